@@ -1,0 +1,269 @@
+//! Addresses of servers, as the specifications compare them.
+
+use alloc::{format, sync::Arc};
+use core::{cmp::Ordering, fmt, hash, str::FromStr};
+
+/// The port of a server whose address names none.
+pub const DEFAULT_PORT: u16 = 27017;
+
+/// What a client dials: a host and a port, or the path of a Unix domain socket.
+///
+/// Host names are lower-cased (SDAM: "Hostname normalization"), the port is always spelled out and
+/// IPv6 literals stand in brackets, so two addresses are equal exactly if their texts are.
+/// Ordering is the ordering of the texts. Cloning is a reference count.
+#[derive(Clone)]
+pub struct ServerAddress {
+    text: Arc<str>,
+    /// None for a Unix domain socket.
+    port: Option<u16>,
+}
+
+impl ServerAddress {
+    /// The address of `host` (without brackets if it is an IPv6 literal) at `port`.
+    pub fn new(host: &str, port: u16) -> Self {
+        let bracket = host.contains(':');
+        let (open, close) = if bracket { ("[", "]") } else { ("", "") };
+        Self::normalised(&format!("{open}{host}{close}:{port}"), port)
+    }
+
+    /// The address of that text, which lacks nothing but lower case.
+    fn normalised(text: &str, port: u16) -> Self {
+        let mut text: Arc<str> = text.into();
+        if let Some(text) = Arc::get_mut(&mut text) {
+            text.make_ascii_lowercase();
+        }
+        Self {
+            text,
+            port: Some(port),
+        }
+    }
+
+    /// The address of the Unix domain socket at `path`; its case is kept.
+    pub fn unix(path: &str) -> Self {
+        Self {
+            text: path.into(),
+            port: None,
+        }
+    }
+
+    /// Parses `host`, `host:port`, `[v6]`, `[v6]:port` or a path that ends in `.sock`.
+    pub fn parse(text: &str) -> Result<Self, InvalidAddress> {
+        let invalid = |reason| {
+            Err(InvalidAddress {
+                text: text.into(),
+                reason,
+            })
+        };
+        if is_socket_path(text) {
+            return Ok(Self::unix(text));
+        }
+        let (host, port) = if let Some(rest) = text.strip_prefix('[') {
+            let Some((host, rest)) = rest.split_once(']') else {
+                return invalid("the bracket of the IPv6 literal is not closed");
+            };
+            if !host.contains(':') {
+                return invalid("only an IPv6 literal may stand in brackets");
+            }
+            match rest.strip_prefix(':') {
+                Some(port) => (host, Some(port)),
+                None if rest.is_empty() => (host, None),
+                None => return invalid("only a port may follow the bracket"),
+            }
+        } else {
+            match text.split_once(':') {
+                Some((host, port)) => (host, Some(port)),
+                None => (text, None),
+            }
+        };
+        if host.is_empty() {
+            return invalid("the host is empty");
+        }
+        if host
+            .bytes()
+            .any(|b| b.is_ascii_whitespace() || b.is_ascii_control() || b == b'/')
+        {
+            return invalid("the host contains a character no host name has");
+        }
+        let Some(digits) = port else {
+            return Ok(Self::new(host, DEFAULT_PORT));
+        };
+        let Some(port) = parse_port(digits) else {
+            return invalid("the port must be a number from 1 to 65535");
+        };
+        if !digits.starts_with('0') {
+            // As in nearly every reply; spares the detour over a `String`.
+            return Ok(Self::normalised(text, port));
+        }
+        Ok(Self::new(host, port))
+    }
+
+    /// The whole address as text, such as `a:27017`, `[::1]:27017` or `/tmp/mongodb.sock`.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// The host without brackets, or the path of the socket.
+    pub fn host(&self) -> &str {
+        let host = match self.port {
+            None => return &self.text,
+            Some(_) => self
+                .text
+                .rsplit_once(':')
+                .map_or(&*self.text, |(host, _)| host),
+        };
+        host.strip_prefix('[')
+            .and_then(|host| host.strip_suffix(']'))
+            .unwrap_or(host)
+    }
+
+    /// The port; `None` for a Unix domain socket.
+    pub fn port(&self) -> Option<u16> {
+        self.port
+    }
+
+    /// Whether this is the path of a Unix domain socket.
+    pub fn is_unix(&self) -> bool {
+        self.port.is_none()
+    }
+}
+
+/// SDAM does not say how to tell a path from a host; connection strings do: it ends in `.sock`.
+fn is_socket_path(text: &str) -> bool {
+    text.strip_suffix(".sock").is_some()
+}
+
+fn parse_port(digits: &str) -> Option<u16> {
+    if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    digits.parse().ok().filter(|port| *port != 0)
+}
+
+impl FromStr for ServerAddress {
+    type Err = InvalidAddress;
+
+    fn from_str(text: &str) -> Result<Self, InvalidAddress> {
+        Self::parse(text)
+    }
+}
+
+impl fmt::Display for ServerAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.text)
+    }
+}
+
+impl fmt::Debug for ServerAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl PartialEq for ServerAddress {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.text, &other.text) || self.text == other.text
+    }
+}
+
+impl Eq for ServerAddress {}
+
+impl PartialOrd for ServerAddress {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for ServerAddress {
+    fn cmp(&self, other: &Self) -> Ordering {
+        if Arc::ptr_eq(&self.text, &other.text) {
+            return Ordering::Equal;
+        }
+        self.text.cmp(&other.text)
+    }
+}
+
+impl hash::Hash for ServerAddress {
+    fn hash<H: hash::Hasher>(&self, state: &mut H) {
+        self.text.hash(state);
+    }
+}
+
+/// A text that is not the address of a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidAddress {
+    text: Arc<str>,
+    reason: &'static str,
+}
+
+impl InvalidAddress {
+    /// The text as it was given.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// What is wrong with it.
+    pub fn reason(&self) -> &'static str {
+        self.reason
+    }
+}
+
+impl fmt::Display for InvalidAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "`{}` is not a server address: {} (write host, host:port or [IPv6]:port)",
+            self.text, self.reason
+        )
+    }
+}
+
+impl core::error::Error for InvalidAddress {}
+
+#[cfg(test)]
+mod tests {
+    use std::string::ToString;
+
+    use super::*;
+
+    fn check(text: &str, shown: &str, host: &str, port: Option<u16>) {
+        let address = ServerAddress::parse(text).unwrap();
+        assert_eq!(address.to_string(), shown);
+        assert_eq!(address.host(), host);
+        assert_eq!(address.port(), port);
+    }
+
+    #[test]
+    fn parsing_normalises_case_port_and_brackets() {
+        check("A", "a:27017", "a", Some(27017));
+        check(
+            "Db.Example.COM:1",
+            "db.example.com:1",
+            "db.example.com",
+            Some(1),
+        );
+        check("[::1]", "[::1]:27017", "::1", Some(27017));
+        check("a:0090", "a:90", "a", Some(90));
+        check("[FE80::1]:9", "[fe80::1]:9", "fe80::1", Some(9));
+        check(
+            "/tmp/MongoDB-27017.sock",
+            "/tmp/MongoDB-27017.sock",
+            "/tmp/MongoDB-27017.sock",
+            None,
+        );
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused_with_the_reason() {
+        for text in [
+            "", ":1", "a:", "a:0", "a:65536", "a:+1", "a:b", "[::1", "[::1]x", "[a]:1", "a b",
+            "::1",
+        ] {
+            let error = ServerAddress::parse(text).unwrap_err();
+            assert_eq!(error.text(), text);
+            assert!(
+                error.to_string().contains("is not a server address"),
+                "{error}"
+            );
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! BSON documents, read and written.
+//!
+//! Reading goes through the `bson` crate, which nothing outside this module names, so that it stays
+//! a private dependency. Values are decoded only when they are asked for; a value of another type
+//! than asked for, or one that cannot be decoded, is `None`.
+
+use alloc::{
+    boxed::Box,
+    format,
+    string::{String, ToString},
+    vec::Vec,
+};
+
+use bson::{
+    raw::{RawBson, RawBsonRef, RawDocument, RawElement, RawIter},
+    spec::ElementType,
+};
+
+use crate::ids::{ObjectId, TopologyVersion};
+
+/// What is wrong with bytes that are no BSON document, for people.
+#[derive(Debug)]
+pub(crate) struct Malformed(Box<str>);
+
+impl Malformed {
+    fn new(error: &bson::error::Error) -> Self {
+        let reason = match &error.message {
+            Some(message) => message.clone(),
+            None => error.kind.to_string(),
+        };
+        let text = match &error.key {
+            Some(key) => format!("malformed BSON at `{key}`: {reason}"),
+            None => format!("malformed BSON: {reason}"),
+        };
+        Self(text.into())
+    }
+
+    /// The text.
+    pub(crate) fn into_message(self) -> Box<str> {
+        self.0
+    }
+}
+
+/// The fields of a document.
+pub(crate) struct Fields<'a>(RawIter<'a>);
+
+impl<'a> Fields<'a> {
+    /// The fields of the document that fills `bytes` exactly.
+    pub(crate) fn of(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        RawDocument::from_bytes(bytes)
+            .map(|document| Self(document.iter_elements()))
+            .map_err(|error| Malformed::new(&error))
+    }
+
+    /// Shows every field to `visit`, in order, up to the first malformed one.
+    ///
+    /// Fields are lent because an iterator that hands them out has to move each through two layers
+    /// of results, which takes as long as finding it.
+    #[inline]
+    pub(crate) fn each(
+        self,
+        mut visit: impl FnMut(Field<'_, 'a>) -> Result<(), Malformed>,
+    ) -> Result<(), Malformed> {
+        for element in self.0 {
+            match &element {
+                Ok(element) => visit(Field(element))?,
+                Err(error) => return Err(Malformed::new(error)),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// One field of a document, undecoded.
+#[derive(Clone, Copy)]
+pub(crate) struct Field<'e, 'a>(&'e RawElement<'a>);
+
+/// A field that is kept until it is known whether anybody wants it decoded.
+pub(crate) struct KeptField<'a>(RawElement<'a>);
+
+impl<'a> KeptField<'a> {
+    pub(crate) fn field(&self) -> Field<'_, 'a> {
+        Field(&self.0)
+    }
+}
+
+impl<'a> Field<'_, 'a> {
+    /// The field's name.
+    pub(crate) fn key(self) -> &'a str {
+        self.0.key().as_str()
+    }
+
+    /// The field, for later.
+    pub(crate) fn keep(self) -> KeptField<'a> {
+        KeptField(self.0.clone())
+    }
+
+    fn value(self) -> Option<RawBsonRef<'a>> {
+        self.0.value().ok()
+    }
+
+    /// The text of a string.
+    pub(crate) fn text(self) -> Option<&'a str> {
+        match self.value()? {
+            RawBsonRef::String(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The text of a string, with replacement characters in place of what is not UTF-8.
+    pub(crate) fn text_lossy(self) -> Option<String> {
+        if self.0.element_type() != ElementType::String {
+            return None;
+        }
+        match self.0.value_utf8_lossy().ok()? {
+            RawBson::String(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// A truth: a boolean, or a number that is not 0.
+    pub(crate) fn truth(self) -> Option<bool> {
+        self.integer().map(|number| number != 0)
+    }
+
+    /// A whole number of any numeric type; `true` counts as 1 and `false` as 0.
+    pub(crate) fn integer(self) -> Option<i64> {
+        /// 2^63, the first double beyond the range.
+        const END: f64 = 9_223_372_036_854_775_808.0;
+        match self.value()? {
+            RawBsonRef::Int32(number) => Some(number.into()),
+            RawBsonRef::Int64(number) => Some(number),
+            RawBsonRef::Boolean(truth) => Some(truth.into()),
+            RawBsonRef::Double(number) => {
+                let whole = (-END..END).contains(&number) && number % 1.0 == 0.0;
+                whole.then_some(number as i64)
+            }
+            _ => None,
+        }
+    }
+
+    /// A whole number in the range of an `i32`.
+    pub(crate) fn int32(self) -> Option<i32> {
+        i32::try_from(self.integer()?).ok()
+    }
+
+    /// An ObjectId.
+    pub(crate) fn object_id(self) -> Option<ObjectId> {
+        match self.value()? {
+            RawBsonRef::ObjectId(id) => Some(ObjectId::from_bytes(id.bytes())),
+            _ => None,
+        }
+    }
+
+    /// A date, in milliseconds since the Unix epoch.
+    pub(crate) fn date(self) -> Option<i64> {
+        match self.value()? {
+            RawBsonRef::DateTime(date) => Some(date.timestamp_millis()),
+            _ => None,
+        }
+    }
+
+    /// The fields of an embedded document.
+    pub(crate) fn fields(self) -> Option<Fields<'a>> {
+        match self.value()? {
+            RawBsonRef::Document(document) => Some(Fields(document.iter_elements())),
+            _ => None,
+        }
+    }
+
+    /// The elements of an array; their keys mean nothing.
+    pub(crate) fn elements(self) -> Option<Fields<'a>> {
+        match self.value()? {
+            RawBsonRef::Array(array) => Some(Fields(array.iter_elements())),
+            _ => None,
+        }
+    }
+
+    /// A topology version; both of its fields are needed.
+    pub(crate) fn topology_version(self) -> Result<Option<TopologyVersion>, Malformed> {
+        let Some(fields) = self.fields() else {
+            return Ok(None);
+        };
+        let (mut process_id, mut counter) = (None, None);
+        fields.each(|field| {
+            match field.key() {
+                "processId" => process_id = field.object_id(),
+                "counter" => counter = field.integer(),
+                _ => {}
+            }
+            Ok(())
+        })?;
+        Ok(process_id
+            .zip(counter)
+            .map(|(process_id, counter)| TopologyVersion {
+                process_id,
+                counter,
+            }))
+    }
+}
+
+/// A document being written.
+pub(crate) struct Writer(Vec<u8>);
+
+impl Writer {
+    /// An empty document.
+    pub(crate) fn new() -> Self {
+        Self(Vec::from([0; 4]))
+    }
+
+    /// The document's bytes.
+    pub(crate) fn finish(mut self) -> Vec<u8> {
+        self.0.push(0);
+        let length = (self.0.len() as i32).to_le_bytes();
+        for (byte, digit) in self.0.iter_mut().zip(length) {
+            *byte = digit;
+        }
+        self.0
+    }
+
+    fn key(&mut self, element_type: ElementType, key: &'static str) {
+        self.0.push(element_type as u8);
+        self.0.extend_from_slice(key.as_bytes());
+        self.0.push(0);
+    }
+
+    pub(crate) fn int32(&mut self, key: &'static str, value: i32) {
+        self.key(ElementType::Int32, key);
+        self.0.extend_from_slice(&value.to_le_bytes());
+    }
+
+    pub(crate) fn int64(&mut self, key: &'static str, value: i64) {
+        self.key(ElementType::Int64, key);
+        self.0.extend_from_slice(&value.to_le_bytes());
+    }
+
+    pub(crate) fn boolean(&mut self, key: &'static str, value: bool) {
+        self.key(ElementType::Boolean, key);
+        self.0.push(value.into());
+    }
+
+    pub(crate) fn text(&mut self, key: &'static str, value: &str) {
+        self.key(ElementType::String, key);
+        self.0
+            .extend_from_slice(&(value.len() as i32 + 1).to_le_bytes());
+        self.0.extend_from_slice(value.as_bytes());
+        self.0.push(0);
+    }
+
+    pub(crate) fn object_id(&mut self, key: &'static str, value: ObjectId) {
+        self.key(ElementType::ObjectId, key);
+        self.0.extend_from_slice(&value.bytes());
+    }
+
+    /// Embeds a document that is already encoded; leaves it out if its length is not what it says,
+    /// because everything after it would be lost.
+    pub(crate) fn document(&mut self, key: &'static str, bytes: &[u8]) {
+        if RawDocument::from_bytes(bytes).is_ok() {
+            self.key(ElementType::EmbeddedDocument, key);
+            self.0.extend_from_slice(bytes);
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! The reply to `hello` and legacy hello, and the requests that ask for it.
+
+mod parse;
+mod request;
+#[cfg(test)]
+mod tests;
+
+use alloc::{boxed::Box, sync::Arc};
+
+pub use self::request::ping;
+use crate::{
+    address::ServerAddress,
+    ids::{ElectionTuple, ObjectId, TopologyVersion},
+    options::ServerApi,
+    read_preference::TagSet,
+    server::{ServerType, WireVersions},
+};
+
+/// A successful reply to `hello` or legacy hello, parsed.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Hello {
+    /// The role the reply speaks of; never `LoadBalancer` or `PossiblePrimary`.
+    pub server_type: ServerType,
+    /// `minWireVersion` and `maxWireVersion`, 0 where absent.
+    pub wire_versions: WireVersions,
+    /// What the server calls itself.
+    pub me: Option<ServerAddress>,
+    /// `hosts`, sorted, without repetitions.
+    pub hosts: Box<[ServerAddress]>,
+    /// `passives`, sorted, without repetitions.
+    pub passives: Box<[ServerAddress]>,
+    /// `arbiters`, sorted, without repetitions.
+    pub arbiters: Box<[ServerAddress]>,
+    /// The member's tags.
+    pub tags: TagSet,
+    /// The replica set's name.
+    pub set_name: Option<Box<str>>,
+    /// `electionId` and `setVersion`.
+    pub election: ElectionTuple,
+    /// The member that the server believes is primary.
+    pub primary: Option<ServerAddress>,
+    /// `lastWrite.lastWriteDate`, in milliseconds since the Unix epoch.
+    pub last_write_date: Option<i64>,
+    /// Minutes after which an idle session expires.
+    pub logical_session_timeout_minutes: Option<i32>,
+    /// The server's version of the topology; present exactly if it can stream.
+    pub topology_version: Option<TopologyVersion>,
+    /// Whether the server is a mongocryptd.
+    pub is_cryptd: Option<bool>,
+    /// Whether the server understands `hello`, so that legacy hello is not needed any more.
+    pub hello_ok: bool,
+    /// The service behind a load balancer.
+    pub service_id: Option<ObjectId>,
+    /// The server's number for the connection.
+    pub connection_id: Option<i64>,
+}
+
+/// A `hello` or legacy hello command, to be encoded for the wire.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct HelloRequest {
+    /// Whether to send `hello` instead of legacy hello.
+    pub modern: bool,
+    /// The arguments of a handshake, if this is the first message of a connection.
+    pub handshake: Option<Arc<Handshake>>,
+    /// The version the server is to compare with its own before it answers, and how long it may
+    /// wait in milliseconds; makes the hello awaitable.
+    pub awaiting: Option<(TopologyVersion, i64)>,
+    /// Whether the server may stream replies (exhaustAllowed).
+    pub exhaust_allowed: bool,
+    /// Whether to frame the request as OP_QUERY, for servers before MongoDB 3.6; only legacy hello.
+    pub op_query: bool,
+    /// The declared API, sent with every command.
+    pub server_api: Option<Arc<ServerApi>>,
+}
+
+/// The arguments that only the first hello of a connection carries.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Handshake {
+    /// The `client` document, BSON; empty for none.
+    pub client: Box<[u8]>,
+    /// Whether the connection is to a load balancer.
+    pub load_balanced: bool,
+}

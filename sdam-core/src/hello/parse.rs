@@ -1,0 +1,218 @@
+//! One pass over a hello reply.
+
+use alloc::boxed::Box;
+
+use smallvec::SmallVec;
+
+use super::Hello;
+use crate::{
+    address::ServerAddress,
+    document::{Field, Fields, Malformed},
+    error::{ErrorKind, ServerError, Stage},
+    read_preference::TagSet,
+    reply::Failure,
+    server::ServerType,
+};
+
+impl Hello {
+    /// The most members of one kind, and the most tags, that are taken from a reply; what lies
+    /// beyond is ignored. A replica set has at most 50 members.
+    pub const MAX_MEMBERS: usize = 4096;
+
+    /// Parses the BSON document of a reply in one pass (SDAM: "Parsing a hello response").
+    ///
+    /// Fields that mean nothing here are skipped undecoded. A field of an unexpected type, and a
+    /// member whose address makes no sense, count as absent; numbers may be of any numeric type.
+    /// Of several fields of one name the last one counts. What is kept takes no more than a small
+    /// multiple of the reply's own size, see also [`MAX_MEMBERS`](Self::MAX_MEMBERS).
+    ///
+    /// # Errors
+    ///
+    /// `ok` other than 1 is the server's error with its code, labels and topology version
+    /// ([`ErrorKind::Command`]). What is no BSON document, or has no `ok`, is an
+    /// [`ErrorKind::Protocol`] error. The stage is [`Stage::Hello`].
+    pub fn parse(bytes: &[u8]) -> Result<Self, ServerError> {
+        let protocol = |text: Box<str>| ServerError::new(ErrorKind::Protocol, Stage::Hello, text);
+        let reply = Reply::read(bytes).map_err(|malformed| protocol(malformed.into_message()))?;
+        if reply.failure.is_ok() {
+            return Ok(reply.finish());
+        }
+        Err(reply
+            .failure
+            .into_error(Stage::Hello)
+            .unwrap_or_else(|| protocol("the reply has no field `ok`".into())))
+    }
+}
+
+/// What is found on the way.
+#[derive(Default)]
+struct Reply<'a> {
+    hello: Hello,
+    failure: Failure<'a>,
+    role: Role,
+    me: Option<&'a str>,
+    primary: Option<&'a str>,
+}
+
+/// The fields that tell the role of a server.
+#[derive(Default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a field of the reply"
+)]
+struct Role {
+    is_replica_set: bool,
+    is_mongos: bool,
+    hidden: bool,
+    is_writable_primary: Option<bool>,
+    is_master: bool,
+    secondary: bool,
+    arbiter_only: bool,
+}
+
+impl<'a> Reply<'a> {
+    fn read(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        let mut reply = Self::default();
+        Fields::of(bytes)?.each(|field| reply.take(field))?;
+        Ok(reply)
+    }
+
+    fn take(&mut self, field: Field<'_, 'a>) -> Result<(), Malformed> {
+        let hello = &mut self.hello;
+        let role = &mut self.role;
+        match field.key() {
+            "isWritablePrimary" => role.is_writable_primary = field.truth(),
+            "ismaster" => role.is_master = field.truth() == Some(true),
+            "isreplicaset" => role.is_replica_set = field.truth() == Some(true),
+            "msg" => role.is_mongos = field.text() == Some("isdbgrid"),
+            "hidden" => role.hidden = field.truth() == Some(true),
+            "secondary" => role.secondary = field.truth() == Some(true),
+            "arbiterOnly" => role.arbiter_only = field.truth() == Some(true),
+            "minWireVersion" => hello.wire_versions.min = field.int32().unwrap_or(0),
+            "maxWireVersion" => hello.wire_versions.max = field.int32().unwrap_or(0),
+            "me" => self.me = field.text(),
+            "primary" => self.primary = field.text(),
+            "hosts" => hello.hosts = members(field)?,
+            "passives" => hello.passives = members(field)?,
+            "arbiters" => hello.arbiters = members(field)?,
+            "tags" => hello.tags = tags(field)?,
+            "setName" => hello.set_name = field.text().map(Box::from),
+            "setVersion" => hello.election.set_version = field.integer(),
+            "electionId" => hello.election.election_id = field.object_id(),
+            "lastWrite" => hello.last_write_date = last_write_date(field)?,
+            "logicalSessionTimeoutMinutes" => {
+                hello.logical_session_timeout_minutes = field.int32();
+            }
+            "iscryptd" => hello.is_cryptd = field.truth(),
+            "helloOk" => hello.hello_ok = field.truth() == Some(true),
+            "serviceId" => hello.service_id = field.object_id(),
+            "connectionId" => hello.connection_id = field.integer(),
+            // `ok`, `topologyVersion`, and what only errors have.
+            key => self.failure.take(key, field)?,
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Hello {
+        let mut hello = self.hello;
+        hello.me = self.me.and_then(|text| hello.member(text));
+        hello.primary = self.primary.and_then(|text| hello.member(text));
+        hello.topology_version = self.failure.topology_version;
+        hello.server_type = self.role.server_type(hello.set_name.is_some());
+        if hello.server_type == ServerType::RsGhost {
+            // SDAM: "RSGhost and RSOther": what a member without a configuration says about its set
+            // must not be used.
+            hello.set_name = None;
+            hello.primary = None;
+            hello.hosts = Box::default();
+            hello.passives = Box::default();
+            hello.arbiters = Box::default();
+        }
+        hello
+    }
+}
+
+impl Hello {
+    /// The address that `text` spells; nearly always one of the members, and then shared with it.
+    fn member(&self, text: &str) -> Option<ServerAddress> {
+        let known = |own: &&ServerAddress| own.as_str().eq_ignore_ascii_case(text);
+        let mut members = self
+            .hosts
+            .iter()
+            .chain(&self.passives)
+            .chain(&self.arbiters);
+        match members.find(known) {
+            Some(member) if !member.is_unix() => Some(member.clone()),
+            _ => ServerAddress::parse(text).ok(),
+        }
+    }
+}
+
+impl Role {
+    /// SDAM: "type", the rules in order.
+    fn server_type(&self, has_set_name: bool) -> ServerType {
+        if self.is_replica_set {
+            ServerType::RsGhost
+        } else if self.is_mongos {
+            ServerType::Mongos
+        } else if !has_set_name {
+            ServerType::Standalone
+        } else if self.hidden {
+            ServerType::RsOther
+        } else if self.is_writable_primary.unwrap_or(self.is_master) {
+            ServerType::RsPrimary
+        } else if self.secondary {
+            ServerType::RsSecondary
+        } else if self.arbiter_only {
+            ServerType::RsArbiter
+        } else {
+            ServerType::RsOther
+        }
+    }
+}
+
+/// Sorted, each once.
+fn members(field: Field<'_, '_>) -> Result<Box<[ServerAddress]>, Malformed> {
+    let mut members = SmallVec::<[ServerAddress; 8]>::new();
+    if let Some(elements) = field.elements() {
+        elements.each(|element| {
+            if members.len() < Hello::MAX_MEMBERS {
+                members.extend(
+                    element
+                        .text()
+                        .and_then(|text| ServerAddress::parse(text).ok()),
+                );
+            }
+            Ok(())
+        })?;
+    }
+    members.sort_unstable();
+    members.dedup();
+    Ok(members.into_boxed_slice())
+}
+
+fn tags(field: Field<'_, '_>) -> Result<TagSet, Malformed> {
+    let mut tags = SmallVec::<[(&str, &str); 8]>::new();
+    if let Some(fields) = field.fields() {
+        fields.each(|tag| {
+            if tags.len() < Hello::MAX_MEMBERS {
+                tags.extend(tag.text().map(|value| (tag.key(), value)));
+            }
+            Ok(())
+        })?;
+    }
+    Ok(tags.into_iter().collect())
+}
+
+fn last_write_date(field: Field<'_, '_>) -> Result<Option<i64>, Malformed> {
+    let mut date = None;
+    if let Some(fields) = field.fields() {
+        fields.each(|field| {
+            if field.key() == "lastWriteDate" {
+                date = field.date();
+            }
+            Ok(())
+        })?;
+    }
+    Ok(date)
+}

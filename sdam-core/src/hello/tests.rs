@@ -1,0 +1,440 @@
+use std::{vec, vec::Vec};
+
+use bson::{Bson, Document, RawDocumentBuf, doc};
+
+use super::*;
+use crate::{
+    error::{ErrorKind, ServerError, Stage},
+    ids::ObjectId,
+};
+
+mod request;
+
+#[path = "../../benches/fixture/mod.rs"]
+mod fixture;
+
+fn encode(document: &Document) -> Vec<u8> {
+    RawDocumentBuf::try_from(document).unwrap().into_bytes()
+}
+
+#[test]
+fn a_primary_of_mongodb_6_is_parsed_in_full() {
+    let reply = fixture::primary_hello();
+    assert!((760..780).contains(&reply.len()), "{}", reply.len());
+    let host = |number| ServerAddress::new(&std::format!("db-{number}.lan"), 27017);
+    let expected = Hello {
+        server_type: ServerType::RsPrimary,
+        wire_versions: WireVersions { min: 0, max: 17 },
+        me: Some(host(0)),
+        hosts: Box::from([host(0), host(1), host(2)]),
+        set_name: Some("rs0".into()),
+        election: ElectionTuple {
+            election_id: ObjectId::parse_hex("7fffffff0000000000000007"),
+            set_version: Some(1),
+        },
+        primary: Some(host(0)),
+        last_write_date: Some(1_717_171_717_000),
+        logical_session_timeout_minutes: Some(30),
+        topology_version: Some(TopologyVersion {
+            process_id: ObjectId::from_bytes([0x66; 12]),
+            counter: 6,
+        }),
+        hello_ok: true,
+        connection_id: Some(53),
+        ..Hello::default()
+    };
+    assert_eq!(Hello::parse(&reply), Ok(expected));
+}
+
+#[test]
+fn the_role_is_decided_by_the_first_rule_that_applies() {
+    // C-2, C-4, C-5, C-6
+    let check = |reply: Document, expected: ServerType| {
+        let mut reply = reply;
+        reply.insert("ok", 1);
+        let hello = Hello::parse(&encode(&reply)).unwrap();
+        assert_eq!(hello.server_type, expected, "{reply}");
+    };
+    check(doc! {}, ServerType::Standalone);
+    check(doc! { "isWritablePrimary": true }, ServerType::Standalone);
+    check(doc! { "msg": "isdbgrid" }, ServerType::Mongos);
+    check(
+        doc! { "setName": "rs", "msg": "isdbgrid" },
+        ServerType::Mongos,
+    );
+    check(doc! { "isreplicaset": true }, ServerType::RsGhost);
+    check(
+        doc! { "isreplicaset": true, "setName": "rs", "isWritablePrimary": true, "msg": "isdbgrid" },
+        ServerType::RsGhost,
+    );
+    check(
+        doc! { "setName": "rs", "hidden": true, "secondary": true },
+        ServerType::RsOther,
+    );
+    check(
+        doc! { "setName": "rs", "hidden": true, "isWritablePrimary": true },
+        ServerType::RsOther,
+    );
+    check(
+        doc! { "setName": "rs", "isWritablePrimary": true, "secondary": true },
+        ServerType::RsPrimary,
+    );
+    check(
+        doc! { "setName": "rs", "ismaster": true },
+        ServerType::RsPrimary,
+    );
+    check(
+        doc! { "setName": "rs", "isWritablePrimary": false, "ismaster": true },
+        ServerType::RsOther,
+    );
+    check(
+        doc! { "setName": "rs", "secondary": true, "arbiterOnly": true },
+        ServerType::RsSecondary,
+    );
+    check(
+        doc! { "setName": "rs", "arbiterOnly": true },
+        ServerType::RsArbiter,
+    );
+    check(doc! { "setName": "rs" }, ServerType::RsOther);
+}
+
+fn parse(document: &Document) -> Result<Hello, ServerError> {
+    Hello::parse(&encode(document))
+}
+
+fn texts(addresses: &[ServerAddress]) -> Vec<&str> {
+    addresses.iter().map(ServerAddress::as_str).collect()
+}
+
+#[test]
+fn ok_counts_in_every_numeric_form() {
+    // C-3
+    for ok in [1.into(), 1_i64.into(), 1.0.into(), true.into()] {
+        let reply = doc! { "ok": Bson::clone(&ok) };
+        assert!(parse(&reply).is_ok(), "{reply}");
+    }
+    let refused: [Bson; 7] = [
+        0.into(),
+        2.into(),
+        0.5.into(),
+        f64::NAN.into(),
+        false.into(),
+        "1".into(),
+        Bson::Null,
+    ];
+    for ok in refused {
+        let reply = doc! { "ok": ok, "setName": "rs" };
+        let error = parse(&reply).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Command, "{reply}");
+        assert_eq!(error.stage, Stage::Hello);
+    }
+    let error = parse(&doc! { "isWritablePrimary": true }).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Protocol);
+    assert_eq!(&*error.message, "the reply has no field `ok`");
+}
+
+#[test]
+fn an_error_of_the_server_keeps_all_that_the_reply_says() {
+    // C-3, C-15, C-17, M-31
+    let error = parse(&doc! {
+        "ok": 0.0,
+        "errmsg": "The server is in quiesce mode and will shut down",
+        "code": 91,
+        "codeName": "ShutdownInProgress",
+        "errorLabels": ["SystemOverloadedError"],
+        "remainingQuiesceTimeMillis": 14_999_i64,
+        "topologyVersion": { "processId": bson::oid::ObjectId::from_bytes([1; 12]), "counter": 2_i64 },
+    })
+    .unwrap_err();
+    let mut expected = ServerError::new(
+        ErrorKind::Command,
+        Stage::Hello,
+        "The server is in quiesce mode and will shut down",
+    );
+    expected.code = Some(91);
+    expected.code_name = Some("ShutdownInProgress".into());
+    expected.labels = Box::from(["SystemOverloadedError".into()]);
+    expected.topology_version = Some(TopologyVersion {
+        process_id: ObjectId::from_bytes([1; 12]),
+        counter: 2,
+    });
+    assert_eq!(error, expected);
+}
+
+#[test]
+fn a_legacy_hello_that_failed_as_a_query_is_an_error_of_the_server() {
+    // I-32: OP_REPLY with QueryFailure
+    let error = parse(&doc! { "$err": "not master or secondary", "code": 13436 }).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Command);
+    assert_eq!(error.code, Some(13436));
+}
+
+#[test]
+fn members_are_normalised_sorted_and_listed_once() {
+    // C-11, C-16
+    let hello = parse(&doc! {
+        "ok": 1,
+        "hosts": ["C:27018", "b", "B:27017", 7, "a:port", "", "[::1]", "[FE80::A]:1"],
+        "passives": ["P:1", "p:01"],
+        "arbiters": "a:1",
+        "me": "B",
+        "primary": "c:27018",
+    })
+    .unwrap();
+    assert_eq!(
+        texts(&hello.hosts),
+        ["[::1]:27017", "[fe80::a]:1", "b:27017", "c:27018"]
+    );
+    assert_eq!(texts(&hello.passives), ["p:1"]);
+    assert!(hello.arbiters.is_empty());
+    assert_eq!(hello.me.unwrap().as_str(), "b:27017");
+    // The same text in memory, not only an equal one.
+    let [_, _, _, primary] = &*hello.hosts else {
+        panic!("four hosts")
+    };
+    assert_eq!(
+        hello.primary.unwrap().as_str().as_ptr(),
+        primary.as_str().as_ptr()
+    );
+}
+
+#[test]
+fn a_socket_path_keeps_its_case_even_if_a_member_differs_by_it_only() {
+    let hello = parse(&doc! { "ok": 1, "hosts": ["/tmp/A.sock"], "me": "/tmp/a.sock" }).unwrap();
+    assert_eq!(hello.me.unwrap().as_str(), "/tmp/a.sock");
+}
+
+#[test]
+fn a_ghost_says_nothing_about_a_set() {
+    // C-6
+    let hello = parse(&doc! {
+        "ok": 1,
+        "isreplicaset": true,
+        "setName": "rs",
+        "hosts": ["a"],
+        "passives": ["b"],
+        "arbiters": ["c"],
+        "primary": "a",
+        "maxWireVersion": 21,
+    })
+    .unwrap();
+    let expected = Hello {
+        server_type: ServerType::RsGhost,
+        wire_versions: WireVersions { min: 0, max: 21 },
+        ..Hello::default()
+    };
+    assert_eq!(hello, expected);
+}
+
+#[test]
+fn numbers_may_be_of_any_type_and_are_absent_if_out_of_range() {
+    // C-12, C-14, C-16
+    let check = |value: Bson, expected: Option<i32>| {
+        let hello = parse(&doc! {
+            "ok": 1,
+            "logicalSessionTimeoutMinutes": value.clone(),
+            "setVersion": value.clone(),
+            "maxWireVersion": value.clone(),
+        })
+        .unwrap();
+        assert_eq!(hello.logical_session_timeout_minutes, expected, "{value}");
+        assert_eq!(hello.election.set_version, expected.map(i64::from));
+        assert_eq!(hello.wire_versions.max, expected.unwrap_or(0));
+    };
+    check(30.into(), Some(30));
+    check(30_i64.into(), Some(30));
+    check(30.0.into(), Some(30));
+    check(Bson::Null, None);
+    check("30".into(), None);
+    check(0.5.into(), None);
+    check(f64::INFINITY.into(), None);
+    let hello = parse(&doc! {
+        "ok": 1,
+        "setVersion": i64::MAX,
+        "connectionId": -1,
+        "maxWireVersion": i64::MAX,
+        "logicalSessionTimeoutMinutes": 1e300,
+    })
+    .unwrap();
+    assert_eq!(hello.election.set_version, Some(i64::MAX));
+    assert_eq!(hello.connection_id, Some(-1));
+    assert_eq!(hello.wire_versions.max, 0);
+    assert_eq!(hello.logical_session_timeout_minutes, None);
+}
+
+#[test]
+fn optional_fields_of_unexpected_types_count_as_absent() {
+    // C-13, C-15, C-16, C-22, C-29
+    let names = [
+        "arbiterOnly",
+        "arbiters",
+        "connectionId",
+        "electionId",
+        "helloOk",
+        "hidden",
+        "hosts",
+        "isWritablePrimary",
+        "iscryptd",
+        "ismaster",
+        "isreplicaset",
+        "lastWrite",
+        "logicalSessionTimeoutMinutes",
+        "maxWireVersion",
+        "me",
+        "minWireVersion",
+        "msg",
+        "passives",
+        "primary",
+        "secondary",
+        "serviceId",
+        "setName",
+        "setVersion",
+        "tags",
+        "topologyVersion",
+    ];
+    let mut reply = doc! { "ok": 1 };
+    for name in names {
+        reply.insert(name, Bson::MinKey);
+    }
+    let expected = Hello {
+        server_type: ServerType::Standalone,
+        ..Hello::default()
+    };
+    assert_eq!(parse(&reply), Ok(expected.clone()));
+
+    let nested = doc! {
+        "ok": 1,
+        "lastWrite": { "lastWriteDate": 7 },
+        "topologyVersion": { "counter": 1 },
+        "tags": { "a": 1, "b": "2" },
+    };
+    let expected = Hello {
+        tags: [("b", "2")].into_iter().collect(),
+        ..expected
+    };
+    assert_eq!(parse(&nested), Ok(expected));
+}
+
+#[test]
+fn what_is_truncated_anywhere_is_a_protocol_error() {
+    let reply = fixture::primary_hello();
+    let check = |bytes: &[u8], length: usize| {
+        let error = Hello::parse(bytes).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Protocol, "at {length}");
+        assert!(error.message.starts_with("malformed BSON"), "{error}");
+    };
+    for length in 0..reply.len() {
+        check(&reply[..length], length);
+    }
+    // The same with a length that agrees and the final zero in place: cut in the midst of a field,
+    // or between two, where `ok` is missing.
+    for length in 5..reply.len() - 1 {
+        let mut cut = reply[..length].to_vec();
+        cut[length - 1] = 0;
+        cut[..4].copy_from_slice(&i32::try_from(length).unwrap().to_le_bytes());
+        if let Err(error) = Hello::parse(&cut) {
+            assert_eq!(error.kind, ErrorKind::Protocol, "at {length}");
+        }
+    }
+}
+
+#[test]
+fn no_single_byte_can_make_the_parser_panic() {
+    let reply = fixture::primary_hello();
+    for at in 0..reply.len() {
+        for byte in [0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x0f, 0x7f, 0x80, 0xff] {
+            let mut bytes = reply.clone();
+            bytes[at] = byte;
+            // Whatever comes of it.
+            let _ = Hello::parse(&bytes);
+            let _ = crate::reply::error(&bytes, Stage::Operation);
+        }
+    }
+}
+
+#[test]
+fn lengths_that_lie_are_protocol_errors() {
+    let base = encode(&doc! { "setName": "rs", "tags": { "a": "b" }, "hosts": ["h"], "ok": 1 });
+    let after = |key: &str| {
+        let key: Vec<u8> = key.bytes().chain([0]).collect();
+        let found = base.windows(key.len()).position(|bytes| bytes == key);
+        found.unwrap() + key.len()
+    };
+    for at in [0, after("setName"), after("tags"), after("hosts")] {
+        for length in [-1, i32::MIN, i32::MAX, 0, 1] {
+            let mut bytes = base.clone();
+            bytes[at..at + 4].copy_from_slice(&length.to_le_bytes());
+            let error = Hello::parse(&bytes).unwrap_err();
+            assert_eq!(error.kind, ErrorKind::Protocol, "{length} at {at}: {error}");
+        }
+    }
+    for bytes in [
+        &b""[..],
+        b"\0",
+        b"HTTP/1.1 400 Bad Request\r\n\r\n",
+        &[0xff; 64],
+    ] {
+        assert_eq!(Hello::parse(bytes).unwrap_err().kind, ErrorKind::Protocol);
+    }
+}
+
+#[test]
+fn members_and_tags_are_bounded() {
+    let hosts: Vec<Bson> = (0..10_000)
+        .map(|number| std::format!("host-{number:05}").into())
+        .collect();
+    let tags: Document = (0..10_000)
+        .map(|number| (std::format!("tag-{number}"), "x".into()))
+        .collect();
+    let hello = parse(&doc! { "ok": 1, "hosts": hosts, "tags": tags }).unwrap();
+    assert_eq!(hello.hosts.len(), Hello::MAX_MEMBERS);
+    assert_eq!(hello.hosts[0].as_str(), "host-00000:27017");
+    assert_eq!(hello.tags.iter().len(), Hello::MAX_MEMBERS);
+}
+
+#[test]
+fn depth_is_no_matter() {
+    // Wraps `{}` in 100,000 documents under one name, which overflows any recursion.
+    let mut deep = Vec::from([5, 0, 0, 0, 0]);
+    let levels = 100_000;
+    let opening = 4 + 1 + 2;
+    let mut bytes = Vec::new();
+    for level in 0..levels {
+        let length = (levels - level) * (opening + 1) + deep.len();
+        bytes.extend_from_slice(&i32::try_from(length).unwrap().to_le_bytes());
+        bytes.extend_from_slice(b"\x03a\0");
+    }
+    bytes.append(&mut deep);
+    bytes.resize(bytes.len() + levels, 0);
+    for key in [
+        "unknown",
+        "lastWrite",
+        "topologyVersion",
+        "tags",
+        "writeConcernError",
+    ] {
+        let mut reply = Vec::from([0; 4]);
+        reply.push(3);
+        reply.extend_from_slice(key.as_bytes());
+        reply.push(0);
+        reply.extend_from_slice(&bytes);
+        reply.extend_from_slice(b"\x10ok\0\x01\0\0\0\0");
+        let length = i32::try_from(reply.len()).unwrap();
+        reply[..4].copy_from_slice(&length.to_le_bytes());
+        assert!(Hello::parse(&reply).is_ok(), "{key}");
+    }
+}
+
+#[test]
+fn of_fields_of_one_name_the_last_one_counts() {
+    let mut reply = encode(&doc! { "setName": "a", "setNamE": "b", "ok": 0, "oK": 1 });
+    for byte in &mut reply {
+        match *byte {
+            b'E' => *byte = b'e',
+            b'K' => *byte = b'k',
+            _ => {}
+        }
+    }
+    let hello = Hello::parse(&reply).unwrap();
+    assert_eq!(hello.set_name.as_deref(), Some("b"));
+}

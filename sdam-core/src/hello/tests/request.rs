@@ -1,0 +1,172 @@
+use core::time::Duration;
+
+use bson::{Document, doc};
+
+use super::super::*;
+use crate::options::HandshakeOpcode;
+
+fn decode(request: &HelloRequest) -> Document {
+    Document::from_reader(&*request.encode()).unwrap()
+}
+
+fn handshake() -> Arc<Handshake> {
+    let client = super::encode(&doc! { "driver": { "name": "sdam", "version": "1" } });
+    Arc::new(Handshake::new(client))
+}
+
+#[test]
+fn the_first_message_is_legacy_hello_with_the_arguments_of_the_handshake() {
+    // F-6, O-2, O-4, O-5
+    let request = HelloRequest::handshake(handshake(), None, HandshakeOpcode::OpMsg);
+    assert!(!request.op_query && !request.exhaust_allowed);
+    assert_eq!(
+        decode(&request),
+        doc! {
+            "isMaster": 1,
+            "helloOk": true,
+            "client": { "driver": { "name": "sdam", "version": "1" } },
+            "backpressure": "2",
+            "$db": "admin",
+        }
+    );
+}
+
+#[test]
+fn other_arguments_replace_those_of_a_first_message_and_of_no_other() {
+    // O-27, F-9
+    let other = Arc::new(Handshake::new(super::encode(&doc! { "platform": "other" })));
+    let request = HelloRequest::handshake(handshake(), None, HandshakeOpcode::OpMsg);
+    let request = decode(&request.with_handshake(Arc::clone(&other)));
+    assert_eq!(
+        request.get_document("client").unwrap(),
+        &doc! { "platform": "other" }
+    );
+    let later = HelloRequest::poll(true, None);
+    assert_eq!(later.clone().with_handshake(other), later);
+}
+
+#[test]
+fn a_declared_api_or_a_load_balancer_asks_for_hello_at_once() {
+    // F-5, O-2, O-3, O-9, O-10: and never as OP_QUERY
+    let api = Arc::new(ServerApi {
+        version: "1".into(),
+        strict: Some(true),
+        deprecation_errors: Some(false),
+    });
+    let request = HelloRequest::handshake(handshake(), Some(api), HandshakeOpcode::OpQuery);
+    assert!(!request.op_query);
+    assert_eq!(
+        decode(&request),
+        doc! {
+            "hello": 1,
+            "helloOk": true,
+            "client": { "driver": { "name": "sdam", "version": "1" } },
+            "backpressure": "2",
+            "apiVersion": "1",
+            "apiStrict": true,
+            "apiDeprecationErrors": false,
+            "$db": "admin",
+        }
+    );
+    let balanced = Arc::new(Handshake::default().with_load_balanced(true));
+    let request = HelloRequest::handshake(balanced, None, HandshakeOpcode::OpQuery);
+    assert!(!request.op_query);
+    assert_eq!(
+        decode(&request),
+        doc! {
+            "hello": 1,
+            "helloOk": true,
+            "backpressure": "2",
+            "loadBalanced": true,
+            "$db": "admin",
+        }
+    );
+}
+
+#[test]
+fn an_old_server_is_asked_by_op_query_without_a_database_argument() {
+    // O-2, O-33, O-40
+    let request = HelloRequest::handshake(Arc::default(), None, HandshakeOpcode::OpQuery);
+    assert!(request.op_query);
+    assert_eq!(
+        decode(&request),
+        doc! { "isMaster": 1, "helloOk": true, "backpressure": "2" }
+    );
+    let poll = HelloRequest::poll(false, None).with_op_query(true);
+    assert_eq!(decode(&poll), doc! { "isMaster": 1, "helloOk": true });
+    assert!(!HelloRequest::poll(true, None).with_op_query(true).op_query);
+}
+
+#[test]
+fn later_messages_repeat_nothing_of_the_handshake_but_the_api() {
+    // F-6, F-6b, F-7, F-9, O-6, O-9
+    let check = |request: HelloRequest, expected: Document| {
+        assert_eq!(decode(&request), expected);
+        assert_eq!(request.command_name(), expected.keys().next().unwrap());
+    };
+    check(
+        HelloRequest::poll(false, None),
+        doc! { "isMaster": 1, "helloOk": true, "$db": "admin" },
+    );
+    check(
+        HelloRequest::poll(true, None),
+        doc! { "hello": 1, "helloOk": true, "$db": "admin" },
+    );
+    check(
+        HelloRequest::poll(false, Some(Arc::new(ServerApi::v1()))),
+        doc! { "hello": 1, "helloOk": true, "apiVersion": "1", "$db": "admin" },
+    );
+}
+
+#[test]
+fn an_awaitable_hello_names_the_version_and_the_time() {
+    // M-3, M-8
+    let known = TopologyVersion {
+        process_id: ObjectId::from_bytes([9; 12]),
+        counter: 4,
+    };
+    let check = |max_await: Duration, millis: i64| {
+        let request = HelloRequest::awaitable(true, None, known, max_await);
+        assert!(request.exhaust_allowed);
+        assert_eq!(
+            decode(&request),
+            doc! {
+                "hello": 1,
+                "helloOk": true,
+                "topologyVersion": {
+                    "processId": bson::oid::ObjectId::from_bytes([9; 12]),
+                    "counter": 4_i64,
+                },
+                "maxAwaitTimeMS": millis,
+                "$db": "admin",
+            }
+        );
+    };
+    check(Duration::from_secs(10), 10_000);
+    check(Duration::MAX, i64::MAX);
+}
+
+#[test]
+fn a_client_document_that_is_not_bson_is_left_out() {
+    for client in [&b"x"[..], &[9, 0, 0, 0, 0]] {
+        let handshake = Arc::new(Handshake::new(client));
+        let request = HelloRequest::handshake(handshake, None, HandshakeOpcode::OpMsg);
+        assert!(!decode(&request).contains_key("client"));
+    }
+}
+
+#[test]
+fn ping_declares_the_api_like_every_command() {
+    // H-12, F-9
+    let decode = |api: Option<&ServerApi>| {
+        let bytes = crate::hello::ping(api);
+        bson::Document::try_from(bson::RawDocument::from_bytes(&bytes).unwrap()).unwrap()
+    };
+    assert_eq!(decode(None), doc! { "ping": 1, "$db": "admin" });
+    let mut api = ServerApi::v1();
+    api.strict = Some(true);
+    assert_eq!(
+        decode(Some(&api)),
+        doc! { "ping": 1, "apiVersion": "1", "apiStrict": true, "$db": "admin" }
+    );
+}

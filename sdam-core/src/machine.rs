@@ -1,0 +1,358 @@
+//! The state machine of a topology: outcomes in, effects out.
+
+mod application;
+mod effects;
+mod open_close;
+mod transition;
+mod update;
+
+#[cfg(test)]
+mod tests;
+
+use alloc::{sync::Arc, vec::Vec};
+
+pub use self::effects::{Effect, Effects};
+use crate::{
+    address::ServerAddress,
+    error::{ErrorKind, ServerError, Stage},
+    hello::Hello,
+    ids::{Generation, ObjectId, ServerId},
+    options::Options,
+    server::{Rtt, ServerDescription, WireVersions},
+    time::Instant,
+    topology::{TopologyDescription, TopologyType},
+};
+
+/// What the topology is told.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Input<'a> {
+    /// Begin: publish the opening events and open the seeds. Counts once.
+    Open,
+    /// A check has ended.
+    Checked {
+        /// The incarnation that was checked.
+        server: ServerId,
+        /// What came of it.
+        outcome: Result<Hello, ServerError>,
+        /// The server's round-trip times after the check.
+        rtt: Option<Rtt>,
+    },
+    /// A pooled connection has been opened and its handshake was answered.
+    Handshake {
+        /// The incarnation it belongs to.
+        server: ServerId,
+        /// The generation the connection was opened under.
+        generation: Generation,
+        /// The reply.
+        hello: Hello,
+    },
+    /// A look-up of the SRV record has yielded these hosts, already validated and sampled.
+    Hosts(&'a [ServerAddress]),
+    /// The monitor of a server has ended without being told to.
+    MonitorDied {
+        /// The incarnation it watched.
+        server: ServerId,
+    },
+    /// End: remove every server, publish the closing events, ignore everything from now on.
+    Close,
+}
+
+/// The state of one topology, and every rule of how it changes (SDAM: "TopologyDescription").
+///
+/// The machine performs nothing itself: what has to happen is returned as [`Effects`], whose order
+/// is the specification's. It cannot fail; whatever is out of place is ignored.
+#[derive(Debug)]
+pub struct TopologyMachine {
+    config: Config,
+    topology: ObjectId,
+    phase: LifePhase,
+    description: Arc<TopologyDescription>,
+    /// What is remembered of each server's pool, sorted by incarnation.
+    pools: Vec<Pool>,
+    /// How many members were last found to be too many.
+    ignored: usize,
+    last_id: u64,
+}
+
+/// The options that matter to the machine.
+#[derive(Debug)]
+struct Config {
+    initial_type: TopologyType,
+    seeds: Vec<ServerAddress>,
+    set_name: Option<Arc<str>>,
+    wire_versions: WireVersions,
+    driver_name: Arc<str>,
+    max_servers: usize,
+    handshake_errors_mark_unknown: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LifePhase {
+    New,
+    Open,
+    Closed,
+}
+
+/// The state of a server's pool, as commanded so far.
+#[derive(Debug)]
+struct Pool {
+    server: ServerId,
+    address: ServerAddress,
+    generation: Generation,
+    /// Behind a load balancer: the services that have been cleared.
+    services: Vec<(ObjectId, Generation)>,
+    ready: bool,
+}
+
+impl TopologyMachine {
+    /// A topology that has not been opened. `options` should be validated.
+    pub fn new(options: &Options, topology: ObjectId) -> Self {
+        Self {
+            config: Config {
+                initial_type: options.topology_type(),
+                seeds: options.seeds.clone(),
+                set_name: options.replica_set.clone(),
+                wire_versions: options.wire_versions,
+                driver_name: options.driver_name.clone(),
+                max_servers: options.max_servers,
+                handshake_errors_mark_unknown: options.handshake_errors_mark_unknown,
+            },
+            topology,
+            phase: LifePhase::New,
+            description: Arc::default(),
+            pools: Vec::new(),
+            ignored: 0,
+            last_id: 0,
+        }
+    }
+
+    /// Takes in what happened at `now`.
+    pub fn handle(&mut self, now: Instant, input: Input<'_>) -> Effects {
+        match (self.phase, input) {
+            (LifePhase::New, Input::Open) => self.open(now),
+            (LifePhase::Open, Input::Close) => self.close(),
+            (LifePhase::New, Input::Close) => {
+                self.phase = LifePhase::Closed;
+                Effects::default()
+            }
+            (
+                LifePhase::Open,
+                Input::Checked {
+                    server,
+                    outcome,
+                    rtt,
+                },
+            ) => self.checked(now, server, outcome, rtt),
+            (
+                LifePhase::Open,
+                Input::Handshake {
+                    server,
+                    generation,
+                    hello,
+                },
+            ) => self.handshake(now, server, generation, hello),
+            (LifePhase::Open, Input::Hosts(hosts)) => self.hosts(now, hosts),
+            (LifePhase::Open, Input::MonitorDied { server }) => self.monitor_died(now, server),
+            _ => Effects::default(),
+        }
+    }
+
+    /// What is known now.
+    pub fn description(&self) -> &Arc<TopologyDescription> {
+        &self.description
+    }
+
+    /// Whether the topology was closed.
+    pub fn is_closed(&self) -> bool {
+        self.phase == LifePhase::Closed
+    }
+
+    /// The id of the topology.
+    pub fn topology(&self) -> ObjectId {
+        self.topology
+    }
+
+    /// The generation of connections that the server's pool opens now; behind a load balancer,
+    /// that of connections to `service`.
+    pub fn generation(&self, server: ServerId, service: Option<ObjectId>) -> Option<Generation> {
+        let pool = self.pool(server)?;
+        Some(match service {
+            None => pool.generation,
+            Some(service) => pool.service_generation(service),
+        })
+    }
+
+    fn pool(&self, server: ServerId) -> Option<&Pool> {
+        let index = self
+            .pools
+            .binary_search_by_key(&server, |pool| pool.server)
+            .ok()?;
+        self.pools.get(index)
+    }
+
+    fn pool_mut(&mut self, server: ServerId) -> Option<&mut Pool> {
+        let index = self
+            .pools
+            .binary_search_by_key(&server, |pool| pool.server)
+            .ok()?;
+        self.pools.get_mut(index)
+    }
+
+    /// Server Monitoring: the outcome of a check, judged by its topology version first.
+    fn checked(
+        &mut self,
+        now: Instant,
+        server: ServerId,
+        outcome: Result<Hello, ServerError>,
+        rtt: Option<Rtt>,
+    ) -> Effects {
+        // Without a pool the server has left the topology, and late results are of no interest.
+        let Some(current) = self.current(server) else {
+            return Effects::default();
+        };
+        let version = match &outcome {
+            Ok(hello) => hello.topology_version,
+            Err(error) => error.topology_version,
+        };
+        if current.is_newer_than_reply(version) {
+            return Effects::default();
+        }
+        let address = current.address.clone();
+        match outcome {
+            Ok(hello) => {
+                let new = ServerDescription::from_hello(server, address, hello, rtt, now);
+                self.update(
+                    now,
+                    new,
+                    update::Consequences {
+                        checked: true,
+                        ..Default::default()
+                    },
+                )
+            }
+            Err(error) => {
+                let interrupt_in_use = error.is_timeout();
+                let error = error.shared();
+                let new = ServerDescription::failed(server, address, error.clone(), now);
+                let clear = Some(update::Clear {
+                    cause: error,
+                    interrupt_in_use,
+                });
+                self.update(
+                    now,
+                    new,
+                    update::Consequences {
+                        clear,
+                        ..Default::default()
+                    },
+                )
+            }
+        }
+    }
+
+    /// SDAM: "Network error when reading or writing" has its counterpart in good news: a pooled
+    /// connection's handshake tells as much as a check.
+    fn handshake(
+        &mut self,
+        now: Instant,
+        server: ServerId,
+        generation: Generation,
+        hello: Hello,
+    ) -> Effects {
+        let load_balanced = self.description.topology_type() == TopologyType::LoadBalanced;
+        let Some(current) = self.current(server).filter(|_| !load_balanced) else {
+            return Effects::default();
+        };
+        if self
+            .generation(server, None)
+            .is_none_or(|own| generation < own)
+            || current.is_newer_than_reply(hello.topology_version)
+        {
+            return Effects::default();
+        }
+        // Without a round-trip time the server could not be compared with others, so one that is
+        // Unknown is left to its monitor, which is told to hurry.
+        let Some(rtt) = current.rtt else {
+            return Effects::one(Effect::RequestCheck { server });
+        };
+        let address = current.address.clone();
+        let new = ServerDescription::from_hello(server, address, hello, Some(rtt), now);
+        self.update(
+            now,
+            new,
+            update::Consequences {
+                checked: true,
+                ..Default::default()
+            },
+        )
+    }
+
+    fn monitor_died(&mut self, now: Instant, server: ServerId) -> Effects {
+        let Some(current) = self.current(server) else {
+            return Effects::default();
+        };
+        let error = ServerError::new(
+            ErrorKind::Internal,
+            Stage::Hello,
+            "the monitor of the server ended unexpectedly; a new one is started",
+        );
+        let new = ServerDescription::failed(server, current.address.clone(), error.shared(), now);
+        let mut effects = self.update(
+            now,
+            new,
+            update::Consequences {
+                reset_rtt: true,
+                ..Default::default()
+            },
+        );
+        effects.push(Effect::RestartMonitor { server });
+        effects
+    }
+
+    /// The current description of an incarnation; `None` if it has left.
+    fn current(&self, server: ServerId) -> Option<&Arc<ServerDescription>> {
+        self.description.server(&self.pool(server)?.address)
+    }
+
+    fn next_id(last_id: &mut u64) -> ServerId {
+        *last_id += 1;
+        ServerId::from_u64(*last_id)
+    }
+}
+
+impl Pool {
+    fn new(server: ServerId, address: ServerAddress) -> Self {
+        Self {
+            server,
+            address,
+            generation: Generation::FIRST,
+            services: Vec::new(),
+            ready: false,
+        }
+    }
+
+    fn service_generation(&self, service: ObjectId) -> Generation {
+        self.services
+            .iter()
+            .find(|(own, _)| *own == service)
+            .map_or(Generation::FIRST, |(_, generation)| *generation)
+    }
+
+    /// Counts a clear and says which generation is the current one from now on.
+    fn clear(&mut self) -> Generation {
+        self.generation = self.generation.next();
+        self.ready = false;
+        self.generation
+    }
+
+    /// Like [`clear`](Self::clear) for the connections to one service behind a load balancer.
+    fn clear_service(&mut self, service: ObjectId) -> Generation {
+        let generation = self.service_generation(service).next();
+        match self.services.iter_mut().find(|(own, _)| *own == service) {
+            Some((_, own)) => *own = generation,
+            None => self.services.push((service, generation)),
+        }
+        generation
+    }
+}

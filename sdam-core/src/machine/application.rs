@@ -1,0 +1,172 @@
+//! Errors of operations and connection pools (SDAM: "Error handling").
+
+use alloc::sync::Arc;
+
+use super::{
+    Effect, Effects, LifePhase, TopologyMachine,
+    update::{Clear, Consequences, KEEPS_CONNECTIONS},
+};
+use crate::{
+    app_error::{AppError, Cause, ErrorOutcome, Phase},
+    error::{ErrorKind, SYSTEM_OVERLOADED_ERROR, ServerError, Stage, StateChange},
+    ids::{ObjectId, ServerId},
+    pool::PoolClear,
+    reply,
+    server::ServerDescription,
+    time::Instant,
+    topology::TopologyType,
+};
+
+/// What an error calls for.
+struct Verdict {
+    error: ServerError,
+    clear: bool,
+    cancel_check: bool,
+    request_check: bool,
+}
+
+impl TopologyMachine {
+    /// Takes in an error that a pooled connection met at `now`, and says what became of it.
+    ///
+    /// Anything that an operation meets may be reported; what says nothing about the server's
+    /// state, or is older than what is known, changes nothing.
+    pub fn handle_error(
+        &mut self,
+        now: Instant,
+        server: ServerId,
+        error: AppError<'_>,
+    ) -> (ErrorOutcome, Effects) {
+        let ignored = |outcome| (outcome, Effects::default());
+        if self.phase != LifePhase::Open {
+            return ignored(ErrorOutcome::UnknownServer);
+        }
+        let Some(current) = self.current(server).map(Arc::clone) else {
+            return ignored(ErrorOutcome::UnknownServer);
+        };
+        let load_balanced = self.description.topology_type() == TopologyType::LoadBalanced;
+        let service = error.service_id.filter(|_| load_balanced);
+        if self
+            .generation(server, service)
+            .is_none_or(|own| error.generation < own)
+        {
+            return ignored(ErrorOutcome::Stale);
+        }
+        let Some(failure) = error.failure() else {
+            return ignored(ErrorOutcome::Irrelevant);
+        };
+        if current.is_newer_than_error(failure.topology_version) {
+            return ignored(ErrorOutcome::Stale);
+        }
+        let Some(verdict) = self.judge(&error, failure) else {
+            return ignored(ErrorOutcome::Irrelevant);
+        };
+        if load_balanced {
+            return match service.filter(|_| verdict.clear && error.phase != Phase::BeforeHello) {
+                Some(service) => self.clear_service(server, service, verdict.error),
+                None => ignored(ErrorOutcome::Irrelevant),
+            };
+        }
+        let outcome = if verdict.clear {
+            ErrorOutcome::Cleared
+        } else {
+            ErrorOutcome::MarkedUnknown
+        };
+        let cause = verdict.error.shared();
+        let new = ServerDescription::failed(server, current.address.clone(), cause.clone(), now);
+        let effects = self.update(
+            now,
+            new,
+            Consequences {
+                clear: verdict.clear.then_some(Clear {
+                    cause,
+                    interrupt_in_use: false,
+                }),
+                cancel_check: verdict.cancel_check,
+                request_check: verdict.request_check,
+                reset_rtt: true,
+                checked: false,
+            },
+        );
+        (outcome, effects)
+    }
+
+    /// `None` if the error says nothing about the server's state.
+    fn judge(&self, report: &AppError<'_>, error: ServerError) -> Option<Verdict> {
+        let establishing = report.phase != Phase::AfterHandshake;
+        let overloaded = error.has_label(SYSTEM_OVERLOADED_ERROR);
+        if establishing && overloaded && !self.config.handshake_errors_mark_unknown {
+            return None;
+        }
+        let state_change = error.state_change();
+        if let (Some(state_change), false) = (state_change, establishing) {
+            let clear = state_change == StateChange::ShuttingDown
+                || report.max_wire_version < KEEPS_CONNECTIONS;
+            return Some(Verdict {
+                error,
+                clear,
+                cancel_check: false,
+                request_check: true,
+            });
+        }
+        let relevant = establishing || error.kind == ErrorKind::Network;
+        // A reply shows that the server is alive, so its monitor's check need not be cancelled
+        // unless authentication failed, for which the specification asks.
+        let cancel_check = error.is_network() || report.phase == Phase::BeforeHandshake;
+        relevant.then_some(Verdict {
+            error,
+            clear: true,
+            cancel_check,
+            request_check: state_change.is_some(),
+        })
+    }
+
+    /// Load Balancers: "Error handling": only the service's connections are stale, and the
+    /// description of the balancer never changes.
+    fn clear_service(
+        &mut self,
+        server: ServerId,
+        service: ObjectId,
+        error: ServerError,
+    ) -> (ErrorOutcome, Effects) {
+        let Some(pool) = self.pool_mut(server) else {
+            return (ErrorOutcome::UnknownServer, Effects::default());
+        };
+        let mut clear = PoolClear::new(pool.clear_service(service), error.shared());
+        clear.service_id = Some(service);
+        (
+            ErrorOutcome::ServiceCleared,
+            Effects::one(Effect::PoolClear { server, clear }),
+        )
+    }
+}
+
+impl AppError<'_> {
+    /// The error in the reported cause; `None` if a reply carries none.
+    fn failure(&self) -> Option<ServerError> {
+        let stage = match self.phase {
+            Phase::BeforeHello => Stage::Hello,
+            Phase::BeforeHandshake => Stage::Auth,
+            Phase::AfterHandshake => Stage::Operation,
+        };
+        match self.cause {
+            Cause::Network {
+                timeout,
+                labels,
+                message,
+            } => {
+                let kind = if timeout {
+                    ErrorKind::Timeout
+                } else {
+                    ErrorKind::Network
+                };
+                let mut error = ServerError::new(kind, stage, message);
+                error.labels = labels.iter().map(|label| (*label).into()).collect();
+                Some(error)
+            }
+            Cause::Reply(bytes) => reply::error(bytes, stage),
+            Cause::Auth { message } => {
+                Some(ServerError::new(ErrorKind::Command, Stage::Auth, message))
+            }
+        }
+    }
+}

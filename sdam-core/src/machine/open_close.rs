@@ -1,0 +1,147 @@
+//! How a topology begins and ends, and how it follows an SRV record.
+
+use alloc::{sync::Arc, vec::Vec};
+
+use super::{Effect, Effects, LifePhase, Pool, TopologyMachine, update::Consequences};
+use crate::{
+    address::ServerAddress,
+    event::EventKind,
+    server::{ServerDescription, ServerType},
+    time::Instant,
+    topology::{TopologyDescription, TopologyType},
+};
+
+impl TopologyMachine {
+    /// The opening sequence (SDAM Logging and Monitoring: "Publishing Semantics", J-16, J-21).
+    pub(super) fn open(&mut self, now: Instant) -> Effects {
+        self.phase = LifePhase::Open;
+        let load_balanced = self.config.initial_type == TopologyType::LoadBalanced;
+        let previous = Arc::clone(&self.description);
+        let mut initial = TopologyDescription {
+            topology_type: self.config.initial_type,
+            set_name: self.config.set_name.clone().filter(|_| !load_balanced),
+            ..TopologyDescription::default()
+        };
+        let mut seeds: Vec<ServerAddress> = Vec::with_capacity(self.config.seeds.len());
+        for seed in &self.config.seeds {
+            if !seeds.contains(seed) {
+                seeds.push(seed.clone());
+            }
+        }
+        // Before anything else, or the pool of a load balancer would be heard of first.
+        let mut effects = Effects::one(Effect::Emit(EventKind::TopologyOpening));
+        let mut openings = Vec::with_capacity(seeds.len());
+        for address in seeds {
+            let server = Self::next_id(&mut self.last_id);
+            self.pools.push(Pool::new(server, address.clone()));
+            initial.put(Arc::new(ServerDescription::unknown(
+                server,
+                address.clone(),
+            )));
+            let monitored = !load_balanced;
+            effects.push(Effect::OpenServer {
+                server,
+                address: address.clone(),
+                monitored,
+            });
+            openings.push(EventKind::ServerOpening { server, address });
+        }
+        let initial = Arc::new(initial);
+        let mut events = Vec::with_capacity(openings.len() + 4);
+        events.push(EventKind::TopologyDescriptionChanged {
+            previous,
+            new: Arc::clone(&initial),
+        });
+        events.extend(openings);
+        self.description = initial;
+        if load_balanced {
+            self.open_load_balancer(now, &mut effects, &mut events);
+        }
+        effects.push(Effect::Publish(Arc::clone(&self.description)));
+        for event in events {
+            effects.push(Effect::Emit(event));
+        }
+        effects
+    }
+
+    /// Load Balancers: "Server Discovery Logging and Monitoring": the one server is known without
+    /// being asked, and its pool is ready at once; nobody hears of the pool before the topology
+    /// (J-13).
+    fn open_load_balancer(
+        &mut self,
+        now: Instant,
+        effects: &mut Effects,
+        events: &mut Vec<EventKind>,
+    ) {
+        let previous = Arc::clone(&self.description);
+        let mut next = (*previous).clone();
+        for event in events.drain(..) {
+            effects.push(Effect::Emit(event));
+        }
+        for server in &previous.servers {
+            let balancer = Arc::new(ServerDescription {
+                server_type: ServerType::LoadBalancer,
+                last_update_time: Some(now),
+                ..ServerDescription::clone(server)
+            });
+            events.push(EventKind::ServerDescriptionChanged {
+                previous: Arc::clone(server),
+                new: Arc::clone(&balancer),
+            });
+            if let Some(pool) = self.pool_mut(server.id) {
+                pool.ready = true;
+                effects.push(Effect::PoolReady { server: server.id });
+            }
+            next.put(balancer);
+        }
+        self.description = Arc::new(next);
+        events.push(EventKind::TopologyDescriptionChanged {
+            previous,
+            new: Arc::clone(&self.description),
+        });
+    }
+
+    /// The closing sequence (J-20).
+    pub(super) fn close(&mut self) -> Effects {
+        self.phase = LifePhase::Closed;
+        let previous = core::mem::take(&mut self.description);
+        self.pools.clear();
+        let mut effects = Effects::default();
+        effects.push(Effect::Publish(Arc::clone(&self.description)));
+        for server in &previous.servers {
+            let address = server.address.clone();
+            effects.push(Effect::Emit(EventKind::ServerClosed {
+                server: server.id,
+                address,
+            }));
+        }
+        effects.push(Effect::Emit(EventKind::TopologyDescriptionChanged {
+            previous: Arc::clone(&previous),
+            new: Arc::clone(&self.description),
+        }));
+        effects.push(Effect::Emit(EventKind::TopologyClosed));
+        for server in &previous.servers {
+            effects.push(Effect::CloseServer { server: server.id });
+        }
+        effects
+    }
+
+    /// Polling SRV Records for mongos Discovery: hosts that vanished leave, new ones join, the
+    /// others are not touched (N-24).
+    pub(super) fn hosts(&mut self, now: Instant, hosts: &[ServerAddress]) -> Effects {
+        let polled = matches!(
+            self.description.topology_type(),
+            TopologyType::Unknown | TopologyType::Sharded
+        );
+        if !polled || hosts.is_empty() {
+            return Effects::default();
+        }
+        let mut transition = self.transition(now);
+        transition.keep_only(|address| hosts.contains(address));
+        for address in hosts {
+            transition.add(address);
+        }
+        let outcome = transition.finish();
+        self.commit(outcome, None, Consequences::default())
+    }
+}

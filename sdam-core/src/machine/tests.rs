@@ -1,0 +1,557 @@
+//! What the corpus cannot reach: the whole table, the order of effects, and who may act when.
+
+mod errors;
+
+use alloc::{string::ToString, vec, vec::Vec};
+use core::time::Duration;
+
+use super::*;
+use crate::{
+    event::EventName,
+    ids::{ElectionTuple, TopologyVersion},
+    server::ServerType,
+};
+
+const NOW: Instant = Instant::from_millis(1000);
+
+fn address(name: &str) -> ServerAddress {
+    ServerAddress::parse(name).unwrap()
+}
+
+fn options(seeds: &[&str]) -> Options {
+    Options::new(seeds.iter().map(|seed| address(seed)).collect())
+}
+
+fn opened(options: &Options) -> TopologyMachine {
+    let mut machine = TopologyMachine::new(options, ObjectId::default());
+    assert!(!machine.handle(NOW, Input::Open).is_empty());
+    machine
+}
+
+fn id(machine: &TopologyMachine, name: &str) -> ServerId {
+    machine.description().server(&address(name)).unwrap().id
+}
+
+fn hello(server_type: ServerType) -> Hello {
+    let of_set = matches!(
+        server_type,
+        ServerType::RsPrimary
+            | ServerType::RsSecondary
+            | ServerType::RsArbiter
+            | ServerType::RsOther
+    );
+    Hello {
+        server_type,
+        wire_versions: WireVersions { min: 0, max: 17 },
+        set_name: of_set.then(|| "rs".into()),
+        hosts: if of_set {
+            vec![address("a"), address("b")].into()
+        } else {
+            [].into()
+        },
+        ..Hello::default()
+    }
+}
+
+fn elected(name: u8) -> Hello {
+    Hello {
+        election: ElectionTuple {
+            election_id: Some(ObjectId::from_bytes([name; 12])),
+            set_version: Some(1),
+        },
+        ..hello(ServerType::RsPrimary)
+    }
+}
+
+const RTT: Option<Rtt> = Some(Rtt {
+    average: Duration::from_millis(1),
+    minimum: Duration::ZERO,
+    p90: Duration::from_millis(1),
+});
+
+fn check(machine: &mut TopologyMachine, name: &str, hello: Hello) -> Effects {
+    let server = id(machine, name);
+    machine.handle(
+        NOW,
+        Input::Checked {
+            server,
+            outcome: Ok(hello),
+            rtt: RTT,
+        },
+    )
+}
+
+fn fail(machine: &mut TopologyMachine, name: &str, kind: ErrorKind) -> Effects {
+    let server = id(machine, name);
+    let error = ServerError::new(kind, Stage::Hello, "broken");
+    machine.handle(
+        NOW,
+        Input::Checked {
+            server,
+            outcome: Err(error),
+            rtt: None,
+        },
+    )
+}
+
+/// Effects in short: what is done to whom.
+fn brief(machine: &TopologyMachine, effects: &Effects) -> Vec<alloc::string::String> {
+    let name = |server: &ServerId| {
+        let description = machine.description().server_by_id(*server);
+        description.map_or("gone".to_string(), |server| {
+            server.address.host().to_string()
+        })
+    };
+    effects
+        .iter()
+        .map(|effect| match effect {
+            Effect::OpenServer { address, .. } => alloc::format!("open {}", address.host()),
+            Effect::PoolReady { server } => alloc::format!("ready {}", name(server)),
+            Effect::Publish(_) => "publish".to_string(),
+            Effect::Emit(event) => match event.address() {
+                Some(address) => alloc::format!("{} {}", event.name().as_str(), address.host()),
+                None => event.name().as_str().to_string(),
+            },
+            Effect::PoolClear { server, clear } => {
+                let how = if clear.interrupt_in_use {
+                    " interrupting"
+                } else {
+                    ""
+                };
+                alloc::format!("clear {} to {}{how}", name(server), clear.generation)
+            }
+            Effect::CloseServer { server } => alloc::format!("close {}", name(server)),
+            Effect::ResetRtt { server } => alloc::format!("reset {}", name(server)),
+            Effect::CancelCheck { server, .. } => alloc::format!("cancel {}", name(server)),
+            Effect::RequestCheck { server } => alloc::format!("check {}", name(server)),
+            Effect::RestartMonitor { server } => alloc::format!("restart {}", name(server)),
+        })
+        .collect()
+}
+
+/// A topology of `topology_type` whose server `a` has yet to answer.
+fn topology_of(topology_type: TopologyType) -> TopologyMachine {
+    let mut machine = match topology_type {
+        TopologyType::Single => {
+            let mut options = options(&["a"]);
+            options.direct_connection = Some(true);
+            opened(&options)
+        }
+        TopologyType::LoadBalanced => {
+            let mut options = options(&["a"]);
+            options.load_balanced = true;
+            opened(&options)
+        }
+        _ => opened(&options(&["a", "b"])),
+    };
+    let first = match topology_type {
+        TopologyType::Sharded => Some(ServerType::Mongos),
+        TopologyType::ReplicaSetNoPrimary => Some(ServerType::RsSecondary),
+        TopologyType::ReplicaSetWithPrimary => Some(ServerType::RsPrimary),
+        TopologyType::Unknown | TopologyType::Single | TopologyType::LoadBalanced => None,
+    };
+    if let Some(server_type) = first {
+        let _ = check(&mut machine, "b", hello(server_type));
+    }
+    assert_eq!(machine.description().topology_type(), topology_type);
+    machine
+}
+
+#[test]
+fn every_cell_of_the_table_does_what_the_specification_says() {
+    // D-10, D-11, D-12, D-13
+    use ServerType as S;
+    use TopologyType as T;
+    const STAYS: (bool, Option<T>) = (true, None);
+    const GOES: (bool, Option<T>) = (false, None);
+    let becomes = |topology_type| (true, Some(topology_type));
+    let member = |server_type| matches!(server_type, S::RsSecondary | S::RsArbiter | S::RsOther);
+    for topology_type in [
+        T::Unknown,
+        T::Single,
+        T::Sharded,
+        T::ReplicaSetNoPrimary,
+        T::ReplicaSetWithPrimary,
+        T::LoadBalanced,
+    ] {
+        for server_type in [
+            S::Unknown,
+            S::Standalone,
+            S::Mongos,
+            S::RsPrimary,
+            S::RsSecondary,
+            S::RsArbiter,
+            S::RsOther,
+            S::RsGhost,
+        ] {
+            let (remains, becomes) = match (topology_type, server_type) {
+                (T::Unknown, S::Standalone) => GOES,
+                (T::Unknown, S::Mongos) => becomes(T::Sharded),
+                (T::Unknown | T::ReplicaSetNoPrimary, S::RsPrimary) => {
+                    becomes(T::ReplicaSetWithPrimary)
+                }
+                (T::Unknown, own) if member(own) => becomes(T::ReplicaSetNoPrimary),
+                (T::Sharded, own) if own != S::Mongos && own != S::Unknown => GOES,
+                (T::ReplicaSetNoPrimary | T::ReplicaSetWithPrimary, S::Standalone | S::Mongos) => {
+                    GOES
+                }
+                _ => STAYS,
+            };
+            let mut machine = topology_of(topology_type);
+            if server_type == S::Unknown {
+                let _ = fail(&mut machine, "a", ErrorKind::Network);
+            } else {
+                let _ = check(&mut machine, "a", hello(server_type));
+            }
+            let description = machine.description();
+            let case = alloc::format!("{topology_type} x {server_type}");
+            assert_eq!(
+                description.server(&address("a")).is_some(),
+                remains,
+                "{case}"
+            );
+            assert_eq!(
+                description.topology_type(),
+                becomes.unwrap_or(topology_type),
+                "{case}"
+            );
+        }
+    }
+}
+
+#[test]
+fn effects_come_in_the_order_of_the_specification() {
+    // F-62, F-64, J-16, J-17, J-20
+    let mut machine = TopologyMachine::new(&options(&["a"]), ObjectId::default());
+    let expect = |effects: Effects, machine: &TopologyMachine, expected: &[&str]| {
+        assert_eq!(brief(machine, &effects), expected);
+    };
+    let effects = machine.handle(NOW, Input::Open);
+    expect(
+        effects,
+        &machine,
+        &[
+            "TopologyOpening",
+            "open a",
+            "publish",
+            "TopologyDescriptionChanged",
+            "ServerOpening a",
+        ],
+    );
+    let effects = check(&mut machine, "a", hello(ServerType::RsPrimary));
+    expect(
+        effects,
+        &machine,
+        &[
+            "open b",
+            "ready a",
+            "publish",
+            "ServerDescriptionChanged a",
+            "ServerOpening b",
+            "TopologyDescriptionChanged",
+        ],
+    );
+    let effects = check(&mut machine, "a", hello(ServerType::RsPrimary));
+    expect(effects, &machine, &["publish"]);
+    let effects = fail(&mut machine, "a", ErrorKind::Timeout);
+    expect(
+        effects,
+        &machine,
+        &[
+            "publish",
+            "ServerDescriptionChanged a",
+            "TopologyDescriptionChanged",
+            "clear a to 1 interrupting",
+        ],
+    );
+    let effects = fail(&mut machine, "a", ErrorKind::Timeout);
+    expect(effects, &machine, &["clear a to 2 interrupting"]);
+    let effects = machine.handle(NOW, Input::Close);
+    expect(
+        effects,
+        &machine,
+        &[
+            "publish",
+            "ServerClosed a",
+            "ServerClosed b",
+            "TopologyDescriptionChanged",
+            "TopologyClosed",
+            "close gone",
+            "close gone",
+        ],
+    );
+    assert!(
+        machine.handle(NOW, Input::Open).is_empty(),
+        "a closed topology stays closed"
+    );
+}
+
+#[test]
+fn a_load_balancer_is_known_and_ready_without_being_asked() {
+    // J-13, J-21, D-12
+    let mut options = options(&["a"]);
+    options.load_balanced = true;
+    let mut machine = TopologyMachine::new(&options, ObjectId::default());
+    let effects = machine.handle(NOW, Input::Open);
+    assert!(effects.iter().any(|effect| {
+        matches!(
+            effect,
+            Effect::OpenServer {
+                monitored: false,
+                ..
+            }
+        )
+    }));
+    assert_eq!(
+        brief(&machine, &effects),
+        [
+            "TopologyOpening",
+            "open a",
+            "TopologyDescriptionChanged",
+            "ServerOpening a",
+            "ready a",
+            "publish",
+            "ServerDescriptionChanged a",
+            "TopologyDescriptionChanged",
+        ]
+    );
+}
+
+#[test]
+fn a_displaced_primary_is_announced_checked_and_keeps_its_pool_from_4_2_on() {
+    // D-31, D-34, D-35, J-22
+    for (max_wire_version, clear) in [(17, false), (7, true)] {
+        let mut machine = opened(&options(&["a", "b"]));
+        let mut old = elected(1);
+        old.wire_versions.max = max_wire_version;
+        let _ = check(&mut machine, "a", old);
+        let effects = check(&mut machine, "b", elected(2));
+        let mut expected = vec![
+            "ready b",
+            "publish",
+            "ServerDescriptionChanged b",
+            "ServerDescriptionChanged a",
+            "TopologyDescriptionChanged",
+        ];
+        if clear {
+            expected.push("clear a to 1");
+        }
+        expected.extend(["reset a", "check a"]);
+        assert_eq!(brief(&machine, &effects), expected);
+        let displaced = machine.description().server(&address("a")).unwrap();
+        let error = displaced.error.as_ref().unwrap().to_string();
+        assert_eq!(
+            error,
+            "primary marked stale due to discovery of newer primary"
+        );
+    }
+}
+
+#[test]
+fn a_stale_primary_is_told_by_both_tuples() {
+    // C-18, D-30, D-36
+    let mut machine = opened(&options(&["a", "b"]));
+    let _ = check(&mut machine, "b", elected(2));
+    let effects = check(&mut machine, "a", elected(1));
+    assert_eq!(
+        brief(&machine, &effects),
+        [
+            "publish",
+            "ServerDescriptionChanged a",
+            "TopologyDescriptionChanged",
+        ]
+    );
+    let stale = machine.description().server(&address("a")).unwrap();
+    assert_eq!(
+        stale.error.as_ref().unwrap().to_string(),
+        "primary marked stale due to electionId/setVersion mismatch, \
+         (electionId: 010101010101010101010101, setVersion: 1) is stale compared to \
+         (electionId: 020202020202020202020202, setVersion: 1)",
+    );
+}
+
+#[test]
+fn a_server_that_comes_back_is_another_incarnation() {
+    // D-5, C-24
+    let mut machine = opened(&options(&["a", "b"]));
+    let old = id(&machine, "b");
+    let alone = Hello {
+        hosts: [address("a")].into(),
+        ..hello(ServerType::RsPrimary)
+    };
+    let effects = check(&mut machine, "a", alone);
+    assert_eq!(brief(&machine, &effects).last().unwrap(), "close gone");
+    let effects = check(&mut machine, "a", hello(ServerType::RsPrimary));
+    assert_eq!(brief(&machine, &effects).first().unwrap(), "open b");
+    assert_ne!(id(&machine, "b"), old);
+    let late = Ok(hello(ServerType::RsSecondary));
+    let late = machine.handle(
+        NOW,
+        Input::Checked {
+            server: old,
+            outcome: late,
+            rtt: RTT,
+        },
+    );
+    assert!(late.is_empty());
+    assert_eq!(machine.generation(old, None), None);
+}
+
+#[test]
+fn a_handshake_counts_like_a_check_unless_the_server_is_unknown_or_the_news_old() {
+    // F-80
+    let mut machine = opened(&options(&["a", "b"]));
+    let server = id(&machine, "a");
+    let generation = Generation::FIRST;
+    let news = hello(ServerType::RsPrimary);
+    let effects = machine.handle(
+        NOW,
+        Input::Handshake {
+            server,
+            generation,
+            hello: news.clone(),
+        },
+    );
+    assert_eq!(brief(&machine, &effects), ["check a"]);
+    let mut versioned = news;
+    let version = |counter| TopologyVersion {
+        process_id: ObjectId::default(),
+        counter,
+    };
+    versioned.topology_version = Some(version(5));
+    let _ = check(&mut machine, "a", versioned.clone());
+    let down = Hello {
+        topology_version: Some(version(6)),
+        ..hello(ServerType::RsSecondary)
+    };
+    let old = Hello {
+        topology_version: Some(version(4)),
+        ..down.clone()
+    };
+    let effects = machine.handle(
+        NOW,
+        Input::Handshake {
+            server,
+            generation,
+            hello: old,
+        },
+    );
+    assert!(effects.is_empty());
+    let effects = machine.handle(
+        NOW,
+        Input::Handshake {
+            server,
+            generation,
+            hello: down,
+        },
+    );
+    assert!(!effects.is_empty());
+    let description = machine.description();
+    assert_eq!(
+        description.topology_type(),
+        TopologyType::ReplicaSetNoPrimary
+    );
+    assert!(description.server(&address("a")).unwrap().rtt.is_some());
+}
+
+#[test]
+fn a_dead_monitor_is_replaced_and_no_evidence_against_the_pool() {
+    let mut machine = opened(&options(&["a", "b"]));
+    let _ = check(&mut machine, "a", hello(ServerType::RsPrimary));
+    let server = id(&machine, "a");
+    let effects = machine.handle(NOW, Input::MonitorDied { server });
+    assert_eq!(
+        brief(&machine, &effects),
+        [
+            "publish",
+            "ServerDescriptionChanged a",
+            "TopologyDescriptionChanged",
+            "reset a",
+            "restart a",
+        ]
+    );
+    assert_eq!(machine.generation(server, None), Some(Generation::FIRST));
+}
+
+#[test]
+fn hosts_of_an_srv_record_replace_those_that_vanished() {
+    // N-20, N-24, N-29
+    let mut machine = opened(&options(&["a", "b"]));
+    let kept = id(&machine, "b");
+    let hosts = [address("b"), address("c")];
+    let effects = machine.handle(NOW, Input::Hosts(&hosts));
+    assert_eq!(
+        brief(&machine, &effects),
+        [
+            "open c",
+            "publish",
+            "ServerClosed a",
+            "ServerOpening c",
+            "TopologyDescriptionChanged",
+            "close gone",
+        ]
+    );
+    assert_eq!(id(&machine, "b"), kept);
+    assert!(machine.handle(NOW, Input::Hosts(&[])).is_empty(), "N-23");
+    let _ = check(&mut machine, "b", hello(ServerType::RsPrimary));
+    assert!(
+        machine.handle(NOW, Input::Hosts(&hosts)).is_empty(),
+        "a replica set is not polled"
+    );
+}
+
+#[test]
+fn more_members_than_allowed_are_reported_once_and_not_monitored() {
+    let mut options = options(&["a"]);
+    options.max_servers = 3;
+    let mut machine = opened(&options);
+    let hosts: Vec<ServerAddress> = (0..10)
+        .map(|index| ServerAddress::new("a", 27017 + index))
+        .collect();
+    let many = Hello {
+        hosts: hosts.into(),
+        ..hello(ServerType::RsPrimary)
+    };
+    let mut ignored = 0;
+    for _ in 0..3 {
+        let effects = check(&mut machine, "a", many.clone());
+        ignored += effects
+            .iter()
+            .filter(|effect| {
+                matches!(effect, Effect::Emit(event) if event.name() == EventName::MembersIgnored)
+            })
+            .count();
+    }
+    assert_eq!(machine.description().servers().len(), 3);
+    assert_eq!(ignored, 1);
+}
+
+#[test]
+fn incompatible_servers_are_named_with_the_release_that_is_needed() {
+    // E-3, E-4, E-5
+    let check = |min, max, expected: Option<&str>| {
+        let mut machine = opened(&options(&["a"]));
+        let mut news = hello(ServerType::Standalone);
+        news.wire_versions = WireVersions { min, max };
+        let _ = check(&mut machine, "a", news);
+        assert_eq!(machine.description().compatibility_error(), expected);
+    };
+    check(0, 8, None);
+    check(29, 40, None);
+    check(
+        999,
+        1000,
+        Some(
+            "Server at a:27017 requires wire version 999, but this version of sdam only supports \
+             up to 29.",
+        ),
+    );
+    check(
+        0,
+        7,
+        Some(
+            "Server at a:27017 reports wire version 7, but this version of sdam requires at least \
+             8 (MongoDB 4.2).",
+        ),
+    );
+}

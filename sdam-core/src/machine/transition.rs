@@ -1,0 +1,336 @@
+//! The table of topology type and server type, and the actions named in it (SDAM: "Updating the
+//! TopologyDescription").
+
+use alloc::{format, sync::Arc};
+
+use smallvec::SmallVec;
+
+use super::{Config, TopologyMachine};
+use crate::{
+    address::ServerAddress,
+    error::{ErrorKind, ServerError, Stage},
+    ids::ElectionTuple,
+    server::{ServerDescription, ServerType},
+    time::Instant,
+    topology::{TopologyDescription, TopologyType},
+};
+
+/// From this wire version on (MongoDB 6.0) the election id decides before the set version.
+const ELECTION_ID_FIRST: i32 = 17;
+
+/// The next description of a topology in the making.
+pub(super) struct Transition<'m> {
+    next: TopologyDescription,
+    config: &'m Config,
+    last_id: &'m mut u64,
+    now: Instant,
+    displaced: SmallVec<[Arc<ServerDescription>; 1]>,
+    ignored: usize,
+}
+
+/// What a transition has led to.
+pub(super) struct Outcome {
+    pub(super) next: TopologyDescription,
+    /// Former primaries as they were, now Unknown.
+    pub(super) displaced: SmallVec<[Arc<ServerDescription>; 1]>,
+    /// How many members did not join because there are too many.
+    pub(super) ignored: usize,
+}
+
+impl TopologyMachine {
+    pub(super) fn transition(&mut self, now: Instant) -> Transition<'_> {
+        Transition {
+            next: (*self.description).clone(),
+            config: &self.config,
+            last_id: &mut self.last_id,
+            now,
+            displaced: SmallVec::new(),
+            ignored: 0,
+        }
+    }
+}
+
+impl Transition<'_> {
+    pub(super) fn finish(self) -> Outcome {
+        Outcome {
+            next: self.next,
+            displaced: self.displaced,
+            ignored: self.ignored,
+        }
+    }
+
+    /// Installs the new description of a server and lets it act on the topology.
+    pub(super) fn run(&mut self, server: &Arc<ServerDescription>) {
+        self.next.put(Arc::clone(server));
+        self.act(server);
+    }
+
+    /// SDAM: "TopologyType table".
+    #[rustfmt::skip]
+    #[expect(clippy::match_same_arms, reason = "one arm for each cell of the specification's table")]
+    fn act(&mut self, server: &Arc<ServerDescription>) {
+        use ServerType as S;
+        use TopologyType as T;
+        match (self.next.topology_type, server.server_type) {
+            (T::Single, _) => self.enforce_set_name(server),
+            (T::LoadBalanced, _) => {}
+
+            (T::Unknown, S::Unknown) => {}
+            (T::Unknown, S::Standalone) => self.update_unknown_with_standalone(server),
+            (T::Unknown, S::Mongos) => self.next.topology_type = T::Sharded,
+            (T::Unknown, S::RsPrimary) => {
+                self.next.topology_type = T::ReplicaSetWithPrimary;
+                self.update_rs_from_primary(server);
+            }
+            (T::Unknown, S::RsSecondary | S::RsArbiter | S::RsOther) => {
+                self.next.topology_type = T::ReplicaSetNoPrimary;
+                self.update_rs_without_primary(server);
+            }
+            (T::Unknown, S::RsGhost) => {}
+
+            (T::Sharded, S::Unknown | S::Mongos) => {}
+            (T::Sharded, S::Standalone) => self.remove(&server.address),
+            (T::Sharded, S::RsPrimary | S::RsSecondary | S::RsArbiter | S::RsOther) => {
+                self.remove(&server.address);
+            }
+            (T::Sharded, S::RsGhost) => self.remove(&server.address),
+
+            (T::ReplicaSetNoPrimary, S::Unknown | S::RsGhost) => {}
+            (T::ReplicaSetNoPrimary, S::Standalone | S::Mongos) => self.remove(&server.address),
+            (T::ReplicaSetNoPrimary, S::RsPrimary) => {
+                self.next.topology_type = T::ReplicaSetWithPrimary;
+                self.update_rs_from_primary(server);
+            }
+            (T::ReplicaSetNoPrimary, S::RsSecondary | S::RsArbiter | S::RsOther) => {
+                self.update_rs_without_primary(server);
+            }
+
+            (T::ReplicaSetWithPrimary, S::Unknown | S::RsGhost) => self.check_if_has_primary(),
+            (T::ReplicaSetWithPrimary, S::Standalone | S::Mongos) => {
+                self.remove(&server.address);
+                self.check_if_has_primary();
+            }
+            (T::ReplicaSetWithPrimary, S::RsPrimary) => self.update_rs_from_primary(server),
+            (T::ReplicaSetWithPrimary, S::RsSecondary | S::RsArbiter | S::RsOther) => {
+                self.update_rs_with_primary_from_member(server);
+            }
+
+            // Neither is ever the outcome of a check (C-8, C-9).
+            (_, S::PossiblePrimary | S::LoadBalancer) => {}
+        }
+    }
+
+    /// SDAM: "TopologyType Single": a server of another set is as good as not there (D-70).
+    fn enforce_set_name(&mut self, server: &Arc<ServerDescription>) {
+        let Some(wanted) = &self.config.set_name else {
+            return;
+        };
+        if !server.server_type.is_available() || server.set_name.as_deref() == Some(&**wanted) {
+            return;
+        }
+        let message = match &server.set_name {
+            Some(name) => format!("expected replica set `{wanted}`, but the server is in `{name}`"),
+            None => format!("expected replica set `{wanted}`, but the server is in none"),
+        };
+        self.invalidate(server, ErrorKind::SetName, message, Some(self.now));
+    }
+
+    /// SDAM: "updateUnknownWithStandalone".
+    fn update_unknown_with_standalone(&mut self, server: &ServerDescription) {
+        if self.config.seeds.len() == 1 {
+            self.next.topology_type = TopologyType::Single;
+        } else {
+            self.remove(&server.address);
+        }
+    }
+
+    /// SDAM: "updateRSWithoutPrimary".
+    fn update_rs_without_primary(&mut self, server: &ServerDescription) {
+        if !self.adopt_set_name(server) {
+            self.remove(&server.address);
+            return;
+        }
+        server.members().for_each(|address| self.add(address));
+        self.hint_primary(server);
+        if is_misnamed(server) {
+            self.remove(&server.address);
+        }
+    }
+
+    /// SDAM: "updateRSWithPrimaryFromMember".
+    fn update_rs_with_primary_from_member(&mut self, server: &ServerDescription) {
+        let foreign = self.next.set_name.as_deref() != server.set_name.as_deref();
+        if foreign || is_misnamed(server) {
+            self.remove(&server.address);
+            self.check_if_has_primary();
+            return;
+        }
+        self.check_if_has_primary();
+        if self.next.topology_type == TopologyType::ReplicaSetNoPrimary {
+            self.hint_primary(server);
+        }
+    }
+
+    /// SDAM: "updateRSFromPrimary".
+    fn update_rs_from_primary(&mut self, server: &Arc<ServerDescription>) {
+        if !self.adopt_set_name(server) {
+            self.remove(&server.address);
+            self.check_if_has_primary();
+            return;
+        }
+        if let Err(maxima) = self.admit_election(server) {
+            let message = format!(
+                "primary marked stale due to electionId/setVersion mismatch, {} is stale compared \
+                 to {maxima}",
+                server.election,
+            );
+            self.invalidate(server, ErrorKind::StalePrimary, message, Some(self.now));
+            self.check_if_has_primary();
+            return;
+        }
+        self.displace_other_primaries(server);
+        self.follow_members(server);
+        self.check_if_has_primary();
+    }
+
+    /// Takes over the set's name if none is known, and says whether the server is of the set.
+    fn adopt_set_name(&mut self, server: &ServerDescription) -> bool {
+        match &self.next.set_name {
+            None => {
+                self.next.set_name = server.set_name.as_deref().map(Into::into);
+                true
+            }
+            Some(name) => server.set_name.as_deref() == Some(&**name),
+        }
+    }
+
+    /// Judges a primary by its election; `Err` has the greater tuple that is known.
+    fn admit_election(&mut self, server: &ServerDescription) -> Result<(), ElectionTuple> {
+        let own = server.election;
+        let maxima = self.next.max_election;
+        if server.wire_versions.max >= ELECTION_ID_FIRST {
+            if own.compare(maxima).is_lt() {
+                return Err(maxima);
+            }
+            self.next.max_election = own;
+            return Ok(());
+        }
+        if let (Some(election_id), Some(set_version)) = (own.election_id, own.set_version) {
+            if let (Some(max_id), Some(max_version)) = (maxima.election_id, maxima.set_version)
+                && (max_version, max_id) > (set_version, election_id)
+            {
+                return Err(maxima);
+            }
+            self.next.max_election.election_id = Some(election_id);
+        }
+        self.next.max_election.set_version = maxima.set_version.max(own.set_version);
+        Ok(())
+    }
+
+    fn displace_other_primaries(&mut self, server: &ServerDescription) {
+        let others: SmallVec<[Arc<ServerDescription>; 1]> = self
+            .next
+            .servers
+            .iter()
+            .filter(|other| other.server_type == ServerType::RsPrimary && other.id != server.id)
+            .cloned()
+            .collect();
+        for other in others {
+            let message = "primary marked stale due to discovery of newer primary";
+            self.invalidate(&other, ErrorKind::StalePrimary, message, None);
+            self.displaced.push(other);
+        }
+    }
+
+    /// Lets the topology consist of exactly the members that the primary names.
+    fn follow_members(&mut self, server: &ServerDescription) {
+        let mut members: SmallVec<[&ServerAddress; 64]> = server.members().collect();
+        members.sort_unstable();
+        members.dedup();
+        let unchanged = members.len() == self.next.servers.len()
+            && members
+                .iter()
+                .zip(&self.next.servers)
+                .all(|(own, other)| **own == other.address);
+        if unchanged {
+            return;
+        }
+        self.keep_only(|address| members.binary_search(&address).is_ok());
+        for address in members {
+            self.add(address);
+        }
+    }
+
+    /// SDAM: "checkIfHasPrimary".
+    fn check_if_has_primary(&mut self) {
+        self.next.topology_type = if self.next.primary().is_some() {
+            TopologyType::ReplicaSetWithPrimary
+        } else {
+            TopologyType::ReplicaSetNoPrimary
+        };
+    }
+
+    /// Marks the server that a member takes for the primary as PossiblePrimary (C-9, D-24).
+    fn hint_primary(&mut self, server: &ServerDescription) {
+        let Some(hinted) = server
+            .primary
+            .as_ref()
+            .and_then(|address| self.next.server(address))
+        else {
+            return;
+        };
+        if hinted.server_type == ServerType::Unknown {
+            let hinted = ServerDescription {
+                server_type: ServerType::PossiblePrimary,
+                ..ServerDescription::clone(hinted)
+            };
+            self.next.put(Arc::new(hinted));
+        }
+    }
+
+    /// Replaces a server's description by a default one with an error of ours.
+    fn invalidate(
+        &mut self,
+        server: &ServerDescription,
+        kind: ErrorKind,
+        message: impl Into<alloc::boxed::Box<str>>,
+        checked_at: Option<Instant>,
+    ) {
+        let error = ServerError::new(kind, Stage::Hello, message).shared();
+        self.next.put(Arc::new(ServerDescription {
+            error: Some(error),
+            last_update_time: checked_at,
+            ..ServerDescription::unknown(server.id, server.address.clone())
+        }));
+    }
+
+    /// Adds a server that has not been checked yet, unless it is there already.
+    pub(super) fn add(&mut self, address: &ServerAddress) {
+        let Err(index) = self.next.position(address) else {
+            return;
+        };
+        if self.next.servers.len() >= self.config.max_servers {
+            self.ignored += 1;
+            return;
+        }
+        let server = TopologyMachine::next_id(self.last_id);
+        let description = ServerDescription::unknown(server, address.clone());
+        self.next.servers.insert(index, Arc::new(description));
+    }
+
+    pub(super) fn keep_only(&mut self, keep: impl Fn(&ServerAddress) -> bool) {
+        self.next.servers.retain(|server| keep(&server.address));
+    }
+
+    fn remove(&mut self, address: &ServerAddress) {
+        if let Ok(index) = self.next.position(address) {
+            self.next.servers.remove(index);
+        }
+    }
+}
+
+/// Whether the server calls itself by another name than the client does. A server that does not
+/// call itself anything is not misnamed (D-25).
+fn is_misnamed(server: &ServerDescription) -> bool {
+    server.me.as_ref().is_some_and(|me| *me != server.address)
+}

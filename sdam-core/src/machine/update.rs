@@ -1,0 +1,397 @@
+//! From the new description of one server to the effects that follow.
+
+use alloc::{format, sync::Arc, vec::Vec};
+use core::cmp::Ordering;
+
+use smallvec::SmallVec;
+
+use super::{Effect, Effects, Pool, TopologyMachine, transition::Outcome};
+use crate::{
+    error::ServerError,
+    event::EventKind,
+    ids::ServerId,
+    pool::PoolClear,
+    server::{ServerDescription, ServerType},
+    time::Instant,
+    topology::{TopologyDescription, TopologyType},
+};
+
+/// What has to follow an update besides what the new description itself leads to.
+#[derive(Default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a command of its own"
+)]
+pub(super) struct Consequences {
+    /// The description comes from a successful hello, so the pool may become ready.
+    pub(super) checked: bool,
+    /// The server's pool is cleared.
+    pub(super) clear: Option<Clear>,
+    /// The server's running check is cancelled.
+    pub(super) cancel_check: bool,
+    /// The server is checked soon.
+    pub(super) request_check: bool,
+    /// The server's round-trip times are forgotten.
+    pub(super) reset_rtt: bool,
+}
+
+pub(super) struct Clear {
+    pub(super) cause: Arc<ServerError>,
+    pub(super) interrupt_in_use: bool,
+}
+
+/// Before this wire version (MongoDB 4.2) a primary that stepped down closed its connections.
+pub(super) const KEEPS_CONNECTIONS: i32 = 8;
+
+impl TopologyMachine {
+    /// Installs `new`, lets it act on the topology, and says what follows.
+    pub(super) fn update(
+        &mut self,
+        now: Instant,
+        new: ServerDescription,
+        consequences: Consequences,
+    ) -> Effects {
+        let new = Arc::new(new);
+        let mut transition = self.transition(now);
+        transition.run(&new);
+        let outcome = transition.finish();
+        self.commit(outcome, Some(&new), consequences)
+    }
+
+    /// Makes the outcome of a transition the current description.
+    ///
+    /// `responder` is the description that caused it, as it was before the topology judged it.
+    pub(super) fn commit(
+        &mut self,
+        outcome: Outcome,
+        responder: Option<&Arc<ServerDescription>>,
+        mut consequences: Consequences,
+    ) -> Effects {
+        let Outcome {
+            mut next,
+            displaced,
+            ignored,
+        } = outcome;
+        let previous = Arc::clone(&self.description);
+        let diff = Diff::between(&previous, &next);
+        let events = diff.server_events(&previous, &next, responder);
+        let differs = !diff.is_equal() || previous.topology_type != next.topology_type;
+        if differs {
+            next.refresh_session_timeout();
+            next.compatibility_error = self.incompatibility(&next);
+        }
+        let next = Arc::new(next);
+        self.description = Arc::clone(&next);
+        let mut effects = Effects::default();
+
+        for server in &diff.added {
+            let address = server.address.clone();
+            self.pools.push(Pool::new(server.id, address.clone()));
+            effects.push(Effect::OpenServer {
+                server: server.id,
+                address,
+                monitored: true,
+            });
+        }
+        // Ids are given in the order in which members are named, not in that of addresses.
+        self.pools.sort_unstable_by_key(|pool| pool.server);
+        if let Some(responder) = responder.filter(|_| consequences.checked) {
+            self.make_ready(&next, responder, &mut effects);
+        }
+        if is_visible(&previous, &next, &diff) {
+            effects.push(Effect::Publish(Arc::clone(&next)));
+        }
+        for event in events {
+            effects.push(Effect::Emit(event));
+        }
+        if ignored != core::mem::replace(&mut self.ignored, ignored) && ignored > 0 {
+            let limit = self.config.max_servers;
+            effects.push(Effect::Emit(EventKind::MembersIgnored { ignored, limit }));
+        }
+        if differs
+            || previous.max_election != next.max_election
+            || previous.set_name != next.set_name
+        {
+            let new = next;
+            effects.push(Effect::Emit(EventKind::TopologyDescriptionChanged {
+                previous,
+                new,
+            }));
+        }
+        self.clear_pools(
+            responder.map(|server| server.id),
+            consequences.clear.take(),
+            &displaced,
+            &mut effects,
+        );
+        self.close_removed(&diff.removed, &mut effects);
+        if let Some(responder) = responder {
+            self.direct_monitors(responder.id, &consequences, &displaced, &mut effects);
+        }
+        effects
+    }
+
+    /// CMAP: a pool opens connections once a check has found its server to be usable.
+    fn make_ready(
+        &mut self,
+        next: &TopologyDescription,
+        responder: &ServerDescription,
+        effects: &mut Effects,
+    ) {
+        let single = next.topology_type == TopologyType::Single;
+        let usable = next.server(&responder.address).is_some_and(|server| {
+            server.id == responder.id
+                && (server.server_type.is_data_bearing()
+                    || single && server.server_type.is_available())
+        });
+        if let Some(pool) = self
+            .pool_mut(responder.id)
+            .filter(|pool| usable && !pool.ready)
+        {
+            pool.ready = true;
+            effects.push(Effect::PoolReady {
+                server: responder.id,
+            });
+        }
+    }
+
+    fn clear_pools(
+        &mut self,
+        responder: Option<ServerId>,
+        clear: Option<Clear>,
+        displaced: &[Arc<ServerDescription>],
+        effects: &mut Effects,
+    ) {
+        if let (Some(server), Some(clear)) = (responder, clear) {
+            self.clear_pool(server, clear, effects);
+        }
+        for old in displaced
+            .iter()
+            .filter(|old| old.wire_versions.max < KEEPS_CONNECTIONS)
+        {
+            if let Some(cause) = self.current(old.id).and_then(|new| new.error.clone()) {
+                self.clear_pool(
+                    old.id,
+                    Clear {
+                        cause,
+                        interrupt_in_use: false,
+                    },
+                    effects,
+                );
+            }
+        }
+    }
+
+    fn clear_pool(&mut self, server: ServerId, clear: Clear, effects: &mut Effects) {
+        if let Some(pool) = self.pool_mut(server) {
+            let mut command = PoolClear::new(pool.clear(), clear.cause);
+            command.interrupt_in_use = clear.interrupt_in_use;
+            effects.push(Effect::PoolClear {
+                server,
+                clear: command,
+            });
+        }
+    }
+
+    fn direct_monitors(
+        &self,
+        responder: ServerId,
+        consequences: &Consequences,
+        displaced: &[Arc<ServerDescription>],
+        effects: &mut Effects,
+    ) {
+        if let Some(pool) = self.pool(responder) {
+            let (server, generation) = (responder, pool.generation);
+            if consequences.reset_rtt {
+                effects.push(Effect::ResetRtt { server });
+            }
+            if consequences.cancel_check {
+                effects.push(Effect::CancelCheck { server, generation });
+            }
+            if consequences.request_check {
+                effects.push(Effect::RequestCheck { server });
+            }
+        }
+        for server in displaced.iter().map(|old| old.id) {
+            if self.pool(server).is_some() {
+                effects.push(Effect::ResetRtt { server });
+                effects.push(Effect::RequestCheck { server });
+            }
+        }
+    }
+
+    fn close_removed(&mut self, removed: &[Arc<ServerDescription>], effects: &mut Effects) {
+        for server in removed.iter().map(|server| server.id) {
+            self.pools.retain(|pool| pool.server != server);
+            effects.push(Effect::CloseServer { server });
+        }
+    }
+
+    /// SDAM: "Checking wire protocol compatibility"; the first incompatible server is named.
+    fn incompatibility(&self, next: &TopologyDescription) -> Option<Arc<str>> {
+        let own = self.config.wire_versions;
+        let driver = &self.config.driver_name;
+        let incompatible = next.servers.iter().find(|server| {
+            server.server_type.is_available()
+                && server.server_type != ServerType::LoadBalancer
+                && (server.wire_versions.min > own.max || server.wire_versions.max < own.min)
+        })?;
+        let (address, theirs) = (&incompatible.address, incompatible.wire_versions);
+        let message = if theirs.min > own.max {
+            format!(
+                "Server at {address} requires wire version {}, but this version of {driver} only \
+                 supports up to {}.",
+                theirs.min, own.max,
+            )
+        } else {
+            format!(
+                "Server at {address} reports wire version {}, but this version of {driver} \
+                 requires at least {} (MongoDB {}).",
+                theirs.max,
+                own.min,
+                server_release(own.min),
+            )
+        };
+        Some(message.into())
+    }
+}
+
+/// The first server release that speaks `wire_version`.
+fn server_release(wire_version: i32) -> &'static str {
+    match wire_version {
+        ..=0 => "2.4",
+        1..=2 => "2.6",
+        3 => "3.0",
+        4 => "3.2",
+        5 => "3.4",
+        6 => "3.6",
+        7 => "4.0",
+        8 => "4.2",
+        9 => "4.4",
+        10..=13 => "5.0",
+        14 => "5.1",
+        15 => "5.2",
+        16 => "5.3",
+        17 => "6.0",
+        18 => "6.1",
+        19 => "6.2",
+        20 => "6.3",
+        21 => "7.0",
+        22 => "7.1",
+        23 => "7.2",
+        24 => "7.3",
+        25.. => "8.0",
+    }
+}
+
+/// Whether a reader could tell the two apart: a server that is Unknown as before does not count.
+fn is_visible(previous: &TopologyDescription, next: &TopologyDescription, diff: &Diff) -> bool {
+    !diff.is_equal()
+        || diff
+            .refreshed
+            .iter()
+            .any(|server| server.server_type.is_available())
+        || previous != next
+}
+
+/// What differs between the servers of two descriptions.
+#[derive(Default)]
+struct Diff {
+    /// Unequal servers: before, after. By address.
+    changed: SmallVec<[(Arc<ServerDescription>, Arc<ServerDescription>); 2]>,
+    /// Equal servers with new measurements. By address.
+    refreshed: SmallVec<[Arc<ServerDescription>; 1]>,
+    added: Vec<Arc<ServerDescription>>,
+    removed: Vec<Arc<ServerDescription>>,
+}
+
+impl Diff {
+    /// Walks two sorted lists at once; what is shared by pointer is not looked at.
+    fn between(previous: &TopologyDescription, next: &TopologyDescription) -> Self {
+        let mut diff = Self::default();
+        let mut old = previous.servers.iter().peekable();
+        let mut new = next.servers.iter().peekable();
+        while let (Some(before), Some(after)) = (old.peek(), new.peek()) {
+            let order = if Arc::ptr_eq(before, after) || before.id == after.id {
+                Ordering::Equal
+            } else {
+                // A server that was removed and added again counts as both.
+                before.address.cmp(&after.address).then(Ordering::Less)
+            };
+            if order.is_eq() && !Arc::ptr_eq(before, after) {
+                if before == after {
+                    diff.refreshed.push(Arc::clone(after));
+                } else {
+                    diff.changed.push((Arc::clone(before), Arc::clone(after)));
+                }
+            }
+            if order.is_le()
+                && let Some(before) = old.next()
+                && order.is_lt()
+            {
+                diff.removed.push(Arc::clone(before));
+            }
+            if order.is_ge()
+                && let Some(after) = new.next()
+                && order.is_gt()
+            {
+                diff.added.push(Arc::clone(after));
+            }
+        }
+        diff.removed.extend(old.cloned());
+        diff.added.extend(new.cloned());
+        diff
+    }
+
+    fn is_equal(&self) -> bool {
+        self.changed.is_empty() && self.added.is_empty() && self.removed.is_empty()
+    }
+
+    /// The responder first, then other servers, then who left, then who joined (J-17).
+    fn server_events(
+        &self,
+        previous: &TopologyDescription,
+        next: &TopologyDescription,
+        responder: Option<&Arc<ServerDescription>>,
+    ) -> SmallVec<[EventKind; 2]> {
+        let mut events = SmallVec::new();
+        let mut changed = |previous: &Arc<ServerDescription>, new: &Arc<ServerDescription>| {
+            if previous != new {
+                events.push(EventKind::ServerDescriptionChanged {
+                    previous: Arc::clone(previous),
+                    new: Arc::clone(new),
+                });
+            }
+        };
+        if let Some(responder) = responder
+            && let Some(before) = previous.server(&responder.address)
+        {
+            let after = next
+                .server(&responder.address)
+                .filter(|after| after.id == before.id);
+            changed(before, after.unwrap_or(responder));
+        }
+        for (before, after) in &self.changed {
+            let is_responder = responder.is_some_and(|responder| responder.id == after.id);
+            // J-19: a mere hint shows only in the topology.
+            if !is_responder && after.server_type != ServerType::PossiblePrimary {
+                changed(before, after);
+            }
+        }
+        for server in &self.removed {
+            let address = server.address.clone();
+            events.push(EventKind::ServerClosed {
+                server: server.id,
+                address,
+            });
+        }
+        for server in &self.added {
+            let address = server.address.clone();
+            events.push(EventKind::ServerOpening {
+                server: server.id,
+                address,
+            });
+        }
+        events
+    }
+}

@@ -1,0 +1,67 @@
+//! Which hello to send next on a connection.
+
+use alloc::sync::Arc;
+
+use crate::{
+    hello::{Hello, HelloRequest},
+    ids::TopologyVersion,
+    options::HandshakeOpcode,
+};
+
+use super::MonitorConfig;
+
+/// The first wire version that understands OP_MSG (MongoDB 3.6).
+const OP_MSG_WIRE_VERSION: i32 = 6;
+
+/// What was negotiated on one connection (Server Monitoring: "helloOk").
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) enum Negotiation {
+    /// Nothing was answered yet.
+    #[default]
+    Handshake,
+    /// What follows from the last reply.
+    Agreed {
+        /// Whether to send `hello` instead of legacy hello.
+        modern: bool,
+        /// Whether the server is too old for OP_MSG.
+        op_query: bool,
+    },
+}
+
+impl Negotiation {
+    /// The state after a successful reply.
+    pub(crate) fn after(hello: &Hello, config: &MonitorConfig) -> Self {
+        Self::Agreed {
+            modern: hello.hello_ok || config.server_api.is_some() || config.handshake.load_balanced,
+            op_query: config.handshake_opcode == HandshakeOpcode::OpQuery
+                && hello.wire_versions.max < OP_MSG_WIRE_VERSION,
+        }
+    }
+
+    /// The hello that is answered at once.
+    pub(crate) fn request(self, config: &MonitorConfig) -> HelloRequest {
+        let server_api = config.server_api.clone();
+        match self {
+            Self::Handshake => HelloRequest::handshake(
+                Arc::clone(&config.handshake),
+                server_api,
+                config.handshake_opcode,
+            ),
+            Self::Agreed { modern, op_query } => {
+                HelloRequest::poll(modern, server_api).with_op_query(op_query)
+            }
+        }
+    }
+
+    /// The hello that is answered once the server's version is not `version` any more or a
+    /// heartbeat has passed, and again and again after that.
+    pub(crate) fn awaitable_request(
+        self,
+        config: &MonitorConfig,
+        version: TopologyVersion,
+    ) -> HelloRequest {
+        let modern = matches!(self, Self::Agreed { modern: true, .. });
+        let server_api = config.server_api.clone();
+        HelloRequest::awaitable(modern, server_api, version, config.heartbeat_frequency)
+    }
+}

@@ -1,0 +1,188 @@
+//! Cancellation: which checks it meets, and what follows.
+
+use std::vec::Vec;
+
+use super::script::*;
+use crate::error::ErrorKind;
+
+type Step = (u64, Say, &'static str);
+
+/// A monitor that has asked for a change at 0 ms while the pool had generation 3.
+fn awaiting() -> Vec<Step> {
+    [
+        (0, Say::Pool(3), ""),
+        (0, Say::Start, "started #1, connect | 10000"),
+        (0, Say::Connected, "send isMaster handshake | 10000"),
+        (
+            0,
+            says(new(1)),
+            "sample 0, succeeded #1/42 after 0, report Standalone | 0",
+        ),
+        (
+            0,
+            Say::Due,
+            "start rtt, started #1/42 awaited, \
+             send hello awaiting 11/1 for 10000 exhaust | 20000",
+        ),
+    ]
+    .into()
+}
+
+fn run(rest: &[Step]) {
+    check(streaming(), &[&awaiting(), rest].concat());
+}
+
+#[test]
+fn cancelled_check_fails_its_heartbeat_and_waits_normally() {
+    // F-71, F-73, J-31, G-14: no report, so neither a description nor a pool changes.
+    run(&[
+        (
+            5_000,
+            Say::Cancel(4),
+            "disconnect, reset, failed #1/42 awaited after 5000: Cancelled | 15000",
+        ),
+        (15_000, Say::Due, "started #2, connect | 25000"),
+    ]);
+}
+
+#[test]
+fn wait_after_a_cancelled_check_has_the_floor() {
+    // F-71, F-41
+    run(&[
+        (
+            5_000,
+            Say::Cancel(4),
+            "disconnect, reset, failed #1/42 awaited after 5000: Cancelled | 15000",
+        ),
+        (5_000, Say::Request, "| 5500"),
+        (5_500, Say::Due, "started #2, connect | 15500"),
+    ]);
+}
+
+#[test]
+fn only_checks_that_began_under_an_older_generation_are_cancelled() {
+    // F-72
+    run(&[
+        (1, Say::Cancel(3), "| 20000"),
+        (1, Say::Cancel(2), "| 20000"),
+    ]);
+    run(&[
+        (
+            1,
+            Say::Cancel(4),
+            "disconnect, reset, failed #1/42 awaited after 1: Cancelled | 10001",
+        ),
+        // The second one finds nothing to close.
+        (2, Say::Cancel(4), "| 10001"),
+        (2, Say::Pool(4), ""),
+        (600, Say::Request, "started #2, connect | 10600"),
+        (601, Say::Cancel(4), "| 10600"),
+        (
+            602,
+            Say::Cancel(5),
+            "disconnect, reset, failed #2 after 2: Cancelled | 10602",
+        ),
+    ]);
+}
+
+#[test]
+fn server_whose_check_was_cancelled_is_not_known() {
+    // F-51, F-52: an operation has already marked it Unknown.
+    run(&[
+        (
+            1,
+            Say::Cancel(4),
+            "disconnect, reset, failed #1/42 awaited after 1: Cancelled | 10001",
+        ),
+        (10_001, Say::Due, "started #2, connect | 20001"),
+        (
+            10_002,
+            Say::Failed(ErrorKind::Network),
+            "disconnect, reset, failed #2 after 1: Network, report Network | 20002",
+        ),
+    ]);
+}
+
+#[test]
+fn connection_between_two_streamed_replies_is_closed() {
+    // F-71: no heartbeat runs, so none fails; and the next check waits like after a check.
+    run(&[
+        (
+            100,
+            streams(new(2)),
+            "succeeded #1/42 awaited after 100, report Standalone | 100",
+        ),
+        (100, Say::Cancel(4), "disconnect, reset | 10100"),
+        (100, Say::Request, "| 600"),
+        (600, Say::Due, "started #2, connect | 10600"),
+    ]);
+}
+
+#[test]
+fn idle_connection_is_closed_and_a_requested_check_still_comes() {
+    // F-71, F-41
+    check(
+        polling(),
+        &[
+            (0, Say::Start, "started #1, connect | 10000"),
+            (0, Say::Connected, "send isMaster handshake | 10000"),
+            (
+                0,
+                says(old()),
+                "sample 0, succeeded #1/42 after 0, report Standalone | 10000",
+            ),
+            (100, Say::Request, "| 500"),
+            (200, Say::Cancel(1), "disconnect, reset | 500"),
+            (500, Say::Due, "started #2, connect | 10500"),
+        ],
+    );
+}
+
+#[test]
+fn check_that_follows_its_own_report_began_under_the_cleared_pool() {
+    // F-51, F-72: the report cleared the pool, and what was said about it is no news.
+    run(&[
+        (
+            100,
+            Say::Failed(ErrorKind::Network),
+            "disconnect, reset, failed #1/42 awaited after 100: Network, report Network | 100",
+        ),
+        (100, Say::Pool(4), ""),
+        (100, Say::Due, "started #2, connect | 10100"),
+        (101, Say::Cancel(4), "| 10100"),
+    ]);
+}
+
+#[test]
+fn check_is_cancelled_while_it_connects() {
+    // F-72
+    check(
+        streaming(),
+        &[
+            (0, Say::Start, "started #1, connect | 10000"),
+            (
+                7,
+                Say::Cancel(1),
+                "disconnect, reset, failed #1 after 7: Cancelled | 10007",
+            ),
+            // The connection that opens too late belongs to nobody.
+            (8, Say::Connected, "| 10007"),
+        ],
+    );
+}
+
+#[test]
+fn stop_completes_a_heartbeat_that_connects() {
+    // F-70, J-31
+    check(
+        streaming(),
+        &[
+            (0, Say::Start, "started #1, connect | 10000"),
+            (
+                7,
+                Say::Stop,
+                "disconnect, failed #1 after 7: Cancelled, exit | never",
+            ),
+        ],
+    );
+}

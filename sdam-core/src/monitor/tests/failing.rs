@@ -1,0 +1,262 @@
+//! Failures: when to try again, what to report, what to forget.
+
+use std::vec::Vec;
+
+use super::{super::*, script::*};
+use crate::error::ErrorKind;
+
+type Step = (u64, Say, &'static str);
+
+/// A monitor whose server is known since 0 ms and which polls at 10 s.
+fn known() -> Vec<Step> {
+    [
+        (0, Say::Start, "started #1, connect | 10000"),
+        (0, Say::Connected, "send isMaster handshake | 10000"),
+        (
+            0,
+            says(old()),
+            "sample 0, succeeded #1/42 after 0, report Standalone | 10000",
+        ),
+        (10_000, Say::Due, "started #1/42, send hello | 20000"),
+    ]
+    .into()
+}
+
+fn run(config: MonitorConfig, rest: &[Step]) {
+    check(config, &[&known(), rest].concat());
+}
+
+#[test]
+fn network_error_of_a_known_server_is_retried_once_without_any_pause() {
+    // F-50, F-51, F-52, F-53, J-33
+    run(
+        polling(),
+        &[
+            (
+                10_005,
+                Say::Failed(ErrorKind::Network),
+                "disconnect, reset, failed #1/42 after 5: Network, report Network | 10005",
+            ),
+            (10_005, Say::Due, "started #2, connect | 20005"),
+            (
+                10_006,
+                Say::Failed(ErrorKind::Network),
+                "disconnect, reset, failed #2 after 1: Network, report Network | 20006",
+            ),
+            (10_100, Say::Request, "| 10506"),
+            (10_506, Say::Due, "started #3, connect | 20506"),
+        ],
+    );
+}
+
+#[test]
+fn timeout_counts_as_a_network_error() {
+    // F-51, F-10: the text is that of the limit, so that equal failures are equal.
+    run(
+        polling(),
+        &[
+            (19_999, Say::Due, "| 20000"),
+            (
+                20_000,
+                Say::Due,
+                "disconnect, reset, failed #1/42 after 10000: Timeout, report Timeout | 20000",
+            ),
+            (20_000, Say::Due, "started #2, connect | 30000"),
+            (
+                30_000,
+                Say::Due,
+                "disconnect, reset, failed #2 after 10000: Timeout, report Timeout | 40000",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn refusals_and_malformed_replies_are_not_retried_at_once() {
+    // F-52, J-33
+    run(
+        polling(),
+        &[(
+            10_001,
+            says(refusal()),
+            "disconnect, reset, failed #1/42 after 1: Command, report Command | 20001",
+        )],
+    );
+    for bytes in [Vec::new(), [0xff; 7].into(), encode(&bson::doc! {})] {
+        run(
+            polling(),
+            &[(
+                10_001,
+                Say::Bytes(bytes),
+                "disconnect, reset, failed #1/42 after 1: Protocol, report Protocol | 20001",
+            )],
+        );
+    }
+}
+
+#[test]
+fn server_never_reached_is_tried_once_per_heartbeat() {
+    // F-52, J-30: the heartbeat starts before the connection and fails with it.
+    check(
+        polling(),
+        &[
+            (0, Say::Start, "started #1, connect | 10000"),
+            (
+                3,
+                Say::Failed(ErrorKind::Network),
+                "disconnect, reset, failed #1 after 3: Network, report Network | 10003",
+            ),
+            (10_003, Say::Due, "started #2, connect | 20003"),
+            (10_004, Say::Connected, "send isMaster handshake | 20004"),
+            (
+                10_006,
+                Say::Failed(ErrorKind::Network),
+                "disconnect, reset, failed #2 after 2: Network, report Network | 20006",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn success_of_the_retry_earns_the_next_one() {
+    // F-51
+    run(
+        polling(),
+        &[
+            (
+                10_001,
+                Say::Failed(ErrorKind::Network),
+                "disconnect, reset, failed #1/42 after 1: Network, report Network | 10001",
+            ),
+            (10_001, Say::Due, "started #2, connect | 20001"),
+            (10_001, Say::Connected, "send isMaster handshake | 20001"),
+            (
+                10_002,
+                says(old()),
+                "sample 1, succeeded #2/42 after 1, report Standalone | 20002",
+            ),
+            (20_002, Say::Due, "started #2/42, send hello | 30002"),
+            (
+                20_003,
+                Say::Failed(ErrorKind::Timeout),
+                "disconnect, reset, failed #2/42 after 1: Timeout, report Timeout | 20003",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn legacy_retry_reports_only_what_the_retry_found() {
+    // F-50, X-8: heartbeats are paired all the same (J-33).
+    let mut legacy = polling();
+    legacy.legacy_retry_before_unknown = true;
+    let retry = [
+        (
+            10_001,
+            Say::Failed(ErrorKind::Network),
+            "disconnect, failed #1/42 after 1: Network | 10001",
+        ),
+        (10_001, Say::Due, "started #2, connect | 20001"),
+    ];
+    let run = |rest: &[Step]| run(legacy.clone(), &[&retry[..], rest].concat());
+    run(&[
+        (10_001, Say::Connected, "send isMaster handshake | 20001"),
+        (
+            10_002,
+            says(old()),
+            "sample 1, succeeded #2/42 after 1, report Standalone | 20002",
+        ),
+    ]);
+    run(&[(
+        10_002,
+        Say::Failed(ErrorKind::Timeout),
+        "disconnect, reset, failed #2 after 1: Timeout, report Timeout | 20002",
+    )]);
+    run(&[
+        (10_001, Say::Connected, "send isMaster handshake | 20001"),
+        (
+            10_002,
+            says(refusal()),
+            "disconnect, reset, failed #2 after 1: Command, report Command | 20002",
+        ),
+    ]);
+}
+
+#[test]
+fn legacy_retry_does_not_withhold_refusals() {
+    // F-50
+    let mut legacy = polling();
+    legacy.legacy_retry_before_unknown = true;
+    run(
+        legacy,
+        &[(
+            10_001,
+            says(refusal()),
+            "disconnect, reset, failed #1/42 after 1: Command, report Command | 20001",
+        )],
+    );
+}
+
+#[test]
+fn deadline_missed_by_a_heartbeat_means_that_the_host_slept() {
+    // The suspended check is given another second, once; a reply within it is worth reporting, but
+    // tells nothing about the round trip.
+    let slept = [(50_000, Say::Due, "| 51000")];
+    let run = |rest: &[Step]| run(polling(), &[&slept[..], rest].concat());
+    run(&[(
+        50_010,
+        says(old()),
+        "succeeded #1/42 after 40010, report Standalone | 60010",
+    )]);
+    run(&[(
+        90_000,
+        Say::Due,
+        "disconnect, reset, failed #1/42 after 80000: Timeout, report Timeout | 90000",
+    )]);
+}
+
+#[test]
+fn deadline_missed_by_less_is_a_timeout() {
+    run(
+        polling(),
+        &[(
+            30_000,
+            Say::Due,
+            "disconnect, reset, failed #1/42 after 20000: Timeout, report Timeout | 30000",
+        )],
+    );
+    run(polling(), &[(30_001, Say::Due, "| 31001")]);
+}
+
+#[test]
+fn reply_that_beats_a_missed_deadline_is_no_sample() {
+    run(
+        polling(),
+        &[(
+            20_001,
+            says(old()),
+            "succeeded #1/42 after 10001, report Standalone | 30001",
+        )],
+    );
+}
+
+#[test]
+fn answers_that_nobody_asked_for_are_ignored() {
+    check(
+        polling(),
+        &[
+            (0, Say::Start, "started #1, connect | 10000"),
+            (1, says(old()), "| 10000"),
+            (2, Say::Connected, "send isMaster handshake | 10002"),
+            (3, Say::Connected, "| 10002"),
+            (
+                4,
+                says(old()),
+                "sample 2, succeeded #1/42 after 2, report Standalone | 10004",
+            ),
+            (5, says(old()), "| 10004"),
+            (5, Say::Connected, "| 10004"),
+            (5, Say::Failed(ErrorKind::Network), "| 10004"),
+        ],
+    );
+}

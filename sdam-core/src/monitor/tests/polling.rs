@@ -1,0 +1,258 @@
+//! Polling: timing, requested checks, negotiation, round-trip times.
+
+use std::{sync::Arc, time::Duration};
+
+use super::{super::*, script::*};
+
+#[test]
+fn new_connection_is_checked_by_its_handshake_and_later_hellos_are_bare() {
+    // F-8, F-9, F-6, G-4, G-6, J-10, J-30: the check lasts from the connect, its duration and the
+    // sample only from the hello; a poll's duration is a sample, too.
+    check(
+        polling(),
+        &[
+            (0, Say::Start, "started #1, connect | 10000"),
+            (30, Say::Connected, "send isMaster handshake | 10030"),
+            (
+                35,
+                says(old()),
+                "sample 5, succeeded #1/42 after 5, report Standalone | 10035",
+            ),
+            (10_035, Say::Due, "started #1/42, send hello | 20035"),
+            (
+                10_042,
+                says(old()),
+                "sample 7, succeeded #1/42 after 7, report Standalone | 20042",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn next_check_comes_a_heartbeat_after_the_end_of_the_last() {
+    // F-24, F-40
+    let mut options = options();
+    options.heartbeat_frequency = Some(Duration::from_millis(700));
+    check(
+        config(&options),
+        &[
+            (0, Say::Start, "started #1, connect | 10000"),
+            (0, Say::Connected, "send isMaster handshake | 10000"),
+            (
+                400,
+                says(old()),
+                "sample 400, succeeded #1/42 after 400, report Standalone | 1100",
+            ),
+            // Woken too early, it goes on waiting.
+            (1_099, Say::Due, "| 1100"),
+            (1_100, Say::Due, "started #1/42, send hello | 11100"),
+        ],
+    );
+}
+
+#[test]
+fn requested_check_waits_for_the_floor_and_no_longer() {
+    // F-41
+    let begin = [
+        (0, Say::Start, "started #1, connect | 10000"),
+        (0, Say::Connected, "send isMaster handshake | 10000"),
+        (
+            10,
+            says(old()),
+            "sample 10, succeeded #1/42 after 10, report Standalone | 10010",
+        ),
+    ];
+    let run = |rest: &[_]| check(polling(), &[&begin, rest].concat());
+    run(&[
+        (100, Say::Request, "| 510"),
+        (200, Say::Request, "| 510"),
+        (510, Say::Due, "started #1/42, send hello | 10510"),
+    ]);
+    run(&[(510, Say::Request, "started #1/42, send hello | 10510")]);
+    run(&[(7_000, Say::Request, "started #1/42, send hello | 17000")]);
+    // F-43: the part of the wait that no request can shorten ends with the monitor.
+    run(&[
+        (100, Say::Request, "| 510"),
+        (101, Say::Stop, "disconnect, exit | never"),
+    ]);
+}
+
+#[test]
+fn request_during_a_check_is_dropped() {
+    // F-41, F-42
+    check(
+        polling(),
+        &[
+            (0, Say::Start, "started #1, connect | 10000"),
+            (1, Say::Request, "| 10000"),
+            (2, Say::Connected, "send isMaster handshake | 10002"),
+            (3, Say::Request, "| 10002"),
+            (
+                4,
+                says(old()),
+                "sample 2, succeeded #1/42 after 2, report Standalone | 10004",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn hello_is_spoken_where_the_last_reply_allows_it() {
+    // F-6, F-7
+    let declined = bson::doc! { "ok": 1, "maxWireVersion": 8 };
+    let script = [
+        (0, Say::Start, "started #1, connect | 10000"),
+        (0, Say::Connected, "send isMaster handshake | 10000"),
+        (
+            0,
+            says(old()),
+            "sample 0, succeeded #1/42 after 0, report Standalone | 10000",
+        ),
+        (10_000, Say::Due, "started #1/42, send hello | 20000"),
+        (
+            10_000,
+            says(declined),
+            "sample 0, succeeded #1/42 after 0, report Standalone | 20000",
+        ),
+        (20_000, Say::Due, "started #1/42, send isMaster | 30000"),
+    ];
+    check(polling(), &script);
+}
+
+#[test]
+fn hello_is_all_that_is_spoken_with_a_declared_api_or_to_a_load_balancer() {
+    // F-5, F-7: whatever the server says about helloOk.
+    let run = |config: MonitorConfig, api: &str| {
+        let first = std::format!("send hello handshake{api} | 10000");
+        let later = std::format!("started #1, send hello{api} | 20000");
+        let reply = bson::doc! { "ok": 1, "maxWireVersion": 8 };
+        let script = [
+            (0, Say::Start, "started #1, connect | 10000"),
+            (0, Say::Connected, &first),
+            (
+                0,
+                says(reply),
+                "sample 0, succeeded #1 after 0, report Standalone | 10000",
+            ),
+            (10_000, Say::Due, &later),
+        ];
+        check(config, &script);
+    };
+    let mut declared = polling();
+    declared.server_api = Some(Arc::new(ServerApi::v1()));
+    run(declared, " api 1");
+    let mut balanced = polling();
+    balanced.handshake = Arc::new(Handshake::new([]).with_load_balanced(true));
+    run(balanced, "");
+}
+
+#[test]
+fn negotiation_begins_anew_on_every_connection() {
+    // F-6
+    check(
+        polling(),
+        &[
+            (0, Say::Start, "started #1, connect | 10000"),
+            (0, Say::Connected, "send isMaster handshake | 10000"),
+            (
+                0,
+                says(old()),
+                "sample 0, succeeded #1/42 after 0, report Standalone | 10000",
+            ),
+            (10_000, Say::Due, "started #1/42, send hello | 20000"),
+            (
+                10_000,
+                says(refusal()),
+                "disconnect, reset, failed #1/42 after 0: Command, report Command | 20000",
+            ),
+            (20_000, Say::Due, "started #2, connect | 30000"),
+            (20_000, Say::Connected, "send isMaster handshake | 30000"),
+        ],
+    );
+}
+
+#[test]
+fn old_servers_are_spoken_to_in_op_query_until_they_know_better() {
+    // O-2
+    let mut options = options();
+    options.handshake_opcode = HandshakeOpcode::OpQuery;
+    let script = |wire: i32, later| {
+        [
+            (0, Say::Start, "started #1, connect | 10000"),
+            (
+                0,
+                Say::Connected,
+                "send isMaster handshake op_query | 10000",
+            ),
+            (
+                0,
+                says(bson::doc! { "ok": 1, "maxWireVersion": wire }),
+                "sample 0, succeeded #1 after 0, report Standalone | 10000",
+            ),
+            (10_000, Say::Due, later),
+        ]
+    };
+    let op_query = "started #1, send isMaster op_query | 20000";
+    check(config(&options), &script(5, op_query));
+    let op_msg = "started #1, send isMaster | 20000";
+    check(config(&options), &script(6, op_msg));
+}
+
+#[test]
+fn monitoring_mode_decides_whether_to_stream() {
+    // F-20
+    let check = |mode, faas, streaming| {
+        let mut options = options();
+        options.server_monitoring_mode = mode;
+        let config = MonitorConfig::new(&options, Arc::new(Handshake::new([])), faas);
+        assert_eq!(config.streaming, streaming, "{mode:?} {faas}");
+    };
+    check(ServerMonitoringMode::Auto, false, true);
+    check(ServerMonitoringMode::Auto, true, false);
+    check(ServerMonitoringMode::Stream, true, true);
+    check(ServerMonitoringMode::Poll, false, false);
+}
+
+#[test]
+fn poll_mode_never_awaits_and_never_starts_the_rtt_task() {
+    // F-20, G-8
+    check(
+        polling(),
+        &[
+            (0, Say::Start, "started #1, connect | 10000"),
+            (0, Say::Connected, "send isMaster handshake | 10000"),
+            (
+                1,
+                says(new(1)),
+                "sample 1, succeeded #1/42 after 1, report Standalone | 10001",
+            ),
+            (10_001, Say::Due, "started #1/42, send hello | 20001"),
+        ],
+    );
+}
+
+#[test]
+fn zero_connect_timeout_waits_for_ever() {
+    // F-11, X-55
+    let mut options = options();
+    options.connect_timeout = Duration::ZERO;
+    check(
+        config(&options),
+        &[
+            (0, Say::Start, "started #1, connect | never"),
+            (50_000, Say::Due, "| never"),
+            (90_000, Say::Connected, "send isMaster handshake | never"),
+            (
+                180_000,
+                says(new(1)),
+                "sample 90000, succeeded #1/42 after 90000, report Standalone | 180000",
+            ),
+            (
+                180_000,
+                Say::Due,
+                "start rtt, started #1/42 awaited, \
+                 send hello awaiting 11/1 for 10000 exhaust | never",
+            ),
+        ],
+    );
+}

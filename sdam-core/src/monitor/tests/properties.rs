@@ -1,0 +1,382 @@
+//! What holds whatever happens.
+
+use std::{sync::Arc, time::Duration, vec::Vec};
+
+use proptest::{collection::vec, prelude::*};
+
+use super::script::{config, encode, new, old, options, refusal};
+use crate::{
+    address::ServerAddress,
+    error::{ErrorKind, ServerError, Stage},
+    event::{EventKind, Heartbeat},
+    hello::Hello,
+    ids::{Generation, ServerId},
+    monitor::{MonitorConfig, MonitorEffect, MonitorInput, MonitorMachine},
+    options::MIN_HEARTBEAT_FREQUENCY,
+    time::Instant,
+};
+
+/// What the world does next.
+#[derive(Clone, Debug)]
+enum Act {
+    /// Lets time pass up to the deadline, and as much longer.
+    Wait(u64),
+    Connected,
+    Reply {
+        bytes: Vec<u8>,
+        more: bool,
+    },
+    Failed(ErrorKind),
+    Request,
+    /// Clears the pool and says so.
+    Cancel,
+    /// Says again what was said before.
+    CancelAgain,
+    Stop,
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    let bytes = prop_oneof![
+        4 => (0_i64..5).prop_map(|counter| encode(&new(counter))),
+        3 => Just(encode(&old())),
+        2 => Just(encode(&refusal())),
+        1 => vec(any::<u8>(), 0..40),
+    ];
+    let kind = prop_oneof![
+        Just(ErrorKind::Network),
+        Just(ErrorKind::Timeout),
+        Just(ErrorKind::Protocol)
+    ];
+    prop_oneof![
+        9 => prop_oneof![Just(0), 0..2_000_u64, 9_000..60_000_u64].prop_map(Act::Wait),
+        9 => Just(Act::Connected),
+        15 => (bytes, any::<bool>()).prop_map(|(bytes, more)| Act::Reply { bytes, more }),
+        4 => kind.prop_map(Act::Failed),
+        4 => Just(Act::Request),
+        2 => Just(Act::Cancel),
+        1 => Just(Act::CancelAgain),
+        1 => Just(Act::Stop),
+    ]
+}
+
+fn any_config() -> impl Strategy<Value = MonitorConfig> {
+    let heartbeat = prop_oneof![Just(500), Just(700), Just(10_000)];
+    let limit = prop_oneof![Just(None), Just(Some(200)), Just(Some(10_000))];
+    let switches = (any::<bool>(), any::<bool>());
+    (heartbeat, limit, switches).prop_map(|(heartbeat, limit, (streaming, legacy))| {
+        let mut config = config(&options());
+        config.heartbeat_frequency = Duration::from_millis(heartbeat);
+        config.connect_timeout = limit.map(Duration::from_millis);
+        config.streaming = streaming;
+        config.legacy_retry_before_unknown = legacy;
+        config
+    })
+}
+
+/// How the last check ended.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum End {
+    Succeeded,
+    /// With an error that allows an immediate retry if the server was known.
+    Lost {
+        was_known: bool,
+    },
+    Otherwise,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Outstanding {
+    Connection,
+    Reply,
+}
+
+/// A driver that keeps its contract, and watches whether the machine keeps its own.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own about the machine under test"
+)]
+struct Driver {
+    machine: MonitorMachine,
+    config: Arc<MonitorConfig>,
+    now: Instant,
+    generation: Generation,
+    /// The generation under which the newest check began.
+    began_under: Generation,
+    connected: bool,
+    outstanding: Option<Outstanding>,
+    running: Option<Heartbeat>,
+    /// When and how the last check ended.
+    ended: Option<(Instant, End)>,
+    known: bool,
+    rtt_started: bool,
+    exited: bool,
+}
+
+impl Driver {
+    fn new(config: MonitorConfig) -> Self {
+        let config = Arc::new(config);
+        let address = ServerAddress::new("db.lan", 27017);
+        Self {
+            machine: MonitorMachine::new(Arc::clone(&config), ServerId::from_u64(1), address),
+            config,
+            now: Instant::from_millis(1_000),
+            generation: Generation::FIRST,
+            began_under: Generation::FIRST,
+            connected: false,
+            outstanding: None,
+            running: None,
+            ended: None,
+            known: false,
+            rtt_started: false,
+            exited: false,
+        }
+    }
+
+    fn act(&mut self, act: Act) {
+        let answers = match &act {
+            Act::Connected => self.outstanding == Some(Outstanding::Connection),
+            Act::Reply { .. } => self.outstanding == Some(Outstanding::Reply),
+            Act::Failed(_) => self.outstanding.is_some(),
+            _ => true,
+        };
+        let before = self.machine.deadline();
+        let effects = match act {
+            Act::Wait(longer) => {
+                let Some(deadline) = self.machine.deadline() else {
+                    return;
+                };
+                self.now = self.now.max(deadline) + Duration::from_millis(longer);
+                self.input(MonitorInput::DeadlineReached)
+            }
+            Act::Connected => self.input(MonitorInput::Connected),
+            Act::Reply { bytes, more } => self.input(MonitorInput::Reply {
+                bytes: &bytes,
+                more_to_come: more,
+            }),
+            Act::Failed(kind) => {
+                let error = ServerError::new(kind, Stage::Hello, "random");
+                self.input(MonitorInput::Failed(error))
+            }
+            Act::Request => self.input(MonitorInput::CheckRequested),
+            Act::Cancel => {
+                self.generation = self.generation.next();
+                // An operation has marked the server Unknown.
+                self.known = false;
+                self.cancel()
+            }
+            Act::CancelAgain => self.cancel(),
+            Act::Stop => self.input(MonitorInput::Stop),
+        };
+        if !answers {
+            assert!(effects.is_empty(), "nobody asked: {effects:?}");
+            assert_eq!(self.machine.deadline(), before);
+        }
+        self.execute(effects);
+    }
+
+    fn cancel(&mut self) -> Vec<MonitorEffect> {
+        let generation = self.generation;
+        let affected = self.began_under < generation && self.connected_or_running();
+        let effects = self.input(MonitorInput::Cancel { generation });
+        let closed = effects.contains(&MonitorEffect::Disconnect);
+        assert_eq!(closed, affected, "closes what is older than the clear");
+        effects
+    }
+
+    fn connected_or_running(&self) -> bool {
+        self.connected || self.running.is_some()
+    }
+
+    fn input(&mut self, input: MonitorInput<'_>) -> Vec<MonitorEffect> {
+        match (&input, self.outstanding) {
+            (MonitorInput::Connected, Some(Outstanding::Connection)) => {
+                self.connected = true;
+                self.outstanding = None;
+            }
+            (MonitorInput::Reply { .. }, Some(Outstanding::Reply))
+            | (MonitorInput::Failed(_), Some(_)) => self.outstanding = None,
+            _ => {}
+        }
+        let effects = self.machine.handle(self.now, self.generation, input);
+        effects.into_iter().collect()
+    }
+
+    fn execute(&mut self, effects: Vec<MonitorEffect>) {
+        assert!(
+            !self.exited || effects.is_empty(),
+            "after exit: {effects:?}"
+        );
+        let mut ended = None;
+        for effect in effects {
+            match effect {
+                MonitorEffect::Connect { deadline } => {
+                    assert!(!self.connected, "one connection at a time");
+                    self.ask(Outstanding::Connection, deadline);
+                }
+                MonitorEffect::Send { deadline, .. } | MonitorEffect::ReadNext { deadline } => {
+                    assert!(self.connected, "on the connection");
+                    self.ask(Outstanding::Reply, deadline);
+                }
+                MonitorEffect::Disconnect => {
+                    self.connected = false;
+                    self.outstanding = None;
+                }
+                MonitorEffect::RttSample(_) => {
+                    let heartbeat = self.running.as_ref().expect("a sample belongs to a check");
+                    assert!(!heartbeat.awaited, "awaited replies measure nothing");
+                }
+                MonitorEffect::RttReset => assert!(!self.connected),
+                MonitorEffect::Report { outcome } => {
+                    let reported: Option<bool> = ended.take();
+                    assert_eq!(
+                        reported,
+                        Some(outcome.is_ok()),
+                        "reports the check that ended"
+                    );
+                    self.known = outcome.is_ok();
+                }
+                MonitorEffect::StartRtt => {
+                    assert!(self.config.streaming && !self.rtt_started);
+                    self.rtt_started = true;
+                }
+                MonitorEffect::StopRtt => {
+                    assert!(self.rtt_started);
+                    self.rtt_started = false;
+                }
+                MonitorEffect::Emit(event) => ended = self.event(event).or(ended),
+                MonitorEffect::Exit => self.exited = true,
+            }
+        }
+        if ended == Some(false) && !self.exited {
+            self.unreported();
+        }
+        assert_ne!(ended, Some(true), "every success is reported");
+        self.rest();
+    }
+
+    fn ask(&mut self, what: Outstanding, deadline: Option<Instant>) {
+        assert_eq!(self.outstanding, None, "one request at a time");
+        assert!(self.running.is_some(), "requests belong to checks");
+        assert_eq!(deadline, self.machine.deadline());
+        self.outstanding = Some(what);
+    }
+
+    /// Whether the event ends a check, and successfully.
+    fn event(&mut self, event: EventKind) -> Option<bool> {
+        match event {
+            EventKind::ServerHeartbeatStarted(heartbeat) => {
+                assert_eq!(self.running, None, "checks do not overlap");
+                self.pause_was_long_enough(&heartbeat);
+                self.began_under = self.generation;
+                self.running = Some(heartbeat);
+                None
+            }
+            EventKind::ServerHeartbeatSucceeded { heartbeat, .. } => {
+                self.end(&heartbeat, End::Succeeded);
+                Some(true)
+            }
+            EventKind::ServerHeartbeatFailed {
+                heartbeat, failure, ..
+            } => {
+                let end = match failure.kind {
+                    ErrorKind::Network | ErrorKind::Timeout => End::Lost {
+                        was_known: self.known,
+                    },
+                    _ => End::Otherwise,
+                };
+                self.end(&heartbeat, end);
+                Some(false)
+            }
+            other => panic!("not a monitor's event: {other:?}"),
+        }
+    }
+
+    fn end(&mut self, heartbeat: &Heartbeat, end: End) {
+        let started = self.running.take().expect("only what has started ends");
+        assert_eq!(started.connection.driver, heartbeat.connection.driver);
+        assert_eq!(started.awaited, heartbeat.awaited);
+        self.ended = Some((self.now, end));
+    }
+
+    /// The floor of 500 ms, and what is exempt from it.
+    fn pause_was_long_enough(&self, next: &Heartbeat) {
+        let Some((at, end)) = self.ended else {
+            return;
+        };
+        let exempt = match end {
+            End::Succeeded => next.awaited,
+            End::Lost { was_known } => was_known,
+            End::Otherwise => false,
+        };
+        assert!(
+            exempt || self.now.since(at) >= MIN_HEARTBEAT_FREQUENCY,
+            "{end:?} at {at:?}, next at {:?}",
+            self.now
+        );
+    }
+
+    /// A failure that was not reported was cancelled, or waits for its retry.
+    fn unreported(&mut self) {
+        match self.ended {
+            Some((_, End::Lost { was_known })) => {
+                assert!(was_known && self.config.legacy_retry_before_unknown);
+                self.known = false;
+            }
+            ended => assert!(matches!(ended, Some((_, End::Otherwise))), "{ended:?}"),
+        }
+    }
+
+    /// What holds between two inputs.
+    fn rest(&self) {
+        let deadline = self.machine.deadline();
+        if self.exited {
+            assert_eq!((deadline, self.outstanding), (None, None));
+            assert!(self.running.is_none() && !self.connected);
+        } else if self.outstanding.is_some() {
+            assert!(self.running.is_some());
+            let limited = self.config.connect_timeout.is_some();
+            assert_eq!(
+                deadline.is_some(),
+                limited,
+                "waits for ever only for the network"
+            );
+        } else {
+            assert_eq!(self.running, None, "a check waits for something");
+            let (ended, _) = self.ended.expect("it was started");
+            let latest = ended + self.config.heartbeat_frequency;
+            assert!(deadline.is_some_and(|deadline| deadline <= latest));
+        }
+    }
+}
+
+proptest! {
+    /// J-31, F-40, F-41, F-51, F-71, F-72, G-5, G-8: heartbeats pair, one request is outstanding, checks keep
+    /// their distance, nothing happens after the end, nothing is awaited for ever but the network.
+    #[test]
+    fn machine_keeps_its_contract(config in any_config(), acts in vec(act(), 0..200)) {
+        let mut driver = Driver::new(config);
+        let effects = driver.machine.start(driver.now, driver.generation).into_iter().collect();
+        driver.execute(effects);
+        for act in acts {
+            driver.act(act);
+        }
+        driver.act(Act::Stop);
+        prop_assert!(driver.exited);
+        for act in [Act::Connected, Act::Request, Act::Cancel, Act::Wait(0), Act::Stop] {
+            driver.act(act);
+        }
+    }
+
+    /// Replies are the server's, who may be anybody.
+    #[test]
+    fn any_bytes_end_the_check(bytes in vec(any::<u8>(), 0..100), more in any::<bool>()) {
+        let mut driver = Driver::new(config(&options()));
+        let effects = driver.machine.start(driver.now, driver.generation).into_iter().collect();
+        driver.execute(effects);
+        driver.act(Act::Connected);
+        let known = Hello::parse(&bytes).is_ok();
+        driver.act(Act::Reply { bytes, more });
+        prop_assert_eq!(driver.running, None);
+        prop_assert_eq!(driver.known, known);
+    }
+}

@@ -1,0 +1,252 @@
+//! A scripted driver with virtual time.
+
+use std::{
+    fmt::Write as _,
+    string::{String, ToString},
+    sync::Arc,
+    vec::Vec,
+};
+
+use bson::{Document, RawDocumentBuf, doc, oid::ObjectId};
+
+use super::super::*;
+use crate::{
+    error::{ErrorKind, Stage},
+    event::Heartbeat,
+};
+
+/// What happens to the monitor.
+#[derive(Clone, Debug)]
+pub(super) enum Say {
+    Start,
+    Connected,
+    Reply {
+        document: Document,
+        more: bool,
+    },
+    Bytes(Vec<u8>),
+    Failed(ErrorKind),
+    Due,
+    Request,
+    Cancel(u64),
+    Disconnected,
+    Authenticated,
+    Abandon,
+    Stop,
+    /// Tells the monitor nothing: from now on the pool has this generation.
+    Pool(u64),
+}
+
+/// Options of a client that runs outside any FaaS platform, with a heartbeat and a connect timeout
+/// of 10 seconds.
+pub(super) fn options() -> Options {
+    Options::new(Vec::new())
+}
+
+pub(super) fn config(options: &Options) -> MonitorConfig {
+    MonitorConfig::new(options, Arc::new(Handshake::new([])), false)
+}
+
+pub(super) fn polling() -> MonitorConfig {
+    let mut options = options();
+    options.server_monitoring_mode = ServerMonitoringMode::Poll;
+    config(&options)
+}
+
+pub(super) fn streaming() -> MonitorConfig {
+    config(&options())
+}
+
+/// A reply that understands hello but cannot stream.
+pub(super) fn old() -> Document {
+    doc! { "ok": 1, "maxWireVersion": 8, "helloOk": true, "connectionId": 42 }
+}
+
+/// A reply of the first process, which can stream, with this counter.
+pub(super) fn new(counter: i64) -> Document {
+    new_process(0x11, counter)
+}
+
+/// A reply of another process.
+pub(super) fn new_process(process: u8, counter: i64) -> Document {
+    let process = ObjectId::from_bytes([process; 12]);
+    let mut reply = old();
+    reply.insert(
+        "topologyVersion",
+        doc! { "processId": process, "counter": counter },
+    );
+    reply
+}
+
+/// A refusal.
+pub(super) fn refusal() -> Document {
+    doc! { "ok": 0, "code": 91, "errmsg": "shutting down" }
+}
+
+pub(super) fn says(document: Document) -> Say {
+    Say::Reply {
+        document,
+        more: false,
+    }
+}
+
+pub(super) fn streams(document: Document) -> Say {
+    Say::Reply {
+        document,
+        more: true,
+    }
+}
+
+pub(super) fn encode(document: &Document) -> Vec<u8> {
+    RawDocumentBuf::try_from(document).unwrap().into_bytes()
+}
+
+/// Plays the script: at each time in milliseconds, says this and expects these effects in this
+/// order, then `|` and the deadline in milliseconds.
+#[track_caller]
+pub(super) fn check(config: MonitorConfig, script: &[(u64, Say, &str)]) {
+    let address = ServerAddress::new("db.lan", 27017);
+    let mut machine = MonitorMachine::new(Arc::new(config), ServerId::from_u64(1), address);
+    let mut generation = Generation::FIRST;
+    for (index, (at, say, expected)) in script.iter().enumerate() {
+        let now = Instant::from_millis(*at);
+        let mut handle = |input| machine.handle(now, generation, input);
+        let effects = match say {
+            Say::Start => machine.start(now, generation),
+            Say::Connected => handle(MonitorInput::Connected),
+            Say::Reply { document, more } => handle(MonitorInput::Reply {
+                bytes: &encode(document),
+                more_to_come: *more,
+            }),
+            Say::Bytes(bytes) => handle(MonitorInput::Reply {
+                bytes,
+                more_to_come: false,
+            }),
+            Say::Failed(kind) => {
+                let error = ServerError::new(*kind, Stage::Connect, "scripted");
+                handle(MonitorInput::Failed(error))
+            }
+            Say::Due => handle(MonitorInput::DeadlineReached),
+            Say::Request => handle(MonitorInput::CheckRequested),
+            Say::Cancel(cleared) => handle(MonitorInput::Cancel {
+                generation: Generation::from_u64(*cleared),
+            }),
+            Say::Disconnected => handle(MonitorInput::Disconnected),
+            Say::Authenticated => handle(MonitorInput::Authenticated),
+            Say::Abandon => handle(MonitorInput::Abandon),
+            Say::Stop => handle(MonitorInput::Stop),
+            Say::Pool(next) => {
+                generation = Generation::from_u64(*next);
+                continue;
+            }
+        };
+        let actual = describe(effects, machine.deadline());
+        assert_eq!(actual, *expected, "step {index}, at {at}: {say:?}");
+    }
+}
+
+/// The effects in words, and the deadline.
+fn describe(effects: MonitorEffects, deadline: Option<Instant>) -> String {
+    let mut text = String::new();
+    for effect in effects {
+        if let MonitorEffect::Connect { deadline: own }
+        | MonitorEffect::Send { deadline: own, .. }
+        | MonitorEffect::ReadNext { deadline: own } = &effect
+        {
+            assert_eq!(*own, deadline, "the effect's deadline is the machine's");
+        }
+        write!(text, "{}, ", describe_effect(effect)).unwrap();
+    }
+    let deadline = deadline.map_or("never".to_string(), |at| {
+        millis(at.since(Instant::EPOCH)).to_string()
+    });
+    std::format!(
+        "{}| {deadline}",
+        text.trim_end_matches(", ").to_string() + " "
+    )
+    .trim_start()
+    .to_string()
+}
+
+fn describe_effect(effect: MonitorEffect) -> String {
+    match effect {
+        MonitorEffect::Connect { .. } => "connect".into(),
+        MonitorEffect::Send { request, .. } => describe_request(&request),
+        MonitorEffect::ReadNext { .. } => "read".into(),
+        MonitorEffect::Disconnect => "disconnect".into(),
+        MonitorEffect::RttSample(sample) => std::format!("sample {}", millis(sample)),
+        MonitorEffect::RttReset => "reset".into(),
+        MonitorEffect::Report { outcome: Ok(hello) } => {
+            std::format!("report {}", hello.server_type)
+        }
+        MonitorEffect::Report {
+            outcome: Err(error),
+        } => std::format!("report {:?}", error.kind),
+        MonitorEffect::StartRtt => "start rtt".into(),
+        MonitorEffect::StopRtt => "stop rtt".into(),
+        MonitorEffect::Emit(kind) => describe_event(kind),
+        MonitorEffect::Exit => "exit".into(),
+    }
+}
+
+fn describe_request(request: &HelloRequest) -> String {
+    let mut text = std::format!("send {}", request.command_name());
+    if request.handshake.is_some() {
+        text += " handshake";
+    }
+    if let Some((version, wait)) = request.awaiting {
+        let process = version.process_id.bytes()[0];
+        write!(text, " awaiting {process:x}/{} for {wait}", version.counter).unwrap();
+    }
+    if request.exhaust_allowed {
+        text += " exhaust";
+    }
+    if request.op_query {
+        text += " op_query";
+    }
+    if let Some(api) = &request.server_api {
+        write!(text, " api {}", api.version).unwrap();
+    }
+    text
+}
+
+fn describe_event(event: EventKind) -> String {
+    let check = |heartbeat: &Heartbeat| {
+        assert_eq!(heartbeat.server, ServerId::from_u64(1));
+        assert_eq!(heartbeat.address.to_string(), "db.lan:27017");
+        let server = match heartbeat.connection.server {
+            Some(server) => std::format!("/{server}"),
+            None => String::new(),
+        };
+        let awaited = if heartbeat.awaited { " awaited" } else { "" };
+        std::format!("#{}{server}{awaited}", heartbeat.connection.driver)
+    };
+    match event {
+        EventKind::ServerHeartbeatStarted(heartbeat) => {
+            std::format!("started {}", check(&heartbeat))
+        }
+        EventKind::ServerHeartbeatSucceeded {
+            heartbeat,
+            duration,
+            reply,
+        } => {
+            Hello::parse(&reply).expect("the reply itself is published");
+            let duration = millis(duration);
+            std::format!("succeeded {} after {duration}", check(&heartbeat))
+        }
+        EventKind::ServerHeartbeatFailed {
+            heartbeat,
+            duration,
+            failure,
+        } => {
+            let duration = millis(duration);
+            let kind = failure.kind;
+            std::format!("failed {} after {duration}: {kind:?}", check(&heartbeat))
+        }
+        other => panic!("a monitor does not publish {other:?}"),
+    }
+}
+
+fn millis(duration: Duration) -> u128 {
+    duration.as_millis()
+}

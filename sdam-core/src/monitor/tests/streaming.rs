@@ -1,0 +1,247 @@
+//! Streaming: awaitable requests, streamed replies, falling back.
+
+use std::vec::Vec;
+
+use super::script::*;
+use crate::error::ErrorKind;
+
+/// A monitor that sends its first awaitable hello at 1 ms.
+fn begin() -> Vec<(u64, Say, &'static str)> {
+    [
+        (0, Say::Start, "started #1, connect | 10000"),
+        (0, Say::Connected, "send isMaster handshake | 10000"),
+        (
+            1,
+            says(new(1)),
+            "sample 1, succeeded #1/42 after 1, report Standalone | 1",
+        ),
+        (
+            1,
+            Say::Due,
+            "start rtt, started #1/42 awaited, \
+             send hello awaiting 11/1 for 10000 exhaust | 20001",
+        ),
+    ]
+    .into()
+}
+
+fn run(rest: &[(u64, Say, &str)]) {
+    check(streaming(), &[&begin(), rest].concat());
+}
+
+#[test]
+fn streamed_replies_are_reported_one_by_one_and_nothing_is_sent() {
+    // F-22, F-23, F-30, F-31, F-32, F-35, F-11, G-5, G-8, J-9, J-32
+    run(&[
+        (
+            9_000,
+            streams(new(2)),
+            "succeeded #1/42 awaited after 8999, report Standalone | 9000",
+        ),
+        (9_000, Say::Due, "started #1/42 awaited, read | 29000"),
+        (
+            19_000,
+            streams(new(2)),
+            "succeeded #1/42 awaited after 10000, report Standalone | 19000",
+        ),
+        (19_000, Say::Due, "started #1/42 awaited, read | 39000"),
+    ]);
+}
+
+#[test]
+fn stream_that_ends_is_asked_for_again_with_the_last_version() {
+    // F-33, F-37, F-38, F-36: whatever version came last, even an older one or that of another
+    // process, and whatever the topology made of it.
+    run(&[
+        (
+            10,
+            says(new(7)),
+            "succeeded #1/42 awaited after 9, report Standalone | 10",
+        ),
+        (
+            10,
+            Say::Due,
+            "started #1/42 awaited, send hello awaiting 11/7 for 10000 exhaust | 20010",
+        ),
+        (
+            20,
+            says(new(6)),
+            "succeeded #1/42 awaited after 10, report Standalone | 20",
+        ),
+        (
+            20,
+            Say::Due,
+            "started #1/42 awaited, send hello awaiting 11/6 for 10000 exhaust | 20020",
+        ),
+        (
+            30,
+            streams(new_process(0x22, 0)),
+            "succeeded #1/42 awaited after 10, report Standalone | 30",
+        ),
+        (30, Say::Due, "started #1/42 awaited, read | 20030"),
+        (
+            40,
+            says(new_process(0x22, 1)),
+            "succeeded #1/42 awaited after 10, report Standalone | 40",
+        ),
+        (
+            40,
+            Say::Due,
+            "started #1/42 awaited, send hello awaiting 22/1 for 10000 exhaust | 20040",
+        ),
+    ]);
+}
+
+#[test]
+fn reply_without_a_version_ends_streaming_unless_more_is_to_come() {
+    // F-25, X-54; G-6, G-8: polls are samples again, so the task ends until it is needed anew.
+    run(&[
+        (
+            10,
+            streams(old()),
+            "succeeded #1/42 awaited after 9, report Standalone | 10",
+        ),
+        (10, Say::Due, "started #1/42 awaited, read | 20010"),
+        (
+            20,
+            says(old()),
+            "stop rtt, succeeded #1/42 awaited after 10, report Standalone | 10020",
+        ),
+        (10_020, Say::Due, "started #1/42, send hello | 20020"),
+        (
+            10_023,
+            says(new(3)),
+            "sample 3, succeeded #1/42 after 3, report Standalone | 10023",
+        ),
+        (
+            10_023,
+            Say::Due,
+            "start rtt, started #1/42 awaited, \
+             send hello awaiting 11/3 for 10000 exhaust | 30023",
+        ),
+    ]);
+}
+
+#[test]
+fn request_while_streaming_is_dropped() {
+    // F-41
+    run(&[
+        (5_000, Say::Request, "| 20001"),
+        (
+            9_000,
+            streams(new(2)),
+            "succeeded #1/42 awaited after 8999, report Standalone | 9000",
+        ),
+    ]);
+}
+
+#[test]
+fn request_between_two_streamed_replies_begins_the_check_that_is_due_anyway() {
+    // F-35, F-41
+    run(&[
+        (
+            9_000,
+            streams(new(2)),
+            "succeeded #1/42 awaited after 8999, report Standalone | 9000",
+        ),
+        (9_000, Say::Request, "started #1/42 awaited, read | 29000"),
+    ]);
+}
+
+#[test]
+fn broken_stream_is_restarted_from_a_handshake_at_once() {
+    // F-34, F-51: the RTT task goes on, so it is not started again (G-8).
+    for kind in [ErrorKind::Network, ErrorKind::Timeout] {
+        let failed = std::format!(
+            "disconnect, reset, failed #1/42 awaited after 999: {kind:?}, report {kind:?} | 1000"
+        );
+        run(&[
+            (1_000, Say::Failed(kind), &failed),
+            (1_000, Say::Due, "started #2, connect | 11000"),
+            (1_001, Say::Connected, "send isMaster handshake | 11001"),
+            (
+                1_002,
+                says(new(9)),
+                "sample 1, succeeded #2/42 after 1, report Standalone | 1002",
+            ),
+            (
+                1_002,
+                Say::Due,
+                "started #2/42 awaited, send hello awaiting 11/9 for 10000 exhaust | 21002",
+            ),
+        ]);
+    }
+}
+
+#[test]
+fn refused_stream_waits_a_heartbeat() {
+    // F-34, F-52, J-33
+    run(&[
+        (
+            1_000,
+            says(refusal()),
+            "disconnect, reset, failed #1/42 awaited after 999: Command, report Command | 11000",
+        ),
+        (2_000, Say::Request, "started #2, connect | 12000"),
+    ]);
+}
+
+#[test]
+fn awaited_reply_may_take_a_heartbeat_longer() {
+    // F-11
+    run(&[
+        (20_000, Say::Due, "| 20001"),
+        (
+            20_001,
+            Say::Due,
+            "disconnect, reset, failed #1/42 awaited after 20000: Timeout, report Timeout | 20001",
+        ),
+        (20_001, Say::Due, "started #2, connect | 30001"),
+    ]);
+}
+
+#[test]
+fn legacy_hello_streams_as_well() {
+    // F-6, F-30: MongoDB 4.4.0 streams and does not know hello.
+    let legacy = |counter| {
+        let mut reply = new(counter);
+        reply.remove("helloOk");
+        reply
+    };
+    check(
+        streaming(),
+        &[
+            (0, Say::Start, "started #1, connect | 10000"),
+            (0, Say::Connected, "send isMaster handshake | 10000"),
+            (
+                1,
+                says(legacy(1)),
+                "sample 1, succeeded #1/42 after 1, report Standalone | 1",
+            ),
+            (
+                1,
+                Say::Due,
+                "start rtt, started #1/42 awaited, \
+                 send isMaster awaiting 11/1 for 10000 exhaust | 20001",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn stop_interrupts_a_stream_and_completes_its_heartbeat() {
+    // F-70, J-31, J-25
+    run(&[
+        (
+            5_000,
+            Say::Stop,
+            "disconnect, failed #1/42 awaited after 4999: Cancelled, exit | never",
+        ),
+        (5_001, streams(new(2)), "| never"),
+        (5_001, Say::Request, "| never"),
+        (5_001, Say::Cancel(9), "| never"),
+        (5_001, Say::Failed(ErrorKind::Network), "| never"),
+        (50_000, Say::Due, "| never"),
+        (50_000, Say::Stop, "| never"),
+    ]);
+}

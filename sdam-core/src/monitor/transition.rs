@@ -1,0 +1,260 @@
+//! How checks begin, go on and end.
+
+use alloc::format;
+use core::mem;
+
+use crate::{
+    error::{ErrorKind, ServerError, Stage},
+    event::{ConnectionId, EventKind, Heartbeat},
+    hello::Hello,
+    ids::Generation,
+    time::Instant,
+};
+
+use super::{
+    MonitorEffect, MonitorEffects, MonitorMachine,
+    check::{Check, Connection, Idle, Next, State, Waiting},
+};
+
+impl MonitorMachine {
+    /// Begins a check on the open connection, or on a new one.
+    pub(super) fn begin(
+        &mut self,
+        now: Instant,
+        generation: Generation,
+        effects: &mut MonitorEffects,
+    ) -> State {
+        self.generation = generation;
+        let (id, next, waiting) = match &self.connection {
+            Some(connection) => (connection.id, connection.next(), Waiting::Reply),
+            None => (
+                self.next_connection_id(),
+                Next::Connect,
+                Waiting::Connection,
+            ),
+        };
+        if matches!(next, Next::Await { .. }) && !self.rtt_started {
+            self.rtt_started = true;
+            effects.push(MonitorEffect::StartRtt);
+        }
+        let awaited = matches!(next, Next::Await { .. } | Next::Read);
+        let heartbeat = Heartbeat::new(self.server, self.address.clone(), id, awaited);
+        // Published before the socket exists (SDAM Monitoring: "ServerHeartbeatStartedEvent").
+        effects.push(MonitorEffect::Emit(EventKind::ServerHeartbeatStarted(
+            heartbeat.clone(),
+        )));
+        let check = Check::new(heartbeat, waiting, now, self.config.limit(awaited));
+        let deadline = check.deadline;
+        effects.push(match next {
+            Next::Connect => MonitorEffect::Connect { deadline },
+            Next::Poll(negotiation) => MonitorEffect::Send {
+                request: negotiation.request(&self.config),
+                deadline,
+            },
+            Next::Await(negotiation, version) => MonitorEffect::Send {
+                request: negotiation.awaitable_request(&self.config, version),
+                deadline,
+            },
+            Next::Read => MonitorEffect::ReadNext { deadline },
+        });
+        State::Checking(check)
+    }
+
+    /// Sends the first hello on the new connection; its reply is the outcome of the check.
+    pub(super) fn greet(
+        &mut self,
+        now: Instant,
+        check: Check,
+        effects: &mut MonitorEffects,
+    ) -> State {
+        let connection = Connection::new(check.heartbeat.connection);
+        let request = connection.negotiation.request(&self.config);
+        self.connection = Some(connection);
+        let limit = self.config.limit(false);
+        let check = Check::new(check.heartbeat, Waiting::Reply, now, limit);
+        effects.push(MonitorEffect::Send {
+            request,
+            deadline: check.deadline,
+        });
+        State::Checking(check)
+    }
+
+    /// Ends the check with the reply.
+    pub(super) fn answered(
+        &mut self,
+        now: Instant,
+        mut check: Check,
+        bytes: &[u8],
+        more_to_come: bool,
+        effects: &mut MonitorEffects,
+    ) -> State {
+        let hello = match Hello::parse(bytes) {
+            Ok(hello) => hello,
+            Err(error) => return self.fail(now, check, error, effects),
+        };
+        // Server Monitoring: "after processing an ok:1 response, the client MUST NOT sleep".
+        let mut idle = self.config.pause(now);
+        if let Some(connection) = &mut self.connection {
+            connection.learn(&hello, more_to_come, &self.config);
+            check.heartbeat.connection = connection.id;
+            if matches!(connection.next(), Next::Await { .. } | Next::Read) {
+                idle = Idle::at_once(now);
+            } else if mem::take(&mut self.rtt_started) {
+                // From now on each check is a measurement.
+                effects.push(MonitorEffect::StopRtt);
+            }
+        }
+        let duration = now.since(check.since);
+        if !check.heartbeat.awaited && !check.is_late(now) {
+            effects.push(MonitorEffect::RttSample(duration));
+        }
+        effects.push(MonitorEffect::Emit(EventKind::ServerHeartbeatSucceeded {
+            heartbeat: check.heartbeat,
+            duration,
+            reply: bytes.into(),
+        }));
+        self.known = hello.server_type.is_available();
+        effects.push(MonitorEffect::Report { outcome: Ok(hello) });
+        State::Idle(idle)
+    }
+
+    /// Ends the check with an error (Server Monitoring: "Network or command error during server
+    /// check").
+    ///
+    /// Only a broken or silent connection earns the immediate retry. Bytes that are no reply do
+    /// not: they would most likely come again, without a pause between the attempts.
+    pub(super) fn fail(
+        &mut self,
+        now: Instant,
+        check: Check,
+        error: ServerError,
+        effects: &mut MonitorEffects,
+    ) -> State {
+        let lost = matches!(error.kind, ErrorKind::Network | ErrorKind::Timeout);
+        let retry = lost && self.known;
+        let withheld = retry && self.config.legacy_retry_before_unknown;
+        self.known = false;
+        let kept = |connection: &Connection| connection.outlives(&error);
+        if !self.connection.as_ref().is_some_and(kept) {
+            self.disconnect(effects);
+        }
+        if withheld {
+            effects.push(check.failed(now, error));
+        } else {
+            effects.push(MonitorEffect::RttReset);
+            effects.push(check.failed(now, error.clone()));
+            effects.push(MonitorEffect::Report {
+                outcome: Err(error),
+            });
+        }
+        State::Idle(if retry {
+            Idle::at_once(now)
+        } else {
+            self.config.pause(now)
+        })
+    }
+
+    /// Ends the check because its time is up, unless the host seems to have slept.
+    pub(super) fn expire(
+        &mut self,
+        now: Instant,
+        mut check: Check,
+        effects: &mut MonitorEffects,
+    ) -> State {
+        let Some(deadline) = check.deadline.filter(|deadline| *deadline <= now) else {
+            return State::Checking(check);
+        };
+        if !check.extended && now.since(deadline) > self.config.heartbeat_frequency {
+            check.extended = true;
+            check.deadline = Some(now + self.config.grace());
+            return State::Checking(check);
+        }
+        // The configured limit and not the time that has passed: servers that fail the same way
+        // again are equal to before, down to the text.
+        let limit = self
+            .config
+            .limit(check.heartbeat.awaited)
+            .unwrap_or_default();
+        let (stage, message) = match check.waiting {
+            Waiting::Connection => (Stage::Connect, format!("no connection within {limit:?}")),
+            Waiting::Reply => (Stage::Hello, format!("no reply within {limit:?}")),
+        };
+        let error = ServerError::new(ErrorKind::Timeout, stage, message);
+        self.fail(now, check, error, effects)
+    }
+
+    /// Gives up the running check and the connection, because operations found the server's other
+    /// connections broken (Server Monitoring: "hello or legacy hello Cancellation").
+    ///
+    /// Between checks there is only the connection to give up. It is likely to be broken as well,
+    /// and even if it is not, an awaitable hello on it would leave the server Unknown until
+    /// something changes or a heartbeat has passed.
+    pub(super) fn cancel(
+        &mut self,
+        now: Instant,
+        state: State,
+        effects: &mut MonitorEffects,
+    ) -> State {
+        self.known = false;
+        match state {
+            State::Checking(check) => {
+                self.disconnect(effects);
+                effects.push(MonitorEffect::RttReset);
+                effects.push(check.cancelled(now, "an operation met a network error"));
+                State::Idle(self.config.pause(now))
+            }
+            State::Idle(idle) if self.connection.is_some() => {
+                self.disconnect(effects);
+                effects.push(MonitorEffect::RttReset);
+                State::Idle(if idle.is_at_once() {
+                    self.config.pause(idle.ended)
+                } else {
+                    idle
+                })
+            }
+            state => state,
+        }
+    }
+
+    /// Ends the check without an outcome; what was known of the server is as good as before.
+    pub(super) fn abandon(
+        &mut self,
+        now: Instant,
+        check: Check,
+        effects: &mut MonitorEffects,
+    ) -> State {
+        self.disconnect(effects);
+        effects.push(check.cancelled(now, "the check was abandoned by its caller"));
+        State::Idle(Idle::at_once(now))
+    }
+
+    /// Ends for good.
+    pub(super) fn stop(
+        &mut self,
+        now: Instant,
+        state: State,
+        effects: &mut MonitorEffects,
+    ) -> State {
+        if let State::Checking(check) = state {
+            self.disconnect(effects);
+            effects.push(check.cancelled(now, "the server has left the topology"));
+        } else if self.connection.is_some() {
+            self.disconnect(effects);
+        }
+        effects.push(MonitorEffect::Exit);
+        State::Done
+    }
+
+    fn disconnect(&mut self, effects: &mut MonitorEffects) {
+        self.connection = None;
+        effects.push(MonitorEffect::Disconnect);
+    }
+
+    fn next_connection_id(&mut self) -> ConnectionId {
+        self.connections = self.connections.saturating_add(1);
+        ConnectionId {
+            driver: self.connections,
+            server: None,
+        }
+    }
+}

@@ -1,0 +1,356 @@
+use alloc::{
+    string::{String, ToString},
+    vec::Vec,
+};
+
+use super::*;
+use crate::read_preference::{ReadMode, TagSet};
+
+fn seeds(count: usize) -> Vec<ServerAddress> {
+    (0..count)
+        .map(|index| ServerAddress::new(&alloc::format!("h{index}"), 1))
+        .collect()
+}
+
+fn one() -> Options {
+    Options::new(seeds(1))
+}
+
+/// Says which option is refused, and that the message names it, its value and a remedy.
+fn check_refused(options: &Options, option: &str, value: &str) {
+    let error = options.validate().unwrap_err();
+    assert_eq!((error.option(), error.value()), (option, value), "{error}");
+    let text = error.to_string();
+    for part in [option, value, error.reason(), error.remedy()] {
+        assert!(text.contains(part), "{text}");
+    }
+    assert!(!error.reason().is_empty() && !error.remedy().is_empty());
+}
+
+fn check_accepted(options: &Options) {
+    assert_eq!(options.validate(), Ok(()), "{options:?}");
+}
+
+#[test]
+fn defaults_are_those_of_the_specifications() {
+    // B-14 to B-21
+    let options = one();
+    check_accepted(&options.clone());
+    assert_eq!(options.heartbeat_frequency(), Duration::from_secs(10));
+    assert_eq!(options.scan_frequency(), Duration::from_secs(60));
+    assert_eq!(options.connect_timeout(), Some(Duration::from_secs(10)));
+    assert_eq!(options.local_threshold, Duration::from_millis(15));
+    assert_eq!(options.server_selection_timeout, Duration::from_secs(30));
+    assert_eq!(options.socket_check_interval, Duration::from_secs(5));
+    assert_eq!(options.server_monitoring_mode, ServerMonitoringMode::Auto);
+    assert_eq!(options.server_selection_try_once, None);
+    assert_eq!(options.read_preference.mode, ReadMode::Primary);
+    assert_eq!(options.app_name, None);
+}
+
+#[test]
+fn options_decide_the_initial_topology_type() {
+    // B-6, B-7
+    let check = |options: Options, expected| {
+        assert_eq!(options.topology_type(), expected, "{options:?}");
+        check_accepted(&options);
+    };
+    check(one(), TopologyType::Unknown);
+    check(Options::new(seeds(3)), TopologyType::Unknown);
+    check(one().with_direct_connection(true), TopologyType::Single);
+    check(one().with_direct_connection(false), TopologyType::Unknown);
+    check(
+        one().with_direct_connection(true).with_replica_set("rs"),
+        TopologyType::Single,
+    );
+    check(
+        one().with_direct_connection(false).with_replica_set("rs"),
+        TopologyType::ReplicaSetNoPrimary,
+    );
+    check(
+        one().with_replica_set("rs"),
+        TopologyType::ReplicaSetNoPrimary,
+    );
+    check(one().with_load_balanced(true), TopologyType::LoadBalanced);
+    check(
+        one().with_load_balanced(true).with_direct_connection(false),
+        TopologyType::LoadBalanced,
+    );
+    for explicit in [
+        TopologyType::Single,
+        TopologyType::ReplicaSetNoPrimary,
+        TopologyType::Sharded,
+        TopologyType::Unknown,
+        TopologyType::LoadBalanced,
+    ] {
+        check(one().with_initial_topology_type(explicit), explicit);
+    }
+}
+
+#[test]
+fn a_single_topology_has_one_seed() {
+    // B-10
+    let two = Options::new(seeds(2));
+    check_refused(
+        &two.clone().with_direct_connection(true),
+        "directConnection",
+        "true",
+    );
+    check_refused(
+        &two.clone().with_initial_topology_type(TopologyType::Single),
+        "initialTopologyType",
+        "Single",
+    );
+    check_accepted(&two.with_direct_connection(false));
+}
+
+#[test]
+fn a_set_name_needs_a_type_that_has_one() {
+    // B-10
+    let named = one().with_replica_set("rs");
+    for explicit in [
+        TopologyType::Sharded,
+        TopologyType::Unknown,
+        TopologyType::LoadBalanced,
+        TopologyType::ReplicaSetWithPrimary,
+    ] {
+        check_refused(
+            &named.clone().with_initial_topology_type(explicit),
+            "initialTopologyType",
+            explicit.as_str(),
+        );
+    }
+    for explicit in [TopologyType::Single, TopologyType::ReplicaSetNoPrimary] {
+        check_accepted(&named.clone().with_initial_topology_type(explicit));
+    }
+}
+
+#[test]
+fn no_topology_begins_with_a_primary() {
+    // B-7
+    let explicit = TopologyType::ReplicaSetWithPrimary;
+    check_refused(
+        &one().with_initial_topology_type(explicit),
+        "initialTopologyType",
+        "ReplicaSetWithPrimary",
+    );
+}
+
+#[test]
+fn an_explicit_type_must_not_contradict_direct_connection() {
+    // B-13
+    let check = |explicit, direct, allowed| {
+        let options = one()
+            .with_initial_topology_type(explicit)
+            .with_direct_connection(direct);
+        assert_eq!(
+            options.validate().is_ok(),
+            allowed,
+            "{explicit:?}, {direct}"
+        );
+    };
+    check(TopologyType::Single, true, true);
+    check(TopologyType::Single, false, false);
+    check(TopologyType::Sharded, true, false);
+    check(TopologyType::Sharded, false, true);
+    check(TopologyType::ReplicaSetNoPrimary, true, false);
+    check(TopologyType::Unknown, true, false);
+    check(TopologyType::LoadBalanced, true, false);
+    let contradiction = one()
+        .with_initial_topology_type(TopologyType::Sharded)
+        .with_load_balanced(true);
+    check_refused(&contradiction, "initialTopologyType", "Sharded");
+}
+
+#[test]
+fn a_load_balancer_stands_alone() {
+    // B-12
+    let balanced = one().with_load_balanced(true);
+    let refused = [
+        Options::new(seeds(2)).with_load_balanced(true),
+        Options::new(seeds(2)).with_initial_topology_type(TopologyType::LoadBalanced),
+        balanced.clone().with_replica_set("rs"),
+        balanced.clone().with_direct_connection(true),
+    ];
+    for options in refused {
+        check_refused(&options, "loadBalanced", "true");
+    }
+    let mut sampled = balanced.clone();
+    let mut srv = Srv::new("a.example.com");
+    srv.max_hosts = 1;
+    sampled.srv = Some(srv);
+    check_refused(&sampled, "srvMaxHosts", "1");
+    check_accepted(&balanced.with_direct_connection(false));
+}
+
+#[test]
+fn heartbeats_below_half_a_second_are_refused_in_code() {
+    // B-14
+    let with = |millis| one().with_heartbeat_frequency(Duration::from_millis(millis));
+    check_refused(&with(499), "heartbeatFrequencyMS", "499");
+    check_refused(&with(0), "heartbeatFrequencyMS", "0");
+    check_accepted(&with(500));
+    // What was set without being checked does not take effect either.
+    assert_eq!(with(1).heartbeat_frequency(), MIN_HEARTBEAT_FREQUENCY);
+    assert_eq!(with(1).scan_frequency(), MIN_HEARTBEAT_FREQUENCY);
+}
+
+#[test]
+fn zero_means_no_connect_timeout() {
+    // B-16
+    let options = one().with_connect_timeout(Duration::ZERO);
+    assert_eq!(options.connect_timeout(), None);
+    check_accepted(&options);
+}
+
+#[test]
+fn try_once_must_not_differ_between_string_and_code() {
+    // B-20, B-38
+    let uri: Options = "mongodb://a/?serverSelectionTryOnce=false".parse().unwrap();
+    check_accepted(&uri.clone());
+    check_accepted(&uri.clone().with_server_selection_try_once(false));
+    check_refused(
+        &uri.with_server_selection_try_once(true),
+        "serverSelectionTryOnce",
+        "true",
+    );
+    check_accepted(&one().with_server_selection_try_once(true));
+}
+
+#[test]
+fn code_counts_more_than_the_string() {
+    // B-38
+    let options = Options::parse("mongodb://a/?connectTimeoutMS=5&replicaSet=x&localThresholdMS=1");
+    let options = options
+        .unwrap()
+        .with_connect_timeout(Duration::from_millis(7))
+        .with_replica_set("y");
+    assert_eq!(options.connect_timeout, Duration::from_millis(7));
+    assert_eq!(options.replica_set.as_deref(), Some("y"));
+    assert_eq!(options.local_threshold, Duration::from_millis(1));
+}
+
+#[test]
+fn modes_have_their_own_warnings() {
+    // B-15, B-20
+    let options = one()
+        .with_server_selection_try_once(true)
+        .with_server_monitoring_mode(ServerMonitoringMode::Poll);
+    let names = |warnings: Vec<Warning>| -> Vec<String> {
+        let names = warnings.iter().map(|warning| warning.option().into());
+        names.collect()
+    };
+    assert_eq!(
+        names(options.multi_threaded_warnings()),
+        ["serverSelectionTryOnce"]
+    );
+    assert_eq!(
+        names(options.single_threaded_warnings()),
+        ["serverMonitoringMode"]
+    );
+    assert_eq!(one().multi_threaded_warnings(), []);
+    assert_eq!(one().single_threaded_warnings(), []);
+}
+
+#[test]
+fn no_seeds_are_a_warning_and_no_error() {
+    // B-4
+    let options = Options::new(Vec::new());
+    check_accepted(&options.clone());
+    for warnings in [
+        options.multi_threaded_warnings(),
+        options.single_threaded_warnings(),
+    ] {
+        assert_eq!(warnings.len(), 1);
+        assert_eq!(warnings[0].option(), "seeds");
+    }
+}
+
+#[test]
+fn more_seeds_than_servers_are_refused() {
+    check_refused(
+        &Options::new(seeds(3)).with_max_servers(2),
+        "maxServers",
+        "2",
+    );
+    check_accepted(&Options::new(seeds(2)).with_max_servers(2));
+}
+
+#[test]
+fn limits_on_staleness_need_another_mode_than_primary() {
+    // B-26
+    let with = |mode, seconds| {
+        let limit = Duration::from_secs(seconds);
+        one().with_read_preference(ReadPreference::new(mode).with_max_staleness(limit))
+    };
+    check_refused(&with(ReadMode::Primary, 120), "maxStalenessSeconds", "120");
+    check_accepted(&with(ReadMode::Primary, 0));
+    // B-25: too small a limit is for selection to refuse.
+    check_accepted(&with(ReadMode::Secondary, 1));
+}
+
+#[test]
+fn tags_and_hedged_reads_need_another_mode_than_primary() {
+    // B-27, L-71
+    let tags: TagSet = [("dc", "ny")].into_iter().collect();
+    let primary = ReadPreference::default();
+    let tagged = |mode, sets: &[&TagSet]| {
+        let sets = sets.iter().copied().cloned().collect();
+        one().with_read_preference(ReadPreference::new(mode).with_tag_sets(sets))
+    };
+    let empty = TagSet::default();
+    check_refused(
+        &tagged(ReadMode::Primary, &[&empty, &tags]),
+        "readPreferenceTags",
+        "{dc: ny}",
+    );
+    check_accepted(&tagged(ReadMode::Primary, &[&empty]));
+    check_accepted(&tagged(ReadMode::Nearest, &[&tags, &empty]));
+    let hedged = one().with_read_preference(primary.with_hedge(true));
+    check_refused(&hedged, "hedge", "true");
+}
+
+#[test]
+fn app_names_have_at_most_128_bytes() {
+    // B-28
+    check_accepted(&one().with_app_name("a".repeat(128)));
+    check_refused(
+        &one().with_app_name("a".repeat(129)),
+        "appname",
+        &"a".repeat(129),
+    );
+    // 128 characters, but 129 bytes.
+    let name = "a".repeat(127) + "ü";
+    check_refused(&one().with_app_name(name.clone()), "appname", &name);
+}
+
+#[test]
+fn wire_versions_are_a_range() {
+    //
+    let with = |min, max| one().with_wire_versions(WireVersions { min, max });
+    check_accepted(&with(0, 0));
+    check_accepted(&with(2, 25));
+    check_refused(&with(8, 7), "wireVersions", "8..=7");
+    check_refused(&with(-1, 7), "wireVersions", "-1..=7");
+}
+
+#[test]
+fn names_and_versions_are_not_empty() {
+    check_refused(&one().with_replica_set(""), "replicaSet", "");
+    let mut api = ServerApi::v1();
+    check_accepted(&one().with_server_api(api.clone()));
+    api.version = "".into();
+    check_refused(&one().with_server_api(api), "serverApi", "");
+}
+
+#[test]
+fn an_allowed_suffix_is_more_than_one_label() {
+    let mut options = one();
+    let mut srv = Srv::new("a.example.com");
+    srv.allowed_hosts_suffix = Some("com".into());
+    options.srv = Some(srv.clone());
+    check_refused(&options.clone(), "srvAllowedHostsSuffix", "com");
+    srv.allowed_hosts_suffix = Some("example.com".into());
+    options.srv = Some(srv);
+    check_accepted(&options);
+}

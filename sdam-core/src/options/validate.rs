@@ -1,0 +1,298 @@
+//! The rules options have to obey, whether they come from a connection string or from code.
+
+use alloc::{format, string::ToString, vec::Vec};
+use core::time::Duration;
+
+use super::{ConfigError, MIN_HEARTBEAT_FREQUENCY, Options, Warning};
+use crate::{
+    read_preference::{ReadMode, ReadPreference, TagSet},
+    topology::TopologyType,
+};
+
+/// The most bytes `appName` may have (MongoDB Handshake: "client.application.name").
+const MAX_APP_NAME_LEN: usize = 128;
+
+type Outcome = Result<(), ConfigError>;
+
+impl Options {
+    /// Checks the options as a whole; what starts a topology calls it.
+    ///
+    /// # Errors
+    ///
+    /// The first option found that has a value it must not have or contradicts another one.
+    pub fn validate(&self) -> Outcome {
+        self.check_values()?;
+        self.check_topology_type()?;
+        self.check_seeds()?;
+        self.check_load_balanced()?;
+        self.check_srv()?;
+        check_read_preference(&self.read_preference)
+    }
+
+    /// What a client with background monitors should be told about these options: what was worked
+    /// around in the connection string, and what has no effect on it.
+    pub fn multi_threaded_warnings(&self) -> Vec<Warning> {
+        let mut warnings = self.common_warnings();
+        if let Some(try_once) = self.server_selection_try_once {
+            warnings.push(Warning::new(
+                "serverSelectionTryOnce",
+                try_once.to_string(),
+                "only single-threaded clients have it",
+                "the option is ignored",
+            ));
+        }
+        warnings
+    }
+
+    /// What a single-threaded client should be told about these options, likewise.
+    pub fn single_threaded_warnings(&self) -> Vec<Warning> {
+        let mut warnings = self.common_warnings();
+        if self.server_monitoring_mode != super::ServerMonitoringMode::Auto {
+            warnings.push(Warning::new(
+                "serverMonitoringMode",
+                self.server_monitoring_mode.as_str(),
+                "only clients with background monitors have it",
+                "the option is ignored",
+            ));
+        }
+        warnings
+    }
+
+    fn common_warnings(&self) -> Vec<Warning> {
+        let mut warnings = self.uri_warnings.clone();
+        if self.seeds.is_empty() {
+            warnings.push(Warning::new(
+                "seeds",
+                "",
+                "there are none",
+                "no server will ever be found",
+            ));
+        }
+        warnings
+    }
+
+    fn check_values(&self) -> Outcome {
+        if let Some(frequency) = self.heartbeat_frequency
+            && frequency < MIN_HEARTBEAT_FREQUENCY
+        {
+            return Err(ConfigError::new(
+                "heartbeatFrequencyMS",
+                frequency.as_millis().to_string(),
+                "servers must not be checked that often",
+                "allow at least 500 ms",
+            ));
+        }
+        if let (Some(uri), Some(code)) = (self.uri_try_once, self.server_selection_try_once)
+            && uri != code
+        {
+            return Err(ConfigError::new(
+                "serverSelectionTryOnce",
+                code.to_string(),
+                format!("the connection string says `{uri}`"),
+                "set it in one place",
+            ));
+        }
+        if let Some(name) = &self.app_name
+            && name.len() > MAX_APP_NAME_LEN
+        {
+            return Err(ConfigError::new(
+                "appname",
+                &**name,
+                format!("servers refuse a name of {} bytes", name.len()),
+                "take at most 128 bytes of UTF-8",
+            ));
+        }
+        if self.replica_set.as_deref() == Some("") {
+            return Err(ConfigError::new(
+                "replicaSet",
+                "",
+                "no replica set has an empty name",
+                "name the set, or set no name",
+            ));
+        }
+        if let Some(api) = &self.server_api
+            && api.version.is_empty()
+        {
+            return Err(ConfigError::new(
+                "serverApi",
+                "",
+                "it has no version",
+                "declare version 1",
+            ));
+        }
+        let wire_versions = self.wire_versions;
+        if wire_versions.min < 0 || wire_versions.min > wire_versions.max {
+            return Err(ConfigError::new(
+                "wireVersions",
+                format!("{}..={}", wire_versions.min, wire_versions.max),
+                "there is no such version",
+                "let the lowest version be at least 0 and at most the highest",
+            ));
+        }
+        Ok(())
+    }
+
+    /// The rules about an explicit type (SDAM: "Initial TopologyType").
+    fn check_topology_type(&self) -> Outcome {
+        let Some(topology_type) = self.initial_topology_type else {
+            return Ok(());
+        };
+        let invalid = |reason: &str, remedy: &str| {
+            let shown = topology_type.to_string();
+            Err(ConfigError::new(
+                "initialTopologyType",
+                shown,
+                reason,
+                remedy,
+            ))
+        };
+        if topology_type == TopologyType::ReplicaSetWithPrimary {
+            return invalid(
+                "no topology knows a primary before it is discovered",
+                "begin with ReplicaSetNoPrimary",
+            );
+        }
+        if self.replica_set.is_some()
+            && !matches!(
+                topology_type,
+                TopologyType::Single | TopologyType::ReplicaSetNoPrimary
+            )
+        {
+            return invalid(
+                "`replicaSet` is set",
+                "begin with Single or ReplicaSetNoPrimary, or set no `replicaSet`",
+            );
+        }
+        let single = topology_type == TopologyType::Single;
+        if self
+            .direct_connection
+            .is_some_and(|direct| direct != single)
+        {
+            return invalid("it contradicts `directConnection`", "set one of the two");
+        }
+        if self.load_balanced && topology_type != TopologyType::LoadBalanced {
+            return invalid("it contradicts `loadBalanced`", "set one of the two");
+        }
+        Ok(())
+    }
+
+    fn check_seeds(&self) -> Outcome {
+        let count = self.seeds.len();
+        if count > self.max_servers {
+            return Err(ConfigError::new(
+                "maxServers",
+                self.max_servers.to_string(),
+                format!("there are {count} seeds"),
+                "allow more servers, or name a few seeds",
+            ));
+        }
+        if count > 1 && self.topology_type() == TopologyType::Single {
+            let (option, value) = match self.initial_topology_type {
+                Some(_) => ("initialTopologyType", "Single"),
+                None => ("directConnection", "true"),
+            };
+            return Err(ConfigError::new(
+                option,
+                value,
+                format!("there are {count} hosts"),
+                "name one host",
+            ));
+        }
+        Ok(())
+    }
+
+    /// (Load Balancers: "loadBalanced")
+    fn check_load_balanced(&self) -> Outcome {
+        if self.topology_type() != TopologyType::LoadBalanced {
+            return Ok(());
+        }
+        let invalid = |reason: &str, remedy: &str| {
+            Err(ConfigError::new("loadBalanced", "true", reason, remedy))
+        };
+        if self.seeds.len() > 1 {
+            return invalid(
+                "there is more than one host",
+                "name the load balancer, and no other host",
+            );
+        }
+        if self.replica_set.is_some() {
+            return invalid("`replicaSet` is set", "set one of the two");
+        }
+        if self.direct_connection == Some(true) {
+            return invalid("`directConnection` is true", "set one of the two");
+        }
+        Ok(())
+    }
+
+    /// (SDAM: "directConnection"; Initial DNS Seedlist Discovery: "srvMaxHosts")
+    fn check_srv(&self) -> Outcome {
+        let Some(srv) = &self.srv else {
+            return Ok(());
+        };
+        if self.direct_connection == Some(true) {
+            return Err(ConfigError::new(
+                "directConnection",
+                "true",
+                "an SRV record may list several hosts",
+                "name the one host in a mongodb:// string",
+            ));
+        }
+        if let Some(suffix) = &srv.allowed_hosts_suffix
+            && !suffix.contains('.')
+        {
+            return Err(ConfigError::new(
+                "srvAllowedHostsSuffix",
+                suffix.clone(),
+                "it would allow hosts of strangers",
+                "give a suffix of at least two labels",
+            ));
+        }
+        let invalid = |reason: &str| {
+            let shown = srv.max_hosts.to_string();
+            Err(ConfigError::new(
+                "srvMaxHosts",
+                shown,
+                reason,
+                "leave one of the two out",
+            ))
+        };
+        match srv.max_hosts {
+            0 => Ok(()),
+            _ if self.replica_set.is_some() => invalid("`replicaSet` is set"),
+            _ if self.load_balanced => invalid("`loadBalanced` is true"),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// (Server Selection: "Read preference"; Max Staleness: "Validation of maxStalenessSeconds")
+fn check_read_preference(preference: &ReadPreference) -> Outcome {
+    if preference.mode != ReadMode::Primary {
+        return Ok(());
+    }
+    let invalid = |option, value, thing| {
+        Err(ConfigError::new(
+            option,
+            value,
+            format!("the read preference is primary, for which there are no {thing}"),
+            "choose another `readPreference`, or leave it out",
+        ))
+    };
+    if let Some(limit) = preference.max_staleness
+        && limit > Duration::ZERO
+    {
+        let shown = limit.as_secs().to_string();
+        return invalid("maxStalenessSeconds", shown, "limits on staleness");
+    }
+    if let Some(tags) = preference
+        .tag_sets
+        .iter()
+        .find(|tags| !TagSet::is_empty(tags))
+    {
+        return invalid("readPreferenceTags", tags.to_string(), "tags");
+    }
+    if let Some(hedge) = preference.hedge {
+        return invalid("hedge", hedge.to_string(), "hedged reads");
+    }
+    Ok(())
+}

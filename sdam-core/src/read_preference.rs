@@ -1,0 +1,371 @@
+//! Read preferences: which members an operation may read from.
+
+use alloc::{boxed::Box, string::String, vec::Vec};
+use core::{fmt, time::Duration};
+
+/// Which members of a replica set may be read from (Server Selection: "Read preference").
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ReadPreference {
+    /// Primary, secondaries, or the order of preference among them.
+    pub mode: ReadMode,
+    /// Tag sets in order of preference; the first that matches any server decides. Empty means
+    /// that every server matches.
+    pub tag_sets: Vec<TagSet>,
+    /// The most a secondary may lag behind; `None` for no limit (`-1` in a connection string).
+    pub max_staleness: Option<Duration>,
+    /// Whether a mongos may send a read to two members at once. Deprecated since MongoDB 8.0.
+    pub hedge: Option<bool>,
+}
+
+impl ReadPreference {
+    /// The preference of `mode` without tags and limits.
+    pub fn new(mode: ReadMode) -> Self {
+        Self {
+            mode,
+            ..Self::default()
+        }
+    }
+
+    /// The same preference with these tag sets, in order of preference.
+    #[must_use]
+    pub fn with_tag_sets(mut self, tag_sets: Vec<TagSet>) -> Self {
+        self.tag_sets = tag_sets;
+        self
+    }
+
+    /// The same preference with this limit on staleness.
+    #[must_use]
+    pub fn with_max_staleness(mut self, max_staleness: Duration) -> Self {
+        self.max_staleness = Some(max_staleness);
+        self
+    }
+
+    /// The same preference with hedged reads switched on or off.
+    #[must_use]
+    pub fn with_hedge(mut self, enabled: bool) -> Self {
+        self.hedge = Some(enabled);
+        self
+    }
+
+    /// Whether the parts of the preference go together, whatever the topology.
+    ///
+    /// The limit on staleness has a lower bound besides, which depends on the topology and on the
+    /// client's heartbeat frequency and is checked when a server is selected.
+    pub fn validate(&self) -> Result<(), InvalidReadPreference> {
+        if self.mode == ReadMode::Primary {
+            if !self.tag_sets.iter().all(TagSet::is_empty) {
+                return Err(InvalidReadPreference::TagsWithPrimary);
+            }
+            if self.max_staleness.is_some_and(|limit| !limit.is_zero()) {
+                return Err(InvalidReadPreference::MaxStalenessWithPrimary);
+            }
+            if self.hedge.is_some() {
+                return Err(InvalidReadPreference::HedgeWithPrimary);
+            }
+        }
+        let mut tags = self.tag_sets.iter().flat_map(TagSet::iter);
+        if tags.any(|(name, _)| name.contains('\0')) {
+            return Err(InvalidReadPreference::NulInTagName);
+        }
+        match self.max_staleness {
+            Some(limit) if limit.subsec_nanos() != 0 => {
+                Err(InvalidReadPreference::FractionalMaxStaleness(limit))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the tag sets exclude no server: there are none, or the first one is empty.
+    pub fn matches_any_tags(&self) -> bool {
+        self.tag_sets.first().is_none_or(TagSet::is_empty)
+    }
+}
+
+impl fmt::Display for ReadPreference {
+    /// The wording of selection errors: the mode, then the tag sets and the limit on staleness if
+    /// they restrict anything (Server Selection: "Server Selection Errors").
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.mode)?;
+        let tagged = !self.matches_any_tags();
+        let limit = self.max_staleness.map(|limit| limit.as_secs_f64());
+        if tagged {
+            f.write_str(if limit.is_some() { "," } else { " and" })?;
+            f.write_str(" tag set list [")?;
+            for (index, tags) in self.tag_sets.iter().enumerate() {
+                let separator = if index > 0 { ", " } else { "" };
+                write!(f, "{separator}{tags}")?;
+            }
+            f.write_str("]")?;
+        }
+        if let Some(limit) = limit {
+            let comma = if tagged { "," } else { "" };
+            write!(f, "{comma} and `maxStalenessSeconds` {limit}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Why a read preference is refused: its parts contradict each other, or cannot be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InvalidReadPreference {
+    /// Mode primary with a tag set that is not empty.
+    TagsWithPrimary,
+    /// Mode primary with a limit on staleness.
+    MaxStalenessWithPrimary,
+    /// Mode primary with hedged reads switched on or off.
+    HedgeWithPrimary,
+    /// A limit on staleness that is no whole number of seconds, so no server could be told it.
+    FractionalMaxStaleness(Duration),
+    /// The name of a tag contains a zero byte, which no name of a field can.
+    NulInTagName,
+}
+
+impl fmt::Display for InvalidReadPreference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const REMEDY: &str = "remove it or choose another mode, such as primaryPreferred";
+        match self {
+            Self::TagsWithPrimary => {
+                write!(f, "tag sets cannot be combined with mode primary: {REMEDY}")
+            }
+            Self::MaxStalenessWithPrimary => write!(
+                f,
+                "maxStalenessSeconds cannot be combined with mode primary: {REMEDY}"
+            ),
+            Self::HedgeWithPrimary => {
+                write!(f, "hedge cannot be combined with mode primary: {REMEDY}")
+            }
+            Self::FractionalMaxStaleness(limit) => write!(
+                f,
+                "maxStalenessSeconds must be a whole number of seconds, not {}: round it up",
+                limit.as_secs_f64()
+            ),
+            Self::NulInTagName => {
+                f.write_str("the name of a tag contains a zero byte, which no server's tag does")
+            }
+        }
+    }
+}
+
+impl core::error::Error for InvalidReadPreference {}
+
+/// The mode of a read preference.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum ReadMode {
+    /// Only the primary.
+    #[default]
+    Primary,
+    /// The primary if there is one, else an eligible secondary.
+    PrimaryPreferred,
+    /// Only eligible secondaries.
+    Secondary,
+    /// Eligible secondaries if there are any, else the primary.
+    SecondaryPreferred,
+    /// The primary and the eligible secondaries alike.
+    Nearest,
+}
+
+impl ReadMode {
+    /// The mode's name in commands and connection strings.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Primary => "primary",
+            Self::PrimaryPreferred => "primaryPreferred",
+            Self::Secondary => "secondary",
+            Self::SecondaryPreferred => "secondaryPreferred",
+            Self::Nearest => "nearest",
+        }
+    }
+
+    /// The mode of that name, spelled as in commands, in any case.
+    pub fn parse(name: &str) -> Option<Self> {
+        [
+            Self::Primary,
+            Self::PrimaryPreferred,
+            Self::Secondary,
+            Self::SecondaryPreferred,
+            Self::Nearest,
+        ]
+        .into_iter()
+        .find(|mode| mode.as_str().eq_ignore_ascii_case(name))
+    }
+}
+
+impl fmt::Display for ReadMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// A set of tags: unique names with one value each, sorted by name.
+#[derive(Clone, Default, PartialEq, Eq, Hash)]
+pub struct TagSet(Box<[(Box<str>, Box<str>)]>);
+
+impl TagSet {
+    /// Whether there is no tag in the set; the empty set matches every server.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The value of the tag `name`.
+    pub fn value(&self, name: &str) -> Option<&str> {
+        // Sets are small: comparing for equality, lengths first, beats searching by order.
+        let mut tags = self.0.iter();
+        let (_, value) = tags.find(|(own, _)| **own == *name)?;
+        Some(value)
+    }
+
+    /// Names and values, by name.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (&**name, &**value))
+    }
+
+    /// Whether every tag of this set is among `tags` with the same value.
+    pub fn is_subset_of(&self, tags: &Self) -> bool {
+        self.iter()
+            .all(|(name, value)| tags.value(name) == Some(value))
+    }
+}
+
+impl<N: Into<Box<str>>, V: Into<Box<str>>> FromIterator<(N, V)> for TagSet {
+    /// Of several values for one name the last one counts.
+    fn from_iter<I: IntoIterator<Item = (N, V)>>(pairs: I) -> Self {
+        let mut tags: Vec<(Box<str>, Box<str>)> = Vec::new();
+        for (name, value) in pairs {
+            let (name, value) = (name.into(), value.into());
+            match tags.binary_search_by(|(own, _)| own.cmp(&name)) {
+                Ok(index) => {
+                    if let Some(tag) = tags.get_mut(index) {
+                        tag.1 = value;
+                    }
+                }
+                Err(index) => tags.insert(index, (name, value)),
+            }
+        }
+        Self(tags.into())
+    }
+}
+
+impl fmt::Display for TagSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = String::from("{");
+        for (index, (name, value)) in self.iter().enumerate() {
+            if index > 0 {
+                text.push_str(", ");
+            }
+            text.push_str(name);
+            text.push_str(": ");
+            text.push_str(value);
+        }
+        text.push('}');
+        f.pad(&text)
+    }
+}
+
+impl fmt::Debug for TagSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::ToString;
+
+    use super::*;
+
+    #[test]
+    fn a_tag_set_matches_servers_that_have_all_its_tags() {
+        // L-15
+        let server: TagSet = [("dc", "ny"), ("rack", "1")].into_iter().collect();
+        let check = |tags: &[(&str, &str)], expected| {
+            let wanted: TagSet = tags.iter().copied().collect();
+            assert_eq!(wanted.is_subset_of(&server), expected, "{wanted}");
+        };
+        check(&[], true);
+        check(&[("dc", "ny")], true);
+        check(&[("rack", "1"), ("dc", "ny")], true);
+        check(&[("dc", "la")], false);
+        check(&[("disk", "ssd")], false);
+        assert_eq!(server.to_string(), "{dc: ny, rack: 1}");
+    }
+
+    #[test]
+    fn the_last_value_of_a_repeated_tag_counts() {
+        let tags: TagSet = [("a", "1"), ("a", "2")].into_iter().collect();
+        assert_eq!(tags.value("a"), Some("2"));
+        assert_eq!(tags.iter().len(), 1);
+    }
+
+    #[test]
+    fn only_modes_that_read_from_secondaries_take_tags_limits_and_hedging() {
+        // L-17, L-20, L-71
+        let tags: TagSet = [("dc", "ny")].into_iter().collect();
+        let limit = Duration::from_secs(120);
+        let check = |build: &dyn Fn(ReadPreference) -> ReadPreference, error| {
+            let primary = build(ReadPreference::new(ReadMode::Primary));
+            assert_eq!(primary.validate(), error, "{primary:?}");
+            let nearest = build(ReadPreference::new(ReadMode::Nearest));
+            assert_eq!(nearest.validate(), Ok(()), "{nearest:?}");
+        };
+        check(&|it| it, Ok(()));
+        check(&|it| it.with_tag_sets([TagSet::default()].into()), Ok(()));
+        check(
+            &|it| it.with_tag_sets([TagSet::default(), tags.clone()].into()),
+            Err(InvalidReadPreference::TagsWithPrimary),
+        );
+        check(
+            &|it| it.with_max_staleness(limit),
+            Err(InvalidReadPreference::MaxStalenessWithPrimary),
+        );
+        // Too small a limit is for selection to judge, which knows the heartbeat frequency.
+        check(&|it| it.with_max_staleness(Duration::ZERO), Ok(()));
+        check(
+            &|it| it.with_hedge(true),
+            Err(InvalidReadPreference::HedgeWithPrimary),
+        );
+    }
+
+    #[test]
+    fn limits_that_cannot_be_sent_are_refused() {
+        // L-71
+        let limit = Duration::from_millis(90_500);
+        let preference = ReadPreference::new(ReadMode::Nearest).with_max_staleness(limit);
+        let error = preference.validate().unwrap_err();
+        assert_eq!(error, InvalidReadPreference::FractionalMaxStaleness(limit));
+        assert!(error.to_string().contains("90.5"), "{error}");
+        let tags: TagSet = [("d\0c", "ny")].into_iter().collect();
+        let preference = ReadPreference::new(ReadMode::Nearest).with_tag_sets([tags].into());
+        assert_eq!(
+            preference.validate(),
+            Err(InvalidReadPreference::NulInTagName)
+        );
+    }
+
+    #[test]
+    fn display_leaves_out_what_restricts_nothing() {
+        // L-80
+        let check = |preference: ReadPreference, text| assert_eq!(preference.to_string(), text);
+        let secondary = ReadPreference::new(ReadMode::Secondary);
+        let tags = || [[("dc", "ny")].into_iter().collect(), TagSet::default()].into();
+        let limit = Duration::from_secs(120);
+        check(secondary.clone(), "secondary");
+        check(
+            secondary.clone().with_tag_sets([TagSet::default()].into()),
+            "secondary",
+        );
+        check(
+            secondary.clone().with_tag_sets(tags()),
+            "secondary and tag set list [{dc: ny}, {}]",
+        );
+        check(
+            secondary.clone().with_max_staleness(limit),
+            "secondary and `maxStalenessSeconds` 120",
+        );
+        check(
+            secondary.with_tag_sets(tags()).with_max_staleness(limit),
+            "secondary, tag set list [{dc: ny}, {}], and `maxStalenessSeconds` 120",
+        );
+    }
+}

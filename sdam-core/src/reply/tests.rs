@@ -1,0 +1,111 @@
+use std::{string::ToString, vec, vec::Vec};
+
+use bson::{Document, RawDocumentBuf, doc};
+
+use super::*;
+
+fn encode(document: &Document) -> Vec<u8> {
+    RawDocumentBuf::try_from(document).unwrap().into_bytes()
+}
+
+#[test]
+fn errors_are_found_wherever_replies_carry_them() {
+    // I-32, I-33
+    let check = |reply: Document, expected: Option<(Option<i32>, &str)>| {
+        let error = error(&encode(&reply), Stage::Operation);
+        let found = error.as_ref().map(|error| (error.code, &*error.message));
+        assert_eq!(found, expected, "{reply}");
+    };
+    check(doc! { "ok": 1 }, None);
+    check(doc! { "ok": true, "n": 1 }, None);
+    check(doc! {}, None);
+    check(
+        doc! { "ok": 0, "errmsg": "not master", "code": 10107 },
+        Some((Some(10107), "not master")),
+    );
+    check(doc! { "ok": 0.0, "errmsg": "boom" }, Some((None, "boom")));
+    check(doc! { "ok": "1", "errmsg": "boom" }, Some((None, "boom")));
+    check(
+        doc! { "ok": 0, "code": 91 },
+        Some((Some(91), "the server gave no reason")),
+    );
+    check(
+        doc! { "ok": 1, "writeConcernError": { "code": 91, "errmsg": "shutting down" } },
+        Some((Some(91), "shutting down")),
+    );
+    check(
+        doc! { "ok": 0, "code": 1, "errmsg": "no", "writeConcernError": { "code": 91 } },
+        Some((Some(1), "no")),
+    );
+    check(
+        doc! { "ok": 1, "writeErrors": [{ "index": 0, "code": 10107, "errmsg": "not master" }] },
+        None,
+    );
+    check(
+        doc! { "$err": "not master or secondary", "code": 13436 },
+        Some((Some(13436), "not master or secondary")),
+    );
+    check(
+        doc! { "ok": 1, "err": "not master", "code": 10058, "n": 0 },
+        Some((Some(10058), "not master")),
+    );
+    check(
+        doc! { "ok": 1, "err": bson::Bson::Null, "code": 10058 },
+        None,
+    );
+}
+
+#[test]
+fn an_error_carries_what_the_reply_says_about_it() {
+    // C-15, I-34
+    let process = bson::oid::ObjectId::from_bytes([7; 12]);
+    let mut reply = doc! {
+        "ok": 0,
+        "errmsg": "going down",
+        "code": 91_i64,
+        "codeName": "ShutdownInProgress",
+        "errorLabels": ["RetryableError", 3, "SystemOverloadedError"],
+        "topologyVersion": { "processId": process, "counter": 4_i64 },
+    };
+    let error = super::error(&encode(&reply), Stage::Auth).unwrap();
+    assert_eq!(
+        error.to_string(),
+        "command error at auth (91 ShutdownInProgress): going down"
+    );
+    assert_eq!(error.labels.len(), 2);
+    assert!(error.has_label("SystemOverloadedError"));
+    let version = error.topology_version.unwrap();
+    assert_eq!((version.process_id.bytes(), version.counter), ([7; 12], 4));
+
+    // A write concern error has labels and topology version at the top of the reply as well.
+    reply.insert("ok", 1);
+    reply.insert(
+        "writeConcernError",
+        doc! { "code": 11600, "errmsg": "interrupted" },
+    );
+    let error = super::error(&encode(&reply), Stage::Operation).unwrap();
+    assert_eq!(
+        (error.code, error.code_name.as_deref()),
+        (Some(11600), None)
+    );
+    assert!(error.has_label("RetryableError"));
+    assert_eq!(error.topology_version, Some(version));
+}
+
+#[test]
+fn what_is_not_bson_is_no_error_of_the_server() {
+    let reply = encode(&doc! { "ok": 0, "errmsg": "boom" });
+    assert!(error(&reply, Stage::Operation).is_some());
+    for length in 0..reply.len() {
+        assert_eq!(error(&reply[..length], Stage::Operation), None, "{length}");
+    }
+}
+
+#[test]
+fn a_message_that_is_not_utf_8_is_still_a_message() {
+    let mut reply = encode(&doc! { "ok": 0, "errmsg": "b?d" });
+    let at = reply.iter().position(|byte| *byte == b'?').unwrap();
+    reply[at] = 0xff;
+    let error = error(&reply, Stage::Operation).unwrap();
+    assert_eq!(&*error.message, "b\u{fffd}d");
+}

@@ -1,0 +1,164 @@
+//! Round-trip times: moving average, recent minimum and percentile.
+
+pub mod machine;
+
+use core::time::Duration;
+
+use crate::server::Rtt;
+
+/// The weight of a new sample (Server Selection: "alpha").
+const ALPHA: f64 = 0.2;
+/// How many samples the minimum looks back.
+const WINDOW: usize = 10;
+
+/// The round-trip times of one server, as its samples come in.
+///
+/// The average is kept in fractional milliseconds, so that no precision is lost between samples.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RttWindow {
+    /// Exponentially weighted moving average in milliseconds.
+    average: Option<f64>,
+    /// The last samples; the oldest is overwritten first.
+    recent: [Duration; WINDOW],
+    /// How many samples came since the last reset.
+    count: usize,
+}
+
+impl RttWindow {
+    /// A window without samples.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A window whose average so far is `average` milliseconds, for tests and replays.
+    pub fn with_average(average: f64) -> Self {
+        Self {
+            average: Some(average),
+            ..Self::default()
+        }
+    }
+
+    /// Takes in a sample (Server Selection: "Calculation of Average Round Trip Times").
+    pub fn add(&mut self, sample: Duration) {
+        self.add_millis(sample.as_secs_f64() * 1e3);
+    }
+
+    /// Takes in a sample in fractional milliseconds; negative ones and NaN are rejected (G-2).
+    pub fn add_millis(&mut self, sample: f64) {
+        let Ok(duration) = Duration::try_from_secs_f64(sample / 1e3) else {
+            return;
+        };
+        self.average = Some(match self.average {
+            None => sample,
+            Some(average) => ALPHA * sample + (1.0 - ALPHA) * average,
+        });
+        if let Some(slot) = self.recent.get_mut(self.count % WINDOW) {
+            *slot = duration;
+        }
+        self.count = self.count.saturating_add(1);
+    }
+
+    /// Forgets every sample: the server was lost.
+    pub fn reset(&mut self) {
+        *self = Self::default();
+    }
+
+    /// The average in fractional milliseconds.
+    pub fn average_millis(&self) -> Option<f64> {
+        self.average
+    }
+
+    /// Average, minimum and percentile, if there is a sample.
+    pub fn rtt(&self) -> Option<Rtt> {
+        let average = self.average?;
+        Some(Rtt {
+            average: Duration::try_from_secs_f64(average / 1e3).unwrap_or_default(),
+            minimum: self.minimum(),
+            p90: self.p90(),
+        })
+    }
+
+    /// The minimum of the last ten samples, zero until there are two (G-9).
+    fn minimum(&self) -> Duration {
+        if self.count < 2 {
+            return Duration::ZERO;
+        }
+        self.recent
+            .iter()
+            .take(self.count)
+            .min()
+            .copied()
+            .unwrap_or_default()
+    }
+
+    /// By nearest rank: of ten samples the second greatest, of fewer the greatest.
+    fn p90(&self) -> Duration {
+        let mut top = [Duration::ZERO; 2];
+        for sample in self.recent.iter().take(self.count).copied() {
+            let [first, second] = top;
+            top = [first.max(sample), second.max(first.min(sample))];
+        }
+        let [first, second] = top;
+        if self.count < WINDOW { first } else { second }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn window(samples: &[u64]) -> RttWindow {
+        let mut window = RttWindow::new();
+        for sample in samples {
+            window.add(Duration::from_millis(*sample));
+        }
+        window
+    }
+
+    #[test]
+    fn first_sample_is_the_average_and_later_ones_weigh_a_fifth() {
+        // G-1
+        assert_eq!(window(&[10]).average_millis(), Some(10.0));
+        let average = window(&[10, 20]).average_millis().unwrap();
+        assert!((average - 12.0).abs() < 1e-9, "{average}");
+    }
+
+    #[test]
+    fn minimum_needs_two_samples_and_forgets_the_eleventh_back() {
+        // G-9
+        let check = |samples: &[u64], minimum| {
+            let rtt = window(samples).rtt().unwrap();
+            assert_eq!(rtt.minimum, Duration::from_millis(minimum), "{samples:?}");
+        };
+        check(&[5], 0);
+        check(&[5, 9], 5);
+        check(&[1, 9, 9, 9, 9, 9, 9, 9, 9, 7], 1);
+        check(&[1, 9, 9, 9, 9, 9, 9, 9, 9, 7, 8], 7);
+    }
+
+    #[test]
+    fn the_percentile_leaves_out_one_outlier_of_ten() {
+        let check = |samples: &[u64], p90| {
+            let rtt = window(samples).rtt().unwrap();
+            assert_eq!(rtt.p90, Duration::from_millis(p90), "{samples:?}");
+        };
+        check(&[5], 5);
+        check(&[9, 1, 1, 1, 1, 1, 1, 1, 1], 9);
+        check(&[9, 1, 1, 1, 1, 1, 1, 1, 1, 7], 7);
+        check(&[1, 1, 1, 1, 1, 1, 1, 1, 7, 7], 7);
+        check(&[9, 1, 1, 1, 1, 1, 1, 1, 1, 7, 2], 2);
+    }
+
+    #[test]
+    fn negative_samples_are_rejected_and_reset_forgets_all() {
+        // G-2, G-3
+        let mut rtt = window(&[10]);
+        rtt.add_millis(-1.0);
+        rtt.add_millis(f64::NAN);
+        assert_eq!(rtt.average_millis(), Some(10.0));
+        rtt.reset();
+        assert_eq!(rtt.rtt(), None);
+        rtt.add(Duration::ZERO);
+        assert_eq!(rtt.average_millis(), Some(0.0));
+    }
+}

@@ -1,0 +1,119 @@
+//! How a selection goes on until it has a server or fails (Server Selection: "Single-threaded server
+//! selection").
+
+use core::time::Duration;
+
+use super::{ScanEffect, ScanFailure, ScanMachine, State};
+use crate::{
+    ids::ServerId,
+    time::Instant,
+    topology::{TopologyDescription, TopologyType},
+};
+
+/// A selection that is under way.
+#[derive(Debug)]
+pub(super) struct Selection {
+    /// "maxTime": no further attempt is made after it.
+    pub(super) deadline: Instant,
+    /// Whether a scan has ended since the selection began, or since its probe failed.
+    pub(super) scanned: bool,
+    /// Whether a connection was probed. What is selected after that is not probed again.
+    probed: bool,
+}
+
+impl Selection {
+    pub(super) fn new(now: Instant, timeout: Duration) -> Self {
+        Self {
+            deadline: now + timeout,
+            scanned: false,
+            probed: false,
+        }
+    }
+}
+
+impl ScanMachine {
+    /// Looks for a server in what is known now; rests if nobody wants one.
+    pub(super) fn attempt(&mut self, topology: &TopologyDescription) -> ScanEffect {
+        if self.selection.is_none() {
+            return self.rest();
+        }
+        if !topology.is_compatible() {
+            self.stale = true;
+            return self.fail(ScanFailure::Incompatible);
+        }
+        self.state = State::Choosing;
+        ScanEffect::Choose
+    }
+
+    pub(super) fn not_found(&mut self, now: Instant, topology: &TopologyDescription) -> ScanEffect {
+        let (State::Choosing, Some(selection)) = (&self.state, &self.selection) else {
+            return self.due();
+        };
+        if topology.topology_type() == TopologyType::LoadBalanced {
+            // The one server is always suitable, so it is the application's selector that refuses
+            // it, and nothing will change that.
+            return self.fail(ScanFailure::TriedOnce);
+        }
+        self.stale = true;
+        if self.config.try_once {
+            if selection.scanned {
+                return self.fail(ScanFailure::TriedOnce);
+            }
+        } else if now > selection.deadline {
+            return self.fail(ScanFailure::Timeout);
+        }
+        self.advance(now, topology)
+    }
+
+    pub(super) fn found(&mut self, server: ServerId, idle: Option<Duration>) -> ScanEffect {
+        let (State::Choosing, Some(selection)) = (&self.state, &mut self.selection) else {
+            return self.due();
+        };
+        let unused = idle.is_some_and(|idle| idle >= self.config.socket_check_interval);
+        if unused && !selection.probed {
+            selection.probed = true;
+            self.state = State::Probing {
+                server,
+                superseded: false,
+            };
+            return ScanEffect::Probe { server };
+        }
+        self.select(server)
+    }
+
+    /// Server Selection: "socketCheckIntervalMS": the failure of a probe leads to exactly one more
+    /// selection, whose server is taken as it is.
+    pub(super) fn probed(
+        &mut self,
+        now: Instant,
+        topology: &TopologyDescription,
+        alive: bool,
+    ) -> ScanEffect {
+        let State::Probing { server, superseded } = self.state else {
+            return self.due();
+        };
+        self.state = State::Resting;
+        if alive && !superseded && self.selection.is_some() {
+            return self.select(server);
+        }
+        if let Some(selection) = &mut self.selection
+            && !alive
+        {
+            selection.probed = true;
+            selection.scanned = false;
+        }
+        self.advance(now, topology)
+    }
+
+    pub(super) fn fail(&mut self, failure: ScanFailure) -> ScanEffect {
+        self.selection = None;
+        self.state = State::Resting;
+        ScanEffect::Fail(failure)
+    }
+
+    fn select(&mut self, server: ServerId) -> ScanEffect {
+        self.selection = None;
+        self.state = State::Resting;
+        ScanEffect::Select { server }
+    }
+}

@@ -1,0 +1,7 @@
+//! Whole scans and selections against scripted servers, in virtual time.
+
+mod errors;
+mod order;
+mod properties;
+mod selection;
+mod world;

@@ -1,0 +1,255 @@
+//! A driver that checks servers by table instead of by network.
+
+use std::{
+    collections::BTreeMap,
+    format,
+    string::{String, ToString},
+    vec::Vec,
+};
+
+use super::super::*;
+use crate::{
+    address::ServerAddress,
+    app_error::{AppError, Cause, Phase},
+    error::{ErrorKind, Stage},
+    hello::Hello,
+    ids::{ElectionTuple, Generation, ObjectId},
+    machine::{Input, TopologyMachine},
+    options::Options,
+    server::{Rtt, ServerType, WireVersions},
+};
+
+/// What a check of a server comes to, and how many milliseconds it takes.
+#[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "there are few of them")]
+pub(super) enum Answer {
+    Is(u64, Hello),
+    /// A network error.
+    Down(u64),
+    /// A command error, such as `ok: 0`.
+    Refuses(u64),
+}
+
+/// A topology, its scans, and the servers as they answer now.
+pub(super) struct World {
+    pub(super) now: Instant,
+    pub(super) topology: TopologyMachine,
+    pub(super) scan: ScanMachine,
+    pub(super) answers: BTreeMap<ServerAddress, Answer>,
+    /// Which server type operations want.
+    pub(super) wanted: ServerType,
+    /// How long connections have not been used.
+    pub(super) idle: Option<Duration>,
+    /// What probes come to, in order; alive afterwards.
+    pub(super) probes: Vec<bool>,
+    /// What has happened, in words.
+    pub(super) log: Vec<String>,
+}
+
+pub(super) fn address(name: &str) -> ServerAddress {
+    ServerAddress::new(name, 27017)
+}
+
+fn addresses(names: &str) -> Vec<ServerAddress> {
+    names.split_whitespace().map(address).collect()
+}
+
+/// The reply of a member of the set `rs` that names `members`.
+pub(super) fn member(server_type: ServerType, members: &str) -> Hello {
+    Hello {
+        server_type,
+        wire_versions: WireVersions { min: 0, max: 21 },
+        hosts: addresses(members).into(),
+        set_name: Some("rs".into()),
+        election: ElectionTuple {
+            election_id: (server_type == ServerType::RsPrimary)
+                .then(|| ObjectId::from_bytes([1; 12])),
+            set_version: Some(1),
+        },
+        ..Hello::default()
+    }
+}
+
+pub(super) fn primary(members: &str) -> Answer {
+    Answer::Is(0, member(ServerType::RsPrimary, members))
+}
+
+pub(super) fn secondary(members: &str, primary: Option<&str>) -> Answer {
+    let mut hello = member(ServerType::RsSecondary, members);
+    hello.primary = primary.map(address);
+    Answer::Is(0, hello)
+}
+
+pub(super) fn mongos() -> Answer {
+    let mut hello = member(ServerType::Mongos, "");
+    hello.set_name = None;
+    Answer::Is(0, hello)
+}
+
+impl World {
+    /// A topology with these seeds and options, opened at 0 ms.
+    pub(super) fn new(seeds: &str, seed: u64, change: impl FnOnce(&mut Options)) -> Self {
+        let mut options = Options::new(addresses(seeds));
+        change(&mut options);
+        let mut topology = TopologyMachine::new(&options, ObjectId::default());
+        let _opened = topology.handle(Instant::EPOCH, Input::Open);
+        Self {
+            now: Instant::EPOCH,
+            topology,
+            scan: ScanMachine::new(ScanConfig::new(&options), Rng::new(seed)),
+            answers: BTreeMap::new(),
+            wanted: ServerType::RsPrimary,
+            idle: None,
+            probes: Vec::new(),
+            log: Vec::new(),
+        }
+    }
+
+    pub(super) fn answer(&mut self, name: &str, answer: Answer) -> &mut Self {
+        self.answers.insert(address(name), answer);
+        self
+    }
+
+    pub(super) fn at(&mut self, millis: u64) -> &mut Self {
+        self.now = Instant::from_millis(millis);
+        self
+    }
+
+    pub(super) fn tell(&mut self, input: ScanInput) -> ScanEffect {
+        self.scan
+            .handle(self.now, self.topology.description(), input)
+    }
+
+    /// Drives the machine until it rests, selects or fails.
+    pub(super) fn run(&mut self, input: ScanInput) -> ScanEffect {
+        let mut effect = self.tell(input);
+        loop {
+            effect = match self.step(effect) {
+                Some(next) => next,
+                None => return effect,
+            };
+        }
+    }
+
+    /// Selects with `timeout` milliseconds, and says what happened: the log and the outcome.
+    pub(super) fn select(&mut self, timeout: u64) -> String {
+        let first = self.log.len();
+        let timeout = Duration::from_millis(timeout);
+        let outcome = match self.run(ScanInput::Select { timeout }) {
+            ScanEffect::Select { server } => format!("selected {}", self.name(server)),
+            effect => format!("{effect:?}"),
+        };
+        let mut lines = self.log.split_off(first);
+        lines.push(outcome);
+        lines.join(", ")
+    }
+
+    /// Does what the effect says; `None` if it is the last one.
+    pub(super) fn step(&mut self, effect: ScanEffect) -> Option<ScanEffect> {
+        Some(match effect {
+            ScanEffect::Rest | ScanEffect::Select { .. } | ScanEffect::Fail(_) => return None,
+            ScanEffect::Check { server } => {
+                let retry = self.check(server);
+                self.tell(ScanInput::Checked { retry })
+            }
+            ScanEffect::SleepUntil(until) => {
+                assert!(until > self.now, "a wait that is none");
+                self.log.push(format!("sleep {}", millis(until)));
+                self.now = until;
+                self.tell(ScanInput::Awake)
+            }
+            ScanEffect::Choose => {
+                let found = self.suitable();
+                match found {
+                    Some(server) => {
+                        let idle = self.idle;
+                        self.tell(ScanInput::Found { server, idle })
+                    }
+                    None => self.tell(ScanInput::NotFound),
+                }
+            }
+            ScanEffect::Probe { server } => {
+                let alive = self.probes.is_empty() || self.probes.remove(0);
+                let verdict = if alive { "alive" } else { "dead" };
+                self.log
+                    .push(format!("probe {} {verdict}", self.name(server)));
+                if !alive {
+                    let error = ServerError::new(ErrorKind::Network, Stage::Operation, "silence");
+                    self.apply(server, Err(error));
+                }
+                self.tell(ScanInput::Probed { alive })
+            }
+        })
+    }
+
+    /// The server an operation would get; the first of several.
+    pub(super) fn suitable(&self) -> Option<ServerId> {
+        let servers = self.topology.description().servers();
+        let mut suitable = servers
+            .iter()
+            .filter(|server| server.server_type == self.wanted);
+        suitable.next().map(|server| server.id)
+    }
+
+    /// Checks a server by table; whether its monitor would try again.
+    pub(super) fn check(&mut self, server: ServerId) -> bool {
+        let description = self.topology.description();
+        let address = description.server_by_id(server).unwrap().address.clone();
+        self.log.push(self.name(server));
+        let answer = self.answers.get(&address).cloned();
+        let (took, outcome) = match answer.unwrap_or(Answer::Down(0)) {
+            Answer::Is(took, hello) => (took, Ok(hello)),
+            Answer::Down(took) => (took, Err(failure(ErrorKind::Network))),
+            Answer::Refuses(took) => (took, Err(failure(ErrorKind::Command))),
+        };
+        self.now = self.now + Duration::from_millis(took);
+        let retry = matches!(&outcome, Err(error) if error.is_network());
+        self.apply(server, outcome);
+        retry
+    }
+
+    fn apply(&mut self, server: ServerId, outcome: Result<Hello, ServerError>) {
+        let rtt = Some(Rtt::default());
+        let input = Input::Checked {
+            server,
+            outcome,
+            rtt,
+        };
+        let _effects = self.topology.handle(self.now, input);
+    }
+
+    /// An operation has met `cause` on the server.
+    pub(super) fn report(&mut self, name: &str, cause: Cause<'_>) {
+        let description = self.topology.description();
+        let server = description.server(&address(name)).unwrap().id;
+        let error = AppError {
+            generation: Generation::from_u64(u64::MAX),
+            service_id: None,
+            phase: Phase::AfterHandshake,
+            cause,
+            max_wire_version: 21,
+        };
+        let (_, _effects) = self.topology.handle_error(self.now, server, error);
+        self.scan.server_lost(self.topology.description(), server);
+    }
+
+    fn name(&self, server: ServerId) -> String {
+        let description = self.topology.description();
+        let server = description.server_by_id(server).unwrap();
+        server.address.host().to_string()
+    }
+}
+
+fn failure(kind: ErrorKind) -> ServerError {
+    ServerError::new(kind, Stage::Hello, "boom")
+}
+
+pub(super) fn millis(at: Instant) -> u128 {
+    at.since(Instant::EPOCH).as_millis()
+}
+
+/// The BSON document of an error reply with this code.
+pub(super) fn error_reply(code: i32) -> Vec<u8> {
+    let reply = bson::doc! { "ok": 0, "code": code, "errmsg": "no" };
+    bson::RawDocumentBuf::try_from(&reply).unwrap().into_bytes()
+}

@@ -1,0 +1,280 @@
+//! What is known about one server.
+
+use alloc::{boxed::Box, sync::Arc};
+use core::{fmt, time::Duration};
+
+use crate::{
+    address::ServerAddress,
+    error::ServerError,
+    hello::Hello,
+    ids::{ElectionTuple, ObjectId, ServerId, TopologyVersion},
+    read_preference::TagSet,
+    time::Instant,
+};
+
+/// The role of a server (SDAM: "ServerType").
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum ServerType {
+    /// Never reached, or not reached by the last check.
+    #[default]
+    Unknown,
+    /// Never reached, but named as primary by another member.
+    PossiblePrimary,
+    /// A server outside any replica set.
+    Standalone,
+    /// A router of a sharded cluster.
+    Mongos,
+    /// The primary of a replica set.
+    RsPrimary,
+    /// A secondary of a replica set.
+    RsSecondary,
+    /// An arbiter: votes, holds no data.
+    RsArbiter,
+    /// A member that is hidden, starting up or recovering.
+    RsOther,
+    /// A member without a configuration.
+    RsGhost,
+    /// The one address of a load-balanced deployment; never the result of a check.
+    LoadBalancer,
+}
+
+impl ServerType {
+    /// The specification's spelling.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Unknown => "Unknown",
+            Self::PossiblePrimary => "PossiblePrimary",
+            Self::Standalone => "Standalone",
+            Self::Mongos => "Mongos",
+            Self::RsPrimary => "RSPrimary",
+            Self::RsSecondary => "RSSecondary",
+            Self::RsArbiter => "RSArbiter",
+            Self::RsOther => "RSOther",
+            Self::RsGhost => "RSGhost",
+            Self::LoadBalancer => "LoadBalancer",
+        }
+    }
+
+    /// Whether the server answered its last check (Server Selection: "available").
+    pub const fn is_available(self) -> bool {
+        !matches!(self, Self::Unknown | Self::PossiblePrimary)
+    }
+
+    /// Whether servers of this type hold data that clients can use (SDAM: "data-bearing").
+    pub const fn is_data_bearing(self) -> bool {
+        matches!(
+            self,
+            Self::Standalone
+                | Self::Mongos
+                | Self::RsPrimary
+                | Self::RsSecondary
+                | Self::LoadBalancer
+        )
+    }
+}
+
+impl fmt::Display for ServerType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// Round-trip times of a server's hello.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rtt {
+    /// The exponentially weighted moving average.
+    pub average: Duration,
+    /// The minimum of the last ten samples, zero until there are two.
+    pub minimum: Duration,
+    /// The 90th percentile of the last ten samples, for people and dashboards: their second
+    /// greatest, or while there are fewer, the greatest.
+    pub p90: Duration,
+}
+
+/// Everything known about one server, as an immutable value (SDAM: "ServerDescription").
+///
+/// Two descriptions are equal (`==`) by the specification's rule: fields that change with every
+/// check (round-trip times, update time, last write) do not count, and neither does the
+/// incarnation [`id`](Self::id).
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ServerDescription {
+    /// The server's incarnation in its topology.
+    pub id: ServerId,
+    /// What the client dials; not what the server calls itself, see [`me`](Self::me).
+    pub address: ServerAddress,
+    /// The server's role.
+    pub server_type: ServerType,
+    /// Why the server is Unknown, if something failed.
+    pub error: Option<Arc<ServerError>>,
+    /// Round-trip times; `None` while the server is Unknown.
+    pub rtt: Option<Rtt>,
+    /// When the last check or error was processed; `None` if there was none, "infinitely long ago".
+    pub last_update_time: Option<Instant>,
+    /// The server's last write, in milliseconds since the Unix epoch of the server's clock.
+    pub last_write_date: Option<i64>,
+    /// Range of wire versions; 0 to 0 while the server is Unknown.
+    pub wire_versions: WireVersions,
+    /// What the server calls itself.
+    pub me: Option<ServerAddress>,
+    /// Members that hold data and can become primary, sorted.
+    pub hosts: Box<[ServerAddress]>,
+    /// Members that hold data and cannot become primary, sorted.
+    pub passives: Box<[ServerAddress]>,
+    /// Members that only vote, sorted.
+    pub arbiters: Box<[ServerAddress]>,
+    /// The tags of the member.
+    pub tags: TagSet,
+    /// The replica set's name.
+    pub set_name: Option<Box<str>>,
+    /// `electionId` and `setVersion`.
+    pub election: ElectionTuple,
+    /// The member that this member believes is primary.
+    pub primary: Option<ServerAddress>,
+    /// Minutes after which an idle session expires.
+    pub logical_session_timeout_minutes: Option<i32>,
+    /// The server's version of the topology; tells new replies from old ones.
+    pub topology_version: Option<TopologyVersion>,
+    /// Whether the server is a mongocryptd.
+    pub is_cryptd: Option<bool>,
+}
+
+/// The wire versions a server speaks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct WireVersions {
+    /// `minWireVersion`, 0 if the server gave none.
+    pub min: i32,
+    /// `maxWireVersion`, 0 if the server gave none.
+    pub max: i32,
+}
+
+impl ServerDescription {
+    /// The description of a server that has not been checked yet (SDAM: "default description").
+    pub fn unknown(id: ServerId, address: ServerAddress) -> Self {
+        Self {
+            id,
+            address,
+            server_type: ServerType::Unknown,
+            error: None,
+            rtt: None,
+            last_update_time: None,
+            last_write_date: None,
+            wire_versions: WireVersions::default(),
+            me: None,
+            hosts: Box::default(),
+            passives: Box::default(),
+            arbiters: Box::default(),
+            tags: TagSet::default(),
+            set_name: None,
+            election: ElectionTuple::default(),
+            primary: None,
+            logical_session_timeout_minutes: None,
+            topology_version: None,
+            is_cryptd: None,
+        }
+    }
+
+    /// The description of a server that failed with `error` at `now`.
+    ///
+    /// The topology version of the error, if it carries one, becomes that of the description.
+    pub fn failed(
+        id: ServerId,
+        address: ServerAddress,
+        error: Arc<ServerError>,
+        now: Instant,
+    ) -> Self {
+        Self {
+            topology_version: error.topology_version,
+            error: Some(error),
+            last_update_time: Some(now),
+            ..Self::unknown(id, address)
+        }
+    }
+
+    /// The description that a successful check yields. `rtt` is dropped if the reply says that the
+    /// server is Unknown.
+    pub fn from_hello(
+        id: ServerId,
+        address: ServerAddress,
+        hello: Hello,
+        rtt: Option<Rtt>,
+        now: Instant,
+    ) -> Self {
+        Self {
+            id,
+            address,
+            server_type: hello.server_type,
+            error: None,
+            rtt: rtt.filter(|_| hello.server_type.is_available()),
+            last_update_time: Some(now),
+            last_write_date: hello.last_write_date,
+            wire_versions: hello.wire_versions,
+            me: hello.me,
+            hosts: hello.hosts,
+            passives: hello.passives,
+            arbiters: hello.arbiters,
+            tags: hello.tags,
+            set_name: hello.set_name,
+            election: hello.election,
+            primary: hello.primary,
+            logical_session_timeout_minutes: hello.logical_session_timeout_minutes,
+            topology_version: hello.topology_version,
+            is_cryptd: hello.is_cryptd,
+        }
+    }
+
+    /// All members the server names: hosts, passives and arbiters.
+    pub fn members(&self) -> impl Iterator<Item = &ServerAddress> {
+        self.hosts
+            .iter()
+            .chain(&self.passives)
+            .chain(&self.arbiters)
+    }
+}
+
+impl PartialEq for ServerDescription {
+    /// SDAM: "ServerDescription equality".
+    fn eq(&self, other: &Self) -> bool {
+        self.address == other.address
+            && self.server_type == other.server_type
+            && self.topology_version == other.topology_version
+            && self.wire_versions == other.wire_versions
+            && self.election == other.election
+            && self.logical_session_timeout_minutes == other.logical_session_timeout_minutes
+            && self.is_cryptd == other.is_cryptd
+            && self.set_name == other.set_name
+            && self.me == other.me
+            && self.primary == other.primary
+            && self.hosts == other.hosts
+            && self.passives == other.passives
+            && self.arbiters == other.arbiters
+            && self.tags == other.tags
+            && self.error == other.error
+    }
+}
+
+impl Eq for ServerDescription {}
+
+impl ServerDescription {
+    /// Whether a server with the description `current` should ignore a reply with `version`
+    /// (SDAM: "topologyVersion"); a reply that repeats the known version is fresh.
+    pub fn is_newer_than_reply(&self, version: Option<TopologyVersion>) -> bool {
+        TopologyVersion::compare(self.topology_version, version).is_gt()
+    }
+
+    /// Like [`is_newer_than_reply`](Self::is_newer_than_reply), for an error: one that repeats the
+    /// known version is stale.
+    pub fn is_newer_than_error(&self, version: Option<TopologyVersion>) -> bool {
+        TopologyVersion::compare(self.topology_version, version).is_ge()
+    }
+
+    /// The election id that the server reports.
+    pub fn election_id(&self) -> Option<ObjectId> {
+        self.election.election_id
+    }
+
+    /// The version of the replica set configuration that the server reports.
+    pub fn set_version(&self) -> Option<i64> {
+        self.election.set_version
+    }
+}

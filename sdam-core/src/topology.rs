@@ -1,0 +1,249 @@
+//! What is known about the whole deployment.
+
+use alloc::{string::String, sync::Arc, vec::Vec};
+use core::fmt;
+
+use crate::{
+    address::ServerAddress,
+    ids::{ElectionTuple, ServerId},
+    server::{ServerDescription, ServerType},
+};
+
+/// The kind of a deployment (SDAM: "TopologyType").
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum TopologyType {
+    /// Nothing is known yet, or the topology is closed.
+    #[default]
+    Unknown,
+    /// One server, whatever it is.
+    Single,
+    /// A replica set whose primary is not known.
+    ReplicaSetNoPrimary,
+    /// A replica set with a primary.
+    ReplicaSetWithPrimary,
+    /// A sharded cluster, seen through its routers.
+    Sharded,
+    /// A deployment behind a load balancer.
+    LoadBalanced,
+}
+
+impl TopologyType {
+    /// The specification's spelling.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Unknown => "Unknown",
+            Self::Single => "Single",
+            Self::ReplicaSetNoPrimary => "ReplicaSetNoPrimary",
+            Self::ReplicaSetWithPrimary => "ReplicaSetWithPrimary",
+            Self::Sharded => "Sharded",
+            Self::LoadBalanced => "LoadBalanced",
+        }
+    }
+
+    /// Whether this is one of the two types of a replica set.
+    pub const fn is_replica_set(self) -> bool {
+        matches!(
+            self,
+            Self::ReplicaSetNoPrimary | Self::ReplicaSetWithPrimary
+        )
+    }
+}
+
+impl fmt::Display for TopologyType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// Everything known about a deployment, as an immutable value (SDAM: "TopologyDescription").
+///
+/// Servers are sorted by address, so iteration order is defined and look-up is a binary search.
+/// Equality is the one that decides whether a change is published: type, set name, maxima,
+/// compatibility, session timeout, and the servers by their own equality.
+#[derive(Clone, Debug, Default)]
+pub struct TopologyDescription {
+    pub(crate) topology_type: TopologyType,
+    pub(crate) set_name: Option<Arc<str>>,
+    pub(crate) max_election: ElectionTuple,
+    pub(crate) servers: Vec<Arc<ServerDescription>>,
+    pub(crate) compatibility_error: Option<Arc<str>>,
+    pub(crate) logical_session_timeout_minutes: Option<i32>,
+}
+
+impl TopologyDescription {
+    /// A description of `servers`, in any order, with everything else at its default.
+    ///
+    /// For tests and tools; a [`TopologyMachine`](crate::machine::TopologyMachine) makes its own.
+    /// Of several servers at one address the last one counts.
+    pub fn new(
+        topology_type: TopologyType,
+        servers: impl IntoIterator<Item = ServerDescription>,
+    ) -> Self {
+        let mut description = Self {
+            topology_type,
+            ..Self::default()
+        };
+        for server in servers {
+            description.put(Arc::new(server));
+        }
+        description.refresh_session_timeout();
+        description
+    }
+
+    /// The kind of the deployment.
+    pub fn topology_type(&self) -> TopologyType {
+        self.topology_type
+    }
+
+    /// The replica set's name, configured or discovered.
+    pub fn set_name(&self) -> Option<&str> {
+        self.set_name.as_deref()
+    }
+
+    /// The greatest `electionId` and `setVersion` a primary has reported (SDAM: "maxElectionId",
+    /// "maxSetVersion").
+    pub fn max_election(&self) -> ElectionTuple {
+        self.max_election
+    }
+
+    /// The servers, sorted by address.
+    pub fn servers(&self) -> &[Arc<ServerDescription>] {
+        &self.servers
+    }
+
+    /// The server at `address`.
+    pub fn server(&self, address: &ServerAddress) -> Option<&Arc<ServerDescription>> {
+        self.servers.get(self.position(address).ok()?)
+    }
+
+    /// The server with this incarnation id.
+    pub fn server_by_id(&self, id: ServerId) -> Option<&Arc<ServerDescription>> {
+        self.servers.iter().find(|server| server.id == id)
+    }
+
+    /// The primary, if one is known.
+    pub fn primary(&self) -> Option<&Arc<ServerDescription>> {
+        self.servers
+            .iter()
+            .find(|server| server.server_type == ServerType::RsPrimary)
+    }
+
+    /// Whether some server may be written to (SDAM Monitoring: "hasWritableServer").
+    pub fn has_writable_server(&self) -> bool {
+        match self.topology_type {
+            TopologyType::Unknown | TopologyType::ReplicaSetNoPrimary => false,
+            TopologyType::ReplicaSetWithPrimary | TopologyType::LoadBalanced => true,
+            // A sharded topology holds routers and servers that have not answered, nothing else.
+            TopologyType::Single | TopologyType::Sharded => self
+                .servers
+                .iter()
+                .any(|server| server.server_type.is_available()),
+        }
+    }
+
+    /// Whether every server speaks a wire version that the client speaks.
+    pub fn is_compatible(&self) -> bool {
+        self.compatibility_error.is_none()
+    }
+
+    /// Which server is incompatible and why (SDAM: "compatibilityError").
+    pub fn compatibility_error(&self) -> Option<&str> {
+        self.compatibility_error.as_deref()
+    }
+
+    /// The smallest session timeout of the data-bearing servers; `None` if there is no such server
+    /// or one of them supports no sessions.
+    pub fn logical_session_timeout_minutes(&self) -> Option<i32> {
+        self.logical_session_timeout_minutes
+    }
+
+    /// Where the server at `address` is, or would have to be inserted.
+    pub(crate) fn position(&self, address: &ServerAddress) -> Result<usize, usize> {
+        self.servers
+            .binary_search_by(|server| server.address.cmp(address))
+    }
+
+    /// Installs `server` in place of whatever is at its address.
+    pub(crate) fn put(&mut self, server: Arc<ServerDescription>) {
+        match self.position(&server.address) {
+            Ok(index) => {
+                if let Some(slot) = self.servers.get_mut(index) {
+                    *slot = server;
+                }
+            }
+            Err(index) => self.servers.insert(index, server),
+        }
+    }
+
+    /// SDAM: "logicalSessionTimeoutMinutes", over data-bearing servers.
+    pub(crate) fn refresh_session_timeout(&mut self) {
+        let mut minutes = self
+            .servers
+            .iter()
+            .filter(|server| server.server_type.is_data_bearing())
+            .map(|server| server.logical_session_timeout_minutes);
+        // `None` sorts below every number, so one server without sessions decides.
+        self.logical_session_timeout_minutes = minutes
+            .next()
+            .and_then(|first| minutes.fold(first, Ord::min));
+    }
+}
+
+impl PartialEq for TopologyDescription {
+    fn eq(&self, other: &Self) -> bool {
+        self.topology_type == other.topology_type
+            && self.max_election == other.max_election
+            && self.logical_session_timeout_minutes == other.logical_session_timeout_minutes
+            && self.set_name == other.set_name
+            && self.compatibility_error == other.compatibility_error
+            && self.servers.len() == other.servers.len()
+            && self
+                .servers
+                .iter()
+                .zip(&other.servers)
+                .all(|(own, other)| Arc::ptr_eq(own, other) || own == other)
+    }
+}
+
+impl Eq for TopologyDescription {}
+
+impl fmt::Display for TopologyDescription {
+    /// One line for logs: the type, then each server with what matters about it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{{ type: {}", self.topology_type)?;
+        if let Some(name) = self.set_name() {
+            write!(f, ", setName: {name}")?;
+        }
+        if let Some(error) = self.compatibility_error() {
+            write!(f, ", compatibilityError: {error}")?;
+        }
+        f.write_str(", servers: [")?;
+        for (index, server) in self.servers.iter().enumerate() {
+            if index > 0 {
+                f.write_str(", ")?;
+            }
+            fmt::Display::fmt(&**server, f)?;
+        }
+        f.write_str("] }")
+    }
+}
+
+impl fmt::Display for ServerDescription {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{{ address: {}, type: {}",
+            self.address, self.server_type
+        )?;
+        if let Some(rtt) = self.rtt {
+            write!(f, ", rtt: {:.1} ms", rtt.average.as_secs_f64() * 1e3)?;
+        }
+        if !self.tags.is_empty() {
+            write!(f, ", tags: {}", self.tags)?;
+        }
+        if let Some(error) = &self.error {
+            write!(f, ", error: {}", String::from(&*error.message))?;
+        }
+        f.write_str(" }")
+    }
+}

@@ -1,0 +1,322 @@
+//! Connection strings.
+//!
+//! [`ConnectionString::parse`] knows the whole syntax and every option of the specification. What
+//! concerns discovery, monitoring and selection becomes [`Options`]; the rest stays readable for
+//! the pools, the authentication and the operations of a driver as [`PassThrough`].
+//!
+//! A connection string is worked around where it can be: an unknown option or a value that is not
+//! allowed is ignored with a [`Warning`]. A text that has another syntax, and options that
+//! contradict each other, are a [`ConfigError`].
+//!
+//! # Precedence
+//!
+//! What is set on the [`Options`] afterwards, in code, counts more than the connection string, and
+//! both count more than the TXT record of an SRV string. The one exception is
+//! `serverSelectionTryOnce`: the specification demands that different values in the string and in
+//! code are an error (Server Selection: "serverSelectionTryOnce").
+
+use alloc::{boxed::Box, vec::Vec};
+use core::{str::FromStr, time::Duration};
+
+use crate::{
+    address::ServerAddress,
+    options::{ConfigError, Options, ServerMonitoringMode, Warning},
+    read_preference::ReadMode,
+};
+
+mod kind;
+mod parts;
+mod pass_through;
+mod percent;
+mod query;
+mod srv;
+mod table;
+#[cfg(test)]
+mod tests;
+mod value;
+
+use parts::{Parts, UserInfo};
+pub use pass_through::PassThrough;
+use query::{Query, Settings};
+pub use srv::Srv;
+pub use value::{Properties, Secret, Value};
+
+/// A parsed connection string.
+///
+/// Printing it shows no password.
+#[derive(Clone, Debug)]
+pub struct ConnectionString {
+    /// None yet for an SRV string that is not resolved.
+    hosts: Vec<ServerAddress>,
+    srv: Option<Srv>,
+    user_info: UserInfo,
+    database: Option<Box<str>>,
+    settings: Settings,
+    warnings: Vec<Warning>,
+}
+
+impl ConnectionString {
+    /// Parses `text` (Connection String: "mongodb://" and "mongodb+srv://").
+    ///
+    /// The work is bounded by the length of the text, which may come from anywhere.
+    ///
+    /// # Errors
+    ///
+    /// The syntax is another one, or options contradict each other.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use sdam_core::uri::ConnectionString;
+    ///
+    /// let string = ConnectionString::parse("mongodb://u:p@a,b:27018/db?replicaSet=rs&w=majority&x=1")?;
+    /// assert_eq!(string.hosts().len(), 2);
+    /// assert_eq!(string.auth_source(), "db");
+    /// assert_eq!(
+    ///     string.warnings()[0].to_string(),
+    ///     "`x`: there is no such option; it is ignored",
+    /// );
+    /// let options = string.into_options()?;
+    /// assert_eq!(options.replica_set.as_deref(), Some("rs"));
+    /// # Ok::<_, sdam_core::options::ConfigError>(())
+    /// ```
+    pub fn parse(text: &str) -> Result<Self, ConfigError> {
+        let parts = Parts::split(text)?;
+        let user_info = parts.user_info()?;
+        let mut warnings = Vec::new();
+        let (hosts, host) = if parts.srv {
+            (Vec::new(), Some(parts.srv_host()?))
+        } else {
+            (parts.hosts(&mut warnings)?, None)
+        };
+        let database = parts.database()?;
+        let mut query = Query::read(parts.query, parts.srv, parts.confidential)?;
+        let srv = host.map(|host| {
+            srv::default_tls(&mut query.settings);
+            Srv::of(&host, &query.settings)
+        });
+        warnings.append(&mut query.warnings);
+        let string = Self {
+            hosts,
+            srv,
+            user_info,
+            database,
+            settings: query.settings,
+            warnings,
+        };
+        // What is wrong already does not get better by looking up hosts.
+        string.draft().validate()?;
+        Ok(string)
+    }
+
+    /// The hosts in the order given; those of an SRV string once it is
+    /// [resolved](Self::resolved).
+    pub fn hosts(&self) -> &[ServerAddress] {
+        &self.hosts
+    }
+
+    /// Where the hosts are to be looked up, if this is an SRV string.
+    pub fn srv(&self) -> Option<&Srv> {
+        self.srv.as_ref()
+    }
+
+    /// The user name.
+    pub fn user(&self) -> Option<&str> {
+        self.user_info.user.as_deref()
+    }
+
+    /// The password; an empty one is not the same as none.
+    pub fn password(&self) -> Option<&Secret> {
+        self.user_info.password.as_ref()
+    }
+
+    /// The database in the path.
+    pub fn database(&self) -> Option<&str> {
+        self.database.as_deref()
+    }
+
+    /// The database that holds the user: `authSource`, or else what follows from the mechanism and
+    /// the path (Authentication: "Connection String Options").
+    pub fn auth_source(&self) -> &str {
+        let text = |name| match self.settings.get(name) {
+            Some(Value::Text(text)) => Some(&**text),
+            _ => None,
+        };
+        match (text("authSource"), text("authMechanism")) {
+            (Some(source), _) => source,
+            (None, Some("GSSAPI" | "MONGODB-AWS" | "MONGODB-OIDC" | "MONGODB-X509")) => "$external",
+            (None, Some("PLAIN")) => self.database().unwrap_or("$external"),
+            (None, _) => self.database().unwrap_or("admin"),
+        }
+    }
+
+    /// The value of the option `name`, in any case, if it was given and is valid.
+    pub fn option(&self, name: &str) -> Option<&Value> {
+        let (row, _) = table::find(name)?;
+        self.settings.get(row.name)
+    }
+
+    /// The options that were given and are valid, with the specification's spelling, by name.
+    ///
+    /// `tls` is among those of every SRV string, as it is on unless it is turned off.
+    pub fn options(&self) -> impl ExactSizeIterator<Item = (&'static str, &Value)> {
+        self.settings.iter().map(|(name, value)| (*name, value))
+    }
+
+    /// What was worked around, in the order of the text.
+    pub fn warnings(&self) -> &[Warning] {
+        &self.warnings
+    }
+
+    /// The SRV string with what its look-ups have yielded: `hosts`, already validated and sampled,
+    /// and the strings of its TXT record, concatenated.
+    ///
+    /// Options of the string count more than those of the record.
+    ///
+    /// # Errors
+    ///
+    /// There are no hosts, the record holds what it must not, or options contradict each other.
+    pub fn resolved(
+        mut self,
+        hosts: Vec<ServerAddress>,
+        txt: Option<&str>,
+    ) -> Result<Self, ConfigError> {
+        if hosts.is_empty() {
+            return Err(ConfigError::new(
+                "host",
+                self.srv.map(|srv| srv.host).unwrap_or_default(),
+                "there are no hosts in its SRV record",
+                "list the servers in the record, or in a mongodb:// string",
+            ));
+        }
+        self.hosts = hosts;
+        if let Some(txt) = txt {
+            srv::merge_txt(&mut self.settings, txt)?;
+        }
+        self.draft().validate()?;
+        Ok(self)
+    }
+
+    /// What a topology is started with.
+    ///
+    /// # Errors
+    ///
+    /// It is an SRV string whose hosts have not been looked up.
+    pub fn into_options(self) -> Result<Options, ConfigError> {
+        if let Some(srv) = &self.srv
+            && self.hosts.is_empty()
+        {
+            return Err(ConfigError::new(
+                "mongodb+srv",
+                srv.host.clone(),
+                "the hosts have to be looked up first",
+                "pass them to `ConnectionString::resolved`, or list them in a mongodb:// string",
+            ));
+        }
+        let mut options = self.draft();
+        options.uri_warnings = self.warnings;
+        Ok(options)
+    }
+
+    /// The options, not judged as a whole.
+    fn draft(&self) -> Options {
+        let mut options = Options::new(self.hosts.clone());
+        options.srv.clone_from(&self.srv);
+        options.pass_through = PassThrough::of(&self.settings);
+        apply(&self.settings, &mut options);
+        options
+    }
+}
+
+impl FromStr for ConnectionString {
+    type Err = ConfigError;
+
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
+        Self::parse(text)
+    }
+}
+
+impl Options {
+    /// The options of a connection string.
+    ///
+    /// User name, password and database are for drivers, which find them in a
+    /// [`ConnectionString`].
+    ///
+    /// # Errors
+    ///
+    /// As [`ConnectionString::parse`]; also for an SRV string, whose hosts have to be looked up.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use core::time::Duration;
+    /// use sdam_core::options::Options;
+    ///
+    /// let options = Options::parse("mongodb://a/?heartbeatFrequencyMS=1000")?
+    ///     .with_app_name("inventory");
+    /// assert_eq!(options.heartbeat_frequency(), Duration::from_secs(1));
+    ///
+    /// let error = Options::parse("mongodb://a,b/?directConnection=true").unwrap_err();
+    /// assert_eq!(
+    ///     error.to_string(),
+    ///     "`directConnection` is `true`: there are 2 hosts; name one host",
+    /// );
+    /// # Ok::<_, sdam_core::options::ConfigError>(())
+    /// ```
+    pub fn parse(uri: &str) -> Result<Self, ConfigError> {
+        ConnectionString::parse(uri)?.into_options()
+    }
+}
+
+impl FromStr for Options {
+    type Err = ConfigError;
+
+    fn from_str(uri: &str) -> Result<Self, ConfigError> {
+        Self::parse(uri)
+    }
+}
+
+/// Sets what concerns the framework.
+fn apply(settings: &Settings, options: &mut Options) {
+    for (name, value) in settings {
+        match (*name, value) {
+            ("appname", Value::Text(text)) => options.app_name = Some((&**text).into()),
+            ("connectTimeoutMS", Value::Duration(time)) => options.connect_timeout = *time,
+            ("directConnection", Value::Flag(on)) => options.direct_connection = Some(*on),
+            ("heartbeatFrequencyMS", Value::Duration(time)) => {
+                options.heartbeat_frequency = Some(*time);
+            }
+            ("loadBalanced", Value::Flag(on)) => options.load_balanced = *on,
+            ("localThresholdMS", Value::Duration(time)) => options.local_threshold = *time,
+            ("maxStalenessSeconds", Value::Number(seconds)) => {
+                let limit = u64::try_from(*seconds).ok().map(Duration::from_secs);
+                options.read_preference.max_staleness = limit;
+            }
+            ("readPreference", Value::Text(mode)) => {
+                options.read_preference.mode = ReadMode::parse(mode).unwrap_or_default();
+            }
+            ("readPreferenceTags", Value::TagSets(sets)) => {
+                options.read_preference.tag_sets.clone_from(sets);
+            }
+            ("replicaSet", Value::Text(name)) => options.replica_set = Some((&**name).into()),
+            ("serverMonitoringMode", Value::Text(mode)) => {
+                options.server_monitoring_mode = match &**mode {
+                    "stream" => ServerMonitoringMode::Stream,
+                    "poll" => ServerMonitoringMode::Poll,
+                    _ => ServerMonitoringMode::Auto,
+                };
+            }
+            ("serverSelectionTimeoutMS", Value::Duration(time)) => {
+                options.server_selection_timeout = *time;
+            }
+            ("serverSelectionTryOnce", Value::Flag(on)) => {
+                options.server_selection_try_once = Some(*on);
+                options.uri_try_once = Some(*on);
+            }
+            ("socketCheckIntervalMS", Value::Duration(time)) => {
+                options.socket_check_interval = *time;
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! The parts of a connection string before its options.
+
+use alloc::{boxed::Box, collections::BTreeSet, format, vec::Vec};
+
+use super::{percent, value::Secret};
+use crate::{
+    address::ServerAddress,
+    options::{ConfigError, HIDDEN, Warning},
+};
+
+/// What the path of a Unix domain socket ends in.
+const SOCKET: &str = ".sock";
+
+/// A connection string taken apart at its separators, nothing decoded.
+#[derive(Clone, Copy)]
+pub(super) struct Parts<'a> {
+    pub(super) srv: bool,
+    user_info: Option<&'a str>,
+    hosts: &'a str,
+    database: &'a str,
+    pub(super) query: &'a str,
+    /// Whether an `@` follows the first `/` or `?`. It may belong to an option, but it may as well
+    /// be the end of user info with an unescaped separator; then every part holds a piece of a
+    /// password, and none may be shown.
+    pub(super) confidential: bool,
+}
+
+/// Who a client authenticates as.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct UserInfo {
+    pub(super) user: Option<Box<str>>,
+    pub(super) password: Option<Secret>,
+}
+
+impl<'a> Parts<'a> {
+    /// Takes `text` apart: `scheme://[user[:password]@]host[,host...][/[database]][?options]`.
+    pub(super) fn split(text: &'a str) -> Result<Self, ConfigError> {
+        let (srv, rest) = scheme(text)?;
+        let (authority, tail) = split_before(rest, ['/', '?']);
+        let (path, query) = split_before(tail, ['?', '?']);
+        let (user_info, hosts) = match authority.rsplit_once('@') {
+            Some((user_info, hosts)) => (Some(user_info), hosts),
+            None => (None, authority),
+        };
+        Ok(Self {
+            srv,
+            user_info,
+            hosts,
+            database: path.strip_prefix('/').unwrap_or(path),
+            query: query.strip_prefix('?').unwrap_or(query),
+            confidential: tail.contains('@'),
+        })
+    }
+
+    /// The user name and the password.
+    pub(super) fn user_info(&self) -> Result<UserInfo, ConfigError> {
+        let Some(text) = self.user_info else {
+            return Ok(UserInfo::default());
+        };
+        let (user, password) = match text.split_once(':') {
+            Some((user, password)) => (user, Some(password)),
+            None => (text, None),
+        };
+        let invalid = |part: &str, reason| {
+            let remedy = "percent-encode `%` as %25, `:` as %3A, `/` as %2F, `?` as %3F and `@` as \
+                          %40";
+            ConfigError::new(part, HIDDEN, reason, remedy)
+        };
+        let decode = |part: &str, text| {
+            if str::contains(text, [':', '@']) {
+                return Err(invalid(part, "it contains an unescaped `:` or `@`"));
+            }
+            percent::decode(text).map_err(|reason| invalid(part, reason))
+        };
+        let user: Box<str> = decode("user name", user)?.into();
+        let password = password.map(|text| decode("password", text)).transpose()?;
+        if user.is_empty() {
+            return Err(ConfigError::new(
+                "user name",
+                "",
+                "it is empty",
+                "name the user, or leave out the `@` and what is before it",
+            ));
+        }
+        Ok(UserInfo {
+            user: Some(user),
+            password: password.map(|password| Secret::new(&password)),
+        })
+    }
+
+    /// The name of the database, `None` if there is none.
+    pub(super) fn database(&self) -> Result<Option<Box<str>>, ConfigError> {
+        let invalid = |reason| {
+            ConfigError::new(
+                "database",
+                self.shown(self.database),
+                reason,
+                "name one database without `/`, `\\`, `\"`, `$` and spaces; a `/`, `?` or `@` in \
+                 a user name or password is percent-encoded as %2F, %3F or %40",
+            )
+        };
+        if self.database.contains('@') {
+            // Legal in a name, but more likely what follows a password with an unescaped `/`.
+            return Err(invalid("it contains an unescaped `@`"));
+        }
+        let name = percent::decode(self.database).map_err(invalid)?;
+        if name.contains(['/', '\\', '"', '$', ' ', '\0']) {
+            return Err(invalid("it contains a character no database name has"));
+        }
+        Ok((!name.is_empty()).then(|| name.into()))
+    }
+
+    /// The hosts in the order given, each once.
+    pub(super) fn hosts(
+        &self,
+        warnings: &mut Vec<Warning>,
+    ) -> Result<Vec<ServerAddress>, ConfigError> {
+        let mut hosts = Vec::new();
+        let mut seen = BTreeSet::new();
+        for text in self.hosts.split(',') {
+            let host = self.host(text)?;
+            if seen.insert(host.clone()) {
+                hosts.push(host);
+            } else {
+                warnings.push(Warning::new(
+                    "host",
+                    self.shown_hosts(text),
+                    "it is named more than once",
+                    "it counts once",
+                ));
+            }
+        }
+        Ok(hosts)
+    }
+
+    /// The name whose SRV record holds the hosts (Initial DNS Seedlist Discovery: "Connection
+    /// String Format").
+    pub(super) fn srv_host(&self) -> Result<Box<str>, ConfigError> {
+        let invalid = |reason| {
+            let remedy = "write mongodb+srv:// and one host name without a port";
+            Err(ConfigError::new(
+                "host",
+                self.shown_hosts(self.hosts),
+                reason,
+                remedy,
+            ))
+        };
+        if self.hosts.contains(',') {
+            return invalid("an SRV string names one host only");
+        }
+        if self.hosts.contains(':') {
+            return invalid("an SRV string names no port");
+        }
+        let host = self.host(self.hosts)?;
+        if host.is_unix() {
+            return invalid("a path has no SRV record");
+        }
+        Ok(host.host().trim_end_matches('.').into())
+    }
+
+    fn host(&self, text: &str) -> Result<ServerAddress, ConfigError> {
+        let invalid = |reason| {
+            ConfigError::new(
+                "host",
+                self.shown_hosts(text),
+                reason,
+                "write host, host:port, [IPv6]:port or the path of a socket with every `/` as %2F",
+            )
+        };
+        let decoded = percent::decode(text).map_err(invalid)?;
+        if decoded.contains('/') {
+            // Connection Strings: a path ends in `.sock`, and an unescaped `/` ends the hosts.
+            return if decoded.ends_with(SOCKET) && !decoded.contains('\0') {
+                Ok(ServerAddress::unix(&decoded))
+            } else {
+                Err(invalid("the path of a socket must end in `.sock`"))
+            };
+        }
+        let mut decoded = decoded.into_owned();
+        if decoded.ends_with(SOCKET) {
+            // Without any `/` it is the name of a host, which an address alone cannot tell.
+            decoded.push_str(":27017");
+        }
+        ServerAddress::parse(&decoded).map_err(|error| invalid(error.reason()))
+    }
+
+    /// `hosts`, unless it might hold a piece of a password: what follows a `:` is one if the host
+    /// was forgotten, as in `mongodb://user:password`.
+    fn shown_hosts(&self, hosts: &str) -> Box<str> {
+        let is_port = |byte: u8| byte.is_ascii_digit() || b"-:[]".contains(&byte);
+        match hosts.split_once(':') {
+            _ if self.confidential => HIDDEN.into(),
+            Some((host, port)) if !hosts.starts_with('[') && !port.bytes().all(is_port) => {
+                format!("{host}:{HIDDEN}").into()
+            }
+            _ => hosts.into(),
+        }
+    }
+
+    /// `text`, unless it might be a piece of a password.
+    fn shown(&self, text: &'a str) -> &'a str {
+        if self.confidential { HIDDEN } else { text }
+    }
+}
+
+fn scheme(text: &str) -> Result<(bool, &str), ConfigError> {
+    if let Some(rest) = text.strip_prefix("mongodb://") {
+        return Ok((false, rest));
+    }
+    if let Some(rest) = text.strip_prefix("mongodb+srv://") {
+        return Ok((true, rest));
+    }
+    // Nothing else of the text is shown: anything may be in it.
+    let scheme = match text.split_once("://") {
+        Some((scheme, _)) if scheme.bytes().all(|byte| byte.is_ascii_lowercase()) => scheme,
+        _ => "",
+    };
+    Err(ConfigError::new(
+        "connection string",
+        scheme,
+        "it has another scheme than MongoDB's",
+        "begin it with mongodb:// or mongodb+srv://",
+    ))
+}
+
+/// `text` before the first of `separators`, and from there on.
+fn split_before(text: &str, separators: [char; 2]) -> (&str, &str) {
+    text.split_at(text.find(separators).unwrap_or(text.len()))
+}

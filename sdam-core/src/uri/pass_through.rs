@@ -1,0 +1,174 @@
+//! The options this framework leaves to a driver.
+
+use alloc::boxed::Box;
+use core::{fmt, time::Duration};
+
+use super::{
+    query::Settings,
+    table::{self, User},
+    value::{Properties, Secret, Value},
+};
+
+/// The options of a connection string that concern the pools, the encryption, the authentication
+/// and the operations of a driver; the framework only checks their form.
+///
+/// `None` means that the string does not say anything valid about it; defaults are up to the
+/// driver.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct PassThrough(Settings);
+
+impl PassThrough {
+    pub(super) fn of(settings: &Settings) -> Self {
+        let is_drivers = |name| table::find(name).is_some_and(|(row, _)| row.user == User::Driver);
+        let settings = settings.iter().filter(|(name, _)| is_drivers(name));
+        Self(
+            settings
+                .map(|(name, value)| (*name, value.clone()))
+                .collect(),
+        )
+    }
+
+    /// The value of the option `name`, in any case.
+    pub fn value(&self, name: &str) -> Option<&Value> {
+        let (row, _) = table::find(name)?;
+        self.0.get(row.name)
+    }
+
+    /// Names, with the specification's spelling, and values, by name.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&'static str, &Value)> {
+        self.0.iter().map(|(name, value)| (*name, value))
+    }
+}
+
+impl fmt::Debug for PassThrough {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
+
+/// Declares one method per option.
+macro_rules! methods {
+    ($($(#[$doc:meta])* $method:ident: $type:ty = $name:literal;)*) => {
+        impl PassThrough {
+            $(
+                #[doc = concat!("`", $name, "`:")]
+                $(#[$doc])*
+                pub fn $method(&self) -> Option<$type> {
+                    self.0.get($name).and_then(Typed::of)
+                }
+            )*
+        }
+
+        /// What the methods look up, for the test that the table knows it.
+        #[cfg(test)]
+        pub(super) const LOOKED_UP: &[&str] = &[$($name),*];
+    };
+}
+
+methods! {
+    /// how to authenticate.
+    auth_mechanism: &str = "authMechanism";
+    /// what the mechanism needs to know besides.
+    auth_mechanism_properties: &Properties = "authMechanismProperties";
+    /// the database that holds the user; see also
+    /// [`ConnectionString::auth_source`](super::ConnectionString::auth_source).
+    auth_source: &str = "authSource";
+    /// how to compress messages, in order of preference.
+    compressors: &[Box<str>] = "compressors";
+    /// whether a retry avoids the servers that were overloaded.
+    enable_overload_retargeting: bool = "enableOverloadRetargeting";
+    /// whether a write waits for the journal.
+    journal: bool = "journal";
+    /// how often an operation is retried at most because of overload.
+    max_adaptive_retries: u32 = "maxAdaptiveRetries";
+    /// how many connections a pool establishes at once.
+    max_connecting: u32 = "maxConnecting";
+    /// how long a pooled connection may idle; zero: for ever.
+    max_idle_time: Duration = "maxIdleTimeMS";
+    /// how many connections a pool has at most; 0: any number.
+    max_pool_size: u32 = "maxPoolSize";
+    /// how many connections a pool has at least.
+    min_pool_size: u32 = "minPoolSize";
+    /// the host of the SOCKS5 proxy.
+    proxy_host: &str = "proxyHost";
+    /// the password for the proxy.
+    proxy_password: &Secret = "proxyPassword";
+    /// the port of the proxy.
+    proxy_port: u16 = "proxyPort";
+    /// the user name for the proxy.
+    proxy_username: &str = "proxyUsername";
+    /// the level of the default read concern.
+    read_concern_level: &str = "readConcernLevel";
+    /// whether reads are retried.
+    retry_reads: bool = "retryReads";
+    /// whether writes are retried.
+    retry_writes: bool = "retryWrites";
+    /// how long an operation waits for a send or a reply; zero: without limit.
+    socket_timeout: Duration = "socketTimeoutMS";
+    /// how long an operation may take as a whole; zero: without limit.
+    timeout: Duration = "timeoutMS";
+    /// whether connections are encrypted.
+    tls: bool = "tls";
+    /// whether certificates are not checked.
+    tls_allow_invalid_certificates: bool = "tlsAllowInvalidCertificates";
+    /// whether certificates may name another host.
+    tls_allow_invalid_hostnames: bool = "tlsAllowInvalidHostnames";
+    /// the file with the certificates of the authorities to trust.
+    tls_ca_file: &str = "tlsCAFile";
+    /// the file with the client's certificate and key.
+    tls_certificate_key_file: &str = "tlsCertificateKeyFile";
+    /// the password of that file.
+    tls_certificate_key_file_password: &Secret = "tlsCertificateKeyFilePassword";
+    /// whether nobody is asked if certificates are revoked.
+    tls_disable_certificate_revocation_check: bool = "tlsDisableCertificateRevocationCheck";
+    /// whether OCSP responders are not asked if certificates are revoked.
+    tls_disable_ocsp_endpoint_check: bool = "tlsDisableOCSPEndpointCheck";
+    /// whether the checks of certificates are relaxed as far as possible.
+    tls_insecure: bool = "tlsInsecure";
+    /// the default write concern: a [number](Value::Number) of servers or a [name](Value::Text).
+    w: &Value = "w";
+    /// how long an operation waits for a connection; zero: without limit. Deprecated.
+    wait_queue_timeout: Duration = "waitQueueTimeoutMS";
+    /// how long a write waits for its write concern.
+    w_timeout: Duration = "wTimeoutMS";
+    /// how hard zlib tries, from 0 to 9; -1: as it does by default.
+    zlib_compression_level: i32 = "zlibCompressionLevel";
+}
+
+/// A type the values of some options can be seen as.
+trait Typed<'a>: Sized {
+    fn of(value: &'a Value) -> Option<Self>;
+}
+
+macro_rules! typed {
+    ($($type:ty: $pattern:pat => $value:expr;)*) => {
+        $(
+            impl<'a> Typed<'a> for $type {
+                fn of(value: &'a Value) -> Option<Self> {
+                    match value {
+                        $pattern => $value,
+                        _ => None,
+                    }
+                }
+            }
+        )*
+    };
+}
+
+typed! {
+    bool: Value::Flag(on) => Some(*on);
+    u16: Value::Number(number) => (*number).try_into().ok();
+    u32: Value::Number(number) => (*number).try_into().ok();
+    i32: Value::Number(number) => (*number).try_into().ok();
+    Duration: Value::Duration(time) => Some(*time);
+    &'a str: Value::Text(text) => Some(text);
+    &'a Secret: Value::Secret(secret) => Some(secret);
+    &'a [Box<str>]: Value::List(list) => Some(list);
+    &'a Properties: Value::Properties(properties) => Some(properties);
+}
+
+impl<'a> Typed<'a> for &'a Value {
+    fn of(value: &'a Value) -> Option<Self> {
+        Some(value)
+    }
+}

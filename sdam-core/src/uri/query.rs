@@ -1,0 +1,218 @@
+//! The options of a connection string.
+
+use alloc::{
+    boxed::Box,
+    collections::{BTreeMap, btree_map::Entry},
+    format,
+    string::ToString,
+    vec::Vec,
+};
+
+use super::{
+    kind::Refusal,
+    percent,
+    table::{self, Repetition, Row},
+    value::Value,
+};
+use crate::options::{ConfigError, HIDDEN, Warning};
+
+/// Values by the name of the option.
+pub(super) type Settings = BTreeMap<&'static str, Value>;
+
+/// The options of a connection string, as far as they can be judged one by one.
+#[derive(Default)]
+pub(super) struct Query {
+    pub(super) settings: Settings,
+    pub(super) warnings: Vec<Warning>,
+    /// The name under which an option was last given, its own or an alias.
+    seen: BTreeMap<&'static str, &'static str>,
+    /// Whether it is an SRV string.
+    srv: bool,
+    /// Whether what looks like an option might be a piece of a password.
+    confidential: bool,
+}
+
+impl Query {
+    /// Reads `name=value&name=value`.
+    pub(super) fn read(text: &str, srv: bool, confidential: bool) -> Result<Self, ConfigError> {
+        let mut query = Self {
+            srv,
+            confidential,
+            ..Self::default()
+        };
+        for pair in text.split('&').filter(|pair| !pair.is_empty()) {
+            query.pair(pair)?;
+        }
+        query.check()?;
+        Ok(query)
+    }
+
+    fn pair(&mut self, pair: &str) -> Result<(), ConfigError> {
+        let Some((key, text)) = pair.split_once('=') else {
+            return Err(ConfigError::new(
+                self.shown(pair),
+                "",
+                "the option has no value",
+                "write name=value",
+            ));
+        };
+        if key.contains('@') {
+            // Taking it for an unknown option would mean to connect to a piece of a password.
+            return Err(ConfigError::new(
+                "options",
+                HIDDEN,
+                "the name of an option contains an `@`",
+                "percent-encode `/`, `?` and `@` in user name and password as %2F, %3F and %40",
+            ));
+        }
+        let malformed = |option: Box<str>, reason| {
+            let remedy = "percent-encode `%` as %25, `&` as %26 and `=` as %3D";
+            ConfigError::new(option, "", reason, remedy)
+        };
+        let key = percent::decode(key).map_err(|reason| malformed(self.shown(key), reason))?;
+        if key.is_empty() {
+            return Err(malformed("options".into(), "a value has no name"));
+        }
+        let Some((row, alias)) = table::find(&key) else {
+            // The value is not shown, as it may be a secret under a misspelled name.
+            self.warnings.push(Warning::new(
+                self.shown(&key),
+                "",
+                "there is no such option",
+                "it is ignored",
+            ));
+            return Ok(());
+        };
+        let text = percent::decode(text).map_err(|reason| malformed(row.name.into(), reason))?;
+        let shown = if row.kind.is_secret() {
+            HIDDEN.into()
+        } else {
+            self.shown(&text)
+        };
+        if row.srv_only && !self.srv {
+            return Err(ConfigError::new(
+                row.name,
+                shown,
+                "only a mongodb+srv:// string may carry it",
+                "leave it out or use mongodb+srv://",
+            ));
+        }
+        if row.name == "authSource" && text.is_empty() {
+            return Err(ConfigError::new(
+                row.name,
+                "",
+                "it has no value",
+                "name the database that holds the user",
+            ));
+        }
+        if let Some(alias) = alias.filter(|alias| alias.deprecated) {
+            self.warnings.push(Warning::new(
+                alias.other_name,
+                shown.clone(),
+                "this name is deprecated",
+                format!("it is read as `{}`", alias.name),
+            ));
+        }
+        let name = alias.map_or(row.name, |alias| alias.other_name);
+        match row.kind.parse(&text) {
+            Ok(value) => self.set(row, name, value, shown),
+            Err(Refusal { reason, rest }) => {
+                let consequence = match rest {
+                    Some(_) => "the others are used",
+                    None => "the option is ignored",
+                };
+                self.warnings
+                    .push(Warning::new(name, shown.clone(), reason, consequence));
+                rest.map_or(Ok(()), |rest| self.set(row, name, rest, shown))
+            }
+        }
+    }
+
+    fn set(
+        &mut self,
+        row: &'static Row,
+        name: &'static str,
+        value: Value,
+        shown: Box<str>,
+    ) -> Result<(), ConfigError> {
+        let previous = self.seen.insert(row.name, name);
+        let mut slot = match self.settings.entry(row.name) {
+            Entry::Vacant(slot) => {
+                slot.insert(value);
+                return Ok(());
+            }
+            Entry::Occupied(slot) => slot,
+        };
+        match (row.repetition, slot.get_mut(), value) {
+            (Repetition::List, Value::TagSets(sets), Value::TagSets(more)) => {
+                sets.extend(more);
+                return Ok(());
+            }
+            (Repetition::ErrorUnlessEqual, first, value) if *first == value => {
+                // The option and its alias may agree in silence.
+                if previous != Some(name) {
+                    return Ok(());
+                }
+            }
+            (Repetition::Error | Repetition::ErrorUnlessEqual, ..) => {
+                return Err(ConfigError::new(
+                    row.name,
+                    shown,
+                    "it is given more than once",
+                    "give it once",
+                ));
+            }
+            // A deprecated name does not override the option's own.
+            (_, _, _) if name != row.name && previous == Some(row.name) => {
+                self.seen.insert(row.name, row.name);
+            }
+            (_, first, value) => *first = value,
+        }
+        let kept = match slot.get() {
+            _ if &*shown == HIDDEN => HIDDEN.to_string(),
+            value => format!("{value:?}"),
+        };
+        self.warnings.push(Warning::new(
+            name,
+            shown,
+            "it is given more than once",
+            format!("{kept} is used"),
+        ));
+        Ok(())
+    }
+
+    /// The rules that concern several options of drivers.
+    fn check(&self) -> Result<(), ConfigError> {
+        let given = |name| self.settings.contains_key(name);
+        let exclusive = table::EXCLUSIVE.iter();
+        if let Some((one, other)) = exclusive
+            .copied()
+            .find(|&(one, other)| given(one) && given(other))
+        {
+            return Err(ConfigError::new(
+                one,
+                "",
+                format!("it contradicts `{other}`"),
+                "give one of the two",
+            ));
+        }
+        let requires = table::REQUIRES.iter();
+        if let Some((one, other)) = requires
+            .copied()
+            .find(|&(one, other)| given(one) && !given(other))
+        {
+            return Err(ConfigError::new(
+                one,
+                "",
+                format!("it means nothing without `{other}`"),
+                format!("give `{other}` too"),
+            ));
+        }
+        Ok(())
+    }
+
+    /// `text`, unless it might be a piece of a password.
+    fn shown(&self, text: &str) -> Box<str> {
+        if self.confidential { HIDDEN } else { text }.into()
+    }
+}

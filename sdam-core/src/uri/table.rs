@@ -1,0 +1,202 @@
+//! Every option that connection strings may carry, one row each.
+//!
+//! (URI Options: "Connection options for a `MongoClient`".)
+
+use super::kind::Kind::{
+    self, Choice, Flag, List, Millis, Number, Properties, Secret, Service, TagSet, Text,
+    WriteConcern,
+};
+
+/// What the parser has to know of an option.
+pub(super) struct Row {
+    /// The name as the specification spells it.
+    pub(super) name: &'static str,
+    pub(super) kind: Kind,
+    /// Who makes use of it.
+    pub(super) user: User,
+    /// What happens if it occurs more than once.
+    pub(super) repetition: Repetition,
+    /// Whether only SRV strings may carry it.
+    pub(super) srv_only: bool,
+}
+
+/// Who makes use of an option.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum User {
+    /// Discovery, monitoring or selection.
+    Framework,
+    /// The pools, authentication, encryption and operations of a driver.
+    Driver,
+}
+
+/// What happens if an option occurs more than once.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Repetition {
+    /// The last value counts, with a warning.
+    Warning,
+    /// That is an error.
+    Error,
+    /// That is an error if the values differ.
+    ErrorUnlessEqual,
+    /// The values are a list.
+    List,
+}
+
+/// A second name of an option.
+pub(super) struct Alias {
+    pub(super) other_name: &'static str,
+    pub(super) name: &'static str,
+    pub(super) deprecated: bool,
+}
+
+const I32_MAX: i64 = 0x7FFF_FFFF;
+const COUNT: Kind = Number(0..=I32_MAX);
+const MILLIS: Kind = Millis(0);
+const MODES: &[&str] = &[
+    "primary",
+    "primaryPreferred",
+    "secondary",
+    "secondaryPreferred",
+    "nearest",
+];
+
+const ROWS: &[Row] = &[
+    framework("appname", Text),
+    framework("connectTimeoutMS", MILLIS),
+    framework("directConnection", Flag),
+    framework("heartbeatFrequencyMS", Millis(500)),
+    framework("loadBalanced", Flag),
+    framework("localThresholdMS", MILLIS),
+    framework("maxStalenessSeconds", Number(-1..=I32_MAX)),
+    framework("readPreference", Choice(MODES)),
+    framework("readPreferenceTags", TagSet).repeated(Repetition::List),
+    framework("replicaSet", Text),
+    framework("serverMonitoringMode", Choice(&["auto", "stream", "poll"])),
+    framework("serverSelectionTimeoutMS", MILLIS),
+    framework("serverSelectionTryOnce", Flag),
+    framework("socketCheckIntervalMS", MILLIS),
+    framework("srvAllowedHostsSuffix", Text).srv_only(),
+    framework("srvMaxHosts", COUNT).srv_only(),
+    framework("srvServiceName", Service).srv_only(),
+    driver("authMechanism", Text),
+    driver("authMechanismProperties", Properties),
+    driver("authSource", Text),
+    driver("compressors", List(&["snappy", "zlib", "zstd"])),
+    driver("enableOverloadRetargeting", Flag),
+    driver("journal", Flag),
+    driver("maxAdaptiveRetries", COUNT),
+    driver("maxConnecting", Number(1..=I32_MAX)),
+    driver("maxIdleTimeMS", MILLIS),
+    driver("maxPoolSize", COUNT),
+    driver("minPoolSize", COUNT),
+    driver("proxyHost", Text).repeated(Repetition::Error),
+    driver("proxyPassword", Secret).repeated(Repetition::Error),
+    driver("proxyPort", Number(1..=65535)).repeated(Repetition::Error),
+    driver("proxyUsername", Text).repeated(Repetition::Error),
+    driver("readConcernLevel", Text),
+    driver("retryReads", Flag),
+    driver("retryWrites", Flag),
+    driver("socketTimeoutMS", MILLIS),
+    driver("timeoutMS", MILLIS),
+    driver("tls", Flag).repeated(Repetition::ErrorUnlessEqual),
+    driver("tlsAllowInvalidCertificates", Flag),
+    driver("tlsAllowInvalidHostnames", Flag),
+    driver("tlsCAFile", Text),
+    driver("tlsCertificateKeyFile", Text),
+    driver("tlsCertificateKeyFilePassword", Secret),
+    driver("tlsDisableCertificateRevocationCheck", Flag),
+    driver("tlsDisableOCSPEndpointCheck", Flag),
+    driver("tlsInsecure", Flag),
+    driver("w", WriteConcern),
+    driver("waitQueueTimeoutMS", MILLIS),
+    driver("wTimeoutMS", MILLIS),
+    driver("zlibCompressionLevel", Number(-1..=9)),
+];
+
+const ALIASES: &[Alias] = &[
+    alias("ssl", "tls", false),
+    deprecated("j", "journal"),
+    deprecated("secondaryAcceptableLatencyMS", "localThresholdMS"),
+    deprecated("wtimeout", "wTimeoutMS"),
+];
+
+/// Pairs of options of which only one may be given, whatever their values (URI Options:
+/// "tlsInsecure" and the options about revocation).
+pub(super) const EXCLUSIVE: &[(&str, &str)] = &[
+    ("tlsInsecure", "tlsAllowInvalidCertificates"),
+    ("tlsInsecure", "tlsAllowInvalidHostnames"),
+    ("tlsInsecure", "tlsDisableCertificateRevocationCheck"),
+    ("tlsInsecure", "tlsDisableOCSPEndpointCheck"),
+    (
+        "tlsAllowInvalidCertificates",
+        "tlsDisableCertificateRevocationCheck",
+    ),
+    ("tlsAllowInvalidCertificates", "tlsDisableOCSPEndpointCheck"),
+    (
+        "tlsDisableCertificateRevocationCheck",
+        "tlsDisableOCSPEndpointCheck",
+    ),
+];
+
+/// Options that mean nothing without another (SOCKS5 Support: "URI options").
+pub(super) const REQUIRES: &[(&str, &str)] = &[
+    ("proxyPort", "proxyHost"),
+    ("proxyUsername", "proxyHost"),
+    ("proxyPassword", "proxyHost"),
+    ("proxyUsername", "proxyPassword"),
+    ("proxyPassword", "proxyUsername"),
+];
+
+/// The row of the option `key`, in any case, and the alias if it is one.
+pub(super) fn find(key: &str) -> Option<(&'static Row, Option<&'static Alias>)> {
+    let mut aliases = ALIASES.iter();
+    let alias = aliases.find(|alias| alias.other_name.eq_ignore_ascii_case(key));
+    let name = alias.map_or(key, |alias| alias.name);
+    let mut rows = ROWS.iter();
+    let row = rows.find(|row| row.name.eq_ignore_ascii_case(name))?;
+    Some((row, alias))
+}
+
+const fn framework(name: &'static str, kind: Kind) -> Row {
+    Row {
+        name,
+        kind,
+        user: User::Framework,
+        repetition: Repetition::Warning,
+        srv_only: false,
+    }
+}
+
+const fn driver(name: &'static str, kind: Kind) -> Row {
+    Row {
+        name,
+        kind,
+        user: User::Driver,
+        repetition: Repetition::Warning,
+        srv_only: false,
+    }
+}
+
+impl Row {
+    const fn repeated(mut self, repetition: Repetition) -> Self {
+        self.repetition = repetition;
+        self
+    }
+
+    const fn srv_only(mut self) -> Self {
+        self.srv_only = true;
+        self
+    }
+}
+
+const fn alias(other_name: &'static str, name: &'static str, deprecated: bool) -> Alias {
+    Alias {
+        other_name,
+        name,
+        deprecated,
+    }
+}
+
+const fn deprecated(name: &'static str, instead: &'static str) -> Alias {
+    alias(name, instead, true)
+}

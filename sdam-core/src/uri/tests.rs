@@ -1,0 +1,44 @@
+use alloc::{
+    format,
+    string::{String, ToString},
+    vec,
+    vec::Vec,
+};
+
+use super::*;
+use crate::{rng::Rng, topology::TopologyType};
+
+mod options;
+mod srv;
+mod syntax;
+
+fn parse(text: &str) -> ConnectionString {
+    match ConnectionString::parse(text) {
+        Ok(string) => string,
+        Err(error) => panic!("{text}: {error}"),
+    }
+}
+
+/// The names the warnings are about.
+fn warned(string: &ConnectionString) -> Vec<&str> {
+    string.warnings().iter().map(Warning::option).collect()
+}
+
+/// Says that `text` is refused because of `option`.
+#[track_caller]
+fn check_refused(text: &str, option: &str) {
+    let error = ConnectionString::parse(text).expect_err(text);
+    assert_eq!(error.option(), option, "{text}: {error}");
+    assert!(error.to_string().contains(option), "{error}");
+    assert!(!error.reason().is_empty() && !error.remedy().is_empty());
+}
+
+#[test]
+fn every_method_for_a_drivers_option_looks_up_a_row_of_the_table() {
+    for name in pass_through::LOOKED_UP {
+        let (row, alias) = table::find(name).unwrap();
+        assert_eq!(row.name, *name);
+        assert!(alias.is_none(), "{name}");
+        assert!(row.user == table::User::Driver, "{name}");
+    }
+}

@@ -1,0 +1,400 @@
+//! The options: which values they take, and what happens to others.
+
+use super::*;
+use crate::read_preference::TagSet;
+
+/// Says that `options` are accepted without warnings, and returns what they become.
+#[track_caller]
+fn accepted(options: &str) -> Options {
+    let text = format!("mongodb://a/?{options}");
+    let string = parse(&text);
+    assert_eq!(string.warnings(), [], "{text}");
+    string.into_options().unwrap()
+}
+
+/// Says that each of `pairs` is ignored with a warning that names it.
+#[track_caller]
+fn check_ignored(pairs: &[&str]) {
+    for pair in pairs {
+        let string = parse(&format!("mongodb://a/?{pair}"));
+        let (name, value) = pair.split_once('=').unwrap();
+        let [warning] = string.warnings() else {
+            panic!("{pair}: {:?}", string.warnings());
+        };
+        assert_eq!((warning.option(), warning.value()), (name, value));
+        assert_eq!(warning.consequence(), "the option is ignored", "{warning}");
+        assert!(warning.to_string().contains(warning.reason()));
+        assert_eq!(string.option(name), None, "{pair}");
+    }
+}
+
+#[test]
+fn keys_are_case_insensitive() {
+    // B-34
+    let options = accepted("REPLICASET=rs&ConnectTimeoutms=5&MAXpoolsize=7");
+    assert_eq!(options.replica_set.as_deref(), Some("rs"));
+    assert_eq!(options.connect_timeout, Duration::from_millis(5));
+    assert_eq!(options.pass_through.max_pool_size(), Some(7));
+    let string = parse("mongodb://a/?rePlicaSet=rs");
+    assert_eq!(string.option("replicaset"), Some(&Value::Text("rs".into())));
+}
+
+#[test]
+fn unknown_keys_are_ignored_with_a_warning() {
+    // B-33, B-34
+    let string = parse("mongodb://a/?foo=1&serverApi=1&replicaSet=rs&waitQueueSize=1");
+    assert_eq!(warned(&string), ["foo", "serverApi", "waitQueueSize"]);
+    assert_eq!(string.options().len(), 1);
+    assert_eq!(string.into_options().unwrap().server_api, None);
+}
+
+#[test]
+fn the_last_of_repeated_values_counts_with_a_warning() {
+    // B-34
+    let string = parse("mongodb://a/?replicaSet=x&replicaset=y");
+    assert_eq!(warned(&string), ["replicaSet"]);
+    assert_eq!(string.option("replicaSet"), Some(&Value::Text("y".into())));
+    // A value that is ignored replaces nothing.
+    let string = parse("mongodb://a/?connectTimeoutMS=5&connectTimeoutMS=x");
+    let expected = Value::Duration(Duration::from_millis(5));
+    assert_eq!(string.option("connectTimeoutMS"), Some(&expected));
+}
+
+#[test]
+fn deprecated_names_are_read_with_a_warning_and_override_nothing() {
+    // B-18, B-34
+    let check = |query: &str, name: &str, millis| {
+        let string = parse(&format!("mongodb://a/?{query}"));
+        assert!(!string.warnings().is_empty(), "{query}");
+        let expected = Value::Duration(Duration::from_millis(millis));
+        assert_eq!(string.option(name), Some(&expected), "{query}");
+    };
+    check("wtimeout=5", "wTimeoutMS", 5);
+    check("wtimeout=5&wtimeoutMS=10", "wTimeoutMS", 10);
+    check("wtimeoutMS=10&wtimeout=5", "wTimeoutMS", 10);
+    check("wtimeoutMS=10&wtimeout=5&wtimeout=6", "wTimeoutMS", 10);
+    check("secondaryAcceptableLatencyMS=5", "localThresholdMS", 5);
+}
+
+#[test]
+fn a_pair_needs_a_name_and_a_value() {
+    // B-34
+    check_refused("mongodb://a/?w", "w");
+    check_refused("mongodb://a/?w=1&x", "x");
+    check_refused("mongodb://a/?=1", "options");
+    check_refused("mongodb://a/?x@b=1", "options");
+    check_refused("mongodb://a/?w=%", "w");
+    check_refused("mongodb://a/?%zz=1", "%zz");
+    assert_eq!(parse("mongodb://a/?").warnings(), []);
+    assert_eq!(parse("mongodb://a/?w=1&").warnings(), []);
+}
+
+#[test]
+fn empty_values_are_ignored_with_a_warning() {
+    // B-34
+    check_ignored(&[
+        "maxIdleTimeMS=",
+        "journal=",
+        "replicaSet=",
+        "readPreference=",
+        "compressors=",
+        "appname=",
+    ]);
+    check_refused("mongodb://a/?authSource=", "authSource");
+}
+
+#[test]
+fn flags_are_true_or_false() {
+    // B-22, B-35
+    check_ignored(&[
+        "directConnection=1",
+        "directConnection=True",
+        "loadBalanced=yes",
+        "tls=on",
+        "retryWrites=0",
+        "serverSelectionTryOnce=invalid",
+        "enableOverloadRetargeting=x",
+    ]);
+    let options = accepted("directConnection=true&loadBalanced=false&retryWrites=false");
+    assert_eq!(options.direct_connection, Some(true));
+    assert_eq!(options.pass_through.retry_writes(), Some(false));
+    assert!(!options.load_balanced);
+}
+
+#[test]
+fn times_are_whole_milliseconds() {
+    // B-14, B-16 to B-19, B-21, B-30, B-32
+    let names = [
+        "connectTimeoutMS",
+        "localThresholdMS",
+        "serverSelectionTimeoutMS",
+        "socketCheckIntervalMS",
+        "socketTimeoutMS",
+        "timeoutMS",
+        "maxIdleTimeMS",
+        "waitQueueTimeoutMS",
+        "wTimeoutMS",
+        "heartbeatFrequencyMS",
+    ];
+    for name in names {
+        for value in [
+            "-1",
+            "x",
+            "1.5",
+            "+1",
+            "1e3",
+            " 1",
+            "9223372036854775808",
+            "--1",
+        ] {
+            check_ignored(&[&format!("{name}={value}")]);
+        }
+        let options = accepted(&format!("{name}=9223372036854775807"));
+        assert_eq!(options.validate(), Ok(()));
+        let zero = parse(&format!("mongodb://a/?{name}=0"));
+        let is_heartbeat = name == "heartbeatFrequencyMS";
+        assert_eq!(zero.warnings().is_empty(), !is_heartbeat, "{name}");
+    }
+}
+
+#[test]
+fn heartbeats_below_half_a_second_are_ignored_in_strings() {
+    // B-14
+    check_ignored(&["heartbeatFrequencyMS=499", "heartbeatFrequencyMS=-2"]);
+    let options = parse("mongodb://a/?heartbeatFrequencyMS=499");
+    let options = options.into_options().unwrap();
+    assert_eq!(options.heartbeat_frequency(), Duration::from_secs(10));
+    let options = accepted("heartbeatFrequencyMS=500");
+    assert_eq!(options.heartbeat_frequency(), Duration::from_millis(500));
+}
+
+#[test]
+fn every_option_of_the_framework_reaches_the_options() {
+    // B-9, B-14 to B-25, B-28
+    let options = accepted(
+        "appname=app&connectTimeoutMS=1&directConnection=false&heartbeatFrequencyMS=502\
+         &localThresholdMS=3&maxStalenessSeconds=90&readPreference=nearest\
+         &readPreferenceTags=dc:ny&replicaSet=rs&serverMonitoringMode=poll\
+         &serverSelectionTimeoutMS=4&serverSelectionTryOnce=false&socketCheckIntervalMS=5",
+    );
+    assert_eq!(options.app_name.as_deref(), Some("app"));
+    assert_eq!(options.connect_timeout, Duration::from_millis(1));
+    assert_eq!(options.direct_connection, Some(false));
+    assert_eq!(
+        options.heartbeat_frequency,
+        Some(Duration::from_millis(502))
+    );
+    assert_eq!(options.local_threshold, Duration::from_millis(3));
+    assert_eq!(options.read_preference.mode, ReadMode::Nearest);
+    assert_eq!(
+        options.read_preference.max_staleness,
+        Some(Duration::from_secs(90))
+    );
+    assert_eq!(options.read_preference.tag_sets.len(), 1);
+    assert_eq!(options.replica_set.as_deref(), Some("rs"));
+    assert_eq!(options.server_monitoring_mode, ServerMonitoringMode::Poll);
+    assert_eq!(options.server_selection_timeout, Duration::from_millis(4));
+    assert_eq!(options.server_selection_try_once, Some(false));
+    assert_eq!(options.socket_check_interval, Duration::from_millis(5));
+    assert_eq!(options.pass_through, PassThrough::default());
+    assert!(accepted("loadBalanced=true").load_balanced);
+}
+
+#[test]
+fn modes_are_those_of_the_specification() {
+    // B-15, B-23
+    check_ignored(&[
+        "serverMonitoringMode=invalid",
+        "readPreference=invalid",
+        "readPreference=primary_preferred",
+    ]);
+    for (text, expected) in [
+        ("auto", ServerMonitoringMode::Auto),
+        ("stream", ServerMonitoringMode::Stream),
+        ("poll", ServerMonitoringMode::Poll),
+    ] {
+        let options = accepted(&format!("serverMonitoringMode={text}"));
+        assert_eq!(options.server_monitoring_mode, expected);
+    }
+    for mode in [
+        "primary",
+        "primaryPreferred",
+        "secondary",
+        "secondaryPreferred",
+        "nearest",
+    ] {
+        let options = accepted(&format!("readPreference={mode}"));
+        assert_eq!(options.read_preference.mode.as_str(), mode);
+    }
+    assert_eq!(accepted("").read_preference.mode, ReadMode::Primary);
+}
+
+#[test]
+fn tag_sets_keep_their_order_and_case() {
+    // B-24
+    let tags = |pairs: &[(&str, &str)]| pairs.iter().copied().collect::<TagSet>();
+    let options = accepted(
+        "readPreference=secondary&readPreferenceTags=dc:NY,rack:1&readPreferenceTags=dc:ny\
+         &readPreferenceTags=",
+    );
+    assert_eq!(
+        options.read_preference.tag_sets,
+        [
+            tags(&[("dc", "NY"), ("rack", "1")]),
+            tags(&[("dc", "ny")]),
+            tags(&[])
+        ]
+    );
+    check_ignored(&[
+        "readPreferenceTags=dc",
+        "readPreferenceTags=dc:ny,rack",
+        "readPreferenceTags=:ny",
+        "readPreferenceTags=dc:ny,",
+        "readPreferenceTags=a:b:c",
+    ]);
+}
+
+#[test]
+fn staleness_is_limited_by_whole_seconds_or_not_at_all() {
+    // B-25, B-26
+    let limit = |query: &str| accepted(query).read_preference.max_staleness;
+    let secondary =
+        |seconds: i64| format!("readPreference=secondary&maxStalenessSeconds={seconds}");
+    assert_eq!(limit(&secondary(-1)), None);
+    assert_eq!(limit(&secondary(0)), Some(Duration::ZERO));
+    assert_eq!(limit(&secondary(1)), Some(Duration::from_secs(1)));
+    assert_eq!(limit("maxStalenessSeconds=-1"), None);
+    check_ignored(&["maxStalenessSeconds=-2", "maxStalenessSeconds=x"]);
+    check_refused(
+        "mongodb://a/?maxStalenessSeconds=120",
+        "maxStalenessSeconds",
+    );
+    check_refused(
+        "mongodb://a/?maxStalenessSeconds=1&readPreference=primary",
+        "maxStalenessSeconds",
+    );
+    check_refused(
+        "mongodb://a/?readPreferenceTags=dc:ny",
+        "readPreferenceTags",
+    );
+    assert_eq!(accepted("readPreferenceTags=").validate(), Ok(()));
+}
+
+#[test]
+fn topology_options_that_contradict_each_other_are_refused() {
+    // B-6, B-10, B-12
+    check_refused("mongodb://a,b/?directConnection=true", "directConnection");
+    check_refused("mongodb://a,b/?loadBalanced=true", "loadBalanced");
+    check_refused(
+        "mongodb://a/?loadBalanced=true&replicaSet=rs",
+        "loadBalanced",
+    );
+    check_refused(
+        "mongodb://a/?loadBalanced=true&directConnection=true",
+        "loadBalanced",
+    );
+    accepted("loadBalanced=true&directConnection=false");
+    let name = "a".repeat(129);
+    check_refused(&format!("mongodb://a/?appname={name}"), "appname");
+}
+
+#[test]
+fn pool_and_retry_options_are_passed_through() {
+    // B-17, B-30, B-31, B-32
+    let options = accepted(
+        "maxPoolSize=0&minPoolSize=3&maxIdleTimeMS=4&maxConnecting=5&waitQueueTimeoutMS=6\
+         &socketTimeoutMS=7&timeoutMS=0&enableOverloadRetargeting=true&maxAdaptiveRetries=0",
+    );
+    let pass_through = options.pass_through;
+    assert_eq!(pass_through.max_pool_size(), Some(0));
+    assert_eq!(pass_through.min_pool_size(), Some(3));
+    assert_eq!(pass_through.max_connecting(), Some(5));
+    let millis = |millis| Some(Duration::from_millis(millis));
+    assert_eq!(pass_through.max_idle_time(), millis(4));
+    assert_eq!(pass_through.wait_queue_timeout(), millis(6));
+    assert_eq!(pass_through.socket_timeout(), millis(7));
+    assert_eq!(pass_through.timeout(), millis(0));
+    assert_eq!(pass_through.enable_overload_retargeting(), Some(true));
+    assert_eq!(pass_through.max_adaptive_retries(), Some(0));
+    assert_eq!(pass_through.retry_reads(), None);
+    assert_eq!(pass_through.iter().len(), 9);
+    check_ignored(&[
+        "maxConnecting=0",
+        "maxConnecting=-1",
+        "maxPoolSize=-1",
+        "minPoolSize=2147483648",
+        "maxAdaptiveRetries=-5",
+    ]);
+}
+
+#[test]
+fn concerns_compression_and_authentication_are_passed_through() {
+    let options = accepted(
+        "w=majority&journal=true&readConcernLevel=local&compressors=ZSTD,zlib\
+         &zlibCompressionLevel=-1&authMechanism=GSSAPI&authSource=$external\
+         &authMechanismProperties=SERVICE_NAME:a,X:b:c",
+    );
+    let pass_through = options.pass_through;
+    assert_eq!(pass_through.w(), Some(&Value::Text("majority".into())));
+    assert_eq!(pass_through.journal(), Some(true));
+    assert_eq!(pass_through.read_concern_level(), Some("local"));
+    assert_eq!(
+        pass_through.compressors(),
+        Some(&["zstd".into(), "zlib".into()][..])
+    );
+    assert_eq!(pass_through.zlib_compression_level(), Some(-1));
+    assert_eq!(pass_through.auth_mechanism(), Some("GSSAPI"));
+    assert_eq!(pass_through.auth_source(), Some("$external"));
+    let properties = pass_through.auth_mechanism_properties().unwrap();
+    assert_eq!(properties.value("SERVICE_NAME"), Some("a"));
+    assert_eq!(properties.value("X"), Some("b:c"));
+    assert_eq!(accepted("w=3").pass_through.w(), Some(&Value::Number(3)));
+    check_ignored(&[
+        "w=-1",
+        "w=2147483648",
+        "zlibCompressionLevel=10",
+        "compressors=lz4",
+    ]);
+}
+
+#[test]
+fn of_several_compressors_the_known_ones_are_used() {
+    let string = parse("mongodb://a/?compressors=lz4,zlib");
+    assert_eq!(warned(&string), ["compressors"]);
+    assert_eq!(
+        string.option("compressors"),
+        Some(&Value::List(vec!["zlib".into()].into()))
+    );
+}
+
+#[test]
+fn tls_and_ssl_must_agree() {
+    // B-36
+    for options in ["tls=true&ssl=true", "ssl=false&tls=false", "ssl=true"] {
+        let on = options.contains("true");
+        assert_eq!(accepted(options).pass_through.tls(), Some(on));
+    }
+    for options in [
+        "tls=true&ssl=false",
+        "ssl=true&tls=false",
+        "tls=true&tls=false",
+    ] {
+        check_refused(&format!("mongodb://a/?{options}"), "tls");
+    }
+    let string = parse("mongodb://a/?tls=true&tls=true");
+    assert_eq!(warned(&string), ["tls"]);
+    assert_eq!(accepted("").pass_through.tls(), None);
+}
+
+#[test]
+fn proxies_need_a_host_and_whole_credentials() {
+    check_refused("mongodb://a/?proxyPort=1080", "proxyPort");
+    check_refused("mongodb://a/?proxyHost=b&proxyUsername=c", "proxyUsername");
+    check_refused("mongodb://a/?proxyHost=b&proxyHost=b", "proxyHost");
+    let options = accepted("proxyHost=b&proxyPort=1&proxyUsername=c&proxyPassword=d");
+    let pass_through = options.pass_through;
+    assert_eq!(pass_through.proxy_host(), Some("b"));
+    assert_eq!(pass_through.proxy_port(), Some(1));
+    assert_eq!(pass_through.proxy_username(), Some("c"));
+    assert_eq!(pass_through.proxy_password().map(Secret::expose), Some("d"));
+}

@@ -1,0 +1,219 @@
+//! SRV strings, up to where names have to be looked up.
+
+use super::*;
+
+const HOSTS: [&str; 3] = [
+    "a.test.example.com",
+    "b.test.example.com",
+    "c.test.example.com",
+];
+
+fn hosts(count: usize) -> Vec<ServerAddress> {
+    let hosts = HOSTS.iter().take(count);
+    hosts.map(|host| ServerAddress::new(host, 1)).collect()
+}
+
+#[test]
+fn an_srv_string_names_one_host_without_a_port() {
+    // N-1
+    for host in [
+        "",
+        "a.b.c,d.b.c",
+        "a.b.c:27017",
+        "a.b.c:",
+        "[::1]",
+        "%2Fa.sock",
+        "a b",
+    ] {
+        check_refused(&format!("mongodb+srv://{host}"), "host");
+    }
+}
+
+#[test]
+fn the_pieces_of_an_srv_string_are_kept() {
+    // B-29, N-3, N-6
+    let string = parse("mongodb+srv://Test.Example.COM./");
+    let srv = string.srv().unwrap();
+    assert_eq!(*srv, Srv::new("test.example.com"));
+    assert_eq!(srv.query_name(), "_mongodb._tcp.test.example.com");
+    assert_eq!(srv.max_hosts, 0);
+    assert!(string.hosts().is_empty());
+
+    let string = parse(
+        "mongodb+srv://u:p@h.example.com/db?srvServiceName=my-name&srvMaxHosts=2\
+         &srvAllowedHostsSuffix=.Example.COM.",
+    );
+    let srv = string.srv().unwrap();
+    assert_eq!(srv.query_name(), "_my-name._tcp.h.example.com");
+    assert_eq!(srv.max_hosts, 2);
+    assert_eq!(srv.allowed_hosts_suffix.as_deref(), Some("example.com"));
+    assert_eq!(string.user(), Some("u"));
+    assert_eq!(string.database(), Some("db"));
+}
+
+#[test]
+fn srv_options_need_an_srv_string() {
+    // B-29
+    for option in [
+        "srvServiceName=x",
+        "srvMaxHosts=2",
+        "srvMaxHosts=0",
+        "srvMaxHosts=x",
+    ] {
+        let (name, _) = option.split_once('=').unwrap();
+        check_refused(&format!("mongodb://a/?{option}"), name);
+    }
+}
+
+#[test]
+fn invalid_srv_options_are_ignored_with_a_warning() {
+    // B-29
+    for option in [
+        "srvMaxHosts=-1",
+        "srvMaxHosts=x",
+        "srvServiceName=a--b",
+        "srvServiceName=-a",
+        "srvServiceName=1",
+        "srvServiceName=a.b",
+    ] {
+        let (name, _) = option.split_once('=').unwrap();
+        let string = parse(&format!("mongodb+srv://h.example.com/?{option}"));
+        assert_eq!(warned(&string), [name]);
+        assert_eq!(string.srv(), Some(&Srv::new("h.example.com")), "{option}");
+    }
+    let long = "a".repeat(62);
+    let text = format!("mongodb+srv://h.example.com/?srvServiceName={long}");
+    assert_eq!(*parse(&text).srv().unwrap().service, *long);
+    assert_eq!(warned(&parse(&(text + "a"))), ["srvServiceName"]);
+}
+
+#[test]
+fn contradictions_are_refused_before_any_look_up() {
+    // B-11, B-12, B-29
+    let check = |options: &str, option: &str| {
+        check_refused(&format!("mongodb+srv://h.example.com/?{options}"), option);
+    };
+    check("directConnection=true", "directConnection");
+    check("srvMaxHosts=1&replicaSet=rs", "srvMaxHosts");
+    check("srvMaxHosts=1&loadBalanced=true", "srvMaxHosts");
+    check("loadBalanced=true&replicaSet=rs", "loadBalanced");
+    check("srvAllowedHostsSuffix=.com", "srvAllowedHostsSuffix");
+    for options in [
+        "directConnection=false",
+        "srvMaxHosts=0&replicaSet=rs",
+        "srvMaxHosts=0&loadBalanced=true",
+        "srvMaxHosts=1&loadBalanced=false",
+    ] {
+        parse(&format!("mongodb+srv://h.example.com/?{options}"));
+    }
+}
+
+#[test]
+fn encryption_is_on_unless_it_is_turned_off() {
+    // B-36, N-11
+    let check = |query: &str, expected| {
+        let string = parse(&format!("mongodb+srv://h.example.com/{query}"));
+        assert_eq!(string.warnings(), []);
+        let options = string.resolved(hosts(1), None).unwrap().into_options();
+        assert_eq!(options.unwrap().pass_through.tls(), Some(expected));
+    };
+    check("", true);
+    check("?tls=true", true);
+    check("?tls=false", false);
+    check("?ssl=false", false);
+}
+
+#[test]
+fn options_cannot_be_made_before_the_look_up() {
+    let error = Options::parse("mongodb+srv://h.example.com").unwrap_err();
+    assert_eq!(error.option(), "mongodb+srv");
+    assert_eq!(error.value(), "h.example.com");
+    assert!(error.remedy().contains("ConnectionString::resolved"));
+    let string = parse("mongodb+srv://h.example.com");
+    let error = string.resolved(Vec::new(), None).unwrap_err();
+    assert_eq!(error.option(), "host");
+}
+
+#[test]
+fn the_number_of_hosts_does_not_decide_the_topology_type() {
+    // B-8, N-13
+    let topology_type = |query: &str, count| {
+        let string = parse(&format!("mongodb+srv://h.example.com/{query}"));
+        let options = string.resolved(hosts(count), None)?.into_options()?;
+        assert_eq!(options.seeds, hosts(count));
+        assert_eq!(options.srv, Some(Srv::new("h.example.com")));
+        Ok::<_, ConfigError>(options.topology_type())
+    };
+    assert_eq!(topology_type("", 1), Ok(TopologyType::Unknown));
+    assert_eq!(topology_type("", 3), Ok(TopologyType::Unknown));
+    assert_eq!(
+        topology_type("?directConnection=false", 1),
+        Ok(TopologyType::Unknown)
+    );
+    assert_eq!(
+        topology_type("?replicaSet=rs", 3),
+        Ok(TopologyType::ReplicaSetNoPrimary)
+    );
+    assert_eq!(
+        topology_type("?loadBalanced=true", 1),
+        Ok(TopologyType::LoadBalanced)
+    );
+    let error = topology_type("?loadBalanced=true", 2).unwrap_err();
+    assert_eq!(error.option(), "loadBalanced");
+}
+
+#[test]
+fn a_txt_record_fills_in_what_the_string_leaves_out() {
+    // N-9, B-38
+    let resolve = |query: &str, txt: &str| {
+        parse(&format!("mongodb+srv://h.example.com/{query}")).resolved(hosts(1), Some(txt))
+    };
+    let string = resolve("", "authSource=thisDB&replicaSet=rs").unwrap();
+    assert_eq!(string.auth_source(), "thisDB");
+    let options = string.into_options().unwrap();
+    assert_eq!(options.replica_set.as_deref(), Some("rs"));
+
+    let string = resolve("?authSource=otherDB", "authSource=thisDB&replicaSet=rs").unwrap();
+    assert_eq!(string.auth_source(), "otherDB");
+    let string = resolve("?loadBalanced=false", "loadBalanced=true").unwrap();
+    assert!(!string.into_options().unwrap().load_balanced);
+    assert!(resolve("", "").is_ok());
+}
+
+#[test]
+fn a_txt_record_holds_nothing_else() {
+    // N-9
+    for record in [
+        "ssl=false",
+        "tls=true",
+        "socketTimeoutMS=500",
+        "nonsense=1",
+        "srvMaxHosts=1",
+        "authSource",
+        "authSource=%",
+        "authSource=",
+        "loadBalanced=x",
+        "replicaSet=rs&authSource",
+    ] {
+        let string = parse("mongodb+srv://h.example.com");
+        let error = string.resolved(hosts(1), Some(record)).unwrap_err();
+        assert!(
+            error.option().starts_with("TXT record: "),
+            "{record}: {error}"
+        );
+    }
+}
+
+#[test]
+fn options_are_judged_with_those_of_the_txt_record() {
+    // N-10, B-12, B-29
+    let check = |query: &str, record: &str, count, option: &str| {
+        let string = parse(&format!("mongodb+srv://h.example.com/{query}"));
+        let error = string.resolved(hosts(count), Some(record)).unwrap_err();
+        assert_eq!(error.option(), option, "{error}");
+    };
+    check("?srvMaxHosts=1", "replicaSet=rs", 1, "srvMaxHosts");
+    check("?srvMaxHosts=1", "loadBalanced=true", 1, "srvMaxHosts");
+    check("?replicaSet=rs", "loadBalanced=true", 1, "loadBalanced");
+    check("", "loadBalanced=true", 2, "loadBalanced");
+}

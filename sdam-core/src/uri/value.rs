@@ -1,0 +1,84 @@
+//! The values options can have.
+
+use alloc::{boxed::Box, collections::BTreeMap, vec::Vec};
+use core::{fmt, time::Duration};
+
+use crate::{options::HIDDEN, read_preference::TagSet};
+
+/// The value of an option of a connection string.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Value {
+    /// `true` or `false`.
+    Flag(bool),
+    /// A whole number.
+    Number(i64),
+    /// A time, given in milliseconds.
+    Duration(Duration),
+    /// A text; where only certain texts are allowed, it has the specification's spelling.
+    Text(Box<str>),
+    /// A text that must not be shown.
+    Secret(Secret),
+    /// Several texts, in the order given.
+    List(Box<[Box<str>]>),
+    /// Names with one value each.
+    Properties(Properties),
+    /// Tag sets, in the order given.
+    TagSets(Vec<TagSet>),
+}
+
+/// A text that must not be shown: printing it does not reveal it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(Box<str>);
+
+impl Secret {
+    pub(super) fn new(text: &str) -> Self {
+        Self(text.into())
+    }
+
+    /// The text itself, for authentication and the like.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(HIDDEN)
+    }
+}
+
+/// The properties of an authentication mechanism: unique names with one value each.
+///
+/// As a value can be a session token, printing shows only the names.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Properties(BTreeMap<Box<str>, Box<str>>);
+
+impl Properties {
+    /// Of several values for one name the last one counts.
+    pub(super) fn new<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        let pairs = pairs.into_iter();
+        Self(
+            pairs
+                .map(|(name, value)| (name.into(), value.into()))
+                .collect(),
+        )
+    }
+
+    /// The value of the property `name`, which is case-sensitive.
+    pub fn value(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(|value| &**value)
+    }
+
+    /// Names and values, by name.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (&**name, &**value))
+    }
+}
+
+impl fmt::Debug for Properties {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let hidden = self.iter().map(|(name, _)| (name, Secret::new("")));
+        f.debug_map().entries(hidden).finish()
+    }
+}

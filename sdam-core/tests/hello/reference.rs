@@ -1,0 +1,183 @@
+//! What a reply says, read slowly: from a decoded document, field by field as the specification
+//! lists them. The parser has to agree with it; shared with the fuzz target.
+
+use bson::{Bson, Document};
+use sdam_core::{
+    address::ServerAddress,
+    error::{ErrorKind, ServerError, Stage},
+    hello::Hello,
+    ids::{ObjectId, TopologyVersion},
+    server::ServerType,
+};
+
+/// The outcome of a reply that is a valid document.
+pub(crate) fn parse(reply: &Document) -> Result<Hello, ServerError> {
+    match reply.get("ok") {
+        Some(ok) if integer(ok) == Some(1) => Ok(hello(reply)),
+        None if reply.get_str("$err").is_err() => failure_without_ok(reply),
+        _ => Err(failure(reply)),
+    }
+}
+
+fn hello(reply: &Document) -> Hello {
+    let server_type = server_type(reply);
+    let mut hello = Hello::default();
+    hello.server_type = server_type;
+    hello.wire_versions.min = int32(reply, "minWireVersion").unwrap_or(0);
+    hello.wire_versions.max = int32(reply, "maxWireVersion").unwrap_or(0);
+    hello.me = address(reply, "me");
+    if server_type != ServerType::RsGhost {
+        hello.primary = address(reply, "primary");
+        hello.set_name = reply.get_str("setName").ok().map(Box::from);
+        hello.hosts = members(reply, "hosts");
+        hello.passives = members(reply, "passives");
+        hello.arbiters = members(reply, "arbiters");
+    }
+    if let Ok(tags) = reply.get_document("tags") {
+        hello.tags = tags
+            .iter()
+            .filter_map(|(name, value)| Some((name.as_str(), value.as_str()?)))
+            .take(Hello::MAX_MEMBERS)
+            .collect();
+    }
+    hello.election.election_id = object_id(reply, "electionId");
+    hello.election.set_version = reply.get("setVersion").and_then(integer);
+    hello.last_write_date = reply
+        .get_document("lastWrite")
+        .and_then(|last_write| last_write.get_datetime("lastWriteDate"))
+        .map(|date| date.timestamp_millis())
+        .ok();
+    hello.logical_session_timeout_minutes = int32(reply, "logicalSessionTimeoutMinutes");
+    hello.topology_version = topology_version(reply);
+    hello.is_cryptd = truth(reply, "iscryptd");
+    hello.hello_ok = truth(reply, "helloOk") == Some(true);
+    hello.service_id = object_id(reply, "serviceId");
+    hello.connection_id = reply.get("connectionId").and_then(integer);
+    hello
+}
+
+fn server_type(reply: &Document) -> ServerType {
+    let is = |key| truth(reply, key) == Some(true);
+    let writable = truth(reply, "isWritablePrimary").unwrap_or_else(|| is("ismaster"));
+    if is("isreplicaset") {
+        return ServerType::RsGhost;
+    }
+    if reply.get_str("msg").is_ok_and(|text| text == "isdbgrid") {
+        return ServerType::Mongos;
+    }
+    if reply.get_str("setName").is_err() {
+        return ServerType::Standalone;
+    }
+    if is("hidden") {
+        return ServerType::RsOther;
+    }
+    if writable {
+        return ServerType::RsPrimary;
+    }
+    if is("secondary") {
+        return ServerType::RsSecondary;
+    }
+    if is("arbiterOnly") {
+        return ServerType::RsArbiter;
+    }
+    ServerType::RsOther
+}
+
+/// What the reply to another command says, as `sdam_core::reply::error` reads it.
+pub(crate) fn error(reply: &Document) -> Option<ServerError> {
+    let failed = reply.get("ok").is_some_and(|ok| integer(ok) != Some(1));
+    if failed || reply.get_str("$err").is_ok() {
+        return Some(failure(reply));
+    }
+    failure_without_ok(reply)
+        .err()
+        .filter(|error| error.kind == ErrorKind::Command)
+}
+
+fn failure(reply: &Document) -> ServerError {
+    let failed = reply.contains_key("ok") && reply.get("ok").and_then(integer) != Some(1);
+    let message = match (reply.get("errmsg"), reply.get_str("$err").ok()) {
+        (Some(errmsg), _) if failed => errmsg.as_str(),
+        (_, dollar_err) => dollar_err,
+    };
+    command_error(reply, reply, message)
+}
+
+fn failure_without_ok(reply: &Document) -> Result<Hello, ServerError> {
+    Err(
+        if let Ok(write_concern) = reply.get_document("writeConcernError") {
+            command_error(reply, write_concern, write_concern.get_str("errmsg").ok())
+        } else if let Ok(legacy) = reply.get_str("err") {
+            command_error(reply, reply, Some(legacy))
+        } else {
+            let text = "the reply has no field `ok`";
+            ServerError::new(ErrorKind::Protocol, Stage::Hello, text)
+        },
+    )
+}
+
+/// Labels and topology version come from `reply`, the code from `source`.
+fn command_error(reply: &Document, source: &Document, message: Option<&str>) -> ServerError {
+    let message = message.unwrap_or("the server gave no reason");
+    let mut error = ServerError::new(ErrorKind::Command, Stage::Hello, message);
+    error.code = int32(source, "code");
+    error.code_name = source.get_str("codeName").ok().map(Box::from);
+    if let Ok(labels) = reply.get_array("errorLabels") {
+        let labels = labels.iter().filter_map(Bson::as_str).take(64);
+        error.labels = labels.map(Box::from).collect();
+    }
+    error.topology_version = topology_version(reply);
+    error
+}
+
+fn integer(value: &Bson) -> Option<i64> {
+    match value {
+        Bson::Int32(number) => Some(i64::from(*number)),
+        Bson::Int64(number) => Some(*number),
+        Bson::Boolean(truth) => Some(i64::from(*truth)),
+        // Through text, to have nothing in common with the parser.
+        Bson::Double(number) if number.is_finite() => format!("{number:.400}")
+            .strip_suffix(&format!(".{}", "0".repeat(400)))?
+            .parse()
+            .ok(),
+        _ => None,
+    }
+}
+
+fn int32(reply: &Document, key: &str) -> Option<i32> {
+    integer(reply.get(key)?)?.try_into().ok()
+}
+
+fn truth(reply: &Document, key: &str) -> Option<bool> {
+    integer(reply.get(key)?).map(|number| number != 0)
+}
+
+fn object_id(reply: &Document, key: &str) -> Option<ObjectId> {
+    let id = reply.get_object_id(key).ok()?;
+    Some(ObjectId::from_bytes(id.bytes()))
+}
+
+fn topology_version(reply: &Document) -> Option<TopologyVersion> {
+    let version = reply.get_document("topologyVersion").ok()?;
+    Some(TopologyVersion {
+        process_id: object_id(version, "processId")?,
+        counter: integer(version.get("counter")?)?,
+    })
+}
+
+fn address(reply: &Document, key: &str) -> Option<ServerAddress> {
+    ServerAddress::parse(reply.get_str(key).ok()?).ok()
+}
+
+fn members(reply: &Document, key: &str) -> Box<[ServerAddress]> {
+    let Ok(members) = reply.get_array(key) else {
+        return Box::default();
+    };
+    members
+        .iter()
+        .filter_map(|member| ServerAddress::parse(member.as_str()?).ok())
+        .take(Hello::MAX_MEMBERS)
+        .collect::<std::collections::BTreeSet<_>>()
+        .into_iter()
+        .collect()
+}
