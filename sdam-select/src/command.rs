@@ -1,0 +1,192 @@
+//! Telling the selected server the read preference (Server Selection: "Passing read preference to
+//! mongos and load balancers").
+//!
+//! What is sent depends on the opcode of the connection: OP_MSG carries `$readPreference` as an
+//! argument of the command, OP_QUERY has the flag SecondaryOk and, for mongos, a query modifier.
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use sdam_core::{
+    read_preference::{ReadMode, ReadPreference, TagSet},
+    server::ServerType,
+    topology::TopologyType,
+};
+
+pub use encode::MalformedDocument;
+
+mod encode;
+
+/// How commands are framed on a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Opcode {
+    /// OP_MSG, which every server since wire version 6 is sent.
+    Msg,
+    /// OP_QUERY, for servers before that.
+    Query,
+}
+
+/// What to add to a command, so that the server knows the read preference.
+///
+/// The default adds nothing, which is right for writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Additions<'p> {
+    /// Whether to set the flag SecondaryOk of OP_QUERY.
+    pub secondary_ok: bool,
+    /// The `$readPreference` to send, if any.
+    pub read_preference: Option<ReadPreferenceDocument<'p>>,
+}
+
+/// The contents of `$readPreference`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ReadPreferenceDocument<'p> {
+    /// `mode`.
+    pub mode: ReadMode,
+    /// `tags`; left out if empty.
+    pub tags: &'p [TagSet],
+    /// `maxStalenessSeconds`.
+    pub max_staleness: Option<Duration>,
+    /// `hedge: { enabled: ... }`.
+    pub hedge: Option<bool>,
+}
+
+impl<'p> Additions<'p> {
+    /// What to add to a read that is sent to a server of this type.
+    ///
+    /// `preference` is the one that is configured or given for the operation; `None` counts as mode
+    /// primary.
+    pub fn for_read(
+        topology_type: TopologyType,
+        server_type: ServerType,
+        preference: Option<&'p ReadPreference>,
+        opcode: Opcode,
+    ) -> Self {
+        let preference = preference.filter(|preference| preference.mode != ReadMode::Primary);
+        let routes = matches!(server_type, ServerType::Mongos | ServerType::LoadBalancer);
+        match opcode {
+            Opcode::Msg => Self {
+                secondary_ok: false,
+                read_preference: match (topology_type, server_type, preference) {
+                    // Servers outside a replica set may reject it.
+                    (_, ServerType::Standalone, _) => None,
+                    // Whatever the one member is, it is meant to serve the read.
+                    (TopologyType::Single, _, None) if !routes => {
+                        Some(ReadPreferenceDocument::bare(ReadMode::PrimaryPreferred))
+                    }
+                    (_, _, preference) => preference.map(ReadPreferenceDocument::new),
+                },
+            },
+            Opcode::Query if routes => Self {
+                secondary_ok: preference.is_some(),
+                read_preference: preference
+                    .map(ReadPreferenceDocument::new)
+                    .filter(|document| !document.is_implied_by_secondary_ok()),
+            },
+            Opcode::Query => Self {
+                secondary_ok: topology_type == TopologyType::Single || preference.is_some(),
+                read_preference: None,
+            },
+        }
+    }
+
+    /// What to add to a command that the user wrote and that is sent as OP_MSG to a server of this
+    /// type (Run Command: "ReadPreference").
+    ///
+    /// Only an explicit preference that is not mode primary counts; the command itself is neither
+    /// inspected nor changed otherwise.
+    pub fn for_run_command(server_type: ServerType, preference: &'p ReadPreference) -> Self {
+        let sent = preference.mode != ReadMode::Primary && server_type != ServerType::Standalone;
+        Self {
+            secondary_ok: false,
+            read_preference: sent.then(|| ReadPreferenceDocument::new(preference)),
+        }
+    }
+}
+
+impl<'p> ReadPreferenceDocument<'p> {
+    /// The contents for `preference`, without what says nothing: mode primary goes alone, and tag
+    /// sets that are all empty are left out.
+    pub fn new(preference: &'p ReadPreference) -> Self {
+        if preference.mode == ReadMode::Primary {
+            return Self::bare(ReadMode::Primary);
+        }
+        let tagged = !preference.tag_sets.iter().all(TagSet::is_empty);
+        Self {
+            mode: preference.mode,
+            tags: if tagged { &preference.tag_sets } else { &[] },
+            max_staleness: preference.max_staleness,
+            hedge: preference.hedge,
+        }
+    }
+
+    fn bare(mode: ReadMode) -> Self {
+        Self {
+            mode,
+            tags: &[],
+            max_staleness: None,
+            hedge: None,
+        }
+    }
+
+    /// Whether the flag SecondaryOk alone tells a mongos as much.
+    fn is_implied_by_secondary_ok(&self) -> bool {
+        *self == Self::bare(ReadMode::SecondaryPreferred)
+    }
+
+    /// The document as BSON.
+    pub fn to_bson_bytes(&self) -> Vec<u8> {
+        encode::document(|document| {
+            document.string("mode", self.mode.as_str());
+            if !self.tags.is_empty() {
+                document.array("tags", self.tags, |document, tags| {
+                    for (name, value) in tags.iter() {
+                        document.string(name, value);
+                    }
+                });
+            }
+            if let Some(limit) = self.max_staleness {
+                let seconds = i64::try_from(limit.as_secs()).unwrap_or(i64::MAX);
+                document.integer("maxStalenessSeconds", seconds);
+            }
+            if let Some(enabled) = self.hedge {
+                let hedge = encode::document(|document| document.boolean("enabled", enabled));
+                document.document("hedge", &hedge);
+            }
+        })
+    }
+
+    /// The command with `$readPreference` as its last field: the body of an OP_MSG.
+    ///
+    /// # Errors
+    ///
+    /// If `command` is not framed as a BSON document; its fields are not looked at.
+    pub fn append_to(&self, command: &[u8]) -> Result<Vec<u8>, MalformedDocument> {
+        let mut fields = encode::fields(command)?.to_vec();
+        encode::push_document(&mut fields, "$readPreference", &self.to_bson_bytes());
+        Ok(encode::framed(&fields))
+    }
+
+    /// The query of an OP_QUERY with `$readPreference` as a modifier.
+    ///
+    /// A query with a modifier goes into `$query`; one that has modifiers already, which is to say
+    /// that its first field is `$query`, gets one more.
+    ///
+    /// # Errors
+    ///
+    /// As [`append_to`](Self::append_to).
+    pub fn modify_query(&self, query: &[u8]) -> Result<Vec<u8>, MalformedDocument> {
+        let fields = encode::fields(query)?;
+        if encode::first_key(fields) == Some(b"$query") {
+            return self.append_to(query);
+        }
+        let mut modified = Vec::new();
+        encode::push_document(&mut modified, "$query", query);
+        encode::push_document(&mut modified, "$readPreference", &self.to_bson_bytes());
+        Ok(encode::framed(&modified))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,222 @@
+use std::vec;
+
+use ::bson::{RawDocumentBuf, rawdoc};
+use sdam_core::{
+    server::ServerType::{LoadBalancer, Mongos, RsPrimary, RsSecondary, Standalone},
+    topology::TopologyType::{LoadBalanced, ReplicaSetWithPrimary, Sharded, Single},
+};
+
+use super::*;
+use crate::testing::tags;
+
+const MODES: [ReadMode; 5] = [
+    ReadMode::Primary,
+    ReadMode::PrimaryPreferred,
+    ReadMode::Secondary,
+    ReadMode::SecondaryPreferred,
+    ReadMode::Nearest,
+];
+
+fn decode(bytes: Vec<u8>) -> RawDocumentBuf {
+    RawDocumentBuf::from_bytes(bytes).unwrap()
+}
+
+/// The modes for which `$readPreference` is sent with that very mode, and those for which
+/// SecondaryOk is set.
+fn sent(
+    topology_type: TopologyType,
+    server_type: ServerType,
+    opcode: Opcode,
+) -> (Vec<ReadMode>, Vec<ReadMode>) {
+    let additions = |mode: &ReadMode| {
+        let preference = ReadPreference::new(*mode);
+        let added = Additions::for_read(topology_type, server_type, Some(&preference), opcode);
+        let mode = added.read_preference.map(|document| document.mode);
+        (mode, added.secondary_ok)
+    };
+    let documents = MODES
+        .into_iter()
+        .filter(|mode| additions(mode).0 == Some(*mode));
+    let flags = MODES.into_iter().filter(|mode| additions(mode).1);
+    (documents.collect(), flags.collect())
+}
+
+#[test]
+fn op_msg_tells_routers_and_members_every_mode_but_primary() {
+    // L-70, L-74
+    let not_primary = MODES[1..].to_vec();
+    for (topology_type, server_type) in [
+        (Sharded, Mongos),
+        (Single, Mongos),
+        (LoadBalanced, LoadBalancer),
+        (ReplicaSetWithPrimary, RsPrimary),
+        (ReplicaSetWithPrimary, RsSecondary),
+        (Single, RsSecondary),
+    ] {
+        let (documents, flags) = sent(topology_type, server_type, Opcode::Msg);
+        assert_eq!(documents, not_primary, "{topology_type} {server_type}");
+        assert_eq!(flags, []);
+    }
+}
+
+#[test]
+fn op_msg_lets_a_single_member_serve_reads_and_tells_standalones_nothing() {
+    // L-70, L-79
+    let primary = ReadPreference::default();
+    let check = |topology_type, server_type, mode: Option<ReadMode>| {
+        for preference in [None, Some(&primary)] {
+            let added = Additions::for_read(topology_type, server_type, preference, Opcode::Msg);
+            let document = mode.map(ReadPreferenceDocument::bare);
+            assert_eq!(
+                added.read_preference, document,
+                "{topology_type} {server_type}"
+            );
+        }
+    };
+    check(Single, RsSecondary, Some(ReadMode::PrimaryPreferred));
+    check(Single, RsPrimary, Some(ReadMode::PrimaryPreferred));
+    check(Single, Mongos, None);
+    check(Single, Standalone, None);
+    check(ReplicaSetWithPrimary, RsPrimary, None);
+    assert_eq!(sent(Single, Standalone, Opcode::Msg).0, []);
+}
+
+#[test]
+fn op_query_sets_the_flag_and_tells_only_mongos_more() {
+    // L-70, L-72
+    let check = |topology_type, server_type, documents: &[ReadMode], flags: &[ReadMode]| {
+        assert_eq!(
+            sent(topology_type, server_type, Opcode::Query),
+            (documents.to_vec(), flags.to_vec()),
+            "{topology_type} {server_type}"
+        );
+    };
+    let explicit = [
+        ReadMode::PrimaryPreferred,
+        ReadMode::Secondary,
+        ReadMode::Nearest,
+    ];
+    check(Sharded, Mongos, &explicit, &MODES[1..]);
+    check(Single, Mongos, &explicit, &MODES[1..]);
+    check(ReplicaSetWithPrimary, RsSecondary, &[], &MODES[1..]);
+    check(Single, RsSecondary, &[], &MODES);
+    check(Single, Standalone, &[], &MODES);
+}
+
+#[test]
+fn op_query_sends_secondary_preferred_only_with_something_to_add() {
+    // L-72
+    let check = |preference: ReadPreference, sent| {
+        let added = Additions::for_read(Sharded, Mongos, Some(&preference), Opcode::Query);
+        assert!(added.secondary_ok);
+        assert_eq!(added.read_preference.is_some(), sent, "{preference:?}");
+    };
+    let preferred = || ReadPreference::new(ReadMode::SecondaryPreferred);
+    check(preferred(), false);
+    check(preferred().with_tag_sets(vec![tags(&[])]), false);
+    check(preferred().with_tag_sets(vec![tags(&[("dc", "ny")])]), true);
+    check(
+        preferred().with_max_staleness(Duration::from_secs(90)),
+        true,
+    );
+    check(preferred().with_hedge(false), true);
+}
+
+#[test]
+fn run_command_sends_explicit_preferences_to_all_but_standalones() {
+    // L-76
+    let check = |server_type, mode, sent| {
+        let preference = ReadPreference::new(mode);
+        let added = Additions::for_run_command(server_type, &preference);
+        assert_eq!(
+            added.read_preference.is_some(),
+            sent,
+            "{server_type} {mode}"
+        );
+    };
+    check(Mongos, ReadMode::SecondaryPreferred, true);
+    check(RsSecondary, ReadMode::Nearest, true);
+    check(RsSecondary, ReadMode::Primary, false);
+    check(Standalone, ReadMode::Nearest, false);
+}
+
+#[test]
+fn documents_hold_what_is_set_and_nothing_else() {
+    // L-71, L-75, L-77
+    let check = |preference: ReadPreference, expected: RawDocumentBuf| {
+        let document = ReadPreferenceDocument::new(&preference);
+        assert_eq!(decode(document.to_bson_bytes()), expected);
+    };
+    let nearest = || ReadPreference::new(ReadMode::Nearest);
+    check(nearest(), rawdoc! { "mode": "nearest" });
+    check(
+        nearest().with_tag_sets(vec![tags(&[])]),
+        rawdoc! { "mode": "nearest" },
+    );
+    check(
+        nearest().with_tag_sets(vec![tags(&[("rack", "1"), ("dc", "ny")]), tags(&[])]),
+        rawdoc! { "mode": "nearest", "tags": [{ "dc": "ny", "rack": "1" }, {}] },
+    );
+    check(
+        nearest()
+            .with_max_staleness(Duration::from_secs(120))
+            .with_hedge(true),
+        rawdoc! {
+            "mode": "nearest", "maxStalenessSeconds": 120_i32, "hedge": { "enabled": true }
+        },
+    );
+    check(
+        nearest().with_max_staleness(Duration::from_secs(1 << 40)),
+        rawdoc! { "mode": "nearest", "maxStalenessSeconds": 1_i64 << 40 },
+    );
+    check(
+        ReadPreference::default().with_hedge(true),
+        rawdoc! { "mode": "primary" },
+    );
+}
+
+#[test]
+fn commands_get_one_more_field_and_queries_are_wrapped() {
+    // L-70, L-73
+    let preference = ReadPreference::new(ReadMode::Secondary);
+    let document = ReadPreferenceDocument::new(&preference);
+    let preference = rawdoc! { "mode": "secondary" };
+    let command = rawdoc! { "find": "things", "$db": "test" };
+    assert_eq!(
+        decode(document.append_to(command.as_bytes()).unwrap()),
+        rawdoc! {
+            "find": "things", "$db": "test", "$readPreference": preference.clone()
+        }
+    );
+    let query = rawdoc! { "x": 1_i32 };
+    let wrapped = rawdoc! { "$query": query.clone(), "$readPreference": preference.clone() };
+    assert_eq!(
+        decode(document.modify_query(query.as_bytes()).unwrap()),
+        wrapped
+    );
+    let modified = rawdoc! { "$query": query.clone(), "$orderby": { "x": 1_i32 } };
+    assert_eq!(
+        decode(document.modify_query(modified.as_bytes()).unwrap()),
+        rawdoc! {
+            "$query": query, "$orderby": { "x": 1_i32 }, "$readPreference": preference
+        }
+    );
+    let empty = rawdoc! {};
+    assert!(document.modify_query(empty.as_bytes()).is_ok());
+}
+
+#[test]
+fn bytes_that_are_no_document_are_refused() {
+    let document = ReadPreferenceDocument::bare(ReadMode::Nearest);
+    for bytes in [
+        &b""[..],
+        b"\x05\0\0",
+        b"\x05\0\0\0",
+        b"\x06\0\0\0\0",
+        b"\x05\0\0\0\x01",
+        b"\xff\xff\xff\xff\0",
+    ] {
+        assert_eq!(document.append_to(bytes), Err(MalformedDocument));
+        assert_eq!(document.modify_query(bytes), Err(MalformedDocument));
+    }
+}

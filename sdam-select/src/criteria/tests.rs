@@ -1,0 +1,150 @@
+use std::string::ToString;
+
+use sdam_core::{
+    options::{Options, SelectionStrategy},
+    read_preference::ReadMode,
+    server::ServerType::{RsSecondary, Unknown},
+    topology::TopologyType::{
+        self, LoadBalanced, ReplicaSetNoPrimary, ReplicaSetWithPrimary, Sharded, Single,
+    },
+};
+
+use super::*;
+use crate::{
+    candidate::Candidates,
+    suitable,
+    testing::{address, server, tags, topology},
+};
+
+fn limited(seconds: u64) -> ReadPreference {
+    ReadPreference::new(ReadMode::Nearest).with_max_staleness(Duration::from_secs(seconds))
+}
+
+#[test]
+fn preferences_that_contradict_themselves_are_refused_when_criteria_are_built() {
+    // L-17, L-20
+    let primary = ReadPreference::default();
+    let tagged = primary
+        .clone()
+        .with_tag_sets([tags(&[("dc", "ny")])].into());
+    let error = Criteria::read(tagged).unwrap_err();
+    assert_eq!(error, InvalidReadPreference::TagsWithPrimary);
+    let limited = primary.with_max_staleness(Duration::from_secs(120));
+    let error = Criteria::read(limited).unwrap_err();
+    assert_eq!(error, InvalidReadPreference::MaxStalenessWithPrimary);
+    let text = CriteriaError::from(error).to_string();
+    assert!(text.contains("primaryPreferred"), "{text}");
+}
+
+#[test]
+fn limits_finer_than_staleness_can_be_told_are_refused_on_replica_sets_only() {
+    // L-24, L-25, L-28: also without any server, and also zero
+    let check = |topology_type, seconds, heartbeat, smallest: Option<u64>| {
+        let settings = Settings {
+            heartbeat_frequency: Duration::from_secs(heartbeat),
+            ..Settings::default()
+        };
+        let criteria = Criteria::read(limited(seconds)).unwrap();
+        let topology = topology(topology_type, []);
+        let error = suitable(&topology, &settings, &criteria).err();
+        let expected = smallest.map(|smallest| CriteriaError::MaxStalenessTooSmall {
+            limit: Duration::from_secs(seconds),
+            heartbeat_frequency: Duration::from_secs(heartbeat),
+            smallest: Duration::from_secs(smallest),
+        });
+        assert_eq!(error, expected, "{topology_type} {seconds} {heartbeat}");
+    };
+    for replica_set in [ReplicaSetNoPrimary, ReplicaSetWithPrimary] {
+        check(replica_set, 0, 10, Some(90));
+        check(replica_set, 89, 10, Some(90));
+        check(replica_set, 90, 10, None);
+        check(replica_set, 90, 80, None);
+        check(replica_set, 90, 81, Some(91));
+        check(replica_set, 129, 120, Some(130));
+        check(replica_set, 130, 120, None);
+    }
+    for other in [TopologyType::Unknown, Single, Sharded, LoadBalanced] {
+        check(other, 1, 10, None);
+    }
+}
+
+#[test]
+fn the_error_about_a_small_limit_names_every_number_and_the_remedy() {
+    // L-24
+    let error = CriteriaError::MaxStalenessTooSmall {
+        limit: Duration::from_secs(100),
+        heartbeat_frequency: Duration::from_secs(95),
+        smallest: smallest_max_staleness(Duration::from_secs(95)),
+    };
+    let text = error.to_string();
+    for part in [
+        "is 100,",
+        "at least 105",
+        "95000",
+        "raise maxStalenessSeconds",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+#[test]
+fn old_servers_are_refused_only_by_clients_that_speak_to_them() {
+    // L-30
+    let check = |min_wire_version, old: Option<i32>, refused: bool| {
+        let mut first = server(1, old.map_or(Unknown, |_| RsSecondary));
+        first.wire_versions.max = old.unwrap_or_default();
+        let topology = topology(ReplicaSetNoPrimary, [first, server(2, RsSecondary)]);
+        let settings = Settings {
+            min_wire_version,
+            ..Settings::default()
+        };
+        let criteria = Criteria::read(limited(120)).unwrap();
+        let error = suitable(&topology, &settings, &criteria).err();
+        let expected = refused.then(|| CriteriaError::MaxStalenessUnsupported {
+            address: address(1),
+            max_wire_version: old.unwrap_or_default(),
+        });
+        assert_eq!(error, expected, "{min_wire_version} {old:?}");
+    };
+    check(0, Some(4), true);
+    check(0, Some(5), false);
+    check(0, None, false);
+    check(8, Some(4), false);
+}
+
+#[test]
+fn selectors_run_in_order_and_only_narrow_what_is_suitable() {
+    // L-45, L-46: the client's selector first, then the operation's; neither if nothing is suitable
+    let topology = topology(
+        Sharded,
+        (1..=4).map(|it| server(it, sdam_core::server::ServerType::Mongos)),
+    );
+    let not_first = |suitable: &mut Candidates<'_>| {
+        assert_eq!(suitable.len(), 4);
+        suitable.retain(|candidate| candidate.index != 0);
+    };
+    let highest = |suitable: &mut Candidates<'_>| {
+        assert_eq!(suitable.len(), 3);
+        let last = suitable.iter().map(|candidate| candidate.index).max();
+        suitable.retain(|candidate| Some(candidate.index) == last);
+    };
+    let settings = Settings::default().with_selector(Arc::new(not_first));
+    let criteria = Criteria::write().with_selector(Arc::new(highest));
+    let found = suitable(&topology, &settings, &criteria).unwrap();
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].address, address(4));
+    let empty = self::topology(Sharded, []);
+    assert!(suitable(&empty, &settings, &criteria).unwrap().is_empty());
+}
+
+#[test]
+fn single_threaded_clients_scan_less_often_and_choose_at_random() {
+    // L-28, L-42
+    let options = Options::new(alloc::vec![]);
+    let settings = Settings::single_threaded(&options);
+    assert_eq!(settings.heartbeat_frequency, Duration::from_secs(60));
+    assert_eq!(settings.strategy, SelectionStrategy::Random);
+    let settings = Settings::new(&options);
+    assert_eq!(settings.heartbeat_frequency, Duration::from_secs(10));
+    assert_eq!(settings.strategy, SelectionStrategy::TwoChoices);
+}

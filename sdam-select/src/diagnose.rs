@@ -1,0 +1,312 @@
+//! What is probably wrong with a deployment, or with how it is addressed, and what to do about it.
+
+use alloc::{boxed::Box, sync::Arc, vec::Vec};
+
+use sdam_core::{
+    address::ServerAddress,
+    error::{ErrorKind, ServerError, Stage},
+    ids::ElectionTuple,
+    read_preference::ReadMode,
+    server::ServerDescription,
+    topology::{TopologyDescription, TopologyType},
+};
+
+use crate::{
+    criteria::Operation,
+    explain::{Explanation, Rejection, Verdict},
+};
+
+/// Something that is probably wrong, told from descriptions and their errors alone.
+///
+/// `{}` prints the problem in one sentence; [`remedy`](Self::remedy) says what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Diagnosis {
+    /// A server and the client have no wire version in common; the text names both ranges.
+    Incompatible(Arc<str>),
+    /// Every server was removed from the topology.
+    NoServers {
+        /// The name of the replica set that members had to have.
+        set_name: Option<Box<str>>,
+    },
+    /// No server has answered, but none has failed either.
+    NotAnsweredYet,
+    /// The members' replica set is not the configured one.
+    WrongSetName {
+        /// The server that said so.
+        address: ServerAddress,
+        /// The error, which names both.
+        error: Arc<ServerError>,
+    },
+    /// Host names that cannot be resolved from here.
+    Unresolvable {
+        /// The servers.
+        addresses: Vec<ServerAddress>,
+        /// Whether the replica set's own configuration names them.
+        advertised: bool,
+    },
+    /// No server accepts connections.
+    NothingReachable {
+        /// The servers.
+        addresses: Vec<ServerAddress>,
+        /// Whether the attempts timed out, as with a firewall in between; else they were refused.
+        timed_out: bool,
+    },
+    /// Some members accept no connections, although others do.
+    Unreachable {
+        /// The members.
+        addresses: Vec<ServerAddress>,
+        /// Whether the replica set's own configuration names them.
+        advertised: bool,
+    },
+    /// TLS could not be negotiated: the server expects none, or a certificate is not accepted.
+    TlsFailed {
+        /// The servers.
+        addresses: Vec<ServerAddress>,
+    },
+    /// Servers accept connections, but break them instead of answering: they may expect TLS.
+    TlsExpected {
+        /// The servers.
+        addresses: Vec<ServerAddress>,
+    },
+    /// A server rejects the credentials.
+    AuthenticationFailed {
+        /// The server.
+        address: ServerAddress,
+        /// The error.
+        error: Arc<ServerError>,
+    },
+    /// A member calls itself differently than it was addressed.
+    AddressMismatch {
+        /// As it was addressed.
+        address: ServerAddress,
+        /// As it calls itself.
+        me: ServerAddress,
+    },
+    /// The members know a primary, but it is not reached from here.
+    PrimaryUnreachable {
+        /// The primary.
+        address: ServerAddress,
+    },
+    /// The members have no primary.
+    NoPrimary {
+        /// How many members were reached.
+        reached: usize,
+        /// How many members there are.
+        members: usize,
+    },
+    /// Servers are available, but none has the tags that were asked for.
+    NoMatchingTags,
+    /// Secondaries are available, but all lag too far behind.
+    AllStale,
+    /// Servers are suitable, but a server selector dropped them all.
+    DroppedBySelector,
+}
+
+/// What is probably wrong, most fundamental things first.
+///
+/// `explanation` is that of a selection from the same `topology`. A selection that found servers
+/// can have diagnoses too: a member that cannot be resolved is a problem before it is missed.
+pub fn diagnose(topology: &TopologyDescription, explanation: &Explanation) -> Vec<Diagnosis> {
+    let evidence = Evidence::new(topology);
+    let mut found = Vec::new();
+    let incompatible = topology.compatibility_error();
+    found.extend(incompatible.map(|error| Diagnosis::Incompatible(error.into())));
+    evidence.about_no_answers(&mut found);
+    evidence.about_connections(&mut found);
+    evidence.about_names(&mut found);
+    if explanation.eligible().next().is_none() {
+        if wants_primary(&explanation.operation) {
+            found.extend(evidence.missing_primary());
+        }
+        found.extend(exclusion(explanation));
+    }
+    found
+}
+
+/// A topology, with what several diagnoses ask about it.
+struct Evidence<'t> {
+    topology: &'t TopologyDescription,
+    any_available: bool,
+}
+
+impl<'t> Evidence<'t> {
+    fn new(topology: &'t TopologyDescription) -> Self {
+        let mut servers = topology.servers().iter();
+        Self {
+            topology,
+            any_available: servers.any(|server| server.server_type.is_available()),
+        }
+    }
+
+    /// The servers that failed in a way that `is` recognises.
+    fn failed(
+        &self,
+        is: impl Fn(&ServerError) -> bool,
+    ) -> impl Iterator<Item = (&'t ServerDescription, &'t Arc<ServerError>)> {
+        let servers = self.topology.servers().iter();
+        servers.filter_map(move |server| {
+            let error = server.error.as_ref().filter(|error| is(error))?;
+            Some((&**server, error))
+        })
+    }
+
+    fn addresses(&self, is: impl Fn(&ServerError) -> bool) -> Vec<ServerAddress> {
+        self.failed(is)
+            .map(|(server, _)| server.address.clone())
+            .collect()
+    }
+
+    /// Whether all of `addresses`, if there are any, come from the replica set's configuration:
+    /// named by a member that answers, or left over from a primary that answered once.
+    fn advertised(&self, addresses: &[ServerAddress]) -> bool {
+        let mut named = self
+            .topology
+            .servers()
+            .iter()
+            .flat_map(|server| server.members());
+        self.topology.topology_type().is_replica_set()
+            && (self.topology.max_election() != ElectionTuple::default()
+                || named.any(|member| addresses.contains(member)))
+    }
+
+    fn about_no_answers(&self, found: &mut Vec<Diagnosis>) {
+        let servers = self.topology.servers();
+        if servers.is_empty() {
+            found.push(Diagnosis::NoServers {
+                set_name: self.topology.set_name().map(Box::from),
+            });
+        } else if !self.any_available && servers.iter().all(|server| server.error.is_none()) {
+            found.push(Diagnosis::NotAnsweredYet);
+        }
+    }
+
+    /// What keeps servers from being reached, in the order in which a connection meets it.
+    fn about_connections(&self, found: &mut Vec<Diagnosis>) {
+        let addresses = self.addresses(|error| error.stage == Stage::Dns);
+        if !addresses.is_empty() {
+            let advertised = self.advertised(&addresses);
+            found.push(Diagnosis::Unresolvable {
+                addresses,
+                advertised,
+            });
+        }
+        let addresses = self.addresses(|error| error.stage == Stage::Connect);
+        if addresses.len() == self.topology.servers().len() && !addresses.is_empty() {
+            let mut errors = self.failed(ServerError::is_timeout);
+            found.push(Diagnosis::NothingReachable {
+                addresses,
+                timed_out: errors.next().is_some(),
+            });
+        } else if !addresses.is_empty() {
+            let advertised = self.advertised(&addresses);
+            found.push(Diagnosis::Unreachable {
+                addresses,
+                advertised,
+            });
+        }
+        let addresses = self.addresses(|error| error.stage == Stage::Tls);
+        if !addresses.is_empty() {
+            found.push(Diagnosis::TlsFailed { addresses });
+        }
+        // A server that answers shows that both sides agree about TLS; then this is a restart.
+        let broken = |error: &ServerError| {
+            error.stage == Stage::Hello
+                && matches!(error.kind, ErrorKind::Network | ErrorKind::Protocol)
+        };
+        let addresses = self.addresses(broken);
+        if !addresses.is_empty() && !self.any_available {
+            found.push(Diagnosis::TlsExpected { addresses });
+        }
+        let rejected =
+            self.failed(|error| error.stage == Stage::Auth && error.kind == ErrorKind::Command);
+        found.extend(
+            rejected.map(|(server, error)| Diagnosis::AuthenticationFailed {
+                address: server.address.clone(),
+                error: error.clone(),
+            }),
+        );
+    }
+
+    /// What servers are called.
+    fn about_names(&self, found: &mut Vec<Diagnosis>) {
+        let misnamed = self.failed(|error| error.kind == ErrorKind::SetName);
+        found.extend(misnamed.map(|(server, error)| Diagnosis::WrongSetName {
+            address: server.address.clone(),
+            error: error.clone(),
+        }));
+        if !self.topology.topology_type().is_replica_set() {
+            return;
+        }
+        let servers = self.topology.servers().iter();
+        found.extend(servers.filter_map(|server| {
+            let me = server.me.as_ref().filter(|me| **me != server.address)?;
+            Some(Diagnosis::AddressMismatch {
+                address: server.address.clone(),
+                me: me.clone(),
+            })
+        }));
+    }
+
+    /// Why there is no primary although members answer.
+    fn missing_primary(&self) -> Option<Diagnosis> {
+        let is_waiting = self.topology.topology_type() == TopologyType::ReplicaSetNoPrimary;
+        if !is_waiting || !self.any_available {
+            return None;
+        }
+        let available = || {
+            let servers = self.topology.servers().iter();
+            servers.filter(|server| server.server_type.is_available())
+        };
+        let named = available().filter_map(|server| server.primary.as_ref());
+        let mut unreachable = named.filter(|primary| {
+            let server = self.topology.server(primary);
+            server.is_none_or(|server| !server.server_type.is_available())
+        });
+        if let Some(primary) = unreachable.next() {
+            return Some(Diagnosis::PrimaryUnreachable {
+                address: primary.clone(),
+            });
+        }
+        Some(Diagnosis::NoPrimary {
+            reached: available().count(),
+            members: self.topology.servers().len(),
+        })
+    }
+}
+
+/// Whether only a primary will do.
+fn wants_primary(operation: &Operation) -> bool {
+    match operation {
+        Operation::Write => true,
+        Operation::Read(preference) => preference.mode == ReadMode::Primary,
+    }
+}
+
+/// Which of the criteria's demands kept out servers that would otherwise have done, if one of them
+/// did; the last demand that any server came to is the one to relax.
+fn exclusion(explanation: &Explanation) -> Option<Diagnosis> {
+    let any = |is: fn(&Rejection) -> bool| {
+        let mut servers = explanation.servers.iter();
+        servers.any(|server| matches!(&server.verdict, Verdict::Rejected(why) if is(why)))
+    };
+    if any(|why| matches!(why, Rejection::Selector)) {
+        Some(Diagnosis::DroppedBySelector)
+    } else if any(|why| matches!(why, Rejection::Tags { .. })) {
+        Some(Diagnosis::NoMatchingTags)
+    } else if any(|why| {
+        matches!(
+            why,
+            Rejection::Stale { .. } | Rejection::StalenessUnknown { .. }
+        )
+    }) {
+        Some(Diagnosis::AllStale)
+    } else {
+        None
+    }
+}
+
+mod text;
+
+#[cfg(test)]
+mod tests;

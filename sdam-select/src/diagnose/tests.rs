@@ -1,0 +1,266 @@
+use std::{string::ToString, vec};
+
+use sdam_core::{
+    read_preference::{ReadPreference, TagSet},
+    server::ServerType::{RsArbiter, RsPrimary, RsSecondary, Unknown},
+    topology::TopologyType::{ReplicaSetNoPrimary, ReplicaSetWithPrimary, Sharded, Single},
+};
+
+use super::*;
+use crate::{
+    candidate::Candidates,
+    criteria::Criteria,
+    explain,
+    settings::Settings,
+    testing::{address, failed, server, tags, topology},
+};
+
+fn diagnoses(topology: &TopologyDescription, criteria: &Criteria) -> Vec<Diagnosis> {
+    diagnose(topology, &explain(topology, &Settings::default(), criteria))
+}
+
+fn read(mode: ReadMode, sets: Vec<TagSet>) -> Criteria {
+    Criteria::read(ReadPreference::new(mode).with_tag_sets(sets)).unwrap()
+}
+
+fn network(number: u64, stage: Stage) -> ServerDescription {
+    failed(number, ErrorKind::Network, stage, "broken")
+}
+
+/// A secondary that names the members with these numbers.
+fn naming(number: u64, members: &[u64]) -> ServerDescription {
+    let mut server = server(number, RsSecondary);
+    server.hosts = members.iter().map(|number| address(*number)).collect();
+    server
+}
+
+#[test]
+fn names_of_the_set_that_do_not_resolve_are_told_from_misspelt_seeds() {
+    let check = |topology: &TopologyDescription, advertised, text: &str| {
+        let found = diagnoses(topology, &read(ReadMode::Nearest, vec![]));
+        let diagnosis = &found[0];
+        assert!(
+            matches!(diagnosis, Diagnosis::Unresolvable { advertised: own, .. } if *own == advertised),
+            "{found:?}"
+        );
+        assert_eq!(diagnosis.to_string(), text);
+    };
+    let servers = [
+        naming(1, &[1, 2, 3]),
+        network(2, Stage::Dns),
+        network(3, Stage::Dns),
+    ];
+    check(
+        &topology(ReplicaSetNoPrimary, servers),
+        true,
+        "named as members by the replica set: s02:27017, s03:27017 cannot be resolved from here",
+    );
+    check(
+        &topology(TopologyType::Unknown, [network(1, Stage::Dns)]),
+        false,
+        "s01:27017 cannot be resolved from here",
+    );
+}
+
+#[test]
+fn nothing_reachable_is_told_from_some_members_unreachable() {
+    let refused = |number| network(number, Stage::Connect);
+    let late = |number| failed(number, ErrorKind::Timeout, Stage::Connect, "no connection");
+    let write = Criteria::write();
+    let all = topology(TopologyType::Unknown, [refused(1), refused(2)]);
+    assert_eq!(
+        diagnoses(&all, &write),
+        [Diagnosis::NothingReachable {
+            addresses: vec![address(1), address(2)],
+            timed_out: false,
+        }]
+    );
+    let all = topology(TopologyType::Unknown, [late(1), late(2)]);
+    assert!(matches!(
+        diagnoses(&all, &write)[..],
+        [Diagnosis::NothingReachable {
+            timed_out: true,
+            ..
+        }]
+    ));
+    let some = topology(ReplicaSetWithPrimary, [server(1, RsPrimary), refused(2)]);
+    assert_eq!(
+        diagnoses(&some, &write),
+        [Diagnosis::Unreachable {
+            addresses: vec![address(2)],
+            advertised: false,
+        }]
+    );
+}
+
+#[test]
+fn tls_on_one_side_only_is_suspected_unless_some_server_answers() {
+    let write = Criteria::write();
+    let check = |servers: Vec<ServerDescription>, expected: &[Diagnosis]| {
+        assert_eq!(diagnoses(&topology(Sharded, servers), &write), expected);
+    };
+    let addresses = || vec![address(1)];
+    check(
+        vec![network(1, Stage::Tls)],
+        &[Diagnosis::TlsFailed {
+            addresses: addresses(),
+        }],
+    );
+    check(
+        vec![network(1, Stage::Hello)],
+        &[Diagnosis::TlsExpected {
+            addresses: addresses(),
+        }],
+    );
+    check(
+        vec![failed(1, ErrorKind::Protocol, Stage::Hello, "garbage")],
+        &[Diagnosis::TlsExpected {
+            addresses: addresses(),
+        }],
+    );
+    check(
+        vec![failed(1, ErrorKind::Timeout, Stage::Hello, "no reply")],
+        &[],
+    );
+    check(
+        vec![
+            network(1, Stage::Hello),
+            server(2, sdam_core::server::ServerType::Mongos),
+        ],
+        &[],
+    );
+}
+
+#[test]
+fn a_primary_that_only_the_members_reach_is_told_from_none() {
+    let write = Criteria::write();
+    let mut informed = naming(1, &[1, 2, 3]);
+    informed.primary = Some(address(2));
+    let others = || [server(2, Unknown), server(3, RsArbiter)];
+    let known = topology(ReplicaSetNoPrimary, others().into_iter().chain([informed]));
+    assert_eq!(
+        diagnoses(&known, &write),
+        [Diagnosis::PrimaryUnreachable {
+            address: address(2)
+        }]
+    );
+    let none = topology(
+        ReplicaSetNoPrimary,
+        others().into_iter().chain([naming(1, &[1, 2, 3])]),
+    );
+    for criteria in [write, read(ReadMode::Primary, vec![])] {
+        let expected = Diagnosis::NoPrimary {
+            reached: 2,
+            members: 3,
+        };
+        assert_eq!(diagnoses(&none, &criteria), [expected], "{criteria}");
+    }
+    assert_eq!(diagnoses(&none, &read(ReadMode::Secondary, vec![])), []);
+}
+
+#[test]
+fn wrong_names_are_reported_where_they_matter() {
+    let message = "replica set is called `other`";
+    let wrong = failed(1, ErrorKind::SetName, Stage::Hello, message);
+    let found = diagnoses(&topology(Single, [wrong]), &Criteria::write());
+    assert!(matches!(found[..], [Diagnosis::WrongSetName { .. }]));
+    assert_eq!(
+        found[0].to_string(),
+        "s01:27017: replica set is called `other`"
+    );
+    let mut renamed = server(1, RsPrimary);
+    renamed.me = Some(address(9));
+    let mismatch = Diagnosis::AddressMismatch {
+        address: address(1),
+        me: address(9),
+    };
+    let check = |topology_type, expected: &[Diagnosis]| {
+        let topology = topology(topology_type, [renamed.clone()]);
+        assert_eq!(diagnoses(&topology, &Criteria::write()), expected);
+    };
+    check(ReplicaSetWithPrimary, &[mismatch]);
+    // Through a tunnel that is how it should be.
+    check(Single, &[]);
+}
+
+#[test]
+fn rejected_credentials_are_reported_with_the_servers_words() {
+    let rejected = failed(1, ErrorKind::Command, Stage::Auth, "Authentication failed.");
+    let found = diagnoses(&topology(Sharded, [rejected]), &Criteria::write());
+    assert_eq!(
+        found[0].to_string(),
+        "s01:27017 rejects the credentials: Authentication failed."
+    );
+}
+
+#[test]
+fn an_empty_topology_and_one_that_has_not_answered_are_told_apart() {
+    let write = Criteria::write();
+    let empty = topology(ReplicaSetNoPrimary, []);
+    assert_eq!(
+        diagnoses(&empty, &write),
+        [Diagnosis::NoServers { set_name: None }]
+    );
+    let silent = topology(TopologyType::Unknown, [server(1, Unknown)]);
+    assert_eq!(diagnoses(&silent, &write), [Diagnosis::NotAnsweredYet]);
+}
+
+#[test]
+fn the_last_demand_that_servers_failed_is_the_one_to_relax() {
+    let members = || {
+        let mut tagged = server(2, RsSecondary);
+        tagged.tags = tags(&[("dc", "ny")]);
+        topology(ReplicaSetWithPrimary, [server(1, RsPrimary), tagged])
+    };
+    let check = |criteria: &Criteria, expected: &[Diagnosis]| {
+        assert_eq!(diagnoses(&members(), criteria), expected, "{criteria}");
+    };
+    let la = || vec![tags(&[("dc", "la")])];
+    check(&read(ReadMode::Nearest, la()), &[Diagnosis::NoMatchingTags]);
+    check(&read(ReadMode::SecondaryPreferred, la()), &[]);
+    let none = |suitable: &mut Candidates<'_>| suitable.retain(|_| false);
+    check(
+        &read(ReadMode::Nearest, vec![]).with_selector(Arc::new(none)),
+        &[Diagnosis::DroppedBySelector],
+    );
+    let limit = core::time::Duration::from_secs(90);
+    let limited = ReadPreference::new(ReadMode::Secondary).with_max_staleness(limit);
+    check(&Criteria::read(limited).unwrap(), &[Diagnosis::AllStale]);
+}
+
+#[test]
+fn every_remedy_is_a_sentence_of_its_own() {
+    let addresses = || vec![address(1)];
+    let error = || ServerError::new(ErrorKind::SetName, Stage::Hello, "m").shared();
+    let all = [
+        Diagnosis::Incompatible("m".into()),
+        Diagnosis::NoServers { set_name: None },
+        Diagnosis::NoServers {
+            set_name: Some("rs".into()),
+        },
+        Diagnosis::NotAnsweredYet,
+        Diagnosis::WrongSetName {
+            address: address(1),
+            error: error(),
+        },
+        Diagnosis::Unresolvable {
+            addresses: addresses(),
+            advertised: true,
+        },
+        Diagnosis::NothingReachable {
+            addresses: addresses(),
+            timed_out: true,
+        },
+        Diagnosis::TlsFailed {
+            addresses: addresses(),
+        },
+        Diagnosis::NoMatchingTags,
+        Diagnosis::AllStale,
+    ];
+    for (index, diagnosis) in all.iter().enumerate() {
+        assert!(!diagnosis.to_string().is_empty());
+        let others = all.iter().skip(index + 1);
+        let mut same = others.filter(|other| other.remedy() == diagnosis.remedy());
+        assert_eq!(same.next(), None, "{diagnosis}");
+    }
+}

@@ -1,0 +1,177 @@
+//! Diagnoses and their remedies in words.
+
+use core::fmt;
+
+use sdam_core::address::ServerAddress;
+
+use super::Diagnosis;
+
+impl Diagnosis {
+    /// What to do about it.
+    pub const fn remedy(&self) -> &'static str {
+        match self {
+            Self::Incompatible(_) => {
+                "upgrade whichever is older, or widen the range of wire versions if that is set"
+            }
+            Self::NoServers { set_name: Some(_) } => {
+                "check that the seeds are members of the replica set, that replicaSet is its name \
+                 and that the members know each other by names this client can use"
+            }
+            Self::NoServers { set_name: None } => {
+                "check that the seeds are what the deployment is addressed by; a standalone server \
+                 must be the only seed"
+            }
+            Self::NotAnsweredYet => {
+                "wait longer (serverSelectionTimeoutMS), or look at whether the monitors run"
+            }
+            Self::WrongSetName { .. } => {
+                "set replicaSet to the name that the server reports, or address another server"
+            }
+            Self::Unresolvable {
+                advertised: true, ..
+            } => {
+                "make these names resolve here (DNS or hosts file), or change the host names in the \
+                 replica set's configuration to ones that clients can resolve; directConnection=true \
+                 reaches a single member regardless"
+            }
+            Self::Unresolvable { .. } => "check the spelling of the hosts and the name server",
+            Self::NothingReachable {
+                timed_out: true, ..
+            } => {
+                "check firewalls, access lists and routes between here and the servers, and raise \
+                 connectTimeoutMS if they are far away"
+            }
+            Self::NothingReachable { .. } => {
+                "check that the servers run, that host and port are right, and that the servers \
+                 listen on addresses other than localhost (net.bindIp)"
+            }
+            Self::Unreachable {
+                advertised: true, ..
+            } => {
+                "check that these members run, and that the addresses in the replica set's \
+                 configuration can be reached from here and not only from one member to another"
+            }
+            Self::Unreachable { .. } => "check that these servers run and can be reached from here",
+            Self::TlsFailed { .. } => {
+                "if the server does not use TLS, set tls=false; else check the certificate \
+                 authority (tlsCAFile), and that the certificate is valid for the host name"
+            }
+            Self::TlsExpected { .. } => "if the server requires TLS, set tls=true",
+            Self::AuthenticationFailed { .. } => {
+                "check user, password, authSource and authMechanism"
+            }
+            Self::AddressMismatch { .. } => {
+                "address the member as it calls itself, or change its host in the replica set's \
+                 configuration"
+            }
+            Self::PrimaryUnreachable { .. } => {
+                "check that the primary can be reached from here; reads can go to secondaries \
+                 meanwhile (readPreference=primaryPreferred)"
+            }
+            Self::NoPrimary { .. } => {
+                "wait for the election, which needs a majority of the voting members: check that \
+                 enough of them run and reach each other; reads can go to secondaries meanwhile \
+                 (readPreference=primaryPreferred)"
+            }
+            Self::NoMatchingTags => {
+                "check the members' tags, or end the list with an empty tag set, which any member \
+                 matches"
+            }
+            Self::AllStale => {
+                "raise maxStalenessSeconds, look at why replication lags, or allow the primary \
+                 (readPreference=secondaryPreferred)"
+            }
+            Self::DroppedBySelector => "look at what the server selector drops",
+        }
+    }
+}
+
+impl fmt::Display for Diagnosis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Incompatible(error) => f.write_str(error),
+            Self::NoServers {
+                set_name: Some(name),
+            } => write!(f, "no seed turned out to be a member of replica set {name}"),
+            Self::NoServers { set_name: None } => f.write_str("no seed turned out to be usable"),
+            Self::NotAnsweredYet => f.write_str("no server has answered yet"),
+            Self::WrongSetName { address, error } => write!(f, "{address}: {}", error.message),
+            Self::Unresolvable {
+                addresses,
+                advertised,
+            } => write!(
+                f,
+                "{}{} cannot be resolved from here",
+                named(*advertised),
+                List(addresses)
+            ),
+            Self::NothingReachable {
+                addresses,
+                timed_out: true,
+            } => write!(f, "no server can be reached in time: {}", List(addresses)),
+            Self::NothingReachable { addresses, .. } => {
+                write!(f, "no server accepts connections: {}", List(addresses))
+            }
+            Self::Unreachable {
+                addresses,
+                advertised,
+            } => write!(
+                f,
+                "{}{} cannot be reached from here",
+                named(*advertised),
+                List(addresses)
+            ),
+            Self::TlsFailed { addresses } => {
+                write!(f, "TLS could not be negotiated with {}", List(addresses))
+            }
+            Self::TlsExpected { addresses } => write!(
+                f,
+                "{} breaks connections instead of answering on them",
+                List(addresses)
+            ),
+            Self::AuthenticationFailed { address, error } => {
+                write!(f, "{address} rejects the credentials: {}", error.message)
+            }
+            Self::AddressMismatch { address, me } => {
+                write!(f, "{address} calls itself {me}")
+            }
+            Self::PrimaryUnreachable { address } => write!(
+                f,
+                "the members have a primary, {address}, but it is not reached from here"
+            ),
+            Self::NoPrimary { reached, members } => write!(
+                f,
+                "the replica set has no primary; {reached} of {members} members are reached"
+            ),
+            Self::NoMatchingTags => {
+                f.write_str("members are available, but none has the tags asked for")
+            }
+            Self::AllStale => f.write_str("secondaries are available, but all lag too far behind"),
+            Self::DroppedBySelector => {
+                f.write_str("servers are suitable, but a server selector dropped them all")
+            }
+        }
+    }
+}
+
+/// Says where the addresses that follow come from.
+fn named(advertised: bool) -> &'static str {
+    if advertised {
+        "named as members by the replica set: "
+    } else {
+        ""
+    }
+}
+
+/// Addresses, separated by commas.
+struct List<'a>(&'a [ServerAddress]);
+
+impl fmt::Display for List<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, address) in self.0.iter().enumerate() {
+            let separator = if index > 0 { ", " } else { "" };
+            write!(f, "{separator}{address}")?;
+        }
+        Ok(())
+    }
+}

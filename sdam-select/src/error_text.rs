@@ -1,0 +1,146 @@
+//! The one-sentence text of a selection that found no server (Server Selection: "Server Selection
+//! Errors").
+
+use alloc::{
+    format,
+    string::{String, ToString},
+    vec::Vec,
+};
+
+use sdam_core::{
+    error::{ServerError, Stage},
+    topology::TopologyDescription,
+};
+
+use crate::criteria::{Criteria, Operation};
+
+/// Why no server was selected, in the specification's words.
+///
+/// If some server is available, the criteria are to blame: a read preference that no member matches,
+/// or whatever else was wanted. If none is, the servers' own errors are: the one that all of them
+/// have in common, or else all different ones.
+pub fn error_text(topology: &TopologyDescription, criteria: &Criteria) -> String {
+    if let Some(error) = topology.compatibility_error() {
+        return error.into();
+    }
+    let servers = topology.servers();
+    let available = servers.iter().any(|it| it.server_type.is_available());
+    if !available {
+        let mut errors: Vec<String> = Vec::new();
+        for error in servers.iter().filter_map(|server| server.error.as_deref()) {
+            let error = server_error_text(error);
+            if !errors.contains(&error) {
+                errors.push(error);
+            }
+        }
+        if !errors.is_empty() {
+            return errors.join(", ");
+        }
+    }
+    let reads_from_members = matches!(criteria.operation(), Operation::Read(_))
+        && (topology.topology_type().is_replica_set() || !available);
+    if reads_from_members {
+        format!("No server available for {criteria}")
+    } else {
+        format!("No servers are suitable for {criteria}")
+    }
+}
+
+fn server_error_text(error: &ServerError) -> String {
+    match error.stage {
+        Stage::Auth => format!("Authentication failed: {}", error.message),
+        _ => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use sdam_core::{
+        error::ErrorKind,
+        read_preference::{ReadMode, ReadPreference},
+        server::ServerType::{Mongos, RsSecondary, Unknown},
+        topology::TopologyType::{self, ReplicaSetNoPrimary, Sharded},
+    };
+
+    use super::*;
+    use crate::testing::{failed, server, tags, topology};
+
+    fn read(preference: ReadPreference) -> Criteria {
+        Criteria::read(preference).unwrap()
+    }
+
+    #[test]
+    fn available_members_that_do_not_match_leave_the_read_preference_to_blame() {
+        // L-80
+        let members = topology(ReplicaSetNoPrimary, [server(1, RsSecondary)]);
+        let check = |criteria: &Criteria, text| assert_eq!(error_text(&members, criteria), text);
+        let nearest = || {
+            let tags = [tags(&[("dc", "la")])];
+            ReadPreference::new(ReadMode::Nearest).with_tag_sets(tags.into())
+        };
+        check(
+            &read(ReadPreference::default()),
+            "No server available for query with ReadPreference primary",
+        );
+        check(
+            &read(nearest()),
+            "No server available for query with ReadPreference nearest and tag set list [{dc: la}]",
+        );
+        check(
+            &read(nearest().with_max_staleness(Duration::from_secs(90))),
+            "No server available for query with ReadPreference nearest, tag set list [{dc: la}], \
+             and `maxStalenessSeconds` 90",
+        );
+        check(
+            &Criteria::write(),
+            "No servers are suitable for write operation",
+        );
+    }
+
+    #[test]
+    fn on_other_topologies_an_available_server_leaves_the_criteria_to_blame() {
+        // L-81: a selector has dropped the mongos.
+        let routers = topology(Sharded, [server(1, Mongos), server(2, Unknown)]);
+        assert_eq!(
+            error_text(&routers, &read(ReadPreference::default())),
+            "No servers are suitable for query with ReadPreference primary"
+        );
+    }
+
+    #[test]
+    fn errors_are_to_blame_if_no_server_is_available() {
+        // L-81
+        let refused = || (ErrorKind::Network, Stage::Connect, "refused");
+        let slow = || (ErrorKind::Timeout, Stage::Hello, "no reply");
+        let check = |errors: &[(ErrorKind, Stage, &str)], text| {
+            let servers = errors
+                .iter()
+                .zip(1..)
+                .map(|((kind, stage, message), number)| failed(number, *kind, *stage, message));
+            let topology = topology(TopologyType::Unknown, servers);
+            assert_eq!(error_text(&topology, &Criteria::write()), text);
+        };
+        check(&[refused(), refused()], "network error at connect: refused");
+        check(
+            &[refused(), slow(), refused()],
+            "network error at connect: refused, timeout at hello: no reply",
+        );
+        check(
+            &[(ErrorKind::Command, Stage::Auth, "bad password")],
+            "Authentication failed: bad password",
+        );
+        check(&[], "No servers are suitable for write operation");
+    }
+
+    #[test]
+    fn servers_that_have_not_answered_yet_leave_the_criteria() {
+        // L-80
+        let topology = topology(TopologyType::Unknown, [server(1, Unknown)]);
+        assert_eq!(
+            error_text(&topology, &read(ReadPreference::new(ReadMode::Secondary))),
+            "No server available for query with ReadPreference secondary"
+        );
+    }
+}

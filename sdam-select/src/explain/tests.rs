@@ -1,0 +1,206 @@
+use std::{string::ToString, vec, vec::Vec};
+
+use proptest::prelude::*;
+use sdam_core::{
+    error::{ErrorKind, Stage},
+    server::ServerType::{RsPrimary, RsSecondary, Unknown},
+    time::Instant,
+    topology::TopologyType::{ReplicaSetNoPrimary, ReplicaSetWithPrimary},
+};
+
+use super::*;
+use crate::{
+    candidate::Candidates,
+    steps::{suitable, window},
+    testing::{
+        address,
+        any::{any_criteria, any_topology},
+        failed, server, tags, topology, with_rtt,
+    },
+};
+
+fn read(preference: ReadPreference) -> Criteria {
+    Criteria::read(preference).unwrap()
+}
+
+fn mode(mode: ReadMode) -> ReadPreference {
+    ReadPreference::new(mode)
+}
+
+fn secondary(number: u64, rtt: u64, dc: &str, lag: i64) -> ServerDescription {
+    let mut server = with_rtt(server(number, RsSecondary), rtt);
+    server.tags = tags(&[("dc", dc)]);
+    server.last_update_time = Some(Instant::from_millis(1_000_000));
+    server.last_write_date = Some(1_000_000 - lag);
+    server
+}
+
+/// A primary, then secondaries that differ in latency, tags and lag, and one that is down.
+fn members() -> TopologyDescription {
+    let mut primary = secondary(1, 5, "ny", 0);
+    primary.server_type = RsPrimary;
+    let down = failed(5, ErrorKind::Network, Stage::Connect, "refused");
+    let servers = [
+        primary,
+        secondary(2, 6, "ny", 1_000),
+        secondary(3, 60, "ny", 1_000),
+        secondary(4, 6, "la", 200_000),
+        down,
+    ];
+    topology(ReplicaSetWithPrimary, servers)
+}
+
+/// The verdict on the server with this number, in words.
+fn say(topology: &TopologyDescription, criteria: &Criteria, number: u64) -> std::string::String {
+    let explanation = explain(topology, &Settings::default(), criteria);
+    let at = address(number);
+    let mut servers = explanation.servers.iter();
+    let server = servers.find(|server| server.address == at).unwrap();
+    let text = server.to_string();
+    text.split_once(") ").unwrap().1.into()
+}
+
+#[test]
+fn every_stage_names_what_it_compared() {
+    let topology = members();
+    let limit = Duration::from_secs(90);
+    let ny = || vec![tags(&[("dc", "ny")])];
+    let check = |preference: ReadPreference, number, text| {
+        assert_eq!(say(&topology, &read(preference), number), text);
+    };
+    check(mode(ReadMode::Primary), 1, "is eligible at 5 ms");
+    check(mode(ReadMode::Primary), 2, "is not a primary");
+    check(mode(ReadMode::Secondary), 1, "is not a secondary");
+    check(
+        mode(ReadMode::Secondary),
+        3,
+        "answers in 60 ms, more than 15 ms slower than the fastest (6 ms)",
+    );
+    check(
+        mode(ReadMode::Secondary),
+        5,
+        "is not available: network error at connect: refused",
+    );
+    check(
+        mode(ReadMode::Nearest).with_tag_sets(ny()),
+        4,
+        "has the tags {dc: la}, but {dc: ny} is the first tag set that some server matches",
+    );
+    check(
+        mode(ReadMode::Nearest).with_tag_sets(vec![tags(&[("dc", "sf")])]),
+        4,
+        "has the tags {dc: la}, and no tag set matches any server",
+    );
+    check(
+        mode(ReadMode::Nearest).with_max_staleness(limit),
+        4,
+        "lags 210.000 s behind, which is more than 90 s",
+    );
+    check(
+        mode(ReadMode::PrimaryPreferred),
+        2,
+        "is only used when there is no suitable RSPrimary",
+    );
+    check(
+        mode(ReadMode::SecondaryPreferred),
+        1,
+        "is only used when there is no suitable RSSecondary",
+    );
+    // The primary was taken for want of an eligible secondary: what did the secondaries lack?
+    let fallback = mode(ReadMode::SecondaryPreferred).with_tag_sets(vec![tags(&[("dc", "sf")])]);
+    check(fallback.clone(), 1, "is eligible at 5 ms");
+    check(
+        fallback,
+        2,
+        "has the tags {dc: ny}, and no tag set matches any server",
+    );
+}
+
+#[test]
+fn avoided_and_dropped_servers_say_so() {
+    // L-45, L-50
+    let topology = members();
+    let nearest = read(mode(ReadMode::Nearest));
+    let avoiding = nearest.clone().with_deprioritized([address(2), address(5)]);
+    assert_eq!(
+        say(&topology, &avoiding, 2),
+        "is avoided in favour of others"
+    );
+    assert!(say(&topology, &avoiding, 5).starts_with("is not available"));
+    let last = |suitable: &mut Candidates<'_>| suitable.retain(|candidate| candidate.index > 2);
+    let selecting = nearest.with_selector(Arc::new(last));
+    assert_eq!(
+        say(&topology, &selecting, 1),
+        "was dropped by a server selector"
+    );
+    assert_eq!(say(&topology, &selecting, 4), "is eligible at 6 ms");
+}
+
+#[test]
+fn reasons_that_concern_the_whole_topology_come_first() {
+    let check = |topology: &TopologyDescription, criteria: &Criteria, text| {
+        let explanation = explain(topology, &Settings::default(), criteria);
+        assert_eq!(explanation.to_string(), text);
+        assert_eq!(explanation.eligible().count(), 0);
+    };
+    let write = Criteria::write();
+    check(
+        &topology(ReplicaSetNoPrimary, []),
+        &write,
+        "write operation on ReplicaSetNoPrimary: there are no servers",
+    );
+    check(
+        &topology(TopologyType::Unknown, [server(1, Unknown)]),
+        &write,
+        "write operation on Unknown: no server has been identified yet; s01:27017 (Unknown) has not \
+         answered yet",
+    );
+    let limited = mode(ReadMode::Nearest).with_max_staleness(Duration::from_secs(30));
+    let explanation = explain(&members(), &Settings::default(), &read(limited));
+    assert!(matches!(explanation.refusal, Some(Refusal::Criteria(_))));
+    let mut verdicts = explanation.servers.iter().map(|server| &server.verdict);
+    assert!(verdicts.all(|verdict| *verdict == Verdict::NotConsidered));
+}
+
+#[test]
+fn the_long_form_has_a_line_for_each_server() {
+    let explanation = explain(&members(), &Settings::default(), &Criteria::write());
+    let long = std::format!("{explanation:#}");
+    let lines: Vec<_> = long.lines().collect();
+    assert_eq!(lines.len(), 6, "{long}");
+    assert_eq!(lines[0], "write operation on ReplicaSetWithPrimary:");
+    assert_eq!(lines[1], "  s01:27017 (RSPrimary) is eligible at 5 ms");
+    assert_eq!(explanation.to_string().lines().count(), 1);
+}
+
+proptest! {
+    #[test]
+    fn explanations_agree_with_selection(topology in any_topology(), criteria in any_criteria()) {
+        let settings = Settings::default();
+        let explanation = explain(&topology, &settings, &criteria);
+        let addresses = |servers: &mut dyn Iterator<Item = &ExplainedServer>| -> Vec<_> {
+            servers.map(|server| server.address.clone()).collect()
+        };
+        let eligible = addresses(&mut explanation.servers.iter().filter(|it| it.is_eligible()));
+        let slow = |server: &&ExplainedServer| {
+            matches!(server.verdict, Verdict::Rejected(Rejection::Latency { .. }))
+        };
+        let found = addresses(
+            &mut explanation.servers.iter().filter(|it| it.is_eligible() || slow(it)),
+        );
+        match suitable(&topology, &settings, &criteria) {
+            Err(error) => {
+                prop_assert_eq!(explanation.refusal, Some(Refusal::Criteria(error)));
+                prop_assert!(found.is_empty());
+            }
+            Ok(suitable) => {
+                let window = window(&suitable, settings.local_threshold);
+                let names = |candidates: &Candidates<'_>| -> Vec<_> {
+                    candidates.iter().map(|candidate| candidate.address.clone()).collect()
+                };
+                prop_assert_eq!(found, names(&suitable));
+                prop_assert_eq!(eligible, names(&window));
+            }
+        }
+    }
+}

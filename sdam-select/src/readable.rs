@@ -1,0 +1,95 @@
+//! Whether a topology has a server to read from or to write to at all (SDAM Monitoring:
+//! "hasReadableServer", "hasWritableServer").
+
+use sdam_core::{
+    read_preference::{ReadMode, ReadPreference},
+    topology::TopologyDescription,
+};
+
+use crate::{criteria::CriteriaError, rule::Rule, settings::Settings};
+
+/// Whether some server may be read from, with `preference` if there is one.
+///
+/// A preference that selection would refuse is answered with no.
+pub fn has_readable_server(
+    topology: &TopologyDescription,
+    settings: &Settings,
+    preference: Option<&ReadPreference>,
+) -> bool {
+    // Without a preference, the question for a replica set is whether it has a primary.
+    let primary = ReadPreference::new(ReadMode::Primary);
+    let preference = preference.unwrap_or(&primary);
+    preference.validate().is_ok()
+        && CriteriaError::check(topology, settings, preference).is_ok()
+        && Rule::avoiding(topology, settings, Some(preference), &[]).admits_any(topology)
+}
+
+/// Whether some server may be written to.
+pub fn has_writable_server(topology: &TopologyDescription) -> bool {
+    topology.has_writable_server()
+}
+
+#[cfg(test)]
+mod tests {
+    use sdam_core::server::ServerType::{
+        self, LoadBalancer, Mongos, PossiblePrimary, RsArbiter, RsPrimary, RsSecondary, Standalone,
+        Unknown,
+    };
+    use sdam_core::topology::TopologyType;
+
+    use super::*;
+    use crate::testing::{server, topology};
+
+    fn readable(topology: &TopologyDescription, mode: Option<ReadMode>) -> bool {
+        let preference = mode.map(ReadPreference::new);
+        has_readable_server(topology, &Settings::default(), preference.as_ref())
+    }
+
+    #[test]
+    fn readable_and_writable_follow_the_table() {
+        // J-50: without preference, with primary, with secondary, writable
+        let check = |topology_type, types: &[ServerType], expected: [bool; 4]| {
+            let servers = types
+                .iter()
+                .zip(1..)
+                .map(|(of, number)| server(number, *of));
+            let topology = topology(topology_type, servers);
+            let actual = [
+                readable(&topology, None),
+                readable(&topology, Some(ReadMode::Primary)),
+                readable(&topology, Some(ReadMode::Secondary)),
+                has_writable_server(&topology),
+            ];
+            assert_eq!(actual, expected, "{topology_type} {types:?}");
+        };
+        let (no, yes) = ([false; 4], [true; 4]);
+        check(TopologyType::Unknown, &[Unknown], no);
+        check(TopologyType::Single, &[Unknown], no);
+        check(TopologyType::Single, &[Standalone], yes);
+        check(TopologyType::Single, &[RsSecondary], yes);
+        check(TopologyType::ReplicaSetNoPrimary, &[], no);
+        check(
+            TopologyType::ReplicaSetNoPrimary,
+            &[PossiblePrimary, RsArbiter],
+            no,
+        );
+        check(
+            TopologyType::ReplicaSetNoPrimary,
+            &[RsSecondary, Unknown],
+            [false, false, true, false],
+        );
+        check(
+            TopologyType::ReplicaSetWithPrimary,
+            &[RsPrimary, Unknown],
+            [true, true, false, true],
+        );
+        check(
+            TopologyType::ReplicaSetWithPrimary,
+            &[RsPrimary, RsSecondary],
+            yes,
+        );
+        check(TopologyType::Sharded, &[Unknown, Unknown], no);
+        check(TopologyType::Sharded, &[Unknown, Mongos], yes);
+        check(TopologyType::LoadBalanced, &[LoadBalancer], yes);
+    }
+}

@@ -1,0 +1,76 @@
+//! What the client, not the operation, decides about selection.
+
+use alloc::{sync::Arc, vec::Vec};
+use core::{fmt, time::Duration};
+
+use sdam_core::options::{Options, SelectionStrategy};
+
+use crate::candidate::Selector;
+
+/// What the client, not the operation, decides about selection.
+///
+/// The specification forbids setting these per operation (Server Selection: "localThresholdMS"),
+/// which is why they are no part of the [`Criteria`](crate::criteria::Criteria).
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct Settings {
+    /// `localThresholdMS`: how much slower than the fastest suitable server a server may be.
+    pub local_threshold: Duration,
+    /// `heartbeatFrequencyMS` in force; part of every estimate of staleness.
+    pub heartbeat_frequency: Duration,
+    /// How to choose among the servers in the latency window.
+    pub strategy: SelectionStrategy,
+    /// The smallest wire version that the client speaks.
+    pub min_wire_version: i32,
+    /// The application's own selector, for every operation of the client.
+    pub selector: Option<Arc<dyn Selector>>,
+}
+
+impl Settings {
+    /// The settings of a client with background monitors.
+    pub fn new(options: &Options) -> Self {
+        Self {
+            local_threshold: options.local_threshold,
+            heartbeat_frequency: options.heartbeat_frequency(),
+            strategy: options.selection_strategy,
+            min_wire_version: options.wire_versions.min,
+            selector: None,
+        }
+    }
+
+    /// The settings of a single-threaded client: it scans at its own frequency and chooses at
+    /// random, because it never has an operation in progress to count.
+    pub fn single_threaded(options: &Options) -> Self {
+        Self {
+            heartbeat_frequency: options.scan_frequency(),
+            strategy: SelectionStrategy::Random,
+            ..Self::new(options)
+        }
+    }
+
+    /// The same settings with the application's own selector.
+    #[must_use]
+    pub fn with_selector(mut self, selector: Arc<dyn Selector>) -> Self {
+        self.selector = Some(selector);
+        self
+    }
+}
+
+impl Default for Settings {
+    /// The settings of a client with background monitors and default options.
+    fn default() -> Self {
+        Self::new(&Options::new(Vec::new()))
+    }
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings")
+            .field("local_threshold", &self.local_threshold)
+            .field("heartbeat_frequency", &self.heartbeat_frequency)
+            .field("strategy", &self.strategy)
+            .field("min_wire_version", &self.min_wire_version)
+            .field("has_selector", &self.selector.is_some())
+            .finish()
+    }
+}

@@ -1,0 +1,109 @@
+//! How far secondaries lag behind (Max Staleness).
+
+use core::time::Duration;
+
+use sdam_core::{
+    read_preference::ReadPreference,
+    server::{ServerDescription, ServerType},
+    time::Instant,
+    topology::TopologyDescription,
+};
+
+use crate::settings::Settings;
+
+/// What the last write of a secondary is compared with.
+#[derive(Clone, Copy, Debug)]
+enum Reference {
+    /// The primary, by the time of its last check and its last write.
+    Primary(Option<(Instant, i64)>),
+    /// The most recent last write of any secondary, for want of a primary.
+    NewestSecondary(Option<i64>),
+}
+
+/// A limit on staleness and what it takes to estimate staleness against it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StalenessLimit {
+    limit: Duration,
+    heartbeat_frequency: Duration,
+    /// How many nanoseconds of lag that leaves.
+    allowed: i128,
+    reference: Reference,
+}
+
+impl StalenessLimit {
+    /// The limit that `preference` sets, if it sets one.
+    ///
+    /// The reference is sought among all servers of the topology, also those that are to be
+    /// avoided: what they know about the newest write is true all the same (L-53).
+    pub(crate) fn new(
+        topology: &TopologyDescription,
+        settings: &Settings,
+        preference: &ReadPreference,
+    ) -> Option<Self> {
+        let limit = preference.max_staleness?;
+        let reference = match topology.primary() {
+            Some(primary) => Reference::Primary(
+                primary
+                    .last_update_time
+                    .and_then(|updated| Some((updated, primary.last_write_date?))),
+            ),
+            None => Reference::NewestSecondary(
+                topology
+                    .servers()
+                    .iter()
+                    .filter(|server| server.server_type == ServerType::RsSecondary)
+                    .filter_map(|server| server.last_write_date)
+                    .max(),
+            ),
+        };
+        Some(Self {
+            limit,
+            heartbeat_frequency: settings.heartbeat_frequency,
+            allowed: nanos(limit) - nanos(settings.heartbeat_frequency),
+            reference,
+        })
+    }
+
+    pub(crate) fn limit(&self) -> Duration {
+        self.limit
+    }
+
+    /// Whether `server` is known to lag no further behind than allowed.
+    pub(crate) fn admits(&self, server: &ServerDescription) -> bool {
+        server.server_type != ServerType::RsSecondary
+            || self.lag(server).is_some_and(|lag| lag <= self.allowed)
+    }
+
+    /// By how many nanoseconds `server` lags behind, which can be negative; `None` if the times it
+    /// takes to tell are missing (L-26).
+    pub(crate) fn estimate(&self, server: &ServerDescription) -> Option<i128> {
+        if server.server_type != ServerType::RsSecondary {
+            return Some(0);
+        }
+        Some(self.lag(server)? + nanos(self.heartbeat_frequency))
+    }
+
+    /// How many nanoseconds `server` was behind when it was checked.
+    fn lag(&self, server: &ServerDescription) -> Option<i128> {
+        let write = server.last_write_date?;
+        Some(match self.reference {
+            // (S.lastUpdateTime - S.lastWriteDate) - (P.lastUpdateTime - P.lastWriteDate)
+            Reference::Primary(primary) => {
+                let (primary_updated, primary_write) = primary?;
+                let updated = i128::from(server.last_update_time?.as_nanos());
+                updated - i128::from(primary_updated.as_nanos()) + since(primary_write, write)
+            }
+            // SMax.lastWriteDate - S.lastWriteDate
+            Reference::NewestSecondary(newest) => since(newest?, write),
+        })
+    }
+}
+
+/// Nanoseconds from `earlier` to `later`, both in milliseconds.
+fn since(later: i64, earlier: i64) -> i128 {
+    (i128::from(later) - i128::from(earlier)) * 1_000_000
+}
+
+fn nanos(duration: Duration) -> i128 {
+    i128::try_from(duration.as_nanos()).unwrap_or(i128::MAX >> 1)
+}

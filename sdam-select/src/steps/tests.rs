@@ -1,0 +1,137 @@
+use std::{vec, vec::Vec};
+
+use sdam_core::{
+    rng::Rng,
+    server::ServerType::{Mongos, RsPrimary, RsSecondary},
+    topology::TopologyType,
+};
+
+use super::*;
+use crate::testing::{server, topology, with_rtt};
+
+fn mongoses(latencies: &[u64]) -> TopologyDescription {
+    let servers = latencies
+        .iter()
+        .zip(1..)
+        .map(|(millis, number)| with_rtt(server(number, Mongos), *millis));
+    topology(TopologyType::Sharded, servers)
+}
+
+/// How often each server is chosen in `draws` draws.
+fn frequencies(
+    topology: &TopologyDescription,
+    strategy: SelectionStrategy,
+    loads: &[u32],
+    draws: usize,
+) -> Vec<usize> {
+    let settings = Settings {
+        strategy,
+        ..Settings::default()
+    };
+    let mut rng = Rng::new(11);
+    let mut chosen = vec![0; topology.servers().len()];
+    for _ in 0..draws {
+        let load = |candidate: Candidate<'_>| loads[candidate.index];
+        let criteria = Criteria::write();
+        let found = choose(topology, &settings, &criteria, load, rng.next_u64());
+        chosen[found.unwrap().unwrap().index] += 1;
+    }
+    chosen
+}
+
+#[test]
+fn the_window_starts_at_the_fastest_suitable_server_and_is_inclusive() {
+    // L-40
+    let check = |latencies: &[u64], threshold, expected: &[usize]| {
+        let topology = mongoses(latencies);
+        let all = suitable(&topology, &Settings::default(), &Criteria::write()).unwrap();
+        let window = window(&all, Duration::from_millis(threshold));
+        let indices: Vec<_> = window.iter().map(|candidate| candidate.index).collect();
+        assert_eq!(indices, expected, "{latencies:?} within {threshold} ms");
+    };
+    check(&[20, 5, 21], 15, &[0, 1]);
+    check(&[20, 5, 21], 0, &[1]);
+    check(&[7, 7], 0, &[0, 1]);
+    check(&[20, 5, 21], 1_000, &[0, 1, 2]);
+    check(&[], 15, &[]);
+}
+
+#[test]
+fn servers_outside_the_window_are_never_chosen() {
+    // L-40
+    let topology = mongoses(&[20, 5, 21]);
+    let chosen = frequencies(&topology, SelectionStrategy::TwoChoices, &[0; 3], 400);
+    assert!(chosen[0] > 100 && chosen[1] > 100, "{chosen:?}");
+    assert_eq!(chosen[2], 0);
+}
+
+#[test]
+fn of_two_different_servers_the_one_with_fewer_operations_is_taken() {
+    // L-41: with three servers the least loaded one is drawn two times out of three, the most
+    // loaded one always loses.
+    let topology = mongoses(&[5, 5, 5]);
+    let chosen = frequencies(&topology, SelectionStrategy::TwoChoices, &[2, 1, 3], 3_000);
+    assert!((1_850..2_150).contains(&chosen[1]), "{chosen:?}");
+    assert_eq!(chosen[2], 0);
+    let two = mongoses(&[5, 5]);
+    let chosen = frequencies(&two, SelectionStrategy::TwoChoices, &[9, 8], 100);
+    assert_eq!(chosen, [0, 100]);
+}
+
+#[test]
+fn equal_loads_and_the_random_strategy_choose_evenly() {
+    // L-41, L-42
+    let topology = mongoses(&[5; 4]);
+    for (strategy, loads) in [
+        (SelectionStrategy::TwoChoices, [7; 4]),
+        (SelectionStrategy::Random, [1, 2, 3, 4]),
+    ] {
+        let chosen = frequencies(&topology, strategy, &loads, 4_000);
+        assert!(
+            chosen.iter().all(|count| (880..1_120).contains(count)),
+            "{strategy:?} {chosen:?}"
+        );
+    }
+}
+
+#[test]
+fn extreme_random_bits_stay_within_the_window() {
+    for size in 1..12 {
+        let topology = mongoses(&vec![5; size]);
+        let settings = Settings::default();
+        for random in [0, u64::MAX, u64::from(u32::MAX), u64::MAX << 32] {
+            let found = choose(&topology, &settings, &Criteria::write(), |_| 0, random);
+            assert!(found.unwrap().is_some(), "{size} servers, {random:x}");
+        }
+    }
+}
+
+#[test]
+fn the_load_of_a_single_server_is_not_asked_for() {
+    // L-41: one server in the window is taken as it is.
+    let servers = [server(1, RsPrimary), server(2, RsSecondary)];
+    let topology = topology(TopologyType::ReplicaSetWithPrimary, servers);
+    let load = |_: Candidate<'_>| -> u32 { panic!("asked for the load of the only server") };
+    let found = choose(&topology, &Settings::default(), &Criteria::write(), load, 5);
+    assert_eq!(found.unwrap().unwrap().server_type, RsPrimary);
+}
+
+#[test]
+fn the_steps_one_by_one_lead_where_the_single_call_leads() {
+    let topology = mongoses(&[5, 9, 20, 21, 7, 40, 20, 5, 5, 6, 13]);
+    let settings = Settings::default();
+    let criteria = Criteria::write();
+    let load = |candidate: Candidate<'_>| candidate.index as u32 % 3;
+    let mut rng = Rng::new(5);
+    for _ in 0..200 {
+        let random = rng.next_u64();
+        let chosen = choose(&topology, &settings, &criteria, load, random).unwrap();
+        let suitable = suitable(&topology, &settings, &criteria).unwrap();
+        let window = window(&suitable, settings.local_threshold);
+        let picked = pick(&window, settings.strategy, load, random);
+        assert_eq!(
+            chosen.map(|candidate| candidate.index),
+            picked.map(|candidate| candidate.index)
+        );
+    }
+}

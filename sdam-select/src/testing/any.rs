@@ -1,0 +1,119 @@
+//! Arbitrary topologies and criteria.
+
+use alloc::sync::Arc;
+use core::time::Duration;
+use std::vec;
+
+use proptest::prelude::*;
+use sdam_core::{
+    read_preference::{ReadMode, ReadPreference},
+    server::ServerType::{
+        LoadBalancer, Mongos, PossiblePrimary, RsArbiter, RsGhost, RsOther, RsPrimary, RsSecondary,
+        Standalone, Unknown,
+    },
+    time::Instant,
+    topology::{
+        TopologyDescription,
+        TopologyType::{self, ReplicaSetNoPrimary, ReplicaSetWithPrimary, Sharded, Single},
+    },
+};
+
+use super::{address, server, tags, topology, with_rtt};
+use crate::{
+    candidate::{Candidates, Selector},
+    criteria::Criteria,
+};
+
+/// Topologies of all types with servers of all types, also combinations that SDAM never yields.
+pub(crate) fn any_topology() -> impl Strategy<Value = TopologyDescription> {
+    let types = prop::sample::select(vec![
+        Unknown,
+        PossiblePrimary,
+        Standalone,
+        Mongos,
+        RsPrimary,
+        RsSecondary,
+        RsSecondary,
+        RsSecondary,
+        RsArbiter,
+        RsOther,
+        RsGhost,
+        LoadBalancer,
+    ]);
+    let write = prop::option::weighted(0.9, 0_i64..300_000);
+    let fields = (
+        types,
+        prop::option::weighted(0.9, 0_u64..40),
+        0..3_usize,
+        write,
+    );
+    let servers = fields.prop_map(|(server_type, rtt, dc, write)| {
+        let mut of = server(1, server_type);
+        of.rtt = None;
+        if let Some(rtt) = rtt.filter(|_| server_type.is_available()) {
+            of = with_rtt(of, rtt);
+        }
+        of.tags = tags(&[("dc", ["ny", "la", "sf"][dc])]);
+        of.last_update_time = write.map(|_| Instant::from_millis(1_000_000));
+        of.last_write_date = write;
+        of
+    });
+    let topology_types = prop::sample::select(vec![
+        TopologyType::Unknown,
+        Single,
+        ReplicaSetNoPrimary,
+        ReplicaSetWithPrimary,
+        ReplicaSetWithPrimary,
+        Sharded,
+        TopologyType::LoadBalanced,
+    ]);
+    let servers = prop::collection::vec(servers, 0..8);
+    (topology_types, servers).prop_map(|(topology_type, servers)| {
+        let servers = servers.into_iter().zip(1..).map(|(mut server, number)| {
+            server.address = address(number);
+            server
+        });
+        topology(topology_type, servers)
+    })
+}
+
+/// Criteria of all kinds that are valid by themselves; servers 1 to 8 may be avoided, and a selector
+/// may drop every second server.
+pub(crate) fn any_criteria() -> impl Strategy<Value = Criteria> {
+    let modes = prop::sample::select(vec![
+        ReadMode::PrimaryPreferred,
+        ReadMode::Secondary,
+        ReadMode::SecondaryPreferred,
+        ReadMode::Nearest,
+    ]);
+    let sets = prop::sample::select(vec![
+        tags(&[("dc", "ny")]),
+        tags(&[("dc", "la")]),
+        tags(&[("dc", "none")]),
+        tags(&[]),
+    ]);
+    let limit = prop::option::of(prop::sample::select(vec![0, 90, 150]));
+    let reads = (modes, prop::collection::vec(sets, 0..3), limit);
+    let reads = reads.prop_map(|(mode, sets, limit)| {
+        let mut preference = ReadPreference::new(mode).with_tag_sets(sets);
+        preference.max_staleness = limit.map(Duration::from_secs);
+        Criteria::read(preference).unwrap()
+    });
+    let primary = Criteria::read(ReadPreference::default()).unwrap();
+    let fixed = prop::sample::select(vec![Criteria::write(), primary]);
+    let avoided = prop::collection::vec(1_u64..9, 0..4);
+    let drops_odd = any::<bool>();
+    (prop_oneof![4 => reads, 1 => fixed], avoided, drops_odd).prop_map(
+        |(criteria, avoided, drops_odd)| {
+            let criteria = criteria.with_deprioritized(avoided.into_iter().map(address));
+            if !drops_odd {
+                return criteria;
+            }
+            let odd = |suitable: &mut Candidates<'_>| {
+                suitable.retain(|candidate| candidate.index.is_multiple_of(2));
+            };
+            let odd: Arc<dyn Selector> = Arc::new(odd);
+            criteria.with_selector(odd)
+        },
+    )
+}
