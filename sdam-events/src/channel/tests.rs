@@ -1,0 +1,113 @@
+use std::{sync::Arc, thread};
+
+use futures::{
+    StreamExt,
+    executor::{block_on, block_on_stream},
+    stream::FusedStream,
+};
+use sdam_core::event::EventKind;
+
+use super::{EventStream, bounded, unbounded};
+use crate::{
+    dispatch::Dispatcher,
+    queue::EventQueue,
+    sink::{EventSink, Interest},
+    test_support::{TOPOLOGY, at, failed, opening, started},
+};
+
+fn queue() -> Arc<EventQueue> {
+    Arc::new(EventQueue::new(TOPOLOGY, Interest::SDAM))
+}
+
+fn read(stream: &mut EventStream) -> Vec<u64> {
+    std::iter::from_fn(|| stream.try_next())
+        .map(|event| event.seq)
+        .collect()
+}
+
+#[test]
+fn the_stream_yields_every_event_and_ends_with_the_topology() {
+    let queue = queue();
+    let (sink, stream) = unbounded();
+    let dispatcher = Dispatcher::new(Arc::clone(&queue), Arc::new(sink));
+    let reader = thread::spawn(move || {
+        let mut stream = block_on_stream(stream);
+        let seqs: Vec<u64> = stream.by_ref().map(|event| event.seq).collect();
+        (seqs, stream.into_inner())
+    });
+    let delivery = thread::spawn(move || block_on(dispatcher));
+    for count in 1..20_000 {
+        queue.push(at(count), opening(count));
+    }
+    queue.push(at(20_000), EventKind::TopologyClosed);
+    assert_eq!(delivery.join().unwrap().delivered, 20_000);
+    let (seqs, stream) = reader.join().unwrap();
+    assert!(seqs.into_iter().eq(1..=20_000));
+    assert!(stream.is_terminated());
+    assert_eq!((stream.waiting(), stream.dropped()), (0, 0));
+}
+
+#[test]
+fn a_stream_that_is_dropped_does_not_disturb_delivery() {
+    let queue = queue();
+    let (sink, stream) = unbounded();
+    drop(stream);
+    queue.push(at(1), opening(1));
+    assert_eq!(queue.drain_now(&sink), 1);
+    assert_eq!(queue.sink_failed(), None);
+}
+
+/// J-31
+#[test]
+fn a_full_channel_leaves_out_whole_heartbeats_and_nothing_else() {
+    let queue = queue();
+    let (sink, mut stream) = bounded(2);
+    queue.push(at(1), EventKind::TopologyOpening); // 1, kept
+    queue.push(at(2), started(1)); // 2, kept: there is one place left
+    queue.push(at(3), started(2)); // 3, left out
+    queue.push(at(4), opening(3)); // 4, kept for what it is
+    queue.push(at(5), failed(1)); // 5, kept because its start was
+    queue.push(at(6), failed(2)); // 6, left out because its start was
+    queue.drain_now(&sink);
+    assert_eq!(stream.waiting(), 4);
+    assert_eq!(read(&mut stream), [1, 2, 4, 5]);
+    assert_eq!(stream.dropped(), 2);
+
+    queue.push(at(7), started(2)); // 7, kept: there is room again
+    queue.push(at(8), failed(2)); // 8
+    queue.drain_now(&sink);
+    assert_eq!(read(&mut stream), [7, 8]);
+    assert_eq!(stream.dropped(), 2);
+}
+
+/// J-31
+#[test]
+fn an_end_is_left_out_with_its_start_even_if_there_is_room_by_then() {
+    let queue = queue();
+    let (sink, mut stream) = bounded(1);
+    queue.push(at(1), opening(1));
+    queue.push(at(2), started(1));
+    queue.drain_now(&sink);
+    assert_eq!(read(&mut stream), [1]);
+    queue.push(at(3), failed(1));
+    queue.drain_now(&sink);
+    assert_eq!(read(&mut stream), [0; 0]);
+    assert_eq!(stream.dropped(), 2);
+}
+
+#[test]
+fn a_shared_sink_serves_several_topologies() {
+    let (sink, mut stream) = unbounded();
+    let sink: Arc<dyn EventSink> = Arc::new(sink);
+    let [first, second] = [queue(), queue()];
+    let deliveries =
+        [&first, &second].map(|queue| Dispatcher::new(Arc::clone(queue), Arc::clone(&sink)));
+    drop(sink);
+    first.push(at(1), EventKind::TopologyClosed);
+    second.push(at(2), EventKind::TopologyClosed);
+    for delivery in deliveries {
+        block_on(delivery);
+        assert!(block_on(stream.next()).is_some());
+    }
+    assert!(block_on(stream.next()).is_none());
+}

@@ -1,0 +1,212 @@
+use std::{
+    future::Future,
+    pin::pin,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    },
+    task::{Context, Poll, Wake, Waker},
+    thread,
+};
+
+use futures::executor::block_on;
+use sdam_core::event::{Event, EventKind};
+
+use super::{BUDGET, Dispatcher};
+use crate::{
+    queue::EventQueue,
+    sink::{EventSink, Interest},
+    test_support::{Recorder, TOPOLOGY, at, opening},
+};
+
+fn queue() -> Arc<EventQueue> {
+    Arc::new(EventQueue::new(TOPOLOGY, Interest::SDAM))
+}
+
+#[derive(Default)]
+struct CountWakes(AtomicUsize);
+
+impl Wake for CountWakes {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn the_dispatcher_ends_once_the_queue_is_closed_and_empty() {
+    let queue = queue();
+    let sink = Recorder::shared();
+    queue.push(at(1), EventKind::TopologyOpening);
+    queue.push(at(2), EventKind::TopologyClosed);
+    let end = block_on(Dispatcher::new(queue, sink.clone()));
+    assert_eq!((end.delivered, end.failure), (2, None));
+    assert_eq!(sink.names(), ["TopologyOpening", "TopologyClosed"]);
+    assert_eq!(
+        Arc::strong_count(&sink),
+        1,
+        "the dispatcher lets go of the sink"
+    );
+}
+
+#[test]
+fn a_push_wakes_the_dispatcher_and_a_burst_leaves_others_their_turn() {
+    let queue = queue();
+    let sink = Recorder::shared();
+    let count = Arc::new(CountWakes::default());
+    let waker = Waker::from(Arc::clone(&count));
+    let mut cx = Context::from_waker(&waker);
+    let mut dispatcher = pin!(Dispatcher::new(Arc::clone(&queue), sink.clone()));
+
+    assert!(dispatcher.as_mut().poll(&mut cx).is_pending());
+    assert_eq!(count.0.load(Ordering::SeqCst), 0);
+    for _ in 0..=BUDGET {
+        queue.push(at(1), opening(1));
+    }
+    assert_eq!(count.0.load(Ordering::SeqCst), 1, "one wake for the burst");
+
+    assert!(dispatcher.as_mut().poll(&mut cx).is_pending());
+    assert_eq!(sink.seqs().len(), BUDGET);
+    assert_eq!(count.0.load(Ordering::SeqCst), 2, "it wants another turn");
+    assert!(dispatcher.as_mut().poll(&mut cx).is_pending());
+    assert_eq!(sink.seqs().len(), BUDGET + 1);
+    assert_eq!(count.0.load(Ordering::SeqCst), 2);
+
+    queue.close();
+    assert_eq!(count.0.load(Ordering::SeqCst), 3);
+    assert!(dispatcher.as_mut().poll(&mut cx).is_ready());
+}
+
+#[test]
+fn what_a_dropped_dispatcher_has_not_delivered_is_still_in_the_queue() {
+    let queue = queue();
+    let sink = Recorder::shared();
+    for _ in 0..BUDGET + 2 {
+        queue.push(at(1), opening(1));
+    }
+    let mut cx = Context::from_waker(Waker::noop());
+    {
+        let mut dispatcher = pin!(Dispatcher::new(Arc::clone(&queue), sink.clone()));
+        assert!(dispatcher.as_mut().poll(&mut cx).is_pending());
+    }
+    assert_eq!(queue.depth(), 2);
+    assert_eq!(queue.drain_now(&sink), 2);
+    assert!(sink.seqs().into_iter().eq(1..=BUDGET as u64 + 2));
+}
+
+/// Blocks in each call until it is let go.
+#[derive(Debug)]
+struct Blocked {
+    entered: mpsc::Sender<u64>,
+    release: Mutex<mpsc::Receiver<()>>,
+}
+
+impl EventSink for Blocked {
+    fn emit(&self, event: &Event) {
+        self.entered.send(event.seq).unwrap();
+        self.release.lock().unwrap().recv().unwrap();
+    }
+}
+
+#[test]
+fn a_sink_that_blocks_never_delays_a_producer() {
+    let queue = queue();
+    let (entered, has_entered) = mpsc::channel();
+    let (release, released) = mpsc::channel();
+    let sink = Arc::new(Blocked {
+        entered,
+        release: Mutex::new(released),
+    });
+    let dispatcher = Dispatcher::new(Arc::clone(&queue), sink);
+    let delivery = thread::spawn(move || block_on(dispatcher));
+    queue.push(at(0), opening(0));
+    assert_eq!(has_entered.recv(), Ok(1));
+
+    // The sink sits in its first call and stays there until this thread says so.
+    for count in 1..20_000 {
+        queue.push(at(count), opening(count));
+    }
+    queue.close();
+    assert_eq!(queue.depth(), 20_000);
+    assert!(
+        has_entered.try_recv().is_err(),
+        "the sink was still blocked"
+    );
+
+    for _ in 0..20_000 {
+        release.send(()).unwrap();
+    }
+    assert_eq!(delivery.join().unwrap().delivered, 20_000);
+    assert!(has_entered.iter().eq(2..=20_000));
+}
+
+/// Panics at one event.
+#[derive(Debug)]
+struct Panics {
+    at: u64,
+    before: Arc<Recorder>,
+}
+
+impl EventSink for Panics {
+    fn emit(&self, event: &Event) {
+        assert!(event.seq < self.at, "no more than {}", self.at - 1);
+        self.before.emit(event);
+    }
+}
+
+#[test]
+fn a_sink_that_panics_is_disabled_and_reported() {
+    let queue = queue();
+    let before = Recorder::shared();
+    let sink = Arc::new(Panics {
+        at: 3,
+        before: before.clone(),
+    });
+    for _ in 0..5 {
+        queue.push(at(1), opening(1));
+    }
+    let end = block_on(Dispatcher::new(Arc::clone(&queue), sink));
+    assert_eq!(before.seqs(), [1, 2]);
+    assert_eq!(end.delivered, 2);
+    let failure = queue.sink_failed().unwrap();
+    assert_eq!(end.failure.as_ref(), Some(failure));
+    assert_eq!((failure.seq, &*failure.message), (3, "no more than 2"));
+    assert!(
+        queue.interest().is_empty(),
+        "nothing is built for it any more"
+    );
+    queue.push(at(2), opening(2));
+    assert_eq!(queue.depth(), 0);
+}
+
+#[test]
+fn a_dispatcher_that_finds_somebody_else_draining_is_woken_afterwards() {
+    /// Polls the dispatcher while it is itself being called by `drain_now`.
+    #[derive(Debug)]
+    struct PollsInside(Mutex<Option<Dispatcher>>, Arc<CountWakes>);
+    impl EventSink for PollsInside {
+        fn emit(&self, _: &Event) {
+            let waker = Waker::from(Arc::clone(&self.1));
+            if let Some(dispatcher) = self.0.lock().unwrap().as_mut() {
+                let poll = pin!(dispatcher).poll(&mut Context::from_waker(&waker));
+                assert_eq!(poll, Poll::Pending);
+            }
+        }
+    }
+    let queue = queue();
+    let count = Arc::new(CountWakes::default());
+    let dispatcher = Dispatcher::new(Arc::clone(&queue), Recorder::shared());
+    let sink = PollsInside(Mutex::new(Some(dispatcher)), Arc::clone(&count));
+    queue.push(at(1), opening(1));
+    queue.close();
+    assert_eq!(queue.drain_now(&sink), 1);
+    assert_eq!(count.0.load(Ordering::SeqCst), 1);
+    let dispatcher = sink.0.lock().unwrap().take().unwrap();
+    assert_eq!(block_on(dispatcher).delivered, 0);
+}
+
+impl std::fmt::Debug for CountWakes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}

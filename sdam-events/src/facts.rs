@@ -1,0 +1,372 @@
+//! What follows from events: who is primary and since when, how long failovers take, which servers
+//! flap, how long the topology has been what.
+//!
+//! [`Facts`] is a plain value that is fed with the events of one topology, so it works on live
+//! events and on recorded ones alike; [`FactSink`] feeds one from a topology.
+//!
+//! ```
+//! use sdam_events::facts::{Fact, FactSink};
+//!
+//! let sink = FactSink::new(|fact| {
+//!     if let Fact::FailoverEnded(failover) = fact {
+//!         eprintln!("{failover}");
+//!     }
+//! });
+//! # drop(sink);
+//! ```
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use sdam_core::{
+    address::ServerAddress,
+    event::{Event, EventKind, EventName},
+    ids::ObjectId,
+    server::{ServerDescription, ServerType},
+    time::Instant,
+    topology::{TopologyDescription, TopologyType},
+};
+
+use crate::sink::Interest;
+
+mod failover;
+mod sink;
+#[cfg(test)]
+mod tests;
+
+pub use failover::{Failover, Outage};
+pub use sink::FactSink;
+
+/// Something that follows from the events so far. `Display` says it in one line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fact {
+    /// Another server is primary, or none is.
+    PrimaryChanged {
+        /// When it was noticed.
+        at: Instant,
+        /// The primary before; `None` if there was none.
+        old: Option<ServerAddress>,
+        /// The primary from now on; `None` if there is none.
+        new: Option<ServerAddress>,
+        /// The election that made the new one primary.
+        election_id: Option<ObjectId>,
+    },
+    /// Nothing can be written to any more.
+    OutageStarted(Outage),
+    /// After an outage there is a server to write to again, or one primary has followed another
+    /// without an outage.
+    FailoverEnded(Failover),
+    /// A server that answered does not any more.
+    ServerLost {
+        /// When it was noticed.
+        at: Instant,
+        /// The server.
+        address: ServerAddress,
+        /// How often this server was lost, this time included.
+        losses: u64,
+        /// What went wrong.
+        reason: Option<Arc<str>>,
+    },
+    /// The topology has another type.
+    TopologyTypeChanged {
+        /// When.
+        at: Instant,
+        /// The type before.
+        old: TopologyType,
+        /// The type from now on.
+        new: TopologyType,
+        /// How long the old type lasted.
+        lasted: Duration,
+    },
+}
+
+/// What is known of one server besides its description.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ServerFacts {
+    /// How often the server was lost: it answered, and then it did not.
+    pub losses: u64,
+    /// Its role now.
+    pub server_type: ServerType,
+    /// Since when it has had this role.
+    pub since: Instant,
+    /// When a check succeeded for the last time.
+    pub last_success: Option<Instant>,
+}
+
+/// Follows the events of one topology.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// Servers of the topology by address.
+    servers: BTreeMap<ServerAddress, ServerFacts>,
+    topology_type: TopologyType,
+    type_since: Instant,
+    /// Time in each type up to `type_since`.
+    time_in_type: [Duration; TYPES.len()],
+    primary: Option<ServerAddress>,
+    writable: bool,
+    outage: Option<Outage>,
+    last_failover: Option<Failover>,
+    failovers: u64,
+    time_without_writes: Duration,
+    sightings: Sightings,
+}
+
+/// When the server that is written to was last seen.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sightings {
+    /// It answered, and was still written to afterwards.
+    confirmed: Option<Instant>,
+    /// It answered; what it said is not known yet.
+    latest: Option<Instant>,
+}
+
+const TYPES: [TopologyType; 6] = [
+    TopologyType::Unknown,
+    TopologyType::Single,
+    TopologyType::ReplicaSetNoPrimary,
+    TopologyType::ReplicaSetWithPrimary,
+    TopologyType::Sharded,
+    TopologyType::LoadBalanced,
+];
+
+impl Facts {
+    /// The events that facts follow from.
+    pub const INTEREST: Interest =
+        Interest::DESCRIPTIONS.union(Interest::of(&[EventName::ServerHeartbeatSucceeded]));
+
+    /// No event yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes in the next event and says what follows from it; mostly nothing.
+    pub fn observe(&mut self, event: &Event) -> Vec<Fact> {
+        let mut facts = Vec::new();
+        match &event.kind {
+            EventKind::TopologyOpening => self.type_since = event.at,
+            EventKind::ServerOpening { address, .. } => {
+                let server = ServerFacts {
+                    losses: 0,
+                    server_type: ServerType::Unknown,
+                    since: event.at,
+                    last_success: None,
+                };
+                self.servers.insert(address.clone(), server);
+            }
+            EventKind::ServerClosed { address, .. } => {
+                self.servers.remove(address);
+            }
+            EventKind::ServerHeartbeatSucceeded { heartbeat, .. } => {
+                if let Some(server) = self.servers.get_mut(&heartbeat.address) {
+                    server.last_success = Some(event.at);
+                }
+                if self
+                    .primary
+                    .as_ref()
+                    .is_none_or(|primary| *primary == heartbeat.address)
+                {
+                    self.sightings = Sightings {
+                        confirmed: self.sightings.latest,
+                        latest: Some(event.at),
+                    };
+                }
+            }
+            EventKind::ServerDescriptionChanged { previous, new } => {
+                self.server_changed(event.at, previous, new, &mut facts);
+            }
+            EventKind::TopologyDescriptionChanged { new, .. } => {
+                self.topology_changed(event.at, new, &mut facts);
+            }
+            _ => {}
+        }
+        facts
+    }
+
+    fn server_changed(
+        &mut self,
+        at: Instant,
+        previous: &ServerDescription,
+        new: &ServerDescription,
+        facts: &mut Vec<Fact>,
+    ) {
+        if let (Some(outage), Some(named)) = (&mut self.outage, &new.primary)
+            && Some(named) != outage.lost.as_ref()
+        {
+            outage.successor_named.get_or_insert(at);
+        }
+        let Some(server) = self.servers.get_mut(&new.address) else {
+            return;
+        };
+        if server.server_type != new.server_type {
+            server.server_type = new.server_type;
+            server.since = at;
+        }
+        if previous.server_type.is_available() && !new.server_type.is_available() {
+            server.losses += 1;
+            facts.push(Fact::ServerLost {
+                at,
+                address: new.address.clone(),
+                losses: server.losses,
+                reason: new.error.as_ref().map(|error| error.to_string().into()),
+            });
+        }
+    }
+
+    fn topology_changed(&mut self, at: Instant, new: &TopologyDescription, facts: &mut Vec<Fact>) {
+        if new.topology_type() != self.topology_type {
+            facts.push(self.change_type(at, new.topology_type()));
+        }
+        let primary = new.primary().map(|primary| primary.address.clone());
+        let election_id = new.primary().and_then(|primary| primary.election_id());
+        let old = self.primary.clone();
+        if primary != old {
+            facts.push(Fact::PrimaryChanged {
+                at,
+                old: old.clone(),
+                new: primary.clone(),
+                election_id,
+            });
+            self.primary.clone_from(&primary);
+        }
+        let was_writable = std::mem::replace(&mut self.writable, new.has_writable_server());
+        let handed_over = old.is_some() && primary.is_some() && primary != old;
+        let outage = match (was_writable, self.writable) {
+            (true, false) => {
+                let outage = self.start_outage(at, old, new);
+                facts.push(Fact::OutageStarted(outage.clone()));
+                self.outage = Some(outage);
+                None
+            }
+            (false, true) => self.outage.take(),
+            // The new primary spoke up before the old one was missed.
+            (true, true) if handed_over => Some(self.start_outage(at, old, new)),
+            _ => None,
+        };
+        if primary.is_some() && (handed_over || !was_writable) {
+            self.sightings = Sightings {
+                confirmed: Some(at),
+                latest: None,
+            };
+        }
+        if let Some(outage) = outage {
+            let failover = Failover {
+                outage,
+                new: primary,
+                election_id,
+                writable_again: at,
+            };
+            facts.push(self.end_failover(failover));
+        }
+    }
+
+    fn change_type(&mut self, at: Instant, new: TopologyType) -> Fact {
+        let old = std::mem::replace(&mut self.topology_type, new);
+        let lasted = at.since(self.type_since);
+        self.type_since = at;
+        self.time_in_type[type_index(old)] += lasted;
+        Fact::TopologyTypeChanged {
+            at,
+            old,
+            new,
+            lasted,
+        }
+    }
+
+    fn start_outage(
+        &self,
+        at: Instant,
+        lost: Option<ServerAddress>,
+        new: &TopologyDescription,
+    ) -> Outage {
+        let Sightings { confirmed, latest } = self.sightings;
+        // A server that steps down says so in its last answer, which is then no sign that it could
+        // be written to.
+        let stepped_down = lost
+            .as_ref()
+            .and_then(|lost| new.server(lost))
+            .is_some_and(|server| server.server_type.is_available());
+        let seen = if stepped_down {
+            confirmed
+        } else {
+            latest.or(confirmed)
+        };
+        Outage {
+            lost,
+            last_writable: seen.unwrap_or(at),
+            noticed: at,
+            successor_named: None,
+        }
+    }
+
+    fn end_failover(&mut self, failover: Failover) -> Fact {
+        self.failovers += 1;
+        self.time_without_writes += failover.without_primary();
+        self.last_failover = Some(failover.clone());
+        Fact::FailoverEnded(failover)
+    }
+
+    /// The primary now.
+    pub fn primary(&self) -> Option<&ServerAddress> {
+        self.primary.as_ref()
+    }
+
+    /// Whether there is a server to write to.
+    pub fn is_writable(&self) -> bool {
+        self.writable
+    }
+
+    /// The outage that goes on now.
+    pub fn outage(&self) -> Option<&Outage> {
+        self.outage.as_ref()
+    }
+
+    /// The last failover that has ended.
+    pub fn last_failover(&self) -> Option<&Failover> {
+        self.last_failover.as_ref()
+    }
+
+    /// How many failovers have ended.
+    pub fn failovers(&self) -> u64 {
+        self.failovers
+    }
+
+    /// How long nothing could be written to, after something could, up to `now`.
+    pub fn time_without_writes(&self, now: Instant) -> Duration {
+        let current = self.outage.as_ref();
+        self.time_without_writes
+            + current.map_or(Duration::ZERO, |outage| now.since(outage.noticed))
+    }
+
+    /// The type of the topology now.
+    pub fn topology_type(&self) -> TopologyType {
+        self.topology_type
+    }
+
+    /// How long the topology has had this type, up to `now`.
+    pub fn time_in(&self, topology_type: TopologyType, now: Instant) -> Duration {
+        let current = if topology_type == self.topology_type {
+            now.since(self.type_since)
+        } else {
+            Duration::ZERO
+        };
+        self.time_in_type[type_index(topology_type)] + current
+    }
+
+    /// What is known of the servers of the topology, by address.
+    pub fn servers(&self) -> impl Iterator<Item = (&ServerAddress, &ServerFacts)> {
+        self.servers.iter()
+    }
+
+    /// What is known of the server at `address`.
+    pub fn server(&self, address: &ServerAddress) -> Option<&ServerFacts> {
+        self.servers.get(address)
+    }
+}
+
+fn type_index(topology_type: TopologyType) -> usize {
+    TYPES
+        .iter()
+        .position(|own| *own == topology_type)
+        .unwrap_or_default()
+}

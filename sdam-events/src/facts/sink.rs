@@ -1,0 +1,61 @@
+use std::{
+    fmt,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use super::{Event, Fact, Facts, Interest};
+use crate::sink::EventSink;
+
+/// Follows the events of one topology and calls a function with what follows from them.
+pub struct FactSink<F = fn(&Fact)> {
+    facts: Mutex<Facts>,
+    tell: F,
+}
+
+impl<F: Fn(&Fact) + Send + Sync + 'static> FactSink<F> {
+    /// Calls `tell` with each fact.
+    pub fn new(tell: F) -> Self {
+        Self {
+            facts: Mutex::default(),
+            tell,
+        }
+    }
+}
+
+impl<F> FactSink<F> {
+    /// Everything as it is now.
+    pub fn facts(&self) -> Facts {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Facts> {
+        self.facts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for FactSink {
+    /// Keeps the facts and tells nobody.
+    fn default() -> Self {
+        Self::new(|_| {})
+    }
+}
+
+impl<F: Fn(&Fact) + Send + Sync + 'static> EventSink for FactSink<F> {
+    fn emit(&self, event: &Event) {
+        // The function runs without the lock, so it may ask for the facts.
+        let facts = self.lock().observe(event);
+        facts.iter().for_each(&self.tell);
+    }
+
+    fn interest(&self) -> Interest {
+        Facts::INTEREST
+    }
+}
+
+impl<F> fmt::Debug for FactSink<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FactSink")
+            .field("facts", &self.facts)
+            .finish_non_exhaustive()
+    }
+}

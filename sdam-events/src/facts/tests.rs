@@ -1,0 +1,313 @@
+use std::{sync::Arc, time::Duration};
+
+use bson::doc;
+use sdam_core::{
+    error::{ErrorKind, ServerError, Stage},
+    event::EventKind,
+    ids::ObjectId,
+    server::{ServerDescription, ServerType},
+    time::Instant,
+    topology::{TopologyDescription, TopologyType},
+};
+
+use super::{Fact, FactSink, Facts};
+use crate::{
+    sink::EventSink,
+    test_support::{TOPOLOGY, address, at, description, opening, succeeded},
+};
+
+const ELECTION: ObjectId = ObjectId::from_bytes([9; 12]);
+
+/// Feeds facts with what a topology publishes.
+#[derive(Default)]
+struct Script {
+    facts: Facts,
+    topology: TopologyDescription,
+    now: Instant,
+}
+
+impl Script {
+    fn at(&mut self, millis: u64) -> &mut Self {
+        self.now = at(millis);
+        self
+    }
+
+    fn push(&mut self, kind: EventKind) -> Vec<Fact> {
+        self.facts.observe(&sdam_core::event::Event {
+            seq: 0,
+            at: self.now,
+            topology: TOPOLOGY,
+            kind,
+        })
+    }
+
+    fn answered(&mut self, server: u64) {
+        assert_eq!(self.push(succeeded(server, &doc! {})), []);
+    }
+
+    /// One reply's or error's worth of events: the changed servers, then the topology.
+    fn change(&mut self, topology_type: TopologyType, changed: &[ServerDescription]) -> Vec<Fact> {
+        let mut facts = Vec::new();
+        let mut servers: Vec<ServerDescription> = self
+            .topology
+            .servers()
+            .iter()
+            .map(|server| (**server).clone())
+            .collect();
+        for new in changed {
+            let previous = self
+                .topology
+                .server(&new.address)
+                .cloned()
+                .unwrap_or_else(|| Arc::new(description(new.id.as_u64(), ServerType::Unknown)));
+            let new = Arc::new(new.clone());
+            facts.extend(self.push(EventKind::ServerDescriptionChanged {
+                previous,
+                new: Arc::clone(&new),
+            }));
+            servers.push((*new).clone());
+        }
+        let new = TopologyDescription::new(topology_type, servers);
+        let previous = std::mem::replace(&mut self.topology, new.clone());
+        facts.extend(self.push(crate::test_support::topology_changed(&previous, &new)));
+        facts
+    }
+
+    /// Three members, the first of which is primary since 100 ms.
+    fn replica_set() -> Self {
+        let mut script = Self::default();
+        script.push(EventKind::TopologyOpening);
+        script.change(TopologyType::ReplicaSetNoPrimary, &[]);
+        for server in 1..=3 {
+            script.push(opening(server));
+        }
+        script.at(100).answered(1);
+        let facts = script.change(
+            TopologyType::ReplicaSetWithPrimary,
+            &[
+                primary(1),
+                description(2, ServerType::RsSecondary),
+                description(3, ServerType::RsSecondary),
+            ],
+        );
+        let shown: Vec<String> = facts.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            shown,
+            [
+                "ReplicaSetNoPrimary -> ReplicaSetWithPrimary after 100.000ms",
+                "primary host1:27017 found (election 090909090909090909090909)"
+            ]
+        );
+        script
+    }
+}
+
+fn primary(server: u64) -> ServerDescription {
+    let mut primary = description(server, ServerType::RsPrimary);
+    primary.election.election_id = Some(ELECTION);
+    primary
+}
+
+fn unreachable(server: u64) -> ServerDescription {
+    let mut server = description(server, ServerType::Unknown);
+    server.error = Some(ServerError::new(ErrorKind::Network, Stage::Hello, "reset").shared());
+    server
+}
+
+fn shown(facts: &[Fact]) -> Vec<String> {
+    facts.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn a_failover_is_timed_from_the_last_sign_of_life_to_the_new_primary() {
+    let mut script = Script::replica_set();
+    script.at(1000).answered(1);
+    let lost = script
+        .at(1500)
+        .change(TopologyType::ReplicaSetNoPrimary, &[unreachable(1)]);
+    assert_eq!(
+        shown(&lost),
+        [
+            "host1:27017 -> Unknown, loss 1: network error at hello: reset",
+            "ReplicaSetWithPrimary -> ReplicaSetNoPrimary after 1.400s",
+            "primary host1:27017 gone",
+            "primary host1:27017 lost, last seen 500.000ms before",
+        ]
+    );
+    assert!(!script.facts.is_writable());
+    assert_eq!(
+        script.facts.time_without_writes(at(1600)),
+        Duration::from_millis(100)
+    );
+
+    // A secondary knows the winner before the winner has answered.
+    let mut secondary = description(3, ServerType::RsSecondary);
+    secondary.primary = Some(address("host2"));
+    assert_eq!(
+        script
+            .at(1700)
+            .change(TopologyType::ReplicaSetNoPrimary, &[secondary]),
+        []
+    );
+
+    let found = script
+        .at(2000)
+        .change(TopologyType::ReplicaSetWithPrimary, &[primary(2)]);
+    let Some(Fact::FailoverEnded(failover)) = found.last() else {
+        panic!("{found:?}");
+    };
+    assert_eq!(failover.outage.lost, Some(address("host1")));
+    assert_eq!(failover.new, Some(address("host2")));
+    assert_eq!(failover.election_id, Some(ELECTION));
+    assert_eq!(failover.outage.last_writable, at(1000));
+    assert_eq!(failover.outage.noticed, at(1500));
+    assert_eq!(failover.outage.successor_named, Some(at(1700)));
+    assert_eq!(failover.writable_again, at(2000));
+    assert_eq!(
+        failover.to_string(),
+        "failover from host1:27017 to host2:27017 in 1.000s (500.000ms to notice, 500.000ms \
+         without primary)"
+    );
+    assert_eq!(script.facts.failovers(), 1);
+    assert_eq!(script.facts.last_failover(), Some(failover));
+    assert_eq!(script.facts.outage(), None);
+    assert_eq!(script.facts.primary(), Some(&address("host2")));
+    assert_eq!(
+        script.facts.time_without_writes(at(9000)),
+        Duration::from_millis(500)
+    );
+}
+
+#[test]
+fn the_answer_with_which_a_primary_steps_down_is_no_sign_of_writability() {
+    let mut script = Script::replica_set();
+    script.at(1000).answered(1);
+    script.at(1400).answered(1);
+    let lost = script.change(
+        TopologyType::ReplicaSetNoPrimary,
+        &[description(1, ServerType::RsSecondary)],
+    );
+    let Some(Fact::OutageStarted(outage)) = lost.last() else {
+        panic!("{lost:?}");
+    };
+    assert_eq!((outage.last_writable, outage.noticed), (at(1000), at(1400)));
+    assert!(
+        !lost
+            .iter()
+            .any(|fact| matches!(fact, Fact::ServerLost { .. }))
+    );
+}
+
+#[test]
+fn a_primary_that_follows_another_directly_makes_a_failover_without_outage() {
+    let mut script = Script::replica_set();
+    script.at(1000).answered(1);
+    let facts = script.at(1200).change(
+        TopologyType::ReplicaSetWithPrimary,
+        &[primary(2), unreachable(1)],
+    );
+    let Some(Fact::FailoverEnded(failover)) = facts.last() else {
+        panic!("{facts:?}");
+    };
+    assert_eq!(failover.without_primary(), Duration::ZERO);
+    assert_eq!(failover.detection(), Duration::from_millis(200));
+    assert_eq!(script.facts.time_without_writes(at(1300)), Duration::ZERO);
+}
+
+#[test]
+fn the_first_primary_is_no_failover() {
+    let script = Script::replica_set();
+    assert_eq!(script.facts.failovers(), 0);
+    assert_eq!(script.facts.time_without_writes(at(5000)), Duration::ZERO);
+}
+
+#[test]
+fn losses_are_counted_for_each_server_while_it_belongs_to_the_topology() {
+    let mut script = Script::replica_set();
+    for losses in 1..=3 {
+        script.change(TopologyType::ReplicaSetWithPrimary, &[unreachable(2)]);
+        // Failing again is no further loss.
+        script.change(TopologyType::ReplicaSetWithPrimary, &[unreachable(2)]);
+        assert_eq!(
+            script.facts.server(&address("host2")).unwrap().losses,
+            losses
+        );
+        let back = description(2, ServerType::RsSecondary);
+        script.change(TopologyType::ReplicaSetWithPrimary, &[back]);
+    }
+    assert_eq!(script.facts.server(&address("host3")).unwrap().losses, 0);
+    script.push(EventKind::ServerClosed {
+        server: sdam_core::ids::ServerId::from_u64(2),
+        address: address("host2"),
+    });
+    assert_eq!(script.facts.server(&address("host2")), None);
+    assert_eq!(script.facts.servers().count(), 2);
+}
+
+#[test]
+fn time_is_counted_for_each_type_of_topology() {
+    let mut script = Script::replica_set();
+    script
+        .at(1100)
+        .change(TopologyType::ReplicaSetNoPrimary, &[unreachable(1)]);
+    script
+        .at(1300)
+        .change(TopologyType::ReplicaSetWithPrimary, &[primary(2)]);
+    let time = |topology_type| script.facts.time_in(topology_type, at(2000));
+    assert_eq!(
+        time(TopologyType::ReplicaSetNoPrimary),
+        Duration::from_millis(300)
+    );
+    assert_eq!(
+        time(TopologyType::ReplicaSetWithPrimary),
+        Duration::from_millis(1700)
+    );
+    assert_eq!(time(TopologyType::Sharded), Duration::ZERO);
+}
+
+#[test]
+fn the_outage_of_a_topology_without_primaries_is_the_loss_of_every_router() {
+    let mut script = Script::default();
+    script.push(EventKind::TopologyOpening);
+    script.push(opening(1));
+    script.at(100).answered(1);
+    script.change(TopologyType::Sharded, &[description(1, ServerType::Mongos)]);
+    script.at(200).answered(1);
+    let lost = script
+        .at(500)
+        .change(TopologyType::Sharded, &[unreachable(1)]);
+    assert_eq!(
+        shown(&lost)[1..],
+        ["no server to write to, last seen 300.000ms before"]
+    );
+    let found = script
+        .at(700)
+        .change(TopologyType::Sharded, &[description(1, ServerType::Mongos)]);
+    assert_eq!(
+        shown(&found),
+        ["failover in 500.000ms (300.000ms to notice, 200.000ms without primary)"]
+    );
+}
+
+#[test]
+fn a_sink_tells_facts_and_keeps_them() {
+    let (told, facts) = std::sync::mpsc::channel();
+    let sink = FactSink::new(move |fact: &Fact| told.send(fact.clone()).unwrap());
+    let mut script = Script::default();
+    script.at(5);
+    let events = [
+        EventKind::TopologyOpening,
+        opening(1),
+        crate::test_support::topology_changed(
+            &TopologyDescription::default(),
+            &TopologyDescription::new(TopologyType::Single, [description(1, ServerType::Unknown)]),
+        ),
+    ];
+    for kind in events {
+        sink.emit(&crate::test_support::event(kind));
+    }
+    assert_eq!(sink.facts().topology_type(), TopologyType::Single);
+    drop(sink);
+    let facts: Vec<Fact> = facts.iter().collect();
+    assert_eq!(shown(&facts), ["Unknown -> Single after 0.000ns"]);
+}

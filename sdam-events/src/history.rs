@@ -1,0 +1,330 @@
+//! The last transitions of a topology and their causes, for the moment when somebody asks what
+//! happened.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use sdam_events::{history::History, sink::Fanout};
+//!
+//! let history = Arc::new(History::new(100));
+//! let sink = Fanout::new().with(Arc::clone(&history));
+//! // Give `sink` to the topology. When things have gone wrong:
+//! eprintln!("{history}");
+//! # drop(sink);
+//! ```
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use sdam_core::{
+    address::ServerAddress,
+    error::ServerError,
+    event::{Event, EventKind},
+    ids::{Generation, ObjectId},
+    server::{ServerDescription, ServerType},
+    time::Instant,
+    topology::TopologyType,
+};
+
+use crate::sink::{EventSink, Interest};
+
+#[cfg(test)]
+mod tests;
+
+/// Remembers the last transitions; heartbeats and selections are none.
+#[derive(Debug)]
+pub struct History {
+    capacity: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    transitions: VecDeque<Transition>,
+    forgotten: u64,
+    /// The server change that the following events, up to the topology's change, come from.
+    cause: Option<Cause>,
+}
+
+/// A change, and what it came from.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Transition {
+    /// The number of the event.
+    pub seq: u64,
+    /// When it happened.
+    pub at: Instant,
+    /// What happened.
+    pub change: Change,
+    /// What it came from.
+    pub cause: Cause,
+}
+
+/// What has changed.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Change {
+    /// Monitoring began.
+    Opened(ObjectId),
+    /// Monitoring ended.
+    Closed,
+    /// A server joined.
+    ServerAdded(ServerAddress),
+    /// A server left.
+    ServerRemoved(ServerAddress),
+    /// A server has another description.
+    Server {
+        /// The server.
+        address: ServerAddress,
+        /// Its role before.
+        old: ServerType,
+        /// Its role from now on.
+        new: ServerType,
+    },
+    /// The topology has another description.
+    Topology {
+        /// The type before.
+        old: TopologyType,
+        /// The type from now on.
+        new: TopologyType,
+        /// The primary from now on.
+        primary: Option<ServerAddress>,
+    },
+    /// A pool was told to open connections.
+    PoolReady(ServerAddress),
+    /// A pool was cleared.
+    PoolCleared {
+        /// The pool's server.
+        address: ServerAddress,
+        /// The generation from now on.
+        generation: Generation,
+    },
+    /// Members did not join, because there are too many.
+    MembersIgnored(usize),
+}
+
+/// What a change came from.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Cause {
+    /// The program opened the topology.
+    Open,
+    /// The program closed the topology.
+    Close,
+    /// A server's reply.
+    Reply(ServerAddress),
+    /// An error of a server.
+    Error(ServerAddress, Arc<ServerError>),
+    /// The list of hosts behind an SRV record.
+    Hosts,
+}
+
+impl History {
+    /// Remembers up to `capacity` transitions.
+    pub fn new(capacity: usize) -> Self {
+        Self {
+            capacity,
+            state: Mutex::default(),
+        }
+    }
+
+    /// The transitions, oldest first.
+    pub fn transitions(&self) -> Vec<Transition> {
+        self.lock().transitions.iter().cloned().collect()
+    }
+
+    /// How many transitions are not remembered any more.
+    pub fn forgotten(&self) -> u64 {
+        self.lock().forgotten
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl EventSink for History {
+    fn emit(&self, event: &Event) {
+        let mut state = self.lock();
+        let Some((change, cause)) = state.take_in(event) else {
+            return;
+        };
+        state.transitions.push_back(Transition {
+            seq: event.seq,
+            at: event.at,
+            change,
+            cause,
+        });
+        while state.transitions.len() > self.capacity {
+            state.transitions.pop_front();
+            state.forgotten += 1;
+        }
+    }
+
+    fn interest(&self) -> Interest {
+        Interest::DESCRIPTIONS.union(Interest::POOLS)
+    }
+}
+
+impl State {
+    fn take_in(&mut self, event: &Event) -> Option<(Change, Cause)> {
+        // Between a server's change and the topology's, everything comes from that server. Servers
+        // that come and go without such a change come from the list of hosts.
+        let current = self.cause.clone().unwrap_or(Cause::Hosts);
+        Some(match &event.kind {
+            EventKind::TopologyOpening => {
+                self.cause = Some(Cause::Open);
+                (Change::Opened(event.topology), Cause::Open)
+            }
+            EventKind::TopologyClosed => {
+                self.blame_closing();
+                (Change::Closed, Cause::Close)
+            }
+            EventKind::ServerOpening { address, .. } => {
+                (Change::ServerAdded(address.clone()), current)
+            }
+            EventKind::ServerClosed { address, .. } => {
+                (Change::ServerRemoved(address.clone()), current)
+            }
+            EventKind::ServerDescriptionChanged { previous, new } => {
+                let cause = Cause::of(new);
+                // The first change of several is the responder's.
+                if !matches!(self.cause, Some(Cause::Reply(_) | Cause::Error(..))) {
+                    self.cause = Some(cause.clone());
+                }
+                let change = Change::Server {
+                    address: new.address.clone(),
+                    old: previous.server_type,
+                    new: new.server_type,
+                };
+                (change, cause)
+            }
+            EventKind::TopologyDescriptionChanged { previous, new } => {
+                // The seeds are opened after the first of these.
+                if self.cause != Some(Cause::Open) {
+                    self.cause = None;
+                }
+                let change = Change::Topology {
+                    old: previous.topology_type(),
+                    new: new.topology_type(),
+                    primary: new.primary().map(|primary| primary.address.clone()),
+                };
+                (change, current)
+            }
+            EventKind::PoolReady { address, .. } => {
+                let cause = Cause::Reply(address.clone());
+                (Change::PoolReady(address.clone()), cause)
+            }
+            EventKind::PoolCleared { address, clear, .. } => {
+                let change = Change::PoolCleared {
+                    address: address.clone(),
+                    generation: clear.generation,
+                };
+                (
+                    change,
+                    Cause::Error(address.clone(), Arc::clone(&clear.cause)),
+                )
+            }
+            EventKind::MembersIgnored { ignored, .. } => {
+                (Change::MembersIgnored(*ignored), current)
+            }
+            _ => return None,
+        })
+    }
+
+    /// Only now it is known why the last servers have left.
+    fn blame_closing(&mut self) {
+        let mut last = self.transitions.iter_mut().rev().peekable();
+        if let Some(transition) =
+            last.next_if(|last| matches!(last.change, Change::Topology { .. }))
+        {
+            transition.cause = Cause::Close;
+        }
+        while let Some(transition) =
+            last.next_if(|last| matches!(last.change, Change::ServerRemoved(_)))
+        {
+            transition.cause = Cause::Close;
+        }
+    }
+}
+
+impl Cause {
+    fn of(new: &ServerDescription) -> Self {
+        let address = new.address.clone();
+        match &new.error {
+            Some(error) => Self::Error(address, Arc::clone(error)),
+            None => Self::Reply(address),
+        }
+    }
+}
+
+impl fmt::Display for History {
+    /// One line for each transition.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let forgotten = self.forgotten();
+        if forgotten > 0 {
+            writeln!(f, "({forgotten} earlier transitions are not remembered)")?;
+        }
+        for transition in self.transitions() {
+            writeln!(f, "{transition}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Transition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let at = self.at.since(Instant::EPOCH).as_secs_f64();
+        write!(
+            f,
+            "{at:12.3} s  #{:<5} {} ({})",
+            self.seq, self.change, self.cause
+        )
+    }
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Opened(id) => write!(f, "topology {id} opened"),
+            Self::Closed => f.write_str("topology closed"),
+            Self::ServerAdded(address) => write!(f, "{address} added"),
+            Self::ServerRemoved(address) => write!(f, "{address} removed"),
+            Self::Server { address, old, new } if old == new => {
+                write!(f, "{address} {new}, other details")
+            }
+            Self::Server { address, old, new } => write!(f, "{address} {old} -> {new}"),
+            Self::Topology { old, new, primary } => {
+                if old == new {
+                    write!(f, "topology {new}")?;
+                } else {
+                    write!(f, "topology {old} -> {new}")?;
+                }
+                match primary {
+                    Some(primary) => write!(f, ", primary {primary}"),
+                    None => Ok(()),
+                }
+            }
+            Self::PoolReady(address) => write!(f, "{address} pool ready"),
+            Self::PoolCleared {
+                address,
+                generation,
+            } => write!(f, "{address} pool cleared, generation {generation}"),
+            Self::MembersIgnored(count) => write!(f, "{count} members ignored"),
+        }
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Open => f.write_str("opened by the program"),
+            Self::Close => f.write_str("closed by the program"),
+            Self::Reply(address) => write!(f, "reply of {address}"),
+            Self::Error(address, error) => write!(f, "{address}: {error}"),
+            Self::Hosts => f.write_str("list of hosts"),
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! Ordered, lossless delivery of topology events.
+//!
+//! The engine pushes events into an [`EventQueue`](queue::EventQueue) while it holds its own locks;
+//! a [`Dispatcher`](dispatch::Dispatcher) takes them out and calls the user's
+//! [`EventSink`](sink::EventSink) with no lock held.
+//! This crate spawns nothing, knows no runtime and reads no clock: events carry the time at which
+//! they happened.
+//!
+//! | module | what it holds |
+//! | --- | --- |
+//! | [`sink`] | the seam: [`EventSink`](sink::EventSink), [`Interest`](sink::Interest), combinators |
+//! | [`queue`] | the ordered queue that producers share |
+//! | [`dispatch`] | the future that drains the queue into a sink |
+//! | [`channel`] | events as a stream, lossless or bounded |
+//! | [`log`] | events as the log messages of the specification, for any logger |
+//! | [`facts`] | what follows from events: primaries, failovers, losses, times |
+//! | [`history`] | the last transitions and their causes |
+//! | [`record`] | recordings of inputs and events, as lines of JSON |
+//! | `replay` | the proof that a recording happens again (feature `replay`) |
+//! | [`ext_json`] | BSON documents as text |
+//! | `metrics` | numbers through the `metrics` facade (feature `metrics`) |
+//! | `trace` | log messages through `tracing` (feature `tracing`) |
+
+pub mod channel;
+pub mod dispatch;
+pub mod ext_json;
+pub mod facts;
+pub mod history;
+pub mod log;
+#[cfg(feature = "metrics")]
+pub mod metrics;
+pub mod queue;
+pub mod record;
+#[cfg(feature = "replay")]
+pub mod replay;
+pub mod sink;
+mod text;
+#[cfg(feature = "tracing")]
+pub mod trace;
+
+#[cfg(test)]
+mod test_support;

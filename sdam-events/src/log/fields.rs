@@ -1,0 +1,144 @@
+use std::fmt::{self, Display};
+
+use super::{ExtendedJson, Failure, ObjectId, TopologyDescription};
+
+/// The named values of a log message; what is absent is omitted, never null.
+///
+/// Each is named in the log as the specification spells it: see [`Self::for_each`].
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct LogFields<'e> {
+    /// `topologyId`
+    pub topology_id: Option<ObjectId>,
+    /// `serverHost`, without brackets if it is an IPv6 literal, or the path of a socket.
+    pub server_host: Option<&'e str>,
+    /// `serverPort`, absent for Unix domain sockets.
+    pub server_port: Option<u16>,
+    /// `driverConnectionId`
+    pub driver_connection_id: Option<u64>,
+    /// `serverConnectionId`, absent until the server has told it.
+    pub server_connection_id: Option<i64>,
+    /// `serviceId`
+    pub service_id: Option<ObjectId>,
+    /// `awaited`
+    pub awaited: Option<bool>,
+    /// `durationMS`
+    pub duration_ms: Option<f64>,
+    /// `reply`
+    pub reply: Option<ExtendedJson<'e>>,
+    /// `failure`
+    pub failure: Option<Failure<'e>>,
+    /// `previousDescription`
+    pub previous_description: Option<&'e TopologyDescription>,
+    /// `newDescription`
+    pub new_description: Option<&'e TopologyDescription>,
+    /// `selector`
+    pub selector: Option<&'e str>,
+    /// `operation`
+    pub operation: Option<&'e str>,
+    /// `operationId`
+    pub operation_id: Option<i64>,
+    /// `topologyDescription`
+    pub topology_description: Option<&'e TopologyDescription>,
+    /// `remainingTimeMS`, absent if there is no limit.
+    pub remaining_time_ms: Option<i64>,
+    /// `ignored`: members that did not join.
+    pub ignored: Option<usize>,
+    /// `limit`: the most servers that may join.
+    pub limit: Option<usize>,
+}
+
+/// The value of a field of a log message.
+#[derive(Clone, Copy)]
+#[non_exhaustive]
+pub enum Value<'a> {
+    /// A text.
+    Text(&'a dyn Display),
+    /// An integer.
+    Integer(i64),
+    /// A number with a fraction.
+    Number(f64),
+    /// True or false.
+    Bool(bool),
+}
+
+impl LogFields<'_> {
+    /// Calls `visit` with the specification's name and the value of each field that is present.
+    pub fn for_each(&self, mut visit: impl FnMut(&'static str, Value<'_>)) {
+        let fields: [(&'static str, Option<Value<'_>>); 19] = [
+            ("topologyId", text(self.topology_id.as_ref())),
+            ("serverHost", text(self.server_host.as_ref())),
+            (
+                "serverPort",
+                self.server_port.map(|port| Value::Integer(port.into())),
+            ),
+            (
+                "driverConnectionId",
+                self.driver_connection_id
+                    .map(|id| Value::Integer(id as i64)),
+            ),
+            (
+                "serverConnectionId",
+                self.server_connection_id.map(Value::Integer),
+            ),
+            ("serviceId", text(self.service_id.as_ref())),
+            ("awaited", self.awaited.map(Value::Bool)),
+            ("durationMS", self.duration_ms.map(Value::Number)),
+            ("reply", text(self.reply.as_ref())),
+            ("failure", text(self.failure.as_ref())),
+            (
+                "previousDescription",
+                text(self.previous_description.as_ref()),
+            ),
+            ("newDescription", text(self.new_description.as_ref())),
+            ("selector", text(self.selector.as_ref())),
+            ("operation", text(self.operation.as_ref())),
+            ("operationId", self.operation_id.map(Value::Integer)),
+            (
+                "topologyDescription",
+                text(self.topology_description.as_ref()),
+            ),
+            (
+                "remainingTimeMS",
+                self.remaining_time_ms.map(Value::Integer),
+            ),
+            (
+                "ignored",
+                self.ignored.map(|count| Value::Integer(count as i64)),
+            ),
+            (
+                "limit",
+                self.limit.map(|count| Value::Integer(count as i64)),
+            ),
+        ];
+        for (name, value) in fields {
+            if let Some(value) = value {
+                visit(name, value);
+            }
+        }
+    }
+}
+
+fn text<T: Display>(value: Option<&T>) -> Option<Value<'_>> {
+    value.map(|value| Value::Text(value))
+}
+
+impl Display for Value<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => text.fmt(f),
+            Self::Integer(number) => number.fmt(f),
+            Self::Number(number) => number.fmt(f),
+            Self::Bool(value) => value.fmt(f),
+        }
+    }
+}
+
+impl fmt::Debug for Value<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => write!(f, "{:?}", text.to_string()),
+            other => Display::fmt(other, f),
+        }
+    }
+}

@@ -1,0 +1,449 @@
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use bson::doc;
+use sdam_core::{
+    error::{ErrorKind, ServerError, Stage},
+    event::{ConnectionId, EventKind, EventName, Heartbeat, SelectionFailure},
+    ids::{Generation, ObjectId, ServerId},
+    pool::PoolClear,
+    server::ServerType,
+    topology::{TopologyDescription, TopologyType},
+};
+
+use super::{Component, DEFAULT_MAX_DOCUMENT_LENGTH, LogConfig, LogMessage, LogOutput, Severity};
+use crate::{
+    sink::Interest,
+    test_support::{
+        TOPOLOGY, address, description, event, failed, opening, selection, started, succeeded,
+        topology_changed,
+    },
+};
+
+const ID: &str = "070707070707070707070707";
+
+const REPLY_ID: bson::oid::ObjectId = bson::oid::ObjectId::from_bytes([1; 12]);
+
+/// Checks text, severity, the exact fields as shown, and the unstructured sentence.
+fn check(
+    kind: EventKind,
+    (component, severity): (&str, Severity),
+    text: &str,
+    fields: &[(&'static str, &str)],
+    sentence: &str,
+) {
+    let event = event(kind);
+    let message = LogMessage::of(&event, DEFAULT_MAX_DOCUMENT_LENGTH).unwrap();
+    assert_eq!(message.text(), text);
+    assert_eq!(message.severity(), severity, "{text}");
+    assert_eq!(message.component().as_str(), component, "{text}");
+    let mut shown = BTreeMap::new();
+    message.fields().for_each(|name, value| {
+        assert_eq!(shown.insert(name, value.to_string()), None);
+    });
+    let expected = fields
+        .iter()
+        .map(|(name, value)| (*name, (*value).to_owned()));
+    assert_eq!(shown, expected.collect(), "{text}");
+    assert_eq!(message.to_string(), sentence);
+}
+
+const TOPOLOGY_DEBUG: (&str, Severity) = ("topology", Severity::Debug);
+const CONNECTION_DEBUG: (&str, Severity) = ("connection", Severity::Debug);
+
+fn sharded() -> TopologyDescription {
+    TopologyDescription::new(TopologyType::Sharded, [description(1, ServerType::Mongos)])
+}
+
+/// K-1, K-4, K-5
+#[test]
+fn openings_and_closings() {
+    check(
+        EventKind::TopologyOpening,
+        TOPOLOGY_DEBUG,
+        "Starting topology monitoring",
+        &[("topologyId", ID)],
+        &format!("Starting monitoring for topology with ID {ID}"),
+    );
+    check(
+        EventKind::TopologyClosed,
+        TOPOLOGY_DEBUG,
+        "Stopped topology monitoring",
+        &[("topologyId", ID)],
+        &format!("Stopped monitoring for topology with ID {ID}"),
+    );
+    check(
+        opening(1),
+        TOPOLOGY_DEBUG,
+        "Starting server monitoring",
+        &[
+            ("topologyId", ID),
+            ("serverHost", "host1"),
+            ("serverPort", "27017"),
+        ],
+        &format!("Starting monitoring for server host1:27017 in topology with ID {ID}"),
+    );
+    let closed = |text| EventKind::ServerClosed {
+        server: ServerId::from_u64(1),
+        address: address(text),
+    };
+    check(
+        closed("[::1]:5"),
+        TOPOLOGY_DEBUG,
+        "Stopped server monitoring",
+        &[
+            ("topologyId", ID),
+            ("serverHost", "::1"),
+            ("serverPort", "5"),
+        ],
+        &format!("Stopped monitoring for server [::1]:5 in topology with ID {ID}"),
+    );
+    // A socket has no port.
+    check(
+        closed("/tmp/x.sock"),
+        TOPOLOGY_DEBUG,
+        "Stopped server monitoring",
+        &[("topologyId", ID), ("serverHost", "/tmp/x.sock")],
+        &format!("Stopped monitoring for server /tmp/x.sock in topology with ID {ID}"),
+    );
+}
+
+/// K-2, K-5
+#[test]
+fn changes_of_the_topology_show_both_descriptions_and_those_of_servers_are_silent() {
+    let (old, new) = (TopologyDescription::default(), sharded());
+    check(
+        topology_changed(&old, &new),
+        TOPOLOGY_DEBUG,
+        "Topology description changed",
+        &[
+            ("topologyId", ID),
+            ("previousDescription", &old.to_string()),
+            ("newDescription", &new.to_string()),
+        ],
+        &format!(
+            "Description changed for topology with ID {ID}. Previous description: {old}. New \
+             description: {new}"
+        ),
+    );
+    let server = Arc::new(description(1, ServerType::Mongos));
+    let silent = event(EventKind::ServerDescriptionChanged {
+        previous: Arc::clone(&server),
+        new: server,
+    });
+    assert!(LogMessage::of(&silent, 1000).is_none());
+}
+
+/// K-4, K-5, J-6
+#[test]
+fn heartbeats_name_their_connection() {
+    check(
+        started(1),
+        TOPOLOGY_DEBUG,
+        "Server heartbeat started",
+        &[
+            ("topologyId", ID),
+            ("serverHost", "host1"),
+            ("serverPort", "27017"),
+            ("driverConnectionId", "1"),
+            ("awaited", "false"),
+        ],
+        &format!(
+            "Heartbeat started for host1:27017 on connection with driver-generated ID 1 in \
+             topology with ID {ID}. Awaited: false"
+        ),
+    );
+    let connection = ConnectionId {
+        driver: 3,
+        server: Some(77),
+    };
+    let awaited = Heartbeat::new(ServerId::from_u64(1), address("a"), connection, true);
+    check(
+        EventKind::ServerHeartbeatStarted(awaited),
+        TOPOLOGY_DEBUG,
+        "Server heartbeat started",
+        &[
+            ("topologyId", ID),
+            ("serverHost", "a"),
+            ("serverPort", "27017"),
+            ("driverConnectionId", "3"),
+            ("serverConnectionId", "77"),
+            ("awaited", "true"),
+        ],
+        &format!(
+            "Heartbeat started for a:27017 on connection with driver-generated ID 3 and \
+             server-generated ID 77 in topology with ID {ID}. Awaited: true"
+        ),
+    );
+    check(
+        failed(1),
+        TOPOLOGY_DEBUG,
+        "Server heartbeat failed",
+        &[
+            ("topologyId", ID),
+            ("serverHost", "host1"),
+            ("serverPort", "27017"),
+            ("driverConnectionId", "1"),
+            ("awaited", "false"),
+            ("durationMS", "3"),
+            ("failure", "network error at connect: refused"),
+        ],
+        &format!(
+            "Heartbeat failed in 3 ms for host1:27017 on connection with driver-generated ID 1 in \
+             topology with ID {ID}. Awaited: false. Failure: network error at connect: refused"
+        ),
+    );
+}
+
+/// K-2, K-5
+#[test]
+fn replies_are_extended_json_cut_at_the_limit() {
+    check(
+        succeeded(1, &doc! { "ok": 1.0, "id": REPLY_ID }),
+        TOPOLOGY_DEBUG,
+        "Server heartbeat succeeded",
+        &[
+            ("topologyId", ID),
+            ("serverHost", "host1"),
+            ("serverPort", "27017"),
+            ("driverConnectionId", "1"),
+            ("awaited", "false"),
+            ("durationMS", "1.5"),
+            (
+                "reply",
+                r#"{"ok":1.0,"id":{"$oid":"010101010101010101010101"}}"#,
+            ),
+        ],
+        &format!(
+            "Heartbeat succeeded in 1.5 ms for host1:27017 on connection with driver-generated ID \
+             1 in topology with ID {ID}. Awaited: false. Reply: \
+             {{\"ok\":1.0,\"id\":{{\"$oid\":\"010101010101010101010101\"}}}}"
+        ),
+    );
+    let long = event(succeeded(1, &doc! { "text": "x".repeat(5000) }));
+    for limit in [5, DEFAULT_MAX_DOCUMENT_LENGTH] {
+        let message = LogMessage::of(&long, limit).unwrap();
+        let reply = message.fields().reply.unwrap().to_string();
+        assert_eq!(reply.len(), limit + "...".len());
+        assert!(reply.ends_with("..."));
+    }
+}
+
+/// Like [`check`], with the fields that all messages about selections have besides `extra`.
+fn check_selection(
+    kind: EventKind,
+    severity: Severity,
+    text: &str,
+    extra: &[(&'static str, &str)],
+    sentence: &str,
+) {
+    let topology = sharded().to_string();
+    let mut fields = vec![
+        ("selector", "{ mode: primary }"),
+        ("operation", "find"),
+        ("operationId", "42"),
+        ("topologyDescription", &*topology),
+    ];
+    fields.extend(extra);
+    check(kind, ("serverSelection", severity), text, &fields, sentence);
+}
+
+/// K-7, K-8
+#[test]
+fn selections_name_operation_selector_and_topology() {
+    let topology = Arc::new(sharded());
+    check_selection(
+        EventKind::ServerSelectionStarted {
+            selection: selection(),
+            description: Arc::clone(&topology),
+        },
+        Severity::Debug,
+        "Server selection started",
+        &[],
+        &format!(
+            "Server selection started for operation find with ID 42. Selector: {{ mode: primary \
+             }}, topology description: {topology}"
+        ),
+    );
+    check_selection(
+        EventKind::ServerSelectionWaiting {
+            selection: selection(),
+            description: Arc::clone(&topology),
+            remaining: Some(Duration::from_micros(29_999_900)),
+        },
+        Severity::Info,
+        "Waiting for suitable server to become available",
+        &[("remainingTimeMS", "29999")],
+        &format!(
+            "Waiting for server to become available for operation find with ID 42. Remaining time: \
+             29999 ms. Selector: {{ mode: primary }}, topology description: {topology}."
+        ),
+    );
+    check_selection(
+        EventKind::ServerSelectionSucceeded {
+            selection: selection(),
+            description: Arc::clone(&topology),
+            server: ServerId::from_u64(1),
+            address: address("host1"),
+            duration: Duration::ZERO,
+        },
+        Severity::Debug,
+        "Server selection succeeded",
+        &[("serverHost", "host1"), ("serverPort", "27017")],
+        &format!(
+            "Server selection succeeded for operation find with ID 42. Selected server: \
+             host1:27017. Selector: {{ mode: primary }}, topology description: {topology}"
+        ),
+    );
+    check_selection(
+        EventKind::ServerSelectionFailed {
+            selection: selection(),
+            description: Arc::clone(&topology),
+            reason: SelectionFailure::Timeout,
+            failure: "no primary within 30 s".into(),
+            duration: Duration::from_secs(30),
+        },
+        Severity::Debug,
+        "Server selection failed",
+        &[("failure", "no primary within 30 s")],
+        &format!(
+            "Server selection failed for operation find with ID 42. Failure: no primary within 30 \
+             s. Selector: {{ mode: primary }}, topology description: {topology}"
+        ),
+    );
+}
+
+/// K-11
+#[test]
+fn commands_to_pools_are_messages_about_connections() {
+    let server = ServerId::from_u64(1);
+    check(
+        EventKind::PoolReady {
+            server,
+            address: address("host1"),
+        },
+        CONNECTION_DEBUG,
+        "Connection pool ready",
+        &[
+            ("topologyId", ID),
+            ("serverHost", "host1"),
+            ("serverPort", "27017"),
+        ],
+        "Connection pool ready for host1:27017",
+    );
+    let cause = ServerError::new(ErrorKind::Network, Stage::Operation, "reset").shared();
+    let mut clear = PoolClear::new(Generation::from_u64(1), cause);
+    clear.service_id = Some(ObjectId::from_bytes([2; 12]));
+    check(
+        EventKind::PoolCleared {
+            server,
+            address: address("host1"),
+            clear,
+        },
+        CONNECTION_DEBUG,
+        "Connection pool cleared",
+        &[
+            ("topologyId", ID),
+            ("serverHost", "host1"),
+            ("serverPort", "27017"),
+            ("serviceId", "020202020202020202020202"),
+        ],
+        "Connection pool for host1:27017 cleared for serviceId 020202020202020202020202",
+    );
+}
+
+#[test]
+fn ignored_members_are_a_warning() {
+    check(
+        EventKind::MembersIgnored {
+            ignored: 3,
+            limit: 10,
+        },
+        ("topology", Severity::Warn),
+        "Members ignored",
+        &[("topologyId", ID), ("ignored", "3"), ("limit", "10")],
+        &format!("Ignored 3 members beyond the limit of 10 servers in topology with ID {ID}"),
+    );
+    assert_eq!(TOPOLOGY.to_string(), ID);
+}
+
+fn config(variables: &[(&str, &str)]) -> LogConfig {
+    LogConfig::from_env(|name| {
+        let (_, value) = variables.iter().find(|(own, _)| *own == name)?;
+        Some((*value).to_owned())
+    })
+}
+
+/// K-3
+#[test]
+fn the_environment_configures_each_component_and_nothing_is_logged_by_default() {
+    assert_eq!(config(&[]), LogConfig::default());
+    assert!(config(&[]).interest().is_empty());
+
+    let mixed = config(&[
+        ("MONGODB_LOG_ALL", "info"),
+        ("MONGODB_LOG_TOPOLOGY", "DEBUG"),
+        ("MONGODB_LOG_CONNECTION", "off"),
+        ("MONGODB_LOG_COMMAND", "loud"),
+    ]);
+    let severities = [
+        (Component::Topology, Severity::Debug),
+        (Component::ServerSelection, Severity::Info),
+        (Component::Connection, Severity::Off),
+        // What is no level counts as unset.
+        (Component::Command, Severity::Info),
+    ];
+    for (component, severity) in severities {
+        assert_eq!(mixed.severity(component), severity, "{component:?}");
+        assert!(!mixed.enables(component, Severity::Off), "{component:?}");
+    }
+    assert!(mixed.enables(Component::Topology, Severity::Debug));
+    assert!(!mixed.enables(Component::Topology, Severity::Trace));
+    assert!(mixed.enables(Component::ServerSelection, Severity::Warn));
+    assert!(!mixed.enables(Component::Connection, Severity::Emergency));
+    let expected = Interest::SDAM
+        .without(EventName::ServerDescriptionChanged.into())
+        .union(EventName::ServerSelectionWaiting.into());
+    assert_eq!(mixed.interest(), expected);
+}
+
+/// K-3
+#[test]
+fn every_level_has_its_name() {
+    let names = [
+        "off",
+        "emergency",
+        "alert",
+        "critical",
+        "error",
+        "warn",
+        "notice",
+        "info",
+        "debug",
+        "trace",
+    ];
+    let levels: Vec<Severity> = names.iter().map(|name| name.parse().unwrap()).collect();
+    assert!(levels.is_sorted());
+    assert_eq!((levels[0], levels[9]), (Severity::Off, Severity::Trace));
+    assert!("verbose".parse::<Severity>().is_err());
+    assert!(
+        config(&[("MONGODB_LOG_ALL", "nonsense")])
+            .interest()
+            .is_empty()
+    );
+}
+
+/// K-3
+#[test]
+fn output_and_document_length_come_from_the_environment() {
+    let check = |path: &str, output: LogOutput| {
+        assert_eq!(config(&[("MONGODB_LOG_PATH", path)]).output, output);
+    };
+    check("stdout", LogOutput::Stdout);
+    check("STDERR", LogOutput::Stderr);
+    check("", LogOutput::Stderr);
+    check("/var/log/m.log", LogOutput::File("/var/log/m.log".into()));
+    for (length, expected) in [("12", 12), ("-1", 1000), ("many", 1000), ("0", 0)] {
+        let config = config(&[("MONGODB_LOG_MAX_DOCUMENT_LENGTH", length)]);
+        assert_eq!(config.max_document_length, expected, "{length}");
+    }
+}

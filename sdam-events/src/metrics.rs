@@ -1,0 +1,323 @@
+//! Numbers through the [`metrics`] facade, for whatever exporter the program installs.
+//!
+//! | name | type | unit | labels | meaning |
+//! | --- | --- | --- | --- | --- |
+//! | `sdam_heartbeats_total` | counter | 1 | `result`, `mode` | checks that have ended |
+//! | `sdam_heartbeat_duration_seconds` | histogram | s | `mode` | how long successful checks took |
+//! | `sdam_rtt_average_seconds` | gauge | s | server | moving average of round-trip times |
+//! | `sdam_rtt_minimum_seconds` | gauge | s | server | minimum of the last ten |
+//! | `sdam_rtt_p90_seconds` | gauge | s | server | 90th percentile of the last ten |
+//! | `sdam_server_type` | gauge | 0, 1 | server, `type` | 1 for the role the server has |
+//! | `sdam_server_losses` | gauge | 1 | server | how often the server was lost since it joined |
+//! | `sdam_topology_type` | gauge | 0, 1 | `type` | 1 for the type the topology has |
+//! | `sdam_servers` | gauge | 1 | - | servers in the topology |
+//! | `sdam_writable` | gauge | 0, 1 | - | whether there is a server to write to |
+//! | `sdam_failovers_total` | counter | 1 | - | failovers that have ended |
+//! | `sdam_failover_duration_seconds` | histogram | s | - | from the last sign of life to the new primary |
+//! | `sdam_time_without_primary_seconds` | gauge | s | - | sum of the times between noticing and finding |
+//! | `sdam_pool_clears_total` | counter | 1 | `reason` | pools that were cleared |
+//! | `sdam_selections_total` | counter | 1 | `result` | server selections that have ended |
+//! | `sdam_selection_duration_seconds` | histogram | s | `result` | how long they took |
+//! | `sdam_selection_waiters` | gauge | 1 | - | selections that wait for a server now |
+//! | `sdam_event_queue_depth` | gauge | 1 | - | events not delivered yet |
+//! | `sdam_event_queue_high_water` | gauge | 1 | - | the most there have been |
+//! | `sdam_events_dropped_total` | counter | 1 | - | events a bounded channel has left out |
+//!
+//! OpenTelemetry's conventions for database clients have names for connections and operations, but
+//! none for discovery; so the names are ours and the labels are theirs where they exist.
+//!
+//! | label | values |
+//! | --- | --- |
+//! | server | two labels, `server.address` and `server.port` (absent for sockets) |
+//! | `mode` | `poll`, or `stream` for checks whose reply the server delays until something changes |
+//! | `result` of heartbeats, `reason` | `ok`, or an [error kind](sdam_core::error::ErrorKind::as_str) |
+//! | `result` of selections | `ok`, or a [failure](sdam_core::event::SelectionFailure::as_str) |
+//! | `type` | the specification's [server](sdam_core::server::ServerType::as_str) or [topology type](sdam_core::topology::TopologyType::as_str) |
+//!
+//! Only gauges carry addresses, and only those of servers that are in the topology: the gauges of
+//! one that leaves are set to zero. (The facade has no way to remove them; exporters forget idle
+//! ones if told to.)
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use ::metrics::{Label, counter, gauge, histogram};
+use sdam_core::{
+    address::ServerAddress,
+    error::ErrorKind,
+    event::{Event, EventKind, Selection},
+    server::{ServerDescription, ServerType},
+    time::Instant,
+    topology::{TopologyDescription, TopologyType},
+};
+
+use crate::{
+    facts::{Fact, Facts},
+    queue::EventQueue,
+    sink::{EventSink, Interest},
+};
+
+mod names;
+#[cfg(test)]
+mod tests;
+
+pub use names::{Kind, METRICS, Metric, describe};
+
+/// Turns the events of one topology into numbers.
+///
+/// The recorder may be installed at any time: names are looked up with each event.
+/// What no event tells is set by [`update`](Self::update).
+///
+/// ```
+/// use std::sync::Arc;
+/// use sdam_events::metrics::{self, MetricsSink};
+///
+/// metrics::describe();
+/// // Several topologies in one program are told apart by a label.
+/// let sink = Arc::new(MetricsSink::new().with_label("client", "orders").with_selections());
+/// # drop(sink);
+/// ```
+#[derive(Debug, Default)]
+pub struct MetricsSink {
+    labels: Vec<Label>,
+    selections: bool,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    facts: Facts,
+    servers: BTreeMap<ServerAddress, ServerType>,
+    topology_type: Option<TopologyType>,
+    /// Selections that wait, by the address of what identifies them, which is kept so that no other
+    /// one gets that address.
+    waiting: BTreeMap<usize, Arc<Selection>>,
+}
+
+impl MetricsSink {
+    /// Numbers about everything but selections, without further labels.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The same numbers, each with this label.
+    #[must_use]
+    pub fn with_label(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.labels.push(Label::new(name, value.into()));
+        self
+    }
+
+    /// Numbers about selections, too; each selection then makes two events.
+    #[must_use]
+    pub fn with_selections(mut self) -> Self {
+        self.selections = true;
+        self
+    }
+
+    /// Sets the gauges that change without an event: round-trip times, the time without a primary,
+    /// and the state of the queue. Call it before the numbers are read or every few seconds.
+    pub fn update(&self, now: Instant, topology: &TopologyDescription, queue: &EventQueue) {
+        for server in topology.servers() {
+            self.set_rtt(server);
+        }
+        let without = self.lock().facts.time_without_writes(now);
+        gauge!(names::TIME_WITHOUT_PRIMARY, self.labels.clone()).set(without);
+        gauge!(names::QUEUE_DEPTH, self.labels.clone()).set(queue.depth() as f64);
+        gauge!(names::QUEUE_HIGH_WATER, self.labels.clone()).set(queue.high_water() as f64);
+    }
+
+    /// Sets how many events a bounded channel has left out, see
+    /// [`EventStream::dropped`](crate::channel::EventStream::dropped).
+    pub fn set_dropped(&self, events: u64) {
+        counter!(names::EVENTS_DROPPED, self.labels.clone()).absolute(events);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn with(&self, name: &'static str, value: &'static str) -> Vec<Label> {
+        let mut labels = self.labels.clone();
+        labels.push(Label::from_static_parts(name, value));
+        labels
+    }
+
+    fn of_server(&self, address: &ServerAddress) -> Vec<Label> {
+        let mut labels = self.labels.clone();
+        labels.push(Label::new("server.address", address.host().to_owned()));
+        if let Some(port) = address.port() {
+            labels.push(Label::new("server.port", port.to_string()));
+        }
+        labels
+    }
+
+    fn heartbeat(&self, result: &'static str, awaited: bool, success: Option<Duration>) {
+        let labels = self.with("mode", if awaited { "stream" } else { "poll" });
+        if let Some(duration) = success {
+            histogram!(names::HEARTBEAT_DURATION, labels.clone()).record(duration);
+        }
+        let mut labels = labels;
+        labels.push(Label::from_static_parts("result", result));
+        counter!(names::HEARTBEATS, labels).increment(1);
+    }
+
+    fn set_rtt(&self, server: &ServerDescription) {
+        // Zero while the server is unknown.
+        let rtt = server.rtt.unwrap_or_default();
+        let labels = self.of_server(&server.address);
+        gauge!(names::RTT_AVERAGE, labels.clone()).set(rtt.average);
+        gauge!(names::RTT_MINIMUM, labels.clone()).set(rtt.minimum);
+        gauge!(names::RTT_P90, labels).set(rtt.p90);
+    }
+
+    fn set_server_type(&self, address: &ServerAddress, server_type: ServerType, is_so: bool) {
+        let mut labels = self.of_server(address);
+        labels.push(Label::from_static_parts("type", server_type.as_str()));
+        gauge!(names::SERVER_TYPE, labels).set(flag(is_so));
+    }
+
+    fn set_losses(&self, address: &ServerAddress, losses: u64) {
+        gauge!(names::SERVER_LOSSES, self.of_server(address)).set(losses as f64);
+    }
+
+    /// Makes the gauges of servers what the topology says; those of servers that are gone zero.
+    fn set_servers(&self, state: &mut State, topology: &TopologyDescription) {
+        let current: BTreeMap<ServerAddress, ServerType> = topology
+            .servers()
+            .iter()
+            .map(|server| (server.address.clone(), server.server_type))
+            .collect();
+        for (address, old) in &state.servers {
+            match current.get(address) {
+                Some(new) if new == old => {}
+                Some(_) => self.set_server_type(address, *old, false),
+                None => {
+                    self.set_server_type(address, *old, false);
+                    self.set_losses(address, 0);
+                    let labels = self.of_server(address);
+                    for name in [names::RTT_AVERAGE, names::RTT_MINIMUM, names::RTT_P90] {
+                        gauge!(name, labels.clone()).set(0.0);
+                    }
+                }
+            }
+        }
+        for server in topology.servers() {
+            if state.servers.get(&server.address) != Some(&server.server_type) {
+                self.set_server_type(&server.address, server.server_type, true);
+            }
+            self.set_rtt(server);
+        }
+        gauge!(names::SERVERS, self.labels.clone()).set(current.len() as f64);
+        state.servers = current;
+    }
+
+    fn set_topology(&self, state: &mut State, topology: &TopologyDescription) {
+        let new = topology.topology_type();
+        if let Some(old) = state.topology_type.replace(new)
+            && old != new
+        {
+            gauge!(names::TOPOLOGY_TYPE, self.with("type", old.as_str())).set(0.0);
+        }
+        gauge!(names::TOPOLOGY_TYPE, self.with("type", new.as_str())).set(1.0);
+        let writable = flag(topology.has_writable_server());
+        gauge!(names::WRITABLE, self.labels.clone()).set(writable);
+        self.set_servers(state, topology);
+    }
+
+    fn follow(&self, fact: &Fact) {
+        match fact {
+            Fact::FailoverEnded(failover) => {
+                counter!(names::FAILOVERS, self.labels.clone()).increment(1);
+                histogram!(names::FAILOVER_DURATION, self.labels.clone()).record(failover.total());
+            }
+            Fact::ServerLost {
+                address, losses, ..
+            } => self.set_losses(address, *losses),
+            _ => {}
+        }
+    }
+
+    fn selection_ended(
+        &self,
+        state: &mut State,
+        selection: &Arc<Selection>,
+        result: &'static str,
+        duration: Duration,
+    ) {
+        let labels = self.with("result", result);
+        histogram!(names::SELECTION_DURATION, labels.clone()).record(duration);
+        counter!(names::SELECTIONS, labels).increment(1);
+        if state.waiting.remove(&identity(selection)).is_some() {
+            self.set_waiters(state);
+        }
+    }
+
+    fn set_waiters(&self, state: &State) {
+        gauge!(names::SELECTION_WAITERS, self.labels.clone()).set(state.waiting.len() as f64);
+    }
+}
+
+impl EventSink for MetricsSink {
+    fn emit(&self, event: &Event) {
+        let mut state = self.lock();
+        for fact in state.facts.observe(event) {
+            self.follow(&fact);
+        }
+        match &event.kind {
+            EventKind::TopologyDescriptionChanged { new, .. } => {
+                self.set_topology(&mut state, new);
+                let without = state.facts.time_without_writes(event.at);
+                gauge!(names::TIME_WITHOUT_PRIMARY, self.labels.clone()).set(without);
+            }
+            EventKind::ServerHeartbeatSucceeded {
+                heartbeat,
+                duration,
+                ..
+            } => self.heartbeat("ok", heartbeat.awaited, Some(*duration)),
+            EventKind::ServerHeartbeatFailed {
+                heartbeat, failure, ..
+            } => self.heartbeat(failure.kind.as_str(), heartbeat.awaited, None),
+            EventKind::PoolCleared { clear, .. } => {
+                let reason: ErrorKind = clear.cause.kind;
+                counter!(names::POOL_CLEARS, self.with("reason", reason.as_str())).increment(1);
+            }
+            EventKind::ServerSelectionWaiting { selection, .. } => {
+                let key = identity(selection);
+                state.waiting.insert(key, Arc::clone(selection));
+                self.set_waiters(&state);
+            }
+            EventKind::ServerSelectionSucceeded {
+                selection,
+                duration,
+                ..
+            } => self.selection_ended(&mut state, selection, "ok", *duration),
+            EventKind::ServerSelectionFailed {
+                selection,
+                reason,
+                duration,
+                ..
+            } => self.selection_ended(&mut state, selection, reason.as_str(), *duration),
+            _ => {}
+        }
+    }
+
+    fn interest(&self) -> Interest {
+        let always = Interest::SDAM.union(Interest::POOLS);
+        if self.selections {
+            always.union(Interest::SELECTION)
+        } else {
+            always
+        }
+    }
+}
+
+fn identity(selection: &Arc<Selection>) -> usize {
+    Arc::as_ptr(selection).addr()
+}
+
+fn flag(is_so: bool) -> f64 {
+    f64::from(u8::from(is_so))
+}

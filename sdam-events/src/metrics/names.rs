@@ -1,0 +1,188 @@
+use ::metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
+
+pub(super) const HEARTBEATS: &str = "sdam_heartbeats_total";
+pub(super) const HEARTBEAT_DURATION: &str = "sdam_heartbeat_duration_seconds";
+pub(super) const RTT_AVERAGE: &str = "sdam_rtt_average_seconds";
+pub(super) const RTT_MINIMUM: &str = "sdam_rtt_minimum_seconds";
+pub(super) const RTT_P90: &str = "sdam_rtt_p90_seconds";
+pub(super) const SERVER_TYPE: &str = "sdam_server_type";
+pub(super) const SERVER_LOSSES: &str = "sdam_server_losses";
+pub(super) const TOPOLOGY_TYPE: &str = "sdam_topology_type";
+pub(super) const SERVERS: &str = "sdam_servers";
+pub(super) const WRITABLE: &str = "sdam_writable";
+pub(super) const FAILOVERS: &str = "sdam_failovers_total";
+pub(super) const FAILOVER_DURATION: &str = "sdam_failover_duration_seconds";
+pub(super) const TIME_WITHOUT_PRIMARY: &str = "sdam_time_without_primary_seconds";
+pub(super) const POOL_CLEARS: &str = "sdam_pool_clears_total";
+pub(super) const SELECTIONS: &str = "sdam_selections_total";
+pub(super) const SELECTION_DURATION: &str = "sdam_selection_duration_seconds";
+pub(super) const SELECTION_WAITERS: &str = "sdam_selection_waiters";
+pub(super) const QUEUE_DEPTH: &str = "sdam_event_queue_depth";
+pub(super) const QUEUE_HIGH_WATER: &str = "sdam_event_queue_high_water";
+pub(super) const EVENTS_DROPPED: &str = "sdam_events_dropped_total";
+
+/// A number that is exported.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Metric {
+    /// Its name.
+    pub name: &'static str,
+    /// How it changes.
+    pub kind: Kind,
+    /// What it counts or measures.
+    pub unit: Unit,
+    /// One sentence.
+    pub description: &'static str,
+}
+
+/// How a number changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// It grows.
+    Counter,
+    /// It goes up and down.
+    Gauge,
+    /// It is a distribution.
+    Histogram,
+}
+
+/// Every number, in the order of the module's table.
+pub const METRICS: &[Metric] = &[
+    Metric {
+        name: HEARTBEATS,
+        kind: Kind::Counter,
+        unit: Unit::Count,
+        description: "Checks that have ended.",
+    },
+    Metric {
+        name: HEARTBEAT_DURATION,
+        kind: Kind::Histogram,
+        unit: Unit::Seconds,
+        description: "How long successful checks took.",
+    },
+    Metric {
+        name: RTT_AVERAGE,
+        kind: Kind::Gauge,
+        unit: Unit::Seconds,
+        description: "Moving average of a server's round-trip times.",
+    },
+    Metric {
+        name: RTT_MINIMUM,
+        kind: Kind::Gauge,
+        unit: Unit::Seconds,
+        description: "Minimum of a server's last ten round-trip times.",
+    },
+    Metric {
+        name: RTT_P90,
+        kind: Kind::Gauge,
+        unit: Unit::Seconds,
+        description: "90th percentile of a server's last ten round-trip times.",
+    },
+    Metric {
+        name: SERVER_TYPE,
+        kind: Kind::Gauge,
+        unit: Unit::Count,
+        description: "1 for the role that a server has.",
+    },
+    Metric {
+        name: SERVER_LOSSES,
+        kind: Kind::Gauge,
+        unit: Unit::Count,
+        description: "How often a server was lost since it joined.",
+    },
+    Metric {
+        name: TOPOLOGY_TYPE,
+        kind: Kind::Gauge,
+        unit: Unit::Count,
+        description: "1 for the type that the topology has.",
+    },
+    Metric {
+        name: SERVERS,
+        kind: Kind::Gauge,
+        unit: Unit::Count,
+        description: "Servers in the topology.",
+    },
+    Metric {
+        name: WRITABLE,
+        kind: Kind::Gauge,
+        unit: Unit::Count,
+        description: "Whether there is a server to write to.",
+    },
+    Metric {
+        name: FAILOVERS,
+        kind: Kind::Counter,
+        unit: Unit::Count,
+        description: "Failovers that have ended.",
+    },
+    Metric {
+        name: FAILOVER_DURATION,
+        kind: Kind::Histogram,
+        unit: Unit::Seconds,
+        description: "From the old primary's last sign of life to the new primary.",
+    },
+    Metric {
+        name: TIME_WITHOUT_PRIMARY,
+        kind: Kind::Gauge,
+        unit: Unit::Seconds,
+        description: "Sum of the times from noticing a loss to finding a primary.",
+    },
+    Metric {
+        name: POOL_CLEARS,
+        kind: Kind::Counter,
+        unit: Unit::Count,
+        description: "Connection pools that were cleared.",
+    },
+    Metric {
+        name: SELECTIONS,
+        kind: Kind::Counter,
+        unit: Unit::Count,
+        description: "Server selections that have ended.",
+    },
+    Metric {
+        name: SELECTION_DURATION,
+        kind: Kind::Histogram,
+        unit: Unit::Seconds,
+        description: "How long server selections took.",
+    },
+    Metric {
+        name: SELECTION_WAITERS,
+        kind: Kind::Gauge,
+        unit: Unit::Count,
+        description: "Server selections that wait now.",
+    },
+    Metric {
+        name: QUEUE_DEPTH,
+        kind: Kind::Gauge,
+        unit: Unit::Count,
+        description: "Events that are not delivered yet.",
+    },
+    Metric {
+        name: QUEUE_HIGH_WATER,
+        kind: Kind::Gauge,
+        unit: Unit::Count,
+        description: "The most events that were not delivered yet.",
+    },
+    Metric {
+        name: EVENTS_DROPPED,
+        kind: Kind::Counter,
+        unit: Unit::Count,
+        description: "Events that a bounded channel has left out.",
+    },
+];
+
+/// Tells the installed recorder units and descriptions.
+pub fn describe() {
+    for metric in METRICS {
+        let Metric {
+            name,
+            kind,
+            unit,
+            description,
+        } = *metric;
+        match kind {
+            Kind::Counter => describe_counter!(name, unit, description),
+            Kind::Gauge => describe_gauge!(name, unit, description),
+            Kind::Histogram => describe_histogram!(name, unit, description),
+        }
+    }
+}

@@ -1,0 +1,410 @@
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use ::metrics::{
+    Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder,
+    SharedString, Unit, with_local_recorder,
+};
+use bson::doc;
+use sdam_core::{
+    error::{ErrorKind, ServerError, Stage},
+    event::{ConnectionId, EventKind, Heartbeat, Selection, SelectionFailure},
+    ids::{Generation, ServerId},
+    pool::PoolClear,
+    server::{Rtt, ServerDescription, ServerType},
+    topology::{TopologyDescription, TopologyType},
+};
+
+use super::{Kind, METRICS, MetricsSink, describe};
+use crate::{
+    queue::EventQueue,
+    sink::{EventSink, Interest},
+    test_support::{
+        TOPOLOGY, address, at, description, failed, opening, selection, started, succeeded,
+        topology_changed,
+    },
+};
+
+/// Keeps every number by its name and labels, as Prometheus would show it.
+#[derive(Clone, Debug, Default)]
+struct Numbers {
+    values: Arc<Mutex<BTreeMap<String, f64>>>,
+    described: Arc<Mutex<BTreeMap<String, (Kind, Unit)>>>,
+}
+
+/// One number; a histogram is the sum of what it was given, and `name#count` their count.
+struct Number {
+    numbers: Numbers,
+    key: String,
+}
+
+impl Number {
+    fn change(&self, change: impl FnOnce(f64) -> f64) {
+        let mut values = self.numbers.values.lock().unwrap();
+        let value = values.entry(self.key.clone()).or_default();
+        *value = change(*value);
+    }
+}
+
+impl CounterFn for Number {
+    fn increment(&self, value: u64) {
+        self.change(|old| old + value as f64);
+    }
+
+    fn absolute(&self, value: u64) {
+        self.change(|_| value as f64);
+    }
+}
+
+impl GaugeFn for Number {
+    fn increment(&self, value: f64) {
+        self.change(|old| old + value);
+    }
+
+    fn decrement(&self, value: f64) {
+        self.change(|old| old - value);
+    }
+
+    fn set(&self, value: f64) {
+        self.change(|_| value);
+    }
+}
+
+impl HistogramFn for Number {
+    fn record(&self, value: f64) {
+        self.change(|old| old + value);
+        let count = Number {
+            numbers: self.numbers.clone(),
+            key: format!("{}#count", self.key),
+        };
+        count.change(|old| old + 1.0);
+    }
+}
+
+impl Numbers {
+    fn number(&self, key: &Key) -> Arc<Number> {
+        let mut labels: Vec<String> = key
+            .labels()
+            .map(|label| format!("{}={}", label.key(), label.value()))
+            .collect();
+        labels.sort();
+        let name = key.name();
+        let described = METRICS.iter().any(|metric| metric.name == name);
+        assert!(described, "{name} is not in the table");
+        Arc::new(Number {
+            numbers: self.clone(),
+            key: format!("{name}{{{}}}", labels.join(",")),
+        })
+    }
+
+    fn describe(&self, kind: Kind, key: &KeyName, unit: Option<Unit>) {
+        let mut described = self.described.lock().unwrap();
+        described.insert(key.as_str().to_owned(), (kind, unit.unwrap()));
+    }
+
+    fn value(&self, key: &str) -> Option<f64> {
+        self.values.lock().unwrap().get(key).copied()
+    }
+
+    fn check(&self, key: &str, expected: f64) {
+        let value = self.value(key);
+        let values = self.values.lock().unwrap();
+        let value = value.unwrap_or_else(|| panic!("no {key} in {values:#?}"));
+        assert!(
+            (value - expected).abs() < 1e-9,
+            "{key} is {value}, not {expected}"
+        );
+    }
+}
+
+impl Recorder for Numbers {
+    fn describe_counter(&self, key: KeyName, unit: Option<Unit>, _: SharedString) {
+        self.describe(Kind::Counter, &key, unit);
+    }
+
+    fn describe_gauge(&self, key: KeyName, unit: Option<Unit>, _: SharedString) {
+        self.describe(Kind::Gauge, &key, unit);
+    }
+
+    fn describe_histogram(&self, key: KeyName, unit: Option<Unit>, _: SharedString) {
+        self.describe(Kind::Histogram, &key, unit);
+    }
+
+    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
+        Counter::from_arc(self.number(key))
+    }
+
+    fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
+        Gauge::from_arc(self.number(key))
+    }
+
+    fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
+        Histogram::from_arc(self.number(key))
+    }
+}
+
+/// The numbers after `events`, one millisecond apart.
+fn measure(sink: &MetricsSink, events: Vec<EventKind>) -> Numbers {
+    let numbers = Numbers::default();
+    let queue = EventQueue::new(TOPOLOGY, sink.interest());
+    for (millis, kind) in (0..).zip(events) {
+        queue.push(at(millis), kind);
+    }
+    with_local_recorder(&numbers, || queue.drain_now(sink));
+    assert_eq!(queue.sink_failed(), None);
+    numbers
+}
+
+fn server(number: u64, server_type: ServerType, rtt: u64) -> ServerDescription {
+    let mut server = description(number, server_type);
+    let millis = Duration::from_millis;
+    server.rtt = Some(Rtt {
+        average: millis(rtt),
+        minimum: millis(rtt - 1),
+        p90: millis(rtt + 1),
+    });
+    server
+}
+
+fn replica_set(servers: Vec<ServerDescription>) -> TopologyDescription {
+    let has_primary = servers
+        .iter()
+        .any(|server| server.server_type == ServerType::RsPrimary);
+    let topology_type = if has_primary {
+        TopologyType::ReplicaSetWithPrimary
+    } else {
+        TopologyType::ReplicaSetNoPrimary
+    };
+    TopologyDescription::new(topology_type, servers)
+}
+
+#[test]
+fn heartbeats_are_counted_by_result_and_mode() {
+    let stream = Heartbeat::new(
+        ServerId::from_u64(1),
+        address("host1"),
+        ConnectionId {
+            driver: 1,
+            server: None,
+        },
+        true,
+    );
+    let events = vec![
+        started(1),
+        succeeded(1, &doc! {}),
+        started(1),
+        failed(1),
+        EventKind::ServerHeartbeatStarted(stream.clone()),
+        EventKind::ServerHeartbeatSucceeded {
+            heartbeat: stream,
+            duration: Duration::from_secs(9),
+            reply: [].into(),
+        },
+    ];
+    let numbers = measure(&MetricsSink::new(), events);
+    numbers.check("sdam_heartbeats_total{mode=poll,result=ok}", 1.0);
+    numbers.check("sdam_heartbeats_total{mode=poll,result=network}", 1.0);
+    numbers.check("sdam_heartbeats_total{mode=stream,result=ok}", 1.0);
+    numbers.check("sdam_heartbeat_duration_seconds{mode=poll}", 0.0015);
+    numbers.check("sdam_heartbeat_duration_seconds{mode=poll}#count", 1.0);
+    numbers.check("sdam_heartbeat_duration_seconds{mode=stream}", 9.0);
+}
+
+#[test]
+fn only_servers_of_the_topology_have_gauges_other_than_zero() {
+    let before = replica_set(vec![
+        server(1, ServerType::RsPrimary, 5),
+        server(2, ServerType::RsSecondary, 7),
+    ]);
+    let after = replica_set(vec![server(1, ServerType::RsSecondary, 6)]);
+    let empty = TopologyDescription::default();
+    let mut events = vec![opening(1), opening(2), topology_changed(&empty, &before)];
+    let numbers = measure(&MetricsSink::new(), events.clone());
+    let of = |number: u64| format!("server.address=host{number},server.port=27017");
+    numbers.check(
+        &format!("sdam_server_type{{{},type=RSPrimary}}", of(1)),
+        1.0,
+    );
+    numbers.check(
+        &format!("sdam_server_type{{{},type=RSSecondary}}", of(2)),
+        1.0,
+    );
+    numbers.check(&format!("sdam_rtt_average_seconds{{{}}}", of(2)), 0.007);
+    numbers.check(&format!("sdam_rtt_minimum_seconds{{{}}}", of(2)), 0.006);
+    numbers.check(&format!("sdam_rtt_p90_seconds{{{}}}", of(2)), 0.008);
+    numbers.check("sdam_topology_type{type=ReplicaSetWithPrimary}", 1.0);
+    numbers.check("sdam_servers{}", 2.0);
+    numbers.check("sdam_writable{}", 1.0);
+
+    events.push(EventKind::ServerDescriptionChanged {
+        previous: Arc::new(server(2, ServerType::RsSecondary, 7)),
+        new: Arc::new(description(2, ServerType::Unknown)),
+    });
+    let losses = format!("sdam_server_losses{{{}}}", of(2));
+    measure(&MetricsSink::new(), events.clone()).check(&losses, 1.0);
+
+    events.push(topology_changed(&before, &after));
+    let numbers = measure(&MetricsSink::new(), events);
+    numbers.check(&losses, 0.0);
+    numbers.check(
+        &format!("sdam_server_type{{{},type=RSPrimary}}", of(1)),
+        0.0,
+    );
+    numbers.check(
+        &format!("sdam_server_type{{{},type=RSSecondary}}", of(1)),
+        1.0,
+    );
+    numbers.check("sdam_topology_type{type=ReplicaSetWithPrimary}", 0.0);
+    numbers.check("sdam_topology_type{type=ReplicaSetNoPrimary}", 1.0);
+    numbers.check("sdam_servers{}", 1.0);
+    numbers.check("sdam_writable{}", 0.0);
+    let values = numbers.values.lock().unwrap();
+    for (key, value) in values.iter().filter(|(key, _)| key.contains("host2")) {
+        assert!(value.abs() < f64::EPSILON, "{key} is {value}");
+    }
+    for key in values.keys().filter(|key| key.contains("server.address")) {
+        let name = key.split('{').next().unwrap();
+        let metric = METRICS.iter().find(|metric| metric.name == name).unwrap();
+        assert_eq!(metric.kind, Kind::Gauge, "{name} carries an address");
+    }
+}
+
+#[test]
+fn failovers_are_counted_and_timed() {
+    let with = |number| replica_set(vec![server(number, ServerType::RsPrimary, 1)]);
+    let without = replica_set(vec![description(1, ServerType::Unknown)]);
+    let events = vec![
+        opening(1),
+        topology_changed(&without, &with(1)),
+        started(1),
+        succeeded(1, &doc! {}),
+        started(1),
+        topology_changed(&with(1), &without),
+        failed(1),
+        topology_changed(&without, &with(2)),
+    ];
+    let sink = MetricsSink::new();
+    let numbers = measure(&sink, events);
+    numbers.check("sdam_failovers_total{}", 1.0);
+    // From the success at 3 ms to the new primary at 7 ms, noticed at 5 ms.
+    numbers.check("sdam_failover_duration_seconds{}", 0.004);
+    numbers.check("sdam_time_without_primary_seconds{}", 0.002);
+}
+
+#[test]
+fn pool_clears_are_counted_by_reason() {
+    let clear = |kind| EventKind::PoolCleared {
+        server: ServerId::from_u64(1),
+        address: address("host1"),
+        clear: PoolClear::new(
+            Generation::from_u64(1),
+            ServerError::new(kind, Stage::Operation, "").shared(),
+        ),
+    };
+    let events = vec![
+        clear(ErrorKind::Network),
+        clear(ErrorKind::Command),
+        clear(ErrorKind::Network),
+    ];
+    let numbers = measure(&MetricsSink::new(), events);
+    numbers.check("sdam_pool_clears_total{reason=network}", 2.0);
+    numbers.check("sdam_pool_clears_total{reason=command}", 1.0);
+}
+
+fn waiting(selection: &Arc<Selection>) -> EventKind {
+    EventKind::ServerSelectionWaiting {
+        selection: Arc::clone(selection),
+        description: Arc::default(),
+        remaining: None,
+    }
+}
+
+fn found(selection: &Arc<Selection>) -> EventKind {
+    EventKind::ServerSelectionSucceeded {
+        selection: Arc::clone(selection),
+        description: Arc::default(),
+        server: ServerId::from_u64(1),
+        address: address("host1"),
+        duration: Duration::from_millis(2),
+    }
+}
+
+#[test]
+fn selections_are_counted_by_result_and_waiters_while_they_wait() {
+    let [quick, slow, late] = [selection(), selection(), selection()];
+    let timeout = EventKind::ServerSelectionFailed {
+        selection: Arc::clone(&late),
+        description: Arc::default(),
+        reason: SelectionFailure::Timeout,
+        failure: "".into(),
+        duration: Duration::from_secs(30),
+    };
+    let mut events = vec![found(&quick), waiting(&slow), waiting(&late)];
+    let measured = |events| measure(&MetricsSink::new().with_selections(), events);
+    measured(events.clone()).check("sdam_selection_waiters{}", 2.0);
+    events.extend([found(&slow), timeout]);
+    let numbers = measured(events.clone());
+    numbers.check("sdam_selection_waiters{}", 0.0);
+    numbers.check("sdam_selections_total{result=ok}", 2.0);
+    numbers.check("sdam_selections_total{result=timeout}", 1.0);
+    numbers.check("sdam_selection_duration_seconds{result=ok}", 0.004);
+    numbers.check("sdam_selection_duration_seconds{result=timeout}", 30.0);
+
+    // Who does not ask for them does not pay for them.
+    assert_eq!(
+        MetricsSink::new()
+            .interest()
+            .intersection(Interest::SELECTION),
+        Interest::NONE
+    );
+    let numbers = measure(&MetricsSink::new(), events);
+    assert!(numbers.values.lock().unwrap().is_empty());
+}
+
+#[test]
+fn what_no_event_tells_is_updated_on_request_and_labels_are_everywhere() {
+    let sink = MetricsSink::new().with_label("client", "orders");
+    let numbers = Numbers::default();
+    let queue = EventQueue::new(TOPOLOGY, Interest::SDAM);
+    queue.push(at(1), opening(1));
+    queue.drain_now(&crate::sink::sink_fn(|_| {}));
+    queue.push(at(1), opening(2));
+    let topology = replica_set(vec![server(1, ServerType::RsPrimary, 9)]);
+    with_local_recorder(&numbers, || {
+        sink.update(at(5), &topology, &queue);
+        sink.set_dropped(4);
+    });
+    numbers.check("sdam_event_queue_depth{client=orders}", 1.0);
+    numbers.check("sdam_event_queue_high_water{client=orders}", 1.0);
+    numbers.check("sdam_events_dropped_total{client=orders}", 4.0);
+    let key = "sdam_rtt_average_seconds{client=orders,server.address=host1,server.port=27017}";
+    numbers.check(key, 0.009);
+    let values = numbers.values.lock().unwrap();
+    assert!(
+        values.keys().all(|key| key.contains("client=orders")),
+        "{values:#?}"
+    );
+}
+
+#[test]
+fn every_metric_is_described_once() {
+    let numbers = Numbers::default();
+    with_local_recorder(&numbers, describe);
+    let described = numbers.described.lock().unwrap();
+    assert_eq!(described.len(), METRICS.len());
+    for metric in METRICS {
+        assert_eq!(
+            described[metric.name],
+            (metric.kind, metric.unit),
+            "{}",
+            metric.name
+        );
+        let is_counter = metric.name.ends_with("_total");
+        assert_eq!(is_counter, metric.kind == Kind::Counter, "{}", metric.name);
+        let in_seconds = metric.name.ends_with("_seconds");
+        assert_eq!(in_seconds, metric.unit == Unit::Seconds, "{}", metric.name);
+    }
+}

@@ -1,0 +1,196 @@
+use std::{
+    sync::{Arc, Barrier},
+    thread,
+};
+
+use sdam_core::event::{EventKind, EventName};
+
+use super::EventQueue;
+use crate::{
+    sink::{EventSink, Interest},
+    test_support::{Recorder, TOPOLOGY, at, failed, opening, started},
+};
+
+fn queue() -> EventQueue {
+    EventQueue::new(TOPOLOGY, Interest::SDAM)
+}
+
+/// J-12, J-41
+#[test]
+fn numbers_count_from_one_in_the_order_of_pushes() {
+    let queue = queue();
+    queue.push(at(1), EventKind::TopologyOpening);
+    queue.push(at(2), opening(1));
+    let sink = Recorder::shared();
+    assert_eq!(queue.drain_now(&sink), 2);
+    let events = sink.events();
+    assert_eq!(sink.seqs(), [1, 2]);
+    assert_eq!(sink.names(), ["TopologyOpening", "ServerOpening"]);
+    assert_eq!(events[1].at, at(2));
+    assert!(events.iter().all(|event| event.topology == TOPOLOGY));
+    assert_eq!((queue.depth(), queue.high_water()), (0, 2));
+}
+
+#[test]
+fn what_nobody_wants_is_neither_built_nor_counted() {
+    let queue = EventQueue::new(TOPOLOGY, EventName::ServerOpening.into());
+    queue.push(at(1), EventKind::TopologyOpening);
+    queue.push_with(at(1), EventName::TopologyOpening, || unreachable!());
+    queue.push_with(at(1), EventName::ServerOpening, || opening(1));
+    assert!(queue.wants_any(Interest::SDAM) && !queue.wants_any(Interest::POOLS));
+    let sink = Recorder::shared();
+    queue.drain_now(&sink);
+    assert_eq!(sink.seqs(), [1]);
+    assert_eq!(sink.names(), ["ServerOpening"]);
+}
+
+#[test]
+fn a_queue_without_listeners_takes_nothing() {
+    let queue = EventQueue::new(TOPOLOGY, Interest::NONE);
+    for name in EventName::ALL {
+        assert!(!queue.wants(*name));
+    }
+    queue.push(at(1), started(1));
+    assert_eq!((queue.depth(), queue.high_water()), (0, 0));
+}
+
+/// J-13
+#[test]
+fn nothing_follows_the_closing_of_the_topology() {
+    for interest in [Interest::SDAM, Interest::HEARTBEATS] {
+        let queue = EventQueue::new(TOPOLOGY, interest);
+        queue.push(at(1), started(1));
+        queue.push(at(2), failed(1));
+        queue.push(at(3), EventKind::TopologyClosed);
+        queue.push(at(4), started(1));
+        queue.push(at(4), opening(2));
+        assert!(queue.is_closed());
+        let sink = Recorder::interested_in(interest);
+        queue.drain_now(&sink);
+        let expected = [
+            "ServerHeartbeatStarted",
+            "ServerHeartbeatFailed",
+            "TopologyClosed",
+        ];
+        let heard = if interest == Interest::SDAM { 3 } else { 2 };
+        assert_eq!(sink.names(), expected[..heard]);
+    }
+}
+
+/// J-25, J-31
+#[test]
+fn the_closing_event_waits_for_the_heartbeats_under_way() {
+    let queue = queue();
+    queue.push(at(1), started(1));
+    queue.push(at(2), started(2));
+    queue.push(at(3), EventKind::TopologyClosed);
+    let sink = Recorder::shared();
+    queue.drain_now(&sink);
+    queue.push(at(4), failed(2));
+    assert!(!queue.is_closed());
+    queue.push(at(5), failed(1));
+    assert!(queue.is_closed());
+    queue.drain_now(&sink);
+    assert_eq!(
+        sink.names(),
+        [
+            "ServerHeartbeatStarted",
+            "ServerHeartbeatStarted",
+            "ServerHeartbeatFailed",
+            "ServerHeartbeatFailed",
+            "TopologyClosed"
+        ]
+    );
+    assert_eq!(sink.seqs(), [1, 2, 3, 4, 5]);
+    // Times never go back along the queue.
+    assert_eq!(sink.events()[4].at, at(5));
+}
+
+#[test]
+fn closing_the_queue_releases_a_held_back_end() {
+    let queue = queue();
+    queue.push(at(1), started(1));
+    queue.push(at(2), EventKind::TopologyClosed);
+    queue.close();
+    queue.push(at(3), failed(1));
+    let sink = Recorder::shared();
+    queue.drain_now(&sink);
+    assert_eq!(sink.names(), ["ServerHeartbeatStarted", "TopologyClosed"]);
+}
+
+#[test]
+fn the_high_water_mark_stays_when_the_queue_is_drained() {
+    let queue = queue();
+    for _ in 0..EventQueue::WARN_DEPTH {
+        queue.push(at(1), opening(1));
+    }
+    queue.drain_now(&Recorder::shared());
+    queue.push(at(2), opening(1));
+    assert_eq!(queue.depth(), 1);
+    assert_eq!(queue.high_water(), EventQueue::WARN_DEPTH);
+}
+
+/// J-12
+#[test]
+fn bursts_from_many_threads_arrive_complete_and_in_order() {
+    const THREADS: u64 = 4;
+    const EACH: u64 = 5_000;
+    let queue = Arc::new(queue());
+    let sink = Recorder::shared();
+    let start = Barrier::new(THREADS as usize + 1);
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (queue, start) = (&queue, &start);
+            scope.spawn(move || {
+                start.wait();
+                for count in 0..EACH {
+                    queue.push(at(count), opening(thread * EACH + count));
+                }
+            });
+        }
+        // Drains while the others push, so events cross between the two buffers all the time.
+        start.wait();
+        let mut drained = 0;
+        while drained < THREADS * EACH {
+            drained += queue.drain_now(&sink);
+            thread::yield_now();
+        }
+    });
+    let events = sink.events();
+    assert_eq!(events.len() as u64, THREADS * EACH);
+    assert!(sink.seqs().into_iter().eq(1..=THREADS * EACH));
+    let pushed: Vec<u64> = events
+        .iter()
+        .map(|event| match event.kind {
+            EventKind::ServerOpening { server, .. } => server.as_u64(),
+            _ => unreachable!(),
+        })
+        .collect();
+    for thread in 0..THREADS {
+        let own = thread * EACH..(thread + 1) * EACH;
+        let arrived = pushed.iter().copied().filter(|push| own.contains(push));
+        assert!(arrived.eq(own.clone()), "thread {thread}");
+    }
+    assert!(events.is_sorted_by_key(|event| event.at));
+}
+
+#[test]
+fn a_sink_may_push_and_drain_without_recursion() {
+    #[derive(Debug)]
+    struct Echo(Arc<EventQueue>, Arc<Recorder>);
+    impl EventSink for Echo {
+        fn emit(&self, event: &sdam_core::event::Event) {
+            self.1.emit(event);
+            if event.seq < 3 {
+                self.0.push(event.at, opening(event.seq + 1));
+                assert_eq!(self.0.drain_now(self), 0);
+            }
+        }
+    }
+    let queue = Arc::new(queue());
+    let recorder = Recorder::shared();
+    queue.push(at(1), opening(1));
+    let echo = Echo(Arc::clone(&queue), Arc::clone(&recorder));
+    assert_eq!(queue.drain_now(&echo), 3);
+    assert_eq!(recorder.seqs(), [1, 2, 3]);
+}

@@ -1,0 +1,411 @@
+//! Replaying recordings: the same inputs must have the same consequences.
+//!
+//! ```no_run
+//! use std::{fs::File, io::BufReader};
+//! use sdam_events::replay::replay;
+//!
+//! let outcome = replay(BufReader::new(File::open("sdam.jsonl")?))?;
+//! if let Some(divergence) = outcome.divergence {
+//!     panic!("{divergence}");
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    fmt,
+    io::{self, BufRead},
+    sync::Arc,
+};
+
+use sdam_core::{
+    address::ServerAddress,
+    app_error::{AppError, Cause},
+    error::ServerError,
+    event::{Event, EventKind, EventName, RecordedCause, RecordedError, RecordedInput},
+    hello::Hello,
+    ids::{ObjectId, ServerId},
+    machine::{Effect, Effects, Input, TopologyMachine},
+    time::Instant,
+    topology::TopologyDescription,
+};
+
+use crate::{record::line, sink::Interest};
+
+use self::read::{Entry, Header, Record};
+
+mod read;
+#[cfg(test)]
+mod tests;
+
+/// Feeds the inputs of a recording to a new [`TopologyMachine`] and compares its events and its
+/// commands to pools with the recorded ones, up to the first difference.
+///
+/// # Errors
+///
+/// If the recording cannot be read, is of another version, or lacks what it refers to.
+pub fn replay(recording: impl BufRead) -> Result<Outcome, ReplayError> {
+    replay_to(recording, |_| {})
+}
+
+/// Like [`replay`], and shows `observe` every event and command that has happened again, as it was
+/// recorded: what the machine made of it, with the recording's number and time.
+///
+/// # Errors
+///
+/// As [`replay`].
+pub fn replay_to(
+    recording: impl BufRead,
+    mut observe: impl FnMut(&Event),
+) -> Result<Outcome, ReplayError> {
+    let mut lines = (1..).zip(recording.lines());
+    let header = match lines.next() {
+        Some((number, text)) => Header::read(&text?).map_err(|reason| at(number, reason))?,
+        None => return Err(at(1, "the recording is empty".into())),
+    };
+    let mut player = Replayer::new(header);
+    for (number, text) in lines {
+        let text = text?;
+        if text.trim().is_empty() {
+            continue;
+        }
+        let record = Record::read(&text).map_err(|reason| at(number, reason))?;
+        let step = player
+            .step(&record, &text)
+            .map_err(|reason| at(number, reason))?;
+        match step {
+            Step::Silent => {}
+            Step::Agrees(event) => observe(&event),
+            Step::Differs(replayed) => {
+                return Ok(player.outcome(Some(Divergence {
+                    line: number,
+                    recorded: text,
+                    replayed,
+                })));
+            }
+        }
+    }
+    // A recording may end at any line, for instance because the program did.
+    Ok(player.outcome(None))
+}
+
+/// What a replay has shown.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Outcome {
+    /// How many inputs were fed to the machine.
+    pub inputs: u64,
+    /// How many recorded events and commands were found again.
+    pub matched: u64,
+    /// The first difference.
+    pub divergence: Option<Divergence>,
+    /// The topology at the end, or before the first difference.
+    pub description: Arc<TopologyDescription>,
+}
+
+/// A recorded event, and what the machine did at that point.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Divergence {
+    /// The number of the recording's line, from 1.
+    pub line: u64,
+    /// The line.
+    pub recorded: String,
+    /// What the line would have to be; `None` if there is nothing left to happen.
+    pub replayed: Option<String>,
+}
+
+impl fmt::Display for Divergence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "line {}: recorded {}, replayed {}",
+            self.line,
+            self.recorded,
+            self.replayed.as_deref().unwrap_or("nothing")
+        )
+    }
+}
+
+/// A recording that cannot be replayed.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ReplayError {
+    /// It cannot be read.
+    Io(io::Error),
+    /// It makes no sense.
+    Malformed {
+        /// The number of the line, from 1.
+        line: u64,
+        /// What is wrong with it.
+        reason: Box<str>,
+    },
+}
+
+impl From<io::Error> for ReplayError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl fmt::Display for ReplayError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(_) => f.write_str("the recording cannot be read"),
+            Self::Malformed { line, reason } => write!(f, "line {line} of the recording: {reason}"),
+        }
+    }
+}
+
+impl std::error::Error for ReplayError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io(error) => Some(error),
+            Self::Malformed { .. } => None,
+        }
+    }
+}
+
+fn at(line: u64, reason: Box<str>) -> ReplayError {
+    ReplayError::Malformed { line, reason }
+}
+
+/// How a line compares with what the machine does.
+enum Step {
+    /// The line has no counterpart.
+    Silent,
+    /// The machine has done the same.
+    Agrees(Box<Event>),
+    /// What the line should have been.
+    Differs(Option<String>),
+}
+
+/// A machine, and what it has done that the recording has not shown yet.
+struct Replayer {
+    header: Header,
+    machine: Option<TopologyMachine>,
+    topology: ObjectId,
+    addresses: BTreeMap<ServerId, ServerAddress>,
+    /// The latest successful reply of each server.
+    replies: BTreeMap<ServerId, Vec<u8>>,
+    expected: VecDeque<Event>,
+    /// The end of the topology, which waits for heartbeats and so may come late.
+    end: Option<Event>,
+    inputs: u64,
+    matched: u64,
+}
+
+impl Replayer {
+    fn new(header: Header) -> Self {
+        Self {
+            header,
+            machine: None,
+            topology: ObjectId::default(),
+            addresses: BTreeMap::new(),
+            replies: BTreeMap::new(),
+            expected: VecDeque::new(),
+            end: None,
+            inputs: 0,
+            matched: 0,
+        }
+    }
+
+    /// Takes in one line.
+    fn step(&mut self, record: &Record, text: &str) -> Result<Step, Box<str>> {
+        match &record.entry {
+            Entry::Input(input) => {
+                if let Some(missing) = self.expected.pop_front() {
+                    return Ok(Step::Differs(Some(line(&missing))));
+                }
+                self.feed(record.at, input)?;
+                Ok(Step::Silent)
+            }
+            Entry::Reply { server, reply } => {
+                self.replies.insert(*server, reply.clone());
+                Ok(Step::Silent)
+            }
+            Entry::Event { name, topology } => {
+                if !Self::is_replayed(*name) {
+                    return Ok(Step::Silent);
+                }
+                // The topology's id becomes known with its first event, when the machine has run
+                // already; the machine uses it nowhere else.
+                if let Some(topology) = topology {
+                    self.topology = *topology;
+                }
+                let expected = match self.expected.pop_front() {
+                    None if *name == EventName::TopologyClosed => self.end.take(),
+                    expected => expected,
+                };
+                let Some(mut event) = expected else {
+                    return Ok(Step::Differs(None));
+                };
+                event.topology = self.topology;
+                let replayed = line(&event);
+                if consequence(&replayed) != consequence(text.trim()) {
+                    return Ok(Step::Differs(Some(replayed)));
+                }
+                self.matched += 1;
+                (event.seq, event.at) = (record.seq, record.at);
+                Ok(Step::Agrees(Box::new(event)))
+            }
+        }
+    }
+
+    /// Whether events of this name follow from inputs alone.
+    fn is_replayed(name: EventName) -> bool {
+        Interest::DESCRIPTIONS.union(Interest::POOLS).contains(name)
+    }
+
+    fn feed(&mut self, now: Instant, input: &RecordedInput) -> Result<(), Box<str>> {
+        self.inputs += 1;
+        let mut machine = match self.machine.take() {
+            Some(machine) => machine,
+            None => TopologyMachine::new(&self.header.options, self.topology),
+        };
+        let effects = match input {
+            RecordedInput::Open => machine.handle(now, Input::Open),
+            RecordedInput::Close => machine.handle(now, Input::Close),
+            RecordedInput::Checked { server, error, rtt } => {
+                let outcome = match error {
+                    Some(error) => Err(ServerError::clone(error)),
+                    None => Ok(self.hello_of(*server)?),
+                };
+                let input = Input::Checked {
+                    server: *server,
+                    outcome,
+                    rtt: *rtt,
+                };
+                machine.handle(now, input)
+            }
+            RecordedInput::Handshake {
+                server,
+                generation,
+                reply,
+            } => {
+                let hello = Hello::parse(reply).map_err(|error| error.to_string())?;
+                let input = Input::Handshake {
+                    server: *server,
+                    generation: *generation,
+                    hello,
+                };
+                machine.handle(now, input)
+            }
+            RecordedInput::AppError { server, error } => {
+                handle_error(&mut machine, now, *server, error)?
+            }
+            RecordedInput::Hosts(hosts) => machine.handle(now, Input::Hosts(hosts)),
+            RecordedInput::MonitorDied { server } => {
+                machine.handle(now, Input::MonitorDied { server: *server })
+            }
+            _ => return Err("an input this version does not know".into()),
+        };
+        self.machine = Some(machine);
+        self.expect(now, effects);
+        Ok(())
+    }
+
+    fn hello_of(&self, server: ServerId) -> Result<Hello, Box<str>> {
+        let reply = self
+            .replies
+            .get(&server)
+            .ok_or_else(|| format!("no heartbeat of server {server} came before its check"))?;
+        Ok(Hello::parse(reply).map_err(|error| error.to_string())?)
+    }
+
+    /// Turns effects into the events that a recording of them has.
+    fn expect(&mut self, now: Instant, effects: Effects) {
+        for effect in effects {
+            let kind = match effect {
+                Effect::OpenServer {
+                    server, address, ..
+                } => {
+                    self.addresses.insert(server, address);
+                    continue;
+                }
+                Effect::CloseServer { server } => {
+                    self.addresses.remove(&server);
+                    continue;
+                }
+                Effect::Emit(kind) => kind,
+                Effect::PoolReady { server } => match self.addresses.get(&server).cloned() {
+                    Some(address) => EventKind::PoolReady { server, address },
+                    None => continue,
+                },
+                Effect::PoolClear { server, clear } => match self.addresses.get(&server).cloned() {
+                    Some(address) => EventKind::PoolCleared {
+                        server,
+                        address,
+                        clear,
+                    },
+                    None => continue,
+                },
+                _ => continue,
+            };
+            let is_end = kind == EventKind::TopologyClosed;
+            let event = Event {
+                seq: 0,
+                at: now,
+                topology: self.topology,
+                kind,
+            };
+            if is_end {
+                self.end = Some(event);
+            } else {
+                self.expected.push_back(event);
+            }
+        }
+    }
+
+    fn outcome(self, divergence: Option<Divergence>) -> Outcome {
+        Outcome {
+            inputs: self.inputs,
+            matched: self.matched,
+            divergence,
+            description: self
+                .machine
+                .map(|machine| Arc::clone(machine.description()))
+                .unwrap_or_default(),
+        }
+    }
+}
+
+fn handle_error(
+    machine: &mut TopologyMachine,
+    now: Instant,
+    server: ServerId,
+    error: &RecordedError,
+) -> Result<Effects, Box<str>> {
+    let labels: Vec<&str>;
+    let cause = match &error.cause {
+        RecordedCause::Network {
+            timeout,
+            labels: recorded,
+            message,
+        } => {
+            labels = recorded.iter().map(|label| &**label).collect();
+            Cause::Network {
+                timeout: *timeout,
+                labels: &labels,
+                message,
+            }
+        }
+        RecordedCause::Reply(reply) => Cause::Reply(reply),
+        RecordedCause::Auth { message } => Cause::Auth { message },
+        _ => return Err("a cause this version does not know".into()),
+    };
+    let error = AppError {
+        generation: error.generation,
+        service_id: error.service_id,
+        phase: error.phase,
+        max_wire_version: error.max_wire_version,
+        cause,
+    };
+    Ok(machine.handle_error(now, server, error).1)
+}
+
+/// A line without its number, which counts also events that a replay does not make, and without its
+/// time, which the queue moves behind that of the event before.
+fn consequence(line: &str) -> &str {
+    line.splitn(3, ',').last().unwrap_or(line)
+}

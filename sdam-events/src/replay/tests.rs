@@ -1,0 +1,303 @@
+use std::sync::Arc;
+
+use bson::{Document, RawDocumentBuf, doc};
+use sdam_core::{
+    app_error::{AppError, Cause, Phase},
+    error::{ErrorKind, ServerError, Stage},
+    event::{EventKind, RecordedInput},
+    hello::Hello,
+    ids::{Generation, ServerId},
+    machine::{Effect, Effects, Input, TopologyMachine},
+    options::Options,
+    server::Rtt,
+    time::Instant,
+    topology::TopologyType,
+};
+
+use super::{ReplayError, consequence, line, replay, replay_to};
+use crate::{
+    queue::EventQueue,
+    record::RecordSink,
+    sink::EventSink,
+    test_support::{TOPOLOGY, address, at, failed, heartbeat, started},
+};
+
+/// A topology without monitors: what it is told is recorded as the engine records it.
+struct Topology {
+    machine: TopologyMachine,
+    queue: EventQueue,
+    sink: RecordSink<Vec<u8>>,
+    now: Instant,
+}
+
+impl Topology {
+    fn new(options: &Options) -> Self {
+        let sink = RecordSink::new(Vec::new(), options).unwrap();
+        Self {
+            machine: TopologyMachine::new(options, TOPOLOGY),
+            queue: EventQueue::new(TOPOLOGY, sink.interest()),
+            sink,
+            now: Instant::EPOCH,
+        }
+    }
+
+    fn tell(&mut self, input: Input<'_>) {
+        let recorded = RecordedInput::of(&input).unwrap();
+        self.push(EventKind::Input(Arc::new(recorded)));
+        let effects = self.machine.handle(self.now, input);
+        self.run(effects);
+    }
+
+    fn push(&mut self, kind: EventKind) {
+        self.queue.push(self.now, kind);
+    }
+
+    fn run(&mut self, effects: Effects) {
+        let address_of = |topology: &Self, server: ServerId| {
+            let description = topology.machine.description();
+            description.server_by_id(server).unwrap().address.clone()
+        };
+        for effect in effects {
+            match effect {
+                Effect::Emit(kind) => self.push(kind),
+                Effect::PoolReady { server } => {
+                    let address = address_of(self, server);
+                    self.push(EventKind::PoolReady { server, address });
+                }
+                Effect::PoolClear { server, clear } => {
+                    let address = address_of(self, server);
+                    self.push(EventKind::PoolCleared {
+                        server,
+                        address,
+                        clear,
+                    });
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn id(&self, host: &str) -> ServerId {
+        self.machine
+            .description()
+            .server(&address(host))
+            .unwrap()
+            .id
+    }
+
+    fn answers(&mut self, millis: u64, host: &str, reply: &Document) {
+        self.now = at(millis);
+        let server = self.id(host);
+        let reply = RawDocumentBuf::try_from(reply).unwrap();
+        let mut heartbeat = heartbeat(server.as_u64());
+        heartbeat.address = address(host);
+        self.push(EventKind::ServerHeartbeatStarted(heartbeat.clone()));
+        self.push(EventKind::ServerHeartbeatSucceeded {
+            heartbeat,
+            duration: std::time::Duration::from_millis(1),
+            reply: reply.as_bytes().into(),
+        });
+        self.tell(Input::Checked {
+            server,
+            outcome: Ok(Hello::parse(reply.as_bytes()).unwrap()),
+            rtt: Some(Rtt::default()),
+        });
+    }
+
+    fn fails(&mut self, millis: u64, host: &str) {
+        self.now = at(millis);
+        let server = self.id(host);
+        self.push(started(server.as_u64()));
+        self.push(failed(server.as_u64()));
+        self.tell(Input::Checked {
+            server,
+            outcome: Err(ServerError::new(ErrorKind::Timeout, Stage::Connect, "late")),
+            rtt: None,
+        });
+    }
+
+    fn recording(self) -> String {
+        self.queue.drain_now(&self.sink);
+        assert_eq!(self.queue.sink_failed(), None);
+        String::from_utf8(self.sink.finish().unwrap()).unwrap()
+    }
+}
+
+fn member(name: &str, primary: bool) -> Document {
+    let mut reply = doc! {
+        "ok": 1, "hosts": ["a", "b", "c"], "setName": "rs", "me": format!("{name}:27017"),
+        "minWireVersion": 0, "maxWireVersion": 21, "setVersion": 1,
+        "topologyVersion": { "processId": bson::oid::ObjectId::from_bytes([2; 12]), "counter": 6_i64 },
+    };
+    if primary {
+        reply.insert("isWritablePrimary", true);
+        reply.insert("electionId", bson::oid::ObjectId::from_bytes([5; 12]));
+    } else {
+        reply.insert("secondary", true);
+    }
+    reply
+}
+
+/// Discovery, errors of every kind, a failed check, the end with a heartbeat under way.
+fn recording() -> String {
+    let options = Options::parse("mongodb://a,b/?replicaSet=rs").unwrap();
+    let mut topology = Topology::new(&options);
+    topology.tell(Input::Open);
+    topology.answers(10, "a", &member("a", true));
+    topology.answers(20, "b", &member("b", false));
+    topology.fails(30, "c");
+    let server = topology.id("a");
+    let causes = [
+        Cause::Network {
+            timeout: false,
+            labels: &[],
+            message: "reset",
+        },
+        Cause::Auth { message: "no" },
+    ];
+    for (generation, cause) in (0..).zip(causes) {
+        topology.now = at(40 + generation);
+        let error = AppError {
+            generation: Generation::from_u64(generation),
+            service_id: None,
+            phase: Phase::AfterHandshake,
+            cause,
+            max_wire_version: 21,
+        };
+        topology.push(EventKind::Input(Arc::new(RecordedInput::of_error(
+            server, &error,
+        ))));
+        let (_, effects) = topology.machine.handle_error(topology.now, server, error);
+        topology.run(effects);
+    }
+    topology.answers(50, "a", &member("a", true));
+    topology.now = at(60);
+    topology.tell(Input::MonitorDied { server });
+    topology.push(started(2));
+    topology.tell(Input::Close);
+    topology.now = at(70);
+    topology.push(failed(2));
+    topology.recording()
+}
+
+#[test]
+fn a_recording_happens_again() {
+    let recording = recording();
+    let outcome = replay(recording.as_bytes()).unwrap();
+    assert_eq!(outcome.divergence, None);
+    assert_eq!(outcome.inputs, 9);
+    let is_replayed = |line: &&str| line.contains("\"event\":") && !line.contains("Heartbeat");
+    assert_eq!(
+        outcome.matched,
+        recording.lines().filter(is_replayed).count() as u64
+    );
+    assert!(recording.contains("PoolCleared") && recording.contains("PoolReady"));
+    assert!(
+        recording
+            .trim_end()
+            .ends_with("\"event\":\"TopologyClosed\"}")
+    );
+    assert_eq!(outcome.description.topology_type(), TopologyType::Unknown);
+}
+
+/// What is observed is what was recorded, word for word.
+#[test]
+fn what_happens_again_is_shown_with_its_number_and_time() {
+    let recording = recording();
+    let mut observed = Vec::new();
+    let outcome = replay_to(recording.as_bytes(), |event| observed.push(line(event))).unwrap();
+    assert_eq!(outcome.matched, observed.len() as u64);
+    let is_replayed = |line: &&str| line.contains("\"event\":") && !line.contains("Heartbeat");
+    assert!(recording.lines().filter(is_replayed).eq(observed));
+}
+
+#[test]
+fn a_recording_may_end_anywhere() {
+    let recording = recording();
+    let count = recording.lines().count();
+    for length in 1..count {
+        let part: String = recording
+            .lines()
+            .take(length)
+            .flat_map(|line| [line, "\n"])
+            .collect();
+        let outcome = replay(part.as_bytes()).unwrap();
+        assert_eq!(outcome.divergence, None, "{length}");
+    }
+}
+
+#[test]
+fn every_changed_consequence_is_noticed() {
+    let recording = recording();
+    let lines: Vec<&str> = recording.lines().collect();
+    let mut changed = 0;
+    for (index, line) in lines.iter().enumerate() {
+        if !line.contains("\"event\":") || line.contains("Heartbeat") {
+            continue;
+        }
+        changed += 1;
+        let with = |replacement: Option<String>| {
+            let mut lines: Vec<String> = lines.iter().map(|line| (*line).to_owned()).collect();
+            match replacement {
+                Some(line) => lines[index] = line,
+                None => {
+                    lines.remove(index);
+                }
+            }
+            replay(lines.join("\n").as_bytes()).unwrap()
+        };
+        let more = line.replacen("\"event\":", "\"more\":1,\"event\":", 1);
+        let divergence = with(Some(more.clone())).divergence.unwrap();
+        let number = index as u64 + 1;
+        assert_eq!((divergence.line, divergence.recorded), (number, more));
+        let expected = divergence.replayed.unwrap();
+        assert_eq!(consequence(&expected), consequence(line));
+        // Not at all. The very last one may be missing because the recording ended early.
+        let is_missed = with(None).divergence.is_some();
+        assert_eq!(is_missed, index + 1 < lines.len(), "{line}");
+    }
+    assert!(changed > 15, "{changed}");
+}
+
+#[test]
+fn what_is_no_recording_is_refused_with_the_line() {
+    let recording = recording();
+    let header = recording.lines().next().unwrap();
+    let check = |text: &str, line: u64, reason: &str| match replay(text.as_bytes()) {
+        Err(ReplayError::Malformed {
+            line: found,
+            reason: text,
+        }) => {
+            assert_eq!(found, line, "{text}");
+            assert!(text.contains(reason), "{text}");
+        }
+        other => panic!("{other:?}"),
+    };
+    check("", 1, "empty");
+    check("x", 1, "no JSON object");
+    check(
+        &header.replace("\"version\":1", "\"version\":2"),
+        1,
+        "version 2",
+    );
+    check(
+        &header.replace("\"loadBalanced\":false,", ""),
+        1,
+        "`loadBalanced`",
+    );
+    let with = |line: &str| format!("{header}\n{line}");
+    check(&with(r#"{"seq":1,"at":-1,"input":"Open"}"#), 2, "`at`");
+    check(&with(r#"{"seq":1,"at":1,"input":"Jump"}"#), 2, "Jump");
+    check(&with(r#"{"seq":1,"at":1,"event":"Jump"}"#), 2, "Jump");
+    check(&with(r#"{"seq":1,"at":1}"#), 2, "`event` is missing");
+    check(
+        &with(r#"{"seq":1,"at":1,"input":"Checked","server":9}"#),
+        2,
+        "no heartbeat",
+    );
+    check(
+        &with(r#"{"seq":1,"at":1,"input":"Handshake","server":1,"generation":0,"reply":"?"}"#),
+        2,
+        "no base64",
+    );
+}

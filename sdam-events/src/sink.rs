@@ -1,0 +1,107 @@
+//! Who is told, and of what.
+
+use std::{fmt::Debug, sync::Arc};
+
+use sdam_core::event::{Event, EventName};
+
+mod fanout;
+mod filter;
+mod function;
+mod interest;
+#[cfg(test)]
+mod tests;
+
+pub use fanout::Fanout;
+pub use filter::Filter;
+pub use function::{SinkFn, sink_fn};
+pub use interest::Interest;
+
+/// Receives the events of a topology.
+///
+/// # Contract
+///
+/// - [`emit`](Self::emit) is called in the order in which the changes were made, never twice at the
+///   same time for one topology, and with no lock of the engine held: it may select servers, close
+///   the topology or block. Whoever blocks delays the events behind it and nothing else.
+/// - Every [`Event::seq`] is one greater than the one before it, because only events that the sink
+///   is interested in are counted. A sink behind an adapter that leaves events out ([`Fanout`],
+///   [`Filter`], [`channel::bounded`](crate::channel::bounded)) sees growing numbers with gaps.
+/// - `TopologyClosed` is the last event, if the sink is interested in it. A started heartbeat has
+///   ended before.
+/// - A sink that panics is not called again; see
+///   [`EventQueue::sink_failed`](crate::queue::EventQueue::sink_failed).
+/// - [`interest`](Self::interest) is asked once, before the first event.
+///
+/// # Example
+///
+/// Remembers which server is primary, and counts how often that has changed:
+///
+/// ```
+/// use std::sync::Mutex;
+///
+/// use sdam_core::{address::ServerAddress, event::{Event, EventKind, EventName}};
+/// use sdam_events::sink::{EventSink, Interest};
+///
+/// #[derive(Debug, Default)]
+/// struct Primary(Mutex<(Option<ServerAddress>, u32)>);
+///
+/// impl EventSink for Primary {
+///     fn emit(&self, event: &Event) {
+///         let EventKind::TopologyDescriptionChanged { new, .. } = &event.kind else { return };
+///         let mut seen = self.0.lock().unwrap();
+///         let primary = new.primary().map(|server| server.address.clone());
+///         if seen.0 != primary {
+///             *seen = (primary, seen.1 + 1);
+///         }
+///     }
+///
+///     fn interest(&self) -> Interest {
+///         EventName::TopologyDescriptionChanged.into()
+///     }
+/// }
+/// # use std::sync::Arc;
+/// # use sdam_core::{ids::{ObjectId, ServerId}, server::*, time::Instant, topology::*};
+/// # let sink = Primary::default();
+/// # let queue = sdam_events::queue::EventQueue::new(ObjectId::default(), sink.interest());
+/// # let mut server =
+/// #     ServerDescription::unknown(ServerId::from_u64(1), ServerAddress::new("a", 27017));
+/// # server.server_type = ServerType::RsPrimary;
+/// # let new = TopologyDescription::new(TopologyType::ReplicaSetWithPrimary, [server]);
+/// # queue.push(Instant::EPOCH, EventKind::TopologyDescriptionChanged {
+/// #     previous: Arc::default(), new: Arc::new(new),
+/// # });
+/// # assert_eq!(queue.drain_now(&sink), 1);
+/// # assert_eq!(sink.0.into_inner().unwrap(), (Some(ServerAddress::new("a", 27017)), 1));
+/// ```
+pub trait EventSink: Send + Sync + Debug + 'static {
+    /// Takes notice of `event`; clone it to keep it, which is cheap.
+    fn emit(&self, event: &Event);
+
+    /// The events to be told of; of others not even the payload is built.
+    ///
+    /// The default is the specification's events. Those of server selection cost every
+    /// operation something and have to be asked for.
+    fn interest(&self) -> Interest {
+        Interest::SDAM
+    }
+}
+
+impl<S: EventSink + ?Sized> EventSink for Arc<S> {
+    fn emit(&self, event: &Event) {
+        (**self).emit(event);
+    }
+
+    fn interest(&self) -> Interest {
+        (**self).interest()
+    }
+}
+
+impl<S: EventSink + ?Sized> EventSink for Box<S> {
+    fn emit(&self, event: &Event) {
+        (**self).emit(event);
+    }
+
+    fn interest(&self) -> Interest {
+        (**self).interest()
+    }
+}

@@ -1,0 +1,90 @@
+use std::sync::{Arc, OnceLock};
+
+use super::{Event, EventSink, Interest};
+use crate::dispatch::{SinkPanicked, call};
+
+/// Several sinks as one: each is called in turn, with the events it is interested in.
+///
+/// A sink that panics is left out from then on; the others go on.
+///
+/// ```
+/// use sdam_events::{channel, sink::{Fanout, sink_fn}};
+///
+/// let (sender, events) = channel::unbounded();
+/// let sink = Fanout::new()
+///     .with(sender)
+///     .with(sink_fn(|event| println!("{}", event.kind.name().as_str())));
+/// # drop((sink, events));
+/// ```
+#[derive(Debug, Default)]
+pub struct Fanout {
+    branches: Vec<Branch>,
+}
+
+#[derive(Debug)]
+struct Branch {
+    sink: Arc<dyn EventSink>,
+    interest: Interest,
+    failure: OnceLock<SinkPanicked>,
+}
+
+impl Fanout {
+    /// No sink yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The same sinks and then `sink`, whose interest is asked for now.
+    #[must_use]
+    pub fn with(mut self, sink: impl EventSink) -> Self {
+        self.push(Arc::new(sink));
+        self
+    }
+
+    /// Adds `sink` behind the others; its interest is asked for now.
+    pub fn push(&mut self, sink: Arc<dyn EventSink>) {
+        self.branches.push(Branch {
+            interest: sink.interest(),
+            sink,
+            failure: OnceLock::new(),
+        });
+    }
+
+    /// The panics of the sinks that are left out, with the sinks' places in the order in which they
+    /// were added, from 0.
+    pub fn failures(&self) -> impl Iterator<Item = (usize, &SinkPanicked)> {
+        self.branches
+            .iter()
+            .enumerate()
+            .filter_map(|(place, branch)| Some((place, branch.failure.get()?)))
+    }
+}
+
+impl EventSink for Fanout {
+    fn emit(&self, event: &Event) {
+        let name = event.kind.name();
+        for branch in &self.branches {
+            if branch.interest.contains(name)
+                && branch.failure.get().is_none()
+                && let Err(failure) = call(&*branch.sink, event)
+            {
+                failure.report();
+                let _ = branch.failure.set(failure);
+            }
+        }
+    }
+
+    fn interest(&self) -> Interest {
+        self.branches
+            .iter()
+            .fold(Interest::NONE, |union, branch| union.union(branch.interest))
+    }
+}
+
+impl FromIterator<Arc<dyn EventSink>> for Fanout {
+    fn from_iter<I: IntoIterator<Item = Arc<dyn EventSink>>>(sinks: I) -> Self {
+        let mut fanout = Self::new();
+        sinks.into_iter().for_each(|sink| fanout.push(sink));
+        fanout
+    }
+}

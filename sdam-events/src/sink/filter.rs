@@ -1,0 +1,77 @@
+use std::fmt;
+
+use super::{Event, EventSink, Interest};
+
+/// Passes on some events only.
+///
+/// ```
+/// use sdam_core::address::ServerAddress;
+/// use sdam_events::sink::{EventSink, Filter, Interest, sink_fn};
+///
+/// let show = sink_fn(|event| println!("{:?}", event.kind));
+/// // The names of other events are not even pushed to the queue.
+/// let checks = Filter::names(show, Interest::HEARTBEATS);
+/// assert_eq!(checks.interest(), Interest::HEARTBEATS);
+/// // Of those, the ones about one server.
+/// let server = ServerAddress::new("a", 27017);
+/// let checks = Filter::matching(checks, move |event| event.kind.address() == Some(&server));
+/// # drop(checks);
+/// ```
+pub struct Filter<S, F = fn(&Event) -> bool> {
+    sink: S,
+    names: Interest,
+    keep: F,
+}
+
+impl<S: EventSink> Filter<S> {
+    /// Passes on the events that are in `names` and interest `sink`.
+    pub fn names(sink: S, names: Interest) -> Self {
+        Self {
+            sink,
+            names,
+            keep: |_| true,
+        }
+    }
+}
+
+impl<S, F> Filter<S, F>
+where
+    S: EventSink,
+    F: Fn(&Event) -> bool + Send + Sync + 'static,
+{
+    /// Passes on the events for which `keep` is true.
+    ///
+    /// Keeping one half of a pair (a started heartbeat without its end) is up to `keep`.
+    pub fn matching(sink: S, keep: F) -> Self {
+        Self {
+            sink,
+            names: Interest::ALL,
+            keep,
+        }
+    }
+}
+
+impl<S, F> EventSink for Filter<S, F>
+where
+    S: EventSink,
+    F: Fn(&Event) -> bool + Send + Sync + 'static,
+{
+    fn emit(&self, event: &Event) {
+        if self.names.contains(event.kind.name()) && (self.keep)(event) {
+            self.sink.emit(event);
+        }
+    }
+
+    fn interest(&self) -> Interest {
+        self.names.intersection(self.sink.interest())
+    }
+}
+
+impl<S: fmt::Debug, F> fmt::Debug for Filter<S, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Filter")
+            .field("sink", &self.sink)
+            .field("names", &self.names)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,51 @@
+use std::fmt;
+
+use super::{Event, EventSink, Interest};
+
+/// A sink that calls `function`; see [`SinkFn::interested_in`] for events beyond the
+/// specification's nine.
+pub fn sink_fn<F>(function: F) -> SinkFn<F>
+where
+    F: Fn(&Event) + Send + Sync + 'static,
+{
+    SinkFn {
+        function,
+        interest: Interest::SDAM,
+    }
+}
+
+/// A closure as a sink, made by [`sink_fn`].
+pub struct SinkFn<F> {
+    function: F,
+    interest: Interest,
+}
+
+impl<F> SinkFn<F> {
+    /// The same sink, told of these events.
+    #[must_use]
+    pub fn interested_in(mut self, interest: Interest) -> Self {
+        self.interest = interest;
+        self
+    }
+}
+
+impl<F> EventSink for SinkFn<F>
+where
+    F: Fn(&Event) + Send + Sync + 'static,
+{
+    fn emit(&self, event: &Event) {
+        (self.function)(event);
+    }
+
+    fn interest(&self) -> Interest {
+        self.interest
+    }
+}
+
+impl<F> fmt::Debug for SinkFn<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SinkFn")
+            .field("interest", &self.interest)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,170 @@
+use std::fmt;
+
+use super::EventName;
+
+/// A set of event names.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Interest(u32);
+
+impl Interest {
+    /// No event.
+    pub const NONE: Self = Self(0);
+
+    /// The events about topology and servers: openings, changes of description, closings.
+    pub const DESCRIPTIONS: Self = Self::of(&[
+        EventName::TopologyOpening,
+        EventName::TopologyDescriptionChanged,
+        EventName::TopologyClosed,
+        EventName::ServerOpening,
+        EventName::ServerDescriptionChanged,
+        EventName::ServerClosed,
+        EventName::MembersIgnored,
+    ]);
+
+    /// The three events about checks.
+    pub const HEARTBEATS: Self = Self::of(&[
+        EventName::ServerHeartbeatStarted,
+        EventName::ServerHeartbeatSucceeded,
+        EventName::ServerHeartbeatFailed,
+    ]);
+
+    /// The events of the SDAM Logging and Monitoring specification, and that members were ignored.
+    pub const SDAM: Self = Self::DESCRIPTIONS.union(Self::HEARTBEATS);
+
+    /// The commands that the topology gives to pools.
+    pub const POOLS: Self = Self::of(&[EventName::PoolReady, EventName::PoolCleared]);
+
+    /// The steps of each server selection.
+    pub const SELECTION: Self = Self::of(&[
+        EventName::ServerSelectionStarted,
+        EventName::ServerSelectionWaiting,
+        EventName::ServerSelectionSucceeded,
+        EventName::ServerSelectionFailed,
+    ]);
+
+    /// What the topology is told, for recordings.
+    pub const INPUTS: Self = Self::of(&[EventName::Input]);
+
+    /// Everything, also what later versions add.
+    pub const ALL: Self = Self(u32::MAX);
+
+    /// The set of these names.
+    pub const fn of(names: &[EventName]) -> Self {
+        let mut set = 0;
+        let mut rest = names;
+        while let [name, tail @ ..] = rest {
+            set |= 1 << name.index();
+            rest = tail;
+        }
+        Self(set)
+    }
+
+    /// The names in either set.
+    #[must_use]
+    pub const fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// The names in both sets.
+    #[must_use]
+    pub const fn intersection(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    /// The names in this set and not in `other`.
+    #[must_use]
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// Whether `name` is in the set.
+    pub const fn contains(self, name: EventName) -> bool {
+        self.0 & (1 << name.index()) != 0
+    }
+
+    /// Whether every name of `other` is in the set.
+    pub const fn contains_all(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Whether no name is in the set.
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The names in the set, in the order of [`EventName::ALL`].
+    pub fn names(self) -> impl Iterator<Item = EventName> {
+        EventName::ALL
+            .iter()
+            .copied()
+            .filter(move |name| self.contains(*name))
+    }
+
+    pub(crate) const fn bits(self) -> u32 {
+        self.0
+    }
+
+    pub(crate) const fn from_bits(bits: u32) -> Self {
+        Self(bits)
+    }
+}
+
+impl From<EventName> for Interest {
+    fn from(name: EventName) -> Self {
+        Self::of(&[name])
+    }
+}
+
+impl FromIterator<EventName> for Interest {
+    fn from_iter<I: IntoIterator<Item = EventName>>(names: I) -> Self {
+        names
+            .into_iter()
+            .fold(Self::NONE, |set, name| set.union(name.into()))
+    }
+}
+
+impl fmt::Debug for Interest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set()
+            .entries(self.names().map(EventName::as_str))
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_named_sets_partition_all_names() {
+        let sets = [
+            Interest::DESCRIPTIONS,
+            Interest::HEARTBEATS,
+            Interest::POOLS,
+            Interest::SELECTION,
+            Interest::INPUTS,
+        ];
+        for &name in EventName::ALL {
+            let homes = sets.iter().filter(|set| set.contains(name)).count();
+            assert_eq!(homes, 1, "{}", name.as_str());
+            assert!(Interest::ALL.contains(name));
+            assert!(!Interest::NONE.contains(name));
+        }
+    }
+
+    #[test]
+    fn set_operations_follow_membership() {
+        let opening = Interest::from(EventName::TopologyOpening);
+        let checks = Interest::HEARTBEATS;
+        assert_eq!(
+            opening.union(checks).without(checks),
+            opening,
+            "{opening:?}"
+        );
+        assert!(opening.intersection(checks).is_empty());
+        assert!(Interest::SDAM.contains_all(checks));
+        assert!(!checks.contains_all(Interest::SDAM));
+        assert_eq!(checks.names().collect::<Interest>(), checks);
+        assert_eq!(format!("{opening:?}"), r#"{"TopologyOpening"}"#);
+    }
+}

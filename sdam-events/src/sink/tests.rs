@@ -1,0 +1,88 @@
+use sdam_core::event::{EventKind, EventName};
+
+use super::{EventSink, Fanout, Filter, Interest, sink_fn};
+use crate::{
+    queue::EventQueue,
+    test_support::{Recorder, TOPOLOGY, address, at, failed, opening, started},
+};
+
+/// Sends one pair of heartbeats of two servers and an opening event through `sink`.
+fn send(sink: &dyn EventSink) {
+    let queue = EventQueue::new(TOPOLOGY, sink.interest());
+    queue.push(at(1), EventKind::TopologyOpening);
+    for server in [1, 2] {
+        queue.push(at(2), started(server));
+        queue.push(at(3), failed(server));
+    }
+    queue.drain_now(sink);
+    assert_eq!(queue.sink_failed(), None);
+}
+
+#[test]
+fn a_fanout_tells_each_sink_what_it_wants_in_order() {
+    let all = Recorder::shared();
+    let some = Recorder::interested_in(EventName::TopologyOpening.into());
+    let fanout = Fanout::new().with(all.clone()).with(some.clone());
+    assert_eq!(fanout.interest(), Interest::SDAM);
+    send(&fanout);
+    assert_eq!(all.seqs(), [1, 2, 3, 4, 5]);
+    assert_eq!(some.names(), ["TopologyOpening"]);
+    assert!(Fanout::new().interest().is_empty());
+}
+
+#[test]
+fn a_fanout_disables_only_the_sink_that_panicked() {
+    let before = Recorder::shared();
+    let after = Recorder::shared();
+    let calls = Recorder::shared();
+    let seen = calls.clone();
+    let fanout = Fanout::new()
+        .with(before.clone())
+        .with(sink_fn(move |event| {
+            seen.emit(event);
+            assert_ne!(event.seq, 2, "the second event");
+        }))
+        .with(after.clone());
+    send(&fanout);
+    assert_eq!(before.seqs(), [1, 2, 3, 4, 5]);
+    assert_eq!(calls.seqs(), [1, 2]);
+    assert_eq!(after.seqs(), [1, 2, 3, 4, 5]);
+    let failures: Vec<_> = fanout.failures().collect();
+    assert_eq!(failures.len(), 1);
+    let (place, failure) = failures[0];
+    assert_eq!((place, failure.seq), (1, 2));
+    assert!(failure.message.contains("the second event"), "{failure}");
+}
+
+#[test]
+fn a_filter_keeps_names_before_the_queue_and_events_after_it() {
+    let recorder = Recorder::shared();
+    let server = address("host2");
+    let filter = Filter::matching(
+        Filter::names(recorder.clone(), Interest::HEARTBEATS),
+        move |event| event.kind.address() == Some(&server),
+    );
+    assert_eq!(filter.interest(), Interest::HEARTBEATS);
+    send(&filter);
+    assert_eq!(
+        recorder.names(),
+        ["ServerHeartbeatStarted", "ServerHeartbeatFailed"]
+    );
+    assert_eq!(recorder.seqs(), [3, 4], "the opening event was not counted");
+}
+
+#[test]
+fn a_closure_is_told_of_what_it_asks_for() {
+    let recorder = Recorder::shared();
+    let seen = recorder.clone();
+    let sink = sink_fn(move |event| seen.emit(event));
+    assert_eq!(sink.interest(), Interest::SDAM);
+    let sink = sink.interested_in(EventName::ServerHeartbeatFailed.into());
+    send(&sink);
+    assert_eq!(recorder.seqs(), [1, 2]);
+    // Events handed over directly are not filtered: whoever calls a sink knows its interest.
+    let queue = EventQueue::new(TOPOLOGY, Interest::ALL);
+    queue.push(at(1), opening(1));
+    queue.drain_now(&sink);
+    assert_eq!(recorder.seqs(), [1, 2, 1]);
+}

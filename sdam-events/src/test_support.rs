@@ -1,0 +1,145 @@
+//! Events and sinks for this crate's tests.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use bson::raw::RawDocumentBuf;
+use sdam_core::{
+    address::ServerAddress,
+    error::{ErrorKind, ServerError, Stage},
+    event::{ConnectionId, Event, EventKind, Heartbeat, Selection},
+    ids::{ObjectId, ServerId},
+    server::{ServerDescription, ServerType},
+    time::Instant,
+    topology::TopologyDescription,
+};
+
+use crate::sink::{EventSink, Interest};
+
+pub(crate) const TOPOLOGY: ObjectId = ObjectId::from_bytes([7; 12]);
+
+pub(crate) fn address(text: &str) -> ServerAddress {
+    ServerAddress::parse(text).unwrap()
+}
+
+pub(crate) fn at(millis: u64) -> Instant {
+    Instant::from_millis(millis)
+}
+
+pub(crate) fn event(kind: EventKind) -> Event {
+    Event {
+        seq: 1,
+        at: at(1),
+        topology: TOPOLOGY,
+        kind,
+    }
+}
+
+pub(crate) fn heartbeat(server: u64) -> Heartbeat {
+    Heartbeat::new(
+        ServerId::from_u64(server),
+        address(&format!("host{server}")),
+        ConnectionId {
+            driver: 1,
+            server: None,
+        },
+        false,
+    )
+}
+
+pub(crate) fn started(server: u64) -> EventKind {
+    EventKind::ServerHeartbeatStarted(heartbeat(server))
+}
+
+pub(crate) fn failed(server: u64) -> EventKind {
+    EventKind::ServerHeartbeatFailed {
+        heartbeat: heartbeat(server),
+        duration: Duration::from_millis(3),
+        failure: ServerError::new(ErrorKind::Network, Stage::Connect, "refused").shared(),
+    }
+}
+
+pub(crate) fn opening(server: u64) -> EventKind {
+    EventKind::ServerOpening {
+        server: ServerId::from_u64(server),
+        address: address(&format!("host{server}")),
+    }
+}
+
+pub(crate) fn succeeded(server: u64, reply: &bson::Document) -> EventKind {
+    let reply = RawDocumentBuf::try_from(reply).unwrap();
+    EventKind::ServerHeartbeatSucceeded {
+        heartbeat: heartbeat(server),
+        duration: Duration::from_micros(1500),
+        reply: reply.as_bytes().into(),
+    }
+}
+
+/// A description of a server of this type at `host{server}`.
+pub(crate) fn description(server: u64, server_type: ServerType) -> ServerDescription {
+    let id = ServerId::from_u64(server);
+    let mut description = ServerDescription::unknown(id, address(&format!("host{server}")));
+    description.server_type = server_type;
+    description
+}
+
+pub(crate) fn topology_changed(
+    previous: &TopologyDescription,
+    new: &TopologyDescription,
+) -> EventKind {
+    EventKind::TopologyDescriptionChanged {
+        previous: Arc::new(previous.clone()),
+        new: Arc::new(new.clone()),
+    }
+}
+
+pub(crate) fn selection() -> Arc<Selection> {
+    Arc::new(Selection::new("{ mode: primary }").with_operation("find", Some(42)))
+}
+
+/// Keeps everything it is told.
+#[derive(Debug, Default)]
+pub(crate) struct Recorder {
+    events: Mutex<Vec<Event>>,
+    interest: Option<Interest>,
+}
+
+impl Recorder {
+    pub(crate) fn shared() -> Arc<Self> {
+        Arc::default()
+    }
+
+    pub(crate) fn interested_in(interest: Interest) -> Arc<Self> {
+        Arc::new(Self {
+            interest: Some(interest),
+            ..Self::default()
+        })
+    }
+
+    pub(crate) fn events(&self) -> Vec<Event> {
+        self.events.lock().unwrap().clone()
+    }
+
+    pub(crate) fn seqs(&self) -> Vec<u64> {
+        self.events().iter().map(|event| event.seq).collect()
+    }
+
+    pub(crate) fn names(&self) -> Vec<&'static str> {
+        self.events()
+            .iter()
+            .map(|event| event.kind.name().as_str())
+            .collect()
+    }
+}
+
+impl EventSink for Recorder {
+    fn emit(&self, event: &Event) {
+        self.events.lock().unwrap().push(event.clone());
+    }
+
+    fn interest(&self) -> Interest {
+        self.interest.unwrap_or(Interest::SDAM)
+    }
+}

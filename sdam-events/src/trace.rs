@@ -1,0 +1,104 @@
+//! Log messages through `tracing`.
+//!
+//! | component | target |
+//! | --- | --- |
+//! | topology | `mongodb::topology` |
+//! | server selection | `mongodb::server_selection` |
+//! | connection | `mongodb::connection` |
+//!
+//! These are the targets that MongoDB's own Rust driver uses, so filters can be shared. Fields carry
+//! the specification's names (`topologyId`, `serverHost`, `durationMS`), see
+//! [`LogFields`](crate::log::LogFields); what is absent is not recorded. What goes wrong with
+//! delivery itself is logged under the target `sdam::events`.
+
+use sdam_core::event::Event;
+use tracing::{Level, field};
+
+use crate::{
+    log::{Component, LogConfig, LogMessage, Severity},
+    sink::{EventSink, Interest},
+};
+
+#[cfg(test)]
+mod tests;
+
+/// Logs events through `tracing`.
+///
+/// ```
+/// use sdam_events::{log::{LogConfig, Severity}, trace::TracingSink};
+///
+/// // What the MONGODB_LOG_* variables say:
+/// let sink = TracingSink::new(LogConfig::from_env(|name| std::env::var(name).ok()));
+/// // Everything, and the subscriber's filter decides. This makes each selection an event.
+/// let sink = TracingSink::new(LogConfig::all(Severity::Debug));
+/// # drop(sink);
+/// ```
+#[derive(Clone, Debug)]
+pub struct TracingSink {
+    config: LogConfig,
+}
+
+impl TracingSink {
+    /// Logs what `config` enables, as far as the subscriber's own filter lets it through.
+    ///
+    /// What it does not enable is not even made into an event.
+    pub fn new(config: LogConfig) -> Self {
+        Self { config }
+    }
+}
+
+impl EventSink for TracingSink {
+    fn emit(&self, event: &Event) {
+        if let Some(message) = LogMessage::of(event, self.config.max_document_length)
+            && self.config.enables(message.component(), message.severity())
+        {
+            log(&message);
+        }
+    }
+
+    fn interest(&self) -> Interest {
+        self.config.interest()
+    }
+}
+
+/// Target and level have to be known where the macro stands, so each pair stands for itself.
+fn log(message: &LogMessage<'_>) {
+    /// Absent values are recorded by no visitor.
+    macro_rules! event {
+        ($target:literal, $level:ident) => {{
+            let fields = message.fields();
+            tracing::event!(
+                target: $target,
+                Level::$level,
+                topologyId = fields.topology_id.map(field::display),
+                serverHost = fields.server_host,
+                serverPort = fields.server_port,
+                driverConnectionId = fields.driver_connection_id,
+                serverConnectionId = fields.server_connection_id,
+                serviceId = fields.service_id.map(field::display),
+                awaited = fields.awaited,
+                durationMS = fields.duration_ms,
+                reply = fields.reply.map(field::display),
+                failure = fields.failure.map(field::display),
+                previousDescription = fields.previous_description.map(field::display),
+                newDescription = fields.new_description.map(field::display),
+                selector = fields.selector,
+                operation = fields.operation,
+                operationId = fields.operation_id,
+                topologyDescription = fields.topology_description.map(field::display),
+                remainingTimeMS = fields.remaining_time_ms,
+                ignored = fields.ignored,
+                limit = fields.limit,
+                "{}",
+                message.text()
+            );
+        }};
+    }
+    match (message.component(), message.severity()) {
+        (Component::Topology, Severity::Warn) => event!("mongodb::topology", WARN),
+        (Component::Topology, _) => event!("mongodb::topology", DEBUG),
+        (Component::ServerSelection, Severity::Info) => event!("mongodb::server_selection", INFO),
+        (Component::ServerSelection, _) => event!("mongodb::server_selection", DEBUG),
+        (Component::Connection | Component::Command, _) => event!("mongodb::connection", DEBUG),
+    }
+}

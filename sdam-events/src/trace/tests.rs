@@ -1,0 +1,195 @@
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Mutex},
+};
+
+use sdam_core::event::{EventKind, EventName};
+use tracing::{
+    Metadata, Subscriber,
+    field::{Field, Visit},
+    span,
+};
+
+use super::TracingSink;
+use crate::{
+    log::{DEFAULT_MAX_DOCUMENT_LENGTH, LogConfig, LogMessage, Severity},
+    queue::EventQueue,
+    sink::{EventSink, Fanout, Interest, sink_fn},
+    test_support::{TOPOLOGY, address, at, event, failed, opening, selection, started},
+};
+
+/// One event as the subscriber sees it.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Seen {
+    target: String,
+    level: String,
+    fields: BTreeMap<String, String>,
+}
+
+impl Visit for Seen {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.fields
+            .insert(field.name().into(), format!("{value:?}"));
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.fields.insert(field.name().into(), value.to_string());
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.fields.insert(field.name().into(), value.into());
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+struct Capture(Arc<Mutex<Vec<Seen>>>);
+
+impl Subscriber for Capture {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        let mut seen = Seen {
+            target: event.metadata().target().into(),
+            level: event.metadata().level().to_string(),
+            ..Seen::default()
+        };
+        event.record(&mut seen);
+        self.0.lock().unwrap().push(seen);
+    }
+
+    fn enter(&self, _: &span::Id) {}
+
+    fn exit(&self, _: &span::Id) {}
+}
+
+/// What a subscriber sees while `action` runs.
+fn capture(action: impl FnOnce()) -> Vec<Seen> {
+    let capture = Capture::default();
+    tracing::subscriber::with_default(capture.clone(), action);
+    let seen = capture.0.lock().unwrap();
+    seen.clone()
+}
+
+fn all_kinds() -> Vec<EventKind> {
+    vec![
+        EventKind::TopologyOpening,
+        opening(1),
+        EventKind::ServerClosed {
+            server: sdam_core::ids::ServerId::from_u64(1),
+            address: address("/tmp/x.sock"),
+        },
+        started(1),
+        failed(1),
+        EventKind::MembersIgnored {
+            ignored: 1,
+            limit: 2,
+        },
+        EventKind::PoolReady {
+            server: sdam_core::ids::ServerId::from_u64(1),
+            address: address("a"),
+        },
+        EventKind::ServerSelectionStarted {
+            selection: selection(),
+            description: Arc::default(),
+        },
+        EventKind::ServerSelectionWaiting {
+            selection: selection(),
+            description: Arc::default(),
+            remaining: None,
+        },
+        EventKind::TopologyClosed,
+    ]
+}
+
+/// K-1, K-2, K-4, K-5, K-7
+#[test]
+fn tracing_events_carry_exactly_the_fields_of_the_message() {
+    let sink = TracingSink::new(LogConfig::all(Severity::Debug));
+    for kind in all_kinds() {
+        let event = event(kind);
+        let message = LogMessage::of(&event, DEFAULT_MAX_DOCUMENT_LENGTH).unwrap();
+        let mut expected = Seen::default();
+        message.fields().for_each(|name, value| {
+            expected.fields.insert(name.into(), value.to_string());
+        });
+        expected
+            .fields
+            .insert("message".into(), message.text().into());
+        expected.target = match message.component().as_str() {
+            "serverSelection" => "mongodb::server_selection".into(),
+            other => format!("mongodb::{other}"),
+        };
+        expected.level = match message.severity() {
+            Severity::Info => "INFO".into(),
+            Severity::Warn => "WARN".into(),
+            _ => "DEBUG".into(),
+        };
+        assert_eq!(capture(|| sink.emit(&event)), [expected]);
+    }
+}
+
+/// K-3
+#[test]
+fn what_is_not_configured_is_not_logged() {
+    let mut config = LogConfig::default();
+    let everything = all_kinds();
+    let count = |config: &LogConfig| {
+        let sink = TracingSink::new(config.clone());
+        let events = everything.iter().cloned().map(event);
+        capture(|| events.for_each(|event| sink.emit(&event))).len()
+    };
+    assert_eq!(count(&config), 0);
+    config.server_selection = Severity::Info;
+    assert_eq!(count(&config), 1);
+    let sink = TracingSink::new(config);
+    assert_eq!(sink.interest(), EventName::ServerSelectionWaiting.into());
+}
+
+#[test]
+fn trouble_with_delivery_is_logged() {
+    let queue = EventQueue::new(TOPOLOGY, Interest::SDAM);
+    for _ in 0..EventQueue::WARN_DEPTH {
+        queue.push(at(1), opening(1));
+    }
+    let panics = || sink_fn(|_| panic!("broken"));
+    let seen = capture(|| {
+        queue.drain_now(&Fanout::new().with(panics()));
+    });
+    let messages: Vec<_> = seen
+        .iter()
+        .map(|seen| (&*seen.target, &*seen.level, &*seen.fields["message"]))
+        .collect();
+    assert_eq!(
+        messages,
+        [
+            (
+                "sdam::events",
+                "WARN",
+                "events gather faster than the sink takes them"
+            ),
+            (
+                "sdam::events",
+                "ERROR",
+                "the event sink panicked at event 1 and is not called any more: broken"
+            ),
+        ]
+    );
+
+    queue.push(at(2), opening(2));
+    let seen = capture(|| {
+        queue.drain_now(&panics());
+    });
+    assert_eq!(seen.len(), 1);
+    assert_eq!(seen[0].level, "ERROR");
+}
