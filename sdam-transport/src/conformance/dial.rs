@@ -1,0 +1,165 @@
+//! What a dialler promises, as seen through the transport that is made of it.
+
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener},
+    sync::Arc,
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use sdam_core::{address::ServerAddress, error::ServerError, time::Instant};
+
+use super::{
+    Outcome,
+    connection::exchange,
+    ensure,
+    peer::{Blackhole, Peer, echo, listen},
+};
+use crate::{
+    clock::Clock,
+    connect::{Connection, Transport},
+    dial::{Dial, DialTarget},
+    net::NetTransport,
+};
+
+/// A dialler under test, for which every host name has the same addresses.
+#[derive(Debug)]
+struct OneName<D> {
+    dial: Arc<D>,
+    addresses: Vec<IpAddr>,
+}
+
+#[async_trait]
+impl<D: Dial> Dial for OneName<D> {
+    type Stream = D::Stream;
+
+    async fn dial(
+        &self,
+        target: &DialTarget,
+        deadline: Option<Instant>,
+    ) -> io::Result<Self::Stream> {
+        self.dial.dial(target, deadline).await
+    }
+
+    async fn lookup_ip(&self, _: &str) -> io::Result<Vec<IpAddr>> {
+        Ok(self.addresses.clone())
+    }
+
+    fn blocks(&self) -> bool {
+        self.dial.blocks()
+    }
+}
+
+/// A dialler under test and the clock that goes with it.
+#[derive(Debug)]
+pub(super) struct Dialler<D> {
+    dial: Arc<D>,
+    clock: Arc<dyn Clock>,
+}
+
+impl<D> Clone for Dialler<D> {
+    fn clone(&self) -> Self {
+        Self {
+            dial: Arc::clone(&self.dial),
+            clock: Arc::clone(&self.clock),
+        }
+    }
+}
+
+impl<D: Dial> Dialler<D> {
+    pub(super) fn new(dial: D, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            dial: Arc::new(dial),
+            clock,
+        }
+    }
+
+    /// Connects to `port` of the first of `addresses` that answers.
+    async fn connect(
+        &self,
+        addresses: &[IpAddr],
+        port: u16,
+    ) -> Result<Box<dyn Connection>, String> {
+        let dial = OneName {
+            dial: Arc::clone(&self.dial),
+            addresses: addresses.to_vec(),
+        };
+        let transport = NetTransport::new(dial, Arc::clone(&self.clock))
+            .with_attempt_delay(Duration::from_millis(10));
+        let target = ServerAddress::new("conformance.test", port);
+        // Blocking diallers use half of it for an address that is silent.
+        let deadline = self.clock.now() + Duration::from_secs(4);
+        let connected = transport.connect(&target, Some(deadline)).await;
+        let mut connection = connected.map_err(|error| ServerError::from(&error).to_string())?;
+        connection.set_deadline(Some(deadline));
+        Ok(connection)
+    }
+}
+
+pub(super) async fn a_refusing_address_is_passed_over<D: Dial>(dialler: Dialler<D>) -> Outcome {
+    let Some((listener, other)) = other_loopback(0) else {
+        return Ok(());
+    };
+    let port = other.port();
+    let peer = echo_on(listener, other);
+    let addresses = [LOOPBACK, other.ip()];
+    let mut connection = dialler.connect(&addresses, port).await?;
+    exchange(&mut *connection, 1, 0).await?;
+    drop(connection);
+    peer.finish().map(drop)
+}
+
+pub(super) async fn a_silent_address_is_overtaken<D: Dial>(dialler: Dialler<D>) -> Outcome {
+    let Some(blackhole) = Blackhole::start()? else {
+        return Ok(());
+    };
+    let port = blackhole.address.port().unwrap_or_default();
+    let Some((listener, other)) = other_loopback(port) else {
+        return Ok(());
+    };
+    let peer = echo_on(listener, other);
+    let addresses = [LOOPBACK, other.ip()];
+    let mut connection = dialler.connect(&addresses, port).await?;
+    exchange(&mut *connection, 1, 0).await?;
+    drop(connection);
+    peer.finish().map(drop)
+}
+
+pub(super) async fn every_address_is_named_if_all_refuse<D: Dial>(dialler: Dialler<D>) -> Outcome {
+    let (listener, address) = listen()?;
+    drop(listener);
+    let port = address.port().unwrap_or_default();
+    let addresses = [LOOPBACK, IpAddr::V6(Ipv6Addr::LOCALHOST)];
+    let Err(error) = dialler.connect(&addresses, port).await else {
+        return Err("nobody listens".into());
+    };
+    for address in addresses {
+        let address = SocketAddr::new(address, port).to_string();
+        ensure!(
+            error.contains(&address),
+            "{address} is not named by: {error}"
+        );
+    }
+    Ok(())
+}
+
+/// A listener on another loopback address than [`LOOPBACK`], where the system has one.
+fn other_loopback(port: u16) -> Option<(TcpListener, SocketAddr)> {
+    let others = [
+        IpAddr::V6(Ipv6Addr::LOCALHOST),
+        IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2)),
+    ];
+    others.into_iter().find_map(|address| {
+        let listener = TcpListener::bind((address, port)).ok()?;
+        let address = listener.local_addr().ok()?;
+        Some((listener, address))
+    })
+}
+
+fn echo_on(listener: TcpListener, address: SocketAddr) -> Peer<usize> {
+    let address = ServerAddress::new(&address.ip().to_string(), address.port());
+    Peer::run(address, move || echo(&mut listener.accept()?.0))
+}
+
+const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);

@@ -1,0 +1,150 @@
+//! What is at the other end of the connections under test: threads with sockets.
+
+use std::{
+    io::{self, Read, Write},
+    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
+    sync::mpsc,
+    thread,
+    time::Duration,
+};
+
+use sdam_core::address::ServerAddress;
+
+use crate::wire::{Header, OpMsg, WireError, WireMessage};
+
+/// A thread that accepts one connection.
+pub(super) struct Peer<T> {
+    pub(super) address: ServerAddress,
+    outcome: mpsc::Receiver<io::Result<T>>,
+}
+
+impl<T: Send + 'static> Peer<T> {
+    /// Listens on a port of 127.0.0.1 and runs `script` on the first connection.
+    pub(super) fn start(
+        script: impl FnOnce(&mut TcpStream) -> io::Result<T> + Send + 'static,
+    ) -> Result<Self, String> {
+        let (listener, address) = listen()?;
+        Ok(Self::run(address, move || {
+            let (mut stream, _) = listener.accept()?;
+            // A peer that waits in vain must not keep its thread for ever.
+            stream.set_read_timeout(Some(PATIENCE))?;
+            script(&mut stream)
+        }))
+    }
+
+    /// Runs `script`, whose connection will come to `address`.
+    pub(super) fn run(
+        address: ServerAddress,
+        script: impl FnOnce() -> io::Result<T> + Send + 'static,
+    ) -> Self {
+        let (done, outcome) = mpsc::channel();
+        thread::spawn(move || {
+            // Nobody listens if the check has failed by now.
+            let _ = done.send(script());
+        });
+        Self { address, outcome }
+    }
+
+    /// What the script returned.
+    pub(super) fn finish(self) -> Result<T, String> {
+        match self.outcome.recv_timeout(PATIENCE) {
+            Ok(outcome) => outcome.map_err(|error| format!("the peer failed: {error}")),
+            Err(error) => Err(format!("the peer is not done: {error}")),
+        }
+    }
+}
+
+/// A port that ignores whoever wants to connect, because its queue is full.
+pub(super) struct Blackhole {
+    pub(super) address: ServerAddress,
+    _listener: TcpListener,
+    _queue: Vec<TcpStream>,
+}
+
+impl Blackhole {
+    /// `None` where the system refuses instead of ignoring, or the queue has no end.
+    pub(super) fn start() -> Result<Option<Self>, String> {
+        let (listener, address) = listen()?;
+        let target = listener.local_addr().map_err(|error| error.to_string())?;
+        let mut queue = Vec::new();
+        while queue.len() < 512 {
+            match TcpStream::connect_timeout(&target, Duration::from_millis(250)) {
+                Ok(stream) => queue.push(stream),
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                    return Ok(Some(Self {
+                        address,
+                        _listener: listener,
+                        _queue: queue,
+                    }));
+                }
+                Err(_) => return Ok(None),
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// A listener on a port of 127.0.0.1 that the system picks.
+pub(super) fn listen() -> Result<(TcpListener, ServerAddress), String> {
+    let bind = || {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let address = address_of(listener.local_addr()?);
+        io::Result::Ok((listener, address))
+    };
+    bind().map_err(|error| format!("no port to listen on: {error}"))
+}
+
+fn address_of(address: SocketAddr) -> ServerAddress {
+    ServerAddress::new(&address.ip().to_string(), address.port())
+}
+
+/// Answers every message by one with the same body until the client closes the connection, and
+/// counts them.
+pub(super) fn echo(stream: &mut (impl Read + Write)) -> io::Result<usize> {
+    let mut echoed = 0;
+    while let Some(request) = read_message(stream)? {
+        let reply = OpMsg {
+            request_id: request.request_id().wrapping_add(1000),
+            response_to: request.request_id(),
+            body: request.body(),
+            ..OpMsg::default()
+        };
+        stream.write_all(reply.encode().map_err(invalid)?.as_bytes())?;
+        echoed += 1;
+    }
+    Ok(echoed)
+}
+
+/// Reads until the client closes the connection.
+pub(super) fn wait_for_close(stream: &mut impl Read) -> io::Result<()> {
+    let mut bytes = [0; 1024];
+    loop {
+        match stream.read(&mut bytes) {
+            Ok(0) => return Ok(()),
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(()),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// The next message; `None` if the client has closed the connection.
+fn read_message(stream: &mut impl Read) -> io::Result<Option<WireMessage>> {
+    let mut header = [0; Header::LENGTH];
+    if stream.read(&mut header[..1])? == 0 {
+        return Ok(None);
+    }
+    stream.read_exact(&mut header[1..])?;
+    let length = Header::decode(&header).map_err(invalid)?.message_length();
+    let mut bytes = header.to_vec();
+    bytes.resize(length, 0);
+    stream.read_exact(&mut bytes[Header::LENGTH..])?;
+    WireMessage::decode(bytes).map(Some).map_err(invalid)
+}
+
+fn invalid(error: WireError) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error)
+}
+
+/// How long a peer waits for its client; far more than any needs.
+const PATIENCE: Duration = Duration::from_secs(30);

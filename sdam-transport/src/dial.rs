@@ -1,0 +1,86 @@
+//! What a socket runtime implements to be a [`Transport`](crate::connect::Transport).
+
+use std::{
+    fmt,
+    fmt::Debug,
+    io,
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+};
+
+use async_trait::async_trait;
+use sdam_core::time::Instant;
+
+use crate::stream::ByteStream;
+
+/// One connect and one look-up of a host name.
+///
+/// [`NetTransport`](crate::net::NetTransport) makes a transport of it: several addresses, time-outs
+/// and framing are written once, there.
+///
+/// # Contract
+///
+/// - The caller holds no lock, and may poll the futures by any executor on any thread.
+/// - Dropping a future abandons the attempt and closes its socket.
+/// - No method panics, not even when the runtime behind it has shut down: that is an error.
+#[async_trait]
+pub trait Dial: Send + Sync + Debug + 'static {
+    /// An open socket.
+    type Stream: ByteStream;
+
+    /// Opens a socket to `target`, with Nagle's algorithm off where there is one.
+    ///
+    /// Only implementations that [block](Self::blocks) need the deadline, for all others the caller
+    /// drops the future in time.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future abandons the attempt.
+    async fn dial(
+        &self,
+        target: &DialTarget,
+        deadline: Option<Instant>,
+    ) -> io::Result<Self::Stream>;
+
+    /// The addresses of `host`, most preferred first, each once.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future abandons the look-up.
+    async fn lookup_ip(&self, host: &str) -> io::Result<Vec<IpAddr>>;
+
+    /// Whether the futures block their thread instead of being pending.
+    ///
+    /// Attempts cannot race each other then, so each one's deadline is its share of the time that
+    /// is left.
+    fn blocks(&self) -> bool {
+        false
+    }
+}
+
+/// What a socket is opened to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DialTarget {
+    /// A TCP port.
+    Tcp(SocketAddr),
+    /// A Unix domain socket, by its path.
+    Unix(PathBuf),
+}
+
+impl DialTarget {
+    /// The error of a runtime or system that has no sockets of this kind.
+    pub fn unsupported(&self) -> io::Error {
+        let message = format!("no socket can be opened to {self}");
+        io::Error::new(io::ErrorKind::Unsupported, message)
+    }
+}
+
+impl fmt::Display for DialTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => fmt::Display::fmt(address, f),
+            Self::Unix(path) => fmt::Display::fmt(&path.display(), f),
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! Wire messages over a stream of bytes.
+
+use std::{
+    fmt,
+    future::poll_fn,
+    io, mem,
+    pin::Pin,
+    task::{Poll, ready},
+};
+
+use async_trait::async_trait;
+use futures::io::{AsyncReadExt, AsyncWriteExt};
+use sdam_core::{error::Stage, time::Instant};
+
+use crate::{
+    connect::Connection,
+    error::TransportError,
+    stream::ByteStream,
+    wire::{Header, WireError, WireMessage},
+};
+
+#[cfg(test)]
+mod tests;
+
+/// A [`Connection`] over a [`ByteStream`].
+///
+/// While it sends or receives, it counts as broken, and it is healed by success alone.
+/// So a future that is dropped half-way, or fails, leaves a connection that refuses everything, and
+/// cancellation can never make the middle of a message look like the start of the next.
+///
+/// Errors are those of [`Stage::Hello`], which is what monitoring connections carry; who sends
+/// something else restates them ([`TransportError::at`]).
+pub struct Framed<S> {
+    stream: S,
+    state: State,
+    max_message_size: usize,
+    /// What was read and not yet returned: the start of a message, or more than one.
+    received: Vec<u8>,
+}
+
+#[derive(Debug)]
+enum State {
+    Healthy,
+    /// This is going on, or was when its future was dropped.
+    Busy(&'static str),
+    Failed(TransportError),
+}
+
+impl<S: ByteStream> Framed<S> {
+    /// A connection over `stream`, on which nothing has been read or written yet.
+    pub fn new(stream: S) -> Self {
+        Self {
+            stream,
+            state: State::Healthy,
+            max_message_size: DEFAULT_MAX_MESSAGE_SIZE,
+            received: Vec::new(),
+        }
+    }
+
+    /// The same connection, accepting messages of up to `bytes` bytes.
+    ///
+    /// The default of 16 MiB is far more than any reply to hello; pools need what their server
+    /// declares as `maxMessageSizeBytes`.
+    #[must_use]
+    pub fn with_max_message_size(mut self, bytes: usize) -> Self {
+        self.max_message_size = bytes;
+        self
+    }
+
+    fn begin(&mut self, action: &'static str) -> Result<(), TransportError> {
+        match &self.state {
+            State::Healthy => {
+                self.state = State::Busy(action);
+                Ok(())
+            }
+            State::Busy(action) => Err(TransportError::network(
+                STAGE,
+                format!("the connection is unusable, because {action} was abandoned half-way"),
+            )),
+            State::Failed(error) => {
+                let message = "the connection is unusable, because it has failed before";
+                Err(TransportError::network(STAGE, message).with_source(error.clone()))
+            }
+        }
+    }
+
+    fn end<T>(&mut self, result: Result<T, TransportError>) -> Result<T, TransportError> {
+        self.state = match &result {
+            Ok(_) => State::Healthy,
+            Err(error) => State::Failed(error.clone()),
+        };
+        result
+    }
+
+    async fn write(&mut self, message: &WireMessage) -> Result<(), TransportError> {
+        let bytes = message.as_bytes();
+        let failed = |error| {
+            let message = format!("sending a message of {} bytes", bytes.len());
+            TransportError::from_io(STAGE, message, error)
+        };
+        self.stream.write_all(bytes).await.map_err(failed)?;
+        self.stream.flush().await.map_err(failed)
+    }
+
+    async fn read(&mut self) -> Result<WireMessage, TransportError> {
+        let header = loop {
+            if let Some(header) = self.received.first_chunk() {
+                break Header::decode(header).map_err(invalid)?;
+            }
+            self.fill(Header::LENGTH, "header").await?;
+        };
+        let (length, limit) = (header.message_length(), self.max_message_size);
+        // Before anything is allocated: the length may be that of another protocol's greeting.
+        if length > limit {
+            let declared = length;
+            return Err(invalid(WireError::LengthAboveLimit { declared, limit }));
+        }
+        while self.received.len() < length {
+            self.fill(length, "message").await?;
+        }
+        let rest = self.received.split_off(length);
+        WireMessage::decode(mem::replace(&mut self.received, rest)).map_err(invalid)
+    }
+
+    /// Reads once, towards `wanted` bytes and perhaps beyond.
+    ///
+    /// Reading ahead saves a system call for the header of each message.
+    async fn fill(&mut self, wanted: usize, part: &str) -> Result<(), TransportError> {
+        let filled = self.received.len();
+        let result = if filled == 0 {
+            self.read_first().await
+        } else {
+            self.read_more(wanted.saturating_sub(filled)).await
+        };
+        match result {
+            Ok(0) if filled == 0 => Err(TransportError::network(
+                STAGE,
+                "the server closed the connection while a message was awaited",
+            )),
+            Ok(0) => Err(TransportError::network(
+                STAGE,
+                format!(
+                    "the server closed the connection after {filled} of {wanted} bytes of a {part}"
+                ),
+            )),
+            Ok(_) => Ok(()),
+            Err(error) => {
+                let message = format!("receiving a message, {filled} bytes of which had arrived");
+                Err(TransportError::from_io(STAGE, message, error))
+            }
+        }
+    }
+
+    /// Waits for the beginning of a message without any memory set aside for it: connections that
+    /// stream spend their lives here.
+    async fn read_first(&mut self) -> io::Result<usize> {
+        let (stream, received) = (&mut self.stream, &mut self.received);
+        poll_fn(|cx| {
+            let mut space = [0; READ_AHEAD];
+            let read = ready!(Pin::new(&mut *stream).poll_read(cx, &mut space))?;
+            received.extend_from_slice(space.get(..read).unwrap_or_default());
+            Poll::Ready(Ok(read))
+        })
+        .await
+    }
+
+    /// Reads once, when more of a message is on its way.
+    async fn read_more(&mut self, missing: usize) -> io::Result<usize> {
+        let filled = self.received.len();
+        let room = missing.clamp(READ_AHEAD, MAX_READ);
+        self.received.resize(filled + room, 0);
+        let space = self.received.get_mut(filled..).unwrap_or_default();
+        let result = self.stream.read(space).await;
+        let read = result.as_ref().copied().unwrap_or_default();
+        self.received.truncate(filled + read);
+        result
+    }
+}
+
+#[async_trait]
+impl<S: ByteStream> Connection for Framed<S> {
+    async fn send(&mut self, message: WireMessage) -> Result<(), TransportError> {
+        self.begin("a send")?;
+        let result = self.write(&message).await;
+        self.end(result)
+    }
+
+    async fn recv(&mut self) -> Result<WireMessage, TransportError> {
+        self.begin("a receive")?;
+        let result = self.read().await;
+        self.end(result)
+    }
+
+    fn set_deadline(&mut self, deadline: Option<Instant>) {
+        self.stream.set_deadline(deadline);
+    }
+}
+
+impl<S: fmt::Debug> fmt::Debug for Framed<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Framed")
+            .field("stream", &self.stream)
+            .field("state", &self.state)
+            .field("received", &self.received.len())
+            .finish_non_exhaustive()
+    }
+}
+
+fn invalid(error: WireError) -> TransportError {
+    TransportError::from_wire(STAGE, error)
+}
+
+const STAGE: Stage = Stage::Hello;
+const DEFAULT_MAX_MESSAGE_SIZE: usize = 16 << 20;
+/// Twice the length of a common hello reply, so that one read usually takes all of it.
+const READ_AHEAD: usize = 2 << 10;
+/// A long message is allocated as it arrives, not as it is announced.
+const MAX_READ: usize = 64 << 10;

@@ -1,0 +1,306 @@
+use std::{
+    collections::VecDeque,
+    io,
+    pin::Pin,
+    sync::{Arc, Mutex},
+    task::{Context, Poll},
+};
+
+use futures::{
+    FutureExt as _,
+    io::{AsyncRead, AsyncWrite},
+};
+use sdam_core::error::ErrorKind;
+
+use super::*;
+use crate::wire::OpMsg;
+
+/// What a stream does when it is read or written next; at the end it is pending for ever.
+#[derive(Debug)]
+enum Step {
+    Bytes(Vec<u8>),
+    Pending,
+    Eof,
+    Fail(io::ErrorKind),
+    /// Takes this many bytes of a write.
+    Take(usize),
+}
+
+#[derive(Debug, Default)]
+struct Script {
+    steps: VecDeque<Step>,
+    written: Arc<Mutex<Vec<u8>>>,
+    deadline: Option<Instant>,
+}
+
+impl AsyncRead for Script {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        space: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        match self.steps.pop_front() {
+            Some(Step::Bytes(mut bytes)) => {
+                let read = bytes.len().min(space.len());
+                space[..read].copy_from_slice(&bytes[..read]);
+                let rest = bytes.split_off(read);
+                if !rest.is_empty() {
+                    self.steps.push_front(Step::Bytes(rest));
+                }
+                Poll::Ready(Ok(read))
+            }
+            Some(Step::Eof) => Poll::Ready(Ok(0)),
+            Some(Step::Fail(kind)) => Poll::Ready(Err(kind.into())),
+            None | Some(Step::Pending | Step::Take(_)) => Poll::Pending,
+        }
+    }
+}
+
+impl AsyncWrite for Script {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self.steps.pop_front() {
+            Some(Step::Take(most)) => {
+                let taken = most.min(bytes.len());
+                self.written.lock().unwrap().extend(&bytes[..taken]);
+                Poll::Ready(Ok(taken))
+            }
+            Some(Step::Fail(kind)) => Poll::Ready(Err(kind.into())),
+            _ => Poll::Pending,
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_close(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl ByteStream for Script {
+    fn set_deadline(&mut self, deadline: Option<Instant>) {
+        self.deadline = deadline;
+    }
+}
+
+fn framed(steps: impl IntoIterator<Item = Step>) -> Framed<Script> {
+    Framed::new(Script {
+        steps: steps.into_iter().collect(),
+        ..Script::default()
+    })
+}
+
+/// A message of id `request_id` and `padding` bytes more than the least.
+fn message(request_id: i32, padding: usize) -> WireMessage {
+    let mut body = vec![0; 5 + padding];
+    body[..4].copy_from_slice(&(5 + padding as i32).to_le_bytes());
+    let message = OpMsg {
+        request_id,
+        body: &body,
+        ..OpMsg::default()
+    };
+    message.encode().unwrap()
+}
+
+fn bytes(request_id: i32) -> Vec<u8> {
+    message(request_id, 0).into_bytes()
+}
+
+/// What `recv` says at once.
+fn recv(framed: &mut Framed<Script>) -> Result<WireMessage, TransportError> {
+    framed.recv().now_or_never().expect("nothing was pending")
+}
+
+#[track_caller]
+fn refused(framed: &mut Framed<Script>, kind: ErrorKind, words: &str) {
+    let error = recv(framed).unwrap_err();
+    assert_eq!(error.kind(), kind);
+    let text = sdam_core::error::ServerError::from(&error).to_string();
+    assert!(text.contains(words), "{text}");
+}
+
+#[test]
+fn messages_arrive_whole_however_the_bytes_are_cut() {
+    let stream: Vec<u8> = [bytes(1), message(2, 5000).into_bytes(), bytes(3)].concat();
+    for chunk in [1, 7, 16, 26, 27, 4096, stream.len()] {
+        let chunks = stream
+            .chunks(chunk)
+            .map(|chunk| Step::Bytes(chunk.to_vec()));
+        let mut framed = framed(chunks);
+        for (request_id, padding) in [(1, 0), (2, 5000), (3, 0)] {
+            assert_eq!(
+                recv(&mut framed).unwrap(),
+                message(request_id, padding),
+                "{chunk}"
+            );
+        }
+    }
+}
+
+#[test]
+fn an_announced_length_is_checked_before_anything_is_allocated_o_36() {
+    let limit = 100;
+    let header = |length: i32| {
+        let mut header = bytes(1)[..16].to_vec();
+        header[..4].copy_from_slice(&length.to_le_bytes());
+        [Step::Bytes(header)]
+    };
+    let fitting = message(1, limit - bytes(1).len());
+    assert_eq!(fitting.as_bytes().len(), limit);
+    let mut good = framed([Step::Bytes(fitting.into_bytes())]).with_max_message_size(limit);
+    recv(&mut good).unwrap();
+    let mut large = framed(header(101)).with_max_message_size(limit);
+    refused(
+        &mut large,
+        ErrorKind::Protocol,
+        "101 bytes, more than the 100 accepted",
+    );
+    refused(
+        &mut framed(header(16 << 20 | 1)),
+        ErrorKind::Protocol,
+        "more than the 16777216 accepted",
+    );
+    refused(
+        &mut framed(header(15)),
+        ErrorKind::Protocol,
+        "less than its header",
+    );
+    refused(
+        &mut framed(header(-1)),
+        ErrorKind::Protocol,
+        "less than its header",
+    );
+
+    let mut greeting = framed([Step::Bytes(b"HTTP/1.1 400 Bad Request\r\n".to_vec())]);
+    refused(
+        &mut greeting,
+        ErrorKind::Protocol,
+        "more than the 16777216 accepted",
+    );
+    assert!(greeting.received.capacity() <= 2 * READ_AHEAD);
+}
+
+#[test]
+fn the_end_of_the_stream_says_what_was_expected() {
+    let cut = |at: usize| framed([Step::Bytes(bytes(1)[..at].to_vec()), Step::Eof]);
+    refused(
+        &mut framed([Step::Eof]),
+        ErrorKind::Network,
+        "closed the connection while a message was awaited",
+    );
+    refused(
+        &mut cut(7),
+        ErrorKind::Network,
+        "after 7 of 16 bytes of a header",
+    );
+    refused(
+        &mut cut(20),
+        ErrorKind::Network,
+        "after 20 of 26 bytes of a message",
+    );
+}
+
+#[test]
+fn errors_of_the_stream_keep_their_kind() {
+    let fail = |kind| framed([Step::Bytes(vec![1]), Step::Fail(kind)]);
+    refused(
+        &mut fail(io::ErrorKind::TimedOut),
+        ErrorKind::Timeout,
+        "1 bytes of which had arrived",
+    );
+    refused(
+        &mut fail(io::ErrorKind::ConnectionReset),
+        ErrorKind::Network,
+        "connection reset",
+    );
+}
+
+#[test]
+fn a_receive_dropped_half_way_makes_the_connection_unusable_i_12() {
+    let (head, tail) = (bytes(1)[..20].to_vec(), bytes(1)[20..].to_vec());
+    for before in [vec![], vec![Step::Bytes(head)]] {
+        let mut framed = framed(before);
+        framed
+            .stream
+            .steps
+            .extend([Step::Pending, Step::Bytes(tail.clone())]);
+        assert!(framed.recv().now_or_never().is_none());
+        refused(
+            &mut framed,
+            ErrorKind::Network,
+            "a receive was abandoned half-way",
+        );
+        let sent = framed.send(message(2, 0)).now_or_never().unwrap();
+        assert!(
+            sent.unwrap_err()
+                .to_string()
+                .contains("a receive was abandoned")
+        );
+        assert!(framed.stream.written.lock().unwrap().is_empty());
+    }
+}
+
+#[test]
+fn a_send_dropped_half_way_makes_the_connection_unusable_i_12() {
+    let mut framed = framed([Step::Take(10), Step::Pending, Step::Take(100)]);
+    assert!(framed.send(message(1, 0)).now_or_never().is_none());
+    refused(
+        &mut framed,
+        ErrorKind::Network,
+        "a send was abandoned half-way",
+    );
+    assert_eq!(*framed.stream.written.lock().unwrap(), bytes(1)[..10]);
+}
+
+#[test]
+fn a_future_that_was_never_polled_leaves_the_connection_as_it_was() {
+    let mut framed = framed([Step::Bytes(bytes(1))]);
+    drop(framed.recv());
+    recv(&mut framed).unwrap();
+}
+
+#[test]
+fn a_failed_connection_stays_failed_and_says_why() {
+    let mut framed = framed([Step::Fail(io::ErrorKind::BrokenPipe), Step::Bytes(bytes(1))]);
+    let sent = framed.send(message(1, 0)).now_or_never().unwrap();
+    assert_eq!(
+        sent.unwrap_err().to_string(),
+        "sending a message of 26 bytes"
+    );
+    refused(
+        &mut framed,
+        ErrorKind::Network,
+        "failed before: sending a message of 26 bytes: broken pipe",
+    );
+    refused(
+        &mut framed,
+        ErrorKind::Network,
+        "failed before: sending a message of 26 bytes: broken pipe",
+    );
+}
+
+#[test]
+fn messages_are_sent_whole_and_a_stream_that_takes_nothing_is_broken() {
+    let mut whole = framed([Step::Take(3), Step::Take(20), Step::Take(100)]);
+    whole.send(message(1, 0)).now_or_never().unwrap().unwrap();
+    assert_eq!(*whole.stream.written.lock().unwrap(), bytes(1));
+    let mut full = framed([Step::Take(0)]);
+    let error = full
+        .send(message(1, 0))
+        .now_or_never()
+        .unwrap()
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Network);
+}
+
+#[test]
+fn the_deadline_reaches_the_stream() {
+    let mut framed = framed([]);
+    framed.set_deadline(Some(Instant::from_millis(7)));
+    assert_eq!(framed.stream.deadline, Some(Instant::from_millis(7)));
+}

@@ -1,0 +1,259 @@
+//! What a client finds around it.
+
+use std::{collections::BTreeMap, path::Path};
+
+use super::{cut, set};
+
+/// The variables that matter to client metadata.
+const VARIABLES: [&str; 13] = [
+    "AWS_EXECUTION_ENV",
+    "AWS_LAMBDA_FUNCTION_MEMORY_SIZE",
+    "AWS_LAMBDA_RUNTIME_API",
+    "AWS_REGION",
+    "FUNCTIONS_WORKER_RUNTIME",
+    "FUNCTION_MEMORY_MB",
+    "FUNCTION_NAME",
+    "FUNCTION_REGION",
+    "FUNCTION_TIMEOUT_SEC",
+    "KUBERNETES_SERVICE_HOST",
+    "K_SERVICE",
+    "VERCEL",
+    "VERCEL_REGION",
+];
+
+/// What a client finds around it: variables, container, operating system.
+///
+/// The default one is empty: no variables, no container, an unknown operating system.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Environment {
+    variables: BTreeMap<Box<str>, Box<str>>,
+    docker: bool,
+    os: OperatingSystem,
+}
+
+impl Environment {
+    /// The environment of this process, as it is now.
+    ///
+    /// Reads variables, looks for `/.dockerenv` and, on Linux, reads two small files about the
+    /// operating system, so it is meant to be called once, when a client is built. What cannot be
+    /// read or is not UTF-8 counts as absent.
+    pub fn from_process() -> Self {
+        let variables = VARIABLES
+            .iter()
+            .filter_map(|name| Some((*name, std::env::var(name).ok()?)));
+        variables
+            .fold(Self::default(), |environment, (name, value)| {
+                environment.with_variable(name, &value)
+            })
+            .with_docker(Path::new("/.dockerenv").exists())
+            .with_os(OperatingSystem::of_process())
+    }
+
+    /// The same environment with this variable; an empty value unsets it.
+    #[must_use]
+    pub fn with_variable(mut self, name: &str, value: &str) -> Self {
+        match set(value) {
+            Some(value) => self.variables.insert(name.into(), value),
+            None => self.variables.remove(name),
+        };
+        self
+    }
+
+    /// The same environment with or without the marker of a Docker container, `/.dockerenv`.
+    #[must_use]
+    pub fn with_docker(mut self, docker: bool) -> Self {
+        self.docker = docker;
+        self
+    }
+
+    /// The same environment with this operating system.
+    #[must_use]
+    pub fn with_os(mut self, os: OperatingSystem) -> Self {
+        self.os = os;
+        self
+    }
+
+    /// Whether the client runs as a function of a FaaS provider.
+    pub fn is_faas(&self) -> bool {
+        self.faas_provider().is_some()
+    }
+
+    /// The FaaS provider, if the variables name exactly one; Vercel, which is built on AWS Lambda,
+    /// counts as one (Handshake: "FaaS").
+    pub fn faas_provider(&self) -> Option<FaasProvider> {
+        let vercel = self.has("VERCEL");
+        let lambda = self
+            .variable("AWS_EXECUTION_ENV")
+            .is_some_and(|value| value.starts_with("AWS_Lambda_"))
+            || self.has("AWS_LAMBDA_RUNTIME_API");
+        let found = [
+            (vercel, FaasProvider::Vercel),
+            (lambda && !vercel, FaasProvider::AwsLambda),
+            (
+                self.has("FUNCTIONS_WORKER_RUNTIME"),
+                FaasProvider::AzureFunctions,
+            ),
+            (
+                self.has("K_SERVICE") || self.has("FUNCTION_NAME"),
+                FaasProvider::GcpFunctions,
+            ),
+        ];
+        let mut found = found.into_iter().filter(|(found, _)| *found);
+        match (found.next(), found.next()) {
+            (Some((_, provider)), None) => Some(provider),
+            _ => None,
+        }
+    }
+
+    pub(super) fn region(&self) -> Option<&str> {
+        self.variable(match self.faas_provider()? {
+            FaasProvider::AwsLambda => "AWS_REGION",
+            FaasProvider::AzureFunctions => return None,
+            FaasProvider::GcpFunctions => "FUNCTION_REGION",
+            FaasProvider::Vercel => "VERCEL_REGION",
+        })
+    }
+
+    pub(super) fn memory_mb(&self) -> Option<i32> {
+        self.number(match self.faas_provider()? {
+            FaasProvider::AwsLambda => "AWS_LAMBDA_FUNCTION_MEMORY_SIZE",
+            FaasProvider::GcpFunctions => "FUNCTION_MEMORY_MB",
+            FaasProvider::AzureFunctions | FaasProvider::Vercel => return None,
+        })
+    }
+
+    pub(super) fn timeout_sec(&self) -> Option<i32> {
+        (self.faas_provider()? == FaasProvider::GcpFunctions)
+            .then(|| self.number("FUNCTION_TIMEOUT_SEC"))
+            .flatten()
+    }
+
+    pub(super) fn container_runtime(&self) -> Option<&'static str> {
+        self.docker.then_some("docker")
+    }
+
+    pub(super) fn container_orchestrator(&self) -> Option<&'static str> {
+        self.has("KUBERNETES_SERVICE_HOST").then_some("kubernetes")
+    }
+
+    pub(super) fn os(&self) -> &OperatingSystem {
+        &self.os
+    }
+
+    fn variable(&self, name: &str) -> Option<&str> {
+        self.variables.get(name).map(|value| &**value)
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.variable(name).is_some()
+    }
+
+    /// A value that is no number counts as absent; metadata must never fail because of it.
+    fn number(&self, name: &str) -> Option<i32> {
+        self.variable(name)?.parse().ok()
+    }
+}
+
+/// A provider of functions as a service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum FaasProvider {
+    /// AWS Lambda.
+    AwsLambda,
+    /// Azure Functions.
+    AzureFunctions,
+    /// Google Cloud Functions and Cloud Run.
+    GcpFunctions,
+    /// Vercel.
+    Vercel,
+}
+
+impl FaasProvider {
+    /// The provider's name in `client.env.name`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::AwsLambda => "aws.lambda",
+            Self::AzureFunctions => "azure.func",
+            Self::GcpFunctions => "gcp.func",
+            Self::Vercel => "vercel",
+        }
+    }
+}
+
+/// An operating system, in the words of client metadata.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OperatingSystem {
+    pub(super) kind: Box<str>,
+    pub(super) name: Option<Box<str>>,
+    pub(super) architecture: Option<Box<str>>,
+    pub(super) version: Option<Box<str>>,
+}
+
+impl OperatingSystem {
+    /// The greatest length of a type, in bytes; what lies beyond is cut off.
+    pub const MAX_TYPE_LENGTH: usize = 32;
+
+    /// A system of that type, such as `Linux`; empty for unknown.
+    pub fn new(kind: &str) -> Self {
+        Self {
+            kind: set(cut(kind, Self::MAX_TYPE_LENGTH)).unwrap_or_else(|| "unknown".into()),
+            name: None,
+            architecture: None,
+            version: None,
+        }
+    }
+
+    /// The same system with the name of its distribution.
+    #[must_use]
+    pub fn with_name(mut self, name: &str) -> Self {
+        self.name = set(name);
+        self
+    }
+
+    /// The same system with the machine's hardware name, such as `x86_64`.
+    #[must_use]
+    pub fn with_architecture(mut self, architecture: &str) -> Self {
+        self.architecture = set(architecture);
+        self
+    }
+
+    /// The same system with its version.
+    #[must_use]
+    pub fn with_version(mut self, version: &str) -> Self {
+        self.version = set(version);
+        self
+    }
+
+    fn of_process() -> Self {
+        let kind = match std::env::consts::OS {
+            "linux" | "android" => "Linux",
+            "macos" | "ios" => "Darwin",
+            "windows" => "Windows",
+            "freebsd" | "netbsd" | "openbsd" | "dragonfly" => "BSD",
+            other => other,
+        };
+        let os = Self::new(kind).with_architecture(std::env::consts::ARCH);
+        if kind != "Linux" {
+            return os;
+        }
+        let read = |path| std::fs::read_to_string(path).unwrap_or_default();
+        os.with_name(&pretty_name(&read("/etc/os-release")))
+            .with_version(read("/proc/sys/kernel/osrelease").trim())
+    }
+}
+
+impl Default for OperatingSystem {
+    /// An unknown one.
+    fn default() -> Self {
+        Self::new("")
+    }
+}
+
+/// `PRETTY_NAME` of os-release(5), without its quotes.
+pub(super) fn pretty_name(os_release: &str) -> String {
+    os_release
+        .lines()
+        .find_map(|line| line.strip_prefix("PRETTY_NAME="))
+        .map(|value| value.trim().trim_matches(['"', '\'']).to_owned())
+        .unwrap_or_default()
+}

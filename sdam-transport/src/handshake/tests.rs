@@ -1,0 +1,419 @@
+use bson::{Bson, Document, doc};
+
+use super::{environment::pretty_name, *};
+
+const VARIABLES_OF_LAMBDA: [(&str, &str); 3] = [
+    ("AWS_EXECUTION_ENV", "AWS_Lambda_java8"),
+    ("AWS_REGION", "us-east-2"),
+    ("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "1024"),
+];
+
+fn environment(variables: &[(&str, &str)]) -> Environment {
+    variables
+        .iter()
+        .fold(Environment::default(), |environment, (name, value)| {
+            environment.with_variable(name, value)
+        })
+}
+
+fn metadata(environment: &Environment) -> ClientMetadata {
+    ClientMetadata::new("driver", "0.1", environment).unwrap()
+}
+
+fn decode(metadata: &ClientMetadata) -> Document {
+    let bytes = metadata.encode();
+    assert!(
+        bytes.len() <= ClientMetadata::MAX_LENGTH,
+        "{} bytes",
+        bytes.len()
+    );
+    Document::from_reader(&*bytes).unwrap()
+}
+
+/// O-22..O-26; handshake prose Test 1.
+#[test]
+fn env_says_what_the_variables_tell() {
+    let check = |variables: &[(&str, &str)], expected: Option<Document>| {
+        let environment = environment(variables);
+        let client = decode(&metadata(&environment));
+        let env = client.get("env").cloned();
+        assert_eq!(env, expected.clone().map(Bson::from), "{variables:?}");
+        // F-21: polling is chosen by the same rule.
+        let faas = expected.is_some_and(|env| env.contains_key("name"));
+        assert_eq!(environment.is_faas(), faas, "{variables:?}");
+        assert_eq!(metadata(&environment).is_faas(), faas, "{variables:?}");
+    };
+    check(&[], None);
+    // The nine sets of the prose test, in its order.
+    let lambda = doc! { "name": "aws.lambda", "memory_mb": 1024, "region": "us-east-2" };
+    check(&VARIABLES_OF_LAMBDA, Some(lambda.clone()));
+    check(
+        &[("FUNCTIONS_WORKER_RUNTIME", "node")],
+        Some(doc! { "name": "azure.func" }),
+    );
+    check(
+        &[
+            ("K_SERVICE", "servicename"),
+            ("FUNCTION_MEMORY_MB", "1024"),
+            ("FUNCTION_TIMEOUT_SEC", "60"),
+            ("FUNCTION_REGION", "us-central1"),
+        ],
+        Some(doc! {
+            "name": "gcp.func", "timeout_sec": 60, "memory_mb": 1024, "region": "us-central1",
+        }),
+    );
+    check(
+        &[("VERCEL", "1"), ("VERCEL_REGION", "cdg1")],
+        Some(doc! { "name": "vercel", "region": "cdg1" }),
+    );
+    check(
+        &[
+            ("AWS_EXECUTION_ENV", "AWS_Lambda_java8"),
+            ("FUNCTIONS_WORKER_RUNTIME", "node"),
+        ],
+        None,
+    );
+    check(
+        &[
+            ("AWS_EXECUTION_ENV", "AWS_Lambda_java8"),
+            ("AWS_REGION", &"a".repeat(512)),
+        ],
+        Some(doc! { "name": "aws.lambda" }),
+    );
+    check(
+        &[
+            ("AWS_EXECUTION_ENV", "AWS_Lambda_java8"),
+            ("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "big"),
+        ],
+        Some(doc! { "name": "aws.lambda" }),
+    );
+    check(&[("AWS_EXECUTION_ENV", "EC2")], None);
+    let [execution, region, memory] = VARIABLES_OF_LAMBDA;
+    let kubernetes = ("KUBERNETES_SERVICE_HOST", "1");
+    let mut contained = lambda;
+    contained.insert("container", doc! { "orchestrator": "kubernetes" });
+    check(&[execution, region, memory, kubernetes], Some(contained));
+    // Beyond the prose test.
+    check(
+        &[("AWS_LAMBDA_RUNTIME_API", "127.0.0.1:9001")],
+        Some(doc! { "name": "aws.lambda" }),
+    );
+    check(
+        &[("FUNCTION_NAME", "f"), ("FUNCTION_TIMEOUT_SEC", "1.5")],
+        Some(doc! { "name": "gcp.func" }),
+    );
+    check(
+        &[execution, region, memory, ("VERCEL", "1")],
+        Some(doc! { "name": "vercel" }),
+    );
+    check(&[("VERCEL", "1"), ("K_SERVICE", "s")], None);
+    check(&[("VERCEL", "")], None);
+    check(
+        &[kubernetes],
+        Some(doc! { "container": { "orchestrator": "kubernetes" } }),
+    );
+}
+
+/// O-23
+#[test]
+fn both_halves_of_a_container_are_told() {
+    let environment = environment(&[("KUBERNETES_SERVICE_HOST", "1")]).with_docker(true);
+    assert_eq!(
+        decode(&metadata(&environment)).get_document("env").unwrap(),
+        &doc! { "container": { "runtime": "docker", "orchestrator": "kubernetes" } }
+    );
+}
+
+/// O-20
+#[test]
+fn the_document_has_what_is_known_and_nothing_else() {
+    let bare = metadata(&Environment::default());
+    assert_eq!(
+        decode(&bare),
+        doc! { "driver": { "name": "driver", "version": "0.1" }, "os": { "type": "unknown" } }
+    );
+    let os = OperatingSystem::new("Linux")
+        .with_name("Debian")
+        .with_architecture("x86_64")
+        .with_version("6.1");
+    let full = metadata(&Environment::default().with_os(os))
+        .with_platform("tokio")
+        .unwrap()
+        .with_application("billing")
+        .unwrap();
+    assert_eq!(
+        decode(&full),
+        doc! {
+            "application": { "name": "billing" },
+            "driver": { "name": "driver", "version": "0.1" },
+            "os": {
+                "type": "Linux", "name": "Debian", "architecture": "x86_64", "version": "6.1",
+            },
+            "platform": "tokio",
+        }
+    );
+    assert_eq!(full.clone().with_application("").unwrap().application, None);
+}
+
+/// O-21
+#[test]
+fn what_does_not_fit_is_left_out_in_the_order_of_the_specification() {
+    let check = |platform: usize, name: usize, region: usize, kept: &[&str]| {
+        let os = OperatingSystem::new("Linux").with_name(&"n".repeat(name));
+        let environment =
+            environment(&[("VERCEL", "1"), ("VERCEL_REGION", &"r".repeat(region))]).with_os(os);
+        let metadata = metadata(&environment)
+            .with_platform(&"p".repeat(platform))
+            .unwrap();
+        let client = decode(&metadata);
+        let env = client.get_document("env").ok();
+        let os = client.get_document("os").unwrap();
+        let has = |part: &str| match part {
+            "region" => env.is_some_and(|env| env.contains_key("region")),
+            "os.name" => os.contains_key("name"),
+            "env" => env.is_some_and(|env| env.get_str("name").unwrap() == "vercel"),
+            "platform" => client
+                .get_str("platform")
+                .is_ok_and(|own| own.len() == platform),
+            other => panic!("{other}"),
+        };
+        for part in ["region", "os.name", "env", "platform"] {
+            assert_eq!(
+                has(part),
+                kept.contains(&part),
+                "{part} of {platform}, {name}, {region}: {client}"
+            );
+        }
+        assert_eq!(os.get_str("type").unwrap(), "Linux");
+    };
+    check(10, 10, 10, &["region", "os.name", "env", "platform"]);
+    check(10, 10, 500, &["os.name", "env", "platform"]);
+    check(10, 500, 10, &["env", "platform"]);
+    check(400, 10, 10, &["platform"]);
+    check(600, 10, 10, &[]);
+}
+
+/// O-21
+#[test]
+fn a_platform_is_cut_to_fill_the_document_exactly() {
+    let base = metadata(&Environment::default());
+    let cut = base.clone().with_platform(&"p".repeat(1000)).unwrap();
+    assert_eq!(cut.encode().len(), ClientMetadata::MAX_LENGTH);
+    // Not in the middle of a character.
+    let cut = base.with_platform(&"\u{20ac}".repeat(1000)).unwrap();
+    let platform = decode(&cut).get_str("platform").unwrap().to_owned();
+    assert!(platform.chars().all(|c| c == '\u{20ac}'));
+    assert!(cut.encode().len() > ClientMetadata::MAX_LENGTH - 3);
+}
+
+/// O-21: the longest texts that are accepted fit, whatever else there is.
+#[test]
+fn the_document_never_exceeds_its_limit() {
+    let long = "\u{20ac}".repeat(42) + "ab";
+    assert_eq!(long.len(), 128);
+    let mut environment = environment(&VARIABLES_OF_LAMBDA)
+        .with_os(OperatingSystem::new(&long).with_version(&long))
+        .with_docker(true);
+    for (name, _) in VARIABLES_OF_LAMBDA {
+        environment = environment.with_variable(name, &long.repeat(9));
+    }
+    let mut metadata = ClientMetadata::new(&long, &long, &environment)
+        .unwrap()
+        .with_platform(&long)
+        .unwrap()
+        .with_application(&long)
+        .unwrap();
+    for number in 0..20 {
+        let library = Library::new(&number.to_string()).with_version(&long);
+        metadata.append(library.with_platform(&long)).unwrap();
+        let client = decode(&metadata);
+        let driver = client.get_document("driver").unwrap();
+        assert!(driver.get_str("name").unwrap().starts_with(&long));
+        assert!(driver.get_str("version").unwrap().starts_with(&long));
+        let application = client.get_document("application").unwrap();
+        assert_eq!(application.get_str("name").unwrap(), long);
+    }
+}
+
+/// O-21, O-27; metadata update prose Test 11.
+#[test]
+fn invalid_texts_are_refused_by_the_name_of_their_option() {
+    let base = metadata(&Environment::default());
+    let long = "a".repeat(129);
+    let check = |result: Result<ClientMetadata, InvalidMetadata>, option: &str, shown: &str| {
+        let error = result.unwrap_err();
+        assert_eq!(error.option(), option);
+        assert_eq!(error.to_string(), shown);
+    };
+    check(
+        base.clone().with_application(&long),
+        "appName",
+        "invalid appName: it has 129 bytes and may have at most 128",
+    );
+    check(
+        ClientMetadata::new(&long, "1", &Environment::default()),
+        "driver name",
+        "invalid driver name: it has 129 bytes and may have at most 128",
+    );
+    check(
+        ClientMetadata::new("driver", "", &Environment::default()),
+        "driver version",
+        "invalid driver version: it must not be empty",
+    );
+    check(
+        base.clone().with_platform("a|b"),
+        "platform",
+        "invalid platform: it must not contain `|`",
+    );
+    let library = Library::new("framework")
+        .with_version("2.0")
+        .with_platform("Framework Platform");
+    for (library, option) in [
+        (Library::new("frame|work"), "driver name"),
+        (library.clone().with_version("2|0"), "driver version"),
+        (library.with_platform("Framework|Platform"), "platform"),
+    ] {
+        let mut metadata = base.clone();
+        let error = metadata.append(library).unwrap_err();
+        assert_eq!(error.option(), option);
+        assert_eq!(metadata, base);
+    }
+}
+
+fn library(name: &str, version: &str, platform: &str) -> Library {
+    Library::new(name)
+        .with_version(version)
+        .with_platform(platform)
+}
+
+/// Name, version and platform that the document has after these libraries were appended.
+fn appended(libraries: &[Library]) -> (String, String, String) {
+    let mut metadata = metadata(&Environment::default());
+    for library in libraries {
+        metadata.append(library.clone()).unwrap();
+    }
+    let client = decode(&metadata);
+    let driver = client.get_document("driver").unwrap();
+    let text = |document: &Document, key| document.get_str(key).unwrap_or_default().to_owned();
+    (
+        text(driver, "name"),
+        text(driver, "version"),
+        text(&client, "platform"),
+    )
+}
+
+/// O-27; metadata update prose Tests 1 to 3 (an absent version is an empty entry, Test 10).
+#[test]
+fn libraries_are_appended_field_by_field() {
+    let check = |added: [&str; 3], name: &str, version: &str, platform: &str| {
+        let [added_name, added_version, added_platform] = added;
+        let first = library("library", "1.2", "Library Platform");
+        let second = library(added_name, added_version, added_platform);
+        let found = appended(&[first, second]);
+        let expected = (name.into(), version.into(), platform.into());
+        assert_eq!(found, expected, "{added:?}");
+    };
+    let both = "Library Platform|Framework Platform";
+    let twice = "Library Platform|Library Platform";
+    check(
+        ["framework", "2.0", "Framework Platform"],
+        "driver|library|framework",
+        "0.1|1.2|2.0",
+        both,
+    );
+    check(
+        ["framework", "2.0", ""],
+        "driver|library|framework",
+        "0.1|1.2|2.0",
+        "Library Platform",
+    );
+    check(
+        ["framework", "", "Framework Platform"],
+        "driver|library|framework",
+        "0.1|1.2|",
+        both,
+    );
+    check(
+        ["framework", "", ""],
+        "driver|library|framework",
+        "0.1|1.2|",
+        "Library Platform",
+    );
+    check(
+        ["library", "1.2", "Library Platform"],
+        "driver|library",
+        "0.1|1.2",
+        "Library Platform",
+    );
+    check(
+        ["framework", "1.2", "Library Platform"],
+        "driver|library|framework",
+        "0.1|1.2|1.2",
+        twice,
+    );
+    check(
+        ["library", "2.0", "Library Platform"],
+        "driver|library|library",
+        "0.1|1.2|2.0",
+        twice,
+    );
+    check(
+        ["library", "1.2", "Framework Platform"],
+        "driver|library|library",
+        "0.1|1.2|1.2",
+        both,
+    );
+    check(
+        ["driver", "0.1", ""],
+        "driver|library|driver",
+        "0.1|1.2|0.1",
+        "Library Platform",
+    );
+}
+
+/// O-27; metadata update prose Tests 4 to 8.
+#[test]
+fn a_library_that_is_known_is_not_appended_again() {
+    let check = |known: &[Library], again: &Library| {
+        let mut metadata = metadata(&Environment::default());
+        for library in known {
+            assert_eq!(metadata.append(library.clone()), Ok(true), "{library:?}");
+        }
+        let before = metadata.encode();
+        assert_eq!(metadata.append(again.clone()), Ok(false), "{again:?}");
+        assert_eq!(metadata.encode(), before);
+    };
+    let own = library("library", "1.2", "Library Platform");
+    let other = library("framework", "2.0", "Framework Platform");
+    check(&[own.clone(), other], &own);
+    check(std::slice::from_ref(&own), &own);
+    check(
+        &[own.clone(), library("framework", "1.2", "Library Platform")],
+        &own,
+    );
+    let no_version = Library::new("library").with_platform("Library Platform");
+    check(&[no_version], &library("library", "", "Library Platform"));
+    let no_platform = Library::new("library").with_version("1.2");
+    check(&[no_platform], &library("library", "1.2", ""));
+}
+
+#[test]
+fn the_name_of_the_distribution_is_read_without_quotes() {
+    let check = |file, expected| assert_eq!(pretty_name(file), expected, "{file}");
+    check(
+        "NAME=x\nPRETTY_NAME=\"Debian GNU/Linux 12\"\n",
+        "Debian GNU/Linux 12",
+    );
+    check("PRETTY_NAME=Alpine\r\n", "Alpine");
+    check("NAME=x\n", "");
+    check("", "");
+}
+
+#[test]
+fn the_environment_of_this_process_makes_a_valid_document() {
+    let environment = Environment::from_process();
+    let client = decode(&metadata(&environment));
+    let os = client.get_document("os").unwrap();
+    assert!(!os.get_str("type").unwrap().is_empty());
+    assert_eq!(os.get_str("architecture").unwrap(), std::env::consts::ARCH);
+}

@@ -1,0 +1,190 @@
+//! A [`Transport`] over sockets.
+
+use std::{
+    fmt, io,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use sdam_core::{address::ServerAddress, error::Stage, time::Instant};
+
+use crate::{
+    clock::Clock,
+    connect::{Connection, Transport},
+    dial::{Dial, DialTarget},
+    error::TransportError,
+    framed::Framed,
+    race::{self, ATTEMPT_DELAY, Lost},
+};
+
+#[cfg(test)]
+mod tests;
+
+/// Resolves a host name, races its addresses, and frames the socket that wins.
+///
+/// Errors tell what became of each IP address, and leave it to the caller to name the server.
+#[derive(Debug)]
+pub struct NetTransport<D> {
+    dial: D,
+    clock: Arc<dyn Clock>,
+    attempt_delay: Duration,
+    max_message_size: Option<usize>,
+}
+
+impl<D: Dial> NetTransport<D> {
+    /// A transport over the sockets of `dial`, by the time of `clock`.
+    pub fn new(dial: D, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            dial,
+            clock,
+            attempt_delay: ATTEMPT_DELAY,
+            max_message_size: None,
+        }
+    }
+
+    /// The same transport, beginning the attempt at the next address after `delay` instead of
+    /// [`ATTEMPT_DELAY`].
+    #[must_use]
+    pub fn with_attempt_delay(mut self, delay: Duration) -> Self {
+        self.attempt_delay = delay;
+        self
+    }
+
+    /// The same transport, whose connections accept messages of up to `bytes` bytes, see
+    /// [`Framed::with_max_message_size`].
+    #[must_use]
+    pub fn with_max_message_size(mut self, bytes: usize) -> Self {
+        self.max_message_size = Some(bytes);
+        self
+    }
+
+    /// An open socket to `target`.
+    async fn open(
+        &self,
+        target: &ServerAddress,
+        deadline: Option<Instant>,
+    ) -> Result<D::Stream, TransportError> {
+        let Some(port) = target.port() else {
+            let targets = vec![DialTarget::Unix(target.as_str().into())];
+            return self.race(deadline, targets).await;
+        };
+        let addresses = match target.host().parse() {
+            Ok(address) => vec![address],
+            Err(_) => self.resolve(target.host(), deadline).await?,
+        };
+        let targets = race::interleave(&addresses)
+            .into_iter()
+            .map(|address| DialTarget::Tcp(SocketAddr::new(address, port)))
+            .collect();
+        self.race(deadline, targets).await
+    }
+
+    async fn resolve(
+        &self,
+        host: &str,
+        deadline: Option<Instant>,
+    ) -> Result<Vec<IpAddr>, TransportError> {
+        let lookup = self.dial.lookup_ip(host);
+        match race::deadline(&*self.clock, deadline, lookup).await {
+            Ok(Ok(addresses)) if addresses.is_empty() => Err(TransportError::network(
+                Stage::Dns,
+                "the host name has no address",
+            )),
+            Ok(Ok(addresses)) => Ok(addresses),
+            Ok(Err(error)) => {
+                let message = "the host name could not be looked up";
+                Err(TransportError::from_io(Stage::Dns, message, error))
+            }
+            Err(elapsed) => {
+                let message = "looking up the host name took longer than allowed";
+                Err(TransportError::timeout(Stage::Dns, message).with_source(elapsed))
+            }
+        }
+    }
+
+    async fn race(
+        &self,
+        deadline: Option<Instant>,
+        candidates: Vec<DialTarget>,
+    ) -> Result<D::Stream, TransportError> {
+        let mut left = candidates.len();
+        let attempt = |candidate: &DialTarget| {
+            let deadline = if self.dial.blocks() {
+                deadline.map(|deadline| share(self.clock.now(), deadline, left))
+            } else {
+                deadline
+            };
+            left = left.saturating_sub(1);
+            let candidate = candidate.clone();
+            async move { self.dial.dial(&candidate, deadline).await }
+        };
+        race::happy_eyeballs(
+            &*self.clock,
+            self.attempt_delay,
+            deadline,
+            candidates,
+            attempt,
+        )
+        .await
+        .map_err(unreachable)
+    }
+}
+
+#[async_trait]
+impl<D: Dial> Transport for NetTransport<D> {
+    async fn connect(
+        &self,
+        target: &ServerAddress,
+        deadline: Option<Instant>,
+    ) -> Result<Box<dyn Connection>, TransportError> {
+        let stream = self.open(target, deadline).await?;
+        let mut framed = Framed::new(stream);
+        if let Some(bytes) = self.max_message_size {
+            framed = framed.with_max_message_size(bytes);
+        }
+        Ok(Box::new(framed))
+    }
+}
+
+/// The time by which the next of `left` attempts has to end that come one after the other.
+fn share(now: Instant, deadline: Instant, left: usize) -> Instant {
+    let left = u32::try_from(left).unwrap_or(u32::MAX).max(1);
+    now + deadline.since(now) / left
+}
+
+fn unreachable(lost: Lost<DialTarget, io::Error>) -> TransportError {
+    let expired = |(_, error): &(_, io::Error)| error.kind() == io::ErrorKind::TimedOut;
+    let error = if lost.timed_out() || lost.failed.iter().all(expired) {
+        TransportError::timeout(Stage::Connect, "connecting took longer than allowed")
+    } else {
+        TransportError::network(Stage::Connect, "could not connect")
+    };
+    error.with_source(Attempts(lost))
+}
+
+/// What became of each attempt.
+#[derive(Debug)]
+struct Attempts(Lost<DialTarget, io::Error>);
+
+impl fmt::Display for Attempts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut separator = "";
+        for (candidate, error) in &self.0.failed {
+            write!(f, "{separator}{candidate}: {error}")?;
+            separator = "; ";
+        }
+        for candidate in &self.0.running {
+            write!(f, "{separator}{candidate}: no answer")?;
+            separator = "; ";
+        }
+        for candidate in &self.0.waiting {
+            write!(f, "{separator}{candidate}: not tried")?;
+            separator = "; ";
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Attempts {}

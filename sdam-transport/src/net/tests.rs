@@ -1,0 +1,234 @@
+use std::{collections::BTreeMap, io::ErrorKind::ConnectionRefused, sync::Mutex};
+
+use futures::{FutureExt as _, future, io::Cursor};
+use sdam_core::error::{ErrorKind, ServerError};
+
+use super::*;
+use crate::{stream::ByteStream, testing::ManualClock};
+
+impl ByteStream for Cursor<Vec<u8>> {}
+
+/// What becomes of an attempt or a look-up.
+#[derive(Clone, Copy, Debug)]
+enum Fate {
+    Open,
+    Fail(io::ErrorKind),
+    Silent,
+}
+
+/// A network of which every name and address is known.
+#[derive(Clone, Debug, Default)]
+struct FakeDial {
+    names: BTreeMap<&'static str, Vec<&'static str>>,
+    fates: BTreeMap<&'static str, Fate>,
+    blocking: Option<ManualClock>,
+    dialled: Arc<Mutex<Vec<Dialled>>>,
+}
+
+/// A target and the deadline of the attempt at it.
+type Dialled = (String, Option<Instant>);
+
+#[async_trait]
+impl Dial for FakeDial {
+    type Stream = Cursor<Vec<u8>>;
+
+    async fn dial(
+        &self,
+        target: &DialTarget,
+        deadline: Option<Instant>,
+    ) -> io::Result<Self::Stream> {
+        let target = target.to_string();
+        let fate = self.fates.get(&*target).copied();
+        self.dialled.lock().unwrap().push((target, deadline));
+        match (fate.unwrap_or(Fate::Open), &self.blocking) {
+            (Fate::Open, _) => Ok(Cursor::default()),
+            (Fate::Fail(kind), _) => Err(kind.into()),
+            (Fate::Silent, None) => future::pending().await,
+            (Fate::Silent, Some(clock)) => {
+                let left = deadline.unwrap().since(clock.now());
+                clock.advance(left.as_millis() as u64);
+                Err(io::ErrorKind::TimedOut.into())
+            }
+        }
+    }
+
+    async fn lookup_ip(&self, host: &str) -> io::Result<Vec<IpAddr>> {
+        match self.fates.get(host).copied() {
+            Some(Fate::Fail(kind)) => return Err(kind.into()),
+            Some(Fate::Silent) => future::pending().await,
+            Some(Fate::Open) | None => {}
+        }
+        let addresses = self.names.get(host).into_iter().flatten();
+        Ok(addresses.map(|address| address.parse().unwrap()).collect())
+    }
+
+    fn blocks(&self) -> bool {
+        self.blocking.is_some()
+    }
+}
+
+fn dial(names: &[(&'static str, &[&'static str])], fates: &[(&'static str, Fate)]) -> FakeDial {
+    FakeDial {
+        names: names
+            .iter()
+            .map(|(name, ips)| (*name, ips.to_vec()))
+            .collect(),
+        fates: fates.iter().copied().collect(),
+        ..FakeDial::default()
+    }
+}
+
+/// Connects to `target` by 1000 ms, time passing in steps until it is done.
+fn connect(dial: &FakeDial, target: &str) -> Result<(), ServerError> {
+    let clock = dial.blocking.clone().unwrap_or_default();
+    let transport = NetTransport::new(dial.clone(), Arc::new(clock.clone()));
+    let target = ServerAddress::parse(target).unwrap();
+    let mut connect = transport.connect(&target, Some(Instant::from_millis(1000)));
+    loop {
+        if let Some(outcome) = connect.as_mut().now_or_never() {
+            return outcome.map(drop).map_err(|error| ServerError::from(&error));
+        }
+        assert!(
+            clock.now() < Instant::from_millis(1000),
+            "the deadline has no effect"
+        );
+        clock.advance(50);
+    }
+}
+
+fn dialled(dial: &FakeDial) -> String {
+    let dialled = dial.dialled.lock().unwrap();
+    let targets: Vec<_> = dialled.iter().map(|(target, _)| &**target).collect();
+    targets.join(" ")
+}
+
+#[track_caller]
+fn fails(dial: &FakeDial, target: &str, kind: ErrorKind, stage: Stage, message: &str) {
+    let error = connect(dial, target).unwrap_err();
+    assert_eq!((error.kind, error.stage), (kind, stage));
+    assert_eq!(&*error.message, message);
+}
+
+#[test]
+fn literal_addresses_and_paths_are_not_looked_up() {
+    let check = |target: &str, expected: &str| {
+        let dial = dial(&[], &[]);
+        connect(&dial, target).unwrap();
+        assert_eq!(dialled(&dial), expected);
+    };
+    check("127.0.0.1:5", "127.0.0.1:5");
+    check("[::1]:5", "[::1]:5");
+    check("/run/MongoDB.sock", "/run/MongoDB.sock");
+}
+
+#[test]
+fn families_take_turns_until_one_answers() {
+    let dial = dial(
+        &[("a", &["::1", "::2", "127.0.0.1"])],
+        &[
+            ("[::1]:27017", Fate::Silent),
+            ("127.0.0.1:27017", Fate::Fail(ConnectionRefused)),
+        ],
+    );
+    connect(&dial, "a").unwrap();
+    assert_eq!(dialled(&dial), "[::1]:27017 127.0.0.1:27017 [::2]:27017");
+}
+
+#[test]
+fn errors_of_the_look_up_are_those_of_stage_dns() {
+    let dial = dial(
+        &[],
+        &[
+            ("broken", Fate::Fail(io::ErrorKind::NotFound)),
+            ("silent", Fate::Silent),
+        ],
+    );
+    fails(
+        &dial,
+        "broken",
+        ErrorKind::Network,
+        Stage::Dns,
+        "the host name could not be looked up: entity not found",
+    );
+    fails(
+        &dial,
+        "silent",
+        ErrorKind::Timeout,
+        Stage::Dns,
+        "looking up the host name took longer than allowed: the deadline has passed",
+    );
+    fails(
+        &dial,
+        "empty",
+        ErrorKind::Network,
+        Stage::Dns,
+        "the host name has no address",
+    );
+    assert_eq!(dialled(&dial), "");
+}
+
+#[test]
+fn a_failed_connect_tells_what_became_of_every_address() {
+    let names: &[(_, &[_])] = &[("a", &["1.1.1.1", "2.2.2.2"])];
+    let first = |fate| ("1.1.1.1:27017", fate);
+    let second = |fate| ("2.2.2.2:27017", fate);
+    let refused = Fate::Fail(ConnectionRefused);
+    fails(
+        &dial(names, &[first(refused), second(refused)]),
+        "a",
+        ErrorKind::Network,
+        Stage::Connect,
+        "could not connect: 1.1.1.1:27017: connection refused; \
+         2.2.2.2:27017: connection refused",
+    );
+    fails(
+        &dial(names, &[first(Fate::Silent), second(refused)]),
+        "a",
+        ErrorKind::Timeout,
+        Stage::Connect,
+        "connecting took longer than allowed: 2.2.2.2:27017: connection refused; \
+         1.1.1.1:27017: no answer",
+    );
+    // What the system calls a time-out is one only if no address gave another reason.
+    let expired = Fate::Fail(io::ErrorKind::TimedOut);
+    fails(
+        &dial(names, &[first(expired), second(refused)]),
+        "a",
+        ErrorKind::Network,
+        Stage::Connect,
+        "could not connect: 1.1.1.1:27017: timed out; 2.2.2.2:27017: connection refused",
+    );
+    fails(
+        &dial(names, &[first(expired), second(expired)]),
+        "a",
+        ErrorKind::Timeout,
+        Stage::Connect,
+        "connecting took longer than allowed: 1.1.1.1:27017: timed out; \
+         2.2.2.2:27017: timed out",
+    );
+}
+
+#[test]
+fn blocking_attempts_share_the_time_that_is_left() {
+    let names: &[(_, &[_])] = &[("a", &["1.1.1.1", "2.2.2.2", "3.3.3.3", "4.4.4.4"])];
+    let fates = [
+        ("1.1.1.1:27017", Fate::Silent),
+        ("2.2.2.2:27017", Fate::Fail(ConnectionRefused)),
+        ("3.3.3.3:27017", Fate::Silent),
+    ];
+    let dial = FakeDial {
+        blocking: Some(ManualClock::default()),
+        ..dial(names, &fates)
+    };
+    connect(&dial, "a").unwrap();
+    let deadlines: Vec<_> = dial
+        .dialled
+        .lock()
+        .unwrap()
+        .iter()
+        .map(|(_, at)| *at)
+        .collect();
+    // A quarter; a third of the other 750 ms, unused; half of them; the rest.
+    let expected = [250, 500, 625, 1000].map(|millis| Some(Instant::from_millis(millis)));
+    assert_eq!(deadlines, expected);
+}

@@ -1,0 +1,209 @@
+//! Futures against time and against each other.
+//!
+//! Whatever is ready at the same moment is taken in a fixed order, so that a simulated run can be
+//! repeated: results before timers, earlier attempts before later ones.
+
+use std::{
+    fmt,
+    future::Future,
+    net::IpAddr,
+    pin::{Pin, pin},
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use futures::future::{self, BoxFuture, Either};
+use sdam_core::time::Instant;
+
+use crate::clock::Clock;
+
+#[cfg(test)]
+mod tests;
+
+/// The result of `future`, if it is there by `deadline`; without a deadline it may take for ever.
+///
+/// A future that is ready when it is looked at wins even if the deadline has passed: what arrived
+/// while the machine was suspended arrived in time.
+///
+/// # Errors
+///
+/// [`Elapsed`] if the deadline passed first; `future` is dropped.
+///
+/// # Cancel safety
+///
+/// That of `future`.
+pub async fn deadline<F: Future>(
+    clock: &dyn Clock,
+    deadline: Option<Instant>,
+    future: F,
+) -> Result<F::Output, Elapsed> {
+    let Some(deadline) = deadline else {
+        return Ok(future.await);
+    };
+    // `select` looks at its first argument first.
+    match future::select(pin!(future), clock.sleep_until(deadline)).await {
+        Either::Left((output, _)) => Ok(output),
+        Either::Right(((), _)) => Err(Elapsed),
+    }
+}
+
+/// The deadline has passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Elapsed;
+
+impl fmt::Display for Elapsed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the deadline has passed")
+    }
+}
+
+impl std::error::Error for Elapsed {}
+
+/// How long an attempt may go on before the next one joins it (RFC 8305: "Connection Attempt
+/// Delay").
+pub const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
+
+/// Connects to the first candidate that answers (RFC 8305: "Happy Eyeballs").
+///
+/// `attempt` is called for each candidate in turn: at once for the first, and for the next as soon
+/// as one attempt failed or `delay` has passed since the one before.
+/// The first success wins and all other attempts are dropped.
+///
+/// # Errors
+///
+/// What became of every candidate, if all failed or the deadline passed.
+///
+/// # Cancel safety
+///
+/// Dropping the future drops all attempts.
+pub async fn happy_eyeballs<C, T, E, F>(
+    clock: &dyn Clock,
+    delay: Duration,
+    deadline: Option<Instant>,
+    candidates: Vec<C>,
+    mut attempt: impl FnMut(&C) -> F,
+) -> Result<T, Lost<C, E>>
+where
+    F: Future<Output = Result<T, E>>,
+{
+    let mut waiting = candidates.into_iter();
+    let mut race = Race {
+        running: Vec::new(),
+        failed: Vec::new(),
+        expiry: deadline.map(|deadline| clock.sleep_until(deadline)),
+        next: None,
+    };
+    loop {
+        if let Some(candidate) = waiting.next() {
+            let attempt = Box::pin(attempt(&candidate));
+            race.running.push((candidate, attempt));
+        }
+        let more = waiting.len() > 0;
+        race.next = more.then(|| clock.sleep_until(clock.now() + delay));
+        match future::poll_fn(|cx| race.poll(cx, more)).await {
+            Lap::Won(output) => return Ok(output),
+            Lap::Next => {}
+            Lap::Lost => {
+                return Err(Lost {
+                    failed: race.failed,
+                    running: race.running.into_iter().map(|(c, _)| c).collect(),
+                    waiting: waiting.collect(),
+                });
+            }
+        }
+    }
+}
+
+/// What became of the candidates of a race that nobody won.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Lost<C, E> {
+    /// Those that failed, in the order in which they did.
+    pub failed: Vec<(C, E)>,
+    /// Those whose attempt had neither succeeded nor failed when the deadline passed.
+    pub running: Vec<C>,
+    /// Those whose attempt had not begun when the deadline passed.
+    pub waiting: Vec<C>,
+}
+
+impl<C, E> Lost<C, E> {
+    /// Whether time ran out before every candidate had failed.
+    pub fn timed_out(&self) -> bool {
+        !(self.running.is_empty() && self.waiting.is_empty())
+    }
+}
+
+/// `addresses` in the order in which they are to be tried: each once, the families in turn, the
+/// first address first (RFC 8305: "Sorting Addresses").
+pub fn interleave(addresses: &[IpAddr]) -> Vec<IpAddr> {
+    let mut once: Vec<IpAddr> = Vec::with_capacity(addresses.len());
+    for address in addresses {
+        if !once.contains(address) {
+            once.push(*address);
+        }
+    }
+    let first_is_v6 = once.first().is_some_and(IpAddr::is_ipv6);
+    let (preferred, other): (Vec<_>, Vec<_>) = once
+        .into_iter()
+        .partition(|address| address.is_ipv6() == first_is_v6);
+    let mut turns = [preferred.into_iter(), other.into_iter()];
+    let mut order = Vec::with_capacity(addresses.len());
+    while turns.iter().any(|turn| turn.len() > 0) {
+        order.extend(turns.iter_mut().filter_map(Iterator::next));
+    }
+    order
+}
+
+/// The attempts that have begun.
+struct Race<C, E, F> {
+    running: Vec<(C, Pin<Box<F>>)>,
+    failed: Vec<(C, E)>,
+    expiry: Option<BoxFuture<'static, ()>>,
+    next: Option<BoxFuture<'static, ()>>,
+}
+
+enum Lap<T> {
+    Won(T),
+    /// It is the next candidate's turn.
+    Next,
+    Lost,
+}
+
+impl<C, T, E, F> Race<C, E, F>
+where
+    F: Future<Output = Result<T, E>>,
+{
+    fn poll(&mut self, cx: &mut Context<'_>, more: bool) -> Poll<Lap<T>> {
+        let failed_before = self.failed.len();
+        let mut index = 0;
+        while let Some((_, attempt)) = self.running.get_mut(index) {
+            match attempt.as_mut().poll(cx) {
+                Poll::Ready(Ok(output)) => return Poll::Ready(Lap::Won(output)),
+                Poll::Ready(Err(error)) => {
+                    let (candidate, _) = self.running.remove(index);
+                    self.failed.push((candidate, error));
+                }
+                Poll::Pending => index += 1,
+            }
+        }
+        if self.running.is_empty() && !more {
+            return Poll::Ready(Lap::Lost);
+        }
+        // Timers are looked at only while an attempt is pending: those of a blocking clock block.
+        if more && self.failed.len() > failed_before {
+            return Poll::Ready(Lap::Next);
+        }
+        if is_ready(self.expiry.as_mut(), cx) {
+            return Poll::Ready(Lap::Lost);
+        }
+        if is_ready(self.next.as_mut(), cx) {
+            return Poll::Ready(Lap::Next);
+        }
+        Poll::Pending
+    }
+}
+
+fn is_ready(timer: Option<&mut BoxFuture<'static, ()>>, cx: &mut Context<'_>) -> bool {
+    timer.is_some_and(|timer| timer.as_mut().poll(cx).is_ready())
+}

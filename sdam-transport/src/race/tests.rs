@@ -1,0 +1,232 @@
+use std::{
+    cell::RefCell,
+    collections::BTreeMap,
+    rc::Rc,
+    task::{Context, Waker},
+};
+
+use super::*;
+use crate::testing::ManualClock;
+
+fn poll<F: Future>(future: &mut Pin<&mut F>) -> Poll<F::Output> {
+    future
+        .as_mut()
+        .poll(&mut Context::from_waker(Waker::noop()))
+}
+
+#[test]
+fn a_future_beats_the_deadline_if_both_are_ready() {
+    let clock = ManualClock::default();
+    let past = Some(clock.now());
+    let mut raced = pin!(deadline(&clock, past, future::ready(7)));
+    assert_eq!(poll(&mut raced), Poll::Ready(Ok(7)));
+}
+
+#[test]
+fn a_deadline_ends_a_future_that_is_pending() {
+    let clock = ManualClock::default();
+    let soon = Some(clock.now() + Duration::from_millis(10));
+    let mut raced = pin!(deadline(&clock, soon, future::pending::<()>()));
+    clock.advance(9);
+    assert_eq!(poll(&mut raced), Poll::Pending);
+    clock.advance(1);
+    assert_eq!(poll(&mut raced), Poll::Ready(Err(Elapsed)));
+}
+
+#[test]
+fn without_a_deadline_a_future_takes_as_long_as_it_takes() {
+    let clock = ManualClock::default();
+    let mut raced = pin!(deadline(&clock, None, future::pending::<()>()));
+    clock.advance(u64::MAX / 1_000_000);
+    assert_eq!(poll(&mut raced), Poll::Pending);
+}
+
+/// What the attempts at a race's candidates have done and shall do.
+#[derive(Clone, Default)]
+struct Network {
+    begun: Rc<RefCell<Vec<char>>>,
+    dropped: Rc<RefCell<Vec<char>>>,
+    outcomes: Rc<RefCell<BTreeMap<char, Result<char, i32>>>>,
+}
+
+/// Records that the attempt of this name is gone.
+struct Attempt(Network, char);
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        self.0.dropped.borrow_mut().push(self.1);
+    }
+}
+
+impl Network {
+    fn attempt(&self, name: char) -> impl Future<Output = Result<char, i32>> + use<> {
+        self.begun.borrow_mut().push(name);
+        let attempt = Attempt(self.clone(), name);
+        future::poll_fn(move |_| match attempt.0.outcomes.borrow().get(&attempt.1) {
+            Some(outcome) => Poll::Ready(*outcome),
+            None => Poll::Pending,
+        })
+    }
+
+    fn settle(&self, name: char, outcome: Result<char, i32>) {
+        self.outcomes.borrow_mut().insert(name, outcome);
+    }
+
+    fn begun(&self) -> String {
+        self.begun.borrow().iter().collect()
+    }
+}
+
+/// Runs the race of `candidates` in `$network` by `$clock`, pinned as `$race`.
+macro_rules! race {
+    ($race:ident, $clock:ident, $network:ident, $deadline:expr, $candidates:expr) => {
+        let ($clock, $network) = (ManualClock::default(), Network::default());
+        let mut $race = pin!(happy_eyeballs(
+            &$clock,
+            ATTEMPT_DELAY,
+            $deadline,
+            $candidates.chars().collect(),
+            |name| $network.attempt(*name),
+        ));
+    };
+}
+
+#[test]
+fn attempts_join_one_by_one_after_the_delay() {
+    race!(race, clock, network, None, "abc");
+    assert!(poll(&mut race).is_pending());
+    assert_eq!(network.begun(), "a");
+    clock.advance(249);
+    assert!(poll(&mut race).is_pending());
+    assert_eq!(network.begun(), "a");
+    clock.advance(1);
+    assert!(poll(&mut race).is_pending());
+    assert_eq!(network.begun(), "ab");
+    clock.advance(250);
+    assert!(poll(&mut race).is_pending());
+    assert_eq!(network.begun(), "abc");
+    // The last one has nobody to wait for.
+    clock.advance(10_000);
+    assert!(poll(&mut race).is_pending());
+}
+
+#[test]
+fn the_first_success_wins_and_the_others_are_dropped() {
+    race!(race, clock, network, None, "abc");
+    assert!(poll(&mut race).is_pending());
+    clock.advance(250);
+    assert!(poll(&mut race).is_pending());
+    network.settle('b', Ok('B'));
+    match poll(&mut race) {
+        Poll::Ready(Ok(winner)) => assert_eq!(winner, 'B'),
+        _ => panic!("b has answered"),
+    }
+    assert_eq!(network.begun(), "ab");
+    assert_eq!(network.dropped.borrow().len(), 2);
+}
+
+#[test]
+fn of_two_successes_at_once_the_earlier_attempt_wins() {
+    race!(race, clock, network, None, "ab");
+    assert!(poll(&mut race).is_pending());
+    clock.advance(250);
+    assert!(poll(&mut race).is_pending());
+    network.settle('b', Ok('B'));
+    network.settle('a', Ok('A'));
+    assert!(matches!(poll(&mut race), Poll::Ready(Ok('A'))));
+}
+
+#[test]
+fn a_failure_begins_the_next_attempt_at_once() {
+    race!(race, clock, network, None, "abc");
+    network.settle('a', Err(1));
+    assert!(poll(&mut race).is_pending());
+    assert_eq!(network.begun(), "ab");
+    // Its delay counts from its own beginning.
+    clock.advance(249);
+    assert!(poll(&mut race).is_pending());
+    assert_eq!(network.begun(), "ab");
+    clock.advance(1);
+    assert!(poll(&mut race).is_pending());
+    assert_eq!(network.begun(), "abc");
+}
+
+#[test]
+fn a_late_failure_of_one_leaves_the_others_running() {
+    race!(race, clock, network, None, "ab");
+    assert!(poll(&mut race).is_pending());
+    clock.advance(250);
+    assert!(poll(&mut race).is_pending());
+    network.settle('a', Err(1));
+    assert!(poll(&mut race).is_pending());
+    network.settle('b', Ok('B'));
+    assert!(matches!(poll(&mut race), Poll::Ready(Ok('B'))));
+}
+
+#[test]
+fn all_failures_are_reported_in_their_order() {
+    race!(race, clock, network, None, "ab");
+    assert!(poll(&mut race).is_pending());
+    clock.advance(250);
+    assert!(poll(&mut race).is_pending());
+    network.settle('b', Err(2));
+    assert!(poll(&mut race).is_pending());
+    network.settle('a', Err(1));
+    let Poll::Ready(Err(lost)) = poll(&mut race) else {
+        panic!("both have failed");
+    };
+    assert_eq!(lost.failed, [('b', 2), ('a', 1)]);
+    assert!(!lost.timed_out());
+}
+
+#[test]
+fn the_deadline_ends_the_race_with_what_is_known() {
+    let at_300 = Some(Instant::from_millis(300));
+    race!(race, clock, network, at_300, "abcd");
+    network.settle('a', Err(1));
+    assert!(poll(&mut race).is_pending());
+    clock.advance(250);
+    assert!(poll(&mut race).is_pending());
+    clock.advance(50);
+    let Poll::Ready(Err(lost)) = poll(&mut race) else {
+        panic!("the deadline has passed");
+    };
+    assert_eq!(lost.failed, [('a', 1)]);
+    assert_eq!((lost.running, lost.waiting), (vec!['b', 'c'], vec!['d']));
+    assert!(network.dropped.borrow().contains(&'b'));
+}
+
+#[test]
+fn an_answer_that_is_there_beats_a_deadline_that_has_passed() {
+    race!(race, clock, network, Some(Instant::EPOCH), "ab");
+    clock.advance(1);
+    network.settle('a', Ok('A'));
+    assert!(matches!(poll(&mut race), Poll::Ready(Ok('A'))));
+}
+
+#[test]
+fn a_race_without_candidates_is_lost() {
+    race!(race, _clock, network, None, "");
+    let Poll::Ready(Err(lost)) = poll(&mut race) else {
+        panic!("nobody runs");
+    };
+    assert!(lost.failed.is_empty() && !lost.timed_out());
+    assert_eq!(network.begun(), "");
+}
+
+#[test]
+fn families_take_turns_and_the_first_address_stays_first() {
+    let check = |addresses: &str, expected: &str| {
+        let addresses: Vec<IpAddr> = addresses.split(' ').map(|a| a.parse().unwrap()).collect();
+        let order: Vec<_> = interleave(&addresses)
+            .iter()
+            .map(IpAddr::to_string)
+            .collect();
+        assert_eq!(order.join(" "), expected);
+    };
+    check("::1 ::2 ::3 1.1.1.1 2.2.2.2", "::1 1.1.1.1 ::2 2.2.2.2 ::3");
+    check("1.1.1.1 2.2.2.2 ::1", "1.1.1.1 ::1 2.2.2.2");
+    check("1.1.1.1 ::1 1.1.1.1 ::1", "1.1.1.1 ::1");
+    check("::1", "::1");
+    assert!(interleave(&[]).is_empty());
+}

@@ -1,0 +1,75 @@
+//! Streams of bytes in both directions.
+
+use std::{
+    fmt, io,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use futures::{
+    future::Either,
+    io::{AsyncRead, AsyncWrite},
+};
+use sdam_core::time::Instant;
+
+/// A socket, or whatever else carries bytes in both directions.
+///
+/// # Contract
+///
+/// - The caller holds no lock, and may poll by any executor on any thread.
+/// - A stream that blocks instead of being pending takes part in time-outs by `set_deadline`: what
+///   it does beyond the deadline fails with [`TimedOut`](std::io::ErrorKind::TimedOut).
+/// - Dropping the stream closes it at once.
+pub trait ByteStream: AsyncRead + AsyncWrite + Unpin + Send + fmt::Debug + 'static {
+    /// The time by which every later read and write is to end; streams that never block need not
+    /// care.
+    fn set_deadline(&mut self, deadline: Option<Instant>) {
+        let _ = deadline;
+    }
+}
+
+impl<A: ByteStream, B: ByteStream> ByteStream for Either<A, B> {
+    fn set_deadline(&mut self, deadline: Option<Instant>) {
+        match self {
+            Self::Left(stream) => stream.set_deadline(deadline),
+            Self::Right(stream) => stream.set_deadline(deadline),
+        }
+    }
+}
+
+/// A stream that is pending instead of blocking, so that deadlines are no business of its own.
+#[derive(Debug)]
+pub struct NonBlocking<S>(pub S);
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + fmt::Debug + 'static> ByteStream
+    for NonBlocking<S>
+{
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for NonBlocking<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        space: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_read(cx, space)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for NonBlocking<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_close(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_close(cx)
+    }
+}

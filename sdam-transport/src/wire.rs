@@ -1,0 +1,250 @@
+//! Whole wire messages, validated: OP_MSG, and OP_QUERY with OP_REPLY for servers that know no better.
+//!
+//! Both directions are here, for clients and for simulated servers: [`OpMsg`], [`OpQuery`] and
+//! [`OpReply`] are written, [`WireMessage`] is what travels, and [`Exchange`] is the order in which
+//! a client may send and receive.
+//! Nothing here does I/O, and no bytes make it panic.
+
+mod crc32c;
+mod cursor;
+mod error;
+mod exchange;
+mod legacy;
+mod msg;
+#[cfg(test)]
+mod tests;
+
+use std::ops::Range;
+
+use self::cursor::Cursor;
+pub use self::{
+    error::WireError,
+    exchange::{Exchange, Reply},
+    legacy::{OpQuery, OpReply},
+    msg::{Documents, OpMsg, Sequence, Sequences},
+};
+
+/// One message of the MongoDB wire protocol, whole and valid in its framing.
+///
+/// Header, flags, sections, checksum and the lengths of all documents are checked when the message
+/// is made; what the documents say is not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WireMessage {
+    bytes: Vec<u8>,
+    header: Header,
+    layout: Layout,
+}
+
+/// Where the parts of a message are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Layout {
+    Msg(msg::Layout),
+    Query(legacy::QueryLayout),
+    Reply(legacy::ReplyLayout),
+}
+
+/// What kind of message a [`WireMessage`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OpCode {
+    /// OP_MSG, a request or a reply.
+    Msg,
+    /// OP_QUERY, a request.
+    Query,
+    /// OP_REPLY, the reply to OP_QUERY.
+    Reply,
+}
+
+impl WireMessage {
+    /// The message that consists of exactly `bytes`.
+    pub fn decode(bytes: Vec<u8>) -> Result<Self, WireError> {
+        let header = match bytes.first_chunk() {
+            Some(header) => Header::decode(header)?,
+            None => {
+                return Err(WireError::TooShort {
+                    length: bytes.len(),
+                });
+            }
+        };
+        if header.length != bytes.len() {
+            return Err(WireError::WrongLength {
+                declared: header.length,
+                actual: bytes.len(),
+            });
+        }
+        let mut cursor = Cursor::new(&bytes, Header::LENGTH);
+        let layout = match header.op_code {
+            OP_MSG => Layout::Msg(msg::Layout::decode(&mut cursor)?),
+            OP_QUERY => Layout::Query(legacy::QueryLayout::decode(&mut cursor)?),
+            OP_REPLY => Layout::Reply(legacy::ReplyLayout::decode(&mut cursor)?),
+            OP_COMPRESSED => return Err(WireError::Compressed),
+            other => return Err(WireError::UnknownOpCode(other)),
+        };
+        Ok(Self {
+            bytes,
+            header,
+            layout,
+        })
+    }
+
+    /// The message as it travels, header included.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The message as it travels, header included.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
+    /// The number that the sender gave the message.
+    pub fn request_id(&self) -> i32 {
+        self.header.request_id
+    }
+
+    /// The number of the message that this one answers, 0 in a request.
+    pub fn response_to(&self) -> i32 {
+        self.header.response_to
+    }
+
+    /// What kind of message it is.
+    pub fn op_code(&self) -> OpCode {
+        match &self.layout {
+            Layout::Msg(_) => OpCode::Msg,
+            Layout::Query(_) => OpCode::Query,
+            Layout::Reply(_) => OpCode::Reply,
+        }
+    }
+
+    /// The command or its reply, one BSON document: the section of kind 0 of an OP_MSG, the query of
+    /// an OP_QUERY, the first document of an OP_REPLY.
+    pub fn body(&self) -> &[u8] {
+        let range = match &self.layout {
+            Layout::Msg(msg) => &msg.body,
+            Layout::Query(query) => &query.body,
+            Layout::Reply(reply) => &reply.body,
+        };
+        self.slice(range)
+    }
+
+    /// Whether the sender says that another message follows unasked (OP_MSG: "moreToCome").
+    pub fn more_to_come(&self) -> bool {
+        self.msg_flag(msg::MORE_TO_COME)
+    }
+
+    /// Whether the request allows a stream of replies (OP_MSG: "exhaustAllowed").
+    pub fn exhaust_allowed(&self) -> bool {
+        self.msg_flag(msg::EXHAUST_ALLOWED)
+    }
+
+    /// Whether the message carries a checksum, which has then been verified (OP_MSG:
+    /// "checksumPresent").
+    pub fn has_checksum(&self) -> bool {
+        self.msg_flag(msg::CHECKSUM_PRESENT)
+    }
+
+    /// The sections of kind 1 of an OP_MSG; none in messages of other kinds.
+    pub fn sequences(&self) -> Sequences<'_> {
+        match &self.layout {
+            Layout::Msg(msg) => Sequences::new(self.slice(&msg.sections)),
+            Layout::Query(_) | Layout::Reply(_) => Sequences::new(&[]),
+        }
+    }
+
+    /// The collection an OP_QUERY is for, such as `admin.$cmd`; `None` for messages of other kinds.
+    pub fn collection(&self) -> Option<&str> {
+        match &self.layout {
+            // Checked to be UTF-8 when the message was made.
+            Layout::Query(query) => std::str::from_utf8(self.slice(&query.collection)).ok(),
+            Layout::Msg(_) | Layout::Reply(_) => None,
+        }
+    }
+
+    /// The flags of an OP_QUERY, see [`OpQuery::SECONDARY_OK`]; `None` for messages of other kinds.
+    pub fn query_flags(&self) -> Option<u32> {
+        match &self.layout {
+            Layout::Query(query) => Some(query.flags),
+            Layout::Msg(_) | Layout::Reply(_) => None,
+        }
+    }
+
+    /// Whether the message is an OP_REPLY that reports failure, so that its body holds `$err`
+    /// (OP_REPLY: "QueryFailure").
+    pub fn is_query_failure(&self) -> bool {
+        match &self.layout {
+            Layout::Reply(reply) => reply.flags & OpReply::QUERY_FAILURE != 0,
+            Layout::Msg(_) | Layout::Query(_) => false,
+        }
+    }
+
+    fn msg_flag(&self, flag: u32) -> bool {
+        match &self.layout {
+            Layout::Msg(msg) => msg.flags & flag != 0,
+            Layout::Query(_) | Layout::Reply(_) => false,
+        }
+    }
+
+    fn slice(&self, range: &Range<usize>) -> &[u8] {
+        // Layouts are made by decoding these very bytes, so the range is always inside.
+        self.bytes.get(range.clone()).unwrap_or_default()
+    }
+}
+
+/// The sixteen bytes that every message starts with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    length: usize,
+    request_id: i32,
+    response_to: i32,
+    op_code: i32,
+}
+
+impl Header {
+    /// The length of a header.
+    pub const LENGTH: usize = 16;
+
+    /// Reads a header and refuses one that no message can have, before anything is allocated for
+    /// the rest.
+    pub fn decode(bytes: &[u8; Self::LENGTH]) -> Result<Self, WireError> {
+        let mut cursor = Cursor::new(bytes, 0);
+        let length = cursor.i32("the length")?;
+        let header = Self {
+            length: usize::try_from(length).unwrap_or_default(),
+            request_id: cursor.i32("the request id")?,
+            response_to: cursor.i32("the id answered")?,
+            op_code: cursor.i32("the opcode")?,
+        };
+        if header.length < Self::LENGTH {
+            return Err(WireError::LengthBelowHeader { declared: length });
+        }
+        Ok(header)
+    }
+
+    /// The length of the whole message, header included; never less than [`Self::LENGTH`].
+    pub fn message_length(&self) -> usize {
+        self.length
+    }
+
+    /// Writes a header, its length still zero; [`set_length`] fills it in.
+    fn start(request_id: i32, response_to: i32, op_code: i32, capacity: usize) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(Self::LENGTH + capacity);
+        for field in [0, request_id, response_to, op_code] {
+            bytes.extend_from_slice(&field.to_le_bytes());
+        }
+        bytes
+    }
+}
+
+/// Writes the length of a message of `length` bytes into its header.
+fn set_length(bytes: &mut [u8], length: usize) -> Result<(), WireError> {
+    let declared = i32::try_from(length).map_err(|_| WireError::TooLong { length })?;
+    if let Some(field) = bytes.first_chunk_mut() {
+        *field = declared.to_le_bytes();
+    }
+    Ok(())
+}
+
+const OP_REPLY: i32 = 1;
+const OP_QUERY: i32 = 2004;
+const OP_COMPRESSED: i32 = 2012;
+const OP_MSG: i32 = 2013;

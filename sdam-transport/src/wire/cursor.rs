@@ -1,0 +1,114 @@
+//! A position in bytes that are read from front to back.
+
+use std::ops::Range;
+
+use super::WireError;
+
+/// Reads little-endian fields; every read beyond the end is an error that names the field.
+#[derive(Debug)]
+pub(super) struct Cursor<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Cursor<'a> {
+    pub(super) fn new(bytes: &'a [u8], at: usize) -> Self {
+        Self { bytes, at }
+    }
+
+    pub(super) fn position(&self) -> usize {
+        self.at
+    }
+
+    pub(super) fn rest(&self) -> &'a [u8] {
+        self.bytes.get(self.at..).unwrap_or_default()
+    }
+
+    /// All bytes, also those that were read already.
+    pub(super) fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// Makes the last `length` bytes unreadable and returns them.
+    pub(super) fn split_off(
+        &mut self,
+        length: usize,
+        field: &'static str,
+    ) -> Result<&'a [u8], WireError> {
+        let Some(end) = self
+            .bytes
+            .len()
+            .checked_sub(length)
+            .filter(|end| *end >= self.at)
+        else {
+            return Err(WireError::Truncated { field });
+        };
+        let (bytes, tail) = self.bytes.split_at(end);
+        self.bytes = bytes;
+        Ok(tail)
+    }
+
+    pub(super) fn take(
+        &mut self,
+        length: usize,
+        field: &'static str,
+    ) -> Result<&'a [u8], WireError> {
+        let taken = self
+            .rest()
+            .get(..length)
+            .ok_or(WireError::Truncated { field })?;
+        self.at += length;
+        Ok(taken)
+    }
+
+    pub(super) fn u8(&mut self, field: &'static str) -> Result<u8, WireError> {
+        self.array(field).map(u8::from_le_bytes)
+    }
+
+    pub(super) fn u32(&mut self, field: &'static str) -> Result<u32, WireError> {
+        self.array(field).map(u32::from_le_bytes)
+    }
+
+    pub(super) fn i32(&mut self, field: &'static str) -> Result<i32, WireError> {
+        self.array(field).map(i32::from_le_bytes)
+    }
+
+    /// A text that ends in NUL, without it.
+    pub(super) fn cstring(&mut self, field: &'static str) -> Result<Range<usize>, WireError> {
+        let length = self
+            .rest()
+            .iter()
+            .position(|byte| *byte == 0)
+            .ok_or(WireError::Truncated { field })?;
+        let start = self.at;
+        let text = self.take(length + 1, field)?;
+        match std::str::from_utf8(text) {
+            Ok(_) => Ok(start..start + length),
+            Err(_) => Err(WireError::NotUtf8 { field }),
+        }
+    }
+
+    /// A BSON document, by its length and its last byte; its elements are not looked at.
+    pub(super) fn document(&mut self, field: &'static str) -> Result<Range<usize>, WireError> {
+        let start = self.at;
+        let length = Self::new(self.bytes, start).i32(field)?;
+        // An empty document is its length and a NUL.
+        let length = usize::try_from(length)
+            .ok()
+            .filter(|length| *length >= 5)
+            .ok_or(WireError::Document { field })?;
+        match self.take(length, field)?.last() {
+            Some(0) => Ok(start..self.at),
+            _ => Err(WireError::Document { field }),
+        }
+    }
+
+    fn array<const N: usize>(&mut self, field: &'static str) -> Result<[u8; N], WireError> {
+        let array = *self
+            .rest()
+            .first_chunk()
+            .ok_or(WireError::Truncated { field })?;
+        self.at += N;
+        Ok(array)
+    }
+}

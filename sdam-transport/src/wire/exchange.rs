@@ -1,0 +1,148 @@
+//! The order in which a client sends requests and receives replies on one connection.
+
+use sdam_core::hello::HelloRequest;
+
+use super::{OpCode, OpMsg, OpQuery, WireError, WireMessage};
+
+/// The state of one connection, seen from the client: which request id is next, and which reply is
+/// due.
+///
+/// One request is out at a time. A reply must name the request, or within a stream the reply before
+/// it, so that a message that belongs to something else is never taken for the answer.
+#[derive(Clone, Debug, Default)]
+pub struct Exchange {
+    last_request_id: i32,
+    due: Option<Due>,
+}
+
+/// The reply that is to arrive next.
+#[derive(Clone, Copy, Debug)]
+struct Due {
+    response_to: i32,
+    streaming_allowed: bool,
+}
+
+/// A reply that was due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Reply<'m> {
+    /// The reply's document, BSON.
+    pub body: &'m [u8],
+    /// Whether another reply follows unasked; until the last one has arrived, nothing may be sent.
+    pub more_to_come: bool,
+}
+
+impl Exchange {
+    /// The state of a connection on which nothing was sent yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The message that carries `hello`, after which its reply is due.
+    ///
+    /// # Errors
+    ///
+    /// [`WireError::ReplyOutstanding`] if the reply to an earlier request, or the end of a stream,
+    /// has not arrived; [`WireError::NotInOpQuery`] if `hello` asks for OP_QUERY although it cannot
+    /// be sent that way (Handshake: "`hello` is never sent by OP_QUERY").
+    pub fn hello(&mut self, hello: &HelloRequest) -> Result<WireMessage, WireError> {
+        if hello.op_query && (hello.modern || hello.awaiting.is_some() || hello.exhaust_allowed) {
+            return Err(WireError::NotInOpQuery);
+        }
+        let body = hello.encode();
+        self.request(hello.exhaust_allowed, |request_id| {
+            if hello.op_query {
+                OpQuery {
+                    request_id,
+                    flags: OpQuery::SECONDARY_OK,
+                    collection: "admin.$cmd",
+                    body: &body,
+                }
+                .encode()
+            } else {
+                OpMsg {
+                    request_id,
+                    exhaust_allowed: hello.exhaust_allowed,
+                    body: &body,
+                    ..OpMsg::default()
+                }
+                .encode()
+            }
+        })
+    }
+
+    /// The message that carries the BSON document `command`, after which its reply is due.
+    ///
+    /// # Errors
+    ///
+    /// As [`hello`](Self::hello), and [`WireError::Document`] if `command` is no BSON document.
+    pub fn command(&mut self, command: &[u8]) -> Result<WireMessage, WireError> {
+        self.request(false, |request_id| {
+            OpMsg {
+                request_id,
+                body: command,
+                ..OpMsg::default()
+            }
+            .encode()
+        })
+    }
+
+    /// Checks that `message` is the reply that is due.
+    ///
+    /// # Errors
+    ///
+    /// Whatever comes out of turn; the connection is of no more use then.
+    pub fn accept<'m>(&mut self, message: &'m WireMessage) -> Result<Reply<'m>, WireError> {
+        let due = self.due.take().ok_or(WireError::UnexpectedReply)?;
+        if message.op_code() == OpCode::Query {
+            return Err(WireError::NotAReply);
+        }
+        if message.response_to() != due.response_to {
+            return Err(WireError::WrongResponseTo {
+                expected: due.response_to,
+                actual: message.response_to(),
+            });
+        }
+        let more_to_come = message.more_to_come();
+        if more_to_come && !due.streaming_allowed {
+            return Err(WireError::UnexpectedMoreToCome);
+        }
+        if more_to_come {
+            self.due = Some(Due {
+                response_to: message.request_id(),
+                ..due
+            });
+        }
+        Ok(Reply {
+            body: message.body(),
+            more_to_come,
+        })
+    }
+
+    /// Whether a reply is due, so that nothing may be sent.
+    pub fn is_reply_due(&self) -> bool {
+        self.due.is_some()
+    }
+
+    fn request(
+        &mut self,
+        streaming_allowed: bool,
+        encode: impl FnOnce(i32) -> Result<WireMessage, WireError>,
+    ) -> Result<WireMessage, WireError> {
+        if self.due.is_some() {
+            return Err(WireError::ReplyOutstanding);
+        }
+        // Ids only have to differ from those in flight; 0 stands for "no message" in `responseTo`.
+        let request_id = self.last_request_id.checked_add(1).unwrap_or(1);
+        let message = encode(request_id)?;
+        self.last_request_id = request_id;
+        self.due = Some(Due {
+            response_to: request_id,
+            streaming_allowed,
+        });
+        Ok(message)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,176 @@
+use std::{sync::Arc, time::Duration};
+
+use sdam_core::{
+    hello::Handshake,
+    ids::{ObjectId, TopologyVersion},
+    options::HandshakeOpcode,
+};
+
+use super::*;
+use crate::wire::OpReply;
+
+const BODY: &[u8] = &[5, 0, 0, 0, 0];
+
+fn reply(request_id: i32, response_to: i32, more_to_come: bool) -> WireMessage {
+    OpMsg {
+        request_id,
+        response_to,
+        more_to_come,
+        body: BODY,
+        ..OpMsg::default()
+    }
+    .encode()
+    .unwrap()
+}
+
+/// An exchange whose first request, of id 1, is out.
+fn requested(streaming_allowed: bool) -> Exchange {
+    let mut exchange = Exchange::new();
+    let sent = exchange
+        .request(streaming_allowed, |id| Ok(reply(id, 0, false)))
+        .unwrap();
+    assert_eq!(sent.request_id(), 1);
+    exchange
+}
+
+#[test]
+fn a_reply_must_name_the_request_o_37() {
+    let mut exchange = requested(false);
+    let answer = reply(70, 1, false);
+    let accepted = exchange.accept(&answer).unwrap();
+    assert_eq!((accepted.body, accepted.more_to_come), (BODY, false));
+    assert_eq!(exchange.command(BODY).unwrap().request_id(), 2);
+    assert_eq!(
+        exchange.accept(&reply(71, 1, false)).unwrap_err(),
+        WireError::WrongResponseTo {
+            expected: 2,
+            actual: 1
+        }
+    );
+}
+
+#[test]
+fn a_streamed_reply_must_name_the_reply_before_it_m_23() {
+    let mut exchange = requested(true);
+    assert!(exchange.accept(&reply(70, 1, true)).unwrap().more_to_come);
+    assert!(exchange.accept(&reply(90, 70, true)).unwrap().more_to_come);
+    assert!(exchange.is_reply_due());
+    assert!(!exchange.accept(&reply(91, 90, false)).unwrap().more_to_come);
+    assert!(!exchange.is_reply_due());
+
+    let mut exchange = requested(true);
+    exchange.accept(&reply(70, 1, true)).unwrap();
+    assert_eq!(
+        exchange.accept(&reply(90, 1, true)).unwrap_err(),
+        WireError::WrongResponseTo {
+            expected: 70,
+            actual: 1
+        }
+    );
+}
+
+#[test]
+fn nothing_is_sent_before_the_last_reply_has_arrived_o_34() {
+    let mut exchange = requested(true);
+    assert_eq!(exchange.command(BODY), Err(WireError::ReplyOutstanding));
+    exchange.accept(&reply(70, 1, true)).unwrap();
+    assert_eq!(exchange.command(BODY), Err(WireError::ReplyOutstanding));
+    exchange.accept(&reply(71, 70, false)).unwrap();
+    exchange.command(BODY).unwrap();
+}
+
+#[test]
+fn replies_that_nobody_asked_for_are_refused() {
+    let check = |mut exchange: Exchange, message: WireMessage, error| {
+        assert_eq!(exchange.accept(&message), Err(error));
+    };
+    check(
+        Exchange::new(),
+        reply(70, 0, false),
+        WireError::UnexpectedReply,
+    );
+    check(
+        requested(false),
+        reply(70, 1, true),
+        WireError::UnexpectedMoreToCome,
+    );
+    let query = OpQuery {
+        request_id: 70,
+        flags: 0,
+        collection: "a",
+        body: BODY,
+    };
+    check(
+        requested(false),
+        query.encode().unwrap(),
+        WireError::NotAReply,
+    );
+}
+
+#[test]
+fn op_reply_answers_too() {
+    let answer = OpReply {
+        request_id: 70,
+        response_to: 1,
+        flags: 0,
+        body: BODY,
+    };
+    let answer = answer.encode().unwrap();
+    let mut exchange = requested(false);
+    assert_eq!(exchange.accept(&answer).unwrap().body, BODY);
+}
+
+#[test]
+fn a_request_that_cannot_be_encoded_changes_nothing() {
+    let mut exchange = Exchange::new();
+    exchange.command(b"").unwrap_err();
+    assert!(!exchange.is_reply_due());
+    assert_eq!(exchange.command(BODY).unwrap().request_id(), 1);
+}
+
+#[test]
+fn request_ids_wrap_around_and_stay_positive() {
+    let mut exchange = Exchange {
+        last_request_id: i32::MAX,
+        due: None,
+    };
+    assert_eq!(exchange.command(BODY).unwrap().request_id(), 1);
+}
+
+#[test]
+fn a_hello_is_framed_as_it_asks_o_2_o_3_f_30() {
+    let check = |hello: &HelloRequest, op_code, exhaust_allowed| {
+        let message = Exchange::new().hello(hello).unwrap();
+        assert_eq!(message.op_code(), op_code);
+        assert_eq!(message.exhaust_allowed(), exhaust_allowed);
+        assert_eq!(message.body(), hello.encode());
+        assert_eq!((message.request_id(), message.response_to()), (1, 0));
+        message
+    };
+    let handshake = |opcode| HelloRequest::handshake(Arc::new(Handshake::new([])), None, opcode);
+    check(&handshake(HandshakeOpcode::OpMsg), OpCode::Msg, false);
+    let legacy = check(&handshake(HandshakeOpcode::OpQuery), OpCode::Query, false);
+    assert_eq!(legacy.collection(), Some("admin.$cmd"));
+    assert_eq!(legacy.query_flags(), Some(OpQuery::SECONDARY_OK));
+
+    let known = TopologyVersion {
+        process_id: ObjectId::default(),
+        counter: 3,
+    };
+    let mut awaitable = HelloRequest::awaitable(true, None, known, Duration::from_secs(10));
+    check(&awaitable, OpCode::Msg, true);
+    awaitable.op_query = true;
+    let mut exchange = Exchange::new();
+    assert_eq!(exchange.hello(&awaitable), Err(WireError::NotInOpQuery));
+    assert!(!exchange.is_reply_due());
+}
+
+#[test]
+fn only_a_hello_that_allows_it_is_answered_by_a_stream_m_20() {
+    let mut exchange = Exchange::new();
+    exchange.hello(&HelloRequest::poll(true, None)).unwrap();
+    assert_eq!(
+        exchange.accept(&reply(70, 1, true)),
+        Err(WireError::UnexpectedMoreToCome)
+    );
+}

@@ -1,0 +1,260 @@
+//! OP_MSG.
+
+use std::{collections::BTreeSet, ops::Range};
+
+use super::{Header, OP_MSG, WireError, WireMessage, crc32c, cursor::Cursor, set_length};
+
+pub(super) const CHECKSUM_PRESENT: u32 = 1;
+pub(super) const MORE_TO_COME: u32 = 1 << 1;
+pub(super) const EXHAUST_ALLOWED: u32 = 1 << 16;
+/// Flags that a receiver must understand or else refuse the message.
+const REQUIRED: u32 = 0xFFFF;
+
+const KIND_BODY: u8 = 0;
+const KIND_SEQUENCE: u8 = 1;
+
+/// An OP_MSG to be written.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OpMsg<'a> {
+    /// The number of the message, for its answer to name.
+    pub request_id: i32,
+    /// The number of the message that this one answers, 0 in a request.
+    pub response_to: i32,
+    /// In a reply: another one follows unasked. In a request: no reply is wanted.
+    pub more_to_come: bool,
+    /// In a request: a stream of replies is welcome.
+    pub exhaust_allowed: bool,
+    /// Whether to append a checksum.
+    pub checksum: bool,
+    /// The command or its reply, one BSON document.
+    pub body: &'a [u8],
+    /// The document sequences, written before the body.
+    pub sequences: &'a [Sequence<'a>],
+}
+
+impl OpMsg<'_> {
+    /// The message, validated as one that is received.
+    pub fn encode(&self) -> Result<WireMessage, WireError> {
+        let mut bytes = Header::start(
+            self.request_id,
+            self.response_to,
+            OP_MSG,
+            self.body.len() + 16,
+        );
+        let flags = [
+            (self.checksum, CHECKSUM_PRESENT),
+            (self.more_to_come, MORE_TO_COME),
+            (self.exhaust_allowed, EXHAUST_ALLOWED),
+        ];
+        let flags = flags
+            .iter()
+            .filter(|(set, _)| *set)
+            .fold(0, |all, (_, flag)| all | flag);
+        bytes.extend_from_slice(&u32::to_le_bytes(flags));
+        for sequence in self.sequences {
+            sequence.encode(&mut bytes)?;
+        }
+        bytes.push(KIND_BODY);
+        bytes.extend_from_slice(self.body);
+        let checksum = if self.checksum { size_of::<u32>() } else { 0 };
+        let length = bytes.len() + checksum;
+        set_length(&mut bytes, length)?;
+        if self.checksum {
+            bytes.extend_from_slice(&crc32c::checksum(&bytes).to_le_bytes());
+        }
+        WireMessage::decode(bytes)
+    }
+}
+
+/// The documents of a section of kind 1, an argument of the command that may be long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sequence<'a> {
+    identifier: &'a str,
+    documents: &'a [u8],
+}
+
+impl<'a> Sequence<'a> {
+    /// The argument `identifier` with `documents`, BSON documents one directly after the other.
+    pub fn new(identifier: &'a str, documents: &'a [u8]) -> Self {
+        Self {
+            identifier,
+            documents,
+        }
+    }
+
+    /// The name of the argument, such as `documents`.
+    pub fn identifier(&self) -> &'a str {
+        self.identifier
+    }
+
+    /// The documents, in order.
+    pub fn documents(&self) -> Documents<'a> {
+        Documents {
+            rest: self.documents,
+        }
+    }
+
+    fn encode(&self, bytes: &mut Vec<u8>) -> Result<(), WireError> {
+        if self.identifier.contains('\0') {
+            return Err(WireError::NotUtf8 { field: IDENTIFIER });
+        }
+        let length = size_of::<i32>() + self.identifier.len() + 1 + self.documents.len();
+        let size = i32::try_from(length).map_err(|_| WireError::TooLong { length })?;
+        bytes.push(KIND_SEQUENCE);
+        bytes.extend_from_slice(&size.to_le_bytes());
+        bytes.extend_from_slice(self.identifier.as_bytes());
+        bytes.push(0);
+        bytes.extend_from_slice(self.documents);
+        Ok(())
+    }
+}
+
+/// The sections of kind 1 of a message, in order.
+#[derive(Clone, Debug)]
+pub struct Sequences<'a> {
+    sections: &'a [u8],
+}
+
+impl<'a> Sequences<'a> {
+    pub(super) fn new(sections: &'a [u8]) -> Self {
+        Self { sections }
+    }
+}
+
+impl<'a> Iterator for Sequences<'a> {
+    type Item = Sequence<'a>;
+
+    fn next(&mut self) -> Option<Sequence<'a>> {
+        loop {
+            let mut cursor = Cursor::new(self.sections, 0);
+            // The sections were checked when the message was made, so an error is their end.
+            let section = Section::decode(&mut cursor).ok()?;
+            let sections = self.sections;
+            self.sections = cursor.rest();
+            if let Section::Sequence {
+                identifier,
+                documents,
+            } = section
+            {
+                return Some(Sequence {
+                    identifier: std::str::from_utf8(sections.get(identifier)?).ok()?,
+                    documents: sections.get(documents)?,
+                });
+            }
+        }
+    }
+}
+
+/// BSON documents that follow directly upon each other.
+#[derive(Clone, Debug)]
+pub struct Documents<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Iterator for Documents<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let mut cursor = Cursor::new(self.rest, 0);
+        // An error is the end of a checked sequence, or bytes that nobody has encoded yet.
+        let document = self.rest.get(cursor.document(DOCUMENT).ok()?);
+        self.rest = cursor.rest();
+        document
+    }
+}
+
+/// Where the parts of an OP_MSG are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Layout {
+    pub(super) flags: u32,
+    pub(super) body: Range<usize>,
+    pub(super) sections: Range<usize>,
+}
+
+impl Layout {
+    /// Checks everything after the header.
+    pub(super) fn decode(cursor: &mut Cursor<'_>) -> Result<Self, WireError> {
+        let flags = cursor.u32("the flags")?;
+        let unknown = flags & REQUIRED & !(CHECKSUM_PRESENT | MORE_TO_COME);
+        if unknown != 0 {
+            return Err(WireError::UnknownFlags(unknown));
+        }
+        if flags & CHECKSUM_PRESENT != 0 {
+            let declared = cursor.split_off(size_of::<u32>(), "the checksum")?;
+            let declared = Cursor::new(declared, 0).u32("the checksum")?;
+            let actual = crc32c::checksum(cursor.bytes());
+            if declared != actual {
+                return Err(WireError::Checksum { declared, actual });
+            }
+        }
+        let start = cursor.position();
+        let mut body = None;
+        // Sorted, because nothing but the message's length bounds their number.
+        let mut identifiers: BTreeSet<&[u8]> = BTreeSet::new();
+        while !cursor.rest().is_empty() {
+            match Section::decode(cursor)? {
+                Section::Body(range) if body.is_none() => body = Some(range),
+                Section::Body(_) => return Err(WireError::SecondBody),
+                Section::Sequence { identifier, .. } => {
+                    let identifier = cursor.bytes().get(identifier).unwrap_or_default();
+                    if !identifiers.insert(identifier) {
+                        return Err(WireError::DuplicateSequence(
+                            String::from_utf8_lossy(identifier).into(),
+                        ));
+                    }
+                }
+            }
+        }
+        Ok(Self {
+            flags,
+            body: body.ok_or(WireError::NoBody)?,
+            sections: start..cursor.position(),
+        })
+    }
+}
+
+/// One section of an OP_MSG, by where its parts are.
+enum Section {
+    Body(Range<usize>),
+    Sequence {
+        identifier: Range<usize>,
+        documents: Range<usize>,
+    },
+}
+
+impl Section {
+    fn decode(cursor: &mut Cursor<'_>) -> Result<Self, WireError> {
+        match cursor.u8("the kind of a section")? {
+            KIND_BODY => cursor.document("the body").map(Self::Body),
+            KIND_SEQUENCE => Self::decode_sequence(cursor),
+            other => Err(WireError::UnknownSection(other)),
+        }
+    }
+
+    fn decode_sequence(cursor: &mut Cursor<'_>) -> Result<Self, WireError> {
+        let start = cursor.position();
+        let size = cursor.i32(SEQUENCE)?;
+        let end = usize::try_from(size)
+            .ok()
+            .and_then(|size| start.checked_add(size))
+            .filter(|end| *end <= cursor.bytes().len())
+            .ok_or(WireError::Truncated { field: SEQUENCE })?;
+        // Documents must not reach beyond the section.
+        let section = cursor.bytes().get(..end).unwrap_or_default();
+        let mut inner = Cursor::new(section, cursor.position());
+        let identifier = inner.cstring(IDENTIFIER)?;
+        let documents = inner.position()..end;
+        while !inner.rest().is_empty() {
+            inner.document(DOCUMENT)?;
+        }
+        cursor.take(end - cursor.position(), SEQUENCE)?;
+        Ok(Self::Sequence {
+            identifier,
+            documents,
+        })
+    }
+}
+
+const SEQUENCE: &str = "a document sequence";
+const IDENTIFIER: &str = "the identifier of a document sequence";
+const DOCUMENT: &str = "a document of a sequence";
