@@ -1,0 +1,35 @@
+//! Time.
+
+use async_std::task;
+use futures::future::BoxFuture;
+use sdam_core::time::Instant;
+use sdam_transport::{clock::Clock, system::Epoch};
+
+#[derive(Debug)]
+pub(crate) struct AsyncStdClock {
+    epoch: Epoch,
+}
+
+impl AsyncStdClock {
+    pub(crate) fn new() -> Self {
+        Self {
+            epoch: Epoch::begin(),
+        }
+    }
+}
+
+impl Clock for AsyncStdClock {
+    fn now(&self) -> Instant {
+        self.epoch.now()
+    }
+
+    fn sleep_until(&self, deadline: Instant) -> BoxFuture<'static, ()> {
+        let epoch = self.epoch;
+        // async-std only sleeps for durations, so the rest is asked for when somebody waits.
+        Box::pin(async move {
+            while epoch.now() < deadline {
+                task::sleep(epoch.until(deadline)).await;
+            }
+        })
+    }
+}

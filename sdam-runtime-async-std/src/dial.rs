@@ -1,0 +1,45 @@
+//! Sockets.
+
+use std::{io, net::IpAddr};
+
+#[cfg(not(unix))]
+use async_std::net::TcpStream as UnixStream;
+use async_std::net::{TcpStream, ToSocketAddrs as _};
+#[cfg(unix)]
+use async_std::os::unix::net::UnixStream;
+use async_trait::async_trait;
+use futures::future::Either;
+use sdam_core::time::Instant;
+use sdam_transport::{
+    dial::{Dial, DialTarget},
+    stream::NonBlocking,
+};
+
+#[derive(Debug)]
+pub(crate) struct AsyncStdDial;
+
+#[async_trait]
+impl Dial for AsyncStdDial {
+    type Stream = Either<NonBlocking<TcpStream>, NonBlocking<UnixStream>>;
+
+    async fn dial(&self, target: &DialTarget, _: Option<Instant>) -> io::Result<Self::Stream> {
+        match target {
+            DialTarget::Tcp(address) => {
+                let stream = TcpStream::connect(*address).await?;
+                stream.set_nodelay(true)?;
+                Ok(Either::Left(NonBlocking(stream)))
+            }
+            #[cfg(unix)]
+            DialTarget::Unix(path) => {
+                let stream = UnixStream::connect(path).await?;
+                Ok(Either::Right(NonBlocking(stream)))
+            }
+            other => Err(other.unsupported()),
+        }
+    }
+
+    async fn lookup_ip(&self, host: &str) -> io::Result<Vec<IpAddr>> {
+        let addresses = (host, 0).to_socket_addrs().await?;
+        Ok(addresses.map(|address| address.ip()).collect())
+    }
+}

@@ -1,0 +1,10 @@
+//! The contracts of the seams.
+
+use sdam_transport::conformance;
+
+#[test]
+fn runtime_keeps_its_contracts() {
+    let runtime = super::runtime();
+    conformance::runtime(&runtime);
+    conformance::dial(super::AsyncStdDial, runtime.io.clock);
+}

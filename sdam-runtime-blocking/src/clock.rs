@@ -1,0 +1,33 @@
+//! Time.
+
+use std::thread;
+
+use futures::future::BoxFuture;
+use sdam_core::time::Instant;
+use sdam_transport::{clock::Clock, system::Epoch};
+
+#[derive(Debug)]
+pub(crate) struct BlockingClock {
+    epoch: Epoch,
+}
+
+impl BlockingClock {
+    pub(crate) fn new(epoch: Epoch) -> Self {
+        Self { epoch }
+    }
+}
+
+impl Clock for BlockingClock {
+    fn now(&self) -> Instant {
+        self.epoch.now()
+    }
+
+    fn sleep_until(&self, deadline: Instant) -> BoxFuture<'static, ()> {
+        let epoch = self.epoch;
+        Box::pin(async move {
+            while epoch.now() < deadline {
+                thread::sleep(epoch.until(deadline));
+            }
+        })
+    }
+}

@@ -1,0 +1,71 @@
+//! Connecting.
+
+use std::{
+    io,
+    net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs as _},
+};
+
+use async_trait::async_trait;
+use sdam_core::time::Instant;
+use sdam_transport::{
+    dial::{Dial, DialTarget},
+    system::Epoch,
+};
+
+use crate::socket::BlockingStream;
+
+#[derive(Debug)]
+pub(crate) struct BlockingDial {
+    epoch: Epoch,
+}
+
+impl BlockingDial {
+    pub(crate) fn new(epoch: Epoch) -> Self {
+        Self { epoch }
+    }
+
+    fn connect(&self, address: &SocketAddr, deadline: Option<Instant>) -> io::Result<TcpStream> {
+        let Some(deadline) = deadline else {
+            return TcpStream::connect(address);
+        };
+        let left = self.epoch.until(deadline);
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        TcpStream::connect_timeout(address, left)
+    }
+}
+
+#[async_trait]
+impl Dial for BlockingDial {
+    type Stream = BlockingStream;
+
+    async fn dial(
+        &self,
+        target: &DialTarget,
+        deadline: Option<Instant>,
+    ) -> io::Result<BlockingStream> {
+        match target {
+            DialTarget::Tcp(address) => {
+                let stream = self.connect(address, deadline)?;
+                stream.set_nodelay(true)?;
+                Ok(BlockingStream::new(stream, self.epoch))
+            }
+            #[cfg(unix)]
+            DialTarget::Unix(path) => {
+                let stream = std::os::unix::net::UnixStream::connect(path)?;
+                Ok(BlockingStream::new(stream, self.epoch))
+            }
+            other => Err(other.unsupported()),
+        }
+    }
+
+    async fn lookup_ip(&self, host: &str) -> io::Result<Vec<IpAddr>> {
+        let addresses = (host, 0).to_socket_addrs()?;
+        Ok(addresses.map(|address| address.ip()).collect())
+    }
+
+    fn blocks(&self) -> bool {
+        true
+    }
+}

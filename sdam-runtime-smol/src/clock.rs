@@ -1,0 +1,30 @@
+//! Time.
+
+use futures::{FutureExt as _, future::BoxFuture};
+use sdam_core::time::Instant;
+use sdam_transport::{clock::Clock, system::Epoch};
+use smol::Timer;
+
+#[derive(Debug)]
+pub(crate) struct SmolClock {
+    epoch: Epoch,
+}
+
+impl SmolClock {
+    pub(crate) fn new() -> Self {
+        Self {
+            epoch: Epoch::begin(),
+        }
+    }
+}
+
+impl Clock for SmolClock {
+    fn now(&self) -> Instant {
+        self.epoch.now()
+    }
+
+    fn sleep_until(&self, deadline: Instant) -> BoxFuture<'static, ()> {
+        let at = self.epoch.to_system(deadline);
+        at.map_or_else(Timer::never, Timer::at).map(drop).boxed()
+    }
+}

@@ -1,0 +1,48 @@
+//! Sockets.
+
+#[cfg(not(unix))]
+use std::net::TcpStream as UnixStream;
+#[cfg(unix)]
+use std::os::unix::net::UnixStream;
+use std::{
+    io,
+    net::{IpAddr, SocketAddr, TcpStream},
+};
+
+use async_trait::async_trait;
+use futures::future::Either;
+use sdam_core::time::Instant;
+use sdam_transport::{
+    dial::{Dial, DialTarget},
+    stream::NonBlocking,
+};
+use smol::{Async, net};
+
+#[derive(Debug)]
+pub(crate) struct SmolDial;
+
+#[async_trait]
+impl Dial for SmolDial {
+    type Stream = Either<NonBlocking<Async<TcpStream>>, NonBlocking<Async<UnixStream>>>;
+
+    async fn dial(&self, target: &DialTarget, _: Option<Instant>) -> io::Result<Self::Stream> {
+        match target {
+            DialTarget::Tcp(address) => {
+                let stream = Async::<TcpStream>::connect(*address).await?;
+                stream.get_ref().set_nodelay(true)?;
+                Ok(Either::Left(NonBlocking(stream)))
+            }
+            #[cfg(unix)]
+            DialTarget::Unix(path) => {
+                let stream = Async::<UnixStream>::connect(path).await?;
+                Ok(Either::Right(NonBlocking(stream)))
+            }
+            other => Err(other.unsupported()),
+        }
+    }
+
+    async fn lookup_ip(&self, host: &str) -> io::Result<Vec<IpAddr>> {
+        let addresses = net::resolve((host, 0)).await?;
+        Ok(addresses.iter().map(SocketAddr::ip).collect())
+    }
+}

@@ -1,0 +1,50 @@
+//! The smol runtime for sdam.
+//!
+//! smol's timers and sockets belong to the process, not to an executor: they work from every thread
+//! and under every executor, and never shut down.
+//! Only tasks need an executor: the global one ([`runtime`]) or one of your own ([`on`]).
+
+mod clock;
+mod dial;
+mod spawner;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use sdam_transport::{
+    clock::Clock,
+    net::NetTransport,
+    runtime::{Io, Runtime},
+    spawn::Spawner,
+    system,
+};
+use smol::Executor;
+
+use self::{
+    clock::SmolClock,
+    dial::SmolDial,
+    spawner::{GlobalSpawner, OwnSpawner},
+};
+
+/// smol with its global executor, which starts its threads when the first task is spawned.
+///
+/// The seed comes from the system's entropy.
+pub fn runtime() -> Runtime {
+    with_spawner(Arc::new(GlobalSpawner))
+}
+
+/// smol with tasks on `executor`, which the caller runs and keeps.
+///
+/// The runtime does not keep the executor alive, since its tasks do hold the runtime: tasks are
+/// dropped with the executor, and later ones at once.
+pub fn on(executor: &Arc<Executor<'static>>) -> Runtime {
+    with_spawner(Arc::new(OwnSpawner::new(executor)))
+}
+
+fn with_spawner(spawner: Arc<dyn Spawner>) -> Runtime {
+    let clock: Arc<dyn Clock> = Arc::new(SmolClock::new());
+    let transport = NetTransport::new(SmolDial, Arc::clone(&clock));
+    let io = Io::new(clock, Arc::new(transport), system::entropy());
+    Runtime::new(io, spawner)
+}

@@ -1,0 +1,35 @@
+//! The contracts of the seams, on the global executor and on one of our own.
+
+use std::{
+    sync::{Arc, mpsc},
+    thread,
+};
+
+use sdam_transport::conformance;
+use smol::{Executor, channel};
+
+#[test]
+fn runtime_keeps_its_contracts() {
+    let runtime = super::runtime();
+    conformance::runtime(&runtime);
+    conformance::dial(super::SmolDial, runtime.io.clock);
+}
+
+#[test]
+fn runtime_on_an_executor_that_ends_keeps_its_contracts() {
+    let executor = Arc::new(Executor::new());
+    let runtime = super::on(&executor);
+    let (stop, stopped) = channel::bounded::<()>(1);
+    let (done, ended) = mpsc::channel();
+    thread::spawn(move || {
+        // Ends when `stop` is dropped, and the executor with it.
+        let _ = smol::block_on(executor.run(stopped.recv()));
+        drop(executor);
+        done.send(())
+    });
+    conformance::runtime(&runtime);
+    conformance::shutdown(&runtime, || {
+        drop(stop);
+        ended.recv().unwrap();
+    });
+}

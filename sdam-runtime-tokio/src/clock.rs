@@ -1,0 +1,142 @@
+//! Time.
+
+use std::{
+    future::{Future as _, pending, poll_fn},
+    pin::{Pin, pin},
+    sync::{Arc, PoisonError, RwLock, mpsc},
+    task::{Context, Poll},
+    thread,
+};
+
+use futures::{channel::oneshot, future::BoxFuture};
+use sdam_core::time::Instant;
+use sdam_transport::{clock::Clock, system::Epoch};
+use tokio::{runtime::Handle, task::AbortHandle, time};
+
+#[derive(Debug)]
+pub(crate) struct TokioClock {
+    epoch: Epoch,
+    driver: Arc<Driver>,
+}
+
+impl TokioClock {
+    pub(crate) fn new(handle: Handle) -> Self {
+        Self {
+            epoch: Epoch::begin(),
+            driver: Arc::new(Driver::new(handle)),
+        }
+    }
+}
+
+impl Clock for TokioClock {
+    fn now(&self) -> Instant {
+        self.epoch.now()
+    }
+
+    fn sleep_until(&self, deadline: Instant) -> BoxFuture<'static, ()> {
+        let (epoch, driver) = (self.epoch, Arc::clone(&self.driver));
+        Box::pin(async move {
+            let Some(at) = epoch.to_system(deadline) else {
+                return pending().await;
+            };
+            // Tokio rounds up to the next millisecond.
+            if epoch.now() >= deadline {
+                return;
+            }
+            let mut timer = pin!(driver.timer(at.into()));
+            let outcome = poll_fn(|cx| driver.poll(timer.as_mut(), cx)).await;
+            if outcome == Outcome::ShutDown {
+                ring(epoch, deadline).await;
+            }
+        })
+    }
+}
+
+/// The timers of a tokio runtime, and whether they still run.
+///
+/// A tokio timer that is polled after its runtime has shut down panics.
+/// Tokio drops all tasks before it stops its timers, so a task of ours that is dropped announces
+/// the shutdown in time.
+#[derive(Debug)]
+struct Driver {
+    handle: Handle,
+    /// Held for reading while a timer is polled, so that the shutdown waits for the poll.
+    shut_down: Arc<RwLock<bool>>,
+    sentinel: AbortHandle,
+}
+
+impl Driver {
+    fn new(handle: Handle) -> Self {
+        let shut_down = Arc::default();
+        let announcement = Announcement(Arc::clone(&shut_down));
+        let sentinel = handle.spawn(async move {
+            let _announcement = announcement;
+            pending::<()>().await;
+        });
+        let driver = Self {
+            sentinel: sentinel.abort_handle(),
+            handle,
+            shut_down,
+        };
+        // Panics if timers are not enabled: better here than in a monitor.
+        drop(driver.timer(time::Instant::now()));
+        driver
+    }
+
+    fn timer(&self, at: time::Instant) -> time::Sleep {
+        let _context = self.handle.enter();
+        time::sleep_until(at)
+    }
+
+    /// Polls `timer` unless that would panic.
+    fn poll(&self, timer: Pin<&mut time::Sleep>, cx: &mut Context<'_>) -> Poll<Outcome> {
+        let shut_down = self
+            .shut_down
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
+        if *shut_down {
+            Poll::Ready(Outcome::ShutDown)
+        } else {
+            timer.poll(cx).map(|()| Outcome::Elapsed)
+        }
+    }
+}
+
+/// Why a timer has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    Elapsed,
+    /// The runtime has shut down, before the deadline.
+    ShutDown,
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.sentinel.abort();
+    }
+}
+
+/// Announces, by being dropped, that the runtime shuts down.
+#[derive(Debug)]
+struct Announcement(Arc<RwLock<bool>>);
+
+impl Drop for Announcement {
+    fn drop(&mut self) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = true;
+    }
+}
+
+/// Waits for `deadline` on a thread, for the rare sleeper under a foreign executor who is still
+/// there when the runtime is gone.
+async fn ring(epoch: Epoch, deadline: Instant) {
+    let (bell, rings) = oneshot::channel::<()>();
+    let (_cancel, cancelled) = mpsc::channel::<()>();
+    // If the system has no thread left, the closure is dropped and the bell rings early.
+    let _ = thread::Builder::new().spawn(move || {
+        // Ends early when the future is dropped, and `_cancel` with it.
+        let _ = cancelled.recv_timeout(epoch.until(deadline));
+        drop(bell);
+    });
+    // Nothing is sent: the bell rings by being dropped.
+    let _ = rings.await;
+}

@@ -1,0 +1,131 @@
+//! The contracts of the seams, on both of tokio's schedulers.
+
+use std::thread::{self, JoinHandle};
+
+use sdam_transport::conformance;
+use tokio::{
+    runtime::{self, Builder, Handle},
+    sync::oneshot,
+};
+
+use super::{TokioDial, current, from_handle};
+
+fn multi_thread() -> runtime::Runtime {
+    let mut builder = Builder::new_multi_thread();
+    builder.worker_threads(2).enable_all().build().unwrap()
+}
+
+#[test]
+fn runtime_keeps_its_contracts() {
+    let tokio = multi_thread();
+    let runtime = from_handle(tokio.handle().clone());
+    conformance::runtime(&runtime);
+    let dial = TokioDial::new(tokio.handle().clone());
+    conformance::dial(dial, runtime.io.clock);
+}
+
+/// A runtime of one thread, which somebody has to drive.
+struct OneThread {
+    handle: Handle,
+    stop: oneshot::Sender<()>,
+    driver: JoinHandle<()>,
+}
+
+impl OneThread {
+    fn start() -> Self {
+        let tokio = Builder::new_current_thread().enable_all().build().unwrap();
+        let handle = tokio.handle().clone();
+        let (stop, stopped) = oneshot::channel();
+        let driver = thread::spawn(move || {
+            tokio.block_on(stopped).unwrap();
+            drop(tokio);
+        });
+        Self {
+            handle,
+            stop,
+            driver,
+        }
+    }
+
+    fn shut_down(self) {
+        self.stop.send(()).unwrap();
+        self.driver.join().unwrap();
+    }
+}
+
+#[test]
+fn runtime_of_one_thread_keeps_its_contracts() {
+    let tokio = OneThread::start();
+    conformance::runtime(&from_handle(tokio.handle.clone()));
+    tokio.shut_down();
+}
+
+#[test]
+fn runtimes_that_have_shut_down_keep_their_contracts() {
+    let tokio = multi_thread();
+    let runtime = from_handle(tokio.handle().clone());
+    conformance::shutdown(&runtime, || drop(tokio));
+
+    let tokio = multi_thread();
+    let runtime = from_handle(tokio.handle().clone());
+    conformance::shutdown(&runtime, || tokio.shutdown_background());
+
+    let tokio = OneThread::start();
+    let runtime = from_handle(tokio.handle.clone());
+    conformance::shutdown(&runtime, || tokio.shut_down());
+}
+
+#[test]
+fn current_is_an_error_outside_a_context() {
+    let error = current().unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("not in the context of a tokio runtime")
+    );
+    let tokio = multi_thread();
+    let _context = tokio.enter();
+    current().unwrap();
+}
+
+#[test]
+fn a_runtime_value_leaves_no_task_behind() {
+    let tokio = multi_thread();
+    let before = tokio.metrics().num_alive_tasks();
+    let runtime = from_handle(tokio.handle().clone());
+    drop(runtime);
+    // A task that was aborted is gone once a worker has come across it.
+    for _ in 0..100_000 {
+        if tokio.metrics().num_alive_tasks() == before {
+            return;
+        }
+        tokio.block_on(tokio.spawn(async {})).unwrap();
+    }
+    panic!("a task is left");
+}
+
+#[test]
+fn a_runtime_without_timers_is_an_error_and_not_a_panic() {
+    let bare = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    let error = bare.block_on(async { crate::current() }).unwrap_err();
+    assert!(error.to_string().contains("enable_time"), "{error}");
+    let outside = crate::current().unwrap_err();
+    assert!(outside.to_string().contains("block_on"), "{outside}");
+}
+
+#[test]
+fn a_runtime_without_io_fails_to_connect_and_does_not_panic() {
+    let timed = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .unwrap();
+    let address = sdam_core::address::ServerAddress::new("127.0.0.1", 1);
+    let error = timed.block_on(async {
+        let transport = crate::current().unwrap().io.transport;
+        transport.connect(&address, None).await.unwrap_err()
+    });
+    let shown = sdam_core::error::ServerError::from(&error).to_string();
+    assert!(shown.contains("no I/O"), "{shown}");
+}
