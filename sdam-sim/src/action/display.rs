@@ -1,0 +1,169 @@
+//! Actions written as lines of text, which [`FromStr`](std::str::FromStr) reads again.
+
+use std::{fmt, time::Duration};
+
+use super::{Action, Edit, FailCommand, HorizonPolicy, Mode, Target};
+use crate::config::MemberConfig;
+
+impl fmt::Display for Action {
+    /// The line that [`Action::SYNTAX`] describes. A name or tag with a blank or a separator in it
+    /// has no text form that could be read again.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::StepDown { period } => write!(f, "stepdown {}", seconds(*period)),
+            Self::StepUp(target) => write!(f, "stepup {}", Word(*target)),
+            Self::ReplSetFreeze(target, period) => {
+                write!(f, "replfreeze {} {}", Word(*target), seconds(*period))
+            }
+            Self::Kill(target) => write!(f, "kill {}", Word(*target)),
+            Self::Shutdown(target) => write!(f, "shutdown {}", Word(*target)),
+            Self::Restart(target) => write!(f, "restart {}", Word(*target)),
+            Self::Freeze(target) => write!(f, "freeze {}", Word(*target)),
+            Self::Thaw(target) => write!(f, "thaw {}", Word(*target)),
+            Self::Partition(a, b) => {
+                f.write_str("partition ")?;
+                list(f, a.iter().map(|target| Word(*target)))?;
+                f.write_str(" ")?;
+                list(f, b.iter().map(|target| Word(*target)))
+            }
+            Self::Isolate(target) => write!(f, "isolate {}", Word(*target)),
+            Self::CutOff(target) => write!(f, "cutoff {}", Word(*target)),
+            Self::Heal => f.write_str("heal"),
+            Self::SplitBrain => f.write_str("splitbrain"),
+            Self::Reconfig(config) => {
+                write!(f, "setconfig {}", config.name)?;
+                config
+                    .members
+                    .iter()
+                    .try_for_each(|member| write_member(f, member))
+            }
+            Self::Edit(target, edits) => {
+                write!(f, "reconfig {}", Word(*target))?;
+                edits.iter().try_for_each(|edit| write!(f, " {edit}"))
+            }
+            Self::Add(member) => write!(f, "add {member}"),
+            Self::Remove(target) => write!(f, "remove {}", Word(*target)),
+            Self::Maintenance(target, on) => {
+                let switch = if *on { "on" } else { "off" };
+                write!(f, "maintenance {} {switch}", Word(*target))
+            }
+            Self::Horizon(HorizonPolicy::Close) => f.write_str("horizon close"),
+            Self::Horizon(HorizonPolicy::Error) => f.write_str("horizon error"),
+            Self::FailPoint(target, None) => write!(f, "failpoint {} off", Word(*target)),
+            Self::FailPoint(target, Some(fail)) => {
+                write!(f, "failpoint {} ", Word(*target))?;
+                write_fail_command(f, fail)
+            }
+            Self::Lag(target, lag) => write!(f, "lag {} {}", Word(*target), seconds(*lag)),
+            Self::Upgrade(target, version) => write!(f, "upgrade {} {version}", Word(*target)),
+        }
+    }
+}
+
+impl fmt::Display for Edit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Priority(priority) => write!(f, "priority={priority}"),
+            Self::Votes(votes) => write!(f, "votes={votes}"),
+            Self::Hidden(hidden) => write!(f, "hidden={hidden}"),
+            Self::Delay(delay) => write!(f, "delay={}", seconds(*delay)),
+            Self::Tags(tags) => {
+                f.write_str("tags=")?;
+                list(
+                    f,
+                    tags.iter().map(|(name, value)| format!("{name}:{value}")),
+                )
+            }
+        }
+    }
+}
+
+/// A target as a word of a line; its own text form is for sentences.
+pub(crate) struct Word(pub(crate) Target);
+
+impl fmt::Display for Word {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Target::Member(member) => member.fmt(f),
+            Target::Primary => f.write_str("primary"),
+            Target::Secondary => f.write_str("secondary"),
+        }
+    }
+}
+
+/// Only what differs from an ordinary member.
+fn write_member(f: &mut fmt::Formatter<'_>, member: &MemberConfig) -> fmt::Result {
+    write!(f, " {}", member.address)?;
+    let plain = MemberConfig::new(member.address.clone());
+    if member.arbiter {
+        f.write_str(";arbiter=true")?;
+    }
+    let tags: Vec<_> = member
+        .tags
+        .iter()
+        .map(|(name, value)| (name.to_string(), value.to_string()))
+        .collect();
+    for (differs, edit) in [
+        (
+            member.priority.total_cmp(&plain.priority).is_ne(),
+            Edit::Priority(member.priority),
+        ),
+        (member.votes != plain.votes, Edit::Votes(member.votes)),
+        (member.hidden != plain.hidden, Edit::Hidden(member.hidden)),
+        (member.delay != plain.delay, Edit::Delay(member.delay)),
+        (member.tags != plain.tags, Edit::Tags(tags)),
+    ] {
+        if differs {
+            write!(f, ";{edit}")?;
+        }
+    }
+    Ok(())
+}
+
+fn write_fail_command(f: &mut fmt::Formatter<'_>, fail: &FailCommand) -> fmt::Result {
+    f.write_str("commands=")?;
+    list(f, fail.commands.iter())?;
+    match fail.mode {
+        Mode::AlwaysOn => {}
+        Mode::Times(times) => write!(f, " times={times}")?,
+        Mode::Skip(skip) => write!(f, " skip={skip}")?,
+    }
+    if let Some(code) = fail.error_code {
+        write!(f, " code={code}")?;
+    }
+    if fail.close_connection {
+        f.write_str(" close")?;
+    }
+    if let Some(block) = fail.block {
+        write!(f, " block={}", block.as_millis())?;
+    }
+    if let Some(name) = &fail.app_name {
+        write!(f, " app={name}")?;
+    }
+    if let Some(labels) = &fail.error_labels {
+        f.write_str(" labels=")?;
+        list(f, labels.iter())?;
+    }
+    if let Some(code) = fail.write_concern_error {
+        write!(f, " writeconcern={code}")?;
+    }
+    Ok(())
+}
+
+fn list(f: &mut fmt::Formatter<'_>, items: impl Iterator<Item: fmt::Display>) -> fmt::Result {
+    for (index, item) in items.enumerate() {
+        let comma = if index == 0 { "" } else { "," };
+        write!(f, "{comma}{item}")?;
+    }
+    Ok(())
+}
+
+/// A duration in seconds, with as many digits as it needs.
+pub(crate) fn seconds(duration: Duration) -> String {
+    let nanos = duration.subsec_nanos();
+    if nanos == 0 {
+        return duration.as_secs().to_string();
+    }
+    let text = format!("{}.{nanos:09}", duration.as_secs());
+    text.trim_end_matches('0').to_owned()
+}

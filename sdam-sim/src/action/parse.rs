@@ -1,0 +1,344 @@
+//! Actions read from lines of text.
+
+use std::{fmt, str::FromStr, time::Duration};
+
+use sdam_core::address::ServerAddress;
+
+use super::{Action, Edit, FailCommand, HorizonPolicy, Mode, Target};
+use crate::{
+    MemberId,
+    config::{MemberConfig, SetConfig},
+};
+
+/// A line that is no [`Action`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParseActionError(String);
+
+impl fmt::Display for ParseActionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for ParseActionError {}
+
+impl Action {
+    /// One line for each action: how it is written, and what it does.
+    pub const SYNTAX: &str = "\
+stepdown [SECONDS]             the primary steps down for 60 s and hands over
+stepup MEMBER                  the member runs for election
+replfreeze MEMBER SECONDS      the member does not run for election for a while
+kill MEMBER                    the process dies without a word
+shutdown MEMBER                the process shuts down in order
+restart MEMBER                 the process starts again
+freeze MEMBER                  the process stops answering, its connections stay open
+thaw MEMBER                    the frozen process goes on
+partition MEMBERS MEMBERS      the two groups (such as 0,1) do not hear each other
+isolate MEMBER                 the member hears no other member
+cutoff MEMBER                  clients do not reach the member
+splitbrain                     a second primary is elected while the first goes on
+heal                           partition, isolate, cutoff and splitbrain end
+reconfig MEMBER KEY=VALUE...   priority=N votes=BOOL hidden=BOOL delay=SECONDS tags=NAME:VALUE,...
+setconfig NAME HOST...         the set consists of these, each HOST[;KEY=VALUE]... with the keys of
+                               reconfig and arbiter=BOOL
+add NUMBER                     the process joins the set
+remove MEMBER                  the member leaves the set
+maintenance MEMBER on|off      the member cannot be read
+horizon [close|error]          the way clients find the set changes
+failpoint MEMBER off|KEY=VALUE...  commands=NAME,... times=N skip=N code=N close block=MILLIS
+                               app=NAME labels=LABEL,... writeconcern=CODE
+lag MEMBER SECONDS             the member lags behind
+upgrade MEMBER VERSION         the member restarts with another release
+MEMBER is a number from 0, `primary` or `secondary`.";
+}
+
+impl FromStr for Action {
+    type Err = ParseActionError;
+
+    fn from_str(line: &str) -> Result<Self, ParseActionError> {
+        let mut words = Words(line.split_whitespace());
+        let action = words.action()?;
+        match words.0.next() {
+            None => Ok(action),
+            Some(word) => Err(ParseActionError(format!("`{word}` is one word too many"))),
+        }
+    }
+}
+
+impl FromStr for Target {
+    type Err = ParseActionError;
+
+    fn from_str(word: &str) -> Result<Self, ParseActionError> {
+        match word {
+            "primary" => Ok(Self::Primary),
+            "secondary" => Ok(Self::Secondary),
+            number => value("MEMBER", number).map(|number| Self::Member(MemberId(number))),
+        }
+    }
+}
+
+/// The words of a line that are left.
+struct Words<'a>(std::str::SplitWhitespace<'a>);
+
+impl<'a> Words<'a> {
+    fn action(&mut self) -> Result<Action, ParseActionError> {
+        Ok(match self.word("an action")? {
+            "stepdown" => Action::StepDown {
+                period: self
+                    .0
+                    .next()
+                    .map_or(Ok(Duration::from_secs(60)), parse_seconds)?,
+            },
+            "stepup" => Action::StepUp(self.target()?),
+            "replfreeze" => Action::ReplSetFreeze(self.target()?, self.seconds()?),
+            "kill" => Action::Kill(self.target()?),
+            "shutdown" => Action::Shutdown(self.target()?),
+            "restart" => Action::Restart(self.target()?),
+            "freeze" => Action::Freeze(self.target()?),
+            "thaw" => Action::Thaw(self.target()?),
+            "partition" => Action::Partition(self.targets()?, self.targets()?),
+            "isolate" => Action::Isolate(self.target()?),
+            "cutoff" => Action::CutOff(self.target()?),
+            "splitbrain" => Action::SplitBrain,
+            "heal" => Action::Heal,
+            "reconfig" => Action::Edit(self.target()?, self.edits()?),
+            "setconfig" => Action::Reconfig(self.set_config()?),
+            "add" => Action::Add(MemberId(value("NUMBER", self.word("NUMBER")?)?)),
+            "remove" => Action::Remove(self.target()?),
+            "maintenance" => Action::Maintenance(self.target()?, self.switch()?),
+            "horizon" => Action::Horizon(match self.0.next() {
+                None | Some("close") => HorizonPolicy::Close,
+                Some("error") => HorizonPolicy::Error,
+                Some(word) => return Err(unexpected("close or error", word)),
+            }),
+            "failpoint" => Action::FailPoint(self.target()?, self.fail_command()?),
+            "lag" => Action::Lag(self.target()?, self.seconds()?),
+            "upgrade" => Action::Upgrade(self.target()?, value("VERSION", self.word("VERSION")?)?),
+            word => return Err(unexpected("an action", word)),
+        })
+    }
+
+    fn word(&mut self, expected: &str) -> Result<&'a str, ParseActionError> {
+        self.0
+            .next()
+            .ok_or_else(|| ParseActionError(format!("{expected} is missing")))
+    }
+
+    fn target(&mut self) -> Result<Target, ParseActionError> {
+        self.word("MEMBER")?.parse()
+    }
+
+    fn targets(&mut self) -> Result<Vec<Target>, ParseActionError> {
+        self.word("MEMBERS")?.split(',').map(str::parse).collect()
+    }
+
+    fn seconds(&mut self) -> Result<Duration, ParseActionError> {
+        parse_seconds(self.word("SECONDS")?)
+    }
+
+    fn switch(&mut self) -> Result<bool, ParseActionError> {
+        switch(self.word("on or off")?)
+    }
+
+    fn edits(&mut self) -> Result<Vec<Edit>, ParseActionError> {
+        let mut edits = Vec::new();
+        for word in self.0.by_ref() {
+            edits.push(edit(word)?);
+        }
+        if edits.is_empty() {
+            return Err(ParseActionError("KEY=VALUE is missing".into()));
+        }
+        Ok(edits)
+    }
+
+    fn set_config(&mut self) -> Result<SetConfig, ParseActionError> {
+        let mut config = SetConfig::new(self.word("NAME")?, []);
+        for word in self.0.by_ref() {
+            config.members.push(member_config(word)?);
+        }
+        if config.members.is_empty() {
+            return Err(ParseActionError("HOST is missing".into()));
+        }
+        Ok(config)
+    }
+
+    fn fail_command(&mut self) -> Result<Option<FailCommand>, ParseActionError> {
+        let mut fail = FailCommand::default();
+        let mut named = false;
+        let list = |text: &str| {
+            let items = text.split(',').filter(|item| !item.is_empty());
+            items.map(str::to_owned).collect()
+        };
+        for word in self.0.by_ref() {
+            let (key, text) = word.split_once('=').unwrap_or((word, ""));
+            match key {
+                "off" => return Ok(None),
+                "commands" => {
+                    fail.commands = list(text);
+                    named = true;
+                }
+                "times" => fail.mode = Mode::Times(value(key, text)?),
+                "skip" => fail.mode = Mode::Skip(value(key, text)?),
+                "code" => fail.error_code = Some(value(key, text)?),
+                "close" => fail.close_connection = true,
+                "block" => fail.block = Some(Duration::from_millis(value(key, text)?)),
+                "app" => fail.app_name = Some(text.into()),
+                "labels" => fail.error_labels = Some(list(text)),
+                "writeconcern" => fail.write_concern_error = Some(value(key, text)?),
+                _ => return Err(unexpected("a setting of a fail point", word)),
+            }
+        }
+        if named {
+            Ok(Some(fail))
+        } else {
+            Err(ParseActionError("commands=NAME,... is missing".into()))
+        }
+    }
+}
+
+/// A member of a set, such as `a:27017;priority=0;hidden=true`.
+fn member_config(word: &str) -> Result<MemberConfig, ParseActionError> {
+    let mut parts = word.split(';');
+    let host = parts.next().unwrap_or_default();
+    let address = ServerAddress::parse(host).map_err(|_| unexpected("HOST", host))?;
+    let mut member = MemberConfig::new(address);
+    for part in parts {
+        match part.split_once('=') {
+            Some(("arbiter", text)) => member.arbiter = switch(text)?,
+            _ => edit(part)?.apply(&mut member),
+        }
+    }
+    Ok(member)
+}
+
+fn edit(word: &str) -> Result<Edit, ParseActionError> {
+    let (key, text) = word.split_once('=').unwrap_or((word, ""));
+    Ok(match key {
+        "priority" => Edit::Priority(value(key, text)?),
+        "votes" => Edit::Votes(switch(text)?),
+        "hidden" => Edit::Hidden(switch(text)?),
+        "delay" => Edit::Delay(parse_seconds(text)?),
+        "tags" => Edit::Tags(tags(text)?),
+        _ => return Err(unexpected("a setting of a member", word)),
+    })
+}
+
+fn unexpected(expected: &str, word: &str) -> ParseActionError {
+    ParseActionError(format!("`{word}` is not {expected}"))
+}
+
+pub(crate) fn value<T: FromStr>(name: &str, text: &str) -> Result<T, ParseActionError> {
+    text.parse().map_err(|_| unexpected(name, text))
+}
+
+pub(crate) fn parse_seconds(text: &str) -> Result<Duration, ParseActionError> {
+    let seconds: f64 = value("SECONDS", text)?;
+    Duration::try_from_secs_f64(seconds).map_err(|_| unexpected("SECONDS", text))
+}
+
+fn switch(text: &str) -> Result<bool, ParseActionError> {
+    match text {
+        "on" | "true" | "1" => Ok(true),
+        "off" | "false" | "0" => Ok(false),
+        _ => Err(unexpected("on or off", text)),
+    }
+}
+
+fn tags(text: &str) -> Result<Vec<(String, String)>, ParseActionError> {
+    if text.is_empty() {
+        return Ok(Vec::new());
+    }
+    text.split(',')
+        .map(|tag| match tag.split_once(':') {
+            Some((name, value)) => Ok((name.to_owned(), value.to_owned())),
+            None => Err(unexpected("NAME:VALUE", tag)),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(line: &str, expected: Action) {
+        assert_eq!(expected.to_string().parse(), Ok(expected.clone()), "{line}");
+        assert_eq!(line.parse(), Ok(expected), "{line}");
+    }
+
+    #[test]
+    fn every_action_has_a_line() {
+        let member = |number| Target::Member(MemberId(number));
+        check(
+            "stepdown",
+            Action::StepDown {
+                period: Duration::from_secs(60),
+            },
+        );
+        check("kill 2", Action::Kill(member(2)));
+        check("restart primary", Action::Restart(Target::Primary));
+        check(
+            "partition 0 1,2",
+            Action::Partition(vec![member(0)], vec![member(1), member(2)]),
+        );
+        check(
+            "reconfig 1 priority=2.5 tags=dc:ny,rack:1",
+            Action::Edit(
+                member(1),
+                vec![
+                    Edit::Priority(2.5),
+                    Edit::Tags(vec![
+                        ("dc".into(), "ny".into()),
+                        ("rack".into(), "1".into()),
+                    ]),
+                ],
+            ),
+        );
+        check(
+            "failpoint 0 commands=hello,isMaster times=2 code=91 block=250",
+            Action::FailPoint(
+                member(0),
+                Some(FailCommand {
+                    commands: vec!["hello".into(), "isMaster".into()],
+                    mode: Mode::Times(2),
+                    error_code: Some(91),
+                    block: Some(Duration::from_millis(250)),
+                    ..FailCommand::default()
+                }),
+            ),
+        );
+        check("failpoint 0 off", Action::FailPoint(member(0), None));
+        check("horizon error", Action::Horizon(HorizonPolicy::Error));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (line, message) in [
+            ("", "an action is missing"),
+            ("explode", "`explode` is not an action"),
+            ("kill", "MEMBER is missing"),
+            ("kill x", "`x` is not MEMBER"),
+            ("kill 1 2", "`2` is one word too many"),
+            ("failpoint 0 code=91", "commands=NAME,... is missing"),
+            (
+                "reconfig 0 colour=red",
+                "`colour=red` is not a setting of a member",
+            ),
+            ("lag 0 -1", "`-1` is not SECONDS"),
+        ] {
+            assert_eq!(line.parse::<Action>().unwrap_err().to_string(), message);
+        }
+    }
+
+    #[test]
+    fn every_documented_action_is_parsed() {
+        for line in Action::SYNTAX
+            .lines()
+            .filter(|line| !line.starts_with([' ', 'M']))
+        {
+            let word = line.split_whitespace().next().unwrap();
+            if let Err(error) = word.parse::<Action>() {
+                assert!(error.to_string().ends_with("is missing"), "{word}: {error}");
+            }
+        }
+    }
+}

@@ -1,0 +1,373 @@
+//! Every server process of a deployment, without I/O.
+
+mod apply;
+mod blueprint;
+mod election;
+mod gossip;
+mod status;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
+
+use sdam_core::{address::ServerAddress, rng::Rng, time::Instant};
+
+pub(crate) use self::blueprint::election_id;
+pub use self::{
+    blueprint::Blueprint,
+    status::{MemberStatus, Status},
+};
+pub use crate::member::Role;
+use crate::{
+    action::HorizonPolicy,
+    member::{Kind, Life, Member, Process, Replica},
+    reply::INTERRUPTED_AT_SHUTDOWN,
+    server::Connection,
+    store::Store,
+    timers::{Timer, Timers},
+    timing::Timing,
+};
+
+/// The number of a server process in its deployment, from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MemberId(pub u16);
+
+impl MemberId {
+    pub(crate) const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl fmt::Display for MemberId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A connection between a client and one server process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnectionId(u64);
+
+/// What the caller has to do for the deployment, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Output {
+    /// Send these bytes to the client.
+    Send {
+        /// Where to.
+        connection: ConnectionId,
+        /// One whole message.
+        bytes: Vec<u8>,
+    },
+    /// Close the connection; the deployment has forgotten it.
+    Close {
+        /// Which one.
+        connection: ConnectionId,
+    },
+    /// The process ended: refuse new connections to it.
+    Down {
+        /// Which one.
+        member: MemberId,
+    },
+    /// The process started: accept connections to it.
+    Up {
+        /// Which one.
+        member: MemberId,
+    },
+}
+
+/// The [`Output`]s of one call, in order.
+#[derive(Debug, Default, PartialEq, Eq)]
+#[must_use = "clients wait for what is to be sent"]
+pub struct Outputs(Vec<Output>);
+
+impl Outputs {
+    /// The outputs, in order.
+    pub fn as_slice(&self) -> &[Output] {
+        &self.0
+    }
+}
+
+impl IntoIterator for Outputs {
+    type Item = Output;
+    type IntoIter = std::vec::IntoIter<Output>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+/// The server processes of one replica set, sharded cluster or standalone.
+///
+/// Call one method for each thing that happens, with a time that never runs backwards, and do what
+/// the returned [`Outputs`] say. Call [`advance`](Self::advance) at
+/// [`next_deadline`](Self::next_deadline).
+#[derive(Debug)]
+pub struct Deployment {
+    pub(crate) members: Vec<Member>,
+    pub(crate) connections: BTreeMap<ConnectionId, Connection>,
+    opened: u64,
+    pub(crate) timers: Timers,
+    pub(crate) timing: Timing,
+    rng: Rng,
+    /// What the wall clock shows at [`Instant::EPOCH`], in milliseconds since the Unix epoch.
+    epoch_millis: i64,
+    /// Pairs of members that do not hear each other, smaller id first.
+    partitions: BTreeSet<(MemberId, MemberId)>,
+    pub(crate) store: Store,
+    /// Counts changes of the split horizon.
+    horizon: u64,
+    pub(crate) horizon_policy: HorizonPolicy,
+    balanced: bool,
+    pub(crate) outputs: Vec<Output>,
+    /// Whether the face of a member may have changed.
+    pub(crate) dirty: bool,
+}
+
+impl Deployment {
+    /// Starts what `blueprint` describes; a replica set has elected its primary at once.
+    pub fn start(now: Instant, blueprint: &Blueprint, mut rng: Rng) -> Self {
+        let members = blueprint.members(&mut rng);
+        let mut deployment = Self {
+            members,
+            connections: BTreeMap::new(),
+            opened: 0,
+            timers: Timers::default(),
+            timing: blueprint.timing,
+            rng,
+            epoch_millis: blueprint.epoch_millis,
+            partitions: BTreeSet::new(),
+            store: Store::default(),
+            horizon: 0,
+            horizon_policy: HorizonPolicy::default(),
+            balanced: blueprint.balanced,
+            outputs: Vec::new(),
+            dirty: false,
+        };
+        for member in deployment.ids() {
+            deployment.join(now, member);
+        }
+        deployment.elect_first(now);
+        deployment.settle(now);
+        deployment
+    }
+
+    /// A client connects to `member`; `None` if nobody listens there.
+    pub fn open(&mut self, member: MemberId) -> Option<ConnectionId> {
+        let process = self.members.get_mut(member.index())?;
+        if !process.is_running() {
+            return None;
+        }
+        let number = process.process.next_connection();
+        self.opened += 1;
+        let id = ConnectionId(self.opened);
+        self.connections.insert(id, Connection::new(member, number));
+        Some(id)
+    }
+
+    /// Bytes arrived from a client, cut anywhere.
+    pub fn receive(&mut self, now: Instant, connection: ConnectionId, bytes: &[u8]) -> Outputs {
+        self.take_bytes(now, connection, bytes);
+        self.finish(now)
+    }
+
+    /// A client closed its connection.
+    pub fn closed(&mut self, connection: ConnectionId) {
+        self.connections.remove(&connection);
+        self.timers.cancel(Timer::Connection(connection));
+    }
+
+    /// When [`advance`](Self::advance) has to be called next, if nothing else happens.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.timers.next()
+    }
+
+    /// Time has passed.
+    pub fn advance(&mut self, now: Instant) -> Outputs {
+        while let Some((at, timer)) = self.timers.pop_due(now) {
+            self.fire(at, timer);
+            self.settle(at);
+        }
+        self.finish(now)
+    }
+
+    /// The process that clients find at `address`.
+    pub fn member_at(&self, address: &ServerAddress) -> Option<MemberId> {
+        self.ids()
+            .find(|member| self.member(*member).address == *address)
+    }
+
+    /// The connection string of the deployment.
+    pub fn uri(&self) -> String {
+        let mut members: Vec<&Member> = self.members.iter().collect();
+        let set = members.first().and_then(|member| member.replica());
+        let options = match set.and_then(|replica| replica.config.as_ref()) {
+            Some(config) => {
+                // Clients are not told of hidden members.
+                members.retain(|member| member.config().is_some_and(|own| !own.hidden));
+                format!("?replicaSet={}", config.name)
+            }
+            None if self.balanced => "?loadBalanced=true".to_owned(),
+            None if set.is_some() || self.is_standalone() => "?directConnection=true".to_owned(),
+            None => String::new(),
+        };
+        let mut hosts: Vec<&str> = members
+            .iter()
+            .map(|member| member.address.as_str())
+            .collect();
+        // Behind a load balancer they all have its address.
+        hosts.dedup();
+        format!("mongodb://{}/{options}", hosts.join(","))
+    }
+
+    fn is_standalone(&self) -> bool {
+        matches!(
+            self.members.as_slice(),
+            [Member {
+                kind: Kind::Standalone,
+                ..
+            }]
+        )
+    }
+
+    /// Whether the mongoses stand behind a load balancer.
+    pub(crate) fn is_balanced(&self) -> bool {
+        self.balanced
+    }
+
+    pub(crate) fn ids(&self) -> impl DoubleEndedIterator<Item = MemberId> + use<> {
+        (0..self.members.len()).map(|index| MemberId(index as u16))
+    }
+
+    pub(crate) fn member(&self, member: MemberId) -> &Member {
+        &self.members[member.index()]
+    }
+
+    pub(crate) fn member_mut(&mut self, member: MemberId) -> &mut Member {
+        &mut self.members[member.index()]
+    }
+
+    pub(crate) fn replica(&self, member: MemberId) -> Option<&Replica> {
+        self.member(member).replica()
+    }
+
+    pub(crate) fn replica_mut(&mut self, member: MemberId) -> Option<&mut Replica> {
+        self.dirty = true;
+        self.member_mut(member).replica_mut()
+    }
+
+    /// What the wall clock shows at `now`, in milliseconds since the Unix epoch.
+    pub(crate) fn date(&self, now: Instant) -> i64 {
+        self.epoch_millis
+            .saturating_add_unsigned(now.as_nanos() / 1_000_000)
+    }
+
+    fn fire(&mut self, at: Instant, timer: Timer) {
+        let owner = match timer {
+            Timer::Startup(member)
+            | Timer::Heartbeat(member)
+            | Timer::Election(member)
+            | Timer::Takeover(member)
+            | Timer::CatchUp(member)
+            | Timer::NoOp(member)
+            | Timer::Quiesce(member) => member,
+            Timer::Connection(connection) => match self.connections.get(&connection) {
+                Some(connection) => connection.member,
+                None => return,
+            },
+        };
+        if self.member(owner).frozen {
+            self.member_mut(owner).stalled.push(timer);
+            return;
+        }
+        match timer {
+            Timer::Startup(member) => self.join(at, member),
+            Timer::Heartbeat(member) => self.heartbeat(at, member),
+            Timer::Election(member) | Timer::Takeover(member) => self.campaign(at, member),
+            Timer::CatchUp(member) => self.accept_writes(member),
+            Timer::NoOp(member) => self.write_no_op(at, member),
+            Timer::Quiesce(member) => self.end_in_order(at, member),
+            Timer::Connection(connection) => self.connection_due(at, connection),
+        }
+    }
+
+    /// The process of `member` starts.
+    fn start_process(&mut self, now: Instant, member: MemberId) {
+        let process = Process::start(&mut self.rng);
+        let startup = self.timing.startup;
+        let horizon = self.horizon;
+        let own = self.member_mut(member);
+        own.life = Life::Up;
+        own.process = process;
+        own.fail_command = None;
+        own.strikes = 0;
+        if let Some(replica) = own.replica_mut() {
+            *replica = replica.restarted();
+        }
+        own.process.face = own.face(horizon);
+        if own.replica().is_some() {
+            self.timers.set(Timer::Startup(member), now + startup);
+        }
+        self.outputs.push(Output::Up { member });
+    }
+
+    /// The process of `member` ends, and with it its connections.
+    fn end_process(&mut self, member: MemberId) {
+        self.dirty = true;
+        let own = self.member_mut(member);
+        own.life = Life::Down;
+        own.frozen = false;
+        own.stalled.clear();
+        for timer in [
+            Timer::Startup(member),
+            Timer::Heartbeat(member),
+            Timer::Election(member),
+            Timer::Takeover(member),
+            Timer::CatchUp(member),
+            Timer::NoOp(member),
+            Timer::Quiesce(member),
+        ] {
+            self.timers.cancel(timer);
+        }
+        self.close_connections(member);
+        self.outputs.push(Output::Down { member });
+    }
+
+    /// The process of `member` ends and says so to whoever waits for an answer.
+    fn end_in_order(&mut self, now: Instant, member: MemberId) {
+        self.interrupt_all(now, member, INTERRUPTED_AT_SHUTDOWN);
+        self.end_process(member);
+    }
+
+    fn finish(&mut self, now: Instant) -> Outputs {
+        self.settle(now);
+        Outputs(std::mem::take(&mut self.outputs))
+    }
+
+    /// Counts significant topology changes and answers those who wait for them (M-1, M-6).
+    fn settle(&mut self, now: Instant) {
+        while std::mem::take(&mut self.dirty) {
+            for member in self.ids() {
+                let horizon = self.horizon;
+                let own = self.member_mut(member);
+                if !own.gossips() || own.replica().is_none() && own.life == Life::Up {
+                    // Standalones and mongoses change only when they shut down (M-9).
+                    continue;
+                }
+                let face = own.face(horizon);
+                if face == own.process.face {
+                    continue;
+                }
+                let previous = std::mem::replace(&mut own.process.face, face);
+                own.process.counter += 1;
+                let stepped_down = previous.stepped_down(&own.process.face);
+                if stepped_down && !own.version.keeps_connections() {
+                    self.close_connections(member);
+                    continue;
+                }
+                self.topology_changed(now, member, stepped_down);
+            }
+        }
+    }
+}

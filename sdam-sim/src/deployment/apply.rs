@@ -1,0 +1,362 @@
+//! Carrying out actions.
+
+use std::{sync::Arc, time::Duration};
+
+use sdam_core::time::Instant;
+
+use super::{Deployment, Outputs, Role};
+use crate::{
+    MemberId,
+    action::{Action, ActionError, Edit, HorizonPolicy, Target},
+    config::{MemberConfig, SetConfig},
+    member::{Life, Replica},
+    timers::Timer,
+};
+
+impl Deployment {
+    /// Does `action`.
+    pub fn apply(&mut self, now: Instant, action: &Action) -> Result<Outputs, ActionError> {
+        self.act(now, action)?;
+        Ok(self.finish(now))
+    }
+
+    fn act(&mut self, now: Instant, action: &Action) -> Result<(), ActionError> {
+        match action {
+            Action::StepDown { period } => self.act_step_down(now, *period),
+            Action::StepUp(target) => self.act_step_up(now, *target),
+            Action::ReplSetFreeze(target, period) => {
+                let member = self.target_replica(*target)?;
+                self.repl_set_freeze(now, member, *period)
+            }
+            Action::Kill(target) => self.running(*target).map(|member| self.end_process(member)),
+            Action::Shutdown(target) => {
+                let member = self.running(*target)?;
+                self.shut_down(now, member);
+                Ok(())
+            }
+            Action::Restart(target) => {
+                let member = self.target(*target)?;
+                self.restart(now, member);
+                Ok(())
+            }
+            Action::Freeze(target) => {
+                let member = self.running(*target)?;
+                self.member_mut(member).frozen = true;
+                Ok(())
+            }
+            Action::Thaw(target) => self.target(*target).map(|member| self.thaw(now, member)),
+            Action::Partition(left, right) => self.partition(left, right),
+            Action::Isolate(target) => {
+                let member = self.target_replica(*target)?;
+                let others = self.ids().filter(|other| *other != member);
+                let pairs: Vec<_> = others.map(|other| pair(member, other)).collect();
+                self.partitions.extend(pairs);
+                Ok(())
+            }
+            Action::CutOff(target) => {
+                let member = self.target(*target)?;
+                self.member_mut(member).cut_off = true;
+                Ok(())
+            }
+            Action::Heal => {
+                self.heal(now);
+                Ok(())
+            }
+            Action::SplitBrain => self.split_brain(now),
+            Action::Reconfig(config) => self.reconfigure(now, config.clone(), false),
+            Action::Edit(target, edits) => self.edit(now, *target, edits),
+            Action::Add(member) => self.add(now, *member),
+            Action::Remove(target) => self.remove(now, *target),
+            Action::Maintenance(target, on) => self.maintain(now, *target, *on),
+            Action::Horizon(policy) => {
+                self.change_horizon(now, *policy);
+                Ok(())
+            }
+            Action::FailPoint(target, fail) => {
+                let member = self.running(*target)?;
+                self.member_mut(member).fail_command.clone_from(fail);
+                Ok(())
+            }
+            Action::Lag(target, lag) => {
+                let member = self.target_replica(*target)?;
+                if let Some(own) = self.replica_mut(member) {
+                    own.lag = *lag;
+                }
+                Ok(())
+            }
+            Action::Upgrade(target, version) => {
+                let member = self.target(*target)?;
+                self.member_mut(member).version = *version;
+                self.restart(now, member);
+                Ok(())
+            }
+        }
+    }
+
+    fn target(&self, target: Target) -> Result<MemberId, ActionError> {
+        let found = match target {
+            Target::Member(member) => self.ids().find(|id| *id == member),
+            Target::Primary => self.current_primary(),
+            Target::Secondary => self.ids().find(|member| {
+                let own = self.member(*member);
+                own.is_running() && own.role() == Some(Role::Secondary)
+            }),
+        };
+        found.ok_or(ActionError::NoTarget(target))
+    }
+
+    fn running(&self, target: Target) -> Result<MemberId, ActionError> {
+        let member = self.target(target)?;
+        if self.member(member).is_running() {
+            Ok(member)
+        } else {
+            Err(ActionError::NotRunning(member))
+        }
+    }
+
+    fn target_replica(&self, target: Target) -> Result<MemberId, ActionError> {
+        let member = self.target(target)?;
+        self.replica(member).ok_or(ActionError::NoReplicaSet)?;
+        Ok(member)
+    }
+
+    /// The running primary; of two, the one elected last.
+    pub(crate) fn current_primary(&self) -> Option<MemberId> {
+        let term = |member: &MemberId| self.replica(*member).map(|replica| replica.term);
+        self.ids()
+            .filter(|member| {
+                let own = self.member(*member);
+                own.is_running() && own.role() == Some(Role::Primary)
+            })
+            .max_by_key(term)
+    }
+
+    fn act_step_down(&mut self, now: Instant, period: Duration) -> Result<(), ActionError> {
+        let primary = self.target(Target::Primary)?;
+        self.step_down(now, primary, period);
+        Ok(())
+    }
+
+    fn act_step_up(&mut self, now: Instant, target: Target) -> Result<(), ActionError> {
+        let member = self.running(target)?;
+        let Some(own) = self.replica_mut(member) else {
+            return Err(ActionError::NoReplicaSet);
+        };
+        own.frozen_until = now;
+        if self.can_run(now, member) && self.run_election(now, member) {
+            Ok(())
+        } else {
+            Err(ActionError::NotElected(member))
+        }
+    }
+
+    pub(crate) fn repl_set_freeze(
+        &mut self,
+        now: Instant,
+        member: MemberId,
+        period: Duration,
+    ) -> Result<(), ActionError> {
+        if self.member(member).role() == Some(Role::Primary) {
+            return Err(ActionError::WrongRole(member));
+        }
+        if let Some(own) = self.replica_mut(member) {
+            own.frozen_until = now + period;
+        }
+        if period.is_zero() {
+            self.await_primary(now, member);
+        }
+        Ok(())
+    }
+
+    /// The process ends in order: a primary steps down first, and clients are told for a while.
+    pub(crate) fn shut_down(&mut self, now: Instant, member: MemberId) {
+        if self.member(member).role() == Some(Role::Primary) {
+            self.step_down(now, member, Duration::from_secs(60));
+        }
+        let own = self.member(member);
+        let quiesces = own.version.quiesces()
+            && !matches!(own.kind, crate::member::Kind::Standalone)
+            && own.life == Life::Up;
+        if !quiesces {
+            self.end_in_order(now, member);
+            return;
+        }
+        let until = now + self.timing.quiesce;
+        self.member_mut(member).life = Life::Quiescing(until);
+        self.dirty = true;
+        self.timers.set(Timer::Quiesce(member), until);
+    }
+
+    fn restart(&mut self, now: Instant, member: MemberId) {
+        if self.member(member).is_running() {
+            self.end_process(member);
+        }
+        self.start_process(now, member);
+    }
+
+    fn thaw(&mut self, now: Instant, member: MemberId) {
+        let own = self.member_mut(member);
+        own.frozen = false;
+        self.dirty = true;
+        let own = self.member_mut(member);
+        for timer in std::mem::take(&mut own.stalled) {
+            self.timers.set(timer, now);
+        }
+        self.resume_clients(now, member);
+    }
+
+    fn partition(&mut self, left: &[Target], right: &[Target]) -> Result<(), ActionError> {
+        let mut pairs = Vec::new();
+        for a in left {
+            for b in right {
+                pairs.push(pair(self.target_replica(*a)?, self.target_replica(*b)?));
+            }
+        }
+        self.partitions.extend(pairs);
+        Ok(())
+    }
+
+    fn heal(&mut self, now: Instant) {
+        self.partitions.clear();
+        for member in self.ids() {
+            self.member_mut(member).cut_off = false;
+            if let Some(own) = self.replica_mut(member) {
+                own.deluded = false;
+            }
+            self.resume_clients(now, member);
+        }
+        for member in self.ids() {
+            self.gossip(now, member);
+        }
+    }
+
+    fn split_brain(&mut self, now: Instant) -> Result<(), ActionError> {
+        let old = self.target(Target::Primary)?;
+        let new = self
+            .best_candidate(now, Some(old))
+            .ok_or(ActionError::NotElected(old))?;
+        let cut: Vec<_> = self.ids().filter(|other| *other != old).collect();
+        let before = self.partitions.clone();
+        self.partitions
+            .extend(cut.into_iter().map(|other| pair(old, other)));
+        if !self.run_election(now, new) {
+            self.partitions = before;
+            return Err(ActionError::NotElected(new));
+        }
+        if let Some(own) = self.replica_mut(old) {
+            own.deluded = true;
+        }
+        Ok(())
+    }
+
+    fn edit(&mut self, now: Instant, target: Target, edits: &[Edit]) -> Result<(), ActionError> {
+        let member = self.target_replica(target)?;
+        let address = self.member(member).address.clone();
+        let mut config = self.config().ok_or(ActionError::NoReplicaSet)?;
+        let Some(entry) = config.member_mut(&address) else {
+            return Err(ActionError::NoTarget(target));
+        };
+        for edit in edits {
+            edit.apply(entry);
+        }
+        self.reconfigure(now, config, false)
+    }
+
+    fn add(&mut self, now: Instant, member: MemberId) -> Result<(), ActionError> {
+        let member = self.target_replica(Target::Member(member))?;
+        let address = self.member(member).address.clone();
+        let mut config = self.config().ok_or(ActionError::NoReplicaSet)?;
+        if config.member(&address).is_none() {
+            config.members.push(MemberConfig::new(address));
+        }
+        self.reconfigure(now, config, false)
+    }
+
+    fn remove(&mut self, now: Instant, target: Target) -> Result<(), ActionError> {
+        let member = self.target_replica(target)?;
+        let address = self.member(member).address.clone();
+        let mut config = self.config().ok_or(ActionError::NoReplicaSet)?;
+        config.members.retain(|entry| entry.address != address);
+        self.reconfigure(now, config, false)
+    }
+
+    /// The primary takes over `config` and tells everybody; with `force`, any running member does
+    /// it and the version jumps, as mongod's does.
+    pub(crate) fn reconfigure(
+        &mut self,
+        now: Instant,
+        mut config: SetConfig,
+        force: bool,
+    ) -> Result<(), ActionError> {
+        let by = match self.current_primary() {
+            Some(primary) => primary,
+            None if force => self
+                .ids()
+                .find(|member| self.member(*member).gossips() && self.replica(*member).is_some())
+                .ok_or(ActionError::NoTarget(Target::Primary))?,
+            None => return Err(ActionError::NoTarget(Target::Primary)),
+        };
+        let current = self.replica(by).and_then(|own| own.config.as_ref());
+        let current = current.ok_or(ActionError::NoReplicaSet)?;
+        let known = config.members.iter().all(|entry| {
+            self.member_at(&entry.address)
+                .is_some_and(|id| self.replica(id).is_some())
+        });
+        if !known || !config.members.iter().any(MemberConfig::is_electable) {
+            return Err(ActionError::InvalidConfig);
+        }
+        let jump = if force { 10_000 } else { 1 };
+        config.version = current.version + jump;
+        config.name = current.name.clone();
+        config.term = self.replica(by).map_or(0, |own| own.term);
+        let removed = current.clone();
+        self.install(now, by, Arc::new(config));
+        self.gossip(now, by);
+        // Removed members learn of it from those who still remember them.
+        for entry in &removed.members {
+            if let Some(member) = self.member_at(&entry.address) {
+                self.gossip(now, member);
+            }
+        }
+        Ok(())
+    }
+
+    fn maintain(&mut self, now: Instant, target: Target, on: bool) -> Result<(), ActionError> {
+        let member = self.target_replica(target)?;
+        self.set_maintenance(now, member, on)
+    }
+
+    pub(crate) fn set_maintenance(
+        &mut self,
+        now: Instant,
+        member: MemberId,
+        on: bool,
+    ) -> Result<(), ActionError> {
+        let address = self.member(member).address.clone();
+        let allowed =
+            |replica: &&mut Replica| matches!(replica.role, Role::Secondary | Role::Recovering);
+        let Some(own) = self.replica_mut(member).filter(allowed) else {
+            return Err(ActionError::WrongRole(member));
+        };
+        own.maintenance = on;
+        own.role = own.resting_role(&address);
+        self.await_primary(now, member);
+        Ok(())
+    }
+
+    fn change_horizon(&mut self, now: Instant, policy: HorizonPolicy) {
+        self.horizon_policy = policy;
+        self.horizon += 1;
+        self.dirty = true;
+        for member in self.ids() {
+            match policy {
+                HorizonPolicy::Close => self.close_connections(member),
+                HorizonPolicy::Error => self.fail_waiters_of_horizon_change(now, member),
+            }
+        }
+    }
+}
+
+fn pair(a: MemberId, b: MemberId) -> (MemberId, MemberId) {
+    (a.min(b), a.max(b))
+}

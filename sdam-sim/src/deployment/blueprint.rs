@@ -1,0 +1,138 @@
+//! What to start.
+
+use std::sync::Arc;
+
+use sdam_core::{address::ServerAddress, ids::ObjectId, rng::Rng};
+
+use crate::{
+    config::SetConfig,
+    member::{Kind, Member, Replica},
+    timing::Timing,
+    version::ServerVersion,
+};
+
+/// The description of a deployment that is to be started.
+#[derive(Clone, Debug)]
+pub struct Blueprint {
+    pub(super) timing: Timing,
+    pub(super) epoch_millis: i64,
+    pub(super) balanced: bool,
+    version: ServerVersion,
+    processes: Processes,
+    /// Processes with `--replSet` that no configuration names.
+    spares: Vec<ServerAddress>,
+}
+
+#[derive(Clone, Debug)]
+enum Processes {
+    Standalone(ServerAddress),
+    Mongoses(Vec<ServerAddress>),
+    Replicas(SetConfig),
+}
+
+/// 2024-01-01, so that dates of simulated runs are recognised.
+const EPOCH_MILLIS: i64 = 1_704_067_200_000;
+
+impl Blueprint {
+    /// A replica set.
+    pub fn replica_set(config: SetConfig) -> Self {
+        Self::new(Processes::Replicas(config))
+    }
+
+    /// The mongoses of a sharded cluster; their shards are not simulated, only their answers.
+    pub fn sharded(mongoses: impl IntoIterator<Item = ServerAddress>) -> Self {
+        Self::new(Processes::Mongoses(mongoses.into_iter().collect()))
+    }
+
+    /// The mongoses of a sharded cluster behind a load balancer; the caller is the balancer and
+    /// decides which mongos a connection is opened to.
+    pub fn load_balanced(mongoses: impl IntoIterator<Item = ServerAddress>) -> Self {
+        Self {
+            balanced: true,
+            ..Self::sharded(mongoses)
+        }
+    }
+
+    /// One mongod without a replica set.
+    pub fn standalone(address: ServerAddress) -> Self {
+        Self::new(Processes::Standalone(address))
+    }
+
+    fn new(processes: Processes) -> Self {
+        Self {
+            timing: Timing::default(),
+            epoch_millis: EPOCH_MILLIS,
+            balanced: false,
+            version: ServerVersion::default(),
+            processes,
+            spares: Vec::new(),
+        }
+    }
+
+    /// The release all servers run, 8.0 by default.
+    #[must_use]
+    pub fn version(mut self, version: ServerVersion) -> Self {
+        self.version = version;
+        self
+    }
+
+    /// The deployment's intervals, mongod's by default.
+    #[must_use]
+    pub fn timing(mut self, timing: Timing) -> Self {
+        self.timing = timing;
+        self
+    }
+
+    /// What the servers' wall clocks show at the epoch of the caller's clock, in milliseconds
+    /// since the Unix epoch.
+    #[must_use]
+    pub fn epoch_millis(mut self, millis: i64) -> Self {
+        self.epoch_millis = millis;
+        self
+    }
+
+    /// One more process that waits to be added to the replica set.
+    #[must_use]
+    pub fn spare(mut self, address: ServerAddress) -> Self {
+        self.spares.push(address);
+        self
+    }
+
+    pub(super) fn members(&self, rng: &mut Rng) -> Vec<Member> {
+        let mut members = Vec::new();
+        let mut add = |address: &ServerAddress, kind| {
+            members.push(Member::new(address.clone(), self.version, kind, rng));
+        };
+        match &self.processes {
+            Processes::Standalone(address) => add(address, Kind::Standalone),
+            Processes::Mongoses(addresses) => {
+                for address in addresses {
+                    add(address, Kind::Mongos);
+                }
+            }
+            Processes::Replicas(config) => {
+                let shared = Arc::new(config.clone());
+                for member in &config.members {
+                    let replica = Replica {
+                        config: Some(shared.clone()),
+                        ..Replica::default()
+                    };
+                    add(&member.address, Kind::Replica(Box::new(replica)));
+                }
+            }
+        }
+        for address in &self.spares {
+            add(address, Kind::Replica(Box::default()));
+        }
+        members
+    }
+}
+
+/// The election id of a term, as mongod makes it: it grows with the term.
+pub(crate) fn election_id(term: i64) -> ObjectId {
+    let mut bytes = [0; 12];
+    bytes[0] = 0x7f;
+    bytes[1..4].fill(0xff);
+    bytes[4..].copy_from_slice(&term.to_be_bytes());
+    ObjectId::from_bytes(bytes)
+}

@@ -1,0 +1,245 @@
+//! Who becomes primary, and who stops being it.
+
+use std::time::Duration;
+
+use sdam_core::time::Instant;
+
+use super::Deployment;
+use crate::{
+    MemberId,
+    member::{Life, Replica, Role},
+    timers::Timer,
+};
+
+impl Deployment {
+    /// A random part of `span`.
+    pub(super) fn jitter(&mut self, span: Duration) -> Duration {
+        let span = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
+        Duration::from_nanos(self.rng.below(span))
+    }
+
+    /// The most preferred member of a new set is elected at once.
+    pub(super) fn elect_first(&mut self, now: Instant) {
+        if let Some(member) = self.best_candidate(now, None)
+            && self.run_election(now, member)
+        {
+            // There is nothing to catch up with.
+            self.accept_writes(member);
+        }
+    }
+
+    /// The reachable electable member of the highest priority, the first of equals; if `from` is
+    /// given it hands over, and is no candidate itself.
+    pub(crate) fn best_candidate(&self, now: Instant, from: Option<MemberId>) -> Option<MemberId> {
+        let newest = |member| self.replica(member).map(|own| own.oplog.last().time);
+        self.ids()
+            .filter(|member| {
+                self.can_run(now, *member)
+                    && from.is_none_or(|from| {
+                        *member != from
+                            && self.are_connected(from, *member)
+                            && newest(*member) >= newest(from)
+                    })
+            })
+            .rev()
+            .max_by(|a, b| self.priority(*a).total_cmp(&self.priority(*b)))
+    }
+
+    fn priority(&self, member: MemberId) -> f64 {
+        self.member(member).config().map_or(0.0, |own| own.priority)
+    }
+
+    /// Whether `member` may run for election at `now`.
+    pub(crate) fn can_run(&self, now: Instant, member: MemberId) -> bool {
+        let own = self.member(member);
+        own.life == Life::Up
+            && !own.frozen
+            && own
+                .config()
+                .is_some_and(crate::config::MemberConfig::is_electable)
+            && own.replica().is_some_and(|replica| {
+                replica.role == Role::Secondary && replica.frozen_until <= now
+            })
+    }
+
+    /// `member` waits a full election timeout for a primary.
+    pub(super) fn await_primary(&mut self, now: Instant, member: MemberId) {
+        let electable = self
+            .member(member)
+            .config()
+            .is_some_and(crate::config::MemberConfig::is_electable);
+        if !electable || self.member(member).role() == Some(Role::Primary) {
+            self.timers.cancel(Timer::Election(member));
+            return;
+        }
+        // mongod spreads elections over 15 % of the timeout, so that ties are rare.
+        let jitter = self.jitter(self.timing.election_timeout * 3 / 20);
+        self.timers.set(
+            Timer::Election(member),
+            now + self.timing.election_timeout + jitter,
+        );
+    }
+
+    /// A member of higher priority than the primary plans to replace it (mongod: "priority
+    /// takeover"); the higher its rank, the sooner.
+    pub(super) fn consider_takeover(&mut self, now: Instant, member: MemberId, primary: MemberId) {
+        let own = self.priority(member);
+        if own <= self.priority(primary) || self.member(member).role() != Some(Role::Secondary) {
+            self.timers.cancel(Timer::Takeover(member));
+            return;
+        }
+        let rank = self.ids().filter(|peer| self.priority(*peer) > own).count();
+        let wait = self.timing.election_timeout * (rank as u32 + 1);
+        self.timers
+            .set_if_unset(Timer::Takeover(member), now + wait);
+    }
+
+    /// `member` runs for election because it misses a primary or outranks the one it has.
+    pub(super) fn campaign(&mut self, now: Instant, member: MemberId) {
+        let Some(own) = self.replica(member) else {
+            return;
+        };
+        if own.role == Role::Primary {
+            return;
+        }
+        if own.frozen_until > now {
+            self.timers.set(Timer::Election(member), own.frozen_until);
+            return;
+        }
+        if !self.can_run(now, member) || !self.run_election(now, member) {
+            self.await_primary(now, member);
+        }
+    }
+
+    /// Asks everybody for their vote; whether `member` won.
+    pub(crate) fn run_election(&mut self, now: Instant, member: MemberId) -> bool {
+        let Some(own) = self.replica(member) else {
+            return false;
+        };
+        let Some(config) = own.config.clone() else {
+            return false;
+        };
+        let term = own.term + 1;
+        let voters: Vec<MemberId> = config
+            .members
+            .iter()
+            .filter(|voter| voter.votes)
+            .filter_map(|voter| self.member_at(&voter.address))
+            .filter(|voter| {
+                let grants = self
+                    .replica(*voter)
+                    .is_some_and(|peer| grants_vote(peer, own, term));
+                self.are_connected(member, *voter) && grants
+            })
+            .collect();
+        if voters.len() * 2 <= config.voters() {
+            return false;
+        }
+        for voter in voters {
+            if let Some(peer) = self.replica_mut(voter) {
+                peer.voted = term;
+            }
+        }
+        self.become_primary(now, member, term);
+        true
+    }
+
+    pub(super) fn become_primary(&mut self, now: Instant, member: MemberId, term: i64) {
+        let Some(own) = self.replica_mut(member) else {
+            return;
+        };
+        own.term = term;
+        own.voted = term;
+        own.role = Role::Primary;
+        own.primary = Some(member);
+        own.deluded = false;
+        own.draining = true;
+        self.timers.cancel(Timer::Election(member));
+        self.timers.cancel(Timer::Takeover(member));
+        self.timers
+            .set(Timer::CatchUp(member), now + self.timing.catch_up);
+        // A new primary writes a no-op, which also starts its periodic ones.
+        self.record_write(now, member);
+        self.gossip(now, member);
+    }
+
+    /// `member` has caught up and is primary in full.
+    pub(super) fn accept_writes(&mut self, member: MemberId) {
+        self.timers.cancel(Timer::CatchUp(member));
+        if let Some(own) = self.replica_mut(member) {
+            own.draining = false;
+        }
+    }
+
+    /// A primary that has not heard from a majority for an election timeout gives up.
+    pub(super) fn check_majority(&mut self, now: Instant, member: MemberId) {
+        let Some(own) = self.replica(member) else {
+            return;
+        };
+        let (Role::Primary, false, Some(config)) = (own.role, own.deluded, own.config.as_ref())
+        else {
+            return;
+        };
+        let timeout = self.timing.election_timeout;
+        let heard = config
+            .members
+            .iter()
+            .filter(|voter| voter.votes)
+            .filter_map(|voter| self.member_at(&voter.address))
+            .filter(|voter| {
+                let last = own.heard.get(voter);
+                *voter == member || last.is_some_and(|heard| now.since(heard.at) < timeout)
+            })
+            .count();
+        if heard * 2 <= config.voters() {
+            self.relinquish(now, member);
+        }
+    }
+
+    /// `member` stops being primary.
+    pub(super) fn relinquish(&mut self, now: Instant, member: MemberId) {
+        let address = self.member(member).address.clone();
+        let Some(own) = self.replica_mut(member) else {
+            return;
+        };
+        own.role = own.resting_role(&address);
+        own.primary = None;
+        own.deluded = false;
+        own.draining = false;
+        self.timers.cancel(Timer::CatchUp(member));
+        self.timers.cancel(Timer::NoOp(member));
+        self.await_primary(now, member);
+    }
+
+    /// `member` stops being primary for at least `period` and hands over to the best of the
+    /// others, if one is electable.
+    pub(crate) fn step_down(&mut self, now: Instant, member: MemberId, period: Duration) {
+        let successor = self.best_candidate(now, Some(member));
+        self.relinquish(now, member);
+        if let Some(own) = self.replica_mut(member) {
+            own.frozen_until = now + period;
+        }
+        self.timers.set(Timer::Election(member), now + period);
+        if let Some(successor) = successor {
+            self.timers
+                .set(Timer::Election(successor), now + self.timing.hand_over);
+        }
+        self.gossip(now, member);
+        // Hearing that the primary is gone must not make the successor wait.
+        if let Some(successor) = successor {
+            self.timers
+                .set(Timer::Election(successor), now + self.timing.hand_over);
+        }
+    }
+}
+
+/// Whether `voter` would vote for `candidate` in `term`.
+fn grants_vote(voter: &Replica, candidate: &Replica, term: i64) -> bool {
+    let outdated = match (&voter.config, &candidate.config) {
+        (Some(theirs), Some(own)) => theirs.is_newer_than(own),
+        _ => false,
+    };
+    let ahead =
+        voter.role != Role::Arbiter && voter.oplog.last().time > candidate.oplog.last().time;
+    voter.term < term && voter.voted < term && !outdated && !ahead
+}

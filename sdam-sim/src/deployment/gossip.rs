@@ -1,0 +1,228 @@
+//! What members tell each other: heartbeats and replication.
+
+use std::sync::Arc;
+
+use sdam_core::time::Instant;
+
+use super::Deployment;
+use crate::{
+    MemberId,
+    config::SetConfig,
+    member::{Heard, Role},
+    timers::Timer,
+};
+
+impl Deployment {
+    /// `member` has started and takes its place in the set, or waits to be given one.
+    pub(super) fn join(&mut self, now: Instant, member: MemberId) {
+        let address = self.member(member).address.clone();
+        let Some(replica) = self.replica_mut(member) else {
+            return;
+        };
+        replica.role = replica.resting_role(&address);
+        // A random phase, so that members do not act in lockstep.
+        let phase = self.jitter(self.timing.heartbeat_interval);
+        self.timers.set(Timer::Heartbeat(member), now + phase);
+        self.await_primary(now, member);
+        self.gossip(now, member);
+    }
+
+    pub(super) fn heartbeat(&mut self, now: Instant, member: MemberId) {
+        self.timers.set(
+            Timer::Heartbeat(member),
+            now + self.timing.heartbeat_interval,
+        );
+        self.gossip(now, member);
+        self.check_majority(now, member);
+    }
+
+    /// `member` and everybody it reaches tell each other what they know.
+    pub(super) fn gossip(&mut self, now: Instant, member: MemberId) {
+        for peer in self.ids() {
+            if peer != member && self.share_a_set(member, peer) {
+                self.exchange(now, member, peer);
+            }
+        }
+    }
+
+    /// Whether one of the two knows of the other.
+    fn share_a_set(&self, a: MemberId, b: MemberId) -> bool {
+        let knows = |a, b| {
+            let config = self.replica(a).and_then(|replica| replica.config.as_ref());
+            config.is_some_and(|config| config.member(&self.member(b).address).is_some())
+        };
+        knows(a, b) || knows(b, a)
+    }
+
+    /// Whether messages pass between two members.
+    pub(super) fn are_connected(&self, a: MemberId, b: MemberId) -> bool {
+        a == b
+            || self.member(a).gossips()
+                && self.member(b).gossips()
+                && !self.partitions.contains(&(a.min(b), a.max(b)))
+    }
+
+    fn exchange(&mut self, now: Instant, member: MemberId, peer: MemberId) {
+        if !self.member(member).gossips() {
+            return;
+        }
+        if self.are_connected(member, peer) {
+            self.learn(now, member, peer);
+            self.learn(now, peer, member);
+            // The second may have taught the first something that both should know.
+            self.learn(now, member, peer);
+        } else {
+            self.missed(now, member, peer);
+        }
+    }
+
+    /// `member` gets no answer from `peer`.
+    fn missed(&mut self, now: Instant, member: MemberId, peer: MemberId) {
+        let timeout = self.timing.election_timeout;
+        let refused = !self.member(peer).is_running();
+        let Some(replica) = self.replica_mut(member) else {
+            return;
+        };
+        let heard = replica
+            .heard
+            .entry(peer)
+            .or_insert(Heard { at: now, up: false });
+        // A refused connection is certain, silence only after a while.
+        if refused || now.since(heard.at) >= timeout {
+            heard.up = false;
+            if replica.primary == Some(peer) {
+                replica.primary = None;
+                self.timers.cancel(Timer::Takeover(member));
+            }
+        }
+    }
+
+    /// `member` hears from `peer`.
+    fn learn(&mut self, now: Instant, member: MemberId, peer: MemberId) {
+        let Some(other) = self.replica(peer) else {
+            return;
+        };
+        let (term, role) = (other.term, other.role);
+        let newer = other.config.clone().filter(|theirs| {
+            let own = self.replica(member).and_then(|own| own.config.as_ref());
+            own.is_none_or(|own| theirs.is_newer_than(own))
+        });
+        let Some(own) = self.replica_mut(member) else {
+            return;
+        };
+        own.heard.insert(peer, Heard { at: now, up: true });
+        if term > own.term {
+            own.term = term;
+            if own.role == Role::Primary {
+                self.relinquish(now, member);
+            }
+        }
+        if let Some(config) = newer {
+            self.install(now, member, config);
+        }
+        self.learn_primary(now, member, peer, role);
+    }
+
+    fn learn_primary(&mut self, now: Instant, member: MemberId, peer: MemberId, role: Role) {
+        let peer_term = self.replica(peer).map_or(0, |peer| peer.term);
+        let Some(own) = self.replica_mut(member) else {
+            return;
+        };
+        if role != Role::Primary {
+            if own.primary == Some(peer) {
+                own.primary = None;
+                self.timers.cancel(Timer::Takeover(member));
+            }
+            return;
+        }
+        if peer_term < own.term || own.config.is_none() || own.role == Role::Removed {
+            return;
+        }
+        own.primary = Some(peer);
+        self.follow(now, member, peer);
+        self.await_primary(now, member);
+        self.consider_takeover(now, member, peer);
+    }
+
+    /// `member` replicates what `primary` wrote.
+    fn follow(&mut self, now: Instant, member: MemberId, primary: MemberId) {
+        let delay = self.member(member).config().map(|config| config.delay);
+        let Some(source) = self.replica(primary).map(|primary| primary.oplog.clone()) else {
+            return;
+        };
+        let Some(own) = self.member_mut(member).replica_mut() else {
+            return;
+        };
+        if matches!(own.role, Role::Secondary | Role::Recovering) {
+            let behind = own.lag + delay.unwrap_or_default();
+            own.oplog.follow(&source, now - behind);
+        }
+    }
+
+    /// `member` takes over `config`.
+    pub(super) fn install(&mut self, now: Instant, member: MemberId, config: Arc<SetConfig>) {
+        let address = self.member(member).address.clone();
+        let electable = config
+            .member(&address)
+            .is_some_and(crate::config::MemberConfig::is_electable);
+        let Some(own) = self.replica_mut(member) else {
+            return;
+        };
+        own.config = Some(config);
+        if own.role == Role::Primary {
+            if !electable {
+                self.relinquish(now, member);
+            }
+            return;
+        }
+        own.role = own.resting_role(&address);
+        if own.role == Role::Removed {
+            own.primary = None;
+        }
+        self.timers.cancel(Timer::Takeover(member));
+        self.await_primary(now, member);
+    }
+
+    /// A write reaches `member`, if it is primary, and from it the others.
+    pub(crate) fn record_write(&mut self, now: Instant, member: MemberId) {
+        let date = self.date(now);
+        let retain = self
+            .members
+            .iter()
+            .filter_map(|member| {
+                Some(
+                    member
+                        .config()
+                        .map_or_else(Default::default, |own| own.delay)
+                        + member.replica()?.lag,
+                )
+            })
+            .max()
+            .unwrap_or_default();
+        // The date is no significant change.
+        let Some(own) = self.member_mut(member).replica_mut() else {
+            return;
+        };
+        if own.role != Role::Primary {
+            return;
+        }
+        own.oplog.write(own.term, now, date, retain);
+        self.timers
+            .set(Timer::NoOp(member), now + self.timing.no_op_interval);
+        for peer in self.ids() {
+            if peer != member
+                && self.are_connected(member, peer)
+                && self
+                    .replica(peer)
+                    .is_some_and(|peer| peer.primary == Some(member))
+            {
+                self.follow(now, peer, member);
+            }
+        }
+    }
+
+    /// An idle primary writes a no-op from time to time (M-43).
+    pub(super) fn write_no_op(&mut self, now: Instant, member: MemberId) {
+        self.record_write(now, member);
+    }
+}

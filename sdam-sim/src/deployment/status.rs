@@ -1,0 +1,102 @@
+//! What an observer who sees everything would say.
+
+use sdam_core::{address::ServerAddress, ids::ObjectId, ids::TopologyVersion};
+
+use super::{Deployment, blueprint::election_id};
+use crate::{
+    MemberId,
+    config::SetConfig,
+    member::{Life, Member, Role},
+};
+
+/// The true state of a deployment.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Status {
+    /// Its members, by [`MemberId`].
+    pub members: Vec<MemberStatus>,
+}
+
+/// The true state of one member.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct MemberStatus {
+    /// Its number.
+    pub id: MemberId,
+    /// Where clients find it.
+    pub address: ServerAddress,
+    /// Its role; `None` for a standalone or a mongos.
+    pub role: Option<Role>,
+    /// Whether the process runs.
+    pub running: bool,
+    /// Whether the process runs and answers clients.
+    pub answers: bool,
+    /// Whether the process announces its shutdown to whoever asks (M-31).
+    pub quiesces: bool,
+    /// The newest term it has heard of, 0 outside of a replica set.
+    pub term: i64,
+    /// The id of its election, if it is primary.
+    pub election_id: Option<ObjectId>,
+    /// The version of the configuration it knows.
+    pub set_version: Option<i64>,
+    /// The topology version it would report.
+    pub topology_version: TopologyVersion,
+    /// The member it follows, or itself if it is primary.
+    pub primary: Option<MemberId>,
+}
+
+impl Status {
+    /// The primary; of two, the one elected last.
+    pub fn primary(&self) -> Option<&MemberStatus> {
+        self.with_role(Role::Primary)
+            .max_by_key(|member| member.term)
+    }
+
+    /// The running members in `role`.
+    pub fn with_role(&self, role: Role) -> impl Iterator<Item = &MemberStatus> {
+        self.members
+            .iter()
+            .filter(move |member| member.running && member.role == Some(role))
+    }
+}
+
+impl Deployment {
+    /// The true state of everything.
+    pub fn status(&self) -> Status {
+        let members = self.ids().map(|id| describe(id, self.member(id))).collect();
+        Status { members }
+    }
+
+    /// The newest configuration a running member of the set knows.
+    pub fn config(&self) -> Option<SetConfig> {
+        let known = self.members.iter().filter(|member| member.is_running());
+        let newest = known
+            .filter_map(|member| member.replica()?.config.as_ref())
+            .reduce(|a, b| if b.is_newer_than(a) { b } else { a })?;
+        Some(SetConfig::clone(newest))
+    }
+}
+
+fn describe(id: MemberId, member: &Member) -> MemberStatus {
+    let replica = member.replica();
+    let running = member.life != Life::Down;
+    let term = replica.map_or(0, |replica| replica.term);
+    MemberStatus {
+        id,
+        address: member.address.clone(),
+        role: replica.map(|replica| replica.role),
+        running,
+        answers: member.answers(),
+        quiesces: matches!(member.life, Life::Quiescing(_)),
+        term,
+        election_id: replica
+            .filter(|replica| replica.role == Role::Primary)
+            .map(|_| election_id(term)),
+        set_version: replica.and_then(|own| Some(own.config.as_ref()?.version)),
+        topology_version: TopologyVersion {
+            process_id: member.process.id,
+            counter: member.process.counter,
+        },
+        primary: replica.and_then(|replica| replica.primary),
+    }
+}

@@ -1,0 +1,222 @@
+//! A chapter for authors of tests: how a program behaves when its deployment does not.
+//!
+//! A test of this kind has four parts: a world with a seed, the program, what befalls the world, and
+//! what must be true in the end. Nothing sleeps: inside of a [`Sim`](crate::runtime::Sim) an hour of
+//! outage takes milliseconds, and the same seed yields the same run, so a failure that was seen once
+//! is seen again. Run a test with many seeds to explore other orders of events.
+//!
+//! The first three tests are for programs that use the crate `sdam`, which runs on the simulator
+//! unchanged. The last is for programs that use any other driver.
+//!
+//! # Failover
+//!
+//! The primary dies; writes have to find its successor. [`Topology::wait_for`] waits for what the
+//! program believes, [`Sim::status`](crate::runtime::Sim::status) tells what is true.
+//!
+//! [`Topology::wait_for`]: https://docs.rs/sdam/latest/sdam/topology/struct.Topology.html
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use sdam::{core::address::ServerAddress, selection::criteria::Criteria, topology::Topology};
+//! use sdam_sim::{Blueprint, action::Target, config::SetConfig, runtime::Sim};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let hosts = ["a", "b", "c"].map(|host| ServerAddress::new(host, 27017));
+//! for seed in 0..5 {
+//!     let sim = Sim::new(seed, &Blueprint::replica_set(SetConfig::new("rs", hosts.clone())));
+//!     sim.block_on(async {
+//!         let topology = Topology::builder(&sim.uri())?.start(sim.runtime())?;
+//!         let first = topology.select(&Criteria::write()).await?.address().clone();
+//!
+//!         sim.kill(Target::Primary)?;
+//!         let successor = topology
+//!             .wait_for(
+//!                 |snapshot| {
+//!                     let primary = snapshot.description().primary()?;
+//!                     (primary.address != first).then(|| primary.address.clone())
+//!                 },
+//!                 Duration::from_secs(60),
+//!             )
+//!             .await
+//!             .ok_or("no successor")?;
+//!
+//!         let selected = topology.select(&Criteria::write()).await?;
+//!         assert_eq!(*selected.address(), successor, "seed {seed}");
+//!         let status = sim.status();
+//!         assert_eq!(status.primary().map(|member| &member.address), Some(&successor));
+//!         drop(selected);
+//!         topology.close().await;
+//!         Ok::<(), Box<dyn std::error::Error>>(())
+//!     })?;
+//!     assert_eq!((sim.tasks(), sim.connections()), (0, 0), "nothing is left behind");
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Partition
+//!
+//! The primary is cut off from the other members and from the program, and nobody is told: bytes
+//! vanish. The others elect a successor, and once the network is whole again the old primary has to
+//! be taken for what it has become. What happens between the members is an [`Action`](crate::Action);
+//! what happens between them and the program is done to
+//! [`Sim::network`](crate::runtime::Sim::network).
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use sdam::{
+//!     core::{address::ServerAddress, server::ServerType},
+//!     selection::criteria::Criteria,
+//!     topology::Topology,
+//! };
+//! use sdam_sim::{Action, Blueprint, action::Target, config::SetConfig, runtime::Sim};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let hosts = ["a", "b", "c"].map(|host| ServerAddress::new(host, 27017));
+//! let sim = Sim::new(42, &Blueprint::replica_set(SetConfig::new("rs", hosts)));
+//! let patience = Duration::from_secs(120);
+//! sim.block_on(async {
+//!     let topology = Topology::builder(&sim.uri())?.start(sim.runtime())?;
+//!     let lost = topology.select(&Criteria::write()).await?.address().clone();
+//!
+//!     let member = sim.status().primary().map(|member| member.id).ok_or("no primary")?;
+//!     sim.apply(&Action::Isolate(Target::Member(member)))?;
+//!     sim.network().blackhole(member, true);
+//!     let successor = topology
+//!         .wait_for(
+//!             |snapshot| {
+//!                 let primary = snapshot.description().primary()?;
+//!                 (primary.address != lost).then(|| primary.address.clone())
+//!             },
+//!             patience,
+//!         )
+//!         .await
+//!         .ok_or("no successor")?;
+//!
+//!     sim.apply(&Action::Heal)?;
+//!     sim.network().heal();
+//!     topology
+//!         .wait_for(
+//!             |snapshot| {
+//!                 let description = snapshot.description();
+//!                 let returned = description.server(&lost)?;
+//!                 (returned.server_type == ServerType::RsSecondary).then_some(())
+//!             },
+//!             patience,
+//!         )
+//!         .await
+//!         .ok_or("the old primary is missing")?;
+//!     // Nobody went back to the one that used to be primary.
+//!     assert_eq!(*topology.select(&Criteria::write()).await?.address(), successor);
+//!     topology.close().await;
+//!     Ok::<(), Box<dyn std::error::Error>>(())
+//! })?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # A flapping member
+//!
+//! A secondary comes and goes. Reads that prefer secondaries must find a server at every moment. What
+//! happens is a [`Scenario`](crate::scenario::Scenario): it plays beside the program, and its text
+//! can be kept in a file or mailed to whoever has to look into a failure.
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use sdam::{
+//!     core::{
+//!         address::ServerAddress,
+//!         read_preference::{ReadMode, ReadPreference},
+//!     },
+//!     selection::criteria::Criteria,
+//!     topology::Topology,
+//! };
+//! use sdam_sim::{Blueprint, config::SetConfig, runtime::Sim, scenario::Scenario};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let scenario: Scenario = "
+//!     1s    kill 2
+//!     2s    restart 2
+//!     4s    net refuse 2
+//!     4s    net reset 2
+//!     5s    net heal
+//!     7s    freeze 2
+//!     25s   thaw 2
+//!     30s   shutdown 2
+//!     50s   restart 2
+//! "
+//! .parse()?;
+//! let hosts = ["a", "b", "c"].map(|host| ServerAddress::new(host, 27017));
+//! let sim = Sim::new(7, &Blueprint::replica_set(SetConfig::new("rs", hosts)));
+//! let reads = sim.block_on(async {
+//!     let topology = Topology::builder(&sim.uri())?.start(sim.runtime())?;
+//!     let read = Criteria::read(ReadPreference::new(ReadMode::SecondaryPreferred))?;
+//!     topology.select(&read).await?;
+//!     let clock = sim.runtime().io.clock;
+//!     let end = sim.now() + Duration::from_secs(60);
+//!     let program = async {
+//!         let mut reads = 0;
+//!         while sim.now() < end {
+//!             // No time-out: there has to be a server at once.
+//!             let Some(_server) = topology.try_select(&read)? else {
+//!                 return Err(format!("nobody to read from at {:?}", sim.now()).into());
+//!             };
+//!             reads += 1;
+//!             clock.sleep_until(sim.now() + Duration::from_millis(100)).await;
+//!         }
+//!         Ok::<u32, Box<dyn std::error::Error>>(reads)
+//!     };
+//!     let (reads, refused) = futures::join!(program, scenario.play(&sim));
+//!     assert!(refused.is_empty(), "{refused:?}");
+//!     topology.close().await;
+//!     reads
+//! })?;
+//! assert_eq!(reads, 600);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Another driver
+//!
+//! A program that brings its own sockets and clock cannot run in virtual time, but it can connect to
+//! the same servers: [`serve`](crate::serve) puts them on loopback ports, with intervals short enough
+//! for a test. Give [`uri`](crate::serve::Server::uri) to the driver, do something to the deployment,
+//! and wait for what the driver publishes, rather than for time to pass.
+//!
+//! Here the driver is a client that knows nothing but commands. It waits for the step-down as drivers
+//! do, with a hello that is answered when something changes.
+//!
+//! ```
+//! use bson::doc;
+//! use sdam_live::Client;
+//! use sdam_sim::serve::ReplicaSet;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let rs = ReplicaSet::start(3)?;
+//! assert!(rs.uri().starts_with("mongodb://127.0.0.1:"));
+//!
+//! let primary = rs.primary()?.ok_or("no primary")?;
+//! let status = rs.status()?;
+//! let host = status.members[usize::from(primary.0)].address.as_str();
+//! let mut driver = Client::connect(host.parse()?)?;
+//! let mut hello = driver.hello()?;
+//! assert!(hello.get_bool("isWritablePrimary")?);
+//!
+//! rs.step_down()?;
+//! // The first change is that nobody is primary, the last one who is.
+//! while hello.get_bool("isWritablePrimary")? || !hello.contains_key("primary") {
+//!     let known = hello.get_document("topologyVersion")?.clone();
+//!     let request = doc! { "hello": 1, "topologyVersion": known, "maxAwaitTimeMS": 10_000_i64 };
+//!     hello = driver.run_command("admin", request)?;
+//! }
+//! assert_ne!(hello.get_str("primary")?, host);
+//! assert_ne!(rs.primary()?, Some(primary));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! For drivers in other languages there is the example `serve`: it prints the connection string and
+//! takes the same actions, one a line, from its standard input.

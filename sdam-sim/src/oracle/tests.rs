@@ -1,0 +1,189 @@
+//! Each rule is broken once, and found.
+
+use std::sync::Arc;
+
+use sdam_core::{
+    address::ServerAddress,
+    error::{ErrorKind, ServerError, Stage},
+    event::{ConnectionId, Event, EventKind, Heartbeat},
+    ids::{Generation, ObjectId, ServerId, TopologyVersion},
+    pool::PoolClear,
+    server::{ServerDescription, ServerType},
+    time::Instant,
+    topology::{TopologyDescription, TopologyType},
+};
+
+use super::*;
+
+const ID: ServerId = ServerId::from_u64(1);
+
+fn address() -> ServerAddress {
+    ServerAddress::new("a", 27017)
+}
+
+fn server(server_type: ServerType, counter: i64) -> ServerDescription {
+    let mut server = ServerDescription::unknown(ID, address());
+    server.server_type = server_type;
+    server.topology_version = Some(TopologyVersion {
+        process_id: ObjectId::from_bytes([1; 12]),
+        counter,
+    });
+    server
+}
+
+fn lost() -> ServerDescription {
+    let error = ServerError::new(ErrorKind::Network, Stage::Hello, "reset");
+    ServerDescription::failed(ID, address(), error.shared(), Instant::EPOCH)
+}
+
+fn clear() -> PoolClear {
+    let error = ServerError::new(ErrorKind::Network, Stage::Hello, "reset");
+    PoolClear::new(Generation::from_u64(1), error.shared())
+}
+
+fn topology(servers: impl IntoIterator<Item = ServerDescription>) -> Arc<TopologyDescription> {
+    Arc::new(TopologyDescription::new(TopologyType::Unknown, servers))
+}
+
+fn changed(previous: ServerDescription, new: ServerDescription) -> [EventKind; 2] {
+    [
+        EventKind::ServerDescriptionChanged {
+            previous: Arc::new(previous.clone()),
+            new: Arc::new(new.clone()),
+        },
+        EventKind::TopologyDescriptionChanged {
+            previous: topology([previous]),
+            new: topology([new]),
+        },
+    ]
+}
+
+fn heartbeat() -> Heartbeat {
+    let connection = ConnectionId {
+        driver: 1,
+        server: None,
+    };
+    Heartbeat::new(ID, address(), connection, false)
+}
+
+/// A server is found, lost and left behind.
+fn story() -> (Vec<EventKind>, PoolCalls) {
+    let unknown = || ServerDescription::unknown(ID, address());
+    let found = || server(ServerType::Standalone, 5);
+    let mut kinds = vec![
+        EventKind::TopologyOpening,
+        EventKind::TopologyDescriptionChanged {
+            previous: Arc::default(),
+            new: topology([unknown()]),
+        },
+        EventKind::ServerOpening {
+            server: ID,
+            address: address(),
+        },
+        EventKind::ServerHeartbeatStarted(heartbeat()),
+        EventKind::ServerHeartbeatSucceeded {
+            heartbeat: heartbeat(),
+            duration: std::time::Duration::ZERO,
+            reply: Arc::default(),
+        },
+        EventKind::PoolReady {
+            server: ID,
+            address: address(),
+        },
+    ];
+    kinds.extend(changed(unknown(), found()));
+    kinds.extend(changed(found(), lost()));
+    kinds.extend([
+        EventKind::PoolCleared {
+            server: ID,
+            address: address(),
+            clear: clear(),
+        },
+        EventKind::ServerClosed {
+            server: ID,
+            address: address(),
+        },
+        EventKind::TopologyDescriptionChanged {
+            previous: topology([lost()]),
+            new: Arc::default(),
+        },
+        EventKind::TopologyClosed,
+    ]);
+    let calls = vec![
+        (ID, PoolCall::Ready),
+        (ID, PoolCall::Clear(clear())),
+        (ID, PoolCall::Close),
+    ];
+    (kinds, calls)
+}
+
+fn judge(change: impl FnOnce(&mut Vec<EventKind>, &mut PoolCalls)) -> Option<Oracle> {
+    let (mut kinds, mut calls) = story();
+    change(&mut kinds, &mut calls);
+    let number = |(index, kind)| Event {
+        seq: index as u64 + 1,
+        at: Instant::from_millis(index as u64),
+        topology: ObjectId::default(),
+        kind,
+    };
+    let events: Vec<Event> = kinds.into_iter().enumerate().map(number).collect();
+    audit(&events, &calls)
+        .err()
+        .map(|violation| violation.oracle)
+}
+
+#[test]
+fn a_sound_record_passes_and_each_kind_of_damage_is_found() {
+    assert_eq!(judge(|_, _| {}), None);
+    let without = |index: usize| judge(|kinds, _| drop(kinds.remove(index)));
+    assert_eq!(without(0), Some(Oracle::Story), "opening");
+    assert_eq!(without(3), Some(Oracle::Heartbeats), "start");
+    assert_eq!(without(4), Some(Oracle::Pools), "success");
+    assert_eq!(without(5), Some(Oracle::Pools), "ready");
+    assert_eq!(without(7), Some(Oracle::Story), "topology changed");
+    assert_eq!(without(10), Some(Oracle::Pools), "clear");
+    assert_eq!(without(11), Some(Oracle::Story), "closed");
+    assert_eq!(without(13), Some(Oracle::Story), "the end");
+    let twice = |index: usize| {
+        judge(|kinds, _| {
+            let kind = kinds[index].clone();
+            kinds.insert(index, kind);
+        })
+    };
+    assert_eq!(twice(3), Some(Oracle::Cadence), "a check in a check");
+    assert_eq!(twice(4), Some(Oracle::Heartbeats), "ended twice");
+    assert_eq!(twice(5), Some(Oracle::Pools), "ready twice");
+    assert_eq!(twice(6), Some(Oracle::Story), "the same change twice");
+    assert_eq!(twice(10), Some(Oracle::Sequence), "a generation twice");
+}
+
+#[test]
+fn pools_that_were_told_something_else_are_found() {
+    assert_eq!(judge(|_, calls| drop(calls.pop())), Some(Oracle::Pools));
+    assert_eq!(judge(|_, calls| drop(calls.remove(1))), Some(Oracle::Pools));
+}
+
+#[test]
+fn older_knowledge_must_not_replace_newer() {
+    //
+    let damaged = judge(|kinds, _| {
+        let older = server(ServerType::Standalone, 4);
+        let newer = server(ServerType::Standalone, 5);
+        kinds.splice(8..10, changed(newer, older.clone()));
+        kinds.splice(10..10, changed(older, lost()));
+    });
+    assert_eq!(damaged, Some(Oracle::Freshness));
+}
+
+#[test]
+fn numbers_must_have_no_gap_and_time_must_not_go_back() {
+    let event = |seq, millis| Event {
+        seq,
+        at: Instant::from_millis(millis),
+        topology: ObjectId::default(),
+        kind: EventKind::TopologyOpening,
+    };
+    let found = |events: &[Event]| audit(events, &[]).unwrap_err().oracle;
+    assert_eq!(found(&[event(1, 0), event(3, 0)]), Oracle::Sequence);
+    assert_eq!(found(&[event(1, 1), event(2, 0)]), Oracle::Story);
+}

@@ -1,0 +1,156 @@
+//! What clients ask.
+
+use bson::{Bson, Document};
+use sdam_transport::wire::{OpCode, OpMsg, OpQuery, OpReply, WireError, WireMessage};
+
+/// A command, whichever way it was framed.
+#[derive(Clone, Debug)]
+pub(crate) struct Request {
+    pub(crate) id: i32,
+    pub(crate) framing: Framing,
+    /// The first key of the body.
+    pub(crate) name: String,
+    pub(crate) body: Document,
+}
+
+/// How a request was framed, and therefore how its reply is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Framing {
+    Msg {
+        /// A stream of replies is welcome.
+        exhaust_allowed: bool,
+        /// No reply is wanted.
+        silent: bool,
+    },
+    Query {
+        collection: String,
+        /// Secondaries may answer.
+        secondary_ok: bool,
+    },
+}
+
+impl Request {
+    /// Reads the command in `message`; `None` if the connection is of no more use.
+    pub(crate) fn read(message: &WireMessage) -> Option<Self> {
+        let mut body = Document::from_reader(message.body()).ok()?;
+        let framing = match message.op_code() {
+            OpCode::Msg => Framing::Msg {
+                exhaust_allowed: message.exhaust_allowed(),
+                silent: message.more_to_come(),
+            },
+            OpCode::Query => Framing::Query {
+                collection: message.collection()?.to_owned(),
+                secondary_ok: message.query_flags()? & OpQuery::SECONDARY_OK != 0,
+            },
+            _ => return None,
+        };
+        for sequence in message.sequences() {
+            let documents: Result<Vec<Bson>, _> = sequence
+                .documents()
+                .map(|bytes| Document::from_reader(bytes).map(Bson::Document))
+                .collect();
+            body.insert(sequence.identifier(), documents.ok()?);
+        }
+        if let (Framing::Query { .. }, Ok(query)) = (&framing, body.get_document("$query")) {
+            body = query.clone();
+        }
+        let name = body.keys().next().cloned().unwrap_or_default();
+        Some(Self {
+            id: message.request_id(),
+            framing,
+            name,
+            body,
+        })
+    }
+
+    /// Whether the command is hello or legacy hello.
+    pub(crate) fn is_hello(&self) -> bool {
+        self.is_modern_hello() || self.is_legacy_hello()
+    }
+
+    pub(crate) fn is_modern_hello(&self) -> bool {
+        self.name == "hello"
+    }
+
+    /// Only these two spellings exist (M-41).
+    pub(crate) fn is_legacy_hello(&self) -> bool {
+        matches!(&*self.name, "isMaster" | "ismaster")
+    }
+
+    /// Whether the sender welcomes a stream of replies.
+    pub(crate) fn exhaust_allowed(&self) -> bool {
+        matches!(
+            self.framing,
+            Framing::Msg {
+                exhaust_allowed: true,
+                ..
+            }
+        )
+    }
+
+    /// The database the command is for.
+    pub(crate) fn database(&self) -> Option<&str> {
+        match &self.framing {
+            Framing::Msg { .. } => self.body.get_str("$db").ok(),
+            Framing::Query { collection, .. } => collection.split_once('.').map(|(name, _)| name),
+        }
+    }
+
+    /// The reply that carries `body`; `None` if the sender wants none.
+    pub(crate) fn reply(
+        &self,
+        request_id: i32,
+        response_to: i32,
+        more_to_come: bool,
+        body: &Document,
+    ) -> Result<Option<WireMessage>, WireError> {
+        // A document of ours has no NUL in its keys, so that it can always be written.
+        let bytes = body.to_vec().unwrap_or_default();
+        match &self.framing {
+            Framing::Msg { silent: true, .. } => Ok(None),
+            Framing::Msg { .. } => OpMsg {
+                request_id,
+                response_to,
+                more_to_come,
+                body: &bytes,
+                ..OpMsg::default()
+            }
+            .encode()
+            .map(Some),
+            Framing::Query { .. } => {
+                let failure = if body.contains_key("$err") {
+                    OpReply::QUERY_FAILURE
+                } else {
+                    0
+                };
+                OpReply {
+                    request_id,
+                    response_to,
+                    flags: OpReply::AWAIT_CAPABLE | failure,
+                    body: &bytes,
+                }
+                .encode()
+                .map(Some)
+            }
+        }
+    }
+}
+
+/// A number of whatever BSON type.
+pub(crate) fn number(body: &Document, key: &str) -> Option<i64> {
+    match body.get(key)? {
+        Bson::Int32(number) => Some(i64::from(*number)),
+        Bson::Int64(number) => Some(*number),
+        Bson::Double(number) => Some(*number as i64),
+        _ => None,
+    }
+}
+
+/// A flag of whatever BSON type, false if absent.
+pub(crate) fn flag(body: &Document, key: &str) -> bool {
+    match body.get(key) {
+        Some(Bson::Boolean(flag)) => *flag,
+        Some(_) => number(body, key).is_some_and(|number| number != 0),
+        None => false,
+    }
+}

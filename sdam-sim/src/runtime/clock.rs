@@ -1,0 +1,80 @@
+//! The virtual clock.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use futures::future::BoxFuture;
+use sdam_core::time::Instant;
+use sdam_transport::clock::Clock;
+
+use super::Shared;
+
+/// Time that passes only when nothing is ready.
+#[derive(Debug)]
+pub(super) struct SimClock(Arc<Shared>);
+
+impl SimClock {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Self(shared)
+    }
+}
+
+impl Clock for SimClock {
+    fn now(&self) -> Instant {
+        self.0.world().now()
+    }
+
+    fn sleep_until(&self, deadline: Instant) -> BoxFuture<'static, ()> {
+        Box::pin(Sleep {
+            shared: Arc::clone(&self.0),
+            deadline,
+            timer: None,
+        })
+    }
+}
+
+/// A timer; it is forgotten when it is dropped.
+pub(super) struct Sleep {
+    shared: Arc<Shared>,
+    deadline: Instant,
+    timer: Option<u64>,
+}
+
+impl Sleep {
+    pub(super) fn new(shared: Arc<Shared>, deadline: Instant) -> Self {
+        Self {
+            shared,
+            deadline,
+            timer: None,
+        }
+    }
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = &mut *self;
+        let mut world = this.shared.world();
+        if world.now() >= this.deadline {
+            if let Some(timer) = this.timer.take() {
+                world.cancel_timer(this.deadline, timer);
+            }
+            return Poll::Ready(());
+        }
+        this.timer = Some(world.set_timer(this.deadline, this.timer, cx.waker()));
+        Poll::Pending
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        if let Some(timer) = self.timer {
+            self.shared.world().cancel_timer(self.deadline, timer);
+        }
+    }
+}

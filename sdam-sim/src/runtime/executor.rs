@@ -1,0 +1,167 @@
+//! Which task is polled next: a seeded choice among those that are ready.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    future::Future,
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Wake, Waker},
+};
+
+use sdam_core::rng::Rng;
+use sdam_transport::spawn::{Spawner, Task};
+
+use super::Shared;
+
+/// The tasks that are ready to be polled.
+#[derive(Debug)]
+pub(super) struct Queue(Mutex<Ready>);
+
+#[derive(Debug)]
+struct Ready {
+    /// In the order in which they became ready, each once.
+    order: Vec<u64>,
+    queued: BTreeSet<u64>,
+    rng: Rng,
+    last_id: u64,
+}
+
+impl Queue {
+    pub(super) fn new(rng: Rng) -> Self {
+        Self(Mutex::new(Ready {
+            order: Vec::new(),
+            queued: BTreeSet::new(),
+            rng,
+            last_id: 0,
+        }))
+    }
+
+    /// A number for the future that the world is run for.
+    pub(super) fn main(self: &Arc<Self>) -> (u64, Waker) {
+        let id = self.lock().next_id();
+        (id, self.waker(id))
+    }
+
+    pub(super) fn wake(&self, task: u64) {
+        let mut ready = self.lock();
+        if ready.queued.insert(task) {
+            ready.order.push(task);
+        }
+    }
+
+    /// Any of those that are ready, chosen by the seed.
+    pub(super) fn next(&self) -> Option<u64> {
+        let mut ready = self.lock();
+        let count = ready.order.len() as u64;
+        if count == 0 {
+            return None;
+        }
+        let index = ready.rng.below(count) as usize;
+        let task = ready.order.remove(index);
+        ready.queued.remove(&task);
+        Some(task)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.lock().order.is_empty()
+    }
+
+    fn waker(self: &Arc<Self>, id: u64) -> Waker {
+        Waker::from(Arc::new(TaskWaker {
+            id,
+            queue: Arc::clone(self),
+        }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Ready> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Ready {
+    fn next_id(&mut self) -> u64 {
+        self.last_id += 1;
+        self.last_id
+    }
+}
+
+struct TaskWaker {
+    id: u64,
+    queue: Arc<Queue>,
+}
+
+impl Wake for TaskWaker {
+    fn wake(self: Arc<Self>) {
+        self.queue.wake(self.id);
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.queue.wake(self.id);
+    }
+}
+
+/// The tasks that are alive. A task is taken out while it is polled.
+#[derive(Default)]
+pub(super) struct Tasks(Mutex<BTreeMap<u64, Option<Task>>>);
+
+impl Tasks {
+    pub(super) fn len(&self) -> usize {
+        self.lock().len()
+    }
+
+    pub(super) fn poll(&self, id: u64, queue: &Arc<Queue>) {
+        let Some(mut task) = self.lock().get_mut(&id).and_then(Option::take) else {
+            return;
+        };
+        let waker = queue.waker(id);
+        let state = Pin::new(&mut task).poll(&mut Context::from_waker(&waker));
+        if state.is_pending() {
+            if let Some(place) = self.lock().get_mut(&id) {
+                *place = Some(task);
+            }
+            return;
+        }
+        // What the task holds may spawn or wake when it is dropped.
+        drop(task);
+        self.lock().remove(&id);
+    }
+
+    pub(super) fn clear(&self) {
+        loop {
+            let first = self.lock().pop_first();
+            match first {
+                Some(task) => drop(task),
+                None => return,
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Option<Task>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Adds tasks to the world.
+#[derive(Debug)]
+pub(super) struct SimSpawner(Arc<Shared>);
+
+impl SimSpawner {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Self(shared)
+    }
+}
+
+impl Spawner for SimSpawner {
+    fn spawn(&self, task: Task) {
+        let id = self.0.queue.lock().next_id();
+        self.0.tasks.lock().insert(id, Some(task));
+        self.0.queue.wake(id);
+    }
+}
+
+impl fmt::Debug for Tasks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tasks").field("alive", &self.len()).finish()
+    }
+}

@@ -1,0 +1,297 @@
+//! The state of the network: who reaches whom, how fast, and what gets lost.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    fmt,
+    net::{IpAddr, Ipv4Addr},
+    task::Waker,
+    time::Duration,
+};
+
+use sdam_core::{rng::Rng, time::Instant};
+
+use crate::{ConnectionId, MemberId};
+
+/// How long bytes take on their way, and how they are cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Latency {
+    /// The shortest time one way.
+    pub least: Duration,
+    /// What may come on top, evenly distributed.
+    pub spread: Duration,
+    /// Whether messages arrive in pieces.
+    pub chunked: bool,
+}
+
+impl Latency {
+    /// A local network: 0.1 to 0.3 ms one way.
+    pub const LAN: Self = Self {
+        least: Duration::from_micros(100),
+        spread: Duration::from_micros(200),
+        chunked: false,
+    };
+    /// Another continent: 40 to 80 ms one way, in pieces.
+    pub const WAN: Self = Self {
+        least: Duration::from_millis(40),
+        spread: Duration::from_millis(40),
+        chunked: true,
+    };
+
+    pub(super) fn draw(&self, rng: &mut Rng) -> Duration {
+        let spread = u64::try_from(self.spread.as_nanos()).unwrap_or(u64::MAX);
+        self.least + Duration::from_nanos(rng.below(spread.saturating_add(1)))
+    }
+}
+
+/// Which way a frame goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// From the program to a server.
+    ToServer,
+    /// From a server to the program.
+    ToClient,
+}
+
+/// Bytes on their way, for a rule to judge.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame<'f> {
+    /// When they were sent.
+    pub at: Instant,
+    /// The server at one end.
+    pub member: MemberId,
+    /// Which way they go.
+    pub direction: Direction,
+    /// The bytes: one message, or a piece of one.
+    pub bytes: &'f [u8],
+}
+
+/// What becomes of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It arrives as always.
+    Pass,
+    /// It arrives that much later, and so does what follows on its connection.
+    Delay(Duration),
+    /// It is lost, and so is everything that follows on its connection in this direction.
+    Cut,
+    /// Its connection is reset.
+    Reset,
+}
+
+/// The door of one server, as the network sees it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Door {
+    pub(super) refuse: bool,
+    pub(super) blackhole: bool,
+    pub(super) reset_after: Option<usize>,
+}
+
+/// A connection between the program and a server.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) member: MemberId,
+    pub(super) connection: ConnectionId,
+    /// What has arrived and was not read.
+    pub(super) inbox: VecDeque<u8>,
+    pub(super) reader: Option<Waker>,
+    pub(super) end: Option<End>,
+    /// Nothing arrives out of order.
+    pub(super) last_arrival: [Instant; 2],
+    /// Directions in which bytes were lost.
+    pub(super) cut: [bool; 2],
+    /// How many more bytes the server may send before the connection is reset.
+    pub(super) reset_after: Option<usize>,
+}
+
+/// How a connection has ended, as the program sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    Closed,
+    Reset,
+}
+
+pub(super) type Rule = Box<dyn FnMut(&Frame<'_>) -> Verdict + Send>;
+
+/// The network.
+pub(super) struct NetworkState {
+    pub(super) latency: Latency,
+    /// How long a look-up takes; `None`: it fails.
+    pub(super) dns: Option<Duration>,
+    doors: BTreeMap<MemberId, Door>,
+    pub(super) links: BTreeMap<u64, Link>,
+    pub(super) by_connection: BTreeMap<ConnectionId, u64>,
+    hosts: Vec<Box<str>>,
+    pub(super) rules: Vec<Rule>,
+    pub(super) rng: Rng,
+    last_link: u64,
+}
+
+impl NetworkState {
+    pub(super) fn new(rng: Rng) -> Self {
+        Self {
+            latency: Latency::LAN,
+            dns: Some(Duration::ZERO),
+            doors: BTreeMap::new(),
+            links: BTreeMap::new(),
+            by_connection: BTreeMap::new(),
+            hosts: Vec::new(),
+            rules: Vec::new(),
+            rng,
+            last_link: 0,
+        }
+    }
+
+    pub(super) fn open_links(&self) -> usize {
+        self.links.len()
+    }
+
+    pub(super) fn door(&self, member: MemberId) -> Door {
+        self.doors.get(&member).copied().unwrap_or_default()
+    }
+
+    pub(super) fn door_mut(&mut self, member: MemberId) -> &mut Door {
+        self.doors.entry(member).or_default()
+    }
+
+    pub(super) fn heal(&mut self) {
+        self.doors.clear();
+        self.rules.clear();
+        self.dns = Some(Duration::ZERO);
+        self.latency = Latency::LAN;
+    }
+
+    /// The address of a host, invented when it is first asked for.
+    pub(super) fn ip_of(&mut self, host: &str) -> IpAddr {
+        let known = self.hosts.iter().position(|own| &**own == host);
+        let index = known.unwrap_or_else(|| {
+            self.hosts.push(host.into());
+            self.hosts.len() - 1
+        });
+        let [_, _, high, low] = u32::try_from(index + 1).unwrap_or(u32::MAX).to_be_bytes();
+        IpAddr::V4(Ipv4Addr::new(10, 0, high, low))
+    }
+
+    /// The host that has this address.
+    pub(super) fn host_at(&self, ip: IpAddr) -> Option<&str> {
+        let IpAddr::V4(ip) = ip else { return None };
+        let [_, _, high, low] = ip.octets();
+        let index = usize::from(u16::from_be_bytes([high, low])).checked_sub(1)?;
+        self.hosts.get(index).map(|host| &**host)
+    }
+
+    pub(super) fn add_link(
+        &mut self,
+        now: Instant,
+        member: MemberId,
+        connection: ConnectionId,
+    ) -> u64 {
+        self.last_link += 1;
+        let reset_after = self.door(member).reset_after;
+        self.links.insert(
+            self.last_link,
+            Link {
+                member,
+                connection,
+                inbox: VecDeque::new(),
+                reader: None,
+                end: None,
+                last_arrival: [now; 2],
+                cut: [false; 2],
+                reset_after,
+            },
+        );
+        self.by_connection.insert(connection, self.last_link);
+        self.last_link
+    }
+
+    pub(super) fn remove_link(&mut self, link: u64) -> Option<Link> {
+        let removed = self.links.remove(&link)?;
+        self.by_connection.remove(&removed.connection);
+        Some(removed)
+    }
+
+    /// Cuts `bytes` as the network likes.
+    pub(super) fn chunks(&mut self, bytes: &[u8]) -> Vec<Vec<u8>> {
+        if !self.latency.chunked {
+            return vec![bytes.to_vec()];
+        }
+        let mut chunks = Vec::new();
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let length = (self.rng.below(rest.len() as u64) + 1) as usize;
+            let (chunk, tail) = rest.split_at(length.max(rest.len() / 4).min(rest.len()));
+            chunks.push(chunk.to_vec());
+            rest = tail;
+        }
+        chunks
+    }
+
+    /// What becomes of bytes sent on `link`, and when they arrive.
+    pub(super) fn judge(
+        &mut self,
+        now: Instant,
+        link: u64,
+        direction: Direction,
+        bytes: &[u8],
+    ) -> Fate {
+        let Some(state) = self.links.get_mut(&link) else {
+            return Fate::Lost;
+        };
+        let side = direction as usize;
+        let door = self.doors.get(&state.member).copied().unwrap_or_default();
+        let frame = Frame {
+            at: now,
+            member: state.member,
+            direction,
+            bytes,
+        };
+        let verdict = self
+            .rules
+            .iter_mut()
+            .map(|rule| rule(&frame))
+            .find(|verdict| *verdict != Verdict::Pass)
+            .unwrap_or(Verdict::Pass);
+        let delay = match verdict {
+            Verdict::Reset => return Fate::Reset,
+            Verdict::Cut => {
+                state.cut[side] = true;
+                Duration::ZERO
+            }
+            Verdict::Delay(delay) => delay,
+            Verdict::Pass => Duration::ZERO,
+        };
+        state.cut[side] |= door.blackhole;
+        if state.cut[side] {
+            return Fate::Lost;
+        }
+        if direction == Direction::ToClient
+            && let Some(left) = &mut state.reset_after
+        {
+            if *left < bytes.len() {
+                return Fate::Reset;
+            }
+            *left -= bytes.len();
+        }
+        let arrival = now + self.latency.draw(&mut self.rng) + delay;
+        state.last_arrival[side] = state.last_arrival[side].max(arrival);
+        Fate::Arrives(state.last_arrival[side])
+    }
+}
+
+/// What becomes of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    Arrives(Instant),
+    Lost,
+    Reset,
+}
+
+impl fmt::Debug for NetworkState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NetworkState")
+            .field("latency", &self.latency)
+            .field("doors", &self.doors)
+            .field("links", &self.links)
+            .finish_non_exhaustive()
+    }
+}

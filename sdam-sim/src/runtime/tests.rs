@@ -1,0 +1,89 @@
+//! Time, order and repeatability.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use sdam_core::address::ServerAddress;
+use sdam_transport::spawn::Task;
+
+use super::*;
+use crate::config::SetConfig;
+
+fn sim(seed: u64) -> Sim {
+    let hosts = ["a", "b", "c"].map(|host| ServerAddress::new(host, 27017));
+    Sim::new(seed, &Blueprint::replica_set(SetConfig::new("rs", hosts)))
+}
+
+/// The order in which eight tasks that are ready at once are polled.
+fn order(seed: u64) -> (Vec<u32>, u64) {
+    let sim = sim(seed);
+    let order = Arc::<Mutex<Vec<u32>>>::default();
+    for task in 0..8 {
+        let order = Arc::clone(&order);
+        let work = async move { order.lock().unwrap().push(task) };
+        sim.runtime().spawner.spawn(Task::new("test", work));
+    }
+    sim.run_for(Duration::from_secs(1));
+    assert_eq!(sim.tasks(), 0);
+    (order.lock().unwrap().clone(), sim.trace())
+}
+
+#[test]
+fn a_seed_decides_the_order_of_tasks_and_other_seeds_find_other_orders() {
+    assert_eq!(order(7), order(7));
+    let mut orders: Vec<_> = (0..50).map(|seed| order(seed).0).collect();
+    orders.sort();
+    orders.dedup();
+    assert!(orders.len() > 45, "{} orders from 50 seeds", orders.len());
+}
+
+#[test]
+fn time_jumps_to_the_next_timer_and_dropped_timers_are_forgotten() {
+    let sim = sim(1);
+    let clock = sim.runtime().io.clock;
+    let day = Duration::from_secs(86_400);
+    let (long, short) = (
+        clock.sleep_until(Instant::EPOCH + 100 * day),
+        clock.sleep_until(Instant::EPOCH + day),
+    );
+    let either = futures::future::select(long, short);
+    assert!(matches!(
+        sim.block_on(either),
+        futures::future::Either::Right(_)
+    ));
+    assert_eq!(sim.now(), Instant::EPOCH + day);
+    assert_eq!(sim.timers(), 0);
+}
+
+#[test]
+#[should_panic(expected = "nothing will ever happen again")]
+fn waiting_for_what_never_comes_is_noticed() {
+    sim(1).block_on(std::future::pending::<()>());
+}
+
+#[test]
+fn connections_carry_bytes_and_faults_are_felt() {
+    let sim = sim(3);
+    let transport = sim.runtime().io.transport;
+    let [a, b] = ["a", "b"].map(|host| ServerAddress::new(host, 27017));
+    let connection = sim.block_on(transport.connect(&a, None)).unwrap();
+    assert_eq!(sim.connections(), 1);
+    drop(connection);
+    assert_eq!(sim.connections(), 0);
+    sim.network().refuse(MemberId(1), true);
+    let error = sim.block_on(transport.connect(&b, None)).unwrap_err();
+    assert!(!error.is_timeout(), "{error}");
+    sim.network().set_dns(None);
+    let error = sim.block_on(transport.connect(&a, None)).unwrap_err();
+    assert_eq!(error.stage(), sdam_core::error::Stage::Dns);
+    sim.network().heal();
+    sim.network().blackhole(MemberId(0), true);
+    let deadline = sim.now() + Duration::from_secs(2);
+    let error = sim
+        .block_on(transport.connect(&a, Some(deadline)))
+        .unwrap_err();
+    assert!(error.is_timeout(), "{error}");
+    assert_eq!(sim.now(), deadline);
+}

@@ -1,0 +1,44 @@
+//! A fingerprint of everything that happened.
+
+use sdam_core::{rng::mix, time::Instant};
+
+/// Hashes what happens, in order.
+#[derive(Debug, Default)]
+pub(super) struct Trace {
+    hash: u64,
+    steps: u64,
+}
+
+impl Trace {
+    pub(super) fn task(&mut self, task: u64) {
+        self.add(1, task);
+    }
+
+    pub(super) fn time(&mut self, now: Instant) {
+        self.add(2, now.as_nanos());
+    }
+
+    pub(super) fn frame(&mut self, link: u64, bytes: &[u8]) {
+        self.add(3, link);
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word.iter_mut()
+                .zip(chunk)
+                .for_each(|(to, from)| *to = *from);
+            self.hash = mix(self.hash ^ u64::from_le_bytes(word));
+        }
+    }
+
+    pub(super) fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    pub(super) fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    fn add(&mut self, kind: u64, value: u64) {
+        self.steps += 1;
+        self.hash = mix(self.hash.wrapping_mul(31) ^ value.wrapping_add(kind << 56));
+    }
+}

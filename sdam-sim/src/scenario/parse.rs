@@ -1,0 +1,221 @@
+//! Scenarios read from text.
+
+use std::{
+    fmt,
+    str::{FromStr, SplitWhitespace},
+    time::Duration,
+};
+
+use super::{NetFault, Scenario, Step};
+use crate::{
+    Action,
+    action::{ParseActionError, Target, parse_seconds, value},
+    runtime::Latency,
+};
+
+/// A text that is no [`Scenario`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParseScenarioError {
+    line: usize,
+    error: ParseStepError,
+}
+
+impl ParseScenarioError {
+    /// The number of the line, from 1.
+    pub fn line(&self) -> usize {
+        self.line
+    }
+}
+
+impl fmt::Display for ParseScenarioError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: {}", self.line, self.error)
+    }
+}
+
+impl std::error::Error for ParseScenarioError {}
+
+/// A text that is no [`Step`], or no time followed by one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParseStepError {
+    what: String,
+    /// How the line is written.
+    usage: Usage,
+}
+
+/// Which line of the syntax helps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Usage {
+    Line,
+    /// The line of an action, by its first word.
+    Act(Option<&'static str>),
+    Net(Option<&'static str>),
+}
+
+impl fmt::Display for ParseStepError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)?;
+        match self.usage {
+            Usage::Line => {
+                f.write_str("; write a line as `AT VERB ...`, such as `1.5s kill primary`")
+            }
+            Usage::Act(Some(line)) | Usage::Net(Some(line)) => write!(f, "; write it as `{line}`"),
+            Usage::Act(None) => {
+                f.write_str("; known are net")?;
+                words(Action::SYNTAX).try_for_each(|word| write!(f, ", {word}"))
+            }
+            Usage::Net(None) => {
+                f.write_str("; known are")?;
+                let words = NetFault::SYNTAX
+                    .lines()
+                    .filter_map(|line| line.split_whitespace().nth(1));
+                words.enumerate().try_for_each(|(index, word)| {
+                    let comma = if index == 0 { "" } else { "," };
+                    write!(f, "{comma} {word}")
+                })
+            }
+        }
+    }
+}
+
+impl std::error::Error for ParseStepError {}
+
+impl NetFault {
+    /// One line for each fault of the network: how it is written, and what it does.
+    pub const SYNTAX: &str = "\
+net refuse MEMBER [off]             new connections to the member are refused
+net blackhole MEMBER [off]          nothing passes, and nothing says so
+net reset MEMBER                    every connection to the member is reset
+net reset_after MEMBER BYTES|off    new connections are reset after that many bytes from the member
+net dns SECONDS|fail                look-ups of host names take that long, or fail
+net latency LEAST SPREAD [chunked]  one way takes LEAST to LEAST + SPREAD seconds; in pieces
+net heal                            all faults of the network end";
+}
+
+impl FromStr for Scenario {
+    type Err = ParseScenarioError;
+
+    fn from_str(text: &str) -> Result<Self, ParseScenarioError> {
+        let lines = text.lines().enumerate();
+        lines
+            .map(|(index, line)| (index + 1, line.split('#').next().unwrap_or_default().trim()))
+            .filter(|(_, line)| !line.is_empty())
+            .map(|(line, text)| {
+                timed_step(text).map_err(|error| ParseScenarioError { line, error })
+            })
+            .collect()
+    }
+}
+
+impl FromStr for Step {
+    type Err = ParseStepError;
+
+    fn from_str(text: &str) -> Result<Self, ParseStepError> {
+        let verb = text.split_whitespace().next().unwrap_or_default();
+        if verb == "net" {
+            return text.parse().map(Self::Net);
+        }
+        text.parse()
+            .map(Self::Act)
+            .map_err(|error: ParseActionError| ParseStepError {
+                what: error.to_string(),
+                usage: Usage::Act(usage(Action::SYNTAX, |line| starts_with(line, &[verb]))),
+            })
+    }
+}
+
+impl FromStr for NetFault {
+    type Err = ParseStepError;
+
+    fn from_str(text: &str) -> Result<Self, ParseStepError> {
+        let mut words = text.split_whitespace().peekable();
+        // Alone it is written without the word that tells it from an action.
+        words.next_if_eq(&"net");
+        let verb = words.next().unwrap_or_default();
+        let words: Vec<&str> = words.collect();
+        read_fault(verb, &words).map_err(|what| ParseStepError {
+            what,
+            usage: Usage::Net(usage(Self::SYNTAX, |line| {
+                starts_with(line, &["net", verb])
+            })),
+        })
+    }
+}
+
+/// A time and a step.
+fn timed_step(line: &str) -> Result<(Duration, Step), ParseStepError> {
+    let (at, step) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+    let at = time(at).ok_or_else(|| ParseStepError {
+        what: format!("`{at}` is not a time"),
+        usage: Usage::Line,
+    })?;
+    if step.is_empty() {
+        return Err(ParseStepError {
+            what: "what happens is missing".into(),
+            usage: Usage::Line,
+        });
+    }
+    Ok((at, step.trim().parse()?))
+}
+
+fn time(text: &str) -> Option<Duration> {
+    if let Some(millis) = text.strip_suffix("ms") {
+        return millis.parse().ok().map(Duration::from_millis);
+    }
+    parse_seconds(text.strip_suffix('s')?).ok()
+}
+
+fn read_fault(verb: &str, words: &[&str]) -> Result<NetFault, String> {
+    let target = |word: &str| word.parse::<Target>().map_err(|error| error.to_string());
+    let seconds = |word: &str| parse_seconds(word).map_err(|error| error.to_string());
+    Ok(match (verb, words) {
+        ("refuse", [member]) => NetFault::Refuse(target(member)?, true),
+        ("refuse", [member, "off"]) => NetFault::Refuse(target(member)?, false),
+        ("blackhole", [member]) => NetFault::Blackhole(target(member)?, true),
+        ("blackhole", [member, "off"]) => NetFault::Blackhole(target(member)?, false),
+        ("reset", [member]) => NetFault::Reset(target(member)?),
+        ("reset_after", [member, "off"]) => NetFault::ResetAfter(target(member)?, None),
+        ("reset_after", [member, bytes]) => {
+            let bytes = value("BYTES", bytes).map_err(|error| error.to_string())?;
+            NetFault::ResetAfter(target(member)?, Some(bytes))
+        }
+        ("dns", ["fail"]) => NetFault::Dns(None),
+        ("dns", [delay]) => NetFault::Dns(Some(seconds(delay)?)),
+        ("latency", [least, spread, rest @ ..]) if matches!(rest, [] | ["chunked"]) => {
+            NetFault::Latency(Latency {
+                least: seconds(least)?,
+                spread: seconds(spread)?,
+                chunked: !rest.is_empty(),
+            })
+        }
+        ("heal", []) => NetFault::Heal,
+        ("refuse" | "blackhole" | "reset" | "reset_after" | "dns" | "latency" | "heal", words) => {
+            let words = if words.is_empty() {
+                "nothing".into()
+            } else {
+                format!("`{}`", words.join(" "))
+            };
+            return Err(format!("`net {verb}` is followed by {words}"));
+        }
+        _ => return Err(format!("`{verb}` is not a fault of the network")),
+    })
+}
+
+/// The part of the line of `syntax` that says how something is written.
+fn usage(syntax: &'static str, is_it: impl Fn(&str) -> bool) -> Option<&'static str> {
+    let line = syntax.lines().find(|line| is_it(line))?;
+    Some(line.split_once("  ").map_or(line, |(usage, _)| usage))
+}
+
+fn starts_with(line: &str, words: &[&str]) -> bool {
+    let mut line: SplitWhitespace<'_> = line.split_whitespace();
+    words.iter().all(|word| line.next() == Some(*word))
+}
+
+/// The first words of the lines of a syntax that begin with a verb.
+fn words(syntax: &'static str) -> impl Iterator<Item = &'static str> {
+    syntax
+        .lines()
+        .filter(|line| line.starts_with(|first: char| first.is_ascii_lowercase()))
+        .filter_map(|line| line.split_whitespace().next())
+}

@@ -1,0 +1,253 @@
+//! Scenarios as text, and in a simulated world.
+
+use sdam_core::address::ServerAddress;
+
+use super::*;
+use crate::{
+    Blueprint,
+    action::{Edit, FailCommand, HorizonPolicy, Mode},
+    config::{MemberConfig, SetConfig},
+    version::ServerVersion,
+};
+
+fn member(number: u16) -> Target {
+    Target::from(number)
+}
+
+fn address(host: &str) -> ServerAddress {
+    ServerAddress::new(host, 27017)
+}
+
+/// Every kind of step, with every kind of argument.
+fn every_step() -> Vec<Step> {
+    let mut config = SetConfig::new("rs", [address("a")]);
+    config.members.extend([
+        MemberConfig::new(address("b")).arbiter(),
+        MemberConfig::new(address("c"))
+            .hidden()
+            .tag("dc", "ny")
+            .tag("rack", "1"),
+        MemberConfig::new(address("d"))
+            .delayed(Duration::from_millis(1500))
+            .non_voting(),
+        MemberConfig::new(address("e")).priority(2.5),
+    ]);
+    let actions = [
+        Action::StepDown {
+            period: Duration::from_millis(2250),
+        },
+        Action::StepUp(Target::Secondary),
+        Action::ReplSetFreeze(member(1), Duration::from_nanos(1)),
+        Action::Kill(Target::Primary),
+        Action::Shutdown(member(0)),
+        Action::Restart(member(0)),
+        Action::Freeze(member(2)),
+        Action::Thaw(member(2)),
+        Action::Partition(vec![member(0), Target::Primary], vec![member(2)]),
+        Action::Isolate(member(1)),
+        Action::CutOff(member(1)),
+        Action::Heal,
+        Action::SplitBrain,
+        Action::Reconfig(config),
+        Action::Edit(
+            member(1),
+            vec![
+                Edit::Priority(0.25),
+                Edit::Votes(false),
+                Edit::Hidden(true),
+                Edit::Delay(Duration::from_secs(3600)),
+                Edit::Tags(vec![
+                    ("dc".into(), "ny".into()),
+                    ("rack".into(), "1".into()),
+                ]),
+                Edit::Tags(Vec::new()),
+            ],
+        ),
+        Action::Add(MemberId(3)),
+        Action::Remove(member(1)),
+        Action::Maintenance(member(1), true),
+        Action::Maintenance(member(1), false),
+        Action::Horizon(HorizonPolicy::Close),
+        Action::Horizon(HorizonPolicy::Error),
+        Action::FailPoint(member(0), None),
+        Action::FailPoint(
+            Target::Primary,
+            Some(FailCommand {
+                mode: Mode::Times(2),
+                commands: vec!["hello".into(), "isMaster".into()],
+                app_name: Some("app".into()),
+                block: Some(Duration::from_millis(250)),
+                close_connection: true,
+                error_code: Some(91),
+                error_labels: Some(Vec::new()),
+                write_concern_error: Some(64),
+            }),
+        ),
+        Action::FailPoint(
+            member(0),
+            Some(FailCommand {
+                mode: Mode::Skip(1),
+                commands: vec!["ping".into()],
+                error_labels: Some(vec!["One".into(), "Two".into()]),
+                ..FailCommand::default()
+            }),
+        ),
+        Action::Lag(member(1), Duration::from_secs(90)),
+        Action::Upgrade(member(1), ServerVersion::V6_0.patch(5)),
+    ];
+    actions
+        .into_iter()
+        .map(Step::from)
+        .chain(every_fault())
+        .collect()
+}
+
+fn every_fault() -> impl Iterator<Item = Step> {
+    let faults = [
+        NetFault::Refuse(member(1), true),
+        NetFault::Refuse(member(1), false),
+        NetFault::Blackhole(Target::Secondary, true),
+        NetFault::Blackhole(member(0), false),
+        NetFault::Reset(Target::Primary),
+        NetFault::ResetAfter(member(0), Some(20)),
+        NetFault::ResetAfter(member(0), None),
+        NetFault::Dns(Some(Duration::from_millis(1500))),
+        NetFault::Dns(None),
+        NetFault::Latency(Latency::LAN),
+        NetFault::Latency(Latency::WAN),
+        NetFault::Heal,
+    ];
+    faults.into_iter().map(Step::from)
+}
+
+#[test]
+fn what_is_written_is_read_again() {
+    let times = (0_u32..).map(|step| Duration::from_micros(333_333) * step);
+    let scenario: Scenario = times.zip(every_step()).collect();
+    let text = scenario.to_string();
+    assert_eq!(text.parse(), Ok(scenario), "{text}");
+    for (line, step) in text.lines().zip(every_step()) {
+        let (_, step_text) = line.split_once(' ').unwrap();
+        assert_eq!(step_text.parse(), Ok(step), "{line}");
+    }
+}
+
+#[test]
+fn every_verb_of_the_syntax_is_written_by_some_step() {
+    let written: Vec<String> = every_step().iter().map(Step::to_string).collect();
+    let verbs = Action::SYNTAX.lines().chain(NetFault::SYNTAX.lines());
+    for line in verbs.filter(|line| line.starts_with(|first: char| first.is_lowercase())) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let verb = if words[0] == "net" {
+            words[..2].join(" ")
+        } else {
+            words[0].to_owned()
+        };
+        let is_verb = |text: &String| format!("{text} ").starts_with(&format!("{verb} "));
+        assert!(written.iter().any(is_verb), "{verb}");
+    }
+}
+
+#[test]
+fn comments_blank_lines_and_milliseconds_are_understood() {
+    let scenario: Scenario = "# first\n\n 250ms  kill 0 # dies\n\t1.5s heal\n"
+        .parse()
+        .unwrap();
+    let expected = [
+        (Duration::from_millis(250), Action::Kill(member(0)).into()),
+        (Duration::from_millis(1500), Action::Heal.into()),
+    ];
+    assert_eq!(scenario, expected.into_iter().collect());
+    assert_eq!(scenario.duration(), Duration::from_millis(1500));
+}
+
+#[test]
+fn an_error_names_the_line_and_the_remedy() {
+    for (text, message) in [
+        (
+            "1s heal\nkill 0",
+            "line 2: `kill` is not a time; write a line as `AT VERB ...`, such as `1.5s kill primary`",
+        ),
+        (
+            "\n1s",
+            "line 2: what happens is missing; write a line as `AT VERB ...`, such as `1.5s kill primary`",
+        ),
+        (
+            "-1s heal",
+            "line 1: `-1s` is not a time; write a line as `AT VERB ...`, such as `1.5s kill primary`",
+        ),
+        (
+            "1s kill",
+            "line 1: MEMBER is missing; write it as `kill MEMBER`",
+        ),
+        (
+            "1s lag 0 x",
+            "line 1: `x` is not SECONDS; write it as `lag MEMBER SECONDS`",
+        ),
+        (
+            "1s net refuse",
+            "line 1: `net refuse` is followed by nothing; write it as `net refuse MEMBER [off]`",
+        ),
+        (
+            "1s net dns x",
+            "line 1: `x` is not SECONDS; write it as `net dns SECONDS|fail`",
+        ),
+        (
+            "1s net flood 1",
+            "line 1: `flood` is not a fault of the network; known are refuse, blackhole, reset, \
+             reset_after, dns, latency, heal",
+        ),
+    ] {
+        let error = text.parse::<Scenario>().unwrap_err();
+        assert_eq!(error.to_string(), message);
+    }
+    let error = "1s explode".parse::<Scenario>().unwrap_err().to_string();
+    assert!(
+        error.starts_with("line 1: `explode` is not an action; known are net, stepdown, stepup")
+    );
+}
+
+#[test]
+fn steps_are_taken_in_the_order_of_their_times_and_the_impossible_is_reported() {
+    let hosts = ["a", "b", "c"].map(address);
+    let sim = Sim::new(5, &Blueprint::replica_set(SetConfig::new("rs", hosts)));
+    // The set cannot elect anybody once two are dead, and nine is not a member.
+    let text =
+        "3s kill primary\n1s kill 1\n1s kill 2\n2s net refuse 9\n4s kill primary\n5s net heal\n";
+    let scenario: Scenario = text.parse().unwrap();
+    let start = sim.now();
+    let refused = sim.block_on(scenario.play(&sim));
+    assert_eq!(sim.now().since(start), Duration::from_secs(5));
+    let told: Vec<String> = refused.iter().map(Refused::to_string).collect();
+    assert_eq!(
+        told,
+        [
+            "2s net refuse 9: there is no such member: member 9",
+            "4s kill primary: there is no such member: the primary",
+        ]
+    );
+    assert!(sim.status().members.iter().all(|member| !member.running));
+}
+
+#[test]
+fn faults_of_the_network_reach_the_network() {
+    let sim = Sim::new(
+        5,
+        &Blueprint::replica_set(SetConfig::new("rs", [address("a")])),
+    );
+    let scenario: Scenario = "1s net refuse primary\n10s net heal\n".parse().unwrap();
+    let transport = sim.runtime().io.transport;
+    let clock = sim.runtime().io.clock;
+    let host = address("a");
+    let start = sim.now();
+    let program = async {
+        let mut outcomes = Vec::new();
+        for second in [0, 5, 15] {
+            clock.sleep_until(start + Duration::from_secs(second)).await;
+            outcomes.push(transport.connect(&host, None).await.is_ok());
+        }
+        outcomes
+    };
+    let (refused, outcomes) = sim.block_on(async { futures::join!(scenario.play(&sim), program) });
+    assert_eq!((refused, outcomes), (Vec::new(), vec![true, false, true]));
+}

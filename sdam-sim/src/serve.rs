@@ -1,0 +1,210 @@
+//! The simulated deployment on loopback TCP, for clients that have nothing to do with this crate.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), sdam_sim::serve::ServeError> {
+//! let rs = sdam_sim::serve::ReplicaSet::start(3)?;
+//! println!("{}", rs.uri());
+//! rs.step_down()?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! One thread owns the [`Deployment`](crate::Deployment) and writes; one thread for each listener
+//! accepts; one for each connection reads. Dropping the [`Server`] ends them all.
+
+mod builder;
+mod driver;
+mod listener;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    fmt, io,
+    ops::Deref,
+    sync::mpsc::{self, Sender},
+    thread::JoinHandle,
+    time::Duration,
+};
+
+pub use self::builder::Builder;
+use self::driver::Event;
+use crate::{
+    MemberId,
+    action::{Action, ActionError, Target},
+    config::SetConfig,
+    deployment::Status,
+};
+
+/// A running deployment on loopback TCP; it ends when this is dropped.
+#[derive(Debug)]
+pub struct Server {
+    uri: String,
+    events: Sender<Event>,
+    driver: Option<JoinHandle<()>>,
+}
+
+/// A replica set on loopback TCP: a [`Server`] with a verb for everything that befalls one.
+#[derive(Debug)]
+pub struct ReplicaSet(Server);
+
+/// Why a deployment could not be started, or an action not be done.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// The deployment refused.
+    Action(ActionError),
+    /// A port could not be bound or a thread not be started.
+    Io(io::Error),
+    /// The deployment has ended.
+    Stopped,
+}
+
+impl Server {
+    /// The connection string of the deployment as it was when it started.
+    pub fn uri(&self) -> &str {
+        &self.uri
+    }
+
+    /// Does `action`, and returns when its effect is under way.
+    pub fn apply(&self, action: Action) -> Result<(), ServeError> {
+        self.ask(|reply| Event::Act(action, reply))?
+    }
+
+    /// The true state of the deployment.
+    pub fn status(&self) -> Result<Status, ServeError> {
+        self.ask(Event::Status)
+    }
+
+    /// The configuration of the replica set; `None` if the deployment is none.
+    pub fn config(&self) -> Result<Option<SetConfig>, ServeError> {
+        self.ask(Event::Config)
+    }
+
+    /// How many client connections are open.
+    pub fn connections(&self) -> Result<usize, ServeError> {
+        self.ask(Event::Connections)
+    }
+
+    fn ask<T>(&self, event: impl FnOnce(Sender<T>) -> Event) -> Result<T, ServeError> {
+        let (reply, answer) = mpsc::channel();
+        self.events
+            .send(event(reply))
+            .map_err(|_| ServeError::Stopped)?;
+        answer.recv().map_err(|_| ServeError::Stopped)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // If the driver has already ended there is nobody left to stop.
+        let _ = self.events.send(Event::Stop);
+        if let Some(driver) = self.driver.take() {
+            let _ = driver.join();
+        }
+    }
+}
+
+impl ReplicaSet {
+    /// Starts a set of `members` on free ports; it has a primary when this returns.
+    pub fn start(members: u16) -> Result<Self, ServeError> {
+        Builder::replica_set(members).start().map(Self)
+    }
+
+    /// Starts the set that `builder` describes.
+    pub fn build(builder: Builder) -> Result<Self, ServeError> {
+        builder.start().map(Self)
+    }
+
+    /// The primary steps down and hands over.
+    pub fn step_down(&self) -> Result<(), ServeError> {
+        let period = Duration::from_secs(60);
+        self.apply(Action::StepDown { period })
+    }
+
+    /// `member` dies without a word.
+    pub fn kill(&self, member: impl Into<Target>) -> Result<(), ServeError> {
+        self.apply(Action::Kill(member.into()))
+    }
+
+    /// `member` shuts down in order.
+    pub fn shut_down(&self, member: impl Into<Target>) -> Result<(), ServeError> {
+        self.apply(Action::Shutdown(member.into()))
+    }
+
+    /// `member` starts again, on the same port.
+    pub fn restart(&self, member: impl Into<Target>) -> Result<(), ServeError> {
+        self.apply(Action::Restart(member.into()))
+    }
+
+    /// `member` stops answering; its connections stay open.
+    pub fn freeze(&self, member: impl Into<Target>) -> Result<(), ServeError> {
+        self.apply(Action::Freeze(member.into()))
+    }
+
+    /// The frozen `member` goes on.
+    pub fn thaw(&self, member: impl Into<Target>) -> Result<(), ServeError> {
+        self.apply(Action::Thaw(member.into()))
+    }
+
+    /// Two members do not hear each other.
+    pub fn partition(&self, a: impl Into<Target>, b: impl Into<Target>) -> Result<(), ServeError> {
+        self.apply(Action::Partition(vec![a.into()], vec![b.into()]))
+    }
+
+    /// All partitions end.
+    pub fn heal(&self) -> Result<(), ServeError> {
+        self.apply(Action::Heal)
+    }
+
+    /// Changes the configuration; its version is raised by itself.
+    pub fn reconfig(&self, change: impl FnOnce(&mut SetConfig)) -> Result<(), ServeError> {
+        let none = ServeError::Action(ActionError::NoReplicaSet);
+        let mut config = self.config()?.ok_or(none)?;
+        change(&mut config);
+        self.apply(Action::Reconfig(config))
+    }
+
+    /// The primary, if there is one.
+    pub fn primary(&self) -> Result<Option<MemberId>, ServeError> {
+        Ok(self.status()?.primary().map(|primary| primary.id))
+    }
+}
+
+impl Deref for ReplicaSet {
+    type Target = Server;
+
+    fn deref(&self) -> &Server {
+        &self.0
+    }
+}
+
+impl fmt::Display for ServeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Action(error) => error.fmt(f),
+            Self::Io(error) => write!(f, "cannot serve on loopback: {error}"),
+            Self::Stopped => f.write_str("the deployment has ended"),
+        }
+    }
+}
+
+impl std::error::Error for ServeError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io(error) => Some(error),
+            Self::Action(_) | Self::Stopped => None,
+        }
+    }
+}
+
+impl From<ActionError> for ServeError {
+    fn from(error: ActionError) -> Self {
+        Self::Action(error)
+    }
+}
+
+impl From<io::Error> for ServeError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}

@@ -1,0 +1,198 @@
+//! What to serve, and where.
+
+use std::{
+    io,
+    net::{Ipv4Addr, SocketAddr, TcpListener},
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use sdam_core::{
+    address::ServerAddress,
+    rng::{Rng, mix},
+    time::Instant,
+};
+
+use super::{ServeError, Server, driver};
+use crate::{
+    Deployment, config::SetConfig, deployment::Blueprint, timing::Timing, version::ServerVersion,
+};
+
+/// The description of a deployment that is to be served.
+#[derive(Debug)]
+pub struct Builder {
+    kind: Kind,
+    processes: u16,
+    spares: u16,
+    version: ServerVersion,
+    timing: Timing,
+    port: Option<u16>,
+    seed: Option<u64>,
+    configure: Vec<Configure>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Standalone,
+    ReplicaSet,
+    Sharded,
+    LoadBalanced,
+}
+
+/// A change of the first configuration.
+struct Configure(Box<dyn FnOnce(&mut SetConfig) + Send>);
+
+impl std::fmt::Debug for Configure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Configure")
+    }
+}
+
+impl Builder {
+    /// A replica set `rs0` of that many members.
+    pub fn replica_set(members: u16) -> Self {
+        Self::new(Kind::ReplicaSet, members)
+    }
+
+    /// That many mongoses.
+    pub fn sharded(mongoses: u16) -> Self {
+        Self::new(Kind::Sharded, mongoses)
+    }
+
+    /// That many mongoses behind a load balancer, which is the only one that listens.
+    pub fn load_balanced(mongoses: u16) -> Self {
+        Self::new(Kind::LoadBalanced, mongoses)
+    }
+
+    /// One mongod without a replica set.
+    pub fn standalone() -> Self {
+        Self::new(Kind::Standalone, 1)
+    }
+
+    fn new(kind: Kind, processes: u16) -> Self {
+        Self {
+            kind,
+            processes,
+            spares: 0,
+            version: ServerVersion::default(),
+            timing: Timing::brisk(),
+            port: None,
+            seed: None,
+            configure: Vec::new(),
+        }
+    }
+
+    /// The release of all servers, 8.0 by default.
+    #[must_use]
+    pub fn version(mut self, version: ServerVersion) -> Self {
+        self.version = version;
+        self
+    }
+
+    /// The deployment's intervals, [`Timing::brisk`] by default.
+    #[must_use]
+    pub fn timing(mut self, timing: Timing) -> Self {
+        self.timing = timing;
+        self
+    }
+
+    /// The first of consecutive ports; free ones by default.
+    #[must_use]
+    pub fn port(mut self, port: u16) -> Self {
+        self.port = Some(port);
+        self
+    }
+
+    /// Further processes that wait to be added to the replica set; other deployments have none.
+    #[must_use]
+    pub fn spares(mut self, spares: u16) -> Self {
+        self.spares = spares;
+        self
+    }
+
+    /// The seed of every random choice; by default the wall clock's time.
+    #[must_use]
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// Changes the replica set's first configuration.
+    #[must_use]
+    pub fn configure(mut self, change: impl FnOnce(&mut SetConfig) + Send + 'static) -> Self {
+        self.configure.push(Configure(Box::new(change)));
+        self
+    }
+
+    /// Binds the ports and starts the deployment.
+    ///
+    /// # Errors
+    ///
+    /// If a port is taken or a thread cannot be started.
+    pub fn start(self) -> Result<Server, ServeError> {
+        let doors = match self.kind {
+            Kind::LoadBalanced | Kind::Standalone => 1,
+            Kind::Sharded => self.processes,
+            Kind::ReplicaSet => self.processes.saturating_add(self.spares),
+        };
+        let listeners = (0..doors)
+            .map(|index| bind(self.port, index))
+            .collect::<io::Result<Vec<TcpListener>>>()?;
+        let mut addresses = Vec::new();
+        for listener in &listeners {
+            let local = listener.local_addr()?;
+            addresses.push(ServerAddress::new(&local.ip().to_string(), local.port()));
+        }
+        let since_epoch = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        let seed = self
+            .seed
+            .unwrap_or_else(|| mix(since_epoch.as_nanos() as u64));
+        let balanced = self.kind == Kind::LoadBalanced;
+        let blueprint = self
+            .blueprint(&addresses)
+            .epoch_millis(since_epoch.as_millis() as i64);
+        let deployment = Deployment::start(Instant::EPOCH, &blueprint, Rng::new(seed));
+        driver::start(deployment, listeners, balanced)
+    }
+
+    fn blueprint(self, addresses: &[ServerAddress]) -> Blueprint {
+        let blueprint = match (self.kind, addresses) {
+            (Kind::LoadBalanced, [balancer, ..]) => {
+                let mongoses = usize::from(self.processes);
+                Blueprint::load_balanced(std::iter::repeat_n(balancer.clone(), mongoses))
+            }
+            (Kind::Standalone, [address, ..]) => Blueprint::standalone(address.clone()),
+            (Kind::ReplicaSet, _) => {
+                let members = usize::from(self.processes).min(addresses.len());
+                let (own, spares) = addresses.split_at(members);
+                let mut config = SetConfig::new("rs0", own.iter().cloned());
+                for Configure(change) in self.configure {
+                    change(&mut config);
+                }
+                let set = Blueprint::replica_set(config);
+                spares.iter().cloned().fold(set, Blueprint::spare)
+            }
+            (Kind::Sharded | Kind::LoadBalanced | Kind::Standalone, _) => {
+                Blueprint::sharded(addresses.iter().cloned())
+            }
+        };
+        blueprint.version(self.version).timing(self.timing)
+    }
+}
+
+/// Binds the port `index` places after `first`, or a free one.
+fn bind(first: Option<u16>, index: u16) -> io::Result<TcpListener> {
+    let port = match first {
+        None => 0,
+        Some(first) => first.checked_add(index).ok_or_else(|| {
+            io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "there are no ports after 65535",
+            )
+        })?,
+    };
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    TcpListener::bind(address)
+        .map_err(|error| io::Error::new(error.kind(), format!("port {port}: {error}")))
+}

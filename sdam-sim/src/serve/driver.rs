@@ -1,0 +1,281 @@
+//! The thread that owns the deployment.
+
+use std::{
+    collections::BTreeMap,
+    io::{self, Read, Write},
+    net::{Shutdown, SocketAddr, TcpListener, TcpStream},
+    sync::mpsc::{self, Receiver, RecvTimeoutError, Sender},
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use sdam_core::time::Instant;
+
+use super::{ServeError, Server, listener::Listener};
+use crate::{
+    ConnectionId, Deployment, MemberId, Output, Outputs, action::Action, config::SetConfig,
+    deployment::Status,
+};
+
+/// Who listens on a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Door {
+    Member(MemberId),
+    Balancer,
+}
+
+/// What the driver waits for.
+#[derive(Debug)]
+pub(super) enum Event {
+    Accepted(Door, TcpStream),
+    Received(ConnectionId, Vec<u8>),
+    Closed(ConnectionId),
+    Act(Action, Sender<Result<(), ServeError>>),
+    Status(Sender<Status>),
+    Config(Sender<Option<SetConfig>>),
+    Connections(Sender<usize>),
+    Stop,
+}
+
+/// A client that does not read for that long is given up.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
+
+struct Driver {
+    deployment: Deployment,
+    started: std::time::Instant,
+    sender: Sender<Event>,
+    addresses: BTreeMap<Door, SocketAddr>,
+    listeners: BTreeMap<Door, Listener>,
+    sockets: BTreeMap<ConnectionId, Socket>,
+    /// Which mongos the load balancer gives the next connection to.
+    next_mongos: u16,
+}
+
+/// A connection and the thread that reads from it.
+struct Socket {
+    stream: TcpStream,
+    reader: JoinHandle<()>,
+}
+
+/// Serves `deployment`, whose member `n` listens on `listeners[n]`.
+pub(super) fn start(
+    deployment: Deployment,
+    listeners: Vec<TcpListener>,
+    balanced: bool,
+) -> Result<Server, ServeError> {
+    let (sender, events) = mpsc::channel();
+    let mut driver = Driver {
+        started: std::time::Instant::now(),
+        sender: sender.clone(),
+        addresses: BTreeMap::new(),
+        listeners: BTreeMap::new(),
+        sockets: BTreeMap::new(),
+        next_mongos: 0,
+        deployment,
+    };
+    for (index, listener) in listeners.into_iter().enumerate() {
+        let door = if balanced {
+            Door::Balancer
+        } else {
+            Door::Member(MemberId(index as u16))
+        };
+        driver.addresses.insert(door, listener.local_addr()?);
+        driver.listen(door, listener)?;
+    }
+    let uri = driver.deployment.uri();
+    let thread = thread::Builder::new()
+        .name("simulated deployment".into())
+        .spawn(move || driver.run(&events))?;
+    Ok(Server {
+        uri,
+        events: sender,
+        driver: Some(thread),
+    })
+}
+
+impl Driver {
+    fn run(mut self, events: &Receiver<Event>) {
+        loop {
+            let outputs = self.deployment.advance(self.now());
+            // Nobody waits for the outcome of a restart that time alone brought about.
+            let _ = self.perform(outputs);
+            match self.next_event(events) {
+                Some(Event::Stop) => break,
+                Some(event) => self.handle(event),
+                None => {}
+            }
+        }
+        self.stop();
+    }
+
+    fn now(&self) -> Instant {
+        Instant::EPOCH + self.started.elapsed()
+    }
+
+    /// Waits for an event or for the deployment's next deadline.
+    fn next_event(&self, events: &Receiver<Event>) -> Option<Event> {
+        let Some(deadline) = self.deployment.next_deadline() else {
+            return Some(events.recv().unwrap_or(Event::Stop));
+        };
+        match events.recv_timeout(deadline.since(self.now())) {
+            Ok(event) => Some(event),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => Some(Event::Stop),
+        }
+    }
+
+    fn handle(&mut self, event: Event) {
+        let now = self.now();
+        match event {
+            // A connection that cannot be set up is dropped, which closes it.
+            Event::Accepted(door, stream) => drop(self.accept(door, stream)),
+            Event::Received(connection, bytes) => {
+                let outputs = self.deployment.receive(now, connection, &bytes);
+                let _ = self.perform(outputs);
+            }
+            Event::Closed(connection) => {
+                self.deployment.closed(connection);
+                self.sockets.remove(&connection);
+            }
+            Event::Act(action, reply) => {
+                let done = match self.deployment.apply(now, &action) {
+                    Ok(outputs) => self.perform(outputs).map_err(ServeError::Io),
+                    Err(error) => Err(ServeError::Action(error)),
+                };
+                let _ = reply.send(done);
+            }
+            Event::Status(reply) => drop(reply.send(self.deployment.status())),
+            Event::Config(reply) => drop(reply.send(self.deployment.config())),
+            Event::Connections(reply) => drop(reply.send(self.sockets.len())),
+            Event::Stop => {}
+        }
+    }
+
+    fn listen(&mut self, door: Door, listener: TcpListener) -> io::Result<()> {
+        let listener = Listener::start(door, listener, self.sender.clone())?;
+        self.listeners.insert(door, listener);
+        Ok(())
+    }
+
+    fn accept(&mut self, door: Door, stream: TcpStream) -> io::Result<()> {
+        let Some(connection) = self.open(door) else {
+            return Ok(());
+        };
+        let started = self.start_reader(connection, &stream);
+        match started {
+            Ok(reader) => {
+                self.sockets.insert(connection, Socket { stream, reader });
+                Ok(())
+            }
+            Err(error) => {
+                self.deployment.closed(connection);
+                Err(error)
+            }
+        }
+    }
+
+    fn open(&mut self, door: Door) -> Option<ConnectionId> {
+        match door {
+            Door::Member(member) => self.deployment.open(member),
+            Door::Balancer => {
+                let mongoses = self.deployment.status().members.len() as u16;
+                (0..mongoses).find_map(|_| {
+                    let mongos = MemberId(self.next_mongos % mongoses);
+                    self.next_mongos = (mongos.0 + 1) % mongoses;
+                    self.deployment.open(mongos)
+                })
+            }
+        }
+    }
+
+    fn start_reader(
+        &self,
+        connection: ConnectionId,
+        stream: &TcpStream,
+    ) -> io::Result<JoinHandle<()>> {
+        stream.set_nodelay(true)?;
+        stream.set_write_timeout(Some(WRITE_TIMEOUT))?;
+        let mut stream = stream.try_clone()?;
+        let events = self.sender.clone();
+        thread::Builder::new()
+            .name("read".into())
+            .stack_size(64 * 1024)
+            .spawn(move || {
+                let mut buffer = [0; 16 * 1024];
+                loop {
+                    let event = match stream.read(&mut buffer) {
+                        Ok(read @ 1..) => Event::Received(connection, buffer[..read].to_vec()),
+                        Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                        Ok(0) | Err(_) => Event::Closed(connection),
+                    };
+                    let last = matches!(event, Event::Closed(_));
+                    if events.send(event).is_err() || last {
+                        return;
+                    }
+                }
+            })
+    }
+
+    /// Does what the deployment asks for.
+    ///
+    /// # Errors
+    ///
+    /// If the port of a process that starts again is taken; the rest is done nevertheless.
+    fn perform(&mut self, outputs: Outputs) -> io::Result<()> {
+        let mut result = Ok(());
+        for output in outputs {
+            match output {
+                Output::Send { connection, bytes } => self.send(connection, &bytes),
+                Output::Close { connection } => self.close(connection),
+                Output::Down { member } => {
+                    if let Some(listener) = self.listeners.remove(&Door::Member(member)) {
+                        listener.stop();
+                    }
+                }
+                Output::Up { member } => result = self.reopen(Door::Member(member)).and(result),
+            }
+        }
+        result
+    }
+
+    fn send(&mut self, connection: ConnectionId, bytes: &[u8]) {
+        let Some(socket) = self.sockets.get_mut(&connection) else {
+            return;
+        };
+        if socket.stream.write_all(bytes).is_err() {
+            self.deployment.closed(connection);
+            self.close(connection);
+        }
+    }
+
+    /// Closes the socket; its reader notices and reports, and is then forgotten.
+    fn close(&mut self, connection: ConnectionId) {
+        if let Some(socket) = self.sockets.get(&connection) {
+            // An error means that the client was faster.
+            let _ = socket.stream.shutdown(Shutdown::Both);
+        }
+    }
+
+    /// Listens again where `door` was; the balancer never stopped.
+    fn reopen(&mut self, door: Door) -> io::Result<()> {
+        match self.addresses.get(&door) {
+            Some(address) => {
+                let listener = TcpListener::bind(address)?;
+                self.listen(door, listener)
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn stop(self) {
+        for (_, listener) in self.listeners {
+            listener.stop();
+        }
+        for socket in self.sockets.values() {
+            let _ = socket.stream.shutdown(Shutdown::Both);
+        }
+        for (_, socket) in self.sockets {
+            let _ = socket.reader.join();
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Accepting connections until told to stop.
+
+use std::{
+    io,
+    net::{SocketAddr, TcpListener, TcpStream},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc::Sender,
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use super::driver::{Door, Event};
+
+/// A bound port and the thread that accepts connections on it.
+#[derive(Debug)]
+pub(super) struct Listener {
+    address: SocketAddr,
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl Listener {
+    pub(super) fn start(
+        door: Door,
+        listener: TcpListener,
+        events: Sender<Event>,
+    ) -> io::Result<Self> {
+        let address = listener.local_addr()?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let thread = thread::Builder::new()
+            .name(format!("accept {}", address.port()))
+            .spawn(move || {
+                for stream in listener.incoming() {
+                    if stopped.load(Ordering::Acquire) {
+                        return;
+                    }
+                    // A connection that failed before it was accepted concerns nobody.
+                    if let Ok(stream) = stream
+                        && events.send(Event::Accepted(door, stream)).is_err()
+                    {
+                        return;
+                    }
+                }
+            })?;
+        Ok(Self {
+            address,
+            stop,
+            thread,
+        })
+    }
+
+    /// Refuses connections from now on.
+    pub(super) fn stop(self) {
+        self.stop.store(true, Ordering::Release);
+        // The thread waits for a connection; it gets one. If it cannot be had, the listener is
+        // broken and its thread must not be waited for.
+        if TcpStream::connect_timeout(&self.address, Duration::from_secs(1)).is_ok() {
+            let _ = self.thread.join();
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Over real sockets, with no other clock than the deployment's own.
+
+use std::{
+    io::{Read, Write},
+    net::TcpStream,
+};
+
+use bson::{Document, doc};
+use sdam_transport::wire::{OpMsg, WireMessage};
+
+use super::{Builder, ReplicaSet};
+
+struct Client {
+    stream: TcpStream,
+    requests: i32,
+}
+
+impl Client {
+    fn connect(uri: &str, index: usize) -> std::io::Result<Self> {
+        let hosts = uri.strip_prefix("mongodb://").unwrap();
+        let host = hosts.split(['/', ',']).nth(index).unwrap();
+        Ok(Self {
+            stream: TcpStream::connect(host)?,
+            requests: 0,
+        })
+    }
+
+    fn send(&mut self, exhaust_allowed: bool, body: &Document) {
+        self.requests += 1;
+        let message = OpMsg {
+            request_id: self.requests,
+            exhaust_allowed,
+            body: &body.to_vec().unwrap(),
+            ..OpMsg::default()
+        };
+        let bytes = message.encode().unwrap().into_bytes();
+        self.stream.write_all(&bytes).unwrap();
+    }
+
+    fn receive(&mut self) -> std::io::Result<Document> {
+        let mut length = [0; 4];
+        self.stream.read_exact(&mut length)?;
+        let mut bytes = vec![0; u32::from_le_bytes(length) as usize];
+        bytes[..4].copy_from_slice(&length);
+        self.stream.read_exact(&mut bytes[4..])?;
+        let message = WireMessage::decode(bytes).unwrap();
+        Ok(Document::from_reader(message.body()).unwrap())
+    }
+
+    fn hello(&mut self) -> Document {
+        self.send(false, &doc! { "hello": 1, "$db": "admin" });
+        self.receive().unwrap()
+    }
+}
+
+#[test]
+fn a_step_down_is_streamed_to_whoever_waits() {
+    let rs = ReplicaSet::start(3).unwrap();
+    let mut client = Client::connect(rs.uri(), 0).unwrap();
+    let first = client.hello();
+    assert!(first.get_bool("isWritablePrimary").unwrap());
+    assert_eq!(first.get_array("hosts").unwrap().len(), 3);
+    let request = doc! {
+        "hello": 1,
+        "topologyVersion": first.get_document("topologyVersion").unwrap(),
+        "maxAwaitTimeMS": 600_000,
+        "$db": "admin",
+    };
+    client.send(true, &request);
+    rs.step_down().unwrap();
+    let without = client.receive().unwrap();
+    assert!(!without.get_bool("isWritablePrimary").unwrap());
+    let with = loop {
+        let next = client.receive().unwrap();
+        if next.contains_key("primary") {
+            break next;
+        }
+    };
+    assert_ne!(with.get("primary"), first.get("primary"));
+    assert_eq!(rs.status().unwrap().primary().unwrap().term, 2);
+}
+
+#[test]
+fn a_killed_member_refuses_and_a_restarted_one_is_another_process() {
+    let rs = ReplicaSet::start(3).unwrap();
+    let mut client = Client::connect(rs.uri(), 0).unwrap();
+    let process = |hello: &Document| {
+        let version = hello.get_document("topologyVersion").unwrap();
+        version.get_object_id("processId").unwrap()
+    };
+    let before = process(&client.hello());
+    rs.kill(0).unwrap();
+    assert!(client.receive().is_err());
+    assert!(Client::connect(rs.uri(), 0).is_err());
+    rs.restart(0).unwrap();
+    let mut client = Client::connect(rs.uri(), 0).unwrap();
+    assert_ne!(process(&client.hello()), before);
+}
+
+#[test]
+fn a_balancer_hands_connections_to_mongoses_in_turn() {
+    let server = Builder::load_balanced(2).start().unwrap();
+    let service = || {
+        let mut client = Client::connect(server.uri(), 0).unwrap();
+        client.send(
+            false,
+            &doc! { "hello": 1, "loadBalanced": true, "$db": "admin" },
+        );
+        client
+            .receive()
+            .unwrap()
+            .get_object_id("serviceId")
+            .unwrap()
+    };
+    let (first, second, third) = (service(), service(), service());
+    assert_ne!(first, second);
+    assert_eq!(first, third);
+}
+
+#[test]
+fn dropping_the_server_closes_its_ports_and_connections() {
+    let rs = ReplicaSet::start(1).unwrap();
+    let uri = rs.uri().to_owned();
+    let mut client = Client::connect(&uri, 0).unwrap();
+    drop(rs);
+    assert!(client.receive().is_err());
+    assert!(Client::connect(&uri, 0).is_err());
+}

@@ -1,0 +1,445 @@
+//! The conversation of one server process with its clients.
+
+mod admin;
+mod bulk_write;
+mod command;
+mod data;
+mod hello;
+
+use bson::{Document, doc};
+use sdam_core::time::Instant;
+use sdam_transport::wire::{Header, WireMessage};
+
+pub(crate) use self::data::takes_write_concern;
+use self::hello::Waiting;
+use crate::{
+    ConnectionId, Deployment, MemberId, Output,
+    deployment::Role,
+    fail_command::FailCommand,
+    reply::{CommandError, CommandResult, INTERRUPTED_BY_STATE_CHANGE},
+    request::Request,
+    timers::Timer,
+    version::ServerVersion,
+};
+
+/// No message may be longer (`maxMessageSizeBytes`).
+const MAX_MESSAGE_SIZE: usize = 48_000_000;
+
+/// One client connection, as its server sees it.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) member: MemberId,
+    /// `connectionId`.
+    number: i32,
+    /// What has arrived and was not read yet.
+    inbound: Vec<u8>,
+    /// What could not be sent while clients were cut off.
+    held: Vec<Vec<u8>>,
+    task: Task,
+    /// The client asked for hello by `helloOk: true`.
+    hello_ok: bool,
+    /// The client has sent its first hello.
+    greeted: bool,
+    app_name: Option<String>,
+}
+
+/// What a connection's server is doing; it serves one request at a time.
+#[derive(Debug, Default)]
+enum Task {
+    #[default]
+    Idle,
+    /// A hello waits for a change.
+    Hello(Waiting),
+    /// A fail point holds the request up.
+    Blocked(Blocked),
+}
+
+#[derive(Debug)]
+struct Blocked {
+    request: Request,
+    response_to: i32,
+    fail: FailCommand,
+}
+
+impl Connection {
+    pub(crate) fn new(member: MemberId, number: i32) -> Self {
+        Self {
+            member,
+            number,
+            inbound: Vec::new(),
+            held: Vec::new(),
+            task: Task::Idle,
+            hello_ok: false,
+            greeted: false,
+            app_name: None,
+        }
+    }
+
+    /// Takes one whole message from what has arrived.
+    fn next_message(&mut self) -> Result<Option<WireMessage>, Violation> {
+        let Some(header) = self.inbound.first_chunk() else {
+            return Ok(None);
+        };
+        let length = Header::decode(header)
+            .map_err(|_| Violation)?
+            .message_length();
+        if length > MAX_MESSAGE_SIZE {
+            return Err(Violation);
+        }
+        if self.inbound.len() < length {
+            return Ok(None);
+        }
+        let rest = self.inbound.split_off(length);
+        let bytes = std::mem::replace(&mut self.inbound, rest);
+        WireMessage::decode(bytes).map(Some).map_err(|_| Violation)
+    }
+
+    /// Whether replies follow each other unasked.
+    fn is_streaming(&self) -> bool {
+        match &self.task {
+            Task::Idle => false,
+            Task::Hello(waiting) => waiting.request.exhaust_allowed(),
+            Task::Blocked(blocked) => {
+                blocked.request.is_hello() && blocked.request.exhaust_allowed()
+            }
+        }
+    }
+}
+
+/// The client broke the protocol; its connection is closed.
+struct Violation;
+
+impl Deployment {
+    pub(crate) fn take_bytes(&mut self, now: Instant, id: ConnectionId, bytes: &[u8]) {
+        let Some(connection) = self.connections.get_mut(&id) else {
+            return;
+        };
+        connection.inbound.extend_from_slice(bytes);
+        self.serve(now, id);
+    }
+
+    /// Serves the requests that have arrived, one after the other.
+    fn serve(&mut self, now: Instant, id: ConnectionId) {
+        while let Some(connection) = self.connections.get_mut(&id) {
+            if !self.members[connection.member.index()].answers() {
+                return;
+            }
+            if connection.is_streaming() && !connection.inbound.is_empty() {
+                // Nobody may interrupt a stream (M-26).
+                return self.close(id);
+            }
+            if !matches!(connection.task, Task::Idle) {
+                return;
+            }
+            match connection
+                .next_message()
+                .map(|message| message.map(|message| Request::read(&message)))
+            {
+                Ok(None) => return,
+                Ok(Some(Some(request))) => {
+                    let response_to = request.id;
+                    self.begin(now, id, request, response_to);
+                }
+                Ok(Some(None)) | Err(Violation) => return self.close(id),
+            }
+        }
+    }
+
+    /// Begins to serve `request`, whose reply answers the message `response_to`.
+    fn begin(&mut self, now: Instant, id: ConnectionId, request: Request, response_to: i32) {
+        let Some(connection) = self.connections.get_mut(&id) else {
+            return;
+        };
+        if request.is_hello() {
+            // The fail point has to know the application before it strikes the first hello.
+            connection.learn_app_name(&request.body);
+        }
+        let own = &mut self.members[connection.member.index()];
+        let app_name = connection.app_name.as_deref();
+        // What is no command to a server does not reach the fail point.
+        let known = own.version.knows_hello() || !request.is_modern_hello();
+        let struck = known
+            && own
+                .fail_command
+                .as_mut()
+                .is_some_and(|point| point.strikes(&request, app_name));
+        own.strikes += i32::from(struck);
+        let Some(fail) = own.fail_command.clone().filter(|_| struck) else {
+            return self.perform(now, id, request, response_to, None);
+        };
+        if let Some(block) = fail.block {
+            connection.task = Task::Blocked(Blocked {
+                request,
+                response_to,
+                fail,
+            });
+            self.timers.set(Timer::Connection(id), now + block);
+        } else {
+            self.perform(now, id, request, response_to, Some(&fail));
+        }
+    }
+
+    /// Serves `request`, which `fail` has struck.
+    fn perform(
+        &mut self,
+        now: Instant,
+        id: ConnectionId,
+        request: Request,
+        response_to: i32,
+        fail: Option<&FailCommand>,
+    ) {
+        let Some(connection) = self.connections.get(&id) else {
+            return;
+        };
+        let member = connection.member;
+        if fail.is_some_and(|fail| fail.close_connection) {
+            return self.close(id);
+        }
+        if let Some(code) = fail.and_then(|fail| fail.error_code) {
+            let mut error = self.injected(member, code);
+            if self.member(member).version.labels_errors() {
+                error.labels = fail.and_then(|fail| fail.error_labels.clone());
+            }
+            return self.answer(now, id, &request, response_to, Err(error));
+        }
+        if request.is_hello() {
+            return self.hello(now, id, request, response_to);
+        }
+        let mut result = self.run(now, id, member, &request);
+        if let (Ok(reply), Some(code)) = (&mut result, fail.and_then(|f| f.write_concern_error)) {
+            let message = self.injected(member, code).message;
+            reply.insert(
+                "writeConcernError",
+                doc! { "code": code, "errmsg": message },
+            );
+        }
+        self.answer(now, id, &request, response_to, result);
+    }
+
+    /// The error a fail point of `member` answers with.
+    ///
+    /// mongod tells its topology version with injected errors of not writable primaries and
+    /// recovering nodes, which makes them stale to a client that knows it; with injected shutdown
+    /// errors it does not, and outside of a replica set it never does.
+    fn injected(&self, member: MemberId, code: i32) -> CommandError {
+        let own = self.member(member);
+        let word = if own.version >= ServerVersion::V6_0.patch(0) {
+            "via"
+        } else {
+            "due to"
+        };
+        CommandError {
+            versioned: !matches!(code, 91 | 10058 | 11600) && own.replica().is_some(),
+            ..CommandError::new(
+                code,
+                format!("Failing command {word} 'failCommand' failpoint"),
+            )
+        }
+    }
+
+    /// Sends the only or last reply to `request`.
+    fn answer(
+        &mut self,
+        now: Instant,
+        id: ConnectionId,
+        request: &Request,
+        response_to: i32,
+        result: CommandResult,
+    ) {
+        let Some(connection) = self.connections.get(&id) else {
+            return;
+        };
+        let document = self.reply_document(now, connection.member, request, result);
+        self.send(id, request, response_to, false, &document);
+    }
+
+    /// The whole reply of `member`: the command's own fields and those every reply has.
+    fn reply_document(
+        &self,
+        now: Instant,
+        member: MemberId,
+        request: &Request,
+        result: CommandResult,
+    ) -> Document {
+        let own = self.member(member);
+        let mut reply = match result {
+            Ok(mut reply) => {
+                reply.insert("ok", 1.0);
+                reply
+            }
+            Err(error) => {
+                let retried = request.body.contains_key("txnNumber");
+                let labels: &[&str] =
+                    if retried && error.is_retryable() && own.version.labels_errors() {
+                        &["RetryableWriteError"]
+                    } else {
+                        &[]
+                    };
+                let mut reply = Document::new();
+                // Every state change error tells its version (M-2).
+                if error.is_state_change() && error.versioned && own.version.streams() {
+                    reply.insert("topologyVersion", hello::topology_version(own));
+                }
+                reply.extend(error.document(own.version, labels));
+                reply
+            }
+        };
+        if let Some(time) = self.cluster_time(now, member) {
+            reply.insert(
+                "$clusterTime",
+                doc! {
+                    "clusterTime": time,
+                    "signature": { "hash": hello::unsigned(), "keyId": 0_i64 },
+                },
+            );
+            reply.insert("operationTime", time);
+        }
+        reply
+    }
+
+    /// Sends a reply; its request id, if one was sent.
+    fn send(
+        &mut self,
+        id: ConnectionId,
+        request: &Request,
+        response_to: i32,
+        more_to_come: bool,
+        document: &Document,
+    ) -> Option<i32> {
+        let connection = self.connections.get_mut(&id)?;
+        let member = &mut self.members[connection.member.index()];
+        let request_id = member.process.next_request_id();
+        let Ok(message) = request.reply(request_id, response_to, more_to_come, document) else {
+            self.close(id);
+            return None;
+        };
+        let bytes = message?.into_bytes();
+        if member.cut_off {
+            connection.held.push(bytes);
+        } else {
+            self.outputs.push(Output::Send {
+                connection: id,
+                bytes,
+            });
+        }
+        Some(request_id)
+    }
+
+    fn close(&mut self, id: ConnectionId) {
+        self.closed(id);
+        self.outputs.push(Output::Close { connection: id });
+    }
+
+    pub(crate) fn close_connections(&mut self, member: MemberId) {
+        for id in self.connections_of(member) {
+            self.close(id);
+        }
+    }
+
+    fn connections_of(&self, member: MemberId) -> Vec<ConnectionId> {
+        let all = self.connections.iter();
+        all.filter(|(_, connection)| connection.member == member)
+            .map(|(id, _)| *id)
+            .collect()
+    }
+
+    /// The time the connection's request had to wait for has come.
+    pub(crate) fn connection_due(&mut self, now: Instant, id: ConnectionId) {
+        match self.take_task(id) {
+            Some(Task::Hello(waiting)) => {
+                self.answer_hello(now, id, waiting.request, waiting.response_to);
+            }
+            Some(Task::Blocked(Blocked {
+                request,
+                response_to,
+                fail,
+            })) => self.perform(now, id, request, response_to, Some(&fail)),
+            Some(Task::Idle) | None => {}
+        }
+        self.serve(now, id);
+    }
+
+    fn take_task(&mut self, id: ConnectionId) -> Option<Task> {
+        self.timers.cancel(Timer::Connection(id));
+        let connection = self.connections.get_mut(&id)?;
+        Some(std::mem::take(&mut connection.task))
+    }
+
+    /// The topology version of `member` has grown: hellos that wait for it are answered, and if it
+    /// has stepped down its writes are interrupted.
+    pub(crate) fn topology_changed(&mut self, now: Instant, member: MemberId, stepped_down: bool) {
+        for id in self.connections_of(member) {
+            let Some(connection) = self.connections.get(&id) else {
+                continue;
+            };
+            match &connection.task {
+                Task::Hello(_) => self.connection_due(now, id),
+                Task::Blocked(blocked) if stepped_down && data::is_write(&blocked.request.name) => {
+                    self.interrupt(now, id, INTERRUPTED_BY_STATE_CHANGE);
+                }
+                Task::Blocked(_) | Task::Idle => {}
+            }
+        }
+    }
+
+    /// Commands that are held up fail, because the process is about to end.
+    pub(crate) fn interrupt_all(&mut self, now: Instant, member: MemberId, code: i32) {
+        for id in self.connections_of(member) {
+            self.interrupt(now, id, code);
+        }
+    }
+
+    fn interrupt(&mut self, now: Instant, id: ConnectionId, code: i32) {
+        let blocked = |connection: &Connection| matches!(connection.task, Task::Blocked(_));
+        if !self.connections.get(&id).is_some_and(blocked) {
+            return;
+        }
+        if let Some(Task::Blocked(Blocked {
+            request,
+            response_to,
+            ..
+        })) = self.take_task(id)
+        {
+            let error = CommandError::new(code, "operation was interrupted");
+            self.answer(now, id, &request, response_to, Err(error));
+        }
+    }
+
+    /// Clients reach `member` again.
+    pub(crate) fn resume_clients(&mut self, now: Instant, member: MemberId) {
+        if !self.member(member).answers() {
+            return;
+        }
+        for id in self.connections_of(member) {
+            if let Some(connection) = self.connections.get_mut(&id) {
+                let held = std::mem::take(&mut connection.held);
+                self.outputs
+                    .extend(held.into_iter().map(|bytes| Output::Send {
+                        connection: id,
+                        bytes,
+                    }));
+            }
+            self.serve(now, id);
+        }
+    }
+
+    /// The cluster's time, which every reply of a set or cluster tells.
+    fn cluster_time(&self, now: Instant, member: MemberId) -> Option<bson::Timestamp> {
+        let own = self.member(member);
+        let (time, increment) = match &own.kind {
+            crate::member::Kind::Standalone => return None,
+            crate::member::Kind::Mongos => {
+                let seconds = self.date(now).div_euclid(1000);
+                (u32::try_from(seconds).unwrap_or(0), 1)
+            }
+            crate::member::Kind::Replica(replica) => {
+                if !matches!(replica.role, Role::Primary | Role::Secondary) {
+                    return None;
+                }
+                let last = replica.oplog.last().time;
+                (last.seconds, last.increment)
+            }
+        };
+        Some(bson::Timestamp { time, increment })
+    }
+}

@@ -1,0 +1,240 @@
+//! Commands that steer a replica set.
+
+use std::{sync::Arc, time::Duration};
+
+use bson::{Bson, Document, doc};
+use sdam_core::{address::ServerAddress, time::Instant};
+
+use crate::{
+    Deployment, MemberId,
+    config::{MemberConfig, SetConfig},
+    deployment::Role,
+    member::Kind,
+    reply::{
+        BAD_VALUE, CommandError, CommandResult, EXCEEDED_TIME_LIMIT, NEW_CONFIG_INCOMPATIBLE,
+        NO_REPLICATION_ENABLED, NOT_SECONDARY, NOT_WRITABLE_PRIMARY,
+    },
+    request::{Request, flag, number},
+};
+
+impl Deployment {
+    pub(super) fn run_replica(
+        &mut self,
+        now: Instant,
+        member: MemberId,
+        request: &Request,
+    ) -> CommandResult {
+        let body = &request.body;
+        let role = match &self.member(member).kind {
+            Kind::Replica(replica) => replica.role,
+            Kind::Standalone => {
+                return Err(CommandError::new(
+                    NO_REPLICATION_ENABLED,
+                    "not running with --replSet",
+                ));
+            }
+            Kind::Mongos => return Err(super::command::not_found(request)),
+        };
+        let period = || {
+            let seconds = number(body, &request.name).and_then(|s| u64::try_from(s).ok());
+            Duration::from_secs(seconds.unwrap_or(60))
+        };
+        match &*request.name {
+            "replSetStepDown" => {
+                if role != Role::Primary {
+                    return Err(CommandError::new(
+                        NOT_WRITABLE_PRIMARY,
+                        "not primary so can't step down",
+                    ));
+                }
+                if self.best_candidate(now, Some(member)).is_none() && !flag(body, "force") {
+                    return Err(CommandError::new(
+                        EXCEEDED_TIME_LIMIT,
+                        "No electable secondaries caught up as of now. Please use the \
+                         replSetStepDown command with the argument {force: true} to force node to \
+                         step down.",
+                    ));
+                }
+                self.step_down(now, member, period());
+                Ok(Document::new())
+            }
+            "replSetStepUp" => {
+                if self.can_run(now, member) && self.run_election(now, member) {
+                    Ok(Document::new())
+                } else {
+                    Err(CommandError::new(125, "Election failed."))
+                }
+            }
+            "replSetFreeze" => {
+                let refused =
+                    |_| CommandError::new(NOT_SECONDARY, "cannot freeze node when primary");
+                self.repl_set_freeze(now, member, period())
+                    .map_err(refused)?;
+                Ok(Document::new())
+            }
+            "replSetMaintenance" => {
+                let refused = |_| CommandError::new(NOT_SECONDARY, "not secondary");
+                self.set_maintenance(now, member, flag(body, "replSetMaintenance"))
+                    .map_err(refused)?;
+                Ok(Document::new())
+            }
+            "replSetGetConfig" => match self.replica(member).and_then(|own| own.config.clone()) {
+                Some(config) => Ok(doc! { "config": config_document(&config) }),
+                None => Err(CommandError::new(94, "no replset config has been received")),
+            },
+            "replSetReconfig" => {
+                let force = flag(body, "force");
+                if role != Role::Primary && !force {
+                    return Err(CommandError::new(
+                        NOT_WRITABLE_PRIMARY,
+                        "Safe reconfig is only allowed on a writable PRIMARY.",
+                    ));
+                }
+                let config = parse_config(body)?;
+                let refused = |error: crate::action::ActionError| {
+                    CommandError::new(NEW_CONFIG_INCOMPATIBLE, error.to_string())
+                };
+                self.reconfigure(now, config, force).map_err(refused)?;
+                Ok(Document::new())
+            }
+            "replSetGetStatus" => Ok(self.set_status(now, member)),
+            _ => Err(super::command::not_found(request)),
+        }
+    }
+
+    fn set_status(&self, now: Instant, member: MemberId) -> Document {
+        let Some(own) = self.replica(member) else {
+            return Document::new();
+        };
+        let config = own.config.as_deref();
+        let entries = config
+            .map(|config| config.members.as_slice())
+            .unwrap_or_default();
+        let members: Vec<Document> = entries
+            .iter()
+            .enumerate()
+            .map(|(index, entry)| self.member_status(member, index, entry))
+            .collect();
+        doc! {
+            "set": config.map_or("", |config| &*config.name),
+            "date": bson::DateTime::from_millis(self.date(now)),
+            "myState": state_number(own.role),
+            "term": own.term,
+            "members": members,
+        }
+    }
+
+    /// What `member` knows of the one `entry` names.
+    fn member_status(&self, member: MemberId, index: usize, entry: &MemberConfig) -> Document {
+        let peer = self.member_at(&entry.address);
+        let heard = |peer| {
+            let own = self.replica(member);
+            peer == member || own.is_some_and(|own| own.heard.get(&peer).is_some_and(|h| h.up))
+        };
+        let role = peer
+            .filter(|peer| heard(*peer))
+            .and_then(|peer| self.member(peer).role());
+        doc! {
+            "_id": index as i32,
+            "name": entry.address.as_str(),
+            "health": if role.is_some() { 1.0 } else { 0.0 },
+            "state": role.map_or(8, state_number),
+            "stateStr": role.map_or("(not reachable/healthy)", state_name),
+            "self": peer == Some(member),
+        }
+    }
+}
+
+fn state_number(role: Role) -> i32 {
+    match role {
+        Role::Startup => 0,
+        Role::Primary => 1,
+        Role::Secondary => 2,
+        Role::Recovering => 3,
+        Role::Arbiter => 7,
+        Role::Removed => 10,
+    }
+}
+
+fn state_name(role: Role) -> &'static str {
+    match role {
+        Role::Startup => "STARTUP",
+        Role::Primary => "PRIMARY",
+        Role::Secondary => "SECONDARY",
+        Role::Recovering => "RECOVERING",
+        Role::Arbiter => "ARBITER",
+        Role::Removed => "REMOVED",
+    }
+}
+
+fn config_document(config: &SetConfig) -> Document {
+    let members: Vec<Document> = config
+        .members
+        .iter()
+        .enumerate()
+        .map(|(index, member)| {
+            let tags: Document = member
+                .tags
+                .iter()
+                .map(|(name, value)| (name.to_string(), Bson::String(value.to_string())))
+                .collect();
+            doc! {
+                "_id": index as i32,
+                "host": member.address.as_str(),
+                "arbiterOnly": member.arbiter,
+                "hidden": member.hidden,
+                "priority": member.priority,
+                "tags": tags,
+                "secondaryDelaySecs": member.delay.as_secs() as i64,
+                "votes": i32::from(member.votes),
+            }
+        })
+        .collect();
+    doc! {
+        "_id": &*config.name,
+        "version": config.version,
+        "term": config.term,
+        "members": members,
+    }
+}
+
+fn parse_config(body: &Document) -> Result<SetConfig, CommandError> {
+    let invalid =
+        |what: &str| CommandError::new(BAD_VALUE, format!("{what} is missing or malformed"));
+    let config = body
+        .get_document("replSetReconfig")
+        .map_err(|_| invalid("the configuration"))?;
+    let name = config.get_str("_id").map_err(|_| invalid("_id"))?;
+    let entries = config
+        .get_array("members")
+        .map_err(|_| invalid("members"))?;
+    let mut parsed = SetConfig::new(name, []);
+    for entry in entries {
+        let entry = entry.as_document().ok_or_else(|| invalid("a member"))?;
+        let host = entry.get_str("host").map_err(|_| invalid("host"))?;
+        let address = ServerAddress::parse(host).map_err(|_| invalid("host"))?;
+        parsed.members.push(parse_member(address, entry));
+    }
+    Ok(parsed)
+}
+
+fn parse_member(address: ServerAddress, entry: &Document) -> MemberConfig {
+    let mut member = MemberConfig::new(address);
+    member.arbiter = flag(entry, "arbiterOnly");
+    member.hidden = flag(entry, "hidden");
+    member.votes = entry.get("votes").is_none() || flag(entry, "votes");
+    member.priority = match entry.get("priority") {
+        Some(Bson::Double(priority)) => *priority,
+        Some(_) => number(entry, "priority").unwrap_or(1) as f64,
+        None => 1.0,
+    };
+    let delay = number(entry, "secondaryDelaySecs").or_else(|| number(entry, "slaveDelay"));
+    member.delay = Duration::from_secs(delay.and_then(|d| u64::try_from(d).ok()).unwrap_or(0));
+    if let Ok(tags) = entry.get_document("tags") {
+        let text = |(name, value): (&String, &Bson)| -> Option<(Arc<str>, Arc<str>)> {
+            Some((name.as_str().into(), value.as_str()?.into()))
+        };
+        member.tags = tags.iter().filter_map(text).collect();
+    }
+    member
+}

@@ -1,0 +1,116 @@
+//! The command `bulkWrite` of release 8.0: writes of every kind to several collections.
+
+use bson::{Document, doc};
+
+use super::data::{argument, cursor, documents, duplicate_key};
+use crate::{
+    Deployment,
+    reply::{BAD_VALUE, CommandError, CommandResult, UNAUTHORIZED},
+    request::{flag, number},
+};
+
+/// How much was written, by the keys of the reply.
+#[derive(Default)]
+struct Tally {
+    errors: i32,
+    inserted: i32,
+    matched: i32,
+    deleted: i32,
+}
+
+impl Deployment {
+    pub(super) fn bulk_write(&mut self, database: &str, body: &Document) -> CommandResult {
+        if database != "admin" {
+            return Err(CommandError::new(
+                UNAUTHORIZED,
+                "bulkWrite may only be run against the admin database.",
+            ));
+        }
+        let namespaces = documents(body, "nsInfo")?;
+        let ordered = body.get_bool("ordered").unwrap_or(true);
+        let (mut tally, mut results) = (Tally::default(), Vec::new());
+        for (index, operation) in documents(body, "ops")?.into_iter().enumerate() {
+            let result = self.bulk_operation(&namespaces, operation, &mut tally)?;
+            let failed = result.contains_key("code");
+            let mut shown = doc! { "ok": if failed { 0.0 } else { 1.0 }, "idx": index as i32 };
+            shown.extend(result);
+            if failed || !flag(body, "errorsOnly") {
+                results.push(shown);
+            }
+            if failed && ordered {
+                break;
+            }
+        }
+        let mut reply = cursor("admin.$cmd.bulkWrite", results);
+        reply.extend(doc! {
+            "nErrors": tally.errors,
+            "nInserted": tally.inserted,
+            "nMatched": tally.matched,
+            "nModified": tally.matched,
+            "nUpserted": 0,
+            "nDeleted": tally.deleted,
+        });
+        Ok(reply)
+    }
+
+    /// Does one of the writes; what is said of it.
+    fn bulk_operation(
+        &mut self,
+        namespaces: &[&Document],
+        operation: &Document,
+        tally: &mut Tally,
+    ) -> CommandResult {
+        let (name, limit) = match operation.keys().next().map(String::as_str) {
+            Some("insert") => ("insert", 1),
+            Some(name @ ("update" | "delete")) if flag(operation, "multi") => (name, usize::MAX),
+            Some(name @ ("update" | "delete")) => (name, 1),
+            _ => {
+                return Err(CommandError::new(
+                    BAD_VALUE,
+                    "an operation of no known kind",
+                ));
+            }
+        };
+        let index = number(operation, name).and_then(|index| usize::try_from(index).ok());
+        let namespace = index.and_then(|index| namespaces.get(index)?.get_str("ns").ok());
+        let Some(namespace) = namespace else {
+            let reason = "BulkWrite ops entry has an invalid nsInfo index.";
+            return Err(CommandError::new(BAD_VALUE, reason));
+        };
+        let count = match name {
+            "insert" => {
+                let document = argument(operation, "document")?;
+                if !self.store.insert(namespace, document.clone()) {
+                    tally.errors += 1;
+                    let mut error = duplicate_key(namespace, document);
+                    error.insert("n", 0);
+                    return Ok(error);
+                }
+                tally.inserted += 1;
+                1
+            }
+            "update" if flag(operation, "upsert") => {
+                return Err(CommandError::new(
+                    BAD_VALUE,
+                    "upserts are not simulated here",
+                ));
+            }
+            "update" => {
+                let (filter, change) = (
+                    argument(operation, "filter")?,
+                    argument(operation, "updateMods")?,
+                );
+                let matched = self.store.update(namespace, filter, change, limit)? as i32;
+                tally.matched += matched;
+                return Ok(doc! { "n": matched, "nModified": matched });
+            }
+            _ => {
+                let filter = argument(operation, "filter")?;
+                let deleted = self.store.delete(namespace, filter, limit)? as i32;
+                tally.deleted += deleted;
+                deleted
+            }
+        };
+        Ok(doc! { "n": count })
+    }
+}

@@ -1,0 +1,131 @@
+//! Every command but hello.
+
+use bson::{Document, doc};
+use sdam_core::time::Instant;
+
+use crate::{
+    ConnectionId, Deployment, MemberId,
+    fail_command::FailCommand,
+    member::Kind,
+    reply::{
+        API_VERSION_ERROR, COMMAND_NOT_FOUND, CommandError, CommandResult, NO_DATABASE,
+        UNSUPPORTED_OP_QUERY,
+    },
+    request::{Framing, Request},
+    version::ServerVersion,
+};
+
+impl Deployment {
+    /// Runs `request` on `member` and returns the fields of its reply.
+    pub(super) fn run(
+        &mut self,
+        now: Instant,
+        id: ConnectionId,
+        member: MemberId,
+        request: &Request,
+    ) -> CommandResult {
+        let version = self.member(member).version;
+        if let Framing::Query { collection, .. } = &request.framing
+            && (version.refuses_op_query() || !collection.ends_with(".$cmd"))
+        {
+            return Err(CommandError::new(
+                UNSUPPORTED_OP_QUERY,
+                format!(
+                    "Unsupported OP_QUERY command: {}. The client driver may require an upgrade. \
+                     For more details see https://dochub.mongodb.org/core/legacy-opcode-removal",
+                    request.name
+                ),
+            ));
+        }
+        let Some(database) = request.database() else {
+            return Err(CommandError::new(
+                NO_DATABASE,
+                "OP_MSG requests require a $db argument",
+            ));
+        };
+        check_api(version, &request.body)?;
+        if request.name == "bulkWrite" && !version.writes_in_bulk() {
+            return Err(not_found(request));
+        }
+        if super::data::is_data_command(&request.name) {
+            let hello_ok = self.connections.get(&id).is_some_and(|own| own.hello_ok);
+            self.check_role(member, request, hello_ok)?;
+            return self.run_data(now, member, request, database);
+        }
+        match &*request.name {
+            "ping" | "endSessions" | "refreshSessions" | "killSessions" | "killAllSessions"
+            | "killCursors" | "logout" | "abortTransaction" | "commitTransaction" => {
+                Ok(Document::new())
+            }
+            "buildInfo" | "buildinfo" => Ok(build_info(version)),
+            "getCmdLineOpts" => Ok(command_line()),
+            "getParameter" => Ok(doc! { "enableTestCommands": true }),
+            "configureFailPoint" => {
+                let own = self.member_mut(member);
+                own.fail_command = FailCommand::parse(&request.body)?;
+                Ok(doc! { "count": own.strikes })
+            }
+            "serverStatus" => Ok(self.server_status(now, member)),
+            "shutdown" => {
+                self.shut_down(now, member);
+                Ok(Document::new())
+            }
+            name if name.starts_with("replSet") => self.run_replica(now, member, request),
+            _ => Err(not_found(request)),
+        }
+    }
+
+    fn server_status(&self, now: Instant, member: MemberId) -> Document {
+        let own = self.member(member);
+        let open = self.connections.values();
+        let open = open
+            .filter(|connection| connection.member == member)
+            .count();
+        doc! {
+            "host": own.address.as_str(),
+            "version": own.version.to_string(),
+            "process": if matches!(own.kind, Kind::Mongos) { "mongos" } else { "mongod" },
+            "uptimeMillis": (now.as_nanos() / 1_000_000) as i64,
+            "connections": { "current": open as i32 },
+        }
+    }
+}
+
+pub(super) fn not_found(request: &Request) -> CommandError {
+    CommandError::new(
+        COMMAND_NOT_FOUND,
+        format!("no such command: '{}'", request.name),
+    )
+}
+
+/// Only version 1 of the versioned API exists.
+pub(super) fn check_api(version: ServerVersion, body: &Document) -> Result<(), CommandError> {
+    match body.get_str("apiVersion") {
+        Ok("1") | Err(_) => Ok(()),
+        Ok(_) if !version.has_versioned_api() => Ok(()),
+        Ok(other) => Err(CommandError::new(
+            API_VERSION_ERROR,
+            format!("Cannot accept API version {other}"),
+        )),
+    }
+}
+
+fn build_info(version: ServerVersion) -> Document {
+    let [major, minor, patch] = version.numbers();
+    doc! {
+        "version": version.to_string(),
+        "versionArray": [major, minor, patch, 0],
+        "gitVersion": "simulated",
+        "modules": [],
+        "bits": 64,
+        "debug": false,
+        "maxBsonObjectSize": 16_777_216,
+    }
+}
+
+fn command_line() -> Document {
+    doc! {
+        "argv": ["mongod", "--setParameter", "enableTestCommands=1"],
+        "parsed": { "setParameter": { "enableTestCommands": "1" } },
+    }
+}

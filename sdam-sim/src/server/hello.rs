@@ -1,0 +1,544 @@
+//! `hello` and legacy hello.
+
+use std::time::Duration;
+
+use bson::{Binary, Bson, DateTime, Document, doc, oid::ObjectId, spec::BinarySubtype};
+use sdam_core::time::Instant;
+
+use super::{Connection, Task};
+use crate::{
+    ConnectionId, Deployment, MemberId,
+    config::{MemberConfig, SetConfig},
+    deployment::{Role, election_id},
+    member::{Kind, Life, Member, Replica},
+    reply::{
+        COUNTER_FROM_THE_FUTURE, COUNTER_FROM_THE_FUTURE_STANDALONE, CommandError,
+        EXHAUST_WITHOUT_AWAIT, INVALID_PARAMETER, METADATA_APP_NAME_TOO_LARGE,
+        METADATA_CANNOT_BE_MUTATED, METADATA_MISSING_FIELD, METADATA_TOO_LARGE, MISSING_FIELD,
+        NEGATIVE_ARGUMENT, NEGATIVE_AWAIT, NEGATIVE_COUNTER, SHUTDOWN_IN_PROGRESS,
+        SPLIT_HORIZON_CHANGE, TOPOLOGY_VERSION_WITHOUT_AWAIT, TYPE_MISMATCH,
+    },
+    request::{Request, flag, number},
+    timers::Timer,
+    version::ServerVersion,
+};
+
+/// A hello that waits for a change or for its time to pass.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub(super) request: Request,
+    pub(super) response_to: i32,
+}
+
+/// What an awaitable hello asks for.
+struct Await {
+    process_id: ObjectId,
+    counter: i64,
+    max: Duration,
+}
+
+/// The longest `client` document a mongos takes (M-44).
+const MAX_METADATA: usize = 512;
+/// The longest `client` document a mongod takes.
+const MAX_METADATA_MONGOD: usize = 1024;
+/// The longest application name (M-44).
+const MAX_APP_NAME: usize = 128;
+
+impl Deployment {
+    /// Begins to serve a hello: answers it, or lets it wait.
+    pub(super) fn hello(
+        &mut self,
+        now: Instant,
+        id: ConnectionId,
+        request: Request,
+        response_to: i32,
+    ) {
+        match self.admit_hello(id, &request) {
+            Err(error) => self.answer(now, id, &request, response_to, Err(error)),
+            Ok(Some(max)) => {
+                if let Some(connection) = self.connections.get_mut(&id) {
+                    connection.task = Task::Hello(Waiting {
+                        request,
+                        response_to,
+                    });
+                    self.timers.set(Timer::Connection(id), now + max);
+                }
+            }
+            Ok(None) => self.answer_hello(now, id, request, response_to),
+        }
+    }
+
+    /// Checks the arguments; how long the hello has to wait, if it has to.
+    fn admit_hello(
+        &mut self,
+        id: ConnectionId,
+        request: &Request,
+    ) -> Result<Option<Duration>, CommandError> {
+        let Some(connection) = self.connections.get_mut(&id) else {
+            return Ok(None);
+        };
+        let own = &self.members[connection.member.index()];
+        if request.is_modern_hello() && !own.version.knows_hello() {
+            return Err(super::command::not_found(request));
+        }
+        super::command::check_api(own.version, &request.body)?;
+        connection.take_metadata(own, &request.body)?;
+        if own.version.answers_hello_ok() && flag(&request.body, "helloOk") {
+            connection.hello_ok = true;
+        }
+        if !own.version.streams() {
+            // Older servers know neither argument (M-11).
+            return Ok(None);
+        }
+        let awaited = parse_await(own.version, request)?;
+        if matches!(own.life, Life::Quiescing(_)) {
+            return Ok(None);
+        }
+        let Some(awaited) = awaited else {
+            return Ok(None);
+        };
+        if awaited.process_id != object_id(own.process.id) {
+            return Ok(None);
+        }
+        if awaited.counter > own.process.counter {
+            let code = match own.kind {
+                Kind::Standalone => COUNTER_FROM_THE_FUTURE_STANDALONE,
+                Kind::Mongos | Kind::Replica(_) => COUNTER_FROM_THE_FUTURE,
+            };
+            return Err(CommandError::new(
+                code,
+                format!(
+                    "Received a topology version with counter: {} which is greater than the server \
+                     topology version counter: {}",
+                    awaited.counter, own.process.counter
+                ),
+            ));
+        }
+        Ok(
+            (awaited.counter == own.process.counter && !awaited.max.is_zero())
+                .then_some(awaited.max),
+        )
+    }
+
+    /// Answers a hello, and goes on streaming if the client allows it.
+    pub(super) fn answer_hello(
+        &mut self,
+        now: Instant,
+        id: ConnectionId,
+        mut request: Request,
+        response_to: i32,
+    ) {
+        let Some(connection) = self.connections.get(&id) else {
+            return;
+        };
+        let member = connection.member;
+        if let Life::Quiescing(until) = self.member(member).life {
+            let reply = self.quiesce_document(now, member, &request, until);
+            self.send(id, &request, response_to, false, &reply);
+            return;
+        }
+        let own = self.member(member);
+        let version = own.version.streams().then(|| topology_version(own));
+        // A stream that never waits would never end: a client that asks for it gets one reply.
+        let streams = version.is_some()
+            && request.exhaust_allowed()
+            && number(&request.body, "maxAwaitTimeMS").is_some_and(|max| max > 0);
+        let fields = self.hello_fields(now, connection, &request);
+        let reply = self.reply_document(now, member, &request, Ok(fields));
+        let sent = self.send(id, &request, response_to, streams, &reply);
+        if let (true, Some(version), Some(request_id)) = (streams, version, sent) {
+            // What follows is as if the client had asked again with what it was just told.
+            request.body.insert("topologyVersion", version);
+            self.begin(now, id, request, request_id);
+        }
+    }
+
+    /// The error that announces a shutdown (M-31).
+    fn quiesce_document(
+        &self,
+        now: Instant,
+        member: MemberId,
+        request: &Request,
+        until: Instant,
+    ) -> Document {
+        let error = CommandError::new(
+            SHUTDOWN_IN_PROGRESS,
+            "The server is in quiesce mode and will shut down",
+        );
+        let mut reply = self.reply_document(now, member, request, Err(error));
+        let left = i64::try_from(until.since(now).as_millis()).unwrap_or(i64::MAX);
+        reply.insert("remainingQuiesceTimeMillis", left);
+        reply
+    }
+
+    /// Hellos that wait are told that the horizon changed, which ends their streams (M-30).
+    pub(crate) fn fail_waiters_of_horizon_change(&mut self, now: Instant, member: MemberId) {
+        for id in self.connections_of(member) {
+            let waits = |connection: &Connection| matches!(connection.task, Task::Hello(_));
+            if !self.connections.get(&id).is_some_and(waits) {
+                continue;
+            }
+            if let Some(Task::Hello(waiting)) = self.take_task(id) {
+                let error = CommandError::new(
+                    SPLIT_HORIZON_CHANGE,
+                    "Received a reconfig that changed the horizon parameters.",
+                );
+                self.answer(now, id, &waiting.request, waiting.response_to, Err(error));
+                self.serve(now, id);
+            }
+        }
+    }
+
+    /// The fields of a hello reply, in the server's order (M-42).
+    fn hello_fields(&self, now: Instant, connection: &Connection, request: &Request) -> Document {
+        let own = self.member(connection.member);
+        let mut reply = Document::new();
+        // From 5.0 on it is enough to name it.
+        let names = own.version.has_versioned_api() && request.body.contains_key("helloOk");
+        if own.version.answers_hello_ok() && (names || flag(&request.body, "helloOk")) {
+            reply.insert("helloOk", true);
+        }
+        if own.version.streams() && !matches!(own.kind, Kind::Standalone) {
+            reply.insert("topologyVersion", topology_version(own));
+        }
+        let writable = if request.is_modern_hello() {
+            "isWritablePrimary"
+        } else {
+            "ismaster"
+        };
+        match &own.kind {
+            Kind::Standalone => {
+                reply.insert(writable, true);
+                if own.version.streams() {
+                    reply.insert("topologyVersion", topology_version(own));
+                }
+            }
+            Kind::Mongos => {
+                reply.insert(writable, true);
+                reply.insert("msg", "isdbgrid");
+            }
+            Kind::Replica(replica) => self.replica_fields(&mut reply, own, replica, writable),
+        }
+        reply.extend(doc! {
+            "maxBsonObjectSize": 16_777_216,
+            "maxMessageSizeBytes": 48_000_000,
+            "maxWriteBatchSize": 100_000,
+            "localTime": DateTime::from_millis(self.date(now)),
+            "logicalSessionTimeoutMinutes": 30,
+            "connectionId": connection.number,
+            "minWireVersion": 0,
+            "maxWireVersion": own.version.max_wire_version(),
+        });
+        if !matches!(own.kind, Kind::Mongos) {
+            reply.insert("readOnly", false);
+        }
+        let asks = flag(&request.body, "loadBalanced");
+        if self.is_balanced() && asks && own.version.balances() {
+            reply.insert("serviceId", object_id(own.process.service_id));
+        }
+        reply
+    }
+
+    fn replica_fields(
+        &self,
+        reply: &mut Document,
+        own: &Member,
+        replica: &Replica,
+        writable: &str,
+    ) {
+        let entry = own.config();
+        let (Some(config), Some(entry)) = (&replica.config, entry) else {
+            return ghost_fields(reply, writable);
+        };
+        if matches!(replica.role, Role::Startup | Role::Removed) {
+            return ghost_fields(reply, writable);
+        }
+        host_fields(reply, config);
+        reply.insert("setName", &*config.name);
+        // Replies told a double until the version became an int64; clients take any number.
+        match i32::try_from(config.version) {
+            Ok(version) => reply.insert("setVersion", version),
+            Err(_) => reply.insert("setVersion", config.version),
+        };
+        // Until it has caught up, a new primary calls itself a secondary with an election id.
+        let catching_up = replica.role == Role::Primary && replica.draining;
+        reply.insert(writable, replica.is_writable());
+        reply.insert("secondary", replica.role == Role::Secondary || catching_up);
+        if let Some(primary) = replica.primary {
+            reply.insert("primary", self.member(primary).address.as_str());
+        }
+        entry_fields(reply, own, entry);
+        reply.insert("me", own.address.as_str());
+        if replica.role == Role::Primary {
+            reply.insert("electionId", object_id(election_id(replica.term)));
+        }
+        if replica.role != Role::Arbiter {
+            let last = replica.oplog.last();
+            let time = bson::Timestamp {
+                time: last.time.seconds,
+                increment: last.time.increment,
+            };
+            reply.insert(
+                "lastWrite",
+                doc! {
+                    "opTime": { "ts": time, "t": last.time.term },
+                    "lastWriteDate": DateTime::from_millis(last.date),
+                },
+            );
+        }
+    }
+}
+
+impl Connection {
+    /// Learns the name of the application from a first hello.
+    pub(super) fn learn_app_name(&mut self, hello: &Document) {
+        if let (false, Ok(client)) = (self.greeted, hello.get_document("client")) {
+            self.app_name = app_name(client).map(str::to_owned);
+        }
+    }
+
+    /// Takes the client's metadata, which only the first hello may carry (M-44).
+    fn take_metadata(&mut self, server: &Member, hello: &Document) -> Result<(), CommandError> {
+        let greeted = std::mem::replace(&mut self.greeted, true);
+        let Ok(client) = hello.get_document("client") else {
+            return Ok(());
+        };
+        if greeted {
+            let word = if server.version.has_versioned_api() {
+                "hello"
+            } else {
+                "isMaster"
+            };
+            return Err(CommandError::new(
+                METADATA_CANNOT_BE_MUTATED,
+                format!("The client metadata document may only be sent in the first {word}"),
+            ));
+        }
+        let length = client.to_vec().map_or(usize::MAX, |bytes| bytes.len());
+        let most = match server.kind {
+            Kind::Mongos => MAX_METADATA,
+            Kind::Standalone | Kind::Replica(_) => MAX_METADATA_MONGOD,
+        };
+        if length > most {
+            return Err(CommandError::new(
+                METADATA_TOO_LARGE,
+                format!("The client metadata document must be less then or equal to {most}bytes"),
+            ));
+        }
+        if app_name(client).is_some_and(|name| name.len() > MAX_APP_NAME) {
+            return Err(CommandError::new(
+                METADATA_APP_NAME_TOO_LARGE,
+                format!(
+                    "The 'application.name' field must be less then or equal to {MAX_APP_NAME} bytes in \
+                     the client metadata document"
+                ),
+            ));
+        }
+        let missing = ["driver", "os"]
+            .into_iter()
+            .find(|name| client.get_document(name).is_err());
+        match missing {
+            None => Ok(()),
+            Some(name) => Err(CommandError::new(
+                METADATA_MISSING_FIELD,
+                format!("Missing required sub-document '{name}' in the client metadata document"),
+            )),
+        }
+    }
+}
+
+fn app_name(client: &Document) -> Option<&str> {
+    let application = client.get_document("application").ok()?;
+    application.get_str("name").ok()
+}
+
+/// The wait a hello asks for (M-4, M-7, M-25).
+fn parse_await(server: ServerVersion, request: &Request) -> Result<Option<Await>, CommandError> {
+    let body = &request.body;
+    let modern = server.has_versioned_api();
+    // Only newer releases take a null for nothing.
+    let version = body
+        .get("topologyVersion")
+        .filter(|version| !modern || **version != Bson::Null);
+    let max = number(body, "maxAwaitTimeMS");
+    if modern && let Some(max @ ..0) = max {
+        return Err(CommandError::new(
+            NEGATIVE_ARGUMENT,
+            format!("BSON field 'maxAwaitTimeMS' value must be >= 0, actual value '{max}'"),
+        ));
+    }
+    let version = version
+        .map(|version| parse_topology_version(modern, version))
+        .transpose()?;
+    let ((process_id, counter), max) = match (version, max) {
+        (None, None) if request.exhaust_allowed() => {
+            return Err(CommandError::new(
+                EXHAUST_WITHOUT_AWAIT,
+                "An isMaster or hello request with exhaust must specify 'maxAwaitTimeMS'",
+            ));
+        }
+        (None, None) => return Ok(None),
+        (Some(version), Some(max)) => (version, max),
+        (Some(_), None) => {
+            return Err(CommandError::new(
+                TOPOLOGY_VERSION_WITHOUT_AWAIT,
+                "A request with a 'topologyVersion' must include 'maxAwaitTimeMS'",
+            ));
+        }
+        (None, Some(_)) => {
+            return Err(CommandError::new(
+                TOPOLOGY_VERSION_WITHOUT_AWAIT,
+                "A request with 'maxAwaitTimeMS' must include a 'topologyVersion'",
+            ));
+        }
+    };
+    if counter < 0 {
+        return Err(CommandError::new(
+            NEGATIVE_COUNTER,
+            "topologyVersion must have a non-negative counter",
+        ));
+    }
+    let Ok(millis) = u64::try_from(max) else {
+        return Err(CommandError::new(
+            NEGATIVE_AWAIT,
+            "maxAwaitTimeMS must be a non-negative integer",
+        ));
+    };
+    Ok(Some(Await {
+        process_id,
+        counter,
+        max: Duration::from_millis(millis),
+    }))
+}
+
+/// The process id and the counter in `version`.
+fn parse_topology_version(modern: bool, version: &Bson) -> Result<(ObjectId, i64), CommandError> {
+    let Some(document) = version.as_document() else {
+        return Err(if modern {
+            wrong_type("hello.topologyVersion", version, "object")
+        } else {
+            CommandError::new(
+                INVALID_PARAMETER,
+                "invalid parameter: expected an object (topologyVersion)",
+            )
+        });
+    };
+    let parent = if modern {
+        "hello.topologyVersion"
+    } else {
+        "TopologyVersion"
+    };
+    let field = |name: &str| {
+        document.get(name).ok_or_else(|| {
+            CommandError::new(
+                MISSING_FIELD,
+                format!("BSON field '{parent}.{name}' is missing but a required field"),
+            )
+        })
+    };
+    let wrong = |name: &str, value: &Bson, expected: &str| {
+        wrong_type(&format!("{parent}.{name}"), value, expected)
+    };
+    let (process_id, counter) = (field("processId")?, field("counter")?);
+    match (process_id, counter) {
+        (Bson::ObjectId(process_id), Bson::Int64(counter)) => Ok((*process_id, *counter)),
+        (Bson::ObjectId(_), counter) => Err(wrong("counter", counter, "long")),
+        (process_id, _) => Err(wrong("processId", process_id, "objectId")),
+    }
+}
+
+fn wrong_type(field: &str, value: &Bson, expected: &str) -> CommandError {
+    let actual = match value {
+        Bson::Double(_) => "double",
+        Bson::String(_) => "string",
+        Bson::Document(_) => "object",
+        Bson::Array(_) => "array",
+        Bson::ObjectId(_) => "objectId",
+        Bson::Boolean(_) => "bool",
+        Bson::DateTime(_) => "date",
+        Bson::Null => "null",
+        Bson::Int32(_) => "int",
+        Bson::Int64(_) => "long",
+        _ => "binData",
+    };
+    CommandError::new(
+        TYPE_MISMATCH,
+        format!("BSON field '{field}' is the wrong type '{actual}', expected type '{expected}'"),
+    )
+}
+
+fn host_fields(reply: &mut Document, config: &SetConfig) {
+    let names = |wanted: fn(&MemberConfig) -> bool| -> Vec<String> {
+        let visible = config.members.iter().filter(|member| !member.hidden);
+        visible
+            .filter(|member| wanted(member))
+            .map(|member| member.address.to_string())
+            .collect()
+    };
+    reply.insert("hosts", names(MemberConfig::is_electable));
+    for (field, names) in [
+        (
+            "passives",
+            names(|member| !member.arbiter && !member.is_electable()),
+        ),
+        ("arbiters", names(|member| member.arbiter)),
+    ] {
+        if !names.is_empty() {
+            reply.insert(field, names);
+        }
+    }
+}
+
+fn entry_fields(reply: &mut Document, own: &Member, entry: &MemberConfig) {
+    if entry.arbiter {
+        reply.insert("arbiterOnly", true);
+    } else if !entry.is_electable() {
+        reply.insert("passive", true);
+    }
+    if entry.hidden {
+        reply.insert("hidden", true);
+    }
+    if !entry.delay.is_zero() {
+        let name = if own.version.has_versioned_api() {
+            "secondaryDelaySecs"
+        } else {
+            "slaveDelay"
+        };
+        reply.insert(name, entry.delay.as_secs() as i64);
+    }
+    if !entry.tags.is_empty() {
+        let tags: Document = entry
+            .tags
+            .iter()
+            .map(|(name, value)| (name.to_string(), Bson::String(value.to_string())))
+            .collect();
+        reply.insert("tags", tags);
+    }
+}
+
+/// What a member tells that no configuration names.
+fn ghost_fields(reply: &mut Document, writable: &str) {
+    reply.insert(writable, false);
+    reply.insert("secondary", false);
+    reply.insert("info", "Does not have a valid replica set config");
+    reply.insert("isreplicaset", true);
+}
+
+pub(super) fn topology_version(own: &Member) -> Document {
+    doc! {
+        "processId": object_id(own.process.id),
+        "counter": own.process.counter,
+    }
+}
+
+/// The signature of a cluster time without authentication.
+pub(super) fn unsigned() -> Binary {
+    Binary {
+        subtype: BinarySubtype::Generic,
+        bytes: vec![0; 20],
+    }
+}
+
+pub(super) fn object_id(id: sdam_core::ids::ObjectId) -> ObjectId {
+    ObjectId::from_bytes(id.bytes())
+}

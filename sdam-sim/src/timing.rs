@@ -1,0 +1,54 @@
+//! How quickly a simulated deployment reacts.
+
+use std::time::Duration;
+
+/// The intervals of a deployment. The default ones are mongod's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Timing {
+    /// How often members ask each other for their state (`heartbeatIntervalMillis`).
+    pub heartbeat_interval: Duration,
+    /// How long a primary may be silent until it is replaced (`electionTimeoutMillis`).
+    pub election_timeout: Duration,
+    /// How long it takes a primary that steps down to hand over to a successor.
+    pub hand_over: Duration,
+    /// How long a member that won an election catches up before it accepts writes.
+    pub catch_up: Duration,
+    /// How long a process takes from its start until it has joined its set.
+    pub startup: Duration,
+    /// How often an idle primary writes a no-op (M-43).
+    pub no_op_interval: Duration,
+    /// How long a server that shuts down keeps announcing it
+    /// (`shutdownTimeoutMillisForSignaledShutdown`).
+    pub quiesce: Duration,
+}
+
+impl Timing {
+    /// Intervals for demonstrations and tests on the real clock: a dead primary is replaced within
+    /// about a second.
+    pub fn brisk() -> Self {
+        Self {
+            heartbeat_interval: Duration::from_millis(100),
+            election_timeout: Duration::from_millis(800),
+            hand_over: Duration::from_millis(5),
+            catch_up: Duration::from_millis(15),
+            startup: Duration::from_millis(50),
+            no_op_interval: Duration::from_secs(10),
+            quiesce: Duration::from_millis(500),
+        }
+    }
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self {
+            heartbeat_interval: Duration::from_secs(2),
+            election_timeout: Duration::from_secs(10),
+            hand_over: Duration::from_millis(5),
+            catch_up: Duration::from_millis(15),
+            startup: Duration::from_millis(500),
+            no_op_interval: Duration::from_secs(10),
+            quiesce: Duration::from_secs(15),
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! The releases a simulated server can pretend to be.
+
+use std::{fmt, str::FromStr};
+
+/// The release of a simulated server; decides which fields, rules and texts it knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ServerVersion {
+    major: u8,
+    minor: u8,
+    patch: u8,
+}
+
+impl ServerVersion {
+    /// MongoDB 3.6, the first that speaks OP_MSG.
+    pub const V3_6: Self = Self::new(3, 6, 23);
+    /// MongoDB 4.0, the last that closes its connections when it steps down.
+    pub const V4_0: Self = Self::new(4, 0, 28);
+    /// MongoDB 4.2, the last that only polls.
+    pub const V4_2: Self = Self::new(4, 2, 25);
+    /// MongoDB 4.4, the first that streams.
+    pub const V4_4: Self = Self::new(4, 4, 29);
+    /// MongoDB 5.0.
+    pub const V5_0: Self = Self::new(5, 0, 31);
+    /// MongoDB 6.0.
+    pub const V6_0: Self = Self::new(6, 0, 20);
+    /// MongoDB 7.0.
+    pub const V7_0: Self = Self::new(7, 0, 17);
+    /// MongoDB 8.0.
+    pub const V8_0: Self = Self::new(8, 0, 5);
+
+    /// The last releases of the series that are known, oldest first.
+    pub const SERIES: [Self; 8] = [
+        Self::V3_6,
+        Self::V4_0,
+        Self::V4_2,
+        Self::V4_4,
+        Self::V5_0,
+        Self::V6_0,
+        Self::V7_0,
+        Self::V8_0,
+    ];
+
+    const fn new(major: u8, minor: u8, patch: u8) -> Self {
+        Self {
+            major,
+            minor,
+            patch,
+        }
+    }
+
+    /// The same series with another last number, such as 4.2.9 of 4.2.
+    #[must_use]
+    pub const fn patch(self, patch: u8) -> Self {
+        Self { patch, ..self }
+    }
+
+    /// The newest wire protocol the release speaks.
+    pub const fn max_wire_version(self) -> i32 {
+        match (self.major, self.minor) {
+            (..=3, _) => 6,
+            (4, 0) => 7,
+            (4, 2) => 8,
+            (4, _) => 9,
+            (5, _) => 13,
+            (6, _) => 17,
+            (7, _) => 21,
+            _ => 25,
+        }
+    }
+
+    /// The release's three numbers.
+    pub const fn numbers(self) -> [i32; 3] {
+        [self.major as i32, self.minor as i32, self.patch as i32]
+    }
+
+    /// Whether `hello` is understood, and not legacy hello alone.
+    pub fn knows_hello(self) -> bool {
+        self >= match (self.major, self.minor) {
+            (..=3, _) => Self::new(3, 6, 21),
+            (4, 0) => Self::new(4, 0, 21),
+            (4, 2) => Self::new(4, 2, 10),
+            _ => Self::new(4, 4, 2),
+        }
+    }
+
+    /// Whether replies carry a topology version and hellos can be awaited and streamed.
+    pub fn streams(self) -> bool {
+        self.max_wire_version() >= 9
+    }
+
+    /// Whether a shutdown is announced to clients before the connections close.
+    pub fn quiesces(self) -> bool {
+        self >= Self::new(4, 4, 2)
+    }
+
+    /// Whether connections survive a step-down.
+    pub fn keeps_connections(self) -> bool {
+        self.max_wire_version() >= 8
+    }
+
+    /// Whether `helloOk` is answered; the first release of 4.4 that knew hello did not.
+    pub fn answers_hello_ok(self) -> bool {
+        self.knows_hello() && self != Self::new(4, 4, 2)
+    }
+
+    /// Whether errors are called `NotWritablePrimary` and not `NotMaster`.
+    pub fn says_primary(self) -> bool {
+        self.max_wire_version() >= 9
+    }
+
+    /// Whether the versioned API exists and documents avoid words such as slave.
+    pub fn has_versioned_api(self) -> bool {
+        self.major >= 5
+    }
+
+    /// Whether OP_QUERY is refused for all but the handshake (5.1 and later).
+    pub fn refuses_op_query(self) -> bool {
+        self.major >= 6
+    }
+
+    /// Whether there is `bulkWrite`.
+    pub fn writes_in_bulk(self) -> bool {
+        self.major >= 8
+    }
+
+    /// Whether a mongos can stand behind a load balancer.
+    pub fn balances(self) -> bool {
+        self.major >= 5
+    }
+
+    /// Whether retryable errors are labelled by the server.
+    pub fn labels_errors(self) -> bool {
+        self.max_wire_version() >= 9
+    }
+}
+
+impl Default for ServerVersion {
+    fn default() -> Self {
+        Self::V8_0
+    }
+}
+
+impl fmt::Display for ServerVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.major, self.minor, self.patch)
+    }
+}
+
+/// A text that names no release the simulator knows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownVersion(Box<str>);
+
+impl fmt::Display for UnknownVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "`{}` is not a version that can be simulated, which are",
+            self.0
+        )?;
+        ServerVersion::SERIES
+            .iter()
+            .try_for_each(|v| write!(f, " {}.{}", v.major, v.minor))
+    }
+}
+
+impl std::error::Error for UnknownVersion {}
+
+impl FromStr for ServerVersion {
+    type Err = UnknownVersion;
+
+    /// Parses `6.0`, which means the last release of the series, or `6.0.5`.
+    fn from_str(text: &str) -> Result<Self, UnknownVersion> {
+        let unknown = || UnknownVersion(text.into());
+        let numbers: Vec<u8> = text
+            .split('.')
+            .map(str::parse)
+            .collect::<Result<_, _>>()
+            .map_err(|_| unknown())?;
+        let (major, minor, patch) = match *numbers.as_slice() {
+            [major, minor] => (major, minor, None),
+            [major, minor, patch] => (major, minor, Some(patch)),
+            _ => return Err(unknown()),
+        };
+        Self::SERIES
+            .into_iter()
+            .find(|series| (series.major, series.minor) == (major, minor))
+            .map(|series| patch.map_or(series, |patch| series.patch(patch)))
+            .ok_or_else(unknown)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_series_means_its_last_release_and_others_are_refused() {
+        assert_eq!("4.2".parse(), Ok(ServerVersion::V4_2));
+        assert_eq!("4.2.9".parse(), Ok(ServerVersion::V4_2.patch(9)));
+        for text in ["", "4", "4.3", "4.2.x", "4.2.1.1", "v6.0"] {
+            assert!(text.parse::<ServerVersion>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn hello_came_to_old_series_with_a_late_release() {
+        assert!(ServerVersion::V4_2.knows_hello());
+        assert!(!ServerVersion::V4_2.patch(9).knows_hello());
+        assert!(!ServerVersion::V4_4.patch(1).knows_hello());
+        assert!(ServerVersion::V5_0.patch(0).knows_hello());
+    }
+}

@@ -1,0 +1,144 @@
+//! O.3 and O.4: framing, as the server sees it.
+
+use bson::{Document, doc};
+use sdam_sim::version::ServerVersion;
+use sdam_transport::wire::{OpMsg, OpReply, Sequence, WireMessage};
+
+use crate::support::{World, code, hello, is_ok};
+
+fn ping() -> Document {
+    doc! { "ping": 1, "$db": "admin" }
+}
+
+fn message(id: i32, body: &Document) -> WireMessage {
+    let message = OpMsg {
+        request_id: id,
+        body: &body.to_vec().unwrap(),
+        ..OpMsg::default()
+    };
+    message.encode().unwrap()
+}
+
+#[test]
+fn messages_may_arrive_in_pieces_and_in_heaps() {
+    let mut world = World::standalone();
+    let connection = world.connect(0);
+    let mut bytes = message(1, &ping()).into_bytes();
+    bytes.extend(message(2, &hello()).into_bytes());
+    for byte in &bytes {
+        world.send_bytes(connection, &[*byte]);
+    }
+    bytes.extend(message(3, &ping()).into_bytes());
+    world.send_bytes(connection, &bytes);
+    let mut answered = Vec::new();
+    while let Some(reply) = world.try_receive(connection) {
+        assert!(is_ok(&reply.body));
+        answered.push(reply.response_to);
+    }
+    assert_eq!(answered, [1, 2, 1, 2, 3]);
+}
+
+#[test]
+fn o_31_o_32_o_36_what_is_no_message_closes_the_connection() {
+    let good = message(1, &ping()).into_bytes();
+    let patched = |at: usize, bytes: &[u8]| {
+        let mut bad = good.clone();
+        bad[at..at + bytes.len()].copy_from_slice(bytes);
+        bad
+    };
+    for bad in [
+        patched(0, &15_i32.to_le_bytes()),
+        patched(0, &(-1_i32).to_le_bytes()),
+        patched(0, &48_000_001_i32.to_le_bytes()),
+        patched(12, &2012_i32.to_le_bytes()),
+        patched(12, &4711_i32.to_le_bytes()),
+        patched(16, &[4]),
+        patched(20, &[9]),
+        patched(21, &1000_i32.to_le_bytes()),
+    ] {
+        let mut world = World::standalone();
+        let connection = world.connect(0);
+        world.send_bytes(connection, &bad);
+        assert!(world.is_closed(connection), "{bad:?}");
+        assert!(world.try_receive(connection).is_none());
+    }
+}
+
+#[test]
+fn o_31_a_reply_is_no_request() {
+    let mut world = World::standalone();
+    let connection = world.connect(0);
+    let reply = OpReply {
+        request_id: 1,
+        response_to: 0,
+        flags: 0,
+        body: &ping().to_vec().unwrap(),
+    };
+    world.send_message(connection, &reply.encode().unwrap());
+    assert!(world.is_closed(connection));
+}
+
+#[test]
+fn o_32_document_sequences_are_arguments() {
+    let mut world = World::standalone();
+    let connection = world.connect(0);
+    let documents: Vec<u8> = [doc! { "_id": 1 }, doc! { "_id": 2 }]
+        .iter()
+        .flat_map(|document| document.to_vec().unwrap())
+        .collect();
+    let insert = OpMsg {
+        request_id: 1,
+        body: &doc! { "insert": "things", "$db": "test" }.to_vec().unwrap(),
+        sequences: &[Sequence::new("documents", &documents)],
+        checksum: true,
+        ..OpMsg::default()
+    };
+    world.send_message(connection, &insert.encode().unwrap());
+    assert_eq!(world.receive(connection).body.get_i32("n").unwrap(), 2);
+}
+
+#[test]
+fn o_33_a_database_must_be_named() {
+    let mut world = World::standalone();
+    assert_eq!(code(&world.call_member(0, &doc! { "ping": 1 })), 40571);
+}
+
+#[test]
+fn o_34_unacknowledged_requests_are_done_and_not_answered() {
+    let mut world = World::standalone();
+    let connection = world.connect(0);
+    let insert = OpMsg {
+        request_id: 1,
+        more_to_come: true,
+        body: &doc! { "insert": "things", "documents": [{}], "$db": "test" }
+            .to_vec()
+            .unwrap(),
+        ..OpMsg::default()
+    };
+    world.send_message(connection, &insert.encode().unwrap());
+    assert!(world.try_receive(connection).is_none());
+    let count = world.call(connection, &doc! { "count": "things", "$db": "test" });
+    assert_eq!(count.get_i32("n").unwrap(), 1);
+}
+
+#[test]
+fn o_40_o_43_op_query_carries_the_handshake_and_on_old_servers_the_rest() {
+    for (version, accepts) in [
+        (ServerVersion::V4_4, true),
+        (ServerVersion::V5_0, true),
+        (ServerVersion::V6_0, false),
+    ] {
+        let mut world = World::replica_set_of(1, version);
+        let connection = world.connect(0);
+        let id = world.send_query(connection, &doc! { "ismaster": 1, "helloOk": true });
+        let reply = world.receive(connection);
+        assert_eq!(reply.response_to, id);
+        assert!(is_ok(&reply.body) && reply.body.get_bool("helloOk").unwrap());
+        world.send_query(connection, &doc! { "ping": 1 });
+        let reply = world.receive(connection).body;
+        assert_eq!(is_ok(&reply), accepts, "{version}: {reply}");
+        if !accepts {
+            assert_eq!(code(&reply), 352);
+        }
+    }
+}

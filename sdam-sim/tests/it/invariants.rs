@@ -1,0 +1,105 @@
+//! What holds whatever happens to a set: random actions, many seeds.
+
+use std::collections::BTreeMap;
+
+use sdam_core::{ids::ObjectId, rng::Rng};
+use sdam_sim::{
+    Action, Blueprint, MemberId,
+    config::SetConfig,
+    deployment::{Role, Status},
+};
+
+use crate::support::{World, addresses};
+
+const MEMBERS: u16 = 5;
+
+/// One line of a script, drawn from `rng`.
+fn draw(rng: &mut Rng) -> String {
+    let member = rng.below(u64::from(MEMBERS));
+    let other = rng.below(u64::from(MEMBERS));
+    let verbs = [
+        "kill", "restart", "freeze", "thaw", "isolate", "stepup", "shutdown", "cutoff",
+    ];
+    match rng.below(16) {
+        0 => "stepdown 5".to_owned(),
+        1 => "heal".to_owned(),
+        2 => "splitbrain".to_owned(),
+        3 => format!("partition {member} {other}"),
+        4 => format!("reconfig {member} priority={}", rng.below(4)),
+        5 => format!("lag {member} {}", rng.below(30)),
+        6 => format!(
+            "maintenance {member} {}",
+            if rng.below(2) == 0 { "on" } else { "off" }
+        ),
+        verb => format!("{} {member}", verbs[verb as usize % verbs.len()]),
+    }
+}
+
+/// What was seen of a run so far.
+#[derive(Default)]
+struct History {
+    /// Who led which term.
+    leaders: BTreeMap<i64, MemberId>,
+    /// The last counter of each process.
+    counters: BTreeMap<ObjectId, i64>,
+}
+
+impl History {
+    fn observe(&mut self, status: &Status) {
+        for member in &status.members {
+            let version = member.topology_version;
+            let last = self.counters.entry(version.process_id).or_default();
+            assert!(version.counter >= *last, "counters never fall: {member:?}");
+            *last = version.counter;
+            if member.running && member.role == Some(Role::Primary) {
+                let leader = self.leaders.entry(member.term).or_insert(member.id);
+                assert_eq!(*leader, member.id, "a term has one leader: {status:?}");
+                assert_eq!(member.primary, Some(member.id));
+            }
+        }
+    }
+}
+
+fn run(seed: u64) {
+    let mut rng = Rng::new(seed);
+    let config = SetConfig::new("rs0", addresses(MEMBERS));
+    let mut world = World::seeded(&Blueprint::replica_set(config), seed);
+    let mut history = History::default();
+    for _ in 0..60 {
+        let line = draw(&mut rng);
+        let action: Action = line.parse().unwrap();
+        // What is refused must change nothing; the invariants hold either way.
+        let _ = world.deployment.apply(world.now, &action);
+        history.observe(&world.status());
+        for _ in 0..rng.below(12) {
+            world.advance_millis(rng.below(3000));
+            history.observe(&world.status());
+        }
+    }
+    world.run("heal");
+    for member in 0..MEMBERS {
+        world.run(&format!("thaw {member}"));
+        world.run(&format!("lag {member} 0"));
+        world.run(&format!("restart {member}"));
+    }
+    world.advance_millis(120_000);
+    history.observe(&world.status());
+    let roles = world.roles();
+    let count = |role| roles.iter().filter(|other| **other == role).count();
+    assert_eq!(count(Role::Primary), 1, "seed {seed}: {roles:?}");
+    assert_eq!(
+        count(Role::Secondary),
+        usize::from(MEMBERS) - 1,
+        "seed {seed}: {roles:?}"
+    );
+    let primary = world.primary().map(MemberId);
+    for member in world.status().members {
+        assert_eq!(member.primary, primary, "seed {seed}");
+    }
+    assert!(history.leaders.len() > 1, "seed {seed} elected nobody");
+}
+
+#[test]
+fn a_term_has_one_leader_and_a_healed_set_one_primary_that_all_follow() {
+    (0..300).for_each(run);
+}

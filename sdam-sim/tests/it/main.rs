@@ -1,0 +1,22 @@
+//! The simulated deployment against the numbered requirements, in virtual time.
+
+#[cfg(test)]
+mod elections;
+#[cfg(test)]
+mod exhaust;
+#[cfg(test)]
+mod fail_points;
+#[cfg(test)]
+mod faults;
+#[cfg(test)]
+mod framing;
+#[cfg(test)]
+mod invariants;
+#[cfg(test)]
+mod replies;
+#[cfg(test)]
+mod special_events;
+#[cfg(test)]
+mod support;
+#[cfg(test)]
+mod topology_version;

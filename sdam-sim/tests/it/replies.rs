@@ -1,0 +1,462 @@
+//! M.4: what replies say.
+
+use std::time::Duration;
+
+use bson::{Bson, Document, doc};
+use sdam_core::{hello::Hello, server::ServerType};
+use sdam_sim::{Blueprint, config::MemberConfig, version::ServerVersion};
+
+use crate::support::{World, address, addresses, code, hello, is_ok, set};
+
+fn strings(reply: &Document, field: &str) -> Vec<String> {
+    let array = reply.get_array(field).into_iter().flatten();
+    array
+        .map(|host| host.as_str().unwrap().to_owned())
+        .collect()
+}
+
+#[test]
+fn m_40_each_hello_has_its_own_word_for_writable() {
+    let mut world = World::replica_set(1);
+    for (name, field, other) in [
+        ("hello", "isWritablePrimary", "ismaster"),
+        ("isMaster", "ismaster", "isWritablePrimary"),
+        ("ismaster", "ismaster", "isWritablePrimary"),
+    ] {
+        let reply = world.call_member(0, &doc! { name: 1, "$db": "admin" });
+        assert!(reply.get_bool(field).unwrap(), "{reply}");
+        assert!(!reply.contains_key(other), "{reply}");
+    }
+}
+
+#[test]
+fn m_40_hello_ok_is_an_answer() {
+    let check = |version: ServerVersion, asks: bool, expected: bool| {
+        let mut world = World::replica_set_of(1, version);
+        let mut request = doc! { "isMaster": 1, "$db": "admin" };
+        if asks {
+            request.insert("helloOk", true);
+        }
+        let reply = world.call_member(0, &request);
+        assert_eq!(
+            reply.contains_key("helloOk"),
+            expected,
+            "{version}: {reply}"
+        );
+    };
+    check(ServerVersion::V8_0, true, true);
+    check(ServerVersion::V8_0, false, false);
+    check(ServerVersion::V4_2, true, true);
+    check(ServerVersion::V4_2.patch(9), true, false);
+    check(ServerVersion::V4_4.patch(2), true, false);
+}
+
+#[test]
+fn m_41_servers_without_hello_do_not_know_the_command() {
+    let mut world = World::replica_set_of(1, ServerVersion::V4_2.patch(9));
+    let reply = world.hello(0);
+    assert_eq!(code(&reply), 59);
+    assert_eq!(reply.get_str("codeName").unwrap(), "CommandNotFound");
+    let mut world = World::replica_set(1);
+    for name in ["ISMASTER", "IsMaster", "Hello"] {
+        let reply = world.call_member(0, &doc! { name: 1, "$db": "admin" });
+        assert_eq!(code(&reply), 59, "{name}");
+    }
+}
+
+#[test]
+fn m_42_wire_versions_follow_the_release() {
+    for (version, wire) in [
+        ("3.6", 6),
+        ("4.0", 7),
+        ("4.2", 8),
+        ("4.4", 9),
+        ("5.0", 13),
+        ("6.0", 17),
+        ("7.0", 21),
+        ("8.0", 25),
+    ] {
+        let mut world = World::replica_set_of(1, version.parse().unwrap());
+        let reply = world.call_member(0, &doc! { "isMaster": 1, "$db": "admin" });
+        assert_eq!(reply.get_i32("minWireVersion").unwrap(), 0);
+        assert_eq!(reply.get_i32("maxWireVersion").unwrap(), wire, "{version}");
+        let info = world.call_member(0, &doc! { "buildInfo": 1, "$db": "admin" });
+        assert!(info.get_str("version").unwrap().starts_with(version));
+    }
+}
+
+#[test]
+fn m_42_every_server_tells_its_limits() {
+    let worlds = [
+        World::standalone(),
+        World::sharded(1),
+        World::replica_set(1),
+    ];
+    for mut world in worlds {
+        let reply = world.hello(0);
+        for (field, value) in [
+            ("maxBsonObjectSize", 16_777_216),
+            ("maxMessageSizeBytes", 48_000_000),
+            ("maxWriteBatchSize", 100_000),
+            ("logicalSessionTimeoutMinutes", 30),
+        ] {
+            assert_eq!(reply.get_i32(field).unwrap(), value, "{reply}");
+        }
+        for field in ["localTime", "connectionId", "topologyVersion", "ok"] {
+            assert!(reply.contains_key(field), "{field}: {reply}");
+        }
+    }
+}
+
+#[test]
+fn m_42_members_describe_their_set() {
+    let mut world = World::configured([
+        MemberConfig::new(address(0)).priority(2.0),
+        MemberConfig::new(address(1)).tag("dc", "ny"),
+        MemberConfig::new(address(2)).priority(0.0),
+        MemberConfig::new(address(3)).arbiter(),
+        MemberConfig::new(address(4)).hidden().non_voting(),
+        MemberConfig::new(address(5))
+            .delayed(Duration::from_secs(60))
+            .hidden()
+            .non_voting(),
+    ]);
+    world.advance_millis(10_000);
+    for member in 0..6 {
+        let reply = world.hello(member);
+        assert_eq!(strings(&reply, "hosts"), ["sim:27017", "sim:27018"]);
+        assert_eq!(strings(&reply, "passives"), ["sim:27019"]);
+        assert_eq!(strings(&reply, "arbiters"), ["sim:27020"]);
+        assert_eq!(reply.get_str("setName").unwrap(), "rs0");
+        assert_eq!(reply.get_i32("setVersion").unwrap(), 1);
+        assert_eq!(reply.get_str("primary").unwrap(), "sim:27017");
+        assert_eq!(reply.get_str("me").unwrap(), address(member).as_str());
+    }
+    let flags = ["secondary", "arbiterOnly", "hidden", "passive"];
+    for (member, expected) in [
+        (0, [false, false, false, false]),
+        (1, [true, false, false, false]),
+        (2, [true, false, false, true]),
+        (3, [false, true, false, false]),
+        (4, [true, false, true, true]),
+        (5, [true, false, true, true]),
+    ] {
+        let reply = world.hello(member);
+        let actual = flags.map(|flag| reply.get_bool(flag).unwrap_or(false));
+        assert_eq!(actual, expected, "{reply}");
+        assert_eq!(reply.contains_key("electionId"), member == 0, "{reply}");
+        assert_eq!(reply.contains_key("lastWrite"), member != 3, "{reply}");
+    }
+    let tags = world.hello(1).get_document("tags").unwrap().clone();
+    assert_eq!(tags, doc! { "dc": "ny" });
+    assert_eq!(world.hello(5).get_i64("secondaryDelaySecs").unwrap(), 60);
+}
+
+#[test]
+fn m_42_a_mongos_says_so() {
+    let mut world = World::sharded(2);
+    let reply = world.hello(1);
+    assert_eq!(reply.get_str("msg").unwrap(), "isdbgrid");
+    for field in ["setName", "hosts", "secondary", "readOnly", "serviceId"] {
+        assert!(!reply.contains_key(field), "{field}: {reply}");
+    }
+}
+
+#[test]
+fn m_42_a_process_without_a_set_is_a_ghost() {
+    let blueprint = Blueprint::replica_set(set([MemberConfig::new(address(0))])).spare(address(1));
+    let mut world = World::new(&blueprint);
+    let reply = world.hello(1);
+    assert!(reply.get_bool("isreplicaset").unwrap());
+    for field in ["setName", "hosts", "setVersion", "lastWrite"] {
+        assert!(!reply.contains_key(field), "{field}: {reply}");
+    }
+    world.run("add 1");
+    world.advance_millis(3000);
+    let reply = world.hello(1);
+    assert!(reply.get_bool("secondary").unwrap(), "{reply}");
+    assert_eq!(reply.get_i32("setVersion").unwrap(), 2);
+}
+
+#[test]
+fn m_42_a_mongos_behind_a_balancer_tells_its_service_if_asked() {
+    let blueprint = |version| Blueprint::load_balanced(addresses(2)).version(version);
+    let balanced = doc! { "hello": 1, "loadBalanced": true, "$db": "admin" };
+    let mut world = World::new(&blueprint(ServerVersion::V8_0));
+    let services: Vec<_> = (0..2)
+        .map(|member| {
+            world
+                .call_member(member, &balanced)
+                .get_object_id("serviceId")
+                .unwrap()
+        })
+        .collect();
+    assert_ne!(services[0], services[1]);
+    let again = world.call_member(0, &balanced).get_object_id("serviceId");
+    assert_eq!(again.unwrap(), services[0]);
+    assert!(!world.hello(0).contains_key("serviceId"));
+    let mut old = World::new(&blueprint(ServerVersion::V4_4));
+    assert!(!old.call_member(0, &balanced).contains_key("serviceId"));
+    let mut unbalanced = World::sharded(1);
+    assert!(
+        !unbalanced
+            .call_member(0, &balanced)
+            .contains_key("serviceId")
+    );
+}
+
+fn last_write(reply: &Document) -> i64 {
+    let last = reply.get_document("lastWrite").unwrap();
+    last.get_datetime("lastWriteDate")
+        .unwrap()
+        .timestamp_millis()
+}
+
+#[test]
+fn m_43_an_idle_primary_writes_every_ten_seconds() {
+    let mut world = World::replica_set(3);
+    let start = last_write(&world.hello(0));
+    world.advance_millis(9_999);
+    assert_eq!(last_write(&world.hello(0)), start);
+    world.advance_millis(1);
+    assert_eq!(last_write(&world.hello(0)), start + 10_000);
+    assert_eq!(last_write(&world.hello(1)), start + 10_000);
+    // A write puts the next no-op off.
+    world.advance_millis(5_000);
+    let insert = doc! { "insert": "things", "documents": [{}], "$db": "test" };
+    assert!(is_ok(&world.call_member(0, &insert)));
+    assert_eq!(last_write(&world.hello(2)), start + 15_000);
+    world.advance_millis(9_999);
+    assert_eq!(last_write(&world.hello(0)), start + 15_000);
+}
+
+#[test]
+fn a_member_that_lags_tells_an_older_last_write() {
+    let mut world = World::configured([
+        MemberConfig::new(address(0)),
+        MemberConfig::new(address(1)),
+        MemberConfig::new(address(2)).delayed(Duration::from_secs(60)),
+    ]);
+    world.run("lag 1 25");
+    world.advance_millis(200_000);
+    let [primary, lagging, delayed] = [0, 1, 2].map(|member| last_write(&world.hello(member)));
+    assert!(
+        (25_000..=37_000).contains(&(primary - lagging)),
+        "{}",
+        primary - lagging
+    );
+    assert!(
+        (60_000..=72_000).contains(&(primary - delayed)),
+        "{}",
+        primary - delayed
+    );
+}
+
+#[test]
+fn m_44_client_metadata_is_limited() {
+    let client = |platform: usize, name: usize| {
+        doc! {
+            "hello": 1,
+            "client": {
+                "application": { "name": "a".repeat(name) },
+                "driver": { "name": "d", "version": "1" },
+                "os": { "type": "Linux" },
+                "platform": "p".repeat(platform),
+            },
+            "$db": "admin",
+        }
+    };
+    let mut world = World::replica_set(1);
+    assert!(is_ok(&world.call_member(0, &client(10, 128))));
+    assert_eq!(code(&world.call_member(0, &client(10, 129))), 184);
+    // A mongod takes twice as much as a mongos.
+    assert!(is_ok(&world.call_member(0, &client(512, 1))));
+    assert_eq!(code(&world.call_member(0, &client(1024, 1))), 185);
+    let mut mongos = World::sharded(1);
+    assert_eq!(code(&mongos.call_member(0, &client(512, 1))), 185);
+    for required in ["driver", "os"] {
+        let mut incomplete = client(1, 1);
+        let metadata = incomplete.get_document_mut("client").unwrap();
+        metadata.remove(required);
+        assert_eq!(code(&world.call_member(0, &incomplete)), 183, "{required}");
+    }
+    let connection = world.connect(0);
+    assert!(is_ok(&world.call(connection, &client(1, 1))));
+    assert_eq!(code(&world.call(connection, &client(1, 1))), 186);
+    let late = world.connect(0);
+    assert!(is_ok(&world.call(late, &hello())));
+    assert_eq!(code(&world.call(late, &client(1, 1))), 186);
+}
+
+#[test]
+fn m_45_only_who_knows_hello_is_spoken_to_in_its_words() {
+    let mut world = World::replica_set(3);
+    let insert = doc! { "insert": "things", "documents": [{}], "$db": "test" };
+    let find = doc! { "find": "things", "$db": "test" };
+    for (hello_ok, not_writable, not_readable) in [
+        (true, "not primary", "not primary and secondaryOk=false"),
+        (false, "not master", "not master and slaveOk=false"),
+    ] {
+        let connection = world.connect(1);
+        let greeting = doc! { "isMaster": 1, "helloOk": hello_ok, "$db": "admin" };
+        world.call(connection, &greeting);
+        for (command, expected) in [(&insert, not_writable), (&find, not_readable)] {
+            let reply = world.call(connection, command);
+            assert_eq!(reply.get_str("errmsg").unwrap(), expected);
+            assert_ne!(code(&reply), 0);
+        }
+    }
+}
+
+#[test]
+fn m_45_code_names_follow_the_release() {
+    let insert = doc! { "insert": "things", "documents": [{}], "$db": "test" };
+    for (version, name) in [
+        (ServerVersion::V4_2, "NotMaster"),
+        (ServerVersion::V4_4, "NotWritablePrimary"),
+        (ServerVersion::V8_0, "NotWritablePrimary"),
+    ] {
+        let mut world = World::replica_set_of(3, version);
+        let reply = world.call_member(1, &insert);
+        assert_eq!(reply.get_str("codeName").unwrap(), name, "{version}");
+    }
+}
+
+#[test]
+fn what_was_written_is_read_and_changed() {
+    let mut world = World::replica_set(3);
+    let connection = world.connect(0);
+    let mut call = |command: Document| {
+        let reply = world.call(connection, &command);
+        assert!(is_ok(&reply), "{reply}");
+        reply
+    };
+    let insert = doc! {
+        "insert": "things",
+        "documents": [{ "_id": 1, "n": 1 }, { "_id": 2, "n": 1 }, { "_id": 1, "n": 9 }],
+        "ordered": false,
+        "$db": "test",
+    };
+    let reply = call(insert);
+    assert_eq!(reply.get_i32("n").unwrap(), 2);
+    let errors = reply.get_array("writeErrors").unwrap();
+    let error = errors[0].as_document().unwrap();
+    assert_eq!(error.get_i32("index").unwrap(), 2);
+    assert_eq!(error.get_i32("code").unwrap(), 11000);
+    let update = doc! {
+        "update": "things",
+        "updates": [{ "q": { "_id": 2 }, "u": { "$set": { "m": "x" }, "$inc": { "n": 4 } } }],
+        "$db": "test",
+    };
+    assert_eq!(call(update).get_i32("nModified").unwrap(), 1);
+    let found = call(doc! { "find": "things", "filter": { "n": 5_i64 }, "$db": "test" });
+    let batch = found
+        .get_document("cursor")
+        .unwrap()
+        .get_array("firstBatch")
+        .unwrap();
+    assert_eq!(batch, &[Bson::from(doc! { "_id": 2, "n": 5, "m": "x" })]);
+    let delete = doc! {
+        "delete": "things",
+        "deletes": [{ "q": {}, "limit": 1 }],
+        "$db": "test",
+    };
+    assert_eq!(call(delete).get_i32("n").unwrap(), 1);
+    let count = call(doc! { "count": "things", "$db": "test" });
+    assert_eq!(count.get_i32("n").unwrap(), 1);
+}
+
+#[test]
+fn what_is_not_simulated_is_refused_and_not_answered_wrongly() {
+    let mut world = World::standalone();
+    for command in [
+        doc! { "find": "things", "filter": { "n": { "$gt": 1 } }, "$db": "test" },
+        doc! { "aggregate": "things", "pipeline": [{ "$sort": { "n": 1 } }], "$db": "test" },
+    ] {
+        let reply = world.call_member(0, &command);
+        assert_eq!(code(&reply), 2, "{reply}");
+        assert!(reply.get_str("errmsg").unwrap().contains("simulated"));
+    }
+}
+
+#[test]
+fn c_4_the_core_reads_every_role_out_of_the_replies() {
+    let check = |world: &mut World, member: u16, expected: ServerType| {
+        let connection = world.connect(member);
+        for name in ["hello", "isMaster"] {
+            let reply = world.call(connection, &doc! { name: 1, "$db": "admin" });
+            let parsed = Hello::parse(&reply.to_vec().unwrap()).unwrap();
+            assert_eq!(parsed.server_type, expected, "{reply}");
+            let version = world.member(member).topology_version;
+            assert_eq!(parsed.topology_version, Some(version));
+        }
+    };
+    let config = set([
+        MemberConfig::new(address(0)),
+        MemberConfig::new(address(1)),
+        MemberConfig::new(address(2)).arbiter(),
+        MemberConfig::new(address(3)).hidden(),
+        MemberConfig::new(address(4)),
+    ]);
+    let mut world = World::new(&Blueprint::replica_set(config).spare(address(5)));
+    world.run("maintenance 4 on");
+    for (member, expected) in [
+        (0, ServerType::RsPrimary),
+        (1, ServerType::RsSecondary),
+        (2, ServerType::RsArbiter),
+        (3, ServerType::RsOther),
+        (4, ServerType::RsOther),
+        (5, ServerType::RsGhost),
+    ] {
+        check(&mut world, member, expected);
+    }
+    check(&mut World::standalone(), 0, ServerType::Standalone);
+    check(&mut World::sharded(1), 0, ServerType::Mongos);
+    // Who has won an election and still catches up is a secondary.
+    let mut world = World::replica_set(3);
+    world.run("stepup 1");
+    check(&mut world, 1, ServerType::RsSecondary);
+    world.advance_millis(100);
+    check(&mut world, 1, ServerType::RsPrimary);
+    check(&mut world, 0, ServerType::RsSecondary);
+    let hello = Hello::parse(&world.hello(1).to_vec().unwrap()).unwrap();
+    assert_eq!(hello.election.election_id, world.member(1).election_id);
+    assert_eq!(hello.election.set_version, world.member(1).set_version);
+}
+
+#[test]
+fn writes_of_every_kind_go_in_bulk_from_8_0_on() {
+    let bulk = doc! {
+        "bulkWrite": 1,
+        "ops": [
+            { "insert": 0, "document": { "_id": 1, "a": 1 } },
+            { "insert": 1, "document": { "_id": 1 } },
+            { "update": 0, "filter": { "a": 1 }, "updateMods": { "$set": { "a": 2 } } },
+            { "delete": 1, "filter": {}, "multi": true },
+            { "insert": 0, "document": { "_id": 1 } },
+            { "insert": 0, "document": { "_id": 2 } },
+        ],
+        "nsInfo": [{ "ns": "test.things" }, { "ns": "test.others" }],
+        "$db": "admin",
+    };
+    let mut world = World::replica_set(1);
+    let reply = world.call_member(0, &bulk);
+    let counts = ["nInserted", "nModified", "nDeleted", "nErrors"];
+    let counts = counts.map(|key| reply.get_i32(key).unwrap());
+    // Writes are done in their order, and none after the first that failed.
+    assert_eq!(counts, [2, 1, 1, 1], "{reply}");
+    let results = reply.get_document("cursor").unwrap();
+    let results = results.get_array("firstBatch").unwrap();
+    let last = results.last().and_then(Bson::as_document).unwrap();
+    assert_eq!((results.len(), code(last)), (5, 11000), "{reply}");
+    let count = doc! { "count": "things", "query": { "a": 2 }, "$db": "test" };
+    assert_eq!(world.call_member(0, &count).get_i32("n").ok(), Some(1));
+
+    let mut elsewhere = bulk.clone();
+    elsewhere.insert("$db", "test");
+    assert_eq!(code(&world.call_member(0, &elsewhere)), 13);
+    let mut world = World::replica_set(2);
+    assert_eq!(code(&world.call_member(1, &bulk)), 10107);
+    let mut world = World::replica_set_of(1, ServerVersion::V7_0);
+    assert_eq!(code(&world.call_member(0, &bulk)), 59);
+}

@@ -1,0 +1,130 @@
+//! What is different about two replies.
+
+use std::collections::BTreeMap;
+
+use bson::{Bson, Document};
+
+use crate::conversation::Seen;
+
+/// Fields whose values cannot be the same; their types can.
+const VOLATILE: &[&str] = &[
+    "localTime",
+    "connectionId",
+    "topologyVersion.processId",
+    "topologyVersion.counter",
+    "primary",
+    "me",
+    "electionId",
+    "setVersion",
+    "operationTime",
+    "$clusterTime.clusterTime",
+    "opTime.ts",
+    "lastWrite.opTime.ts",
+    "lastWrite.opTime.t",
+    "opTime.t",
+    "lastWrite.lastWriteDate",
+    "lastWrite.majorityOpTime.ts",
+    "lastWrite.majorityOpTime.t",
+    "lastWrite.majorityWriteDate",
+];
+
+/// One aspect in which the simulated server is not like the real one.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Aspect {
+    /// A field, with dots, or one of `(flags)`, `(order)`, `(timing)`, `(replies)`.
+    pub(crate) path: String,
+    pub(crate) real: Option<String>,
+    pub(crate) simulated: Option<String>,
+}
+
+/// Compares what two servers sent, reply by reply.
+pub(crate) fn compare(real: &[Seen], simulated: &[Seen]) -> Vec<Aspect> {
+    let mut aspects = Vec::new();
+    let mut note = |path: &str, real: Option<String>, simulated: Option<String>| {
+        if real != simulated {
+            aspects.push(Aspect {
+                path: path.to_owned(),
+                real,
+                simulated,
+            });
+        }
+    };
+    note("(replies)", Some(outline(real)), Some(outline(simulated)));
+    for (real, simulated) in real.iter().zip(simulated) {
+        let (Seen::Reply(real), Seen::Reply(simulated)) = (real, simulated) else {
+            continue;
+        };
+        let carried = |reply: &crate::conversation::Reply| {
+            format!(
+                "{:?} more_to_come={} answers_last={}",
+                reply.op_code, reply.more_to_come, reply.answers_last
+            )
+        };
+        note("(flags)", Some(carried(real)), Some(carried(simulated)));
+        let timing = |reply: &crate::conversation::Reply| Some(format!("{:?}", reply.timing));
+        note("(timing)", timing(real), timing(simulated));
+        let (own, other) = (fields(&real.body), fields(&simulated.body));
+        let paths = own
+            .keys()
+            .chain(other.keys().filter(|path| !own.contains_key(*path)));
+        for path in paths {
+            note(path, own.get(path).cloned(), other.get(path).cloned());
+        }
+        // The order of a hello is mongod's own (M-42); other replies only have one by accident.
+        if real.body.contains_key("maxWireVersion") {
+            let order = |body: &Document, other: &Document| {
+                let common = body.keys().filter(|key| other.contains_key(key.as_str()));
+                Some(common.map(String::as_str).collect::<Vec<_>>().join(" "))
+            };
+            note(
+                "(order)",
+                order(&real.body, &simulated.body),
+                order(&simulated.body, &real.body),
+            );
+        }
+    }
+    aspects.sort();
+    aspects.dedup();
+    aspects
+}
+
+fn outline(seen: &[Seen]) -> String {
+    let words = seen.iter().map(|seen| match seen {
+        Seen::Reply(_) => "reply",
+        Seen::Closed => "closed",
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// Type and value of every field, by its path.
+fn fields(body: &Document) -> BTreeMap<String, String> {
+    let mut fields = BTreeMap::new();
+    collect(&mut fields, "", body);
+    fields
+}
+
+fn collect(fields: &mut BTreeMap<String, String>, prefix: &str, body: &Document) {
+    for (name, value) in body {
+        let path = format!("{prefix}{name}");
+        match value {
+            Bson::Document(inner) => collect(fields, &format!("{path}."), inner),
+            // Addresses are different; how many there are is not.
+            Bson::Array(items) if matches!(&*path, "hosts" | "passives" | "arbiters") => {
+                fields.insert(path, format!("Array of {}", items.len()));
+            }
+            _ if VOLATILE.contains(&&*path) => {
+                fields.insert(path, format!("{:?}", value.element_type()));
+            }
+            // It quotes the counters of the two servers.
+            Bson::String(text) if text.starts_with("Received a topology version") => {
+                fields.insert(
+                    path,
+                    text.replace(|letter: char| letter.is_ascii_digit(), "N"),
+                );
+            }
+            _ => {
+                fields.insert(path, format!("{:?} {value}", value.element_type()));
+            }
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! One raw connection, and what is seen on it.
+
+use std::{
+    io::{self, Read, Write},
+    net::{SocketAddr, TcpStream},
+    time::{Duration, Instant},
+};
+
+use bson::Document;
+use sdam_transport::wire::{OpCode, OpMsg, OpQuery, WireMessage};
+
+/// No server may be silent for longer.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The wait that hellos ask for if they are to wait in vain.
+pub(crate) const AWAIT: Duration = Duration::from_millis(600);
+
+/// What took longer has waited. Clocks of servers are coarse, and machines are busy.
+const WAITED: Duration = Duration::from_millis(350);
+
+/// How a request is framed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Framing {
+    Msg,
+    /// OP_MSG with exhaustAllowed.
+    Exhaust,
+    /// OP_QUERY to this collection.
+    Query(&'static str),
+}
+
+/// When a reply came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Timing {
+    /// Too soon to have waited.
+    Immediate,
+    /// Not before about [`AWAIT`] had passed.
+    Waited,
+}
+
+/// What came back.
+#[derive(Clone, Debug)]
+pub(crate) enum Seen {
+    Reply(Reply),
+    Closed,
+}
+
+/// A reply, and how it was carried.
+#[derive(Clone, Debug)]
+pub(crate) struct Reply {
+    pub(crate) op_code: OpCode,
+    /// Flags of the message that say something about this one.
+    pub(crate) more_to_come: bool,
+    /// Whether it names the message it answers: the request or, in a stream, the reply before.
+    pub(crate) answers_last: bool,
+    pub(crate) timing: Timing,
+    pub(crate) body: Document,
+}
+
+pub(crate) struct Conversation {
+    stream: TcpStream,
+    requests: i32,
+    /// The id of the last message either way.
+    last: i32,
+    sent: Instant,
+}
+
+impl Conversation {
+    pub(crate) fn open(address: SocketAddr) -> io::Result<Self> {
+        let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_nodelay(true)?;
+        Ok(Self {
+            stream,
+            requests: 0,
+            last: 0,
+            sent: Instant::now(),
+        })
+    }
+
+    pub(crate) fn send(&mut self, framing: Framing, body: &Document) {
+        self.requests += 1;
+        let body = body.to_vec().unwrap();
+        let message = match framing {
+            Framing::Query(collection) => OpQuery {
+                request_id: self.requests,
+                flags: 0,
+                collection,
+                body: &body,
+            }
+            .encode(),
+            Framing::Msg | Framing::Exhaust => OpMsg {
+                request_id: self.requests,
+                exhaust_allowed: framing == Framing::Exhaust,
+                body: &body,
+                ..OpMsg::default()
+            }
+            .encode(),
+        };
+        self.last = self.requests;
+        self.sent = Instant::now();
+        self.stream
+            .write_all(message.unwrap().as_bytes())
+            .expect("the server must take requests");
+    }
+
+    pub(crate) fn receive(&mut self) -> Seen {
+        match self.read() {
+            Ok(bytes) => {
+                let elapsed = self.sent.elapsed();
+                let message = WireMessage::decode(bytes).expect("replies must be well-formed");
+                let answers_last = message.response_to() == self.last;
+                self.last = message.request_id();
+                self.sent = Instant::now();
+                Seen::Reply(Reply {
+                    op_code: message.op_code(),
+                    more_to_come: message.more_to_come(),
+                    answers_last,
+                    timing: if elapsed < WAITED {
+                        Timing::Immediate
+                    } else {
+                        Timing::Waited
+                    },
+                    body: Document::from_reader(message.body()).unwrap(),
+                })
+            }
+            Err(error) => {
+                assert!(
+                    !matches!(
+                        error.kind(),
+                        io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock
+                    ),
+                    "no reply within {PATIENCE:?}"
+                );
+                Seen::Closed
+            }
+        }
+    }
+
+    /// Sends a command and returns the body of its reply.
+    pub(crate) fn call(&mut self, body: &Document) -> Document {
+        self.send(Framing::Msg, body);
+        self.receive().body()
+    }
+
+    fn read(&mut self) -> io::Result<Vec<u8>> {
+        let mut length = [0; 4];
+        self.stream.read_exact(&mut length)?;
+        let mut bytes = vec![0; u32::from_le_bytes(length) as usize];
+        bytes[..4].copy_from_slice(&length);
+        self.stream.read_exact(&mut bytes[4..])?;
+        Ok(bytes)
+    }
+}
+
+impl Seen {
+    pub(crate) fn body(self) -> Document {
+        match self {
+            Self::Reply(reply) => reply.body,
+            Self::Closed => panic!("the connection was closed"),
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! The simulated servers against real ones: the same requests, the replies field by field.
+//!
+//! Whatever is different on purpose stands in [`differences`] with its reason; a difference that
+//! is not there fails the test, and so does an entry that no longer tells one.
+
+#[cfg(test)]
+mod cases;
+#[cfg(test)]
+mod compare;
+#[cfg(test)]
+mod conversation;
+#[cfg(test)]
+mod differences;
+#[cfg(test)]
+mod servers;
+#[cfg(test)]
+mod step_down;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use sdam_live::{Version, or_skip};
+
+    use crate::{
+        cases::{Whom, cases, streams},
+        compare::{Aspect, compare},
+        differences::DIFFERENCES,
+        servers::{Servers, real, simulated},
+        step_down,
+    };
+
+    #[test]
+    fn simulated_4_2_answers_like_the_real_one_but_for_the_listed_differences() {
+        compare_with(Version::V4_2);
+    }
+
+    #[test]
+    fn simulated_4_4_answers_like_the_real_one_but_for_the_listed_differences() {
+        compare_with(Version::V4_4);
+    }
+
+    #[test]
+    fn simulated_5_0_answers_like_the_real_one_but_for_the_listed_differences() {
+        compare_with(Version::V5_0);
+    }
+
+    #[test]
+    fn simulated_6_0_answers_like_the_real_one_but_for_the_listed_differences() {
+        compare_with(Version::V6_0);
+    }
+
+    fn compare_with(version: Version) {
+        let Some(real) = or_skip(real(version)).unwrap() else {
+            return;
+        };
+        let simulated = simulated(real.version());
+        let complaints = check(version, &*real, &*simulated);
+        assert!(complaints.is_empty(), "\n{}", complaints.join("\n"));
+    }
+
+    /// The differences that are not listed, and the listed ones that are none.
+    fn check(version: Version, real: &dyn Servers, simulated: &dyn Servers) -> Vec<String> {
+        let mut found = Vec::new();
+        for whom in [Whom::Standalone, Whom::Primary, Whom::Secondary] {
+            let both = [real, simulated].map(|servers| {
+                let address = servers.address(whom);
+                let hello = servers.hello(address);
+                let mut cases = cases(whom, &hello);
+                if hello.contains_key("topologyVersion") {
+                    cases.extend(streams(&hello));
+                }
+                (address, cases)
+            });
+            let [(real, real_cases), (simulated, simulated_cases)] = both;
+            assert_eq!(
+                real_cases.len(),
+                simulated_cases.len(),
+                "who streams, in {version}"
+            );
+            for (own, other) in real_cases.iter().zip(&simulated_cases) {
+                let aspects = compare(&own.run(real), &other.run(simulated));
+                found.extend(aspects.into_iter().map(|aspect| (whom, own.name, aspect)));
+            }
+        }
+        let ([own, other], names) = ([real, simulated].map(step_down::observe), step_down::NAMES);
+        for (name, (own, other)) in names.into_iter().zip(own.iter().zip(&other)) {
+            let aspects = compare(own, other);
+            found.extend(
+                aspects
+                    .into_iter()
+                    .map(|aspect| (Whom::Primary, name, aspect)),
+            );
+        }
+        verdict(version, &found)
+    }
+
+    fn verdict(version: Version, found: &[(Whom, &str, Aspect)]) -> Vec<String> {
+        let listed = DIFFERENCES.iter().filter(|own| own.applies_to(version));
+        let listed: Vec<_> = listed.collect();
+        let mut used = BTreeSet::new();
+        let mut complaints = Vec::new();
+        for (whom, case, aspect) in found {
+            let is_it = |index: &usize| listed[*index].explains(*whom, case, aspect);
+            let explained: Vec<usize> = (0..listed.len()).filter(is_it).collect();
+            if explained.is_empty() {
+                complaints.push(format!(
+                    "{version} {whom:?} [{case}] {}: real {:?}, simulated {:?}",
+                    aspect.path, aspect.real, aspect.simulated
+                ));
+            }
+            used.extend(explained);
+        }
+        let stale = (0..listed.len()).filter(|index| !used.contains(index));
+        complaints.extend(stale.map(|index| {
+            format!(
+                "{version}: this listed difference does not exist: {:?}",
+                listed[index]
+            )
+        }));
+        complaints
+    }
+}

@@ -1,0 +1,117 @@
+//! A standalone and a replica set of three, real or simulated.
+
+use std::net::SocketAddr;
+
+use bson::{Document, doc};
+use sdam_live::{Error, MemberSpec, Mongod, ReplicaSet, Version};
+use sdam_sim::{
+    serve::{Builder, Server},
+    version::ServerVersion,
+};
+
+use crate::{
+    cases::{Case, Step, Whom},
+    conversation::{Conversation, Seen},
+};
+
+pub(crate) trait Servers {
+    fn standalone(&self) -> SocketAddr;
+
+    fn members(&self) -> Vec<SocketAddr>;
+
+    /// What the server says of itself, the modern way.
+    fn hello(&self, address: SocketAddr) -> Document {
+        let mut server = Conversation::open(address).unwrap();
+        server.call(&doc! { "isMaster": 1, "$db": "admin" })
+    }
+
+    fn address(&self, whom: Whom) -> SocketAddr {
+        let field = match whom {
+            Whom::Standalone => return self.standalone(),
+            Whom::Primary => "ismaster",
+            Whom::Secondary => "secondary",
+        };
+        let has_role = |address: &SocketAddr| self.hello(*address).get_bool(field).unwrap();
+        self.members().into_iter().find(has_role).unwrap()
+    }
+
+    fn version(&self) -> ServerVersion {
+        let mut server = Conversation::open(self.standalone()).unwrap();
+        let info = server.call(&doc! { "buildInfo": 1, "$db": "admin" });
+        info.get_str("version").unwrap().parse().unwrap()
+    }
+}
+
+impl Case {
+    /// What `address` sends.
+    pub(crate) fn run(&self, address: SocketAddr) -> Vec<Seen> {
+        let mut conversation = Conversation::open(address).unwrap();
+        let mut seen = Vec::new();
+        for step in &self.steps {
+            if let Step::Ask(framing, body) = step {
+                conversation.send(*framing, body);
+            }
+            seen.push(conversation.receive());
+            if matches!(seen.last(), Some(Seen::Closed)) {
+                break;
+            }
+        }
+        seen
+    }
+}
+
+struct Real {
+    standalone: Mongod,
+    set: ReplicaSet,
+}
+
+impl Servers for Real {
+    fn standalone(&self) -> SocketAddr {
+        self.standalone.address()
+    }
+
+    fn members(&self) -> Vec<SocketAddr> {
+        self.set.members().map(Mongod::address).collect()
+    }
+}
+
+pub(crate) fn real(version: Version) -> Result<Box<dyn Servers>, Error> {
+    Ok(Box::new(Real {
+        standalone: Mongod::start(version)?,
+        set: ReplicaSet::start(
+            version,
+            &[MemberSpec::new(), MemberSpec::new(), MemberSpec::new()],
+        )?,
+    }))
+}
+
+struct Simulated {
+    standalone: Server,
+    set: Server,
+}
+
+impl Servers for Simulated {
+    fn standalone(&self) -> SocketAddr {
+        addresses(&self.standalone)[0]
+    }
+
+    fn members(&self) -> Vec<SocketAddr> {
+        addresses(&self.set)
+    }
+}
+
+fn addresses(server: &Server) -> Vec<SocketAddr> {
+    let status = server.status().unwrap();
+    let addresses = status.members.iter();
+    addresses
+        .map(|member| member.address.as_str().parse().unwrap())
+        .collect()
+}
+
+pub(crate) fn simulated(version: ServerVersion) -> Box<dyn Servers> {
+    let start = |builder: Builder| builder.version(version).seed(7).start().unwrap();
+    Box::new(Simulated {
+        standalone: start(Builder::standalone()),
+        set: start(Builder::replica_set(3)),
+    })
+}

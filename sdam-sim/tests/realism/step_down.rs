@@ -1,0 +1,72 @@
+//! What clients that wait see of a step-down.
+
+use bson::doc;
+
+use crate::{
+    cases::Whom,
+    conversation::{Conversation, Framing, Seen, Timing},
+    servers::Servers,
+};
+
+pub(crate) const NAMES: [&str; 4] = [
+    "step down: the command",
+    "step down: a waiting hello",
+    "step down: a stream",
+    "step down: the successor",
+];
+
+/// Lets the primary step down while one client waits and another one streams.
+///
+/// If the change came before the requests, their answer would be the same and at once, so nothing
+/// here depends on who is faster.
+pub(crate) fn observe(servers: &dyn Servers) -> [Vec<Seen>; 4] {
+    let primary = servers.address(Whom::Primary);
+    let hello = servers.hello(primary);
+    let mut waiting = Conversation::open(primary).unwrap();
+    let mut streaming = Conversation::open(primary).unwrap();
+    let request = hello.get_document("topologyVersion").map(|version| {
+        doc! { "hello": 1, "topologyVersion": version, "maxAwaitTimeMS": 600_000, "$db": "admin" }
+    });
+    if let Ok(request) = &request {
+        waiting.send(Framing::Msg, request);
+        streaming.send(Framing::Exhaust, request);
+    }
+    let mut operator = Conversation::open(primary).unwrap();
+    operator.send(
+        Framing::Msg,
+        &doc! { "replSetStepDown": 60, "secondaryCatchUpPeriodSecs": 30, "$db": "admin" },
+    );
+    let obeyed = vec![operator.receive()];
+    let (mut woken, mut streamed) = (Vec::new(), Vec::new());
+    if request.is_ok() {
+        woken.push(first_change(waiting.receive()));
+        streamed.push(first_change(streaming.receive()));
+    }
+    let successor = loop {
+        // Polling is what clients of servers that do not stream have to do.
+        let found = servers.members().into_iter().find(|address| {
+            *address != primary && servers.hello(*address).get_bool("ismaster").unwrap()
+        });
+        if let Some(found) = found {
+            break found;
+        }
+    };
+    let mut asked = Conversation::open(successor).unwrap();
+    asked.send(Framing::Msg, &doc! { "isMaster": 1, "$db": "admin" });
+    [obeyed, woken, streamed, vec![asked.receive()]]
+}
+
+/// The first reply after the step-down, without what depends on who was faster: how long it took,
+/// and whether the server had only stopped taking writes or was a secondary already.
+fn first_change(seen: Seen) -> Seen {
+    match seen {
+        Seen::Reply(mut reply) => {
+            reply.timing = Timing::Immediate;
+            for field in ["secondary", "primary", "electionId"] {
+                reply.body.remove(field);
+            }
+            Seen::Reply(reply)
+        }
+        Seen::Closed => Seen::Closed,
+    }
+}
