@@ -1,0 +1,196 @@
+//! One client, then a hundred more.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    task::{Context, Poll},
+    thread,
+    time::{Duration, Instant},
+};
+
+use futures::executor::block_on;
+use sdam::topology::Topology;
+use sdam_transport::spawn::{Spawner, Task};
+
+use crate::process::{cpu, memory, sockets, switches};
+
+/// How many clients are added to the first one.
+const FURTHER: usize = 100;
+
+/// A heartbeat and the time for its checks: then buffers have been filled and freed.
+const SETTLING: Duration = Duration::from_secs(11);
+
+/// The longest that clients may take to find their servers.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What each of the further clients costs, and the memory of the first.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Figures {
+    /// In KiB.
+    pub(crate) first_memory: f64,
+    pub(crate) sockets: f64,
+    pub(crate) tasks: f64,
+    /// In KiB.
+    pub(crate) memory: f64,
+    /// Polls of tasks per second.
+    pub(crate) wakeups: f64,
+    /// Sleeps of threads per second.
+    pub(crate) switches: f64,
+    /// Microseconds per second.
+    pub(crate) cpu: f64,
+}
+
+impl Figures {
+    pub(crate) fn parse(text: &str) -> Self {
+        let mut numbers = text
+            .split_whitespace()
+            .map(|number| number.parse().unwrap());
+        let mut next = || numbers.next().unwrap();
+        Self {
+            first_memory: next(),
+            sockets: next(),
+            tasks: next(),
+            memory: next(),
+            wakeups: next(),
+            switches: next(),
+            cpu: next(),
+        }
+    }
+}
+
+/// Counts tasks and how often they are polled.
+#[derive(Debug, Default)]
+struct Counts {
+    alive: AtomicUsize,
+    polls: AtomicU64,
+}
+
+#[derive(Debug)]
+struct CountingSpawner(Arc<dyn Spawner>, Arc<Counts>);
+
+impl Spawner for CountingSpawner {
+    fn spawn(&self, task: Task) {
+        self.1.alive.fetch_add(1, Ordering::Relaxed);
+        let counted = Counted(task, Arc::clone(&self.1));
+        self.0.spawn(Task::new("counted", counted));
+    }
+}
+
+struct Counted(Task, Arc<Counts>);
+
+impl Future for Counted {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        self.1.polls.fetch_add(1, Ordering::Relaxed);
+        Pin::new(&mut self.0).poll(cx)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.1.alive.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// What grows while time passes.
+#[derive(Clone, Copy)]
+struct Work {
+    polls: f64,
+    switches: f64,
+    cpu: f64,
+}
+
+impl Work {
+    fn until_now(counts: &Counts) -> Self {
+        Self {
+            polls: counts.polls.load(Ordering::Relaxed) as f64,
+            switches: switches(),
+            cpu: cpu(),
+        }
+    }
+}
+
+/// Prints what clients cost that watch a set of so many `members`.
+pub(crate) fn measure(uri: &str, members: usize, seconds: u64) {
+    let host = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
+    let mut runtime = sdam_runtime_tokio::from_handle(host.handle().clone());
+    let counts = Arc::<Counts>::default();
+    runtime.spawner = Arc::new(CountingSpawner(runtime.spawner, Arc::clone(&counts)));
+    let per_server = if uri.contains("serverMonitoringMode=poll") {
+        1
+    } else {
+        2
+    };
+    let expected = members * per_server;
+    let others = sockets();
+    let empty = memory();
+    let mut clients = Vec::with_capacity(FURTHER + 1);
+    let mut add = |further: usize| {
+        for _ in 0..further {
+            let builder = Topology::builder(uri).unwrap();
+            clients.push(builder.start(runtime.clone()).unwrap());
+        }
+        settle(&clients, members, others + expected * clients.len());
+    };
+    add(1);
+    let (one_memory, one_sockets) = (memory(), sockets());
+    let one_tasks = counts.alive.load(Ordering::Relaxed);
+    add(FURTHER);
+    let per_client = |all: f64, one: f64| (all - one) / FURTHER as f64;
+    let (tasks, open) = (counts.alive.load(Ordering::Relaxed), sockets());
+    let all_memory = memory();
+    let begin = (Instant::now(), Work::until_now(&counts));
+    thread::sleep(Duration::from_secs(seconds));
+    let end = (Instant::now(), Work::until_now(&counts));
+    let passed = end.0.duration_since(begin.0).as_secs_f64();
+    let rate = |end: f64, begin: f64| (end - begin) / passed / clients.len() as f64;
+    println!(
+        "{} {} {} {} {} {} {}",
+        one_memory - empty,
+        per_client(open as f64, one_sockets as f64),
+        per_client(tasks as f64, one_tasks as f64),
+        per_client(all_memory, one_memory),
+        rate(end.1.polls, begin.1.polls),
+        rate(end.1.switches, begin.1.switches),
+        rate(end.1.cpu, begin.1.cpu),
+    );
+    for client in &clients {
+        block_on(client.close());
+    }
+}
+
+/// Waits until every client knows its servers and has all its connections, and a heartbeat longer.
+fn settle(clients: &[Topology], members: usize, expected: usize) {
+    for client in clients {
+        let complete = block_on(client.wait_for(
+            |snapshot| {
+                let servers = snapshot.description().servers();
+                let known = servers
+                    .iter()
+                    .filter(|server| server.server_type.is_available());
+                (known.count() == members).then_some(())
+            },
+            PATIENCE,
+        ));
+        assert!(complete.is_some(), "a client has not found its servers");
+    }
+    let deadline = Instant::now() + PATIENCE;
+    while sockets() != expected {
+        assert!(
+            Instant::now() < deadline,
+            "{} sockets, not {expected}",
+            sockets()
+        );
+        thread::sleep(Duration::from_millis(50));
+    }
+    thread::sleep(SETTLING);
+}

@@ -1,0 +1,90 @@
+//! What a client costs that nobody uses: tasks, sockets, memory, wake-ups and processor time.
+//!
+//! Deployments are simulated in a process of their own, on loopback, and every set of clients is
+//! measured in one of its own, so that each figure is that of the clients alone. Heartbeats are the
+//! default of ten seconds.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a benchmark that cannot go on has failed"
+)]
+
+#[cfg(target_os = "linux")]
+mod clients;
+#[cfg(target_os = "linux")]
+mod process;
+
+#[cfg(not(target_os = "linux"))]
+fn main() {
+    eprintln!("skipped: what a process costs is read from /proc");
+}
+
+#[cfg(target_os = "linux")]
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words[..] {
+        ["serve", members] => process::serve(members.parse().unwrap()),
+        ["measure", uri, members, seconds] => {
+            clients::measure(uri, members.parse().unwrap(), seconds.parse().unwrap());
+        }
+        _ => report::all(&words),
+    }
+}
+
+#[cfg(target_os = "linux")]
+mod report {
+    use crate::{clients::Figures, process::Deployment};
+
+    /// How long a steady state is watched, in seconds: whole heartbeats.
+    const WINDOW: u64 = 30;
+
+    /// The same for a first impression.
+    const QUICK_WINDOW: u64 = 10;
+
+    /// The figures; `words` are what criterion understands: options, and the part of a name.
+    pub(crate) fn all(words: &[&str]) {
+        let quick = words.contains(&"--measurement-time");
+        // Cargo appends an option of its own.
+        let is_filter = |word: &&&str| !word.starts_with('-') && word.parse::<f64>().is_err();
+        let filter = words.iter().rev().find(is_filter).copied().unwrap_or("");
+        if !"idle/".contains(filter) && !filter.starts_with("idle/") {
+            return;
+        }
+        let window = if quick { QUICK_WINDOW } else { WINDOW };
+        let (three, seven) = (Deployment::start(3), Deployment::start(7));
+        let streaming = three.measure("", 3, window);
+        let polling = three.measure("&serverMonitoringMode=poll", 3, window);
+        let wide = seven.measure("", 7, QUICK_WINDOW);
+        print("first_client_memory", streaming.first_memory, "KiB");
+        for (mode, figures) in [("streaming", &streaming), ("polling", &polling)] {
+            let Figures {
+                sockets,
+                tasks,
+                memory,
+                wakeups,
+                switches,
+                cpu,
+                ..
+            } = figures;
+            print(
+                &format!("{mode}/sockets_per_server"),
+                sockets / 3.0,
+                "sockets",
+            );
+            print(&format!("{mode}/tasks_per_server"), tasks / 3.0, "tasks");
+            print(&format!("{mode}/memory_per_client"), *memory, "KiB");
+            print(&format!("{mode}/wakeups_per_client"), *wakeups, "per_s");
+            print(&format!("{mode}/switches_per_client"), *switches, "per_s");
+            print(&format!("{mode}/cpu_per_client"), *cpu, "us_per_s");
+        }
+        print("memory_per_further_client", streaming.memory, "KiB");
+        print("wakeups_per_client", streaming.wakeups, "per_s");
+        let per_server = (wide.memory - streaming.memory) / 4.0;
+        print("memory_per_further_server", per_server, "KiB");
+    }
+
+    fn print(name: &str, value: f64, unit: &str) {
+        println!("bench: idle/{name} {value:.3} {unit}");
+    }
+}

@@ -1,0 +1,112 @@
+//! Processes that serve and processes that are measured, and what `/proc` says of the latter.
+
+use std::{
+    env, fs,
+    io::{BufRead, BufReader, Read},
+    process::{Child, Command, Stdio},
+};
+
+use sdam_sim::serve::ReplicaSet;
+
+use crate::clients::Figures;
+
+/// A replica set in a process of its own, which ends with this one.
+pub(crate) struct Deployment {
+    process: Child,
+    uri: String,
+}
+
+impl Deployment {
+    pub(crate) fn start(members: u16) -> Self {
+        let mut process = this_program(&["serve", &members.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut uri = String::new();
+        BufReader::new(process.stdout.as_mut().unwrap())
+            .read_line(&mut uri)
+            .unwrap();
+        let uri = uri.trim().to_owned();
+        Self { process, uri }
+    }
+
+    /// What clients cost that watch this deployment of so many `members` for `seconds`.
+    pub(crate) fn measure(&self, options: &str, members: usize, seconds: u64) -> Figures {
+        let uri = format!("{}{options}", self.uri);
+        let (members, seconds) = (members.to_string(), seconds.to_string());
+        let output = this_program(&["measure", &uri, &members, &seconds])
+            .stderr(Stdio::inherit())
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "measuring failed");
+        Figures::parse(&String::from_utf8(output.stdout).unwrap())
+    }
+}
+
+impl Drop for Deployment {
+    fn drop(&mut self) {
+        drop(self.process.stdin.take());
+        // It ends by itself; killing it only makes sure of that.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn this_program(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env::current_exe().unwrap());
+    command.args(arguments);
+    command
+}
+
+/// Serves until standard input ends.
+pub(crate) fn serve(members: u16) {
+    let set = ReplicaSet::start(members).unwrap();
+    println!("{}", set.uri());
+    let _ = std::io::stdin().read(&mut [0]);
+}
+
+/// The sockets of this process.
+pub(crate) fn sockets() -> usize {
+    let is_socket = |entry: &fs::DirEntry| {
+        fs::read_link(entry.path())
+            .is_ok_and(|target| target.to_string_lossy().starts_with("socket:"))
+    };
+    fs::read_dir("/proc/self/fd")
+        .unwrap()
+        .filter_map(Result::ok)
+        .filter(is_socket)
+        .count()
+}
+
+/// Memory in use by this process, in KiB.
+pub(crate) fn memory() -> f64 {
+    status_of("/proc/self/status", "RssAnon:")
+}
+
+/// How often the threads of this process went to sleep.
+pub(crate) fn switches() -> f64 {
+    fs::read_dir("/proc/self/task")
+        .unwrap()
+        .map(|task| task.unwrap().path().join("status"))
+        .map(|path| status_of(&path.to_string_lossy(), "voluntary_ctxt_switches:"))
+        .sum()
+}
+
+fn status_of(path: &str, key: &str) -> f64 {
+    let status = fs::read_to_string(path).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(key));
+    let number = line.unwrap().split_whitespace().next().unwrap();
+    number.parse().unwrap()
+}
+
+/// Processor time of all threads of this process, in microseconds.
+pub(crate) fn cpu() -> f64 {
+    // Nanoseconds, where /proc/self/stat counts hundredths of a second.
+    fs::read_dir("/proc/self/task")
+        .unwrap()
+        .map(|task| fs::read_to_string(task.unwrap().path().join("schedstat")).unwrap())
+        .map(|times| -> f64 { times.split_whitespace().next().unwrap().parse().unwrap() })
+        .sum::<f64>()
+        / 1e3
+}

@@ -1,0 +1,146 @@
+//! What a selection costs an application: lock-free readers of a running topology.
+//!
+//! The servers are canned replies behind the transport seam, so the topology is a real one.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a benchmark that cannot go on has failed"
+)]
+
+use std::{
+    hint::black_box,
+    sync::{
+        Arc, Barrier,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use criterion::Criterion;
+use sdam::{builder::TopologyBuilder, topology::Topology};
+use sdam_core::{
+    address::ServerAddress,
+    options::{Options, ServerMonitoringMode},
+    read_preference::{ReadMode, ReadPreference},
+};
+use sdam_select::criteria::Criteria;
+use sdam_spec::engine::canned::{Answer, CannedTransport};
+use sdam_transport::runtime::{Io, Runtime};
+
+/// A topology that knows all its servers.
+fn topology(runtime: &Runtime, servers: u16, sharded: bool) -> Topology {
+    let hosts: Vec<_> = (0..servers)
+        .map(|index| ServerAddress::new("db.lan", 20_000 + index))
+        .collect();
+    let mut options = Options::new(hosts.clone());
+    options.server_monitoring_mode = ServerMonitoringMode::Poll;
+    options.heartbeat_frequency = Some(Duration::from_secs(3600));
+    options.local_threshold = Duration::from_secs(1);
+    options.max_servers = hosts.len();
+    let clock = Arc::clone(&runtime.io.clock);
+    let transport = CannedTransport::new(Arc::clone(&clock));
+    for (index, host) in hosts.iter().enumerate() {
+        let member = || Answer::member(&hosts, index == 0);
+        let answer = if sharded { Answer::mongos() } else { member() };
+        transport.set(host, answer);
+    }
+    let io = Io::new(clock, Arc::new(transport), runtime.io.seed);
+    let runtime = Runtime::new(io, Arc::clone(&runtime.spawner));
+    let topology = TopologyBuilder::new(options).start(runtime).unwrap();
+    let known = topology.wait_for(
+        |snapshot| {
+            let servers = snapshot.description().servers();
+            servers
+                .iter()
+                .all(|server| server.server_type.is_available())
+                .then_some(())
+        },
+        Duration::from_secs(30),
+    );
+    futures::executor::block_on(known).unwrap();
+    topology
+}
+
+fn benches(criterion: &mut Criterion, runtime: &Runtime) {
+    let nearest = Criteria::read(ReadPreference::new(ReadMode::Nearest)).unwrap();
+    let primary = Criteria::write();
+    let cases = [
+        ("3_members/primary", 3, false, &primary),
+        ("3_members/nearest", 3, false, &nearest),
+        ("50_members/primary", 50, false, &primary),
+        ("50_members/nearest", 50, false, &nearest),
+        ("1000_mongos", 1000, true, &primary),
+    ];
+    for (name, servers, sharded, criteria) in cases {
+        let topology = topology(runtime, servers, sharded);
+        criterion.bench_function(&format!("engine/select/{name}"), |bencher| {
+            bencher.iter(|| topology.try_select(black_box(criteria)).unwrap().unwrap());
+        });
+        // One selection of this thread while another thread selects as fast as it can: no more
+        // than alone, if the two do not hinder each other.
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    black_box(topology.try_select(criteria).unwrap());
+                }
+            });
+            criterion.bench_function(&format!("engine/select_beside_another/{name}"), |bencher| {
+                bencher.iter(|| topology.try_select(black_box(criteria)).unwrap().unwrap());
+            });
+            stop.store(true, Ordering::Relaxed);
+        });
+    }
+}
+
+/// How much more two threads select than one, in the same time.
+///
+/// To compare two servers means to look at what other threads have counted, so these hinder each
+/// other a little; a selection that finds one server looks at nothing that others write.
+fn scaling(runtime: &Runtime) {
+    let topology = topology(runtime, 3, false);
+    let nearest = Criteria::read(ReadPreference::new(ReadMode::Nearest)).unwrap();
+    for (name, criteria) in [("primary", &Criteria::write()), ("nearest", &nearest)] {
+        let ratio = || rate(&topology, criteria, 2) as f64 / rate(&topology, criteria, 1) as f64;
+        let mut ratios: Vec<f64> = (0..7).map(|_| ratio()).collect();
+        ratios.sort_by(f64::total_cmp);
+        let median = ratios[ratios.len() / 2];
+        println!("bench: engine/select/{name}/two_threads_over_one {median:.2} ratio");
+    }
+}
+
+/// How often `threads` select together in a given time.
+fn rate(topology: &Topology, criteria: &Criteria, threads: usize) -> u64 {
+    let (count, barrier) = (AtomicU64::new(0), Barrier::new(threads));
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                barrier.wait();
+                let (begin, mut own) = (Instant::now(), 0);
+                while begin.elapsed() < Duration::from_millis(300) {
+                    for _ in 0..1000 {
+                        black_box(topology.try_select(criteria).unwrap());
+                    }
+                    own += 1000;
+                }
+                count.fetch_add(own, Ordering::Relaxed);
+            });
+        }
+    });
+    count.into_inner()
+}
+
+fn main() {
+    let tokio = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
+    let runtime = sdam_runtime_tokio::from_handle(tokio.handle().clone());
+    let mut criterion = Criterion::default().configure_from_args();
+    benches(&mut criterion, &runtime);
+    if std::env::args().any(|argument| argument == "--bench") {
+        scaling(&runtime);
+    }
+    criterion.final_summary();
+}

@@ -1,0 +1,55 @@
+//! A deadline that may move.
+
+use std::{
+    fmt,
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use futures::future::BoxFuture;
+use sdam_core::time::Instant;
+use sdam_transport::clock::Clock;
+
+/// Waits for a deadline; a timer is made only when the deadline has changed.
+#[derive(Default)]
+pub(crate) struct Alarm(Option<(Instant, BoxFuture<'static, ()>)>);
+
+impl Alarm {
+    /// Ready once `deadline` has passed; never without one.
+    pub(crate) fn poll(
+        &mut self,
+        clock: &dyn Clock,
+        deadline: Option<Instant>,
+        cx: &mut Context<'_>,
+    ) -> Poll<()> {
+        let Some(deadline) = deadline else {
+            self.0 = None;
+            return Poll::Pending;
+        };
+        if self.0.as_ref().is_none_or(|(set, _)| *set != deadline) {
+            // A check that follows at once needs no timer.
+            if deadline <= clock.now() {
+                self.0 = None;
+                return Poll::Ready(());
+            }
+            self.0 = Some((deadline, clock.sleep_until(deadline)));
+        }
+        let Some((_, timer)) = &mut self.0 else {
+            return Poll::Pending;
+        };
+        let state = Pin::new(timer).poll(cx);
+        if state.is_ready() {
+            self.0 = None;
+        }
+        state
+    }
+}
+
+impl fmt::Debug for Alarm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Alarm")
+            .field(&self.0.as_ref().map(|(set, _)| set))
+            .finish()
+    }
+}

@@ -1,0 +1,180 @@
+//! Single-threaded mode for programs without async code.
+//!
+//! Every call blocks its thread until it is done; nothing happens between calls.
+//! How long a selection takes is told at [`scan`](crate::scan#how-long-a-selection-takes).
+
+use std::{
+    future::Future,
+    pin::pin,
+    sync::Arc,
+    task::{Context, Poll, Wake, Waker},
+    thread::{self, Thread},
+    time::Duration,
+};
+
+use sdam_core::{
+    app_error::{AppError, ErrorOutcome},
+    error::ServerError,
+    ids::{ObjectId, ServerId},
+    options::{ConfigError, Options},
+    topology::TopologyDescription,
+};
+use sdam_select::criteria::Criteria;
+
+use crate::{
+    builder::TopologyBuilder,
+    error::{SelectionError, StartError},
+    runtime,
+    scan::{ScanSelected, ScanTopology},
+};
+
+/// A deployment that is looked at when a server is needed, on the sockets of the system.
+///
+/// A thin cover over a [`ScanTopology`], which has more to offer and can be got at any time.
+#[derive(Debug)]
+pub struct Topology {
+    scan: ScanTopology,
+}
+
+impl TopologyBuilder {
+    /// Makes a topology for a program without async code. Performs no I/O itself.
+    ///
+    /// # Errors
+    ///
+    /// If the options contradict each other.
+    pub fn blocking(self) -> Result<Topology, StartError> {
+        Ok(Topology {
+            scan: self.scan(runtime::blocking())?,
+        })
+    }
+}
+
+impl Topology {
+    /// Begins to set up a topology from a connection string; to be ended with
+    /// [`blocking`](TopologyBuilder::blocking).
+    ///
+    /// # Errors
+    ///
+    /// If the connection string is malformed or contradicts itself; the error names the option.
+    pub fn builder(uri: &str) -> Result<TopologyBuilder, ConfigError> {
+        crate::topology::Topology::builder(uri)
+    }
+
+    /// A topology without pools and sinks. Performs no I/O.
+    ///
+    /// # Errors
+    ///
+    /// If the options contradict each other.
+    pub fn start(options: Options) -> Result<Self, StartError> {
+        TopologyBuilder::new(options).blocking()
+    }
+
+    /// The id that all events of this topology carry.
+    pub fn id(&self) -> ObjectId {
+        self.scan.id()
+    }
+
+    /// The options it was started with.
+    pub fn options(&self) -> &Options {
+        self.scan.options()
+    }
+
+    /// What is known now.
+    pub fn description(&self) -> &Arc<TopologyDescription> {
+        self.scan.description()
+    }
+
+    /// Selects a server; scans before if that is due, and after a failure.
+    ///
+    /// # Errors
+    ///
+    /// As [`ScanTopology::select`].
+    pub fn select(&mut self, criteria: &Criteria) -> Result<ScanSelected, SelectionError> {
+        wait(self.scan.select(criteria))
+    }
+
+    /// Like [`select`](Self::select), but with this timeout if it is shorter than
+    /// `serverSelectionTimeoutMS`.
+    ///
+    /// # Errors
+    ///
+    /// As [`ScanTopology::select`].
+    pub fn select_within(
+        &mut self,
+        criteria: &Criteria,
+        timeout: Duration,
+    ) -> Result<ScanSelected, SelectionError> {
+        wait(self.scan.select_within(criteria, timeout))
+    }
+
+    /// Checks all servers, see [`ScanTopology::scan`].
+    pub fn scan(&mut self) {
+        wait(self.scan.scan());
+    }
+
+    /// Checks one server, see [`ScanTopology::check`].
+    pub fn check(&mut self, server: ServerId) {
+        wait(self.scan.check(server));
+    }
+
+    /// Runs a command on the connection to `server`, see [`ScanTopology::run_command`]. Waits for
+    /// the reply for `timeout` at most; for ever without one (`socketTimeoutMS`).
+    ///
+    /// # Errors
+    ///
+    /// If there is no connection and none could be opened, or it broke.
+    pub fn run_command(
+        &mut self,
+        server: ServerId,
+        command: &[u8],
+        timeout: Option<Duration>,
+    ) -> Result<Vec<u8>, ServerError> {
+        let reply = wait(self.scan.run_command(server, command, timeout));
+        wait(self.scan.settle());
+        reply
+    }
+
+    /// Reports what an operation has met on `server`, see [`ScanTopology::handle_error`]. With
+    /// `singleThreadedImmediateCheck` a server that is not the primary any more is checked before
+    /// the call returns.
+    pub fn handle_error(&mut self, server: ServerId, error: AppError<'_>) -> ErrorOutcome {
+        let outcome = self.scan.handle_error(server, error);
+        wait(self.scan.settle());
+        outcome
+    }
+
+    /// Closes all connections and publishes the last events. Dropping the topology does the same.
+    pub fn close(&mut self) {
+        self.scan.close();
+    }
+
+    /// The topology that is covered.
+    pub fn inner(&mut self) -> &mut ScanTopology {
+        &mut self.scan
+    }
+}
+
+/// The result of a future that blocks where it would wait.
+///
+/// Such a future is ready when it is polled once. Should a transport break that promise, the thread
+/// sleeps until it is woken.
+fn wait<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut cx = Context::from_waker(&waker);
+    loop {
+        match future.as_mut().poll(&mut cx) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => thread::park(),
+        }
+    }
+}
+
+/// Wakes the thread that waits.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}

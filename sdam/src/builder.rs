@@ -1,0 +1,259 @@
+//! From options and seams to a running topology.
+
+use std::{fmt, sync::Arc};
+
+use sdam_core::{
+    ids::ObjectId,
+    machine::Input,
+    monitor::MonitorConfig,
+    options::{ConfigError, Options},
+    pool::{NoPools, PoolFactory},
+    rng::Rng,
+};
+use sdam_events::{
+    dispatch::Dispatcher,
+    history::History,
+    queue::EventQueue,
+    sink::{EventSink, Fanout, Interest},
+};
+use sdam_select::{candidate::Selector, settings::Settings};
+use sdam_transport::{
+    handshake::{ClientMetadata, Environment},
+    runtime::{Io, Runtime},
+    spawn::Task,
+};
+
+use crate::{
+    cell::{Parts, TopologyCell},
+    error::StartError,
+    introduction::Introduction,
+    scan::ScanTopology,
+    topology::Topology,
+};
+
+/// What a topology is to be started with.
+#[must_use = "nothing is watched until the topology is started"]
+pub struct TopologyBuilder {
+    options: Options,
+    pools: Arc<dyn PoolFactory>,
+    sinks: Vec<Arc<dyn EventSink>>,
+    selector: Option<Arc<dyn Selector>>,
+    metadata: Option<ClientMetadata>,
+    history: Option<Arc<History>>,
+}
+
+impl Topology {
+    /// Begins to set up a topology from a connection string.
+    ///
+    /// # Errors
+    ///
+    /// If the connection string is malformed or contradicts itself; the error names the option.
+    pub fn builder(uri: &str) -> Result<TopologyBuilder, ConfigError> {
+        Ok(TopologyBuilder::new(Options::parse(uri)?))
+    }
+}
+
+impl TopologyBuilder {
+    /// Begins to set up a topology from options.
+    pub fn new(options: Options) -> Self {
+        Self {
+            options,
+            pools: Arc::new(NoPools),
+            sinks: Vec::new(),
+            selector: None,
+            metadata: None,
+            history: None,
+        }
+    }
+
+    /// Lets `pools` make the connection pool of each server; the default are pools that do nothing.
+    pub fn pools(mut self, pools: impl PoolFactory) -> Self {
+        self.pools = Arc::new(pools);
+        self
+    }
+
+    /// Lets `sink` receive events; may be called several times.
+    pub fn sink(mut self, sink: impl EventSink) -> Self {
+        self.sinks.push(Arc::new(sink));
+        self
+    }
+
+    /// Lets `selector` take part in every selection (Server Selection: "Application-Provided Server
+    /// Selector").
+    pub fn selector(mut self, selector: Arc<dyn Selector>) -> Self {
+        self.selector = Some(selector);
+        self
+    }
+
+    /// What every connection tells servers about the client, and what is known of the platform it
+    /// runs on. The default names this crate and looks at the environment of the process.
+    pub fn metadata(mut self, metadata: ClientMetadata) -> Self {
+        self.metadata = Some(metadata);
+        self
+    }
+
+    /// Lets the topology remember its last `transitions`, with what caused them, and selections that
+    /// time out tell them
+    /// ([`SelectionTimeout::history`](crate::error::SelectionTimeout::history)). In single-threaded
+    /// mode they do not.
+    pub fn history(mut self, transitions: usize) -> Self {
+        self.history = Some(Arc::new(History::new(transitions)));
+        self
+    }
+
+    /// Changes the options.
+    pub fn options(mut self, change: impl FnOnce(&mut Options)) -> Self {
+        change(&mut self.options);
+        self
+    }
+
+    /// Starts monitoring on `runtime`. Performs no I/O itself and does not wait, so it never fails
+    /// because of servers that are down (SDAM: "Client construction").
+    ///
+    /// # Errors
+    ///
+    /// If the options contradict each other.
+    pub fn start(mut self, runtime: Runtime) -> Result<Topology, StartError> {
+        let history = self.history.take();
+        if let Some(history) = &history {
+            self.sinks.push(history.clone());
+        }
+        let Prepared {
+            options,
+            topology,
+            rng,
+            config,
+            introduction,
+            pools,
+            events,
+            sink,
+            selector,
+        } = self.prepare(&runtime.io)?;
+        let mut settings = Settings::new(&options);
+        settings.selector = selector;
+        let cell = Arc::new(TopologyCell::new(Parts {
+            options,
+            topology,
+            rng,
+            settings,
+            history,
+            config: Arc::new(config),
+            introduction,
+            pools,
+            events,
+            runtime,
+        }));
+        if let Some(sink) = sink {
+            dispatch(&cell, sink);
+        }
+        cell.apply(Input::Open);
+        Ok(Topology::new(cell))
+    }
+
+    /// Makes a topology without background work: servers are checked inline with selections, on
+    /// nothing but `io`. Performs no I/O itself.
+    ///
+    /// # Errors
+    ///
+    /// If the options contradict each other.
+    pub fn scan(self, io: Io) -> Result<ScanTopology, StartError> {
+        Ok(ScanTopology::new(self.prepare(&io)?, io))
+    }
+
+    /// What both kinds of topology begin with.
+    fn prepare(self, io: &Io) -> Result<Prepared, StartError> {
+        let options = self.options;
+        options.validate()?;
+        refuse_tls(&options)?;
+        let mut metadata = match self.metadata {
+            Some(metadata) => metadata,
+            None => ClientMetadata::new(
+                env!("CARGO_PKG_NAME"),
+                env!("CARGO_PKG_VERSION"),
+                &Environment::from_process(),
+            )?,
+        };
+        if let Some(name) = &options.app_name {
+            metadata = metadata.with_application(name)?;
+        }
+        let is_faas = metadata.is_faas();
+        let introduction = Introduction::new(metadata, options.load_balanced);
+        let config = MonitorConfig::new(&options, introduction.handshake(), is_faas);
+        let mut rng = Rng::new(io.seed);
+        let topology = ObjectId::random(&mut rng);
+        let sink: Option<Arc<dyn EventSink>> = match self.sinks.len() {
+            0 => None,
+            1 => self.sinks.into_iter().next(),
+            _ => Some(Arc::new(Fanout::from_iter(self.sinks))),
+        };
+        let interest = sink.as_ref().map_or(Interest::NONE, EventSink::interest);
+        Ok(Prepared {
+            options,
+            topology,
+            rng,
+            config,
+            introduction,
+            pools: self.pools,
+            events: Arc::new(EventQueue::new(topology, interest)),
+            sink,
+            selector: self.selector,
+        })
+    }
+}
+
+/// Connecting in the clear where TLS was asked for would betray whoever asked.
+fn refuse_tls(options: &Options) -> Result<(), ConfigError> {
+    if options.pass_through.tls() != Some(true) {
+        return Ok(());
+    }
+    Err(ConfigError::new(
+        "tls",
+        "true",
+        "the engine does not negotiate TLS",
+        "leave it out and start the topology on a runtime whose transport negotiates TLS itself",
+    ))
+}
+
+/// What a topology begins with.
+pub(crate) struct Prepared {
+    pub(crate) options: Options,
+    pub(crate) topology: ObjectId,
+    pub(crate) rng: Rng,
+    pub(crate) config: MonitorConfig,
+    pub(crate) introduction: Introduction,
+    pub(crate) pools: Arc<dyn PoolFactory>,
+    pub(crate) events: Arc<EventQueue>,
+    pub(crate) sink: Option<Arc<dyn EventSink>>,
+    pub(crate) selector: Option<Arc<dyn Selector>>,
+}
+
+/// Starts the task that delivers events.
+fn dispatch(cell: &Arc<TopologyCell>, sink: Arc<dyn EventSink>) {
+    cell.dispatchers.begin();
+    let dispatcher = Dispatcher::new(Arc::clone(&cell.events), sink);
+    let guard = Ended(Arc::clone(cell));
+    let task = async move {
+        let _guard = guard;
+        dispatcher.await;
+    };
+    cell.runtime.spawner.spawn(Task::new("sdam-events", task));
+}
+
+/// Counts the end of the dispatcher, however it ends.
+struct Ended(Arc<TopologyCell>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.0.dispatchers.end();
+    }
+}
+
+impl fmt::Debug for TopologyBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TopologyBuilder")
+            .field("options", &self.options)
+            .field("pools", &self.pools)
+            .field("sinks", &self.sinks)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,411 @@
+//! The state that handle, monitors and pools share: one lock for whoever changes it, none for
+//! whoever reads it.
+
+mod lock;
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use arc_swap::ArcSwap;
+use event_listener::Event;
+use sdam_core::{
+    app_error::{AppError, ErrorOutcome},
+    event::{EventKind, EventName, RecordedInput},
+    hello::Hello,
+    ids::{Generation, ObjectId, ServerId},
+    machine::{Effect, Effects, Input, TopologyMachine},
+    monitor::MonitorConfig,
+    options::{MIN_HEARTBEAT_FREQUENCY, Options},
+    pool::PoolFactory,
+    rng::{Rng, mix},
+    time::Instant,
+    topology::TopologyDescription,
+};
+use sdam_events::{history::History, queue::EventQueue};
+use sdam_select::settings::Settings;
+use sdam_transport::{runtime::Runtime, spawn::Task};
+use smallvec::SmallVec;
+
+use self::lock::Lock;
+use crate::{
+    demand::Demand,
+    failures::Failures,
+    introduction::Introduction,
+    monitor,
+    server::{Server, lane_of_thread},
+    snapshot::Snapshot,
+    tasks::Tasks,
+};
+
+/// How many counters random numbers are drawn from.
+const LANES: usize = 4;
+
+/// Everything about a running topology.
+#[derive(Debug)]
+pub(crate) struct TopologyCell {
+    state: Lock<State>,
+    snapshot: ArcSwap<Snapshot>,
+    /// Notified after each publication.
+    pub(crate) changed: Event,
+    pub(crate) demand: Demand,
+    pub(crate) events: Arc<EventQueue>,
+    pub(crate) runtime: Runtime,
+    pub(crate) settings: Settings,
+    /// What has happened lately, if somebody wants selection errors to say so.
+    pub(crate) history: Option<Arc<History>>,
+    pub(crate) options: Options,
+    pub(crate) monitors: Tasks,
+    pub(crate) dispatchers: Tasks,
+    pub(crate) config: Arc<MonitorConfig>,
+    pub(crate) introduction: Introduction,
+    pools: Arc<dyn PoolFactory>,
+    random: [Random; LANES],
+}
+
+/// What changes, and only under the lock.
+#[derive(Debug)]
+struct State {
+    machine: TopologyMachine,
+    servers: BTreeMap<ServerId, Arc<Server>>,
+    version: u64,
+}
+
+/// A counter on cache lines of its own.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Random(AtomicU64);
+
+/// What remains to be done once the lock is released.
+#[derive(Debug, Default)]
+struct Aftermath {
+    published: bool,
+    /// Monitors to start, and when.
+    monitors: SmallVec<[(Arc<Server>, Option<Instant>); 1]>,
+}
+
+/// What a cell is made of.
+pub(crate) struct Parts {
+    pub(crate) options: Options,
+    pub(crate) topology: ObjectId,
+    pub(crate) rng: Rng,
+    pub(crate) settings: Settings,
+    pub(crate) history: Option<Arc<History>>,
+    pub(crate) config: Arc<MonitorConfig>,
+    pub(crate) introduction: Introduction,
+    pub(crate) pools: Arc<dyn PoolFactory>,
+    pub(crate) events: Arc<EventQueue>,
+    pub(crate) runtime: Runtime,
+}
+
+impl TopologyCell {
+    pub(crate) fn new(parts: Parts) -> Self {
+        let Parts {
+            options,
+            topology,
+            mut rng,
+            settings,
+            history,
+            config,
+            introduction,
+            pools,
+            events,
+            runtime,
+        } = parts;
+        // All counters begin alike, so a thread gets the same numbers whichever it uses.
+        let seed = rng.next_u64();
+        let machine = TopologyMachine::new(&options, topology);
+        let snapshot = Snapshot {
+            version: 0,
+            description: Arc::clone(machine.description()),
+            servers: Arc::default(),
+            closed: false,
+        };
+        let state = State {
+            machine,
+            servers: BTreeMap::new(),
+            version: 0,
+        };
+        Self {
+            state: Lock::new(state),
+            snapshot: ArcSwap::from_pointee(snapshot),
+            changed: Event::new(),
+            demand: Demand::default(),
+            events,
+            runtime,
+            settings,
+            history,
+            options,
+            monitors: Tasks::default(),
+            dispatchers: Tasks::default(),
+            config,
+            introduction,
+            pools,
+            random: std::array::from_fn(|_| Random(AtomicU64::new(seed))),
+        }
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        self.runtime.io.clock.now()
+    }
+
+    /// What readers see now.
+    pub(crate) fn snapshot(&self) -> &ArcSwap<Snapshot> {
+        &self.snapshot
+    }
+
+    /// 64 random bits, and the lane of the calling thread.
+    pub(crate) fn random(&self) -> (u64, usize) {
+        let lane = lane_of_thread() % LANES;
+        let [first, ..] = &self.random;
+        let counter = &self.random.get(lane).unwrap_or(first).0;
+        (
+            mix(counter.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed)),
+            lane,
+        )
+    }
+
+    /// Tells the topology what happened; all that follows has happened on return.
+    pub(crate) fn apply(self: &Arc<Self>, input: Input<'_>) {
+        self.apply_as(input, RecordedInput::of);
+    }
+
+    /// Tells the topology that a pooled connection was opened, and what the `reply` to its handshake
+    /// said.
+    pub(crate) fn apply_handshake(
+        self: &Arc<Self>,
+        server: ServerId,
+        generation: Generation,
+        hello: Hello,
+        reply: &[u8],
+    ) {
+        let input = Input::Handshake {
+            server,
+            generation,
+            hello,
+        };
+        self.apply_as(input, |_| {
+            Some(RecordedInput::Handshake {
+                server,
+                generation,
+                reply: reply.into(),
+            })
+        });
+    }
+
+    fn apply_as(
+        self: &Arc<Self>,
+        input: Input<'_>,
+        record: impl FnOnce(&Input<'_>) -> Option<RecordedInput>,
+    ) {
+        let mut state = self.state.lock();
+        let now = self.now();
+        if self.events.wants(EventName::Input)
+            && let Some(recorded) = record(&input)
+        {
+            self.events.push(now, EventKind::Input(Arc::new(recorded)));
+        }
+        let failed = Failures::failed_check(&input);
+        let effects = state.machine.handle(now, input);
+        let aftermath = self.run(&mut state, now, effects);
+        if let Some(server) = failed.and_then(|server| state.servers.get(&server)) {
+            server.failures().repeat(now);
+        }
+        drop(state);
+        self.finish(aftermath);
+    }
+
+    /// Tells the topology what an operation or a pool has met.
+    pub(crate) fn apply_error(
+        self: &Arc<Self>,
+        server: ServerId,
+        error: AppError<'_>,
+    ) -> ErrorOutcome {
+        let mut state = self.state.lock();
+        let now = self.now();
+        self.events.push_with(now, EventName::Input, || {
+            EventKind::Input(Arc::new(RecordedInput::of_error(server, &error)))
+        });
+        let (outcome, effects) = state.machine.handle_error(now, server, error);
+        let aftermath = self.run(&mut state, now, effects);
+        drop(state);
+        self.finish(aftermath);
+        outcome
+    }
+
+    /// Ends the topology; tasks end soon after.
+    pub(crate) fn shut_down(self: &Arc<Self>) {
+        self.apply(Input::Close);
+        if self.monitors.alive() == 0 {
+            self.events.close();
+        }
+    }
+
+    /// Lets every monitor check soon.
+    pub(crate) fn request_checks(&self) {
+        for server in self.snapshot.load().servers.iter() {
+            server.mailbox.check();
+        }
+    }
+
+    /// Counts the end of a monitoring task; the last one of a closed topology ends the events.
+    pub(crate) fn monitor_ended(&self) {
+        if self.monitors.end() && self.snapshot.load().closed {
+            self.events.close();
+        }
+    }
+
+    /// Runs effects under the lock, in their order.
+    fn run(&self, state: &mut State, now: Instant, effects: Effects) -> Aftermath {
+        let mut aftermath = Aftermath::default();
+        let moved = effects.iter().any(|effect| {
+            matches!(
+                effect,
+                Effect::OpenServer { .. } | Effect::CloseServer { .. }
+            )
+        });
+        for effect in effects {
+            match effect {
+                Effect::OpenServer {
+                    server: id,
+                    address,
+                    monitored,
+                } => {
+                    let pool = self.pools.create(id, &address);
+                    let server = Arc::new(Server::new(id, address, pool));
+                    if monitored {
+                        aftermath.monitors.push((Arc::clone(&server), None));
+                    }
+                    state.servers.insert(id, server);
+                }
+                Effect::Publish(description) => {
+                    self.publish(state, description, moved);
+                    aftermath.published = true;
+                }
+                Effect::Emit(event) => {
+                    remember(state, now, &event);
+                    self.events.push(now, event);
+                }
+                Effect::RestartMonitor { server } => {
+                    if let Some(server) = state.servers.get(&server) {
+                        let start = now + MIN_HEARTBEAT_FREQUENCY;
+                        aftermath.monitors.push((Arc::clone(server), Some(start)));
+                    }
+                }
+                Effect::CloseServer { server } => {
+                    if let Some(server) = state.servers.remove(&server) {
+                        server.core.pool.close();
+                        server.stop();
+                    }
+                }
+                effect => self.command(state, now, effect),
+            }
+        }
+        aftermath
+    }
+
+    /// Runs an effect that concerns one server, which stays.
+    fn command(&self, state: &State, now: Instant, effect: Effect) {
+        match effect {
+            Effect::PoolReady { server } => {
+                let Some(server) = state.servers.get(&server) else {
+                    return;
+                };
+                server.core.pool.ready();
+                self.events.push_with(now, EventName::PoolReady, || {
+                    let address = server.core.address.clone();
+                    EventKind::PoolReady {
+                        server: server.id(),
+                        address,
+                    }
+                });
+            }
+            Effect::PoolClear { server, clear } => {
+                let Some(server) = state.servers.get(&server) else {
+                    return;
+                };
+                if clear.service_id.is_none() {
+                    server.set_generation(clear.generation);
+                }
+                server.core.pool.clear(&clear);
+                self.events.push_with(now, EventName::PoolCleared, || {
+                    let address = server.core.address.clone();
+                    EventKind::PoolCleared {
+                        server: server.id(),
+                        address,
+                        clear,
+                    }
+                });
+            }
+            Effect::ResetRtt { server } => {
+                let Some(server) = state.servers.get(&server) else {
+                    return;
+                };
+                server.rtt().reset();
+            }
+            Effect::CancelCheck { server, generation } => {
+                let Some(server) = state.servers.get(&server) else {
+                    return;
+                };
+                server.mailbox.cancel(generation);
+            }
+            Effect::RequestCheck { server } => {
+                let Some(server) = state.servers.get(&server) else {
+                    return;
+                };
+                server.mailbox.check();
+            }
+            _ => {}
+        }
+    }
+
+    /// Lets readers see `description`. Unless servers have come or gone, the list of their states
+    /// is shared with the snapshot before.
+    fn publish(&self, state: &mut State, description: Arc<TopologyDescription>, moved: bool) {
+        state.version += 1;
+        let servers = if moved {
+            let of = |id| state.servers.get(&id).cloned();
+            description
+                .servers()
+                .iter()
+                .filter_map(|server| of(server.id))
+                .collect()
+        } else {
+            Arc::clone(&self.snapshot.load().servers)
+        };
+        let closed = state.machine.is_closed();
+        self.snapshot.store(Arc::new(Snapshot {
+            version: state.version,
+            description,
+            servers,
+            closed,
+        }));
+    }
+
+    fn finish(self: &Arc<Self>, aftermath: Aftermath) {
+        if aftermath.published {
+            self.changed.notify(usize::MAX);
+        }
+        for (server, start) in aftermath.monitors {
+            self.spawn_monitor(server, start);
+        }
+    }
+
+    fn spawn_monitor(self: &Arc<Self>, server: Arc<Server>, start: Option<Instant>) {
+        let task = monitor::run(Arc::clone(self), server, start);
+        self.runtime.spawner.spawn(Task::new("sdam-monitor", task));
+    }
+}
+
+/// Keeps what a server has failed with.
+fn remember(state: &State, now: Instant, event: &EventKind) {
+    if let EventKind::ServerDescriptionChanged { new, .. } = event
+        && let Some(server) = state.servers.get(&new.id)
+    {
+        server.failures().observe(new, now);
+    }
+}

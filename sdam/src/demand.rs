@@ -1,0 +1,62 @@
+//! How many selections wait for a server.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The number of waiting selections.
+///
+/// While it is not zero, every monitor that has nothing to do asks itself for a check, so servers
+/// are checked every `minHeartbeatFrequencyMS` however many wait (SDAM: "minHeartbeatFrequencyMS",
+/// Server Selection: "request an immediate check"). Being a level and not an edge, it cannot be
+/// missed by a monitor that was busy.
+#[derive(Debug, Default)]
+pub(crate) struct Demand(AtomicUsize);
+
+impl Demand {
+    /// Whether anybody waits.
+    pub(crate) fn is_pressing(&self) -> bool {
+        self.0.load(Ordering::SeqCst) > 0
+    }
+
+    /// How many wait.
+    pub(crate) fn waiters(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// One more waits, until the ticket is dropped. The second value says whether it is the first,
+    /// who has to wake the monitors.
+    pub(crate) fn ticket(&self) -> (Ticket<'_>, bool) {
+        let before = self.0.fetch_add(1, Ordering::SeqCst);
+        (Ticket(self), before == 0)
+    }
+}
+
+/// A place among those who wait.
+#[derive(Debug)]
+pub(crate) struct Ticket<'d>(&'d Demand);
+
+impl Drop for Ticket<'_> {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_first_ticket_wakes_and_the_last_one_ends_the_demand() {
+        // F-44
+        let demand = Demand::default();
+        let (first, wake) = demand.ticket();
+        assert!(wake && demand.is_pressing());
+        let (second, wake) = demand.ticket();
+        assert!(!wake);
+        assert_eq!(demand.waiters(), 2);
+        drop(first);
+        assert!(demand.is_pressing());
+        drop(second);
+        assert!(!demand.is_pressing());
+        assert!(demand.ticket().1);
+    }
+}

@@ -1,0 +1,87 @@
+//! Why a topology could not be started, and why no server was selected.
+
+mod timeout;
+
+use std::{fmt, sync::Arc};
+
+use sdam_core::{options::ConfigError, topology::TopologyDescription};
+use sdam_select::criteria::CriteriaError;
+use sdam_transport::handshake::InvalidMetadata;
+
+pub use self::timeout::{Bound, SelectionTimeout};
+
+/// Why a topology could not be started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The options contradict each other or themselves.
+    Config(ConfigError),
+    /// What servers are to be told about the client cannot be told.
+    Metadata(InvalidMetadata),
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Config(error) => error.fmt(f),
+            Self::Metadata(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+impl From<ConfigError> for StartError {
+    fn from(error: ConfigError) -> Self {
+        Self::Config(error)
+    }
+}
+
+impl From<InvalidMetadata> for StartError {
+    fn from(error: InvalidMetadata) -> Self {
+        Self::Metadata(error)
+    }
+}
+
+/// Why no server was selected.
+///
+/// `{}` is one line; of a time-out, `{:#}` says everything that is known, in several lines.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum SelectionError {
+    /// No suitable server appeared in time.
+    Timeout(Box<SelectionTimeout>),
+    /// A server speaks no wire version that the client speaks; selections fail until that changes.
+    Incompatible {
+        /// What was known.
+        description: Arc<TopologyDescription>,
+    },
+    /// No server could ever meet the criteria.
+    InvalidCriteria(CriteriaError),
+    /// The topology was closed.
+    Closed,
+}
+
+impl fmt::Display for SelectionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Timeout(timeout) => timeout.fmt(f),
+            Self::Incompatible { description } => f.write_str(
+                description
+                    .compatibility_error()
+                    .unwrap_or("incompatible server"),
+            ),
+            Self::InvalidCriteria(error) => error.fmt(f),
+            Self::Closed => f.write_str("the topology is closed"),
+        }
+    }
+}
+
+impl std::error::Error for SelectionError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::InvalidCriteria(error) => Some(error),
+            _ => None,
+        }
+    }
+}

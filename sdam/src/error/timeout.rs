@@ -1,0 +1,173 @@
+//! A selection that has waited in vain, with all that is known about why.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use sdam_core::{time::Instant, topology::TopologyDescription};
+use sdam_events::history::Transition;
+use sdam_select::{criteria::Criteria, diagnose::Diagnosis, error_text, explain::Explanation};
+
+use crate::failures::{Failure, Failures};
+
+/// A selection that has waited in vain.
+///
+/// `{}` is one line: the specification's text, how long the selection waited and what bounded it,
+/// and what is most probably wrong with its remedy (L-80, L-81).
+/// `{:#}` says for people what was looked for, what became of each server, its first and its last
+/// error, and everything that is probably wrong.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SelectionTimeout {
+    /// What was looked for.
+    pub criteria: Criteria,
+    /// What was known at the end.
+    pub description: Arc<TopologyDescription>,
+    /// What selection made of it.
+    pub explanation: Explanation,
+    /// What each server has failed with, in the order of the description.
+    pub failures: Box<[Failures]>,
+    /// What is probably wrong, most fundamental things first.
+    pub diagnoses: Vec<Diagnosis>,
+    /// How long the selection was allowed to wait; nothing comes of it with [`Bound::TryOnce`].
+    pub timeout: Duration,
+    /// Who has set that limit.
+    pub bound: Bound,
+    /// How long it has waited.
+    pub waited: Duration,
+    /// When it gave up, by the clock of the topology's runtime.
+    pub at: Instant,
+    /// What happened before, oldest first, if the topology was
+    /// [asked](crate::builder::TopologyBuilder::history) to remember it.
+    pub history: Vec<Transition>,
+}
+
+/// What limits how long a selection waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Bound {
+    /// The client's option `serverSelectionTimeoutMS`.
+    ServerSelectionTimeout,
+    /// The time that the call was given, which was less.
+    Call,
+    /// The client's option `serverSelectionTryOnce`: a selection of a single-threaded client gives
+    /// up after one scan, however long that takes.
+    TryOnce,
+}
+
+impl SelectionTimeout {
+    /// The text for events and logs, which carry the topology description themselves: also servers'
+    /// errors are part of that (Server Selection: "Server Selection Failed Message").
+    pub(crate) fn without_description(&self) -> String {
+        format!(
+            "no server was suitable for {}; {}",
+            self.criteria,
+            Wait(self)
+        )
+    }
+
+    fn fmt_servers(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "\n{} on {}:",
+            self.explanation.operation, self.explanation.topology_type
+        )?;
+        if let Some(refusal) = &self.explanation.refusal {
+            write!(f, "\n  {refusal}")?;
+        }
+        for (server, failures) in self.explanation.servers.iter().zip(&self.failures) {
+            write!(f, "\n  {server}")?;
+            self.fmt_failures(f, failures)?;
+        }
+        Ok(())
+    }
+
+    fn fmt_failures(&self, f: &mut fmt::Formatter<'_>, failures: &Failures) -> fmt::Result {
+        match (&failures.first, &failures.last) {
+            (Some(first), Some(last)) if first.error == last.error => {
+                let (first, last) = (self.ago(first), self.ago(last));
+                write!(f, "\n    first failed so {first} ago, last {last} ago")
+            }
+            (first, last) => {
+                if let Some(first) = first {
+                    let ago = self.ago(first);
+                    write!(f, "\n    first error, {ago} ago: {}", first.error)?;
+                }
+                if let Some(last) = last {
+                    let ago = self.ago(last);
+                    write!(f, "\n    last error, {ago} ago: {}", last.error)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn ago(&self, failure: &Failure) -> Seconds {
+        Seconds(self.at.since(failure.at))
+    }
+}
+
+impl fmt::Display for SelectionTimeout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = error_text(&self.description, &self.criteria);
+        write!(f, "{text}; {}", Wait(self))?;
+        if !f.alternate() {
+            return match self.diagnoses.first() {
+                Some(diagnosis) => write!(f, ": {diagnosis}; {}", diagnosis.remedy()),
+                None => Ok(()),
+            };
+        }
+        self.fmt_servers(f)?;
+        for diagnosis in &self.diagnoses {
+            write!(
+                f,
+                "\nprobably: {diagnosis}\n  remedy: {}",
+                diagnosis.remedy()
+            )?;
+        }
+        for (index, transition) in self.history.iter().enumerate() {
+            let title = if index == 0 {
+                "\nwhat happened before:"
+            } else {
+                ""
+            };
+            write!(f, "{title}\n  {transition}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::ServerSelectionTimeout => "serverSelectionTimeoutMS",
+            Self::Call => "the time-out of the call",
+            Self::TryOnce => "serverSelectionTryOnce",
+        })
+    }
+}
+
+/// How long a selection has waited, and why not longer.
+struct Wait<'t>(&'t SelectionTimeout);
+
+impl fmt::Display for Wait<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(timeout) = self;
+        if timeout.bound == Bound::TryOnce {
+            let waited = Seconds(timeout.waited);
+            write!(f, "gave up after one scan, {waited} ({})", timeout.bound)
+        } else if timeout.timeout.is_zero() {
+            write!(f, "did not wait ({} is 0)", timeout.bound)
+        } else {
+            let waited = Seconds(timeout.waited);
+            write!(f, "gave up after {waited} ({})", timeout.bound)
+        }
+    }
+}
+
+/// A duration in seconds, to the millisecond.
+struct Seconds(Duration);
+
+impl fmt::Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} s", self.0.as_millis() as f64 / 1e3)
+    }
+}

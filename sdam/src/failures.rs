@@ -1,0 +1,116 @@
+//! What a server has failed with, so that a selection that waited in vain can say so.
+
+use std::sync::Arc;
+
+use sdam_core::{
+    error::ServerError, ids::ServerId, machine::Input, server::ServerDescription, time::Instant,
+};
+
+/// An error of a server, and when it was taken in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Failure {
+    /// The error.
+    pub error: Arc<ServerError>,
+    /// When the topology was told, by the clock of its runtime.
+    pub at: Instant,
+}
+
+/// The first and the last error of a server, which seldom have the same cause: what began an outage
+/// is soon hidden by what follows from it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Failures {
+    /// The first error since the server was last available; `None` while it is.
+    pub first: Option<Failure>,
+    /// The last error, even if the server has been available since.
+    pub last: Option<Failure>,
+}
+
+impl Failures {
+    /// Takes in that the server is as `new` says since `now`.
+    pub(crate) fn observe(&mut self, new: &ServerDescription, now: Instant) {
+        if let Some(error) = &new.error {
+            let failure = Failure {
+                error: Arc::clone(error),
+                at: now,
+            };
+            self.first.get_or_insert_with(|| failure.clone());
+            self.last = Some(failure);
+        } else if new.server_type.is_available() {
+            self.first = None;
+        }
+    }
+
+    /// The server whose failed check `input` reports.
+    pub(crate) fn failed_check(input: &Input<'_>) -> Option<ServerId> {
+        match input {
+            Input::Checked {
+                server,
+                outcome: Err(_),
+                ..
+            } => Some(*server),
+            _ => None,
+        }
+    }
+
+    /// Takes in that a check has failed. An error that repeats itself is no change of the server's
+    /// description, but it is the latest one all the same.
+    pub(crate) fn repeat(&mut self, now: Instant) {
+        if let (Some(_), Some(last)) = (&self.first, &mut self.last) {
+            last.at = now;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sdam_core::{
+        error::{ErrorKind, Stage},
+        server::ServerType,
+    };
+
+    use super::*;
+
+    fn server(error: Option<&str>) -> ServerDescription {
+        let mut server = ServerDescription::unknown(ServerId::from_u64(1), "a:1".parse().unwrap());
+        let error =
+            error.map(|text| ServerError::new(ErrorKind::Network, Stage::Connect, text).shared());
+        if error.is_none() {
+            server.server_type = ServerType::Standalone;
+        }
+        server.error = error;
+        server
+    }
+
+    fn texts(failures: &Failures) -> [Option<(&str, u64)>; 2] {
+        [&failures.first, &failures.last].map(|failure| {
+            let failure = failure.as_ref()?;
+            Some((&*failure.error.message, failure.at.as_nanos() / 1_000_000))
+        })
+    }
+
+    #[test]
+    fn the_first_error_lasts_until_the_server_is_available_and_the_last_one_for_ever() {
+        let mut failures = Failures::default();
+        let mut check = |new: Option<&'static str>, at: u64, expected: [Option<(&str, u64)>; 2]| {
+            failures.observe(&server(new), Instant::from_millis(at));
+            assert_eq!(texts(&failures), expected, "at {at}");
+        };
+        check(None, 1, [None, None]);
+        check(Some("x"), 2, [Some(("x", 2)), Some(("x", 2))]);
+        check(Some("y"), 3, [Some(("x", 2)), Some(("y", 3))]);
+        check(None, 4, [None, Some(("y", 3))]);
+        check(Some("z"), 5, [Some(("z", 5)), Some(("z", 5))]);
+    }
+
+    #[test]
+    fn an_error_that_repeats_itself_is_the_last_one() {
+        let mut failures = Failures::default();
+        failures.repeat(Instant::from_millis(1));
+        assert_eq!(texts(&failures), [None, None]);
+        failures.observe(&server(Some("x")), Instant::from_millis(2));
+        failures.repeat(Instant::from_millis(9));
+        assert_eq!(texts(&failures), [Some(("x", 2)), Some(("x", 9))]);
+    }
+}

@@ -1,0 +1,73 @@
+//! MongoDB server discovery, monitoring and selection on any runtime.
+//!
+//! A [`topology::Topology`] finds every server of a deployment, keeps watching them, commands
+//! connection pools, publishes events, and answers which server an operation is for.
+//!
+//! A [`scan::ScanTopology`] does the same without anything in the background, for programs with one
+//! thread.
+//!
+//! This crate names no runtime: what it needs of one is a
+//! [`Runtime`](sdam_transport::runtime::Runtime) value, made by a function of [`runtime`] or by hand.
+//!
+//! ```no_run
+//! use sdam::{
+//!     core::read_preference::{ReadMode, ReadPreference}, runtime,
+//!     selection::criteria::Criteria, topology::Topology,
+//! };
+//!
+//! # #[cfg(feature = "runtime-tokio")]
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let topology = Topology::builder("mongodb://db-0.example.com/?replicaSet=rs0")?
+//!     .start(runtime::tokio()?)?;
+//! let nearest = Criteria::read(ReadPreference::new(ReadMode::Nearest))?;
+//! let server = topology.select(&nearest).await?;
+//! println!("read from {}", server.address());
+//! topology.close().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! | feature | what it adds |
+//! | --- | --- |
+//! | `runtime-tokio` (default) | `runtime::tokio` |
+//! | `runtime-smol` | `runtime::smol` |
+//! | `runtime-async-std` | `runtime::async_std`, for programs that still run on it |
+//! | `blocking` | `blocking`, `runtime::blocking`: single-threaded mode on the system's sockets |
+//! | `sim` | `sim`: simulated deployments |
+//! | `metrics` | `events::metrics`: numbers, for the exporter of your choice |
+//! | `tracing` | `events::trace`: log messages, for the subscriber of your choice |
+//! | `replay` | `events::replay`: the proof that a recording happens again |
+
+mod alarm;
+#[cfg(feature = "blocking")]
+pub mod blocking;
+pub mod builder;
+mod cell;
+mod demand;
+pub mod error;
+pub mod failures;
+mod introduction;
+mod link;
+mod mailbox;
+mod monitor;
+mod rtt;
+pub mod runtime;
+pub mod scan;
+mod select;
+pub mod selected;
+mod server;
+pub mod snapshot;
+mod tasks;
+pub mod topology;
+pub mod watch;
+
+/// The vocabulary and the state machines.
+pub use sdam_core as core;
+/// Sinks for events, logs and metrics.
+pub use sdam_events as events;
+/// What is selected, why, and why not.
+pub use sdam_select as selection;
+#[cfg(feature = "sim")]
+pub use sdam_sim as sim;
+/// The seams of a runtime.
+pub use sdam_transport as transport;

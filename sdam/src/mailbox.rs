@@ -1,0 +1,145 @@
+//! How a server's tasks are told what to do.
+
+use std::{
+    sync::atomic::{AtomicU32, AtomicU64, Ordering},
+    task::{Context, Poll},
+};
+
+use futures::task::AtomicWaker;
+use sdam_core::ids::Generation;
+
+const CHECK: u32 = 1;
+const CANCEL: u32 = 2;
+const STOP: u32 = 4;
+
+/// The control word of one task.
+///
+/// What is posted several times before the task looks counts once, nothing is allocated, and there
+/// is no queue in which anything could grow old.
+#[derive(Debug, Default)]
+pub(crate) struct Mailbox {
+    bits: AtomicU32,
+    /// The generation of the latest cancellation; valid while `CANCEL` is set.
+    generation: AtomicU64,
+    waker: AtomicWaker,
+}
+
+/// What was in a mailbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mail {
+    pub(crate) check: bool,
+    pub(crate) cancel: Option<Generation>,
+    pub(crate) stop: bool,
+}
+
+impl Mailbox {
+    /// Asks for a check.
+    pub(crate) fn check(&self) {
+        self.post(CHECK);
+    }
+
+    /// Asks to cancel a check that began before `generation`. Generations only grow, because they
+    /// are posted under the topology lock.
+    pub(crate) fn cancel(&self, generation: Generation) {
+        self.generation
+            .store(generation.as_u64(), Ordering::Relaxed);
+        self.post(CANCEL);
+    }
+
+    /// Tells the task to end. Remains posted for ever.
+    pub(crate) fn stop(&self) {
+        self.post(STOP);
+    }
+
+    /// Whether the task has been told to end.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.bits.load(Ordering::Acquire) & STOP != 0
+    }
+
+    /// Ready with what was posted since the last time, if anything was.
+    pub(crate) fn poll(&self, cx: &mut Context<'_>) -> Poll<Mail> {
+        if let Some(mail) = self.take() {
+            return Poll::Ready(mail);
+        }
+        self.waker.register(cx.waker());
+        // Something may have been posted between the look and the registration.
+        self.take().map_or(Poll::Pending, Poll::Ready)
+    }
+
+    fn take(&self) -> Option<Mail> {
+        // A read before the exchange keeps the line shared while nothing is posted.
+        if self.bits.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        let bits = self.bits.fetch_and(STOP, Ordering::AcqRel);
+        let generation = || Generation::from_u64(self.generation.load(Ordering::Relaxed));
+        (bits != 0).then(|| Mail {
+            check: bits & CHECK != 0,
+            cancel: (bits & CANCEL != 0).then(generation),
+            stop: bits & STOP != 0,
+        })
+    }
+
+    fn post(&self, bit: u32) {
+        self.bits.fetch_or(bit, Ordering::AcqRel);
+        self.waker.wake();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::task::noop_waker_ref;
+
+    use super::*;
+
+    fn poll(mailbox: &Mailbox) -> Poll<Mail> {
+        mailbox.poll(&mut Context::from_waker(noop_waker_ref()))
+    }
+
+    #[test]
+    fn what_is_posted_twice_counts_once_and_stop_stays() {
+        let mailbox = Mailbox::default();
+        assert_eq!(poll(&mailbox), Poll::Pending);
+        mailbox.check();
+        mailbox.check();
+        mailbox.cancel(Generation::from_u64(1));
+        mailbox.cancel(Generation::from_u64(3));
+        let cancel = Some(Generation::from_u64(3));
+        assert_eq!(
+            poll(&mailbox),
+            Poll::Ready(Mail {
+                check: true,
+                cancel,
+                stop: false
+            })
+        );
+        assert_eq!(poll(&mailbox), Poll::Pending);
+        mailbox.stop();
+        let stop = Poll::Ready(Mail {
+            check: false,
+            cancel: None,
+            stop: true,
+        });
+        assert_eq!(poll(&mailbox), stop);
+        assert_eq!(poll(&mailbox), stop);
+    }
+
+    #[test]
+    fn a_post_wakes_whoever_waits() {
+        #[derive(Debug, Default)]
+        struct Count(AtomicU32);
+        impl std::task::Wake for Count {
+            fn wake(self: std::sync::Arc<Self>) {
+                self.0.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+        let woken = std::sync::Arc::new(Count::default());
+        let waker = woken.clone().into();
+        let mut cx = Context::from_waker(&waker);
+        let mailbox = Mailbox::default();
+        assert!(mailbox.poll(&mut cx).is_pending());
+        mailbox.check();
+        assert_eq!(woken.0.load(Ordering::SeqCst), 1);
+        assert!(mailbox.poll(&mut cx).is_ready());
+    }
+}

@@ -1,0 +1,219 @@
+//! The task that watches one server: runs what the machine asks for, and waits.
+
+use std::{
+    future::{Future, poll_fn},
+    sync::Arc,
+    task::Poll,
+};
+
+use sdam_core::{
+    machine::Input,
+    monitor::{MonitorEffect, MonitorEffects, MonitorInput, MonitorMachine},
+    time::Instant,
+};
+use sdam_transport::spawn::Task;
+
+use crate::{
+    alarm::Alarm,
+    cell::TopologyCell,
+    link::{Answer, Link},
+    mailbox::Mail,
+    rtt,
+    server::Server,
+};
+
+/// What a monitor was woken by, most urgent first.
+enum Wake {
+    Mail(Mail),
+    Answer(Answer),
+    Deadline,
+}
+
+/// Watches `server` until it leaves the topology; begins at `start`, or at once.
+pub(crate) fn run(
+    cell: Arc<TopologyCell>,
+    server: Arc<Server>,
+    start: Option<Instant>,
+) -> impl Future<Output = ()> + Send + 'static {
+    cell.monitors.begin();
+    let address = server.core.address.clone();
+    let machine = MonitorMachine::new(Arc::clone(&cell.config), server.id(), address);
+    let mut monitor = Monitor {
+        cell,
+        server,
+        machine,
+        alive: false,
+    };
+    async move {
+        monitor.alive = true;
+        if let Some(start) = start {
+            monitor.delay(start).await;
+        }
+        if !monitor.server.mailbox.is_stopped() {
+            monitor.watch().await;
+        }
+        monitor.finish();
+    }
+}
+
+struct Monitor {
+    cell: Arc<TopologyCell>,
+    server: Arc<Server>,
+    machine: MonitorMachine,
+    /// Whether the monitor has begun, and has not ended because it was told to. A runtime that has
+    /// shut down drops tasks unseen; if those were replaced, that would never end.
+    alive: bool,
+}
+
+impl Monitor {
+    /// Ends as it was told to.
+    fn finish(mut self) {
+        self.alive = false;
+    }
+
+    async fn delay(&self, start: Instant) {
+        let mut timer = self.cell.runtime.io.clock.sleep_until(start);
+        poll_fn(|cx| {
+            let mail = self.server.mailbox.poll(cx).is_ready();
+            if mail && self.server.mailbox.is_stopped() {
+                return Poll::Ready(());
+            }
+            timer.as_mut().poll(cx)
+        })
+        .await;
+    }
+
+    async fn watch(&mut self) {
+        let mut link = Link::default();
+        let mut alarm = Alarm::default();
+        let mut effects = self
+            .machine
+            .start(self.cell.now(), self.server.generation());
+        loop {
+            if self.execute(effects, &mut link) {
+                return;
+            }
+            // Dropped by the machine unless there is nothing else to do.
+            if self.cell.demand.is_pressing() {
+                effects = self.handle(MonitorInput::CheckRequested);
+                if self.execute(effects, &mut link) {
+                    return;
+                }
+            }
+            effects = match self.wait(&mut link, &mut alarm).await {
+                Wake::Mail(mail) => self.read(mail, &mut link),
+                Wake::Deadline => self.handle(MonitorInput::DeadlineReached),
+                Wake::Answer(Answer::Connected) => self.handle(MonitorInput::Connected),
+                Wake::Answer(Answer::Failed(error)) => self.handle(MonitorInput::Failed(error)),
+                Wake::Answer(Answer::Reply {
+                    message,
+                    more_to_come,
+                }) => {
+                    let bytes = message.body();
+                    self.handle(MonitorInput::Reply {
+                        bytes,
+                        more_to_come,
+                    })
+                }
+            };
+        }
+    }
+
+    /// Mail before answers, so that a control word beats a new check; answers before the deadline,
+    /// so that what arrived while the host slept counts.
+    async fn wait(&self, link: &mut Link, alarm: &mut Alarm) -> Wake {
+        let deadline = self.machine.deadline();
+        let clock = &*self.cell.runtime.io.clock;
+        poll_fn(|cx| {
+            if let Poll::Ready(mail) = self.server.mailbox.poll(cx) {
+                return Poll::Ready(Wake::Mail(mail));
+            }
+            if let Poll::Ready(answer) = link.poll(cx) {
+                return Poll::Ready(Wake::Answer(answer));
+            }
+            alarm.poll(clock, deadline, cx).map(|()| Wake::Deadline)
+        })
+        .await
+    }
+
+    /// All but the last of the words in the mail are acted upon at once.
+    fn read(&mut self, mail: Mail, link: &mut Link) -> MonitorEffects {
+        if mail.stop {
+            return self.handle(MonitorInput::Stop);
+        }
+        let mut effects = MonitorEffects::default();
+        if let Some(generation) = mail.cancel {
+            effects = self.handle(MonitorInput::Cancel { generation });
+        }
+        if mail.check {
+            self.execute(effects, link);
+            effects = self.handle(MonitorInput::CheckRequested);
+        }
+        effects
+    }
+
+    fn handle(&mut self, input: MonitorInput<'_>) -> MonitorEffects {
+        self.machine
+            .handle(self.cell.now(), self.server.generation(), input)
+    }
+
+    /// Runs effects in their order; whether the last one was to end.
+    fn execute(&self, effects: MonitorEffects, link: &mut Link) -> bool {
+        let mut exit = false;
+        for effect in effects {
+            match effect {
+                MonitorEffect::Connect { deadline } => {
+                    link.connect(&self.cell.runtime.io, &self.server.core.address, deadline);
+                }
+                MonitorEffect::Send { request, deadline } => {
+                    link.send(self.cell.introduction.renew(request), deadline);
+                }
+                MonitorEffect::ReadNext { deadline } => link.read_next(deadline),
+                MonitorEffect::Disconnect => link.disconnect(),
+                MonitorEffect::RttSample(sample) => self.server.rtt().add(sample),
+                MonitorEffect::RttReset => self.server.rtt().reset(),
+                MonitorEffect::Report { outcome } => {
+                    let rtt = self.server.rtt().rtt();
+                    self.cell.apply(Input::Checked {
+                        server: self.server.id(),
+                        outcome,
+                        rtt,
+                    });
+                }
+                MonitorEffect::StartRtt => self.start_rtt(),
+                MonitorEffect::StopRtt => self.server.stop_rtt_task(),
+                MonitorEffect::Emit(event) => self.cell.events.push(self.cell.now(), event),
+                MonitorEffect::Exit => exit = true,
+                _ => {}
+            }
+        }
+        exit
+    }
+
+    fn start_rtt(&self) {
+        if let Some(mailbox) = self.server.begin_rtt_task() {
+            let task = rtt::run(Arc::clone(&self.cell), Arc::clone(&self.server), mailbox);
+            self.cell.runtime.spawner.spawn(Task::new("sdam-rtt", task));
+        }
+    }
+}
+
+impl Drop for Monitor {
+    /// A monitor that panicked, or whose runtime has ended, still ends its heartbeat and says that
+    /// it is gone.
+    fn drop(&mut self) {
+        if self.alive {
+            // Whoever replaces it decides anew whether to stream.
+            self.server.stop_rtt_task();
+            for effect in self.handle(MonitorInput::Stop) {
+                if let MonitorEffect::Emit(event) = effect {
+                    self.cell.events.push(self.cell.now(), event);
+                }
+            }
+            self.cell.apply(Input::MonitorDied {
+                server: self.server.id(),
+            });
+        }
+        self.cell.monitor_ended();
+    }
+}

@@ -1,0 +1,98 @@
+//! The runtime that goes without saying.
+
+use std::fmt;
+
+use sdam_transport::runtime::Runtime;
+
+/// The runtime that goes without saying, for binaries: libraries should let their users choose.
+///
+/// | runtime features | the answer |
+/// | --- | --- |
+/// | one | that runtime; of tokio, the one in whose context this is called |
+/// | tokio and others, in the context of a tokio runtime | that tokio runtime |
+/// | several otherwise | [`CurrentError::Ambiguous`] |
+///
+/// It never guesses. Another dependency may enable further features, so a program that has chosen
+/// should call the function of its choice.
+///
+/// # Errors
+///
+/// As the table says, and [`CurrentError::NotInContext`] if there is only tokio and no context. A
+/// tokio runtime that was built without timers is no context.
+pub fn current() -> Result<Runtime, CurrentError> {
+    choose(ENABLED)
+}
+
+/// Why no runtime goes without saying.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CurrentError {
+    /// Only tokio is enabled, and this is not the context of a tokio runtime.
+    NotInContext,
+    /// Several runtimes are enabled.
+    Ambiguous {
+        /// Their features.
+        enabled: Box<[&'static str]>,
+    },
+}
+
+/// What is known of an adapter.
+pub(super) struct Adapter<R> {
+    pub(super) feature: &'static str,
+    /// Whether it captures the runtime in whose context it is called; else it works everywhere.
+    pub(super) needs_context: bool,
+    /// `None` if there is no such context.
+    pub(super) make: fn() -> Option<R>,
+}
+
+const ENABLED: &[Adapter<Runtime>] = &[
+    #[cfg(feature = "runtime-tokio")]
+    Adapter {
+        feature: "runtime-tokio",
+        needs_context: true,
+        make: || super::tokio().ok(),
+    },
+    #[cfg(feature = "runtime-smol")]
+    Adapter {
+        feature: "runtime-smol",
+        needs_context: false,
+        make: || Some(super::smol()),
+    },
+    #[cfg(feature = "runtime-async-std")]
+    Adapter {
+        feature: "runtime-async-std",
+        needs_context: false,
+        make: || Some(super::async_std()),
+    },
+];
+
+pub(super) fn choose<R>(enabled: &[Adapter<R>]) -> Result<R, CurrentError> {
+    // Whoever runs inside of a runtime has made a choice that nobody else can make for them.
+    let mut contexts = enabled.iter().filter(|adapter| adapter.needs_context);
+    if let Some(runtime) = contexts.find_map(|adapter| (adapter.make)()) {
+        return Ok(runtime);
+    }
+    match enabled {
+        [only] => (only.make)().ok_or(CurrentError::NotInContext),
+        _ => Err(CurrentError::Ambiguous {
+            enabled: enabled.iter().map(|adapter| adapter.feature).collect(),
+        }),
+    }
+}
+
+impl fmt::Display for CurrentError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotInContext => f.write_str(
+                "not in the context of a tokio runtime: call this inside of `block_on` or of a task",
+            ),
+            Self::Ambiguous { enabled } => write!(
+                f,
+                "several runtimes are enabled ({}): call the function of the one that is meant",
+                enabled.join(", ")
+            ),
+        }
+    }
+}
+
+impl std::error::Error for CurrentError {}

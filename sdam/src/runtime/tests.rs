@@ -1,0 +1,103 @@
+#[cfg(any(
+    feature = "runtime-tokio",
+    feature = "runtime-smol",
+    feature = "runtime-async-std"
+))]
+mod chosen {
+    use super::super::current::{Adapter, CurrentError, choose, current};
+
+    type Named = Adapter<&'static str>;
+
+    #[test]
+    fn a_runtime_is_chosen_by_context_or_because_it_is_the_only_one() {
+        let check = |enabled: &[Named], expected: Result<&str, CurrentError>| {
+            assert_eq!(choose(enabled), expected);
+        };
+        let adapter = |feature, needs_context, make: fn() -> Option<&'static str>| Named {
+            feature,
+            needs_context,
+            make,
+        };
+        let inside = || adapter("runtime-tokio", true, || Some("tokio"));
+        let outside = || adapter("runtime-tokio", true, || None);
+        let smol = || adapter("runtime-smol", false, || Some("smol"));
+        let async_std = || adapter("runtime-async-std", false, || Some("async-std"));
+        let ambiguous = |enabled: &[&'static str]| {
+            let enabled = enabled.into();
+            Err(CurrentError::Ambiguous { enabled })
+        };
+        check(&[inside()], Ok("tokio"));
+        check(&[outside()], Err(CurrentError::NotInContext));
+        check(&[smol()], Ok("smol"));
+        check(&[async_std()], Ok("async-std"));
+        check(&[inside(), smol()], Ok("tokio"));
+        check(&[inside(), smol(), async_std()], Ok("tokio"));
+        check(
+            &[outside(), smol()],
+            ambiguous(&["runtime-tokio", "runtime-smol"]),
+        );
+        check(
+            &[smol(), async_std()],
+            ambiguous(&["runtime-smol", "runtime-async-std"]),
+        );
+        check(
+            &[outside(), smol(), async_std()],
+            ambiguous(&["runtime-tokio", "runtime-smol", "runtime-async-std"]),
+        );
+    }
+
+    #[test]
+    fn errors_name_the_remedy_and_the_features() {
+        let enabled = ["runtime-smol", "runtime-async-std"].into();
+        let error = CurrentError::Ambiguous { enabled }.to_string();
+        assert!(
+            error.contains("(runtime-smol, runtime-async-std)"),
+            "{error}"
+        );
+        assert!(CurrentError::NotInContext.to_string().contains("block_on"));
+    }
+
+    /// Of the features that this test was built with.
+    #[test]
+    fn outside_of_any_runtime_only_the_one_enabled_is_current() {
+        let enabled: Vec<&str> = [
+            (cfg!(feature = "runtime-tokio"), "runtime-tokio"),
+            (cfg!(feature = "runtime-smol"), "runtime-smol"),
+            (cfg!(feature = "runtime-async-std"), "runtime-async-std"),
+        ]
+        .into_iter()
+        .filter_map(|(on, name)| on.then_some(name))
+        .collect();
+        match (current(), &*enabled) {
+            (Err(CurrentError::NotInContext), ["runtime-tokio"])
+            | (Ok(_), ["runtime-smol" | "runtime-async-std"]) => {}
+            (Err(CurrentError::Ambiguous { enabled: named }), [_, _, ..]) => {
+                assert_eq!(*named, *enabled);
+            }
+            (answer, enabled) => panic!("{enabled:?}: {answer:?}"),
+        }
+    }
+}
+
+#[cfg(feature = "runtime-tokio")]
+#[test]
+fn inside_of_tokio_that_is_current_whatever_else_is_enabled() {
+    assert!(super::tokio().is_err());
+    let tokio = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let _context = tokio.enter();
+    assert!(super::tokio().is_ok());
+    let runtime = super::current().unwrap();
+    let spawner = format!("{:?}", runtime.spawner);
+    assert!(spawner.contains("Tokio"), "{spawner}");
+}
+
+#[cfg(feature = "blocking")]
+#[test]
+fn blocking_sockets_have_a_clock_that_runs() {
+    let io = super::blocking();
+    let first = io.clock.now();
+    assert!(io.clock.now() >= first);
+}

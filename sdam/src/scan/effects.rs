@@ -1,0 +1,192 @@
+//! What the topology and the monitors want, done.
+
+use std::sync::Arc;
+
+use sdam_core::{
+    app_error::{AppError, ErrorOutcome},
+    event::{EventKind, EventName, RecordedInput},
+    ids::ServerId,
+    machine::{Effect, Effects, Input},
+    monitor::{MonitorEffect, MonitorInput},
+    pool::PoolClear,
+    time::Instant,
+};
+
+use super::{Member, ScanTopology};
+use crate::failures::Failures;
+
+impl ScanTopology {
+    /// Tells the topology what happened. `checked` is the server whose check brought it about.
+    pub(super) fn apply(&mut self, input: Input<'_>, checked: Option<ServerId>) {
+        let now = self.now();
+        if self.events.wants(EventName::Input)
+            && let Some(recorded) = RecordedInput::of(&input)
+        {
+            self.events.push(now, EventKind::Input(Arc::new(recorded)));
+        }
+        let failed = Failures::failed_check(&input);
+        let effects = self.machine.handle(now, input);
+        self.run(effects, checked);
+        if let Some(member) = failed.and_then(|server| self.members.get_mut(&server)) {
+            member.failures.repeat(now);
+        }
+    }
+
+    pub(super) fn apply_error(&mut self, server: ServerId, error: &AppError<'_>) -> ErrorOutcome {
+        let now = self.now();
+        self.events.push_with(now, EventName::Input, || {
+            EventKind::Input(Arc::new(RecordedInput::of_error(server, error)))
+        });
+        let (outcome, effects) = self.machine.handle_error(now, server, *error);
+        self.run(effects, None);
+        outcome
+    }
+
+    /// Tells a server's monitor something, and does what it wants.
+    pub(super) fn tell_monitor(&mut self, server: ServerId, input: MonitorInput<'_>) {
+        let now = self.now();
+        let generation = self.machine.generation(server, None).unwrap_or_default();
+        let member = self.members.get_mut(&server);
+        let Some(monitor) = member.and_then(|member| member.monitor.as_mut()) else {
+            return;
+        };
+        for effect in monitor.handle(now, generation, input) {
+            self.run_monitor_effect(server, effect);
+        }
+    }
+
+    fn run_monitor_effect(&mut self, server: ServerId, effect: MonitorEffect) {
+        let now = self.now();
+        let Some(member) = self.members.get_mut(&server) else {
+            // Its monitor was told to stop by what came before, and has said its last word.
+            return;
+        };
+        match effect {
+            MonitorEffect::Connect { deadline } => {
+                let Some(description) = self.machine.description().server_by_id(server) else {
+                    return;
+                };
+                member
+                    .link
+                    .connect(&self.io, &description.address, deadline);
+            }
+            MonitorEffect::Send { request, deadline } => {
+                member.link.send(self.introduction.renew(request), deadline);
+            }
+            MonitorEffect::ReadNext { deadline } => member.link.read_next(deadline),
+            MonitorEffect::Disconnect => member.disconnect(),
+            MonitorEffect::RttSample(sample) => member.rtt.add(sample),
+            MonitorEffect::RttReset => member.rtt.reset(),
+            MonitorEffect::Report { outcome } => {
+                let rtt = member.rtt.rtt();
+                let input = Input::Checked {
+                    server,
+                    outcome,
+                    rtt,
+                };
+                self.apply(input, Some(server));
+            }
+            MonitorEffect::Emit(event) => self.events.push(now, event),
+            // Monitors do not stream here, and those that end are gone.
+            _ => {}
+        }
+    }
+
+    /// Runs effects in their order.
+    fn run(&mut self, effects: Effects, checked: Option<ServerId>) {
+        let now = self.now();
+        for effect in effects {
+            match effect {
+                Effect::OpenServer {
+                    server,
+                    address,
+                    monitored,
+                } => {
+                    let pool = self.pools.create(server, &address);
+                    let monitor =
+                        monitored.then(|| Member::monitor(&self.config, server, &address));
+                    self.members.insert(server, Member::new(pool, monitor));
+                }
+                Effect::PoolReady { server } => self.pool_ready(server),
+                Effect::Emit(event) => {
+                    self.remember(now, &event);
+                    self.events.push(now, event);
+                }
+                Effect::PoolClear { server, clear } => {
+                    self.pool_clear(server, clear, checked == Some(server));
+                }
+                Effect::CloseServer { server } => self.close_server(server),
+                Effect::ResetRtt { server } => {
+                    if let Some(member) = self.members.get_mut(&server) {
+                        member.rtt.reset();
+                    }
+                }
+                Effect::CancelCheck { server, generation } => {
+                    self.tell_monitor(server, MonitorInput::Cancel { generation });
+                }
+                // Readers look at the machine itself, and which server is checked when is decided
+                // by the scan.
+                _ => {}
+            }
+        }
+    }
+
+    /// Keeps what a server has failed with.
+    fn remember(&mut self, now: Instant, event: &EventKind) {
+        if let EventKind::ServerDescriptionChanged { new, .. } = event
+            && let Some(member) = self.members.get_mut(&new.id)
+        {
+            member.failures.observe(new, now);
+        }
+    }
+
+    fn pool_ready(&mut self, server: ServerId) {
+        let Some(member) = self.members.get(&server) else {
+            return;
+        };
+        member.pool.ready();
+        let now = self.now();
+        if let Some(description) = self.machine.description().server_by_id(server) {
+            self.events.push_with(now, EventName::PoolReady, || {
+                let address = description.address.clone();
+                EventKind::PoolReady { server, address }
+            });
+        }
+    }
+
+    /// Clears the pool, and closes the connection as one of its connections. A failed check has
+    /// decided on its own connection already, and may have kept it.
+    fn pool_clear(&mut self, server: ServerId, clear: PoolClear, by_check: bool) {
+        let now = self.now();
+        let Some(member) = self.members.get_mut(&server) else {
+            return;
+        };
+        member.pool.clear(&clear);
+        let generation = clear.generation;
+        match clear.service_id {
+            Some(service) if member.service == Some(service) => member.disconnect(),
+            Some(_) => {}
+            None if by_check => {}
+            None => self.tell_monitor(server, MonitorInput::Cancel { generation }),
+        }
+        if let Some(description) = self.machine.description().server_by_id(server) {
+            self.events.push_with(now, EventName::PoolCleared, || {
+                let address = description.address.clone();
+                EventKind::PoolCleared {
+                    server,
+                    address,
+                    clear,
+                }
+            });
+        }
+    }
+
+    /// Closes the pool and the connection; a check that is under way ends its heartbeat.
+    fn close_server(&mut self, server: ServerId) {
+        if let Some(member) = self.members.get(&server) {
+            member.pool.close();
+            self.tell_monitor(server, MonitorInput::Stop);
+            self.members.remove(&server);
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! A server that was selected in single-threaded mode.
+
+use std::{fmt, sync::Arc};
+
+use sdam_core::{
+    address::ServerAddress,
+    ids::{Generation, ServerId},
+    pool::PoolHandle,
+    server::ServerDescription,
+    topology::TopologyType,
+};
+
+/// A selected server.
+///
+/// A plain value that holds nothing: the server's connection is got from
+/// [`ScanTopology::channel`](super::ScanTopology::channel).
+#[derive(Clone)]
+pub struct ScanSelected {
+    description: Arc<ServerDescription>,
+    topology_type: TopologyType,
+    generation: Generation,
+    pool: Arc<dyn PoolHandle>,
+}
+
+impl ScanSelected {
+    pub(super) fn new(
+        description: &Arc<ServerDescription>,
+        topology_type: TopologyType,
+        generation: Generation,
+        pool: Arc<dyn PoolHandle>,
+    ) -> Self {
+        Self {
+            description: Arc::clone(description),
+            topology_type,
+            generation,
+            pool,
+        }
+    }
+
+    /// The server's incarnation, to get its connection and to report errors with.
+    pub fn id(&self) -> ServerId {
+        self.description.id
+    }
+
+    /// The server's address.
+    pub fn address(&self) -> &ServerAddress {
+        &self.description.address
+    }
+
+    /// What was known of the server when it was selected.
+    pub fn description(&self) -> &Arc<ServerDescription> {
+        &self.description
+    }
+
+    /// The kind of the deployment when the server was selected; with the server's role it decides
+    /// how a read preference is sent.
+    pub fn topology_type(&self) -> TopologyType {
+        self.topology_type
+    }
+
+    /// The generation of the server's connections when it was selected, to report errors with.
+    pub fn generation(&self) -> Generation {
+        self.generation
+    }
+
+    /// The server's pool, as the pool factory made it.
+    pub fn pool(&self) -> &Arc<dyn PoolHandle> {
+        &self.pool
+    }
+}
+
+impl fmt::Debug for ScanSelected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ScanSelected")
+            .field("id", &self.id())
+            .field("address", self.address())
+            .field("server_type", &self.description.server_type)
+            .field("topology_type", &self.topology_type)
+            .finish_non_exhaustive()
+    }
+}

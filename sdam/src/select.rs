@@ -1,0 +1,303 @@
+//! From criteria to a server: at once if there is one, and else by waiting.
+
+use std::{pin::pin, sync::Arc, time::Duration};
+
+use arc_swap::Guard;
+use event_listener::EventListener;
+use futures::future::{BoxFuture, Either, FutureExt, select};
+use sdam_core::{
+    event::{EventKind, EventName, Selection, SelectionFailure},
+    time::Instant,
+    topology::TopologyDescription,
+};
+use sdam_events::{queue::EventQueue, sink::Interest};
+use sdam_select::{choose, criteria::Criteria, diagnose, explain, explain::Explanation};
+
+use crate::{
+    cell::TopologyCell,
+    error::{Bound, SelectionError, SelectionTimeout},
+    selected::Selected,
+    snapshot::Snapshot,
+};
+
+impl TopologyCell {
+    /// One look at what is known now: no lock, no allocation, no waiting.
+    pub(crate) fn try_select(
+        &self,
+        criteria: &Criteria,
+    ) -> Result<Option<Selected>, SelectionError> {
+        self.select_from(&self.snapshot().load(), criteria)
+    }
+
+    fn select_from(
+        &self,
+        snapshot: &Guard<Arc<Snapshot>>,
+        criteria: &Criteria,
+    ) -> Result<Option<Selected>, SelectionError> {
+        if snapshot.closed {
+            return Err(SelectionError::Closed);
+        }
+        let topology = &snapshot.description;
+        if !topology.is_compatible() {
+            return Err(SelectionError::Incompatible {
+                description: Arc::clone(topology),
+            });
+        }
+        let (random, lane) = self.random();
+        let chosen = choose(
+            topology,
+            &self.settings,
+            criteria,
+            |candidate| snapshot.operation_count(candidate.index),
+            random,
+        )
+        .map_err(SelectionError::InvalidCriteria)?;
+        Ok(chosen.and_then(|chosen| {
+            let server = snapshot.servers.get(chosen.index)?;
+            Some(Selected::new(
+                server,
+                chosen.server,
+                topology.topology_type(),
+                lane,
+            ))
+        }))
+    }
+
+    /// Selects, waiting as long as `limit` allows if need be (Server Selection: "Multi-threaded or
+    /// asynchronous server selection").
+    pub(crate) async fn select(
+        &self,
+        criteria: &Criteria,
+        limit: Limit,
+    ) -> Result<Selected, SelectionError> {
+        // Who only wants to hear of waiting has nothing to hear of a selection that does not wait.
+        const WAITING: Interest = Interest::of(&[EventName::ServerSelectionWaiting]);
+        if !self.events.wants_any(Interest::SELECTION.without(WAITING))
+            && let Some(selected) = self.try_select(criteria)?
+        {
+            return Ok(selected);
+        }
+        let report = Report::begin(self, criteria);
+        let outcome = match self.try_select(criteria) {
+            Ok(Some(selected)) => Ok(selected),
+            Ok(None) => self.wait(criteria, limit, &report).await,
+            Err(error) => Err(error),
+        };
+        report.end(&outcome);
+        outcome
+    }
+
+    async fn wait(
+        &self,
+        criteria: &Criteria,
+        limit: Limit,
+        report: &Report<'_>,
+    ) -> Result<Selected, SelectionError> {
+        if limit.timeout.is_zero() {
+            // Who asks again and again without waiting still gets servers that are checked.
+            self.request_checks();
+            return Err(self.timed_out(criteria, limit, report.started));
+        }
+        report.waiting(limit.timeout);
+        let (_ticket, first) = self.demand.ticket();
+        if first {
+            self.request_checks();
+        }
+        let deadline = report.started + limit.timeout;
+        let mut expiry = self.runtime.io.clock.sleep_until(deadline);
+        loop {
+            // Listening before looking means that no change between the two goes unnoticed.
+            let changed = self.changed.listen();
+            if let Some(selected) = self.try_select(criteria)? {
+                return Ok(selected);
+            }
+            if either(changed, &mut expiry).await {
+                continue;
+            }
+            // What came together with the deadline counts (L-63).
+            return match self.try_select(criteria)? {
+                Some(selected) => Ok(selected),
+                None => Err(self.timed_out(criteria, limit, report.started)),
+            };
+        }
+    }
+
+    /// Why a selection that has found nothing since `started` gives up.
+    fn timed_out(&self, criteria: &Criteria, limit: Limit, started: Instant) -> SelectionError {
+        let at = self.now();
+        let snapshot = self.snapshot().load_full();
+        let topology = &snapshot.description;
+        let failures = (0..topology.servers().len()).map(|index| snapshot.failures(index));
+        let explanation = explain(topology, &self.settings, criteria);
+        SelectionError::Timeout(Box::new(SelectionTimeout {
+            criteria: criteria.clone(),
+            diagnoses: diagnose(topology, &explanation),
+            explanation,
+            failures: failures.collect(),
+            description: Arc::clone(topology),
+            timeout: limit.timeout,
+            bound: limit.bound,
+            waited: at.since(started),
+            at,
+            history: self
+                .history
+                .as_ref()
+                .map_or_else(Vec::new, |history| history.transitions()),
+        }))
+    }
+
+    /// What a selection would make of every server that is known now.
+    pub(crate) fn explain(&self, criteria: &Criteria) -> Explanation {
+        // A guard is not held while the application's selectors run.
+        let topology = Arc::clone(&self.snapshot().load().description);
+        explain(&topology, &self.settings, criteria)
+    }
+
+    /// Waits until `ready` says so of what is known, or `deadline` has passed.
+    pub(crate) async fn wait_for<T>(
+        &self,
+        mut ready: impl FnMut(&Snapshot) -> Option<T>,
+        deadline: Option<Instant>,
+    ) -> Option<T> {
+        let mut expiry = match deadline {
+            Some(deadline) => self.runtime.io.clock.sleep_until(deadline),
+            None => futures::future::pending().boxed(),
+        };
+        loop {
+            let changed = self.changed.listen();
+            let (found, closed) = {
+                let snapshot = self.snapshot().load();
+                (ready(&snapshot), snapshot.closed)
+            };
+            if found.is_some() || closed || !either(changed, &mut expiry).await {
+                return found.or_else(|| ready(&self.snapshot().load()));
+            }
+        }
+    }
+}
+
+/// How long a selection may wait.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limit {
+    pub(crate) timeout: Duration,
+    pub(crate) bound: Bound,
+}
+
+/// Whether the change came before the deadline.
+async fn either(changed: EventListener, expiry: &mut BoxFuture<'_, ()>) -> bool {
+    matches!(select(pin!(changed), expiry).await, Either::Left(_))
+}
+
+/// Publishes the steps of a selection, if anybody listens; a selection that is dropped fails.
+struct Report<'c> {
+    cell: &'c TopologyCell,
+    started: Instant,
+    selection: Option<Arc<Selection>>,
+}
+
+impl<'c> Report<'c> {
+    fn begin(cell: &'c TopologyCell, criteria: &Criteria) -> Self {
+        let started = cell.now();
+        let selection = described(&cell.events, criteria);
+        let report = Self {
+            cell,
+            started,
+            selection,
+        };
+        report.push(|selection, description| EventKind::ServerSelectionStarted {
+            selection,
+            description,
+        });
+        report
+    }
+
+    fn waiting(&self, timeout: Duration) {
+        let remaining = Some((self.started + timeout).since(self.cell.now()));
+        self.push(|selection, description| EventKind::ServerSelectionWaiting {
+            selection,
+            description,
+            remaining,
+        });
+    }
+
+    fn end(mut self, outcome: &Result<Selected, SelectionError>) {
+        let duration = self.cell.now().since(self.started);
+        match outcome {
+            Ok(selected) => {
+                self.push(
+                    |selection, description| EventKind::ServerSelectionSucceeded {
+                        selection,
+                        description,
+                        server: selected.id(),
+                        address: selected.address().clone(),
+                        duration,
+                    },
+                );
+            }
+            Err(error) => self.fail(error.failure(), &error.without_description()),
+        }
+        self.selection = None;
+    }
+
+    fn fail(&self, reason: SelectionFailure, failure: &str) {
+        let duration = self.cell.now().since(self.started);
+        self.push(|selection, description| EventKind::ServerSelectionFailed {
+            selection,
+            description,
+            reason,
+            failure: failure.into(),
+            duration,
+        });
+    }
+
+    fn push(&self, event: impl FnOnce(Arc<Selection>, Arc<TopologyDescription>) -> EventKind) {
+        if let Some(selection) = &self.selection {
+            let description = Arc::clone(&self.cell.snapshot().load().description);
+            self.cell
+                .events
+                .push(self.cell.now(), event(Arc::clone(selection), description));
+        }
+    }
+}
+
+/// What the events of a selection call it, if anybody wants to hear of it.
+pub(crate) fn described(events: &EventQueue, criteria: &Criteria) -> Option<Arc<Selection>> {
+    let wanted = events.wants_any(Interest::SELECTION);
+    wanted.then(|| {
+        let mut selection = Selection::new(criteria.to_string());
+        selection.operation = criteria.operation_name().map(Into::into);
+        selection.operation_id = criteria.operation_id();
+        Arc::new(selection)
+    })
+}
+
+impl Drop for Report<'_> {
+    fn drop(&mut self) {
+        if self.selection.is_some() {
+            self.fail(
+                SelectionFailure::Cancelled,
+                "the selection was cancelled by its caller",
+            );
+        }
+    }
+}
+
+impl SelectionError {
+    pub(crate) fn failure(&self) -> SelectionFailure {
+        match self {
+            Self::Timeout(_) => SelectionFailure::Timeout,
+            Self::Incompatible { .. } => SelectionFailure::Incompatible,
+            Self::InvalidCriteria(_) => SelectionFailure::InvalidCriteria,
+            Self::Closed => SelectionFailure::Closed,
+        }
+    }
+
+    /// The text for events and logs, which carry the topology description themselves (Server
+    /// Selection: "Server Selection Failed Message").
+    pub(crate) fn without_description(&self) -> String {
+        match self {
+            Self::Timeout(timeout) => timeout.without_description(),
+            other => other.to_string(),
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! A server that was selected.
+
+use std::{fmt, sync::Arc};
+
+use sdam_core::{
+    address::ServerAddress,
+    ids::ServerId,
+    pool::PoolHandle,
+    server::{ServerDescription, ServerType, WireVersions},
+    topology::TopologyType,
+};
+
+use crate::server::{Lane, Server};
+
+/// A selected server; counts as one operation in progress until it is dropped.
+///
+/// Keep it for as long as the operation takes: the count decides which of two servers the next
+/// operation goes to (Server Selection: "operationCount").
+/// Dropping it wakes nobody.
+pub struct Selected {
+    lane: Arc<Lane>,
+    server_type: ServerType,
+    topology_type: TopologyType,
+    wire_versions: WireVersions,
+}
+
+impl Selected {
+    pub(crate) fn new(
+        server: &Server,
+        description: &ServerDescription,
+        topology_type: TopologyType,
+        lane: usize,
+    ) -> Self {
+        Self {
+            lane: server.start_operation(lane),
+            server_type: description.server_type,
+            topology_type,
+            wire_versions: description.wire_versions,
+        }
+    }
+
+    /// The server's incarnation, to report errors with.
+    pub fn id(&self) -> ServerId {
+        self.lane.server.id
+    }
+
+    /// The server's address.
+    pub fn address(&self) -> &ServerAddress {
+        &self.lane.server.address
+    }
+
+    /// The server's pool, as the pool factory made it.
+    pub fn pool(&self) -> &Arc<dyn PoolHandle> {
+        &self.lane.server.pool
+    }
+
+    /// The server's role when it was selected.
+    pub fn server_type(&self) -> ServerType {
+        self.server_type
+    }
+
+    /// The kind of the deployment when the server was selected; with the server's role it decides
+    /// how a read preference is sent.
+    pub fn topology_type(&self) -> TopologyType {
+        self.topology_type
+    }
+
+    /// The wire versions that the monitor knows of; a connection's own handshake has the last word.
+    pub fn wire_versions(&self) -> WireVersions {
+        self.wire_versions
+    }
+}
+
+impl fmt::Debug for Selected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Selected")
+            .field("id", &self.id())
+            .field("address", self.address())
+            .field("server_type", &self.server_type)
+            .field("topology_type", &self.topology_type)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,75 @@
+//! What readers see.
+
+use std::{fmt, ops::Deref, sync::Arc};
+
+use arc_swap::Guard;
+use sdam_core::topology::TopologyDescription;
+
+use crate::{failures::Failures, server::Server};
+
+/// The state of a topology at one moment, whole and immutable.
+#[derive(Clone)]
+pub struct Snapshot {
+    pub(crate) version: u64,
+    pub(crate) description: Arc<TopologyDescription>,
+    /// Parallel to the description's servers.
+    pub(crate) servers: Arc<[Arc<Server>]>,
+    pub(crate) closed: bool,
+}
+
+impl Snapshot {
+    /// Counts publications from 1; a greater version is newer.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// What was known.
+    pub fn description(&self) -> &Arc<TopologyDescription> {
+        &self.description
+    }
+
+    /// Whether the topology was closed.
+    pub fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// How many operations are in progress on the server with this place in the description now.
+    pub fn operation_count(&self, index: usize) -> u32 {
+        self.servers
+            .get(index)
+            .map_or(0, |server| server.operation_count())
+    }
+
+    /// What the server with this place in the description has failed with so far.
+    pub fn failures(&self, index: usize) -> Failures {
+        self.servers
+            .get(index)
+            .map(|server| server.failures().clone())
+            .unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Snapshot")
+            .field("version", &self.version)
+            .field("description", &self.description)
+            .field("closed", &self.closed)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A borrowed [`Snapshot`], got without lock and allocation.
+///
+/// Do not hold it across an await: a thread has only a few that are free of cost. Clone the
+/// snapshot's [`description`](Snapshot::description) to keep it.
+#[derive(Debug)]
+pub struct SnapshotGuard(pub(crate) Guard<Arc<Snapshot>>);
+
+impl Deref for SnapshotGuard {
+    type Target = Snapshot;
+
+    fn deref(&self) -> &Snapshot {
+        &self.0
+    }
+}

@@ -1,0 +1,78 @@
+//! A stream of what is known.
+
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use event_listener::EventListener;
+use futures::{future::Future, stream::Stream};
+
+use crate::{cell::TopologyCell, snapshot::Snapshot};
+
+/// A stream of ever newer snapshots, beginning with the present one.
+///
+/// Snapshots that come faster than they are taken are skipped. The stream ends after the snapshot
+/// of the closed topology.
+///
+/// # Cancel safety
+///
+/// Waiting for the next snapshot may be given up at any time; nothing is lost.
+#[derive(Debug)]
+#[must_use = "a stream does nothing unless it is polled"]
+pub struct Watch {
+    cell: Arc<TopologyCell>,
+    /// The version seen last.
+    seen: Option<u64>,
+    listener: Option<EventListener>,
+    ended: bool,
+}
+
+impl Watch {
+    pub(crate) fn new(cell: Arc<TopologyCell>) -> Self {
+        Self {
+            cell,
+            seen: None,
+            listener: None,
+            ended: false,
+        }
+    }
+
+    fn newer(&mut self) -> Option<Arc<Snapshot>> {
+        let snapshot = self.cell.snapshot().load();
+        if self.seen.is_some_and(|seen| seen >= snapshot.version) {
+            return None;
+        }
+        self.seen = Some(snapshot.version);
+        self.ended = snapshot.closed;
+        Some(Arc::clone(&snapshot))
+    }
+}
+
+impl Stream for Watch {
+    type Item = Arc<Snapshot>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Arc<Snapshot>>> {
+        let this = &mut *self;
+        loop {
+            if this.ended {
+                return Poll::Ready(None);
+            }
+            if let Some(listener) = &mut this.listener {
+                if Pin::new(listener).poll(cx).is_pending() {
+                    return Poll::Pending;
+                }
+                this.listener = None;
+            }
+            if let Some(snapshot) = this.newer() {
+                return Poll::Ready(Some(snapshot));
+            }
+            // Listening before looking again means that no change goes unnoticed.
+            this.listener = Some(this.cell.changed.listen());
+            if let Some(snapshot) = this.newer() {
+                return Poll::Ready(Some(snapshot));
+            }
+        }
+    }
+}

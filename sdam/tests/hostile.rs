@@ -1,0 +1,296 @@
+//! Servers that answer with nonsense: each gets its error, and nobody else notices.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::{
+    io::{Read, Write},
+    net::{Shutdown, TcpListener, TcpStream},
+    sync::Arc,
+    thread,
+    time::Duration,
+};
+
+use bson::{RawArrayBuf, rawdoc};
+use futures::executor::block_on;
+use sdam::{snapshot::Snapshot, topology::Topology};
+use sdam_core::{
+    error::{ErrorKind, ServerError, Stage},
+    server::ServerType,
+    topology::TopologyType,
+};
+use sdam_sim::serve::Builder;
+use sdam_transport::wire::{OpMsg, OpReply};
+
+/// The longest that anything here may take on a machine under load.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What a server sends when it was asked a question with this number; nothing more comes after it.
+type Answer = dyn Fn(i32, &mut TcpStream) + Send + Sync;
+
+/// A server on loopback that sends `answer` to whoever asks, and then leaves the connection open.
+struct Hostile {
+    address: String,
+}
+
+impl Hostile {
+    fn start(answer: impl Fn(i32, &mut TcpStream) + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let answer: Arc<Answer> = Arc::new(answer);
+        // Ends with the process: what it waits for is the next connection of a test.
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let answer = Arc::clone(&answer);
+                thread::spawn(move || serve(&mut stream.unwrap(), &*answer));
+            }
+        });
+        Self { address }
+    }
+}
+
+fn serve(stream: &mut TcpStream, answer: &Answer) {
+    let mut header = [0; 16];
+    if stream.read_exact(&mut header).is_err() {
+        return;
+    }
+    let [.., a, b, c, d] = header.split_at(8).0 else {
+        return;
+    };
+    answer(i32::from_le_bytes([*a, *b, *c, *d]), stream);
+    // Whoever closes the connection ends this.
+    let _ = std::io::copy(stream, &mut std::io::sink());
+}
+
+/// The error that `answer` earns its server, beside a mongos that is as it should be.
+fn error_of(answer: impl Fn(i32, &mut TcpStream) + Send + Sync + 'static) -> Arc<ServerError> {
+    let (healthy, hostile) = (Builder::sharded(1).start().unwrap(), Hostile::start(answer));
+    let healthy_host = healthy
+        .uri()
+        .trim_start_matches("mongodb://")
+        .trim_end_matches('/');
+    let uri = format!(
+        "mongodb://{},{healthy_host}/?connectTimeoutMS=2000&heartbeatFrequencyMS=500",
+        hostile.address,
+    );
+    let host = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
+    let runtime = sdam_runtime_tokio::from_handle(host.handle().clone());
+    let topology = Topology::builder(&uri).unwrap().start(runtime).unwrap();
+    let both = |snapshot: &Snapshot| {
+        let description = snapshot.description();
+        let server = |host: &str| {
+            description
+                .servers()
+                .iter()
+                .find(|server| server.address.as_str() == host)
+        };
+        let mongos = server(healthy_host)?.server_type == ServerType::Mongos;
+        server(&hostile.address)?.error.clone().filter(|_| mongos)
+    };
+    let error = block_on(topology.wait_for(both, PATIENCE)).unwrap();
+    block_on(topology.close());
+    error
+}
+
+fn check(
+    answer: impl Fn(i32, &mut TcpStream) + Send + Sync + 'static,
+    kind: ErrorKind,
+    says: &str,
+) {
+    let error = error_of(answer);
+    assert_eq!((error.kind, error.stage), (kind, Stage::Hello), "{error}");
+    assert!(
+        error.to_string().contains(says),
+        "`{error}` does not say `{says}`"
+    );
+}
+
+fn ok() -> Vec<u8> {
+    rawdoc! { "ok": 1, "msg": "isdbgrid", "minWireVersion": 0, "maxWireVersion": 17 }.into_bytes()
+}
+
+fn message(request: i32, body: &[u8]) -> Vec<u8> {
+    OpMsg {
+        response_to: request,
+        body,
+        ..OpMsg::default()
+    }
+    .encode()
+    .unwrap()
+    .into_bytes()
+}
+
+#[test]
+fn a_reply_that_is_cut_off_is_a_broken_connection() {
+    check(
+        |request, stream| {
+            let whole = message(request, &ok());
+            stream.write_all(&whole[..whole.len() - 3]).unwrap();
+            let _ = stream.shutdown(Shutdown::Write);
+        },
+        ErrorKind::Network,
+        "closed",
+    );
+}
+
+#[test]
+fn a_length_that_is_too_great_or_negative_is_refused_before_anything_is_read() {
+    for length in [i32::MAX, 15, 0, -1, i32::MIN] {
+        check(
+            move |request, stream| {
+                let mut whole = message(request, &ok());
+                whole[..4].copy_from_slice(&length.to_le_bytes());
+                let _ = stream.write_all(&whole);
+            },
+            ErrorKind::Protocol,
+            "length",
+        );
+    }
+}
+
+#[test]
+fn what_is_no_bson_is_a_protocol_error() {
+    check(
+        |request, stream| {
+            let mut body = ok();
+            // The type of the first element becomes one that does not exist.
+            body[4] = 0x7E;
+            stream.write_all(&message(request, &body)).unwrap();
+        },
+        ErrorKind::Protocol,
+        "",
+    );
+}
+
+#[test]
+fn another_protocol_is_recognised_as_such() {
+    check(
+        |_, stream| {
+            stream
+                .write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+                .unwrap();
+        },
+        ErrorKind::Protocol,
+        "",
+    );
+}
+
+#[test]
+fn an_opcode_that_is_no_reply_is_refused() {
+    check(
+        |request, stream| {
+            let mut whole = message(request, &ok());
+            whole[12..16].copy_from_slice(&2012_i32.to_le_bytes());
+            stream.write_all(&whole).unwrap();
+        },
+        ErrorKind::Protocol,
+        "",
+    );
+}
+
+#[test]
+fn the_answer_to_another_question_is_refused() {
+    check(
+        |request, stream| stream.write_all(&message(request + 7, &ok())).unwrap(),
+        ErrorKind::Protocol,
+        "",
+    );
+}
+
+#[test]
+fn a_reply_that_never_ends_is_a_timeout() {
+    check(
+        |request, stream| {
+            let mut whole = message(request, &ok());
+            let length = i32::try_from(whole.len()).unwrap() + 1_000_000;
+            whole[..4].copy_from_slice(&length.to_le_bytes());
+            stream.write_all(&whole).unwrap();
+        },
+        ErrorKind::Timeout,
+        "",
+    );
+}
+
+#[test]
+fn silence_is_a_timeout() {
+    check(|_, _| {}, ErrorKind::Timeout, "");
+}
+
+#[test]
+fn a_command_error_keeps_its_code_and_text() {
+    check(
+        |request, stream| {
+            let body =
+                rawdoc! { "ok": 0, "code": 59, "codeName": "CommandNotFound", "errmsg": "no" };
+            stream
+                .write_all(&message(request, body.as_bytes()))
+                .unwrap();
+        },
+        ErrorKind::Command,
+        "59 CommandNotFound",
+    );
+}
+
+#[test]
+fn a_reply_of_the_old_kind_to_a_question_of_the_new_kind_is_taken_at_its_word() {
+    let body = rawdoc! { "ok": 0, "errmsg": "go away" };
+    check(
+        move |request, stream| {
+            let reply = OpReply {
+                request_id: 1,
+                response_to: request,
+                flags: 0,
+                body: body.as_bytes(),
+            };
+            stream
+                .write_all(reply.encode().unwrap().as_bytes())
+                .unwrap();
+        },
+        ErrorKind::Command,
+        "go away",
+    );
+}
+
+/// Hosts that are none are skipped, and more than are allowed are not monitored.
+#[test]
+fn a_primary_with_ten_thousand_hosts_is_followed_within_bounds() {
+    let server = Hostile::start(|request, stream| {
+        let own = stream.local_addr().unwrap().to_string();
+        let mut hosts = RawArrayBuf::new();
+        hosts.push(own.as_str());
+        hosts.push("not a host:at all");
+        for index in 0..10_000 {
+            hosts.push(format!("127.0.0.1:{}", 1 + index % 1000 + index / 1000));
+        }
+        let body = rawdoc! {
+            "ok": 1, "ismaster": true, "setName": "rs", "hosts": hosts,
+            "minWireVersion": 0, "maxWireVersion": 17,
+        };
+        stream
+            .write_all(&message(request, body.as_bytes()))
+            .unwrap();
+    });
+    let host = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
+    let topology = Topology::builder(&format!("mongodb://{}/?replicaSet=rs", server.address))
+        .unwrap()
+        .options(|options| options.max_servers = 16)
+        .start(sdam_runtime_tokio::from_handle(host.handle().clone()))
+        .unwrap();
+    let servers = topology.wait_for(
+        |snapshot| {
+            let description = snapshot.description();
+            (description.topology_type() == TopologyType::ReplicaSetWithPrimary)
+                .then(|| description.servers().len())
+        },
+        PATIENCE,
+    );
+    assert_eq!(block_on(servers), Some(16));
+    block_on(topology.close());
+}

@@ -1,0 +1,310 @@
+//! Beginnings and ends: what is left when a handle, a runtime, a sink or a pool gives up.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::Context,
+    time::Duration,
+};
+
+use futures::{StreamExt, executor::block_on, task::noop_waker_ref};
+use sdam::{error::SelectionError, snapshot::Snapshot, topology::Topology};
+use sdam_core::{
+    address::ServerAddress,
+    error::ErrorKind,
+    event::{EventKind, EventName},
+    ids::ServerId,
+    pool::{PoolClear, PoolFactory, PoolHandle},
+    read_preference::{ReadMode, ReadPreference, TagSet},
+    server::ServerType,
+    topology::TopologyType,
+};
+use sdam_events::{channel::unbounded, sink::sink_fn};
+use sdam_select::criteria::Criteria;
+use sdam_sim::serve::ReplicaSet;
+
+/// The longest that anything here may take on a machine under load.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn tokio() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap()
+}
+
+fn on(host: &tokio::runtime::Runtime) -> sdam_transport::runtime::Runtime {
+    sdam_runtime_tokio::from_handle(host.handle().clone())
+}
+
+/// A connection string of a deployment that is not there.
+const NOWHERE: &str = "mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=600000";
+
+#[test]
+fn dropping_the_last_handle_ends_everything_in_order() {
+    // J-13, J-20, J-31, F-70
+    let (set, host) = (ReplicaSet::start(3).unwrap(), tokio());
+    let (sink, events) = unbounded();
+    let topology = Topology::builder(set.uri())
+        .unwrap()
+        .sink(sink)
+        .start(on(&host))
+        .unwrap();
+    block_on(topology.select(&Criteria::write())).unwrap();
+    let copy = topology.clone();
+    drop(topology);
+    assert!(
+        copy.try_select(&Criteria::write()).unwrap().is_some(),
+        "a copy keeps it alive"
+    );
+    drop(copy);
+    let events: Vec<_> = block_on(events.collect());
+    assert!(matches!(
+        events.last().unwrap().kind,
+        EventKind::TopologyClosed
+    ));
+    let count = |wanted: &[EventName]| {
+        events
+            .iter()
+            .filter(|event| wanted.contains(&event.kind.name()))
+            .count()
+    };
+    assert_eq!(
+        count(&[EventName::ServerHeartbeatStarted]),
+        count(&[
+            EventName::ServerHeartbeatSucceeded,
+            EventName::ServerHeartbeatFailed
+        ]),
+    );
+    assert_eq!(
+        count(&[EventName::ServerOpening]),
+        count(&[EventName::ServerClosed])
+    );
+}
+
+#[test]
+fn closing_leaves_no_connection_behind_and_fails_who_waits() {
+    let (set, host) = (ReplicaSet::start(3).unwrap(), tokio());
+    let topology = Topology::builder(set.uri())
+        .unwrap()
+        .start(on(&host))
+        .unwrap();
+    block_on(topology.select(&Criteria::write())).unwrap();
+    assert!(set.connections().unwrap() > 0);
+    block_on(topology.close());
+    // The server notices a closed socket in its own time.
+    while set.connections().unwrap() > 0 {
+        std::thread::yield_now();
+    }
+    let error = block_on(topology.select(&Criteria::write())).unwrap_err();
+    assert!(matches!(error, SelectionError::Closed), "{error}");
+    block_on(topology.close());
+
+    let topology = Topology::builder(NOWHERE)
+        .unwrap()
+        .start(on(&host))
+        .unwrap();
+    let criteria = Criteria::write();
+    let (waiting, ()) = block_on(futures::future::join(topology.select(&criteria), async {
+        assert_eq!(topology.waiters(), 1, "the first future was polled first");
+        topology.close().await;
+    }));
+    assert!(matches!(waiting.unwrap_err(), SelectionError::Closed));
+}
+
+#[test]
+fn a_runtime_that_ends_first_leaves_an_answer_and_lets_close_return() {
+    // I12
+    let (set, host) = (ReplicaSet::start(3).unwrap(), tokio());
+    let topology = Topology::builder(set.uri())
+        .unwrap()
+        .start(on(&host))
+        .unwrap();
+    block_on(topology.select(&Criteria::write())).unwrap();
+    host.shutdown_timeout(PATIENCE);
+    let snapshot = topology.snapshot();
+    let servers = snapshot.description().servers();
+    assert!(!servers.is_empty());
+    for server in servers {
+        assert_eq!(server.server_type, ServerType::Unknown);
+        assert_eq!(server.error.as_ref().unwrap().kind, ErrorKind::Internal);
+    }
+    drop(snapshot);
+    block_on(topology.close());
+    assert!(topology.snapshot().is_closed());
+}
+
+#[test]
+fn a_sink_that_panics_is_reported_and_disturbs_nobody() {
+    let (set, host) = (ReplicaSet::start(3).unwrap(), tokio());
+    let topology = Topology::builder(set.uri())
+        .unwrap()
+        .sink(sink_fn(|_| panic!("the sink is broken")))
+        .start(on(&host))
+        .unwrap();
+    block_on(topology.select(&Criteria::write())).unwrap();
+    while topology.events().sink_failed().is_none() {
+        std::thread::yield_now();
+    }
+    assert_eq!(
+        &*topology.events().sink_failed().unwrap().message,
+        "the sink is broken"
+    );
+    assert!(topology.try_select(&Criteria::write()).unwrap().is_some());
+    block_on(topology.close());
+}
+
+/// Pools whose first `ready` panics.
+#[derive(Clone, Debug, Default)]
+struct Brittle(Arc<AtomicBool>);
+
+impl PoolFactory for Brittle {
+    fn create(&self, _: ServerId, _: &ServerAddress) -> Arc<dyn PoolHandle> {
+        Arc::new(self.clone())
+    }
+}
+
+impl PoolHandle for Brittle {
+    fn ready(&self) {
+        assert!(self.0.swap(true, Ordering::SeqCst), "the pool is broken");
+    }
+
+    fn clear(&self, _: &PoolClear) {}
+
+    fn close(&self) {}
+}
+
+#[test]
+fn a_monitor_that_dies_of_a_pool_is_replaced() {
+    let (set, host) = (ReplicaSet::start(3).unwrap(), tokio());
+    let pools = Brittle::default();
+    let topology = Topology::builder(set.uri())
+        .unwrap()
+        .pools(pools.clone())
+        .start(on(&host))
+        .unwrap();
+    let complete = |snapshot: &Snapshot| {
+        let description = snapshot.description();
+        (description.topology_type() == TopologyType::ReplicaSetWithPrimary
+            && description
+                .servers()
+                .iter()
+                .all(|server| server.server_type.is_available()))
+        .then_some(())
+    };
+    block_on(topology.wait_for(complete, PATIENCE)).unwrap();
+    assert!(pools.0.load(Ordering::SeqCst), "a pool has panicked");
+    block_on(topology.close());
+}
+
+#[test]
+fn a_dropped_selection_leaves_no_waiter() {
+    // L-44
+    let host = tokio();
+    let topology = Topology::builder(NOWHERE)
+        .unwrap()
+        .start(on(&host))
+        .unwrap();
+    let criteria = Criteria::write();
+    {
+        let mut waiting = Box::pin(topology.select(&criteria));
+        let mut cx = Context::from_waker(noop_waker_ref());
+        assert!(waiting.as_mut().poll(&mut cx).is_pending());
+        assert_eq!(topology.waiters(), 1);
+    }
+    assert_eq!(topology.waiters(), 0);
+    block_on(topology.close());
+}
+
+#[test]
+fn operations_count_while_they_are_held() {
+    // L-43
+    let (set, host) = (ReplicaSet::start(3).unwrap(), tokio());
+    let topology = Topology::builder(set.uri())
+        .unwrap()
+        .start(on(&host))
+        .unwrap();
+    let first = block_on(topology.select(&Criteria::write())).unwrap();
+    let count = || {
+        let snapshot = topology.snapshot();
+        let servers = snapshot.description().servers();
+        let index = servers
+            .iter()
+            .position(|server| server.id == first.id())
+            .unwrap();
+        snapshot.operation_count(index)
+    };
+    assert_eq!(count(), 1);
+    let second = topology.try_select(&Criteria::write()).unwrap().unwrap();
+    assert_eq!(count(), 2);
+    drop(second);
+    assert_eq!(count(), 1);
+    block_on(topology.close());
+}
+
+#[test]
+fn watching_yields_ever_newer_snapshots_and_ends_with_the_topology() {
+    let (set, host) = (ReplicaSet::start(3).unwrap(), tokio());
+    let topology = Topology::builder(set.uri())
+        .unwrap()
+        .start(on(&host))
+        .unwrap();
+    let versions: Vec<u64> = block_on(async {
+        let closing = async {
+            topology.select(&Criteria::write()).await.unwrap();
+            topology.close().await;
+        };
+        let versions = topology
+            .watch()
+            .map(|snapshot| snapshot.version())
+            .collect();
+        futures::future::join(versions, closing).await.0
+    });
+    assert!(versions.is_sorted() && versions.len() > 1, "{versions:?}");
+    assert_eq!(versions.last(), Some(&topology.snapshot().version()));
+}
+
+#[test]
+fn tls_is_refused_rather_than_ignored() {
+    let host = tokio();
+    let builder = Topology::builder("mongodb://a/?tls=true").unwrap();
+    let error = builder.start(on(&host)).unwrap_err().to_string();
+    assert!(
+        error.contains("tls") && error.contains("leave it out"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_selection_that_waits_in_vain_tells_what_happened_if_asked_to() {
+    let (set, host) = (ReplicaSet::start(3).unwrap(), tokio());
+    let uri = format!("{}&serverSelectionTimeoutMS=0", set.uri());
+    let topology = Topology::builder(&uri)
+        .unwrap()
+        .history(100)
+        .start(on(&host))
+        .unwrap();
+    let tags = TagSet::from_iter([("nobody", "has this")]);
+    let preference = ReadPreference::new(ReadMode::Secondary).with_tag_sets(vec![tags]);
+    let criteria = Criteria::read(preference).unwrap();
+    block_on(topology.wait_for(
+        |snapshot| snapshot.description().primary().map(drop),
+        PATIENCE,
+    ))
+    .unwrap();
+    // History is told by the dispatcher, in its own time.
+    let told = loop {
+        let error = block_on(topology.select(&criteria)).unwrap_err();
+        let told = format!("{error:#}");
+        if told.contains("ReplicaSetWithPrimary") && told.contains("what happened before") {
+            break told;
+        }
+    };
+    assert!(told.contains("opened") || told.contains("Opened"), "{told}");
+    block_on(topology.close());
+}

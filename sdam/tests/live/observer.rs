@@ -1,0 +1,213 @@
+//! A topology under observation: every event, and every call to a pool.
+
+use std::{
+    sync::{Arc, Condvar, Mutex},
+    time::{Duration, Instant},
+};
+
+use sdam::topology::Topology;
+use sdam_core::{
+    address::ServerAddress,
+    event::{Event, EventKind},
+    ids::ServerId,
+    options::Options,
+    pool::{PoolClear, PoolFactory, PoolHandle},
+    server::ServerType,
+    topology::TopologyDescription,
+};
+use sdam_events::{
+    record::RecordSink,
+    replay::replay,
+    sink::{EventSink, Interest},
+};
+use sdam_sim::oracle::{self, PoolCall, PoolCalls};
+
+use crate::runtime::Host;
+
+/// The longest that anything here may take on a machine under load.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A running topology and the record of what it did.
+pub(crate) struct Observer {
+    pub(crate) topology: Topology,
+    options: Options,
+    record: Arc<Record>,
+    pools: Pools,
+    host: Host,
+}
+
+/// Every event so far, and who waits for more.
+#[derive(Debug, Default)]
+struct Record {
+    events: Mutex<Vec<Event>>,
+    grown: Condvar,
+}
+
+#[derive(Debug)]
+struct Recorder(Arc<Record>);
+
+impl EventSink for Recorder {
+    fn emit(&self, event: &Event) {
+        self.0.events.lock().unwrap().push(event.clone());
+        self.0.grown.notify_all();
+    }
+
+    fn interest(&self) -> Interest {
+        Interest::SDAM
+            .union(Interest::POOLS)
+            .union(Interest::INPUTS)
+    }
+}
+
+type Calls = Arc<Mutex<PoolCalls>>;
+
+#[derive(Clone, Debug, Default)]
+struct Pools(Calls);
+
+#[derive(Debug)]
+struct RecordedPool(ServerId, Calls);
+
+impl PoolFactory for Pools {
+    fn create(&self, id: ServerId, _: &ServerAddress) -> Arc<dyn PoolHandle> {
+        Arc::new(RecordedPool(id, Arc::clone(&self.0)))
+    }
+}
+
+impl PoolHandle for RecordedPool {
+    fn ready(&self) {
+        self.1.lock().unwrap().push((self.0, PoolCall::Ready));
+    }
+
+    fn clear(&self, clear: &PoolClear) {
+        self.1
+            .lock()
+            .unwrap()
+            .push((self.0, PoolCall::Clear(clear.clone())));
+    }
+
+    fn close(&self) {
+        self.1.lock().unwrap().push((self.0, PoolCall::Close));
+    }
+}
+
+impl Observer {
+    pub(crate) fn start(uri: &str) -> Self {
+        Self::start_on(Host::start(), uri)
+    }
+
+    pub(crate) fn start_on(host: Host, uri: &str) -> Self {
+        let (record, pools) = (Arc::<Record>::default(), Pools::default());
+        let topology = Topology::builder(uri)
+            .unwrap()
+            .sink(Recorder(Arc::clone(&record)))
+            .pools(pools.clone())
+            .start(host.runtime.clone())
+            .unwrap();
+        Self {
+            topology,
+            options: Options::parse(uri).unwrap(),
+            record,
+            pools,
+            host,
+        }
+    }
+
+    /// Everything so far.
+    pub(crate) fn events(&self) -> Vec<Event> {
+        self.record.events.lock().unwrap().clone()
+    }
+
+    /// The first thing that `find` finds in an event from `mark` on, once it is there, and the mark
+    /// behind that event.
+    pub(crate) fn wait_for<T>(
+        &self,
+        what: &str,
+        mark: usize,
+        find: impl Fn(&EventKind) -> Option<T>,
+    ) -> (T, usize) {
+        let deadline = Instant::now() + PATIENCE;
+        let mut events = self.record.events.lock().unwrap();
+        let mut next = mark;
+        loop {
+            while let Some(event) = events.get(next) {
+                next += 1;
+                if let Some(found) = find(&event.kind) {
+                    return (found, next);
+                }
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            assert!(
+                !left.is_zero(),
+                "waited in vain for {what}; since then: {:#?}",
+                brief(&events, mark)
+            );
+            events = self.record.grown.wait_timeout(events, left).unwrap().0;
+        }
+    }
+
+    /// Waits for a description that satisfies `wanted`, which may be the present one.
+    pub(crate) fn wait_for_topology(
+        &self,
+        what: &str,
+        mark: usize,
+        wanted: impl Fn(&TopologyDescription) -> bool,
+    ) -> (Arc<TopologyDescription>, usize) {
+        self.wait_for(what, mark, |kind| match kind {
+            EventKind::TopologyDescriptionChanged { new, .. } => {
+                wanted(new).then(|| Arc::clone(new))
+            }
+            _ => None,
+        })
+    }
+
+    /// Waits until a server is of this type.
+    pub(crate) fn wait_for_server(&self, mark: usize, host: &str, wanted: ServerType) -> usize {
+        self.wait_for(&format!("{host} to be {wanted}"), mark, |kind| match kind {
+            EventKind::ServerDescriptionChanged { new, .. } => {
+                (new.address.as_str() == host && new.server_type == wanted).then_some(())
+            }
+            _ => None,
+        })
+        .1
+    }
+
+    /// The calls to pools so far.
+    pub(crate) fn pool_calls(&self) -> Vec<(ServerId, PoolCall)> {
+        self.pools.0.lock().unwrap().clone()
+    }
+
+    /// Closes the topology and checks everything that ever happened in it.
+    pub(crate) fn finish(self) {
+        futures::executor::block_on(self.topology.close());
+        oracle::audit(&self.events(), &self.pool_calls()).unwrap();
+        self.replay();
+        drop(self.host);
+    }
+
+    /// What the topology did follows from what it was told, and from nothing else.
+    fn replay(&self) {
+        let events = self.events();
+        let recording = RecordSink::new(Vec::new(), &self.options).unwrap();
+        for event in &events {
+            recording.emit(event);
+        }
+        let outcome = replay(&*recording.finish().unwrap()).unwrap();
+        if let Some(divergence) = outcome.divergence {
+            panic!("the topology does it otherwise when told again: {divergence}");
+        }
+        let of_machine = Interest::DESCRIPTIONS.union(Interest::POOLS);
+        let done = events
+            .iter()
+            .filter(|event| of_machine.contains(event.kind.name()));
+        assert_eq!(outcome.matched, done.count() as u64);
+    }
+}
+
+fn brief(events: &[Event], mark: usize) -> Vec<String> {
+    let line = |event: &Event| match &event.kind {
+        EventKind::TopologyDescriptionChanged { new, .. } => format!("topology {new}"),
+        EventKind::ServerDescriptionChanged { new, .. } => format!("server {new}"),
+        kind => format!("{} {:?}", kind.name().as_str(), kind.address()),
+    };
+    events.iter().skip(mark).map(line).collect()
+}

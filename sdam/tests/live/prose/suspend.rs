@@ -1,0 +1,158 @@
+//! A client that the operating system suspends while its servers go on.
+
+use std::{
+    env,
+    io::{BufRead, BufReader, Read},
+    process::{Child, ChildStdout, Command, Stdio},
+};
+
+use sdam_core::{event::EventKind, server::ServerType};
+
+use super::{observe, succeeded};
+use crate::{
+    observer::Observer,
+    runtime::{standalone, version},
+};
+
+/// Tells the process that is to be suspended what to watch.
+const WATCHED: &str = "SDAM_LIVE_WATCHED";
+
+/// The options of who is suspended: a check has to end within one second.
+const OPTIONS: &str = "&heartbeatFrequencyMS=500&connectTimeoutMS=500";
+
+/// The name under which the test program knows [`process_that_is_suspended`].
+const CLIENT: &str = "prose::suspend::process_that_is_suspended";
+
+/// How many heartbeats of somebody else the suspension lasts: four times what a check may take.
+const HEARTBEATS: usize = 8;
+
+/// The client, and the lines it prints.
+struct Client {
+    child: Child,
+    lines: BufReader<ChildStdout>,
+}
+
+impl Client {
+    fn start(uri: &str) -> Self {
+        let mut child = Command::new(env::current_exe().unwrap())
+            .args(["--exact", CLIENT, "--nocapture"])
+            .env(WATCHED, uri)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap());
+        Self { child, lines }
+    }
+
+    /// The next line that begins with `word`, and that nothing has failed before it.
+    fn wait_for(&mut self, word: &str) -> u64 {
+        let mut line = String::new();
+        loop {
+            line.clear();
+            let read = self.lines.read_line(&mut line).unwrap();
+            assert!(read > 0, "the client ended before it said {word}");
+            assert!(
+                !line.starts_with("unknown") && !line.starts_with("failed"),
+                "{line}"
+            );
+            if let Some(at) = line.strip_prefix(word) {
+                return at.trim().parse().unwrap();
+            }
+        }
+    }
+
+    fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        let kill = Command::new("sh")
+            .args(["-c", "kill -s \"$1\" \"$2\"", "sh", name, &pid])
+            .status()
+            .unwrap();
+        assert!(kill.success());
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        // It may have ended, and a stopped one cannot.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// F-11: a process that was suspended for longer than a check may take reads what its server has
+/// sent meanwhile, instead of calling the server silent.
+#[test]
+fn a_suspended_client_loses_no_server() {
+    let Some(mongod) = standalone() else { return };
+    let steady = if mongod.hello().unwrap().contains_key("topologyVersion") {
+        "streamed"
+    } else {
+        assert!(version().is_some(), "the default server streams");
+        "polled"
+    };
+    let uri = format!(
+        "mongodb://{}/?directConnection=true{OPTIONS}",
+        mongod.host()
+    );
+    let mut client = Client::start(&uri);
+    client.wait_for(steady);
+    let before = client.wait_for(steady);
+    client.signal("STOP");
+    let witness = observe(&mongod, "witness", "&heartbeatFrequencyMS=500");
+    let mut mark = 0;
+    for _ in 0..HEARTBEATS {
+        (_, mark) = witness.wait_for("the server to go on", mark, succeeded);
+    }
+    client.signal("CONT");
+    let mut last = before;
+    let mut longest = 0;
+    for _ in 0..HEARTBEATS {
+        let next = client.wait_for(steady);
+        longest = longest.max(next - last);
+        last = next;
+    }
+    assert!(longest > 2_000, "it was not suspended: {longest} ms");
+    drop(client.child.stdin.take());
+    client.wait_for("closed");
+    witness.finish();
+}
+
+/// The process that is suspended: says when which check succeeds until its standard input ends.
+///
+/// It is what the test above runs in a process of its own, and nothing by itself.
+#[test]
+fn process_that_is_suspended() {
+    let Ok(uri) = env::var(WATCHED) else { return };
+    let observer = Observer::start(&uri);
+    std::thread::spawn({
+        let topology = observer.topology.clone();
+        move || {
+            let _ = std::io::stdin().read(&mut [0]);
+            futures::executor::block_on(topology.close());
+        }
+    });
+    let mut next = 0;
+    loop {
+        let ((line, is_last), mark) = observer.wait_for("news", next, |kind| match kind {
+            EventKind::ServerHeartbeatSucceeded { heartbeat, .. } if heartbeat.awaited => {
+                Some(("streamed", false))
+            }
+            EventKind::ServerHeartbeatSucceeded { .. } => Some(("polled", false)),
+            EventKind::ServerDescriptionChanged { previous, new }
+                if new.server_type == ServerType::Unknown
+                    && previous.server_type != ServerType::Unknown =>
+            {
+                Some(("unknown", false))
+            }
+            EventKind::TopologyClosed => Some(("closed", true)),
+            _ => None,
+        });
+        let at = observer.events()[mark - 1].at.as_nanos() / 1_000_000;
+        println!("\n{line} {at}");
+        next = mark;
+        if is_last {
+            break;
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! The runtime and server version that the tests were asked to run on.
+
+use sdam_live::{MemberSpec, Mongod, ReplicaSet, Version, or_skip};
+use sdam_transport::runtime::Runtime;
+
+/// A runtime, and what keeps it running.
+pub(crate) struct Host {
+    pub(crate) runtime: Runtime,
+    _tokio: Option<tokio::runtime::Runtime>,
+}
+
+impl Host {
+    /// The runtime named by `SDAM_LIVE_RUNTIME`, or tokio.
+    pub(crate) fn start() -> Self {
+        let name = std::env::var("SDAM_LIVE_RUNTIME").unwrap_or_else(|_| "tokio".to_owned());
+        match name.as_str() {
+            "tokio" => {
+                let tokio = tokio::runtime::Builder::new_multi_thread()
+                    .worker_threads(2)
+                    .enable_all()
+                    .build()
+                    .unwrap();
+                let runtime = sdam_runtime_tokio::from_handle(tokio.handle().clone());
+                Self {
+                    runtime,
+                    _tokio: Some(tokio),
+                }
+            }
+            // Their timers, sockets and executors belong to the process.
+            "smol" => Self::of_process(sdam_runtime_smol::runtime()),
+            "async-std" => Self::of_process(sdam_runtime_async_std::runtime()),
+            other => panic!("SDAM_LIVE_RUNTIME={other}: one of tokio, smol, async-std"),
+        }
+    }
+
+    fn of_process(runtime: Runtime) -> Self {
+        Self {
+            runtime,
+            _tokio: None,
+        }
+    }
+}
+
+/// A replica set of three members that elects quickly; `None` if no server can be had.
+pub(crate) fn replica_set() -> Option<ReplicaSet> {
+    replica_set_of(&[MemberSpec::new(), MemberSpec::new(), MemberSpec::new()])
+}
+
+/// A replica set of these members; `None` if no server can be had.
+pub(crate) fn replica_set_of(members: &[MemberSpec]) -> Option<ReplicaSet> {
+    or_skip(ReplicaSet::start(version(), members)).unwrap()
+}
+
+/// One server; `None` if none can be had.
+pub(crate) fn standalone() -> Option<Mongod> {
+    or_skip(Mongod::start(version())).unwrap()
+}
+
+/// The version named by `SDAM_LIVE_VERSION`; `None` for whatever there is.
+pub(crate) fn version() -> Option<Version> {
+    std::env::var("SDAM_LIVE_VERSION")
+        .ok()
+        .map(|version| version.parse().unwrap())
+}

@@ -1,0 +1,251 @@
+//! Real members with tags, one of them late, and who is selected.
+//!
+//! Members that are late by configuration are of no use here: no member tells clients of them.
+
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
+
+use bson::{Document, doc};
+use futures::executor::block_on;
+use sdam::{error::SelectionError, topology::Topology};
+use sdam_core::{
+    read_preference::{ReadMode, ReadPreference, TagSet},
+    server::{ServerDescription, ServerType},
+    topology::{TopologyDescription, TopologyType},
+};
+use sdam_live::{MemberSpec, Mongod, ReplicaSet};
+use sdam_select::{
+    command::{Additions, Opcode},
+    criteria::Criteria,
+    diagnose::Diagnosis,
+    explain,
+    explain::{Rejection, Verdict},
+    settings::Settings,
+};
+
+use crate::{
+    failover::is_complete,
+    observer::Observer,
+    runtime::{replica_set, replica_set_of},
+};
+
+/// More than lies between the checks of different members that were asked for together.
+const ROUND: Duration = Duration::from_secs(3);
+
+/// The longest that anything here may take on a machine under load.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// So long that ten seconds of lag are too much: a limit on staleness has to be ten seconds more,
+/// and the frequency counts as lag.
+const FREQUENCY: Duration = Duration::from_secs(500);
+/// The least limit with that frequency.
+const LIMIT: Duration = Duration::from_secs(510);
+
+/// The primary and two secondaries, each in a place of its own.
+fn tagged_set() -> Option<ReplicaSet> {
+    replica_set_of(&[
+        MemberSpec::new().priority(2.0).tag("dc", "ny"),
+        MemberSpec::new().tag("dc", "la").tag("rack", "1"),
+        MemberSpec::new().priority(0.0).tag("dc", "eu"),
+    ])
+}
+
+fn observe(set: &ReplicaSet) -> Observer {
+    let uri = format!(
+        "{}&heartbeatFrequencyMS={}&serverMonitoringMode=poll&localThresholdMS=60000",
+        set.uri(),
+        FREQUENCY.as_millis(),
+    );
+    let observer = Observer::start(&uri);
+    // Members that have only just come up say more than once what they are.
+    let complete = observer.topology.wait_for(
+        |snapshot| is_complete(snapshot.description()).then_some(()),
+        PATIENCE,
+    );
+    block_on(complete).unwrap();
+    observer
+}
+
+fn read(mode: ReadMode, tags: &[&str]) -> Criteria {
+    let tags = tags
+        .iter()
+        .map(|dc| [("dc", *dc)].into_iter().collect::<TagSet>());
+    let preference = ReadPreference::new(mode).with_tag_sets(tags.collect());
+    Criteria::read(preference).unwrap()
+}
+
+/// The hosts that many selections lead to.
+fn selected(topology: &Topology, criteria: &Criteria) -> BTreeSet<String> {
+    let select = || block_on(topology.select(criteria)).unwrap();
+    (0..50).map(|_| select().address().to_string()).collect()
+}
+
+/// L-10, L-13, L-14, L-16, L-80: tags, modes and writes on a real set.
+#[test]
+fn tags_and_modes_lead_to_the_members_that_have_them() {
+    let Some(set) = tagged_set() else { return };
+    let observer = observe(&set);
+    let topology = &observer.topology;
+    let check = |criteria: Criteria, expected: &[usize]| {
+        let expected = expected.iter().map(|index| set.member(*index).host());
+        assert_eq!(
+            selected(topology, &criteria),
+            expected.collect(),
+            "{criteria}"
+        );
+    };
+    check(Criteria::write(), &[0]);
+    check(read(ReadMode::Primary, &[]), &[0]);
+    check(read(ReadMode::Secondary, &[]), &[1, 2]);
+    check(read(ReadMode::Nearest, &[]), &[0, 1, 2]);
+    check(read(ReadMode::Secondary, &["la"]), &[1]);
+    check(read(ReadMode::Nearest, &["moon", "eu"]), &[2]);
+    check(read(ReadMode::Nearest, &["ny"]), &[0]);
+    check(read(ReadMode::SecondaryPreferred, &["moon"]), &[0]);
+
+    let nobody = read(ReadMode::Secondary, &["moon"]);
+    let outcome = block_on(topology.select_within(&nobody, Duration::ZERO));
+    let Err(SelectionError::Timeout(error)) = outcome else {
+        panic!("{outcome:?}");
+    };
+    assert!(
+        error.to_string().starts_with(
+            "No server available for query with ReadPreference secondary and tag set list \
+             [{dc: moon}]"
+        ),
+        "{error}"
+    );
+    assert_eq!(error.diagnoses, [Diagnosis::NoMatchingTags]);
+
+    // The selected server takes the write.
+    let writable = block_on(topology.select(&Criteria::write())).unwrap();
+    let primary = member(&set, writable.address().as_str());
+    write(primary).unwrap();
+    drop(writable);
+    observer.finish();
+}
+
+fn member<'s>(set: &'s ReplicaSet, host: &str) -> &'s Mongod {
+    let mut members = set.members();
+    members.find(|member| member.host() == host).unwrap()
+}
+
+fn write(member: &Mongod) -> Result<Document, sdam_live::Error> {
+    member.run_command("test", doc! { "insert": "writes", "documents": [{}] })
+}
+
+fn described<'t>(topology: &'t TopologyDescription, host: &str) -> &'t ServerDescription {
+    topology.server(&host.parse().unwrap()).unwrap()
+}
+
+/// By how many milliseconds `late` was behind the primary, in the specification's arithmetic.
+fn lag(topology: &TopologyDescription, late: &str) -> Option<i64> {
+    let behind = |server: &ServerDescription| {
+        let updated = server.last_update_time?.as_nanos() / 1_000_000;
+        Some(updated as i64 - server.last_write_date?)
+    };
+    Some(behind(described(topology, late))? - behind(topology.primary()?)?)
+}
+
+/// L-21, L-23: a member that is late is left out because of what the members' hellos say, and only
+/// because of that.
+#[test]
+fn a_member_that_lags_too_far_behind_is_left_out() {
+    let Some(set) = tagged_set() else { return };
+    let observer = observe(&set);
+    let topology = &observer.topology;
+    let (prompt, late) = (set.member(1).host(), set.member(2).host());
+    let preference = ReadPreference::new(ReadMode::Secondary).with_max_staleness(LIMIT);
+    let criteria = Criteria::read(preference).unwrap();
+
+    // The primary writes, and the late member applies nothing until it is ten seconds late.
+    let stop = doc! { "configureFailPoint": "rsSyncApplyStop", "mode": "alwaysOn" };
+    set.member(2).run_command("admin", stop).unwrap();
+    let deadline = Instant::now() + PATIENCE;
+    let allowed = (LIMIT.checked_sub(FREQUENCY).unwrap()).as_millis() as i64;
+    // The members' checks of one round may still be on their way, and must not change the verdict.
+    let clearly = allowed + ROUND.as_millis() as i64;
+    let description = loop {
+        assert!(Instant::now() < deadline, "{:?}", topology.snapshot());
+        write(set.member(0)).unwrap();
+        topology.request_check();
+        let found = topology.wait_for(
+            |snapshot| {
+                let description = snapshot.description();
+                (lag(description, &late)? > clearly && lag(description, &prompt)? < allowed)
+                    .then(|| description.clone())
+            },
+            Duration::from_secs(1),
+        );
+        if let Some(description) = block_on(found) {
+            break description;
+        }
+    };
+
+    let explanation = explain(&description, &Settings::new(topology.options()), &criteria);
+    let verdict = |host: &str| {
+        let mut servers = explanation.servers.iter();
+        let server = servers.find(|server| server.address.as_str() == host);
+        &server.unwrap().verdict
+    };
+    assert!(matches!(verdict(&prompt), Verdict::Eligible { .. }));
+    let Verdict::Rejected(Rejection::Stale { staleness, limit }) = verdict(&late) else {
+        panic!("{explanation:#}");
+    };
+    assert_eq!(*limit, LIMIT);
+    let expected = lag(&description, &late).unwrap() + FREQUENCY.as_millis() as i64;
+    let off = expected - staleness.as_millis() as i64;
+    assert!(off.abs() <= 1, "{staleness:?} instead of {expected} ms");
+    // The member's own word, which does not change because it applies nothing.
+    let hello = set.member(2).hello().unwrap();
+    let last_write = hello.get_document("lastWrite").unwrap();
+    assert_eq!(
+        described(&description, &late).last_write_date,
+        Some(
+            last_write
+                .get_datetime("lastWriteDate")
+                .unwrap()
+                .timestamp_millis()
+        )
+    );
+    assert_eq!(selected(topology, &criteria), [prompt.clone()].into());
+    let anybody = read(ReadMode::Secondary, &[]);
+    assert_eq!(selected(topology, &anybody), [prompt, late].into());
+    observer.finish();
+}
+
+/// L-70, L-79: a secondary that is connected to directly serves reads without being told to, and
+/// refuses writes itself.
+#[test]
+fn a_directly_connected_secondary_serves_reads_and_refuses_writes() {
+    let Some(set) = replica_set() else { return };
+    let secondary = set.member(set.secondaries()[0]);
+    let uri = format!("mongodb://{}/?directConnection=true", secondary.host());
+    let observer = Observer::start(&uri);
+    let topology = &observer.topology;
+    let reading = block_on(topology.select(&read(ReadMode::Primary, &[]))).unwrap();
+    assert_eq!(reading.topology_type(), TopologyType::Single);
+    assert_eq!(reading.server_type(), ServerType::RsSecondary);
+    let find = doc! { "find": "writes", "filter": {} };
+    let bare = secondary.run_command("test", find.clone());
+    assert_eq!(bare.unwrap_err().code(), Some(13435));
+    let preference = ReadPreference::default();
+    let additions = Additions::for_read(
+        reading.topology_type(),
+        reading.server_type(),
+        Some(&preference),
+        Opcode::Msg,
+    );
+    let told = additions.read_preference.unwrap();
+    let told = told.append_to(&find.to_vec().unwrap()).unwrap();
+    let told = Document::from_reader(&*told).unwrap();
+    secondary.run_command("test", told).unwrap();
+
+    let writing = block_on(topology.select(&Criteria::write())).unwrap();
+    assert_eq!(writing.address(), reading.address());
+    assert_eq!(write(secondary).unwrap_err().code(), Some(10107));
+    drop((reading, writing));
+    observer.finish();
+}

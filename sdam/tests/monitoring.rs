@@ -1,0 +1,529 @@
+//! What monitors send, to whom and when, in virtual time.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use bson::Document;
+use sdam::topology::Topology;
+use sdam_core::{
+    address::ServerAddress,
+    app_error::{AppError, Cause, ErrorOutcome, Phase},
+    event::{Event, EventKind, EventName},
+    ids::{Generation, ServerId},
+    pool::{PoolClear, PoolFactory, PoolHandle},
+    server::ServerType,
+    time::Instant,
+};
+use sdam_events::sink::{EventSink, Interest};
+use sdam_select::criteria::Criteria;
+use sdam_sim::{
+    Action, Blueprint, MemberId,
+    action::{FailCommand, Target},
+    config::SetConfig,
+    runtime::{Direction, Latency, Sim, Verdict},
+    version::ServerVersion,
+};
+use sdam_transport::handshake::Library;
+
+const HEARTBEAT: Duration = Duration::from_secs(10);
+
+/// A command that a server was sent.
+#[derive(Clone, Debug)]
+struct Sent {
+    at: Instant,
+    member: MemberId,
+    command: Document,
+}
+
+impl Sent {
+    fn name(&self) -> &str {
+        self.command.keys().next().unwrap()
+    }
+
+    fn is_handshake(&self) -> bool {
+        self.command.contains_key("client")
+    }
+
+    fn is_awaitable(&self) -> bool {
+        self.command.contains_key("topologyVersion")
+    }
+}
+
+/// What a pool was told, in the order in which all pools were.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Call {
+    Created,
+    Ready,
+    /// With the text of the reason.
+    Cleared(String),
+    Closed,
+}
+
+type Calls = Arc<Mutex<Vec<(String, Call)>>>;
+
+#[derive(Clone, Debug, Default)]
+struct Pools(Calls);
+
+#[derive(Debug)]
+struct Pool(String, Calls);
+
+impl PoolFactory for Pools {
+    fn create(&self, _: ServerId, address: &ServerAddress) -> Arc<dyn PoolHandle> {
+        let pool = Pool(address.to_string(), Arc::clone(&self.0));
+        pool.note(Call::Created);
+        Arc::new(pool)
+    }
+}
+
+impl Pool {
+    fn note(&self, call: Call) {
+        self.1.lock().unwrap().push((self.0.clone(), call));
+    }
+}
+
+impl PoolHandle for Pool {
+    fn ready(&self) {
+        self.note(Call::Ready);
+    }
+
+    fn clear(&self, clear: &PoolClear) {
+        self.note(Call::Cleared(clear.cause.to_string()));
+    }
+
+    fn close(&self) {
+        self.note(Call::Closed);
+    }
+}
+
+#[derive(Debug)]
+struct Recorder(Arc<Mutex<Vec<Event>>>);
+
+impl EventSink for Recorder {
+    fn emit(&self, event: &Event) {
+        self.0.lock().unwrap().push(event.clone());
+    }
+
+    fn interest(&self) -> Interest {
+        Interest::SDAM.union(Interest::POOLS)
+    }
+}
+
+/// A topology in a simulated world, and everything that was heard of it.
+struct Watched {
+    sim: Sim,
+    topology: Topology,
+    events: Arc<Mutex<Vec<Event>>>,
+    sent: Arc<Mutex<Vec<Sent>>>,
+    calls: Calls,
+}
+
+impl Watched {
+    /// A set of `a`, `b` and `c`, watched from the seed `a` until all three are known.
+    fn start(options: &str) -> Self {
+        Self::start_on(ServerVersion::default(), Latency::LAN, options)
+    }
+
+    fn start_on(version: ServerVersion, latency: Latency, options: &str) -> Self {
+        let hosts = ["a", "b", "c"].map(|host| ServerAddress::new(host, 27017));
+        let blueprint = Blueprint::replica_set(SetConfig::new("rs", hosts)).version(version);
+        let sim = Sim::new(1, &blueprint);
+        sim.run_for(Duration::from_secs(20));
+        sim.network().set_latency(latency);
+        let sent = Arc::<Mutex<Vec<Sent>>>::default();
+        let heard = Arc::clone(&sent);
+        sim.network().add_rule(move |frame| {
+            if frame.direction == Direction::ToServer {
+                // Header, flags, and the kind of the one section.
+                let command = Document::from_reader(&frame.bytes[21..]).unwrap();
+                let (at, member) = (frame.at, frame.member);
+                heard.lock().unwrap().push(Sent {
+                    at,
+                    member,
+                    command,
+                });
+            }
+            Verdict::Pass
+        });
+        let events = Arc::<Mutex<Vec<Event>>>::default();
+        let pools = Pools::default();
+        let topology = Topology::builder(&format!("mongodb://{options}"))
+            .unwrap()
+            .pools(pools.clone())
+            .sink(Recorder(Arc::clone(&events)))
+            .start(sim.runtime())
+            .unwrap();
+        let this = Self {
+            sim,
+            topology,
+            events,
+            sent,
+            calls: pools.0,
+        };
+        this.wait_for_known(3);
+        this
+    }
+
+    fn wait_for_known(&self, count: usize) {
+        let known = self.sim.block_on(self.topology.wait_for(
+            |snapshot| {
+                let servers = snapshot.description().servers();
+                let known = servers
+                    .iter()
+                    .filter(|server| server.server_type.is_available());
+                (known.count() == count).then_some(())
+            },
+            Duration::from_secs(120),
+        ));
+        assert!(known.is_some(), "{count} servers are known in time");
+    }
+
+    fn events(&self) -> Vec<Event> {
+        self.events.lock().unwrap().clone()
+    }
+
+    fn sent(&self) -> Vec<Sent> {
+        self.sent.lock().unwrap().clone()
+    }
+
+    /// The successful checks of `host` since `from`.
+    fn checks(&self, host: &str, from: Instant) -> usize {
+        let is_check = |event: &&Event| {
+            event.at > from
+                && event.kind.name() == EventName::ServerHeartbeatSucceeded
+                && event.kind.address().unwrap().host() == host
+        };
+        self.events().iter().filter(is_check).count()
+    }
+}
+
+/// F-1: a server that does not answer delays the checks of no other.
+#[test]
+fn a_silent_server_delays_no_other() {
+    let watched = Watched::start("a/?replicaSet=rs&serverMonitoringMode=poll");
+    let silent = MemberId(2);
+    watched
+        .sim
+        .apply(&Action::Freeze(Target::Member(silent)))
+        .unwrap();
+    let from = watched.sim.now();
+    watched.sim.run_for(10 * HEARTBEAT);
+    for host in ["a", "b"] {
+        let checks = watched.checks(host, from);
+        assert!((9..=10).contains(&checks), "{host}: {checks}");
+    }
+    assert_eq!(watched.checks("c", from), 0);
+}
+
+/// F-2, F-3, G-16: two connections to each server beside whatever pools have, and on them nothing
+/// but hello, without a trace of the user's credentials.
+#[test]
+fn monitors_speak_hello_alone_on_connections_of_their_own() {
+    let watched =
+        Watched::start("user:secret@a/?replicaSet=rs&authMechanism=SCRAM-SHA-256&maxPoolSize=1");
+    watched.sim.run_for(3 * HEARTBEAT);
+    assert_eq!(watched.sim.connections(), 6);
+    for sent in watched.sent() {
+        assert!(matches!(sent.name(), "hello" | "isMaster"), "{sent:?}");
+        for key in ["saslSupportedMechs", "speculativeAuthenticate"] {
+            assert!(!sent.command.contains_key(key), "{sent:?}");
+        }
+        assert!(!format!("{sent:?}").contains("secret"));
+    }
+    let handshakes = watched.sent();
+    let handshakes = handshakes.iter().filter(|sent| sent.is_handshake());
+    assert_eq!(handshakes.count(), 6, "one for each connection");
+}
+
+/// F-4: whoever is found is monitored, and F-61: no pool is ready before its server is known.
+#[test]
+fn members_that_a_reply_names_are_monitored_at_once() {
+    let watched = Watched::start("b/?replicaSet=rs");
+    // Events are delivered by a task of their own.
+    watched.sim.run_for(Duration::from_millis(1));
+    let events = watched.events();
+    let first = |host: &str, name: EventName| {
+        let found = events.iter().position(|event| {
+            event.kind.name() == name && event.kind.address().is_some_and(|own| own.host() == host)
+        });
+        found.unwrap()
+    };
+    for host in ["a", "b", "c"] {
+        let opened = first(host, EventName::ServerOpening);
+        let started = first(host, EventName::ServerHeartbeatStarted);
+        let succeeded = first(host, EventName::ServerHeartbeatSucceeded);
+        let ready = first(host, EventName::PoolReady);
+        assert!(opened < started && started < succeeded && succeeded < ready);
+        let passed = events[started].at.since(events[opened].at);
+        assert!(passed < Duration::from_millis(1), "{passed:?}");
+    }
+}
+
+/// F-12: the time an operation may take says nothing about checks.
+#[test]
+fn the_timeout_of_operations_does_not_apply_to_monitors() {
+    let watched = Watched::start_on(
+        ServerVersion::default(),
+        Latency {
+            chunked: false,
+            ..Latency::WAN
+        },
+        "a/?replicaSet=rs&timeoutMS=1&socketTimeoutMS=1&waitQueueTimeoutMS=1",
+    );
+    watched.sim.run_for(5 * HEARTBEAT);
+    let failed = watched
+        .events()
+        .iter()
+        .any(|event| event.kind.name() == EventName::ServerHeartbeatFailed);
+    assert!(!failed);
+}
+
+/// G-7, G-12: what measures round-trip times sends a hello per heartbeat, and no event says so.
+#[test]
+fn measurements_are_silent() {
+    let watched = Watched::start("a/?replicaSet=rs");
+    watched.sim.run_for(10 * HEARTBEAT);
+    let sent = watched.sent();
+    let asked = |member: MemberId, wanted: fn(&Sent) -> bool| {
+        sent.iter()
+            .filter(|sent| sent.member == member && wanted(sent))
+            .count()
+    };
+    for (member, host) in (0..3).map(MemberId).zip(["a", "b", "c"]) {
+        // Its handshake, those of the task, and nothing between them.
+        assert_eq!(asked(member, Sent::is_handshake), 2);
+        let plain = asked(member, |sent| !sent.is_handshake() && !sent.is_awaitable());
+        assert!((9..=10).contains(&plain), "{host}: {plain}");
+        let unawaited = watched
+            .events()
+            .iter()
+            .filter(|event| {
+                matches!(&event.kind, EventKind::ServerHeartbeatStarted(heartbeat)
+                if heartbeat.address.host() == host && !heartbeat.awaited)
+            })
+            .count();
+        assert_eq!(unawaited, 1, "the check that opened the connection");
+    }
+}
+
+/// F-45: an operation that waits goes on at the very moment at which a check finds its server.
+#[test]
+fn a_check_lets_waiting_operations_go_on() {
+    let watched = Watched::start("a/?replicaSet=rs&serverSelectionTimeoutMS=100000");
+    watched.sim.kill(Target::Primary).unwrap();
+    watched.wait_for_known(2);
+    let selected = watched
+        .sim
+        .block_on(watched.topology.select(&Criteria::write()));
+    let now = watched.sim.now();
+    drop(selected.unwrap());
+    // Events are delivered by a task of their own.
+    watched.sim.run_for(Duration::from_nanos(1));
+    let found = watched
+        .events()
+        .iter()
+        .rev()
+        .find_map(|event| match &event.kind {
+            EventKind::ServerDescriptionChanged { new, .. } => {
+                (new.server_type == ServerType::RsPrimary).then_some(event.at)
+            }
+            _ => None,
+        });
+    assert_eq!(found, Some(now));
+}
+
+/// F-55: a server that says that it is overloaded is asked again after a heartbeat, like any other
+/// that fails: no earlier, no later.
+#[test]
+fn overload_changes_nothing_about_checks() {
+    let watched = Watched::start("a/?replicaSet=rs&serverMonitoringMode=poll");
+    let mut refusal = FailCommand::default();
+    refusal.commands = ["hello", "isMaster"].map(str::to_owned).into();
+    refusal.error_code = Some(462);
+    let labels = ["SystemOverloadedError", "RetryableError"];
+    refusal.error_labels = Some(labels.map(str::to_owned).into());
+    let from = watched.sim.now();
+    let secondary = MemberId(2);
+    watched
+        .sim
+        .apply(&Action::FailPoint(Target::Member(secondary), Some(refusal)))
+        .unwrap();
+    watched.sim.run_for(6 * HEARTBEAT);
+    let sent = watched.sent();
+    let asked: Vec<_> = sent
+        .iter()
+        .filter(|sent| sent.member == secondary && sent.at > from)
+        .map(|sent| sent.at)
+        .collect();
+    assert!((5..=6).contains(&asked.len()), "{asked:?}");
+    for pair in asked.windows(2) {
+        let pause = pair[1].since(pair[0]);
+        assert!(
+            pause >= HEARTBEAT && pause < HEARTBEAT + Duration::from_millis(10),
+            "{pause:?}"
+        );
+    }
+}
+
+/// F-56: what is seen of a failed check, in this order.
+#[test]
+fn a_failed_check_is_told_before_what_follows_from_it() {
+    let watched = Watched::start("a/?replicaSet=rs");
+    let mark = watched.events().len();
+    watched.sim.kill(Target::Primary).unwrap();
+    watched.wait_for_known(2);
+    watched.sim.run_for(Duration::from_millis(1));
+    let names: Vec<_> = watched.events()[mark..]
+        .iter()
+        .map(|event| event.kind.name())
+        .skip_while(|name| *name != EventName::ServerHeartbeatFailed)
+        .take(4)
+        .collect();
+    let expected = [
+        EventName::ServerHeartbeatFailed,
+        EventName::ServerDescriptionChanged,
+        EventName::TopologyDescriptionChanged,
+        EventName::PoolCleared,
+    ];
+    assert_eq!(names, expected);
+}
+
+/// F-66, F-68: when the report of an error returns, the pool was cleared and knows the reason, so
+/// the connection is checked in to a cleared pool and check-outs can say why they fail.
+#[test]
+fn a_pool_is_cleared_before_whoever_reported_the_error_goes_on() {
+    let watched = Watched::start("a/?replicaSet=rs");
+    let selected = watched
+        .sim
+        .block_on(watched.topology.select(&Criteria::write()))
+        .unwrap();
+    let error = AppError {
+        generation: Generation::FIRST,
+        service_id: None,
+        phase: Phase::AfterHandshake,
+        cause: Cause::Network {
+            timeout: false,
+            labels: &[],
+            message: "the socket broke",
+        },
+        max_wire_version: 25,
+    };
+    let outcome = watched.topology.handle_error(selected.id(), error);
+    assert_eq!(outcome, ErrorOutcome::Cleared);
+    let calls = watched.calls.lock().unwrap().clone();
+    let (host, call) = calls.last().unwrap();
+    assert_eq!(host, selected.address().as_str());
+    assert!(
+        matches!(call, Call::Cleared(reason) if reason.contains("the socket broke")),
+        "{call:?}"
+    );
+    let again = watched.topology.handle_error(selected.id(), error);
+    assert_eq!(again, ErrorOutcome::Stale);
+    assert_eq!(watched.calls.lock().unwrap().len(), calls.len());
+}
+
+/// F-69: the pool of a server that leaves the set is closed, and no other.
+#[test]
+fn a_server_that_leaves_takes_its_pool_along() {
+    let watched = Watched::start("a/?replicaSet=rs");
+    let removed = watched
+        .sim
+        .status()
+        .members
+        .iter()
+        .map(|member| member.id)
+        .find(|id| Some(*id) != watched.sim.status().primary().map(|primary| primary.id))
+        .unwrap();
+    watched
+        .sim
+        .apply(&Action::Remove(Target::Member(removed)))
+        .unwrap();
+    watched.wait_for_known(2);
+    let host = ["a", "b", "c"][usize::from(removed.0)];
+    let calls = watched.calls.lock().unwrap().clone();
+    let closed: Vec<_> = calls
+        .iter()
+        .filter(|(_, call)| *call == Call::Closed)
+        .map(|(host, _)| host.clone())
+        .collect();
+    assert_eq!(closed, [format!("{host}:27017")]);
+}
+
+/// O-27: connections that are opened later tell of a library, those that are open do not, and it
+/// does not matter that they go on.
+#[test]
+fn new_connections_tell_of_libraries_that_came_later() {
+    let watched = Watched::start("a/?replicaSet=rs");
+    watched.sim.run_for(HEARTBEAT);
+    let library = || Library::new("wrapper").with_version("7");
+    assert!(watched.topology.append_metadata(library()).unwrap());
+    assert!(!watched.topology.append_metadata(library()).unwrap());
+    assert!(
+        watched
+            .topology
+            .append_metadata(Library::new("a|b"))
+            .is_err()
+    );
+    let from = watched.sim.now();
+    watched.sim.run_for(2 * HEARTBEAT);
+    let since = |from| {
+        let sent = watched.sent();
+        let handshakes = sent
+            .into_iter()
+            .filter(move |sent| sent.at >= from && sent.is_handshake());
+        handshakes.collect::<Vec<_>>()
+    };
+    assert!(since(from).is_empty(), "open connections stay");
+    for member in (0..3).map(MemberId) {
+        watched.sim.network().reset(member);
+    }
+    watched.sim.run_for(2 * HEARTBEAT);
+    let later = since(from);
+    assert_eq!(later.len(), 6, "monitors and measurements alike");
+    for sent in &later {
+        let client = sent.command.get_document("client").unwrap();
+        let driver = client.get_document("driver").unwrap();
+        assert_eq!(driver.get_str("name").unwrap(), "sdam|wrapper");
+        assert!(driver.get_str("version").unwrap().ends_with("|7"));
+    }
+    let before = since(Instant::EPOCH);
+    let plain = before.iter().filter(|sent| sent.at < from);
+    assert!(plain.clone().count() == 6);
+    assert!(
+        plain
+            .into_iter()
+            .all(|sent| !format!("{sent:?}").contains("wrapper"))
+    );
+    let client = later[0].command.get_document("client").unwrap();
+    let own = watched.topology.handshake();
+    assert_eq!(*own.client, *client.to_vec().unwrap());
+}
+
+/// G-8, F-25: a set that is replaced by servers that cannot stream is polled, and nothing is left
+/// of what measured round-trip times; and back again.
+#[test]
+fn servers_that_cannot_stream_any_more_are_not_measured_apart() {
+    let watched = Watched::start("a/?replicaSet=rs");
+    watched.sim.run_for(2 * HEARTBEAT);
+    // A monitor and a measurement for each server, and whoever delivers events.
+    assert_eq!((watched.sim.tasks(), watched.sim.connections()), (7, 6));
+    let upgrade = |version| {
+        for member in (0..3).map(MemberId) {
+            let target = Target::Member(member);
+            watched
+                .sim
+                .apply(&Action::Upgrade(target, version))
+                .unwrap();
+        }
+        watched.sim.run_for(6 * HEARTBEAT);
+        watched.wait_for_known(3);
+        watched.sim.run_for(2 * HEARTBEAT);
+    };
+    upgrade("4.2".parse().unwrap());
+    assert_eq!((watched.sim.tasks(), watched.sim.connections()), (4, 3));
+    upgrade(ServerVersion::default());
+    assert_eq!((watched.sim.tasks(), watched.sim.connections()), (7, 6));
+}

@@ -1,0 +1,142 @@
+//! Behind a load balancer.
+
+use bson::{doc, oid::ObjectId};
+use sdam::scan::ScanTopology;
+use sdam_core::error::{ErrorKind, Stage as ErrorStage};
+use sdam_events::channel::EventStream;
+
+use crate::stage::*;
+
+fn start(stage: &Stage) -> (ScanTopology, EventStream) {
+    let mut hello = mongos();
+    hello.insert("serviceId", ObjectId::from_bytes([3; 12]));
+    stage.serve("lb", hello);
+    stage.topology("lb", |options| options.load_balanced = true)
+}
+
+fn ping() -> Vec<u8> {
+    bytes(&doc! { "count": "things", "$db": "test" })
+}
+
+#[test]
+fn h_14_the_balancer_is_selected_without_any_scan() {
+    let stage = Stage::default();
+    let (mut topology, mut events) = start(&stage);
+    for _ in 0..3 {
+        assert_eq!(select(&mut topology), Ok("lb".into()));
+        stage.advance(100_000);
+    }
+    ready(topology.scan());
+    assert_eq!(stage.log(), "");
+    assert_eq!(stage.open(), 0);
+    topology.close();
+    let mut told = told(&mut events);
+    assert!(!told.iter().any(|event| event.contains("Heartbeat")));
+    told.retain(|event| !event.starts_with("Pool"));
+    // J-21
+    assert_eq!(
+        told[..6],
+        [
+            "TopologyOpening",
+            "TopologyLoadBalanced",
+            "Opening lb",
+            "LoadBalancer lb",
+            "TopologyLoadBalanced",
+            "SelectionStarted",
+        ]
+    );
+}
+
+#[test]
+fn h_14_there_is_exactly_one_connection_and_it_knows_its_service() {
+    let stage = Stage::default();
+    let (mut topology, _) = start(&stage);
+    let server = id(&topology, "lb");
+    for _ in 0..3 {
+        ready(topology.run_command(server, &ping(), None)).unwrap();
+    }
+    assert_eq!(
+        stage.log(),
+        "lb connect, lb hello, lb count, lb count, lb count",
+        "F-5: never legacy hello"
+    );
+    assert_eq!(stage.open(), 1);
+    let service = topology.channel(server).unwrap().service_id();
+    assert_eq!(service.unwrap().bytes(), [3; 12]);
+}
+
+#[test]
+fn i_50_i_52_a_lost_connection_changes_nothing_but_its_service_generation() {
+    let stage = Stage::default();
+    let (mut topology, mut events) = start(&stage);
+    let server = id(&topology, "lb");
+    ready(topology.run_command(server, &ping(), None)).unwrap();
+    let service = topology.channel(server).unwrap().service_id();
+    let before = topology.generation(server, service).unwrap();
+    stage.restart("lb");
+    told(&mut events);
+    ready(topology.run_command(server, &ping(), None)).unwrap_err();
+    assert_eq!(told(&mut events), ["PoolCleared lb"]);
+    assert_eq!(topology.generation(server, service), Some(before.next()));
+    assert_eq!(stage.open(), 0);
+    ready(topology.run_command(server, &ping(), None)).unwrap();
+    assert_eq!(stage.open(), 1);
+}
+
+#[test]
+fn i_52_a_state_change_clears_the_service_only_at_shutdown() {
+    let stage = Stage::default();
+    let (mut topology, mut events) = start(&stage);
+    let server = id(&topology, "lb");
+    ready(topology.run_command(server, &ping(), None)).unwrap();
+    for (code, cleared) in [(10_107, false), (189, false), (91, true)] {
+        stage.change("lb", |server| server.other = refusal(code));
+        told(&mut events);
+        ready(topology.run_command(server, &ping(), None)).unwrap();
+        let told = told(&mut events);
+        assert_eq!(told.contains(&"PoolCleared lb".into()), cleared, "{code}");
+        assert_eq!(stage.open(), usize::from(!cleared), "{code}");
+    }
+    assert!(!topology.is_stale());
+}
+
+#[test]
+fn i_51_what_goes_wrong_before_hello_is_the_caller_s_business_alone() {
+    let stage = Stage::default();
+    let (mut topology, mut events) = start(&stage);
+    let server = id(&topology, "lb");
+    told(&mut events);
+    stage.kill("lb");
+    let error = ready(topology.connect(server)).unwrap_err();
+    assert_eq!(error.stage, ErrorStage::Connect);
+    stage.change("lb", |server| server.up = true);
+    stage.serve("lb", mongos());
+    let error = ready(topology.connect(server)).unwrap_err();
+    assert!(error.message.contains("loadBalanced"), "{error}");
+    stage.change("lb", |server| server.silent = true);
+    let error = ready(topology.connect(server)).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Timeout);
+    assert_eq!(told(&mut events), Vec::<String>::new());
+    assert_eq!(stage.open(), 0);
+}
+
+#[test]
+fn h_12_a_dead_connection_to_a_balancer_is_replaced() {
+    let stage = Stage::default();
+    let (mut topology, mut events) = start(&stage);
+    let server = id(&topology, "lb");
+    ready(topology.connect(server)).unwrap();
+    stage.restart("lb");
+    stage.advance(5_000);
+    told(&mut events);
+    stage.log();
+    assert_eq!(select(&mut topology), Ok("lb".into()));
+    assert_eq!(stage.log(), "lb ping");
+    assert_eq!(
+        told(&mut events),
+        ["SelectionStarted", "SelectionSucceeded lb"],
+        "I-50: it is never Unknown"
+    );
+    assert_eq!(stage.open(), 0);
+    ready(topology.run_command(server, &ping(), None)).unwrap();
+}

@@ -1,0 +1,135 @@
+//! Futures that are dropped half-way, on an `Io` that is pending where it waits.
+
+use std::{future::Future, pin::pin, task::Context};
+
+use bson::doc;
+use futures::task::noop_waker_ref;
+use sdam_select::criteria::Criteria;
+
+use crate::stage::*;
+
+/// Polls a future until it waits, and drops it.
+fn abandon<F: Future>(future: F) {
+    let mut future = pin!(future);
+    let state = future
+        .as_mut()
+        .poll(&mut Context::from_waker(noop_waker_ref()));
+    assert!(state.is_pending(), "there was nothing to wait for");
+}
+
+#[test]
+fn a_selection_may_be_dropped_and_the_next_one_goes_on_with_its_check() {
+    let stage = Stage::default();
+    let (mut topology, mut events) = stage.replica_set(|_| ());
+    stage.stall();
+    abandon(topology.select(&Criteria::write()));
+    let first = stage.log();
+    assert!(first.ends_with("isMaster"), "{first}");
+    assert_eq!(first.matches("connect").count(), 1, "{first}");
+    stage.advance(100);
+    assert_eq!(select(&mut topology), Ok("a".into()));
+    assert_eq!(stage.log().matches("connect").count(), 2, "the other two");
+    let told = told(&mut events);
+    let count = |name: &str| told.iter().filter(|event| event.starts_with(name)).count();
+    // J-31
+    assert_eq!(count("HeartbeatStarted"), 3);
+    assert_eq!(count("HeartbeatSucceeded"), 3);
+    assert_eq!(count("SelectionStarted"), 2);
+    assert_eq!(count("SelectionFailed"), 1, "cancelled");
+    assert_eq!(count("SelectionSucceeded"), 1);
+}
+
+#[test]
+fn a_reply_that_waits_for_a_caller_for_long_counts_all_the_same() {
+    let stage = Stage::default();
+    let (mut topology, mut events) = stage.topology("a", |_| ());
+    stage.serve("a", mongos());
+    stage.stall();
+    abandon(topology.scan());
+    // The reply takes 1 ms, and nobody looks for half a minute.
+    stage.advance(30_000);
+    assert_eq!(select(&mut topology), Ok("a".into()));
+    assert_eq!(stage.log(), "a connect, a isMaster");
+    assert_eq!(
+        told(&mut events)[3..6],
+        [
+            "HeartbeatStarted a",
+            "SelectionStarted",
+            "HeartbeatSucceeded a"
+        ]
+    );
+    let rtt = topology.description().servers()[0].rtt;
+    assert_eq!(rtt, None, "that is no sample");
+}
+
+#[test]
+fn a_check_that_was_given_up_and_never_answered_says_nothing_about_its_server() {
+    let stage = Stage::default();
+    let (mut topology, mut events) = stage.topology("a", |_| ());
+    stage.serve("a", mongos());
+    stage.stall();
+    abandon(topology.scan());
+    stage.advance(30_000);
+    stage.stall();
+    assert_eq!(select(&mut topology), Ok("a".into()));
+    assert_eq!(stage.log(), "a connect, a isMaster, a connect, a isMaster");
+    assert_eq!(
+        told(&mut events)[3..8],
+        [
+            "HeartbeatStarted a",
+            "SelectionStarted",
+            "HeartbeatFailed a",
+            "HeartbeatStarted a",
+            "HeartbeatSucceeded a",
+        ]
+    );
+    assert_eq!(stage.open(), 1);
+}
+
+#[test]
+fn a_topology_may_be_dropped_with_a_check_under_way() {
+    // J-25, J-31
+    let stage = Stage::default();
+    let (mut topology, mut events) = stage.replica_set(|_| ());
+    stage.stall();
+    abandon(topology.scan());
+    assert_eq!(stage.open(), 1);
+    drop(topology);
+    assert_eq!(stage.open(), 0);
+    let told = told(&mut events);
+    let failed = told
+        .iter()
+        .position(|event| event.starts_with("HeartbeatFailed"));
+    assert!(failed.is_some(), "{told:?}");
+    assert_eq!(told.last().unwrap(), "TopologyClosed");
+}
+
+#[test]
+fn a_probe_that_was_given_up_is_waited_for() {
+    let stage = Stage::default();
+    let (mut topology, _) = stage.replica_set(|_| ());
+    select(&mut topology).unwrap();
+    stage.advance(5_000);
+    stage.log();
+    stage.stall();
+    abandon(topology.select(&Criteria::write()));
+    assert_eq!(select(&mut topology), Ok("a".into()));
+    assert_eq!(stage.log(), "a ping");
+}
+
+#[test]
+fn an_operation_that_was_given_up_costs_its_connection() {
+    let stage = Stage::default();
+    let (mut topology, _) = stage.replica_set(|_| ());
+    select(&mut topology).unwrap();
+    let server = id(&topology, "a");
+    let find = bytes(&doc! { "find": "things", "$db": "test" });
+    stage.stall();
+    abandon(topology.run_command(server, &find, None));
+    stage.log();
+    stage.advance(1_000);
+    // The late reply is never taken for another one.
+    ready(topology.run_command(server, &find, None)).unwrap();
+    assert_eq!(stage.log(), "a connect, a isMaster, a find");
+    assert_eq!(stage.open(), 3);
+}

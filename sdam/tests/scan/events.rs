@@ -1,0 +1,198 @@
+//! Events and pools.
+
+use std::sync::{Arc, Mutex};
+
+use sdam::builder::TopologyBuilder;
+use sdam_core::{
+    address::ServerAddress,
+    event::EventKind,
+    ids::ServerId,
+    options::Options,
+    pool::{PoolClear, PoolFactory, PoolHandle},
+};
+use sdam_events::sink::sink_fn;
+
+use crate::stage::*;
+
+#[test]
+fn j_16_j_35_events_come_in_order_and_by_the_end_of_each_call() {
+    let stage = Stage::default();
+    let mut hello = mongos();
+    hello.insert("serviceId", bson::oid::ObjectId::from_bytes([1; 12]));
+    stage.serve("a", hello);
+    let (mut topology, mut events) = stage.topology("a", |_| ());
+    assert_eq!(
+        told(&mut events),
+        ["TopologyOpening", "TopologyUnknown", "Opening a"]
+    );
+    select(&mut topology).unwrap();
+    assert_eq!(
+        told(&mut events),
+        [
+            "SelectionStarted",
+            "HeartbeatStarted a",
+            "HeartbeatSucceeded a",
+            "PoolReady a",
+            "Mongos a",
+            "TopologySharded",
+            "SelectionSucceeded a",
+        ]
+    );
+    drop(topology);
+    // J-20
+    assert_eq!(
+        told(&mut events),
+        ["Closed a", "TopologyUnknown", "TopologyClosed"]
+    );
+}
+
+#[test]
+fn j_9_j_10_j_35_heartbeats_are_never_awaited_and_last_as_long_as_their_reply() {
+    let stage = Stage::default();
+    let (mut topology, mut events) = stage.replica_set(|_| ());
+    stage.change("b", |server| server.delay = 25);
+    for _ in 0..3 {
+        select(&mut topology).unwrap();
+        stage.advance(70_000);
+    }
+    let mut seen = 0;
+    while let Some(event) = events.try_next() {
+        match event.kind {
+            EventKind::ServerHeartbeatStarted(heartbeat) => assert!(!heartbeat.awaited),
+            EventKind::ServerHeartbeatSucceeded {
+                heartbeat,
+                duration,
+                ..
+            } => {
+                seen += 1;
+                assert!(!heartbeat.awaited);
+                assert!(heartbeat.connection.server.is_some());
+                let expected = if heartbeat.address == address("b") {
+                    25
+                } else {
+                    1
+                };
+                assert_eq!(duration.as_millis(), expected);
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(seen, 9);
+    let rtt = topology.description().server(&address("b")).unwrap().rtt;
+    assert_eq!(rtt.unwrap().average.as_millis(), 25);
+}
+
+#[test]
+fn k_8_a_selection_says_once_that_it_waits_and_its_failure_does_not_repeat_the_topology() {
+    let stage = Stage::default();
+    let (mut topology, mut events) = stage.topology("a", |options| {
+        options.replica_set = Some("rs".into());
+        options.server_selection_try_once = Some(false);
+    });
+    stage.serve("a", member(false, "a"));
+    select(&mut topology).unwrap_err();
+    let mut waiting = 0;
+    let mut failed = 0;
+    while let Some(event) = events.try_next() {
+        match event.kind {
+            EventKind::ServerSelectionWaiting { remaining, .. } => {
+                waiting += 1;
+                assert_eq!(remaining.unwrap().as_millis(), 29_999);
+            }
+            EventKind::ServerSelectionFailed { failure, .. } => {
+                failed += 1;
+                assert!(failure.ends_with("(serverSelectionTimeoutMS)"), "{failure}");
+                assert!(!failure.contains("a:27017"), "{failure}");
+            }
+            _ => {}
+        }
+    }
+    assert_eq!((waiting, failed), (1, 1));
+}
+
+#[test]
+fn a_sink_may_be_slow_but_is_called_with_nothing_in_progress() {
+    let seen: Arc<Mutex<Vec<u64>>> = Arc::default();
+    let stage = Stage::default();
+    stage.serve("a", mongos());
+    let options = Options::parse("mongodb://a").unwrap();
+    let sink = {
+        let (seen, stage) = (Arc::clone(&seen), stage.clone());
+        sink_fn(move |event| {
+            // The stage is free, so no I/O is under way.
+            stage.advance(10);
+            seen.lock().unwrap().push(event.seq);
+        })
+    };
+    let builder = TopologyBuilder::new(options).sink(sink);
+    let mut topology = builder.scan(stage.io(SEED)).unwrap();
+    select(&mut topology).unwrap();
+    topology.close();
+    let seen = seen.lock().unwrap();
+    let expected: Vec<u64> = (1..=seen.len() as u64).collect();
+    assert_eq!(*seen, expected, "no gap, no repetition");
+}
+
+/// Pools that write down what they are told.
+#[derive(Clone, Debug, Default)]
+struct Pools(Arc<Mutex<Vec<String>>>);
+
+#[derive(Debug)]
+struct Pool(String, Pools);
+
+impl Pools {
+    fn log(&self) -> String {
+        std::mem::take(&mut *self.0.lock().unwrap()).join(", ")
+    }
+}
+
+impl PoolFactory for Pools {
+    fn create(&self, _: ServerId, address: &ServerAddress) -> Arc<dyn PoolHandle> {
+        let pool = Pool(address.host().into(), self.clone());
+        pool.note("create");
+        Arc::new(pool)
+    }
+}
+
+impl Pool {
+    fn note(&self, what: &str) {
+        let Self(name, pools) = self;
+        pools.0.lock().unwrap().push(format!("{what} {name}"));
+    }
+}
+
+impl PoolHandle for Pool {
+    fn ready(&self) {
+        self.note("ready");
+    }
+
+    fn clear(&self, clear: &PoolClear) {
+        self.note(&format!("clear {}", clear.generation));
+    }
+
+    fn close(&self) {
+        self.note("close");
+    }
+}
+
+#[test]
+fn f_60_f_64_pools_are_commanded_as_by_monitors() {
+    let stage = Stage::default();
+    stage.serve("a", mongos());
+    let pools = Pools::default();
+    let options = Options::parse("mongodb://a").unwrap();
+    let builder = TopologyBuilder::new(options).pools(pools.clone());
+    let mut topology = builder.scan(stage.io(SEED)).unwrap();
+    assert_eq!(pools.log(), "create a");
+    select(&mut topology).unwrap();
+    assert_eq!(pools.log(), "ready a");
+    stage.advance(70_000);
+    select(&mut topology).unwrap();
+    assert_eq!(pools.log(), "");
+    stage.restart("a");
+    stage.advance(70_000);
+    select(&mut topology).unwrap();
+    assert_eq!(pools.log(), "clear 1 a, ready a");
+    drop(topology);
+    assert_eq!(pools.log(), "close a");
+}

@@ -1,0 +1,20 @@
+//! Single-threaded mode against a transport by script, in virtual time, where nothing is ever
+//! pending.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that cannot go on has failed"
+)]
+
+mod balanced;
+mod cancelling;
+mod connections;
+mod errors;
+mod events;
+mod properties;
+mod scanning;
+mod selecting;
+mod simulated;
+mod stage;

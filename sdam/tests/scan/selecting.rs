@@ -1,0 +1,198 @@
+//! Which server an operation gets, and when it gets none.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use sdam::{
+    error::{Bound, SelectionError},
+    scan::ScanTopology,
+};
+use sdam_core::{
+    options::Options,
+    read_preference::{ReadMode, ReadPreference},
+};
+use sdam_select::criteria::{Criteria, CriteriaError};
+
+use crate::stage::*;
+
+#[test]
+fn l_42_the_choice_within_the_latency_window_is_uniform() {
+    let stage = Stage::default();
+    let (mut topology, _) = stage.topology("a b c d", |_| ());
+    for name in ["a", "b", "c", "d"] {
+        stage.serve(name, mongos());
+    }
+    stage.change("c", |server| server.delay = 16);
+    stage.change("d", |server| server.delay = 17);
+    let mut counts: BTreeMap<String, u32> = BTreeMap::new();
+    for _ in 0..3_000 {
+        *counts.entry(select(&mut topology).unwrap()).or_default() += 1;
+    }
+    // 1000 each, with a standard deviation of 26; the fourth is 16 ms slower than the fastest.
+    assert_eq!(counts.len(), 3, "{counts:?}");
+    for count in counts.values() {
+        assert!((870..=1130).contains(count), "{counts:?}");
+    }
+}
+
+#[test]
+fn l_42_equal_seeds_make_equal_choices() {
+    let run = |seed| {
+        let stage = Stage::default();
+        for name in ["a", "b", "c"] {
+            stage.serve(name, mongos());
+        }
+        let options = Options::parse("mongodb://a,b,c").unwrap();
+        let mut topology = ScanTopology::start(options, stage.io(seed)).unwrap();
+        let choices: Vec<_> = (0..20).map(|_| select(&mut topology).unwrap()).collect();
+        (choices, stage.log())
+    };
+    assert_eq!(run(1), run(1));
+    assert_ne!(run(1), run(2));
+}
+
+#[test]
+fn l_65_l_66_try_once_is_the_default_and_scans_once() {
+    let stage = Stage::default();
+    let (mut topology, _) = stage.topology("a", |options| {
+        options.replica_set = Some("rs".into());
+    });
+    stage.serve("a", member(false, "a"));
+    for _ in 0..3 {
+        let selected = ready(topology.select(&Criteria::write()));
+        let Err(SelectionError::Timeout(timeout)) = selected else {
+            panic!("{selected:?}");
+        };
+        assert_eq!(timeout.bound, Bound::TryOnce);
+        assert_eq!(timeout.description.servers().len(), 1);
+        let text = timeout.to_string();
+        assert!(text.contains("after one scan"), "{text}");
+        let log = stage.log();
+        assert!(log == "a connect, a isMaster" || log == "a hello", "{log}");
+    }
+    // Three scans of 1 ms, each 500 ms after the one before.
+    assert_eq!(stage.millis(), 1_003);
+}
+
+#[test]
+fn l_67_without_try_once_the_error_is_that_of_a_timeout() {
+    let stage = Stage::default();
+    let (mut topology, _) = stage.topology("a", |options| {
+        options.replica_set = Some("rs".into());
+        options.server_selection_try_once = Some(false);
+    });
+    stage.serve("a", member(false, "a"));
+    let timeout = Duration::from_secs(2);
+    let selected = ready(topology.select_within(&Criteria::write(), timeout));
+    let Err(SelectionError::Timeout(error)) = selected else {
+        panic!("{selected:?}");
+    };
+    let earliest = Duration::from_millis(1_500);
+    assert!((earliest..=timeout).contains(&error.waited), "{error}");
+    assert_eq!(error.bound, Bound::Call);
+}
+
+#[test]
+fn l_68_the_first_selection_is_not_delayed() {
+    let stage = Stage::default();
+    let (mut topology, _) = stage.replica_set(|_| ());
+    select(&mut topology).unwrap();
+    assert_eq!(stage.millis(), 3, "three replies");
+}
+
+#[test]
+fn b_20_try_once_must_not_differ_between_string_and_code() {
+    let stage = Stage::default();
+    let mut options = Options::parse("mongodb://a/?serverSelectionTryOnce=false").unwrap();
+    options.server_selection_try_once = Some(true);
+    let started = ScanTopology::start(options, stage.io(SEED));
+    let error = started.unwrap_err().to_string();
+    assert!(error.contains("serverSelectionTryOnce"), "{error}");
+}
+
+#[test]
+fn l_65_e_1_an_incompatible_server_fails_selections_until_it_is_replaced() {
+    let stage = Stage::default();
+    let (mut topology, _) = stage.replica_set(|_| ());
+    let mut ancient = member(false, "a b c");
+    ancient.insert("maxWireVersion", 2);
+    stage.serve("c", ancient);
+    let selected = ready(topology.select(&Criteria::write()));
+    let Err(SelectionError::Incompatible { description }) = selected else {
+        panic!("{selected:?}");
+    };
+    assert!(
+        description
+            .compatibility_error()
+            .unwrap()
+            .contains("c:27017")
+    );
+    stage.serve("c", member(false, "a b c"));
+    stage.advance(500);
+    assert_eq!(select(&mut topology), Ok("a".into()));
+}
+
+#[test]
+fn l_24_the_limit_on_staleness_is_judged_by_the_frequency_of_scans() {
+    let stage = Stage::default();
+    let (mut topology, _) = stage.replica_set(|options| {
+        options.heartbeat_frequency = Some(Duration::from_secs(120));
+    });
+    let mut preference = ReadPreference::new(ReadMode::Secondary);
+    preference.max_staleness = Some(Duration::from_secs(129));
+    let criteria = Criteria::read(preference.clone()).unwrap();
+    let selected = ready(topology.select(&criteria));
+    assert!(
+        matches!(
+            selected,
+            Err(SelectionError::InvalidCriteria(
+                CriteriaError::MaxStalenessTooSmall { .. }
+            ))
+        ),
+        "{selected:?}"
+    );
+    preference.max_staleness = Some(Duration::from_secs(130));
+    let criteria = Criteria::read(preference).unwrap();
+    let selected = ready(topology.select(&criteria)).unwrap();
+    assert_ne!(selected.address(), &address("a"));
+}
+
+#[test]
+fn read_preferences_decide_as_in_every_other_mode() {
+    // L-10, L-11: the rules are those of the one selection crate.
+    let stage = Stage::default();
+    let (mut topology, _) = stage.replica_set(|_| ());
+    let hosts = |topology: &mut ScanTopology, mode| {
+        let mut seen: Vec<String> = (0..50)
+            .map(|_| ready(topology.select(&read(mode))).unwrap())
+            .map(|selected| selected.address().host().to_string())
+            .collect();
+        seen.sort();
+        seen.dedup();
+        seen.join(" ")
+    };
+    assert_eq!(hosts(&mut topology, ReadMode::Primary), "a");
+    assert_eq!(hosts(&mut topology, ReadMode::PrimaryPreferred), "a");
+    assert_eq!(hosts(&mut topology, ReadMode::Secondary), "b c");
+    assert_eq!(hosts(&mut topology, ReadMode::SecondaryPreferred), "b c");
+    assert_eq!(hosts(&mut topology, ReadMode::Nearest), "a b c");
+    let avoiding = read(ReadMode::Secondary).with_deprioritized([address("b")]);
+    let selected = ready(topology.select(&avoiding)).unwrap();
+    assert_eq!(selected.address(), &address("c"));
+}
+
+#[test]
+fn a_closed_topology_selects_nothing() {
+    let stage = Stage::default();
+    let (mut topology, _) = stage.replica_set(|_| ());
+    select(&mut topology).unwrap();
+    topology.close();
+    assert_eq!(stage.open(), 0);
+    stage.log();
+    let selected = ready(topology.select(&Criteria::write()));
+    assert!(
+        matches!(selected, Err(SelectionError::Closed)),
+        "{selected:?}"
+    );
+    ready(topology.scan());
+    assert_eq!(stage.log(), "");
+}

@@ -1,0 +1,92 @@
+//! Real servers.
+
+use std::time::{Duration, Instant};
+
+use bson::doc;
+use sdam_core::{read_preference::ReadMode, server::ServerType, topology::TopologyType};
+use sdam_live::{Error, MemberSpec, Mongod, ReplicaSet, Version, or_skip};
+use sdam_select::criteria::Criteria;
+
+use crate::{PATIENCE, read, run, start, write};
+
+fn version() -> Option<Version> {
+    let version = std::env::var("SDAM_LIVE_VERSION").ok()?;
+    Some(version.parse().unwrap())
+}
+
+/// A replica set of three members that elects quickly; `None` if no server can be had.
+fn replica_set() -> Option<ReplicaSet> {
+    let members = [MemberSpec::new(), MemberSpec::new(), MemberSpec::new()];
+    or_skip(ReplicaSet::start(version(), &members)).unwrap()
+}
+
+#[test]
+fn a_standalone_is_found_lost_and_found_again() {
+    // H-1, H-6, H-12, I-15
+    let started: Result<Mongod, Error> = Mongod::start(version());
+    let Some(mongod) = or_skip(started).unwrap() else {
+        return;
+    };
+    let mut topology = start(&mongod.uri(), "connectTimeoutMS=5000");
+    let selected = topology.select(&Criteria::write()).unwrap();
+    assert_eq!(topology.description().topology_type(), TopologyType::Single);
+    assert_eq!(selected.description().server_type, ServerType::Standalone);
+    let ping = doc! { "ping": 1, "$db": "admin" };
+    assert!(run(&mut topology, &selected, &ping).is_some());
+    mongod.kill().unwrap();
+    assert!(run(&mut topology, &selected, &ping).is_none());
+    let failed = Instant::now();
+    assert!(topology.select(&Criteria::write()).is_err());
+    mongod.restart().unwrap();
+    let begun = Instant::now();
+    // Selections fail without a check until the cooldown is over, half a second each.
+    while topology.select(&Criteria::write()).is_err() {
+        assert!(begun.elapsed() < PATIENCE, "{}", topology.description());
+    }
+    assert!(failed.elapsed() >= Duration::from_secs(5), "H-6");
+    assert!(run(&mut topology, &selected, &ping).is_some());
+}
+
+#[test]
+fn a_set_is_followed_through_a_step_down_and_the_death_of_its_primary() {
+    // H-5, I-38, I-15, L-67
+    let Some(set) = replica_set() else { return };
+    let mut topology = start(
+        &set.uri(),
+        "serverSelectionTryOnce=false&connectTimeoutMS=5000",
+    );
+    let first = write(&mut topology);
+    assert_eq!(topology.description().servers().len(), 3);
+    let secondary = topology.select(&read(ReadMode::Secondary)).unwrap();
+    assert_ne!(secondary.address().as_str(), first);
+    assert_eq!(secondary.description().server_type, ServerType::RsSecondary);
+
+    let old = set.step_down().unwrap();
+    assert_eq!(set.member(old).host(), first);
+    let second = write(&mut topology);
+    assert_ne!(second, first);
+
+    let victim = set.primary().unwrap();
+    assert_eq!(set.member(victim).host(), second);
+    set.member(victim).kill().unwrap();
+    let third = write(&mut topology);
+    assert_ne!(third, second);
+    assert_eq!(set.member(set.primary().unwrap()).host(), third);
+}
+
+#[test]
+fn a_direct_connection_to_a_secondary_reads_and_is_refused_to_write() {
+    // L-79
+    let Some(set) = replica_set() else { return };
+    let secondary = set.member(set.secondaries()[0]);
+    let uri = format!("mongodb://{}/?directConnection=true", secondary.host());
+    let mut topology = start(&uri, "");
+    let selected = topology.select(&Criteria::write()).unwrap();
+    assert_eq!(selected.description().server_type, ServerType::RsSecondary);
+    let insert = doc! { "insert": "things", "documents": [{ "x": 1 }], "$db": "test" };
+    let reply = run(&mut topology, &selected, &insert).unwrap();
+    assert_eq!(reply.get("code"), Some(&10_107.into()));
+    // I-38: it is scanned again, and found to be what it was. No cooldown stands in the way.
+    let again = topology.select(&read(ReadMode::Nearest)).unwrap();
+    assert_eq!(again.description().server_type, ServerType::RsSecondary);
+}

@@ -1,0 +1,61 @@
+//! Blocking mode on real sockets: against simulated deployments on loopback, and against mongod.
+//!
+//! `SDAM_LIVE_VERSION` (4.2, 4.4, 5.0, 6.0) chooses the mongod.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on has failed"
+)]
+
+mod live;
+mod served;
+
+use std::time::{Duration, Instant};
+
+use bson::{Document, RawDocumentBuf};
+use sdam::{blocking::Topology, error::SelectionError, scan::ScanSelected};
+use sdam_core::read_preference::{ReadMode, ReadPreference};
+use sdam_select::criteria::Criteria;
+
+/// The longest that anything here may take on a machine under load.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn start(uri: &str, options: &str) -> Topology {
+    let separator = if uri.contains('?') { '&' } else { '?' };
+    let uri = format!("{uri}{separator}{options}");
+    Topology::builder(&uri).unwrap().blocking().unwrap()
+}
+
+fn read(mode: ReadMode) -> Criteria {
+    Criteria::read(ReadPreference::new(mode)).unwrap()
+}
+
+/// Runs a command on the server, and returns the reply.
+fn run(topology: &mut Topology, server: &ScanSelected, command: &Document) -> Option<Document> {
+    let command = RawDocumentBuf::try_from(command).unwrap();
+    let reply = topology.run_command(server.id(), command.as_bytes(), Some(PATIENCE));
+    let reply = RawDocumentBuf::from_bytes(reply.ok()?).unwrap();
+    Some(Document::try_from(reply.as_ref()).unwrap())
+}
+
+/// Writes to whatever is the primary until a write succeeds, as an application with retries would;
+/// the host that took it.
+///
+/// Every attempt fails or ends within its own bounds, so nothing here waits by itself.
+fn write(topology: &mut Topology) -> String {
+    let insert = bson::doc! { "insert": "things", "documents": [{ "x": 1 }], "$db": "test" };
+    let start = Instant::now();
+    loop {
+        assert!(start.elapsed() < PATIENCE, "{}", topology.description());
+        let selected = match topology.select(&Criteria::write()) {
+            Ok(selected) => selected,
+            Err(SelectionError::Timeout(_)) => continue,
+            Err(error) => panic!("{error}"),
+        };
+        let reply = run(topology, &selected, &insert);
+        if reply.is_some_and(|reply| reply.get("n") == Some(&1.into())) {
+            return selected.address().to_string();
+        }
+    }
+}

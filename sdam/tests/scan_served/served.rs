@@ -1,0 +1,227 @@
+//! Simulated deployments on loopback.
+
+use std::time::{Duration, Instant};
+
+use bson::doc;
+use sdam::{
+    blocking::Topology,
+    error::{Bound, SelectionError},
+};
+use sdam_core::{
+    error::ErrorKind, event::EventKind, read_preference::ReadMode, server::ServerType,
+    topology::TopologyType,
+};
+use sdam_events::channel::unbounded;
+use sdam_select::criteria::Criteria;
+use sdam_sim::serve::{Builder, ReplicaSet};
+
+use crate::{PATIENCE, read, run, start, write};
+
+/// The name of the primary as the deployment itself sees it.
+fn primary(set: &ReplicaSet) -> String {
+    let status = set.status().unwrap();
+    status.primary().unwrap().address.to_string()
+}
+
+#[test]
+fn h_1_h_5_the_whole_set_is_found_by_the_first_selection() {
+    let set = ReplicaSet::start(3).unwrap();
+    let mut topology = start(set.uri(), "");
+    assert_eq!(set.connections().unwrap(), 0, "B-1");
+    let selected = topology.select(&Criteria::write()).unwrap();
+    assert_eq!(selected.address().to_string(), primary(&set));
+    assert_eq!(
+        selected.topology_type(),
+        TopologyType::ReplicaSetWithPrimary
+    );
+    let secondary = topology.select(&read(ReadMode::Secondary)).unwrap();
+    assert_ne!(secondary.address(), selected.address());
+    assert_eq!(set.connections().unwrap(), 3, "one to each member");
+    let reply = run(
+        &mut topology,
+        &selected,
+        &doc! { "ping": 1, "$db": "admin" },
+    )
+    .unwrap();
+    assert_eq!(reply.get("ok"), Some(&1.0.into()));
+    assert_eq!(set.connections().unwrap(), 3, "and no other for operations");
+}
+
+#[test]
+fn i_38_a_step_down_is_noticed_by_the_next_write_and_followed() {
+    let set = ReplicaSet::start(3).unwrap();
+    let mut topology = start(set.uri(), "serverSelectionTryOnce=false");
+    let old = write(&mut topology);
+    assert_eq!(old, primary(&set));
+    set.step_down().unwrap();
+    let new = write(&mut topology);
+    assert_ne!(new, old);
+    assert_eq!(new, primary(&set));
+    assert_eq!(
+        topology
+            .description()
+            .primary()
+            .unwrap()
+            .address
+            .to_string(),
+        new
+    );
+}
+
+#[test]
+fn i_15_h_6_a_killed_primary_is_replaced_and_found_again_when_it_is_back() {
+    let set = ReplicaSet::start(3).unwrap();
+    let mut topology = start(
+        set.uri(),
+        "serverSelectionTryOnce=false&connectTimeoutMS=2000",
+    );
+    let old = write(&mut topology);
+    let member = set.primary().unwrap().unwrap();
+    set.kill(member).unwrap();
+    let new = write(&mut topology);
+    assert_ne!(new, old);
+    set.restart(member).unwrap();
+    let begun = Instant::now();
+    let known = |topology: &Topology| {
+        let servers = topology.description().servers();
+        servers
+            .iter()
+            .all(|server| server.server_type.is_available())
+    };
+    while !known(&topology) {
+        assert!(begun.elapsed() < PATIENCE, "{}", topology.description());
+        // Each of these waits until half a second after the last one.
+        topology.scan();
+    }
+}
+
+#[test]
+fn h_15_a_member_that_hangs_costs_its_timeout_once() {
+    let set = ReplicaSet::start(3).unwrap();
+    let primary = primary(&set);
+    let status = set.status().unwrap();
+    let frozen = status
+        .members
+        .iter()
+        .find(|member| member.address.to_string() != primary)
+        .unwrap();
+    set.freeze(frozen.id).unwrap();
+    let timeout = Duration::from_millis(300);
+    let mut topology = start(set.uri(), "connectTimeoutMS=300");
+    let begun = Instant::now();
+    let selected = topology.select(&Criteria::write()).unwrap();
+    assert!(begun.elapsed() >= timeout, "the scan is complete");
+    assert_eq!(selected.address().to_string(), primary);
+    let hung = topology.description().server(&frozen.address).unwrap();
+    assert_eq!(hung.server_type, ServerType::Unknown);
+    assert_eq!(hung.error.as_ref().unwrap().kind, ErrorKind::Timeout);
+    // H-6: it is left alone for now, so another scan is quick.
+    let last = hung.last_update_time;
+    topology.scan();
+    let hung = topology.description().server(&frozen.address).unwrap();
+    assert_eq!(hung.last_update_time, last);
+}
+
+#[test]
+fn h_12_a_connection_that_broke_while_unused_is_found_out_before_an_operation_uses_it() {
+    let set = ReplicaSet::start(3).unwrap();
+    // Zero makes every selection probe its connection.
+    let builder = Topology::builder(set.uri()).unwrap().options(|options| {
+        options.socket_check_interval = Duration::ZERO;
+        options.server_selection_try_once = Some(false);
+    });
+    let mut topology = builder.blocking().unwrap();
+    let old = topology.select(&Criteria::write()).unwrap();
+    let member = set.primary().unwrap().unwrap();
+    set.kill(member).unwrap();
+    let selected = topology.select(&Criteria::write()).unwrap();
+    assert_ne!(selected.address(), old.address());
+    let lost = topology.description().server(old.address()).unwrap();
+    assert_ne!(lost.server_type, ServerType::RsPrimary);
+}
+
+#[test]
+fn l_42_routers_share_the_load() {
+    let cluster = Builder::sharded(3).start().unwrap();
+    let mut topology = start(cluster.uri(), "localThresholdMS=10000");
+    let mut seen: Vec<String> = (0..200)
+        .map(|_| topology.select(&Criteria::write()).unwrap())
+        .map(|selected| selected.address().to_string())
+        .collect();
+    seen.sort();
+    seen.dedup();
+    assert_eq!(seen.len(), 3);
+    assert_eq!(
+        topology.description().topology_type(),
+        TopologyType::Sharded
+    );
+}
+
+#[test]
+fn h_14_a_load_balancer_gets_one_connection_and_no_checks() {
+    let cluster = Builder::load_balanced(2).start().unwrap();
+    let mut topology = start(cluster.uri(), "");
+    let selected = topology.select(&Criteria::write()).unwrap();
+    assert_eq!(cluster.connections().unwrap(), 0);
+    for _ in 0..3 {
+        let ping = doc! { "ping": 1, "$db": "admin" };
+        assert!(run(&mut topology, &selected, &ping).is_some());
+    }
+    assert_eq!(cluster.connections().unwrap(), 1);
+    let server = selected.id();
+    let channel = topology.inner().channel(server).unwrap();
+    assert!(channel.service_id().is_some());
+}
+
+#[test]
+fn l_66_nobody_there_fails_after_one_scan_with_the_reason() {
+    let server = Builder::standalone().start().unwrap();
+    let uri = server.uri().to_owned();
+    drop(server);
+    let mut topology = start(&uri, "");
+    let error = topology.select(&Criteria::write()).unwrap_err();
+    let SelectionError::Timeout(timeout) = error else {
+        panic!("{error}");
+    };
+    assert_eq!(timeout.bound, Bound::TryOnce);
+    let last = timeout.failures[0].last.as_ref().unwrap();
+    assert_eq!(last.error.kind, ErrorKind::Network);
+    assert!(!timeout.diagnoses.is_empty());
+}
+
+#[test]
+fn j_31_j_35_every_heartbeat_has_its_end_and_none_is_awaited() {
+    let set = ReplicaSet::start(3).unwrap();
+    let (sink, mut events) = unbounded();
+    let builder = Topology::builder(set.uri()).unwrap().sink(sink);
+    let mut topology = builder.blocking().unwrap();
+    write(&mut topology);
+    topology.scan();
+    drop(topology);
+    let (mut started, mut ended, mut last) = (0, 0, None);
+    while let Some(event) = events.try_next() {
+        match &event.kind {
+            EventKind::ServerHeartbeatStarted(heartbeat) => {
+                started += 1;
+                assert!(!heartbeat.awaited);
+            }
+            EventKind::ServerHeartbeatSucceeded { .. } => ended += 1,
+            _ => {}
+        }
+        last = Some(event.kind);
+    }
+    assert_eq!((started, ended), (6, 6));
+    assert_eq!(last, Some(EventKind::TopologyClosed));
+}
+
+#[test]
+fn blocking_mode_works_within_an_executor() {
+    let set = ReplicaSet::start(1).unwrap();
+    let uri = set.uri().to_owned();
+    let selected = futures::executor::block_on(async move {
+        start(&uri, "")
+            .select(&Criteria::write())
+            .map(|it| it.address().clone())
+    });
+    assert_eq!(selected.unwrap().to_string(), primary(&set));
+}

@@ -1,0 +1,63 @@
+//! Selecting from a topology that has a suitable server allocates nothing.
+//!
+//! The counting allocator is that of `allocation_counter`, which counts per thread.
+
+use std::time::Duration;
+
+use futures::FutureExt;
+use sdam::topology::Topology;
+use sdam_core::read_preference::{ReadMode, ReadPreference, TagSet};
+use sdam_select::criteria::Criteria;
+use sdam_spec::engine::canned::Answer;
+
+use crate::world::{World, hosts};
+
+/// How many allocations `select` makes in 100 calls, after a first one.
+fn allocations(mut select: impl FnMut()) -> u64 {
+    // What a thread and its snapshot guards need once is not the price of a selection.
+    select();
+    allocation_counter::measure(|| (0..100).for_each(|_| select())).count_total
+}
+
+fn check(name: &str, topology: &Topology, criteria: &Criteria) {
+    let at_once = || drop(topology.try_select(criteria).unwrap().unwrap());
+    assert_eq!(allocations(at_once), 0, "{name}: try_select");
+    let waiting = || drop(topology.select(criteria).now_or_never().unwrap().unwrap());
+    assert_eq!(allocations(waiting), 0, "{name}: select");
+}
+
+/// L-62: no lock is visible from here, but allocations are.
+#[test]
+fn finding_a_server_at_once_allocates_nothing() {
+    let nearest = Criteria::read(ReadPreference::new(ReadMode::Nearest)).unwrap();
+    let any: TagSet = [("dc", "ny")].into_iter().collect();
+    let picky = ReadPreference::new(ReadMode::SecondaryPreferred)
+        .with_tag_sets(vec![any, TagSet::default()])
+        .with_max_staleness(Duration::from_secs(120));
+    let picky = Criteria::read(picky).unwrap();
+    for members in [1, 3, 50] {
+        let hosts = hosts(members);
+        let mut world = World::with_replica_set(&hosts);
+        let topology = world.start(&hosts, |builder| builder);
+        check("write", &topology, &Criteria::write());
+        check("nearest", &topology, &nearest);
+        check("picky", &topology, &picky);
+    }
+    let hosts = hosts(1000);
+    let mut world = World::new();
+    for host in &hosts {
+        world.servers.set(host, Answer::mongos());
+    }
+    let topology = world.start(&hosts, |builder| builder);
+    check("1000 mongos", &topology, &Criteria::write());
+}
+
+/// The counter counts: what has to wait needs a timer at least.
+#[test]
+fn waiting_allocates() {
+    let mut world = World::new();
+    let topology = world.start(&hosts(1), |builder| builder);
+    let criteria = Criteria::write();
+    let wait = || assert!(topology.select(&criteria).now_or_never().is_none());
+    assert!(allocations(wait) >= 100);
+}

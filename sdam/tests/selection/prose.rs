@@ -1,0 +1,191 @@
+//! The prose tests of Server Selection and Max Staleness.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
+    rc::Rc,
+    sync::Arc,
+    time::Duration,
+};
+
+use bson::{DateTime, Document, RawArrayBuf, doc, rawdoc};
+use sdam::topology::Topology;
+use sdam_core::{
+    address::ServerAddress,
+    read_preference::{ReadMode, ReadPreference},
+    server::ServerType,
+};
+use sdam_select::{
+    candidate::Candidates,
+    criteria::Criteria,
+    explain::{Rejection, Verdict},
+};
+use sdam_spec::engine::canned::Answer;
+use sdam_transport::clock::Clock;
+
+use crate::world::{World, hosts};
+
+fn nearest() -> ReadPreference {
+    ReadPreference::new(ReadMode::Nearest)
+}
+
+/// L-45, "Application-Provided Server Selector": the highest port, ten times.
+#[test]
+fn the_applications_selector_has_its_way() {
+    let hosts = hosts(3);
+    let highest = |suitable: &mut Candidates<'_>| {
+        let ports = suitable.iter().map(|candidate| candidate.address.port());
+        let highest = ports.max().flatten();
+        suitable.retain(|candidate| candidate.address.port() == highest);
+    };
+    let mut world = World::with_replica_set(&hosts);
+    let topology = world.start(&hosts, |builder| builder.selector(Arc::new(highest)));
+    let criteria = Criteria::read(nearest()).unwrap();
+    for _ in 0..10 {
+        let selected = topology.try_select(&criteria).unwrap().unwrap();
+        assert_eq!(selected.address(), &hosts[2]);
+    }
+}
+
+/// How many of ten concurrent workers' ten finds each went to which server, where they take `times`.
+fn load(
+    world: &mut World,
+    topology: &Topology,
+    times: &BTreeMap<ServerAddress, Duration>,
+) -> BTreeMap<ServerAddress, u32> {
+    let counts = Rc::new(RefCell::new(BTreeMap::new()));
+    let ended = Rc::new(Cell::new(0));
+    for _ in 0..10 {
+        let (topology, times, clock) = (topology.clone(), times.clone(), world.clock.clone());
+        let (counts, ended) = (Rc::clone(&counts), Rc::clone(&ended));
+        let worker = world.begin(async move {
+            let criteria = Criteria::read(nearest()).unwrap();
+            for _ in 0..10 {
+                let selected = topology.select(&criteria).await.unwrap();
+                let server = selected.address().clone();
+                clock.sleep_until(clock.now() + times[&server]).await;
+                drop(selected);
+                *counts.borrow_mut().entry(server).or_default() += 1;
+            }
+            ended.set(ended.get() + 1);
+        });
+        worker.forget();
+    }
+    world.pass(Duration::from_secs(60));
+    assert_eq!(ended.get(), 10);
+    counts.take()
+}
+
+/// L-41, L-43, "operationCount-based selection within the latency window": a slow mongos gets less
+/// than a quarter of the operations, two equal ones about half each.
+#[test]
+fn a_slow_server_is_given_fewer_operations() {
+    let hosts = hosts(2);
+    let mut world = World::new();
+    for host in &hosts {
+        world.servers.set(host, Answer::mongos());
+    }
+    let topology = world.start(&hosts, |builder| {
+        builder.options(|options| options.local_threshold = Duration::from_secs(30))
+    });
+    let mut times: BTreeMap<_, _> = hosts
+        .iter()
+        .map(|host| (host.clone(), Duration::from_millis(5)))
+        .collect();
+    times.insert(hosts[0].clone(), Duration::from_millis(500));
+    let counts = load(&mut world, &topology, &times);
+    assert_eq!(counts.values().sum::<u32>(), 100);
+    assert!(counts[&hosts[0]] < 25, "{counts:?}");
+
+    times.insert(hosts[0].clone(), Duration::from_millis(5));
+    let counts = load(&mut world, &topology, &times);
+    assert_eq!(counts.values().sum::<u32>(), 100);
+    assert!((40..=60).contains(&counts[&hosts[0]]), "{counts:?}");
+    let snapshot = topology.snapshot();
+    assert_eq!(
+        [0, 1].map(|index| snapshot.operation_count(index)),
+        [0, 0],
+        "every operation has ended"
+    );
+}
+
+/// The reply of a member whose last write was `last_write` milliseconds after the epoch.
+fn member(hosts: &[ServerAddress], is_primary: bool, last_write: i64) -> Answer {
+    let mut members = RawArrayBuf::new();
+    for host in hosts {
+        members.push(host.as_str());
+    }
+    let reply = rawdoc! {
+        "ok": 1, "ismaster": is_primary, "secondary": !is_primary, "setName": "rs",
+        "hosts": members, "minWireVersion": 0, "maxWireVersion": 17,
+        "lastWrite": { "lastWriteDate": DateTime::from_millis(last_write) },
+    };
+    Answer::Reply(reply.into_bytes())
+}
+
+fn last_writes(topology: &Topology) -> Vec<Option<i64>> {
+    let snapshot = topology.snapshot();
+    let servers = snapshot.description().servers().iter();
+    servers.map(|server| server.last_write_date).collect()
+}
+
+/// Max Staleness, "Parse lastWriteDate", "Absent lastWriteDate".
+#[test]
+fn last_writes_are_taken_from_each_reply_of_members() {
+    let hosts = hosts(2);
+    let mut world = World::new();
+    world.servers.set(&hosts[0], member(&hosts, true, 1_000));
+    world.servers.set(&hosts[1], member(&hosts, false, 900));
+    let topology = world.start(&hosts, |builder| builder);
+    assert_eq!(last_writes(&topology), [Some(1_000), Some(900)]);
+    // A write is no change of the topology that anybody would publish an event for.
+    world.servers.set(&hosts[0], member(&hosts, true, 2_000));
+    world.pass(Duration::from_secs(10));
+    assert_eq!(last_writes(&topology), [Some(2_000), Some(900)]);
+
+    let alone = ServerAddress::new("alone", 1);
+    let reply: Document = doc! { "ok": 1, "ismaster": true, "maxWireVersion": 17 };
+    world
+        .servers
+        .set(&alone, Answer::Reply(reply.to_vec().unwrap()));
+    let topology = world.start(&[alone], |builder| builder);
+    let snapshot = topology.snapshot();
+    let server = &snapshot.description().servers()[0];
+    assert_eq!(server.server_type, ServerType::Standalone);
+    assert_eq!(server.last_write_date, None);
+}
+
+/// L-21, L-23: a secondary that lags behind the primary's writes by more than the limit is not
+/// selected.
+#[test]
+fn a_lagging_secondary_is_left_out() {
+    let hosts = hosts(2);
+    let mut world = World::new();
+    world.servers.set(&hosts[0], member(&hosts, true, 100_000));
+    world.servers.set(&hosts[1], member(&hosts, false, 100_000));
+    let topology = world.start(&hosts, |builder| builder);
+    let preference = ReadPreference::new(ReadMode::SecondaryPreferred)
+        .with_max_staleness(Duration::from_secs(90));
+    let criteria = Criteria::read(preference).unwrap();
+    let selected = |topology: &Topology| {
+        let selected = topology.try_select(&criteria).unwrap().unwrap();
+        selected.address().clone()
+    };
+    let check = |world: &mut World, topology: &Topology, lag: i64, expected: &ServerAddress| {
+        let answer = member(&hosts, true, 100_000 + lag);
+        world.servers.set(&hosts[0], answer);
+        world.pass(Duration::from_secs(10));
+        assert_eq!(&selected(topology), expected, "{lag} ms");
+    };
+    // Ten seconds of the limit are the heartbeat frequency.
+    check(&mut world, &topology, 80_000, &hosts[1]);
+    check(&mut world, &topology, 80_001, &hosts[0]);
+    let explanation = topology.explain(&criteria);
+    assert_eq!(
+        explanation.servers[1].verdict,
+        Verdict::Rejected(Rejection::Stale {
+            staleness: Duration::from_millis(90_001),
+            limit: Duration::from_secs(90),
+        })
+    );
+}

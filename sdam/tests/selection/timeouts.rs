@@ -1,0 +1,158 @@
+//! What a selection that has waited in vain says.
+
+use std::time::Duration;
+
+use sdam::error::{Bound, SelectionError, SelectionTimeout};
+use sdam_core::{
+    address::ServerAddress,
+    read_preference::{ReadMode, ReadPreference},
+    server::ServerType,
+    time::Instant,
+};
+use sdam_select::{criteria::Criteria, diagnose::Diagnosis};
+use sdam_spec::engine::canned::Answer;
+
+use crate::world::{World, hosts};
+
+/// The outcome of a selection with two seconds to wait.
+fn fail(world: &mut World, hosts: &[ServerAddress], criteria: Criteria) -> Box<SelectionTimeout> {
+    let topology = world.start(hosts, |builder| builder);
+    fail_on(world, &topology, criteria)
+}
+
+fn fail_on(
+    world: &mut World,
+    topology: &sdam::topology::Topology,
+    criteria: Criteria,
+) -> Box<SelectionTimeout> {
+    let topology = topology.clone();
+    let selection = world.begin(async move {
+        topology
+            .select_within(&criteria, Duration::from_secs(2))
+            .await
+    });
+    world.settle();
+    world.pass(Duration::from_secs(2));
+    match selection.result() {
+        Err(SelectionError::Timeout(error)) => error,
+        other => unreachable!("{other:?}"),
+    }
+}
+
+/// L-81, L-82, L-83: the error of all servers, who set the limit, and what to do.
+#[test]
+fn servers_that_are_down_are_named_with_a_remedy() {
+    let (mut world, hosts) = (World::new(), hosts(2));
+    for host in &hosts {
+        world.servers.set(host, Answer::Refuse("closed".into()));
+    }
+    let error = fail(&mut world, &hosts, Criteria::write());
+    assert_eq!(
+        error.to_string(),
+        "network error at connect: closed; gave up after 2 s (the time-out of the call): no server \
+         accepts connections: db.lan:20000, db.lan:20001; check that the servers run, that host \
+         and port are right, and that the servers listen on addresses other than localhost \
+         (net.bindIp)"
+    );
+    let table = "write operation on Unknown:
+  no server has been identified yet
+  db.lan:20000 (Unknown) is not available: network error at connect: closed
+    first failed so 2 s ago, last 0.5 s ago
+  db.lan:20001 (Unknown) is not available: network error at connect: closed
+    first failed so 2 s ago, last 0.5 s ago
+probably: no server accepts connections";
+    let text = format!("{error:#}");
+    assert!(text.contains(table), "{text}");
+    assert_eq!(error.bound, Bound::Call);
+    assert_eq!(error.timeout, Duration::from_secs(2));
+    assert_eq!(error.description.servers().len(), 2);
+    assert!(matches!(
+        error.diagnoses[..],
+        [Diagnosis::NothingReachable {
+            timed_out: false,
+            ..
+        }]
+    ));
+}
+
+/// L-80: a read preference that no member meets is what is wrong.
+#[test]
+fn a_preference_that_nobody_meets_is_explained_for_each_server() {
+    let hosts = hosts(1);
+    let mut world = World::with_replica_set(&hosts);
+    let secondary = ReadPreference::new(ReadMode::Secondary);
+    let criteria = Criteria::read(secondary).unwrap();
+    let error = fail(&mut world, &hosts, criteria);
+    assert_eq!(
+        error.to_string(),
+        "No server available for query with ReadPreference secondary; gave up after 2 s (the \
+         time-out of the call)"
+    );
+    assert_eq!(
+        format!("{error:#}"),
+        "No server available for query with ReadPreference secondary; gave up after 2 s (the \
+         time-out of the call)
+query with ReadPreference secondary on ReplicaSetWithPrimary:
+  db.lan:20000 (RSPrimary) is not a secondary"
+    );
+    let expected = [ServerType::RsPrimary];
+    let servers = error.explanation.servers.iter();
+    assert!(servers.map(|server| server.server_type).eq(expected));
+}
+
+/// What began an outage and what it looks like now are both remembered, until the server is back.
+#[test]
+fn the_first_and_the_last_error_of_each_server_are_told() {
+    let hosts = hosts(3);
+    let mut world = World::with_replica_set(&hosts);
+    let topology = world.start(&hosts, |builder| builder);
+    assert!(topology.try_select(&Criteria::write()).unwrap().is_some());
+    let set = |world: &World, host: usize, words: &str| {
+        let answer = Answer::Refuse(words.into());
+        world.servers.set(&hosts[host], answer);
+    };
+    set(&world, 0, "out of memory");
+    set(&world, 1, "shut down");
+    // The next checks find it on the connections that are open, and try others at once.
+    world.pass(Duration::from_secs(10));
+    set(&world, 0, "no route");
+    let error = fail_on(&mut world, &topology, Criteria::write());
+    assert_eq!(
+        format!("{error:#}"),
+        "No servers are suitable for write operation; gave up after 2 s (the time-out of the call)
+write operation on ReplicaSetNoPrimary:
+  db.lan:20000 (Unknown) is not available: network error at connect: no route
+    first error, 2 s ago: network error at hello: out of memory
+    last error, 0.5 s ago: network error at connect: no route
+  db.lan:20001 (Unknown) is not available: network error at connect: shut down
+    first error, 2 s ago: network error at hello: shut down
+    last error, 0.5 s ago: network error at connect: shut down
+  db.lan:20002 (RSSecondary) is not a primary
+probably: named as members by the replica set: db.lan:20000, db.lan:20001 cannot be reached from \
+         here
+  remedy: check that these members run, and that the addresses in the replica set's \
+         configuration can be reached from here and not only from one member to another
+probably: the replica set has no primary; 1 of 3 members are reached
+  remedy: wait for the election, which needs a majority of the voting members: check that enough \
+         of them run and reach each other; reads can go to secondaries meanwhile \
+         (readPreference=primaryPreferred)"
+    );
+    let at = |millis: u64| Some(Instant::from_millis(1000 + millis));
+    let times = |index: usize| {
+        let failures = topology.snapshot().failures(index);
+        [failures.first, failures.last].map(|failure| failure.map(|failure| failure.at))
+    };
+    assert_eq!(times(0), [at(10_000), at(12_000)]);
+    assert_eq!(times(2), [None, None]);
+
+    world.servers.set(&hosts[0], Answer::member(&hosts, true));
+    world.pass(Duration::from_secs(10));
+    assert!(topology.try_select(&Criteria::write()).unwrap().is_some());
+    assert_eq!(times(0), [None, at(12_000)], "it is back");
+}
+
+/// A failed selection is rare: it must not make every result of a selection bigger.
+#[test]
+fn errors_are_small() {
+    assert!(size_of::<SelectionError>() <= 64);
+}

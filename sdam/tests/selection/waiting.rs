@@ -1,0 +1,278 @@
+//! Who waits, for how long, and what that asks of servers.
+
+use std::{cell::Cell, future::poll_fn, pin::pin, rc::Rc, time::Duration};
+
+use bson::rawdoc;
+use futures::FutureExt;
+use sdam::{
+    error::{Bound, SelectionError},
+    topology::Topology,
+};
+use sdam_core::{address::ServerAddress, options::MIN_HEARTBEAT_FREQUENCY};
+use sdam_select::criteria::Criteria;
+use sdam_spec::engine::canned::Answer;
+use sdam_transport::clock::Clock;
+
+use crate::world::{Running, World, hosts};
+
+type Outcome = Result<ServerAddress, SelectionError>;
+
+/// Selects a server to write to, and counts how often that takes a turn.
+fn select(
+    world: &mut World,
+    topology: &Topology,
+    timeout: Duration,
+    turns: &Rc<Cell<usize>>,
+) -> Running<Outcome> {
+    let (topology, turns) = (topology.clone(), Rc::clone(turns));
+    world.begin(async move {
+        let criteria = Criteria::write();
+        let mut selection = pin!(topology.select_within(&criteria, timeout));
+        let selected = poll_fn(|cx| {
+            turns.set(turns.get() + 1);
+            selection.as_mut().poll(cx)
+        });
+        Ok(selected.await?.address().clone())
+    })
+}
+
+fn refuse(world: &World, hosts: &[ServerAddress]) {
+    for host in hosts {
+        world.servers.set(host, Answer::Refuse("closed".into()));
+    }
+}
+
+/// How often each server was checked.
+fn checks(world: &World, hosts: &[ServerAddress]) -> Vec<usize> {
+    let of = |host| world.servers.checks(host).len();
+    hosts.iter().map(of).collect()
+}
+
+/// F-44, L-62: waiting selections keep each server at one check per 500 ms, however many they are,
+/// and all of them are served by the first change that allows it.
+#[test]
+fn a_thousand_waiters_cost_each_server_one_check_per_500_ms() {
+    const WAITERS: usize = 1000;
+    let (mut world, hosts) = (World::new(), hosts(3));
+    refuse(&world, &hosts);
+    let topology = world.start(&hosts, |builder| builder);
+    // Nobody waits yet, so that the next check is due in ten seconds.
+    world.pass(Duration::from_secs(3));
+    assert_eq!(checks(&world, &hosts), [1, 1, 1]);
+
+    let turns = Rc::default();
+    let waiting: Vec<_> = (0..WAITERS)
+        .map(|_| select(&mut world, &topology, Duration::from_secs(30), &turns))
+        .collect();
+    world.settle();
+    assert_eq!(topology.waiters(), WAITERS);
+    assert_eq!(
+        checks(&world, &hosts),
+        [2, 2, 2],
+        "the wait began with a check"
+    );
+    world.pass(Duration::from_secs(5));
+    for host in &hosts {
+        let checks = world.servers.checks(host);
+        assert_eq!(checks.len(), 2 + 10, "one per 500 ms in 5 s");
+        for pair in checks[1..].windows(2) {
+            assert_eq!(pair[1].since(pair[0]), MIN_HEARTBEAT_FREQUENCY);
+        }
+    }
+
+    let changes = topology.snapshot().version();
+    let turns_before = turns.get();
+    assert!(
+        turns_before <= WAITERS * usize::try_from(changes + 1).unwrap(),
+        "{turns_before} turns for {changes} changes"
+    );
+    for host in &hosts {
+        let answer = Answer::member(&hosts, Some(host) == hosts.first());
+        world.servers.set(host, answer);
+    }
+    world.pass(MIN_HEARTBEAT_FREQUENCY);
+    assert_eq!(topology.waiters(), 0);
+    for selection in waiting {
+        assert_eq!(&selection.result().unwrap(), &hosts[0]);
+    }
+    let served = turns.get() - turns_before;
+    let changes = usize::try_from(topology.snapshot().version() - changes).unwrap();
+    assert!(
+        served <= WAITERS * changes,
+        "{served} turns, {changes} changes"
+    );
+    // Nobody waits any more, and nobody is in a hurry, once what was asked for is done.
+    world.pass(MIN_HEARTBEAT_FREQUENCY);
+    let settled = checks(&world, &hosts);
+    assert_eq!(settled, [14, 14, 14]);
+    world.pass(Duration::from_secs(9));
+    assert_eq!(checks(&world, &hosts), settled);
+}
+
+/// L-63: a change that arrives together with the deadline is not lost.
+#[test]
+fn what_comes_together_with_the_deadline_counts() {
+    let timeout = Duration::from_secs(2);
+    let check = |arrives: bool| {
+        let (mut world, hosts) = (World::new(), hosts(1));
+        let topology = world.start(&hosts, |builder| builder);
+        let criteria = Criteria::write();
+        let mut selection = pin!(topology.select_within(&criteria, timeout));
+        assert!(selection.as_mut().now_or_never().is_none());
+        // The selection is no task, so that it notices both in the same turn.
+        world.clock.advance_to(world.clock.now() + timeout);
+        if arrives {
+            world.servers.set(&hosts[0], Answer::member(&hosts, true));
+        }
+        world.settle();
+        selection.as_mut().now_or_never().unwrap().map(drop)
+    };
+    assert!(check(true).is_ok());
+    let Err(SelectionError::Timeout(error)) = check(false) else {
+        unreachable!();
+    };
+    assert_eq!((error.waited, error.bound), (timeout, Bound::Call));
+}
+
+/// L-61: the lesser limit counts, and a selection ends exactly when it is reached.
+#[test]
+fn a_selection_fails_at_the_lesser_of_both_limits() {
+    let check = |call: u64, expected: u64, bound: Bound| {
+        let (mut world, hosts) = (World::new(), hosts(2));
+        refuse(&world, &hosts);
+        let topology = world.start(&hosts, |builder| {
+            builder.options(|options| options.server_selection_timeout = Duration::from_secs(5))
+        });
+        let call = Duration::from_millis(call);
+        let selection = select(&mut world, &topology, call, &Rc::default());
+        world.settle();
+        let expected = Duration::from_millis(expected);
+        let last = Duration::from_millis(1);
+        world.pass(expected.checked_sub(last).unwrap());
+        assert_eq!(topology.waiters(), 1);
+        world.pass(last);
+        assert_eq!(topology.waiters(), 0);
+        let Err(SelectionError::Timeout(error)) = selection.result() else {
+            unreachable!();
+        };
+        assert_eq!(
+            (error.waited, error.timeout, error.bound),
+            (expected, expected, bound)
+        );
+    };
+    check(700, 700, Bound::Call);
+    check(60_000, 5000, Bound::ServerSelectionTimeout);
+    check(5000, 5000, Bound::ServerSelectionTimeout);
+}
+
+/// L-62: without time to wait nobody does, but servers are asked.
+#[test]
+fn a_limit_of_zero_means_not_to_wait() {
+    let (mut world, hosts) = (World::new(), hosts(1));
+    refuse(&world, &hosts);
+    let topology = world.start(&hosts, |builder| {
+        builder.options(|options| options.server_selection_timeout = Duration::ZERO)
+    });
+    world.pass(MIN_HEARTBEAT_FREQUENCY);
+    assert_eq!(world.servers.checks(&hosts[0]).len(), 1);
+    let outcome = topology.select(&Criteria::write()).now_or_never().unwrap();
+    let Err(SelectionError::Timeout(error)) = outcome else {
+        unreachable!("{outcome:?}");
+    };
+    assert_eq!(error.waited, Duration::ZERO);
+    assert_eq!(error.bound, Bound::ServerSelectionTimeout);
+    world.settle();
+    assert_eq!(world.servers.checks(&hosts[0]).len(), 2);
+    world.servers.set(&hosts[0], Answer::member(&hosts, true));
+    world.pass(Duration::from_secs(10));
+    let outcome = topology.select(&Criteria::write()).now_or_never().unwrap();
+    assert_eq!(outcome.unwrap().address(), &hosts[0]);
+}
+
+/// L-62, E-1: nobody waits for a server that must not be talked to, not even who waits already.
+#[test]
+fn an_incompatible_topology_fails_at_once() {
+    let (mut world, hosts) = (World::new(), hosts(2));
+    let topology = world.start(&hosts, |builder| builder);
+    let selection = select(
+        &mut world,
+        &topology,
+        Duration::from_secs(30),
+        &Rc::default(),
+    );
+    world.settle();
+    assert_eq!(topology.waiters(), 1);
+    let future = rawdoc! {
+        "ok": 1, "ismaster": true, "msg": "isdbgrid", "minWireVersion": 998, "maxWireVersion": 999,
+    };
+    let answer = Answer::Reply(future.into_bytes());
+    world.servers.set(&hosts[0], answer);
+    world.servers.set(&hosts[1], Answer::mongos());
+    world.settle();
+    let check = |error: SelectionError| {
+        let text = error.to_string();
+        assert!(
+            matches!(error, SelectionError::Incompatible { .. }),
+            "{text}"
+        );
+        assert!(text.contains("998"), "{text}");
+    };
+    check(selection.result().unwrap_err());
+    check(topology.try_select(&Criteria::write()).unwrap_err());
+    let late = topology.select(&Criteria::write()).now_or_never().unwrap();
+    check(late.unwrap_err());
+}
+
+/// Closing fails everybody who waits, and who comes later.
+#[test]
+fn closing_fails_every_waiter() {
+    let (mut world, hosts) = (World::new(), hosts(3));
+    refuse(&world, &hosts);
+    let topology = world.start(&hosts, |builder| builder);
+    let turns = Rc::default();
+    let waiting: Vec<_> = (0..100)
+        .map(|_| select(&mut world, &topology, Duration::from_secs(30), &turns))
+        .collect();
+    world.settle();
+    assert_eq!(topology.waiters(), 100);
+    let closing = topology.clone();
+    let closed = world.begin(async move { closing.close().await });
+    world.settle();
+    closed.result();
+    for selection in waiting {
+        let error = selection.result().unwrap_err();
+        assert!(matches!(error, SelectionError::Closed), "{error}");
+        assert_eq!(error.to_string(), "the topology is closed");
+    }
+    let late = topology.try_select(&Criteria::write());
+    assert!(matches!(late, Err(SelectionError::Closed)));
+    assert_eq!(topology.waiters(), 0);
+}
+
+/// L-44: a selection that is given up leaves nothing behind, least of all checks.
+#[test]
+fn a_selection_that_is_given_up_leaves_no_demand() {
+    let (mut world, hosts) = (World::new(), hosts(3));
+    refuse(&world, &hosts);
+    let topology = world.start(&hosts, |builder| builder);
+    let criteria = Criteria::write();
+    {
+        let mut selection = pin!(topology.select(&criteria));
+        assert!(selection.as_mut().now_or_never().is_none());
+        world.pass(Duration::from_secs(2));
+        assert_eq!(checks(&world, &hosts), [5, 5, 5]);
+        assert_eq!(topology.waiters(), 1);
+    }
+    assert_eq!(topology.waiters(), 0);
+    // What was asked for before is still done.
+    world.pass(MIN_HEARTBEAT_FREQUENCY);
+    assert_eq!(checks(&world, &hosts), [6, 6, 6]);
+    world.pass(Duration::from_millis(9_999));
+    assert_eq!(
+        checks(&world, &hosts),
+        [6, 6, 6],
+        "nobody is in a hurry any more"
+    );
+    world.pass(Duration::from_millis(1));
+    assert_eq!(checks(&world, &hosts), [7, 7, 7]);
+}

@@ -1,0 +1,144 @@
+//! A world of one thread whose time passes only when a test says so.
+
+use std::{
+    mem,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use futures::{
+    executor::LocalPool,
+    future::{Future, FutureExt, RemoteHandle},
+    task::LocalSpawnExt,
+};
+use sdam::{builder::TopologyBuilder, topology::Topology};
+use sdam_core::{
+    address::ServerAddress,
+    options::{Options, ServerMonitoringMode},
+    time::Instant,
+};
+use sdam_spec::engine::{
+    canned::{Answer, CannedTransport},
+    clock::ManualClock,
+};
+use sdam_transport::{
+    clock::Clock,
+    runtime::{Io, Runtime},
+    spawn::{Spawner, Task},
+};
+
+/// Tasks, time and servers.
+pub(crate) struct World {
+    pool: LocalPool,
+    spawned: Spawned,
+    pub(crate) clock: ManualClock,
+    pub(crate) servers: CannedTransport,
+}
+
+/// Tasks that have not begun.
+#[derive(Clone, Debug, Default)]
+struct Spawned(Arc<Mutex<Vec<Task>>>);
+
+impl Spawner for Spawned {
+    fn spawn(&self, task: Task) {
+        self.0.lock().unwrap().push(task);
+    }
+}
+
+/// The addresses of `number` servers.
+pub(crate) fn hosts(number: u16) -> Vec<ServerAddress> {
+    (0..number)
+        .map(|index| ServerAddress::new("db.lan", 20_000 + index))
+        .collect()
+}
+
+impl World {
+    /// A world in which every server is silent.
+    pub(crate) fn new() -> Self {
+        let clock = ManualClock::default();
+        clock.advance_to(Instant::from_millis(1000));
+        Self {
+            pool: LocalPool::new(),
+            spawned: Spawned::default(),
+            servers: CannedTransport::new(Arc::new(clock.clone())),
+            clock,
+        }
+    }
+
+    /// A world with a replica set of `hosts`, the first of which is primary.
+    pub(crate) fn with_replica_set(hosts: &[ServerAddress]) -> Self {
+        let world = Self::new();
+        for host in hosts {
+            let answer = Answer::member(hosts, Some(host) == hosts.first());
+            world.servers.set(host, answer);
+        }
+        world
+    }
+
+    /// Starts a topology of `hosts`, which learns what the servers have to say at once.
+    pub(crate) fn start(
+        &mut self,
+        hosts: &[ServerAddress],
+        change: impl FnOnce(TopologyBuilder) -> TopologyBuilder,
+    ) -> Topology {
+        let options =
+            Options::new(hosts.to_vec()).with_server_monitoring_mode(ServerMonitoringMode::Poll);
+        let clock: Arc<dyn Clock> = Arc::new(self.clock.clone());
+        let io = Io::new(clock, Arc::new(self.servers.clone()), 1);
+        let runtime = Runtime::new(io, Arc::new(self.spawned.clone()));
+        let builder = change(TopologyBuilder::new(options));
+        let topology = builder.start(runtime).unwrap();
+        self.settle();
+        topology
+    }
+
+    /// Lets tasks run until all of them wait.
+    pub(crate) fn settle(&mut self) {
+        loop {
+            self.pool.run_until_stalled();
+            let spawned = mem::take(&mut *self.spawned.0.lock().unwrap());
+            if spawned.is_empty() {
+                return;
+            }
+            for task in spawned {
+                self.pool.spawner().spawn_local(task).unwrap();
+            }
+        }
+    }
+
+    /// Lets `time` pass, stopping wherever somebody wants to wake.
+    pub(crate) fn pass(&mut self, time: Duration) {
+        self.settle();
+        let end = self.clock.now() + time;
+        while let Some(next) = self.clock.next_deadline().filter(|next| *next <= end) {
+            self.clock.advance_to(next);
+            self.settle();
+        }
+        self.clock.advance_to(end);
+        self.settle();
+    }
+
+    /// Begins a task.
+    pub(crate) fn begin<T: 'static>(
+        &mut self,
+        future: impl Future<Output = T> + 'static,
+    ) -> Running<T> {
+        Running(self.pool.spawner().spawn_local_with_handle(future).unwrap())
+    }
+}
+
+/// A task that was begun.
+#[derive(Debug)]
+pub(crate) struct Running<T>(RemoteHandle<T>);
+
+impl<T: 'static> Running<T> {
+    /// Lets the task go on by itself; a task whose result nobody can get is given up otherwise.
+    pub(crate) fn forget(self) {
+        self.0.forget();
+    }
+
+    /// What the task has come to.
+    pub(crate) fn result(self) -> T {
+        self.0.now_or_never().unwrap()
+    }
+}

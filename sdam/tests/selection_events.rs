@@ -1,0 +1,134 @@
+//! What is published about server selections, and that nothing is where nobody listens.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::{task::Context, time::Duration};
+
+use futures::{
+    executor::{block_on, block_on_stream},
+    task::noop_waker_ref,
+};
+use sdam::{snapshot::Snapshot, topology::Topology};
+use sdam_core::{
+    event::{EventKind, EventName, SelectionFailure},
+    read_preference::{ReadMode, ReadPreference},
+};
+use sdam_events::{channel::unbounded, sink::Interest};
+use sdam_select::criteria::Criteria;
+use sdam_sim::serve::ReplicaSet;
+
+/// A deployment that is not there.
+const NOWHERE: &str = "mongodb://127.0.0.1:1";
+
+/// The events of `interest` while `select` runs.
+fn listen(uri: &str, interest: Interest, select: impl FnOnce(&Topology)) -> Vec<EventKind> {
+    let host = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
+    let (sink, events) = unbounded();
+    let topology = Topology::builder(uri)
+        .unwrap()
+        .sink(sink.interested_in(interest))
+        .start(sdam_runtime_tokio::from_handle(host.handle().clone()))
+        .unwrap();
+    select(&topology);
+    block_on(topology.close());
+    block_on_stream(events).map(|event| event.kind).collect()
+}
+
+fn check(events: &[EventKind], expected: &[EventName]) {
+    let names: Vec<EventName> = events.iter().map(EventKind::name).collect();
+    assert_eq!(names, expected, "{events:#?}");
+}
+
+fn secondary(max_staleness: u64) -> Criteria {
+    let preference = ReadPreference::new(ReadMode::Secondary)
+        .with_max_staleness(Duration::from_secs(max_staleness));
+    Criteria::read(preference).unwrap()
+}
+
+#[test]
+fn each_listener_hears_the_steps_it_asked_for() {
+    // K-7
+    let set = ReplicaSet::start(3).unwrap();
+    let check = |interest: &[EventName], criteria: Criteria, expected: &[EventName]| {
+        let events = listen(set.uri(), Interest::of(interest), |topology| {
+            let primary = |snapshot: &Snapshot| snapshot.description().primary().cloned();
+            block_on(topology.wait_for(primary, Duration::from_secs(30))).unwrap();
+            let _ = block_on(topology.select(&criteria));
+        });
+        check(&events, expected);
+    };
+    let [started, waiting, succeeded, failed] = [
+        EventName::ServerSelectionStarted,
+        EventName::ServerSelectionWaiting,
+        EventName::ServerSelectionSucceeded,
+        EventName::ServerSelectionFailed,
+    ];
+    check(
+        &[started, waiting, succeeded],
+        Criteria::write(),
+        &[started, succeeded],
+    );
+    check(&[succeeded], Criteria::write(), &[succeeded]);
+    check(&[waiting], Criteria::write(), &[]);
+    check(&[failed], Criteria::write(), &[]);
+    // Less than the smallest limit on staleness is refused by replica sets.
+    check(&[failed], secondary(1), &[failed]);
+    check(&[started, failed], secondary(1), &[started, failed]);
+}
+
+#[test]
+fn a_selection_that_finds_nothing_waits_once_and_fails_once() {
+    // K-8
+    let impatient = format!("{NOWHERE}/?serverSelectionTimeoutMS=1");
+    let events = listen(&impatient, Interest::SELECTION, |topology| {
+        let criteria = Criteria::write()
+            .with_operation_name("insert")
+            .with_operation_id(7);
+        assert!(block_on(topology.select(&criteria)).is_err());
+    });
+    check(
+        &events,
+        &[
+            EventName::ServerSelectionStarted,
+            EventName::ServerSelectionWaiting,
+            EventName::ServerSelectionFailed,
+        ],
+    );
+    let EventKind::ServerSelectionFailed {
+        selection,
+        description,
+        reason,
+        failure,
+        ..
+    } = &events[2]
+    else {
+        unreachable!();
+    };
+    assert_eq!(*reason, SelectionFailure::Timeout);
+    assert_eq!(selection.operation.as_deref(), Some("insert"));
+    assert_eq!(selection.operation_id, Some(7));
+    assert!(failure.contains("no server was suitable"), "{failure}");
+    for server in description.servers() {
+        let address = server.address.as_str();
+        assert!(!failure.contains(address), "{failure}");
+    }
+    assert!(!description.servers().is_empty());
+}
+
+#[test]
+fn a_selection_that_is_dropped_has_failed() {
+    let events = listen(NOWHERE, Interest::SELECTION, |topology| {
+        let criteria = Criteria::write();
+        let mut selection = Box::pin(topology.select(&criteria));
+        let mut cx = Context::from_waker(noop_waker_ref());
+        assert!(selection.as_mut().poll(&mut cx).is_pending());
+    });
+    let Some(EventKind::ServerSelectionFailed { reason, .. }) = events.last() else {
+        unreachable!("{events:?}");
+    };
+    assert_eq!(*reason, SelectionFailure::Cancelled);
+}

@@ -1,0 +1,150 @@
+//! The engine in a simulated world: a seed reproduces everything, and nothing waits for real time.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::{sync::Arc, time::Duration};
+
+use futures::future::join_all;
+use sdam::{snapshot::Snapshot, topology::Topology};
+use sdam_core::{
+    address::ServerAddress,
+    event::{Event, EventKind},
+    server::ServerType,
+    time::Instant,
+    topology::TopologyType,
+};
+use sdam_events::channel::unbounded;
+use sdam_select::criteria::Criteria;
+use sdam_sim::{
+    Blueprint, MemberId,
+    config::SetConfig,
+    runtime::{Latency, Sim},
+};
+
+const LONG: Duration = Duration::from_secs(600);
+
+fn world(seed: u64) -> Sim {
+    let hosts = ["a", "b", "c"].map(|host| ServerAddress::new(host, 27017));
+    Sim::new(seed, &Blueprint::replica_set(SetConfig::new("rs", hosts)))
+}
+
+fn complete(snapshot: &Snapshot) -> Option<ServerAddress> {
+    let description = snapshot.description();
+    let known = description
+        .servers()
+        .iter()
+        .all(|server| server.server_type.is_available());
+    description
+        .primary()
+        .filter(|_| known)
+        .map(|server| server.address.clone())
+}
+
+/// A day with a step-down, a silent primary and a partition from it; the trace, and the events.
+fn outage(seed: u64) -> (u64, Vec<Event>) {
+    let sim = world(seed);
+    sim.network().set_latency(Latency::WAN);
+    let (sink, mut events) = unbounded();
+    sim.block_on(async {
+        let builder = Topology::builder(&sim.uri()).unwrap().sink(sink);
+        let topology = builder.start(sim.runtime()).unwrap();
+        let first = topology.wait_for(complete, LONG).await.unwrap();
+        sim.step_down().unwrap();
+        // The successor may be heard of before the old primary is.
+        let other = |snapshot: &Snapshot| complete(snapshot).filter(|primary| *primary != first);
+        let second = topology.wait_for(other, LONG).await.unwrap();
+        let selected = topology.select(&Criteria::write()).await.unwrap();
+        assert_eq!(*selected.address(), second);
+        drop(selected);
+        let lost = |snapshot: &Snapshot| {
+            let description = snapshot.description();
+            (description.topology_type() == TopologyType::ReplicaSetNoPrimary).then_some(())
+        };
+        let silent = sim.status().primary().unwrap().id;
+        sim.network().blackhole(silent, true);
+        topology.wait_for(lost, LONG).await.unwrap();
+        sim.network().heal();
+        topology.wait_for(complete, LONG).await.unwrap();
+        topology.close().await;
+    });
+    assert_eq!(
+        (sim.tasks(), sim.connections(), sim.timers()),
+        (0, 0, 0),
+        "nothing is left"
+    );
+    let events = std::iter::from_fn(|| events.try_next()).collect();
+    (sim.trace(), events)
+}
+
+#[test]
+fn a_seed_reproduces_an_outage_and_other_seeds_find_other_ones() {
+    let mut traces = Vec::new();
+    for seed in 0..10 {
+        let (trace, events) = outage(seed);
+        let (again, same) = outage(seed);
+        assert_eq!(trace, again, "seed {seed}");
+        assert_eq!(format!("{events:?}"), format!("{same:?}"), "seed {seed}");
+        assert!(matches!(
+            events.last().unwrap().kind,
+            EventKind::TopologyClosed
+        ));
+        traces.push(trace);
+    }
+    traces.sort_unstable();
+    traces.dedup();
+    assert_eq!(traces.len(), 10);
+}
+
+/// F-44: however many wait, a server is checked every 500 ms, and one answer wakes them all.
+#[test]
+fn a_thousand_waiters_cost_a_server_one_check_each_half_second() {
+    let sim = world(5);
+    for member in 0..3 {
+        sim.network().refuse(MemberId(member), true);
+    }
+    let (sink, mut events) = unbounded();
+    let chosen: Vec<_> = sim.block_on(async {
+        let builder = Topology::builder(&sim.uri()).unwrap().sink(sink);
+        let topology = builder.start(sim.runtime()).unwrap();
+        let criteria = Criteria::write();
+        let waiting = join_all((0..1000).map(|_| topology.select(&criteria)));
+        let relief = async {
+            let clock = Arc::clone(&sim.runtime().io.clock);
+            clock.sleep_until(sim.now() + Duration::from_secs(20)).await;
+            assert_eq!(topology.waiters(), 1000);
+            sim.network().heal();
+        };
+        let (selected, ()) = futures::future::join(waiting, relief).await;
+        topology.close().await;
+        selected
+            .into_iter()
+            .map(|selected| selected.unwrap().server_type())
+            .collect()
+    });
+    assert_eq!(chosen, [ServerType::RsPrimary; 1000]);
+    let mut checks: Vec<(ServerAddress, Instant)> = Vec::new();
+    while let Some(event) = events.try_next() {
+        if let EventKind::ServerHeartbeatStarted(heartbeat) = event.kind
+            && event.at < Instant::from_millis(20_000)
+        {
+            checks.push((heartbeat.address, event.at));
+        }
+    }
+    checks.sort();
+    for pair in checks.windows(2) {
+        let [(host, before), (other, after)] = pair else {
+            continue;
+        };
+        let pause = after.since(*before);
+        let near = Duration::from_millis(500)..Duration::from_millis(510);
+        assert!(
+            host != other || near.contains(&pause),
+            "{host} is checked after {pause:?}"
+        );
+    }
+    assert!(
+        (115..=123).contains(&checks.len()),
+        "{} checks",
+        checks.len()
+    );
+}
