@@ -1,0 +1,277 @@
+//! What is written down while a world runs: events, pools, who waits for what, what broke.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use sdam::topology::Topology;
+use sdam_core::{
+    address::ServerAddress,
+    event::Event,
+    ids::{Generation, ObjectId, ServerId},
+    pool::{PoolClear, PoolFactory, PoolHandle},
+    time::Instant,
+};
+use sdam_events::sink::{EventSink, Interest};
+use sdam_sim::oracle::{Oracle, PoolCall, PoolCalls, Violation};
+use sdam_transport::clock::Clock;
+
+use crate::{ask::Ask, oracle::is_selectable};
+
+/// Everything that is known of one run. Locks are held for a moment each, and never two at once.
+#[derive(Default)]
+pub(crate) struct Ledger {
+    clock: OnceLock<Arc<dyn Clock>>,
+    topology: Mutex<Option<Topology>>,
+    events: Mutex<Vec<Event>>,
+    pools: Mutex<PoolBook>,
+    waiting: Mutex<BTreeMap<u64, Waiting>>,
+    /// The newest snapshot that the watcher has been given.
+    pub(crate) watched: Mutex<Option<u64>>,
+    violation: Mutex<Option<Violation>>,
+    notes: Mutex<Vec<(Instant, String)>>,
+    /// How many tasks of the load are alive.
+    pub(crate) load: AtomicUsize,
+    pub(crate) counts: Mutex<Counts>,
+}
+
+/// What has been seen, to know that something has been tested at all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Selections that found a server.
+    pub selected: u64,
+    /// Selections that waited in vain.
+    pub timed_out: u64,
+    /// Errors that were reported.
+    pub errors: u64,
+    /// Handshakes that were reported.
+    pub handshakes: u64,
+    /// Steps of scenarios that were taken.
+    pub faults: u64,
+    /// Servers whose true role was not known at the end, because the rules for old releases
+    /// rightly take a primary for stale.
+    pub excused: u64,
+}
+
+impl std::ops::AddAssign for Counts {
+    fn add_assign(&mut self, other: Self) {
+        let Self {
+            selected,
+            timed_out,
+            errors,
+            handshakes,
+            faults,
+            excused,
+        } = other;
+        self.selected += selected;
+        self.timed_out += timed_out;
+        self.errors += errors;
+        self.handshakes += handshakes;
+        self.faults += faults;
+        self.excused += excused;
+    }
+}
+
+/// A selection in progress.
+#[derive(Clone)]
+pub(crate) struct Waiting {
+    pub(crate) ask: Ask,
+    pub(crate) deadline: Instant,
+}
+
+/// What pools were told.
+#[derive(Default)]
+pub(crate) struct PoolBook {
+    pub(crate) calls: PoolCalls,
+    /// The pools that are not closed.
+    pub(crate) open: BTreeMap<ServerId, PoolState>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PoolState {
+    pub(crate) ready: bool,
+    pub(crate) generation: Generation,
+    pub(crate) services: BTreeMap<ObjectId, Generation>,
+}
+
+impl Ledger {
+    pub(crate) fn set_clock(&self, clock: Arc<dyn Clock>) {
+        // A ledger serves one run.
+        let _ = self.clock.set(clock);
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        self.clock.get().map_or(Instant::EPOCH, |clock| clock.now())
+    }
+
+    pub(crate) fn attach(&self, topology: Topology) {
+        *lock(&self.topology) = Some(topology);
+    }
+
+    /// Gives the ledger's handle away, so that others may be the last ones.
+    pub(crate) fn detach(&self) -> Option<Topology> {
+        lock(&self.topology).take()
+    }
+
+    pub(crate) fn topology(&self) -> Option<Topology> {
+        lock(&self.topology).clone()
+    }
+
+    pub(crate) fn events(&self) -> MutexGuard<'_, Vec<Event>> {
+        lock(&self.events)
+    }
+
+    pub(crate) fn pools(&self) -> MutexGuard<'_, PoolBook> {
+        lock(&self.pools)
+    }
+
+    pub(crate) fn waiting(&self) -> MutexGuard<'_, BTreeMap<u64, Waiting>> {
+        lock(&self.waiting)
+    }
+
+    pub(crate) fn counts(&self) -> MutexGuard<'_, Counts> {
+        lock(&self.counts)
+    }
+
+    pub(crate) fn watched(&self) -> MutexGuard<'_, Option<u64>> {
+        lock(&self.watched)
+    }
+
+    pub(crate) fn notes(&self) -> MutexGuard<'_, Vec<(Instant, String)>> {
+        lock(&self.notes)
+    }
+
+    pub(crate) fn note(&self, text: impl Into<String>) {
+        let now = self.now();
+        self.notes().push((now, text.into()));
+    }
+
+    pub(crate) fn pool(&self, server: ServerId) -> Option<PoolState> {
+        self.pools().open.get(&server).cloned()
+    }
+
+    /// Keeps the first violation; what follows from it is of no interest.
+    pub(crate) fn violated(&self, oracle: Oracle, message: impl Into<String>) {
+        let violation = oracle.violated(self.now(), message);
+        lock(&self.violation).get_or_insert(violation);
+    }
+
+    pub(crate) fn verdict(&self) -> Option<Violation> {
+        lock(&self.violation).clone()
+    }
+
+    pub(crate) fn load_alive(&self) -> usize {
+        self.load.load(Ordering::SeqCst)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Writes down every event.
+#[derive(Debug)]
+pub(crate) struct Recorder(pub(crate) Arc<Ledger>);
+
+impl EventSink for Recorder {
+    fn emit(&self, event: &Event) {
+        self.0.events().push(event.clone());
+    }
+
+    fn interest(&self) -> Interest {
+        Interest::ALL
+    }
+}
+
+/// Makes pools that write down what they are told.
+#[derive(Debug)]
+pub(crate) struct Pools(pub(crate) Arc<Ledger>);
+
+#[derive(Debug)]
+struct Pool {
+    server: ServerId,
+    ledger: Arc<Ledger>,
+}
+
+impl PoolFactory for Pools {
+    fn create(&self, server: ServerId, _: &ServerAddress) -> Arc<dyn PoolHandle> {
+        let before = self.0.pools().open.insert(server, PoolState::default());
+        if before.is_some() {
+            let message = format!("server {server} gets a second pool");
+            self.0.violated(Oracle::Pools, message);
+        }
+        Arc::new(Pool {
+            server,
+            ledger: Arc::clone(&self.0),
+        })
+    }
+}
+
+impl Pool {
+    /// Whether readers could select the server at this moment.
+    fn is_published(&self) -> Option<bool> {
+        let topology = self.ledger.topology()?;
+        let snapshot = topology.snapshot();
+        let description = snapshot.description();
+        let server = description.server_by_id(self.server);
+        Some(server.is_some_and(|server| is_selectable(description, server)))
+    }
+
+    fn told(&self, call: PoolCall) {
+        self.ledger.pools().calls.push((self.server, call));
+    }
+}
+
+impl PoolHandle for Pool {
+    fn ready(&self) {
+        if self.is_published() == Some(true) {
+            let message = format!(
+                "F-62: server {} is published before its pool is ready",
+                self.server
+            );
+            self.ledger.violated(Oracle::Pools, message);
+        }
+        self.told(PoolCall::Ready);
+        if let Some(state) = self.ledger.pools().open.get_mut(&self.server) {
+            state.ready = true;
+        }
+    }
+
+    fn clear(&self, clear: &PoolClear) {
+        if clear.service_id.is_none() && self.is_published() == Some(true) {
+            let message = format!(
+                "F-64: the pool of server {} is cleared before readers know why",
+                self.server
+            );
+            self.ledger.violated(Oracle::Pools, message);
+        }
+        self.told(PoolCall::Clear(clear.clone()));
+        if let Some(state) = self.ledger.pools().open.get_mut(&self.server) {
+            if let Some(service) = clear.service_id {
+                state.services.insert(service, clear.generation);
+            } else {
+                state.ready = false;
+                state.generation = clear.generation;
+            }
+        }
+    }
+
+    fn close(&self) {
+        self.told(PoolCall::Close);
+        if self.ledger.pools().open.remove(&self.server).is_none() {
+            let message = format!("the pool of server {} is closed twice", self.server);
+            self.ledger.violated(Oracle::Pools, message);
+        }
+    }
+}
+
+impl fmt::Debug for Ledger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ledger").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,223 @@
+//! Applications that use the client while the world falls apart, and report what they meet.
+
+pub(crate) mod report;
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use futures::{
+    future::{Either, select},
+    stream::StreamExt,
+};
+use sdam::{error::SelectionError, selected::Selected, topology::Topology};
+use sdam_core::{rng::Rng, time::Instant};
+use sdam_sim::oracle::Oracle;
+use sdam_transport::{clock::Clock, runtime::Runtime, spawn::Task};
+
+use crate::{
+    ask::Ask,
+    ledger::{Ledger, Waiting},
+};
+
+/// The most timers that one of these tasks waits for at once.
+pub(crate) const TASK_TIMERS: usize = 3;
+
+/// What every task of the load holds.
+struct Application {
+    topology: Topology,
+    ledger: Arc<Ledger>,
+    clock: Arc<dyn Clock>,
+    rng: Rng,
+    /// Nothing new is begun after that.
+    until: Instant,
+}
+
+/// Starts tasks that use `topology` until `until`.
+pub(crate) fn start(
+    topology: &Topology,
+    ledger: &Arc<Ledger>,
+    runtime: &Runtime,
+    until: Instant,
+    mut rng: Rng,
+) {
+    let application = |rng: &mut Rng| Application {
+        topology: topology.clone(),
+        ledger: Arc::clone(ledger),
+        clock: Arc::clone(&runtime.io.clock),
+        rng: rng.fork(),
+        until,
+    };
+    for _ in 0..rng.below(4) {
+        spawn(ledger, runtime, application(&mut rng).select());
+    }
+    if rng.below(2) == 0 {
+        spawn(ledger, runtime, application(&mut rng).report());
+    }
+    if rng.below(2) == 0 {
+        spawn(ledger, runtime, application(&mut rng).watch());
+    }
+}
+
+fn spawn(ledger: &Arc<Ledger>, runtime: &Runtime, work: impl Future<Output = ()> + Send + 'static) {
+    ledger.load.fetch_add(1, Ordering::SeqCst);
+    let ledger = Arc::clone(ledger);
+    let task = async move {
+        work.await;
+        ledger.load.fetch_sub(1, Ordering::SeqCst);
+    };
+    runtime.spawner.spawn(Task::new("application", task));
+}
+
+impl Application {
+    fn millis(&mut self, most: u64) -> Duration {
+        Duration::from_millis(self.rng.below(most))
+    }
+
+    async fn pause(&mut self, most: u64) {
+        let deadline = self.clock.now() + self.millis(most);
+        self.clock.sleep_until(deadline).await;
+    }
+
+    fn is_over(&self) -> bool {
+        self.clock.now() >= self.until
+    }
+
+    /// Selects servers and uses them.
+    async fn select(mut self) {
+        loop {
+            let most = [100, 3000, 10_000][self.rng.below(3) as usize];
+            self.pause(most).await;
+            if self.is_over() {
+                return;
+            }
+            let ask = Ask::draw(&mut self.rng);
+            let patience = Duration::from_millis(self.rng.below(8000));
+            let patience = patience.min(self.until.since(self.clock.now()));
+            let Some(selected) = self.one_selection(ask, patience).await else {
+                continue;
+            };
+            self.pause(50).await;
+            if self.rng.below(4) == 0 {
+                self.report_on(selected.id());
+            }
+            drop(selected);
+        }
+    }
+
+    async fn one_selection(&mut self, ask: Ask, patience: Duration) -> Option<Selected> {
+        let impatient = self.rng.below(8) == 0;
+        let give_up = self.clock.now() + self.millis(4000);
+        let selection = wait_for(&self.topology, &self.ledger, &*self.clock, &ask, patience);
+        if impatient {
+            let give_up = self.clock.sleep_until(give_up);
+            match select(std::pin::pin!(selection), give_up).await {
+                Either::Left((outcome, _)) => outcome.ok(),
+                // The selection is dropped half-way.
+                Either::Right(_) => None,
+            }
+        } else {
+            selection.await.ok()
+        }
+    }
+
+    /// Reports what connections to random servers have met.
+    async fn report(mut self) {
+        loop {
+            let most = [200, 2000, 6000][self.rng.below(3) as usize];
+            self.pause(most).await;
+            if self.is_over() {
+                return;
+            }
+            if self.rng.below(6) == 0 {
+                self.topology.request_check();
+                continue;
+            }
+            let ids: Vec<_> = {
+                let snapshot = self.topology.snapshot();
+                let servers = snapshot.description().servers();
+                servers.iter().map(|server| server.id).collect()
+            };
+            if let Some(id) = ids.get(self.rng.below(ids.len() as u64) as usize) {
+                self.report_on(*id);
+            }
+        }
+    }
+
+    /// Looks at whatever is published.
+    async fn watch(self) {
+        let mut snapshots = self.topology.watch();
+        let mut last = 0;
+        loop {
+            let over = self.clock.sleep_until(self.until);
+            let Either::Left((Some(snapshot), _)) = select(snapshots.next(), over).await else {
+                *self.ledger.watched() = None;
+                return;
+            };
+            if snapshot.version() <= last {
+                let message = format!("version {} follows version {last}", snapshot.version());
+                self.ledger.violated(Oracle::Freshness, message);
+            }
+            last = snapshot.version();
+            *self.ledger.watched() = Some(last);
+        }
+    }
+}
+
+/// A place among those who wait, given up however the wait ends.
+struct Place<'l> {
+    ledger: &'l Ledger,
+    number: u64,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.ledger.waiting().remove(&self.number);
+    }
+}
+
+/// Selects, and judges what is selected and when.
+pub(crate) async fn wait_for(
+    topology: &Topology,
+    ledger: &Ledger,
+    clock: &dyn Clock,
+    ask: &Ask,
+    patience: Duration,
+) -> Result<Selected, SelectionError> {
+    let deadline = clock.now() + patience;
+    let number = {
+        let mut waiting = ledger.waiting();
+        let number = waiting.last_key_value().map_or(0, |(last, _)| last + 1);
+        let ask = ask.clone();
+        waiting.insert(number, Waiting { ask, deadline });
+        number
+    };
+    let place = Place { ledger, number };
+    let outcome = topology.select_within(&ask.criteria, patience).await;
+    drop(place);
+    match &outcome {
+        Ok(selected) => {
+            ledger.counts().selected += 1;
+            if ask.suits(selected.topology_type(), selected.server_type()) == Some(false) {
+                let message = format!("{selected:?} for {}", ask.criteria);
+                ledger.violated(Oracle::Selection, message);
+            }
+        }
+        Err(SelectionError::Timeout(_)) => {
+            ledger.counts().timed_out += 1;
+            let now = clock.now();
+            if now != deadline {
+                let message = format!("a selection gave up at {now:?} instead of {deadline:?}");
+                ledger.violated(Oracle::Waiters, message);
+            }
+        }
+        Err(SelectionError::Closed) => {
+            if !topology.snapshot().is_closed() {
+                ledger.violated(Oracle::Waiters, "an open topology is called closed");
+            }
+        }
+        Err(error) => ledger.violated(Oracle::Selection, error.to_string()),
+    }
+    outcome
+}

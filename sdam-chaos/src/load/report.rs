@@ -1,0 +1,283 @@
+//! What applications report, and what must come of it.
+
+use std::sync::Arc;
+
+use bson::{doc, oid};
+use sdam_core::{
+    app_error::{AppError, Cause, ErrorOutcome, Phase},
+    event::EventKind,
+    ids::{Generation, ObjectId, ServerId, TopologyVersion},
+    rng::Rng,
+    server::ServerDescription,
+    topology::{TopologyDescription, TopologyType},
+};
+use sdam_sim::oracle::Oracle;
+
+use super::Application;
+use crate::{ledger::PoolState, plan::pick};
+
+/// The labels that pools give to failures that overload may explain.
+const OVERLOAD: [&str; 2] = ["SystemOverloadedError", "RetryableError"];
+/// What servers answer when they are no longer what the client takes them for.
+const STATE_CHANGES: [i32; 4] = [10107, 13435, 91, 11600];
+
+/// What an application has met.
+pub(crate) struct Met {
+    pub(crate) phase: Phase,
+    cause: What,
+    /// What must come of it; `None` where that is not plain.
+    pub(crate) expected: Option<ErrorOutcome>,
+}
+
+impl Met {
+    /// In the words in which it is reported, of a connection to `server`.
+    pub(crate) fn on(
+        &self,
+        server: &ServerDescription,
+        generation: Generation,
+        service_id: Option<ObjectId>,
+    ) -> AppError<'_> {
+        AppError {
+            generation,
+            service_id,
+            phase: self.phase,
+            cause: match &self.cause {
+                What::Network { timeout, overload } => Cause::Network {
+                    timeout: *timeout,
+                    labels: if *overload { &OVERLOAD } else { &[] },
+                    message: "the connection broke",
+                },
+                What::Reply(reply) => Cause::Reply(reply),
+                What::Auth => Cause::Auth {
+                    message: "who are you?",
+                },
+            },
+            max_wire_version: server.wire_versions.max.max(8),
+        }
+    }
+}
+
+enum What {
+    Network { timeout: bool, overload: bool },
+    Reply(Vec<u8>),
+    Auth,
+}
+
+impl Application {
+    /// Reports that a connection to the server has met something.
+    pub(super) fn report_on(&mut self, server: ServerId) {
+        if self.rng.below(4) == 0 {
+            self.report_handshake(server);
+        } else {
+            self.report_error(server);
+        }
+    }
+
+    /// Reports the reply to a handshake, which may have been under way for a while.
+    fn report_handshake(&mut self, server: ServerId) {
+        let Some(pool) = self.ledger.pool(server) else {
+            return;
+        };
+        let replies: Vec<Arc<[u8]>> = {
+            let events = self.ledger.events();
+            let of_server = events.iter().rev().filter_map(|event| match &event.kind {
+                EventKind::ServerHeartbeatSucceeded {
+                    heartbeat, reply, ..
+                } if heartbeat.server == server => Some(Arc::clone(reply)),
+                _ => None,
+            });
+            of_server.take(3).collect()
+        };
+        let Some(reply) = replies.get(self.rng.below(3) as usize) else {
+            return;
+        };
+        let generation = aged(&mut self.rng, pool.generation);
+        self.ledger.counts().handshakes += 1;
+        self.ledger.note(format!(
+            "handshake with server {server}, generation {generation}"
+        ));
+        let before = self.topology.snapshot().version();
+        if let Err(error) = self.topology.handle_handshake(server, generation, reply) {
+            self.ledger.violated(Oracle::Errors, error.to_string());
+        }
+        if generation < pool.generation && self.topology.snapshot().version() != before {
+            let message = format!(
+                "a handshake of generation {generation}, before {}, counts",
+                pool.generation
+            );
+            self.ledger.violated(Oracle::Errors, message);
+        }
+    }
+
+    fn report_error(&mut self, server: ServerId) {
+        let Some(pool) = self.ledger.pool(server) else {
+            return;
+        };
+        let description = Arc::clone(self.topology.snapshot().description());
+        let before = self.topology.snapshot().version();
+        let Some(known) = description.server_by_id(server) else {
+            return;
+        };
+        let met = draw(&mut self.rng, &description, known);
+        let service = self.service();
+        let current = current_generation(&pool, service, &description);
+        let generation = aged(&mut self.rng, current);
+        let error = met.on(known, generation, service);
+        let outcome = self.topology.handle_error(server, error);
+        self.ledger.counts().errors += 1;
+        self.ledger.note(format!(
+            "{:?} on {}, generation {generation} of {current}, {:?}: {outcome:?}",
+            error.cause, known.address, met.phase
+        ));
+        let expected = if generation < current {
+            Some(ErrorOutcome::Stale)
+        } else {
+            met.expected
+        };
+        if expected.is_some_and(|expected| expected != outcome) {
+            let message = format!("{error:?} on {known} came to {outcome:?}, not {expected:?}");
+            self.ledger.violated(Oracle::Errors, message);
+        }
+        self.judge_effect(server, outcome, before, current);
+    }
+
+    /// What is promised to have happened when the call returns.
+    fn judge_effect(
+        &self,
+        server: ServerId,
+        outcome: ErrorOutcome,
+        version: u64,
+        generation: Generation,
+    ) {
+        let (description, after) = {
+            let snapshot = self.topology.snapshot();
+            (Arc::clone(snapshot.description()), snapshot.version())
+        };
+        let available = description
+            .server_by_id(server)
+            .is_some_and(|server| server.server_type.is_available());
+        let cleared = self
+            .ledger
+            .pool(server)
+            .is_none_or(|pool| pool.generation > generation);
+        let complaint = match outcome {
+            ErrorOutcome::Stale | ErrorOutcome::Irrelevant if after != version => {
+                "what changes nothing has changed something"
+            }
+            ErrorOutcome::MarkedUnknown | ErrorOutcome::Cleared if available => {
+                "what was marked Unknown is still known"
+            }
+            ErrorOutcome::Cleared if !cleared => "the pool was not cleared",
+            ErrorOutcome::MarkedUnknown if cleared => "the pool was cleared",
+            _ => return,
+        };
+        let message = format!("{outcome:?} of server {server}: {complaint}");
+        self.ledger.violated(Oracle::Errors, message);
+    }
+
+    /// One of a few services behind a load balancer.
+    fn service(&mut self) -> Option<ObjectId> {
+        let number = self.rng.below(3) as u8;
+        (self.topology.options().load_balanced && number > 0)
+            .then(|| ObjectId::from_bytes([number; 12]))
+    }
+}
+
+fn current_generation(
+    pool: &PoolState,
+    service: Option<ObjectId>,
+    description: &TopologyDescription,
+) -> Generation {
+    let service = service.filter(|_| description.topology_type() == TopologyType::LoadBalanced);
+    match service {
+        Some(service) => pool.services.get(&service).copied().unwrap_or_default(),
+        None => pool.generation,
+    }
+}
+
+/// Mostly the present generation, sometimes an earlier one.
+pub(crate) fn aged(rng: &mut Rng, generation: Generation) -> Generation {
+    let age = pick(rng, &[0, 0, 0, 1, 2]);
+    Generation::from_u64(generation.as_u64().saturating_sub(age))
+}
+
+pub(crate) fn draw(
+    rng: &mut Rng,
+    topology: &TopologyDescription,
+    server: &ServerDescription,
+) -> Met {
+    let balanced = topology.topology_type() == TopologyType::LoadBalanced;
+    let phase = pick(
+        rng,
+        &[
+            Phase::AfterHandshake,
+            Phase::AfterHandshake,
+            Phase::BeforeHandshake,
+            Phase::BeforeHello,
+        ],
+    );
+    let established = phase == Phase::AfterHandshake;
+    let (cause, expected) = match rng.below(6) {
+        0..3 => {
+            let timeout = rng.below(2) == 0;
+            let overload = phase == Phase::BeforeHello && rng.below(2) == 0;
+            let expected = if overload || established && timeout {
+                ErrorOutcome::Irrelevant
+            } else {
+                ErrorOutcome::Cleared
+            };
+            (What::Network { timeout, overload }, Some(expected))
+        }
+        3 | 4 => {
+            let (reply, expected) = state_change(rng, server);
+            (What::Reply(reply), expected.filter(|_| established))
+        }
+        _ => {
+            let expected = if established {
+                ErrorOutcome::Irrelevant
+            } else {
+                ErrorOutcome::Cleared
+            };
+            (What::Auth, Some(expected))
+        }
+    };
+    Met {
+        phase,
+        cause,
+        expected: expected.filter(|_| !balanced),
+    }
+}
+
+/// A reply that says that the server is not what it was, sometimes an old one.
+fn state_change(rng: &mut Rng, server: &ServerDescription) -> (Vec<u8>, Option<ErrorOutcome>) {
+    let code = pick(rng, &STATE_CHANGES);
+    let mut reply = doc! { "ok": 0, "code": code, "errmsg": "not what I was" };
+    let shuts_down = matches!(code, 91 | 11600);
+    let fresh = if shuts_down {
+        ErrorOutcome::Cleared
+    } else {
+        ErrorOutcome::MarkedUnknown
+    };
+    let mut expected = fresh;
+    if let Some(TopologyVersion {
+        process_id,
+        counter,
+    }) = server.topology_version
+    {
+        // An error that repeats the known version is old news. One that is newer than the server's
+        // own is never heard, so the next check would be taken for old; none is made here.
+        let age = rng.below(3) as i64;
+        if age > 0 {
+            expected = ErrorOutcome::Stale;
+            reply.insert(
+                "topologyVersion",
+                doc! {
+                    "processId": oid::ObjectId::from_bytes(process_id.bytes()),
+                    "counter": counter - (age - 1),
+                },
+            );
+        }
+    }
+    let bytes = reply.to_vec().unwrap_or_default();
+    (bytes, Some(expected))
+}

@@ -1,0 +1,323 @@
+//! P6: checks come neither too soon nor too late.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use sdam_core::{
+    error::ErrorKind,
+    event::{Event, EventKind, RecordedCause, RecordedInput, Selection},
+    hello::Hello,
+    ids::ServerId,
+    options::{COOLDOWN, Options},
+    time::Instant,
+};
+use sdam_sim::oracle::{Oracle, Violation};
+
+/// SDAM: "minHeartbeatFrequencyMS".
+const FLOOR: Duration = Duration::from_millis(500);
+
+/// What is remembered of a server's checks.
+struct Checks {
+    /// When the running one started, or the last one ended, or the server joined.
+    since: Instant,
+    state: State,
+    /// Whether the last check that ended found the server.
+    known: bool,
+    /// Whether an error was reported since, which may have made the monitor forget that.
+    disturbed: bool,
+    /// When the running check was to be cancelled, because an operation met a network error.
+    cancelled: Option<Instant>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    New,
+    Running {
+        awaited: bool,
+    },
+    Succeeded,
+    /// The connection broke. `known`: the server was known until then.
+    Lost {
+        known: bool,
+    },
+    Failed,
+}
+
+struct Cadence {
+    heartbeat: Duration,
+    connect_timeout: Option<Duration>,
+    servers: BTreeMap<ServerId, Checks>,
+    /// The selections that wait, and since when somebody does.
+    waiters: Vec<Arc<Selection>>,
+    pressing_since: Instant,
+    /// The server on which an operation has just met a network error.
+    broken: Option<ServerId>,
+}
+
+/// Judges the checks of every server that `options` asks to monitor.
+pub(crate) fn judge(events: &[Event], options: &Options) -> Result<(), Violation> {
+    let mut cadence = Cadence {
+        heartbeat: options.heartbeat_frequency(),
+        connect_timeout: options.connect_timeout(),
+        servers: BTreeMap::new(),
+        waiters: Vec::new(),
+        pressing_since: Instant::EPOCH,
+        broken: None,
+    };
+    if options.load_balanced {
+        let checked = |event: &&Event| matches!(event.kind, EventKind::ServerHeartbeatStarted(_));
+        return match events.iter().find(checked) {
+            Some(event) => Err(Oracle::Cadence.violated(event.at, "a load balancer is checked")),
+            None => Ok(()),
+        };
+    }
+    events.iter().try_for_each(|event| {
+        cadence
+            .event(event)
+            .map_err(|message| Oracle::Cadence.violated(event.at, message))
+    })
+}
+
+/// Judges the checks of a single-threaded client, which makes none that nobody waits for: only the
+/// floor holds, and that after a network error a server is left alone (SDAM: "cooldownMS").
+pub(crate) fn judge_scans(events: &[Event]) -> Result<(), Violation> {
+    let mut ended = BTreeMap::<ServerId, (Instant, State)>::new();
+    let mut known = BTreeMap::<ServerId, bool>::new();
+    for event in events {
+        match &event.kind {
+            EventKind::ServerHeartbeatStarted(heartbeat) => {
+                let Some((end, state)) = ended.get(&heartbeat.server) else {
+                    continue;
+                };
+                let gap = event.at.since(*end);
+                let least = match state {
+                    State::Lost { known: true } if gap.is_zero() => gap,
+                    State::Lost { .. } => COOLDOWN,
+                    _ => FLOOR,
+                };
+                if gap < least {
+                    let address = &heartbeat.address;
+                    let message = format!("{address}: a check {gap:?} after the last one");
+                    return Err(Oracle::Cadence.violated(event.at, message));
+                }
+            }
+            EventKind::ServerHeartbeatSucceeded {
+                heartbeat, reply, ..
+            } => {
+                let found = Hello::parse(reply).is_ok_and(|hello| hello.server_type.is_available());
+                known.insert(heartbeat.server, found);
+                ended.insert(heartbeat.server, (event.at, State::Succeeded));
+            }
+            EventKind::ServerHeartbeatFailed {
+                heartbeat, failure, ..
+            } => {
+                let known = known.insert(heartbeat.server, false) == Some(true);
+                let lost = matches!(failure.kind, ErrorKind::Network | ErrorKind::Timeout);
+                let state = if lost {
+                    State::Lost { known }
+                } else {
+                    State::Failed
+                };
+                ended.insert(heartbeat.server, (event.at, state));
+            }
+            EventKind::Input(input) => {
+                // What an operation has heard since is no reason to leave the server alone.
+                if let RecordedInput::AppError { server, .. } = &**input
+                    && let Some((_, state)) = ended.get_mut(server)
+                {
+                    *state = State::Failed;
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+impl Cadence {
+    fn event(&mut self, event: &Event) -> Result<(), String> {
+        let at = event.at;
+        match &event.kind {
+            EventKind::ServerOpening { server, .. } => {
+                self.servers.insert(
+                    *server,
+                    Checks {
+                        since: at,
+                        state: State::New,
+                        known: false,
+                        disturbed: false,
+                        cancelled: None,
+                    },
+                );
+                Ok(())
+            }
+            EventKind::ServerClosed { server, address } => match self.servers.get(server) {
+                Some(checks) => self
+                    .not_overdue(checks, at)
+                    .map_err(|late| format!("{address}, at its end: {late}")),
+                None => Ok(()),
+            },
+            EventKind::ServerHeartbeatStarted(heartbeat) => self
+                .started(heartbeat.server, at, heartbeat.awaited)
+                .map_err(|message| format!("{}: {message}", heartbeat.address)),
+            EventKind::ServerHeartbeatSucceeded {
+                heartbeat, reply, ..
+            } => {
+                let known = Hello::parse(reply).is_ok_and(|hello| hello.server_type.is_available());
+                self.ended(heartbeat.server, at, |checks| {
+                    checks.known = known;
+                    checks.disturbed = false;
+                    State::Succeeded
+                })
+                .map_err(|message| format!("{}: {message}", heartbeat.address))
+            }
+            EventKind::ServerHeartbeatFailed {
+                heartbeat, failure, ..
+            } => {
+                let lost = matches!(failure.kind, ErrorKind::Network | ErrorKind::Timeout);
+                self.ended(heartbeat.server, at, |checks| {
+                    let known = std::mem::take(&mut checks.known);
+                    if lost {
+                        State::Lost { known }
+                    } else {
+                        State::Failed
+                    }
+                })
+                .map_err(|message| format!("{}: {message}", heartbeat.address))
+            }
+            EventKind::Input(input) => {
+                self.input(input);
+                Ok(())
+            }
+            EventKind::PoolCleared { server, .. } => {
+                if self.broken == Some(*server)
+                    && let Some(checks) = self.servers.get_mut(server)
+                    && matches!(checks.state, State::Running { .. })
+                {
+                    checks.cancelled.get_or_insert(at);
+                }
+                Ok(())
+            }
+            kind => {
+                self.count_waiters(kind, at);
+                Ok(())
+            }
+        }
+    }
+
+    fn input(&mut self, input: &RecordedInput) {
+        self.broken = None;
+        let RecordedInput::AppError { server, error } = input else {
+            return;
+        };
+        if let Some(checks) = self.servers.get_mut(server) {
+            checks.disturbed = true;
+        }
+        if matches!(error.cause, RecordedCause::Network { .. }) {
+            self.broken = Some(*server);
+        }
+    }
+
+    fn count_waiters(&mut self, kind: &EventKind, at: Instant) {
+        match kind {
+            EventKind::ServerSelectionWaiting { selection, .. } => {
+                if self.waiters.is_empty() {
+                    self.pressing_since = at;
+                }
+                self.waiters.push(Arc::clone(selection));
+            }
+            EventKind::ServerSelectionSucceeded { selection, .. }
+            | EventKind::ServerSelectionFailed { selection, .. } => {
+                self.waiters.retain(|own| !Arc::ptr_eq(own, selection));
+            }
+            _ => {}
+        }
+    }
+
+    fn started(&mut self, server: ServerId, at: Instant, awaited: bool) -> Result<(), String> {
+        let Some(checks) = self.servers.get(&server) else {
+            return Ok(());
+        };
+        self.not_overdue(checks, at)?;
+        let gap = at.since(checks.since);
+        let at_once = match checks.state {
+            State::New => true,
+            State::Succeeded => awaited,
+            State::Lost { known } => known,
+            State::Running { .. } | State::Failed => false,
+        };
+        if gap < FLOOR && !(at_once && gap.is_zero()) && checks.state != State::New {
+            return Err(format!(
+                "a check {gap:?} after the last one, which {:?}",
+                checks.state
+            ));
+        }
+        if let State::Lost { known: true } = checks.state
+            && !checks.disturbed
+            && !gap.is_zero()
+        {
+            return Err(format!("the retry came only after {gap:?}"));
+        }
+        if let Some(checks) = self.servers.get_mut(&server) {
+            checks.since = at;
+            checks.state = State::Running { awaited };
+        }
+        Ok(())
+    }
+
+    fn ended(
+        &mut self,
+        server: ServerId,
+        at: Instant,
+        state: impl FnOnce(&mut Checks) -> State,
+    ) -> Result<(), String> {
+        let Some(checks) = self.servers.get(&server) else {
+            return Ok(());
+        };
+        self.not_overdue(checks, at)?;
+        if let Some(checks) = self.servers.get_mut(&server) {
+            checks.since = at;
+            checks.cancelled = None;
+            checks.state = state(checks);
+        }
+        Ok(())
+    }
+
+    /// Whether what comes at `at` has not come too late.
+    fn not_overdue(&self, checks: &Checks, at: Instant) -> Result<(), String> {
+        let took = at.since(checks.since);
+        let most = match checks.state {
+            State::New => Some(Duration::ZERO),
+            State::Running { awaited: false } => self.connect_timeout.map(|limit| 2 * limit),
+            State::Running { awaited: true } => {
+                self.connect_timeout.map(|limit| limit + self.heartbeat)
+            }
+            State::Succeeded | State::Lost { .. } | State::Failed => Some(self.heartbeat),
+        };
+        if most.is_some_and(|most| took > most) {
+            return Err(format!(
+                "{:?} for {took:?}, longer than {most:?}",
+                checks.state
+            ));
+        }
+        if let Some(cancelled) = checks.cancelled
+            && at > cancelled
+        {
+            return Err(format!(
+                "F-71: the check goes on, which was cancelled at {cancelled:?}"
+            ));
+        }
+        let idle = matches!(
+            checks.state,
+            State::Succeeded | State::Lost { .. } | State::Failed
+        );
+        // F-44: whoever waits is waiting for checks.
+        let due = (checks.since + FLOOR).max(self.pressing_since);
+        if idle && !self.waiters.is_empty() && at > due {
+            return Err(format!(
+                "no check since {:?}, although somebody waits",
+                checks.since
+            ));
+        }
+        Ok(())
+    }
+}

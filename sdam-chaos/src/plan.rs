@@ -1,0 +1,257 @@
+//! What one seed stands for: a deployment, a client, a load and faults.
+
+mod deployment;
+mod faults;
+
+use std::{fmt, str::FromStr, time::Duration};
+
+use sdam_core::{
+    address::ServerAddress,
+    options::{ConfigError, Options, ServerMonitoringMode},
+    rng::Rng,
+};
+use sdam_sim::{Blueprint, scenario::Scenario};
+
+/// The kind of trouble that is made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Kind {
+    /// Everything that can happen, to every kind of deployment.
+    #[default]
+    Random,
+    /// Primaries that step down, die or fall silent.
+    Failover,
+    /// Members that do not hear each other or the client.
+    Partition,
+    /// Servers and connections that come and go all the time.
+    Flapping,
+    /// As [`Random`](Self::Random), and the client is a single-threaded one.
+    Scan,
+}
+
+impl Kind {
+    /// Every kind.
+    pub const ALL: [Self; 5] = [
+        Self::Random,
+        Self::Failover,
+        Self::Partition,
+        Self::Flapping,
+        Self::Scan,
+    ];
+
+    /// The kind's name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Random => "random",
+            Self::Failover => "failover",
+            Self::Partition => "partition",
+            Self::Flapping => "flapping",
+            Self::Scan => "scan",
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl FromStr for Kind {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        Self::ALL
+            .into_iter()
+            .find(|kind| kind.as_str() == name)
+            .ok_or_else(|| {
+                format!(
+                    "`{name}` is no scenario, which are {:?}",
+                    Self::ALL.map(Self::as_str)
+                )
+            })
+    }
+}
+
+/// What kind of deployment the client sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// A replica set, to be discovered.
+    ReplicaSet,
+    /// One member of a replica set, to talk to directly.
+    Direct,
+    /// A sharded cluster.
+    Sharded,
+    /// One server.
+    Standalone,
+    /// A sharded cluster behind a load balancer.
+    LoadBalanced,
+}
+
+/// How the topology is ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// It is closed.
+    Close,
+    /// Its last handle is dropped.
+    Drop,
+    /// It is closed in the midst of everything, after this time.
+    Abrupt(Duration),
+}
+
+/// Everything that a seed stands for. Two plans of one seed are alike.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The seed.
+    pub seed: u64,
+    /// The kind of trouble.
+    pub kind: Kind,
+    /// The deployment's kind.
+    pub shape: Shape,
+    /// The deployment.
+    pub blueprint: Blueprint,
+    /// What befalls it.
+    pub scenario: Scenario,
+    /// Whether applications use the client meanwhile.
+    pub load: bool,
+    /// How the topology is ended.
+    pub ending: Ending,
+    client: Client,
+}
+
+/// What the client is configured with.
+#[derive(Clone, Copy, Debug)]
+struct Client {
+    heartbeat: Duration,
+    connect_timeout: Duration,
+    mode: ServerMonitoringMode,
+    /// It is told of the first member only.
+    one_seed: bool,
+    /// It is told the name of the replica set.
+    named: bool,
+}
+
+impl Plan {
+    /// The plan that `seed` stands for.
+    pub fn new(seed: u64, kind: Kind) -> Self {
+        // The simulated world descends from the seed, too, and must not repeat these choices.
+        let mut rng = Rng::new(!seed).fork();
+        let deployed = deployment::deploy(kind, &mut rng);
+        let client = Client::draw(&mut rng);
+        let scenario = faults::scenario(kind, &deployed, &mut rng);
+        Self {
+            seed,
+            kind,
+            shape: deployed.shape,
+            blueprint: deployed.blueprint,
+            scenario,
+            load: true,
+            ending: match rng.below(8) {
+                0 | 1 => Ending::Drop,
+                2 => Ending::Abrupt(Duration::from_millis(rng.below(20_000))),
+                _ => Ending::Close,
+            },
+            client,
+        }
+    }
+
+    /// The same plan with other faults.
+    #[must_use]
+    pub fn with_scenario(&self, scenario: Scenario) -> Self {
+        Self {
+            scenario,
+            ..self.clone()
+        }
+    }
+
+    /// The client's options, from the connection string of the deployment.
+    ///
+    /// # Errors
+    ///
+    /// If the connection string is malformed.
+    pub fn options(&self, uri: &str) -> Result<Options, ConfigError> {
+        let mut options = Options::parse(uri)?;
+        options.heartbeat_frequency = Some(self.client.heartbeat);
+        options.connect_timeout = self.client.connect_timeout;
+        options.server_monitoring_mode = self.client.mode;
+        match self.shape {
+            Shape::ReplicaSet => {
+                if self.client.one_seed {
+                    options.seeds = vec![first()];
+                }
+                if !self.client.named {
+                    options.replica_set = None;
+                }
+            }
+            Shape::Direct => {
+                options.seeds = vec![first()];
+                options.direct_connection = Some(true);
+                options.replica_set = None;
+            }
+            Shape::Sharded | Shape::Standalone | Shape::LoadBalanced => {}
+        }
+        Ok(options)
+    }
+
+    /// How long it may take until all is known after the deployment has come to rest: a check that
+    /// runs into the void, the wait after it, and one that succeeds.
+    pub fn patience(&self) -> Duration {
+        2 * (self.client.heartbeat + self.client.connect_timeout) + Duration::from_secs(1)
+    }
+}
+
+impl Client {
+    fn draw(rng: &mut Rng) -> Self {
+        let millis = |rng: &mut Rng, of: &[u64]| Duration::from_millis(pick(rng, of));
+        Self {
+            heartbeat: millis(rng, &[500, 500, 1000, 2000, 5000, 10_000]),
+            connect_timeout: millis(rng, &[150, 400, 1000, 3000, 10_000]),
+            mode: pick(
+                rng,
+                &[
+                    ServerMonitoringMode::Auto,
+                    ServerMonitoringMode::Stream,
+                    ServerMonitoringMode::Poll,
+                ],
+            ),
+            one_seed: rng.below(3) == 0,
+            named: rng.below(4) > 0,
+        }
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let client = &self.client;
+        write!(
+            f,
+            "{:?}, heartbeat {:?}, connect timeout {:?}, {:?}, {}{}load {}, {:?}",
+            self.shape,
+            client.heartbeat,
+            client.connect_timeout,
+            client.mode,
+            if client.one_seed { "one seed, " } else { "" },
+            if client.named { "" } else { "set not named, " },
+            if self.load { "on" } else { "off" },
+            self.ending,
+        )
+    }
+}
+
+/// The member that is always part of the deployment, so that the client can find the others.
+pub(crate) fn first() -> ServerAddress {
+    host(0)
+}
+
+fn host(index: u64) -> ServerAddress {
+    let name = ["a", "b", "c", "d", "e", "f"];
+    ServerAddress::new(name.get(index as usize).copied().unwrap_or("g"), 27017)
+}
+
+/// One of several values.
+///
+/// # Panics
+///
+/// If there is none.
+pub(crate) fn pick<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
+    of[rng.below(of.len() as u64) as usize]
+}

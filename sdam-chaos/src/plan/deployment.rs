@@ -1,0 +1,117 @@
+//! Which deployment a seed stands for.
+
+use sdam_core::rng::Rng;
+use sdam_sim::{
+    Blueprint,
+    config::{MemberConfig, SetConfig},
+    timing::Timing,
+    version::ServerVersion,
+};
+
+use super::{Kind, Shape, first, host, pick};
+
+/// A deployment, and what faults have to know of it.
+pub(super) struct Deployed {
+    pub(super) shape: Shape,
+    pub(super) blueprint: Blueprint,
+    /// How many processes there are.
+    pub(super) processes: u64,
+    /// Whether the last process is not in the set at first.
+    pub(super) spare: bool,
+}
+
+/// The releases that the client supports.
+pub(super) const VERSIONS: [ServerVersion; 6] = [
+    ServerVersion::V4_2,
+    ServerVersion::V4_4,
+    ServerVersion::V5_0,
+    ServerVersion::V6_0,
+    ServerVersion::V7_0,
+    ServerVersion::V8_0,
+];
+
+pub(super) fn deploy(kind: Kind, rng: &mut Rng) -> Deployed {
+    let version = pick(rng, &VERSIONS);
+    let shape = match (kind, rng.below(100)) {
+        (Kind::Failover | Kind::Partition, _) | (_, 0..70) => Shape::ReplicaSet,
+        (_, 70..82) => Shape::Sharded,
+        (_, 82..88) => Shape::Standalone,
+        (_, 88..94) => Shape::Direct,
+        _ => Shape::LoadBalanced,
+    };
+    match shape {
+        Shape::ReplicaSet | Shape::Direct => replica_set(kind, shape, version, rng),
+        Shape::Sharded => {
+            let processes = rng.below(3) + 1;
+            Deployed {
+                shape,
+                blueprint: Blueprint::sharded((0..processes).map(host)).version(version),
+                processes,
+                spare: false,
+            }
+        }
+        Shape::Standalone => Deployed {
+            shape,
+            blueprint: Blueprint::standalone(first()).version(version),
+            processes: 1,
+            spare: false,
+        },
+        Shape::LoadBalanced => {
+            let processes = rng.below(3) + 1;
+            let version = version.max(ServerVersion::V5_0);
+            Deployed {
+                shape,
+                blueprint: Blueprint::load_balanced((0..processes).map(|_| first()))
+                    .version(version),
+                processes,
+                spare: false,
+            }
+        }
+    }
+}
+
+fn replica_set(kind: Kind, shape: Shape, version: ServerVersion, rng: &mut Rng) -> Deployed {
+    let least = if matches!(kind, Kind::Random | Kind::Scan) {
+        1
+    } else {
+        3
+    };
+    let members = least + rng.below(6 - least);
+    let mut config = SetConfig::new("rs", (0..members).map(host));
+    let (mut arbiter, mut hidden) = (false, false);
+    for own in config.members.iter_mut().skip(1) {
+        let plain = || MemberConfig::new(own.address.clone());
+        *own = match rng.below(20) {
+            0 | 1 if !arbiter => {
+                arbiter = true;
+                plain().arbiter()
+            }
+            2 | 3 if !hidden => {
+                hidden = true;
+                plain().hidden()
+            }
+            4 | 5 => plain().priority(2.0),
+            6 => plain().priority(0.0),
+            7 => plain().non_voting(),
+            _ => plain(),
+        };
+        if rng.below(3) == 0 {
+            *own = own.clone().tag("dc", pick(rng, &["ny", "la"]));
+        }
+    }
+    let spare = rng.below(3) == 0;
+    let mut blueprint = Blueprint::replica_set(config).version(version);
+    // Where elections are quick there are more of them.
+    if rng.below(3) == 0 {
+        blueprint = blueprint.timing(Timing::brisk());
+    }
+    if spare {
+        blueprint = blueprint.spare(host(members));
+    }
+    Deployed {
+        shape,
+        blueprint,
+        processes: members + u64::from(spare),
+        spare,
+    }
+}

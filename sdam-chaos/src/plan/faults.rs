@@ -1,0 +1,326 @@
+//! What befalls a deployment.
+
+use std::time::Duration;
+
+use sdam_core::rng::Rng;
+use sdam_sim::{
+    Action, MemberId,
+    action::{Edit, FailCommand, HorizonPolicy, Mode, Target},
+    runtime::Latency,
+    scenario::{NetFault, Scenario, Step},
+};
+
+use super::{
+    Kind, Shape,
+    deployment::{Deployed, VERSIONS},
+    pick,
+};
+
+pub(super) fn scenario(kind: Kind, deployed: &Deployed, rng: &mut Rng) -> Scenario {
+    let seconds = match rng.below(10) {
+        0 => 120,
+        1..4 => 15,
+        _ => 40,
+    };
+    let faults = match kind {
+        Kind::Flapping => 15 + rng.below(25),
+        _ => 1 + rng.below(10),
+    };
+    let mut maker = Maker {
+        rng,
+        deployed,
+        span: Duration::from_secs(seconds),
+        steps: Vec::new(),
+    };
+    if maker.rng.below(4) == 0 {
+        maker.far_away();
+    }
+    for _ in 0..faults {
+        match kind {
+            Kind::Random | Kind::Scan => maker.anything(),
+            Kind::Failover => maker.failover(),
+            Kind::Partition => maker.partition(),
+            Kind::Flapping => maker.flap(),
+        }
+    }
+    let mut steps = maker.steps;
+    steps.sort_by_key(|(at, _)| *at);
+    Scenario { steps }
+}
+
+/// Makes faults, one at a time.
+struct Maker<'m> {
+    rng: &'m mut Rng,
+    deployed: &'m Deployed,
+    span: Duration,
+    steps: Vec<(Duration, Step)>,
+}
+
+impl Maker<'_> {
+    fn anything(&mut self) {
+        let is_set = matches!(self.deployed.shape, Shape::ReplicaSet | Shape::Direct);
+        match self.rng.below(if is_set { 10 } else { 5 }) {
+            0 | 1 => self.network(),
+            2 | 3 => self.process(),
+            4 => self.fail_point(),
+            5 | 6 => self.failover(),
+            7 => self.partition(),
+            8 => self.membership(),
+            _ => self.tune(),
+        }
+    }
+
+    /// A moment of the scenario, in whole milliseconds.
+    fn moment(&mut self) -> Duration {
+        let span = u64::try_from(self.span.as_millis()).unwrap_or(u64::MAX);
+        Duration::from_millis(self.rng.below(span))
+    }
+
+    /// How long a fault lasts: mostly short, sometimes longer than every time-out.
+    fn while_(&mut self) -> Duration {
+        let most = pick(self.rng, &[300, 2000, 8000, 30_000]);
+        Duration::from_millis(1 + self.rng.below(most))
+    }
+
+    fn member(&mut self) -> MemberId {
+        MemberId(self.rng.below(self.deployed.processes) as u16)
+    }
+
+    /// Any member but the first.
+    fn other(&mut self) -> Option<MemberId> {
+        let others = self.deployed.processes.checked_sub(1).filter(|n| *n > 0)?;
+        Some(MemberId(1 + self.rng.below(others) as u16))
+    }
+
+    fn target(&mut self) -> Target {
+        match self.rng.below(4) {
+            0 => Target::Primary,
+            1 => Target::Secondary,
+            _ => self.member().into(),
+        }
+    }
+
+    fn step(&mut self, step: impl Into<Step>) {
+        let at = self.moment();
+        self.steps.push((at, step.into()));
+    }
+
+    /// Something that ends after a while.
+    fn episode(&mut self, begin: impl Into<Step>, end: impl Into<Step>) {
+        let at = self.moment();
+        let until = at + self.while_();
+        self.steps.push((at, begin.into()));
+        self.steps.push((until, end.into()));
+    }
+
+    fn far_away(&mut self) {
+        let step = NetFault::Latency(self.latency()).into();
+        self.steps.push((Duration::ZERO, step));
+    }
+
+    /// How far away the servers are: on another continent, or behind a line that is now fast and
+    /// now slow.
+    fn latency(&mut self) -> Latency {
+        if self.rng.below(2) == 0 {
+            return Latency::WAN;
+        }
+        let most = pick(self.rng, &[1, 30, 300]);
+        let micros = |rng: &mut Rng| Duration::from_micros(rng.below(1000 * most));
+        Latency {
+            least: micros(self.rng),
+            spread: 3 * micros(self.rng),
+            chunked: self.rng.below(2) == 0,
+        }
+    }
+
+    fn network(&mut self) {
+        let member = self.member().into();
+        match self.rng.below(8) {
+            0 => self.episode(
+                NetFault::Refuse(member, true),
+                NetFault::Refuse(member, false),
+            ),
+            1 | 2 => self.episode(
+                NetFault::Blackhole(member, true),
+                NetFault::Blackhole(member, false),
+            ),
+            3 | 4 => self.step(NetFault::Reset(member)),
+            5 => {
+                let bytes = self.rng.below(3000) as usize;
+                self.episode(
+                    NetFault::ResetAfter(member, Some(bytes)),
+                    NetFault::ResetAfter(member, None),
+                );
+            }
+            6 => {
+                let delay = pick(self.rng, &[None, Some(50), Some(2000)]);
+                let delay = delay.map(Duration::from_millis);
+                self.episode(NetFault::Dns(delay), NetFault::Dns(Some(Duration::ZERO)));
+            }
+            _ => {
+                let latency = self.latency();
+                self.episode(NetFault::Latency(latency), NetFault::Latency(Latency::LAN));
+            }
+        }
+    }
+
+    fn process(&mut self) {
+        let member = self.member();
+        let target = Target::from(member);
+        match self.rng.below(6) {
+            0 | 1 => self.episode(Action::Kill(target), Action::Restart(target)),
+            2 => self.episode(Action::Shutdown(target), Action::Restart(target)),
+            3 => self.step(Action::Restart(target)),
+            4 => self.episode(Action::Freeze(target), Action::Thaw(target)),
+            _ => self.episode(Action::CutOff(target), Action::Heal),
+        }
+    }
+
+    fn failover(&mut self) {
+        let member = self.target();
+        match self.rng.below(7) {
+            0 | 1 => {
+                let period = self.while_();
+                self.step(Action::StepDown { period });
+            }
+            2 => self.step(Action::StepUp(member)),
+            3 => self.step(Action::Kill(Target::Primary)),
+            4 => self.step(Action::Shutdown(Target::Primary)),
+            5 => {
+                // Whoever it was: thawing the others does nothing.
+                self.step(Action::Freeze(Target::Primary));
+                let member = self.member();
+                self.step(Action::Thaw(member.into()));
+            }
+            _ => {
+                let member = self.member();
+                self.step(Action::Restart(member.into()));
+            }
+        }
+    }
+
+    fn partition(&mut self) {
+        let member = Target::from(self.member());
+        match self.rng.below(5) {
+            0 => {
+                let mut sides = (Vec::new(), Vec::new());
+                for member in 0..self.deployed.processes {
+                    let side = if self.rng.below(2) == 0 {
+                        &mut sides.0
+                    } else {
+                        &mut sides.1
+                    };
+                    side.push(Target::from(member as u16));
+                }
+                if !sides.0.is_empty() && !sides.1.is_empty() {
+                    self.episode(Action::Partition(sides.0, sides.1), Action::Heal);
+                }
+            }
+            1 => self.episode(Action::Isolate(member), Action::Heal),
+            2 => self.episode(Action::CutOff(member), Action::Heal),
+            3 => self.episode(Action::SplitBrain, Action::Heal),
+            _ => self.episode(
+                NetFault::Blackhole(member, true),
+                NetFault::Blackhole(member, false),
+            ),
+        }
+    }
+
+    fn flap(&mut self) {
+        let at = self.moment();
+        let member = Target::from(self.member());
+        let gap = Duration::from_millis(10 + self.rng.below(900));
+        let (begin, end): (Step, Step) = match self.rng.below(4) {
+            0 => (Action::Kill(member).into(), Action::Restart(member).into()),
+            1 => (
+                NetFault::Refuse(member, true).into(),
+                NetFault::Refuse(member, false).into(),
+            ),
+            2 => (
+                NetFault::Reset(member).into(),
+                NetFault::Reset(member).into(),
+            ),
+            _ => (Action::StepDown { period: gap }.into(), Action::Heal.into()),
+        };
+        self.steps.push((at, begin));
+        self.steps.push((at + gap, end));
+    }
+
+    fn membership(&mut self) {
+        let Some(member) = self.other() else { return };
+        let target = Target::from(member);
+        match self.rng.below(4) {
+            0 | 1 if self.deployed.spare => {
+                let spare = MemberId(self.deployed.processes as u16 - 1);
+                self.step(Action::Add(spare));
+            }
+            0 | 1 => self.episode(Action::Remove(target), Action::Add(member)),
+            2 => self.step(Action::Remove(target)),
+            _ => self.episode(
+                Action::Edit(target, vec![Edit::Hidden(true), Edit::Priority(0.0)]),
+                Action::Edit(target, vec![Edit::Hidden(false), Edit::Priority(1.0)]),
+            ),
+        }
+    }
+
+    fn tune(&mut self) {
+        let target = self.target();
+        match self.rng.below(7) {
+            0 => {
+                let priority = self.rng.below(4) as f64;
+                let Some(member) = self.other() else { return };
+                self.step(Action::Edit(member.into(), vec![Edit::Priority(priority)]));
+            }
+            1 => self.episode(
+                Action::Maintenance(target, true),
+                Action::Maintenance(target, false),
+            ),
+            2 => {
+                let policy = pick(self.rng, &[HorizonPolicy::Close, HorizonPolicy::Error]);
+                self.step(Action::Horizon(policy));
+            }
+            3 => {
+                let lag = self.while_();
+                self.step(Action::Lag(target, lag));
+            }
+            4 => {
+                let period = self.while_();
+                self.step(Action::ReplSetFreeze(target, period));
+            }
+            5 => {
+                let tags = vec![("dc".to_owned(), pick(self.rng, &["ny", "la"]).to_owned())];
+                self.step(Action::Edit(target, vec![Edit::Tags(tags)]));
+            }
+            _ => {
+                let version = pick(self.rng, &VERSIONS);
+                let member = self.member();
+                self.step(Action::Upgrade(member.into(), version));
+            }
+        }
+    }
+
+    fn fail_point(&mut self) {
+        let target = Target::from(self.member());
+        let mut fail = FailCommand::default();
+        fail.commands = vec!["hello".into(), "isMaster".into()];
+        fail.mode = match self.rng.below(3) {
+            0 => Mode::AlwaysOn,
+            _ => Mode::Times(1 + self.rng.below(4) as u32),
+        };
+        match self.rng.below(4) {
+            0 => fail.close_connection = true,
+            1 => {
+                let most = pick(self.rng, &[50, 1000, 15_000]);
+                fail.block = Some(Duration::from_millis(self.rng.below(most)));
+            }
+            _ => {
+                fail.error_code =
+                    Some(pick(self.rng, &[91, 10107, 11600, 11602, 13435, 462, 8000]));
+            }
+        }
+        self.episode(
+            Action::FailPoint(target, Some(fail)),
+            Action::FailPoint(target, None),
+        );
+    }
+}

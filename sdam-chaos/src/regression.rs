@@ -1,0 +1,164 @@
+//! Failures that were found, kept as files.
+//!
+//! ```text
+//! # P9-waiters at 12.5s: somebody waits although ...
+//! seed 4711
+//! scenario random
+//! load off
+//! ---
+//! 1.5s kill primary
+//! ```
+
+use std::{
+    fmt, fs, io,
+    path::{Path, PathBuf},
+    str::FromStr,
+};
+
+use crate::{
+    plan::Plan,
+    run::{Failure, Stats, run_twice},
+};
+
+/// A kept plan that once failed.
+#[derive(Clone, Debug)]
+pub struct Regression {
+    /// What is to be run.
+    pub plan: Plan,
+    /// What was found, in words.
+    pub about: String,
+}
+
+impl Regression {
+    /// Runs the plan twice, as on the day it was found.
+    ///
+    /// # Errors
+    ///
+    /// If it fails again.
+    pub fn run(&self) -> Result<Stats, Box<Failure>> {
+        run_twice(&self.plan)
+    }
+}
+
+impl fmt::Display for Regression {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for line in self.about.lines() {
+            writeln!(f, "# {line}")?;
+        }
+        writeln!(f, "seed {}", self.plan.seed)?;
+        writeln!(f, "scenario {}", self.plan.kind)?;
+        if !self.plan.load {
+            writeln!(f, "load off")?;
+        }
+        write!(f, "---\n{}", self.plan.scenario)
+    }
+}
+
+impl FromStr for Regression {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (head, steps) = text
+            .split_once("---\n")
+            .ok_or("a line of three dashes is missing")?;
+        let (mut seed, mut kind, mut load) = (None, None, true);
+        let mut about = Vec::new();
+        for line in head.lines() {
+            match line.split_once(' ') {
+                Some(("#", words)) => about.push(words),
+                Some(("seed", number)) => {
+                    seed = Some(
+                        number
+                            .parse()
+                            .map_err(|_| format!("`{number}` is no seed"))?,
+                    );
+                }
+                Some(("scenario", name)) => kind = Some(name.parse()?),
+                Some(("load", "off")) => load = false,
+                _ => return Err(format!("`{line}` makes no sense")),
+            }
+        }
+        let (Some(seed), Some(kind)) = (seed, kind) else {
+            return Err("`seed NUMBER` and `scenario NAME` are needed".into());
+        };
+        let scenario = steps
+            .parse()
+            .map_err(|error: sdam_sim::scenario::ParseScenarioError| error.to_string())?;
+        let mut plan = Plan::new(seed, kind).with_scenario(scenario);
+        plan.load = load;
+        Ok(Self {
+            plan,
+            about: about.join("\n"),
+        })
+    }
+}
+
+/// Where regressions are kept.
+pub fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../sdam-sim/regressions")
+}
+
+/// Every kept regression with the name of its file, sorted.
+///
+/// # Errors
+///
+/// If a file cannot be read or makes no sense.
+pub fn all() -> io::Result<Vec<(String, Regression)>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder())? {
+        let path = entry?.path();
+        if path.extension().is_none_or(|extension| extension != "txt") {
+            continue;
+        }
+        let name = path
+            .file_stem()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        let regression = fs::read_to_string(&path)?
+            .parse()
+            .map_err(|error| io::Error::other(format!("{name}: {error}")))?;
+        found.push((name, regression));
+    }
+    found.sort_by(|(a, _), (b, _)| a.cmp(b));
+    Ok(found)
+}
+
+/// Keeps a failing plan; where.
+///
+/// # Errors
+///
+/// If the file cannot be written.
+pub fn keep(plan: &Plan, failure: &Failure) -> io::Result<PathBuf> {
+    let oracle = failure.violation.oracle.as_str().to_lowercase();
+    let path = folder().join(format!("{oracle}-{}-{}.txt", plan.kind, plan.seed));
+    let regression = Regression {
+        plan: plan.clone(),
+        about: failure.violation.to_string(),
+    };
+    fs::write(&path, regression.to_string())?;
+    Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::Kind;
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        for seed in 0..200 {
+            let mut plan = Plan::new(seed, Kind::ALL[seed as usize % Kind::ALL.len()]);
+            plan.load = seed % 3 != 0;
+            let about = "P9: somebody waits\nfor ever".to_owned();
+            let text = Regression { plan, about }.to_string();
+            let read: Regression = text.parse().unwrap();
+            assert_eq!(read.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn every_kept_file_can_be_read() {
+        all().unwrap();
+    }
+}

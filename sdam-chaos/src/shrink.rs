@@ -1,0 +1,71 @@
+//! From a failing plan to a small one.
+
+use sdam_sim::{oracle::Oracle, scenario::Scenario};
+
+use crate::{
+    plan::Plan,
+    run::{Failure, run},
+};
+
+/// The most runs that are spent on making a plan small.
+const BUDGET: u32 = 400;
+
+/// A plan with as few faults as possible that breaks the same rule as `plan` does, and how it fails.
+///
+/// Steps are taken away in halves, quarters and so on, as long as the rule is still broken.
+pub fn shrink(plan: &Plan, failure: Box<Failure>) -> (Plan, Box<Failure>) {
+    let mut shrinker = Shrinker {
+        oracle: failure.violation.oracle,
+        plan: plan.clone(),
+        failure,
+        budget: BUDGET,
+    };
+    let mut idle = plan.clone();
+    idle.load = false;
+    shrinker.accept(idle);
+    let mut chunk = plan.scenario.steps.len().max(1);
+    loop {
+        let mut at = 0;
+        while at < shrinker.plan.scenario.steps.len() {
+            if !shrinker.without(at, chunk) {
+                at += chunk;
+            }
+        }
+        if chunk == 1 || shrinker.budget == 0 {
+            return (shrinker.plan, shrinker.failure);
+        }
+        chunk = chunk.div_ceil(2);
+    }
+}
+
+struct Shrinker {
+    oracle: Oracle,
+    plan: Plan,
+    failure: Box<Failure>,
+    budget: u32,
+}
+
+impl Shrinker {
+    /// Whether the plan fails as well without `count` steps from `at` on; then they are gone.
+    fn without(&mut self, at: usize, count: usize) -> bool {
+        let mut steps = self.plan.scenario.steps.clone();
+        steps.drain(at..(at + count).min(steps.len()));
+        let plan = self.plan.with_scenario(Scenario { steps });
+        self.accept(plan)
+    }
+
+    fn accept(&mut self, plan: Plan) -> bool {
+        let Some(left) = self.budget.checked_sub(1) else {
+            return false;
+        };
+        self.budget = left;
+        match run(&plan) {
+            Err(failure) if failure.violation.oracle == self.oracle => {
+                self.plan = plan;
+                self.failure = failure;
+                true
+            }
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! A few seeds of every kind, also where nobody runs thousands of them.
+
+use sdam_chaos::{
+    Counts,
+    plan::{Kind, Plan},
+    regression,
+    run::{run, run_twice},
+};
+
+#[test]
+fn every_kind_of_trouble_is_survived_and_does_what_it_is_for() {
+    for kind in Kind::ALL {
+        let mut seen = Counts::default();
+        for seed in 0..8 {
+            seen += run_twice(&Plan::new(seed, kind)).unwrap().counts;
+        }
+        let Counts {
+            selected,
+            timed_out,
+            errors,
+            faults,
+            ..
+        } = seen;
+        for (what, count) in [
+            ("selected", selected),
+            ("timed out", timed_out),
+            ("errors", errors),
+            ("faults", faults),
+        ] {
+            assert!(count > 0, "{kind}: {what}");
+        }
+    }
+}
+
+#[test]
+fn other_seeds_are_other_runs() {
+    let trace = |seed| run(&Plan::new(seed, Kind::Random)).unwrap().trace;
+    let mut traces: Vec<u64> = (0..10).map(trace).collect();
+    traces.sort_unstable();
+    traces.dedup();
+    assert_eq!(traces.len(), 10);
+}
+
+#[test]
+fn what_once_failed_does_not_fail_again() {
+    for (name, regression) in regression::all().unwrap() {
+        if let Err(failure) = regression.run() {
+            panic!("{name}: {failure}");
+        }
+    }
+}

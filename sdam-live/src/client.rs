@@ -1,0 +1,159 @@
+//! A blocking client for commands to one server.
+
+use std::fmt;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use bson::{Document, doc};
+
+use crate::error::{CommandError, Error};
+use crate::wait::COMMAND_TIMEOUT;
+
+const OP_MSG: i32 = 2013;
+const HEADER: usize = 16;
+const CHECKSUM_PRESENT: u32 = 1;
+/// What a server may send at most, `maxMessageSizeBytes`.
+const MAX_MESSAGE: usize = 48_000_000;
+/// The error code of an unknown command.
+const COMMAND_NOT_FOUND: i32 = 59;
+
+/// One connection to one server.
+///
+/// It has done no handshake: servers take commands without one.
+pub struct Client {
+    address: SocketAddr,
+    stream: TcpStream,
+    request_id: i32,
+}
+
+impl Client {
+    /// Connects; every command may take 30 s.
+    pub fn connect(address: SocketAddr) -> Result<Self, Error> {
+        Self::connect_with_timeout(address, COMMAND_TIMEOUT)
+    }
+
+    /// Connects; `timeout` bounds the connecting and every single read and write.
+    pub fn connect_with_timeout(address: SocketAddr, timeout: Duration) -> Result<Self, Error> {
+        let failed = || Error::io(format!("connecting to {address}"));
+        let stream = TcpStream::connect_timeout(&address, timeout).map_err(failed())?;
+        stream.set_read_timeout(Some(timeout)).map_err(failed())?;
+        stream.set_write_timeout(Some(timeout)).map_err(failed())?;
+        stream.set_nodelay(true).map_err(failed())?;
+        Ok(Self {
+            address,
+            stream,
+            request_id: 0,
+        })
+    }
+
+    /// Runs a command and gives its reply.
+    ///
+    /// # Errors
+    /// [`Error::Command`] for a reply with `ok: 0`. After any other error the connection is of no
+    /// more use.
+    pub fn run_command(&mut self, database: &str, command: Document) -> Result<Document, Error> {
+        let name = command.keys().next().cloned().unwrap_or_default();
+        let mut command = command;
+        command.insert("$db", database);
+        self.send(&command)?;
+        let reply = self.receive()?;
+        let ok = match reply.get("ok") {
+            Some(bson::Bson::Double(ok)) => *ok > 0.0,
+            Some(bson::Bson::Int32(ok)) => *ok > 0,
+            Some(bson::Bson::Boolean(ok)) => *ok,
+            _ => false,
+        };
+        if ok {
+            Ok(reply)
+        } else {
+            Err(CommandError::from_reply(&name, reply).into())
+        }
+    }
+
+    /// What the server says of itself: the reply to `hello`, or to legacy hello where it knows no
+    /// other. `isWritablePrimary` is there in both cases.
+    pub fn hello(&mut self) -> Result<Document, Error> {
+        match self.run_command("admin", doc! { "hello": 1 }) {
+            Err(error) if error.code() == Some(COMMAND_NOT_FOUND) => {
+                let mut reply = self.run_command("admin", doc! { "isMaster": 1 })?;
+                let primary = reply.get_bool("ismaster").unwrap_or(false);
+                reply.insert("isWritablePrimary", primary);
+                Ok(reply)
+            }
+            other => other,
+        }
+    }
+
+    fn send(&mut self, command: &Document) -> Result<(), Error> {
+        let body = command
+            .to_vec()
+            .map_err(|error| Error::Protocol(error.to_string()))?;
+        self.request_id = self.request_id.wrapping_add(1);
+        let length = HEADER + 4 + 1 + body.len();
+        let mut message = Vec::with_capacity(length);
+        for word in [length as i32, self.request_id, 0, OP_MSG, 0] {
+            message.extend_from_slice(&word.to_le_bytes());
+        }
+        message.push(0);
+        message.extend_from_slice(&body);
+        let failed = Error::io(format!("sending to {}", self.address));
+        self.stream.write_all(&message).map_err(failed)
+    }
+
+    fn receive(&mut self) -> Result<Document, Error> {
+        let failed = || Error::io(format!("receiving from {}", self.address));
+        let mut header = [0; HEADER];
+        self.stream.read_exact(&mut header).map_err(failed())?;
+        let [length, _, response_to, opcode] = words(header);
+        let length = usize::try_from(length).unwrap_or_default();
+        if opcode != OP_MSG || response_to != self.request_id || length > MAX_MESSAGE {
+            return Err(self.malformed("an unexpected message header"));
+        }
+        let rest = length
+            .checked_sub(HEADER)
+            .ok_or_else(|| self.malformed("a length too small"))?;
+        let mut message = vec![0; rest];
+        self.stream.read_exact(&mut message).map_err(failed())?;
+        self.reply_body(&message)
+    }
+
+    /// The document of the kind 0 section, which is the only one in a reply.
+    fn reply_body(&self, message: &[u8]) -> Result<Document, Error> {
+        let (flags, sections) = message
+            .split_first_chunk()
+            .ok_or_else(|| self.malformed("no flags"))?;
+        let checksum = if u32::from_le_bytes(*flags) & CHECKSUM_PRESENT == 0 {
+            0
+        } else {
+            4
+        };
+        let end = sections.len().saturating_sub(checksum);
+        match sections.get(..end) {
+            Some([0, document @ ..]) => {
+                Document::from_reader(document).map_err(|error| self.malformed(&error.to_string()))
+            }
+            _ => Err(self.malformed("no body section")),
+        }
+    }
+
+    fn malformed(&self, what: &str) -> Error {
+        Error::Protocol(format!("{} sent {what}", self.address))
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("address", &self.address)
+            .finish_non_exhaustive()
+    }
+}
+
+fn words(header: [u8; HEADER]) -> [i32; 4] {
+    let mut words = [0; 4];
+    for (word, bytes) in words.iter_mut().zip(header.chunks_exact(4)) {
+        *word = bytes.try_into().map_or(0, i32::from_le_bytes);
+    }
+    words
+}

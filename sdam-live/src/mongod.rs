@@ -1,0 +1,302 @@
+//! One server process.
+
+use std::fmt;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{self, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use bson::{Document, doc};
+
+use crate::client::Client;
+use crate::error::Error;
+use crate::locate::mongod_path;
+use crate::port;
+use crate::process::Process;
+use crate::version::Version;
+use crate::wait::poll;
+use crate::workdir::WorkDir;
+
+/// How many lines of its log a server that ended is quoted with.
+const QUOTED_LINES: usize = 12;
+
+/// A `mongod` on a loopback port of its own.
+///
+/// Dropping it kills it and removes its data. Its log stays below `target/live` if the dropping
+/// thread panics, and standard error says where.
+pub struct Mongod {
+    executable: PathBuf,
+    arguments: Vec<String>,
+    address: SocketAddr,
+    // Before the directory, since fields are dropped in this order.
+    process: Mutex<Process>,
+    dir: WorkDir,
+}
+
+impl Mongod {
+    /// Starts a standalone server and waits until it answers.
+    pub fn start(version: impl Into<Option<Version>>) -> Result<Self, Error> {
+        Self::start_with(version, &[])
+    }
+
+    /// Starts a server with further command line arguments and waits until it answers.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] if there is no binary, [`Error::Exited`] if it does not like the
+    /// arguments.
+    pub fn start_with(
+        version: impl Into<Option<Version>>,
+        arguments: &[&str],
+    ) -> Result<Self, Error> {
+        let mut mongod = Self::launch(version, arguments)?;
+        mongod.settle_down()?;
+        Ok(mongod)
+    }
+
+    /// Starts the process only; [`Mongod::settle_down`] must follow.
+    pub(crate) fn launch(
+        version: impl Into<Option<Version>>,
+        arguments: &[&str],
+    ) -> Result<Self, Error> {
+        let executable = mongod_path(version)?;
+        let dir = WorkDir::create("mongod").map_err(Error::io("creating a directory"))?;
+        let data = dir.path().join("data");
+        fs::create_dir(&data).map_err(Error::io("creating a directory"))?;
+        let process = Process::guarded(&data).map_err(Error::io("starting `sh`"))?;
+        let mongod = Self {
+            executable,
+            arguments: arguments
+                .iter()
+                .map(|&argument| argument.to_owned())
+                .collect(),
+            address: port::free()?,
+            process: Mutex::new(process),
+            dir,
+        };
+        mongod.spawn()?;
+        Ok(mongod)
+    }
+
+    /// Waits until the process answers, moving it to other ports while its port is taken.
+    pub(crate) fn settle_down(&mut self) -> Result<(), Error> {
+        while self.await_answer()? == Start::AddressInUse {
+            self.address = port::free()?;
+            self.spawn()?;
+        }
+        Ok(())
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where it listens, as it stands in replica set configurations: `127.0.0.1:PORT`.
+    pub fn host(&self) -> String {
+        self.address.to_string()
+    }
+
+    /// The connection string for this server alone.
+    pub fn uri(&self) -> String {
+        format!("mongodb://{}/?directConnection=true", self.address)
+    }
+
+    /// Its log file.
+    pub fn log(&self) -> PathBuf {
+        self.dir.path().join("mongod.log")
+    }
+
+    /// A new connection to it.
+    pub fn client(&self) -> Result<Client, Error> {
+        Client::connect(self.address)
+    }
+
+    /// Runs a command on a connection of its own; see [`Client::run_command`].
+    pub fn run_command(&self, database: &str, command: Document) -> Result<Document, Error> {
+        self.client()?.run_command(database, command)
+    }
+
+    /// What it says of itself; see [`Client::hello`].
+    pub fn hello(&self) -> Result<Document, Error> {
+        self.client()?.hello()
+    }
+
+    /// Whether the process runs and is not stopped by [`Mongod::sigstop`].
+    pub fn is_responsive(&self) -> bool {
+        self.process().is_responsive()
+    }
+
+    /// Kills it with SIGKILL and waits until it is gone. Does nothing if it is dead.
+    ///
+    /// If it answers it makes a checkpoint first: a server that is killed before its first one does
+    /// not always come up again.
+    pub fn kill(&self) -> Result<(), Error> {
+        if self.is_responsive() {
+            // One that does not answer is killed all the same.
+            let _ = self.run_command("admin", doc! { "fsync": 1 });
+        }
+        self.process()
+            .kill()
+            .map_err(Error::io(format!("killing {}", self.address)))
+    }
+
+    /// Freezes it: its sockets stay open and nobody answers.
+    pub fn sigstop(&self) -> Result<(), Error> {
+        self.signal("STOP")
+    }
+
+    /// Ends what [`Mongod::sigstop`] began.
+    pub fn sigcont(&self) -> Result<(), Error> {
+        self.signal("CONT")
+    }
+
+    /// Asks it to shut down in an orderly way and returns; [`Mongod::wait_exit`] waits for the
+    /// end. A primary first steps down, and a member newer than 4.4 first answers with
+    /// ShutdownInProgress for up to 15 s.
+    pub fn sigterm(&self) -> Result<(), Error> {
+        self.signal("TERM")
+    }
+
+    /// Waits until the process has ended by itself.
+    pub fn wait_exit(&self) -> Result<(), Error> {
+        poll("a server to exit", || {
+            let mut process = self.process();
+            Ok((process.ended().is_some() || !process.has_child()).then_some(()))
+        })
+    }
+
+    /// Starts it again on the same port and data, killing it first if it runs, and waits until it
+    /// answers. Members of a set may need longer to be primary or secondary again.
+    pub fn restart(&self) -> Result<(), Error> {
+        self.kill()?;
+        poll("the port of a dead server", || {
+            self.spawn()?;
+            Ok((self.await_answer()? == Start::Answered).then_some(()))
+        })
+    }
+
+    fn spawn(&self) -> Result<(), Error> {
+        let output = fs::File::options()
+            .create(true)
+            .append(true)
+            .open(self.dir.path().join("output"))
+            .map_err(Error::io("creating a file"))?;
+        let mut command = Command::new(&self.executable);
+        command
+            .args(["--bind_ip", "127.0.0.1", "--nounixsocket", "--logappend"])
+            .args(["--port", &self.address.port().to_string()])
+            .arg("--dbpath")
+            .arg(self.data())
+            .arg("--logpath")
+            .arg(self.log())
+            .args(["--wiredTigerCacheSizeGB", "0.25"])
+            .args(["--setParameter", "enableTestCommands=1"])
+            // A sampling thread per server would be the largest part of the load.
+            .args(["--setParameter", "diagnosticDataCollectionEnabled=false"])
+            .args(&self.arguments)
+            .stderr(output.try_clone().map_or(Stdio::null(), Stdio::from))
+            .stdout(output);
+        let doing = format!("starting {}", self.executable.display());
+        self.process().spawn(&mut command).map_err(Error::io(doing))
+    }
+
+    /// Waits until the process answers commands or ends.
+    fn await_answer(&self) -> Result<Start, Error> {
+        poll("a server to answer", || {
+            if let Some(status) = self.process().ended() {
+                if status.code() == Some(port::ADDRESS_IN_USE) {
+                    return Ok(Some(Start::AddressInUse));
+                }
+                return Err(Error::Exited(format!(
+                    "mongod ended: {status}\n{}",
+                    self.last_words()
+                )));
+            }
+            // Somebody else may have taken the port in the meantime, so who answers is asked.
+            let options = self.run_command("admin", doc! { "getCmdLineOpts": 1 })?;
+            let path = options
+                .get_document("parsed")
+                .and_then(|parsed| parsed.get_document("storage"))
+                .and_then(|storage| storage.get_str("dbPath"));
+            Ok((path.ok().map(Path::new) == Some(&self.data())).then_some(Start::Answered))
+        })
+    }
+
+    fn data(&self) -> PathBuf {
+        self.dir.path().join("data")
+    }
+
+    fn last_words(&self) -> String {
+        let read = |path| fs::read(path).unwrap_or_default();
+        let mut text = read(self.log());
+        text.append(&mut read(self.dir.path().join("output")));
+        let text = String::from_utf8_lossy(&text);
+        let lines: Vec<_> = text.lines().collect();
+        lines
+            .get(lines.len().saturating_sub(QUOTED_LINES)..)
+            .unwrap_or_default()
+            .join("\n")
+    }
+
+    fn signal(&self, name: &str) -> Result<(), Error> {
+        let doing = format!("sending SIG{name} to {}", self.address);
+        self.process().signal(name).map_err(Error::io(doing))
+    }
+
+    fn process(&self) -> MutexGuard<'_, Process> {
+        // A panic elsewhere leaves nothing half done in here.
+        self.process.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Mongod {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            let kept = format!("mongod-{}-{}.log", process::id(), self.address.port());
+            let kept = self.dir.path().with_file_name(kept);
+            if fs::rename(self.log(), &kept).is_ok() {
+                eprintln!("the log of {} is in {}", self.address, kept.display());
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Mongod {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mongod")
+            .field("address", &self.address)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What became of a process that was started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Start {
+    Answered,
+    AddressInUse,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Mongod;
+    use crate::or_skip;
+    use crate::version::Version;
+
+    #[test]
+    fn a_server_whose_port_is_taken_moves_to_another_one() {
+        let Some(first) = or_skip(Mongod::start(Version::V6_0)).unwrap() else {
+            return;
+        };
+        let mut second = Mongod::launch(Version::V6_0, &[]).unwrap();
+        second.kill().unwrap();
+        // Somebody took the port between the choice and the start.
+        second.address = first.address;
+        second.spawn().unwrap();
+        second.settle_down().unwrap();
+        assert_ne!(second.address, first.address);
+        second.hello().unwrap();
+        first.hello().unwrap();
+    }
+}

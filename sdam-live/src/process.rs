@@ -1,0 +1,204 @@
+//! Child processes that do not outlive this one.
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+
+/// Reads process ids from standard input and kills the last one when the input ends, which it
+/// does in whatever way the writer ends. An empty line means that there is none at present.
+///
+/// Interrupts from the terminal go to the whole job, and this must outlive it.
+const GUARD: &str = r#"
+trap '' HUP INT TERM
+while read -r pid; do running=$pid; done
+[ -z "$running" ] || kill -s KILL "$running"
+rm -rf -- "$1" || rm -rf -- "$1"
+"#;
+
+/// A child process, its data directory, and the guard that does away with both when this process
+/// dies without doing so itself.
+#[derive(Debug)]
+pub(crate) struct Process {
+    child: Option<Child>,
+    paused: bool,
+    guard: Child,
+    guard_input: Option<ChildStdin>,
+}
+
+impl Process {
+    /// Starts the guard alone.
+    pub(crate) fn guarded(data: &Path) -> io::Result<Self> {
+        let mut guard = Command::new("sh");
+        guard
+            .args(["-c", GUARD, "sh"])
+            .arg(data)
+            .stdin(Stdio::piped());
+        let mut guard = detached(&mut guard).spawn()?;
+        let guard_input = guard.stdin.take();
+        Ok(Self {
+            child: None,
+            paused: false,
+            guard,
+            guard_input,
+        })
+    }
+
+    /// Starts the child. The one before must be dead.
+    pub(crate) fn spawn(&mut self, command: &mut Command) -> io::Result<()> {
+        let child = detached(command.stdin(Stdio::null())).spawn()?;
+        let told = self.tell_guard(&child.id().to_string());
+        self.child = Some(child);
+        self.paused = false;
+        told
+    }
+
+    /// Whether the child runs, and is not paused.
+    pub(crate) fn is_responsive(&mut self) -> bool {
+        !self.paused
+            && self
+                .child
+                .as_mut()
+                .is_some_and(|child| matches!(child.try_wait(), Ok(None)))
+    }
+
+    /// Whether there is a child that was not seen to end.
+    pub(crate) fn has_child(&self) -> bool {
+        self.child.is_some()
+    }
+
+    /// How the child ended, if it did so by itself.
+    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
+        let status = self.child.as_mut()?.try_wait().ok()??;
+        self.forget();
+        Some(status)
+    }
+
+    /// Sends a signal to the child, named without `SIG`.
+    ///
+    /// # Errors
+    /// If it does not run, or the signal cannot be sent.
+    pub(crate) fn signal(&mut self, name: &str) -> io::Result<()> {
+        let child = self
+            .child
+            .as_mut()
+            .ok_or_else(|| io::Error::other("it does not run"))?;
+        // Every shell can do it; the program `kill` is not installed everywhere.
+        let pid = child.id().to_string();
+        let mut kill = Command::new("sh");
+        kill.args(["-c", "kill -s \"$1\" \"$2\"", "sh", name, &pid])
+            .stdin(Stdio::null());
+        if !kill.status()?.success() {
+            return Err(io::Error::other("kill failed"));
+        }
+        match name {
+            "STOP" => self.paused = true,
+            "CONT" => self.paused = false,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Ends the child at once and waits until it is gone.
+    pub(crate) fn kill(&mut self) -> io::Result<()> {
+        let Some(child) = self.child.as_mut() else {
+            return Ok(());
+        };
+        child.kill()?;
+        child.wait()?;
+        self.forget();
+        Ok(())
+    }
+
+    fn forget(&mut self) {
+        self.child = None;
+        self.paused = false;
+        // A guard that does not listen has died; there is nobody to tell then.
+        let _ = self.tell_guard("");
+    }
+
+    fn tell_guard(&mut self, pid: &str) -> io::Result<()> {
+        match &mut self.guard_input {
+            Some(input) => writeln!(input, "{pid}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Nothing can be done about a failure here, and the guard kills again.
+        let _ = self.kill();
+        self.guard_input = None;
+        let _ = self.guard.wait();
+    }
+}
+
+/// Keeps the terminal's signals away from a child.
+fn detached(command: &mut Command) -> &mut Command {
+    #[cfg(unix)]
+    std::os::unix::process::CommandExt::process_group(command, 0);
+    command
+}
+
+#[cfg(test)]
+#[cfg(unix)]
+mod tests {
+    use std::process::Command;
+
+    use super::Process;
+    use crate::wait::poll;
+    use crate::workdir::WorkDir;
+
+    fn sleeper() -> Command {
+        let mut sleeper = Command::new("sleep");
+        sleeper.arg("1000");
+        sleeper
+    }
+
+    fn runs(pid: u32) -> bool {
+        Command::new("sh")
+            .args(["-c", &format!("kill -0 {pid} 2>&-")])
+            .status()
+            .unwrap()
+            .success()
+    }
+
+    #[test]
+    fn a_dropped_process_is_dead_and_its_data_removed() {
+        let dir = WorkDir::create("process").unwrap();
+        let data = dir.path().join("data");
+        std::fs::create_dir(&data).unwrap();
+        let mut process = Process::guarded(&data).unwrap();
+        process.spawn(&mut sleeper()).unwrap();
+        let pid = process.child.as_ref().unwrap().id();
+        assert!(process.is_responsive() && runs(pid));
+        drop(process);
+        assert!(!runs(pid) && !data.exists());
+    }
+
+    #[test]
+    fn a_process_dies_when_only_the_guards_input_ends() {
+        let dir = WorkDir::create("process").unwrap();
+        let mut process = Process::guarded(&dir.path().join("data")).unwrap();
+        process.spawn(&mut sleeper()).unwrap();
+        process.signal("STOP").unwrap();
+        assert!(!process.is_responsive());
+        // What the operating system does for a test process that is killed.
+        process.guard_input = None;
+        let ended = poll("the guard to kill", || Ok(process.ended())).unwrap();
+        assert!(!ended.success());
+    }
+
+    #[test]
+    fn a_process_that_ended_is_noticed() {
+        let dir = WorkDir::create("process").unwrap();
+        let mut process = Process::guarded(&dir.path().join("data")).unwrap();
+        process
+            .spawn(Command::new("sh").args(["-c", "exit 48"]))
+            .unwrap();
+        let ended = poll("the exit", || Ok(process.ended())).unwrap();
+        assert_eq!(ended.code(), Some(48));
+        assert!(process.signal("TERM").is_err());
+        process.kill().unwrap();
+    }
+}

@@ -1,0 +1,217 @@
+//! Replica sets of real servers.
+
+mod builder;
+mod reconfig;
+mod spec;
+
+use std::time::Duration;
+
+use bson::{Bson, Document, doc};
+
+pub use self::builder::ReplicaSetBuilder;
+pub use self::spec::MemberSpec;
+use crate::client::Client;
+use crate::error::Error;
+use crate::mongod::Mongod;
+use crate::version::Version;
+use crate::wait::poll;
+
+/// How long a member that stepped down stays away from elections.
+const STEP_DOWN: Duration = Duration::from_secs(10);
+
+/// Time-out for asking a member how it is.
+const GLANCE: Duration = Duration::from_secs(5);
+
+/// Error codes of a set that is busy with another change or election, or of a member that is not
+/// the primary any more: NotYetInitialized, ConfigurationInProgress, PrimarySteppedDown,
+/// LockTimeout, CurrentConfigNotCommittedYet, NotWritablePrimary, InterruptedDueToReplStateChange,
+/// NotPrimaryNoSecondaryOk, NotPrimaryOrSecondary.
+const PASSING: [i32; 9] = [94, 109, 189, 24, 308, 10107, 11602, 13435, 13436];
+
+/// A running replica set. Members are named by their index in the specs it was started with.
+#[derive(Debug)]
+pub struct ReplicaSet {
+    name: String,
+    version: Option<Version>,
+    max_wire_version: i32,
+    specs: Vec<MemberSpec>,
+    members: Vec<Mongod>,
+}
+
+impl ReplicaSet {
+    /// Starts a set named `rs0` with an election timeout of 2 s, and waits until it has a primary
+    /// and every member is primary, secondary or arbiter.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] if there is no binary.
+    pub fn start(
+        version: impl Into<Option<Version>>,
+        members: &[MemberSpec],
+    ) -> Result<Self, Error> {
+        Self::builder(version).start(members)
+    }
+
+    /// A set with other settings.
+    pub fn builder(version: impl Into<Option<Version>>) -> ReplicaSetBuilder {
+        ReplicaSetBuilder::new(version.into())
+    }
+
+    /// Its `setName`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The connection string with every member as a seed, also those removed or dead.
+    pub fn uri(&self) -> String {
+        let hosts: Vec<_> = self.members.iter().map(Mongod::host).collect();
+        format!("mongodb://{}/?replicaSet={}", hosts.join(","), self.name)
+    }
+
+    /// How many members were started, removed ones included.
+    pub fn size(&self) -> usize {
+        self.members.len()
+    }
+
+    /// A member.
+    ///
+    /// # Panics
+    /// If there is no such member.
+    pub fn member(&self, index: usize) -> &Mongod {
+        &self.members[index]
+    }
+
+    /// The members in the order of their specs.
+    pub fn members(&self) -> impl ExactSizeIterator<Item = &Mongod> {
+        self.members.iter()
+    }
+
+    /// The index of the primary; waits until there is one that takes writes.
+    pub fn primary(&self) -> Result<usize, Error> {
+        poll("a primary", || Ok(self.present_primary()))
+    }
+
+    /// The indices of the members that are secondaries now.
+    pub fn secondaries(&self) -> Vec<usize> {
+        let is_secondary = |&index: &usize| {
+            self.glance(index)
+                .is_some_and(|hello| is_true(&hello, "secondary"))
+        };
+        (0..self.size()).filter(is_secondary).collect()
+    }
+
+    /// Waits until there is a primary and every member of its configuration is primary, secondary
+    /// or arbiter. Members that are dead or stopped never are.
+    pub fn wait_until_settled(&self) -> Result<(), Error> {
+        poll("every member to be primary, secondary or arbiter", || {
+            let Some(primary) = self.present_primary() else {
+                return Ok(None);
+            };
+            let hosts = hosts(&mut self.config(primary)?)?;
+            let settled = |index: usize| {
+                !hosts.contains(&self.members[index].host())
+                    || self.glance(index).is_some_and(|hello| is_settled(&hello))
+            };
+            Ok((0..self.size()).all(settled).then_some(()))
+        })
+    }
+
+    /// Lets the primary step down for 10 s and gives its index. [`ReplicaSet::primary`] waits for
+    /// the next one, which no other member can be in a set of one.
+    pub fn step_down(&self) -> Result<usize, Error> {
+        let step_down = doc! {
+            "replSetStepDown": STEP_DOWN.as_secs() as i64,
+            "secondaryCatchUpPeriodSecs": STEP_DOWN.as_secs() as i64 - 1,
+        };
+        self.on_primary("the primary to step down", |_| Ok(step_down.clone()))
+    }
+
+    /// Has a certain member elected and waits until it is primary.
+    pub fn step_up(&self, index: usize) -> Result<(), Error> {
+        poll("a member to be elected", || {
+            if self.present_primary() == Some(index) {
+                return Ok(Some(()));
+            }
+            // It may have stepped down a moment ago, and stays away from elections then.
+            self.members[index].run_command("admin", doc! { "replSetFreeze": 0 })?;
+            // Whether it won is seen above; until the set is ready for it the attempt fails.
+            self.members[index].run_command("admin", doc! { "replSetStepUp": 1 })?;
+            Ok(None)
+        })
+    }
+
+    /// Runs a command on the primary until the set is ready for it, and gives the primary's index.
+    fn on_primary(
+        &self,
+        awaited: &str,
+        command: impl Fn(usize) -> Result<Document, Error>,
+    ) -> Result<usize, Error> {
+        let refused = poll(awaited, || {
+            let Some(primary) = self.present_primary() else {
+                return Ok(None);
+            };
+            match command(primary)
+                .and_then(|command| self.members[primary].run_command("admin", command))
+            {
+                Err(Error::Command(error)) if !PASSING.contains(&error.code) => {
+                    Ok(Some(Err(Error::Command(error))))
+                }
+                other => other.map(|_| Some(Ok(primary))),
+            }
+        });
+        refused?
+    }
+
+    /// The member that takes writes; of two that say so the one of the newer election.
+    fn present_primary(&self) -> Option<usize> {
+        (0..self.size())
+            .filter_map(|index| {
+                let hello = self.glance(index)?;
+                is_true(&hello, "isWritablePrimary")
+                    .then(|| (hello.get_object_id("electionId").ok(), index))
+            })
+            .max()
+            .map(|(_, index)| index)
+    }
+
+    /// What a member says of itself, if it says anything.
+    fn glance(&self, index: usize) -> Option<Document> {
+        let member = self.members.get(index)?;
+        if !member.is_responsive() {
+            return None;
+        }
+        Client::connect_with_timeout(member.address(), GLANCE)
+            .ok()?
+            .hello()
+            .ok()
+    }
+
+    fn config(&self, primary: usize) -> Result<Document, Error> {
+        let reply = self.members[primary].run_command("admin", doc! { "replSetGetConfig": 1 })?;
+        let config = reply.get_document("config").cloned();
+        config.map_err(|error| Error::Protocol(format!("replSetGetConfig: {error}")))
+    }
+
+    fn member_config(&self, index: usize) -> Document {
+        let host = self.members[index].host();
+        self.specs[index].config(index, &host, self.max_wire_version)
+    }
+}
+
+fn is_settled(hello: &Document) -> bool {
+    ["isWritablePrimary", "secondary", "arbiterOnly"]
+        .iter()
+        .any(|role| is_true(hello, role))
+}
+
+fn is_true(hello: &Document, key: &str) -> bool {
+    hello.get_bool(key).unwrap_or(false)
+}
+
+fn hosts(config: &mut Document) -> Result<Vec<String>, Error> {
+    let members = config.get_array_mut("members");
+    let members = members.map_err(|error| Error::Protocol(format!("members: {error}")))?;
+    let documents = members.iter().filter_map(Bson::as_document);
+    Ok(documents
+        .filter_map(|m| m.get_str("host").ok().map(str::to_owned))
+        .collect())
+}

@@ -1,0 +1,106 @@
+//! Starting a replica set.
+
+use std::time::Duration;
+
+use bson::doc;
+
+use super::{MemberSpec, ReplicaSet};
+use crate::error::Error;
+use crate::mongod::Mongod;
+use crate::version::Version;
+
+/// How to start a [`ReplicaSet`].
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct ReplicaSetBuilder {
+    version: Option<Version>,
+    name: String,
+    election_timeout: Duration,
+    heartbeat_interval: Duration,
+    arguments: Vec<String>,
+}
+
+impl ReplicaSetBuilder {
+    pub(super) fn new(version: Option<Version>) -> Self {
+        Self {
+            version,
+            name: "rs0".to_owned(),
+            election_timeout: Duration::from_secs(2),
+            heartbeat_interval: Duration::from_millis(500),
+            arguments: Vec::new(),
+        }
+    }
+
+    /// Sets the set's name.
+    pub fn name(mut self, name: &str) -> Self {
+        name.clone_into(&mut self.name);
+        self
+    }
+
+    /// Sets how long members are without a primary before they elect another one.
+    pub const fn election_timeout(mut self, timeout: Duration) -> Self {
+        self.election_timeout = timeout;
+        self
+    }
+
+    /// Sets how often members ask each other how they are.
+    pub const fn heartbeat_interval(mut self, interval: Duration) -> Self {
+        self.heartbeat_interval = interval;
+        self
+    }
+
+    /// Adds a command line argument for every member.
+    pub fn argument(mut self, argument: &str) -> Self {
+        self.arguments.push(argument.to_owned());
+        self
+    }
+
+    /// Starts it; see [`ReplicaSet::start`].
+    pub fn start(self, specs: &[MemberSpec]) -> Result<ReplicaSet, Error> {
+        let first = (0..specs.len())
+            .max_by(|&a, &b| {
+                specs[a]
+                    .priority
+                    .total_cmp(&specs[b].priority)
+                    .then(b.cmp(&a))
+            })
+            .filter(|&index| specs[index].priority > 0.0)
+            .ok_or_else(|| Error::State("no member can be elected".to_owned()))?;
+
+        let mut arguments = vec!["--replSet", &self.name, "--oplogSize", "16"];
+        arguments.extend(self.arguments.iter().map(String::as_str));
+        let launch = || Mongod::launch(self.version, &arguments);
+        let mut members = specs
+            .iter()
+            .map(|_| launch())
+            .collect::<Result<Vec<_>, _>>()?;
+        members.iter_mut().try_for_each(Mongod::settle_down)?;
+
+        let max_wire_version = members[first]
+            .hello()?
+            .get_i32("maxWireVersion")
+            .unwrap_or(0);
+        let set = ReplicaSet {
+            name: self.name,
+            version: self.version,
+            max_wire_version,
+            specs: specs.to_vec(),
+            members,
+        };
+        let config = doc! {
+            "_id": &set.name,
+            "version": 1,
+            "members": (0..set.size()).map(|index| set.member_config(index)).collect::<Vec<_>>(),
+            "settings": {
+                "electionTimeoutMillis": self.election_timeout.as_millis() as i64,
+                "heartbeatIntervalMillis": self.heartbeat_interval.as_millis() as i64,
+                "catchUpTimeoutMillis": self.election_timeout.as_millis() as i64,
+            },
+        };
+        set.members[first].run_command("admin", doc! { "replSetInitiate": config })?;
+        // The first election would else wait for the election timeout.
+        set.step_up(first)?;
+        set.wait_until_settled()?;
+        Ok(set)
+    }
+}

@@ -1,0 +1,78 @@
+//! Changes of a set's configuration.
+
+use bson::{Bson, Document, doc};
+
+use super::{MemberSpec, ReplicaSet};
+use crate::error::Error;
+use crate::mongod::Mongod;
+
+impl ReplicaSet {
+    /// Changes the configuration on the primary. The change sees the whole configuration, whose
+    /// version is taken care of; it may be called several times, each time with a fresh one.
+    ///
+    /// Servers newer than 4.2 let one voting member come or go at a time.
+    ///
+    /// # Errors
+    /// [`Error::Command`] if the set refuses it.
+    pub fn reconfig(&self, change: impl Fn(&mut Document)) -> Result<(), Error> {
+        self.on_primary("the set to take a configuration", |primary| {
+            let mut config = self.config(primary)?;
+            let version = config.get_i32("version").unwrap_or_default();
+            change(&mut config);
+            config.insert("version", version + 1);
+            Ok(doc! { "replSetReconfig": config })
+        })
+        .map(drop)
+    }
+
+    /// Changes the configuration of one member, such as its `priority` or `tags`.
+    pub fn reconfig_member(
+        &self,
+        index: usize,
+        change: impl Fn(&mut Document),
+    ) -> Result<(), Error> {
+        let host = self.member(index).host();
+        self.reconfig(|config| {
+            let members = config.get_array_mut("members").into_iter().flatten();
+            members
+                .filter_map(Bson::as_document_mut)
+                .filter(|m| is_host(m, &host))
+                .for_each(&change);
+        })
+    }
+
+    /// Takes a member out of the configuration; its process goes on. The primary cannot be.
+    pub fn remove(&self, index: usize) -> Result<(), Error> {
+        let host = self.member(index).host();
+        self.reconfig(|config| {
+            if let Ok(members) = config.get_array_mut("members") {
+                members.retain(|member| member.as_document().is_none_or(|m| !is_host(m, &host)));
+            }
+        })
+    }
+
+    /// Puts a member back that was removed, as its spec says.
+    pub fn add_back(&self, index: usize) -> Result<(), Error> {
+        let member = self.member_config(index);
+        self.reconfig(|config| {
+            if let Ok(members) = config.get_array_mut("members") {
+                members.push(member.clone().into());
+            }
+        })
+    }
+
+    /// Starts another member, adds it and gives its index.
+    pub fn add(&mut self, spec: MemberSpec) -> Result<usize, Error> {
+        let mut member = Mongod::launch(self.version, &["--replSet", &self.name])?;
+        member.settle_down()?;
+        self.specs.push(spec);
+        self.members.push(member);
+        let index = self.size() - 1;
+        self.add_back(index)?;
+        Ok(index)
+    }
+}
+
+fn is_host(member: &Document, host: &str) -> bool {
+    member.get_str("host").is_ok_and(|found| found == host)
+}

@@ -1,0 +1,72 @@
+//! Tests that cannot run.
+
+use std::env;
+use std::io::{self, Write};
+
+use crate::error::{Error, Unavailable};
+
+/// The environment variable that makes a missing server a failure.
+const REQUIRED: &str = "SDAM_LIVE_REQUIRED";
+
+/// Gives `None` in the place of [`Error::Unavailable`] and says on standard error that, and why,
+/// the test is skipped. The test harness does not capture it.
+///
+/// # Errors
+/// Every other error; with `SDAM_LIVE_REQUIRED=1` in the environment [`Error::Unavailable`] too,
+/// for machines on which a skipped test means that something is broken.
+pub fn or_skip<T, E: Into<Error>>(started: Result<T, E>) -> Result<Option<T>, Error> {
+    let required = env::var_os(REQUIRED).is_some_and(|value| value == "1");
+    decide(started.map_err(E::into), required, &mut io::stderr())
+}
+
+fn decide<T>(
+    started: Result<T, Error>,
+    required: bool,
+    out: &mut impl Write,
+) -> Result<Option<T>, Error> {
+    match started {
+        Ok(value) => Ok(Some(value)),
+        Err(Error::Unavailable(Unavailable { reason })) if !required => {
+            // Without a standard error there is nobody to tell.
+            let _ = writeln!(out, "SKIPPED a live test, no mongod can be had: {reason}");
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::decide;
+    use crate::error::{Error, Unavailable};
+
+    fn unavailable() -> Result<u8, Error> {
+        Err(Error::Unavailable(Unavailable::new("no pip")))
+    }
+
+    #[test]
+    fn a_missing_server_is_a_skip_that_says_why() {
+        let mut said = Vec::new();
+        assert_eq!(decide(unavailable(), false, &mut said).unwrap(), None);
+        let said = String::from_utf8(said).unwrap();
+        assert_eq!(said, "SKIPPED a live test, no mongod can be had: no pip\n");
+    }
+
+    #[test]
+    fn a_missing_server_is_a_failure_where_one_is_required() {
+        let error = decide(unavailable(), true, &mut Vec::new()).unwrap_err();
+        assert!(matches!(error, Error::Unavailable(_)), "{error}");
+    }
+
+    #[test]
+    fn other_failures_and_successes_pass_through() {
+        let mut said = Vec::new();
+        let failed = Err::<u8, _>(Error::State("no".to_owned()));
+        assert!(matches!(
+            decide(failed, false, &mut said),
+            Err(Error::State(_))
+        ));
+        assert_eq!(decide(Ok(7), false, &mut said).unwrap(), Some(7));
+        assert!(said.is_empty());
+    }
+}

@@ -1,0 +1,328 @@
+//! Where the test files are, and how many there must be.
+
+use std::{
+    fmt, fs,
+    path::{Path, PathBuf},
+};
+
+use serde_json::Value;
+
+/// A folder of test files, with the number of files in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Folder {
+    /// Below `source/` of the specifications' repository.
+    specifications: Place,
+    /// Below `test/` of a source distribution of PyMongo.
+    pymongo: Place,
+    /// How the names of the files begin; others are none of this folder's.
+    only: Option<&'static str>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place {
+    path: &'static str,
+    files: usize,
+}
+
+impl Folder {
+    const fn new(specifications: (&'static str, usize), pymongo: (&'static str, usize)) -> Self {
+        Self {
+            specifications: Place {
+                path: specifications.0,
+                files: specifications.1,
+            },
+            pymongo: Place {
+                path: pymongo.0,
+                files: pymongo.1,
+            },
+            only: None,
+        }
+    }
+
+    const fn beginning_with(mut self, prefix: &'static str) -> Self {
+        self.only = Some(prefix);
+        self
+    }
+
+    /// The folder's path in the specifications' repository, which is its name in reports.
+    pub const fn name(&self) -> &'static str {
+        self.specifications.path
+    }
+
+    /// How the names of the files begin, if there are others that do not count.
+    pub const fn only(&self) -> Option<&'static str> {
+        self.only
+    }
+}
+
+/// Suitable servers, latency window and deprioritized servers.
+pub const SERVER_SELECTION: Folder = Folder::new(
+    ("server-selection/tests/server_selection", 88),
+    ("server_selection/server_selection", 88),
+);
+/// How often each server of the latency window is chosen.
+pub const IN_WINDOW: Folder = Folder::new(
+    ("server-selection/tests/in_window", 8),
+    ("server_selection/in_window", 8),
+);
+/// Averages of round-trip times.
+pub const RTT: Folder = Folder::new(
+    ("server-selection/tests/rtt", 7),
+    ("server_selection/rtt", 7),
+);
+/// Suitable servers where the read preference limits staleness.
+pub const MAX_STALENESS: Folder = Folder::new(("max-staleness/tests", 32), ("max_staleness", 32));
+/// Options of connection strings. PyMongo has no proxies.
+pub const URI_OPTIONS: Folder = Folder::new(("uri-options/tests", 12), ("uri_options", 11));
+/// The syntax of connection strings.
+pub const CONNECTION_STRING: Folder = Folder::new(
+    ("connection-string/tests", 8),
+    ("connection_string/test", 8),
+);
+
+/// Replica sets: descriptions after replies.
+pub const SDAM_RS: Folder = Folder::new(
+    ("server-discovery-and-monitoring/tests/rs", 77),
+    ("discovery_and_monitoring/rs", 77),
+);
+/// Sharded clusters: descriptions after replies.
+pub const SDAM_SHARDED: Folder = Folder::new(
+    ("server-discovery-and-monitoring/tests/sharded", 9),
+    ("discovery_and_monitoring/sharded", 9),
+);
+/// Single servers: descriptions after replies.
+pub const SDAM_SINGLE: Folder = Folder::new(
+    ("server-discovery-and-monitoring/tests/single", 19),
+    ("discovery_and_monitoring/single", 19),
+);
+/// Load balancers: descriptions.
+pub const SDAM_LOAD_BALANCED: Folder = Folder::new(
+    ("server-discovery-and-monitoring/tests/load-balanced", 1),
+    ("discovery_and_monitoring/load-balanced", 1),
+);
+/// Descriptions and pool generations after errors of operations.
+pub const SDAM_ERRORS: Folder = Folder::new(
+    ("server-discovery-and-monitoring/tests/errors", 72),
+    ("discovery_and_monitoring/errors", 72),
+);
+/// Events.
+pub const SDAM_MONITORING: Folder = Folder::new(
+    ("server-discovery-and-monitoring/tests/monitoring", 8),
+    ("sdam_monitoring", 8),
+);
+
+/// Log messages about discovery and monitoring.
+pub const SDAM_LOGGING: Folder = Folder::new(
+    ("server-discovery-and-monitoring/tests/unified", 4),
+    ("discovery_and_monitoring/unified", 4),
+)
+.beginning_with("logging-");
+/// Log messages about server selection.
+pub const SELECTION_LOGGING: Folder = Folder::new(
+    ("server-selection/tests/logging", 5),
+    ("server_selection_logging", 5),
+);
+
+/// The test files, somewhere on disk.
+#[derive(Clone, Debug)]
+pub struct Corpus {
+    root: PathBuf,
+    layout: Layout,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Layout {
+    Specifications,
+    PyMongo,
+}
+
+/// One test file.
+#[derive(Clone, Debug)]
+pub struct File {
+    /// Its path below the folder.
+    pub name: String,
+    /// What it says.
+    pub json: Value,
+}
+
+/// What came of a folder of test files.
+#[derive(Clone, Debug)]
+#[must_use = "a report may hold failures"]
+pub struct Report {
+    /// The folder that was run.
+    pub folder: Folder,
+    /// How many files passed.
+    pub passed: usize,
+    /// The files that failed, with the difference.
+    pub failed: Vec<(String, String)>,
+}
+
+impl Report {
+    /// Whether every file passed.
+    pub fn is_success(&self) -> bool {
+        self.failed.is_empty()
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let total = self.passed + self.failed.len();
+        write!(
+            f,
+            "{}: {} of {total} passed",
+            self.folder.name(),
+            self.passed
+        )?;
+        self.failed
+            .iter()
+            .try_for_each(|(name, difference)| write!(f, "\n  {name}: {difference}"))
+    }
+}
+
+impl Corpus {
+    /// The corpus at `root`: a clone of the specifications' repository, its `source` folder, a
+    /// source distribution of PyMongo or its `test` folder.
+    pub fn open(root: &Path) -> Result<Self, String> {
+        let layouts = [
+            ("", Layout::Specifications),
+            ("source", Layout::Specifications),
+            ("", Layout::PyMongo),
+            ("test", Layout::PyMongo),
+        ];
+        for (below, layout) in layouts {
+            let corpus = Self {
+                root: root.join(below),
+                layout,
+            };
+            if corpus.path(SERVER_SELECTION).is_dir() {
+                return Ok(corpus);
+            }
+        }
+        Err(format!(
+            "{} is neither the specifications' repository nor a source distribution of PyMongo: \
+             there is no {} in it",
+            root.display(),
+            SERVER_SELECTION.name()
+        ))
+    }
+
+    /// The JSON files of `folder` and of the folders below it, sorted by path.
+    ///
+    /// # Errors
+    ///
+    /// If there are not exactly as many as there should be, or one is not readable.
+    pub fn files(&self, folder: Folder) -> Result<Vec<File>, String> {
+        let path = self.path(folder);
+        let mut paths = Vec::new();
+        collect(&path, &mut paths)?;
+        if let Some(prefix) = folder.only {
+            paths.retain(|path| {
+                let name = path.file_name().unwrap_or_default();
+                name.to_string_lossy().starts_with(prefix)
+            });
+        }
+        paths.sort();
+        let expected = self.place(folder).files;
+        if paths.len() != expected {
+            return Err(format!(
+                "{} has {} test files, but should have {expected}: the corpus is incomplete or of \
+                 another version",
+                path.display(),
+                paths.len()
+            ));
+        }
+        let files = paths.iter().map(|file| {
+            let mut file = read(file, &path)?;
+            if self.layout == Layout::PyMongo {
+                restore_level(&mut file.json);
+            }
+            Ok(file)
+        });
+        files.collect()
+    }
+
+    /// Runs `check` on every file of `folder`.
+    ///
+    /// # Errors
+    ///
+    /// As [`files`](Self::files). Checks that fail are in the report.
+    pub fn run(
+        &self,
+        folder: Folder,
+        check: impl Fn(&Value) -> Result<(), String>,
+    ) -> Result<Report, String> {
+        let mut report = Report {
+            folder,
+            passed: 0,
+            failed: Vec::new(),
+        };
+        for file in self.files(folder)? {
+            match check(&file.json) {
+                Ok(()) => report.passed += 1,
+                Err(difference) => report.failed.push((file.name, difference)),
+            }
+        }
+        Ok(report)
+    }
+
+    fn place(&self, folder: Folder) -> Place {
+        match self.layout {
+            Layout::Specifications => folder.specifications,
+            Layout::PyMongo => folder.pymongo,
+        }
+    }
+
+    fn path(&self, folder: Folder) -> PathBuf {
+        self.root.join(self.place(folder).path)
+    }
+}
+
+/// PyMongo logs nothing above the level debug, and in its copies of the files the one message that
+/// the specification wants to be of level info is of level debug, too.
+fn restore_level(value: &mut Value) {
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(restore_level),
+        Value::Object(fields) => {
+            let data = fields.get("data");
+            let text = data.and_then(|data| data.get("message")?.as_str());
+            if text == Some("Waiting for suitable server to become available") {
+                fields.insert("level".to_owned(), "info".into());
+            }
+            fields.values_mut().for_each(restore_level);
+        }
+        _ => {}
+    }
+}
+
+/// Adds the JSON files below `folder` to `paths`.
+fn collect(folder: &Path, paths: &mut Vec<PathBuf>) -> Result<(), String> {
+    let describe = |error| format!("cannot list {}: {error}", folder.display());
+    for entry in fs::read_dir(folder).map_err(describe)? {
+        let path = entry.map_err(describe)?.path();
+        if path.is_dir() {
+            collect(&path, paths)?;
+        } else if path
+            .extension()
+            .is_some_and(|extension| extension == "json")
+        {
+            paths.push(path);
+        }
+    }
+    Ok(())
+}
+
+fn read(path: &Path, folder: &Path) -> Result<File, String> {
+    let describe = |error: &dyn fmt::Display| format!("cannot read {}: {error}", path.display());
+    let text = fs::read_to_string(path).map_err(|error| describe(&error))?;
+    Ok(File {
+        name: path
+            .strip_prefix(folder)
+            .unwrap_or(path)
+            .display()
+            .to_string(),
+        json: serde_json::from_str(&text).map_err(|error| describe(&error))?,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,108 @@
+use std::process;
+
+use super::*;
+
+/// A folder that disappears with the value.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("sdam-spec-{name}-{}", process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    /// Writes `count` files into the place of `folder` below `root`.
+    fn fill(&self, root: &str, folder: &str, count: usize) {
+        let path = self.0.join(root).join(folder).join("nested");
+        fs::create_dir_all(&path).unwrap();
+        for number in 0..count {
+            fs::write(path.join(format!("{number}.json")), number.to_string()).unwrap();
+            fs::write(path.join(format!("{number}.yml")), "").unwrap();
+        }
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn both_layouts_are_found_at_their_root_and_above_it() {
+    let check = |name: &str, below: &str, folder: &str| {
+        let scratch = Scratch::new(name);
+        scratch.fill(below, folder, 88);
+        let corpus = Corpus::open(&scratch.0).unwrap();
+        assert_eq!(corpus.files(SERVER_SELECTION).unwrap().len(), 88, "{name}");
+    };
+    check("source", "", "server-selection/tests/server_selection");
+    check("clone", "source", "server-selection/tests/server_selection");
+    check("test", "", "server_selection/server_selection");
+    check("sdist", "test", "server_selection/server_selection");
+    let empty = Scratch::new("empty");
+    assert!(Corpus::open(&empty.0).is_err());
+}
+
+#[test]
+fn a_missing_file_is_an_error_and_not_a_smaller_run() {
+    let scratch = Scratch::new("missing");
+    scratch.fill("", SERVER_SELECTION.name(), 87);
+    let corpus = Corpus::open(&scratch.0).unwrap();
+    let error = corpus.run(SERVER_SELECTION, |_| Ok(())).unwrap_err();
+    assert!(error.contains("87") && error.contains("88"), "{error}");
+    let error = corpus.run(MAX_STALENESS, |_| Ok(())).unwrap_err();
+    assert!(error.contains("cannot list"), "{error}");
+}
+
+#[test]
+fn reports_count_passes_and_name_failures() {
+    let scratch = Scratch::new("report");
+    scratch.fill("", SERVER_SELECTION.name(), 88);
+    let corpus = Corpus::open(&scratch.0).unwrap();
+    let odd = |value: &Value| match value.as_u64() {
+        Some(7) => Err("is odd".to_owned()),
+        _ => Ok(()),
+    };
+    let report = corpus.run(SERVER_SELECTION, odd).unwrap();
+    assert!(!report.is_success());
+    assert_eq!(report.passed, 87);
+    let expected =
+        "server-selection/tests/server_selection: 87 of 88 passed\n  nested/7.json: is odd";
+    assert_eq!(report.to_string(), expected);
+}
+
+#[test]
+fn files_that_a_folder_does_not_want_are_not_counted() {
+    let scratch = Scratch::new("prefix");
+    scratch.fill("", SERVER_SELECTION.name(), 88);
+    scratch.fill("", SDAM_LOGGING.name(), 3);
+    let folder = scratch.0.join(SDAM_LOGGING.name());
+    for number in 0..4 {
+        fs::write(folder.join(format!("logging-{number}.json")), "{}").unwrap();
+    }
+    let corpus = Corpus::open(&scratch.0).unwrap();
+    assert_eq!(corpus.files(SDAM_LOGGING).unwrap().len(), 4);
+}
+
+#[test]
+fn the_level_that_a_copy_has_changed_is_restored() {
+    let scratch = Scratch::new("level");
+    scratch.fill("test", "server_selection/server_selection", 88);
+    scratch.fill("test", "server_selection_logging", 4);
+    let message = |text: &str, level: &str| {
+        format!(r#"[{{"messages":[{{"level":"{level}","data":{{"message":"{text}"}}}}]}}]"#)
+    };
+    let folder = scratch.0.join("test/server_selection_logging");
+    for (text, restored) in [
+        ("Waiting for suitable server to become available", "info"),
+        ("Server selection started", "debug"),
+    ] {
+        fs::write(folder.join("a.json"), message(text, "debug")).unwrap();
+        let corpus = Corpus::open(&scratch.0).unwrap();
+        let files = corpus.files(SELECTION_LOGGING).unwrap();
+        let file = files.iter().find(|file| file.name == "a.json").unwrap();
+        assert_eq!(file.json[0]["messages"][0]["level"], restored, "{text}");
+    }
+}

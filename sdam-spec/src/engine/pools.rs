@@ -1,0 +1,57 @@
+//! Pools that only remember what they were told.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use sdam_core::{
+    address::ServerAddress,
+    ids::{Generation, ServerId},
+    pool::{PoolClear, PoolFactory, PoolHandle},
+};
+
+/// The generations that pools were told, by server; shared by its clones.
+#[derive(Clone, Debug, Default)]
+pub(super) struct RecordingPools {
+    generations: Arc<Mutex<BTreeMap<ServerId, Generation>>>,
+}
+
+impl RecordingPools {
+    /// The pools that are open.
+    pub(super) fn generations(&self) -> BTreeMap<ServerId, Generation> {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<ServerId, Generation>> {
+        self.generations
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl PoolFactory for RecordingPools {
+    fn create(&self, id: ServerId, _: &ServerAddress) -> Arc<dyn PoolHandle> {
+        self.lock().insert(id, Generation::FIRST);
+        let pools = self.clone();
+        Arc::new(RecordingPool { pools, id })
+    }
+}
+
+#[derive(Debug)]
+struct RecordingPool {
+    pools: RecordingPools,
+    id: ServerId,
+}
+
+impl PoolHandle for RecordingPool {
+    fn ready(&self) {}
+
+    fn clear(&self, clear: &PoolClear) {
+        self.pools.lock().insert(self.id, clear.generation);
+    }
+
+    fn close(&self) {
+        self.pools.lock().remove(&self.id);
+    }
+}

@@ -1,0 +1,22 @@
+//! The plainest host: a thread for each task.
+
+use std::{sync::Arc, thread};
+
+use sdam_transport::spawn::{Spawner, Task};
+
+use super::Host;
+
+#[derive(Debug)]
+pub(super) struct Threads;
+
+impl Spawner for Threads {
+    fn spawn(&self, task: Task) {
+        thread::spawn(|| futures::executor::block_on(task));
+    }
+}
+
+pub(super) fn host() -> Host {
+    Host::new(Arc::new(Threads), |future| {
+        futures::executor::block_on(future);
+    })
+}

@@ -1,0 +1,207 @@
+//! Reading of JSON that names what is wrong, and the extended JSON of the test files.
+
+use bson::{Bson, Document, oid::ObjectId};
+use serde_json::{Map, Value};
+
+/// A JSON object whose keys are all known.
+#[derive(Clone, Copy, Debug)]
+pub struct Object<'v> {
+    what: &'static str,
+    fields: &'v Map<String, Value>,
+}
+
+impl<'v> Object<'v> {
+    /// `value` as an object that has no other keys than `known`; `what` names it in errors.
+    pub fn new(value: &'v Value, what: &'static str, known: &[&str]) -> Result<Self, String> {
+        let Value::Object(fields) = value else {
+            return Err(format!("{what} is no object: {value}"));
+        };
+        match fields.keys().find(|key| !known.contains(&key.as_str())) {
+            Some(key) => Err(format!("{what} has an unknown key: {key}")),
+            None => Ok(Self { what, fields }),
+        }
+    }
+
+    /// The value of `key`; `None` if it is absent or null.
+    pub fn optional(&self, key: &str) -> Option<&'v Value> {
+        self.fields.get(key).filter(|value| !value.is_null())
+    }
+
+    /// The value of `key`, null or not; `None` if it is absent.
+    pub fn present(&self, key: &str) -> Option<&'v Value> {
+        self.fields.get(key)
+    }
+
+    /// The value of `key`.
+    pub fn required(&self, key: &str) -> Result<&'v Value, String> {
+        self.optional(key)
+            .ok_or_else(|| format!("{} has no {key}", self.what))
+    }
+
+    /// The value of `key` as read by `read`; an error names the key.
+    pub fn read<T>(
+        &self,
+        key: &str,
+        read: impl FnOnce(&'v Value) -> Result<T, String>,
+    ) -> Result<T, String> {
+        read(self.required(key)?).map_err(|error| self.at(key, &error))
+    }
+
+    /// As [`read`](Self::read), `None` if `key` is absent or null.
+    pub fn read_optional<T>(
+        &self,
+        key: &str,
+        read: impl FnOnce(&'v Value) -> Result<T, String>,
+    ) -> Result<Option<T>, String> {
+        let value = self.optional(key).map(read).transpose();
+        value.map_err(|error| self.at(key, &error))
+    }
+
+    fn at(&self, key: &str, error: &str) -> String {
+        format!("{}.{key}: {error}", self.what)
+    }
+}
+
+/// A text.
+pub fn text(value: &Value) -> Result<&str, String> {
+    value
+        .as_str()
+        .ok_or_else(|| format!("{value} is no string"))
+}
+
+/// A truth value.
+pub fn boolean(value: &Value) -> Result<bool, String> {
+    value
+        .as_bool()
+        .ok_or_else(|| format!("{value} is no boolean"))
+}
+
+/// A whole number, plain or as `$numberLong` or `$numberInt`.
+pub fn integer(value: &Value) -> Result<i64, String> {
+    let wrapped = value.get("$numberLong").or_else(|| value.get("$numberInt"));
+    let number = match wrapped {
+        Some(digits) => digits.as_str().and_then(|digits| digits.parse().ok()),
+        None => value.as_i64(),
+    };
+    number.ok_or_else(|| format!("{value} is no whole number"))
+}
+
+/// A whole number that is not negative.
+pub fn natural(value: &Value) -> Result<u64, String> {
+    u64::try_from(integer(value)?).map_err(|_| format!("{value} is negative"))
+}
+
+/// A number with a fraction, or without.
+pub fn number(value: &Value) -> Result<f64, String> {
+    value
+        .as_f64()
+        .ok_or_else(|| format!("{value} is no number"))
+}
+
+/// A list whose items are read by `read`.
+pub fn list<'v, T>(
+    value: &'v Value,
+    read: impl FnMut(&'v Value) -> Result<T, String>,
+) -> Result<Vec<T>, String> {
+    let items = value.as_array();
+    let items = items.ok_or_else(|| format!("{value} is no list"))?;
+    items.iter().map(read).collect()
+}
+
+/// What `read` makes of a value that is not null.
+pub fn nullable<'v, T>(
+    value: &'v Value,
+    read: impl FnOnce(&'v Value) -> Result<T, String>,
+) -> Result<Option<T>, String> {
+    (!value.is_null()).then(|| read(value)).transpose()
+}
+
+/// An ObjectId, as 24 hexadecimal digits in `$oid`.
+pub fn object_id(value: &Value) -> Result<[u8; 12], String> {
+    let digits = Object::new(value, "ObjectId", &["$oid"])?.read("$oid", text)?;
+    match ObjectId::parse_str(digits) {
+        Ok(id) => Ok(id.bytes()),
+        Err(error) => Err(format!("{digits} is no ObjectId: {error}")),
+    }
+}
+
+/// The BSON document that a server would send instead of `value`.
+pub fn document(value: &Value) -> Result<Vec<u8>, String> {
+    match bson(value)? {
+        Bson::Document(document) => document.to_vec().map_err(|error| error.to_string()),
+        other => Err(format!("{other} is no document")),
+    }
+}
+
+fn bson(value: &Value) -> Result<Bson, String> {
+    Ok(match value {
+        Value::Null => Bson::Null,
+        Value::Bool(truth) => Bson::Boolean(*truth),
+        Value::String(text) => Bson::String(text.clone()),
+        Value::Array(items) => Bson::Array(items.iter().map(bson).collect::<Result<_, _>>()?),
+        Value::Number(number) if number.is_f64() => Bson::Double(self::number(value)?),
+        Value::Number(_) => {
+            let number = integer(value)?;
+            i32::try_from(number).map_or(Bson::Int64(number), Bson::Int32)
+        }
+        Value::Object(fields) => match fields.keys().find(|key| key.starts_with('$')) {
+            None => {
+                let fields = fields.iter();
+                let fields = fields.map(|(key, value)| Ok((key.clone(), bson(value)?)));
+                Bson::Document(fields.collect::<Result<Document, String>>()?)
+            }
+            Some(key) if key == "$oid" => Bson::ObjectId(ObjectId::from_bytes(object_id(value)?)),
+            Some(key) if key == "$numberLong" => Bson::Int64(integer(value)?),
+            Some(key) => return Err(format!("{key} is a type that no file has had so far")),
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use bson::doc;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn whole_numbers_are_read_in_all_their_spellings() {
+        let check = |value: Value, expected: Option<i64>| {
+            assert_eq!(integer(&value).ok(), expected, "{value}");
+        };
+        check(json!(5), Some(5));
+        check(json!({ "$numberLong": "-5" }), Some(-5));
+        check(json!({ "$numberInt": "7" }), Some(7));
+        check(json!("5"), None);
+        check(json!(0.5), None);
+        check(json!({ "$numberLong": 5 }), None);
+    }
+
+    #[test]
+    fn extended_json_becomes_the_bson_it_stands_for() {
+        let json = json!({
+            "a": 1,
+            "b": { "$oid": "000000000000000000000102" },
+            "c": [{ "$numberLong": "3" }, null, 0.5, true, "text", 5_000_000_000_i64],
+        });
+        let id = ObjectId::from_bytes([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2]);
+        let list: Vec<Bson> = vec![
+            Bson::Int64(3),
+            Bson::Null,
+            Bson::Double(0.5),
+            Bson::Boolean(true),
+            Bson::String("text".into()),
+            Bson::Int64(5_000_000_000),
+        ];
+        let expected = doc! { "a": 1, "b": id, "c": list };
+        assert_eq!(document(&json).unwrap(), expected.to_vec().unwrap());
+        assert!(document(&json!({ "at": { "$date": "then" } })).is_err());
+        assert!(document(&json!([])).is_err());
+    }
+
+    #[test]
+    fn unknown_keys_are_refused_by_name() {
+        let error = Object::new(&json!({ "a": 1, "b": 2 }), "file", &["a"]).unwrap_err();
+        assert_eq!(error, "file has an unknown key: b");
+    }
+}

@@ -1,0 +1,134 @@
+//! The state machine alone: no task, no connection, no clock.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use sdam_core::{
+    error::{ErrorKind, ServerError, Stage},
+    event::EventKind,
+    hello::Hello,
+    ids::{Generation, ObjectId, ServerId},
+    machine::{Effect, Effects, Input, TopologyMachine},
+    options::Options,
+    server::Rtt,
+    time::Instant,
+};
+use serde_json::Value;
+
+use super::{ApplicationError, Observation, Response, Subject};
+
+/// Plays `file` to a [`TopologyMachine`].
+pub fn check(file: &Value) -> Result<(), String> {
+    super::check(file, |options| Ok(Bare::start(&options)))
+}
+
+/// A machine, and the world that its effects make.
+struct Bare {
+    machine: TopologyMachine,
+    now: Instant,
+    /// As commanded to the pools.
+    generations: BTreeMap<ServerId, Generation>,
+    events: Vec<EventKind>,
+}
+
+impl Bare {
+    fn start(options: &Options) -> Self {
+        let mut subject = Self {
+            machine: TopologyMachine::new(options, ObjectId::from_bytes([1; 12])),
+            now: Instant::EPOCH,
+            generations: BTreeMap::new(),
+            events: Vec::new(),
+        };
+        let effects = subject.machine.handle(subject.now, Input::Open);
+        subject.run(effects);
+        subject
+    }
+
+    fn run(&mut self, effects: Effects) {
+        for effect in effects {
+            match effect {
+                Effect::OpenServer { server, .. } => {
+                    self.generations.insert(server, Generation::FIRST);
+                }
+                Effect::PoolClear { server, clear } => {
+                    self.generations.insert(server, clear.generation);
+                }
+                Effect::CloseServer { server } => {
+                    self.generations.remove(&server);
+                }
+                Effect::Emit(event) => self.events.push(event),
+                _ => {}
+            }
+        }
+        // Everything happens at a time of its own.
+        self.now = self.now + Duration::from_millis(1);
+    }
+}
+
+impl Subject for Bare {
+    fn respond(&mut self, response: &Response) -> Result<(), String> {
+        let Some(server) = self.machine.description().server(&response.address) else {
+            return Ok(());
+        };
+        let outcome = match &response.reply {
+            Some(reply) => Hello::parse(reply),
+            None => Err(ServerError::new(
+                ErrorKind::Network,
+                Stage::Hello,
+                "the script says so",
+            )),
+        };
+        let rtt = Some(Rtt {
+            average: Duration::from_millis(1),
+            ..Rtt::default()
+        });
+        let input = Input::Checked {
+            server: server.id,
+            outcome,
+            rtt,
+        };
+        let effects = self.machine.handle(self.now, input);
+        self.run(effects);
+        Ok(())
+    }
+
+    fn fail(&mut self, error: &ApplicationError) -> Result<(), String> {
+        let description = self.machine.description();
+        let server = description
+            .server(&error.address)
+            .ok_or_else(|| format!("{} is no server of the topology", error.address))?
+            .id;
+        let current = self.machine.generation(server, None);
+        let current = current.ok_or_else(|| format!("{} has no pool", error.address))?;
+        let (_, effects) = self
+            .machine
+            .handle_error(self.now, server, error.report(current));
+        self.run(effects);
+        Ok(())
+    }
+
+    fn observe(&mut self) -> Result<Observation, String> {
+        for (server, commanded) in &self.generations {
+            let counted = self.machine.generation(*server, None);
+            if counted != Some(*commanded) {
+                return Err(format!(
+                    "the machine counts {counted:?} as the generation of {server:?}, but commanded \
+                     {commanded:?}"
+                ));
+            }
+        }
+        Ok(Observation {
+            description: Arc::clone(self.machine.description()),
+            generations: self.generations.clone(),
+            events: std::mem::take(&mut self.events),
+        })
+    }
+
+    fn end(mut self) -> Result<(), String> {
+        let effects = self.machine.handle(self.now, Input::Close);
+        self.run(effects);
+        match self.generations.len() {
+            0 => Ok(()),
+            number => Err(format!("{number} pools outlive the topology")),
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! The checks themselves are checked: a file that expects the wrong thing must fail.
+
+use serde_json::json;
+
+use super::*;
+
+pub(crate) fn file(outcome: &Value) -> Value {
+    let reply = json!({
+        "ok": 1, "helloOk": true, "isWritablePrimary": true, "setName": "rs", "setVersion": 1,
+        "electionId": { "$oid": "000000000000000000000001" },
+        "topologyVersion": {
+            "processId": { "$oid": "000000000000000000000009" },
+            "counter": { "$numberLong": "1" },
+        },
+        "hosts": ["a:27017", "b:27017"], "minWireVersion": 0, "maxWireVersion": 21,
+    });
+    json!({
+        "description": "a primary, then an error",
+        "uri": "mongodb://a/?replicaSet=rs",
+        "phases": [
+            { "outcome": {
+                "topologyType": "ReplicaSetNoPrimary", "setName": "rs",
+                "servers": { "a": { "type": "Unknown", "pool": { "generation": 0 } } },
+            } },
+            { "description": "both", "responses": [["a:27017", reply], ["gone", {}]],
+              "outcome": outcome },
+        ],
+    })
+}
+
+pub(crate) fn outcome() -> Value {
+    json!({
+        "topologyType": "ReplicaSetWithPrimary", "setName": "rs", "maxSetVersion": 1,
+        "maxElectionId": { "$oid": "000000000000000000000001" }, "compatible": true,
+        "logicalSessionTimeoutMinutes": null,
+        "servers": {
+            "a:27017": {
+                "type": "RSPrimary", "setName": "rs", "setVersion": 1, "minWireVersion": 0,
+                "maxWireVersion": 21, "error": null, "pool": { "generation": 0 },
+                "topologyVersion": {
+                    "processId": { "$oid": "000000000000000000000009" }, "counter": 1,
+                },
+            },
+            "b:27017": { "type": "Unknown", "setName": null, "electionId": null },
+        },
+    })
+}
+
+/// The outcome with something `wrong` at `pointer` fails with this message.
+fn check(pointer: &str, wrong: Value, message: &str) {
+    let mut outcome = outcome();
+    *outcome.pointer_mut(pointer).unwrap() = wrong;
+    let error = pure::check(&file(&outcome)).unwrap_err();
+    assert_eq!(error, format!("phase 2 (both): {message}"), "{pointer}");
+}
+
+#[test]
+fn each_part_of_an_outcome_is_compared_and_named() {
+    assert_eq!(pure::check(&file(&outcome())), Ok(()));
+    check(
+        "/topologyType",
+        json!("Sharded"),
+        "topologyType is \"ReplicaSetWithPrimary\", expected \"Sharded\"",
+    );
+    check(
+        "/setName",
+        Value::Null,
+        "setName is Some(\"rs\"), expected None",
+    );
+    check(
+        "/maxSetVersion",
+        json!(2),
+        "maxSetVersion is Some(1), expected Some(2)",
+    );
+    check(
+        "/maxElectionId/$oid",
+        json!("000000000000000000000002"),
+        "maxElectionId is Some(ObjectId(000000000000000000000001)), \
+         expected Some(ObjectId(000000000000000000000002))",
+    );
+    check(
+        "/compatible",
+        json!(false),
+        "compatible is Some(true), expected Some(false)",
+    );
+    check(
+        "/logicalSessionTimeoutMinutes",
+        json!(30),
+        "logicalSessionTimeoutMinutes is None, expected Some(30)",
+    );
+}
+
+#[test]
+fn each_part_of_a_server_is_compared_and_named() {
+    let server = |key: &str, wrong: Value, message: &str| {
+        let message = format!("outcome.servers: a:27017: {message}");
+        check(&format!("/servers/a:27017/{key}"), wrong, &message);
+    };
+    server(
+        "type",
+        json!("RSOther"),
+        "type is \"RSPrimary\", expected \"RSOther\"",
+    );
+    server(
+        "setVersion",
+        Value::Null,
+        "setVersion is Some(1), expected None",
+    );
+    server(
+        "maxWireVersion",
+        json!(9),
+        "maxWireVersion is Some(21), expected Some(9)",
+    );
+    server(
+        "error",
+        json!("stale"),
+        "error is None, expected Some(\"stale\")",
+    );
+    server(
+        "pool/generation",
+        json!(1),
+        "server.pool: generation is Some(0), expected Some(1)",
+    );
+    server(
+        "pool",
+        json!({ "gen": 0 }),
+        "server.pool: pool has an unknown key: gen",
+    );
+    server(
+        "topologyVersion/counter",
+        json!(2),
+        "topologyVersion is Some(TopologyVersion { process_id: \
+         ObjectId(000000000000000000000009), counter: 1 }), expected Some(TopologyVersion { \
+         process_id: ObjectId(000000000000000000000009), counter: 2 })",
+    );
+    check(
+        "/servers/b:27017",
+        json!({ "type": "PossiblePrimary" }),
+        "outcome.servers: b:27017: type is \"Unknown\", expected \"PossiblePrimary\"",
+    );
+}
+
+#[test]
+fn the_set_of_servers_is_compared_exactly() {
+    let check = |change: &dyn Fn(&mut serde_json::Map<String, Value>)| {
+        let mut outcome = outcome();
+        change(outcome["servers"].as_object_mut().unwrap());
+        let error = pure::check(&file(&outcome)).unwrap_err();
+        assert!(
+            error.contains("the set of addresses is {a:27017, b:27017}"),
+            "{error}"
+        );
+    };
+    check(&|servers| drop(servers.remove("b:27017")));
+    check(&|servers| drop(servers.insert("c".into(), json!({ "type": "Unknown" }))));
+}
+
+#[test]
+fn an_absent_key_asserts_nothing_and_an_unknown_one_is_refused() {
+    let check = |pointer: &str, key: &str, passes: bool| {
+        let mut outcome = outcome();
+        let fields = outcome.pointer_mut(pointer).unwrap();
+        let fields = fields.as_object_mut().unwrap();
+        if fields.remove(key).is_none() {
+            fields.insert(key.into(), json!(1));
+        }
+        assert_eq!(
+            pure::check(&file(&outcome)).is_ok(),
+            passes,
+            "{pointer} {key}"
+        );
+    };
+    check("", "setName", true);
+    check("", "maxSetVersion", true);
+    check("", "servers", false);
+    check("", "topologyType", false);
+    check("", "surprise", false);
+    check("/servers/a:27017", "setName", true);
+    check("/servers/a:27017", "type", false);
+    check("/servers/a:27017", "surprise", false);
+}
+
+#[test]
+fn errors_are_reported_as_pools_report_them() {
+    let generation = |when: &str, of_type: &str, generation: u64| {
+        let mut file = file(&outcome());
+        let phase = &mut file["phases"][1];
+        phase["applicationErrors"] = json!([{
+            "address": "a:27017", "when": when, "type": of_type, "maxWireVersion": 21,
+        }]);
+        phase["outcome"] = json!({
+            "topologyType": if generation == 0 {
+                "ReplicaSetWithPrimary"
+            } else {
+                "ReplicaSetNoPrimary"
+            },
+            "servers": {
+                "a:27017": {
+                    "type": if generation == 0 { "RSPrimary" } else { "Unknown" },
+                    "pool": { "generation": generation },
+                },
+                "b:27017": { "type": "Unknown" },
+            },
+        });
+        assert_eq!(pure::check(&file), Ok(()), "{when} {of_type}");
+    };
+    generation("afterHandshakeCompletes", "network", 1);
+    generation("afterHandshakeCompletes", "timeout", 0);
+    // A pool calls the server overloaded.
+    generation("beforeHandshakeCompletes", "network", 0);
+    generation("beforeHandshakeCompletes", "timeout", 0);
+}
+
+fn events() -> Value {
+    let nobody = json!({ "topologyType": "Unknown", "servers": [] });
+    let server = |name: &str| {
+        let none: [&str; 0] = [];
+        json!({
+            "address": name, "type": "Unknown", "hosts": none, "passives": none, "arbiters": none,
+        })
+    };
+    let both = json!({
+        "topologyType": "ReplicaSetNoPrimary", "setName": "rs",
+        "servers": [server("b:27017"), server("a:27017")],
+    });
+    json!([
+        { "topology_opening_event": { "topologyId": "42" } },
+        { "topology_description_changed_event": {
+            "topologyId": "42", "previousDescription": nobody, "newDescription": both,
+        } },
+        { "server_opening_event": { "topologyId": "42", "address": "b:27017" } },
+        { "server_opening_event": { "topologyId": "42", "address": "a:27017" } },
+    ])
+}
+
+fn opening(events: &Value) -> Result<(), String> {
+    pure::check(&json!({
+        "description": "opening", "uri": "mongodb://a,b/?replicaSet=rs",
+        "phases": [{ "responses": [], "outcome": { "events": events } }],
+    }))
+}
+
+#[test]
+fn events_are_compared_in_number_order_and_content() {
+    let check = |change: &dyn Fn(&mut Vec<Value>), message: &str| {
+        let mut events = events();
+        change(events.as_array_mut().unwrap());
+        let error = opening(&events).unwrap_err();
+        assert!(error.contains(message), "{error}");
+    };
+    assert_eq!(opening(&events()), Ok(()));
+    check(
+        &|events| drop(events.pop()),
+        "event 3 (ServerOpening of b:27017): the address is Some(a:27017)",
+    );
+    check(
+        &|events| events.truncate(2),
+        "there are 4 events, expected 2, the last ones being ServerOpening of a:27017, \
+         ServerOpening of b:27017",
+    );
+    check(
+        &|events| events.push(events[0].clone()),
+        "there are 4 events, expected 5",
+    );
+    check(
+        &|events| events.swap(0, 1),
+        "event 1 (TopologyDescriptionChanged): the name is \"TopologyOpening\"",
+    );
+    let changed = "/topology_description_changed_event";
+    let within = |pointer: &str, wrong: &Value, message: &str| {
+        let pointer = format!("{changed}/{pointer}");
+        check(
+            &|events| *events[1].pointer_mut(&pointer).unwrap() = wrong.clone(),
+            message,
+        );
+    };
+    within(
+        "previousDescription/topologyType",
+        &json!("Single"),
+        "previously topologyType is Some(\"Unknown\"), expected Some(\"Single\")",
+    );
+    within(
+        "newDescription/setName",
+        &Value::Null,
+        "setName is Some(\"rs\"), expected None",
+    );
+    within(
+        "newDescription/servers",
+        &json!([]),
+        "the set of addresses is",
+    );
+    within(
+        "newDescription/servers/1/hosts",
+        &json!(["c"]),
+        "a:27017: hosts is Some({}), expected Some({c:27017})",
+    );
+    within(
+        "newDescription/servers/0",
+        &json!({ "address": "b", "me": "b" }),
+        "server has an unknown key: me",
+    );
+}

@@ -1,0 +1,140 @@
+//! Server selection, maximum staleness and averages of round-trip times.
+
+pub(crate) mod file;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sdam_core::{address::ServerAddress, options::Options, rng::Rng, rtt::RttWindow};
+use sdam_select::{
+    candidate::Candidates,
+    choose,
+    criteria::{Criteria, CriteriaError},
+    explain,
+    settings::Settings,
+    suitable, window,
+};
+use serde_json::Value;
+
+use self::file::{InWindowFile, RttFile, SelectionFile};
+
+/// How many random numbers the single selection call is tried with per file.
+const DRAWS: u64 = 64;
+
+/// Checks one file of `server-selection/tests/server_selection`.
+///
+/// Suitable servers and latency window are compared as sets of addresses, and the single selection
+/// call and the explanation must agree with them.
+pub fn server_selection(file: &Value) -> Result<(), String> {
+    let file = SelectionFile::server_selection(file)?;
+    match &file.criteria {
+        Ok(criteria) => check_stages(&file, &Settings::default(), criteria),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Checks one file of `max-staleness/tests`.
+pub fn max_staleness(file: &Value) -> Result<(), String> {
+    let file = SelectionFile::max_staleness(file)?;
+    let mut options = Options::new(Vec::new());
+    options.heartbeat_frequency = file.heartbeat_frequency;
+    let settings = Settings::new(&options);
+    match (file.expects_error, &file.criteria) {
+        (true, Err(_)) => Ok(()),
+        (true, Ok(criteria)) => match suitable(&file.topology, &settings, criteria) {
+            Err(_) => Ok(()),
+            Ok(found) => Err(format!(
+                "should fail, but found suitable {:?}",
+                names(&found)
+            )),
+        },
+        (false, Err(error)) => Err(format!("should not fail: {error}")),
+        (false, Ok(criteria)) => check_stages(&file, &settings, criteria),
+    }
+}
+
+/// Checks one file of `server-selection/tests/in_window`: how often each server is chosen.
+pub fn in_window(file: &Value) -> Result<(), String> {
+    let file = InWindowFile::parse(file)?;
+    let mut chosen: BTreeMap<ServerAddress, u64> = BTreeMap::new();
+    let mut rng = Rng::new(0x5DA);
+    for _ in 0..file.iterations {
+        let load = |candidate: sdam_select::candidate::Candidate<'_>| {
+            file.loads
+                .get(&candidate.address)
+                .copied()
+                .unwrap_or_default()
+        };
+        let found = choose(
+            &file.topology,
+            &Settings::default(),
+            &file.criteria,
+            load,
+            rng.next_u64(),
+        );
+        let found = found.map_err(|error| error.to_string())?;
+        let found = found.ok_or("no server was chosen")?;
+        *chosen.entry(found.address.clone()).or_default() += 1;
+    }
+    file.compare(&chosen)
+}
+
+/// Checks one file of `server-selection/tests/rtt`: one more sample in a moving average.
+pub fn rtt(file: &Value) -> Result<(), String> {
+    let file = RttFile::parse(file)?;
+    let mut window = file
+        .before
+        .map_or_else(RttWindow::new, RttWindow::with_average);
+    window.add_millis(file.sample);
+    file.compare(window.average_millis())
+}
+
+/// Compares suitable servers and latency window with those of the file, and then the single call
+/// with both.
+fn check_stages(
+    file: &SelectionFile,
+    settings: &Settings,
+    criteria: &Criteria,
+) -> Result<(), String> {
+    let topology = &file.topology;
+    let describe = |error: CriteriaError| format!("should not fail: {error}");
+    let suitable = suitable(topology, settings, criteria).map_err(describe)?;
+    let window = window(&suitable, settings.local_threshold);
+    for (key, actual, expected) in [
+        ("suitable_servers", &suitable, &file.suitable),
+        ("in_latency_window", &window, &file.window),
+    ] {
+        let actual = names(actual);
+        if actual != *expected {
+            return Err(format!("{key} are {actual:?}, expected {expected:?}"));
+        }
+    }
+    let window = names(&window);
+    let explained = explain(topology, settings, criteria);
+    let eligible: BTreeSet<_> = explained.eligible().map(|it| it.address.clone()).collect();
+    if eligible != window {
+        return Err(format!(
+            "eligible are {eligible:?}, but not {window:?}: {explained}"
+        ));
+    }
+    for number in 0..DRAWS {
+        let random = sdam_core::rng::mix(number);
+        let chosen = choose(topology, settings, criteria, |_| 0, random).map_err(describe)?;
+        match chosen {
+            None if window.is_empty() => {}
+            Some(chosen) if window.contains(&chosen.address) => {}
+            chosen => {
+                let chosen = chosen.map(|chosen| chosen.address.clone());
+                return Err(format!("{chosen:?} was chosen, but not from {window:?}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn names(candidates: &Candidates<'_>) -> BTreeSet<ServerAddress> {
+    let addresses = candidates.iter().map(|candidate| candidate.address.clone());
+    addresses.collect()
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,138 @@
+//! The checks themselves are checked: a file that expects the wrong thing must fail.
+
+use serde_json::json;
+
+use super::*;
+
+fn servers() -> Value {
+    json!([
+        { "address": "a:27017", "type": "RSPrimary", "avg_rtt_ms": 5 },
+        { "address": "b:27017", "type": "RSSecondary", "avg_rtt_ms": 6, "tags": { "dc": "ny" } },
+        { "address": "c:27017", "type": "RSSecondary", "avg_rtt_ms": 50 }
+    ])
+}
+
+pub(crate) fn file(suitable: &[&str], window: &[&str]) -> Value {
+    let list = |names: &[&str]| -> Vec<_> {
+        names
+            .iter()
+            .map(|name| json!({ "address": name, "type": "RSSecondary" }))
+            .collect()
+    };
+    json!({
+        "topology_description": { "type": "ReplicaSetWithPrimary", "servers": servers() },
+        "operation": "read",
+        "read_preference": { "mode": "Secondary" },
+        "suitable_servers": list(suitable),
+        "in_latency_window": list(window),
+    })
+}
+
+#[test]
+fn a_file_passes_only_with_the_right_suitable_servers_and_window() {
+    let check = |suitable: &[&str], window: &[&str], error: Option<&str>| {
+        let verdict = server_selection(&file(suitable, window));
+        match error {
+            None => assert_eq!(verdict, Ok(())),
+            Some(key) => assert!(verdict.unwrap_err().starts_with(key), "{key}"),
+        }
+    };
+    check(&["b", "c"], &["b"], None);
+    check(&["b"], &["b"], Some("suitable_servers"));
+    check(&["a", "b", "c"], &["b"], Some("suitable_servers"));
+    check(&["b", "c"], &["b", "c"], Some("in_latency_window"));
+    check(&["b", "c"], &[], Some("in_latency_window"));
+}
+
+#[test]
+fn avoided_servers_and_tags_are_taken_from_the_file() {
+    let mut avoiding = file(&["c"], &["c"]);
+    avoiding["deprioritized_servers"] = json!([{ "address": "b:27017", "type": "Unknown" }]);
+    assert_eq!(server_selection(&avoiding), Ok(()));
+    let mut tagged = file(&["b"], &["b"]);
+    tagged["read_preference"]["tag_sets"] = json!([{ "dc": "ny" }]);
+    assert_eq!(server_selection(&tagged), Ok(()));
+}
+
+#[test]
+fn files_with_unknown_keys_or_values_fail() {
+    let check = |change: &dyn Fn(&mut Value)| {
+        let mut file = file(&["b", "c"], &["b"]);
+        change(&mut file);
+        assert!(server_selection(&file).is_err(), "{file}");
+    };
+    check(&|file| file["extra"] = json!(1));
+    check(&|file| file["operation"] = json!("command"));
+    check(&|file| file["read_preference"]["mode"] = json!("Closest"));
+    check(&|file| file["topology_description"]["type"] = json!("Ring"));
+    check(&|file| file["topology_description"]["servers"][0]["type"] = json!("Router"));
+    check(&|file| file["topology_description"]["servers"][0]["weight"] = json!(3));
+    check(&|file| file["suitable_servers"] = json!(null));
+}
+
+#[test]
+fn staleness_files_pass_only_if_errors_are_expected_where_they_occur() {
+    let file = |seconds: i64, error: bool| {
+        json!({
+            "topology_description": { "type": "ReplicaSetNoPrimary", "servers": [] },
+            "read_preference": { "mode": "Nearest", "maxStalenessSeconds": seconds },
+            "suitable_servers": [],
+            "in_latency_window": [],
+            "error": error,
+        })
+    };
+    for (seconds, fails) in [(-1, false), (0, true), (89, true), (90, false)] {
+        assert_eq!(max_staleness(&file(seconds, fails)), Ok(()), "{seconds}");
+        assert!(max_staleness(&file(seconds, !fails)).is_err(), "{seconds}");
+    }
+    // Only where an error is expected, no servers need to be.
+    let mut brief = file(0, true);
+    brief.as_object_mut().unwrap().remove("suitable_servers");
+    assert_eq!(max_staleness(&brief), Ok(()));
+    let mut incomplete = file(90, false);
+    incomplete
+        .as_object_mut()
+        .unwrap()
+        .remove("suitable_servers");
+    assert!(max_staleness(&incomplete).is_err());
+}
+
+#[test]
+fn frequencies_must_be_within_the_tolerance() {
+    let check = |frequencies: [f64; 2], passes: bool| {
+        let file = json!({
+            "description": "two",
+            "topology_description": { "type": "Sharded", "servers": [
+                { "address": "a:27017", "type": "Mongos", "avg_rtt_ms": 35 },
+                { "address": "b:27017", "type": "Mongos", "avg_rtt_ms": 35 }
+            ] },
+            "mocked_topology_state": [
+                { "address": "a:27017", "operation_count": 2 },
+                { "address": "b:27017", "operation_count": 1 }
+            ],
+            "iterations": 100,
+            "outcome": {
+                "tolerance": 0.5,
+                "expected_frequencies": { "a:27017": frequencies[0], "b:27017": frequencies[1] }
+            }
+        });
+        assert_eq!(in_window(&file).is_ok(), passes, "{frequencies:?}");
+    };
+    check([0.0, 1.0], true);
+    check([0.4, 0.6], true);
+    check([0.6, 0.4], false);
+    check([1.0, 0.0], false);
+}
+
+#[test]
+fn averages_must_be_exact_to_a_millionth() {
+    let check = |before: Value, sample: f64, average: f64, passes: bool| {
+        let file = json!({
+            "avg_rtt_ms": before, "new_rtt_ms": sample, "new_avg_rtt": average
+        });
+        assert_eq!(rtt(&file).is_ok(), passes, "{file}");
+    };
+    check(json!("NULL"), 4.0, 4.0, true);
+    check(json!(0), 4.0, 0.8, true);
+    check(json!(0), 4.0, 4.0, false);
+}

@@ -1,0 +1,134 @@
+//! All suites there are.
+
+use serde_json::Value;
+
+use crate::{
+    corpus::{self, Folder},
+    engine::{self, Host},
+    sdam, selection, unified, uri,
+};
+
+/// A check of one file; the error is the first difference.
+pub type Check = fn(&Value) -> Result<(), String>;
+/// A check of one file on a host of tasks.
+pub type HostedCheck = fn(&Host, &Value) -> Result<(), String>;
+
+/// A folder of files and what they are run against.
+#[derive(Clone, Copy, Debug)]
+pub struct Suite {
+    /// Where the files are.
+    pub folder: Folder,
+    /// The check that needs no runtime; `None` for what only a running topology does.
+    pub pure: Option<Check>,
+    /// The check through the engine; `None` for what an engine has no part in.
+    pub engine: Option<HostedCheck>,
+}
+
+impl Suite {
+    /// Every suite, in the order of reports.
+    pub const ALL: &[Self] = &[
+        Self::new(corpus::SDAM_RS, sdam::pure::check).through(engine::discovery_and_monitoring),
+        Self::new(corpus::SDAM_SHARDED, sdam::pure::check)
+            .through(engine::discovery_and_monitoring),
+        Self::new(corpus::SDAM_SINGLE, sdam::pure::check).through(engine::discovery_and_monitoring),
+        Self::new(corpus::SDAM_LOAD_BALANCED, sdam::pure::check)
+            .through(engine::discovery_and_monitoring),
+        Self::new(corpus::SDAM_ERRORS, sdam::pure::check).through(engine::discovery_and_monitoring),
+        Self::new(corpus::SDAM_MONITORING, sdam::pure::check)
+            .through(engine::discovery_and_monitoring),
+        Self::new(corpus::SERVER_SELECTION, selection::server_selection)
+            .through(engine::server_selection),
+        Self::new(corpus::IN_WINDOW, selection::in_window).through(engine::in_window),
+        Self::new(corpus::RTT, selection::rtt).through(engine::rtt),
+        Self::new(corpus::MAX_STALENESS, selection::max_staleness).through(engine::max_staleness),
+        Self::new(corpus::URI_OPTIONS, uri::uri_options),
+        Self::new(corpus::CONNECTION_STRING, uri::connection_string),
+        Self::running(corpus::SDAM_LOGGING, unified::logging),
+        Self::running(corpus::SELECTION_LOGGING, unified::logging),
+    ];
+
+    const fn new(folder: Folder, pure: Check) -> Self {
+        Self {
+            folder,
+            pure: Some(pure),
+            engine: None,
+        }
+    }
+
+    const fn running(folder: Folder, engine: HostedCheck) -> Self {
+        Self {
+            folder,
+            pure: None,
+            engine: Some(engine),
+        }
+    }
+
+    const fn through(mut self, engine: HostedCheck) -> Self {
+        self.engine = Some(engine);
+        self
+    }
+
+    /// The folder's path in the specifications' repository without `tests`, such as
+    /// `server-selection/rtt`, and what its files have in common if there are others in it, such as
+    /// `server-discovery-and-monitoring/unified/logging`.
+    pub fn name(&self) -> String {
+        let parts = self.folder.name().split('/');
+        let parts = parts.chain(
+            self.folder
+                .only()
+                .map(|prefix| prefix.trim_end_matches('-')),
+        );
+        let parts: Vec<_> = parts.filter(|part| *part != "tests").collect();
+        parts.join("/")
+    }
+
+    /// Whether `pattern` means this suite: it is the name, or begins or ends it.
+    pub fn is_meant_by(&self, pattern: &str) -> bool {
+        let name = self.name();
+        let rest = [name.strip_prefix(pattern), name.strip_suffix(pattern)];
+        matches!(rest, [Some(tail), _] if tail.is_empty() || tail.starts_with('/'))
+            || matches!(rest, [_, Some(head)] if head.ends_with('/'))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn suites_are_meant_by_their_names_and_whole_parts_of_them() {
+        let check = |pattern: &str, expected: &[&str]| {
+            let meant = Suite::ALL.iter().filter(|suite| suite.is_meant_by(pattern));
+            assert_eq!(
+                meant.map(Suite::name).collect::<Vec<_>>(),
+                expected,
+                "{pattern}"
+            );
+        };
+        check("server-selection/rtt", &["server-selection/rtt"]);
+        check("rtt", &["server-selection/rtt"]);
+        check("max-staleness", &["max-staleness"]);
+        check(
+            "load-balanced",
+            &["server-discovery-and-monitoring/load-balanced"],
+        );
+        check(
+            "server-selection",
+            &[
+                "server-selection/server_selection",
+                "server-selection/in_window",
+                "server-selection/rtt",
+                "server-selection/logging",
+            ],
+        );
+        check(
+            "logging",
+            &[
+                "server-discovery-and-monitoring/unified/logging",
+                "server-selection/logging",
+            ],
+        );
+        check("selection", &[]);
+        check("", &[]);
+    }
+}

@@ -1,0 +1,228 @@
+//! A topology in the role of a client.
+
+use std::{iter, time::Duration};
+
+use bson::{Bson, Document};
+use futures::{
+    StreamExt,
+    future::{Either, select},
+};
+use sdam::{builder::TopologyBuilder, topology::Topology};
+use sdam_core::{
+    address::ServerAddress,
+    event::{Event, EventKind, EventName},
+    options::Options,
+};
+use sdam_events::{
+    channel::{self, EventStream},
+    log::LogConfig,
+    sink::Interest,
+};
+use sdam_select::criteria::Criteria;
+use sdam_transport::{
+    runtime::{Io, Runtime},
+    wire::Exchange,
+};
+use serde_json::Value;
+
+use super::log;
+use crate::json::{self, Object};
+
+/// How long the format lets clients wait for an event.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Tests may shorten the pause between checks of clients that do not set it themselves; this is the
+/// shortest that is allowed.
+const HEARTBEAT_FREQUENCY: Duration = Duration::from_millis(500);
+
+/// A topology, and everything that has happened in it.
+pub(super) struct Client {
+    topology: Topology,
+    io: Io,
+    stream: EventStream,
+    events: Vec<Event>,
+    log: LogConfig,
+}
+
+/// Why an operation has failed.
+pub(super) enum Failure {
+    /// No server has had a part in it.
+    Client(String),
+    /// The server has said so.
+    Server(String),
+}
+
+impl Client {
+    /// Starts a client of the deployment at `uri`, as the entity `client` has it.
+    pub(super) fn start(uri: &str, runtime: &Runtime, client: &Object<'_>) -> Result<Self, String> {
+        let log = client.read_optional("observeLogMessages", log::config)?;
+        let log = log.unwrap_or_default();
+        let mut interest = log.interest();
+        for name in client
+            .read_optional("observeEvents", |names| json::list(names, event_name))?
+            .unwrap_or_default()
+        {
+            interest = interest.union(Interest::from_iter([name]));
+        }
+        let (sink, stream) = channel::unbounded();
+        let topology = TopologyBuilder::new(options(uri, client)?)
+            .sink(sink.interested_in(interest))
+            .start(runtime.clone())
+            .map_err(|error| error.to_string())?;
+        Ok(Self {
+            topology,
+            io: runtime.io.clone(),
+            stream,
+            events: Vec::new(),
+            log,
+        })
+    }
+
+    /// Waits until `count` events since the client was created are as `expected`.
+    pub(super) async fn wait_for(&mut self, expected: &Value, count: u64) -> Result<(), String> {
+        let expected = ExpectedEvent::parse(expected)?;
+        let deadline = self.io.clock.now() + PATIENCE;
+        loop {
+            let matching = self.events.iter().filter(|event| expected.admits(event));
+            let matching = matching.count() as u64;
+            if matching >= count {
+                return Ok(());
+            }
+            match select(self.stream.next(), self.io.clock.sleep_until(deadline)).await {
+                Either::Left((Some(event), _)) => self.events.push(event),
+                Either::Left((None, _)) => return Err("the client has ended".to_owned()),
+                Either::Right(_) => {
+                    return Err(format!(
+                        "only {matching} events of {count} have come in time"
+                    ));
+                }
+            }
+        }
+    }
+
+    /// Selects a server by `criteria` and lets it run `command`.
+    pub(super) async fn run(&self, criteria: &Criteria, command: &Document) -> Result<(), Failure> {
+        let selected = self.topology.select(criteria).await;
+        let selected = selected.map_err(|error| Failure::Client(error.to_string()))?;
+        let reply = self.command(selected.address(), command).await;
+        let reply = reply.map_err(Failure::Client)?;
+        let ok = match reply.get("ok") {
+            Some(Bson::Double(ok)) => *ok > 0.0,
+            Some(Bson::Int32(ok)) => *ok > 0,
+            _ => false,
+        };
+        if ok {
+            Ok(())
+        } else {
+            Err(Failure::Server(reply.to_string()))
+        }
+    }
+
+    async fn command(&self, server: &ServerAddress, body: &Document) -> Result<Document, String> {
+        let deadline = Some(self.io.clock.now() + PATIENCE);
+        let mut exchange = Exchange::new();
+        let body = body.to_vec().map_err(|error| error.to_string())?;
+        let message = exchange.command(&body).map_err(|error| error.to_string())?;
+        let attempt = async {
+            let mut connection = self.io.transport.connect(server, deadline).await?;
+            connection.send(message).await?;
+            connection.recv().await
+        };
+        let message = attempt.await.map_err(|error| error.to_string())?;
+        let reply = exchange
+            .accept(&message)
+            .map_err(|error| error.to_string())?;
+        Document::from_reader(reply.body).map_err(|error| error.to_string())
+    }
+
+    /// Ends the client; may be called again.
+    pub(super) async fn close(&self) {
+        self.topology.close().await;
+    }
+
+    /// What a closed client has logged.
+    ///
+    /// If a test has not closed it, that are also the messages about its end; tests that know
+    /// nothing of these observe no topology, or ignore what comes late.
+    pub(super) fn messages(mut self) -> Vec<Value> {
+        let rest = iter::from_fn(|| self.stream.try_next());
+        self.events.extend(rest);
+        log::messages(&self.log, &self.events)
+    }
+}
+
+/// An event to wait for.
+struct ExpectedEvent<'v> {
+    name: EventName,
+    /// The type in the new description.
+    new_type: Option<&'v str>,
+}
+
+impl<'v> ExpectedEvent<'v> {
+    fn parse(value: &'v Value) -> Result<Self, String> {
+        let fields = value.as_object().ok_or("an event is an object")?;
+        let mut fields = fields.iter();
+        let (Some((name, content)), None) = (fields.next(), fields.next()) else {
+            return Err(format!("{value} is not one event"));
+        };
+        let content = Object::new(content, "event", &["newDescription"])?;
+        let new_type = content.read_optional("newDescription", |description| {
+            Object::new(description, "newDescription", &["type"])?.read("type", json::text)
+        })?;
+        Ok(Self {
+            name: event_name(&name.as_str().into())?,
+            new_type,
+        })
+    }
+
+    fn admits(&self, event: &Event) -> bool {
+        let new_type = match &event.kind {
+            EventKind::ServerDescriptionChanged { new, .. } => Some(new.server_type.as_str()),
+            EventKind::TopologyDescriptionChanged { new, .. } => Some(new.topology_type().as_str()),
+            _ => None,
+        };
+        event.kind.name() == self.name
+            && self.new_type.is_none_or(|wanted| new_type == Some(wanted))
+    }
+}
+
+/// The event that the format calls so: with a small letter first and `Event` last.
+fn event_name(value: &Value) -> Result<EventName, String> {
+    let text = json::text(value)?;
+    let name = text.strip_suffix("Event").unwrap_or(text);
+    let is_meant = |known: &&EventName| {
+        let known = known.as_str();
+        known.eq_ignore_ascii_case(name) && name.starts_with(|first: char| first.is_lowercase())
+    };
+    let name = EventName::ALL.iter().find(is_meant);
+    name.copied()
+        .ok_or_else(|| format!("{text} is no event that is known here"))
+}
+
+/// The options of a client of the deployment at `uri`.
+fn options(uri: &str, client: &Object<'_>) -> Result<Options, String> {
+    let mut uri = uri.to_owned();
+    let mut sets_frequency = false;
+    let given = client.optional("uriOptions").and_then(Value::as_object);
+    for (name, value) in given.into_iter().flatten() {
+        sets_frequency |= name.eq_ignore_ascii_case("heartbeatFrequencyMS");
+        let value = value
+            .as_str()
+            .map_or_else(|| value.to_string(), str::to_owned);
+        let separator = match (uri.contains('?'), uri.ends_with('/')) {
+            (true, _) => "&",
+            (false, true) => "?",
+            (false, false) => "/?",
+        };
+        uri.extend([separator, name, "=", &value]);
+    }
+    let mut options = Options::parse(&uri).map_err(|error| error.to_string())?;
+    if !sets_frequency {
+        options.heartbeat_frequency = Some(HEARTBEAT_FREQUENCY);
+    }
+    // Members are found, mongoses are named; a client gets several only if it asks for them.
+    let several = client.read_optional("useMultipleMongoses", json::boolean)?;
+    if options.replica_set.is_none() && several != Some(true) {
+        options.seeds.truncate(1);
+    }
+    Ok(options)
+}

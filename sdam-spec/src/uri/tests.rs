@@ -1,0 +1,64 @@
+use super::*;
+
+/// The runner must notice whatever differs: each case is right but for one thing.
+#[test]
+fn a_wrong_expectation_is_noticed() {
+    let right = json!({
+        "description": "all of it",
+        "uri": "mongodb://u:p@a:1/db?replicaSet=rs&maxPoolSize=5",
+        "valid": true,
+        "warning": false,
+        "hosts": [{ "type": "hostname", "host": "a", "port": 1 }],
+        "auth": { "username": "u", "password": "p", "db": "db" },
+        "options": { "replicaset": "rs", "maxPoolSize": 5 },
+    });
+    let file = |case: &Json| json!({ "tests": [right, case] });
+    assert_eq!(uri_options(&file(&right)), Ok(()));
+
+    let check = |field: &str, wrong: Json, message: &str| {
+        let mut case = right.clone();
+        case[field] = wrong;
+        let error = connection_string(&file(&case)).unwrap_err();
+        assert!(error.contains(message), "{field}: {error}");
+    };
+    check("valid", json!(false), "taken for valid");
+    check("uri", json!("mongodb://a:0"), "taken for invalid");
+    check("warning", json!(true), "no warning");
+    check("hosts", json!([]), "there are [a:1]");
+    check(
+        "hosts",
+        json!([{ "type": "hostname", "host": "b" }]),
+        "there is the hostname a:1",
+    );
+    check(
+        "hosts",
+        json!([{ "type": "ipv4", "host": "a", "port": 1 }]),
+        "there is the hostname a:1",
+    );
+    check(
+        "hosts",
+        json!([{ "type": "hostname", "host": "a" }]),
+        "there is the hostname a:1",
+    );
+    check(
+        "auth",
+        json!({ "username": "u", "password": "x", "db": "db" }),
+        "password",
+    );
+    check(
+        "auth",
+        json!({ "username": "u", "password": "p", "db": null }),
+        "db",
+    );
+    check("options", json!({ "replicaSet": "x" }), "replicaSet");
+    check("options", json!({ "maxPoolSize": "5" }), "maxPoolSize");
+    check("options", json!({ "minPoolSize": 0 }), "minPoolSize");
+    check("novelty", json!(1), "unknown key: novelty");
+    check("hosts", json!("a"), "no list");
+}
+
+#[test]
+fn a_file_without_cases_does_not_pass() {
+    assert!(uri_options(&json!({ "tests": [] })).is_err());
+    assert!(uri_options(&json!({})).is_err());
+}
