@@ -1,0 +1,103 @@
+//! As much of HTTP/1.1 as a page for other programs needs: `GET` and `HEAD`, one request for each
+//! connection, and limits on everything that a client decides.
+
+mod request;
+mod response;
+#[cfg(test)]
+mod tests;
+
+use std::{future::pending, io, pin::pin, time::Duration};
+
+use futures::{FutureExt, StreamExt, select_biased, stream::FuturesUnordered};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    net::TcpListener,
+    time::{sleep, timeout},
+};
+
+pub use self::{
+    request::{Method, Request},
+    response::{Response, Status},
+};
+
+/// The longest request line with all headers, in bytes.
+pub const LONGEST_HEAD: usize = 8 * 1024;
+/// The most connections at a time; further ones wait.
+pub const MOST_CONNECTIONS: usize = 64;
+/// How long a whole exchange may take, whichever side is slow.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long accepting rests after it has failed, which it does while there are no free descriptors.
+const REST: Duration = Duration::from_millis(100);
+
+/// Answers requests on `listener` with `answer`. Ends only when it is dropped, and then leaves no
+/// connection behind.
+pub async fn serve(listener: &TcpListener, answer: impl Fn(&Request<'_>) -> Response) {
+    let mut connections = FuturesUnordered::new();
+    loop {
+        let has_room = connections.len() < MOST_CONNECTIONS;
+        let accepted = async {
+            if has_room {
+                listener.accept().await
+            } else {
+                pending().await
+            }
+        };
+        select_biased! {
+            () = connections.select_next_some() => {}
+            accepted = pin!(accepted.fuse()) => match accepted {
+                Ok((stream, _)) => connections.push(async {
+                    // A client that breaks off, or is too slow, has nobody to complain to.
+                    let _ = timeout(PATIENCE, exchange(stream, &answer)).await;
+                }),
+                Err(_) => sleep(REST).await,
+            },
+        }
+    }
+}
+
+/// One request and its answer.
+async fn exchange<S: AsyncRead + AsyncWrite + Unpin>(
+    mut stream: S,
+    answer: impl Fn(&Request<'_>) -> Response,
+) -> io::Result<()> {
+    let (method, response) = match read_head(&mut stream).await? {
+        Some(head) if head.is_empty() => return Ok(()),
+        Some(head) => match Request::parse(&head) {
+            Ok(request) => (request.method, answer(&request)),
+            Err(status) => (Method::Get, Response::of(status)),
+        },
+        None => (Method::Get, Response::of(Status::HEADERS_TOO_LARGE)),
+    };
+    stream.write_all(&response.encode(method)).await?;
+    stream.shutdown().await?;
+    linger(&mut stream).await
+}
+
+/// Everything up to the empty line or the end; `None` if that is too much.
+async fn read_head<S: AsyncRead + Unpin>(stream: &mut S) -> io::Result<Option<Vec<u8>>> {
+    let mut head = Vec::new();
+    let mut buffer = [0; 1024];
+    while !ends_head(&head) {
+        if head.len() >= LONGEST_HEAD {
+            return Ok(None);
+        }
+        let read = stream.read(&mut buffer).await?;
+        if read == 0 {
+            break;
+        }
+        head.extend(buffer.iter().take(read));
+    }
+    Ok(Some(head))
+}
+
+fn ends_head(bytes: &[u8]) -> bool {
+    bytes.windows(4).any(|window| window == b"\r\n\r\n")
+}
+
+/// Takes what the client still sends: closing with bytes unread would reset the connection, and the
+/// client might lose the answer.
+async fn linger<S: AsyncRead + Unpin>(stream: &mut S) -> io::Result<()> {
+    let mut rest = stream.take(64 * 1024);
+    tokio::io::copy(&mut rest, &mut tokio::io::sink()).await?;
+    Ok(())
+}

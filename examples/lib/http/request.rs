@@ -1,0 +1,81 @@
+use super::Status;
+
+/// What a client wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request<'a> {
+    /// How it wants it.
+    pub method: Method,
+    /// The path, beginning with a slash.
+    pub path: &'a str,
+    /// What follows the question mark, as it was sent.
+    query: &'a str,
+}
+
+/// The methods that are understood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// The page.
+    Get,
+    /// The page's header alone.
+    Head,
+}
+
+impl<'a> Request<'a> {
+    /// Reads a request line and its headers, with or without the empty line behind them.
+    ///
+    /// # Errors
+    ///
+    /// What to answer instead (RFC 9110 and RFC 9112).
+    pub fn parse(head: &'a [u8]) -> Result<Self, Status> {
+        let head = std::str::from_utf8(head).map_err(|_| Status::BAD_REQUEST)?;
+        let mut lines = head.split("\r\n");
+        let mut words = lines.next().unwrap_or_default().split(' ');
+        let (Some(method), Some(target), Some(version), None) =
+            (words.next(), words.next(), words.next(), words.next())
+        else {
+            return Err(Status::BAD_REQUEST);
+        };
+        match version {
+            "HTTP/1.0" => {}
+            // RFC 9112, 3.2: exactly one.
+            "HTTP/1.1" if lines.filter(|line| is_host(line)).count() == 1 => {}
+            _ if version.starts_with("HTTP/") && version != "HTTP/1.1" => {
+                return Err(Status::VERSION_NOT_SUPPORTED);
+            }
+            _ => return Err(Status::BAD_REQUEST),
+        }
+        let method = match method {
+            "GET" => Method::Get,
+            "HEAD" => Method::Head,
+            _ => return Err(Status::METHOD_NOT_ALLOWED),
+        };
+        let target = origin_form(target).ok_or(Status::BAD_REQUEST)?;
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        Ok(Self {
+            method,
+            path,
+            query,
+        })
+    }
+
+    /// The names and values of the query, in their order, as they were sent.
+    pub fn parameters(&self) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
+        let pairs = self.query.split('&').filter(|pair| !pair.is_empty());
+        pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+    }
+}
+
+fn is_host(line: &str) -> bool {
+    line.split_once(':')
+        .is_some_and(|(name, _)| name.eq_ignore_ascii_case("host"))
+}
+
+/// Path and query of a target. Every server has to understand the form that proxies are sent, too
+/// (RFC 9112, 3.2.2).
+fn origin_form(target: &str) -> Option<&str> {
+    if target.starts_with('/') {
+        return Some(target);
+    }
+    let rest = target.strip_prefix("http://")?;
+    Some(rest.find('/').map_or("/", |slash| &rest[slash..]))
+}

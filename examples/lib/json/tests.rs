@@ -1,0 +1,158 @@
+//! Whole documents, because every key and every spelling is a promise to scripts.
+
+use std::time::Duration;
+
+use bson::{DateTime, Document, doc, oid::ObjectId};
+use sdam_core::{
+    error::{ErrorKind, ServerError, Stage},
+    hello::Hello,
+    ids::ServerId,
+    options::Options,
+    time::Instant,
+    topology::TopologyType,
+};
+
+use super::*;
+
+fn address(text: &str) -> ServerAddress {
+    ServerAddress::parse(text).unwrap()
+}
+
+fn answered(name: &str, reply: &Document, rtt: Option<Rtt>) -> ServerDescription {
+    let hello = Hello::parse(&reply.to_vec().unwrap()).unwrap();
+    let id = ServerId::from_u64(1);
+    ServerDescription::from_hello(id, address(name), hello, rtt, Instant::EPOCH)
+}
+
+/// Keys in the documented order, so that people can read it.
+fn check(topology: &TopologyDescription, round_trips: RoundTrips, expected: &Value) {
+    let actual = snapshot(topology, round_trips);
+    assert_eq!(actual, *expected);
+    assert_eq!(actual.to_string(), expected.to_string());
+}
+
+fn primary() -> Document {
+    let id = |last| ObjectId::from_bytes([0x7f, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, last]);
+    doc! {
+        "ok": 1, "isWritablePrimary": true, "setName": "rs", "setVersion": 2,
+        "electionId": id(9), "me": "b:27017", "primary": "b:27017",
+        "hosts": ["b:27017", "A"], "passives": ["d:1"], "arbiters": ["c:27017"],
+        "tags": { "use": "web", "dc": "ny" }, "minWireVersion": 0, "maxWireVersion": 21,
+        "topologyVersion": { "processId": id(1), "counter": 6_i64 },
+        "lastWrite": { "lastWriteDate": DateTime::from_millis(1_767_323_045_678) },
+        "logicalSessionTimeoutMinutes": 30,
+    }
+}
+
+#[test]
+fn everything_known_has_its_key() {
+    let rtt = Rtt {
+        average: Duration::from_nanos(1_234_567),
+        minimum: Duration::from_micros(900),
+        ..Rtt::default()
+    };
+    let error = ServerError::new(ErrorKind::Network, Stage::Connect, "refused").shared();
+    let id = ServerId::from_u64(2);
+    let topology = TopologyDescription::new(
+        TopologyType::ReplicaSetWithPrimary,
+        [
+            answered("b", &primary(), Some(rtt)),
+            ServerDescription::failed(id, address("a"), error, Instant::EPOCH),
+        ],
+    );
+    let expected = json!({
+        "v": 1, "topologyType": "ReplicaSetWithPrimary", "setName": null, "maxSetVersion": null,
+        "maxElectionId": null, "compatible": true, "compatibilityError": null,
+        "logicalSessionTimeoutMinutes": 30,
+        "servers": [
+            {
+                "address": "a:27017", "type": "Unknown", "rttMs": null, "minRttMs": null,
+                "setName": null, "setVersion": null, "electionId": null, "primary": null,
+                "me": null, "hosts": [], "passives": [], "arbiters": [], "tags": {},
+                "minWireVersion": null, "maxWireVersion": null, "topologyVersion": null,
+                "lastWriteDate": null, "logicalSessionTimeoutMinutes": null,
+                "error": "network error at connect: refused",
+            },
+            {
+                "address": "b:27017", "type": "RSPrimary", "rttMs": 1.234, "minRttMs": 0.9,
+                "setName": "rs", "setVersion": 2, "electionId": "7fffffff0000000000000009",
+                "primary": "b:27017", "me": "b:27017", "hosts": ["a:27017", "b:27017"],
+                "passives": ["d:1"], "arbiters": ["c:27017"],
+                "tags": { "dc": "ny", "use": "web" },
+                "minWireVersion": 0, "maxWireVersion": 21,
+                "topologyVersion": { "processId": "7fffffff0000000000000001", "counter": 6 },
+                "lastWriteDate": 1_767_323_045_678_i64, "logicalSessionTimeoutMinutes": 30,
+                "error": null,
+            },
+        ],
+    });
+    check(&topology, RoundTrips::Shown, &expected);
+}
+
+#[test]
+fn without_round_trip_times_their_keys_are_not_there() {
+    let standalone = doc! { "ok": 1, "maxWireVersion": 8 };
+    let server = answered("h:1", &standalone, Some(Rtt::default()));
+    let topology = TopologyDescription::new(TopologyType::Single, [server]);
+    let expected = json!({
+        "v": 1, "topologyType": "Single", "setName": null, "maxSetVersion": null,
+        "maxElectionId": null, "compatible": true, "compatibilityError": null,
+        "logicalSessionTimeoutMinutes": null,
+        "servers": [{
+            "address": "h:1", "type": "Standalone",
+            "setName": null, "setVersion": null, "electionId": null, "primary": null, "me": null,
+            "hosts": [], "passives": [], "arbiters": [], "tags": {},
+            "minWireVersion": 0, "maxWireVersion": 8, "topologyVersion": null,
+            "lastWriteDate": null, "logicalSessionTimeoutMinutes": null, "error": null,
+        }],
+    });
+    check(&topology, RoundTrips::LeftOut, &expected);
+}
+
+/// What belongs to the topology as a whole is only known to a machine that has lived through it.
+#[test]
+fn the_maxima_and_the_incompatibility_of_a_topology_are_told() {
+    use sdam_core::{
+        ids::ObjectId as Id,
+        machine::{Input, TopologyMachine},
+    };
+
+    let options = Options::parse("mongodb://b/?replicaSet=rs").unwrap();
+    let mut machine = TopologyMachine::new(&options, Id::default());
+    drop(machine.handle(Instant::EPOCH, Input::Open));
+    let mut reply = primary();
+    reply.insert("minWireVersion", 900);
+    reply.insert("maxWireVersion", 901);
+    let server = machine.description().servers()[0].id;
+    let outcome = Hello::parse(&reply.to_vec().unwrap());
+    let input = Input::Checked {
+        server,
+        outcome,
+        rtt: None,
+    };
+    drop(machine.handle(Instant::EPOCH, input));
+    let actual = snapshot(machine.description(), RoundTrips::LeftOut);
+    let of_topology = |key: &str| &actual[key];
+    assert_eq!(of_topology("setName"), "rs");
+    assert_eq!(of_topology("maxSetVersion"), 2);
+    assert_eq!(of_topology("maxElectionId"), "7fffffff0000000000000009");
+    assert_eq!(of_topology("compatible"), false);
+    let error = of_topology("compatibilityError").as_str().unwrap();
+    assert!(error.contains("900"), "{error}");
+    let servers = of_topology("servers").as_array().unwrap();
+    let addresses: Vec<_> = servers.iter().map(|server| &server["address"]).collect();
+    assert_eq!(addresses, ["a:27017", "b:27017", "c:27017", "d:1"]);
+}
+
+#[test]
+fn a_load_balancer_has_told_nothing() {
+    let mut balancer = ServerDescription::unknown(ServerId::from_u64(1), address("lb:1"));
+    balancer.server_type = ServerType::LoadBalancer;
+    let topology = TopologyDescription::new(TopologyType::LoadBalanced, [balancer]);
+    let actual = snapshot(&topology, RoundTrips::Shown);
+    let server = &actual["servers"][0];
+    assert_eq!(server["type"], "LoadBalancer");
+    for key in ["rttMs", "minRttMs", "minWireVersion", "maxWireVersion"] {
+        assert_eq!(server.get(key), Some(&Value::Null), "{key}");
+    }
+}

@@ -1,0 +1,135 @@
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use sdam::builder::TopologyBuilder;
+use sdam_core::options::Options;
+use sdam_events::log::Severity;
+use sdam_sim::serve::ReplicaSet;
+
+use super::*;
+
+#[test]
+fn times_are_dates_and_times_of_day() {
+    let check = |seconds: u64, millis: u64, expected: &str| {
+        let since = Duration::from_secs(seconds) + Duration::from_millis(millis);
+        assert_eq!(timestamp(UNIX_EPOCH + since), expected);
+    };
+    check(0, 0, "1970-01-01T00:00:00.000Z");
+    check(951_782_399, 999, "2000-02-28T23:59:59.999Z");
+    check(951_782_400, 0, "2000-02-29T00:00:00.000Z");
+    check(951_868_800, 0, "2000-03-01T00:00:00.000Z");
+    check(978_307_199, 0, "2000-12-31T23:59:59.000Z");
+    check(1_709_164_800, 0, "2024-02-29T00:00:00.000Z");
+    check(4_107_542_400, 0, "2100-03-01T00:00:00.000Z");
+}
+
+#[test]
+fn nothing_is_logged_unless_a_variable_says_so() {
+    let open = |lookup: &dyn Fn(&str) -> Option<String>| LogSink::open(LogConfig::from_env(lookup));
+    assert!(open(&|_| None).unwrap().is_none());
+    // Commands belong to drivers.
+    let command = |name: &str| (name == "MONGODB_LOG_COMMAND").then(|| "debug".to_owned());
+    assert!(open(&command).unwrap().is_none());
+}
+
+#[test]
+fn a_file_that_cannot_be_opened_is_named() {
+    let lookup = |name: &str| match name {
+        "MONGODB_LOG_ALL" => Some("debug".to_owned()),
+        "MONGODB_LOG_PATH" => Some("/nowhere/at/all".to_owned()),
+        _ => None,
+    };
+    let error = LogSink::open(LogConfig::from_env(lookup))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.starts_with("MONGODB_LOG_PATH is /nowhere/at/all: "),
+        "{error}"
+    );
+}
+
+#[derive(Clone, Default)]
+struct Shared(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Shared {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Of what a topology does from its beginning to its end, the lines that `config` enables. It
+/// selects a server of `set` in between.
+fn lines(set: &ReplicaSet, config: LogConfig) -> Vec<String> {
+    let shared = Shared::default();
+    let sink = LogSink::new(config, Box::new(shared.clone()));
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let mut options = Options::parse(set.uri()).unwrap();
+        if set.primary().unwrap().is_none() {
+            options.server_selection_timeout = Duration::from_millis(1);
+        }
+        let topology = TopologyBuilder::new(options)
+            .sink(sink)
+            .start(sdam::runtime::tokio().unwrap())
+            .unwrap();
+        let write = sdam_select::criteria::Criteria::write().with_operation_name("insert");
+        let selected = topology.select(&write).await;
+        assert_eq!(selected.is_ok(), set.primary().unwrap().is_some());
+        topology.close().await;
+    });
+    let text = String::from_utf8(shared.0.lock().unwrap().clone()).unwrap();
+    text.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn lines_carry_time_severity_component_and_the_sentence_of_the_specification() {
+    let logged = lines(
+        &ReplicaSet::start(1).unwrap(),
+        LogConfig::all(Severity::Debug),
+    );
+    let first = &logged[0];
+    let (time, rest) = first.split_at(24);
+    assert!(time.starts_with("20") && time.ends_with('Z'), "{first}");
+    let sentence = " DEBUG topology        Starting monitoring for topology with ID ";
+    assert!(rest.starts_with(sentence), "{first}");
+    let is_about = |wanted: &str| logged.iter().any(|line| line.contains(wanted));
+    assert!(is_about(
+        " DEBUG serverSelection Server selection started for operation insert"
+    ));
+    assert!(is_about(
+        " DEBUG connection      Connection pool ready for "
+    ));
+    let last = logged.last().unwrap();
+    assert!(
+        last.contains("Stopped monitoring for topology with ID "),
+        "{last}"
+    );
+    assert!(
+        logged.is_sorted_by_key(|line| line[..24].to_owned()),
+        "{logged:#?}"
+    );
+}
+
+#[test]
+fn only_what_is_enabled_is_logged() {
+    let mut config = LogConfig::default();
+    config.server_selection = Severity::Info;
+    // Where nobody can be selected, whoever selects waits for sure.
+    let set = ReplicaSet::start(1).unwrap();
+    set.kill(0).unwrap();
+    let logged = lines(&set, config);
+    let waits =
+        " INFO  serverSelection Waiting for server to become available for operation insert";
+    assert_eq!(logged.len(), 1, "{logged:#?}");
+    assert!(logged[0].contains(waits), "{logged:#?}");
+}

@@ -1,0 +1,131 @@
+//! What a deployment is like, for other programs to ask over HTTP: numbers for Prometheus, whether
+//! it can be written to, who is the primary, and everything as JSON.
+
+mod arguments;
+mod pages;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    future::{Future, pending},
+    io::{self, Write},
+    pin::pin,
+    time::Duration,
+};
+
+use futures::{FutureExt, select_biased};
+use sdam::{builder::TopologyBuilder, topology::Topology};
+use sdam_core::options::Options;
+use sdam_events::metrics::MetricsSink;
+use sdam_sim::serve::ReplicaSet;
+use tokio::{
+    net::TcpListener,
+    time::{MissedTickBehavior, interval},
+};
+
+pub use self::arguments::{Arguments, Command, USAGE};
+use self::pages::{Numbers, Pages};
+use crate::{exit::Exit, failure::Failure, http, log::LogSink};
+
+/// How often numbers that nobody fetches are summed up, so that they take no more and more memory.
+const UPKEEP: Duration = Duration::from_secs(5);
+
+/// Serves pages about what `arguments` name until `interrupt` is ready. The first line of `output`
+/// is where; what is wrong or remarkable goes to `remarks`.
+///
+/// Has to be called in the context of a tokio runtime with I/O and timers.
+///
+/// # Errors
+///
+/// Only those of writing; everything else is said in `remarks` and in the exit code.
+pub async fn run(
+    arguments: &Arguments,
+    mut output: impl Write,
+    mut remarks: impl Write,
+    interrupt: impl Future<Output = ()>,
+) -> io::Result<Exit> {
+    let exporter = match Exporter::start(arguments).await {
+        Ok(exporter) => exporter,
+        Err(failure) => return failure.report(&mut remarks),
+    };
+    for warning in exporter.topology.options().multi_threaded_warnings() {
+        writeln!(remarks, "warning: {warning}")?;
+    }
+    let result = match exporter.listener.local_addr() {
+        Ok(address) => writeln!(output, "http://{address}").and_then(|()| output.flush()),
+        Err(error) => Err(error),
+    };
+    if result.is_ok() {
+        let served = exporter.serve();
+        select_biased! {
+            () = pin!(interrupt.fuse()) => {}
+            () = pin!(served.fuse()) => {}
+        }
+    }
+    // Also if nothing could be written, so that no server is left with half a conversation.
+    exporter.topology.close().await;
+    result.map(|()| Exit::SUCCESS)
+}
+
+/// A topology and where its pages are served.
+struct Exporter {
+    topology: Topology,
+    pages: Pages,
+    listener: TcpListener,
+    /// The deployment, if there is none of the user's.
+    simulated: Option<(ReplicaSet, Duration)>,
+}
+
+impl Exporter {
+    async fn start(arguments: &Arguments) -> Result<Self, Failure> {
+        let simulated = match arguments.uri {
+            None => Some(ReplicaSet::start(3).map_err(Failure::other)?),
+            Some(_) => None,
+        };
+        let uri = simulated.as_ref().map(|set| set.uri());
+        let uri = uri.or(arguments.uri.as_deref()).unwrap_or_default();
+        let options = Options::parse(uri).map_err(Failure::config)?;
+        let listener = TcpListener::bind(arguments.listen).await.map_err(|error| {
+            Failure::other(format!("cannot listen on {}: {error}", arguments.listen))
+        })?;
+        let runtime = sdam::runtime::tokio().map_err(Failure::other)?;
+        let numbers =
+            Numbers::new(MetricsSink::new(), &runtime.io.clock).map_err(Failure::other)?;
+        let mut builder = TopologyBuilder::new(options).sink(numbers.sink());
+        if let Some(log) = LogSink::open(arguments.log.clone()).map_err(Failure::other)? {
+            builder = builder.sink(log);
+        }
+        let topology = builder.start(runtime).map_err(Failure::config)?;
+        Ok(Self {
+            pages: Pages::new(topology.clone(), numbers),
+            topology,
+            listener,
+            simulated: simulated.map(|set| (set, arguments.failover_period)),
+        })
+    }
+
+    /// Never ends by itself.
+    async fn serve(&self) {
+        let served = http::serve(&self.listener, |request| self.pages.answer(request));
+        let upkeep = every(UPKEEP, || self.pages.sum_up());
+        let show = async {
+            match &self.simulated {
+                // A set that is between two primaries already has nobody to step down.
+                Some((set, period)) => every(*period, || drop(set.step_down())).await,
+                None => pending().await,
+            }
+        };
+        futures::join!(served, upkeep, show);
+    }
+}
+
+/// Does `act` again and again, for the first time after one `period`.
+async fn every(period: Duration, act: impl Fn()) {
+    let mut ticks = interval(period);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks.tick().await;
+    loop {
+        ticks.tick().await;
+        act();
+    }
+}

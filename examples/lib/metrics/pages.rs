@@ -1,0 +1,189 @@
+use std::{fmt, sync::Arc};
+
+use metrics::with_local_recorder;
+use metrics_exporter_prometheus::{
+    BuildError, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
+};
+use sdam::{topology::Topology, transport::clock::Clock};
+use sdam_core::{
+    event::Event,
+    read_preference::{ReadMode, ReadPreference},
+    topology::TopologyDescription,
+};
+use sdam_events::{
+    metrics::{MetricsSink, describe},
+    sink::{EventSink, Interest},
+};
+use sdam_select::{criteria::Criteria, explain::explain, settings::Settings};
+
+use crate::{
+    http::{Request, Response, Status},
+    json::{self, RoundTrips},
+};
+
+/// Upper bounds of the buckets of durations, in seconds: from a round trip to a slow failover.
+const BUCKETS: &[f64] = &[
+    0.001, 0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 30.0, 60.0,
+];
+
+const INDEX: &str = "\
+/metrics       numbers, in the text format of Prometheus
+/topology      everything that is known, as JSON
+/healthz       200 if the deployment can be written to, else 503 and the reason
+/healthz?read=MODE
+               200 if it can be read with this read preference: primary,
+               primaryPreferred, secondary, secondaryPreferred or nearest
+/primary       the address of the primary, or 503
+";
+
+/// The numbers of one topology.
+///
+/// A program has one recorder that everything in it shares, and installs it with
+/// [`metrics::set_global_recorder`]. This one is kept to itself, so that several exporters can live
+/// in one process without knowing each other.
+#[derive(Clone)]
+pub(super) struct Numbers(Arc<Inner>);
+
+struct Inner {
+    recorder: PrometheusRecorder,
+    handle: PrometheusHandle,
+    sink: MetricsSink,
+    clock: Arc<dyn Clock>,
+}
+
+impl Numbers {
+    pub(super) fn new(sink: MetricsSink, clock: &Arc<dyn Clock>) -> Result<Self, BuildError> {
+        let recorder = PrometheusBuilder::new()
+            .set_buckets(BUCKETS)?
+            .build_recorder();
+        with_local_recorder(&recorder, describe);
+        Ok(Self(Arc::new(Inner {
+            handle: recorder.handle(),
+            recorder,
+            sink,
+            clock: Arc::clone(clock),
+        })))
+    }
+
+    /// What turns events into these numbers.
+    pub(super) fn sink(&self) -> impl EventSink + use<> {
+        self.clone()
+    }
+
+    fn render(&self, topology: &Topology) -> String {
+        let Inner { sink, clock, .. } = &*self.0;
+        with_local_recorder(&self.0.recorder, || {
+            let snapshot = topology.snapshot();
+            sink.update(clock.now(), snapshot.description(), topology.events());
+        });
+        self.0.handle.render()
+    }
+}
+
+impl EventSink for Numbers {
+    fn emit(&self, event: &Event) {
+        with_local_recorder(&self.0.recorder, || self.0.sink.emit(event));
+    }
+
+    fn interest(&self) -> Interest {
+        self.0.sink.interest()
+    }
+}
+
+impl fmt::Debug for Numbers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Numbers").finish_non_exhaustive()
+    }
+}
+
+/// Every page there is.
+pub(super) struct Pages {
+    topology: Topology,
+    settings: Settings,
+    numbers: Numbers,
+}
+
+impl Pages {
+    pub(super) fn new(topology: Topology, numbers: Numbers) -> Self {
+        Self {
+            settings: Settings::new(topology.options()),
+            topology,
+            numbers,
+        }
+    }
+
+    /// The page that is asked for.
+    pub(super) fn answer(&self, request: &Request<'_>) -> Response {
+        let description = Arc::clone(self.topology.snapshot().description());
+        let response = match request.path {
+            "/" => Response::text(Status::OK, INDEX),
+            "/metrics" => Response {
+                content_type: "text/plain; version=0.0.4; charset=utf-8",
+                ..Response::text(Status::OK, self.numbers.render(&self.topology))
+            },
+            "/topology" => Response {
+                content_type: "application/json",
+                ..Response::text(
+                    Status::OK,
+                    format!("{}\n", json::snapshot(&description, RoundTrips::Shown)),
+                )
+            },
+            "/healthz" => health(&description, &self.settings, request),
+            "/primary" => primary(&description),
+            _ => Response::of(Status::NOT_FOUND),
+        };
+        // Prometheus adds parameters only if told to; whoever sends one expects it to matter.
+        match request.parameters().next() {
+            Some((name, _)) if response.status == Status::OK && request.path != "/healthz" => {
+                Response::text(
+                    Status::BAD_REQUEST,
+                    format!("there is no parameter {name}\n"),
+                )
+            }
+            _ => response,
+        }
+    }
+
+    /// Sums up what has been measured since the numbers were fetched.
+    pub(super) fn sum_up(&self) {
+        self.numbers.0.handle.run_upkeep();
+    }
+}
+
+/// Whether the deployment is of use for what the request says.
+fn health(topology: &TopologyDescription, settings: &Settings, request: &Request<'_>) -> Response {
+    let criteria = match criteria(request) {
+        Ok(criteria) => criteria,
+        Err(reason) => return Response::text(Status::BAD_REQUEST, format!("{reason}\n")),
+    };
+    // Nothing is selected: asking for health is no operation, and shall not count as one.
+    let explanation = explain(topology, settings, &criteria);
+    if explanation.eligible().next().is_some() {
+        Response::text(Status::OK, "ok\n")
+    } else {
+        Response::text(Status::UNAVAILABLE, format!("{explanation:#}\n"))
+    }
+}
+
+fn criteria(request: &Request<'_>) -> Result<Criteria, String> {
+    let mut criteria = Criteria::write();
+    for (name, value) in request.parameters() {
+        let mode = match name {
+            "read" => ReadMode::parse(value),
+            _ => return Err(format!("there is no parameter {name}")),
+        };
+        let mode = mode.ok_or_else(|| format!("{value} is no mode of a read preference"))?;
+        criteria = Criteria::read(ReadPreference::new(mode)).map_err(|error| error.to_string())?;
+    }
+    Ok(criteria)
+}
+
+fn primary(topology: &TopologyDescription) -> Response {
+    match topology.primary() {
+        Some(server) => Response::text(Status::OK, format!("{}\n", server.address)),
+        None => Response::text(
+            Status::UNAVAILABLE,
+            format!("no primary is known: {topology}\n"),
+        ),
+    }
+}

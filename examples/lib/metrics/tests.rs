@@ -1,0 +1,286 @@
+//! Whole runs of the program, over real sockets, against simulated deployments.
+
+use std::{
+    io::Read,
+    net::{Shutdown, SocketAddr, TcpStream},
+    process::{Command as Process, Stdio},
+    sync::mpsc,
+    thread,
+};
+
+use futures::channel::oneshot;
+use sdam_core::options::Options;
+use sdam_sim::serve::Builder;
+use serde_json::Value;
+
+use super::*;
+
+/// A program that runs.
+struct Running {
+    address: SocketAddr,
+    interrupt: oneshot::Sender<()>,
+    thread: thread::JoinHandle<(Exit, String)>,
+}
+
+/// Passes every line on.
+struct Lines(String, mpsc::Sender<String>);
+
+impl Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.push_str(std::str::from_utf8(bytes).unwrap());
+        while let Some((line, rest)) = self.0.split_once('\n') {
+            self.1.send(line.to_owned()).unwrap();
+            self.0 = rest.to_owned();
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Running {
+    fn start(uri: Option<&str>) -> Self {
+        let arguments = Arguments {
+            uri: uri.map(str::to_owned),
+            listen: "127.0.0.1:0".parse().unwrap(),
+            ..Arguments::default()
+        };
+        let (sender, lines) = mpsc::channel();
+        let (interrupt, interrupted) = oneshot::channel();
+        let thread = thread::spawn(move || {
+            let mut remarks = Vec::new();
+            let interrupted = async {
+                let _ = interrupted.await;
+            };
+            let output = Lines(String::new(), sender);
+            let exit = block_on(run(&arguments, output, &mut remarks, interrupted)).unwrap();
+            (exit, String::from_utf8(remarks).unwrap())
+        });
+        let first = lines.recv().expect("the address");
+        let address = first.strip_prefix("http://").unwrap().parse().unwrap();
+        Self {
+            address,
+            interrupt,
+            thread,
+        }
+    }
+
+    /// The status and the body that a request is answered with.
+    fn ask(&self, method: &str, target: &str) -> (u16, String) {
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        write!(stream, "{method} {target} HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).unwrap();
+        let (head, body) = reply.split_once("\r\n\r\n").unwrap();
+        (head[9..12].parse().unwrap(), body.to_owned())
+    }
+
+    fn get(&self, target: &str) -> (u16, String) {
+        self.ask("GET", target)
+    }
+
+    /// Asks until the answer has this status.
+    fn get_until(&self, target: &str, status: u16) -> String {
+        loop {
+            match self.get(target) {
+                (code, body) if code == status => return body,
+                _ => thread::yield_now(),
+            }
+        }
+    }
+
+    fn finish(self) {
+        self.interrupt.send(()).unwrap();
+        assert_eq!(self.thread.join().unwrap(), (Exit::SUCCESS, String::new()));
+        assert!(TcpStream::connect(self.address).is_err(), "nobody listens");
+    }
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(future)
+}
+
+#[test]
+fn pages_say_what_a_set_is_like() {
+    let set = ReplicaSet::start(3).unwrap();
+    let program = Running::start(Some(set.uri()));
+    assert_eq!(program.get_until("/healthz", 200), "ok\n");
+    program.get_until("/healthz?read=secondary", 200);
+    let (status, primary) = program.get("/primary");
+    assert_eq!(status, 200);
+    let (status, json) = program.get("/topology");
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((status, &json["setName"]), (200, &Value::from("rs0")));
+    let servers = json["servers"].as_array().unwrap();
+    let found = servers.iter().find(|server| server["type"] == "RSPrimary");
+    assert_eq!(
+        format!("{}\n", found.unwrap()["address"].as_str().unwrap()),
+        primary
+    );
+
+    let (status, index) = program.get("/");
+    assert_eq!(status, 200);
+    for path in ["/metrics", "/topology", "/healthz", "/primary"] {
+        assert!(index.contains(path), "{index}");
+        assert_eq!(program.ask("HEAD", path), (200, String::new()), "{path}");
+        assert_eq!(program.ask("POST", path).0, 405, "{path}");
+    }
+    program.finish();
+}
+
+#[test]
+fn what_is_not_there_and_what_makes_no_sense_is_refused() {
+    let server = Builder::standalone().start().unwrap();
+    let program = Running::start(Some(server.uri()));
+    let check = |target: &str, status: u16, body: &str| {
+        assert_eq!(
+            program.get(target),
+            (status, format!("{body}\n")),
+            "{target}"
+        );
+    };
+    check("/metric", 404, "404 Not Found");
+    check("/metrics?name=x", 400, "there is no parameter name");
+    check("/healthz?write", 400, "there is no parameter write");
+    check(
+        "/healthz?read=all",
+        400,
+        "all is no mode of a read preference",
+    );
+    program.finish();
+}
+
+/// Health is about what a program wants to do, and the reason is about every server.
+#[test]
+fn health_depends_on_what_is_wanted() {
+    let set = ReplicaSet::start(3).unwrap();
+    let program = Running::start(Some(set.uri()));
+    program.get_until("/healthz?read=secondary", 200);
+    let primary = set.primary().unwrap().unwrap();
+    let mut others = (0..3).filter(|member| *member != primary.0);
+    set.kill(others.next().unwrap()).unwrap();
+    set.kill(primary).unwrap();
+    let reason = program.get_until("/healthz", 503);
+    let options = Options::parse(set.uri()).unwrap();
+    for seed in &options.seeds {
+        assert!(reason.contains(seed.as_str()), "{reason}");
+    }
+    assert_eq!(program.get("/healthz?read=primary").0, 503);
+    assert_eq!(program.get("/healthz?read=nearest").0, 200);
+    let (status, reason) = program.get("/primary");
+    assert_eq!(status, 503);
+    assert!(reason.starts_with("no primary is known: "), "{reason}");
+    program.finish();
+}
+
+/// What Prometheus itself says of the page, where it is installed.
+#[test]
+fn the_page_of_numbers_is_as_prometheus_wants_it() {
+    let set = ReplicaSet::start(3).unwrap();
+    let program = Running::start(Some(set.uri()));
+    program.get_until("/healthz", 200);
+    set.step_down().unwrap();
+    let page = loop {
+        let (_, page) = program.get("/metrics");
+        if page.contains("sdam_failovers_total 1\n") {
+            break page;
+        }
+    };
+    let value = |name: &str| {
+        let line = page
+            .lines()
+            .find(|line| line.starts_with(&format!("{name} ")));
+        line.unwrap_or_else(|| panic!("no {name}: {page}"))[name.len() + 1..].to_owned()
+    };
+    assert_eq!(value("sdam_servers"), "3");
+    assert_eq!(value("sdam_writable"), "1");
+    assert_eq!(value("sdam_failover_duration_seconds_count"), "1");
+    assert_eq!(
+        value("sdam_topology_type{type=\"ReplicaSetWithPrimary\"}"),
+        "1"
+    );
+    assert_eq!(
+        value("sdam_topology_type{type=\"ReplicaSetNoPrimary\"}"),
+        "0"
+    );
+    assert_ne!(
+        value("sdam_heartbeats_total{mode=\"poll\",result=\"ok\"}"),
+        "0"
+    );
+    assert!(
+        value("sdam_time_without_primary_seconds")
+            .parse::<f64>()
+            .unwrap()
+            > 0.0
+    );
+    program.finish();
+    lint(&page);
+}
+
+fn lint(page: &str) {
+    let child = Process::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut child = match child {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            // The test harness does not capture it.
+            let said = "SKIPPED promtool is not installed, so nobody else judges the numbers";
+            return writeln!(io::stderr(), "{said}").unwrap();
+        }
+        child => child.unwrap(),
+    };
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(page.as_bytes())
+        .unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}: {page}");
+}
+
+#[test]
+fn without_a_connection_string_a_simulated_set_is_watched() {
+    let program = Running::start(None);
+    assert_eq!(program.get_until("/healthz", 200), "ok\n");
+    program.finish();
+}
+
+#[test]
+fn what_is_wrong_is_said_and_ends_the_program() {
+    let check = |uri: &str, listen: SocketAddr, exit: Exit, said: &str| {
+        let arguments = Arguments {
+            uri: Some(uri.to_owned()),
+            listen,
+            ..Arguments::default()
+        };
+        let (mut output, mut remarks) = (Vec::new(), Vec::new());
+        let end = block_on(run(&arguments, &mut output, &mut remarks, pending()));
+        let remarks = String::from_utf8(remarks).unwrap();
+        assert_eq!((end.unwrap(), output.len()), (exit, 0), "{remarks}");
+        assert!(remarks.starts_with(said), "{remarks}");
+    };
+    let free = "127.0.0.1:0".parse().unwrap();
+    check("mongodb://", free, Exit::CONFIGURATION, "error: ");
+    check(
+        "mongodb://a/?tls=true",
+        free,
+        Exit::CONFIGURATION,
+        "error: `tls` is `true`: ",
+    );
+    let listener = std::net::TcpListener::bind(free).unwrap();
+    let taken = listener.local_addr().unwrap();
+    let said = format!("error: cannot listen on {taken}: ");
+    check("mongodb://a", taken, Exit::FAILED, &said);
+}

@@ -1,0 +1,255 @@
+//! What a topology makes of replies and errors that somebody has written down.
+//!
+//! Nothing is connected to: the state machine of `sdam-core` takes in one line after the other, and
+//! what it knows after each one is the answer.
+
+mod line;
+#[cfg(test)]
+mod tests;
+mod trace;
+
+use std::{
+    ffi::OsString,
+    io::{self, BufRead, Write},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
+
+use sdam_core::{
+    address::ServerAddress,
+    app_error::ErrorOutcome,
+    error::ServerError,
+    hello::Hello,
+    ids::ObjectId,
+    machine::{Input, TopologyMachine},
+    options::{ConfigError, Options, Warning},
+    server::{Rtt, ServerDescription},
+    time::Instant,
+};
+use serde_json::Value;
+
+use self::line::{Report, Step};
+use crate::{
+    exit::Exit,
+    json::{self, RoundTrips},
+};
+
+pub use self::trace::trace;
+
+/// How to call the program, and what it reads and prints.
+pub const USAGE: &str = r#"usage: cargo run --example replay < LINES
+       cargo run --example replay -- --trace FILE
+
+Shows what a client would make of replies and errors. Reads JSON, one object a
+line, and prints what is known of the topology after each as one line of JSON.
+
+  {"uri":"mongodb://a,b/?replicaSet=rs"}         first: what the client was given
+  {"address":"a:27017","reply":{"ok":1, ...}}    a check was answered with this
+                                                 hello, in extended JSON
+  {"address":"a:27017","error":"network"}        a check failed: "network",
+                                                 "timeout" or "command"
+  {"address":"a:27017","applicationError":       an operation failed, as in the
+    {"when":"afterHandshakeCompletes",           tests of the specification;
+     "type":"network","maxWireVersion":21}}      "command" needs a "response"
+
+Empty lines are skipped. A line that makes no sense is reported with its number
+and left out; then the exit code is 1. It is 3 if the program was called wrongly.
+
+With --trace it feeds what a client was told, as `watch --record FILE` has
+recorded it, to a new client, and prints what is known of the topology after
+each change. If not all that the client did happens again, the first difference
+is reported and the exit code is 2.
+"#;
+
+/// What the command line asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// How to call the program.
+    Help,
+    /// To read lines from standard input.
+    Lines,
+    /// To replay the recording in this file.
+    Trace(PathBuf),
+}
+
+impl Command {
+    /// Parses the arguments that follow the program's name.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong, naming the option and the remedy.
+    pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, ConfigError> {
+        let mut arguments = arguments.into_iter();
+        let command = match arguments.next() {
+            None => return Ok(Self::Lines),
+            Some(argument) if argument == "--help" || argument == "-h" => return Ok(Self::Help),
+            Some(argument) if argument == "--trace" => arguments.next().map(Into::into),
+            Some(argument) => {
+                let argument = argument.to_string_lossy();
+                let reason = "everything but a recording is read from standard input";
+                return Err(ConfigError::new(argument, "", reason, "see `--help`"));
+            }
+        };
+        if let (Some(path), None) = (command, arguments.next()) {
+            return Ok(Self::Trace(path));
+        }
+        let reason = "it needs the name of one file";
+        let remedy = "write for example `--trace sdam.jsonl`";
+        Err(ConfigError::new("--trace", "", reason, remedy))
+    }
+}
+
+/// Reads lines from `input`, prints what is known after each to `output`, and what is wrong or
+/// remarkable to `remarks`.
+///
+/// # Errors
+///
+/// Only those of the three streams: a line that makes no sense is [`Exit::BAD_LINES`].
+pub fn run(
+    mut input: impl BufRead,
+    mut output: impl Write,
+    mut remarks: impl Write,
+) -> io::Result<Exit> {
+    let mut replay = Replay::default();
+    let mut exit = Exit::SUCCESS;
+    let mut bytes = Vec::new();
+    for number in 1_u64.. {
+        bytes.clear();
+        if input.read_until(b'\n', &mut bytes)? == 0 {
+            break;
+        }
+        if bytes.trim_ascii().is_empty() {
+            continue;
+        }
+        match replay.line(&bytes) {
+            Ok(answer) => {
+                for remark in answer.remarks {
+                    writeln!(remarks, "note: line {number}: {remark}")?;
+                }
+                writeln!(output, "{}", answer.snapshot)?;
+            }
+            Err(error) => {
+                writeln!(remarks, "error: line {number}: {error}")?;
+                exit = Exit::BAD_LINES;
+            }
+        }
+    }
+    output.flush()?;
+    Ok(exit)
+}
+
+/// A topology whose servers answer as somebody says.
+#[derive(Debug, Default)]
+pub struct Replay {
+    /// `None` until the first line.
+    topology: Option<TopologyMachine>,
+    now: Instant,
+}
+
+/// What a line leads to.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Answer {
+    /// What is known of the topology, as JSON.
+    pub snapshot: Value,
+    /// What a reader of the snapshot alone would wonder about, in words.
+    pub remarks: Vec<String>,
+}
+
+impl Replay {
+    /// Takes in one line, without or with its line break.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the line, in words; nothing has changed then.
+    pub fn line(&mut self, line: &[u8]) -> Result<Answer, String> {
+        let step = Step::parse(line)?;
+        let remarks = match (&mut self.topology, step) {
+            (None, Step::Start(options)) => self.start(&options),
+            (None, _) => return Err(r#"the first line has to be {"uri":"mongodb://..."}"#.into()),
+            (Some(_), Step::Start(_)) => return Err("there already is a topology".into()),
+            (Some(topology), step) => {
+                // Only the order of events matters, so any progress of time will do.
+                self.now = self.now + Duration::from_secs(1);
+                let remark = match step {
+                    Step::Start(_) => None,
+                    Step::Check(address, outcome) => check(topology, self.now, &address, *outcome),
+                    Step::Report(address, error) => report(topology, self.now, &address, &error),
+                };
+                remark.into_iter().collect()
+            }
+        };
+        let description = self.topology.as_ref().map(TopologyMachine::description);
+        let description = description.map(Arc::clone).unwrap_or_default();
+        Ok(Answer {
+            snapshot: json::snapshot(&description, RoundTrips::LeftOut),
+            remarks,
+        })
+    }
+
+    fn start(&mut self, options: &Options) -> Vec<String> {
+        // No event is ever seen, so it does not matter which id they would carry.
+        let mut topology = TopologyMachine::new(options, ObjectId::default());
+        // There are no pools and no monitors that effects could be meant for, here and below.
+        drop(topology.handle(self.now, Input::Open));
+        self.topology = Some(topology);
+        let warnings = options.multi_threaded_warnings();
+        warnings.iter().map(Warning::to_string).collect()
+    }
+}
+
+/// Tells `topology` how a check ended; says so if that changes nothing.
+fn check(
+    topology: &mut TopologyMachine,
+    now: Instant,
+    address: &ServerAddress,
+    outcome: Result<Hello, ServerError>,
+) -> Option<String> {
+    let Some(current) = server(topology, address) else {
+        return Some(stranger(address));
+    };
+    let version = match &outcome {
+        Ok(hello) => hello.topology_version,
+        Err(error) => error.topology_version,
+    };
+    let remark = current
+        .is_newer_than_reply(version)
+        .then(|| "ignored: its topologyVersion is older than what is known".to_owned());
+    let input = Input::Checked {
+        server: current.id,
+        outcome,
+        rtt: Some(Rtt::default()),
+    };
+    drop(topology.handle(now, input));
+    remark
+}
+
+/// Tells `topology` what an operation has met; says so if that changes nothing.
+fn report(
+    topology: &mut TopologyMachine,
+    now: Instant,
+    address: &ServerAddress,
+    error: &Report,
+) -> Option<String> {
+    let Some(current) = server(topology, address) else {
+        return Some(stranger(address));
+    };
+    let generation = topology.generation(current.id, None).unwrap_or_default();
+    let (outcome, effects) = topology.handle_error(now, current.id, error.app_error(generation));
+    drop(effects);
+    let reason = match outcome {
+        ErrorOutcome::Stale => "its generation or topologyVersion is older than what is known",
+        ErrorOutcome::Irrelevant => "it says nothing about the state of the server",
+        _ => return None,
+    };
+    Some(format!("ignored: {reason}"))
+}
+
+fn server(topology: &TopologyMachine, address: &ServerAddress) -> Option<Arc<ServerDescription>> {
+    topology.description().server(address).map(Arc::clone)
+}
+
+fn stranger(address: &ServerAddress) -> String {
+    format!("ignored: {address} is not part of the topology")
+}

@@ -1,0 +1,191 @@
+//! What a line says.
+
+use bson::Document;
+use sdam_core::{
+    address::ServerAddress,
+    app_error::{AppError, Cause, Phase},
+    error::{ErrorKind, RETRYABLE_ERROR, SYSTEM_OVERLOADED_ERROR, ServerError, Stage},
+    hello::Hello,
+    ids::Generation,
+    options::Options,
+};
+use sdam_spec::json::{self, Object};
+use serde_json::Value;
+
+/// What a line says.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// What the client was given.
+    Start(Box<Options>),
+    /// How a check of a server ended.
+    Check(ServerAddress, Box<Result<Hello, ServerError>>),
+    /// What an operation met on a connection to a server.
+    Report(ServerAddress, Report),
+}
+
+/// An error of an operation, as the tests of the specification have it.
+#[derive(Debug)]
+pub(super) struct Report {
+    /// The connection's generation; `None` for the present one.
+    generation: Option<Generation>,
+    max_wire_version: i32,
+    phase: Phase,
+    failure: Failure,
+}
+
+#[derive(Debug)]
+enum Failure {
+    Network { timeout: bool },
+    Reply(Vec<u8>),
+}
+
+impl Step {
+    /// Reads a line; an error says what is wrong with it.
+    pub(super) fn parse(line: &[u8]) -> Result<Self, String> {
+        let value: Value =
+            serde_json::from_slice(line.trim_ascii_end()).map_err(|error| not_json(&error))?;
+        let keys = ["uri", "address", "reply", "error", "applicationError"];
+        let line = Object::new(&value, "line", &keys)?;
+        let contents = keys.map(|key| line.optional(key).is_some());
+        let address = || line.read("address", address);
+        match contents {
+            [true, false, false, false, false] => line.read("uri", start).map(Self::Start),
+            [false, true, true, false, false] => {
+                let reply = line.read("reply", document)?;
+                Ok(Self::Check(address()?, Box::new(Hello::parse(&reply))))
+            }
+            [false, true, false, true, false] => {
+                let error = line.read("error", failed_check)?;
+                Ok(Self::Check(address()?, Box::new(Err(error))))
+            }
+            [false, _, false, false, true] => {
+                let inner = line.required("applicationError")?;
+                let (named, report) = Report::parse(inner)?;
+                // The tests name the server inside, where it may be left as it was copied.
+                let address = match (line.read_optional("address", self::address)?, named) {
+                    (Some(outer), Some(inner)) if outer != inner => {
+                        return Err(format!("it is about two servers, {outer} and {inner}"));
+                    }
+                    (outer, inner) => outer.or(inner).ok_or("line has no address")?,
+                };
+                Ok(Self::Report(address, report))
+            }
+            _ => Err(
+                "it has to consist of a uri, or of an address and one of reply, error and \
+                 applicationError"
+                    .into(),
+            ),
+        }
+    }
+}
+
+impl Report {
+    /// Reads an error of an operation, and which server it is about if that is said here.
+    fn parse(value: &Value) -> Result<(Option<ServerAddress>, Self), String> {
+        let keys = [
+            "address",
+            "generation",
+            "maxWireVersion",
+            "when",
+            "type",
+            "response",
+        ];
+        let error = Object::new(value, "applicationError", &keys)?;
+        let response = error.read_optional("response", document)?;
+        let failure = match (error.read("type", json::text)?, response) {
+            ("network", None) => Failure::Network { timeout: false },
+            ("timeout", None) => Failure::Network { timeout: true },
+            ("command", Some(reply)) => Failure::Reply(reply),
+            ("command", None) => return Err("a command error needs its response".into()),
+            ("network" | "timeout", Some(_)) => {
+                return Err("only a command error has a response".into());
+            }
+            (other, _) => return Err(unknown("applicationError.type", other, CHECK_ERRORS)),
+        };
+        let phase = match error.read("when", json::text)? {
+            "beforeHandshakeCompletes" => Phase::BeforeHello,
+            "afterHandshakeCompletes" => Phase::AfterHandshake,
+            other => {
+                let known = "beforeHandshakeCompletes and afterHandshakeCompletes";
+                return Err(unknown("applicationError.when", other, known));
+            }
+        };
+        let generation = error.read_optional("generation", json::natural)?;
+        let report = Self {
+            generation: generation.map(Generation::from_u64),
+            max_wire_version: error.read("maxWireVersion", |value| {
+                i32::try_from(json::integer(value)?).map_err(|error| error.to_string())
+            })?,
+            phase,
+            failure,
+        };
+        Ok((error.read_optional("address", address)?, report))
+    }
+
+    /// What the pool reports, if its generation is `current`.
+    pub(super) fn app_error(&self, current: Generation) -> AppError<'_> {
+        let cause = match &self.failure {
+            Failure::Reply(reply) => Cause::Reply(reply),
+            Failure::Network { timeout } => Cause::Network {
+                timeout: *timeout,
+                // A pool gives these labels to what fails while it opens a connection (SDAM:
+                // "Connection Pool Backpressure"); the lines leave that to the reader.
+                labels: match self.phase {
+                    Phase::BeforeHello => &[SYSTEM_OVERLOADED_ERROR, RETRYABLE_ERROR],
+                    _ => &[],
+                },
+                message: REPLAYED,
+            },
+        };
+        AppError {
+            generation: self.generation.unwrap_or(current),
+            service_id: None,
+            phase: self.phase,
+            cause,
+            max_wire_version: self.max_wire_version,
+        }
+    }
+}
+
+/// Reads the options of the client.
+fn start(value: &Value) -> Result<Box<Options>, String> {
+    let options = Options::parse(json::text(value)?).map_err(|error| error.to_string())?;
+    Ok(Box::new(options))
+}
+
+fn address(value: &Value) -> Result<ServerAddress, String> {
+    ServerAddress::parse(json::text(value)?).map_err(|error| error.to_string())
+}
+
+/// The BSON document that a server would send instead of this extended JSON.
+fn document(value: &Value) -> Result<Vec<u8>, String> {
+    let Value::Object(fields) = value.clone() else {
+        return Err(format!("{value} is no document"));
+    };
+    let document = Document::try_from(fields).map_err(|error| error.to_string())?;
+    document.to_vec().map_err(|error| error.to_string())
+}
+
+fn failed_check(value: &Value) -> Result<ServerError, String> {
+    let kind = match json::text(value)? {
+        "network" => ErrorKind::Network,
+        "timeout" => ErrorKind::Timeout,
+        "command" => ErrorKind::Command,
+        other => return Err(unknown("error", other, CHECK_ERRORS)),
+    };
+    Ok(ServerError::new(kind, Stage::Hello, REPLAYED))
+}
+
+fn unknown(what: &str, value: &str, known: &str) -> String {
+    format!("{what} is {value}, which is none of {known}")
+}
+
+/// The position inside of a line is of use, the number of the line is not: it is always the first.
+fn not_json(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let reason = text.split(" at line ").next().unwrap_or(&text);
+    format!("it is no JSON, {reason} at column {}", error.column())
+}
+
+const CHECK_ERRORS: &str = "network, timeout and command";
+const REPLAYED: &str = "replayed";

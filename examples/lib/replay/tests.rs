@@ -1,0 +1,274 @@
+use serde_json::json;
+
+use super::*;
+
+const URI: &str = r#"{"uri":"mongodb://a,b/?replicaSet=rs"}"#;
+const PRIMARY: &str = r#"{"address":"a:27017","reply":{"ok":1,"isWritablePrimary":true,"setName":"rs","setVersion":{"$numberLong":"3"},"electionId":{"$oid":"000000000000000000000001"},"hosts":["a:27017","b:27017"],"maxWireVersion":21,"topologyVersion":{"processId":{"$oid":"000000000000000000000002"},"counter":{"$numberLong":"5"}}}}"#;
+const NOT_PRIMARY: &str = r#"{"address":"a:27017","applicationError":{"address":"a:27017","when":"afterHandshakeCompletes","maxWireVersion":21,"type":"command","response":{"ok":0,"code":10107,"errmsg":"not primary"}}}"#;
+
+/// What a program that is fed `lines` prints, what it remarks, and how it ends.
+fn replay(lines: &[&str]) -> (Vec<Value>, Vec<String>, Exit) {
+    let (mut output, mut remarks) = (Vec::new(), Vec::new());
+    let exit = run(lines.join("\n").as_bytes(), &mut output, &mut remarks).unwrap();
+    let output = String::from_utf8(output).unwrap();
+    let snapshots = output.lines();
+    let remarks = String::from_utf8(remarks).unwrap();
+    (
+        snapshots
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect(),
+        remarks.lines().map(str::to_owned).collect(),
+        exit,
+    )
+}
+
+/// The type of the topology, and address and type of each server.
+fn types(snapshot: &Value) -> String {
+    let servers = snapshot["servers"].as_array().unwrap().iter();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let servers = servers.map(|of| format!(" {}={}", text(&of["address"]), text(&of["type"])));
+    text(&snapshot["topologyType"]) + &servers.collect::<String>()
+}
+
+#[test]
+fn every_line_is_answered_by_what_is_known_after_it() {
+    let lines = [
+        URI,
+        PRIMARY,
+        r#"{"address":"b","error":"timeout"}"#,
+        NOT_PRIMARY,
+        r#"{"address":"b:27017","reply":{"ok":1,"secondary":true,"setName":"rs","hosts":["a","b"],"primary":"a:27017","maxWireVersion":21}}"#,
+    ];
+    let (snapshots, remarks, exit) = replay(&lines);
+    assert_eq!(
+        snapshots.iter().map(types).collect::<Vec<_>>(),
+        [
+            "ReplicaSetNoPrimary a:27017=Unknown b:27017=Unknown",
+            "ReplicaSetWithPrimary a:27017=RSPrimary b:27017=Unknown",
+            "ReplicaSetWithPrimary a:27017=RSPrimary b:27017=Unknown",
+            "ReplicaSetNoPrimary a:27017=Unknown b:27017=Unknown",
+            "ReplicaSetNoPrimary a:27017=PossiblePrimary b:27017=RSSecondary",
+        ]
+    );
+    assert_eq!(remarks, Vec::<String>::new());
+    assert_eq!(exit, Exit::SUCCESS);
+    let b = &snapshots[2]["servers"][1];
+    assert_eq!(b["error"], "timeout at hello: replayed");
+    assert_eq!(b.get("rttMs"), None);
+    assert_eq!(snapshots[1]["maxSetVersion"], 3);
+}
+
+#[test]
+fn a_primary_is_told_whole() {
+    let (snapshots, ..) = replay(&[r#"{"uri":"mongodb://a/?replicaSet=rs"}"#, PRIMARY]);
+    let expected = json!({
+        "v": 1, "topologyType": "ReplicaSetWithPrimary", "setName": "rs", "maxSetVersion": 3,
+        "maxElectionId": "000000000000000000000001", "compatible": true,
+        "compatibilityError": null, "logicalSessionTimeoutMinutes": null,
+        "servers": [
+            {
+                "address": "a:27017", "type": "RSPrimary", "setName": "rs", "setVersion": 3,
+                "electionId": "000000000000000000000001", "primary": null, "me": null,
+                "hosts": ["a:27017", "b:27017"], "passives": [], "arbiters": [], "tags": {},
+                "minWireVersion": 0, "maxWireVersion": 21,
+                "topologyVersion": { "processId": "000000000000000000000002", "counter": 5 },
+                "lastWriteDate": null, "logicalSessionTimeoutMinutes": null, "error": null,
+            },
+            {
+                "address": "b:27017", "type": "Unknown", "setName": null, "setVersion": null,
+                "electionId": null, "primary": null, "me": null,
+                "hosts": [], "passives": [], "arbiters": [], "tags": {},
+                "minWireVersion": null, "maxWireVersion": null, "topologyVersion": null,
+                "lastWriteDate": null, "logicalSessionTimeoutMinutes": null, "error": null,
+            },
+        ],
+    });
+    assert_eq!(snapshots[1].to_string(), expected.to_string());
+}
+
+#[test]
+fn bad_lines_are_named_and_the_others_still_count() {
+    let check = |line: &str, complaint: &str| {
+        let (snapshots, remarks, exit) = replay(&[URI, "", line, PRIMARY]);
+        assert_eq!(snapshots.len(), 2, "{line}");
+        assert_eq!(
+            types(&snapshots[1]),
+            "ReplicaSetWithPrimary a:27017=RSPrimary b:27017=Unknown",
+            "{line}"
+        );
+        assert_eq!(remarks, [format!("error: line 3: {complaint}")], "{line}");
+        assert_eq!(exit, Exit::BAD_LINES, "{line}");
+    };
+    let shape = "it has to consist of a uri, or of an address and one of reply, error and \
+                 applicationError";
+    check(
+        "{",
+        "it is no JSON, EOF while parsing an object at column 1",
+    );
+    check("[]", "line is no object: []");
+    check("{}", shape);
+    check(r#"{"address":"a"}"#, shape);
+    check(r#"{"address":"a","reply":{},"error":"network"}"#, shape);
+    check(URI, "there already is a topology");
+    check(
+        r#"{"address":"a","eror":"network"}"#,
+        "line has an unknown key: eror",
+    );
+    check(
+        r#"{"address":7,"error":"network"}"#,
+        "line.address: 7 is no string",
+    );
+    check(
+        r#"{"address":"a","error":"dns"}"#,
+        "line.error: error is dns, which is none of network, timeout and command",
+    );
+    check(
+        r#"{"address":"a","reply":[]}"#,
+        "line.reply: [] is no document",
+    );
+    let error = |error: &str| format!(r#"{{"address":"a","applicationError":{error}}}"#);
+    check(
+        &error(r#"{"type":"command","when":"afterHandshakeCompletes","maxWireVersion":9}"#),
+        "a command error needs its response",
+    );
+    check(
+        &error(r#"{"type":"network","when":"after","maxWireVersion":9}"#),
+        "applicationError.when is after, which is none of beforeHandshakeCompletes and \
+         afterHandshakeCompletes",
+    );
+    check(
+        &error(r#"{"type":"network","when":"afterHandshakeCompletes"}"#),
+        "applicationError has no maxWireVersion",
+    );
+    check(
+        &error(
+            r#"{"address":"b","type":"timeout","when":"afterHandshakeCompletes","maxWireVersion":9}"#,
+        ),
+        "it is about two servers, a:27017 and b:27017",
+    );
+}
+
+#[test]
+fn what_is_not_text_is_a_bad_line_like_any_other() {
+    let mut bytes = format!("{URI}\n").into_bytes();
+    bytes.extend(b"\xff\xfe\n");
+    bytes.extend(PRIMARY.as_bytes());
+    let (mut output, mut remarks) = (Vec::new(), Vec::new());
+    let exit = run(&*bytes, &mut output, &mut remarks).unwrap();
+    assert_eq!(exit, Exit::BAD_LINES);
+    assert_eq!(String::from_utf8(output).unwrap().lines().count(), 2);
+    let remarks = String::from_utf8(remarks).unwrap();
+    assert!(
+        remarks.starts_with("error: line 2: it is no JSON"),
+        "{remarks}"
+    );
+}
+
+#[test]
+fn nothing_is_known_before_a_connection_string_is() {
+    let check = |uri: &str, complaint: &str| {
+        let line = json!({ "uri": uri }).to_string();
+        let (snapshots, remarks, exit) = replay(&[&line, PRIMARY, URI]);
+        assert_eq!(snapshots.len(), 1, "{uri}");
+        let [first, second] = &*remarks else {
+            panic!("{remarks:?}");
+        };
+        assert!(first.starts_with("error: line 1: line.uri: "), "{first}");
+        assert!(first.contains(complaint), "{first}");
+        assert_eq!(
+            second,
+            r#"error: line 2: the first line has to be {"uri":"mongodb://..."}"#
+        );
+        assert_eq!(exit, Exit::BAD_LINES);
+    };
+    check("http://a", "mongodb://");
+    check("mongodb://a,b/?directConnection=true", "directConnection");
+    check(
+        "mongodb+srv://a.example.com/",
+        "list them in a mongodb:// string",
+    );
+}
+
+#[test]
+fn what_changes_nothing_is_remarked_on() {
+    let check = |line: &str, remark: &str| {
+        let (snapshots, remarks, exit) = replay(&[URI, PRIMARY, line]);
+        assert_eq!(snapshots.len(), 3, "{line}");
+        assert_eq!(snapshots[1], snapshots[2], "{line}");
+        assert_eq!(remarks, [format!("note: line 3: {remark}")], "{line}");
+        assert_eq!(exit, Exit::SUCCESS);
+    };
+    check(
+        r#"{"address":"x","error":"network"}"#,
+        "ignored: x:27017 is not part of the topology",
+    );
+    check(
+        r#"{"address":"a","reply":{"ok":1,"setName":"rs","secondary":true,"hosts":["a:27017"],"topologyVersion":{"processId":{"$oid":"000000000000000000000002"},"counter":{"$numberLong":"4"}}}}"#,
+        "ignored: its topologyVersion is older than what is known",
+    );
+    let error = |error: &str| format!(r#"{{"address":"a","applicationError":{error}}}"#);
+    check(
+        &error(
+            r#"{"type":"command","when":"afterHandshakeCompletes","maxWireVersion":21,"response":{"ok":1,"writeErrors":[{"code":10107}]}}"#,
+        ),
+        "ignored: it says nothing about the state of the server",
+    );
+    check(
+        &error(r#"{"type":"network","when":"beforeHandshakeCompletes","maxWireVersion":0}"#),
+        "ignored: it says nothing about the state of the server",
+    );
+    let stale =
+        r#"{"type":"network","when":"afterHandshakeCompletes","maxWireVersion":21,"generation":0}"#;
+    let (_, remarks, _) = replay(&[URI, PRIMARY, &error(stale), PRIMARY, &error(stale)]);
+    assert_eq!(
+        remarks,
+        ["note: line 5: ignored: its generation or topologyVersion is older than what is known"]
+    );
+}
+
+#[test]
+fn warnings_about_the_connection_string_are_remarked_on() {
+    let (snapshots, remarks, exit) = replay(&[r#"{"uri":"mongodb://a/?colour=red"}"#]);
+    assert_eq!(snapshots.len(), 1);
+    assert_eq!(remarks.len(), 1);
+    assert!(
+        remarks[0].starts_with("note: line 1: `colour`"),
+        "{}",
+        remarks[0]
+    );
+    assert_eq!(exit, Exit::SUCCESS);
+}
+
+#[test]
+fn the_command_line_names_a_recording_or_nothing() {
+    let parse = |line: &str| Command::parse(line.split_whitespace().map(OsString::from));
+    assert_eq!(parse(""), Ok(Command::Lines));
+    assert_eq!(parse("-h"), Ok(Command::Help));
+    assert_eq!(parse("--trace a"), Ok(Command::Trace("a".into())));
+    let remedy = "`--trace`: it needs the name of one file; write for example `--trace sdam.jsonl`";
+    for line in ["--trace", "--trace a b"] {
+        assert_eq!(parse(line).unwrap_err().to_string(), remedy);
+    }
+    assert_eq!(
+        parse("file").unwrap_err().to_string(),
+        "`file`: everything but a recording is read from standard input; see `--help`"
+    );
+}
+
+/// What `--trace` prints and remarks.
+fn retrace(recording: &str) -> (String, String, Exit) {
+    let (mut output, mut remarks) = (Vec::new(), Vec::new());
+    let exit = trace(recording.as_bytes(), &mut output, &mut remarks).unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (text(output), text(remarks), exit)
+}
+
+#[test]
+fn a_recording_that_makes_no_sense_is_a_bad_line() {
+    let (output, remarks, exit) = retrace("{}\n");
+    assert_eq!((&*output, exit), ("", Exit::BAD_LINES));
+    assert!(
+        remarks.starts_with("error: line 1 of the recording: "),
+        "{remarks}"
+    );
+}

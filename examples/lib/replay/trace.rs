@@ -1,0 +1,59 @@
+//! What happened once happens again.
+
+use std::{
+    error::Error,
+    io::{self, BufRead, Write},
+};
+
+use sdam_core::event::EventKind;
+use sdam_events::replay::{ReplayError, replay_to};
+
+use crate::{
+    exit::Exit,
+    json::{self, RoundTrips},
+};
+
+/// Replays a recording. Prints what is known after each change of the topology that has happened
+/// again to `output`, and how it went to `remarks`.
+///
+/// # Errors
+///
+/// Only those of the three streams: a recording that makes no sense is [`Exit::BAD_LINES`], one that
+/// does not happen again is [`Exit::DIFFERENT`].
+pub fn trace(
+    recording: impl BufRead,
+    mut output: impl Write,
+    mut remarks: impl Write,
+) -> io::Result<Exit> {
+    let mut written = Ok(());
+    let outcome = replay_to(recording, |event| {
+        if let (Ok(()), EventKind::TopologyDescriptionChanged { new, .. }) = (&written, &event.kind)
+        {
+            written = writeln!(output, "{}", json::snapshot(new, RoundTrips::Shown));
+        }
+    });
+    written.and_then(|()| output.flush())?;
+    let outcome = match outcome {
+        Ok(outcome) => outcome,
+        Err(ReplayError::Io(error)) => return Err(error),
+        Err(error) => {
+            writeln!(remarks, "error: {error}")?;
+            if let Some(source) = error.source() {
+                writeln!(remarks, "  because {source}")?;
+            }
+            return Ok(Exit::BAD_LINES);
+        }
+    };
+    writeln!(
+        remarks,
+        "note: {} inputs were replayed, {} events and pool commands are as recorded",
+        outcome.inputs, outcome.matched
+    )?;
+    match outcome.divergence {
+        None => Ok(Exit::SUCCESS),
+        Some(divergence) => {
+            writeln!(remarks, "error: {divergence}")?;
+            Ok(Exit::DIFFERENT)
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! Which server an operation goes to, and why not to another one.
+
+mod arguments;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::BTreeMap,
+    io::{self, Write},
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use futures::future::join_all;
+use sdam::{
+    builder::TopologyBuilder,
+    error::{SelectionError, StartError},
+    topology::Topology,
+};
+use sdam_core::{address::ServerAddress, options::Options};
+use sdam_select::{criteria::Criteria, diagnose};
+use sdam_sim::serve::{Builder, ReplicaSet, ServeError};
+
+pub use self::arguments::{Arguments, Command, USAGE};
+use self::table::Share;
+use crate::{
+    exit::Exit,
+    failure::Failure,
+    terminal::Tone,
+    watch::{Console, is_known},
+};
+
+/// How long to wait, once there is a suitable server, for what is still unknown of the others.
+const GRACE: Duration = Duration::from_secs(1);
+/// How many tasks select at once.
+const TASKS: u32 = 20;
+/// How long an operation would take.
+const OPERATION: Duration = Duration::from_millis(5);
+
+/// The tags of the simulated members.
+const TAGS: [(&str, &str); 3] = [("ny", "1"), ("ny", "2"), ("la", "1")];
+
+/// Selects what `arguments` ask for, and says what became of each server.
+///
+/// Has to be called in the context of a tokio runtime with I/O and timers.
+///
+/// # Errors
+///
+/// Only those of writing; everything else is said on the console and in the exit code.
+pub async fn run<O: Write, R: Write>(
+    arguments: &Arguments,
+    mut console: Console<O, R>,
+) -> io::Result<Exit> {
+    let session = match Session::prepare(arguments) {
+        Ok(session) => session,
+        Err(failure) => {
+            let mut text = Vec::new();
+            let exit = failure.report(&mut text)?;
+            let text = table::lines(&String::from_utf8_lossy(&text));
+            write!(console.remarks, "{text}")?;
+            return Ok(exit);
+        }
+    };
+    let result = session.run(arguments, &mut console).await;
+    // Also after an error of writing, so that no server is left with half a conversation.
+    session.topology.close().await;
+    result
+}
+
+/// What is selected from.
+struct Session {
+    topology: Topology,
+    criteria: Criteria,
+    simulated: Option<ReplicaSet>,
+}
+
+impl Session {
+    fn prepare(arguments: &Arguments) -> Result<Self, Failure> {
+        let simulated = match arguments.uri {
+            None => Some(simulate().map_err(Failure::other)?),
+            Some(_) => None,
+        };
+        let simulated_uri = simulated.as_ref().map(|set| set.uri());
+        let uri = arguments.uri.as_deref().or(simulated_uri);
+        let mut options = Options::parse(uri.unwrap_or_default()).map_err(Failure::config)?;
+        if let Some(timeout) = arguments.timeout {
+            options.server_selection_timeout = timeout;
+        }
+        let criteria = if arguments.write {
+            Criteria::write()
+        } else {
+            let preference = arguments.preference(&options.read_preference);
+            Criteria::read(preference).map_err(Failure::config)?
+        };
+        let runtime = sdam::runtime::tokio().map_err(Failure::other)?;
+        let topology = TopologyBuilder::new(options)
+            .start(runtime)
+            .map_err(|error: StartError| Failure::config(error))?;
+        Ok(Self {
+            topology,
+            criteria,
+            simulated,
+        })
+    }
+
+    async fn run<O: Write, R: Write>(
+        &self,
+        arguments: &Arguments,
+        console: &mut Console<O, R>,
+    ) -> io::Result<Exit> {
+        if let Some(set) = &self.simulated {
+            let words = format!("a simulated replica set, for any client: {}", set.uri());
+            writeln!(
+                console.output,
+                "{}\n",
+                console.palette.paint(Tone::Faint, words)
+            )?;
+        }
+        let chosen = match self.select().await {
+            Ok(chosen) => chosen,
+            Err(error) => return fail(&error, console),
+        };
+        self.show(&chosen, console)?;
+        match arguments.rounds {
+            Some(rounds) => self.load(rounds, console).await,
+            None => Ok(Exit::SUCCESS),
+        }
+    }
+
+    /// Selects when it is known what there is to select from.
+    async fn select(&self) -> Result<ServerAddress, SelectionError> {
+        self.topology.select(&self.criteria).await?;
+        // Who is still silent then is shown as that.
+        let _known = self
+            .topology
+            .wait_for(|now| is_known(now.description()).then_some(()), GRACE)
+            .await;
+        let selected = self.topology.select(&self.criteria).await?;
+        Ok(selected.address().clone())
+    }
+
+    fn show<O: Write, R>(
+        &self,
+        chosen: &ServerAddress,
+        console: &mut Console<O, R>,
+    ) -> io::Result<()> {
+        let description = Arc::clone(self.topology.snapshot().description());
+        let explanation = self.topology.explain(&self.criteria);
+        let table = table::explanation(console.palette, &description, &explanation, Some(chosen));
+        let notes = diagnose(&description, &explanation);
+        let notes = table::diagnoses(console.palette, &notes);
+        write!(console.output, "{table}{notes}")
+    }
+
+    /// Selects again and again, holds on to each server as long as an operation takes, and shows
+    /// how that was distributed.
+    async fn load<O: Write, R: Write>(
+        &self,
+        rounds: u32,
+        console: &mut Console<O, R>,
+    ) -> io::Result<Exit> {
+        let servers = self.topology.snapshot().description().servers().to_vec();
+        let idle = servers
+            .iter()
+            .map(|server| (server.address.clone(), Share::default()));
+        let load = Load {
+            left: Mutex::new(rounds),
+            shares: Mutex::new(idle.collect()),
+        };
+        let began = Instant::now();
+        let tasks = (0..TASKS).map(|_| load.task(&self.topology, &self.criteria));
+        let outcomes = join_all(tasks).await;
+        if let Some(error) = outcomes.iter().find_map(|outcome| outcome.as_ref().err()) {
+            return fail(error, console);
+        }
+        let took = began.elapsed();
+        writeln!(
+            console.output,
+            "\n{}",
+            console.palette.paint(
+                Tone::Strong,
+                format!(
+                    "{rounds} selections by {TASKS} tasks, each of which keeps a server for {}",
+                    table::millis(OPERATION)
+                ),
+            )
+        )?;
+        let shares = load.shares.into_inner();
+        let shares = shares.unwrap_or_else(PoisonError::into_inner);
+        let table = table::distribution(console.palette, &shares, rounds);
+        write!(console.output, "{table}")?;
+        writeln!(console.output, "  in {}", table::millis(took))?;
+        Ok(Exit::SUCCESS)
+    }
+}
+
+/// A number of selections to be shared out among tasks, and where they went.
+struct Load {
+    left: Mutex<u32>,
+    shares: Mutex<BTreeMap<ServerAddress, Share>>,
+}
+
+impl Load {
+    async fn task(&self, topology: &Topology, criteria: &Criteria) -> Result<(), SelectionError> {
+        while self.take() {
+            let selected = topology.select(criteria).await?;
+            self.change(selected.address(), |share| {
+                share.selections += 1;
+                share.at_once += 1;
+                share.most_at_once = share.most_at_once.max(share.at_once);
+            });
+            tokio::time::sleep(OPERATION).await;
+            self.change(selected.address(), |share| share.at_once -= 1);
+        }
+        Ok(())
+    }
+
+    /// Whether there is a selection left to do, which is done by the caller then.
+    fn take(&self) -> bool {
+        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_left = *left > 0;
+        *left = left.saturating_sub(1);
+        is_left
+    }
+
+    fn change(&self, server: &ServerAddress, change: impl FnOnce(&mut Share)) {
+        let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
+        change(shares.entry(server.clone()).or_default());
+    }
+}
+
+/// Says why no server was selected.
+fn fail<O, R: Write>(error: &SelectionError, console: &mut Console<O, R>) -> io::Result<Exit> {
+    let (exit, text) = match error {
+        SelectionError::InvalidCriteria(error) => (Exit::CONFIGURATION, error.to_string()),
+        error => (Exit::NO_SERVER, format!("{error:#}")),
+    };
+    let text = table::lines(&format!("error: {text}"));
+    write!(console.remarks, "{text}")?;
+    Ok(exit)
+}
+
+/// A set whose members can be told apart.
+fn simulate() -> Result<ReplicaSet, ServeError> {
+    let builder = Builder::replica_set(TAGS.len() as u16).configure(|config| {
+        for (member, (dc, rack)) in config.members.iter_mut().zip(TAGS) {
+            let tags = [("dc", dc), ("rack", rack)];
+            member.tags = tags.map(|(name, value)| (name.into(), value.into())).into();
+        }
+    });
+    ReplicaSet::build(builder)
+}

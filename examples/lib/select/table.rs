@@ -1,0 +1,147 @@
+//! What became of each server, and how selections load them, in tables of 80 columns.
+
+use std::{collections::BTreeMap, fmt::Write, time::Duration};
+
+use sdam_core::{address::ServerAddress, topology::TopologyDescription};
+use sdam_select::{
+    diagnose::Diagnosis,
+    explain::{ExplainedServer, Explanation, Verdict},
+};
+
+use crate::terminal::{Palette, Tone, WIDTH, columns, wrap};
+
+/// Columns for the mark before a server's address.
+const MARK: usize = 2;
+/// Columns for `RSSecondary`, the longest type that can be selected, and most others.
+const TYPE: usize = 11;
+/// Columns for `999.99 ms`.
+const RTT: usize = 9;
+/// Columns for a bar of 100 %.
+const BAR: usize = 25;
+
+/// What was looked for, the server that was chosen, the others, and why they were not.
+pub(super) fn explanation(
+    palette: Palette,
+    topology: &TopologyDescription,
+    explanation: &Explanation,
+    chosen: Option<&ServerAddress>,
+) -> String {
+    let mut text = String::new();
+    let headline = format!("{} on {}", explanation.operation, explanation.topology_type);
+    paragraph(&mut text, palette, Tone::Strong, &headline, 0);
+    if let Some(refusal) = &explanation.refusal {
+        paragraph(&mut text, palette, Tone::Bad, &refusal.to_string(), MARK);
+    }
+    let addresses = explanation.servers.iter().map(|server| &server.address);
+    let width = widest(addresses);
+    for server in &explanation.servers {
+        let is_chosen = Some(&server.address) == chosen;
+        let rtt = topology.server(&server.address).and_then(|known| known.rtt);
+        let row = format!(
+            "{:MARK$}{:width$}  {:TYPE$}  {:>RTT$}  ",
+            if is_chosen { ">" } else { "" },
+            server.address.as_str(),
+            server.server_type,
+            rtt.map(|rtt| millis(rtt.average)).unwrap_or_default(),
+        );
+        let (tone, verdict) = verdict(server, is_chosen);
+        let indent = columns(&row);
+        // Long addresses leave no room beside them.
+        let (indent, mut row) = if indent + BAR <= WIDTH {
+            (indent, row)
+        } else {
+            (MARK + 2, format!("{row}\n{:1$}", "", MARK + 2))
+        };
+        for line in wrap(&verdict, indent) {
+            let _ = writeln!(text, "{row}{}", palette.paint(tone, line));
+            row = " ".repeat(indent);
+        }
+    }
+    text
+}
+
+fn verdict(server: &ExplainedServer, is_chosen: bool) -> (Tone, String) {
+    match (&server.verdict, &server.error) {
+        (Verdict::Eligible { .. }, _) if is_chosen => (Tone::Good, "is selected".to_owned()),
+        (Verdict::Eligible { .. }, _) => (Tone::Fair, "is in the latency window".to_owned()),
+        (_, Some(error)) if !server.server_type.is_available() => {
+            (Tone::Bad, format!("is not available: {error}"))
+        }
+        (_, None) if !server.server_type.is_available() => {
+            (Tone::Doubtful, "has not answered yet".to_owned())
+        }
+        (Verdict::Rejected(rejection), _) => (Tone::Faint, rejection.to_string()),
+        (_, _) => (Tone::Faint, "was not considered".to_owned()),
+    }
+}
+
+/// What is probably wrong although a server was found.
+pub(super) fn diagnoses(palette: Palette, diagnoses: &[Diagnosis]) -> String {
+    let mut text = String::new();
+    for diagnosis in diagnoses {
+        let words = format!("note: {diagnosis}; {}", diagnosis.remedy());
+        paragraph(&mut text, palette, Tone::Doubtful, &words, 0);
+    }
+    text
+}
+
+/// Lines that may be longer than the screen, at their own indentation.
+pub(super) fn lines(lines: &str) -> String {
+    let mut text = String::new();
+    for line in lines.lines() {
+        let own = columns(line) - columns(line.trim_start());
+        paragraph(&mut text, Palette::Plain, Tone::Normal, line, own);
+    }
+    text
+}
+
+/// How many selections went to which server, and how many operations it had at once at most.
+pub(super) fn distribution(
+    palette: Palette,
+    servers: &BTreeMap<ServerAddress, Share>,
+    total: u32,
+) -> String {
+    let width = widest(servers.keys());
+    let mut text = String::new();
+    for (address, share) in servers {
+        let part = f64::from(share.selections) / f64::from(total.max(1));
+        let bar = "#".repeat((part * BAR as f64).round() as usize);
+        let row = format!(
+            "{:MARK$}{:width$}  {:>7}  {:>5.1} %  {bar:BAR$}",
+            "",
+            address.as_str(),
+            share.selections,
+            part * 100.0,
+        );
+        let most = format!("{} at once", share.most_at_once);
+        let _ = writeln!(text, "{} {most}", palette.paint(Tone::Normal, row));
+    }
+    text
+}
+
+/// What one server got.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Share {
+    pub(super) selections: u32,
+    pub(super) at_once: u32,
+    pub(super) most_at_once: u32,
+}
+
+fn paragraph(text: &mut String, palette: Palette, tone: Tone, words: &str, indent: usize) {
+    // What continues a line is further in than the line.
+    for (index, line) in wrap(words, indent + 2).into_iter().enumerate() {
+        let indent = indent + if index > 0 { 2 } else { 0 };
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{:indent$}{}", "", palette.paint(tone, line));
+    }
+}
+
+fn widest<'a>(addresses: impl Iterator<Item = &'a ServerAddress>) -> usize {
+    let lengths = addresses.map(|address| columns(address.as_str()));
+    lengths.max().unwrap_or_default()
+}
+
+/// A time in milliseconds.
+pub(super) fn millis(time: Duration) -> String {
+    format!("{:.2} ms", time.as_secs_f64() * 1e3)
+}

@@ -1,0 +1,138 @@
+use sdam_core::read_preference::{ReadMode, TagSet};
+use tokio::runtime::Builder as Tokio;
+
+use super::*;
+use crate::terminal::{Palette, WIDTH, columns};
+
+/// The exit code, what was asked for, and what was remarked.
+fn select(arguments: &Arguments) -> (Exit, String, String) {
+    let tokio = Tokio::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
+    let (mut output, mut remarks) = (Vec::new(), Vec::new());
+    let console = Console {
+        output: &mut output,
+        remarks: &mut remarks,
+        palette: Palette::Plain,
+    };
+    let exit = tokio.block_on(run(arguments, console)).unwrap();
+    let [output, remarks] = [output, remarks].map(|text| String::from_utf8(text).unwrap());
+    for line in output.lines().chain(remarks.lines()) {
+        // Connection strings cannot be broken.
+        let fits = columns(line) <= WIDTH || line.contains("mongodb://");
+        assert!(fits, "{line}");
+    }
+    (exit, output, remarks)
+}
+
+fn tags(dc: &str, rack: &str) -> TagSet {
+    [("dc", dc), ("rack", rack)].into_iter().collect()
+}
+
+/// The lines about servers, without their addresses and times.
+fn verdicts(output: &str) -> Vec<(bool, &str, &str)> {
+    let rows = output.lines().filter(|line| line.contains(" RS"));
+    let mut verdicts: Vec<_> = rows
+        .map(|row| {
+            let (_, verdict) = row.split_once(" ms  ").unwrap();
+            let words: Vec<_> = row.trim_start_matches('>').split_whitespace().collect();
+            (row.starts_with('>'), words[1], verdict)
+        })
+        .collect();
+    verdicts.sort_unstable();
+    verdicts
+}
+
+#[test]
+fn the_chosen_server_is_marked_and_the_others_are_explained() {
+    let writing = Arguments {
+        write: true,
+        ..Arguments::default()
+    };
+    let (exit, output, remarks) = select(&writing);
+    assert_eq!((exit, &*remarks), (Exit::SUCCESS, ""));
+    assert!(output.contains("\nwrite operation on ReplicaSetWithPrimary\n"));
+    assert_eq!(
+        verdicts(&output),
+        [
+            (false, "RSSecondary", "is not a primary"),
+            (false, "RSSecondary", "is not a primary"),
+            (true, "RSPrimary", "is selected"),
+        ],
+        "{output}"
+    );
+}
+
+#[test]
+fn tags_are_tried_in_their_order() {
+    let reading = Arguments {
+        mode: Some(ReadMode::Nearest),
+        tags: vec![tags("moon", "1"), tags("la", "1")],
+        ..Arguments::default()
+    };
+    let (exit, output, _) = select(&reading);
+    assert_eq!(exit, Exit::SUCCESS, "{output}");
+    let verdicts = verdicts(&output);
+    let chosen: Vec<_> = verdicts.iter().filter(|(chosen, ..)| *chosen).collect();
+    assert_eq!(chosen.len(), 1, "{output}");
+    // The words are wrapped, of which the first line is here.
+    let others = verdicts.iter().filter(|(chosen, ..)| !*chosen);
+    assert!(
+        others
+            .map(|(.., verdict)| verdict)
+            .all(|words| words.starts_with("has the tags {dc: ny,")),
+        "{output}"
+    );
+}
+
+#[test]
+fn what_nobody_has_is_explained_and_fails() {
+    let check = |arguments: &Arguments, exit: Exit, expected: &str| {
+        let (ended, output, remarks) = select(arguments);
+        assert_eq!(ended, exit, "{output}{remarks}");
+        assert!(remarks.contains(expected), "{remarks}");
+    };
+    let picky = Arguments {
+        mode: Some(ReadMode::Secondary),
+        tags: vec![tags("moon", "1")],
+        timeout: Some(Duration::from_millis(1)),
+        ..Arguments::default()
+    };
+    check(&picky, Exit::NO_SERVER, "(serverSelectionTimeoutMS)");
+    let primary = Arguments {
+        mode: Some(ReadMode::Primary),
+        ..picky.clone()
+    };
+    check(&primary, Exit::CONFIGURATION, "tag sets");
+    let hasty = Arguments {
+        mode: Some(ReadMode::Secondary),
+        max_staleness: Some(Duration::from_secs(10)),
+        ..Arguments::default()
+    };
+    check(&hasty, Exit::CONFIGURATION, "must be at least 90");
+    let malformed = Arguments {
+        uri: Some("http://db".to_owned()),
+        ..Arguments::default()
+    };
+    check(&malformed, Exit::CONFIGURATION, "error: ");
+}
+
+#[test]
+fn every_selection_of_a_loop_is_accounted_for() {
+    let looping = Arguments {
+        mode: Some(ReadMode::Nearest),
+        rounds: Some(60),
+        ..Arguments::default()
+    };
+    let (exit, output, _) = select(&looping);
+    assert_eq!(exit, Exit::SUCCESS);
+    let (_, loop_table) = output.split_once("60 selections by 20 tasks").unwrap();
+    let rows = loop_table.lines().filter(|line| line.ends_with(" at once"));
+    let counts: Vec<u32> = rows
+        .map(|row| row.split_whitespace().nth(1).unwrap().parse().unwrap())
+        .collect();
+    assert_eq!(counts.len(), 3, "{output}");
+    assert_eq!(counts.iter().sum::<u32>(), 60, "{output}");
+}

@@ -1,0 +1,150 @@
+//! Text for people: colours, and lines of 80 columns.
+
+use std::{
+    ffi::OsStr,
+    fmt::{self, Write},
+};
+
+/// How many columns lines have at most, unless a single word is longer.
+pub const WIDTH: usize = 80;
+
+/// Whether to use colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Palette {
+    /// No escape sequence is ever printed.
+    Plain,
+    /// Those that every terminal has.
+    Ansi,
+}
+
+/// How a piece of text is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tone {
+    /// As it is.
+    Normal,
+    /// Look here.
+    Strong,
+    /// Nothing new.
+    Faint,
+    /// All is well.
+    Good,
+    /// Of use, though not for everything.
+    Fair,
+    /// On the way, or out of the way.
+    Doubtful,
+    /// Something is wrong.
+    Bad,
+}
+
+impl Palette {
+    /// Colours for a terminal, unless the user wants none.
+    ///
+    /// `no_color` is the environment variable `NO_COLOR`, which counts if it is not empty, and
+    /// `term` is `TERM`.
+    pub fn detect(is_terminal: bool, no_color: Option<&OsStr>, term: Option<&OsStr>) -> Self {
+        let unwanted = no_color.is_some_and(|value| !value.is_empty());
+        if is_terminal && !unwanted && term.is_none_or(|term| term != "dumb") {
+            Self::Ansi
+        } else {
+            Self::Plain
+        }
+    }
+
+    /// The text in the colour of its tone; without control characters, wherever it comes from.
+    pub fn paint(self, tone: Tone, text: impl fmt::Display) -> Painted {
+        let code = match tone {
+            Tone::Normal => None,
+            Tone::Strong => Some("1"),
+            Tone::Faint => Some("2"),
+            Tone::Good => Some("32"),
+            Tone::Fair => Some("36"),
+            Tone::Doubtful => Some("33"),
+            Tone::Bad => Some("31"),
+        };
+        Painted {
+            code: code.filter(|_| self == Self::Ansi),
+            text: harmless(&text.to_string()),
+        }
+    }
+}
+
+/// A text that shows itself in its colour.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Painted {
+    code: Option<&'static str>,
+    text: String,
+}
+
+impl fmt::Display for Painted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.code {
+            Some(code) => write!(f, "\x1b[{code}m{}\x1b[0m", self.text),
+            None => f.write_str(&self.text),
+        }
+    }
+}
+
+/// What servers say must not steer the terminal.
+fn harmless(text: &str) -> String {
+    let replaced = |c: char| if c.is_control() { '\u{fffd}' } else { c };
+    text.chars().map(replaced).collect()
+}
+
+/// `text` in lines that leave room for `indent` columns; words stay whole.
+pub fn wrap(text: &str, indent: usize) -> Vec<String> {
+    let room = WIDTH.saturating_sub(indent).max(1);
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if columns(line) + 1 + columns(word) <= room => {
+                // Writing to a string cannot fail.
+                let _ = write!(line, " {word}");
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+/// How many columns `text` takes.
+pub fn columns(text: &str) -> usize {
+    text.chars().count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colours_are_for_terminals_whose_users_want_them() {
+        let check = |is_terminal, no_color: Option<&str>, term: Option<&str>, expected| {
+            let palette =
+                Palette::detect(is_terminal, no_color.map(OsStr::new), term.map(OsStr::new));
+            assert_eq!(palette, expected, "{is_terminal} {no_color:?} {term:?}");
+        };
+        check(true, None, Some("xterm"), Palette::Ansi);
+        check(true, Some(""), None, Palette::Ansi);
+        check(true, Some("1"), Some("xterm"), Palette::Plain);
+        check(true, None, Some("dumb"), Palette::Plain);
+        check(false, None, Some("xterm"), Palette::Plain);
+    }
+
+    #[test]
+    fn nothing_that_servers_say_steers_the_terminal() {
+        let text = Palette::Plain.paint(Tone::Bad, "a\x1b[2Jb\nc").to_string();
+        assert_eq!(text, "a\u{fffd}[2Jb\u{fffd}c");
+        let text = Palette::Ansi.paint(Tone::Bad, "a").to_string();
+        assert_eq!(text, "\x1b[31ma\x1b[0m");
+    }
+
+    #[test]
+    fn lines_are_filled_and_words_stay_whole() {
+        let check = |text: &str, expected: &[&str]| {
+            assert_eq!(wrap(text, WIDTH - 7), expected, "{text}");
+        };
+        check("", &[]);
+        check("one two", &["one two"]);
+        check("one two three", &["one two", "three"]);
+        check("four-teen ab", &["four-teen", "ab"]);
+    }
+}

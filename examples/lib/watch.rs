@@ -1,0 +1,258 @@
+//! What a deployment consists of, and how it changes.
+//!
+//! Everything here is the public interface of `sdam`: a sink of events, snapshots, and waiting for a
+//! snapshot of a kind.
+
+mod arguments;
+mod demonstration;
+mod screen;
+#[cfg(test)]
+mod tests;
+mod verdict;
+mod view;
+
+use std::{
+    fs::File,
+    future::{Future, pending},
+    io::{self, BufWriter, Write},
+    iter,
+    pin::pin,
+    sync::Arc,
+};
+
+use futures::{
+    FutureExt, StreamExt,
+    channel::mpsc::{self, UnboundedReceiver},
+    select_biased,
+};
+use sdam::{builder::TopologyBuilder, topology::Topology};
+use sdam_core::{
+    event::EventKind,
+    options::{ConfigError, Options},
+};
+use sdam_events::{
+    channel::{self, EventStream},
+    facts::Facts,
+    record::RecordSink,
+};
+use sdam_select::criteria::Criteria;
+
+pub use self::{
+    arguments::{Arguments, Command, USAGE},
+    verdict::{Access, is_known},
+};
+use self::{demonstration::Demonstration, view::View};
+use crate::{exit::Exit, failure::Failure, log::LogSink, terminal::Palette};
+
+/// Where a program writes to.
+#[derive(Debug)]
+pub struct Console<O, R> {
+    /// What was asked for.
+    pub output: O,
+    /// What is wrong or remarkable.
+    pub remarks: R,
+    /// The colours of the output.
+    pub palette: Palette,
+}
+
+/// Watches what `arguments` name until `interrupt` is ready, or until all has been shown.
+///
+/// Has to be called in the context of a tokio runtime with I/O and timers.
+///
+/// # Errors
+///
+/// Only those of writing; everything else is said on the console and in the exit code.
+pub async fn run<O: Write, R: Write>(
+    arguments: &Arguments,
+    mut console: Console<O, R>,
+    interrupt: impl Future<Output = ()>,
+) -> io::Result<Exit> {
+    match Session::prepare(arguments) {
+        Ok(session) => session.run(arguments, console, interrupt).await,
+        Err(failure) => failure.report(&mut console.remarks),
+    }
+}
+
+/// What is to be watched.
+struct Session {
+    options: Options,
+    demonstration: Option<Demonstration>,
+}
+
+impl Session {
+    fn prepare(arguments: &Arguments) -> Result<Self, Failure> {
+        let Some(uri) = &arguments.uri else {
+            let demonstration = Demonstration::start(arguments.pause).map_err(Failure::other)?;
+            let mut options = Options::parse(demonstration.uri()).map_err(Failure::config)?;
+            // One is enough: to see how the others are discovered is half of the demonstration.
+            options.seeds.truncate(1);
+            return Ok(Self {
+                options,
+                demonstration: Some(demonstration),
+            });
+        };
+        let options = Options::parse(uri).map_err(Failure::config)?;
+        if options.pass_through.tls() == Some(true) {
+            // Watching in the clear what is meant to be encrypted would be worse.
+            let reason = "this example has no TLS";
+            let remedy = "leave it out if the servers allow connections without";
+            return Err(Failure::config(ConfigError::new(
+                "tls", "true", reason, remedy,
+            )));
+        }
+        Ok(Self {
+            options,
+            demonstration: None,
+        })
+    }
+
+    async fn run<O: Write, R: Write>(
+        mut self,
+        arguments: &Arguments,
+        mut console: Console<O, R>,
+        interrupt: impl Future<Output = ()>,
+    ) -> io::Result<Exit> {
+        for warning in self.options.multi_threaded_warnings() {
+            writeln!(console.remarks, "warning: {warning}")?;
+        }
+        if let Some(timeout) = arguments.timeout {
+            self.options.server_selection_timeout = timeout;
+        }
+        let Started {
+            topology,
+            events,
+            recording,
+        } = match start(self.options, arguments) {
+            Ok(started) => started,
+            Err(failure) => return failure.report(&mut console.remarks),
+        };
+        let mut view = View::new(console, arguments.json, topology.options());
+        let result = if arguments.once {
+            once(&topology, &mut view, interrupt).await
+        } else {
+            let (notes, heard) = mpsc::unbounded();
+            let show = async {
+                match &self.demonstration {
+                    Some(demonstration) => demonstration.run(&topology, notes).await,
+                    None => pending().await,
+                }
+            };
+            let until = async {
+                select_biased! {
+                    () = pin!(interrupt.fuse()) => Ok(()),
+                    end = pin!(show.fuse()) => end,
+                }
+            };
+            follow(&topology, events, heard, &mut view, until).await
+        };
+        // Also after an error of writing, so that no server is left with half a conversation.
+        topology.close().await;
+        let lost = recording.and_then(|recording| recording.take_error());
+        match (result, lost) {
+            (Ok(_), Some(error)) => {
+                Failure::other(format!("the recording is not complete: {error}"))
+                    .report(view.remarks())
+            }
+            (result, _) => result,
+        }
+    }
+}
+
+/// What watches, and what tells of it.
+struct Started {
+    topology: Topology,
+    events: EventStream,
+    recording: Option<Arc<RecordSink<BufWriter<File>>>>,
+}
+
+fn start(options: Options, arguments: &Arguments) -> Result<Started, Failure> {
+    let runtime = sdam::runtime::tokio().map_err(Failure::other)?;
+    let recording = match &arguments.record {
+        None => None,
+        Some(path) => {
+            let file = File::create(path);
+            let sink = file.and_then(|file| RecordSink::new(BufWriter::new(file), &options));
+            let sink = sink.map_err(|error| {
+                Failure::other(format!("cannot record to {}: {error}", path.display()))
+            });
+            Some(Arc::new(sink?))
+        }
+    };
+    let (sink, events) = channel::unbounded();
+    let mut builder = TopologyBuilder::new(options).sink(sink.interested_in(Facts::INTEREST));
+    if let Some(recording) = &recording {
+        builder = builder.sink(Arc::clone(recording));
+    }
+    if let Some(log) = LogSink::open(arguments.log.clone()).map_err(Failure::other)? {
+        builder = builder.sink(log);
+    }
+    let topology = builder.start(runtime).map_err(Failure::config)?;
+    Ok(Started {
+        topology,
+        events,
+        recording,
+    })
+}
+
+/// Shows the first snapshot that tells what the deployment is good for, or the last one in time.
+async fn once<O: Write, R: Write>(
+    topology: &Topology,
+    view: &mut View<O, R>,
+    interrupt: impl Future<Output = ()>,
+) -> io::Result<Exit> {
+    let timeout = topology.options().server_selection_timeout;
+    let known = topology.wait_for(|now| is_known(now.description()).then_some(()), timeout);
+    // While somebody waits for a primary, servers that are down are asked twice a second.
+    let criteria = Criteria::write();
+    let hurry = async {
+        let _primary = topology.select(&criteria).await;
+        pending().await
+    };
+    let known = select_biased! {
+        known = pin!(known.fuse()) => known,
+        () = pin!(interrupt.fuse()) => None,
+        never = pin!(hurry.fuse()) => never,
+    };
+    let description = Arc::clone(topology.snapshot().description());
+    if known.is_none() {
+        view.warn(&verdict::missing(&description))?;
+    }
+    view.snapshot(&description)
+}
+
+/// Shows every change until `until` is ready, and `notes` in between.
+async fn follow<O: Write, R: Write>(
+    topology: &Topology,
+    mut events: EventStream,
+    mut notes: UnboundedReceiver<String>,
+    view: &mut View<O, R>,
+    until: impl Future<Output = Result<(), String>>,
+) -> io::Result<Exit> {
+    let mut until = pin!(until.fuse());
+    let end = loop {
+        select_biased! {
+            end = until => break end,
+            note = notes.select_next_some() => view.note(&note)?,
+            event = events.select_next_some() => view.event(&event)?,
+        }
+    };
+    topology.close().await;
+    let mut rest: Vec<_> = iter::from_fn(|| events.try_next()).collect();
+    // The last change is that nothing is watched any more, which is no news of the deployment.
+    let is_change = |kind: &EventKind| matches!(kind, EventKind::TopologyDescriptionChanged { .. });
+    rest.truncate(
+        rest.iter()
+            .rposition(|event| is_change(&event.kind))
+            .unwrap_or_default(),
+    );
+    for event in &rest {
+        view.event(event)?;
+    }
+    while let Some(note) = notes.next().now_or_never().flatten() {
+        view.note(&note)?;
+    }
+    match end {
+        Ok(()) => Ok(Exit::SUCCESS),
+        Err(error) => Failure::other(error).report(view.remarks()),
+    }
+}

@@ -1,0 +1,248 @@
+//! The command line of `watch`.
+
+use std::{ffi::OsString, path::PathBuf, time::Duration};
+
+use sdam_core::options::ConfigError;
+use sdam_events::log::LogConfig;
+
+/// How to call the program.
+pub const USAGE: &str = "\
+usage: cargo run --example watch -- [OPTIONS] ['mongodb://...']
+
+Shows what a deployment consists of, and every change, until Ctrl-C. Without a
+connection string it starts a simulated replica set, lets its primary step down
+after a few seconds, shows the failover, and ends.
+
+options:
+  --json             one JSON object for each change, instead of lines for people
+  --once             wait until the topology is known, print one snapshot, end
+  --record FILE      record everything that the client was told and did; the
+                     replay example shows that it happens again
+  --timeout SECONDS  how long --once waits (default: serverSelectionTimeoutMS)
+  --help             this text
+
+The topology is known when a server has answered and all others have answered or
+failed, too. Colours are for terminals; NO_COLOR turns them off. The variables
+MONGODB_LOG_ALL, MONGODB_LOG_TOPOLOGY, MONGODB_LOG_PATH and so on say what is
+logged and where.
+
+exit codes of --once: 0 writable, 1 readable only, 2 neither
+in any case: 3 the command line or connection string is wrong, 4 other failures
+";
+
+/// What the command line asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// How to call the program.
+    Help,
+    /// To watch a deployment.
+    Watch(Arguments),
+}
+
+/// How to watch which deployment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Arguments {
+    /// The connection string; `None` for a simulated deployment.
+    pub uri: Option<String>,
+    /// Whether to print JSON.
+    pub json: bool,
+    /// Whether to end after one snapshot.
+    pub once: bool,
+    /// How long to wait for that snapshot.
+    pub timeout: Option<Duration>,
+    /// The file to record to.
+    pub record: Option<PathBuf>,
+    /// How long a simulated deployment is left alone, so that its discovery can be read.
+    pub pause: Duration,
+    /// What is logged; the command line says nothing of it.
+    pub log: LogConfig,
+}
+
+impl Default for Arguments {
+    /// Those of a command line without any.
+    fn default() -> Self {
+        Self {
+            uri: None,
+            json: false,
+            once: false,
+            timeout: None,
+            record: None,
+            pause: Duration::from_secs(3),
+            log: LogConfig::default(),
+        }
+    }
+}
+
+impl Command {
+    /// Parses the arguments that follow the program's name.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong, naming the option and the remedy.
+    pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, ConfigError> {
+        let mut parsed = Arguments::default();
+        let mut arguments = arguments.into_iter();
+        while let Some(argument) = arguments.next() {
+            let argument = text(argument)?;
+            let (name, attached) = match argument.split_once('=') {
+                Some((name, value)) if name.starts_with("--") => (name, Some(value)),
+                _ => (&*argument, None),
+            };
+            match (name, attached) {
+                ("--help" | "-h", None) => return Ok(Self::Help),
+                ("--json", None) => parsed.json = true,
+                ("--once", None) => parsed.once = true,
+                ("--timeout", Some(value)) => parsed.timeout = Some(seconds(value)?),
+                ("--timeout", None) => {
+                    let value = arguments.next().map(text).transpose()?;
+                    parsed.timeout = Some(seconds(value.as_deref().unwrap_or_default())?);
+                }
+                ("--record", attached) => {
+                    let file = match attached {
+                        Some(file) => file.to_owned(),
+                        None => arguments.next().map(text).transpose()?.unwrap_or_default(),
+                    };
+                    if file.is_empty() {
+                        let remedy = "write for example `--record sdam.jsonl`";
+                        return Err(wrong(name, "", "it needs the name of a file", remedy));
+                    }
+                    parsed.record = Some(file.into());
+                }
+                ("--help" | "--json" | "--once", Some(value)) => {
+                    return Err(wrong(
+                        name,
+                        value,
+                        "it takes no value",
+                        "leave the value out",
+                    ));
+                }
+                (option, _) if option.starts_with('-') => {
+                    return Err(wrong(option, "", "there is no such option", "see `--help`"));
+                }
+                _ if parsed.uri.is_some() => {
+                    // What it is might be a password.
+                    let reason = "there is more than one";
+                    let remedy = "name all hosts of the deployment in one, and quote it";
+                    return Err(wrong("connection string", "", reason, remedy));
+                }
+                _ => parsed.uri = Some(argument),
+            }
+        }
+        if parsed.timeout.is_some() && !parsed.once {
+            let reason = "nothing but `--once` waits";
+            return Err(wrong(
+                "--timeout",
+                "",
+                reason,
+                "add `--once`, or leave it out",
+            ));
+        }
+        Ok(Self::Watch(parsed))
+    }
+}
+
+fn text(argument: OsString) -> Result<String, ConfigError> {
+    argument.into_string().map_err(|argument| {
+        let shown = argument.to_string_lossy();
+        wrong("argument", &shown, "it is not UTF-8", "spell it in UTF-8")
+    })
+}
+
+fn seconds(value: &str) -> Result<Duration, ConfigError> {
+    let duration = value.parse().ok().map(Duration::try_from_secs_f64);
+    match duration {
+        Some(Ok(duration)) => Ok(duration),
+        _ => Err(wrong(
+            "--timeout",
+            value,
+            "it needs a number of seconds",
+            "write for example `--timeout 5`",
+        )),
+    }
+}
+
+fn wrong(option: &str, value: &str, reason: &str, remedy: &str) -> ConfigError {
+    ConfigError::new(option, value, reason, remedy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Command, ConfigError> {
+        Command::parse(
+            line.split(' ')
+                .filter(|word| !word.is_empty())
+                .map(OsString::from),
+        )
+    }
+
+    #[test]
+    fn options_come_in_any_order() {
+        let check = |line: &str, expected: Arguments| {
+            assert_eq!(parse(line), Ok(Command::Watch(expected)), "{line}");
+        };
+        let uri = || Some("mongodb://a/?b=c".to_owned());
+        check("", Arguments::default());
+        check(
+            "--json mongodb://a/?b=c --once",
+            Arguments {
+                uri: uri(),
+                json: true,
+                once: true,
+                ..Arguments::default()
+            },
+        );
+        let waiting = Arguments {
+            uri: uri(),
+            once: true,
+            timeout: Some(Duration::from_millis(2500)),
+            ..Arguments::default()
+        };
+        check("--timeout 2.5 --once mongodb://a/?b=c", waiting.clone());
+        check("mongodb://a/?b=c --once --timeout=2.5", waiting);
+        let recording = Arguments {
+            record: Some("a.jsonl".into()),
+            ..Arguments::default()
+        };
+        check("--record a.jsonl", recording.clone());
+        check("--record=a.jsonl", recording);
+        assert_eq!(parse("--json -h"), Ok(Command::Help));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_remedy() {
+        let check = |line: &str, expected: &str| {
+            assert_eq!(parse(line).unwrap_err().to_string(), expected, "{line}");
+        };
+        check(
+            "--colour",
+            "`--colour`: there is no such option; see `--help`",
+        );
+        let file = "`--record`: it needs the name of a file; write for example `--record \
+                    sdam.jsonl`";
+        check("--record", file);
+        check("--record=", file);
+        check("-1", "`-1`: there is no such option; see `--help`");
+        let remedy = "it needs a number of seconds; write for example `--timeout 5`";
+        check("--once --timeout", &format!("`--timeout`: {remedy}"));
+        for value in ["soon", "-1", "NaN", "inf"] {
+            let expected = format!("`--timeout` is `{value}`: {remedy}");
+            check(&format!("--once --timeout {value}"), &expected);
+        }
+        check(
+            "--timeout 5",
+            "`--timeout`: nothing but `--once` waits; add `--once`, or leave it out",
+        );
+        check(
+            "--json=1",
+            "`--json` is `1`: it takes no value; leave the value out",
+        );
+        check(
+            "mongodb://a mongodb://u:secret@b",
+            "`connection string`: there is more than one; name all hosts of the deployment in \
+             one, and quote it",
+        );
+    }
+}

@@ -1,0 +1,302 @@
+//! What people are shown.
+
+use std::{fmt::Write, mem, time::Duration};
+
+use sdam_core::{
+    address::ServerAddress,
+    server::{ServerDescription, ServerType},
+    topology::TopologyDescription,
+};
+use sdam_events::facts::{Fact, Failover};
+
+use super::verdict::Access;
+use crate::terminal::{Palette, Tone, WIDTH, columns, wrap};
+
+#[cfg(test)]
+mod tests;
+
+/// Where texts that belong to a time begin, after `12:34:56.789Z  `.
+const TEXT: usize = 15;
+/// Where the address of a server begins, after the mark of what has become of it.
+const ADDRESS: usize = 3;
+/// Columns for `PossiblePrimary`, the longest type.
+const TYPE: usize = 15;
+/// Columns for `9999.99 ms`.
+const RTT: usize = 10;
+/// Columns for addresses, unless a longer one comes.
+const LONGEST_ADDRESS: usize = WIDTH - ADDRESS - TYPE - RTT - 4;
+/// Of more servers only those that have changed are shown.
+const MANY: usize = 12;
+
+/// Turns descriptions and facts into lines.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Screen {
+    palette: Palette,
+}
+
+/// What has become of a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Fate {
+    Joined,
+    /// What is not as it was before, in the words of the specification.
+    Changed(String),
+    Same,
+    Left,
+}
+
+impl Screen {
+    pub(super) fn new(palette: Palette) -> Self {
+        Self { palette }
+    }
+
+    /// A topology at `time`, and what has changed since `previous`.
+    pub(super) fn topology(
+        self,
+        time: &str,
+        previous: Option<&TopologyDescription>,
+        new: &TopologyDescription,
+        access: Access,
+    ) -> String {
+        let mut text = self.headline(time, new, access);
+        if let Some(error) = new.compatibility_error() {
+            self.paragraph(&mut text, Tone::Bad, error);
+        }
+        let fates = fates(previous, new);
+        let lengths = fates
+            .iter()
+            .map(|(_, server)| columns(server.address.as_str()));
+        let width = lengths.max().unwrap_or_default().min(LONGEST_ADDRESS);
+        let brief = previous.is_some() && new.servers().len() > MANY;
+        for (fate, server) in &fates {
+            if !brief || *fate != Fate::Same {
+                self.server(&mut text, fate, server, width);
+            }
+        }
+        if brief {
+            let same = fates.iter().filter(|(fate, _)| *fate == Fate::Same);
+            let rest = format!("{:ADDRESS$}{}", "", others(same.map(|(_, server)| *server)));
+            line(&mut text, self.palette.paint(Tone::Faint, rest));
+        }
+        text
+    }
+
+    /// What follows from a change at `time`; empty if that is plain from the change itself.
+    pub(super) fn facts(self, time: &str, facts: &[Fact]) -> String {
+        let mut text = String::new();
+        let told = facts
+            .iter()
+            .any(|fact| matches!(fact, Fact::OutageStarted(_) | Fact::FailoverEnded(_)));
+        for fact in facts {
+            match fact {
+                Fact::OutageStarted(outage) => {
+                    let words = match &outage.lost {
+                        Some(primary) => format!("primary lost: {primary}"),
+                        None => "no server to write to any more".to_owned(),
+                    };
+                    text += &self.note(time, Tone::Bad, &words);
+                }
+                Fact::FailoverEnded(failover) => {
+                    text += &self.note(time, Tone::Good, &describe(failover));
+                }
+                Fact::PrimaryChanged { new: Some(new), .. } if !told => {
+                    text += &self.note(time, Tone::Good, &format!("primary found: {new}"));
+                }
+                _ => {}
+            }
+        }
+        text
+    }
+
+    /// A remark at `time`.
+    pub(super) fn note(self, time: &str, tone: Tone, words: &str) -> String {
+        let mut text = String::new();
+        let mut time = time;
+        for words in wrap(words, TEXT) {
+            // What does not fit and cannot be broken, such as a connection string, moves left.
+            let indent = if TEXT + columns(&words) > WIDTH && time.is_empty() {
+                ADDRESS
+            } else {
+                TEXT
+            };
+            let time = self
+                .palette
+                .paint(Tone::Faint, format!("{:indent$}", mem::take(&mut time)));
+            line(
+                &mut text,
+                format_args!("{time}{}", self.palette.paint(tone, words)),
+            );
+        }
+        text
+    }
+
+    fn headline(self, time: &str, new: &TopologyDescription, access: Access) -> String {
+        let mut text = String::new();
+        let time = self.palette.paint(Tone::Faint, format!("{time:TEXT$}"));
+        let mut name = new.topology_type().to_string();
+        if let Some(set_name) = new.set_name() {
+            name = format!("{name} {set_name}");
+        }
+        let name = self.palette.paint(Tone::Strong, name);
+        let access = self.palette.paint(access.tone(), access);
+        line(&mut text, format_args!("{time}{name}, {access}"));
+        text
+    }
+
+    fn server(self, text: &mut String, fate: &Fate, server: &ServerDescription, width: usize) {
+        let (mark, tone) = match fate {
+            Fate::Joined => ('+', Tone::Strong),
+            Fate::Changed(_) => ('~', Tone::Strong),
+            Fate::Same => (' ', Tone::Normal),
+            Fate::Left => ('-', Tone::Faint),
+        };
+        let name = format!(" {mark} {:width$}", server.address);
+        let name = self.palette.paint(tone, name);
+        if *fate == Fate::Left {
+            let words = self.palette.paint(Tone::Faint, "no member any more");
+            return line(text, format_args!("{name}  {words}"));
+        }
+        let role = format!("{:TYPE$}", server.server_type);
+        let role = self.palette.paint(tone_of(server), role);
+        let rtt = server.rtt.map_or("-".to_owned(), |rtt| {
+            format!("{:.2} ms", rtt.average.as_secs_f64() * 1e3)
+        });
+        let taken = ADDRESS + width + TYPE + RTT + 4;
+        let news = match fate {
+            Fate::Changed(news) => news,
+            _ => "",
+        };
+        if taken + 2 + columns(news) <= WIDTH {
+            let news = self.palette.paint(Tone::Faint, news);
+            line(text, format_args!("{name}  {role}  {rtt:>RTT$}  {news}"));
+        } else {
+            line(text, format_args!("{name}  {role}  {rtt:>RTT$}"));
+            self.paragraph(text, Tone::Faint, news);
+        }
+        if let Some(error) = &server.error {
+            self.paragraph(text, Tone::Bad, &error.to_string());
+        }
+    }
+
+    /// A text of its own lines, below what it belongs to.
+    fn paragraph(self, text: &mut String, tone: Tone, words: &str) {
+        for words in wrap(words, ADDRESS + 2) {
+            let words = self.palette.paint(tone, words);
+            line(text, format_args!("{:1$}{words}", "", ADDRESS + 2));
+        }
+    }
+}
+
+/// Every server of `new`, in its order, then those that are in `previous` only.
+fn fates<'t>(
+    previous: Option<&'t TopologyDescription>,
+    new: &'t TopologyDescription,
+) -> Vec<(Fate, &'t ServerDescription)> {
+    let fate = |server: &ServerDescription| match previous {
+        None => Fate::Same,
+        Some(previous) => match previous.server(&server.address) {
+            None => Fate::Joined,
+            Some(before) if **before == *server => Fate::Same,
+            Some(before) => Fate::Changed(news(before, server)),
+        },
+    };
+    let present = new.servers().iter().map(|server| (fate(server), &**server));
+    let before = previous.map_or(&[][..], TopologyDescription::servers);
+    let left = before
+        .iter()
+        .filter(|server| new.server(&server.address).is_none())
+        .map(|server| (Fate::Left, &**server));
+    present.chain(left).collect()
+}
+
+/// What is not as it was before.
+fn news(before: &ServerDescription, now: &ServerDescription) -> String {
+    if before.server_type != now.server_type {
+        return format!("was {}", before.server_type);
+    }
+    let mut news = Vec::new();
+    if before.primary != now.primary {
+        let primary = now.primary.as_ref().map_or("none", ServerAddress::as_str);
+        news.push(format!("primary: {primary}"));
+    }
+    let changes = [
+        ("setName", before.set_name != now.set_name),
+        ("setVersion", before.set_version() != now.set_version()),
+        ("electionId", before.election_id() != now.election_id()),
+        ("me", before.me != now.me),
+        ("hosts", before.hosts != now.hosts),
+        ("passives", before.passives != now.passives),
+        ("arbiters", before.arbiters != now.arbiters),
+        ("tags", before.tags != now.tags),
+        ("wire versions", before.wire_versions != now.wire_versions),
+        (
+            "logicalSessionTimeoutMinutes",
+            before.logical_session_timeout_minutes != now.logical_session_timeout_minutes,
+        ),
+        ("error", before.error != now.error),
+    ];
+    let names = changes.into_iter().filter(|(_, changed)| *changed);
+    news.extend(names.map(|(name, _)| format!("new {name}")));
+    // It changes with everything else, so it is only worth a word if nothing else does.
+    if news.is_empty() {
+        news.push("new topologyVersion".to_owned());
+    }
+    news.join(", ")
+}
+
+fn tone_of(server: &ServerDescription) -> Tone {
+    match server.server_type {
+        ServerType::RsPrimary
+        | ServerType::Standalone
+        | ServerType::Mongos
+        | ServerType::LoadBalancer => Tone::Good,
+        ServerType::RsSecondary => Tone::Fair,
+        ServerType::Unknown if server.error.is_some() => Tone::Bad,
+        ServerType::Unknown | ServerType::PossiblePrimary => Tone::Faint,
+        ServerType::RsArbiter | ServerType::RsOther | ServerType::RsGhost => Tone::Doubtful,
+    }
+}
+
+/// How many servers of which type there are besides.
+fn others<'t>(servers: impl Iterator<Item = &'t ServerDescription>) -> String {
+    let mut counts: Vec<(ServerType, usize)> = Vec::new();
+    for server in servers {
+        match counts.iter_mut().find(|(of, _)| *of == server.server_type) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((server.server_type, 1)),
+        }
+    }
+    let counts = counts.iter().map(|(of, count)| format!("{count} {of}"));
+    format!("unchanged: {}", counts.collect::<Vec<_>>().join(", "))
+}
+
+fn describe(failover: &Failover) -> String {
+    let gap = seconds(failover.without_primary());
+    match (&failover.outage.lost, &failover.new) {
+        (Some(old), Some(new)) if old == new => {
+            format!("no primary for {gap}: {new} is primary again")
+        }
+        (Some(old), Some(new)) if failover.without_primary().is_zero() => {
+            format!("never without primary: {old} -> {new}")
+        }
+        (Some(old), Some(new)) => format!("no primary for {gap}: {old} -> {new}"),
+        _ => format!("writable again after {gap}"),
+    }
+}
+
+/// Hundredths are what people compare, except where they would see next to nothing.
+fn seconds(duration: Duration) -> String {
+    let seconds = duration.as_secs_f64();
+    if seconds < 0.1 {
+        format!("{seconds:.3} s")
+    } else {
+        format!("{seconds:.2} s")
+    }
+}
+
+/// Appends a line without trailing spaces.
+fn line(text: &mut String, words: impl std::fmt::Display) {
+    // Writing to a string cannot fail.
+    let _ = write!(text, "{words}");
+    text.truncate(text.trim_end_matches(' ').len());
+    text.push('\n');
+}

@@ -1,0 +1,403 @@
+//! Whole runs of the program, against simulated deployments on loopback.
+
+use std::{
+    env, fs,
+    path::PathBuf,
+    process,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use futures::channel::oneshot;
+use sdam_sim::{
+    MemberId,
+    serve::{Builder, ReplicaSet},
+};
+use serde_json::Value;
+
+use super::*;
+use crate::replay;
+
+/// Runs the program; what it printed, what it remarked, and how it ended.
+fn watch(line: &[&str]) -> (String, String, io::Result<Exit>) {
+    let (mut output, mut remarks) = (Vec::new(), Vec::new());
+    let console = Console {
+        output: &mut output,
+        remarks: &mut remarks,
+        palette: Palette::Plain,
+    };
+    let arguments = Arguments {
+        pause: Duration::ZERO,
+        ..arguments(line)
+    };
+    let result = block_on(run(&arguments, console, pending()));
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (text(output), text(remarks), result)
+}
+
+fn arguments(line: &[&str]) -> Arguments {
+    let Ok(Command::Watch(arguments)) = Command::parse(line.iter().map(Into::into)) else {
+        panic!("{line:?}");
+    };
+    arguments
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(future)
+}
+
+/// Runs the program with `--once`, in both formats.
+fn once(uri: &str, timeout: &str, exit: Exit, topology_type: &str, access: &str) -> Value {
+    let (text, remarks, result) = watch(&["--once", "--timeout", timeout, uri]);
+    assert_eq!(result.unwrap(), exit, "{text}{remarks}");
+    let headline = text.lines().next().unwrap();
+    let (name, last) = headline[15..].split_once(", ").unwrap();
+    assert_eq!(name.split(' ').next(), Some(topology_type), "{headline}");
+    assert_eq!(last, access, "{headline}");
+
+    let (json, _, result) = watch(&["--json", "--once", "--timeout", timeout, uri]);
+    assert_eq!(result.unwrap(), exit, "{json}");
+    assert_eq!(json.matches('\n').count(), 1, "{json}");
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["topologyType"], topology_type);
+    json
+}
+
+fn types(snapshot: &Value) -> Vec<&str> {
+    let servers = snapshot["servers"].as_array().unwrap();
+    let types = servers
+        .iter()
+        .map(|server| server["type"].as_str().unwrap());
+    types.collect()
+}
+
+/// The time limit of runs that are to end long before.
+const LONG: &str = "60";
+
+#[test]
+fn once_a_set_with_a_primary_is_writable() {
+    let set = ReplicaSet::start(3).unwrap();
+    let json = once(
+        set.uri(),
+        LONG,
+        Exit::SUCCESS,
+        "ReplicaSetWithPrimary",
+        "writable",
+    );
+    let mut types = types(&json);
+    types.sort_unstable();
+    assert_eq!(types, ["RSPrimary", "RSSecondary", "RSSecondary"]);
+    assert!(json["servers"][0]["rttMs"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn once_other_deployments_are_writable_too() {
+    let check = |builder: Builder, topology_type: &str| {
+        let server = builder.start().unwrap();
+        once(server.uri(), LONG, Exit::SUCCESS, topology_type, "writable");
+    };
+    check(Builder::standalone(), "Single");
+    check(Builder::sharded(2), "Sharded");
+    check(Builder::load_balanced(2), "LoadBalanced");
+}
+
+#[test]
+fn once_a_set_that_cannot_elect_is_readable_only() {
+    let set = ReplicaSet::start(3).unwrap();
+    let primary = set.primary().unwrap().unwrap();
+    let mut others = (0..3).map(MemberId).filter(|member| *member != primary);
+    set.kill(others.next().unwrap()).unwrap();
+    set.kill(primary).unwrap();
+    let json = once(
+        set.uri(),
+        LONG,
+        Exit::READABLE_ONLY,
+        "ReplicaSetNoPrimary",
+        "readable only",
+    );
+    // The secondary may still believe in the primary, which makes it a possible one.
+    let dead = |of: &&str| matches!(*of, "Unknown" | "PossiblePrimary");
+    let (dead, alive): (Vec<_>, Vec<_>) = types(&json).into_iter().partition(dead);
+    assert_eq!((dead.len(), alive), (2, vec!["RSSecondary"]));
+}
+
+#[test]
+fn once_nobody_answers_neither_is_possible() {
+    let set = ReplicaSet::start(1).unwrap();
+    set.kill(0).unwrap();
+    let neither = "neither readable nor writable";
+    let json = once(
+        set.uri(),
+        "0.1",
+        Exit::NEITHER,
+        "ReplicaSetNoPrimary",
+        neither,
+    );
+    assert!(json["servers"][0]["error"].is_string());
+    let (_, remarks, _) = watch(&["--once", "--timeout", "0.1", set.uri()]);
+    assert_eq!(remarks, "warning: no server has answered in time\n");
+}
+
+/// No time limit is waited for: a set that excludes all seeds has nobody left who could answer.
+#[test]
+fn once_all_seeds_belong_to_another_set_neither_is_possible() {
+    let set = ReplicaSet::start(1).unwrap();
+    let uri = set.uri().replace("replicaSet=rs0", "replicaSet=other");
+    let neither = "neither readable nor writable";
+    let json = once(&uri, LONG, Exit::NEITHER, "ReplicaSetNoPrimary", neither);
+    assert_eq!(types(&json), [""; 0]);
+}
+
+#[test]
+fn wrong_configurations_name_the_option_and_the_remedy() {
+    let check = |uri: &str, expected: [&str; 2]| {
+        let (output, remarks, result) = watch(&["--once", uri]);
+        assert_eq!(result.unwrap(), Exit::CONFIGURATION, "{uri}");
+        assert_eq!(output, "", "{uri}");
+        assert!(remarks.starts_with("error: `"), "{remarks}");
+        for part in expected {
+            assert!(remarks.contains(part), "{remarks}");
+        }
+    };
+    check(
+        "localhost",
+        ["`connection string`", "begin it with mongodb://"],
+    );
+    check(
+        "mongodb://a,b/?directConnection=true",
+        ["`directConnection` is `true`", "name one host"],
+    );
+    check("mongodb://a/?tls=true", ["`tls` is `true`", "leave it out"]);
+    check(
+        "mongodb+srv://a.example.com/",
+        ["mongodb+srv", "mongodb:// string"],
+    );
+}
+
+#[test]
+fn doubtful_options_are_warned_of() {
+    let set = ReplicaSet::start(1).unwrap();
+    let uri = format!("{}&heartbeatFrequencyMS=5", set.uri());
+    let (_, remarks, result) = watch(&["--once", &uri]);
+    assert_eq!(result.unwrap(), Exit::SUCCESS);
+    assert!(
+        remarks.starts_with("warning: `heartbeatFrequencyMS` is `5`"),
+        "{remarks}"
+    );
+    assert_eq!(remarks.lines().count(), 1);
+}
+
+/// An output that tells when a text has been printed.
+#[derive(Debug)]
+struct Listening {
+    text: Arc<Mutex<String>>,
+    wanted: &'static str,
+    heard: Option<oneshot::Sender<()>>,
+}
+
+impl Write for Listening {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut text = self.text.lock().unwrap();
+        text.push_str(std::str::from_utf8(bytes).unwrap());
+        if text.contains(self.wanted)
+            && let Some(heard) = self.heard.take()
+        {
+            heard.send(()).unwrap();
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Runs the program until it has printed `wanted`.
+fn watch_until(line: &[&str], wanted: &'static str) -> String {
+    let (heard, printed) = oneshot::channel();
+    let text = Arc::default();
+    let console = Console {
+        output: Listening {
+            text: Arc::clone(&text),
+            wanted,
+            heard: Some(heard),
+        },
+        remarks: Vec::new(),
+        palette: Palette::Plain,
+    };
+    let interrupt = printed.map(Result::unwrap);
+    let result = block_on(run(&arguments(line), console, interrupt));
+    assert_eq!(result.unwrap(), Exit::SUCCESS);
+    text.lock().unwrap().clone()
+}
+
+#[test]
+fn until_interrupted_every_change_is_shown_and_none_is_made_up() {
+    let set = ReplicaSet::start(3).unwrap();
+    let text = watch_until(&[set.uri()], "primary found");
+    let headlines: Vec<&str> = text
+        .lines()
+        .filter(|line| !line.starts_with(' '))
+        .map(|line| &line[15..])
+        .collect();
+    assert_eq!(
+        headlines[0],
+        "ReplicaSetNoPrimary rs0, neither readable nor writable"
+    );
+    assert!(
+        headlines.contains(&"ReplicaSetWithPrimary rs0, writable"),
+        "{text}"
+    );
+    assert!(
+        headlines
+            .iter()
+            .any(|line| line.starts_with("primary found: 127.0.0.1:"))
+    );
+    // Closing the topology is no change of the deployment.
+    assert!(!text.contains("Unknown,"), "{text}");
+    assert!(!text.contains("lost"), "{text}");
+}
+
+#[test]
+fn without_a_connection_string_a_failover_is_shown_from_begin_to_end() {
+    let (text, remarks, result) = watch(&[]);
+    assert_eq!(result.unwrap(), Exit::SUCCESS);
+    assert_eq!(remarks, "");
+    let place = |what: &str| {
+        text.find(what)
+            .unwrap_or_else(|| panic!("no {what}: {text}"))
+    };
+    let story = [
+        "a simulated replica set",
+        "ReplicaSetNoPrimary rs0, neither readable nor writable",
+        "primary found: ",
+        "asking the primary",
+        "ReplicaSetNoPrimary rs0, readable only",
+        "primary lost: ",
+        "no primary for 0.",
+        "the end",
+    ];
+    assert!(story.map(place).is_sorted(), "{text}");
+    let longest = text
+        .lines()
+        .max_by_key(|line| line.chars().count())
+        .unwrap();
+    assert!(longest.chars().count() <= 80, "{longest}");
+}
+
+#[test]
+fn json_is_an_object_a_change_and_nothing_else() {
+    let set = ReplicaSet::start(3).unwrap();
+    let text = watch_until(&["--json", set.uri()], "RSPrimary");
+    let snapshots: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert!(snapshots.len() >= 2, "{text}");
+    assert_eq!(types(&snapshots[0]), ["Unknown"; 3]);
+    assert!(
+        snapshots.windows(2).all(|pair| pair[0] != pair[1]),
+        "{text}"
+    );
+}
+
+/// An output whose reader has left.
+#[derive(Debug)]
+struct Closed;
+
+impl Write for Closed {
+    fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+        Err(io::ErrorKind::BrokenPipe.into())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_ends_the_program_quietly() {
+    let set = ReplicaSet::start(1).unwrap();
+    let mut remarks = Vec::new();
+    let console = Console {
+        output: Closed,
+        remarks: &mut remarks,
+        palette: Palette::Plain,
+    };
+    let result = block_on(run(&arguments(&[set.uri()]), console, pending()));
+    assert_eq!(Exit::of(result), Exit::SUCCESS);
+    assert_eq!(remarks, b"");
+}
+
+/// A failover is recorded by one program, and another one shows that it happens again; once the
+/// recording is tampered with, it does not.
+#[test]
+fn what_is_recorded_can_be_replayed() {
+    let file = Scratch::new("failover");
+    let path = file.0.to_str().unwrap();
+    let (text, remarks, result) = watch(&["--record", path]);
+    assert_eq!(result.unwrap(), Exit::SUCCESS, "{remarks}");
+    assert!(text.contains("step down"), "{text}");
+
+    let recording = fs::read_to_string(path).unwrap();
+    let (mut output, mut remarks) = (Vec::new(), Vec::new());
+    let exit = replay::trace(recording.as_bytes(), &mut output, &mut remarks).unwrap();
+    let remarks = String::from_utf8(remarks).unwrap();
+    assert_eq!(exit, Exit::SUCCESS, "{remarks}");
+    let snapshots = serde_json::Deserializer::from_slice(&output).into_iter::<Value>();
+    let mut primaries: Vec<String> = snapshots.filter_map(|it| primary(&it.unwrap())).collect();
+    primaries.dedup();
+    assert_eq!(primaries.len(), 2, "{primaries:?}");
+
+    // The last primary is reported to be a secondary.
+    let changed = recording.rfind("RSPrimary").unwrap();
+    let tampered = format!(
+        "{}RSSecondary{}",
+        &recording[..changed],
+        &recording[changed + "RSPrimary".len()..]
+    );
+    let (mut output, mut remarks) = (Vec::new(), Vec::new());
+    let exit = replay::trace(tampered.as_bytes(), &mut output, &mut remarks).unwrap();
+    let remarks = String::from_utf8(remarks).unwrap();
+    assert_eq!(exit, Exit::DIFFERENT, "{remarks}");
+    assert!(remarks.contains("\nerror: line "), "{remarks}");
+}
+
+#[test]
+fn a_recording_that_cannot_be_written_is_said() {
+    let nowhere = "/nowhere/at/all";
+    let (output, remarks, result) = watch(&["--record", nowhere, "mongodb://a"]);
+    assert_eq!((&*output, result.unwrap()), ("", Exit::FAILED));
+    assert!(
+        remarks.starts_with(&format!("error: cannot record to {nowhere}: ")),
+        "{remarks}"
+    );
+}
+
+fn primary(snapshot: &Value) -> Option<String> {
+    let mut servers = snapshot["servers"].as_array()?.iter();
+    let primary = servers.find(|server| server["type"] == "RSPrimary")?;
+    Some(primary["address"].as_str()?.to_owned())
+}
+
+/// A file of this process and test alone.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let name = format!("sdam-watch-{}-{name}.jsonl", process::id());
+        Self(env::temp_dir().join(name))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // Whether it was ever written is what the test is about.
+        let _ = fs::remove_file(&self.0);
+    }
+}

@@ -1,0 +1,174 @@
+//! What a deployment is good for, and whether enough is known to tell.
+
+use std::fmt;
+
+use sdam_core::{
+    read_preference::{ReadMode, ReadPreference},
+    server::{ServerDescription, ServerType},
+    topology::TopologyDescription,
+};
+use sdam_select::{readable::has_readable_server, settings::Settings};
+
+use crate::{exit::Exit, terminal::Tone};
+
+/// What a deployment is good for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// There is a server to write to.
+    Writable,
+    /// There are only servers to read from.
+    ReadableOnly,
+    /// There is no server of use, or the client must not talk to one of them.
+    Neither,
+}
+
+impl Access {
+    /// What can be done with `topology`, whatever member it is read from.
+    pub fn of(topology: &TopologyDescription, settings: &Settings) -> Self {
+        let nearest = ReadPreference::new(ReadMode::Nearest);
+        if !topology.is_compatible() {
+            Self::Neither
+        } else if topology.has_writable_server() {
+            Self::Writable
+        } else if has_readable_server(topology, settings, Some(&nearest)) {
+            Self::ReadableOnly
+        } else {
+            Self::Neither
+        }
+    }
+
+    /// The exit code of `--once`.
+    pub fn exit(self) -> Exit {
+        match self {
+            Self::Writable => Exit::SUCCESS,
+            Self::ReadableOnly => Exit::READABLE_ONLY,
+            Self::Neither => Exit::NEITHER,
+        }
+    }
+
+    pub(super) fn tone(self) -> Tone {
+        match self {
+            Self::Writable => Tone::Good,
+            Self::ReadableOnly => Tone::Doubtful,
+            Self::Neither => Tone::Bad,
+        }
+    }
+}
+
+impl fmt::Display for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Writable => "writable",
+            Self::ReadableOnly => "readable only",
+            Self::Neither => "neither readable nor writable",
+        })
+    }
+}
+
+/// Whether waiting longer would only show changes of the deployment, not more of what it is.
+///
+/// That is when every server has answered or failed, so that no member is left that might turn out
+/// to be the primary, and one of them has answered: if none has, they may be about to start, for
+/// which whoever waits has set a time limit. A topology that has no server left will never have one
+/// again.
+pub fn is_known(topology: &TopologyDescription) -> bool {
+    let servers = topology.servers();
+    let answered = servers
+        .iter()
+        .any(|server| server.server_type.is_available());
+    servers.iter().all(|server| is_heard_of(server)) && (answered || servers.is_empty())
+}
+
+/// Whether the server has answered or failed.
+fn is_heard_of(server: &ServerDescription) -> bool {
+    server.last_update_time.is_some() || server.server_type == ServerType::LoadBalancer
+}
+
+/// Why a topology is not known, in words.
+pub(super) fn missing(topology: &TopologyDescription) -> String {
+    let unheard = topology
+        .servers()
+        .iter()
+        .filter(|server| !is_heard_of(server));
+    let unheard: Vec<&str> = unheard.map(|server| server.address.as_str()).collect();
+    if unheard.is_empty() {
+        "no server has answered in time".to_owned()
+    } else {
+        format!(
+            "neither an answer nor a failure in time of {}",
+            unheard.join(", ")
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sdam_core::{
+        address::ServerAddress,
+        error::{ErrorKind, ServerError, Stage},
+        ids::ServerId,
+        time::Instant,
+        topology::TopologyType,
+    };
+
+    use super::*;
+
+    /// A server that was asked; without a type it did not answer.
+    fn asked(port: u16, server_type: Option<ServerType>) -> ServerDescription {
+        let (id, address) = (
+            ServerId::from_u64(u64::from(port)),
+            ServerAddress::new("h", port),
+        );
+        let error = ServerError::new(ErrorKind::Network, Stage::Connect, "refused").shared();
+        let mut server = ServerDescription::failed(id, address, error, Instant::EPOCH);
+        if let Some(server_type) = server_type {
+            server.server_type = server_type;
+            server.error = None;
+        }
+        server
+    }
+
+    fn unasked(port: u16) -> ServerDescription {
+        ServerDescription::unknown(ServerId::from_u64(0), ServerAddress::new("h", port))
+    }
+
+    #[test]
+    fn known_is_when_one_has_answered_and_nobody_is_left_to_ask() {
+        let check = |servers: Vec<ServerDescription>, expected: bool| {
+            let topology = TopologyDescription::new(TopologyType::ReplicaSetNoPrimary, servers);
+            assert_eq!(is_known(&topology), expected, "{topology}");
+        };
+        let secondary = Some(ServerType::RsSecondary);
+        check(vec![], true);
+        check(vec![unasked(1)], false);
+        check(vec![asked(1, None)], false);
+        check(vec![asked(1, secondary)], true);
+        check(vec![asked(1, secondary), unasked(2)], false);
+        check(vec![asked(1, secondary), asked(2, None)], true);
+        check(vec![asked(1, Some(ServerType::RsGhost))], true);
+    }
+
+    #[test]
+    fn access_follows_the_roles() {
+        let check = |topology_type, server_type, expected| {
+            let topology = TopologyDescription::new(topology_type, [asked(1, server_type)]);
+            let access = Access::of(&topology, &Settings::default());
+            assert_eq!(access, expected, "{topology}");
+        };
+        let set = TopologyType::ReplicaSetNoPrimary;
+        check(
+            TopologyType::ReplicaSetWithPrimary,
+            Some(ServerType::RsPrimary),
+            Access::Writable,
+        );
+        check(
+            TopologyType::Single,
+            Some(ServerType::Standalone),
+            Access::Writable,
+        );
+        check(set, Some(ServerType::RsSecondary), Access::ReadableOnly);
+        check(set, Some(ServerType::RsOther), Access::Neither);
+        check(set, None, Access::Neither);
+        check(TopologyType::Unknown, None, Access::Neither);
+    }
+}

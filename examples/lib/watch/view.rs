@@ -1,0 +1,115 @@
+//! Where events become text.
+
+use std::{
+    io::{self, Write},
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use sdam_core::{
+    event::{Event, EventKind},
+    options::Options,
+    time::Instant,
+    topology::TopologyDescription,
+};
+use sdam_events::facts::Facts;
+use sdam_select::settings::Settings;
+
+use super::{Access, Console, screen::Screen};
+use crate::{
+    exit::Exit,
+    json::{self, RoundTrips},
+    terminal::Tone,
+};
+
+/// The console, and what has been shown on it so far.
+pub(super) struct View<O, R> {
+    console: Console<O, R>,
+    json: bool,
+    screen: Screen,
+    facts: Facts,
+    settings: Settings,
+    /// A moment by both clocks, so that lines carry the time of what happened and not of printing.
+    anchor: Option<(Instant, SystemTime)>,
+}
+
+impl<O: Write, R: Write> View<O, R> {
+    pub(super) fn new(console: Console<O, R>, json: bool, options: &Options) -> Self {
+        Self {
+            screen: Screen::new(console.palette),
+            console,
+            json,
+            facts: Facts::new(),
+            settings: Settings::new(options),
+            anchor: None,
+        }
+    }
+
+    /// Shows what an event changes; most change nothing.
+    pub(super) fn event(&mut self, event: &Event) -> io::Result<()> {
+        let (at, began) = *self.anchor.get_or_insert((event.at, SystemTime::now()));
+        let facts = self.facts.observe(event);
+        let EventKind::TopologyDescriptionChanged { previous, new } = &event.kind else {
+            return Ok(());
+        };
+        if self.json {
+            return self.print_json(new);
+        }
+        let time = time_of_day(began + event.at.since(at));
+        let access = Access::of(new, &self.settings);
+        let change = self.screen.topology(&time, Some(previous), new, access);
+        let facts = self.screen.facts(&time, &facts);
+        self.print(&format!("{change}{facts}"))
+    }
+
+    /// Shows what is known, as a whole.
+    pub(super) fn snapshot(&mut self, topology: &TopologyDescription) -> io::Result<Exit> {
+        let access = Access::of(topology, &self.settings);
+        if self.json {
+            self.print_json(topology)?;
+        } else {
+            let time = time_of_day(SystemTime::now());
+            let text = self.screen.topology(&time, None, topology, access);
+            self.print(&text)?;
+        }
+        Ok(access.exit())
+    }
+
+    /// Says something to people; scripts are not to be troubled.
+    pub(super) fn note(&mut self, words: &str) -> io::Result<()> {
+        if self.json {
+            return Ok(());
+        }
+        let time = time_of_day(SystemTime::now());
+        let text = self.screen.note(&time, Tone::Strong, words);
+        self.print(&text)
+    }
+
+    /// Says that what is shown is not all there is to know.
+    pub(super) fn warn(&mut self, words: &str) -> io::Result<()> {
+        writeln!(self.console.remarks, "warning: {words}")
+    }
+
+    pub(super) fn remarks(&mut self) -> &mut R {
+        &mut self.console.remarks
+    }
+
+    fn print_json(&mut self, topology: &TopologyDescription) -> io::Result<()> {
+        let mut text = json::snapshot(topology, RoundTrips::Shown).to_string();
+        text.push('\n');
+        self.print(&text)
+    }
+
+    /// At once, whatever the output is: somebody is looking.
+    fn print(&mut self, text: &str) -> io::Result<()> {
+        self.console.output.write_all(text.as_bytes())?;
+        self.console.output.flush()
+    }
+}
+
+/// The time of day in UTC, as servers log it.
+fn time_of_day(wall: SystemTime) -> String {
+    let since_epoch = wall.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let (seconds, millis) = (since_epoch.as_secs(), since_epoch.subsec_millis());
+    let (hours, minutes) = (seconds / 3600 % 24, seconds / 60 % 60);
+    format!("{hours:02}:{minutes:02}:{:02}.{millis:03}Z", seconds % 60)
+}

@@ -1,0 +1,80 @@
+//! The example, run.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use sdam_core::read_preference::ReadMode;
+use sdam_examples_scan::{Command, Error, Purpose, Request, run};
+use sdam_sim::serve::Builder;
+
+fn parse(line: &str) -> Result<Command, Error> {
+    Command::parse(line.split_whitespace().map(str::to_owned))
+}
+
+fn output(request: &Request) -> Result<String, Error> {
+    let mut output = Vec::new();
+    run(request, &mut output)?;
+    Ok(String::from_utf8(output).unwrap())
+}
+
+#[test]
+fn arguments_are_a_connection_string_and_a_mode_in_any_order() {
+    let check = |line, uri: Option<&str>, purpose| {
+        let uri = uri.map(str::to_owned);
+        let request = Request { uri, purpose };
+        assert_eq!(parse(line).unwrap(), Command::Select(request), "{line}");
+    };
+    let nearest = Some(Purpose::Read(ReadMode::Nearest));
+    check("", None, None);
+    check("nearest", None, nearest);
+    check(
+        "mongodb://a write",
+        Some("mongodb://a"),
+        Some(Purpose::Write),
+    );
+    check("nearest mongodb://a", Some("mongodb://a"), nearest);
+    assert_eq!(parse("write --help").unwrap(), Command::Help);
+    assert!(parse("farthest").is_err());
+}
+
+#[test]
+fn without_a_deployment_a_simulated_one_is_followed_through_a_step_down() {
+    let request = Request {
+        uri: None,
+        purpose: Some(Purpose::Write),
+    };
+    let output = output(&request).unwrap();
+    let selected: Vec<&str> = output
+        .lines()
+        .filter(|line| line.starts_with("selected "))
+        .map(|line| line.split(' ').nth(1).unwrap())
+        .collect();
+    assert_eq!(selected.len(), 2, "{output}");
+    assert_ne!(selected[0], selected[1], "{output}");
+    assert_eq!(output.matches("RSSecondary").count(), 4, "{output}");
+}
+
+#[test]
+fn the_read_preference_of_the_connection_string_counts() {
+    let set = Builder::replica_set(2).start().unwrap();
+    let separator = if set.uri().contains('?') { '&' } else { '?' };
+    let uri = format!("{}{separator}readPreference=secondary", set.uri());
+    let request = Request {
+        uri: Some(uri),
+        purpose: None,
+    };
+    let output = output(&request).unwrap();
+    assert!(output.contains("(RSSecondary) for query"), "{output}");
+}
+
+#[test]
+fn a_deployment_that_is_not_there_is_an_error_that_says_why() {
+    let server = Builder::standalone().start().unwrap();
+    let uri = Some(server.uri().to_owned());
+    drop(server);
+    let request = Request { uri, purpose: None };
+    let error = output(&request).unwrap_err();
+    let Error::Selection(error) = error else {
+        unreachable!("{error}");
+    };
+    assert!(error.to_string().contains("after one scan"), "{error}");
+}

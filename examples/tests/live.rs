@@ -1,0 +1,109 @@
+//! A failover of a real replica set, recorded by one program and replayed by another.
+
+use std::{
+    env, fs,
+    io::{self, Write},
+    path::PathBuf,
+    process,
+    sync::mpsc::{self, Receiver, Sender},
+    thread,
+    time::Duration,
+};
+
+use futures::channel::oneshot;
+use sdam_examples::{
+    exit::Exit,
+    replay,
+    terminal::Palette,
+    watch::{self, Arguments, Console},
+};
+use sdam_live::{MemberSpec, ReplicaSet, or_skip};
+use serde_json::Value;
+
+/// The longest that anything here may take on a machine under load.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Passes every piece of text on.
+struct Pieces(Sender<String>);
+
+impl Write for Pieces {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(bytes).into_owned();
+        self.0.send(text).map_err(io::Error::other)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A file of this process alone.
+struct Scratch(PathBuf);
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // Whether it was ever written is what the test is about.
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+fn wait_for(pieces: &Receiver<String>, wanted: &str) -> Result<(), String> {
+    let mut heard = String::new();
+    while !heard.contains(wanted) {
+        let piece = pieces.recv_timeout(PATIENCE);
+        heard += &piece.map_err(|error| format!("{error}: no {wanted} in {heard}"))?;
+    }
+    Ok(())
+}
+
+fn primary(snapshot: &Value) -> Option<String> {
+    let mut servers = snapshot["servers"].as_array()?.iter();
+    let primary = servers.find(|server| server["type"] == "RSPrimary")?;
+    Some(primary["address"].as_str()?.to_owned())
+}
+
+#[test]
+fn a_real_failover_is_recorded_and_happens_again() {
+    let members = [MemberSpec::new(), MemberSpec::new(), MemberSpec::new()];
+    let Some(set) = or_skip(ReplicaSet::start(None, &members)).unwrap() else {
+        return;
+    };
+    let file = Scratch(env::temp_dir().join(format!("sdam-live-{}.jsonl", process::id())));
+    let mut arguments = Arguments::default();
+    arguments.uri = Some(format!("{}&heartbeatFrequencyMS=500", set.uri()));
+    arguments.record = Some(file.0.clone());
+    let (sender, pieces) = mpsc::channel();
+    let (interrupt, interrupted) = oneshot::channel();
+    let program = thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let console = Console {
+            output: Pieces(sender),
+            remarks: io::stderr(),
+            palette: Palette::Plain,
+        };
+        let interrupted = async {
+            let _ = interrupted.await;
+        };
+        runtime.block_on(watch::run(&arguments, console, interrupted))
+    });
+    wait_for(&pieces, "ReplicaSetWithPrimary").unwrap();
+    set.step_down().unwrap();
+    wait_for(&pieces, "no primary for ").unwrap();
+    interrupt.send(()).unwrap();
+    assert_eq!(program.join().unwrap().unwrap(), Exit::SUCCESS);
+
+    let recording = fs::read(&file.0).unwrap();
+    let (mut output, mut remarks) = (Vec::new(), Vec::new());
+    let exit = replay::trace(&*recording, &mut output, &mut remarks).unwrap();
+    let remarks = String::from_utf8(remarks).unwrap();
+    assert_eq!(exit, Exit::SUCCESS, "{remarks}");
+    let snapshots = serde_json::Deserializer::from_slice(&output).into_iter::<Value>();
+    let mut primaries: Vec<String> = snapshots.filter_map(|it| primary(&it.unwrap())).collect();
+    primaries.dedup();
+    assert!(primaries.len() >= 2, "{primaries:?}");
+}
