@@ -1,0 +1,233 @@
+//! `cargo xtask bench`: figures, beside the ones they are to stay below.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+
+use crate::Result;
+use crate::args::Args;
+use crate::cargo::{cargo, root};
+
+pub(crate) const USAGE: &str = "\
+measure, and print the figures beside their targets
+
+usage: cargo xtask bench [--json FILE] [--quick] [FILTER]
+
+  --json FILE  also write {\"results\":[{\"name\",\"value\",\"unit\",\"target\"}]}
+  --quick      shorter runs, for a first impression
+  FILTER       only benchmarks whose name contains it
+
+Figures of a loaded machine say little: compare ratios, or run it when nothing else does.";
+
+/// The crates that have benchmarks.
+const CRATES: &[&str] = &["sdam-core", "sdam-select", "sdam-events", "sdam"];
+
+/// What a figure should not exceed, or, for a ratio, fall below.
+const TARGETS: &[(&str, f64)] = &[
+    ("hello/parse_into_description", 2_000.0),
+    ("machine/unchanged/3_members", 1_000.0),
+    ("machine/unchanged/50_members", 5_000.0),
+    ("machine/unchanged/1000_mongos", 20_000.0),
+    ("engine/select/3_members/primary", 100.0),
+    ("engine/select/3_members/nearest", 150.0),
+    ("engine/select/50_members/primary", 1_000.0),
+    ("engine/select/50_members/nearest", 1_000.0),
+    ("engine/select/1000_mongos", 10_000.0),
+    ("engine/select/primary/two_threads_over_one", 1.8),
+    ("engine/select/nearest/two_threads_over_one", 1.8),
+    ("idle/memory_per_further_client", 40.0),
+    ("idle/memory_per_further_server", 10.0),
+    ("idle/wakeups_per_client", 1.3),
+];
+
+/// One measurement.
+#[derive(Clone, Debug, PartialEq)]
+struct Figure {
+    value: f64,
+    unit: String,
+}
+
+pub(crate) fn run(mut args: Args) -> Result<()> {
+    let file = args.option("--json")?;
+    let quick = args.flag("--quick");
+    let filter = args.positional().unwrap_or_default();
+    args.finish()?;
+    let folder = root().join("target/criterion");
+    // What an earlier run left behind would pass for a figure of this one.
+    if folder.exists() {
+        fs::remove_dir_all(&folder)?;
+    }
+    let mut figures = BTreeMap::new();
+    for name in CRATES {
+        let printed = bench(name, quick, &filter)?;
+        figures.extend(printed.lines().filter_map(own_line));
+    }
+    collect(&folder, &mut figures)?;
+    if figures.is_empty() {
+        return Err(format!("no benchmark is called `{filter}`").into());
+    }
+    for (name, figure) in &figures {
+        println!("{}", row(name, figure));
+    }
+    if let Some(file) = file {
+        let results: Vec<Value> = figures
+            .iter()
+            .map(|(name, figure)| {
+                json!({
+                    "name": name,
+                    "value": figure.value,
+                    "unit": figure.unit,
+                    "target": target(name),
+                })
+            })
+            .collect();
+        fs::write(&file, format!("{:#}\n", json!({ "results": results })))
+            .map_err(|error| format!("cannot write {file}: {error}"))?;
+    }
+    Ok(())
+}
+
+/// Runs the benchmarks of one crate and returns what they print.
+fn bench(name: &str, quick: bool, filter: &str) -> Result<String> {
+    let manifest = root().join(name).join("Cargo.toml");
+    let benches = fs::read_to_string(&manifest)?;
+    let mut printed = String::new();
+    // Named one by one: the harness of unit tests does not know criterion's options.
+    for bench in benches.split("[[bench]]").skip(1) {
+        let Some(bench) = bench.split('"').nth(1) else {
+            continue;
+        };
+        eprintln!("measuring {name} {bench}");
+        let mut command = cargo();
+        command.args([
+            "bench",
+            "--quiet",
+            "--package",
+            name,
+            "--bench",
+            bench,
+            "--",
+        ]);
+        if quick {
+            command.args(["--warm-up-time", "0.3", "--measurement-time", "1"]);
+        }
+        command.arg(filter).stderr(Stdio::inherit());
+        let output = command.output()?;
+        if !output.status.success() {
+            return Err(
+                format!("the benchmark {bench} of {name} failed: {}", output.status).into(),
+            );
+        }
+        printed.push_str(&String::from_utf8(output.stdout)?);
+    }
+    Ok(printed)
+}
+
+/// A line `bench: NAME VALUE UNIT`, as benchmarks that measure no time print it.
+fn own_line(line: &str) -> Option<(String, Figure)> {
+    let mut words = line.strip_prefix("bench: ")?.split_whitespace();
+    let (name, value, unit) = (words.next()?, words.next()?.parse().ok()?, words.next()?);
+    Some((
+        name.to_owned(),
+        Figure {
+            value,
+            unit: unit.to_owned(),
+        },
+    ))
+}
+
+/// Reads the medians that criterion left below `folder`.
+fn collect(folder: &Path, figures: &mut BTreeMap<String, Figure>) -> Result<()> {
+    if !folder.is_dir() {
+        return Ok(());
+    }
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let estimates = path.join("new/estimates.json");
+        if estimates.is_file() {
+            let read = |path: &Path| -> Result<Value> {
+                Ok(serde_json::from_str(&fs::read_to_string(path)?)?)
+            };
+            let benchmark = read(&path.join("new/benchmark.json"))?;
+            let median = read(&estimates)?["median"]["point_estimate"].as_f64();
+            if let (Some(name), Some(value)) = (benchmark["full_id"].as_str(), median) {
+                figures.insert(
+                    name.to_owned(),
+                    Figure {
+                        value,
+                        unit: "ns".to_owned(),
+                    },
+                );
+            }
+        } else if path.is_dir() {
+            collect(&path, figures)?;
+        }
+    }
+    Ok(())
+}
+
+fn target(name: &str) -> Option<f64> {
+    TARGETS
+        .iter()
+        .find(|(own, _)| *own == name)
+        .map(|(_, target)| *target)
+}
+
+fn row(name: &str, figure: &Figure) -> String {
+    let Figure { value, unit } = figure;
+    let verdict = match target(name) {
+        None => String::new(),
+        Some(target) if unit == "ratio" => {
+            let verdict = if *value >= target { "met" } else { "missed" };
+            format!("  at least {target:.1}: {verdict}")
+        }
+        Some(target) => {
+            let verdict = if *value <= target { "met" } else { "missed" };
+            format!("  at most {target:.1}: {verdict}")
+        }
+    };
+    format!("{name:<50} {value:>12.2} {unit:<6}{verdict}")
+        .trim_end()
+        .to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_judged_by_their_targets() {
+        let row = |name, value, unit: &str| {
+            row(
+                name,
+                &Figure {
+                    value,
+                    unit: unit.to_owned(),
+                },
+            )
+        };
+        assert!(row("engine/select/1000_mongos", 9_999.0, "ns").ends_with("10000.0: met"));
+        assert!(row("engine/select/1000_mongos", 10_001.0, "ns").ends_with("missed"));
+        assert!(
+            row("engine/select/primary/two_threads_over_one", 1.9, "ratio").ends_with("1.8: met")
+        );
+        assert!(row("another", 1.0, "ns").ends_with("ns"));
+    }
+
+    #[test]
+    fn lines_of_benchmarks_that_measure_no_time_are_read() {
+        let figure = Figure {
+            value: 1.25,
+            unit: "ratio".to_owned(),
+        };
+        assert_eq!(
+            own_line("bench: a/b 1.25 ratio"),
+            Some(("a/b".to_owned(), figure))
+        );
+        assert_eq!(own_line("a/b 1.25 ratio"), None);
+        assert_eq!(own_line("bench: a/b"), None);
+    }
+}

@@ -1,0 +1,103 @@
+//! `cargo xtask features`: every feature of the facade alone and beside every other.
+
+use crate::Result;
+use crate::args::Args;
+use crate::cargo::{cargo, output, run as run_command};
+
+pub(crate) const USAGE: &str = "\
+check that the facade compiles with every choice of features
+
+usage: cargo xtask features
+
+Checks `sdam` without features, with each one, with every pair of them and with all. A feature
+adds items and never changes what others do, so larger choices tell nothing that pairs do not.
+Warnings are failures: what a feature leaves unused shows only without its neighbours.";
+
+/// The crate whose features users choose from.
+const FACADE: &str = "sdam";
+
+pub(crate) fn run(args: Args) -> Result<()> {
+    args.finish()?;
+    let features = features_of(
+        &output(cargo().args(["metadata", "--no-deps", "--format-version", "1"]))?,
+        FACADE,
+    )?;
+    let choices = choices(&features);
+    for choice in &choices {
+        let rustc = ["rustc", "--quiet", "--lib", "--profile", "check"];
+        let facade = ["--package", FACADE, "--no-default-features", "--features"];
+        run_command(
+            cargo()
+                .args(rustc)
+                .args(facade)
+                .arg(choice.join(","))
+                .args(["--", "--deny", "warnings"]),
+        )?;
+    }
+    println!("{} choices of {} features", choices.len(), features.len());
+    Ok(())
+}
+
+/// The features of `package` except the default one, which is a choice like any other.
+fn features_of(metadata: &str, package: &str) -> Result<Vec<String>> {
+    let metadata: serde_json::Value = serde_json::from_str(metadata)?;
+    let packages = metadata["packages"].as_array();
+    let features = packages
+        .and_then(|packages| packages.iter().find(|one| one["name"] == package))
+        .and_then(|package| package["features"].as_object())
+        .ok_or_else(|| format!("cargo knows no features of {package}"))?;
+    let names = features.keys().filter(|name| *name != "default");
+    let mut names: Vec<_> = names.cloned().collect();
+    // Whether the reader keeps the order of the file is another crate's choice of features.
+    names.sort();
+    Ok(names)
+}
+
+/// None, one, two, and all, each once.
+fn choices(features: &[String]) -> Vec<Vec<&str>> {
+    let all: Vec<&str> = features.iter().map(String::as_str).collect();
+    let mut choices = vec![Vec::new()];
+    choices.extend(all.iter().map(|&one| vec![one]));
+    for (index, &first) in all.iter().enumerate() {
+        choices.extend(
+            all.iter()
+                .skip(index + 1)
+                .map(|&second| vec![first, second]),
+        );
+    }
+    if all.len() > 2 {
+        choices.push(all);
+    }
+    choices
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{choices, features_of};
+
+    #[test]
+    fn every_pair_is_chosen_once_and_all_of_them_too() {
+        let check = |features: &[&str], expected: &[&str]| {
+            let features: Vec<_> = features.iter().map(|&name| name.to_owned()).collect();
+            let chosen: Vec<_> = choices(&features).iter().map(|one| one.join("+")).collect();
+            assert_eq!(chosen, expected);
+        };
+        check(&[], &[""]);
+        check(&["a"], &["", "a"]);
+        check(&["a", "b"], &["", "a", "b", "a+b"]);
+        check(
+            &["a", "b", "c"],
+            &["", "a", "b", "c", "a+b", "a+c", "b+c", "a+b+c"],
+        );
+    }
+
+    #[test]
+    fn features_are_those_of_the_package_but_not_the_default() {
+        let metadata = r#"{ "packages": [
+            { "name": "other", "features": { "x": [] } },
+            { "name": "sdam", "features": { "default": ["b"], "b": [], "a": [] } }
+        ] }"#;
+        assert_eq!(features_of(metadata, "sdam").unwrap(), ["a", "b"]);
+        assert!(features_of(metadata, "none").is_err());
+    }
+}

@@ -1,0 +1,148 @@
+//! `cargo xtask foreign`: clients nobody here wrote, against the simulated deployment.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::Result;
+use crate::args::Args;
+use crate::cargo::{cargo, output, root, run as run_command};
+
+pub(crate) const USAGE: &str = "\
+let other MongoDB clients judge the simulated deployment
+
+usage: cargo xtask foreign [pymongo] [node] [rust]
+
+  pymongo  PyMongo, fetched by pip: the newest, and one that still talks to 3.6 (the default)
+  node     the Node.js driver, fetched by npm
+  rust     the official Rust driver, fetched and built by cargo
+
+Each serves deployments with the example `serve`, follows their failovers, writes and reads. A
+client that disagrees makes the command fail. A client that cannot be fetched is skipped and that is
+said; SDAM_FOREIGN_REQUIRED=1 makes it a failure.";
+
+/// The PyMongo versions that are tried: no version talks to all releases that are simulated.
+const PYMONGO: [&str; 2] = ["4.20.0", "4.10.1"];
+
+/// The environment variable that makes a missing client a failure.
+const REQUIRED: &str = "SDAM_FOREIGN_REQUIRED";
+
+pub(crate) fn run(mut args: Args) -> Result<()> {
+    let mut clients = Vec::new();
+    while let Some(name) = args.positional() {
+        clients.push(Client::named(&name)?);
+    }
+    args.finish()?;
+    if clients.is_empty() {
+        clients.push(Client::PyMongo);
+    }
+    let serve = serve()?;
+    for client in clients {
+        client.judge(&serve)?;
+    }
+    Ok(())
+}
+
+/// Who judges.
+#[derive(Clone, Copy)]
+enum Client {
+    PyMongo,
+    Node,
+    Rust,
+}
+
+impl Client {
+    fn named(name: &str) -> Result<Self> {
+        match name {
+            "pymongo" => Ok(Self::PyMongo),
+            "node" => Ok(Self::Node),
+            "rust" => Ok(Self::Rust),
+            _ => Err(format!("no such client: {name}\n\n{USAGE}").into()),
+        }
+    }
+
+    fn judge(self, serve: &Path) -> Result<()> {
+        match self {
+            Self::PyMongo => PYMONGO
+                .iter()
+                .try_for_each(|version| pymongo(version, serve)),
+            Self::Node => node(serve),
+            Self::Rust => rust(serve),
+        }
+    }
+}
+
+/// Builds the example `serve`; where it is.
+fn serve() -> Result<PathBuf> {
+    run_command(cargo().args(["build", "--package", "sdam-examples", "--example", "serve"]))?;
+    let arguments = ["metadata", "--no-deps", "--format-version", "1"];
+    let metadata: Value = serde_json::from_str(&output(cargo().args(arguments))?)?;
+    let target = metadata["target_directory"].as_str().unwrap_or("target");
+    let name = format!("serve{}", std::env::consts::EXE_SUFFIX);
+    Ok(Path::new(target).join("debug/examples").join(name))
+}
+
+fn pymongo(version: &str, serve: &Path) -> Result<()> {
+    let folder = root()
+        .join("target/foreign")
+        .join(format!("pymongo-{version}"));
+    if !folder.join("pymongo").is_dir() {
+        let mut fetch = Command::new("python3");
+        fetch.args(["-m", "pip", "install", "--quiet", "--target"]);
+        fetch.arg(&folder).arg(format!("pymongo=={version}"));
+        if let Err(error) = run_command(&mut fetch) {
+            return unavailable("PyMongo", &*error);
+        }
+    }
+    let mut check = Command::new("python3");
+    check.arg(root().join("foreign/pymongo/check.py"));
+    run_command(check.arg(serve).env("PYTHONPATH", folder))
+}
+
+fn node(serve: &Path) -> Result<()> {
+    let folder = copied("node", &["package.json", "check.mjs"])?;
+    let mut fetch = Command::new("npm");
+    fetch.args(["install", "--silent", "--no-audit", "--no-fund"]);
+    if let Err(error) = run_command(fetch.current_dir(&folder)) {
+        return unavailable("the Node.js driver", &*error);
+    }
+    run_command(
+        Command::new("node")
+            .arg(folder.join("check.mjs"))
+            .arg(serve),
+    )
+}
+
+fn rust(serve: &Path) -> Result<()> {
+    let manifest = copied("rust-driver", &["Cargo.toml", "src/main.rs"])?.join("Cargo.toml");
+    if let Err(error) = run_command(cargo().arg("fetch").arg("--manifest-path").arg(&manifest)) {
+        return unavailable("the Rust driver", &*error);
+    }
+    let mut check = cargo();
+    check
+        .args(["run", "--quiet", "--manifest-path"])
+        .arg(manifest);
+    run_command(check.arg("--").arg(serve))
+}
+
+/// Copies a project to where it may leave what it fetches and builds.
+fn copied(project: &str, files: &[&str]) -> Result<PathBuf> {
+    let folder = root().join("target/foreign").join(project);
+    for file in files {
+        let to = folder.join(file);
+        fs::create_dir_all(to.parent().unwrap_or(&folder))?;
+        fs::copy(root().join("foreign").join(project).join(file), to)?;
+    }
+    Ok(folder)
+}
+
+fn unavailable(client: &str, error: &dyn std::error::Error) -> Result<()> {
+    let message = format!("{client} cannot be fetched: {error}");
+    if std::env::var_os(REQUIRED).is_some_and(|value| !value.is_empty() && value != "0") {
+        return Err(message.into());
+    }
+    eprintln!("warning: {message}; it judges nothing this time");
+    Ok(())
+}

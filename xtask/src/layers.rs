@@ -1,0 +1,238 @@
+//! `cargo xtask layers`: who may depend on whom.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::Result;
+use crate::args::Args;
+use crate::cargo::{cargo, output, root};
+
+pub(crate) const USAGE: &str = "\
+check the rules about who may depend on whom
+
+usage: cargo xtask layers
+
+Checks the arrows between the crates of the workspace, that no crate but the runtime adapters
+names a runtime, that the pure crates are no_std and show no type of the bson crate, that
+async-std is reached only by asking for it, and that single-threaded mode reaches no runtime. Prints the number of crates in the default tree.";
+
+/// The crates of the workspace and the ones of the workspace they may depend on.
+const ARROWS: &[(&str, &[&str])] = &[
+    ("sdam-core", &[]),
+    ("sdam-select", &["sdam-core"]),
+    ("sdam-events", &["sdam-core"]),
+    ("sdam-transport", &["sdam-core"]),
+    ("sdam-runtime-tokio", &["sdam-core", "sdam-transport"]),
+    ("sdam-runtime-smol", &["sdam-core", "sdam-transport"]),
+    ("sdam-runtime-async-std", &["sdam-core", "sdam-transport"]),
+    ("sdam-runtime-blocking", &["sdam-core", "sdam-transport"]),
+    ("sdam-sim", &["sdam-core", "sdam-transport"]),
+    (
+        "sdam",
+        &[
+            "sdam-core",
+            "sdam-events",
+            "sdam-runtime-async-std",
+            "sdam-runtime-blocking",
+            "sdam-runtime-smol",
+            "sdam-runtime-tokio",
+            "sdam-select",
+            "sdam-sim",
+            "sdam-transport",
+        ],
+    ),
+];
+
+/// Crates that only `examples`, `xtask` and tests may use, and those two themselves.
+const INTERNAL: &[&str] = &[
+    "sdam-chaos",
+    "sdam-examples",
+    "sdam-live",
+    "sdam-spec",
+    "xtask",
+];
+
+/// What a crate may not depend on directly, because it could then name a runtime.
+const RUNTIMES: &[&str] = &[
+    "async-executor",
+    "async-io",
+    "async-std",
+    "mio",
+    "smol",
+    "tokio",
+];
+
+/// Crates whose promise to do no I/O is checked by the compiler.
+const PURE: &[&str] = &["sdam-core", "sdam-select"];
+
+pub(crate) fn run(args: Args) -> Result<()> {
+    args.finish()?;
+    let packages = packages()?;
+    let mut violations = Vec::new();
+    for (name, dependencies) in &packages {
+        check_arrows(name, dependencies, &mut violations);
+        check_runtimes(name, dependencies, &mut violations);
+    }
+    for name in PURE {
+        check_pure(name, &mut violations)?;
+    }
+    let tree = tree(&["--package", "sdam"])?;
+    if tree.contains("async-std") {
+        violations.push("async-std is in the default tree of sdam".to_owned());
+    }
+    // Single-threaded mode is for programs that want none.
+    let single_threaded = self::tree(&["--package", "sdam-examples-scan"])?;
+    for runtime in RUNTIMES {
+        if single_threaded.contains(*runtime) {
+            violations.push(format!("{runtime} is in the tree of sdam-examples-scan"));
+        }
+    }
+    if !violations.is_empty() {
+        return Err(violations.join("\n       ").into());
+    }
+    println!(
+        "layers: {} crates of ours, {} in the default tree",
+        packages.len(),
+        tree.len()
+    );
+    Ok(())
+}
+
+/// The crates of the workspace with what they depend on, tests apart.
+fn packages() -> Result<BTreeMap<String, BTreeSet<String>>> {
+    let arguments = ["metadata", "--no-deps", "--format-version", "1"];
+    let metadata: Value = serde_json::from_str(&output(cargo().args(arguments))?)?;
+    let text = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    Ok(list(&metadata["packages"])
+        .iter()
+        .map(|package| {
+            let dependencies = list(&package["dependencies"])
+                .iter()
+                .filter(|dependency| dependency["kind"].as_str() != Some("dev"))
+                .map(|dependency| text(dependency, "name"))
+                .collect();
+            (text(package, "name"), dependencies)
+        })
+        .collect())
+}
+
+fn check_arrows(name: &str, dependencies: &BTreeSet<String>, violations: &mut Vec<String>) {
+    if INTERNAL.contains(&name) || name.starts_with("sdam-examples") {
+        return;
+    }
+    let Some((_, allowed)) = ARROWS.iter().find(|(own, _)| *own == name) else {
+        violations.push(format!("{name} has no place in the table of layers"));
+        return;
+    };
+    let ours = dependencies.iter().filter(|dependency| {
+        dependency.starts_with("sdam") || INTERNAL.contains(&dependency.as_str())
+    });
+    for dependency in ours.filter(|dependency| !allowed.contains(&dependency.as_str())) {
+        violations.push(format!("{name} may not depend on {dependency}"));
+    }
+}
+
+fn check_runtimes(name: &str, dependencies: &BTreeSet<String>, violations: &mut Vec<String>) {
+    if INTERNAL.contains(&name)
+        || name.starts_with("sdam-runtime-")
+        || name.starts_with("sdam-examples")
+    {
+        return;
+    }
+    for runtime in RUNTIMES
+        .iter()
+        .filter(|runtime| dependencies.contains(**runtime))
+    {
+        violations.push(format!(
+            "{name} may not depend on {runtime}: runtimes are passed as values"
+        ));
+    }
+}
+
+/// The crate is `no_std`, and no public item names the bson crate.
+fn check_pure(name: &str, violations: &mut Vec<String>) -> Result<()> {
+    let folder = root().join(name).join("src");
+    if !fs::read_to_string(folder.join("lib.rs"))?.contains("#![no_std]") {
+        violations.push(format!("{name} is not no_std"));
+    }
+    let mut files = Vec::new();
+    rust_files(&folder, &mut files)?;
+    for file in files {
+        for (index, line) in fs::read_to_string(&file)?.lines().enumerate() {
+            let line = line.trim_start();
+            if line.starts_with("pub ") && (line.contains("bson::") || line.contains("RawDocument"))
+            {
+                let place = file.strip_prefix(root()).unwrap_or(&file).display();
+                violations.push(format!(
+                    "{place}:{} shows a type of the bson crate",
+                    index + 1
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The Rust files below `folder`.
+pub(crate) fn rust_files(folder: &Path, files: &mut Vec<std::path::PathBuf>) -> Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            rust_files(&path, files)?;
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
+
+/// The names of the crates that a build reaches, itself included.
+fn tree(arguments: &[&str]) -> Result<BTreeSet<String>> {
+    let fixed = [
+        "tree", "--edges", "normal", "--prefix", "none", "--format", "{p}",
+    ];
+    let output = output(cargo().args(fixed).args(arguments))?;
+    let name = |line: &str| line.split_whitespace().next().map(str::to_owned);
+    Ok(output.lines().filter_map(name).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(name: &str, dependencies: &[&str]) -> Vec<String> {
+        let dependencies = dependencies.iter().map(|name| (*name).to_owned()).collect();
+        let mut violations = Vec::new();
+        check_arrows(name, &dependencies, &mut violations);
+        check_runtimes(name, &dependencies, &mut violations);
+        violations
+    }
+
+    #[test]
+    fn arrows_only_point_up() {
+        assert_eq!(check("sdam-select", &["sdam-core", "smallvec"]), [""; 0]);
+        assert_eq!(
+            check("sdam-core", &["sdam-select"]),
+            ["sdam-core may not depend on sdam-select"]
+        );
+        assert_eq!(
+            check("sdam", &["sdam-live"]),
+            ["sdam may not depend on sdam-live"]
+        );
+        assert_eq!(
+            check("sdam-new", &[]),
+            ["sdam-new has no place in the table of layers"]
+        );
+    }
+
+    #[test]
+    fn only_adapters_name_a_runtime() {
+        assert_eq!(check("sdam-runtime-tokio", &["tokio"]), [""; 0]);
+        assert_eq!(check("sdam", &["tokio"]).len(), 1);
+        assert_eq!(check("sdam-sim", &["async-io"]).len(), 1);
+    }
+}

@@ -1,0 +1,151 @@
+//! `cargo xtask`: what the workspace is built, tested and measured with.
+//!
+//! A subcommand is one variant of [`Subcommand`] and one module of the same name with a `USAGE`
+//! text and a `run(Args)` function. Results go to standard output, progress to standard error.
+
+mod args;
+mod bench;
+mod cargo;
+mod features;
+mod foreign;
+mod layers;
+mod mongod;
+mod mutants;
+mod sim;
+mod spec_test;
+mod test;
+mod tidy;
+
+use std::error::Error;
+use std::process::ExitCode;
+
+use crate::args::Args;
+
+/// What every subcommand returns: the message of the error is printed and the exit code is 1.
+type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
+
+/// What `cargo xtask` can do, in the order the help lists it.
+#[derive(Clone, Copy, Debug)]
+enum Subcommand {
+    Bench,
+    Features,
+    Foreign,
+    Layers,
+    Mongod,
+    Mutants,
+    Sim,
+    SpecTest,
+    Test,
+    Tidy,
+}
+
+impl Subcommand {
+    const ALL: &[Self] = &[
+        Self::Bench,
+        Self::Features,
+        Self::Foreign,
+        Self::Layers,
+        Self::Mongod,
+        Self::Mutants,
+        Self::Sim,
+        Self::SpecTest,
+        Self::Test,
+        Self::Tidy,
+    ];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Bench => "bench",
+            Self::Features => "features",
+            Self::Foreign => "foreign",
+            Self::Layers => "layers",
+            Self::Mongod => "mongod",
+            Self::Mutants => "mutants",
+            Self::Sim => "sim",
+            Self::SpecTest => "spec-test",
+            Self::Test => "test",
+            Self::Tidy => "tidy",
+        }
+    }
+
+    /// The text `cargo xtask NAME --help` prints; its first line is the summary in the overview.
+    const fn usage(self) -> &'static str {
+        match self {
+            Self::Bench => bench::USAGE,
+            Self::Features => features::USAGE,
+            Self::Foreign => foreign::USAGE,
+            Self::Layers => layers::USAGE,
+            Self::Mongod => mongod::USAGE,
+            Self::Mutants => mutants::USAGE,
+            Self::Sim => sim::USAGE,
+            Self::SpecTest => spec_test::USAGE,
+            Self::Test => test::USAGE,
+            Self::Tidy => tidy::USAGE,
+        }
+    }
+
+    fn run(self, args: Args) -> Result<()> {
+        match self {
+            Self::Bench => bench::run(args),
+            Self::Features => features::run(args),
+            Self::Foreign => foreign::run(args),
+            Self::Layers => layers::run(args),
+            Self::Mongod => mongod::run(args),
+            Self::Mutants => mutants::run(args),
+            Self::Sim => sim::run(args),
+            Self::SpecTest => spec_test::run(args),
+            Self::Test => test::run(args),
+            Self::Tidy => tidy::run(args),
+        }
+    }
+
+    fn named(name: &str) -> Option<Self> {
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|subcommand| subcommand.name() == name)
+    }
+}
+
+fn main() -> ExitCode {
+    match dispatch(Args::from_env()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(mut args: Args) -> Result<()> {
+    let help = args.flag("--help") | args.flag("-h");
+    match args.positional() {
+        None => {
+            print!("{}", overview());
+            Ok(())
+        }
+        Some(name) => {
+            let subcommand = Subcommand::named(&name)
+                .ok_or_else(|| format!("no such subcommand: {name}\n\n{}", overview()))?;
+            if help {
+                println!("{}", subcommand.usage());
+                return Ok(());
+            }
+            subcommand.run(args)
+        }
+    }
+}
+
+fn overview() -> String {
+    let subcommands: String = Subcommand::ALL
+        .iter()
+        .map(|subcommand| {
+            let summary = subcommand.usage().lines().next().unwrap_or_default();
+            [&format!("  {:10} ", subcommand.name()), summary, "\n"].concat()
+        })
+        .collect();
+    format!(
+        "usage: cargo xtask SUBCOMMAND [OPTIONS]\n\n{subcommands}\n\
+         `cargo xtask SUBCOMMAND --help` tells more.\n"
+    )
+}

@@ -1,0 +1,187 @@
+//! `cargo xtask mutants`: whether the oracles of the simulation see.
+
+mod table;
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use self::table::{MUTANTS, Mutant};
+use crate::Result;
+use crate::args::Args;
+use crate::cargo::{cargo, output, root};
+
+pub(crate) const USAGE: &str = "\
+break the engine on purpose and see which oracle notices
+
+usage: cargo xtask mutants [NAME]...
+
+Copies the workspace to target/mutants, breaks one rule after the other there (or those named), and
+runs simulated seeds until an oracle notices. Prints each mutant with the oracle and the seed.
+Fails if 10,000 seeds of every scenario do not catch one.";
+
+/// The scenarios that are tried, with how many seeds of each.
+const TRIALS: &[(&str, &str)] = &[
+    ("random", "0..4000"),
+    ("failover", "0..2000"),
+    ("partition", "0..2000"),
+    ("flapping", "0..2000"),
+];
+
+/// What happened to a mutant.
+enum Fate {
+    /// An oracle noticed, with a seed of a scenario.
+    Caught {
+        oracle: String,
+        scenario: &'static str,
+        seed: String,
+    },
+    Survived,
+}
+
+pub(crate) fn run(mut args: Args) -> Result<()> {
+    let mut chosen = Vec::new();
+    while let Some(name) = args.positional() {
+        let mutant = MUTANTS.iter().find(|mutant| mutant.name == name);
+        chosen.push(mutant.ok_or_else(|| format!("no such mutant: {name}\n\n{}", names()))?);
+    }
+    args.finish()?;
+    if chosen.is_empty() {
+        chosen.extend(MUTANTS);
+    }
+    for mutant in &chosen {
+        mutant.patch(&fs::read_to_string(root().join(mutant.file))?)?;
+    }
+    let copy = root().join("target/mutants");
+    copy_workspace(&copy)?;
+    let mut survivors = Vec::new();
+    println!("| mutant | what is wrong | caught by | with seed |");
+    println!("| --- | --- | --- | --- |");
+    for mutant in chosen {
+        let path = copy.join(mutant.file);
+        let sound = fs::read_to_string(&path)?;
+        fs::write(&path, mutant.patch(&sound)?)?;
+        let fate = hunt(&copy);
+        fs::write(&path, sound)?;
+        let (oracle, seed) = match fate.map_err(|error| format!("{}: {error}", mutant.name))? {
+            Fate::Caught {
+                oracle,
+                scenario,
+                seed,
+            } => (oracle, format!("{scenario} {seed}")),
+            Fate::Survived => {
+                survivors.push(mutant.name);
+                ("nobody".to_owned(), String::new())
+            }
+        };
+        println!("| {} | {} | {oracle} | {seed} |", mutant.name, mutant.about);
+    }
+    if survivors.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("not caught: {}", survivors.join(", ")).into())
+    }
+}
+
+fn names() -> String {
+    let line = |mutant: &Mutant| format!("  {:24} {}\n", mutant.name, mutant.about);
+    MUTANTS.iter().map(line).collect()
+}
+
+/// Brings the copy up to date; what is alike keeps its date, so that little is built again.
+fn copy_workspace(copy: &Path) -> Result<()> {
+    let arguments = ["ls-files", "--cached", "--others", "--exclude-standard"];
+    let files = output(Command::new("git").args(arguments).current_dir(root()))?;
+    for file in files.lines() {
+        let (from, to) = (root().join(file), copy.join(file));
+        // Deleted, and the deletion is not committed.
+        let Ok(bytes) = fs::read(&from) else {
+            continue;
+        };
+        if fs::read(&to).is_ok_and(|present| present == bytes) {
+            continue;
+        }
+        if let Some(folder) = to.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        fs::write(&to, bytes)?;
+    }
+    Ok(())
+}
+
+/// Builds the copy and runs it until somebody notices.
+fn hunt(copy: &Path) -> Result<Fate> {
+    let build = root().join("target/mutants-build");
+    let arguments = [
+        "build",
+        "--quiet",
+        "--profile",
+        "sim",
+        "--package",
+        "sdam-chaos",
+    ];
+    output(
+        cargo()
+            .args(arguments)
+            .current_dir(copy)
+            .env("CARGO_TARGET_DIR", &build)
+            // What is broken on purpose need not be tidy.
+            .env("RUSTFLAGS", "--cap-lints=allow"),
+    )?;
+    for (scenario, seeds) in TRIALS {
+        let mut runner = Command::new(build.join("sim/sdam-chaos"));
+        runner.args([
+            "--once",
+            "--probe",
+            "--scenario",
+            scenario,
+            "--seeds",
+            seeds,
+        ]);
+        let found = runner.output()?;
+        let found = String::from_utf8_lossy(&found.stdout);
+        let caught = found.lines().find_map(|line| line.strip_prefix("caught "));
+        if let Some((oracle, seed)) = caught.and_then(|caught| caught.split_once(' ')) {
+            return Ok(Fate::Caught {
+                oracle: oracle.to_owned(),
+                scenario,
+                seed: seed.to_owned(),
+            });
+        }
+    }
+    Ok(Fate::Survived)
+}
+
+impl Mutant {
+    /// The text with the rule broken.
+    ///
+    /// # Errors
+    /// When the place is not found exactly once: the table has to follow the code.
+    fn patch(&self, text: &str) -> Result<String> {
+        match text.matches(self.find).count() {
+            1 => Ok(text.replacen(self.find, self.replace, 1)),
+            count => Err(format!(
+                "mutant {}: its text is found {count} times in {}, not once",
+                self.name, self.file
+            )
+            .into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_mutant_finds_its_place_and_changes_it() {
+        let mut names: Vec<_> = MUTANTS.iter().map(|mutant| mutant.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), MUTANTS.len(), "names are unique");
+        for mutant in MUTANTS {
+            let text = fs::read_to_string(root().join(mutant.file)).unwrap();
+            assert_ne!(mutant.patch(&text).unwrap(), text, "{}", mutant.name);
+        }
+    }
+}

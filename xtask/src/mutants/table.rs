@@ -1,0 +1,238 @@
+//! Deliberate bugs.
+
+/// A deliberate bug: a text in a file, and what is put in its place.
+#[derive(Debug)]
+pub(super) struct Mutant {
+    pub(super) name: &'static str,
+    pub(super) about: &'static str,
+    pub(super) file: &'static str,
+    pub(super) find: &'static str,
+    pub(super) replace: &'static str,
+}
+
+pub(super) const MUTANTS: &[Mutant] = &[
+    Mutant {
+        name: "skip-clear",
+        about: "a pool is not cleared when its server's check fails",
+        file: "sdam-core/src/machine/update.rs",
+        find: r"if let (Some(server), Some(clear)) = (responder, clear) {
+            self.clear_pool(server, clear, effects);
+        }",
+        replace: "",
+    },
+    Mutant {
+        name: "stale-primary",
+        about: "a primary of an earlier election is accepted (6.0 and later)",
+        file: "sdam-core/src/machine/transition.rs",
+        find: "if own.compare(maxima).is_lt() {",
+        replace: "if false {",
+    },
+    Mutant {
+        name: "stale-primary-old",
+        about: "elections are compared in the wrong order (before 6.0)",
+        file: "sdam-core/src/machine/transition.rs",
+        find: "(max_version, max_id) > (set_version, election_id)",
+        replace: "(max_version, max_id) < (set_version, election_id)",
+    },
+    Mutant {
+        name: "forget-election",
+        about: "the newest election is not remembered",
+        file: "sdam-core/src/machine/transition.rs",
+        find: "self.next.max_election = own;",
+        replace: "",
+    },
+    Mutant {
+        name: "two-primaries",
+        about: "the old primary stays when a new one is found",
+        file: "sdam-core/src/machine/transition.rs",
+        find: r"        self.displace_other_primaries(server);
+",
+        replace: "",
+    },
+    Mutant {
+        name: "type-lags",
+        about: "the topology keeps its type when the primary is lost",
+        file: "sdam-core/src/machine/transition.rs",
+        find: "(T::ReplicaSetWithPrimary, S::Unknown | S::RsGhost) => self.check_if_has_primary(),",
+        replace: "(T::ReplicaSetWithPrimary, S::Unknown | S::RsGhost) => {}",
+    },
+    Mutant {
+        name: "keep-members",
+        about: "members that the primary does not name stay",
+        file: "sdam-core/src/machine/transition.rs",
+        find: r"        self.keep_only(|address| members.binary_search(&address).is_ok());
+",
+        replace: "",
+    },
+    Mutant {
+        name: "publish-before-ready",
+        about: "a server is published before its pool is ready",
+        file: "sdam-core/src/machine/update.rs",
+        find: r"        if let Some(responder) = responder.filter(|_| consequences.checked) {
+            self.make_ready(&next, responder, &mut effects);
+        }
+        if is_visible(&previous, &next, &diff) {
+            effects.push(Effect::Publish(Arc::clone(&next)));
+        }
+",
+        replace: r"        if is_visible(&previous, &next, &diff) {
+            effects.push(Effect::Publish(Arc::clone(&next)));
+        }
+        if let Some(responder) = responder.filter(|_| consequences.checked) {
+            self.make_ready(&next, responder, &mut effects);
+        }
+",
+    },
+    Mutant {
+        name: "same-generation",
+        about: "clearing a pool does not raise its generation",
+        file: "sdam-core/src/machine.rs",
+        find: "self.generation = self.generation.next();",
+        replace: "",
+    },
+    Mutant {
+        name: "old-generation-error",
+        about: "errors of earlier generations count",
+        file: "sdam-core/src/machine/application.rs",
+        find: ".is_none_or(|own| error.generation < own)",
+        replace: ".is_none()",
+    },
+    Mutant {
+        name: "old-generation-handshake",
+        about: "handshakes of earlier generations count",
+        file: "sdam-core/src/machine.rs",
+        find: ".is_none_or(|own| generation < own)",
+        replace: ".is_none()",
+    },
+    Mutant {
+        name: "old-reply",
+        about: "replies older than what is known count",
+        file: "sdam-core/src/server.rs",
+        find: "TopologyVersion::compare(self.topology_version, version).is_gt()",
+        replace: "false && version.is_none()",
+    },
+    Mutant {
+        name: "old-error",
+        about: "errors that repeat the known topology version count",
+        file: "sdam-core/src/server.rs",
+        find: "TopologyVersion::compare(self.topology_version, version).is_ge()",
+        replace: "TopologyVersion::compare(self.topology_version, version).is_gt()",
+    },
+    Mutant {
+        name: "no-floor",
+        about: "checks on demand follow each other at once",
+        file: "sdam-core/src/monitor/timing.rs",
+        find: "now.max(self.ended + MIN_HEARTBEAT_FREQUENCY)",
+        replace: "now",
+    },
+    Mutant {
+        name: "end-twice",
+        about: "a cancelled heartbeat ends twice",
+        file: "sdam-core/src/monitor/transition.rs",
+        find: r#"effects.push(check.cancelled(now, "an operation met a network error"));"#,
+        replace: r#"let ended = check.cancelled(now, "an operation met a network error");
+                effects.push(ended.clone());
+                effects.push(ended);"#,
+    },
+    Mutant {
+        name: "retry-for-ever",
+        about: "every lost check is retried at once",
+        file: "sdam-core/src/monitor/transition.rs",
+        find: "let retry = lost && self.known;",
+        replace: "let retry = lost;",
+    },
+    Mutant {
+        name: "no-retry",
+        about: "a lost check of a known server is not retried at once",
+        file: "sdam-core/src/monitor/transition.rs",
+        find: "let retry = lost && self.known;",
+        replace: "let retry = false;",
+    },
+    Mutant {
+        name: "no-limit",
+        about: "checks wait for ever",
+        file: "sdam-core/src/monitor/timing.rs",
+        find: "let limit = self.connect_timeout?;",
+        replace: "let limit = self.connect_timeout.filter(|_| false)?;",
+    },
+    Mutant {
+        name: "no-cancel",
+        about: "checks are not cancelled when operations meet network errors",
+        file: "sdam/src/mailbox.rs",
+        find: "self.post(CANCEL);",
+        replace: "",
+    },
+    Mutant {
+        name: "lost-wake-up",
+        about: "a monitor that sleeps is not woken by its mail",
+        file: "sdam/src/mailbox.rs",
+        find: "self.waker.wake();",
+        replace: "",
+    },
+    Mutant {
+        name: "wake-one",
+        about: "of those who wait only one is woken",
+        file: "sdam/src/cell.rs",
+        find: "self.changed.notify(usize::MAX);",
+        replace: "self.changed.notify(1);",
+    },
+    Mutant {
+        name: "no-demand",
+        about: "monitors that become idle forget that somebody waits",
+        file: "sdam/src/monitor.rs",
+        find: "if self.cell.demand.is_pressing() {",
+        replace: "if false {",
+    },
+    Mutant {
+        name: "no-request",
+        about: "whoever begins to wait does not wake the monitors",
+        file: "sdam/src/select.rs",
+        find: "if first {",
+        replace: "if first && false {",
+    },
+    Mutant {
+        name: "leak-ticket",
+        about: "who has ended to wait is still counted",
+        file: "sdam/src/demand.rs",
+        find: "self.0.0.fetch_sub(1, Ordering::SeqCst);",
+        replace: "",
+    },
+    Mutant {
+        name: "leak-monitor",
+        about: "the tasks of a server that has left go on",
+        file: "sdam/src/cell.rs",
+        find: r"                        server.stop();
+",
+        replace: "",
+    },
+    Mutant {
+        name: "leak-pool",
+        about: "the pool of a server that has left is not closed",
+        file: "sdam/src/cell.rs",
+        find: r"                        server.core.pool.close();
+",
+        replace: "",
+    },
+    Mutant {
+        name: "leave-events",
+        about: "closing does not wait for the last events",
+        file: "sdam/src/topology.rs",
+        find: r"        cell.dispatchers.finished().await;
+",
+        replace: "",
+    },
+    Mutant {
+        name: "late-timeout",
+        about: "whoever waits is told a second late that it was in vain",
+        file: "sdam/src/select.rs",
+        find: "let mut expiry = self.runtime.io.clock.sleep_until(deadline);",
+        replace: "let mut expiry = self.runtime.io.clock.sleep_until(deadline + std::time::Duration::from_secs(1));",
+    },
+    Mutant {
+        name: "secondary-writes",
+        about: "writes go to secondaries",
+        file: "sdam-select/src/steps.rs",
+        find: "if rule.admits(server) {",
+        replace: "if server.server_type.is_data_bearing() {",
+    },
+];

@@ -1,0 +1,43 @@
+//! `cargo xtask sim`: random faults in simulated worlds.
+
+use crate::Result;
+use crate::args::Args;
+use crate::cargo::{cargo, run as run_command};
+
+pub(crate) const USAGE: &str = "\
+run simulated deployments through random faults
+
+usage: cargo xtask sim [--seeds A..B] [--scenario NAME] [--once]
+
+Runs each seed of 0..2000, or of A..B (a single number is one seed), twice, with oracles watching
+every step, and compares the runs. Scenarios are random (the default), failover, partition, flapping
+and, for single-threaded clients, scan. What once failed is kept in sdam-sim/regressions and is run
+first.
+
+A seed that fails is run with fewer and fewer faults, and what is left of them is printed with a
+timeline of what happened and kept as a regression. --once runs each seed only once.";
+
+pub(crate) fn run(mut args: Args) -> Result<()> {
+    let once = args.flag("--once");
+    let mut words = Vec::new();
+    for name in ["--seeds", "--scenario"] {
+        if let Some(value) = args.option(name)? {
+            words.extend([name.to_owned(), value]);
+        }
+    }
+    args.finish()?;
+    if once {
+        words.push("--once".to_owned());
+    }
+    // In a profile of its own: optimised, and with all checks of the debug build.
+    let arguments = [
+        "run",
+        "--quiet",
+        "--profile",
+        "sim",
+        "--package",
+        "sdam-chaos",
+        "--",
+    ];
+    run_command(cargo().args(arguments).args(words))
+}

@@ -1,0 +1,117 @@
+//! Finding the files, or fetching them.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use sdam_spec::corpus::Corpus;
+
+use crate::Result;
+use crate::cargo::run as run_command;
+
+const REPOSITORY: &str = "https://github.com/mongodb/specifications";
+const COMMIT: &str = "92b3c0b9287bfba1b0ec4084300858d05c654f8c";
+
+/// A distribution that carries the same files under other names. The hash makes it the one that
+/// was once looked at.
+const REQUIREMENT: &str = "pymongo==4.20.0 \
+    --hash=sha256:f773b0aec28687587cdeda490463a82debc4566a4a3620dcc8dada9d2c0a1acd\n";
+
+/// The corpus named by the environment, or the one below the build directory, which is fetched
+/// unless it is there.
+pub(crate) fn corpus() -> Result<Corpus> {
+    match env::var_os("SDAM_SPEC_CORPUS") {
+        Some(folder) if !folder.is_empty() => Ok(Corpus::open(Path::new(&folder))?),
+        _ => below(&sdam_live::target_dir()),
+    }
+}
+
+/// The corpus in the folder `spec-corpus` of `target`.
+fn below(target: &Path) -> Result<Corpus> {
+    let home = target.join("spec-corpus");
+    if !home.is_dir() {
+        let staging = Staging::new(target)?;
+        let fetched = fetch(&staging.0)?;
+        // What is in place is whole: it gets there in one step.
+        fs::rename(&fetched, &home)
+            .map_err(|error| format!("cannot create {}: {error}", home.display()))?;
+    }
+    let hint = |error| format!("{error}; remove {} to fetch it again", home.display());
+    Ok(Corpus::open(&home).map_err(hint)?)
+}
+
+/// A folder of this process alone, which disappears with the value.
+struct Staging(PathBuf);
+
+impl Staging {
+    fn new(target: &Path) -> Result<Self> {
+        let path = target.join(format!("spec-corpus.{}", std::process::id()));
+        fs::create_dir_all(&path)
+            .map_err(|error| format!("cannot create {}: {error}", path.display()))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Staging {
+    fn drop(&mut self) {
+        // What cannot be removed lies in the build directory, where it does no harm.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn fetch(staging: &Path) -> Result<PathBuf> {
+    clone(staging).or_else(|by_git| {
+        eprintln!("{by_git}; trying the source distribution of PyMongo");
+        download(staging).map_err(|by_pip| {
+            format!(
+                "the specification tests cannot be fetched:\n  {by_git}\n  {by_pip}\n\
+                 name a folder that holds them with --corpus or SDAM_SPEC_CORPUS"
+            )
+            .into()
+        })
+    })
+}
+
+/// One commit of the repository, without its history.
+fn clone(staging: &Path) -> Result<PathBuf> {
+    let clone = staging.join("clone");
+    fs::create_dir_all(&clone)?;
+    let git = |arguments: &[&str]| {
+        let mut command = Command::new("git");
+        // A repository that asks for a password is as good as none.
+        let quiet = [("GIT_TERMINAL_PROMPT", "0"), ("GIT_ASKPASS", "true")];
+        run_command(command.args(arguments).envs(quiet).current_dir(&clone))
+    };
+    git(&["init", "--quiet"])?;
+    git(&["fetch", "--quiet", "--depth", "1", REPOSITORY, COMMIT])?;
+    git(&["checkout", "--quiet", "FETCH_HEAD"])?;
+    Ok(clone)
+}
+
+fn download(staging: &Path) -> Result<PathBuf> {
+    let requirements = staging.join("requirements.txt");
+    fs::write(&requirements, REQUIREMENT)?;
+    let python = |arguments: &[&str]| {
+        let mut command = Command::new("python3");
+        run_command(command.args(arguments).current_dir(staging))
+    };
+    let pip = [
+        "-m",
+        "pip",
+        "--quiet",
+        "--disable-pip-version-check",
+        "download",
+    ];
+    let what = ["--no-deps", "--no-binary", "pymongo", "--require-hashes"];
+    let where_to = ["--dest", "sdist", "--requirement", "requirements.txt"];
+    python(&[&pip[..], &what, &where_to].concat())?;
+    python(&[
+        "-m",
+        "tarfile",
+        "--extract",
+        "sdist/pymongo-4.20.0.tar.gz",
+        "unpacked",
+    ])?;
+    Ok(staging.join("unpacked/pymongo-4.20.0"))
+}

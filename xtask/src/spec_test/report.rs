@@ -1,0 +1,128 @@
+//! What came of it: a table, a list of failures, one line.
+
+use std::fmt;
+
+use serde_json::json;
+
+use crate::Result;
+
+/// The outcome of one suite on one runtime.
+#[derive(Debug, Default)]
+pub(crate) struct Cell {
+    pub(crate) passed: usize,
+    /// File, and the difference with its phase.
+    pub(crate) failed: Vec<(String, String)>,
+    /// Files that were not run.
+    pub(crate) skipped: Vec<String>,
+}
+
+impl Cell {
+    fn total(&self) -> usize {
+        self.passed + self.failed.len() + self.skipped.len()
+    }
+}
+
+/// The outcome of everything.
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    suites: Vec<String>,
+    runtimes: Vec<&'static str>,
+    cells: Vec<(String, &'static str, Cell)>,
+}
+
+impl Report {
+    pub(crate) fn add(&mut self, suite: String, runtime: &'static str, cell: Cell) {
+        if !self.suites.contains(&suite) {
+            self.suites.push(suite.clone());
+        }
+        if !self.runtimes.contains(&runtime) {
+            self.runtimes.push(runtime);
+        }
+        self.cells.push((suite, runtime, cell));
+    }
+
+    /// Cells that ran something.
+    fn cells(&self) -> impl Iterator<Item = &(String, &'static str, Cell)> {
+        self.cells.iter().filter(|(.., cell)| cell.total() > 0)
+    }
+
+    /// Passed, failed, skipped.
+    fn totals(&self) -> (usize, usize, usize) {
+        self.cells().fold((0, 0, 0), |sum, (.., cell)| {
+            (
+                sum.0 + cell.passed,
+                sum.1 + cell.failed.len(),
+                sum.2 + cell.skipped.len(),
+            )
+        })
+    }
+
+    /// The last line.
+    pub(crate) fn summary(&self) -> String {
+        let (passed, failed, skipped) = self.totals();
+        format!("spec-test: {passed} passed, {failed} failed, {skipped} skipped")
+    }
+
+    /// # Errors
+    /// Unless something ran and everything passed.
+    pub(crate) fn verdict(&self) -> Result<()> {
+        match self.totals() {
+            (0, 0, 0) => Err("there is nothing to run".into()),
+            (_, 0, 0) => Ok(()),
+            _ => Err("not every specification test passed".into()),
+        }
+    }
+
+    pub(crate) fn to_json(&self) -> String {
+        let results: Vec<_> = self
+            .cells()
+            .map(|(suite, runtime, cell)| {
+                json!({
+                    "suite": suite,
+                    "runtime": runtime,
+                    "passed": cell.passed,
+                    "failed": cell.failed.len(),
+                    "skipped": cell.skipped.len(),
+                })
+            })
+            .collect();
+        format!("{:#}\n", json!({ "results": results }))
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let width = self.suites.iter().map(String::len).max().unwrap_or(0);
+        write!(f, "{:width$}", "passed/failed/skipped")?;
+        for runtime in &self.runtimes {
+            write!(f, "  {runtime:>9}")?;
+        }
+        writeln!(f)?;
+        for suite in &self.suites {
+            write!(f, "{suite:width$}")?;
+            for runtime in &self.runtimes {
+                let cell = self
+                    .cells()
+                    .find(|(own, on, _)| own == suite && on == runtime);
+                let figures = cell.map_or_else(
+                    || "-".to_owned(),
+                    |(.., cell)| {
+                        let (failed, skipped) = (cell.failed.len(), cell.skipped.len());
+                        format!("{}/{failed}/{skipped}", cell.passed)
+                    },
+                );
+                write!(f, "  {figures:>9}")?;
+            }
+            writeln!(f)?;
+        }
+        for (suite, runtime, cell) in self.cells() {
+            for (file, difference) in &cell.failed {
+                writeln!(f, "FAILED {suite}/{file} [{runtime}]: {difference}")?;
+            }
+            for file in &cell.skipped {
+                writeln!(f, "SKIPPED {suite}/{file} [{runtime}]")?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,173 @@
+//! Files against one column of the table.
+
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use sdam_core::address::ServerAddress;
+use sdam_runtime_tokio::from_handle;
+use sdam_sim::Blueprint;
+use sdam_sim::runtime::Sim;
+use sdam_spec::corpus::File;
+use sdam_spec::engine::Host;
+use sdam_spec::suite::Suite;
+
+use super::deployment;
+use super::report::Cell;
+use crate::Result;
+
+/// A suite with its files.
+pub(crate) type Job = (&'static Suite, Vec<File>);
+
+/// How long a file may take before it counts as stuck. The slowest wait for selections to
+/// fail, which takes some seconds.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// What decides the order of tasks in the simulated column.
+const SEED: u64 = 1;
+
+/// What files are run against.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Column {
+    /// Functions and state machines alone.
+    Pure,
+    /// The engine, its tasks on tokio's threads.
+    Tokio,
+    /// The engine, its tasks on smol's global executor.
+    Smol,
+    /// The engine, its tasks on async-std.
+    AsyncStd,
+    /// The engine, its tasks in the order that a seed decides.
+    Sim,
+}
+
+impl Column {
+    pub(crate) const ALL: &[Self] = &[
+        Self::Pure,
+        Self::Tokio,
+        Self::Smol,
+        Self::AsyncStd,
+        Self::Sim,
+    ];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Pure => "pure",
+            Self::Tokio => "tokio",
+            Self::Smol => "smol",
+            Self::AsyncStd => "async-std",
+            Self::Sim => "sim",
+        }
+    }
+
+    /// Whether `suite` can be run against it.
+    pub(crate) fn runs(self, suite: &Suite) -> bool {
+        match self {
+            Self::Pure => suite.pure.is_some(),
+            _ => suite.engine.is_some(),
+        }
+    }
+
+    /// Where the engine's tasks run; `None` without engine.
+    fn host(self) -> Result<Option<Host>, String> {
+        let runtime = match self {
+            Self::Pure => return Ok(None),
+            Self::Tokio => return tokio().map(Some),
+            Self::Smol => sdam_runtime_smol::runtime(),
+            Self::AsyncStd => sdam_runtime_async_std::runtime(),
+            Self::Sim => return Ok(Some(sim())),
+        };
+        // Both have threads of their own.
+        let block_on = |future: BoxFuture<'_, ()>| futures::executor::block_on(future);
+        let host = Host::new(Arc::clone(&runtime.spawner), block_on);
+        Ok(Some(host.with_deployments(move |kind| {
+            deployment::serve(kind, runtime.clone(), block_on)
+        })))
+    }
+}
+
+fn tokio() -> Result<Host, String> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(|error| format!("cannot start tokio: {error}"))?;
+    let parts = from_handle(runtime.handle().clone());
+    let runtime = Arc::new(runtime);
+    let block_on = move |future: BoxFuture<'_, ()>| runtime.block_on(future);
+    let host = Host::new(Arc::clone(&parts.spawner), block_on.clone());
+    Ok(host.with_deployments(move |kind| deployment::serve(kind, parts.clone(), block_on.clone())))
+}
+
+/// Most files bring their own servers, so this world's is never asked; the others get a world of
+/// their own.
+fn sim() -> Host {
+    let server = ServerAddress::new("nobody", 27017);
+    let sim = Sim::new(SEED, &Blueprint::standalone(server));
+    let host = Host::new(sim.runtime().spawner, move |future| sim.block_on(future));
+    host.with_deployments(|kind| Ok(deployment::simulate(kind, SEED)))
+}
+
+/// Runs every file of `jobs`, on a thread of its own that is left alone if it gets stuck; the
+/// outcome of each job.
+pub(crate) fn run(column: Column, jobs: &Arc<Vec<Job>>) -> Vec<Cell> {
+    let (verdicts, receiver) = mpsc::channel();
+    let work = Arc::clone(jobs);
+    thread::spawn(move || {
+        let host = column.host();
+        for (suite, files) in work.iter() {
+            for file in files {
+                // The receiver is gone once a file took too long.
+                if verdicts.send(check(host.as_ref(), suite, file)).is_err() {
+                    return;
+                }
+            }
+        }
+    });
+    collect(jobs, LIMIT, &receiver)
+}
+
+fn check(host: Result<&Option<Host>, &String>, suite: &Suite, file: &File) -> Result<(), String> {
+    match (host?, suite.pure, suite.engine) {
+        (None, Some(check), _) => check(&file.json),
+        (Some(host), _, Some(check)) => check(host, &file.json),
+        (None, None, _) => Err("the suite has nothing to do without the engine".into()),
+        (Some(_), _, None) => Err("the suite has nothing to do with the engine".into()),
+    }
+}
+
+/// Matches verdicts, which come in the order of files, with their files. After one that does not
+/// come, nothing is known of the rest.
+pub(super) fn collect(
+    jobs: &[Job],
+    limit: Duration,
+    verdicts: &mpsc::Receiver<Result<(), String>>,
+) -> Vec<Cell> {
+    let mut stuck = false;
+    let mut cells = Vec::with_capacity(jobs.len());
+    for (_, files) in jobs {
+        let mut cell = Cell::default();
+        for file in files {
+            let name = file.name.clone();
+            if stuck {
+                cell.skipped.push(name);
+                continue;
+            }
+            let verdict = verdicts.recv_timeout(limit).unwrap_or_else(|error| {
+                stuck = true;
+                Err(match error {
+                    RecvTimeoutError::Timeout => format!("no verdict within {limit:?}"),
+                    RecvTimeoutError::Disconnected => "the check panicked".to_owned(),
+                })
+            });
+            match verdict {
+                Ok(()) => cell.passed += 1,
+                Err(difference) => cell.failed.push((name, difference)),
+            }
+        }
+        cells.push(cell);
+    }
+    cells
+}

@@ -1,0 +1,143 @@
+//! The runner must not let a failure, a skipped file or a missing one pass.
+
+use std::sync::mpsc;
+use std::time::Duration;
+
+use sdam_spec::corpus::File;
+use serde_json::json;
+
+use super::*;
+
+fn cell(passed: usize, failed: &[(&str, &str)], skipped: &[&str]) -> Cell {
+    Cell {
+        passed,
+        failed: failed
+            .iter()
+            .map(|(file, difference)| ((*file).to_owned(), (*difference).to_owned()))
+            .collect(),
+        skipped: skipped.iter().map(|file| (*file).to_owned()).collect(),
+    }
+}
+
+fn report(cells: impl IntoIterator<Item = (&'static str, &'static str, Cell)>) -> Report {
+    let mut report = Report::default();
+    for (suite, runtime, cell) in cells {
+        report.add(suite.to_owned(), runtime, cell);
+    }
+    report
+}
+
+#[test]
+fn a_report_is_a_success_only_if_everything_was_run_and_passed() {
+    let check = |cell: Cell, summary: &str, success: bool| {
+        let report = report([("rs", "pure", cell)]);
+        assert_eq!(report.summary(), format!("spec-test: {summary}"));
+        assert_eq!(report.verdict().is_ok(), success, "{summary}");
+    };
+    check(cell(2, &[], &[]), "2 passed, 0 failed, 0 skipped", true);
+    check(
+        cell(2, &[("a.json", "differs")], &[]),
+        "2 passed, 1 failed, 0 skipped",
+        false,
+    );
+    check(
+        cell(2, &[], &["a.json"]),
+        "2 passed, 0 failed, 1 skipped",
+        false,
+    );
+    check(cell(0, &[], &[]), "0 passed, 0 failed, 0 skipped", false);
+}
+
+#[test]
+fn a_report_names_failures_with_file_runtime_and_difference() {
+    let failed = [(
+        "a.json",
+        "phase 2: type is \"Unknown\", expected \"Mongos\"",
+    )];
+    let report = report([
+        ("rs", "pure", cell(2, &failed, &["b.json"])),
+        ("uri-options", "pure", cell(12, &[], &[])),
+        ("rs", "smol", cell(4, &[], &[])),
+        ("uri-options", "smol", Cell::default()),
+    ]);
+    let expected = "\
+passed/failed/skipped       pure       smol
+rs               2/1/1      4/0/0
+uri-options     12/0/0          -
+FAILED rs/a.json [pure]: phase 2: type is \"Unknown\", expected \"Mongos\"
+SKIPPED rs/b.json [pure]
+";
+    let (rows, expected) = (report.to_string(), expected.to_owned());
+    assert_eq!(
+        rows.split_whitespace().collect::<Vec<_>>(),
+        expected.split_whitespace().collect::<Vec<_>>()
+    );
+    let json: serde_json::Value = serde_json::from_str(&report.to_json()).unwrap();
+    let first = json!({
+        "suite": "rs", "runtime": "pure", "passed": 2, "failed": 1, "skipped": 1,
+    });
+    assert_eq!(json["results"][0], first);
+    assert_eq!(json["results"].as_array().unwrap().len(), 3);
+}
+
+#[test]
+fn unknown_names_are_refused_with_a_list_of_the_known_ones() {
+    let names = |name: &str| [name.to_owned()];
+    let error = choose_suites(&names("sr")).unwrap_err().to_string();
+    assert!(
+        error.starts_with("no such suite: sr; there are "),
+        "{error}"
+    );
+    assert!(error.contains("server-selection/rtt"), "{error}");
+    let error = choose_columns(&names("glommio")).unwrap_err().to_string();
+    assert!(
+        error.starts_with("no such runtime: glommio; there are pure"),
+        "{error}"
+    );
+    assert_eq!(choose_suites(&names("errors")).unwrap().len(), 1);
+    assert_eq!(choose_suites(&[]).unwrap().len(), Suite::ALL.len());
+    assert_eq!(choose_columns(&names("pure")).unwrap(), [Column::Pure]);
+}
+
+fn rtt_file(name: &str, expected: f64) -> File {
+    File {
+        name: name.to_owned(),
+        json: json!({ "avg_rtt_ms": 10.0, "new_rtt_ms": 20.0, "new_avg_rtt": expected }),
+    }
+}
+
+fn rtt_suite() -> &'static Suite {
+    choose_suites(&["rtt".to_owned()]).unwrap()[0]
+}
+
+#[test]
+fn a_wrong_expectation_fails_with_the_difference() {
+    let jobs = vec![(
+        rtt_suite(),
+        vec![rtt_file("right", 12.0), rtt_file("wrong", 13.0)],
+    )];
+    let cells = runner::run(Column::Pure, &Arc::new(jobs));
+    assert_eq!(cells[0].passed, 1);
+    let difference = "the average is Some(12.0), expected 13";
+    assert_eq!(
+        cells[0].failed,
+        [("wrong".to_owned(), difference.to_owned())]
+    );
+}
+
+#[test]
+fn a_check_that_gets_stuck_fails_and_what_follows_counts_as_skipped() {
+    let files = ["first", "second", "third"].map(|name| rtt_file(name, 12.0));
+    let jobs = [(rtt_suite(), files.to_vec())];
+    let (verdicts, receiver) = mpsc::channel();
+    verdicts.send(Ok(())).unwrap();
+    let check = |difference: &str, receiver: &mpsc::Receiver<_>, passed: usize| {
+        let cells = runner::collect(&jobs, Duration::ZERO, receiver);
+        assert_eq!(cells[0].passed, passed);
+        assert_eq!(cells[0].failed[0].1, difference);
+        assert_eq!(cells[0].skipped.last().unwrap(), "third");
+    };
+    check("no verdict within 0ns", &receiver, 1);
+    drop(verdicts);
+    check("the check panicked", &receiver, 0);
+}

@@ -1,0 +1,36 @@
+//! `cargo xtask test`: all tests there are.
+
+mod live;
+
+use crate::Result;
+use crate::args::Args;
+use crate::cargo::{cargo, run as run_command};
+
+pub(crate) const USAGE: &str = "\
+run all tests
+
+usage: cargo xtask test [--live-matrix]
+
+Runs the tests and doc tests of the workspace with all features, the live tests once more on every
+other runtime and against the oldest server, the official files on every runtime, 2,000 simulated
+seeds, then PyMongo against the simulated deployment.
+
+  --live-matrix  only the live tests, on tokio against every version of the server there is a
+                 binary of and on the other runtimes against the newest; a missing binary is a
+                 failure
+
+Live tests use a real mongod where one can be had and say so where they are skipped;
+SDAM_LIVE_REQUIRED=1 makes that a failure.";
+
+pub(crate) fn run(mut args: Args) -> Result<()> {
+    let matrix = args.flag("--live-matrix");
+    args.finish()?;
+    if matrix {
+        return live::run(live::MATRIX, true);
+    }
+    run_command(cargo().args(["test", "--workspace", "--all-features"]))?;
+    live::run(live::COMPLEMENT, live::is_required())?;
+    run_command(cargo().args(["xtask", "spec-test"]))?;
+    run_command(cargo().args(["xtask", "sim"]))?;
+    run_command(cargo().args(["xtask", "foreign", "pymongo"]))
+}

@@ -1,0 +1,177 @@
+//! The live tests on one runtime after the other, against one server after the other.
+
+use std::env;
+use std::fmt;
+use std::process::Output;
+use std::time::{Duration, Instant};
+
+use sdam_live::Version;
+
+use crate::Result;
+use crate::cargo::cargo;
+
+/// A runtime and a version of the server, as the live tests are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Combination {
+    runtime: &'static str,
+    version: Version,
+}
+
+/// What became of one combination.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Outcome {
+    Passed {
+        tests: u32,
+        time: Duration,
+    },
+    Failed,
+    /// There is no such server; says why.
+    Skipped(String),
+}
+
+/// All that makes sense: versions differ in what monitors say, runtimes in how it is sent.
+pub(super) const MATRIX: &[Combination] = &[
+    Combination::new("tokio", Version::V4_2),
+    Combination::new("tokio", Version::V4_4),
+    Combination::new("tokio", Version::V5_0),
+    Combination::new("tokio", Version::V6_0),
+    Combination::new("smol", Version::V6_0),
+    Combination::new("async-std", Version::V6_0),
+];
+
+/// What the tests of the workspace leave out, which run on tokio against the newest server: the
+/// other runtimes, and a server that cannot stream.
+pub(super) const COMPLEMENT: &[Combination] = &[
+    Combination::new("tokio", Version::V4_2),
+    Combination::new("smol", Version::V6_0),
+    Combination::new("async-std", Version::V6_0),
+];
+
+impl Combination {
+    const fn new(runtime: &'static str, version: Version) -> Self {
+        Self { runtime, version }
+    }
+
+    fn run(self) -> Result<Outcome> {
+        if let Err(unavailable) = sdam_live::mongod_path(self.version) {
+            return Ok(Outcome::Skipped(unavailable.to_string()));
+        }
+        let begin = Instant::now();
+        let output = cargo()
+            .args(["test", "--quiet", "--package", "sdam", "--test", "live"])
+            .env("SDAM_LIVE_RUNTIME", self.runtime)
+            .env("SDAM_LIVE_VERSION", self.version.to_string())
+            .env("SDAM_LIVE_REQUIRED", "1")
+            .output()
+            .map_err(|error| format!("cannot run cargo: {error}"))?;
+        let outcome = judge(&output, begin.elapsed());
+        if outcome == Outcome::Failed {
+            eprint!("{}", String::from_utf8_lossy(&output.stdout));
+            eprint!("{}", String::from_utf8_lossy(&output.stderr));
+        }
+        Ok(outcome)
+    }
+}
+
+/// Whether a missing server is a failure wherever live tests run.
+pub(super) fn is_required() -> bool {
+    env::var_os("SDAM_LIVE_REQUIRED").is_some_and(|value| value == "1")
+}
+
+/// Runs the live tests once for each combination and prints a line for each; `required` says
+/// whether a missing server is a failure.
+///
+/// # Errors
+/// When any of them failed, after all of them were run.
+pub(super) fn run(combinations: &[Combination], required: bool) -> Result<()> {
+    let mut bad = 0;
+    for combination in combinations {
+        eprintln!("$ live tests of {combination}");
+        let outcome = combination.run()?;
+        println!("{combination:<16} {outcome}");
+        bad += u32::from(!outcome.is_acceptable(required));
+    }
+    match bad {
+        0 => Ok(()),
+        bad => Err(format!("{bad} of {} combinations did not pass", combinations.len()).into()),
+    }
+}
+
+impl Outcome {
+    fn is_acceptable(&self, required: bool) -> bool {
+        match self {
+            Self::Passed { .. } => true,
+            Self::Failed => false,
+            Self::Skipped(_) => !required,
+        }
+    }
+}
+
+/// A run without tests has proved nothing.
+fn judge(output: &Output, time: Duration) -> Outcome {
+    let passed = passed(&String::from_utf8_lossy(&output.stdout));
+    match passed {
+        Some(tests) if tests > 0 && output.status.success() => Outcome::Passed { tests, time },
+        _ => Outcome::Failed,
+    }
+}
+
+/// How many tests passed, from the last line of a test program.
+fn passed(output: &str) -> Option<u32> {
+    let result = output.lines().rev().find_map(|line| {
+        let line = line.trim();
+        line.strip_prefix("test result: ok. ")
+    })?;
+    result.split_once(" passed")?.0.parse().ok()
+}
+
+impl fmt::Display for Combination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&format!("{} {}", self.runtime, self.version))
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Passed { tests, time } => {
+                write!(f, "passed {tests} tests in {:.0} s", time.as_secs_f64())
+            }
+            Self::Failed => f.write_str("FAILED"),
+            Self::Skipped(reason) => write!(f, "SKIPPED, no mongod can be had: {reason}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_good_result_with_tests_in_it_is_counted() {
+        let check = |output: &str, expected| assert_eq!(passed(output), expected, "{output}");
+        check(
+            "running 7 tests\n.......\n\
+             test result: ok. 7 passed; 0 failed; 0 ignored; finished in 30.12s\n\n",
+            Some(7),
+        );
+        check("test result: FAILED. 6 passed; 1 failed; 0 ignored\n", None);
+        check("error: could not compile\n", None);
+        check("test result: ok. 0 passed; 0 failed\n", Some(0));
+    }
+
+    #[test]
+    fn a_skipped_combination_is_bad_only_where_servers_are_required() {
+        let skipped = Outcome::Skipped("no pip".to_owned());
+        assert!(skipped.is_acceptable(false));
+        assert!(!skipped.is_acceptable(true));
+        assert!(!Outcome::Failed.is_acceptable(false));
+    }
+
+    #[test]
+    fn what_the_workspace_leaves_out_is_part_of_the_matrix() {
+        assert!(COMPLEMENT.iter().all(|one| MATRIX.contains(one)));
+        let default = Combination::new("tokio", Version::default());
+        assert!(!COMPLEMENT.contains(&default) && MATRIX.contains(&default));
+    }
+}

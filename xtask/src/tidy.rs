@@ -1,0 +1,98 @@
+//! `cargo xtask tidy`: house rules that no compiler checks.
+
+use std::fs;
+use std::path::Path;
+
+use crate::Result;
+use crate::args::Args;
+use crate::cargo::root;
+use crate::layers::rust_files;
+
+pub(crate) const USAGE: &str = "\
+check the house rules that no compiler checks
+
+usage: cargo xtask tidy
+
+Files are under 600 lines, have no trailing white space, and hold no unfinished work; every crate
+takes the lints of the workspace, which forbid unsafe code.";
+
+/// The most lines a file may have.
+const LIMIT: usize = 600;
+
+pub(crate) fn run(args: Args) -> Result<()> {
+    args.finish()?;
+    let mut files = Vec::new();
+    let mut crates = 0;
+    let mut violations = Vec::new();
+    for entry in fs::read_dir(root())? {
+        let folder = entry?.path();
+        let manifest = folder.join("Cargo.toml");
+        if !manifest.is_file() || folder.ends_with("fuzz") {
+            continue;
+        }
+        crates += 1;
+        if !fs::read_to_string(&manifest)?.contains("[lints]\nworkspace = true") {
+            violations.push(format!(
+                "{} does not take the lints of the workspace",
+                show(&manifest)
+            ));
+        }
+        rust_files(&folder, &mut files)?;
+    }
+    for file in &files {
+        check(&show(file), &fs::read_to_string(file)?, &mut violations);
+    }
+    if violations.is_empty() {
+        println!("tidy: {} files in {crates} crates", files.len());
+        return Ok(());
+    }
+    Err(violations.join("\n       ").into())
+}
+
+fn show(path: &Path) -> String {
+    path.strip_prefix(root())
+        .unwrap_or(path)
+        .display()
+        .to_string()
+}
+
+fn check(name: &str, text: &str, violations: &mut Vec<String>) {
+    let lines = text.lines().count();
+    if lines > LIMIT {
+        violations.push(format!("{name} has {lines} lines, more than {LIMIT}"));
+    }
+    for (index, line) in text.lines().enumerate() {
+        let place = format!("{name}:{}", index + 1);
+        if line.ends_with([' ', '\t']) {
+            violations.push(format!("{place} ends with white space"));
+        }
+        // Put together here, so that this file does not find itself.
+        for word in [
+            concat!("to", "do!("),
+            concat!("unimpl", "emented!("),
+            concat!("#[ig", "nore"),
+        ] {
+            if line.contains(word) {
+                violations.push(format!("{place} is unfinished: {word}"));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_rule_is_noticed() {
+        let find = |text: &str| {
+            let mut violations = Vec::new();
+            check("a.rs", text, &mut violations);
+            violations
+        };
+        assert_eq!(find("//! A file.\n"), [""; 0]);
+        assert_eq!(find("//! A file. \n"), ["a.rs:1 ends with white space"]);
+        assert_eq!(find(&format!("//! A file.\n{}()\n", "todo!")).len(), 1);
+        assert_eq!(find(&format!("//! A file.\n{}", "\n".repeat(600))).len(), 1);
+    }
+}
