@@ -20,6 +20,9 @@ pub(crate) struct TokioClock {
 }
 
 impl TokioClock {
+    /// # Panics
+    ///
+    /// If the runtime has no timers.
     pub(crate) fn new(handle: Handle) -> Self {
         Self {
             epoch: Epoch::begin(),
@@ -78,7 +81,7 @@ impl Driver {
             handle,
             shut_down,
         };
-        // Panics if timers are not enabled: better here than in a monitor.
+        // Panics if timers are not enabled, and drops the sentinel: better here than in a monitor.
         drop(driver.timer(time::Instant::now()));
         driver
     }

@@ -13,7 +13,11 @@ mod spawner;
 #[cfg(test)]
 mod tests;
 
-use std::{fmt, panic, sync::Arc};
+use std::{
+    fmt,
+    panic::{self, AssertUnwindSafe},
+    sync::Arc,
+};
 
 use sdam_transport::{
     clock::Clock,
@@ -30,16 +34,20 @@ use self::{clock::TokioClock, dial::TokioDial, spawner::TokioSpawner};
 /// Everything happens there, wherever it is called from; nothing keeps the runtime alive.
 /// The seed comes from the system's entropy.
 ///
-/// # Panics
+/// A runtime without I/O ([`enable_io`](tokio::runtime::Builder)) is accepted; every attempt to
+/// connect then fails and says so.
 ///
-/// If tokio's timers are not enabled ([`enable_time`](tokio::runtime::Builder)).
-/// Its I/O has to be enabled, too; without it every attempt to connect fails.
-pub fn from_handle(handle: Handle) -> Runtime {
-    let clock: Arc<dyn Clock> = Arc::new(TokioClock::new(handle.clone()));
+/// # Errors
+///
+/// [`NoTimers`] if tokio's timers are not enabled.
+/// Tokio tells that by a panic alone, which is caught here, so a panic hook sees it pass.
+pub fn from_handle(handle: Handle) -> Result<Runtime, NoTimers> {
+    let clock = panic::catch_unwind(AssertUnwindSafe(|| TokioClock::new(handle.clone())));
+    let clock: Arc<dyn Clock> = Arc::new(clock.map_err(|_| NoTimers)?);
     let dial = TokioDial::new(handle.clone());
     let transport = NetTransport::new(dial, Arc::clone(&clock));
     let io = Io::new(clock, Arc::new(transport), system::entropy());
-    Runtime::new(io, Arc::new(TokioSpawner::new(handle)))
+    Ok(Runtime::new(io, Arc::new(TokioSpawner::new(handle))))
 }
 
 /// The tokio runtime in whose context this is called, see [`from_handle`].
@@ -49,9 +57,24 @@ pub fn from_handle(handle: Handle) -> Runtime {
 /// [`NoTokioContext`] outside of one, and in one without timers.
 pub fn current() -> Result<Runtime, NoTokioContext> {
     let handle = Handle::try_current().map_err(|_| NoTokioContext(Reason::Outside))?;
-    // Tokio has no other way to tell whether there are timers.
-    panic::catch_unwind(|| from_handle(handle)).map_err(|_| NoTokioContext(Reason::NoTimers))
+    from_handle(handle).map_err(|error| NoTokioContext(Reason::NoTimers(error)))
 }
+
+/// The tokio runtime cannot wait: its timers are not enabled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NoTimers;
+
+impl fmt::Display for NoTimers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(
+            "the tokio runtime has no timers: build it with `enable_all`, or `enable_time` and \
+             `enable_io`",
+        )
+    }
+}
+
+impl std::error::Error for NoTimers {}
 
 /// There is no tokio runtime where one was to be captured, or it lacks what is needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,21 +83,18 @@ pub struct NoTokioContext(Reason);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reason {
     Outside,
-    NoTimers,
+    NoTimers(NoTimers),
 }
 
 impl fmt::Display for NoTokioContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.0 {
-            Reason::Outside => {
+        match self.0 {
+            Reason::Outside => f.write_str(
                 "not in the context of a tokio runtime: call this inside `block_on` or a task, or \
-                 pass a handle"
-            }
-            Reason::NoTimers => {
-                "the tokio runtime has no timers: build it with `enable_all`, or `enable_time` and \
-                 `enable_io`"
-            }
-        })
+                 pass a handle",
+            ),
+            Reason::NoTimers(error) => error.fmt(f),
+        }
     }
 }
 

@@ -18,7 +18,7 @@ fn multi_thread() -> runtime::Runtime {
 #[test]
 fn runtime_keeps_its_contracts() {
     let tokio = multi_thread();
-    let runtime = from_handle(tokio.handle().clone());
+    let runtime = from_handle(tokio.handle().clone()).unwrap();
     conformance::runtime(&runtime);
     let dial = TokioDial::new(tokio.handle().clone());
     conformance::dial(dial, runtime.io.clock);
@@ -56,22 +56,22 @@ impl OneThread {
 #[test]
 fn runtime_of_one_thread_keeps_its_contracts() {
     let tokio = OneThread::start();
-    conformance::runtime(&from_handle(tokio.handle.clone()));
+    conformance::runtime(&from_handle(tokio.handle.clone()).unwrap());
     tokio.shut_down();
 }
 
 #[test]
 fn runtimes_that_have_shut_down_keep_their_contracts() {
     let tokio = multi_thread();
-    let runtime = from_handle(tokio.handle().clone());
+    let runtime = from_handle(tokio.handle().clone()).unwrap();
     conformance::shutdown(&runtime, || drop(tokio));
 
     let tokio = multi_thread();
-    let runtime = from_handle(tokio.handle().clone());
+    let runtime = from_handle(tokio.handle().clone()).unwrap();
     conformance::shutdown(&runtime, || tokio.shutdown_background());
 
     let tokio = OneThread::start();
-    let runtime = from_handle(tokio.handle.clone());
+    let runtime = from_handle(tokio.handle.clone()).unwrap();
     conformance::shutdown(&runtime, || tokio.shut_down());
 }
 
@@ -92,7 +92,7 @@ fn current_is_an_error_outside_a_context() {
 fn a_runtime_value_leaves_no_task_behind() {
     let tokio = multi_thread();
     let before = tokio.metrics().num_alive_tasks();
-    let runtime = from_handle(tokio.handle().clone());
+    let runtime = from_handle(tokio.handle().clone()).unwrap();
     drop(runtime);
     // A task that was aborted is gone once a worker has come across it.
     for _ in 0..100_000 {
@@ -109,9 +109,11 @@ fn a_runtime_without_timers_is_an_error_and_not_a_panic() {
     let bare = tokio::runtime::Builder::new_current_thread()
         .build()
         .unwrap();
-    let error = bare.block_on(async { crate::current() }).unwrap_err();
-    assert!(error.to_string().contains("enable_time"), "{error}");
-    let outside = crate::current().unwrap_err();
+    let inside = bare.block_on(async { current() }).unwrap_err();
+    assert!(inside.to_string().contains("enable_time"), "{inside}");
+    let error = from_handle(bare.handle().clone()).unwrap_err();
+    assert_eq!(error.to_string(), inside.to_string());
+    let outside = current().unwrap_err();
     assert!(outside.to_string().contains("block_on"), "{outside}");
 }
 
@@ -123,7 +125,7 @@ fn a_runtime_without_io_fails_to_connect_and_does_not_panic() {
         .unwrap();
     let address = sdam_core::address::ServerAddress::new("127.0.0.1", 1);
     let error = timed.block_on(async {
-        let transport = crate::current().unwrap().io.transport;
+        let transport = current().unwrap().io.transport;
         transport.connect(&address, None).await.unwrap_err()
     });
     let shown = sdam_core::error::ServerError::from(&error).to_string();

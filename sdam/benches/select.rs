@@ -136,7 +136,7 @@ fn main() {
         .enable_all()
         .build()
         .unwrap();
-    let runtime = sdam_runtime_tokio::from_handle(tokio.handle().clone());
+    let runtime = sdam_runtime_tokio::from_handle(tokio.handle().clone()).unwrap();
     let mut criterion = Criterion::default().configure_from_args();
     benches(&mut criterion, &runtime);
     if std::env::args().any(|argument| argument == "--bench") {

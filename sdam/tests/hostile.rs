@@ -77,7 +77,7 @@ fn error_of(answer: impl Fn(i32, &mut TcpStream) + Send + Sync + 'static) -> Arc
         .enable_all()
         .build()
         .unwrap();
-    let runtime = sdam_runtime_tokio::from_handle(host.handle().clone());
+    let runtime = sdam_runtime_tokio::from_handle(host.handle().clone()).unwrap();
     let topology = Topology::builder(&uri).unwrap().start(runtime).unwrap();
     let both = |snapshot: &Snapshot| {
         let description = snapshot.description();
@@ -281,7 +281,7 @@ fn a_primary_with_ten_thousand_hosts_is_followed_within_bounds() {
     let topology = Topology::builder(&format!("mongodb://{}/?replicaSet=rs", server.address))
         .unwrap()
         .options(|options| options.max_servers = 16)
-        .start(sdam_runtime_tokio::from_handle(host.handle().clone()))
+        .start(sdam_runtime_tokio::from_handle(host.handle().clone()).unwrap())
         .unwrap();
     let servers = topology.wait_for(
         |snapshot| {

@@ -39,7 +39,7 @@ fn tokio() -> tokio::runtime::Runtime {
 }
 
 fn on(host: &tokio::runtime::Runtime) -> sdam_transport::runtime::Runtime {
-    sdam_runtime_tokio::from_handle(host.handle().clone())
+    sdam_runtime_tokio::from_handle(host.handle().clone()).unwrap()
 }
 
 /// A connection string of a deployment that is not there.

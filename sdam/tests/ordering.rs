@@ -120,7 +120,7 @@ fn a_burst_arrives_whole_and_in_order_on_every_runtime_of_threads() {
     let runtimes = [
         (
             "tokio",
-            sdam_runtime_tokio::from_handle(tokio.handle().clone()),
+            sdam_runtime_tokio::from_handle(tokio.handle().clone()).unwrap(),
         ),
         ("smol", sdam_runtime_smol::runtime()),
         ("async-std", sdam_runtime_async_std::runtime()),

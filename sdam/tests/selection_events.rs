@@ -31,7 +31,7 @@ fn listen(uri: &str, interest: Interest, select: impl FnOnce(&Topology)) -> Vec<
     let topology = Topology::builder(uri)
         .unwrap()
         .sink(sink.interested_in(interest))
-        .start(sdam_runtime_tokio::from_handle(host.handle().clone()))
+        .start(sdam_runtime_tokio::from_handle(host.handle().clone()).unwrap())
         .unwrap();
     select(&topology);
     block_on(topology.close());

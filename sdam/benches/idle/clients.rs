@@ -122,7 +122,7 @@ pub(crate) fn measure(uri: &str, members: usize, seconds: u64) {
         .enable_all()
         .build()
         .unwrap();
-    let mut runtime = sdam_runtime_tokio::from_handle(host.handle().clone());
+    let mut runtime = sdam_runtime_tokio::from_handle(host.handle().clone()).unwrap();
     let counts = Arc::<Counts>::default();
     runtime.spawner = Arc::new(CountingSpawner(runtime.spawner, Arc::clone(&counts)));
     let per_server = if uri.contains("serverMonitoringMode=poll") {

@@ -20,7 +20,7 @@ impl Host {
                     .enable_all()
                     .build()
                     .unwrap();
-                let runtime = sdam_runtime_tokio::from_handle(tokio.handle().clone());
+                let runtime = sdam_runtime_tokio::from_handle(tokio.handle().clone()).unwrap();
                 Self {
                     runtime,
                     _tokio: Some(tokio),

@@ -94,7 +94,7 @@ fn tokio() -> Result<Host, String> {
         .enable_all()
         .build()
         .map_err(|error| format!("cannot start tokio: {error}"))?;
-    let parts = from_handle(runtime.handle().clone());
+    let parts = from_handle(runtime.handle().clone()).map_err(|error| error.to_string())?;
     let runtime = Arc::new(runtime);
     let block_on = move |future: BoxFuture<'_, ()>| runtime.block_on(future);
     let host = Host::new(Arc::clone(&parts.spawner), block_on.clone());
