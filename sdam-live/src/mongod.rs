@@ -19,6 +19,10 @@ use crate::version::Version;
 use crate::wait::poll;
 use crate::workdir::WorkDir;
 
+/// The journal of a test's server: by default it takes 300 MB before anything is written.
+const JOURNAL: &str =
+    "log=(enabled=true,path=journal,compressor=snappy,file_max=1MB,prealloc=false)";
+
 /// How many lines of its log a server that ended is quoted with.
 const QUOTED_LINES: usize = 12;
 
@@ -192,6 +196,7 @@ impl Mongod {
             .arg("--logpath")
             .arg(self.log())
             .args(["--wiredTigerCacheSizeGB", "0.25"])
+            .args(["--wiredTigerEngineConfigString", JOURNAL])
             .args(["--setParameter", "enableTestCommands=1"])
             // A sampling thread per server would be the largest part of the load.
             .args(["--setParameter", "diagnosticDataCollectionEnabled=false"])
