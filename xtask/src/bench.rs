@@ -38,6 +38,10 @@ const TARGETS: &[(&str, f64)] = &[
     ("engine/select/1000_mongos", 10_000.0),
     ("engine/select/primary/two_threads_over_one", 1.8),
     ("engine/select/nearest/two_threads_over_one", 1.8),
+    (
+        "engine/select/nearest_and_5_us_of_work/two_threads_over_one",
+        1.8,
+    ),
     ("idle/memory_per_further_client", 40.0),
     ("idle/memory_per_further_server", 10.0),
     ("idle/wakeups_per_client", 1.3),
