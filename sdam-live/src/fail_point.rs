@@ -34,7 +34,8 @@ impl FailCommand {
         self
     }
 
-    /// Only for connections whose handshake named this application (4.4 and newer).
+    /// Only for connections whose handshake named this application (4.4 and newer; before 5.0 the
+    /// handshake itself never fails, and 4.2 makes no difference between applications).
     ///
     /// Without it the commands of this crate fail as well, if they are among those named.
     pub fn app_name(self, name: &str) -> Self {
@@ -57,7 +58,7 @@ impl FailCommand {
         self.with("closeConnection", true)
     }
 
-    /// Answers late. The unit of the server is the millisecond.
+    /// Answers late (4.4 and newer). The unit of the server is the millisecond.
     pub fn block_for(self, time: Duration) -> Self {
         let millis = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
         self.with("blockConnection", true)

@@ -62,7 +62,7 @@ fn every_version_forms_a_set() {
     for version in Version::FETCHABLE {
         let members = [MemberSpec::new()];
         let Some(set) = or_skip(ReplicaSet::start(version, &members)).unwrap() else {
-            return;
+            continue;
         };
         assert_eq!(set.primary().unwrap(), 0, "{version}");
         set.reconfig_member(0, |member| drop(member.insert("tags", doc! { "dc": "ny" })))

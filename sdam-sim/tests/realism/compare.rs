@@ -28,6 +28,8 @@ const VOLATILE: &[&str] = &[
     "lastWrite.majorityWriteDate",
 ];
 
+const TIMING: &str = "(timing)";
+
 /// One aspect in which the simulated server is not like the real one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Aspect {
@@ -35,6 +37,12 @@ pub(crate) struct Aspect {
     pub(crate) path: String,
     pub(crate) real: Option<String>,
     pub(crate) simulated: Option<String>,
+}
+
+impl Aspect {
+    pub(crate) fn is_of_time(&self) -> bool {
+        self.path == TIMING
+    }
 }
 
 /// Compares what two servers sent, reply by reply.
@@ -62,7 +70,7 @@ pub(crate) fn compare(real: &[Seen], simulated: &[Seen]) -> Vec<Aspect> {
         };
         note("(flags)", Some(carried(real)), Some(carried(simulated)));
         let timing = |reply: &crate::conversation::Reply| Some(format!("{:?}", reply.timing));
-        note("(timing)", timing(real), timing(simulated));
+        note(TIMING, timing(real), timing(simulated));
         let (own, other) = (fields(&real.body), fields(&simulated.body));
         let paths = own
             .keys()

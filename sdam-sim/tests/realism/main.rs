@@ -30,6 +30,9 @@ mod tests {
         step_down,
     };
 
+    /// How often a case whose time is different is tried again.
+    const ATTEMPTS: usize = 3;
+
     #[test]
     fn simulated_4_2_answers_like_the_real_one_but_for_the_listed_differences() {
         compare_with(Version::V4_2);
@@ -79,7 +82,15 @@ mod tests {
                 "who streams, in {version}"
             );
             for (own, other) in real_cases.iter().zip(&simulated_cases) {
-                let aspects = compare(&own.run(real), &other.run(simulated));
+                let run = || compare(&own.run(real), &other.run(simulated));
+                let mut aspects = run();
+                // A machine under load is late at times, a server that waits is so each time.
+                for _ in 0..ATTEMPTS {
+                    if aspects.iter().any(Aspect::is_of_time) {
+                        let again = run();
+                        aspects.retain(|aspect| !aspect.is_of_time() || again.contains(aspect));
+                    }
+                }
                 found.extend(aspects.into_iter().map(|aspect| (whom, own.name, aspect)));
             }
         }

@@ -57,7 +57,7 @@ fn a_restarted_member_is_believed_though_it_counts_anew() {
     set.member(restarted).kill().unwrap();
     let lost = observer.wait_for_server(mark, &host, ServerType::Unknown);
     set.member(restarted).restart().unwrap();
-    let back = observer.wait_for_server(lost, &host, ServerType::RsSecondary);
+    observer.wait_for_server(lost, &host, ServerType::RsSecondary);
     let after = version(&observer);
     if let (Some(before), Some(after)) = (before, after) {
         assert_ne!(before.process_id, after.process_id);
@@ -71,6 +71,5 @@ fn a_restarted_member_is_believed_though_it_counts_anew() {
         EventKind::PoolReady { address, .. } => (address.as_str() == host).then_some(()),
         _ => None,
     });
-    assert!(back > lost);
     observer.finish();
 }

@@ -43,12 +43,8 @@ impl Host {
 
 /// A replica set of three members that elects quickly; `None` if no server can be had.
 pub(crate) fn replica_set() -> Option<ReplicaSet> {
-    replica_set_of(&[MemberSpec::new(), MemberSpec::new(), MemberSpec::new()])
-}
-
-/// A replica set of these members; `None` if no server can be had.
-pub(crate) fn replica_set_of(members: &[MemberSpec]) -> Option<ReplicaSet> {
-    or_skip(ReplicaSet::start(version(), members)).unwrap()
+    let members = [MemberSpec::new(), MemberSpec::new(), MemberSpec::new()];
+    or_skip(ReplicaSet::start(version(), &members)).unwrap()
 }
 
 /// One server; `None` if none can be had.

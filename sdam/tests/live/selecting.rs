@@ -15,7 +15,7 @@ use sdam_core::{
     server::{ServerDescription, ServerType},
     topology::{TopologyDescription, TopologyType},
 };
-use sdam_live::{MemberSpec, Mongod, ReplicaSet};
+use sdam_live::{MemberSpec, Mongod, ReplicaSet, or_skip};
 use sdam_select::{
     command::{Additions, Opcode},
     criteria::Criteria,
@@ -28,7 +28,7 @@ use sdam_select::{
 use crate::{
     failover::is_complete,
     observer::Observer,
-    runtime::{replica_set, replica_set_of},
+    runtime::{replica_set, version},
 };
 
 /// More than lies between the checks of different members that were asked for together.
@@ -43,13 +43,16 @@ const FREQUENCY: Duration = Duration::from_secs(500);
 /// The least limit with that frequency.
 const LIMIT: Duration = Duration::from_secs(510);
 
-/// The primary and two secondaries, each in a place of its own.
+/// The primary and two secondaries, each in a place of its own. Nobody else is elected, however
+/// slow the machine is.
 fn tagged_set() -> Option<ReplicaSet> {
-    replica_set_of(&[
+    let set = ReplicaSet::builder(version()).election_timeout(PATIENCE);
+    let members = [
         MemberSpec::new().priority(2.0).tag("dc", "ny"),
         MemberSpec::new().tag("dc", "la").tag("rack", "1"),
         MemberSpec::new().priority(0.0).tag("dc", "eu"),
-    ])
+    ];
+    or_skip(set.start(&members)).unwrap()
 }
 
 fn observe(set: &ReplicaSet) -> Observer {

