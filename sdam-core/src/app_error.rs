@@ -30,6 +30,8 @@ pub enum Phase {
 }
 
 /// What happened to a pooled connection.
+///
+/// What the pool itself refuses is no such thing, see [`PoolError`](crate::pool::PoolError).
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Cause<'a> {

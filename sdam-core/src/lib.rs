@@ -15,7 +15,7 @@
 //! | [`machine`] | [`machine::TopologyMachine`]: outcomes in, effects out |
 //! | [`monitor`], [`rtt`] | one server's check loop and its round-trip times |
 //! | [`scan`] | when a client without background work checks which server |
-//! | [`pool`] | the commands given to connection pools |
+//! | [`pool`] | the commands given to connection pools, and the errors of pools |
 //! | [`app_error`] | what operations and pools report |
 //! | [`read_preference`] | which members may be read from |
 //! | [`event`] | what is published, in order |

@@ -1,8 +1,11 @@
-//! The commands a topology gives to connection pools (CMAP).
+//! The commands a topology gives to connection pools, and the errors of those (CMAP).
+
+mod error;
 
 use alloc::sync::Arc;
 use core::fmt::Debug;
 
+pub use self::error::PoolError;
 use crate::{
     address::ServerAddress,
     error::ServerError,
@@ -36,13 +39,14 @@ pub trait PoolHandle: Send + Sync + Debug + 'static {
     fn ready(&self);
     /// All connections of earlier generations are stale, see [`PoolClear`].
     fn clear(&self, clear: &PoolClear);
-    /// The server has left the topology: no check-out succeeds any more.
+    /// The server has left the topology: no check-out succeeds any more, see [`PoolError::Closed`].
     fn close(&self);
 }
 
 /// Why and how a pool is cleared (CMAP: "Clearing a Connection Pool").
 ///
-/// Without a [`service_id`](Self::service_id) the pool also becomes paused and evicts its wait queue.
+/// Without a [`service_id`](Self::service_id) the pool also becomes paused and evicts its wait queue,
+/// with [`PoolError::cleared`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PoolClear {

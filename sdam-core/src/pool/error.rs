@@ -1,0 +1,150 @@
+use alloc::sync::Arc;
+use core::fmt;
+
+use super::PoolClear;
+use crate::{address::ServerAddress, error::ServerError};
+
+/// Why a connection pool gives no connection, or takes one back (CMAP: "Connection Pool Errors").
+///
+/// `{}` is the text that the specification asks for, in the casing of its tests.
+///
+/// It says nothing about the server, so it never reaches the topology: no
+/// [`Cause`](crate::app_error::Cause) can be made of it.
+/// Nor does it carry an error label: `RetryableWriteError` is added to an error that
+/// [is retryable](Self::is_retryable) by a client with `retryWrites`, which only the client knows of
+/// (Retryable Writes: "RetryableWriteError Labels").
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PoolError {
+    /// The pool was cleared, and is paused or has evicted its wait queue (PoolClearedError).
+    Cleared {
+        /// The server of the pool.
+        address: ServerAddress,
+        /// The error for which it was cleared.
+        cause: Arc<ServerError>,
+    },
+    /// The pool is paused since it was made: no check of its server has succeeded yet.
+    NotReady {
+        /// The server of the pool.
+        address: ServerAddress,
+    },
+    /// The connection was in use or being established when the pool was cleared with
+    /// [`interrupt_in_use`](PoolClear::interrupt_in_use).
+    Interrupted {
+        /// The server of the pool.
+        address: ServerAddress,
+    },
+    /// The pool is closed (PoolClosedError).
+    Closed {
+        /// The server of the pool.
+        address: ServerAddress,
+    },
+    /// No connection became available in time (WaitQueueTimeoutError).
+    TimedOut {
+        /// The server of the pool.
+        address: ServerAddress,
+    },
+}
+
+impl PoolError {
+    /// What check-outs from the pool of the server at `address` fail with after `clear`.
+    pub fn cleared(address: ServerAddress, clear: &PoolClear) -> Self {
+        let cause = Arc::clone(&clear.cause);
+        Self::Cleared { address, cause }
+    }
+
+    /// The server of the pool.
+    pub fn address(&self) -> &ServerAddress {
+        match self {
+            Self::Cleared { address, .. }
+            | Self::NotReady { address }
+            | Self::Interrupted { address }
+            | Self::Closed { address }
+            | Self::TimedOut { address } => address,
+        }
+    }
+
+    /// Whether an operation that may be retried is retried after this error.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Cleared { .. } | Self::NotReady { .. } | Self::Interrupted { .. } => true,
+            Self::Closed { .. } | Self::TimedOut { .. } => false,
+        }
+    }
+}
+
+impl fmt::Display for PoolError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cleared { address, cause } => write!(
+                f,
+                "Connection pool for {address} was cleared because another operation failed with: \
+                 {cause}"
+            ),
+            Self::NotReady { address } => {
+                write!(f, "Connection pool for {address} is not ready yet")
+            }
+            Self::Interrupted { address } => write!(
+                f,
+                "Connection to {address} interrupted due to server monitor timeout"
+            ),
+            Self::Closed { .. } => {
+                f.write_str("Attempted to check out a connection from closed connection pool")
+            }
+            Self::TimedOut { .. } => {
+                f.write_str("Timed out while checking out a connection from connection pool")
+            }
+        }
+    }
+}
+
+impl core::error::Error for PoolError {}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::ToString;
+
+    use super::*;
+    use crate::{
+        error::{ErrorKind, Stage},
+        ids::Generation,
+    };
+
+    #[test]
+    fn texts_are_those_of_the_specification_and_what_passes_is_retryable() {
+        // F-65, F-68, F-68b
+        let address = || ServerAddress::new("a", 27017);
+        let check = |error: PoolError, text: &str, retryable| {
+            assert_eq!(error.to_string(), text);
+            assert_eq!(error.is_retryable(), retryable, "{text}");
+            assert_eq!(*error.address(), address());
+        };
+        let cause = ServerError::new(ErrorKind::Network, Stage::Operation, "gone").shared();
+        check(
+            PoolError::cleared(address(), &PoolClear::new(Generation::FIRST, cause)),
+            "Connection pool for a:27017 was cleared because another operation failed with: \
+             network error at operation: gone",
+            true,
+        );
+        check(
+            PoolError::NotReady { address: address() },
+            "Connection pool for a:27017 is not ready yet",
+            true,
+        );
+        check(
+            PoolError::Interrupted { address: address() },
+            "Connection to a:27017 interrupted due to server monitor timeout",
+            true,
+        );
+        check(
+            PoolError::Closed { address: address() },
+            "Attempted to check out a connection from closed connection pool",
+            false,
+        );
+        check(
+            PoolError::TimedOut { address: address() },
+            "Timed out while checking out a connection from connection pool",
+            false,
+        );
+    }
+}
