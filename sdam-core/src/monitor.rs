@@ -230,6 +230,17 @@ impl MonitorMachine {
         }
     }
 
+    /// The monitor that takes over from this one, which came to grief. It only remembers how many
+    /// connections there were, so that no two have the same number.
+    #[must_use]
+    pub fn successor(&self) -> Self {
+        let config = Arc::clone(&self.config);
+        Self {
+            connections: self.connections,
+            ..Self::new(config, self.server, self.address.clone())
+        }
+    }
+
     /// The first effects.
     pub fn start(&mut self, now: Instant, generation: Generation) -> MonitorEffects {
         self.handle(now, generation, MonitorInput::DeadlineReached)

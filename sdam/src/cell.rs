@@ -20,7 +20,7 @@ use sdam_core::{
     ids::{Generation, ObjectId, ServerId},
     machine::{Effect, Effects, Input, TopologyMachine},
     monitor::MonitorConfig,
-    options::{MIN_HEARTBEAT_FREQUENCY, Options},
+    options::Options,
     pool::PoolFactory,
     rng::{Rng, mix},
     time::Instant,
@@ -84,8 +84,8 @@ struct Random(AtomicU64);
 #[derive(Debug, Default)]
 struct Aftermath {
     published: bool,
-    /// Monitors to start, and when.
-    monitors: SmallVec<[(Arc<Server>, Option<Instant>); 1]>,
+    /// Monitors to start.
+    monitors: SmallVec<[Arc<Server>; 1]>,
 }
 
 /// What a cell is made of.
@@ -278,7 +278,7 @@ impl TopologyCell {
                     let pool = self.pools.create(id, &address);
                     let server = Arc::new(Server::new(id, address, pool));
                     if monitored {
-                        aftermath.monitors.push((Arc::clone(&server), None));
+                        aftermath.monitors.push(Arc::clone(&server));
                     }
                     state.servers.insert(id, server);
                 }
@@ -290,12 +290,8 @@ impl TopologyCell {
                     remember(state, now, &event);
                     self.events.push(now, event);
                 }
-                Effect::RestartMonitor { server } => {
-                    if let Some(server) = state.servers.get(&server) {
-                        let start = now + MIN_HEARTBEAT_FREQUENCY;
-                        aftermath.monitors.push((Arc::clone(server), Some(start)));
-                    }
-                }
+                // The monitor that has told of its end does that, and may be in `drop`.
+                Effect::RestartMonitor { .. } => {}
                 Effect::CloseServer { server } => {
                     if let Some(server) = state.servers.remove(&server) {
                         server.core.pool.close();
@@ -390,14 +386,10 @@ impl TopologyCell {
         if aftermath.published {
             self.changed.notify(usize::MAX);
         }
-        for (server, start) in aftermath.monitors {
-            self.spawn_monitor(server, start);
+        for server in aftermath.monitors {
+            let task = monitor::run(Arc::clone(self), server);
+            self.runtime.spawner.spawn(Task::new("sdam-monitor", task));
         }
-    }
-
-    fn spawn_monitor(self: &Arc<Self>, server: Arc<Server>, start: Option<Instant>) {
-        let task = monitor::run(Arc::clone(self), server, start);
-        self.runtime.spawner.spawn(Task::new("sdam-monitor", task));
     }
 }
 

@@ -2,14 +2,16 @@
 
 use std::{
     future::{Future, poll_fn},
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
     task::Poll,
 };
 
+use futures::future::FutureExt;
 use sdam_core::{
     machine::Input,
     monitor::{MonitorEffect, MonitorEffects, MonitorInput, MonitorMachine},
-    time::Instant,
+    options::MIN_HEARTBEAT_FREQUENCY,
 };
 use sdam_transport::spawn::Task;
 
@@ -29,11 +31,13 @@ enum Wake {
     Deadline,
 }
 
-/// Watches `server` until it leaves the topology; begins at `start`, or at once.
+/// Watches `server` until it leaves the topology.
+///
+/// A pool or a transport that panics ends the check that met it. The watch then starts over, in the
+/// same task: that is what [`RestartMonitor`](sdam_core::machine::Effect::RestartMonitor) asks for.
 pub(crate) fn run(
     cell: Arc<TopologyCell>,
     server: Arc<Server>,
-    start: Option<Instant>,
 ) -> impl Future<Output = ()> + Send + 'static {
     cell.monitors.begin();
     let address = server.core.address.clone();
@@ -46,11 +50,15 @@ pub(crate) fn run(
     };
     async move {
         monitor.alive = true;
-        if let Some(start) = start {
-            monitor.delay(start).await;
-        }
-        if !monitor.server.mailbox.is_stopped() {
-            monitor.watch().await;
+        // Nothing is left half-done that is not thrown away: the connection, and the machine.
+        while AssertUnwindSafe(monitor.watch())
+            .catch_unwind()
+            .await
+            .is_err()
+        {
+            monitor.die();
+            monitor.machine = monitor.machine.successor();
+            monitor.pause().await;
         }
         monitor.finish();
     }
@@ -60,8 +68,7 @@ struct Monitor {
     cell: Arc<TopologyCell>,
     server: Arc<Server>,
     machine: MonitorMachine,
-    /// Whether the monitor has begun, and has not ended because it was told to. A runtime that has
-    /// shut down drops tasks unseen; if those were replaced, that would never end.
+    /// Whether the monitor has begun, and has not ended because it was told to.
     alive: bool,
 }
 
@@ -71,8 +78,27 @@ impl Monitor {
         self.alive = false;
     }
 
-    async fn delay(&self, start: Instant) {
-        let mut timer = self.cell.runtime.io.clock.sleep_until(start);
+    /// Ends the heartbeat of a watch that has come to grief, and says so to the topology.
+    fn die(&mut self) {
+        // The pool may panic again; the hook has told that, too.
+        let _ = catch_unwind(AssertUnwindSafe(|| {
+            // Whoever starts over decides anew whether to stream.
+            self.server.stop_rtt_task();
+            for effect in self.handle(MonitorInput::Stop) {
+                if let MonitorEffect::Emit(event) = effect {
+                    self.cell.events.push(self.cell.now(), event);
+                }
+            }
+            self.cell.apply(Input::MonitorDied {
+                server: self.server.id(),
+            });
+        }));
+    }
+
+    /// Lets `minHeartbeatFrequencyMS` pass, unless there is nothing to do after that.
+    async fn pause(&self) {
+        let clock = &self.cell.runtime.io.clock;
+        let mut timer = clock.sleep_until(clock.now() + MIN_HEARTBEAT_FREQUENCY);
         poll_fn(|cx| {
             let mail = self.server.mailbox.poll(cx).is_ready();
             if mail && self.server.mailbox.is_stopped() {
@@ -84,6 +110,9 @@ impl Monitor {
     }
 
     async fn watch(&mut self) {
+        if self.server.mailbox.is_stopped() {
+            return;
+        }
         let mut link = Link::default();
         let mut alarm = Alarm::default();
         let mut effects = self
@@ -199,20 +228,10 @@ impl Monitor {
 }
 
 impl Drop for Monitor {
-    /// A monitor that panicked, or whose runtime has ended, still ends its heartbeat and says that
-    /// it is gone.
+    /// A monitor whose runtime drops it half-way still ends its heartbeat and says that it is gone.
     fn drop(&mut self) {
         if self.alive {
-            // Whoever replaces it decides anew whether to stream.
-            self.server.stop_rtt_task();
-            for effect in self.handle(MonitorInput::Stop) {
-                if let MonitorEffect::Emit(event) = effect {
-                    self.cell.events.push(self.cell.now(), event);
-                }
-            }
-            self.cell.apply(Input::MonitorDied {
-                server: self.server.id(),
-            });
+            self.die();
         }
         self.cell.monitor_ended();
     }

@@ -5,7 +5,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     task::Context,
     time::Duration,
@@ -26,6 +26,7 @@ use sdam_core::{
 use sdam_events::{channel::unbounded, sink::sink_fn};
 use sdam_select::criteria::Criteria;
 use sdam_sim::serve::ReplicaSet;
+use sdam_transport::spawn::{Spawner, Task};
 
 /// The longest that anything here may take on a machine under load.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -179,14 +180,29 @@ impl PoolHandle for Brittle {
     fn close(&self) {}
 }
 
+/// Counts the monitors that it spawns.
+#[derive(Debug)]
+struct CountingSpawner(Arc<dyn Spawner>, Arc<AtomicUsize>);
+
+impl Spawner for CountingSpawner {
+    fn spawn(&self, task: Task) {
+        let is_monitor = task.name() == "sdam-monitor";
+        self.1.fetch_add(is_monitor.into(), Ordering::SeqCst);
+        self.0.spawn(task);
+    }
+}
+
 #[test]
-fn a_monitor_that_dies_of_a_pool_is_replaced() {
+fn a_monitor_that_a_pool_has_stopped_starts_over_in_its_task() {
     let (set, host) = (ReplicaSet::start(3).unwrap(), tokio());
     let pools = Brittle::default();
+    let mut runtime = on(&host);
+    let monitors = Arc::default();
+    runtime.spawner = Arc::new(CountingSpawner(runtime.spawner, Arc::clone(&monitors)));
     let topology = Topology::builder(set.uri())
         .unwrap()
         .pools(pools.clone())
-        .start(on(&host))
+        .start(runtime)
         .unwrap();
     let complete = |snapshot: &Snapshot| {
         let description = snapshot.description();
@@ -199,6 +215,8 @@ fn a_monitor_that_dies_of_a_pool_is_replaced() {
     };
     block_on(topology.wait_for(complete, PATIENCE)).unwrap();
     assert!(pools.0.load(Ordering::SeqCst), "a pool has panicked");
+    // A monitor that spawned another one would have to do it while it is dropped.
+    assert_eq!(monitors.load(Ordering::SeqCst), 3);
     block_on(topology.close());
 }
 

@@ -118,6 +118,20 @@ fn server_never_reached_is_tried_once_per_heartbeat() {
 }
 
 #[test]
+fn a_successor_begins_anew_but_for_the_numbers_of_connections() {
+    check(
+        polling(),
+        &[
+            (0, Say::Start, "started #1, connect | 10000"),
+            (2, Say::Connected, "send isMaster handshake | 10002"),
+            (3, Say::Succeed, ""),
+            (503, Say::Start, "started #2, connect | 10503"),
+            (504, Say::Connected, "send isMaster handshake | 10504"),
+        ],
+    );
+}
+
+#[test]
 fn success_of_the_retry_earns_the_next_one() {
     // F-51
     run(

@@ -35,6 +35,8 @@ pub(super) enum Say {
     Stop,
     /// Tells the monitor nothing: from now on the pool has this generation.
     Pool(u64),
+    /// Tells the monitor nothing: from now on its successor is in its place.
+    Succeed,
 }
 
 /// Options of a client that runs outside any FaaS platform, with a heartbeat and a connect timeout
@@ -109,6 +111,9 @@ pub(super) fn check(config: MonitorConfig, script: &[(u64, Say, &str)]) {
     let mut machine = MonitorMachine::new(Arc::new(config), ServerId::from_u64(1), address);
     let mut generation = Generation::FIRST;
     for (index, (at, say, expected)) in script.iter().enumerate() {
+        if matches!(say, Say::Succeed) {
+            machine = machine.successor();
+        }
         let now = Instant::from_millis(*at);
         let mut handle = |input| machine.handle(now, generation, input);
         let effects = match say {
@@ -135,6 +140,7 @@ pub(super) fn check(config: MonitorConfig, script: &[(u64, Say, &str)]) {
             Say::Authenticated => handle(MonitorInput::Authenticated),
             Say::Abandon => handle(MonitorInput::Abandon),
             Say::Stop => handle(MonitorInput::Stop),
+            Say::Succeed => continue,
             Say::Pool(next) => {
                 generation = Generation::from_u64(*next);
                 continue;
