@@ -1,6 +1,7 @@
 //! What the corpus cannot reach: the whole table, the order of effects, and who may act when.
 
 mod errors;
+mod events;
 
 use alloc::{string::ToString, vec, vec::Vec};
 use core::time::Duration;

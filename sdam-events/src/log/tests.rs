@@ -406,6 +406,27 @@ fn the_environment_configures_each_component_and_nothing_is_logged_by_default() 
     assert_eq!(mixed.interest(), expected);
 }
 
+/// K-9
+#[test]
+fn whoever_hears_of_the_start_of_a_heartbeat_hears_of_its_end() {
+    let mut heard = 0;
+    for severity in ["off", "error", "warn", "info", "debug", "trace"] {
+        let interest = config(&[("MONGODB_LOG_TOPOLOGY", severity)]).interest();
+        let heartbeats = interest.intersection(Interest::HEARTBEATS);
+        assert!(
+            heartbeats.is_empty() || heartbeats == Interest::HEARTBEATS,
+            "{severity}"
+        );
+        heard += usize::from(!heartbeats.is_empty());
+    }
+    assert_eq!(heard, 2, "debug and trace");
+    // One message for each event that is heard of.
+    let reply = doc! { "ok": 1.0 };
+    for kind in [started(1), succeeded(1, &reply), failed(1)] {
+        assert!(LogMessage::of(&event(kind), DEFAULT_MAX_DOCUMENT_LENGTH).is_some());
+    }
+}
+
 /// K-3
 #[test]
 fn every_level_has_its_name() {

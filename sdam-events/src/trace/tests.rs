@@ -112,7 +112,7 @@ fn all_kinds() -> Vec<EventKind> {
     ]
 }
 
-/// K-1, K-2, K-4, K-5, K-7
+/// K-1, K-2, K-4, K-5, K-7, K-10
 #[test]
 fn tracing_events_carry_exactly_the_fields_of_the_message() {
     let sink = TracingSink::new(LogConfig::all(Severity::Debug));

@@ -50,7 +50,7 @@ fn streamed_replies_are_reported_one_by_one_and_nothing_is_sent() {
 
 #[test]
 fn stream_that_ends_is_asked_for_again_with_the_last_version() {
-    // F-33, F-37, F-38, F-36: whatever version came last, even an older one or that of another
+    // F-33, F-37, F-38, F-36, J-34: whatever version came last, even an older one or that of another
     // process, and whatever the topology made of it.
     run(&[
         (

@@ -1,0 +1,124 @@
+//! What events say.
+
+use super::*;
+use crate::event::EventKind;
+
+/// The events among `effects`.
+fn told(effects: Effects) -> Vec<EventKind> {
+    let events = effects.into_iter().filter_map(|effect| match effect {
+        Effect::Emit(event) => Some(event),
+        _ => None,
+    });
+    events.collect()
+}
+
+#[test]
+fn descriptions_begin_with_nothing_and_with_servers_of_which_nothing_is_known() {
+    // J-1 to J-5, J-14, J-15, J-40, J-42
+    let mut machine = TopologyMachine::new(&options(&["b", "a"]), ObjectId::default());
+    let events = told(machine.handle(NOW, Input::Open));
+    let opened = Arc::clone(machine.description());
+    let [a, b] =
+        ["a", "b"].map(|name| ServerDescription::unknown(id(&machine, name), address(name)));
+    assert_eq!(
+        opened
+            .servers()
+            .iter()
+            .map(|server| (**server).clone())
+            .collect::<Vec<_>>(),
+        [a.clone(), b.clone()]
+    );
+    let opening = |server: &ServerDescription| EventKind::ServerOpening {
+        server: server.id,
+        address: server.address.clone(),
+    };
+    assert_eq!(
+        events,
+        [
+            EventKind::TopologyOpening,
+            EventKind::TopologyDescriptionChanged {
+                previous: Arc::default(),
+                new: Arc::clone(&opened),
+            },
+            // In the order of the seeds.
+            opening(&b),
+            opening(&a),
+        ]
+    );
+
+    let events = told(check(&mut machine, "a", hello(ServerType::Mongos)));
+    let sharded = Arc::clone(machine.description());
+    let router = Arc::clone(sharded.server(&address("a")).unwrap());
+    assert_eq!(
+        events,
+        [
+            EventKind::ServerDescriptionChanged {
+                previous: Arc::new(a.clone()),
+                new: Arc::clone(&router),
+            },
+            EventKind::TopologyDescriptionChanged {
+                previous: opened,
+                new: Arc::clone(&sharded),
+            },
+        ]
+    );
+    assert!(router.hosts.is_empty() && router.passives.is_empty() && router.arbiters.is_empty());
+
+    let closed = |server: &ServerDescription| EventKind::ServerClosed {
+        server: server.id,
+        address: server.address.clone(),
+    };
+    assert_eq!(
+        told(machine.handle(NOW, Input::Close)),
+        [
+            closed(&a),
+            closed(&b),
+            EventKind::TopologyDescriptionChanged {
+                previous: sharded,
+                new: Arc::default(),
+            },
+            EventKind::TopologyClosed,
+        ]
+    );
+}
+
+#[test]
+fn a_version_alone_is_news_and_what_changes_with_every_check_is_none() {
+    // J-5, J-18, J-23, A-39
+    let news = |counter, last_write_date| Hello {
+        topology_version: Some(TopologyVersion {
+            process_id: ObjectId::default(),
+            counter,
+        }),
+        last_write_date: Some(last_write_date),
+        ..hello(ServerType::Standalone)
+    };
+    let mut machine = opened(&options(&["a"]));
+    let _ = check(&mut machine, "a", news(1, 1));
+    let rtt = |millis| Rtt {
+        average: Duration::from_millis(millis),
+        ..Rtt::default()
+    };
+    let mut told = |counter, last_write_date, millis| {
+        let input = Input::Checked {
+            server: id(&machine, "a"),
+            outcome: Ok(news(counter, last_write_date)),
+            rtt: Some(rtt(millis)),
+        };
+        let effects = machine.handle(NOW + rtt(millis).average, input);
+        let server = machine.description().server(&address("a")).unwrap();
+        assert_eq!(server.last_write_date, Some(last_write_date));
+        assert_eq!(server.rtt, Some(rtt(millis)));
+        brief(&machine, &effects)
+    };
+    // Who looks sees the new value, and nobody is told.
+    assert_eq!(told(1, 2, 5), ["publish"]);
+    assert_eq!(
+        told(2, 2, 5),
+        [
+            "publish",
+            "ServerDescriptionChanged a",
+            "TopologyDescriptionChanged"
+        ]
+    );
+}
