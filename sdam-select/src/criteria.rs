@@ -7,7 +7,7 @@ use sdam_core::{
     address::ServerAddress,
     options::{IDLE_WRITE_PERIOD, SMALLEST_MAX_STALENESS},
     read_preference::{InvalidReadPreference, ReadPreference},
-    topology::TopologyDescription,
+    topology::{TopologyDescription, TopologyType},
 };
 
 use crate::{candidate::Selector, settings::Settings};
@@ -19,6 +19,8 @@ use crate::{candidate::Selector, settings::Settings};
 #[derive(Clone)]
 pub struct Criteria {
     operation: Operation,
+    /// What an aggregation with a write stage is where servers are too old for anything else.
+    fallback: Option<Operation>,
     deprioritized: Option<Arc<[ServerAddress]>>,
     selector: Option<Arc<dyn Selector>>,
     name: Option<Arc<str>>,
@@ -54,6 +56,7 @@ impl Criteria {
     fn of(operation: Operation) -> Self {
         Self {
             operation,
+            fallback: None,
             deprioritized: None,
             selector: None,
             name: None,
@@ -72,6 +75,41 @@ impl Criteria {
         addresses.sort_unstable();
         addresses.dedup();
         self.deprioritized = (!addresses.is_empty()).then(|| addresses.into());
+        self
+    }
+
+    /// The same criteria for another attempt, after one on the server at `failed` has met an error
+    /// that may be retried.
+    ///
+    /// In a sharded cluster the next attempt avoids that server whatever the error was, elsewhere
+    /// only if it is `overloaded`: if the error has the label `SystemOverloadedError`, and
+    /// `enableOverloadRetargeting` is on (Server Selection: "deprioritized servers").
+    #[must_use]
+    pub fn for_retry(
+        self,
+        topology_type: TopologyType,
+        failed: &ServerAddress,
+        overloaded: bool,
+    ) -> Self {
+        if topology_type != TopologyType::Sharded && !overloaded {
+            return self;
+        }
+        let mut addresses = self.deprioritized().to_vec();
+        addresses.push(failed.clone());
+        self.with_deprioritized(addresses)
+    }
+
+    /// The same criteria for an aggregation whose pipeline has a write stage (`$out`, `$merge`).
+    ///
+    /// Secondaries run such a pipeline since MongoDB 5.0. As long as some server is available that
+    /// is older, the aggregation reads with mode primary whatever its preference says (CRUD: "Read
+    /// preferences and server selection"). Without a preference, or for writes, nothing changes.
+    #[must_use]
+    pub fn with_write_stage(mut self) -> Self {
+        self.fallback = match self.operation {
+            Operation::Read(_) => Some(Operation::Read(Arc::default())),
+            Operation::Write => None,
+        };
         self
     }
 
@@ -102,12 +140,26 @@ impl Criteria {
         &self.operation
     }
 
+    /// The operation as it counts on `topology`: the server is selected, and has to be told the read
+    /// preference, as if the operation were this one.
+    ///
+    /// It only differs from [`operation`](Self::operation) for an aggregation
+    /// [with a write stage](Self::with_write_stage).
+    pub fn operation_on(&self, topology: &TopologyDescription) -> &Operation {
+        match &self.fallback {
+            Some(fallback) if has_server_before_5_0(topology) => fallback,
+            _ => &self.operation,
+        }
+    }
+
+    /// Whether mode primary counts on `topology` instead of the read preference.
+    pub fn is_overridden_on(&self, topology: &TopologyDescription) -> bool {
+        !core::ptr::eq(self.operation_on(topology), &raw const self.operation)
+    }
+
     /// The read preference; `None` for writes.
     pub fn read_preference(&self) -> Option<&ReadPreference> {
-        match &self.operation {
-            Operation::Read(preference) => Some(preference),
-            Operation::Write => None,
-        }
+        self.operation.read_preference()
     }
 
     /// The addresses to avoid, sorted, each once.
@@ -131,6 +183,26 @@ impl Criteria {
     }
 }
 
+impl Operation {
+    /// The read preference; `None` for writes.
+    pub fn read_preference(&self) -> Option<&ReadPreference> {
+        match self {
+            Self::Read(preference) => Some(preference),
+            Self::Write => None,
+        }
+    }
+}
+
+/// Whether a server is available whose secondaries run no pipeline with a write stage. What is
+/// behind a load balancer is newer.
+fn has_server_before_5_0(topology: &TopologyDescription) -> bool {
+    const WRITE_STAGE_WIRE_VERSION: i32 = 13;
+    topology.topology_type() != TopologyType::LoadBalanced
+        && topology.servers().iter().any(|server| {
+            server.server_type.is_available() && server.wire_versions.max < WRITE_STAGE_WIRE_VERSION
+        })
+}
+
 impl fmt::Display for Criteria {
     /// As [`Operation`].
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -152,6 +224,7 @@ impl fmt::Debug for Criteria {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Criteria")
             .field("operation", &self.operation)
+            .field("has_write_stage", &self.fallback.is_some())
             .field("deprioritized", &self.deprioritized())
             .field("has_selector", &self.selector.is_some())
             .field("name", &self.name)

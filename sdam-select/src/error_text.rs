@@ -37,12 +37,13 @@ pub fn error_text(topology: &TopologyDescription, criteria: &Criteria) -> String
             return errors.join(", ");
         }
     }
-    let reads_from_members = matches!(criteria.operation(), Operation::Read(_))
+    let operation = criteria.operation_on(topology);
+    let reads_from_members = matches!(operation, Operation::Read(_))
         && (topology.topology_type().is_replica_set() || !available);
     if reads_from_members {
-        format!("No server available for {criteria}")
+        format!("No server available for {operation}")
     } else {
-        format!("No servers are suitable for {criteria}")
+        format!("No servers are suitable for {operation}")
     }
 }
 
@@ -96,6 +97,16 @@ mod tests {
         check(
             &Criteria::write(),
             "No servers are suitable for write operation",
+        );
+        // L-6: the members are too old for a secondary to run it.
+        let mut old = server(1, RsSecondary);
+        old.wire_versions.max = 9;
+        assert_eq!(
+            error_text(
+                &topology(ReplicaSetNoPrimary, [old]),
+                &read(nearest()).with_write_stage()
+            ),
+            "No server available for query with ReadPreference primary"
         );
     }
 

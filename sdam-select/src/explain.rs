@@ -151,7 +151,7 @@ pub fn explain(
     };
     let servers = topology.servers().iter().zip(verdicts);
     Explanation {
-        operation: criteria.operation().clone(),
+        operation: criteria.operation_on(topology).clone(),
         topology_type: topology.topology_type(),
         refusal,
         servers: servers
@@ -212,7 +212,7 @@ impl<'a> Judge<'a> {
         criteria: &'a Criteria,
         rule: Rule<'a>,
     ) -> Self {
-        let preference = criteria.read_preference();
+        let preference = criteria.operation_on(topology).read_preference();
         let passed_over = preference
             .filter(|preference| preference.mode == ReadMode::SecondaryPreferred)
             .filter(|_| topology.topology_type().is_replica_set() && rule.types == Types::PRIMARY)

@@ -44,7 +44,7 @@ impl<'a> Rule<'a> {
         settings: &Settings,
         criteria: &'a Criteria,
     ) -> Result<Self, CriteriaError> {
-        let preference = match criteria.operation() {
+        let preference = match criteria.operation_on(topology) {
             Operation::Read(preference) => {
                 CriteriaError::check(topology, settings, preference)?;
                 Some(&**preference)

@@ -57,7 +57,8 @@ impl TopologyCell {
             Some(Selected::new(
                 server,
                 chosen.server,
-                topology.topology_type(),
+                topology,
+                criteria,
                 lane,
             ))
         }))

@@ -7,8 +7,9 @@ use sdam_core::{
     ids::ServerId,
     pool::PoolHandle,
     server::{ServerDescription, ServerType, WireVersions},
-    topology::TopologyType,
+    topology::{TopologyDescription, TopologyType},
 };
+use sdam_select::criteria::Criteria;
 
 use crate::server::{Lane, Server};
 
@@ -22,20 +23,23 @@ pub struct Selected {
     server_type: ServerType,
     topology_type: TopologyType,
     wire_versions: WireVersions,
+    overrides_read_preference: bool,
 }
 
 impl Selected {
     pub(crate) fn new(
         server: &Server,
         description: &ServerDescription,
-        topology_type: TopologyType,
+        topology: &TopologyDescription,
+        criteria: &Criteria,
         lane: usize,
     ) -> Self {
         Self {
             lane: server.start_operation(lane),
             server_type: description.server_type,
-            topology_type,
+            topology_type: topology.topology_type(),
             wire_versions: description.wire_versions,
+            overrides_read_preference: criteria.is_overridden_on(topology),
         }
     }
 
@@ -63,6 +67,12 @@ impl Selected {
     /// how a read preference is sent.
     pub fn topology_type(&self) -> TopologyType {
         self.topology_type
+    }
+
+    /// Whether the server was selected with mode primary instead of the criteria's read preference,
+    /// which then must not be sent either; see [`Criteria::with_write_stage`].
+    pub fn overrides_read_preference(&self) -> bool {
+        self.overrides_read_preference
     }
 
     /// The wire versions that the monitor knows of; a connection's own handshake has the last word.

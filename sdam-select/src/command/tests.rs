@@ -142,7 +142,7 @@ fn run_command_sends_explicit_preferences_to_all_but_standalones() {
 
 #[test]
 fn documents_hold_what_is_set_and_nothing_else() {
-    // L-71, L-75, L-77
+    // L-18, L-71, L-75, L-77: the value of a tag is a string
     let check = |preference: ReadPreference, expected: RawDocumentBuf| {
         let document = ReadPreferenceDocument::new(&preference);
         assert_eq!(decode(document.to_bson_bytes()), expected);

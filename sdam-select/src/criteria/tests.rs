@@ -138,6 +138,33 @@ fn selectors_run_in_order_and_only_narrow_what_is_suitable() {
 }
 
 #[test]
+fn a_retry_avoids_the_server_that_failed_where_others_may_do_better() {
+    // L-54
+    let check = |topology_type, overloaded, expected: &[u64]| {
+        let first = Criteria::write().for_retry(topology_type, &address(2), overloaded);
+        let second = first.for_retry(topology_type, &address(1), overloaded);
+        let expected: Vec<_> = expected.iter().map(|number| address(*number)).collect();
+        assert_eq!(
+            second.deprioritized(),
+            expected,
+            "{topology_type} {overloaded}"
+        );
+    };
+    check(Sharded, false, &[1, 2]);
+    check(Sharded, true, &[1, 2]);
+    for other in [
+        TopologyType::Unknown,
+        Single,
+        ReplicaSetNoPrimary,
+        ReplicaSetWithPrimary,
+        LoadBalanced,
+    ] {
+        check(other, false, &[]);
+        check(other, true, &[1, 2]);
+    }
+}
+
+#[test]
 fn single_threaded_clients_scan_less_often_and_choose_at_random() {
     // L-28, L-42
     let options = Options::new(alloc::vec![]);

@@ -16,7 +16,7 @@ use sdam_core::{
 
 use super::*;
 use crate::{
-    suitable,
+    explain, suitable,
     testing::{
         address,
         any::{any_criteria, any_topology},
@@ -108,13 +108,15 @@ fn writes_go_to_the_primary_and_to_nothing_else() {
 
 #[test]
 fn other_topologies_ignore_the_read_preference() {
-    // L-2, L-25, L-32, L-33, L-34, L-35: tags that no server has and a limit that is too small
+    // L-2, L-5, L-25, L-32, L-33, L-34, L-35: tags that no server has and a limit that is too small.
+    // Nor is mode primary refused early where no primary is.
     let picky = mode(ReadMode::Secondary)
         .with_tag_sets(vec![tags(&[("dc", "none")])])
         .with_max_staleness(Duration::from_secs(1));
     let check = |topology_type, types: &[ServerType], expected: &[u64]| {
         let topology = of_types(topology_type, types);
-        for criteria in [read(picky.clone()), Criteria::write()] {
+        let primary = read(ReadPreference::default());
+        for criteria in [read(picky.clone()), primary, Criteria::write()] {
             assert_eq!(found(&topology, &criteria), expected, "{topology_type}");
         }
     };
@@ -190,6 +192,66 @@ fn avoided_servers_are_taken_only_if_nothing_else_is_left() {
     check(&balanced, &Criteria::write(), &[1], &[1]);
 }
 
+#[test]
+fn pipelines_that_write_are_for_the_primary_while_any_server_is_older_than_5_0() {
+    // L-6: MongoDB 5.0 has wire version 13. The limit on staleness is too small, which does not
+    // matter where the preference does not.
+    let secondary = read(mode(ReadMode::Secondary));
+    let picky = read(mode(ReadMode::Secondary).with_max_staleness(Duration::from_secs(1)));
+    let check = |topology_type, servers: &[(ServerType, i32)], expected: &[u64], overridden| {
+        let servers = servers.iter().zip(1..).map(|((of, version), number)| {
+            let mut server = server(number, *of);
+            server.wire_versions.max = *version;
+            server
+        });
+        let topology = topology(topology_type, servers);
+        let writing = secondary.clone().with_write_stage();
+        let case = std::format!("{topology}");
+        assert_eq!(found(&topology, &writing), expected, "{case}");
+        assert_eq!(writing.is_overridden_on(&topology), overridden, "{case}");
+        let counts = writing.operation_on(&topology).read_preference().unwrap();
+        let expected = if overridden {
+            &ReadPreference::default()
+        } else {
+            secondary.read_preference().unwrap()
+        };
+        assert_eq!(counts, expected, "{case}");
+        let explained = explain(&topology, &Settings::default(), &writing);
+        assert_eq!(explained.operation, *writing.operation_on(&topology));
+        if overridden {
+            let picky = picky.clone().with_write_stage();
+            assert!(suitable(&topology, &Settings::default(), &picky).is_ok());
+        }
+        assert!(!secondary.is_overridden_on(&topology), "only if it writes");
+    };
+    let (with, without) = (ReplicaSetWithPrimary, ReplicaSetNoPrimary);
+    check(with, &[(RsPrimary, 13), (RsSecondary, 13)], &[2], false);
+    check(with, &[(RsPrimary, 12), (RsSecondary, 13)], &[1], true);
+    check(with, &[(RsPrimary, 13), (RsSecondary, 12)], &[1], true);
+    check(
+        with,
+        &[(RsPrimary, 13), (RsSecondary, 13), (RsArbiter, 9)],
+        &[1],
+        true,
+    );
+    // Nobody knows how old a server is that has not answered.
+    check(
+        with,
+        &[(RsPrimary, 13), (RsSecondary, 13), (Unknown, 0)],
+        &[2],
+        false,
+    );
+    check(without, &[(RsSecondary, 12)], &[], true);
+    check(without, &[(RsSecondary, 13)], &[1], false);
+    check(without, &[(PossiblePrimary, 0)], &[], false);
+    check(Sharded, &[(Mongos, 9), (Mongos, 13)], &[1, 2], true);
+    check(Single, &[(RsSecondary, 9)], &[1], true);
+    check(LoadBalanced, &[(LoadBalancer, 0)], &[1], false);
+    let write = Criteria::write().with_write_stage();
+    let old = of_types(ReplicaSetWithPrimary, &[RsPrimary]);
+    assert!(!write.is_overridden_on(&old));
+}
+
 /// A secondary that was checked and last wrote at these milliseconds.
 fn member(number: u64, server_type: ServerType, updated: u64, wrote: i64) -> ServerDescription {
     let mut server = server(number, server_type);
@@ -204,16 +266,18 @@ fn limited(seconds: u64) -> ReadPreference {
 
 #[test]
 fn with_a_primary_lag_is_told_by_what_both_wrote_when_they_were_checked() {
-    // L-21, L-23: lag + 10 s of heartbeat <= 90 s
+    // L-21, L-23: lag + 10 s of heartbeat <= 90 s; L-27: the clock may have begun at any time
     let check = |updated, wrote, expected: &[u64]| {
-        let primary = member(1, RsPrimary, 1_000_000, 5_000_000);
-        let servers = [primary, member(2, RsSecondary, updated, wrote)];
-        let topology = topology(ReplicaSetWithPrimary, servers);
-        assert_eq!(
-            found(&topology, &read(limited(90))),
-            expected,
-            "{updated} {wrote}"
-        );
+        for earlier in [0, 940_000] {
+            let primary = member(1, RsPrimary, 1_000_000 - earlier, 5_000_000);
+            let servers = [primary, member(2, RsSecondary, updated - earlier, wrote)];
+            let topology = topology(ReplicaSetWithPrimary, servers);
+            assert_eq!(
+                found(&topology, &read(limited(90))),
+                expected,
+                "{updated} {wrote} {earlier}"
+            );
+        }
     };
     check(1_000_000, 5_000_000, &[2]);
     check(1_000_000, 4_920_000, &[2]);

@@ -33,7 +33,8 @@ impl ScanTopology {
             effect = match effect {
                 ScanEffect::Choose => self.attempt(criteria, report)?,
                 ScanEffect::Select { server } => {
-                    return self.selected(server).ok_or(SelectionError::Closed);
+                    let selected = self.selected(server, criteria);
+                    return selected.ok_or(SelectionError::Closed);
                 }
                 ScanEffect::Fail(failure) => {
                     return Err(self.failure(failure, criteria, limit, started));
@@ -81,14 +82,15 @@ impl ScanTopology {
         }))
     }
 
-    fn selected(&self, server: ServerId) -> Option<ScanSelected> {
+    fn selected(&self, server: ServerId, criteria: &Criteria) -> Option<ScanSelected> {
         let topology = self.machine.description();
         let description = topology.server_by_id(server)?;
         let member = self.members.get(&server)?;
         let generation = self.generation(server, member.service)?;
         Some(ScanSelected::new(
             description,
-            topology.topology_type(),
+            topology,
+            criteria,
             generation,
             Arc::clone(&member.pool),
         ))

@@ -7,8 +7,9 @@ use sdam_core::{
     ids::{Generation, ServerId},
     pool::PoolHandle,
     server::ServerDescription,
-    topology::TopologyType,
+    topology::{TopologyDescription, TopologyType},
 };
+use sdam_select::criteria::Criteria;
 
 /// A selected server.
 ///
@@ -18,6 +19,7 @@ use sdam_core::{
 pub struct ScanSelected {
     description: Arc<ServerDescription>,
     topology_type: TopologyType,
+    overrides_read_preference: bool,
     generation: Generation,
     pool: Arc<dyn PoolHandle>,
 }
@@ -25,13 +27,15 @@ pub struct ScanSelected {
 impl ScanSelected {
     pub(super) fn new(
         description: &Arc<ServerDescription>,
-        topology_type: TopologyType,
+        topology: &TopologyDescription,
+        criteria: &Criteria,
         generation: Generation,
         pool: Arc<dyn PoolHandle>,
     ) -> Self {
         Self {
             description: Arc::clone(description),
-            topology_type,
+            topology_type: topology.topology_type(),
+            overrides_read_preference: criteria.is_overridden_on(topology),
             generation,
             pool,
         }
@@ -56,6 +60,12 @@ impl ScanSelected {
     /// how a read preference is sent.
     pub fn topology_type(&self) -> TopologyType {
         self.topology_type
+    }
+
+    /// Whether the server was selected with mode primary instead of the criteria's read preference,
+    /// which then must not be sent either; see [`Criteria::with_write_stage`].
+    pub fn overrides_read_preference(&self) -> bool {
+        self.overrides_read_preference
     }
 
     /// The generation of the server's connections when it was selected, to report errors with.
