@@ -201,6 +201,8 @@ pub enum SelectionFailure {
     Incompatible,
     /// The read preference does not fit the deployment.
     InvalidCriteria,
+    /// No server was suitable at once, and as many selections were waiting as may.
+    TooManyWaiters,
     /// The topology was closed.
     Closed,
     /// The caller has lost interest.
@@ -214,6 +216,7 @@ impl SelectionFailure {
             Self::Timeout => "timeout",
             Self::Incompatible => "incompatible",
             Self::InvalidCriteria => "invalid_criteria",
+            Self::TooManyWaiters => "too_many_waiters",
             Self::Closed => "closed",
             Self::Cancelled => "cancelled",
         }
@@ -407,6 +410,34 @@ mod tests {
     fn names_are_indexed_in_the_order_in_which_they_are_listed() {
         for (index, name) in EventName::ALL.iter().enumerate() {
             assert_eq!(name.index(), index, "{}", name.as_str());
+        }
+    }
+
+    #[test]
+    fn events_bear_the_names_of_the_specification() {
+        // J-11: without the word "event", which is part of the type's name.
+        let published = [
+            (EventName::TopologyOpening, "TopologyOpening"),
+            (
+                EventName::TopologyDescriptionChanged,
+                "TopologyDescriptionChanged",
+            ),
+            (EventName::TopologyClosed, "TopologyClosed"),
+            (EventName::ServerOpening, "ServerOpening"),
+            (
+                EventName::ServerDescriptionChanged,
+                "ServerDescriptionChanged",
+            ),
+            (EventName::ServerClosed, "ServerClosed"),
+            (EventName::ServerHeartbeatStarted, "ServerHeartbeatStarted"),
+            (
+                EventName::ServerHeartbeatSucceeded,
+                "ServerHeartbeatSucceeded",
+            ),
+            (EventName::ServerHeartbeatFailed, "ServerHeartbeatFailed"),
+        ];
+        for (name, text) in published {
+            assert_eq!(name.as_str(), text);
         }
     }
 }

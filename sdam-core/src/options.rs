@@ -95,6 +95,9 @@ pub struct Options {
     pub driver_name: Arc<str>,
     /// How many servers are monitored at most; what lies beyond is reported as an error.
     pub max_servers: usize,
+    /// How many selections may wait for a server at the same time; one more fails at once. There is
+    /// no limit by default (Server Selection: "Multi-threaded or asynchronous server selection").
+    pub max_waiters: usize,
     /// How the first hello of a connection is framed.
     pub handshake_opcode: HandshakeOpcode,
     /// Retry a failed check on a new connection before marking the server Unknown, as SDAM 2.11
@@ -139,6 +142,7 @@ impl Options {
             wire_versions: WireVersions { min: 8, max: 29 },
             driver_name: "sdam".into(),
             max_servers: 1024,
+            max_waiters: usize::MAX,
             handshake_opcode: HandshakeOpcode::default(),
             legacy_retry_before_unknown: false,
             handshake_errors_mark_unknown: false,

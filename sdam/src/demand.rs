@@ -22,11 +22,16 @@ impl Demand {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// One more waits, until the ticket is dropped. The second value says whether it is the first,
-    /// who has to wake the monitors.
-    pub(crate) fn ticket(&self) -> (Ticket<'_>, bool) {
-        let before = self.0.fetch_add(1, Ordering::SeqCst);
-        (Ticket(self), before == 0)
+    /// One more waits, until the ticket is dropped; `None` if `limit` wait already. The second value
+    /// says whether it is the first, who has to wake the monitors.
+    pub(crate) fn ticket(&self, limit: usize) -> Option<(Ticket<'_>, bool)> {
+        // Whoever is turned away is never counted, or the first could take itself for the second.
+        let more = |waiters: usize| (waiters < limit).then_some(waiters + 1);
+        let taken = self
+            .0
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, more);
+        let before = taken.ok()?;
+        Some((Ticket(self), before == 0))
     }
 }
 
@@ -48,15 +53,17 @@ mod tests {
     fn only_the_first_ticket_wakes_and_the_last_one_ends_the_demand() {
         // F-44
         let demand = Demand::default();
-        let (first, wake) = demand.ticket();
+        let (first, wake) = demand.ticket(2).unwrap();
         assert!(wake && demand.is_pressing());
-        let (second, wake) = demand.ticket();
+        let (second, wake) = demand.ticket(2).unwrap();
         assert!(!wake);
+        // L-64
+        assert!(demand.ticket(2).is_none());
         assert_eq!(demand.waiters(), 2);
         drop(first);
         assert!(demand.is_pressing());
         drop(second);
         assert!(!demand.is_pressing());
-        assert!(demand.ticket().1);
+        assert!(demand.ticket(2).unwrap().1);
     }
 }

@@ -58,6 +58,11 @@ pub enum SelectionError {
     },
     /// No server could ever meet the criteria.
     InvalidCriteria(CriteriaError),
+    /// No server was suitable at once, and as many selections wait as may.
+    TooManyWaiters {
+        /// [`Options::max_waiters`](sdam_core::options::Options::max_waiters).
+        limit: usize,
+    },
     /// The topology was closed.
     Closed,
 }
@@ -72,6 +77,11 @@ impl fmt::Display for SelectionError {
                     .unwrap_or("incompatible server"),
             ),
             Self::InvalidCriteria(error) => error.fmt(f),
+            Self::TooManyWaiters { limit } => write!(
+                f,
+                "no server is suitable now, and {limit} selections wait for one, which is as many as \
+                 may (maxWaiters)"
+            ),
             Self::Closed => f.write_str("the topology is closed"),
         }
     }

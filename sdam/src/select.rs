@@ -99,8 +99,13 @@ impl TopologyCell {
             self.request_checks();
             return Err(self.timed_out(criteria, limit, report.started));
         }
+        let limit_of_waiters = self.options.max_waiters;
+        let Some((_ticket, first)) = self.demand.ticket(limit_of_waiters) else {
+            return Err(SelectionError::TooManyWaiters {
+                limit: limit_of_waiters,
+            });
+        };
         report.waiting(limit.timeout);
-        let (_ticket, first) = self.demand.ticket();
         if first {
             self.request_checks();
         }
@@ -289,6 +294,7 @@ impl SelectionError {
             Self::Timeout(_) => SelectionFailure::Timeout,
             Self::Incompatible { .. } => SelectionFailure::Incompatible,
             Self::InvalidCriteria(_) => SelectionFailure::InvalidCriteria,
+            Self::TooManyWaiters { .. } => SelectionFailure::TooManyWaiters,
             Self::Closed => SelectionFailure::Closed,
         }
     }

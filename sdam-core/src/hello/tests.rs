@@ -264,7 +264,7 @@ fn numbers_may_be_of_any_type_and_are_absent_if_out_of_range() {
 
 #[test]
 fn optional_fields_of_unexpected_types_count_as_absent() {
-    // C-13, C-15, C-16, C-22, C-29
+    // C-13, C-15, C-16, C-22, C-29, L-18
     let names = [
         "arbiterOnly",
         "arbiters",

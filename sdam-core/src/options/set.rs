@@ -147,6 +147,13 @@ impl Options {
         self
     }
 
+    /// The same options with this many selections that wait for a server at most.
+    #[must_use]
+    pub fn with_max_waiters(mut self, max_waiters: usize) -> Self {
+        self.max_waiters = max_waiters;
+        self
+    }
+
     /// The same options with this framing of the first hello.
     #[must_use]
     pub fn with_handshake_opcode(mut self, handshake_opcode: HandshakeOpcode) -> Self {

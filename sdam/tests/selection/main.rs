@@ -7,6 +7,7 @@
 
 mod allocations;
 mod prose;
+mod scope;
 mod timeouts;
 mod waiting;
 mod world;

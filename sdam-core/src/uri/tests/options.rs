@@ -41,11 +41,16 @@ fn keys_are_case_insensitive() {
 
 #[test]
 fn unknown_keys_are_ignored_with_a_warning() {
-    // B-33, B-34
-    let string = parse("mongodb://a/?foo=1&serverApi=1&replicaSet=rs&waitQueueSize=1");
-    assert_eq!(warned(&string), ["foo", "serverApi", "waitQueueSize"]);
+    // B-33, B-34, L-78
+    let string = parse("mongodb://a/?foo=1&serverApi=1&replicaSet=rs&waitQueueSize=1&slaveOk=true");
+    assert_eq!(
+        warned(&string),
+        ["foo", "serverApi", "waitQueueSize", "slaveOk"]
+    );
     assert_eq!(string.options().len(), 1);
-    assert_eq!(string.into_options().unwrap().server_api, None);
+    let options = string.into_options().unwrap();
+    assert_eq!(options.server_api, None);
+    assert_eq!(options.read_preference.mode, ReadMode::Primary);
 }
 
 #[test]
@@ -231,7 +236,7 @@ fn modes_are_those_of_the_specification() {
 
 #[test]
 fn tag_sets_keep_their_order_and_case() {
-    // B-24
+    // B-24, L-18
     let tags = |pairs: &[(&str, &str)]| pairs.iter().copied().collect::<TagSet>();
     let options = accepted(
         "readPreference=secondary&readPreferenceTags=dc:NY,rack:1&readPreferenceTags=dc:ny\

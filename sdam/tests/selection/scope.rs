@@ -1,0 +1,137 @@
+//! What is a selection, what it has to know first, and which read preference it goes by.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use futures::FutureExt;
+use sdam::{error::SelectionError, topology::Topology};
+use sdam_core::read_preference::{ReadMode, ReadPreference};
+use sdam_events::{channel::unbounded, sink::Interest};
+use sdam_select::criteria::Criteria;
+use sdam_spec::engine::canned::Answer;
+
+use crate::world::{World, hosts};
+
+fn read(preference: ReadPreference) -> Criteria {
+    Criteria::read(preference).unwrap()
+}
+
+/// The ports of the servers that 30 selections get.
+fn selected(topology: &Topology, criteria: &Criteria) -> BTreeSet<u16> {
+    let select = |_| topology.try_select(criteria).unwrap().unwrap();
+    let ports = (0..30)
+        .map(select)
+        .map(|selected| selected.address().port());
+    ports.map(Option::unwrap).collect()
+}
+
+/// L-1: nobody selects a server for a check; a cursor's commands go where its first one went,
+/// because whoever holds the selected server goes on using it.
+#[test]
+fn only_operations_select_servers() {
+    let hosts = hosts(3);
+    let mut world = World::with_replica_set(&hosts);
+    let (sink, mut events) = unbounded();
+    let topology = world.start(&hosts, |builder| {
+        builder.sink(sink.interested_in(Interest::SELECTION))
+    });
+    world.pass(Duration::from_secs(60));
+    assert!(world.servers.checks(&hosts[0]).len() > 5);
+    assert!(events.try_next().is_none());
+
+    let held = topology
+        .select(&Criteria::write())
+        .now_or_never()
+        .unwrap()
+        .unwrap();
+    world.servers.set(&hosts[0], Answer::member(&hosts, false));
+    world.servers.set(&hosts[1], Answer::member(&hosts, true));
+    world.pass(Duration::from_secs(10));
+    assert_eq!(selected(&topology, &Criteria::write()), [20_001].into());
+    assert_eq!(held.address(), &hosts[0]);
+}
+
+/// L-4, L-5, L-7: a default is inherited by whoever asks for it; operations that take no preference
+/// and generic commands go by mode primary. Nobody is bound to the server he got before.
+#[test]
+fn the_default_read_preference_is_for_operations_that_inherit_it() {
+    let hosts = hosts(3);
+    let mut world = World::with_replica_set(&hosts);
+    let topology = world.start(&hosts, |builder| {
+        builder
+            .options(|options| options.read_preference = ReadPreference::new(ReadMode::Secondary))
+    });
+    let inherited = read(topology.options().read_preference.clone());
+    let own = read(ReadPreference::new(ReadMode::Nearest));
+    let primary = read(ReadPreference::default());
+    assert_eq!(selected(&topology, &inherited), [20_001, 20_002].into());
+    assert_eq!(selected(&topology, &own), [20_000, 20_001, 20_002].into());
+    assert_eq!(selected(&topology, &primary), [20_000].into());
+    assert_eq!(selected(&topology, &Criteria::write()), [20_000].into());
+}
+
+/// L-6: whoever is told the preference is told the one that counted.
+#[test]
+fn a_pipeline_that_writes_says_which_preference_counted() {
+    let hosts = hosts(2);
+    let mut world = World::with_replica_set(&hosts);
+    let topology = world.start(&hosts, |builder| builder);
+    let writing = read(ReadPreference::new(ReadMode::Secondary)).with_write_stage();
+    let select = || topology.try_select(&writing).unwrap().unwrap();
+    assert_eq!(select().address(), &hosts[1]);
+    assert!(!select().overrides_read_preference());
+
+    let Answer::Reply(reply) = Answer::member(&hosts, true) else {
+        unreachable!();
+    };
+    let mut old = bson::Document::from_reader(&*reply).unwrap();
+    old.insert("maxWireVersion", 9);
+    world
+        .servers
+        .set(&hosts[0], Answer::Reply(old.to_vec().unwrap()));
+    world.pass(Duration::from_secs(10));
+    assert_eq!(select().address(), &hosts[0]);
+    assert!(select().overrides_read_preference());
+}
+
+/// L-60: the others may stay silent for ever.
+#[test]
+fn one_suitable_server_is_enough() {
+    let hosts = hosts(3);
+    let mut world = World::new();
+    world.servers.set(&hosts[1], Answer::mongos());
+    let topology = world.start(&hosts, |builder| builder);
+    let selected = topology.select(&Criteria::write()).now_or_never().unwrap();
+    assert_eq!(selected.unwrap().address(), &hosts[1]);
+
+    let mut world = World::new();
+    world.servers.set(&hosts[1], Answer::member(&hosts, false));
+    let topology = world.start(&hosts, |builder| builder);
+    let any = read(ReadPreference::new(ReadMode::PrimaryPreferred));
+    let selected = topology.select(&any).now_or_never().unwrap();
+    assert_eq!(selected.unwrap().address(), &hosts[1]);
+}
+
+/// L-64: as many as may wait do, the next one fails at once, and a place that becomes free can be
+/// taken.
+#[test]
+fn no_more_selections_wait_than_may() {
+    let mut world = World::new();
+    let topology = world.start(&hosts(1), |builder| {
+        builder.options(|options| options.max_waiters = 2)
+    });
+    let criteria = Criteria::write();
+    let begin = || {
+        let mut selection = Box::pin(topology.select(&criteria));
+        let outcome = selection.as_mut().now_or_never();
+        outcome.map_or(Ok(selection), |outcome| Err(outcome.unwrap_err()))
+    };
+    let (first, _second) = (begin().unwrap(), begin().unwrap());
+    let error = begin().err().unwrap();
+    assert!(matches!(error, SelectionError::TooManyWaiters { limit: 2 }));
+    assert!(error.to_string().contains("2 selections"), "{error}");
+    assert_eq!(topology.waiters(), 2);
+    drop(first);
+    let _third = begin().unwrap();
+    assert!(begin().is_err());
+}
