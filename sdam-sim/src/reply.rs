@@ -19,7 +19,9 @@ pub(crate) struct CommandError {
 pub(crate) type CommandResult = Result<Document, CommandError>;
 
 pub(crate) const BAD_VALUE: i32 = 2;
+pub(crate) const NO_SUCH_KEY: i32 = 4;
 pub(crate) const HOST_UNREACHABLE: i32 = 6;
+pub(crate) const FAILED_TO_PARSE: i32 = 9;
 pub(crate) const UNAUTHORIZED: i32 = 13;
 pub(crate) const TYPE_MISMATCH: i32 = 14;
 pub(crate) const CURSOR_NOT_FOUND: i32 = 43;
@@ -28,6 +30,7 @@ pub(crate) const NO_REPLICATION_ENABLED: i32 = 76;
 pub(crate) const NOT_SECONDARY: i32 = 95;
 pub(crate) const SHUTDOWN_IN_PROGRESS: i32 = 91;
 pub(crate) const NEW_CONFIG_INCOMPATIBLE: i32 = 103;
+pub(crate) const MAX_STALENESS_OUT_OF_RANGE: i32 = 160;
 pub(crate) const METADATA_MISSING_FIELD: i32 = 183;
 pub(crate) const METADATA_APP_NAME_TOO_LARGE: i32 = 184;
 pub(crate) const METADATA_TOO_LARGE: i32 = 185;
@@ -101,8 +104,10 @@ pub(crate) fn code_name(code: i32, version: ServerVersion) -> String {
     let primary = version.says_primary();
     let name = match code {
         BAD_VALUE => "BadValue",
+        NO_SUCH_KEY => "NoSuchKey",
         HOST_UNREACHABLE => "HostUnreachable",
         7 => "HostNotFound",
+        FAILED_TO_PARSE => "FailedToParse",
         UNAUTHORIZED => "Unauthorized",
         TYPE_MISMATCH => "TypeMismatch",
         18 => "AuthenticationFailed",
@@ -116,6 +121,7 @@ pub(crate) fn code_name(code: i32, version: ServerVersion) -> String {
         NOT_SECONDARY => "NotSecondary",
         NEW_CONFIG_INCOMPATIBLE => "NewReplicaSetConfigurationIncompatible",
         134 => "ReadConcernMajorityNotAvailableYet",
+        MAX_STALENESS_OUT_OF_RANGE => "MaxStalenessOutOfRange",
         METADATA_MISSING_FIELD => "ClientMetadataMissingField",
         METADATA_APP_NAME_TOO_LARGE => "ClientMetadataAppNameTooLarge",
         METADATA_TOO_LARGE => "ClientMetadataDocumentTooLarge",

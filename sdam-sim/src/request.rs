@@ -154,3 +154,20 @@ pub(crate) fn flag(body: &Document, key: &str) -> bool {
         None => false,
     }
 }
+
+/// What servers call the BSON type of `value`.
+pub(crate) fn type_name(value: &Bson) -> &'static str {
+    match value {
+        Bson::Double(_) => "double",
+        Bson::String(_) => "string",
+        Bson::Document(_) => "object",
+        Bson::Array(_) => "array",
+        Bson::ObjectId(_) => "objectId",
+        Bson::Boolean(_) => "bool",
+        Bson::DateTime(_) => "date",
+        Bson::Null => "null",
+        Bson::Int32(_) => "int",
+        Bson::Int64(_) => "long",
+        _ => "binData",
+    }
+}

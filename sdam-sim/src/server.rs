@@ -5,6 +5,7 @@ mod bulk_write;
 mod command;
 mod data;
 mod hello;
+mod read_preference;
 
 use bson::{Document, doc};
 use sdam_core::time::Instant;

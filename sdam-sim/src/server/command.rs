@@ -44,6 +44,7 @@ impl Deployment {
             ));
         };
         check_api(version, &request.body)?;
+        super::read_preference::check(version, &request.body)?;
         if request.name == "bulkWrite" && !version.writes_in_bulk() {
             return Err(not_found(request));
         }

@@ -18,7 +18,7 @@ use crate::{
         NEGATIVE_ARGUMENT, NEGATIVE_AWAIT, NEGATIVE_COUNTER, SHUTDOWN_IN_PROGRESS,
         SPLIT_HORIZON_CHANGE, TOPOLOGY_VERSION_WITHOUT_AWAIT, TYPE_MISMATCH,
     },
-    request::{Request, flag, number},
+    request::{Request, flag, number, type_name},
     timers::Timer,
     version::ServerVersion,
 };
@@ -448,19 +448,7 @@ fn parse_topology_version(modern: bool, version: &Bson) -> Result<(ObjectId, i64
 }
 
 fn wrong_type(field: &str, value: &Bson, expected: &str) -> CommandError {
-    let actual = match value {
-        Bson::Double(_) => "double",
-        Bson::String(_) => "string",
-        Bson::Document(_) => "object",
-        Bson::Array(_) => "array",
-        Bson::ObjectId(_) => "objectId",
-        Bson::Boolean(_) => "bool",
-        Bson::DateTime(_) => "date",
-        Bson::Null => "null",
-        Bson::Int32(_) => "int",
-        Bson::Int64(_) => "long",
-        _ => "binData",
-    };
+    let actual = type_name(value);
     CommandError::new(
         TYPE_MISMATCH,
         format!("BSON field '{field}' is the wrong type '{actual}', expected type '{expected}'"),

@@ -13,6 +13,8 @@ mod framing;
 #[cfg(test)]
 mod invariants;
 #[cfg(test)]
+mod read_preference;
+#[cfg(test)]
 mod replies;
 #[cfg(test)]
 mod special_events;

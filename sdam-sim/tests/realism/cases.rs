@@ -61,6 +61,7 @@ pub(crate) fn cases(whom: Whom, hello: &Document) -> Vec<Case> {
     cases.extend(malformed(hello));
     cases.extend(framing());
     cases.extend(commands(whom));
+    cases.extend(read_preferences());
     cases.extend(fail_points());
     cases
 }
@@ -339,6 +340,76 @@ fn commands(whom: Whom) -> Vec<Case> {
         cases.push(case("step down", [ask(doc! { "replSetStepDown": 60 })]));
     }
     cases
+}
+
+/// Read preferences that say something, or nothing that is allowed.
+fn read_preferences() -> Vec<Case> {
+    let prefers = |name, preference: Bson| {
+        let find = doc! { "find": "none", "$db": "realism", "$readPreference": preference };
+        case(name, [Step::Ask(Framing::Msg, find)])
+    };
+    let stale = |name, mode: &str, seconds: Bson| {
+        prefers(
+            name,
+            doc! { "mode": mode, "maxStalenessSeconds": seconds }.into(),
+        )
+    };
+    let tagged =
+        |name, mode: &str, tags: Bson| prefers(name, doc! { "mode": mode, "tags": tags }.into());
+    vec![
+        stale("preference stale", "nearest", 90.into()),
+        stale("preference stale int64", "nearest", 90_i64.into()),
+        stale("preference stale double", "nearest", 90.0.into()),
+        stale("preference stale fraction", "nearest", 90.5.into()),
+        stale("preference stale text", "nearest", "90".into()),
+        stale("preference stale little", "nearest", 89.into()),
+        stale("preference stale zero", "nearest", 0.into()),
+        stale("preference stale negative", "nearest", (-1).into()),
+        stale("preference stale huge", "nearest", i64::MAX.into()),
+        stale("preference stale primary", "primary", 120.into()),
+        stale("preference stale little primary", "primary", 1.into()),
+        stale("preference stale zero primary", "primary", 0.into()),
+        tagged(
+            "preference tags",
+            "nearest",
+            Bson::Array(vec![doc! { "dc": "ny" }.into(), doc! {}.into()]),
+        ),
+        tagged("preference tags none", "nearest", Bson::Array(vec![])),
+        tagged("preference tags text", "nearest", "ny".into()),
+        tagged(
+            "preference tags number",
+            "nearest",
+            Bson::Array(vec![doc! { "dc": 1 }.into()]),
+        ),
+        tagged(
+            "preference tags list",
+            "nearest",
+            Bson::Array(vec!["ny".into()]),
+        ),
+        tagged(
+            "preference tags primary",
+            "primary",
+            Bson::Array(vec![doc! { "dc": "ny" }.into()]),
+        ),
+        tagged(
+            "preference tags empty primary",
+            "primary",
+            Bson::Array(vec![doc! {}.into()]),
+        ),
+        tagged(
+            "preference tags none primary",
+            "primary",
+            Bson::Array(vec![]),
+        ),
+        prefers("preference mode unknown", doc! { "mode": "any" }.into()),
+        prefers("preference mode number", doc! { "mode": 1 }.into()),
+        prefers("preference mode none", doc! {}.into()),
+        prefers(
+            "preference unknown field",
+            doc! { "mode": "nearest", "surprise": 1 }.into(),
+        ),
+        prefers("preference text", "nearest".into()),
+    ]
 }
 
 fn fail_points() -> Vec<Case> {

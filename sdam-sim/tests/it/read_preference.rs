@@ -1,0 +1,67 @@
+//! L-31: what a mongos refuses of a read preference.
+
+use bson::{Bson, Document, doc};
+use sdam_sim::version::ServerVersion;
+
+use crate::support::{World, code, is_ok};
+
+/// The code of the error that a read with this preference meets; `None` if it is served.
+fn refusal(world: &mut World, preference: impl Into<Bson>) -> Option<i32> {
+    let find = doc! { "find": "things", "$readPreference": preference.into(), "$db": "test" };
+    let reply = world.call_member(0, &find);
+    (!is_ok(&reply)).then(|| code(&reply))
+}
+
+fn limited(mode: &str, seconds: impl Into<Bson>) -> Document {
+    doc! { "mode": mode, "maxStalenessSeconds": seconds.into() }
+}
+
+#[test]
+fn l_31_limits_on_staleness_are_whole_seconds_from_90_on_and_not_for_primaries() {
+    let mut world = World::sharded(1);
+    let mut check = |preference: Document, expected: Option<i32>| {
+        let found = refusal(&mut world, preference.clone());
+        assert_eq!(found, expected, "{preference}");
+    };
+    check(limited("secondary", 90), None);
+    check(limited("nearest", 90_i64), None);
+    check(limited("nearest", 90.0), None);
+    check(limited("primary", 0), None);
+    check(limited("primary", 120), Some(2));
+    check(limited("secondary", 89), Some(160));
+    check(limited("primary", 1), Some(160));
+    check(limited("secondary", 90.5), Some(2));
+    check(limited("secondary", "90"), Some(14));
+    check(limited("secondary", -1), Some(2));
+}
+
+#[test]
+fn l_31b_mode_and_tags_are_checked_and_unknown_fields_are_ignored() {
+    let mut world = World::sharded(1);
+    let mut check = |preference: Bson, expected: Option<i32>| {
+        let found = refusal(&mut world, preference.clone());
+        assert_eq!(found, expected, "{preference}");
+    };
+    let tags = |mode: &str, tags: Bson| doc! { "mode": mode, "tags": tags }.into();
+    for mode in [
+        "primary",
+        "primaryPreferred",
+        "secondary",
+        "secondaryPreferred",
+        "nearest",
+    ] {
+        check(doc! { "mode": mode, "surprise": 1 }.into(), None);
+    }
+    check(doc! { "mode": "Nearest" }.into(), Some(2));
+    check(doc! { "mode": 1 }.into(), Some(14));
+    check(doc! {}.into(), Some(4));
+    check("nearest".into(), Some(14));
+    let some = || Bson::Array(vec![doc! { "dc": "ny" }.into(), doc! {}.into()]);
+    let empty = || Bson::Array(vec![doc! {}.into()]);
+    check(tags("nearest", some()), None);
+    check(tags("primary", some()), Some(2));
+    check(tags("primary", empty()), None);
+    check(tags("nearest", "ny".into()), Some(14));
+    let mut old = World::replica_set_of(1, ServerVersion::V4_2);
+    assert_eq!(refusal(&mut old, doc! { "mode": "any" }), Some(9));
+}
