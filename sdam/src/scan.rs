@@ -15,6 +15,13 @@
 //! Each takes `connectTimeoutMS` for connecting and as much for its reply at most, and both once
 //! more if it was known before; one that did not answer is skipped for the next 5 seconds.
 //! Looking up host names comes on top where the system puts no limit to it.
+//!
+//! # SRV records
+//!
+//! No SRV record is looked up again before a scan (H-13), because this version looks up none: a
+//! `mongodb+srv` string is a configuration error unless the program resolves it
+//! ([`ConnectionString::resolved`](sdam_core::uri::ConnectionString::resolved)), and then the hosts
+//! it names are those that the topology begins with and nothing more.
 
 mod channel;
 mod check;

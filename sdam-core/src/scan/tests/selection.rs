@@ -67,7 +67,7 @@ fn h_1_the_frequency_of_scans_is_heartbeat_frequency_ms() {
 }
 
 #[test]
-fn l_65_l_66_try_once_scans_exactly_once_after_a_failure() {
+fn h_11_l_65_l_66_try_once_scans_exactly_once_after_a_failure() {
     let mut world = world(|_| ());
     world.select(30_000);
     world.no_primary();
