@@ -20,6 +20,9 @@ use crate::{
 /// It must return quickly, must not block, and must not call back into the topology.
 /// The pool starts paused with [`Generation::FIRST`] and opens no connection before
 /// [`PoolHandle::ready`].
+///
+/// A panic goes on to whoever brought it about, once everything else is done.
+/// A server whose pool could not be made has [`NoPools`].
 pub trait PoolFactory: Send + Sync + Debug + 'static {
     /// The paused pool of the server `id` at `address`.
     fn create(&self, id: ServerId, address: &ServerAddress) -> Arc<dyn PoolHandle>;
@@ -34,6 +37,8 @@ pub trait PoolFactory: Send + Sync + Debug + 'static {
 /// They must take constant time, must not block, and must not call back into the topology; sockets
 /// are closed later, by the pool's own task.
 /// A pool must not hold any lock that these methods take while it reports an error.
+///
+/// A panic goes on to whoever brought it about, once everything else is done.
 pub trait PoolHandle: Send + Sync + Debug + 'static {
     /// Connections may be opened from now on; nothing happens if that is so already.
     fn ready(&self);

@@ -146,8 +146,10 @@ impl TopologyBuilder {
         if let Some(sink) = sink {
             dispatch(&cell, sink);
         }
+        // Closed again if a pool panics.
+        let topology = Topology::new(Arc::clone(&cell));
         cell.apply(Input::Open);
-        Ok(Topology::new(cell))
+        Ok(topology)
     }
 
     /// Makes a topology without background work: servers are checked inline with selections, on

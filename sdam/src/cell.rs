@@ -21,7 +21,7 @@ use sdam_core::{
     machine::{Effect, Effects, Input, TopologyMachine},
     monitor::MonitorConfig,
     options::Options,
-    pool::PoolFactory,
+    pool::{NoPools, PoolFactory},
     rng::{Rng, mix},
     time::Instant,
     topology::TopologyDescription,
@@ -35,6 +35,7 @@ use self::lock::Lock;
 use crate::{
     demand::Demand,
     failures::Failures,
+    held::HeldPanic,
     introduction::Introduction,
     monitor,
     server::{Server, lane_of_thread},
@@ -86,6 +87,7 @@ struct Aftermath {
     published: bool,
     /// Monitors to start.
     monitors: SmallVec<[Arc<Server>; 1]>,
+    panic: HeldPanic,
 }
 
 /// What a cell is made of.
@@ -169,7 +171,8 @@ impl TopologyCell {
         )
     }
 
-    /// Tells the topology what happened; all that follows has happened on return.
+    /// Tells the topology what happened; all that follows has happened on return, even if a pool
+    /// panics.
     pub(crate) fn apply(self: &Arc<Self>, input: Input<'_>) {
         self.apply_as(input, RecordedInput::of);
     }
@@ -239,10 +242,12 @@ impl TopologyCell {
 
     /// Ends the topology; tasks end soon after.
     pub(crate) fn shut_down(self: &Arc<Self>) {
-        self.apply(Input::Close);
+        let mut panic = HeldPanic::default();
+        panic.catch(|| self.apply(Input::Close));
         if self.monitors.alive() == 0 {
             self.events.close();
         }
+        panic.resume();
     }
 
     /// Lets every monitor check soon.
@@ -275,7 +280,9 @@ impl TopologyCell {
                     address,
                     monitored,
                 } => {
-                    let pool = self.pools.create(id, &address);
+                    let pool = aftermath.panic.catch(|| self.pools.create(id, &address));
+                    // A server without a pool is watched all the same.
+                    let pool = pool.unwrap_or_else(|| Arc::new(NoPools));
                     let server = Arc::new(Server::new(id, address, pool));
                     if monitored {
                         aftermath.monitors.push(Arc::clone(&server));
@@ -294,24 +301,24 @@ impl TopologyCell {
                 Effect::RestartMonitor { .. } => {}
                 Effect::CloseServer { server } => {
                     if let Some(server) = state.servers.remove(&server) {
-                        server.core.pool.close();
+                        aftermath.panic.catch(|| server.core.pool.close());
                         server.stop();
                     }
                 }
-                effect => self.command(state, now, effect),
+                effect => self.command(state, now, effect, &mut aftermath.panic),
             }
         }
         aftermath
     }
 
     /// Runs an effect that concerns one server, which stays.
-    fn command(&self, state: &State, now: Instant, effect: Effect) {
+    fn command(&self, state: &State, now: Instant, effect: Effect, panic: &mut HeldPanic) {
         match effect {
             Effect::PoolReady { server } => {
                 let Some(server) = state.servers.get(&server) else {
                     return;
                 };
-                server.core.pool.ready();
+                panic.catch(|| server.core.pool.ready());
                 self.events.push_with(now, EventName::PoolReady, || {
                     let address = server.core.address.clone();
                     EventKind::PoolReady {
@@ -327,7 +334,7 @@ impl TopologyCell {
                 if clear.service_id.is_none() {
                     server.set_generation(clear.generation);
                 }
-                server.core.pool.clear(&clear);
+                panic.catch(|| server.core.pool.clear(&clear));
                 self.events.push_with(now, EventName::PoolCleared, || {
                     let address = server.core.address.clone();
                     EventKind::PoolCleared {
@@ -390,6 +397,7 @@ impl TopologyCell {
             let task = monitor::run(Arc::clone(self), server);
             self.runtime.spawner.spawn(Task::new("sdam-monitor", task));
         }
+        aftermath.panic.resume();
     }
 }
 

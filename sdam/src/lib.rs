@@ -46,6 +46,7 @@ mod cell;
 mod demand;
 pub mod error;
 pub mod failures;
+mod held;
 mod introduction;
 mod link;
 mod mailbox;

@@ -58,6 +58,7 @@ use self::{member::Member, report::Report};
 use crate::{
     builder::{Prepared, TopologyBuilder},
     error::{Bound, SelectionError, StartError},
+    held::HeldPanic,
     introduction::Introduction,
     select::Limit,
 };
@@ -91,6 +92,7 @@ pub struct ScanTopology {
     pools: Arc<dyn PoolFactory>,
     events: Arc<EventQueue>,
     sink: Option<Arc<dyn EventSink>>,
+    panic: HeldPanic,
 }
 
 impl ScanTopology {
@@ -134,6 +136,7 @@ impl ScanTopology {
             pools,
             events,
             sink,
+            panic: HeldPanic::default(),
         };
         this.apply(Input::Open, None);
         this.deliver();
@@ -317,11 +320,12 @@ impl ScanTopology {
         self.io.clock.now()
     }
 
-    /// Calls the sink with whatever has happened.
-    fn deliver(&self) {
+    /// Ends a call: tells the sink whatever has happened, and lets the panic of a pool go on.
+    fn deliver(&mut self) {
         if let Some(sink) = &self.sink {
             self.events.drain_now(&**sink);
         }
+        std::mem::take(&mut self.panic).resume();
     }
 }
 

@@ -8,7 +8,7 @@ use sdam_core::{
     ids::ServerId,
     machine::{Effect, Effects, Input},
     monitor::{MonitorEffect, MonitorInput},
-    pool::PoolClear,
+    pool::{NoPools, PoolClear},
     time::Instant,
 };
 
@@ -102,7 +102,9 @@ impl ScanTopology {
                     address,
                     monitored,
                 } => {
-                    let pool = self.pools.create(server, &address);
+                    let pool = self.panic.catch(|| self.pools.create(server, &address));
+                    // A server without a pool is watched all the same.
+                    let pool = pool.unwrap_or_else(|| Arc::new(NoPools));
                     let monitor =
                         monitored.then(|| Member::monitor(&self.config, server, &address));
                     self.members.insert(server, Member::new(pool, monitor));
@@ -144,7 +146,7 @@ impl ScanTopology {
         let Some(member) = self.members.get(&server) else {
             return;
         };
-        member.pool.ready();
+        self.panic.catch(|| member.pool.ready());
         let now = self.now();
         if let Some(description) = self.machine.description().server_by_id(server) {
             self.events.push_with(now, EventName::PoolReady, || {
@@ -161,7 +163,7 @@ impl ScanTopology {
         let Some(member) = self.members.get_mut(&server) else {
             return;
         };
-        member.pool.clear(&clear);
+        self.panic.catch(|| member.pool.clear(&clear));
         let generation = clear.generation;
         match clear.service_id {
             Some(service) if member.service == Some(service) => member.disconnect(),
@@ -184,7 +186,7 @@ impl ScanTopology {
     /// Closes the pool and the connection; a check that is under way ends its heartbeat.
     fn close_server(&mut self, server: ServerId) {
         if let Some(member) = self.members.get(&server) {
-            member.pool.close();
+            self.panic.catch(|| member.pool.close());
             self.tell_monitor(server, MonitorInput::Stop);
             self.members.remove(&server);
         }

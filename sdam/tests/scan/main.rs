@@ -13,6 +13,7 @@ mod cancelling;
 mod connections;
 mod errors;
 mod events;
+mod panics;
 mod properties;
 mod scanning;
 mod selecting;

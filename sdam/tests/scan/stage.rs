@@ -144,10 +144,17 @@ impl Stage {
         seeds: &str,
         change: impl FnOnce(&mut Options),
     ) -> (ScanTopology, EventStream) {
-        let mut options = Options::new(addresses(seeds));
-        change(&mut options);
+        self.build(seeds, |builder| builder.options(change))
+    }
+
+    fn build(
+        &self,
+        seeds: &str,
+        change: impl FnOnce(TopologyBuilder) -> TopologyBuilder,
+    ) -> (ScanTopology, EventStream) {
         let (sink, events) = unbounded();
-        let builder = TopologyBuilder::new(options).sink(sink.interested_in(EVENTS));
+        let builder = TopologyBuilder::new(Options::new(addresses(seeds)));
+        let builder = change(builder).sink(sink.interested_in(EVENTS));
         (builder.scan(self.io(SEED)).unwrap(), events)
     }
 
@@ -156,12 +163,19 @@ impl Stage {
         &self,
         change: impl FnOnce(&mut Options),
     ) -> (ScanTopology, EventStream) {
+        self.replica_set_with(|builder| builder.options(change))
+    }
+
+    /// The same, of another builder.
+    pub(crate) fn replica_set_with(
+        &self,
+        change: impl FnOnce(TopologyBuilder) -> TopologyBuilder,
+    ) -> (ScanTopology, EventStream) {
         self.serve("a", member(true, "a b c"));
         self.serve("b", member(false, "a b c"));
         self.serve("c", member(false, "a b c"));
-        self.topology("a b c", |options| {
-            options.replica_set = Some("rs".into());
-            change(options);
+        self.build("a b c", |builder| {
+            change(builder.options(|options| options.replica_set = Some("rs".into())))
         })
     }
 }

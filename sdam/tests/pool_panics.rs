@@ -1,0 +1,175 @@
+//! Pools that panic while the topology commands them: whoever brought it about gets the panic, and
+//! nobody loses what was to be done besides.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use bson::doc;
+use futures::{StreamExt, executor::block_on};
+use sdam::{builder::TopologyBuilder, topology::Topology};
+use sdam_core::{
+    address::ServerAddress,
+    app_error::{AppError, Cause, Phase},
+    event::{Event, EventKind, EventName},
+    ids::{Generation, ServerId},
+    options::ServerMonitoringMode,
+    pool::{PoolClear, PoolFactory, PoolHandle},
+    server::ServerType,
+};
+use sdam_events::{
+    channel::{EventStream, unbounded},
+    sink::Interest,
+};
+use sdam_select::criteria::Criteria;
+use sdam_sim::serve::ReplicaSet;
+
+/// The longest that anything here may take on a machine under load.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Pools that note what they are told, and panic the next time that it is what breaks them.
+#[derive(Clone, Debug, Default)]
+struct Pools(Arc<Mutex<Book>>);
+
+#[derive(Debug, Default)]
+struct Book {
+    calls: Vec<&'static str>,
+    breaks: Option<&'static str>,
+}
+
+impl Pools {
+    fn break_at(&self, method: &'static str) {
+        self.0.lock().unwrap().breaks = Some(method);
+    }
+
+    fn count(&self, method: &str) -> usize {
+        let book = self.0.lock().unwrap();
+        book.calls.iter().filter(|call| **call == method).count()
+    }
+
+    fn call(&self, method: &'static str) {
+        let mut book = self.0.lock().unwrap();
+        book.calls.push(method);
+        let breaks = book.breaks.take_if(|breaks| *breaks == method).is_some();
+        drop(book);
+        assert!(!breaks, "{BROKEN}");
+    }
+}
+
+const BROKEN: &str = "the pool is broken";
+
+impl PoolFactory for Pools {
+    fn create(&self, _: ServerId, _: &ServerAddress) -> Arc<dyn PoolHandle> {
+        self.call("create");
+        Arc::new(self.clone())
+    }
+}
+
+impl PoolHandle for Pools {
+    fn ready(&self) {
+        self.call("ready");
+    }
+
+    fn clear(&self, _: &PoolClear) {
+        self.call("clear");
+    }
+
+    fn close(&self) {
+        self.call("close");
+    }
+}
+
+/// Runs what brings the panic about, and checks that it is the pool's.
+fn breaking<T>(call: impl FnOnce() -> T) {
+    let panic = catch_unwind(AssertUnwindSafe(call)).err().unwrap();
+    assert_eq!(panic.downcast_ref::<String>().unwrap(), BROKEN);
+}
+
+/// A topology whose servers are checked once, and then only if somebody asks for it.
+fn builder(set: &ReplicaSet, pools: &Pools) -> (TopologyBuilder, EventStream) {
+    let (sink, events) = unbounded();
+    let builder = Topology::builder(set.uri())
+        .unwrap()
+        .options(|options| {
+            options.heartbeat_frequency = Some(Duration::from_secs(600));
+            options.server_monitoring_mode = ServerMonitoringMode::Poll;
+        })
+        .pools(pools.clone())
+        .sink(sink.interested_in(Interest::SDAM.union(Interest::POOLS)));
+    (builder, events)
+}
+
+fn start(builder: TopologyBuilder, host: &tokio::runtime::Runtime) -> Topology {
+    let runtime = sdam_runtime_tokio::from_handle(host.handle().clone()).unwrap();
+    builder.start(runtime).unwrap()
+}
+
+/// Every event there is, once the topology has ended.
+fn all(events: EventStream) -> Vec<Event> {
+    let events: Vec<_> = block_on(events.collect());
+    assert_eq!(events.last().unwrap().kind, EventKind::TopologyClosed);
+    events
+}
+
+#[test]
+fn a_server_whose_pool_panics_when_cleared_is_checked_again_all_the_same() {
+    let host = tokio::runtime::Runtime::new().unwrap();
+    let (set, pools) = (ReplicaSet::start(3).unwrap(), Pools::default());
+    let (builder, events) = builder(&set, &pools);
+    let topology = start(builder, &host);
+    let primary = block_on(topology.select(&Criteria::write())).unwrap();
+    let reply = doc! { "ok": 0, "code": 91, "errmsg": "shutting down" };
+    let reply = reply.to_vec().unwrap();
+    pools.break_at("clear");
+    breaking(|| {
+        let error = AppError {
+            generation: Generation::FIRST,
+            service_id: None,
+            phase: Phase::AfterHandshake,
+            cause: Cause::Reply(&reply),
+            max_wire_version: 21,
+        };
+        topology.handle_error(primary.id(), error)
+    });
+    // I-35: the check that the error calls for comes after the clear, and nobody else waits.
+    let found = topology.wait_for(
+        |snapshot| {
+            let server = snapshot.description().server_by_id(primary.id())?;
+            (server.server_type == ServerType::RsPrimary).then_some(())
+        },
+        PATIENCE,
+    );
+    assert!(block_on(found).is_some(), "{:?}", topology.snapshot());
+    block_on(topology.close());
+    let cleared = |event: &Event| event.kind.name() == EventName::PoolCleared;
+    assert!(all(events).iter().any(cleared));
+}
+
+#[test]
+fn every_pool_is_closed_though_one_panics() {
+    let host = tokio::runtime::Runtime::new().unwrap();
+    let (set, pools) = (ReplicaSet::start(3).unwrap(), Pools::default());
+    let (builder, events) = builder(&set, &pools);
+    let topology = start(builder, &host);
+    block_on(topology.select(&Criteria::write())).unwrap();
+    pools.break_at("close");
+    breaking(|| block_on(topology.close()));
+    assert_eq!(pools.count("close"), 3);
+    let closed = |event: &&Event| event.kind.name() == EventName::ServerClosed;
+    assert_eq!(all(events).iter().filter(closed).count(), 3);
+}
+
+#[test]
+fn a_topology_that_a_panic_keeps_from_starting_leaves_nothing_behind() {
+    let host = tokio::runtime::Runtime::new().unwrap();
+    let (set, pools) = (ReplicaSet::start(3).unwrap(), Pools::default());
+    let (builder, events) = builder(&set, &pools);
+    pools.break_at("create");
+    breaking(|| start(builder, &host));
+    assert_eq!((pools.count("create"), pools.count("close")), (3, 2));
+    all(events);
+}

@@ -1,0 +1,100 @@
+//! Pools that panic: the call ends with the panic, and everything else has happened.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, Mutex},
+};
+
+use bson::doc;
+use sdam::scan::ScanTopology;
+use sdam_core::{
+    address::ServerAddress,
+    ids::ServerId,
+    pool::{PoolClear, PoolFactory, PoolHandle},
+    topology::TopologyType,
+};
+use sdam_events::channel::EventStream;
+
+use crate::stage::*;
+
+/// Pools that panic the next time that they are told what breaks them.
+#[derive(Clone, Debug)]
+struct Brittle(Arc<Mutex<Option<&'static str>>>);
+
+impl Brittle {
+    fn call(&self, method: &str) {
+        let broken = self.0.lock().unwrap().take_if(|breaks| *breaks == method);
+        assert!(broken.is_none(), "the pool is broken");
+    }
+}
+
+impl PoolFactory for Brittle {
+    fn create(&self, _: ServerId, _: &ServerAddress) -> Arc<dyn PoolHandle> {
+        Arc::new(self.clone())
+    }
+}
+
+impl PoolHandle for Brittle {
+    fn ready(&self) {
+        self.call("ready");
+    }
+
+    fn clear(&self, _: &PoolClear) {
+        self.call("clear");
+    }
+
+    fn close(&self) {
+        self.call("close");
+    }
+}
+
+/// A replica set whose pools panic once, when they are told `method`.
+fn breaking_at(stage: &Stage, method: &'static str) -> (ScanTopology, EventStream) {
+    let pools = Brittle(Arc::new(Mutex::new(Some(method))));
+    stage.replica_set_with(|builder| builder.pools(pools))
+}
+
+fn panics<T>(call: impl FnOnce() -> T) {
+    let panic = catch_unwind(AssertUnwindSafe(call)).err().unwrap();
+    assert_eq!(panic.downcast_ref(), Some(&"the pool is broken"));
+}
+
+#[test]
+fn a_scan_goes_on_though_a_pool_panics_when_it_is_ready() {
+    let stage = Stage::default();
+    let (mut topology, _) = breaking_at(&stage, "ready");
+    panics(|| select(&mut topology));
+    let known = topology.description().topology_type();
+    assert_eq!(known, TopologyType::ReplicaSetWithPrimary);
+    stage.log();
+    assert_eq!(select(&mut topology), Ok("a".into()));
+    assert_eq!(stage.log(), "", "the scan was complete");
+}
+
+#[test]
+fn a_pool_that_panics_when_it_is_cleared_costs_no_event_and_keeps_no_connection() {
+    let stage = Stage::default();
+    let (mut topology, mut events) = breaking_at(&stage, "clear");
+    select(&mut topology).unwrap();
+    let server = id(&topology, "a");
+    stage.change("a", |server| server.other = refusal(91));
+    let insert = bytes(&doc! { "insert": "things", "$db": "test" });
+    panics(|| ready(topology.run_command(server, &insert, None)));
+    assert!(topology.is_stale());
+    assert_eq!(stage.open(), 2);
+    assert!(told(&mut events).contains(&"PoolCleared a".to_string()));
+}
+
+#[test]
+fn all_servers_are_closed_though_a_pool_panics() {
+    let stage = Stage::default();
+    let (mut topology, mut events) = breaking_at(&stage, "close");
+    select(&mut topology).unwrap();
+    told(&mut events);
+    panics(|| topology.close());
+    assert_eq!(stage.open(), 0);
+    let told = told(&mut events);
+    assert_eq!(told.last().unwrap(), "TopologyClosed");
+    let closed = told.iter().filter(|event| event.starts_with("Closed "));
+    assert_eq!(closed.count(), 3, "{told:?}");
+}
