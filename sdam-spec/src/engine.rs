@@ -9,12 +9,11 @@ pub mod activity;
 pub mod canned;
 pub mod clock;
 mod lead;
-mod pools;
 mod sdam;
 mod selection;
 mod stage;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 pub mod transport;

@@ -5,6 +5,7 @@ use serde_json::Value;
 use crate::{
     corpus::{self, Folder},
     engine::{self, Host},
+    scan::ScanCheck,
     sdam, selection, unified, uri,
 };
 
@@ -22,25 +23,26 @@ pub struct Suite {
     pub pure: Option<Check>,
     /// The check through the engine; `None` for what an engine has no part in.
     pub engine: Option<HostedCheck>,
+    /// The check in single-threaded mode; `None` for what that has no part in.
+    pub scan: Option<ScanCheck>,
 }
 
 impl Suite {
     /// Every suite, in the order of reports.
     pub const ALL: &[Self] = &[
-        Self::new(corpus::SDAM_RS, sdam::pure::check).through(engine::discovery_and_monitoring),
-        Self::new(corpus::SDAM_SHARDED, sdam::pure::check)
-            .through(engine::discovery_and_monitoring),
-        Self::new(corpus::SDAM_SINGLE, sdam::pure::check).through(engine::discovery_and_monitoring),
-        Self::new(corpus::SDAM_LOAD_BALANCED, sdam::pure::check)
-            .through(engine::discovery_and_monitoring),
-        Self::new(corpus::SDAM_ERRORS, sdam::pure::check).through(engine::discovery_and_monitoring),
-        Self::new(corpus::SDAM_MONITORING, sdam::pure::check)
-            .through(engine::discovery_and_monitoring),
+        Self::sdam(corpus::SDAM_RS),
+        Self::sdam(corpus::SDAM_SHARDED),
+        Self::sdam(corpus::SDAM_SINGLE),
+        Self::sdam(corpus::SDAM_LOAD_BALANCED),
+        Self::sdam(corpus::SDAM_ERRORS),
+        Self::sdam(corpus::SDAM_MONITORING),
         Self::new(corpus::SERVER_SELECTION, selection::server_selection)
-            .through(engine::server_selection),
-        Self::new(corpus::IN_WINDOW, selection::in_window).through(engine::in_window),
-        Self::new(corpus::RTT, selection::rtt).through(engine::rtt),
-        Self::new(corpus::MAX_STALENESS, selection::max_staleness).through(engine::max_staleness),
+            .through(engine::server_selection, ScanCheck::SERVER_SELECTION),
+        Self::new(corpus::IN_WINDOW, selection::in_window)
+            .through(engine::in_window, ScanCheck::IN_WINDOW),
+        Self::new(corpus::RTT, selection::rtt).through(engine::rtt, ScanCheck::RTT),
+        Self::new(corpus::MAX_STALENESS, selection::max_staleness)
+            .through(engine::max_staleness, ScanCheck::MAX_STALENESS),
         Self::new(corpus::URI_OPTIONS, uri::uri_options),
         Self::new(corpus::CONNECTION_STRING, uri::connection_string),
         Self::running(corpus::SDAM_LOGGING, unified::logging),
@@ -52,6 +54,7 @@ impl Suite {
             folder,
             pure: Some(pure),
             engine: None,
+            scan: None,
         }
     }
 
@@ -60,11 +63,20 @@ impl Suite {
             folder,
             pure: None,
             engine: Some(engine),
+            scan: None,
         }
     }
 
-    const fn through(mut self, engine: HostedCheck) -> Self {
+    const fn sdam(folder: Folder) -> Self {
+        Self::new(folder, sdam::pure::check).through(
+            engine::discovery_and_monitoring,
+            ScanCheck::DISCOVERY_AND_MONITORING,
+        )
+    }
+
+    const fn through(mut self, engine: HostedCheck, scan: ScanCheck) -> Self {
         self.engine = Some(engine);
+        self.scan = Some(scan);
         self
     }
 

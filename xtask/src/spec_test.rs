@@ -1,4 +1,5 @@
-//! `cargo xtask spec-test`: the official files, as functions and through the engine.
+//! `cargo xtask spec-test`: the official files, as functions, through the engine and in
+//! single-threaded mode.
 
 mod deployment;
 mod fetch;
@@ -25,12 +26,15 @@ usage: cargo xtask spec-test [--corpus DIR] [--suite NAME]... [--runtime NAME]..
   --corpus DIR    where the files are: a clone of the specifications' repository, its folder
                   `source`, or a source distribution of PyMongo
   --suite NAME    only this suite, such as `rs`, or these, such as `server-selection`
-  --runtime NAME  only this column: `pure` (no runtime) or the name of a runtime
+  --runtime NAME  only this column: `pure` (no runtime), the name of a runtime, or `scan`
+                  (single-threaded mode)
   --json FILE     write the figures to FILE, too
 
 Without --corpus the files are looked for in the folder named by SDAM_SPEC_CORPUS, then in
 target/spec-corpus, and are else fetched to there, with git or, where that fails, with pip.
-A failure, a file that was not run and a missing file make the command fail.";
+A failure, a file that was not run and a missing file make the command fail. Where single-threaded
+mode has to do something else than a file says, `scan` does not count it: it chooses at random, and
+so as in_window's files say only if no server is busier than another.";
 
 pub(crate) fn run(mut args: Args) -> Result<()> {
     let folder = args.option("--corpus")?;
@@ -59,16 +63,19 @@ pub(crate) fn run(mut args: Args) -> Result<()> {
 fn run_all(jobs: &[Job], columns: &[Column]) -> Report {
     let mut report = Report::default();
     for column in columns {
-        let (work, rest): (Vec<_>, Vec<_>) = jobs
-            .iter()
-            .cloned()
-            .partition(|(suite, _)| column.runs(suite));
+        let (mut work, mut rest) = (Vec::new(), Vec::new());
+        for job in jobs {
+            match column.select(job) {
+                Some(job) => work.push(job),
+                None => rest.push(job.0),
+            }
+        }
         let work = Arc::new(work);
         let cells = runner::run(*column, &work);
         for ((suite, _), cell) in work.iter().zip(cells) {
             report.add(suite.name(), column.name(), cell);
         }
-        for (suite, _) in &rest {
+        for suite in rest {
             report.add(suite.name(), column.name(), Cell::default());
         }
     }

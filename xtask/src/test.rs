@@ -12,8 +12,8 @@ run all tests
 usage: cargo xtask test [--live-matrix]
 
 Runs the tests and doc tests of the workspace with all features, the live tests once more on every
-other runtime and against the oldest server, the official files on every runtime, 2,000 simulated
-seeds, then PyMongo against the simulated deployment.
+other runtime and against the oldest server, the official files on every runtime and in
+single-threaded mode, 2,000 simulated seeds, then PyMongo against the simulated deployment.
 
   --live-matrix  only the live tests, on tokio against every version of the server there is a
                  binary of and on the other runtimes against the newest; a missing binary is a

@@ -2,20 +2,17 @@
 
 use std::time::Duration;
 
-use bson::{DateTime, Document, doc};
+use bson::doc;
 use sdam::topology::Topology;
 use sdam_core::{
-    address::ServerAddress,
-    options::Options,
-    read_preference::TagSet,
-    server::{ServerDescription, ServerType},
-    time::Instant,
-    topology::{TopologyDescription, TopologyType},
+    address::ServerAddress, options::Options, time::Instant, topology::TopologyDescription,
 };
 
 use super::stage::Stage;
-
-const SET_NAME: &str = "rs";
+use crate::running::deployment::{
+    SET_NAME, compare, encode, extras, greeting, hello, is_asked, is_hinted, members, seeded,
+    unreached,
+};
 
 /// Longer than any round trip, so that there is time for all of them before the first update.
 const PRELUDE: Duration = Duration::from_secs(10);
@@ -39,25 +36,12 @@ pub(super) fn lead_to(
     wanted: &TopologyDescription,
     options: Options,
 ) -> Result<Topology, String> {
-    let servers = wanted.servers().iter();
-    let own: Vec<_> = servers.map(|server| server.address.clone()).collect();
-    let extras = extras(wanted);
-    let seeds = own.iter().chain(&extras).cloned().collect();
-    let options = options.with_seeds(seeds);
-    let options = match wanted.topology_type() {
-        TopologyType::Unknown | TopologyType::Sharded => options,
-        TopologyType::Single => options.with_direct_connection(true),
-        TopologyType::LoadBalanced => options.with_load_balanced(true),
-        TopologyType::ReplicaSetNoPrimary | TopologyType::ReplicaSetWithPrimary => {
-            options.with_replica_set(SET_NAME)
-        }
-    };
-    let topology = stage.start(options, |builder| builder)?;
-    for extra in &extras {
+    let topology = stage.start(seeded(options, wanted), |builder| builder)?;
+    for extra in &extras(wanted) {
         come_and_go(stage, extra, wanted)?;
     }
     let zero = stage.now() + PRELUDE;
-    for step in steps(wanted, &own, zero)? {
+    for step in steps(wanted, zero)? {
         stage.clock.advance_to(step.at);
         stage.settle();
         match &step.reply {
@@ -66,27 +50,10 @@ pub(super) fn lead_to(
         }
         stage.settle();
     }
-    compare(wanted, topology.snapshot().description(), zero)
-        .map_err(|difference| format!("the topology was not reached: {difference}"))?;
+    let reached = topology.snapshot().description().clone();
+    compare(wanted, &reached)?;
+    compare_updates(wanted, &reached, zero)?;
     Ok(topology)
-}
-
-/// Seeds that are not wanted, but needed on the way.
-///
-/// A deployment without servers is left when all its seeds turn out to be standalone servers, of
-/// which there have to be two. That a server might be the primary has to be said by another one.
-fn extras(wanted: &TopologyDescription) -> Vec<ServerAddress> {
-    let number = match wanted.servers() {
-        [] => 2,
-        servers => usize::from(servers.iter().any(|server| is_hinted(server))),
-    };
-    (0..number)
-        .map(|port| ServerAddress::new("extra", 1 + port as u16))
-        .collect()
-}
-
-fn is_hinted(server: &ServerDescription) -> bool {
-    server.server_type == ServerType::PossiblePrimary
 }
 
 /// Lets the server at `address` tell its opinion, and then that it does not belong here.
@@ -114,11 +81,8 @@ fn come_and_go(
 
 /// Every check begins a round trip before the update that it leads to. Updates are counted from
 /// `zero`.
-fn steps(
-    wanted: &TopologyDescription,
-    own: &[ServerAddress],
-    zero: Instant,
-) -> Result<Vec<Step>, String> {
+fn steps(wanted: &TopologyDescription, zero: Instant) -> Result<Vec<Step>, String> {
+    let members = members(wanted);
     let mut steps = Vec::new();
     for server in wanted.servers().iter().filter(|server| is_asked(server)) {
         let update = server.last_update_time.unwrap_or(Instant::EPOCH);
@@ -133,96 +97,27 @@ fn steps(
         steps.push(Step {
             at,
             address,
-            reply: Some(encode(&hello(server, own)?)?),
+            reply: Some(encode(&hello(server, &members)?)?),
         });
     }
     steps.sort_by_key(|step| step.at);
     Ok(steps)
 }
 
-/// Whether the server has answered a check.
-fn is_asked(server: &ServerDescription) -> bool {
-    server.server_type.is_available() && server.server_type != ServerType::LoadBalancer
-}
-
-/// What the server says of itself.
-fn hello(server: &ServerDescription, members: &[ServerAddress]) -> Result<Document, String> {
-    let mut hello = greeting(server.wire_versions.max);
-    match server.server_type {
-        ServerType::Standalone | ServerType::RsPrimary => {
-            hello.insert("isWritablePrimary", true);
-        }
-        ServerType::Mongos => drop(hello.insert("msg", "isdbgrid")),
-        ServerType::RsGhost => drop(hello.insert("isreplicaset", true)),
-        ServerType::RsSecondary => drop(hello.insert("secondary", true)),
-        other => return Err(format!("nothing makes a server a {other} here")),
-    }
-    if matches!(
-        server.server_type,
-        ServerType::RsPrimary | ServerType::RsSecondary
-    ) {
-        let members: Vec<_> = members.iter().map(ToString::to_string).collect();
-        hello.extend(doc! {
-            "setName": SET_NAME, "hosts": members, "me": server.address.to_string(),
-        });
-    }
-    if !server.tags.is_empty() {
-        hello.insert("tags", tags(&server.tags));
-    }
-    if let Some(millis) = server.last_write_date {
-        let date = DateTime::from_millis(millis);
-        hello.insert("lastWrite", doc! { "lastWriteDate": date });
-    }
-    Ok(hello)
-}
-
-fn greeting(max_wire_version: i32) -> Document {
-    doc! { "ok": 1, "helloOk": true, "minWireVersion": 0, "maxWireVersion": max_wire_version }
-}
-
-fn tags(tags: &TagSet) -> Document {
-    let tags = tags.iter();
-    tags.map(|(name, value)| (name.to_owned(), value.into()))
-        .collect()
-}
-
-fn encode(document: &Document) -> Result<Vec<u8>, String> {
-    document.to_vec().map_err(|error| error.to_string())
-}
-
-/// Compares all that matters to selection.
-fn compare(
+/// Compares the times of updates, which are counted from `zero`.
+fn compare_updates(
     wanted: &TopologyDescription,
     actual: &TopologyDescription,
     zero: Instant,
 ) -> Result<(), String> {
-    let servers = |topology: &TopologyDescription| -> Vec<_> {
-        let servers = topology.servers().iter();
-        let facts = servers.map(|server| {
-            (
-                server.address.clone(),
-                server.server_type,
-                server.tags.clone(),
-                server.last_write_date,
-                server
-                    .rtt
-                    .filter(|_| is_asked(server))
-                    .map(|rtt| rtt.average),
-            )
-        });
-        facts.collect()
-    };
-    if wanted.topology_type() != actual.topology_type() || servers(wanted) != servers(actual) {
-        return Err(format!("there is {actual}, wanted {wanted}"));
-    }
     for (wanted, actual) in wanted.servers().iter().zip(actual.servers()) {
         let expected = wanted.last_update_time.filter(|_| is_asked(wanted));
         let expected = expected.map(|update| zero + update.since(Instant::EPOCH));
         if expected.is_some() && actual.last_update_time != expected {
-            return Err(format!(
+            return Err(unreached(&format!(
                 "{} was updated at {:?}, wanted {expected:?}",
                 actual.address, actual.last_update_time
-            ));
+            )));
         }
     }
     Ok(())

@@ -1,28 +1,22 @@
 //! Discovery and monitoring, through the engine.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 use sdam::topology::Topology;
-use sdam_core::{
-    event::{EventKind, EventName},
-    ids::ServerId,
-    options::Options,
-    topology::TopologyDescription,
-};
-use sdam_events::channel::{self, EventStream};
+use sdam_core::{options::Options, topology::TopologyDescription};
+use sdam_events::channel;
 
 use super::{Host, stage::Stage, transport::ScriptedTransport};
-use crate::sdam::{ApplicationError, Observation, Response, Subject};
+use crate::{
+    running::events::EventLog,
+    sdam::{ApplicationError, Observation, Response, Subject},
+};
 
 /// A running topology whose servers read from a script.
 pub(super) struct Engine<'h> {
     stage: Stage<'h>,
     topology: Topology,
-    events: EventStream,
-    /// The number of the last event.
-    seen: u64,
-    /// Servers whose heartbeat has started and not ended.
-    beating: BTreeSet<ServerId>,
+    events: EventLog,
 }
 
 impl<'h> Engine<'h> {
@@ -33,40 +27,12 @@ impl<'h> Engine<'h> {
         Ok(Self {
             stage,
             topology,
-            events,
-            seen: 0,
-            beating: BTreeSet::new(),
+            events: EventLog::new(events),
         })
     }
 
     fn description(&self) -> Arc<TopologyDescription> {
         Arc::clone(self.topology.snapshot().description())
-    }
-
-    /// The events since the last call, after a look at their order.
-    fn take_events(&mut self) -> Result<Vec<EventKind>, String> {
-        let mut events = Vec::new();
-        while let Some(event) = self.events.try_next() {
-            self.seen += 1;
-            if event.seq != self.seen || event.topology != self.topology.id() {
-                return Err(format!("the event has not number {}: {event:?}", self.seen));
-            }
-            let paired = match &event.kind {
-                EventKind::ServerHeartbeatStarted(heartbeat) => {
-                    self.beating.insert(heartbeat.server)
-                }
-                EventKind::ServerHeartbeatSucceeded { heartbeat, .. }
-                | EventKind::ServerHeartbeatFailed { heartbeat, .. } => {
-                    self.beating.remove(&heartbeat.server)
-                }
-                _ => true,
-            };
-            if !paired {
-                return Err(format!("the heartbeat starts or ends twice: {event:?}"));
-            }
-            events.push(event.kind);
-        }
-        Ok(events)
     }
 }
 
@@ -96,19 +62,12 @@ impl Subject for Engine<'_> {
         Ok(Observation {
             description: self.description(),
             generations: self.stage.pools.generations(),
-            events: self.take_events()?,
+            events: self.events.take(self.topology.id())?,
         })
     }
 
-    fn end(mut self) -> Result<(), String> {
+    fn end(self) -> Result<(), String> {
         self.stage.close(&self.topology)?;
-        let events = self.take_events()?;
-        if !self.beating.is_empty() {
-            return Err(format!("heartbeats of {:?} never end", self.beating));
-        }
-        match events.last().map(EventKind::name) {
-            Some(EventName::TopologyClosed) => Ok(()),
-            last => Err(format!("the last event is {last:?}")),
-        }
+        self.events.end(self.topology.id())
     }
 }

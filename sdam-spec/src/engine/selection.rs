@@ -1,21 +1,17 @@
 //! Server selection, through the engine.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use sdam::{error::SelectionError, selected::Selected, topology::Topology};
+use sdam::{error::SelectionError, topology::Topology};
 use sdam_core::{address::ServerAddress, options::Options};
 use sdam_select::{candidate::Candidates, criteria::Criteria};
 use serde_json::Value;
 
 use super::{Host, lead::lead_to, stage::Stage, transport::ScriptedTransport};
-use crate::selection::file::{InWindowFile, RttFile, SelectionFile};
-
-/// How often a server is selected: enough for every server of a latency window to have its turn.
-const DRAWS: usize = 256;
+use crate::{
+    running::selection::{Selected, check_refusal, check_suitable, check_window, unexpected},
+    selection::file::{InWindowFile, RttFile, SelectionFile},
+};
 
 /// Plays a file of `server-selection/tests/server_selection`: leads a running topology to the
 /// description and selects from it, at once and by waiting.
@@ -29,88 +25,23 @@ pub fn max_staleness(host: &Host, file: &Value) -> Result<(), String> {
 }
 
 fn select(host: &Host, file: &SelectionFile) -> Result<(), String> {
-    let criteria = match (&file.criteria, file.expects_error) {
-        (Ok(criteria), _) => criteria,
-        (Err(_), true) => return Ok(()),
-        (Err(error), false) => return Err(format!("should not fail: {error}")),
+    let Some(criteria) = file.criteria()? else {
+        return Ok(());
     };
     let stage = Stage::new(host, ScriptedTransport::slow());
     let mut options = Options::new(Vec::new());
     options.heartbeat_frequency = file.heartbeat_frequency;
     let topology = lead_to(&stage, &file.topology, options)?;
     if file.expects_error {
-        check_refusal(&stage, &topology, criteria)?;
+        check_refusal(topology.try_select(criteria))?;
+        check_refusal(wait(&stage, &topology, criteria, Duration::ZERO)?)?;
     } else {
-        check_suitable(&topology, criteria, &file.suitable)?;
-        check_window(&topology, criteria, &file.window)?;
+        let select = |criteria: &Criteria| try_select(&topology, criteria);
+        check_suitable(select, criteria, &file.suitable)?;
+        check_window(select, criteria, &file.window)?;
         check_waiting(&stage, &topology, criteria, &file.window)?;
     }
     stage.close(&topology)
-}
-
-/// Waiting would be in vain, so nobody waits.
-fn check_refusal(
-    stage: &Stage<'_>,
-    topology: &Topology,
-    criteria: &Criteria,
-) -> Result<(), String> {
-    let outcomes = [
-        topology.try_select(criteria),
-        wait(stage, topology, criteria, Duration::ZERO)?.map(Some),
-    ];
-    for outcome in outcomes {
-        match outcome {
-            Err(SelectionError::InvalidCriteria(_)) => {}
-            Err(error) => return Err(format!("fails for another reason: {error}")),
-            Ok(selected) => {
-                let selected = selected.map(|selected| selected.address().clone());
-                return Err(format!("should fail, but selected {selected:?}"));
-            }
-        }
-    }
-    Ok(())
-}
-
-/// What an application's selector is shown are the suitable servers.
-fn check_suitable(
-    topology: &Topology,
-    criteria: &Criteria,
-    expected: &BTreeSet<ServerAddress>,
-) -> Result<(), String> {
-    let shown = Arc::new(Mutex::new(BTreeSet::new()));
-    let log = Arc::clone(&shown);
-    let selector = move |suitable: &mut Candidates<'_>| {
-        let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
-        log.extend(suitable.iter().map(|candidate| candidate.address.clone()));
-    };
-    let criteria = criteria.clone().with_selector(Arc::new(selector));
-    try_select(topology, &criteria)?;
-    let shown = shown.lock().unwrap_or_else(PoisonError::into_inner);
-    if *shown == *expected {
-        return Ok(());
-    }
-    Err(format!(
-        "suitable_servers are {shown:?}, expected {expected:?}"
-    ))
-}
-
-/// All servers in the window are selected sooner or later, and no others.
-fn check_window(
-    topology: &Topology,
-    criteria: &Criteria,
-    expected: &BTreeSet<ServerAddress>,
-) -> Result<(), String> {
-    let mut actual = BTreeSet::new();
-    for _ in 0..DRAWS {
-        let selected = try_select(topology, criteria)?;
-        actual.extend(selected.map(|selected| selected.address().clone()));
-    }
-    if actual == *expected {
-        return Ok(());
-    }
-    Err(format!(
-        "in_latency_window are {actual:?}, expected {expected:?}"
-    ))
 }
 
 /// Whoever waits gets a server of the window, or waits until the time is over.
@@ -127,18 +58,20 @@ fn check_waiting(
         Duration::ZERO
     };
     match wait(stage, topology, criteria, patience)? {
-        Ok(selected) if window.contains(selected.address()) => Ok(()),
+        Ok(selected) if window.contains(&selected) => Ok(()),
         Err(SelectionError::Timeout(error)) if window.is_empty() && error.waited == timeout => {
             Ok(())
         }
-        Ok(selected) => Err(format!("waiting selects {}", selected.address())),
+        Ok(selected) => Err(format!("waiting selects {selected}")),
         Err(error) => Err(format!("waiting fails: {error}")),
     }
 }
 
-fn try_select(topology: &Topology, criteria: &Criteria) -> Result<Option<Selected>, String> {
-    let outcome = topology.try_select(criteria);
-    outcome.map_err(|error| format!("should not fail: {error}"))
+fn try_select(topology: &Topology, criteria: &Criteria) -> Selected {
+    let selected = topology
+        .try_select(criteria)
+        .map_err(|error| unexpected(&error))?;
+    Ok(selected.map(|selected| selected.address().clone()))
 }
 
 /// The outcome of a waiting selection during which `patience` passes.
@@ -147,7 +80,7 @@ fn wait(
     topology: &Topology,
     criteria: &Criteria,
     patience: Duration,
-) -> Result<Result<Selected, SelectionError>, String> {
+) -> Result<Result<ServerAddress, SelectionError>, String> {
     let (settled, clock) = (stage.settled(), stage.clock.clone());
     let end = stage.now() + patience;
     let meanwhile = async move {
@@ -159,7 +92,7 @@ fn wait(
     let outcome = stage.host.block_on(both);
     stage.settle();
     outcome
-        .map(|(outcome, ())| outcome)
+        .map(|(outcome, ())| outcome.map(|selected| selected.address().clone()))
         .ok_or_else(|| "the host has not run the selection".to_owned())
 }
 
@@ -177,16 +110,13 @@ pub fn in_window(host: &Host, file: &Value) -> Result<(), String> {
         };
         let criteria = file.criteria.clone().with_selector(Arc::new(only));
         for _ in 0..*load {
-            let selected = try_select(&topology, &criteria)?;
+            let selected = topology
+                .try_select(&criteria)
+                .map_err(|error| unexpected(&error))?;
             in_progress.push(selected.ok_or("no server was selected")?);
         }
     }
-    let mut chosen: BTreeMap<ServerAddress, u64> = BTreeMap::new();
-    for _ in 0..file.iterations {
-        let selected = try_select(&topology, &file.criteria)?;
-        let selected = selected.ok_or("no server was selected")?;
-        *chosen.entry(selected.address().clone()).or_default() += 1;
-    }
+    file.compare(|| try_select(&topology, &file.criteria))?;
     for (index, load) in file.loads.values().enumerate() {
         let count = topology.snapshot().operation_count(index);
         if count != *load {
@@ -194,7 +124,6 @@ pub fn in_window(host: &Host, file: &Value) -> Result<(), String> {
         }
     }
     drop(in_progress);
-    file.compare(&chosen)?;
     stage.close(&topology)
 }
 

@@ -1,23 +1,16 @@
 //! The world of one topology: where its tasks run, its time, its servers and its pools.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use sdam::{builder::TopologyBuilder, topology::Topology};
-use sdam_core::{
-    address::ServerAddress,
-    options::{Options, ServerMonitoringMode},
-    time::Instant,
-};
+use sdam_core::{address::ServerAddress, options::Options, time::Instant};
 use sdam_transport::{
     clock::Clock,
-    handshake::{ClientMetadata, Environment},
     runtime::{Io, Runtime},
 };
 
-use super::{
-    Host, activity::Activity, clock::ManualClock, pools::RecordingPools,
-    transport::ScriptedTransport,
-};
+use super::{Host, activity::Activity, clock::ManualClock, transport::ScriptedTransport};
+use crate::running::{builder, nothing_left, pools::RecordingPools};
 
 /// How often time may have to pass until a server is asked: once to the end of the pause between
 /// its checks, and once more if that was spent on another server.
@@ -46,28 +39,15 @@ impl<'h> Stage<'h> {
     }
 
     /// Starts the topology that `build` makes of `options`.
-    ///
-    /// Checks take as long as the script likes, and are made one by one.
     pub(super) fn start(
         &self,
         options: Options,
         build: impl FnOnce(TopologyBuilder) -> TopologyBuilder,
     ) -> Result<Topology, String> {
-        let options = options
-            .with_server_monitoring_mode(ServerMonitoringMode::Poll)
-            .with_connect_timeout(Duration::ZERO);
-        let metadata = ClientMetadata::new(
-            env!("CARGO_PKG_NAME"),
-            env!("CARGO_PKG_VERSION"),
-            &Environment::default(),
-        );
-        let metadata = metadata.map_err(|error| error.to_string())?;
         let clock: Arc<dyn Clock> = Arc::new(self.clock.clone());
         let io = Io::new(clock, Arc::new(self.transport.clone()), 1);
         let spawner = self.activity.watch(self.host.spawner());
-        let builder = TopologyBuilder::new(options)
-            .metadata(metadata)
-            .pools(self.pools.clone());
+        let builder = builder(options, &self.pools)?;
         let topology = build(builder)
             .start(Runtime::new(io, Arc::new(spawner)))
             .map_err(|error| error.to_string())?;
@@ -122,14 +102,10 @@ impl<'h> Stage<'h> {
     pub(super) fn close(&self, topology: &Topology) -> Result<(), String> {
         self.host.block_on(topology.close());
         self.settle();
-        let left = [
+        nothing_left(&[
             ("tasks", self.activity.alive()),
             ("connections", self.transport.connections()),
             ("pools", self.pools.generations().len()),
-        ];
-        match left.iter().find(|(_, number)| *number > 0) {
-            Some((what, number)) => Err(format!("{number} {what} outlive the topology")),
-            None => Ok(()),
-        }
+        ])
     }
 }

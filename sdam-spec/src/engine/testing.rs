@@ -7,7 +7,7 @@ use sdam_transport::spawn::{Spawner, Task};
 use super::Host;
 
 #[derive(Debug)]
-pub(super) struct Threads;
+pub(crate) struct Threads;
 
 impl Spawner for Threads {
     fn spawn(&self, task: Task) {
@@ -15,7 +15,7 @@ impl Spawner for Threads {
     }
 }
 
-pub(super) fn host() -> Host {
+pub(crate) fn host() -> Host {
     Host::new(Arc::new(Threads), |future| {
         futures::executor::block_on(future);
     })

@@ -138,7 +138,7 @@ impl Request {
 }
 
 /// The message that answers `request` with the document `body`.
-pub(super) fn encode(request: &WireMessage, body: &[u8]) -> Result<WireMessage, WireError> {
+pub(crate) fn encode(request: &WireMessage, body: &[u8]) -> Result<WireMessage, WireError> {
     let (request_id, response_to) = (1, request.request_id());
     if request.op_code() == OpCode::Query {
         let flags = OpReply::AWAIT_CAPABLE;

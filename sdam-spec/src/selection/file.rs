@@ -92,6 +92,15 @@ impl SelectionFile {
             window: expected("in_latency_window")?,
         })
     }
+
+    /// What to select; `None` if the file expects that there are no such criteria.
+    pub(crate) fn criteria(&self) -> Result<Option<&Criteria>, String> {
+        match (&self.criteria, self.expects_error) {
+            (Ok(criteria), _) => Ok(Some(criteria)),
+            (Err(_), true) => Ok(None),
+            (Err(error), false) => Err(format!("should not fail: {error}")),
+        }
+    }
 }
 
 /// How often each server has to be chosen.
@@ -99,7 +108,7 @@ pub(crate) struct InWindowFile {
     pub(crate) topology: TopologyDescription,
     /// Operations in progress.
     pub(crate) loads: BTreeMap<ServerAddress, u32>,
-    pub(crate) iterations: u64,
+    iterations: u64,
     pub(crate) criteria: Criteria,
     frequencies: BTreeMap<ServerAddress, f64>,
     tolerance: f64,
@@ -143,6 +152,12 @@ impl InWindowFile {
         })
     }
 
+    /// Whether all servers are as busy as each other.
+    pub(crate) fn is_balanced(&self) -> bool {
+        let first = self.loads.values().next();
+        self.loads.values().all(|load| Some(load) == first)
+    }
+
     fn is_complete(&self) -> bool {
         let servers = self.topology.servers().iter();
         let servers: Vec<_> = servers.map(|server| &server.address).collect();
@@ -150,8 +165,16 @@ impl InWindowFile {
             && self.frequencies.keys().eq(servers.iter().copied())
     }
 
-    /// Compares with how often each server was `chosen`.
-    pub(crate) fn compare(&self, chosen: &BTreeMap<ServerAddress, u64>) -> Result<(), String> {
+    /// Lets `choose` choose as often as the file wants, and compares how often each server was.
+    pub(crate) fn compare(
+        &self,
+        mut choose: impl FnMut() -> Result<Option<ServerAddress>, String>,
+    ) -> Result<(), String> {
+        let mut chosen: BTreeMap<ServerAddress, u64> = BTreeMap::new();
+        for _ in 0..self.iterations {
+            let server = choose()?.ok_or("no server was chosen")?;
+            *chosen.entry(server).or_default() += 1;
+        }
         for (address, expected) in &self.frequencies {
             let times = chosen.get(address).copied().unwrap_or_default();
             let actual = times as f64 / self.iterations as f64;

@@ -13,6 +13,7 @@ use sdam_sim::runtime::Sim;
 use sdam_spec::corpus::File;
 use sdam_spec::engine::Host;
 use sdam_spec::suite::Suite;
+use serde_json::Value;
 
 use super::deployment;
 use super::report::Cell;
@@ -41,6 +42,8 @@ pub(crate) enum Column {
     AsyncStd,
     /// The engine, its tasks in the order that a seed decides.
     Sim,
+    /// Single-threaded mode.
+    Scan,
 }
 
 impl Column {
@@ -50,6 +53,7 @@ impl Column {
         Self::Smol,
         Self::AsyncStd,
         Self::Sim,
+        Self::Scan,
     ];
 
     pub(crate) const fn name(self) -> &'static str {
@@ -59,21 +63,26 @@ impl Column {
             Self::Smol => "smol",
             Self::AsyncStd => "async-std",
             Self::Sim => "sim",
+            Self::Scan => "scan",
         }
     }
 
-    /// Whether `suite` can be run against it.
-    pub(crate) fn runs(self, suite: &Suite) -> bool {
-        match self {
-            Self::Pure => suite.pure.is_some(),
-            _ => suite.engine.is_some(),
-        }
+    /// The files of the job that can be run against it; `None` if the suite has nothing to do
+    /// with it.
+    pub(crate) fn select(self, (suite, files): &Job) -> Option<Job> {
+        let covers: fn(&Value) -> bool = match self {
+            Self::Pure => suite.pure.map(|_| |_: &Value| true)?,
+            Self::Scan => suite.scan?.covers,
+            _ => suite.engine.map(|_| |_: &Value| true)?,
+        };
+        let files = files.iter().filter(|file| covers(&file.json));
+        Some((suite, files.cloned().collect()))
     }
 
     /// Where the engine's tasks run; `None` without engine.
     fn host(self) -> Result<Option<Host>, String> {
         let runtime = match self {
-            Self::Pure => return Ok(None),
+            Self::Pure | Self::Scan => return Ok(None),
             Self::Tokio => return tokio().map(Some),
             Self::Smol => sdam_runtime_smol::runtime(),
             Self::AsyncStd => sdam_runtime_async_std::runtime(),
@@ -120,7 +129,10 @@ pub(crate) fn run(column: Column, jobs: &Arc<Vec<Job>>) -> Vec<Cell> {
         for (suite, files) in work.iter() {
             for file in files {
                 // The receiver is gone once a file took too long.
-                if verdicts.send(check(host.as_ref(), suite, file)).is_err() {
+                if verdicts
+                    .send(check(column, host.as_ref(), suite, file))
+                    .is_err()
+                {
                     return;
                 }
             }
@@ -129,12 +141,18 @@ pub(crate) fn run(column: Column, jobs: &Arc<Vec<Job>>) -> Vec<Cell> {
     collect(jobs, LIMIT, &receiver)
 }
 
-fn check(host: Result<&Option<Host>, &String>, suite: &Suite, file: &File) -> Result<(), String> {
-    match (host?, suite.pure, suite.engine) {
-        (None, Some(check), _) => check(&file.json),
-        (Some(host), _, Some(check)) => check(host, &file.json),
-        (None, None, _) => Err("the suite has nothing to do without the engine".into()),
-        (Some(_), _, None) => Err("the suite has nothing to do with the engine".into()),
+fn check(
+    column: Column,
+    host: Result<&Option<Host>, &String>,
+    suite: &Suite,
+    file: &File,
+) -> Result<(), String> {
+    let nothing = || format!("the suite has nothing to do with {}", column.name());
+    match (column, host?) {
+        (Column::Pure, _) => suite.pure.ok_or_else(nothing)?(&file.json),
+        (Column::Scan, _) => (suite.scan.ok_or_else(nothing)?.check)(&file.json),
+        (_, Some(host)) => suite.engine.ok_or_else(nothing)?(host, &file.json),
+        (_, None) => Err(nothing()),
     }
 }
 

@@ -13,13 +13,13 @@ use sdam_core::{
 
 /// The generations that pools were told, by server; shared by its clones.
 #[derive(Clone, Debug, Default)]
-pub(super) struct RecordingPools {
+pub(crate) struct RecordingPools {
     generations: Arc<Mutex<BTreeMap<ServerId, Generation>>>,
 }
 
 impl RecordingPools {
     /// The pools that are open.
-    pub(super) fn generations(&self) -> BTreeMap<ServerId, Generation> {
+    pub(crate) fn generations(&self) -> BTreeMap<ServerId, Generation> {
         self.lock().clone()
     }
 

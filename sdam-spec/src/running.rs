@@ -1,0 +1,41 @@
+//! What running topologies of both kinds are given, and what they have to do alike.
+
+pub(crate) mod deployment;
+pub(crate) mod events;
+pub(crate) mod pools;
+pub(crate) mod selection;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use sdam::builder::TopologyBuilder;
+use sdam_core::options::{Options, ServerMonitoringMode};
+use sdam_transport::handshake::{ClientMetadata, Environment};
+
+use self::pools::RecordingPools;
+
+/// What a topology is built with. Its checks may take as long as the script likes, and are made
+/// one by one.
+pub(crate) fn builder(options: Options, pools: &RecordingPools) -> Result<TopologyBuilder, String> {
+    let options = options
+        .with_server_monitoring_mode(ServerMonitoringMode::Poll)
+        .with_connect_timeout(Duration::ZERO);
+    let metadata = ClientMetadata::new(
+        env!("CARGO_PKG_NAME"),
+        env!("CARGO_PKG_VERSION"),
+        &Environment::default(),
+    );
+    let metadata = metadata.map_err(|error| error.to_string())?;
+    Ok(TopologyBuilder::new(options)
+        .metadata(metadata)
+        .pools(pools.clone()))
+}
+
+/// Fails if anything of a closed topology is left.
+pub(crate) fn nothing_left(left: &[(&str, usize)]) -> Result<(), String> {
+    match left.iter().find(|(_, number)| *number > 0) {
+        Some((what, number)) => Err(format!("{number} {what} outlive the topology")),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,135 @@
+//! Servers whose words lead to a given description.
+
+use bson::{DateTime, Document, doc};
+use sdam_core::{
+    address::ServerAddress,
+    options::Options,
+    read_preference::TagSet,
+    server::{ServerDescription, ServerType},
+    topology::{TopologyDescription, TopologyType},
+};
+
+pub(crate) const SET_NAME: &str = "rs";
+
+/// The `options` of a client that gets to know all servers of `wanted`, and the others that it
+/// needs to meet on the way.
+pub(crate) fn seeded(options: Options, wanted: &TopologyDescription) -> Options {
+    let seeds = members(wanted).into_iter().chain(extras(wanted)).collect();
+    let options = options.with_seeds(seeds);
+    match wanted.topology_type() {
+        TopologyType::Unknown | TopologyType::Sharded => options,
+        TopologyType::Single => options.with_direct_connection(true),
+        TopologyType::LoadBalanced => options.with_load_balanced(true),
+        TopologyType::ReplicaSetNoPrimary | TopologyType::ReplicaSetWithPrimary => {
+            options.with_replica_set(SET_NAME)
+        }
+    }
+}
+
+/// The addresses of the servers of `wanted`.
+pub(crate) fn members(wanted: &TopologyDescription) -> Vec<ServerAddress> {
+    let servers = wanted.servers().iter();
+    servers.map(|server| server.address.clone()).collect()
+}
+
+/// Seeds that are not wanted, but needed on the way.
+///
+/// A deployment without servers is left when all its seeds turn out to be standalone servers, of
+/// which there have to be two. That a server might be the primary has to be said by another one.
+pub(crate) fn extras(wanted: &TopologyDescription) -> Vec<ServerAddress> {
+    let number = match wanted.servers() {
+        [] => 2,
+        servers => usize::from(servers.iter().any(|server| is_hinted(server))),
+    };
+    (0..number)
+        .map(|port| ServerAddress::new("extra", 1 + port as u16))
+        .collect()
+}
+
+pub(crate) fn is_hinted(server: &ServerDescription) -> bool {
+    server.server_type == ServerType::PossiblePrimary
+}
+
+/// Whether the server has answered a check.
+pub(crate) fn is_asked(server: &ServerDescription) -> bool {
+    server.server_type.is_available() && server.server_type != ServerType::LoadBalancer
+}
+
+/// What the server says of itself.
+pub(crate) fn hello(
+    server: &ServerDescription,
+    members: &[ServerAddress],
+) -> Result<Document, String> {
+    let mut hello = greeting(server.wire_versions.max);
+    match server.server_type {
+        ServerType::Standalone | ServerType::RsPrimary => {
+            hello.insert("isWritablePrimary", true);
+        }
+        ServerType::Mongos => drop(hello.insert("msg", "isdbgrid")),
+        ServerType::RsGhost => drop(hello.insert("isreplicaset", true)),
+        ServerType::RsSecondary => drop(hello.insert("secondary", true)),
+        other => return Err(format!("nothing makes a server a {other} here")),
+    }
+    if matches!(
+        server.server_type,
+        ServerType::RsPrimary | ServerType::RsSecondary
+    ) {
+        let members: Vec<_> = members.iter().map(ToString::to_string).collect();
+        hello.extend(doc! {
+            "setName": SET_NAME, "hosts": members, "me": server.address.to_string(),
+        });
+    }
+    if !server.tags.is_empty() {
+        hello.insert("tags", tags(&server.tags));
+    }
+    if let Some(millis) = server.last_write_date {
+        let date = DateTime::from_millis(millis);
+        hello.insert("lastWrite", doc! { "lastWriteDate": date });
+    }
+    Ok(hello)
+}
+
+pub(crate) fn greeting(max_wire_version: i32) -> Document {
+    doc! { "ok": 1, "helloOk": true, "minWireVersion": 0, "maxWireVersion": max_wire_version }
+}
+
+fn tags(tags: &TagSet) -> Document {
+    let tags = tags.iter();
+    tags.map(|(name, value)| (name.to_owned(), value.into()))
+        .collect()
+}
+
+pub(crate) fn encode(document: &Document) -> Result<Vec<u8>, String> {
+    document.to_vec().map_err(|error| error.to_string())
+}
+
+/// Compares all that matters to selection but the times of updates.
+pub(crate) fn compare(
+    wanted: &TopologyDescription,
+    actual: &TopologyDescription,
+) -> Result<(), String> {
+    let servers = |topology: &TopologyDescription| -> Vec<_> {
+        let servers = topology.servers().iter();
+        let facts = servers.map(|server| {
+            (
+                server.address.clone(),
+                server.server_type,
+                server.tags.clone(),
+                server.last_write_date,
+                server
+                    .rtt
+                    .filter(|_| is_asked(server))
+                    .map(|rtt| rtt.average),
+            )
+        });
+        facts.collect()
+    };
+    if wanted.topology_type() != actual.topology_type() || servers(wanted) != servers(actual) {
+        return Err(unreached(&format!("there is {actual}, wanted {wanted}")));
+    }
+    Ok(())
+}
+
+pub(crate) fn unreached(difference: &str) -> String {
+    format!("the topology was not reached: {difference}")
+}

@@ -1,0 +1,66 @@
+//! Events as a topology tells them, with a look at their order.
+
+use std::collections::BTreeSet;
+
+use sdam_core::{
+    event::{EventKind, EventName},
+    ids::{ObjectId, ServerId},
+};
+use sdam_events::channel::EventStream;
+
+/// What a topology has told.
+pub(crate) struct EventLog {
+    events: EventStream,
+    /// The number of the last event.
+    seen: u64,
+    /// Servers whose heartbeat has started and not ended.
+    beating: BTreeSet<ServerId>,
+}
+
+impl EventLog {
+    pub(crate) fn new(events: EventStream) -> Self {
+        Self {
+            events,
+            seen: 0,
+            beating: BTreeSet::new(),
+        }
+    }
+
+    /// The events of `topology` since the last call, after a look at their order.
+    pub(crate) fn take(&mut self, topology: ObjectId) -> Result<Vec<EventKind>, String> {
+        let mut events = Vec::new();
+        while let Some(event) = self.events.try_next() {
+            self.seen += 1;
+            if event.seq != self.seen || event.topology != topology {
+                return Err(format!("the event has not number {}: {event:?}", self.seen));
+            }
+            let paired = match &event.kind {
+                EventKind::ServerHeartbeatStarted(heartbeat) => {
+                    self.beating.insert(heartbeat.server)
+                }
+                EventKind::ServerHeartbeatSucceeded { heartbeat, .. }
+                | EventKind::ServerHeartbeatFailed { heartbeat, .. } => {
+                    self.beating.remove(&heartbeat.server)
+                }
+                _ => true,
+            };
+            if !paired {
+                return Err(format!("the heartbeat starts or ends twice: {event:?}"));
+            }
+            events.push(event.kind);
+        }
+        Ok(events)
+    }
+
+    /// Fails unless the rest ends as that of a closed topology has to.
+    pub(crate) fn end(mut self, topology: ObjectId) -> Result<(), String> {
+        let events = self.take(topology)?;
+        if !self.beating.is_empty() {
+            return Err(format!("heartbeats of {:?} never end", self.beating));
+        }
+        match events.last().map(EventKind::name) {
+            Some(EventName::TopologyClosed) => Ok(()),
+            last => Err(format!("the last event is {last:?}")),
+        }
+    }
+}

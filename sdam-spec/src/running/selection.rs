@@ -1,0 +1,71 @@
+//! What selecting has to lead to, however it is done.
+
+use std::{
+    collections::BTreeSet,
+    fmt::Debug,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use sdam::error::SelectionError;
+use sdam_core::address::ServerAddress;
+use sdam_select::{candidate::Candidates, criteria::Criteria};
+
+/// The server that is selected now; `None` if none is suitable.
+pub(crate) type Selected = Result<Option<ServerAddress>, String>;
+
+/// How often a server is selected: enough for every server of a latency window to have its turn.
+const DRAWS: usize = 256;
+
+/// Waiting would be in vain, so nobody waits.
+pub(crate) fn check_refusal<S: Debug>(outcome: Result<S, SelectionError>) -> Result<(), String> {
+    match outcome {
+        Err(SelectionError::InvalidCriteria(_)) => Ok(()),
+        Err(error) => Err(format!("fails for another reason: {error}")),
+        Ok(selected) => Err(format!("should fail, but selected {selected:?}")),
+    }
+}
+
+/// What an application's selector is shown are the suitable servers.
+pub(crate) fn check_suitable(
+    mut select: impl FnMut(&Criteria) -> Selected,
+    criteria: &Criteria,
+    expected: &BTreeSet<ServerAddress>,
+) -> Result<(), String> {
+    let shown = Arc::new(Mutex::new(BTreeSet::new()));
+    let log = Arc::clone(&shown);
+    let selector = move |suitable: &mut Candidates<'_>| {
+        let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
+        log.extend(suitable.iter().map(|candidate| candidate.address.clone()));
+    };
+    let criteria = criteria.clone().with_selector(Arc::new(selector));
+    select(&criteria)?;
+    let shown = shown.lock().unwrap_or_else(PoisonError::into_inner);
+    if *shown == *expected {
+        return Ok(());
+    }
+    Err(format!(
+        "suitable_servers are {shown:?}, expected {expected:?}"
+    ))
+}
+
+/// All servers in the window are selected sooner or later, and no others.
+pub(crate) fn check_window(
+    mut select: impl FnMut(&Criteria) -> Selected,
+    criteria: &Criteria,
+    expected: &BTreeSet<ServerAddress>,
+) -> Result<(), String> {
+    let mut actual = BTreeSet::new();
+    for _ in 0..DRAWS {
+        actual.extend(select(criteria)?);
+    }
+    if actual == *expected {
+        return Ok(());
+    }
+    Err(format!(
+        "in_latency_window are {actual:?}, expected {expected:?}"
+    ))
+}
+
+pub(crate) fn unexpected(error: &SelectionError) -> String {
+    format!("should not fail: {error}")
+}

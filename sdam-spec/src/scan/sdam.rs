@@ -1,0 +1,88 @@
+//! Discovery and monitoring, in single-threaded mode.
+
+use std::{sync::Arc, time::Duration};
+
+use sdam::scan::ScanTopology;
+use sdam_core::options::Options;
+use sdam_events::channel;
+use serde_json::Value;
+
+use super::world::{World, always, ready};
+use crate::{
+    running::events::EventLog,
+    sdam::{ApplicationError, Observation, Response, Subject},
+};
+
+/// How long replies take.
+const DELAY: Duration = Duration::from_millis(1);
+
+pub(super) fn check(file: &Value) -> Result<(), String> {
+    crate::sdam::check(file, Scanned::start)
+}
+
+/// A topology whose servers are checked one by one, as the script says.
+struct Scanned {
+    world: World,
+    topology: ScanTopology,
+    events: EventLog,
+}
+
+impl Scanned {
+    fn start(options: Options) -> Result<Self, String> {
+        let world = World::default();
+        let (sink, events) = channel::unbounded();
+        Ok(Self {
+            topology: world.start(options, |builder| builder.sink(sink))?,
+            events: EventLog::new(events),
+            world,
+        })
+    }
+}
+
+impl Subject for Scanned {
+    fn respond(&mut self, response: &Response) -> Result<(), String> {
+        let address = &response.address;
+        let Some(server) = self.topology.description().server(address) else {
+            return Ok(());
+        };
+        let (id, was_known) = (server.id, server.server_type.is_available());
+        // SDAM: "Network or command error during server check": a server that was known is asked
+        // once more at once if the connection breaks, and breaks the next one, too.
+        let times = if response.reply.is_none() && was_known {
+            2
+        } else {
+            1
+        };
+        let words = always(response.reply.clone());
+        self.world.serve(address, DELAY, words);
+        ready(self.topology.check(id))?;
+        match self.world.vanish(address) {
+            asked if asked == times => Ok(()),
+            asked => Err(format!("{address} is asked {asked} times, not {times}")),
+        }
+    }
+
+    fn fail(&mut self, error: &ApplicationError) -> Result<(), String> {
+        let server = self.topology.description().server(&error.address);
+        let server = server.ok_or_else(|| format!("{} is not known", error.address))?;
+        let id = server.id;
+        let generations = self.world.pools.generations();
+        let current = generations.get(&id);
+        let current = current.ok_or_else(|| format!("{} has no pool", error.address))?;
+        self.topology.handle_error(id, error.report(*current));
+        Ok(())
+    }
+
+    fn observe(&mut self) -> Result<Observation, String> {
+        Ok(Observation {
+            description: Arc::clone(self.topology.description()),
+            generations: self.world.pools.generations(),
+            events: self.events.take(self.topology.id())?,
+        })
+    }
+
+    fn end(mut self) -> Result<(), String> {
+        self.world.close(&mut self.topology)?;
+        self.events.end(self.topology.id())
+    }
+}

@@ -1,0 +1,139 @@
+//! Server selection, in single-threaded mode.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use sdam::{
+    error::{Bound, SelectionError},
+    scan::ScanTopology,
+};
+use sdam_core::{
+    address::ServerAddress,
+    options::{MIN_HEARTBEAT_FREQUENCY, Options},
+};
+use sdam_select::criteria::Criteria;
+use sdam_transport::clock::Clock;
+use serde_json::Value;
+
+use super::{
+    lead::lead_to,
+    world::{World, always, ready},
+};
+use crate::{
+    running::{
+        deployment::{encode, greeting},
+        selection::{Selected, check_refusal, check_suitable, check_window, unexpected},
+    },
+    selection::file::{InWindowFile, RttFile, SelectionFile},
+};
+
+pub(super) fn server_selection(file: &Value) -> Result<(), String> {
+    select(&SelectionFile::server_selection(file)?)
+}
+
+pub(super) fn max_staleness(file: &Value) -> Result<(), String> {
+    select(&SelectionFile::max_staleness(file)?)
+}
+
+fn select(file: &SelectionFile) -> Result<(), String> {
+    let Some(criteria) = file.criteria()? else {
+        return Ok(());
+    };
+    for try_once in [true, false] {
+        let world = World::default();
+        let mut options = Options::new(Vec::new());
+        options.heartbeat_frequency = file.heartbeat_frequency;
+        options.server_selection_try_once = Some(try_once);
+        let (mut topology, scan) = lead_to(&world, &file.topology, options)?;
+        if file.expects_error {
+            let began = world.now();
+            check_refusal(ready(topology.select(criteria))?)?;
+            if world.now() > began {
+                return Err("scans before it fails".to_owned());
+            }
+        } else {
+            // The failure of the first makes the topology stale, so the second begins with a scan.
+            for _ in 0..2 {
+                check_patience(&mut topology, scan, criteria, &file.window)?;
+            }
+            let mut select = |criteria: &Criteria| try_select(&mut topology, criteria);
+            check_suitable(&mut select, criteria, &file.suitable)?;
+            if try_once {
+                check_window(select, criteria, &file.window)?;
+            }
+        }
+        world.close(&mut topology)?;
+    }
+    Ok(())
+}
+
+/// A server of the window is selected, or the selection fails for the right reason and in time. The
+/// last scan has just ended, and a scan takes as long as `scan`.
+pub(super) fn check_patience(
+    topology: &mut ScanTopology,
+    scan: Duration,
+    criteria: &Criteria,
+    window: &BTreeSet<ServerAddress>,
+) -> Result<(), String> {
+    let timeout = topology.options().server_selection_timeout;
+    let (bound, patience) = if topology.options().server_selection_try_once == Some(false) {
+        let earliest = timeout.saturating_sub(MIN_HEARTBEAT_FREQUENCY);
+        (Bound::ServerSelectionTimeout, earliest..=timeout + scan)
+    } else {
+        let one_scan = MIN_HEARTBEAT_FREQUENCY + scan;
+        (Bound::TryOnce, one_scan..=one_scan)
+    };
+    match ready(topology.select(criteria))? {
+        Ok(selected) if window.contains(selected.address()) => Ok(()),
+        Err(SelectionError::Timeout(error))
+            if window.is_empty() && error.bound == bound && patience.contains(&error.waited) =>
+        {
+            Ok(())
+        }
+        Ok(selected) => Err(format!(
+            "in_latency_window are {window:?}, but selects {}",
+            selected.address()
+        )),
+        Err(error) => Err(format!(
+            "fails, wanted {bound:?} after {patience:?}: {error}"
+        )),
+    }
+}
+
+fn try_select(topology: &mut ScanTopology, criteria: &Criteria) -> Selected {
+    match ready(topology.select(criteria))? {
+        Ok(selected) => Ok(Some(selected.address().clone())),
+        Err(SelectionError::Timeout(_)) => Ok(None),
+        Err(error) => Err(unexpected(&error)),
+    }
+}
+
+/// How often each server is chosen.
+pub(super) fn in_window(file: &Value) -> Result<(), String> {
+    let file = InWindowFile::parse(file)?;
+    let world = World::default();
+    let (mut topology, _) = lead_to(&world, &file.topology, Options::new(Vec::new()))?;
+    file.compare(|| try_select(&mut topology, &file.criteria))?;
+    world.close(&mut topology)
+}
+
+/// A server takes its time to answer successive checks.
+pub(super) fn rtt(file: &Value) -> Result<(), String> {
+    let file = RttFile::parse(file)?;
+    let world = World::default();
+    let server = ServerAddress::new("a", 27017);
+    let mut topology = world.start(Options::new(vec![server.clone()]), |builder| builder)?;
+    let find = |topology: &ScanTopology| topology.description().server(&server).cloned();
+    let id = find(&topology).ok_or("the seed is no server")?.id;
+    let mut hello = greeting(25);
+    hello.insert("isWritablePrimary", true);
+    let hello = encode(&hello)?;
+    for sample in file.before.into_iter().chain([file.sample]) {
+        let sample =
+            Duration::try_from_secs_f64(sample / 1e3).map_err(|error| error.to_string())?;
+        world.serve(&server, sample, always(Some(hello.clone())));
+        ready(topology.check(id))?;
+    }
+    let rtt = find(&topology).and_then(|server| server.rtt);
+    file.compare(rtt.map(|rtt| rtt.average.as_secs_f64() * 1e3))?;
+    world.close(&mut topology)
+}

@@ -1,0 +1,112 @@
+//! What only single-threaded mode does.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use sdam_core::options::Options;
+use sdam_select::criteria::Criteria;
+use serde_json::{Value, json};
+
+use super::{
+    ScanCheck,
+    lead::lead_to,
+    selection::check_patience,
+    world::{World, ready},
+};
+use crate::selection::{self, file::SelectionFile};
+
+fn play(file: &Value) -> Result<(), String> {
+    (ScanCheck::DISCOVERY_AND_MONITORING.check)(file)
+}
+
+#[test]
+fn a_response_of_a_server_that_nobody_asks_fails() {
+    let balanced = json!({
+        "description": "nobody checks a load balancer",
+        "uri": "mongodb://a/?loadBalanced=true",
+        "phases": [{ "responses": [["a", { "ok": 1 }]], "outcome": { "events": [] } }],
+    });
+    let error = "phase 1: a:27017 is asked 0 times, not 1";
+    assert_eq!(play(&balanced), Err(error.to_owned()));
+}
+
+#[test]
+fn a_server_that_was_known_breaks_two_connections_and_another_one() {
+    let reply = json!({ "ok": 1, "ismaster": true, "minWireVersion": 0, "maxWireVersion": 21 });
+    let phase = |reply: &Value, server_type: &str, generation: u64| {
+        json!({
+            "responses": [["a:27017", reply]],
+            "outcome": {
+                "topologyType": "Single", "setName": null,
+                "servers": {
+                    "a:27017": { "type": server_type, "pool": { "generation": generation } },
+                },
+            },
+        })
+    };
+    let broken = json!({});
+    let file = json!({
+        "description": "on and off",
+        "uri": "mongodb://a/?directConnection=true",
+        "phases": [
+            phase(&broken, "Unknown", 1),
+            phase(&reply, "Standalone", 1),
+            phase(&broken, "Unknown", 3),
+        ],
+    });
+    assert_eq!(play(&file), Ok(()));
+}
+
+#[test]
+fn a_future_that_waits_fails() {
+    assert_eq!(ready(async { 1 }), Ok(1));
+    assert!(ready(futures::future::pending::<()>()).is_err());
+}
+
+#[test]
+fn only_files_whose_servers_are_equally_busy_say_what_random_choice_leads_to() {
+    let file = |counts: [u64; 2]| {
+        json!({
+            "description": "two", "iterations": 1,
+            "topology_description": { "type": "Sharded", "servers": [
+                { "address": "a:27017", "type": "Mongos" },
+                { "address": "b:27017", "type": "Mongos" },
+            ] },
+            "mocked_topology_state": [
+                { "address": "a:27017", "operation_count": counts[0] },
+                { "address": "b:27017", "operation_count": counts[1] },
+            ],
+            "outcome": {
+                "tolerance": 1, "expected_frequencies": { "a:27017": 0.5, "b:27017": 0.5 },
+            },
+        })
+    };
+    let covers = ScanCheck::IN_WINDOW.covers;
+    assert!(covers(&file([5, 5])));
+    assert!(!covers(&file([5, 6])));
+    // The check itself says what is wrong with it.
+    assert!(covers(&json!({})));
+}
+
+#[test]
+fn a_selection_that_gives_up_too_soon_or_too_late_fails() {
+    let file = selection::tests::file(&["b", "c"], &["b"]);
+    let file = SelectionFile::server_selection(&file).unwrap();
+    let nowhere = Criteria::write().with_selector(std::sync::Arc::new(
+        |suitable: &mut sdam_select::candidate::Candidates<'_>| suitable.retain(|_| false),
+    ));
+    let verdict = |try_once: bool, wrong: Duration| {
+        let world = World::default();
+        let mut options = Options::new(Vec::new());
+        options.server_selection_try_once = Some(try_once);
+        let (mut topology, scan) = lead_to(&world, &file.topology, options).unwrap();
+        assert_eq!(scan, Duration::from_millis(61));
+        check_patience(&mut topology, scan + wrong, &nowhere, &BTreeSet::new())
+    };
+    assert_eq!(verdict(true, Duration::ZERO), Ok(()));
+    assert_eq!(verdict(false, Duration::ZERO), Ok(()));
+    let error = verdict(true, Duration::from_millis(1)).unwrap_err();
+    assert!(
+        error.starts_with("fails, wanted TryOnce after 562ms..=562ms: "),
+        "{error}"
+    );
+}
