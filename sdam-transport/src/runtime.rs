@@ -1,6 +1,11 @@
 //! The bundles of seams that an engine is given.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use sdam_core::rng::mix;
 
 use crate::{clock::Clock, connect::Transport, resolve::Resolver, spawn::Spawner};
 
@@ -18,6 +23,8 @@ pub struct Io {
     pub resolver: Option<Arc<dyn Resolver>>,
     /// The root of every random choice.
     pub seed: u64,
+    /// How many topologies have been started with this bundle and its clones.
+    topologies: Arc<AtomicU64>,
 }
 
 impl Io {
@@ -31,6 +38,17 @@ impl Io {
             transport,
             resolver: None,
             seed,
+            topologies: Arc::default(),
+        }
+    }
+
+    /// The seed of one more topology: [`seed`](Self::seed) for the first one that is started with
+    /// this bundle or a clone of it, and another one for each that follows, so that no two of them
+    /// have the same id or make the same choices.
+    pub fn next_seed(&self) -> u64 {
+        match self.topologies.fetch_add(1, Ordering::Relaxed) {
+            0 => self.seed,
+            number => mix(self.seed.wrapping_add(number)),
         }
     }
 

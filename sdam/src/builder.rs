@@ -181,7 +181,7 @@ impl TopologyBuilder {
         let is_faas = metadata.is_faas();
         let introduction = Introduction::new(metadata, options.load_balanced);
         let config = MonitorConfig::new(&options, introduction.handshake(), is_faas);
-        let mut rng = Rng::new(io.seed);
+        let mut rng = Rng::new(io.next_seed());
         let topology = ObjectId::random(&mut rng);
         let sink: Option<Arc<dyn EventSink>> = match self.sinks.len() {
             0 => None,

@@ -26,6 +26,7 @@ use sdam_core::{
 use sdam_events::{channel::unbounded, sink::sink_fn};
 use sdam_select::criteria::Criteria;
 use sdam_sim::serve::ReplicaSet;
+use sdam_transport::runtime::{Io, Runtime};
 use sdam_transport::spawn::{Spawner, Task};
 
 /// The longest that anything here may take on a machine under load.
@@ -39,7 +40,7 @@ fn tokio() -> tokio::runtime::Runtime {
         .unwrap()
 }
 
-fn on(host: &tokio::runtime::Runtime) -> sdam_transport::runtime::Runtime {
+fn on(host: &tokio::runtime::Runtime) -> Runtime {
     sdam_runtime_tokio::from_handle(host.handle().clone()).unwrap()
 }
 
@@ -218,6 +219,33 @@ fn a_monitor_that_a_pool_has_stopped_starts_over_in_its_task() {
     // A monitor that spawned another one would have to do it while it is dropped.
     assert_eq!(monitors.load(Ordering::SeqCst), 3);
     block_on(topology.close());
+}
+
+#[test]
+fn topologies_that_share_a_runtime_differ() {
+    //
+    let host = tokio();
+    let runtime = on(&host);
+    let start = |runtime: &Runtime| {
+        let builder = Topology::builder(NOWHERE).unwrap();
+        builder.start(runtime.clone()).unwrap()
+    };
+    let topologies = [start(&runtime), start(&runtime), start(&runtime)];
+    let mut ids = topologies.each_ref().map(Topology::id).to_vec();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), 3, "{topologies:?}");
+    // And yet a seed that is given again leads to the same ids.
+    let again = || {
+        let io = Io::new(
+            Arc::clone(&runtime.io.clock),
+            Arc::clone(&runtime.io.transport),
+            7,
+        );
+        let runtime = Runtime::new(io, Arc::clone(&runtime.spawner));
+        [start(&runtime).id(), start(&runtime).id()]
+    };
+    assert_eq!(again(), again());
 }
 
 #[test]
