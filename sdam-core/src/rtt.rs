@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn first_sample_is_the_average_and_later_ones_weigh_a_fifth() {
-        // G-1
+        // G-1, A-9
         assert_eq!(window(&[10]).average_millis(), Some(10.0));
         let average = window(&[10, 20]).average_millis().unwrap();
         assert!((average - 12.0).abs() < 1e-9, "{average}");
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn minimum_needs_two_samples_and_forgets_the_eleventh_back() {
-        // G-9
+        // G-9, A-9, A-24
         let check = |samples: &[u64], minimum| {
             let rtt = window(samples).rtt().unwrap();
             assert_eq!(rtt.minimum, Duration::from_millis(minimum), "{samples:?}");

@@ -278,3 +278,6 @@ impl ServerDescription {
         self.election.set_version
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn readable_and_writable_follow_the_table() {
-        // J-50: without preference, with primary, with secondary, writable
+        // A-20, J-50: without preference, with primary, with secondary, writable
         let check = |topology_type, types: &[ServerType], expected: [bool; 4]| {
             let servers = types
                 .iter()

@@ -190,7 +190,8 @@ impl Topology {
     /// # Errors
     ///
     /// If the reply is no successful hello: report that with [`handle_error`](Self::handle_error),
-    /// as [`Cause::Reply`](sdam_core::app_error::Cause::Reply), and close the connection.
+    /// as [`Cause::Reply`](sdam_core::app_error::Cause::Reply), and close the connection. If it names
+    /// no service, though `loadBalanced=true` was configured: just close the connection.
     pub fn handle_handshake(
         &self,
         server: ServerId,
@@ -198,6 +199,9 @@ impl Topology {
         reply: &[u8],
     ) -> Result<(), ServerError> {
         let hello = Hello::parse(reply)?;
+        if self.options().load_balanced {
+            hello.load_balanced_service()?;
+        }
         self.cell()
             .apply_handshake(server, generation, hello, reply);
         Ok(())

@@ -11,13 +11,14 @@ use std::{
     time::Duration,
 };
 
+use bson::{Document, doc, oid::ObjectId};
 use futures::{StreamExt, executor::block_on, task::noop_waker_ref};
 use sdam::{error::SelectionError, snapshot::Snapshot, topology::Topology};
 use sdam_core::{
     address::ServerAddress,
     error::ErrorKind,
     event::{EventKind, EventName},
-    ids::ServerId,
+    ids::{Generation, ServerId},
     pool::{PoolClear, PoolFactory, PoolHandle},
     read_preference::{ReadMode, ReadPreference, TagSet},
     server::ServerType,
@@ -219,6 +220,27 @@ fn a_monitor_that_a_pool_has_stopped_starts_over_in_its_task() {
     // A monitor that spawned another one would have to do it while it is dropped.
     assert_eq!(monitors.load(Ordering::SeqCst), 3);
     block_on(topology.close());
+}
+
+#[test]
+fn behind_a_load_balancer_a_handshake_names_a_service() {
+    // C-23
+    let host = tokio();
+    let topology = Topology::builder("mongodb://127.0.0.1:1/?loadBalanced=true").unwrap();
+    let topology = topology.start(on(&host)).unwrap();
+    let server = topology.snapshot().description().servers()[0].id;
+    let mut reply = doc! { "ok": 1, "msg": "isdbgrid", "maxWireVersion": 17 };
+    let handshake = |reply: &Document| {
+        topology.handle_handshake(server, Generation::FIRST, &reply.to_vec().unwrap())
+    };
+    let error = handshake(&reply).unwrap_err();
+    assert_eq!(
+        &*error.message,
+        "Driver attempted to initialize in load balancing mode, but the server does not support \
+         this mode."
+    );
+    reply.insert("serviceId", ObjectId::from_bytes([1; 12]));
+    assert_eq!(handshake(&reply), Ok(()));
 }
 
 #[test]

@@ -218,12 +218,13 @@ fn a_silent_server_delays_no_other() {
     assert_eq!(watched.checks("c", from), 0);
 }
 
-/// F-2, F-3, G-16: two connections to each server beside whatever pools have, and on them nothing
+/// F-2, F-3, G-16, O-1, O-8: two connections to each server beside whatever pools have, and on them nothing
 /// but hello, without a trace of the user's credentials.
 #[test]
 fn monitors_speak_hello_alone_on_connections_of_their_own() {
-    let watched =
-        Watched::start("user:secret@a/?replicaSet=rs&authMechanism=SCRAM-SHA-256&maxPoolSize=1");
+    let watched = Watched::start(
+        "user:secret@a/?replicaSet=rs&authMechanism=SCRAM-SHA-256&maxPoolSize=1&appName=inventory",
+    );
     watched.sim.run_for(3 * HEARTBEAT);
     assert_eq!(watched.sim.connections(), 6);
     for sent in watched.sent() {
@@ -235,7 +236,13 @@ fn monitors_speak_hello_alone_on_connections_of_their_own() {
     }
     let handshakes = watched.sent();
     let handshakes = handshakes.iter().filter(|sent| sent.is_handshake());
-    assert_eq!(handshakes.count(), 6, "one for each connection");
+    assert_eq!(handshakes.clone().count(), 6, "one for each connection");
+    // O-28: the name is known before the first connection is opened.
+    for sent in handshakes {
+        let client = sent.command.get_document("client").unwrap();
+        let application = client.get_document("application").unwrap();
+        assert_eq!(application, &bson::doc! { "name": "inventory" });
+    }
 }
 
 /// F-4, J-14: whoever is found is announced and then monitored, and F-61: no pool is ready before its server is known.
@@ -391,7 +398,7 @@ fn a_failed_check_is_told_before_what_follows_from_it() {
     assert_eq!(names, expected);
 }
 
-/// F-66, F-68: when the report of an error returns, the pool was cleared and knows the reason, so
+/// F-66, F-68, I-5: when the report of an error returns, the pool was cleared and knows the reason, so
 /// the connection is checked in to a cleared pool and check-outs can say why they fail.
 #[test]
 fn a_pool_is_cleared_before_whoever_reported_the_error_goes_on() {

@@ -9,6 +9,7 @@ use crate::{
     address::ServerAddress,
     document::{Field, Fields, Malformed},
     error::{ErrorKind, ServerError, Stage},
+    ids::ObjectId,
     read_preference::TagSet,
     reply::Failure,
     server::ServerType,
@@ -18,6 +19,24 @@ impl Hello {
     /// The most members of one kind, and the most tags, that are taken from a reply; what lies
     /// beyond is ignored. A replica set has at most 50 members.
     pub const MAX_MEMBERS: usize = 4096;
+
+    /// The service behind a load balancer that the connection with this reply to its handshake leads
+    /// to.
+    ///
+    /// # Errors
+    ///
+    /// The reply names none, so that the connection is of no use (Load Balancers: "Connection
+    /// Pooling").
+    pub fn load_balanced_service(&self) -> Result<ObjectId, ServerError> {
+        self.service_id.ok_or_else(|| {
+            ServerError::new(
+                ErrorKind::Protocol,
+                Stage::Hello,
+                "Driver attempted to initialize in load balancing mode, but the server does not \
+                 support this mode.",
+            )
+        })
+    }
 
     /// Parses the BSON document of a reply in one pass (SDAM: "Parsing a hello response").
     ///

@@ -19,6 +19,7 @@ fn encode(document: &Document) -> Vec<u8> {
 
 #[test]
 fn a_primary_of_mongodb_6_is_parsed_in_full() {
+    // C-13: `opTime` is dropped.
     let reply = fixture::primary_hello();
     assert!((760..780).contains(&reply.len()), "{}", reply.len());
     let host = |number| ServerAddress::new(&std::format!("db-{number}.lan"), 27017);
@@ -302,8 +303,10 @@ fn optional_fields_of_unexpected_types_count_as_absent() {
     };
     assert_eq!(parse(&reply), Ok(expected.clone()));
 
+    // O-7: which mechanisms there are, known ones or not, is for whoever authenticates.
     let nested = doc! {
         "ok": 1,
+        "saslSupportedMechs": ["SCRAM-SHA-256", "NOBODY-KNOWS"],
         "lastWrite": { "lastWriteDate": 7 },
         "topologyVersion": { "counter": 1 },
         "tags": { "a": 1, "b": "2" },

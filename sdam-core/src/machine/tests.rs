@@ -1,5 +1,6 @@
 //! What the corpus cannot reach: the whole table, the order of effects, and who may act when.
 
+mod elections;
 mod errors;
 mod events;
 
@@ -160,7 +161,7 @@ fn topology_of(topology_type: TopologyType) -> TopologyMachine {
 
 #[test]
 fn every_cell_of_the_table_does_what_the_specification_says() {
-    // D-10, D-11, D-12, D-13
+    // D-10, D-11, D-12, D-13, D-14
     use ServerType as S;
     use TopologyType as T;
     const STAYS: (bool, Option<T>) = (true, None);
@@ -222,7 +223,7 @@ fn every_cell_of_the_table_does_what_the_specification_says() {
 
 #[test]
 fn effects_come_in_the_order_of_the_specification() {
-    // F-62, F-64, J-16, J-17, J-20
+    // D-4, D-7, F-62, F-64, J-3, J-16, J-17, J-20
     let mut machine = TopologyMachine::new(&options(&["a"]), ObjectId::default());
     let expect = |effects: Effects, machine: &TopologyMachine, expected: &[&str]| {
         assert_eq!(brief(machine, &effects), expected);
@@ -289,7 +290,7 @@ fn effects_come_in_the_order_of_the_specification() {
 
 #[test]
 fn a_load_balancer_is_known_and_ready_without_being_asked() {
-    // J-13, J-21, D-12
+    // J-13, J-21, D-12, E-7: nobody has asked which versions it speaks.
     let mut options = options(&["a"]);
     options.load_balanced = true;
     let mut machine = TopologyMachine::new(&options, ObjectId::default());
@@ -316,11 +317,14 @@ fn a_load_balancer_is_known_and_ready_without_being_asked() {
             "TopologyDescriptionChanged",
         ]
     );
+    let balancer = &machine.description().servers()[0];
+    assert_eq!(balancer.wire_versions, WireVersions::default());
+    assert!(machine.description().is_compatible());
 }
 
 #[test]
 fn a_displaced_primary_is_announced_checked_and_keeps_its_pool_from_4_2_on() {
-    // D-31, D-34, D-35, J-22
+    // C-19, D-31, D-34, D-35, J-22
     for (max_wire_version, clear) in [(17, false), (7, true)] {
         let mut machine = opened(&options(&["a", "b"]));
         let mut old = elected(1);
@@ -529,7 +533,7 @@ fn more_members_than_allowed_are_reported_once_and_not_monitored() {
 
 #[test]
 fn incompatible_servers_are_named_with_the_release_that_is_needed() {
-    // E-3, E-4, E-5
+    // A-16, E-2, E-3, E-4, E-5
     let check = |min, max, expected: Option<&str>| {
         let mut machine = opened(&options(&["a"]));
         let mut news = hello(ServerType::Standalone);

@@ -44,6 +44,20 @@ pub enum PoolError {
         /// The server of the pool.
         address: ServerAddress,
     },
+    /// No connection to a load balancer became available in time; cursors and transactions keep
+    /// theirs (Load Balancers: "Wait Queue Timeout Errors").
+    TimedOutPinned {
+        /// The load balancer.
+        address: ServerAddress,
+        /// `maxPoolSize`.
+        max_pool_size: u32,
+        /// How many connections are in use by cursors.
+        cursors: u32,
+        /// How many connections are in use by transactions.
+        transactions: u32,
+        /// How many connections are in use by other operations.
+        others: u32,
+    },
 }
 
 impl PoolError {
@@ -60,7 +74,8 @@ impl PoolError {
             | Self::NotReady { address }
             | Self::Interrupted { address }
             | Self::Closed { address }
-            | Self::TimedOut { address } => address,
+            | Self::TimedOut { address }
+            | Self::TimedOutPinned { address, .. } => address,
         }
     }
 
@@ -68,7 +83,7 @@ impl PoolError {
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Cleared { .. } | Self::NotReady { .. } | Self::Interrupted { .. } => true,
-            Self::Closed { .. } | Self::TimedOut { .. } => false,
+            Self::Closed { .. } | Self::TimedOut { .. } | Self::TimedOutPinned { .. } => false,
         }
     }
 }
@@ -94,6 +109,18 @@ impl fmt::Display for PoolError {
             Self::TimedOut { .. } => {
                 f.write_str("Timed out while checking out a connection from connection pool")
             }
+            Self::TimedOutPinned {
+                max_pool_size,
+                cursors,
+                transactions,
+                others,
+                ..
+            } => write!(
+                f,
+                "Timeout waiting for connection from the connection pool. maxPoolSize: \
+                 {max_pool_size}, connections in use by cursors: {cursors}, connections in use by \
+                 transactions: {transactions}, connections in use by other operations: {others}"
+            ),
         }
     }
 }
@@ -112,7 +139,7 @@ mod tests {
 
     #[test]
     fn texts_are_those_of_the_specification_and_what_passes_is_retryable() {
-        // F-65, F-68, F-68b
+        // F-65, F-68, F-68b, L-36
         let address = || ServerAddress::new("a", 27017);
         let check = |error: PoolError, text: &str, retryable| {
             assert_eq!(error.to_string(), text);
@@ -144,6 +171,19 @@ mod tests {
         check(
             PoolError::TimedOut { address: address() },
             "Timed out while checking out a connection from connection pool",
+            false,
+        );
+        check(
+            PoolError::TimedOutPinned {
+                address: address(),
+                max_pool_size: 10,
+                cursors: 4,
+                transactions: 3,
+                others: 2,
+            },
+            "Timeout waiting for connection from the connection pool. maxPoolSize: 10, connections \
+             in use by cursors: 4, connections in use by transactions: 3, connections in use by \
+             other operations: 2",
             false,
         );
     }

@@ -10,7 +10,7 @@ fn encode(document: &Document) -> Vec<u8> {
 
 #[test]
 fn errors_are_found_wherever_replies_carry_them() {
-    // I-32, I-33
+    // I-32, I-33, O-42, O-44
     let check = |reply: Document, expected: Option<(Option<i32>, &str)>| {
         let error = error(&encode(&reply), Stage::Operation);
         let found = error.as_ref().map(|error| (error.code, &*error.message));

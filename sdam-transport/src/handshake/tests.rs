@@ -30,7 +30,7 @@ fn decode(metadata: &ClientMetadata) -> Document {
     Document::from_reader(&*bytes).unwrap()
 }
 
-/// O-22..O-26; handshake prose Test 1.
+/// O-22 to O-26; handshake prose Test 1.
 #[test]
 fn env_says_what_the_variables_tell() {
     let check = |variables: &[(&str, &str)], expected: Option<Document>| {

@@ -199,15 +199,7 @@ impl ScanTopology {
             Some(Answer::Connected) | None => return Err(self.too_late(Stage::Hello)),
         };
         let hello = Hello::parse(reply.body())?;
-        // Load Balancers: "Connection Pooling".
-        let Some(service) = hello.service_id else {
-            return Err(ServerError::new(
-                ErrorKind::Command,
-                Stage::Hello,
-                "the connection string says `loadBalanced=true`, but the server gives no serviceId",
-            ));
-        };
-        member.service = Some(service);
+        member.service = Some(hello.load_balanced_service()?);
         member.max_wire_version = hello.wire_versions.max;
         member.used = self.io.clock.now();
         Ok(())

@@ -112,7 +112,12 @@ fn i_51_what_goes_wrong_before_hello_is_the_caller_s_business_alone() {
     stage.change("lb", |server| server.up = true);
     stage.serve("lb", mongos());
     let error = ready(topology.connect(server)).unwrap_err();
-    assert!(error.message.contains("loadBalanced"), "{error}");
+    // C-23
+    assert_eq!(
+        &*error.message,
+        "Driver attempted to initialize in load balancing mode, but the server does not support \
+         this mode."
+    );
     stage.change("lb", |server| server.silent = true);
     let error = ready(topology.connect(server)).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Timeout);

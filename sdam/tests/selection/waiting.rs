@@ -189,7 +189,7 @@ fn a_limit_of_zero_means_not_to_wait() {
     assert_eq!(outcome.unwrap().address(), &hosts[0]);
 }
 
-/// L-62, E-1: nobody waits for a server that must not be talked to, not even who waits already.
+/// L-62, E-1, E-6: nobody waits for a server that must not be talked to, not even who waits already.
 #[test]
 fn an_incompatible_topology_fails_at_once() {
     let (mut world, hosts) = (World::new(), hosts(2));

@@ -16,7 +16,7 @@ fn handshake() -> Arc<Handshake> {
 
 #[test]
 fn the_first_message_is_legacy_hello_with_the_arguments_of_the_handshake() {
-    // F-6, O-2, O-4, O-5
+    // F-6, O-2, O-4, O-5, O-35
     let request = HelloRequest::handshake(handshake(), None, HandshakeOpcode::OpMsg);
     assert!(!request.op_query && !request.exhaust_allowed);
     assert_eq!(
@@ -120,7 +120,7 @@ fn later_messages_repeat_nothing_of_the_handshake_but_the_api() {
 
 #[test]
 fn an_awaitable_hello_names_the_version_and_the_time() {
-    // M-3, M-8
+    // M-3, M-8, O-35
     let known = TopologyVersion {
         process_id: ObjectId::from_bytes([9; 12]),
         counter: 4,

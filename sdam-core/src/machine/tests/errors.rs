@@ -2,6 +2,8 @@
 
 use alloc::{string::String, vec::Vec};
 
+use bson::doc;
+
 use super::*;
 use crate::app_error::{AppError, Cause, ErrorOutcome, Phase};
 
@@ -25,7 +27,7 @@ fn report(
 
 #[test]
 fn network_errors_of_operations_clear_and_cancel_but_do_not_ask_for_a_check() {
-    // I-14, I-15, I-16, I-10, I-11, F-54, F-63, F-81
+    // I-14, I-15, I-16, I-10, I-11, F-54, F-63, F-81; I-20: whatever the connection was opened for
     const UNKNOWN: [&str; 6] = [
         "publish",
         "ServerDescriptionChanged a",
@@ -107,6 +109,145 @@ fn the_knob_lets_every_failed_establishment_mark_unknown() {
     );
 }
 
+/// A primary `a` whose monitor has heard of version 5 by a server of wire version 17, and what it
+/// makes of this reply to a connection that speaks `max_wire_version`.
+fn reply(
+    phase: Phase,
+    reply: &bson::Document,
+    max_wire_version: i32,
+) -> (ErrorOutcome, Vec<String>, TopologyMachine) {
+    let mut machine = opened(&options(&["a", "b"]));
+    let mut news = hello(ServerType::RsPrimary);
+    news.topology_version = Some(version(1, 5));
+    let _ = super::check(&mut machine, "a", news);
+    let bytes = bson::RawDocumentBuf::try_from(reply).unwrap().into_bytes();
+    let error = AppError {
+        generation: Generation::FIRST,
+        service_id: None,
+        phase,
+        cause: Cause::Reply(&bytes),
+        max_wire_version,
+    };
+    let server = id(&machine, "a");
+    let (outcome, effects) = machine.handle_error(NOW, server, error);
+    let effects = brief(&machine, &effects);
+    (outcome, effects, machine)
+}
+
+fn version(process: u8, counter: i64) -> TopologyVersion {
+    TopologyVersion {
+        process_id: ObjectId::from_bytes([process; 12]),
+        counter,
+    }
+}
+
+#[test]
+fn state_changes_ask_for_a_check_and_only_a_shutdown_clears() {
+    // I-17, I-34, I-35, I-36; E-9: the connection's own handshake decides, not the monitor's.
+    let check = |code: i32, max_wire_version, clears: bool| {
+        let error = doc! { "ok": 0, "code": code, "errmsg": "no" };
+        let (outcome, effects, machine) = reply(Phase::AfterHandshake, &error, max_wire_version);
+        let mut expected = Vec::from([
+            "publish",
+            "ServerDescriptionChanged a",
+            "TopologyDescriptionChanged",
+        ]);
+        if clears {
+            assert_eq!(outcome, ErrorOutcome::Cleared, "{code}");
+            expected.push("clear a to 1");
+        } else {
+            assert_eq!(outcome, ErrorOutcome::MarkedUnknown, "{code}");
+        }
+        expected.extend(["reset a", "check a"]);
+        assert_eq!(effects, expected, "{code}");
+        let description = machine.description();
+        assert_eq!(
+            description.topology_type(),
+            TopologyType::ReplicaSetNoPrimary
+        );
+        let lost = description.server(&address("a")).unwrap();
+        assert_eq!(lost.error.as_ref().unwrap().code, Some(code));
+        assert_eq!(lost.topology_version, None);
+    };
+    for code in [10107, 13435, 10058, 11602, 13436, 189] {
+        check(code, 17, false);
+        check(code, 8, false);
+        check(code, 7, true);
+    }
+    for code in [11600, 91] {
+        check(code, 17, true);
+    }
+}
+
+#[test]
+fn other_errors_of_commands_say_nothing_about_the_server() {
+    // I-37, I-60, I-33
+    let check = |error: bson::Document| {
+        let (outcome, effects, _) = reply(Phase::AfterHandshake, &error, 7);
+        assert_eq!(outcome, ErrorOutcome::Irrelevant, "{error}");
+        assert_eq!(effects, [""; 0], "{error}");
+    };
+    for code in [6, 7, 89, 9001, 11000, 50] {
+        check(doc! { "ok": 0, "code": code, "errmsg": "no" });
+    }
+    check(doc! { "ok": 0, "code": 462, "errorLabels": ["SystemOverloadedError"] });
+    check(doc! { "ok": 1, "writeErrors": [{ "index": 0, "code": 91 }] });
+}
+
+#[test]
+fn while_a_connection_is_made_a_refusal_counts_unless_the_server_is_overloaded() {
+    // I-12, I-13, I-61
+    let check = |code: i32, labels: &[&str], expected| {
+        for phase in [Phase::BeforeHello, Phase::BeforeHandshake] {
+            let labels: Vec<&str> = labels.into();
+            let error = doc! { "ok": 0, "code": code, "errorLabels": labels };
+            let (outcome, effects, _) = reply(phase, &error, 17);
+            assert_eq!(outcome, expected, "{error}");
+            let asks = effects.iter().any(|effect| effect == "check a");
+            assert_eq!(asks, code == 10107, "{error}");
+        }
+    };
+    check(462, &["SystemOverloadedError"], ErrorOutcome::Irrelevant);
+    check(
+        462,
+        &["RetryableError", "SystemOverloadedError"],
+        ErrorOutcome::Irrelevant,
+    );
+    check(462, &["RetryableError"], ErrorOutcome::Cleared);
+    check(10107, &[], ErrorOutcome::Cleared);
+    check(18, &[], ErrorOutcome::Cleared);
+}
+
+#[test]
+fn an_error_is_as_old_as_its_topology_version() {
+    // I-2, A-46
+    let check = |own: Option<TopologyVersion>, stale: bool| {
+        let mut error = doc! { "ok": 0, "code": 10107, "errmsg": "no" };
+        if let Some(own) = own {
+            let process = bson::oid::ObjectId::from_bytes(own.process_id.bytes());
+            let own = doc! { "processId": process, "counter": own.counter };
+            error.insert("topologyVersion", own);
+        }
+        let (outcome, effects, machine) = reply(Phase::AfterHandshake, &error, 17);
+        if stale {
+            assert_eq!(
+                (outcome, effects.len()),
+                (ErrorOutcome::Stale, 0),
+                "{own:?}"
+            );
+            return;
+        }
+        assert_eq!(outcome, ErrorOutcome::MarkedUnknown, "{own:?}");
+        let lost = machine.description().server(&address("a")).unwrap();
+        assert_eq!(lost.topology_version, own);
+    };
+    check(Some(version(1, 4)), true);
+    check(Some(version(1, 5)), true);
+    check(Some(version(1, 6)), false);
+    check(Some(version(2, 1)), false);
+    check(None, false);
+}
+
 #[test]
 fn errors_of_earlier_generations_and_of_strangers_change_nothing() {
     // I-1, I-4
@@ -160,10 +301,16 @@ fn behind_a_load_balancer_only_the_service_is_cleared() {
             },
             max_wire_version: 17,
         };
-        let (outcome, _) = machine.handle_error(NOW, server, error);
+        let (outcome, effects) = machine.handle_error(NOW, server, error);
         assert_eq!(outcome, expected, "{phase:?} {timeout}");
         assert_eq!(*machine.description(), before);
         if expected == ErrorOutcome::ServiceCleared {
+            // I-53
+            let clear = effects.into_iter().find_map(|effect| match effect {
+                Effect::PoolClear { clear, .. } => Some(clear),
+                _ => None,
+            });
+            assert_eq!(clear.unwrap().service_id, Some(service));
             let generation = Generation::FIRST.next();
             assert_eq!(machine.generation(server, Some(service)), Some(generation));
             assert_eq!(machine.generation(server, None), Some(Generation::FIRST));

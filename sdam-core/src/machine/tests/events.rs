@@ -84,7 +84,7 @@ fn descriptions_begin_with_nothing_and_with_servers_of_which_nothing_is_known() 
 
 #[test]
 fn a_version_alone_is_news_and_what_changes_with_every_check_is_none() {
-    // J-5, J-18, J-23, A-39
+    // C-1, A-44, J-5, J-18, J-23, A-39
     let news = |counter, last_write_date| Hello {
         topology_version: Some(TopologyVersion {
             process_id: ObjectId::default(),

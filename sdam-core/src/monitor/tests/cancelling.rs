@@ -34,7 +34,7 @@ fn run(rest: &[Step]) {
 
 #[test]
 fn cancelled_check_fails_its_heartbeat_and_waits_normally() {
-    // F-71, F-73, J-31, G-14: no report, so neither a description nor a pool changes.
+    // F-71, F-73, I-18, J-31, G-14: no report, so neither a description nor a pool changes.
     run(&[
         (
             5_000,

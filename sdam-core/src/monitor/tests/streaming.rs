@@ -150,7 +150,7 @@ fn request_between_two_streamed_replies_begins_the_check_that_is_due_anyway() {
 
 #[test]
 fn broken_stream_is_restarted_from_a_handshake_at_once() {
-    // F-34, F-51: the RTT task goes on, so it is not started again (G-8).
+    // F-34, F-51, O-1: the RTT task goes on, so it is not started again (G-8).
     for kind in [ErrorKind::Network, ErrorKind::Timeout] {
         let failed = std::format!(
             "disconnect, reset, failed #1/42 awaited after 999: {kind:?}, report {kind:?} | 1000"

@@ -91,6 +91,7 @@ fn h_5_servers_that_leave_during_the_scan_are_skipped() {
 
 #[test]
 fn h_6_a_server_is_left_alone_until_5000_ms_after_a_failed_check() {
+    //
     let mut world = rs("a");
     world.answer("a", Answer::Down(0));
     assert_eq!(scan(&mut world), "a");

@@ -39,6 +39,7 @@ use crate::server::ServerType;
 
 #[test]
 fn h_1_l_68_the_first_selection_scans_without_delay() {
+    //
     for patient in [true, false] {
         let mut world = world(|options| options.server_selection_try_once = Some(!patient));
         assert!(world.scan.is_stale(world.now));
@@ -101,6 +102,7 @@ fn l_66_try_once_waits_for_its_scan_rather_than_give_up() {
 
 #[test]
 fn h_2_l_65_scans_are_500_ms_apart_until_a_server_is_found() {
+    //
     let mut world = world(patient);
     world.no_primary();
     let mut effect = world.tell(ScanInput::Select {
@@ -150,7 +152,7 @@ fn b_19_a_timeout_of_zero_still_gets_a_first_scan() {
 }
 
 #[test]
-fn l_65_an_incompatible_topology_fails_at_once_and_is_scanned_anew() {
+fn l_65_e_6_an_incompatible_topology_fails_at_once_and_is_scanned_anew() {
     for try_once in [true, false] {
         let mut world = world(|options| options.server_selection_try_once = Some(try_once));
         let mut hello = member(ServerType::RsPrimary, "p");

@@ -1,0 +1,90 @@
+//! What the corpus leaves open about elections and roles.
+
+use super::*;
+
+fn max_election(machine: &TopologyMachine) -> ElectionTuple {
+    machine.description().max_election()
+}
+
+#[test]
+fn only_primaries_tell_of_elections() {
+    // C-26, D-58
+    let mut machine = opened(&options(&["a", "b"]));
+    let _ = check(&mut machine, "a", elected(2));
+    let before = max_election(&machine);
+    for server_type in [ServerType::RsSecondary, ServerType::RsOther] {
+        let later = Hello {
+            server_type,
+            ..elected(9)
+        };
+        let _ = check(&mut machine, "b", later);
+        assert_eq!(max_election(&machine), before, "{server_type}");
+    }
+    let _ = fail(&mut machine, "a", ErrorKind::Network);
+    assert_eq!(max_election(&machine), before, "the primary is lost");
+}
+
+#[test]
+fn elections_are_compared_byte_by_byte_the_first_one_first() {
+    // C-27
+    let id = |first, last| {
+        let mut bytes = [0; 12];
+        bytes[0] = first;
+        bytes[11] = last;
+        ElectionTuple {
+            election_id: Some(ObjectId::from_bytes(bytes)),
+            set_version: Some(1),
+        }
+    };
+    for max_wire_version in [16, 17] {
+        let primary = |election| Hello {
+            election,
+            wire_versions: WireVersions {
+                min: 0,
+                max: max_wire_version,
+            },
+            ..elected(0)
+        };
+        let mut machine = opened(&options(&["a", "b"]));
+        let _ = check(&mut machine, "a", primary(id(1, 0)));
+        let _ = check(&mut machine, "b", primary(id(0, 0xff)));
+        let primary_is = |machine: &TopologyMachine| {
+            let primary = machine.description().primary().cloned();
+            primary.map(|server| server.address.clone())
+        };
+        assert_eq!(primary_is(&machine), Some(address("a")));
+        // More than what a signed byte holds.
+        let _ = check(&mut machine, "b", primary(id(0x80, 0)));
+        assert_eq!(primary_is(&machine), Some(address("b")));
+    }
+}
+
+#[test]
+fn any_server_may_become_anything() {
+    // C-10, D-1, D-11
+    let types = [
+        ServerType::Standalone,
+        ServerType::Mongos,
+        ServerType::RsPrimary,
+        ServerType::RsSecondary,
+        ServerType::RsArbiter,
+        ServerType::RsOther,
+        ServerType::RsGhost,
+    ];
+    let mut machine = topology_of(TopologyType::Single);
+    for before in types {
+        for after in types {
+            for server_type in [before, after] {
+                let _ = check(&mut machine, "a", hello(server_type));
+                let server = &machine.description().servers()[0];
+                assert_eq!(server.server_type, server_type, "after {before}");
+            }
+            assert_eq!(machine.description().topology_type(), TopologyType::Single);
+        }
+        let _ = fail(&mut machine, "a", ErrorKind::Network);
+        let server = &machine.description().servers()[0];
+        assert_eq!(server.server_type, ServerType::Unknown, "after {before}");
+        // C-20
+        assert_eq!(server.rtt, None);
+    }
+}
