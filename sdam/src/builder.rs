@@ -94,8 +94,7 @@ impl TopologyBuilder {
 
     /// Lets the topology remember its last `transitions`, with what caused them, and selections that
     /// time out tell them
-    /// ([`SelectionTimeout::history`](crate::error::SelectionTimeout::history)). In single-threaded
-    /// mode they do not.
+    /// ([`SelectionTimeout::history`](crate::error::SelectionTimeout::history)).
     pub fn history(mut self, transitions: usize) -> Self {
         self.history = Some(Arc::new(History::new(transitions)));
         self
@@ -113,11 +112,7 @@ impl TopologyBuilder {
     /// # Errors
     ///
     /// If the options contradict each other.
-    pub fn start(mut self, runtime: Runtime) -> Result<Topology, StartError> {
-        let history = self.history.take();
-        if let Some(history) = &history {
-            self.sinks.push(history.clone());
-        }
+    pub fn start(self, runtime: Runtime) -> Result<Topology, StartError> {
         let Prepared {
             options,
             topology,
@@ -127,6 +122,7 @@ impl TopologyBuilder {
             pools,
             events,
             sink,
+            history,
             selector,
         } = self.prepare(&runtime.io)?;
         let mut settings = Settings::new(&options);
@@ -163,7 +159,7 @@ impl TopologyBuilder {
     }
 
     /// What both kinds of topology begin with.
-    fn prepare(self, io: &Io) -> Result<Prepared, StartError> {
+    fn prepare(mut self, io: &Io) -> Result<Prepared, StartError> {
         let options = self.options;
         options.validate()?;
         refuse_tls(&options)?;
@@ -183,6 +179,9 @@ impl TopologyBuilder {
         let config = MonitorConfig::new(&options, introduction.handshake(), is_faas);
         let mut rng = Rng::new(io.next_seed());
         let topology = ObjectId::random(&mut rng);
+        if let Some(history) = &self.history {
+            self.sinks.push(history.clone());
+        }
         let sink: Option<Arc<dyn EventSink>> = match self.sinks.len() {
             0 => None,
             1 => self.sinks.into_iter().next(),
@@ -198,6 +197,7 @@ impl TopologyBuilder {
             pools: self.pools,
             events: Arc::new(EventQueue::new(topology, interest)),
             sink,
+            history: self.history,
             selector: self.selector,
         })
     }
@@ -226,6 +226,7 @@ pub(crate) struct Prepared {
     pub(crate) pools: Arc<dyn PoolFactory>,
     pub(crate) events: Arc<EventQueue>,
     pub(crate) sink: Option<Arc<dyn EventSink>>,
+    pub(crate) history: Option<Arc<History>>,
     pub(crate) selector: Option<Arc<dyn Selector>>,
 }
 

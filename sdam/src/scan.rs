@@ -46,7 +46,7 @@ use sdam_core::{
     time::Instant,
     topology::{TopologyDescription, TopologyType},
 };
-use sdam_events::{queue::EventQueue, sink::EventSink};
+use sdam_events::{history::History, queue::EventQueue, sink::EventSink};
 use sdam_select::{criteria::Criteria, settings::Settings};
 use sdam_transport::{
     handshake::{InvalidMetadata, Library},
@@ -92,6 +92,7 @@ pub struct ScanTopology {
     pools: Arc<dyn PoolFactory>,
     events: Arc<EventQueue>,
     sink: Option<Arc<dyn EventSink>>,
+    history: Option<Arc<History>>,
     panic: HeldPanic,
 }
 
@@ -115,6 +116,7 @@ impl ScanTopology {
             pools,
             events,
             sink,
+            history,
             selector,
         } = prepared;
         // H-16: nobody would read what a server streams.
@@ -136,6 +138,7 @@ impl ScanTopology {
             pools,
             events,
             sink,
+            history,
             panic: HeldPanic::default(),
         };
         this.apply(Input::Open, None);
@@ -236,9 +239,15 @@ impl ScanTopology {
             },
         };
         let mut report = Report::begin(self, criteria, limit.timeout);
-        let outcome = self.search(criteria, limit, &mut report).await;
+        let mut outcome = self.search(criteria, limit, &mut report).await;
         report.end(&outcome, self.description());
         self.deliver();
+        // It is told like any sink, so only now it knows what this call has done.
+        if let (Err(SelectionError::Timeout(timeout)), Some(history)) =
+            (&mut outcome, &self.history)
+        {
+            timeout.history = history.transitions();
+        }
         outcome
     }
 

@@ -128,6 +128,7 @@ impl ScanTopology {
             },
             waited: at.since(started),
             at,
+            // Is added once the events of this call are delivered.
             history: Vec::new(),
         }))
     }

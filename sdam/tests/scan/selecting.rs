@@ -3,13 +3,17 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use sdam::{
+    builder::TopologyBuilder,
     error::{Bound, SelectionError},
     scan::ScanTopology,
 };
 use sdam_core::{
     options::Options,
     read_preference::{ReadMode, ReadPreference},
+    server::ServerType,
+    topology::TopologyType,
 };
+use sdam_events::history::{Cause, Change};
 use sdam_select::criteria::{Criteria, CriteriaError};
 
 use crate::stage::*;
@@ -89,6 +93,38 @@ fn l_67_without_try_once_the_error_is_that_of_a_timeout() {
     let earliest = Duration::from_millis(1_500);
     assert!((earliest..=timeout).contains(&error.waited), "{error}");
     assert_eq!(error.bound, Bound::Call);
+}
+
+#[test]
+fn a_selection_that_fails_tells_what_happened_if_asked_to() {
+    let told = |build: fn(TopologyBuilder) -> TopologyBuilder| {
+        let stage = Stage::default();
+        stage.serve("a", member(false, "a"));
+        let options = Options::parse("mongodb://a/?replicaSet=rs").unwrap();
+        let topology = build(TopologyBuilder::new(options)).scan(stage.io(SEED));
+        match ready(topology.unwrap().select(&Criteria::write())) {
+            Err(SelectionError::Timeout(timeout)) => timeout.history,
+            selected => panic!("{selected:?}"),
+        }
+    };
+    assert!(told(|builder| builder).is_empty());
+    // The scan of this very selection is part of it.
+    let last: Vec<_> = told(|builder| builder.history(2))
+        .into_iter()
+        .map(|transition| (transition.change, transition.cause))
+        .collect();
+    let server = Change::Server {
+        address: address("a"),
+        old: ServerType::Unknown,
+        new: ServerType::RsSecondary,
+    };
+    let topology = Change::Topology {
+        old: TopologyType::ReplicaSetNoPrimary,
+        new: TopologyType::ReplicaSetNoPrimary,
+        primary: None,
+    };
+    let cause = Cause::Reply(address("a"));
+    assert_eq!(last, [(server, cause.clone()), (topology, cause)]);
 }
 
 #[test]
