@@ -1,4 +1,17 @@
 //! All suites there are.
+//!
+//! What the folders about discovery and monitoring prove on their own, by the numbers of the rules;
+//! tests beside the code name the other rules:
+//!
+//! | folder | rules |
+//! | --- | --- |
+//! | `rs` | A-1, A-3, A-10 to; C-7, C-25; D-22, D-23, D-27 to D-29, D-33, D-37, D-50 to D-56, D-58, D-59, D-80 |
+//! | `sharded` | A-1, D-3, D-80 |
+//! | `single` | A-1, D-1, E-2 |
+//! | `load-balanced` | A-1, D-81 |
+//! | `errors` | I-2, I-17 |
+//! | `monitoring` | J-1, J-2, J-4, J-5, J-15 to J-17, J-19, J-21, J-40, J-42 |
+//! | `unified/logging` | K-6 |
 
 use serde_json::Value;
 

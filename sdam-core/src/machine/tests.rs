@@ -377,7 +377,7 @@ fn a_stale_primary_is_told_by_both_tuples() {
 
 #[test]
 fn a_server_that_comes_back_is_another_incarnation() {
-    // D-5, C-24
+    // D-5, D-21, C-24
     let mut machine = opened(&options(&["a", "b"]));
     let old = id(&machine, "b");
     let alone = Hello {

@@ -88,3 +88,67 @@ fn any_server_may_become_anything() {
         assert_eq!(server.rtt, None);
     }
 }
+
+#[test]
+fn an_election_that_is_known_is_not_stale() {
+    // D-57
+    for max_wire_version in [16, 17] {
+        let primary = |hosts: &[&str]| Hello {
+            hosts: hosts.iter().map(|host| address(host)).collect(),
+            wire_versions: WireVersions {
+                min: 0,
+                max: max_wire_version,
+            },
+            ..elected(2)
+        };
+        let mut machine = opened(&options(&["a"]));
+        let _ = check(&mut machine, "a", primary(&["a"]));
+        let _ = check(&mut machine, "a", primary(&["a", "b"]));
+        let description = machine.description();
+        assert!(description.primary().is_some(), "{max_wire_version}");
+        assert_eq!(description.servers().len(), 2, "{max_wire_version}");
+    }
+}
+
+#[test]
+fn a_standalone_is_the_topology_only_if_it_was_the_only_seed() {
+    // D-20: what counts are the seeds, not the servers that are left of them.
+    let mut machine = opened(&options(&["a", "b"]));
+    for name in ["a", "b"] {
+        let _ = check(&mut machine, name, hello(ServerType::Standalone));
+    }
+    let description = machine.description();
+    assert_eq!(description.topology_type(), TopologyType::Unknown);
+    assert_eq!(description.servers().len(), 0);
+    let mut machine = opened(&options(&["a"]));
+    let _ = check(&mut machine, "a", hello(ServerType::Standalone));
+    assert_eq!(machine.description().topology_type(), TopologyType::Single);
+}
+
+#[test]
+fn a_member_of_another_name_leaves_a_set_with_a_primary() {
+    // D-26: also the primary itself, once it is none any more.
+    for (name, left) in [
+        ("b", TopologyType::ReplicaSetWithPrimary),
+        ("a", TopologyType::ReplicaSetNoPrimary),
+    ] {
+        let mut machine = opened(&options(&["a"]));
+        let _ = check(&mut machine, "a", hello(ServerType::RsPrimary));
+        let misnamed = Hello {
+            me: Some(address("other")),
+            primary: Some(address("b")),
+            ..hello(ServerType::RsSecondary)
+        };
+        let _ = check(&mut machine, name, misnamed);
+        let description = machine.description();
+        assert!(description.server(&address(name)).is_none(), "{name}");
+        assert_eq!(description.topology_type(), left, "{name}");
+        let possible = description.servers().iter();
+        assert!(
+            possible
+                .clone()
+                .all(|server| server.server_type != ServerType::PossiblePrimary),
+            "{name}: it is not believed"
+        );
+    }
+}
