@@ -209,7 +209,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "leak-pool",
         about: "the pool of a server that has left is not closed",
         file: "sdam/src/cell.rs",
-        find: r"                        server.core.pool.close();
+        find: r"                        aftermath.panic.catch(|| server.core.pool.close());
 ",
         replace: "",
     },
