@@ -53,8 +53,8 @@ use sdam_transport::{
     runtime::Io,
 };
 
+use self::member::Member;
 pub use self::{channel::Channel, selected::ScanSelected};
-use self::{member::Member, report::Report};
 use crate::{
     builder::{Prepared, TopologyBuilder},
     error::{Bound, SelectionError, StartError},
@@ -238,9 +238,11 @@ impl ScanTopology {
                 Bound::ServerSelectionTimeout
             },
         };
-        let mut report = Report::begin(self, criteria, limit.timeout);
+        let mut report = report::begin(self, criteria, limit.timeout);
         let mut outcome = self.search(criteria, limit, &mut report).await;
-        report.end(&outcome, self.description());
+        report.look(self.description());
+        let told = outcome.as_ref();
+        report.end(told.map(|selected| (selected.id(), selected.address())));
         self.deliver();
         // It is told like any sink, so only now it knows what this call has done.
         if let (Err(SelectionError::Timeout(timeout)), Some(history)) =

@@ -5,17 +5,14 @@ use std::{pin::pin, sync::Arc, time::Duration};
 use arc_swap::Guard;
 use event_listener::EventListener;
 use futures::future::{BoxFuture, Either, FutureExt, select};
-use sdam_core::{
-    event::{EventKind, EventName, Selection, SelectionFailure},
-    time::Instant,
-    topology::TopologyDescription,
-};
+use sdam_core::{event::EventName, time::Instant, topology::TopologyDescription};
 use sdam_events::{queue::EventQueue, sink::Interest};
 use sdam_select::{choose, criteria::Criteria, diagnose, explain, explain::Explanation};
 
 use crate::{
     cell::TopologyCell,
     error::{Bound, SelectionError, SelectionTimeout},
+    report::{Report, Scene},
     selected::Selected,
     snapshot::Snapshot,
 };
@@ -84,7 +81,8 @@ impl TopologyCell {
             Ok(None) => self.wait(criteria, limit, &report).await,
             Err(error) => Err(error),
         };
-        report.end(&outcome);
+        let told = outcome.as_ref();
+        report.end(told.map(|selected| (selected.id(), selected.address())));
         outcome
     }
 
@@ -92,7 +90,7 @@ impl TopologyCell {
         &self,
         criteria: &Criteria,
         limit: Limit,
-        report: &Report<'_>,
+        report: &Report<&Self>,
     ) -> Result<Selected, SelectionError> {
         if limit.timeout.is_zero() {
             // Who asks again and again without waiting still gets servers that are checked.
@@ -105,11 +103,11 @@ impl TopologyCell {
                 limit: limit_of_waiters,
             });
         };
-        report.waiting(limit.timeout);
+        let deadline = report.started + limit.timeout;
+        report.waiting(Some(deadline.since(self.now())));
         if first {
             self.request_checks();
         }
-        let deadline = report.started + limit.timeout;
         let mut expiry = self.runtime.io.clock.sleep_until(deadline);
         loop {
             // Listening before looking means that no change between the two goes unnoticed.
@@ -194,117 +192,16 @@ async fn either(changed: EventListener, expiry: &mut BoxFuture<'_, ()>) -> bool 
     matches!(select(pin!(changed), expiry).await, Either::Left(_))
 }
 
-/// Publishes the steps of a selection, if anybody listens; a selection that is dropped fails.
-struct Report<'c> {
-    cell: &'c TopologyCell,
-    started: Instant,
-    selection: Option<Arc<Selection>>,
-}
-
-impl<'c> Report<'c> {
-    fn begin(cell: &'c TopologyCell, criteria: &Criteria) -> Self {
-        let started = cell.now();
-        let selection = described(&cell.events, criteria);
-        let report = Self {
-            cell,
-            started,
-            selection,
-        };
-        report.push(|selection, description| EventKind::ServerSelectionStarted {
-            selection,
-            description,
-        });
-        report
+impl Scene for &TopologyCell {
+    fn events(&self) -> &EventQueue {
+        &self.events
     }
 
-    fn waiting(&self, timeout: Duration) {
-        let remaining = Some((self.started + timeout).since(self.cell.now()));
-        self.push(|selection, description| EventKind::ServerSelectionWaiting {
-            selection,
-            description,
-            remaining,
-        });
+    fn now(&self) -> Instant {
+        TopologyCell::now(self)
     }
 
-    fn end(mut self, outcome: &Result<Selected, SelectionError>) {
-        let duration = self.cell.now().since(self.started);
-        match outcome {
-            Ok(selected) => {
-                self.push(
-                    |selection, description| EventKind::ServerSelectionSucceeded {
-                        selection,
-                        description,
-                        server: selected.id(),
-                        address: selected.address().clone(),
-                        duration,
-                    },
-                );
-            }
-            Err(error) => self.fail(error.failure(), &error.without_description()),
-        }
-        self.selection = None;
-    }
-
-    fn fail(&self, reason: SelectionFailure, failure: &str) {
-        let duration = self.cell.now().since(self.started);
-        self.push(|selection, description| EventKind::ServerSelectionFailed {
-            selection,
-            description,
-            reason,
-            failure: failure.into(),
-            duration,
-        });
-    }
-
-    fn push(&self, event: impl FnOnce(Arc<Selection>, Arc<TopologyDescription>) -> EventKind) {
-        if let Some(selection) = &self.selection {
-            let description = Arc::clone(&self.cell.snapshot().load().description);
-            self.cell
-                .events
-                .push(self.cell.now(), event(Arc::clone(selection), description));
-        }
-    }
-}
-
-/// What the events of a selection call it, if anybody wants to hear of it.
-pub(crate) fn described(events: &EventQueue, criteria: &Criteria) -> Option<Arc<Selection>> {
-    let wanted = events.wants_any(Interest::SELECTION);
-    wanted.then(|| {
-        let mut selection = Selection::new(criteria.to_string());
-        selection.operation = criteria.operation_name().map(Into::into);
-        selection.operation_id = criteria.operation_id();
-        Arc::new(selection)
-    })
-}
-
-impl Drop for Report<'_> {
-    fn drop(&mut self) {
-        if self.selection.is_some() {
-            self.fail(
-                SelectionFailure::Cancelled,
-                "the selection was cancelled by its caller",
-            );
-        }
-    }
-}
-
-impl SelectionError {
-    pub(crate) fn failure(&self) -> SelectionFailure {
-        match self {
-            Self::Timeout(_) => SelectionFailure::Timeout,
-            Self::Incompatible { .. } => SelectionFailure::Incompatible,
-            Self::InvalidCriteria(_) => SelectionFailure::InvalidCriteria,
-            Self::TooManyWaiters { .. } => SelectionFailure::TooManyWaiters,
-            Self::Closed => SelectionFailure::Closed,
-        }
-    }
-
-    /// The text for events and logs, which carry the topology description themselves (Server
-    /// Selection: "Server Selection Failed Message").
-    pub(crate) fn without_description(&self) -> String {
-        match self {
-            Self::Timeout(timeout) => timeout.without_description(),
-            other => other.to_string(),
-        }
+    fn description(&self) -> Arc<TopologyDescription> {
+        Arc::clone(&self.snapshot().load().description)
     }
 }

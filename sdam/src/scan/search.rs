@@ -9,7 +9,7 @@ use sdam_core::{
 };
 use sdam_select::{choose, criteria::Criteria, diagnose, explain};
 
-use super::{Report, ScanSelected, ScanTopology};
+use super::{ScanSelected, ScanTopology, report::Report};
 use crate::{
     error::{Bound, SelectionError, SelectionTimeout},
     select::Limit,
@@ -59,7 +59,7 @@ impl ScanTopology {
         }
         let next = self.tell(ScanInput::NotFound);
         if !matches!(next, ScanEffect::Fail(_)) {
-            report.waiting(self.now(), self.machine.description());
+            report.go_on(self.machine.description());
         }
         Ok(next)
     }
