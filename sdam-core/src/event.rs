@@ -104,7 +104,7 @@ pub enum EventKind {
         /// The server's address.
         address: ServerAddress,
     },
-    /// The topology has cleared a server's pool.
+    /// The topology has cleared a server's pool, also one that [was paused](PoolClear::was_paused).
     PoolCleared {
         /// The server's incarnation.
         server: ServerId,

@@ -61,6 +61,9 @@ pub struct PoolClear {
     pub service_id: Option<ObjectId>,
     /// Whether connections that are in use or being established are interrupted, too.
     pub interrupt_in_use: bool,
+    /// Whether the pool was paused before: then its generation grows, and a pool publishes no event
+    /// of it (CMAP: "Clearing a Connection Pool").
+    pub was_paused: bool,
     /// The error that gave the reason.
     pub cause: Arc<ServerError>,
 }
@@ -72,6 +75,7 @@ impl PoolClear {
             generation,
             service_id: None,
             interrupt_in_use: false,
+            was_paused: false,
             cause,
         }
     }

@@ -36,7 +36,7 @@
 //! | `ServerHeartbeatSucceeded` | topology | debug | Server heartbeat succeeded |
 //! | `ServerHeartbeatFailed` | topology | debug | Server heartbeat failed |
 //! | `PoolReady` | connection | debug | Connection pool ready |
-//! | `PoolCleared` | connection | debug | Connection pool cleared |
+//! | `PoolCleared`, unless the pool was paused | connection | debug | Connection pool cleared |
 //! | `ServerSelectionStarted` | server selection | debug | Server selection started |
 //! | `ServerSelectionWaiting` | server selection | info | Waiting for suitable server to become available |
 //! | `ServerSelectionSucceeded` | server selection | debug | Server selection succeeded |
@@ -75,6 +75,10 @@ impl<'e> LogMessage<'e> {
     /// The message about `event`, if there is one; documents are cut after `max_document_length`
     /// characters.
     pub fn of(event: &'e Event, max_document_length: usize) -> Option<Self> {
+        // CMAP: of a pool that is paused already, nobody is told that it was cleared.
+        if matches!(&event.kind, EventKind::PoolCleared { clear, .. } if clear.was_paused) {
+            return None;
+        }
         let name = event.kind.name();
         Some(Self {
             name,

@@ -5,9 +5,9 @@
 //!
 //! | folder | rules |
 //! | --- | --- |
-//! | `rs` | A-1, A-3, A-10 to; C-7, C-25; D-22, D-23, D-27 to D-29, D-33, D-37, D-50 to D-56, D-58, D-59, D-80 |
+//! | `rs` | A-1, A-3, A-10 to; C-7, C-9, C-25; D-22 to D-25, D-27 to D-29, D-33, D-37, D-50 to D-56, D-58, D-59, D-80 |
 //! | `sharded` | A-1, D-3, D-80 |
-//! | `single` | A-1, D-1, E-2 |
+//! | `single` | A-1, D-1, D-70, E-2 |
 //! | `load-balanced` | A-1, D-81 |
 //! | `errors` | I-2, I-17 |
 //! | `monitoring` | J-1, J-2, J-4, J-5, J-15 to J-17, J-19, J-21, J-40, J-42 |

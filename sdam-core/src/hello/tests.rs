@@ -49,7 +49,7 @@ fn a_primary_of_mongodb_6_is_parsed_in_full() {
 
 #[test]
 fn the_role_is_decided_by_the_first_rule_that_applies() {
-    // C-2, C-4, C-5, C-6
+    // C-2, C-4, C-5, C-6, C-8
     let check = |reply: Document, expected: ServerType| {
         let mut reply = reply;
         reply.insert("ok", 1);
@@ -97,6 +97,12 @@ fn the_role_is_decided_by_the_first_rule_that_applies() {
         ServerType::RsArbiter,
     );
     check(doc! { "setName": "rs" }, ServerType::RsOther);
+    // What is behind a load balancer is none.
+    let service = bson::oid::ObjectId::from_bytes([1; 12]);
+    check(
+        doc! { "msg": "isdbgrid", "serviceId": service, "loadBalanced": true },
+        ServerType::Mongos,
+    );
 }
 
 fn parse(document: &Document) -> Result<Hello, ServerError> {

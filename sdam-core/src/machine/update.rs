@@ -184,7 +184,9 @@ impl TopologyMachine {
 
     fn clear_pool(&mut self, server: ServerId, clear: Clear, effects: &mut Effects) {
         if let Some(pool) = self.pool_mut(server) {
+            let was_paused = !pool.ready;
             let mut command = PoolClear::new(pool.clear(), clear.cause);
+            command.was_paused = was_paused;
             command.interrupt_in_use = clear.interrupt_in_use;
             effects.push(Effect::PoolClear {
                 server,

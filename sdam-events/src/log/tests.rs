@@ -332,6 +332,15 @@ fn commands_to_pools_are_messages_about_connections() {
     );
     let cause = ServerError::new(ErrorKind::Network, Stage::Operation, "reset").shared();
     let mut clear = PoolClear::new(Generation::from_u64(1), cause);
+    // F-63
+    clear.was_paused = true;
+    let silent = event(EventKind::PoolCleared {
+        server,
+        address: address("host1"),
+        clear: clear.clone(),
+    });
+    assert!(LogMessage::of(&silent, 1000).is_none());
+    clear.was_paused = false;
     clear.service_id = Some(ObjectId::from_bytes([2; 12]));
     check(
         EventKind::PoolCleared {

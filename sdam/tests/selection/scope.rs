@@ -51,8 +51,8 @@ fn only_operations_select_servers() {
     assert_eq!(held.address(), &hosts[0]);
 }
 
-/// L-4, L-5, L-7: a default is inherited by whoever asks for it; operations that take no preference
-/// and generic commands go by mode primary. Nobody is bound to the server he got before.
+/// L-3, L-4, L-5, L-7: a default is inherited by whoever asks for it; operations that take no preference
+/// and generic commands go by mode primary, and writes by none. Nobody is bound to the server he got before.
 #[test]
 fn the_default_read_preference_is_for_operations_that_inherit_it() {
     let hosts = hosts(3);

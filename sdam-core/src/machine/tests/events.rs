@@ -122,3 +122,25 @@ fn a_version_alone_is_news_and_what_changes_with_every_check_is_none() {
         ]
     );
 }
+
+#[test]
+fn a_pool_that_is_paused_is_cleared_in_silence() {
+    // F-63: its generation grows all the same.
+    let mut machine = opened(&options(&["a"]));
+    let clears = |effects: Effects| -> Vec<(u64, bool)> {
+        let clears = effects.into_iter().filter_map(|effect| match effect {
+            Effect::PoolClear { clear, .. } => Some((clear.generation.as_u64(), clear.was_paused)),
+            _ => None,
+        });
+        clears.collect()
+    };
+    let _ = check(&mut machine, "a", hello(ServerType::RsPrimary));
+    let mut fails = || clears(fail(&mut machine, "a", ErrorKind::Network));
+    assert_eq!(fails(), [(1, false)]);
+    assert_eq!(fails(), [(2, true)]);
+    let _ = check(&mut machine, "a", hello(ServerType::RsPrimary));
+    assert_eq!(
+        clears(fail(&mut machine, "a", ErrorKind::Network)),
+        [(3, false)]
+    );
+}
