@@ -316,6 +316,36 @@ fn measurements_are_silent() {
     }
 }
 
+/// G-10, G-15: what is known of the round-trip times of servers that stream is what the task has
+/// measured, and no event says that they have changed.
+#[test]
+fn streamed_replies_bear_what_was_measured() {
+    let watched = Watched::start("a/?replicaSet=rs");
+    watched.sim.run_for(3 * HEARTBEAT);
+    let check = |least: u64, most: u64| {
+        let snapshot = watched.topology.snapshot();
+        for server in snapshot.description().servers() {
+            let rtt = server.rtt.unwrap();
+            let range = Duration::from_micros(least)..Duration::from_micros(most);
+            assert!(range.contains(&rtt.average), "{server}");
+            assert!(Duration::ZERO < rtt.minimum && rtt.minimum <= rtt.average);
+        }
+    };
+    let changes = || {
+        let is_change = |event: &&Event| event.kind.name() == EventName::ServerDescriptionChanged;
+        watched.events().iter().filter(is_change).count()
+    };
+    check(200, 600);
+    let before = changes();
+    watched.sim.network().set_latency(Latency {
+        chunked: false,
+        ..Latency::WAN
+    });
+    watched.sim.run_for(10 * HEARTBEAT);
+    check(60_000, 160_000);
+    assert_eq!(changes(), before);
+}
+
 /// F-45: an operation that waits goes on at the very moment at which a check finds its server.
 #[test]
 fn a_check_lets_waiting_operations_go_on() {
