@@ -245,7 +245,7 @@ fn monitors_speak_hello_alone_on_connections_of_their_own() {
     }
 }
 
-/// F-4, J-14: whoever is found is announced and then monitored, and F-61: no pool is ready before its server is known.
+/// F-4, J-14, J-24: whoever is found is announced and then monitored, and F-61: no pool is ready before its server is known.
 #[test]
 fn members_that_a_reply_names_are_monitored_at_once() {
     let watched = Watched::start("b/?replicaSet=rs");
