@@ -12,6 +12,7 @@ use std::{
     sync::{
         Arc, Barrier,
         atomic::{AtomicBool, AtomicU64, Ordering},
+        mpsc,
     },
     time::{Duration, Instant},
 };
@@ -93,6 +94,62 @@ fn benches(criterion: &mut Criterion, runtime: &Runtime) {
     }
 }
 
+/// How many selections wait together.
+const WAITERS: usize = 1000;
+
+/// How fast those who wait for a primary are served once there is one: from the first to the last.
+fn waiters(host: &tokio::runtime::Runtime, runtime: &Runtime) {
+    let server = ServerAddress::new("db.lan", 20_000);
+    let hosts = [server.clone()];
+    let mut options = Options::new(hosts.to_vec());
+    options.server_monitoring_mode = ServerMonitoringMode::Poll;
+    let clock = Arc::clone(&runtime.io.clock);
+    let transport = CannedTransport::new(Arc::clone(&clock));
+    let io = Io::new(clock, Arc::new(transport.clone()), runtime.io.seed);
+    let runtime = Runtime::new(io, Arc::clone(&runtime.spawner));
+    let topology = TopologyBuilder::new(options).start(runtime).unwrap();
+    let secondary = Criteria::read(ReadPreference::new(ReadMode::Secondary)).unwrap();
+    let round = || {
+        transport.set(&server, Answer::member(&hosts, false));
+        drop(futures::executor::block_on(topology.select(&secondary)).unwrap());
+        let (ended, ends) = mpsc::channel();
+        for _ in 0..WAITERS {
+            let (topology, ended) = (topology.clone(), ended.clone());
+            host.spawn(async move {
+                drop(topology.select(&Criteria::write()).await.unwrap());
+                ended.send(Instant::now()).unwrap();
+            });
+        }
+        while topology.waiters() < WAITERS {
+            std::thread::yield_now();
+        }
+        transport.set(&server, Answer::member(&hosts, true));
+        let ends: Vec<_> = ends.iter().take(WAITERS).collect();
+        let (first, last) = (ends.iter().min().unwrap(), ends.iter().max().unwrap());
+        WAITERS as f64 / last.duration_since(*first).as_secs_f64()
+    };
+    let mut rates: Vec<f64> = (0..7).map(|_| round()).collect();
+    rates.sort_by(f64::total_cmp);
+    println!(
+        "bench: engine/waiters_woken {:.0} per_s",
+        rates[rates.len() / 2]
+    );
+}
+
+/// The most that a selection which finds a server allocates.
+fn allocations(runtime: &Runtime) {
+    let topology = topology(runtime, 50, false);
+    let nearest = Criteria::read(ReadPreference::new(ReadMode::Nearest)).unwrap();
+    let of = |criteria: &Criteria| {
+        let select = || drop(black_box(topology.try_select(criteria).unwrap()));
+        // What a thread needs once is not the price of a selection.
+        select();
+        allocation_counter::measure(select).count_total
+    };
+    let most = of(&Criteria::write()).max(of(&nearest));
+    println!("bench: engine/select/allocations_per_call {most} allocations");
+}
+
 /// What the briefest of operations costs its client, far less than a round trip on loopback.
 const OPERATION: Duration = Duration::from_micros(5);
 
@@ -166,6 +223,8 @@ fn main() {
     benches(&mut criterion, &runtime);
     if std::env::args().any(|argument| argument == "--bench") {
         scaling(&runtime);
+        allocations(&runtime);
+        waiters(&tokio, &runtime);
     }
     criterion.final_summary();
 }

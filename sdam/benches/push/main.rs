@@ -1,0 +1,162 @@
+//! What a reply costs that a server pushes: until it is an event, and processor time.
+//!
+//! The servers are threads of this process on loopback, which push when they are told to; their
+//! processor time is not counted.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a benchmark that cannot go on has failed"
+)]
+
+#[cfg(target_os = "linux")]
+mod servers;
+
+#[cfg(not(target_os = "linux"))]
+fn main() {
+    eprintln!("skipped: what a thread costs is read from /proc");
+}
+
+#[cfg(target_os = "linux")]
+fn main() {
+    measurements::all(std::env::args().skip(1));
+}
+
+#[cfg(target_os = "linux")]
+mod measurements {
+    use std::{
+        fs,
+        io::Read,
+        net::{TcpListener, TcpStream},
+        sync::mpsc,
+        thread,
+        time::{Duration, Instant},
+    };
+
+    use futures::executor::block_on;
+    use sdam::topology::Topology;
+    use sdam_core::event::{EventKind, EventName};
+    use sdam_events::sink::{Interest, sink_fn};
+
+    use crate::servers::Servers;
+
+    /// How many replies are pushed, and how many before them that do not count.
+    const PUSHES: u32 = 4000;
+    const FIRST: u32 = 200;
+
+    /// The longest that anything may take.
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    /// The figures, if `words`, which criterion understands, name them.
+    pub(crate) fn all(words: impl Iterator<Item = String>) {
+        let is_filter = |word: &String| !word.starts_with('-') && word.parse::<f64>().is_err();
+        let filter = words.filter(is_filter).last().unwrap_or_default();
+        if !"push/".contains(&filter) && !filter.starts_with("push/") {
+            return;
+        }
+        print("socket_floor", micros(median(floor())), "us");
+        for members in [3, 50] {
+            let (latencies, cpu) = pushes(members);
+            let name = format!("{members}_members");
+            print(&format!("{name}/to_event"), micros(median(latencies)), "us");
+            print(&format!("{name}/cpu"), micros(cpu), "us");
+        }
+    }
+
+    fn print(name: &str, value: f64, unit: &str) {
+        println!("bench: push/{name} {value:.3} {unit}");
+    }
+
+    fn micros(duration: Duration) -> f64 {
+        duration.as_secs_f64() * 1e6
+    }
+
+    fn median(mut durations: Vec<Duration>) -> Duration {
+        durations.sort_unstable();
+        durations[durations.len() / 2]
+    }
+
+    /// How long each pushed reply takes to reach a sink, and the processor time it costs.
+    fn pushes(members: usize) -> (Vec<Duration>, Duration) {
+        let host = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let runtime = sdam_runtime_tokio::from_handle(host.handle().clone()).unwrap();
+        let mut servers = Servers::start(members);
+        let (told, arrivals) = mpsc::channel();
+        let sink = sink_fn(move |event| {
+            if let EventKind::ServerHeartbeatSucceeded { heartbeat, .. } = &event.kind
+                && heartbeat.awaited
+            {
+                // The receiver is gone at the end.
+                let _ = told.send(Instant::now());
+            }
+        });
+        let interest = Interest::of(&[EventName::ServerHeartbeatSucceeded]);
+        let topology = Topology::builder(&servers.uri())
+            .unwrap()
+            .sink(sink.interested_in(interest))
+            .start(runtime)
+            .unwrap();
+        servers.await_streams(PATIENCE);
+        let mut latencies = Vec::new();
+        let mut before = Duration::ZERO;
+        for number in 0..FIRST + PUSHES {
+            if number == FIRST {
+                before = cpu_of_others();
+            }
+            let begin = Instant::now();
+            servers.push();
+            let arrival = arrivals.recv_timeout(PATIENCE).unwrap();
+            if number >= FIRST {
+                latencies.push(arrival - begin);
+            }
+        }
+        let cpu = cpu_of_others().saturating_sub(before) / PUSHES;
+        block_on(topology.close());
+        (latencies, cpu)
+    }
+
+    /// How long a message takes from one thread to another, with nothing in between but a socket.
+    fn floor() -> Vec<Duration> {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let (told, arrivals) = mpsc::channel();
+        let reader = thread::spawn(move || {
+            let mut stream = TcpStream::connect(address).unwrap();
+            let mut buffer = [0; Servers::REPLY_SIZE];
+            while stream.read_exact(&mut buffer).is_ok() {
+                told.send(Instant::now()).unwrap();
+            }
+        });
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.set_nodelay(true).unwrap();
+        let message = [0; Servers::REPLY_SIZE];
+        let latencies = (0..PUSHES).map(|_| {
+            let begin = Instant::now();
+            std::io::Write::write_all(&mut stream, &message).unwrap();
+            arrivals.recv_timeout(PATIENCE).unwrap() - begin
+        });
+        let latencies = latencies.collect();
+        drop(stream);
+        reader.join().unwrap();
+        latencies
+    }
+
+    /// Processor time of all threads but this one, which plays the servers.
+    fn cpu_of_others() -> Duration {
+        let own = fs::read_link("/proc/thread-self").unwrap();
+        let own = own.file_name().unwrap().to_owned();
+        let tasks = fs::read_dir("/proc/self/task").unwrap();
+        tasks
+            .map(|task| task.unwrap())
+            .filter(|task| task.file_name() != own)
+            .map(|task| {
+                let times = fs::read_to_string(task.path().join("schedstat")).unwrap();
+                let nanos = times.split_whitespace().next().unwrap();
+                Duration::from_nanos(nanos.parse().unwrap())
+            })
+            .sum()
+    }
+}

@@ -1,0 +1,186 @@
+//! A replica set of threads whose primary says something new when it is told to.
+
+use std::{
+    io::{Read, Write},
+    net::{TcpListener, TcpStream},
+    sync::{Arc, Condvar, Mutex},
+    thread,
+    time::Duration,
+};
+
+use bson::{RawArrayBuf, oid::ObjectId, rawdoc};
+use sdam_core::address::ServerAddress;
+use sdam_transport::wire::{OpCode, OpMsg, OpReply, WireMessage};
+
+/// The members; the first one is primary.
+pub(crate) struct Servers {
+    members: Arc<Vec<ServerAddress>>,
+    streams: Arc<Streams>,
+    /// `topologyVersion.counter`
+    counter: i64,
+}
+
+/// Who waits for news, by member.
+#[derive(Default)]
+struct Streams {
+    open: Mutex<Vec<Option<Stream>>>,
+    opened: Condvar,
+}
+
+/// A connection whose request is answered when there is something new.
+struct Stream {
+    socket: TcpStream,
+    /// What the next reply answers: the request, and then each reply the one before.
+    answered: i32,
+}
+
+impl Servers {
+    /// About as long as a reply is.
+    pub(crate) const REPLY_SIZE: usize = 400;
+
+    pub(crate) fn start(number: usize) -> Self {
+        let listeners: Vec<_> = (0..number)
+            .map(|_| TcpListener::bind("127.0.0.1:0").unwrap())
+            .collect();
+        let members = listeners.iter().map(|listener| {
+            let port = listener.local_addr().unwrap().port();
+            ServerAddress::new("127.0.0.1", port)
+        });
+        let members = Arc::new(members.collect::<Vec<_>>());
+        let streams = Arc::<Streams>::default();
+        streams.open.lock().unwrap().resize_with(number, || None);
+        for (index, listener) in listeners.into_iter().enumerate() {
+            let (members, streams) = (Arc::clone(&members), Arc::clone(&streams));
+            thread::spawn(move || {
+                for socket in listener.incoming() {
+                    let (members, streams) = (Arc::clone(&members), Arc::clone(&streams));
+                    let socket = socket.unwrap();
+                    thread::spawn(move || serve(socket, index, &members, &streams));
+                }
+            });
+        }
+        Self {
+            members,
+            streams,
+            counter: 1,
+        }
+    }
+
+    /// A heartbeat is an hour, so that nothing is sent but what is pushed.
+    pub(crate) fn uri(&self) -> String {
+        let hosts: Vec<_> = self.members.iter().map(ServerAddress::as_str).collect();
+        let hosts = hosts.join(",");
+        format!("mongodb://{hosts}/?replicaSet=rs&heartbeatFrequencyMS=3600000")
+    }
+
+    /// Waits until the client streams from every member.
+    pub(crate) fn await_streams(&self, patience: Duration) {
+        let open = self.streams.open.lock().unwrap();
+        let lacking = |open: &mut Vec<Option<Stream>>| open.iter().any(Option::is_none);
+        let waited = self
+            .streams
+            .opened
+            .wait_timeout_while(open, patience, lacking);
+        assert!(
+            !waited.unwrap().1.timed_out(),
+            "a server is not streamed from"
+        );
+    }
+
+    /// Lets the primary say that something has changed.
+    pub(crate) fn push(&mut self) {
+        self.counter += 1;
+        let body = hello(0, &self.members, self.counter);
+        let mut open = self.streams.open.lock().unwrap();
+        let stream = open[0].as_mut().unwrap();
+        let reply = OpMsg {
+            request_id: stream.answered + 1,
+            response_to: stream.answered,
+            more_to_come: true,
+            body: &body,
+            ..OpMsg::default()
+        };
+        stream.answered += 1;
+        stream
+            .socket
+            .write_all(reply.encode().unwrap().as_bytes())
+            .unwrap();
+    }
+}
+
+/// Answers what needs an answer at once, until the connection ends.
+fn serve(mut socket: TcpStream, index: usize, members: &[ServerAddress], streams: &Streams) {
+    socket.set_nodelay(true).unwrap();
+    while let Some(request) = read(&mut socket) {
+        if request.exhaust_allowed() {
+            let stream = Stream {
+                socket: socket.try_clone().unwrap(),
+                answered: request.request_id(),
+            };
+            streams.open.lock().unwrap()[index] = Some(stream);
+            streams.opened.notify_all();
+            continue;
+        }
+        let body = hello(index, members, 1);
+        let (request_id, response_to) = (1, request.request_id());
+        let reply = if request.op_code() == OpCode::Query {
+            OpReply {
+                request_id,
+                response_to,
+                flags: OpReply::AWAIT_CAPABLE,
+                body: &body,
+            }
+            .encode()
+        } else {
+            OpMsg {
+                request_id,
+                response_to,
+                body: &body,
+                ..OpMsg::default()
+            }
+            .encode()
+        };
+        // The client may have left.
+        if socket.write_all(reply.unwrap().as_bytes()).is_err() {
+            return;
+        }
+    }
+}
+
+/// The next request; `None` at the end.
+fn read(socket: &mut TcpStream) -> Option<WireMessage> {
+    let mut bytes = vec![0; 4];
+    socket.read_exact(&mut bytes).ok()?;
+    let length = u32::from_le_bytes(bytes[..].try_into().unwrap());
+    bytes.resize(length as usize, 0);
+    socket.read_exact(&mut bytes[4..]).ok()?;
+    Some(WireMessage::decode(bytes).unwrap())
+}
+
+fn hello(index: usize, members: &[ServerAddress], counter: i64) -> Vec<u8> {
+    let mut hosts = RawArrayBuf::new();
+    for member in members {
+        hosts.push(member.as_str());
+    }
+    let reply = rawdoc! {
+        "helloOk": true,
+        "topologyVersion": { "processId": ObjectId::from_bytes([7; 12]), "counter": counter },
+        "hosts": hosts,
+        "setName": "rs",
+        "setVersion": 1,
+        "isWritablePrimary": index == 0,
+        "secondary": index != 0,
+        "me": members[index].as_str(),
+        "electionId": ObjectId::from_bytes([8; 12]),
+        "lastWrite": { "lastWriteDate": bson::DateTime::from_millis(1_700_000_000_000 + counter) },
+        "maxBsonObjectSize": 16_777_216,
+        "maxMessageSizeBytes": 48_000_000,
+        "maxWriteBatchSize": 100_000,
+        "logicalSessionTimeoutMinutes": 30,
+        "minWireVersion": 0,
+        "maxWireVersion": 17,
+        "readOnly": false,
+        "ok": 1.0,
+    };
+    reply.into_bytes()
+}
