@@ -78,7 +78,8 @@ fn benches(criterion: &mut Criterion, runtime: &Runtime) {
             bencher.iter(|| topology.try_select(black_box(criteria)).unwrap().unwrap());
         });
         // One selection of this thread while another thread selects as fast as it can: no more
-        // than alone, if the two do not hinder each other.
+        // than alone, if the two do not hinder each other. One pair of threads in four has the same
+        // lane for what it counts, and then they do.
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
