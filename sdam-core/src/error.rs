@@ -39,7 +39,7 @@ pub enum ErrorKind {
     Cancelled,
     /// The server answered `ok: 0`, or an operation's reply carried an error.
     Command,
-    /// The monitor of the server ended unexpectedly; a new one is started.
+    /// The monitor of the server ended unexpectedly.
     Internal,
     /// The connection could not be opened or broke.
     Network,

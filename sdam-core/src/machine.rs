@@ -49,7 +49,9 @@ pub enum Input<'a> {
     },
     /// A look-up of the SRV record has yielded these hosts, already validated and sampled.
     Hosts(&'a [ServerAddress]),
-    /// The monitor of a server has ended without being told to.
+    /// The monitor of a server has ended without being told to. Whoever says so starts over, with a
+    /// first check no sooner than `minHeartbeatFrequencyMS` from now; see
+    /// [`MonitorMachine::successor`](crate::monitor::MonitorMachine::successor).
     MonitorDied {
         /// The incarnation it watched.
         server: ServerId,
@@ -295,19 +297,17 @@ impl TopologyMachine {
         let error = ServerError::new(
             ErrorKind::Internal,
             Stage::Hello,
-            "the monitor of the server ended unexpectedly; a new one is started",
+            "the monitor of the server ended unexpectedly",
         );
         let new = ServerDescription::failed(server, current.address.clone(), error.shared(), now);
-        let mut effects = self.update(
+        self.update(
             now,
             new,
             update::Consequences {
                 reset_rtt: true,
                 ..Default::default()
             },
-        );
-        effects.push(Effect::RestartMonitor { server });
-        effects
+        )
     }
 
     /// The current description of an incarnation; `None` if it has left.

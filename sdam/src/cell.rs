@@ -297,8 +297,6 @@ impl TopologyCell {
                     remember(state, now, &event);
                     self.events.push(now, event);
                 }
-                // The monitor that has told of its end does that, and may be in `drop`.
-                Effect::RestartMonitor { .. } => {}
                 Effect::CloseServer { server } => {
                     if let Some(server) = state.servers.remove(&server) {
                         aftermath.panic.catch(|| server.core.pool.close());

@@ -34,7 +34,7 @@ enum Wake {
 /// Watches `server` until it leaves the topology.
 ///
 /// A pool or a transport that panics ends the check that met it. The watch then starts over, in the
-/// same task: that is what [`RestartMonitor`](sdam_core::machine::Effect::RestartMonitor) asks for.
+/// same task: a destructor would have to spawn another one.
 pub(crate) fn run(
     cell: Arc<TopologyCell>,
     server: Arc<Server>,

@@ -63,12 +63,6 @@ pub enum Effect {
         /// The incarnation.
         server: ServerId,
     },
-    /// Start a new monitor for the server, whose first check begins no sooner than
-    /// `minHeartbeatFrequencyMS` from now.
-    RestartMonitor {
-        /// The incarnation.
-        server: ServerId,
-    },
 }
 
 /// Effects in the order in which they have to run: open, ready, publish, emit, clear, close, then

@@ -126,7 +126,6 @@ fn brief(machine: &TopologyMachine, effects: &Effects) -> Vec<alloc::string::Str
             Effect::ResetRtt { server } => alloc::format!("reset {}", name(server)),
             Effect::CancelCheck { server, .. } => alloc::format!("cancel {}", name(server)),
             Effect::RequestCheck { server } => alloc::format!("check {}", name(server)),
-            Effect::RestartMonitor { server } => alloc::format!("restart {}", name(server)),
         })
         .collect()
 }
@@ -460,7 +459,7 @@ fn a_handshake_counts_like_a_check_unless_the_server_is_unknown_or_the_news_old(
 }
 
 #[test]
-fn a_dead_monitor_is_replaced_and_no_evidence_against_the_pool() {
+fn a_dead_monitor_leaves_its_server_unknown_and_is_no_evidence_against_the_pool() {
     let mut machine = opened(&options(&["a", "b"]));
     let _ = check(&mut machine, "a", hello(ServerType::RsPrimary));
     let server = id(&machine, "a");
@@ -472,7 +471,6 @@ fn a_dead_monitor_is_replaced_and_no_evidence_against_the_pool() {
             "ServerDescriptionChanged a",
             "TopologyDescriptionChanged",
             "reset a",
-            "restart a",
         ]
     );
     assert_eq!(machine.generation(server, None), Some(Generation::FIRST));
