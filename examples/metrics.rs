@@ -1,13 +1,13 @@
 //! Serves what is known of a deployment to other programs: `--help` says how.
 
-use std::{env, future::pending, io, process::ExitCode};
+use std::{env, io, process::ExitCode};
 
 use sdam_examples::{
     exit::{self, Exit},
     log,
     metrics::{self, Arguments, Command},
 };
-use tokio::{runtime::Builder, signal};
+use tokio::runtime::Builder;
 
 fn main() -> ExitCode {
     let exit = match Command::parse(env::args_os().skip(1)) {
@@ -30,16 +30,10 @@ fn run(arguments: &Arguments) -> io::Result<Exit> {
         .worker_threads(1)
         .enable_all()
         .build()?;
-    let interrupt = async {
-        if signal::ctrl_c().await.is_err() {
-            // Then Ctrl-C ends the process as usual.
-            pending::<()>().await;
-        }
-    };
     runtime.block_on(metrics::run(
         arguments,
         io::stdout(),
         io::stderr(),
-        interrupt,
+        exit::interrupted(),
     ))
 }

@@ -1,15 +1,10 @@
 //! Shows which server an operation would go to, and why: `--help` says how.
 
-use std::{
-    env,
-    io::{self, IsTerminal},
-    process::ExitCode,
-};
+use std::{env, io, process::ExitCode};
 
 use sdam_examples::{
     exit::{self, Exit},
     select::{self, Arguments, Command},
-    terminal::Palette,
     watch::Console,
 };
 use tokio::runtime::Builder;
@@ -31,13 +26,5 @@ fn run(arguments: &Arguments) -> io::Result<Exit> {
         .worker_threads(1)
         .enable_all()
         .build()?;
-    let output = io::stdout().lock();
-    let (no_color, term) = (env::var_os("NO_COLOR"), env::var_os("TERM"));
-    let palette = Palette::detect(output.is_terminal(), no_color.as_deref(), term.as_deref());
-    let console = Console {
-        output,
-        remarks: io::stderr(),
-        palette,
-    };
-    runtime.block_on(select::run(arguments, console))
+    runtime.block_on(select::run(arguments, Console::standard()))
 }

@@ -1,9 +1,12 @@
 //! How programs end.
 
 use std::{
+    future::pending,
     io::{self, Write},
     process::ExitCode,
 };
+
+use tokio::signal;
 
 /// What a program tells whoever has started it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +44,15 @@ impl Exit {
                 Self::FAILED
             }
         }
+    }
+}
+
+/// Ready at Ctrl-C; never where that cannot be heard, and then it ends the process as usual.
+///
+/// Has to be awaited in the context of a tokio runtime with I/O.
+pub async fn interrupted() {
+    if signal::ctrl_c().await.is_err() {
+        pending::<()>().await;
     }
 }
 

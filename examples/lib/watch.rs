@@ -12,9 +12,10 @@ mod verdict;
 mod view;
 
 use std::{
+    env,
     fs::File,
     future::{Future, pending},
-    io::{self, BufWriter, Write},
+    io::{self, BufWriter, IsTerminal, Stderr, StdoutLock, Write},
     iter,
     pin::pin,
     sync::Arc,
@@ -53,6 +54,20 @@ pub struct Console<O, R> {
     pub remarks: R,
     /// The colours of the output.
     pub palette: Palette,
+}
+
+impl Console<StdoutLock<'static>, Stderr> {
+    /// Standard output, in colours if it is a terminal whose user wants them, and standard error.
+    pub fn standard() -> Self {
+        let output = io::stdout().lock();
+        let (no_color, term) = (env::var_os("NO_COLOR"), env::var_os("TERM"));
+        let palette = Palette::detect(output.is_terminal(), no_color.as_deref(), term.as_deref());
+        Self {
+            output,
+            remarks: io::stderr(),
+            palette,
+        }
+    }
 }
 
 /// Watches what `arguments` name until `interrupt` is ready, or until all has been shown.
