@@ -156,7 +156,7 @@ const OPERATION: Duration = Duration::from_micros(5);
 
 /// How much more two threads select than one, in the same time.
 ///
-/// A selection that finds one server looks at nothing that others write.
+/// A selection that finds one server looks at nothing that threads of other lanes write.
 /// To compare two servers means to look at what other threads have counted a moment ago (L-43), and
 /// to get that from another core takes longer than all the rest.
 /// So threads that do nothing but that hinder each other, and threads that use what they have
