@@ -25,7 +25,6 @@ use crate::{
 
 /// What the topology is told.
 #[derive(Debug)]
-#[non_exhaustive]
 pub enum Input<'a> {
     /// Begin: publish the opening events and open the seeds. Counts once.
     Open,
@@ -131,32 +130,31 @@ impl TopologyMachine {
 
     /// Takes in what happened at `now`.
     pub fn handle(&mut self, now: Instant, input: Input<'_>) -> Effects {
-        match (self.phase, input) {
-            (LifePhase::New, Input::Open) => self.open(now),
-            (LifePhase::Open, Input::Close) => self.close(),
-            (LifePhase::New, Input::Close) => {
+        let is_open = self.phase == LifePhase::Open;
+        match input {
+            Input::Open if self.phase == LifePhase::New => self.open(now),
+            Input::Close if is_open => self.close(),
+            Input::Checked {
+                server,
+                outcome,
+                rtt,
+            } if is_open => self.checked(now, server, outcome, rtt),
+            Input::Handshake {
+                server,
+                generation,
+                hello,
+            } if is_open => self.handshake(now, server, generation, hello),
+            Input::Hosts(hosts) if is_open => self.hosts(now, hosts),
+            Input::MonitorDied { server } if is_open => self.monitor_died(now, server),
+            Input::Close => {
                 self.phase = LifePhase::Closed;
                 Effects::default()
             }
-            (
-                LifePhase::Open,
-                Input::Checked {
-                    server,
-                    outcome,
-                    rtt,
-                },
-            ) => self.checked(now, server, outcome, rtt),
-            (
-                LifePhase::Open,
-                Input::Handshake {
-                    server,
-                    generation,
-                    hello,
-                },
-            ) => self.handshake(now, server, generation, hello),
-            (LifePhase::Open, Input::Hosts(hosts)) => self.hosts(now, hosts),
-            (LifePhase::Open, Input::MonitorDied { server }) => self.monitor_died(now, server),
-            _ => Effects::default(),
+            Input::Open
+            | Input::Checked { .. }
+            | Input::Handshake { .. }
+            | Input::Hosts(_)
+            | Input::MonitorDied { .. } => Effects::default(),
         }
     }
 

@@ -68,7 +68,6 @@ impl MonitorConfig {
 
 /// What a monitor is told.
 #[derive(Debug)]
-#[non_exhaustive]
 pub enum MonitorInput<'a> {
     /// The connection that was asked for is open.
     Connected,
@@ -106,7 +105,6 @@ pub enum MonitorInput<'a> {
 
 /// What a monitor wants.
 #[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
 pub enum MonitorEffect {
     /// Open a connection; answer with `Connected` or `Failed`.
     Connect {

@@ -50,7 +50,6 @@ impl ScanConfig {
 
 /// What a scan machine is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum ScanInput {
     /// An operation needs a server.
     Select {
@@ -91,7 +90,6 @@ pub enum ScanInput {
 
 /// What a scan machine wants; one thing at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum ScanEffect {
     /// Nothing: what was asked for is done.
     Rest,
@@ -122,7 +120,6 @@ pub enum ScanEffect {
 
 /// Why an operation gets no server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum ScanFailure {
     /// A server speaks no wire version that the client speaks.
     Incompatible,

@@ -340,7 +340,10 @@ impl Replayer {
                     },
                     None => continue,
                 },
-                _ => continue,
+                Effect::Publish(_)
+                | Effect::ResetRtt { .. }
+                | Effect::CancelCheck { .. }
+                | Effect::RequestCheck { .. } => continue,
             };
             let is_end = kind == EventKind::TopologyClosed;
             let event = Event {

@@ -14,6 +14,7 @@ use std::{
 use arc_swap::ArcSwap;
 use event_listener::Event;
 use sdam_core::{
+    address::ServerAddress,
     app_error::{AppError, ErrorOutcome},
     event::{EventKind, EventName, RecordedInput},
     hello::Hello,
@@ -21,7 +22,7 @@ use sdam_core::{
     machine::{Effect, Effects, Input, TopologyMachine},
     monitor::MonitorConfig,
     options::Options,
-    pool::{NoPools, PoolFactory},
+    pool::{NoPools, PoolClear, PoolFactory},
     rng::{Rng, mix},
     time::Instant,
     topology::TopologyDescription,
@@ -280,10 +281,7 @@ impl TopologyCell {
                     address,
                     monitored,
                 } => {
-                    let pool = aftermath.panic.catch(|| self.pools.create(id, &address));
-                    // A server without a pool is watched all the same.
-                    let pool = pool.unwrap_or_else(|| Arc::new(NoPools));
-                    let server = Arc::new(Server::new(id, address, pool));
+                    let server = self.open_server(id, address, &mut aftermath.panic);
                     if monitored {
                         aftermath.monitors.push(Arc::clone(&server));
                     }
@@ -303,65 +301,72 @@ impl TopologyCell {
                         server.stop();
                     }
                 }
-                effect => self.command(state, now, effect, &mut aftermath.panic),
+                Effect::PoolReady { server } => {
+                    if let Some(server) = state.servers.get(&server) {
+                        self.ready_pool(now, server, &mut aftermath.panic);
+                    }
+                }
+                Effect::PoolClear { server, clear } => {
+                    if let Some(server) = state.servers.get(&server) {
+                        self.clear_pool(now, server, clear, &mut aftermath.panic);
+                    }
+                }
+                Effect::ResetRtt { server } => {
+                    if let Some(server) = state.servers.get(&server) {
+                        server.rtt().reset();
+                    }
+                }
+                Effect::CancelCheck { server, generation } => {
+                    if let Some(server) = state.servers.get(&server) {
+                        server.mailbox.cancel(generation);
+                    }
+                }
+                Effect::RequestCheck { server } => {
+                    if let Some(server) = state.servers.get(&server) {
+                        server.mailbox.check();
+                    }
+                }
             }
         }
         aftermath
     }
 
-    /// Runs an effect that concerns one server, which stays.
-    fn command(&self, state: &State, now: Instant, effect: Effect, panic: &mut HeldPanic) {
-        match effect {
-            Effect::PoolReady { server } => {
-                let Some(server) = state.servers.get(&server) else {
-                    return;
-                };
-                panic.catch(|| server.core.pool.ready());
-                self.events.push_with(now, EventName::PoolReady, || {
-                    let address = server.core.address.clone();
-                    EventKind::PoolReady {
-                        server: server.id(),
-                        address,
-                    }
-                });
+    /// A new server with its pool; one without a pool is watched all the same.
+    fn open_server(
+        &self,
+        id: ServerId,
+        address: ServerAddress,
+        panic: &mut HeldPanic,
+    ) -> Arc<Server> {
+        let pool = panic.catch(|| self.pools.create(id, &address));
+        let pool = pool.unwrap_or_else(|| Arc::new(NoPools));
+        Arc::new(Server::new(id, address, pool))
+    }
+
+    fn ready_pool(&self, now: Instant, server: &Server, panic: &mut HeldPanic) {
+        panic.catch(|| server.core.pool.ready());
+        self.events.push_with(now, EventName::PoolReady, || {
+            let address = server.core.address.clone();
+            EventKind::PoolReady {
+                server: server.id(),
+                address,
             }
-            Effect::PoolClear { server, clear } => {
-                let Some(server) = state.servers.get(&server) else {
-                    return;
-                };
-                if clear.service_id.is_none() {
-                    server.set_generation(clear.generation);
-                }
-                panic.catch(|| server.core.pool.clear(&clear));
-                self.events.push_with(now, EventName::PoolCleared, || {
-                    let address = server.core.address.clone();
-                    EventKind::PoolCleared {
-                        server: server.id(),
-                        address,
-                        clear,
-                    }
-                });
-            }
-            Effect::ResetRtt { server } => {
-                let Some(server) = state.servers.get(&server) else {
-                    return;
-                };
-                server.rtt().reset();
-            }
-            Effect::CancelCheck { server, generation } => {
-                let Some(server) = state.servers.get(&server) else {
-                    return;
-                };
-                server.mailbox.cancel(generation);
-            }
-            Effect::RequestCheck { server } => {
-                let Some(server) = state.servers.get(&server) else {
-                    return;
-                };
-                server.mailbox.check();
-            }
-            _ => {}
+        });
+    }
+
+    fn clear_pool(&self, now: Instant, server: &Server, clear: PoolClear, panic: &mut HeldPanic) {
+        if clear.service_id.is_none() {
+            server.set_generation(clear.generation);
         }
+        panic.catch(|| server.core.pool.clear(&clear));
+        self.events.push_with(now, EventName::PoolCleared, || {
+            let address = server.core.address.clone();
+            EventKind::PoolCleared {
+                server: server.id(),
+                address,
+                clear,
+            }
+        });
     }
 
     /// Lets readers see `description`. Unless servers have come or gone, the list of their states

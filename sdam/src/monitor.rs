@@ -213,7 +213,6 @@ impl Monitor {
                 MonitorEffect::StopRtt => self.server.stop_rtt_task(),
                 MonitorEffect::Emit(event) => self.cell.events.push(self.cell.now(), event),
                 MonitorEffect::Exit => exit = true,
-                _ => {}
             }
         }
         exit

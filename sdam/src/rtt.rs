@@ -84,7 +84,6 @@ fn execute(effects: RttEffects, cell: &TopologyCell, server: &Server, link: &mut
             RttEffect::Disconnect => link.disconnect(),
             RttEffect::Sample(sample) => server.rtt().add(sample),
             RttEffect::Exit => exit = true,
-            _ => {}
         }
     }
     exit

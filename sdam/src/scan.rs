@@ -317,7 +317,10 @@ impl ScanTopology {
             ScanEffect::Probe { server } => ScanInput::Probed {
                 alive: self.probe(server).await,
             },
-            _ => return None,
+            ScanEffect::Rest
+            | ScanEffect::Choose
+            | ScanEffect::Select { .. }
+            | ScanEffect::Fail(_) => return None,
         };
         Some(self.tell(input))
     }

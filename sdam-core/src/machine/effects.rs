@@ -14,7 +14,6 @@ use crate::{
 
 /// What has to happen now.
 #[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
 pub enum Effect {
     /// Make the server's pool; start its monitor once the other effects have run.
     OpenServer {

@@ -17,7 +17,6 @@ use crate::{
 
 /// What the machine is told.
 #[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
 pub enum RttInput<'a> {
     /// The connection that was asked for is open.
     Connected,
@@ -36,7 +35,6 @@ pub enum RttInput<'a> {
 
 /// What the machine wants.
 #[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
 pub enum RttEffect {
     /// Open a connection; answer with `Connected` or `Failed`.
     Connect {

@@ -72,7 +72,12 @@ impl Topology {
                         clear,
                     });
                 }
-                _ => {}
+                Effect::OpenServer { .. }
+                | Effect::Publish(_)
+                | Effect::CloseServer { .. }
+                | Effect::ResetRtt { .. }
+                | Effect::CancelCheck { .. }
+                | Effect::RequestCheck { .. } => {}
             }
         }
     }

@@ -56,7 +56,11 @@ impl Bare {
                     self.generations.remove(&server);
                 }
                 Effect::Emit(event) => self.events.push(event),
-                _ => {}
+                Effect::PoolReady { .. }
+                | Effect::Publish(_)
+                | Effect::ResetRtt { .. }
+                | Effect::CancelCheck { .. }
+                | Effect::RequestCheck { .. } => {}
             }
         }
         // Everything happens at a time of its own.

@@ -88,7 +88,7 @@ impl ScanTopology {
             }
             MonitorEffect::Emit(event) => self.events.push(now, event),
             // Monitors do not stream here, and those that end are gone.
-            _ => {}
+            MonitorEffect::StartRtt | MonitorEffect::StopRtt | MonitorEffect::Exit => {}
         }
     }
 
@@ -128,7 +128,7 @@ impl ScanTopology {
                 }
                 // Readers look at the machine itself, and which server is checked when is decided
                 // by the scan.
-                _ => {}
+                Effect::Publish(_) | Effect::RequestCheck { .. } => {}
             }
         }
     }

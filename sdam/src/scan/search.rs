@@ -124,7 +124,7 @@ impl ScanTopology {
             timeout: limit.timeout,
             bound: match failure {
                 ScanFailure::Timeout => limit.bound,
-                _ => Bound::TryOnce,
+                ScanFailure::TriedOnce | ScanFailure::Incompatible => Bound::TryOnce,
             },
             waited: at.since(started),
             at,

@@ -140,7 +140,11 @@ proptest! {
                     }
                 }
                 ScanEffect::Probe { .. } => probed += 1,
-                _ => {}
+                ScanEffect::Rest
+                | ScanEffect::SleepUntil(_)
+                | ScanEffect::Choose
+                | ScanEffect::Select { .. }
+                | ScanEffect::Fail(_) => {}
             }
             let before = world.now;
             let checking = matches!(effect, ScanEffect::Check { .. });
