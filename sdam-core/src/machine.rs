@@ -199,7 +199,7 @@ impl TopologyMachine {
         self.pools.get_mut(index)
     }
 
-    /// Server Monitoring: the outcome of a check, judged by its topology version first.
+    /// Server Monitoring: the outcome of a check; a success is judged by its topology version first.
     fn checked(
         &mut self,
         now: Instant,
@@ -211,11 +211,11 @@ impl TopologyMachine {
         let Some(current) = self.current(server) else {
             return Effects::default();
         };
-        let version = match &outcome {
-            Ok(hello) => hello.topology_version,
-            Err(error) => error.topology_version,
-        };
-        if current.is_newer_than_reply(version) {
+        // F-50: a check that failed has cost the monitor its connection, whatever version the error
+        // carries, so only good news can be too old.
+        if let Ok(hello) = &outcome
+            && current.is_newer_than_reply(hello.topology_version)
+        {
             return Effects::default();
         }
         let address = current.address.clone();

@@ -249,6 +249,32 @@ fn an_error_is_as_old_as_its_topology_version() {
 }
 
 #[test]
+fn a_failed_check_loses_the_server_whatever_topology_version_it_carries() {
+    // F-50; C-25 is about replies that can be installed.
+    for own in [None, Some(version(1, 4)), Some(version(1, 6))] {
+        let mut machine = opened(&options(&["a", "b"]));
+        let mut news = hello(ServerType::RsPrimary);
+        news.topology_version = Some(version(1, 5));
+        let _ = check(&mut machine, "a", news);
+        let mut error = ServerError::new(ErrorKind::Command, Stage::Hello, "shutting down");
+        error.topology_version = own;
+        let server = id(&machine, "a");
+        let effects = machine.handle(
+            NOW,
+            Input::Checked {
+                server,
+                outcome: Err(error),
+                rtt: None,
+            },
+        );
+        let effects = brief(&machine, &effects);
+        assert!(effects.contains(&"clear a to 1".into()), "{own:?}");
+        let lost = machine.description().server(&address("a")).unwrap();
+        assert_eq!(lost.server_type, ServerType::Unknown, "{own:?}");
+    }
+}
+
+#[test]
 fn errors_of_earlier_generations_and_of_strangers_change_nothing() {
     // I-1, I-4
     let mut machine = opened(&options(&["a", "b"]));
