@@ -84,7 +84,7 @@ impl Kind {
                 Value::Properties(Properties::new(pairs))
             }
             Self::TagSet => {
-                let pairs = pairs(text, |value| !value.contains(':'))?;
+                let pairs = pairs(text, |_| true)?;
                 Value::TagSets([pairs.into_iter().collect()].into())
             }
             Self::WriteConcern if looks_numeric(text) => {
@@ -143,6 +143,9 @@ fn list(text: &str, known: &[&'static str]) -> Result<Value, Refusal> {
 }
 
 /// The pairs of `name:value,name:value`, by name; of several values for one name the last counts.
+///
+/// Only the first colon of a pair separates, so a value may contain others (Connection String:
+/// "Key-Value Pair").
 fn pairs(
     text: &str,
     is_value: impl Fn(&str) -> bool,

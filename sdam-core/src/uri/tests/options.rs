@@ -255,8 +255,25 @@ fn tag_sets_keep_their_order_and_case() {
         "readPreferenceTags=dc:ny,rack",
         "readPreferenceTags=:ny",
         "readPreferenceTags=dc:ny,",
-        "readPreferenceTags=a:b:c",
+        "readPreferenceTags=,",
     ]);
+}
+
+#[test]
+fn only_the_first_colon_of_a_tag_separates_name_and_value() {
+    // B-24
+    let check = |text: &str, expected: &[(&str, &str)]| {
+        let options = accepted(&format!(
+            "readPreference=secondary&readPreferenceTags={text}"
+        ));
+        let expected: TagSet = expected.iter().copied().collect();
+        assert_eq!(options.read_preference.tag_sets, [expected], "{text}");
+    };
+    check("zone:a:b", &[("zone", "a:b")]);
+    check("zone:a%3Ab,dc:ny", &[("zone", "a:b"), ("dc", "ny")]);
+    check("zone::", &[("zone", ":")]);
+    check("zone:", &[("zone", "")]);
+    check("dc:ny,dc:la", &[("dc", "la")]);
 }
 
 #[test]
