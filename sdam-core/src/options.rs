@@ -115,6 +115,9 @@ pub struct Options {
     pub pass_through: PassThrough,
     /// What was worked around in the connection string.
     pub(crate) uri_warnings: Vec<Warning>,
+    /// Why the connection string must not be connected to, if an option of it that guards
+    /// something is not understood.
+    pub(crate) uri_unguarded: Option<ConfigError>,
     /// `serverSelectionTryOnce` as the connection string has it.
     pub(crate) uri_try_once: Option<bool>,
 }
@@ -150,6 +153,7 @@ impl Options {
             srv: None,
             pass_through: PassThrough::default(),
             uri_warnings: Vec::new(),
+            uri_unguarded: None,
             uri_try_once: None,
         }
     }

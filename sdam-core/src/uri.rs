@@ -8,6 +8,14 @@
 //! allowed is ignored with a [`Warning`]. A text that has another syntax, and options that
 //! contradict each other, are a [`ConfigError`].
 //!
+//! # Options that guard something
+//!
+//! `tls`, `ssl`, and every option whose name begins with one of these or with `proxy`, guard what
+//! connections carry or which way they take; so does `srvAllowedHostsSuffix`. The specification
+//! wants a warning where the value of such an option is not understood, and so does
+//! [`ConnectionString::parse`]. But to go on without it would be to connect unguarded, so
+//! [`Options::validate`] refuses it, and no topology starts.
+//!
 //! # Precedence
 //!
 //! What is set on the [`Options`] afterwards, in code, counts more than the connection string, and
@@ -53,6 +61,7 @@ pub struct ConnectionString {
     database: Option<Box<str>>,
     settings: Settings,
     warnings: Vec<Warning>,
+    unguarded: Option<ConfigError>,
 }
 
 impl ConnectionString {
@@ -103,6 +112,7 @@ impl ConnectionString {
             database,
             settings: query.settings,
             warnings,
+            unguarded: query.unguarded,
         };
         // What is wrong already does not get better by looking up hosts.
         string.draft().validate()?;
@@ -215,6 +225,7 @@ impl ConnectionString {
         }
         let mut options = self.draft();
         options.uri_warnings = self.warnings;
+        options.uri_unguarded = self.unguarded;
         Ok(options)
     }
 

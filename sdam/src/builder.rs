@@ -162,7 +162,7 @@ impl TopologyBuilder {
     fn prepare(mut self, io: &Io) -> Result<Prepared, StartError> {
         let options = self.options;
         options.validate()?;
-        refuse_tls(&options)?;
+        refuse_guards(&options)?;
         let mut metadata = match self.metadata {
             Some(metadata) => metadata,
             None => ClientMetadata::new(
@@ -203,17 +203,25 @@ impl TopologyBuilder {
     }
 }
 
-/// Connecting in the clear where TLS was asked for would betray whoever asked.
-fn refuse_tls(options: &Options) -> Result<(), ConfigError> {
-    if options.pass_through.tls() != Some(true) {
+/// Refuses options that ask for TLS or a proxy, which this engine has not: connecting in the clear,
+/// or past the proxy, would betray the user who asked for it.
+fn refuse_guards(options: &Options) -> Result<(), ConfigError> {
+    let Some((name, value)) = options.pass_through.guards().next() else {
         return Ok(());
-    }
-    Err(ConfigError::new(
-        "tls",
-        "true",
-        "the engine does not negotiate TLS",
-        "leave it out and start the topology on a runtime whose transport negotiates TLS itself",
-    ))
+    };
+    let (reason, remedy) = if name.starts_with("proxy") {
+        (
+            "the engine does not connect through a proxy",
+            "leave it out and start the topology on a runtime whose transport connects through the \
+             proxy itself",
+        )
+    } else {
+        (
+            "the engine does not negotiate TLS",
+            "leave it out and start the topology on a runtime whose transport negotiates TLS itself",
+        )
+    };
+    Err(ConfigError::new(name, value.to_string(), reason, remedy))
 }
 
 /// What a topology begins with.

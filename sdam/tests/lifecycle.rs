@@ -338,17 +338,6 @@ fn watching_yields_ever_newer_snapshots_and_ends_with_the_topology() {
 }
 
 #[test]
-fn tls_is_refused_rather_than_ignored() {
-    let host = tokio();
-    let builder = Topology::builder("mongodb://a/?tls=true").unwrap();
-    let error = builder.start(on(&host)).unwrap_err().to_string();
-    assert!(
-        error.contains("tls") && error.contains("leave it out"),
-        "{error}"
-    );
-}
-
-#[test]
 fn a_selection_that_waits_in_vain_tells_what_happened_if_asked_to() {
     let (set, host) = (ReplicaSet::start(3).unwrap(), tokio());
     let uri = format!("{}&serverSelectionTimeoutMS=0", set.uri());

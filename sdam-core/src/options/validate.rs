@@ -19,8 +19,13 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// The first option found that has a value it must not have or contradicts another one.
+    /// The first option found that has a value it must not have or contradicts another one; first
+    /// of all one that [guards](crate::uri#options-that-guard-something) something and is not
+    /// understood.
     pub fn validate(&self) -> Outcome {
+        if let Some(error) = &self.uri_unguarded {
+            return Err(error.clone());
+        }
         self.check_values()?;
         self.check_topology_type()?;
         self.check_seeds()?;

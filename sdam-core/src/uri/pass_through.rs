@@ -34,6 +34,16 @@ impl PassThrough {
         self.0.get(row.name)
     }
 
+    /// The options that ask for [guarded](super#options-that-guard-something) connections, by name:
+    /// all that guard something but `tls=false`. Connecting without honouring each of them would be
+    /// to connect unguarded.
+    pub fn guards(&self) -> impl Iterator<Item = (&'static str, &Value)> {
+        let guards = |name| table::find(name).is_some_and(|(row, _)| row.guards);
+        self.iter()
+            .filter(move |(name, _)| guards(name))
+            .filter(|asked| *asked != ("tls", &Value::Flag(false)))
+    }
+
     /// Names, with the specification's spelling, and values, by name.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&'static str, &Value)> {
         self.0.iter().map(|(name, value)| (*name, value))
@@ -119,7 +129,7 @@ methods! {
     tls_certificate_key_file: &str = "tlsCertificateKeyFile";
     /// the password of that file.
     tls_certificate_key_file_password: &Secret = "tlsCertificateKeyFilePassword";
-    /// whether nobody is asked if certificates are revoked.
+    /// whether certificates are not checked for being revoked.
     tls_disable_certificate_revocation_check: bool = "tlsDisableCertificateRevocationCheck";
     /// whether OCSP responders are not asked if certificates are revoked.
     tls_disable_ocsp_endpoint_check: bool = "tlsDisableOCSPEndpointCheck";

@@ -16,6 +16,9 @@ use super::{
 };
 use crate::options::{ConfigError, HIDDEN, Warning};
 
+/// What follows from an option that guards something and is not understood.
+const UNGUARDED: &str = "no topology starts with it, as connections would be unguarded";
+
 /// Values by the name of the option.
 pub(super) type Settings = BTreeMap<&'static str, Value>;
 
@@ -24,6 +27,8 @@ pub(super) type Settings = BTreeMap<&'static str, Value>;
 pub(super) struct Query {
     pub(super) settings: Settings,
     pub(super) warnings: Vec<Warning>,
+    /// Why no topology may start, if an option that guards something is not understood.
+    pub(super) unguarded: Option<ConfigError>,
     /// The name under which an option was last given, its own or an alias.
     seen: BTreeMap<&'static str, &'static str>,
     /// Whether it is an SRV string.
@@ -74,13 +79,7 @@ impl Query {
             return Err(malformed("options".into(), "a value has no name"));
         }
         let Some((row, alias)) = table::find(&key) else {
-            // The value is not shown, as it may be a secret under a misspelled name.
-            self.warnings.push(Warning::new(
-                self.shown(&key),
-                "",
-                "there is no such option",
-                "it is ignored",
-            ));
+            self.unknown(&key);
             return Ok(());
         };
         let text = percent::decode(text).map_err(|reason| malformed(row.name.into(), reason))?;
@@ -118,14 +117,36 @@ impl Query {
             Ok(value) => self.set(row, name, value, shown),
             Err(Refusal { reason, rest }) => {
                 let consequence = match rest {
+                    _ if row.guards => UNGUARDED,
                     Some(_) => "the others are used",
                     None => "the option is ignored",
                 };
+                if row.guards {
+                    let remedy = "correct the value, or leave the option out if nothing needs it";
+                    let error = ConfigError::new(name, shown.clone(), &*reason, remedy);
+                    self.unguarded.get_or_insert(error);
+                }
                 self.warnings
                     .push(Warning::new(name, shown.clone(), reason, consequence));
                 rest.map_or(Ok(()), |rest| self.set(row, name, rest, shown))
             }
         }
+    }
+
+    /// Takes in an option that is not known. Its value is not shown, as it may be a secret under a
+    /// misspelled name.
+    fn unknown(&mut self, key: &str) {
+        let (shown, reason) = (self.shown(key), "there is no such option");
+        let guards = table::guards_by_name(key);
+        if guards {
+            let remedy = "take an option of the specification, such as `tls` or `proxyHost`, or \
+                          leave it out if nothing needs it";
+            let error = ConfigError::new(shown.clone(), "", reason, remedy);
+            self.unguarded.get_or_insert(error);
+        }
+        let consequence = if guards { UNGUARDED } else { "it is ignored" };
+        self.warnings
+            .push(Warning::new(shown, "", reason, consequence));
     }
 
     fn set(
@@ -159,7 +180,7 @@ impl Query {
                     row.name,
                     shown,
                     "it is given more than once",
-                    "give it once",
+                    "give it once, with one value",
                 ));
             }
             // A deprecated name does not override the option's own.
@@ -170,7 +191,7 @@ impl Query {
         }
         let kept = match slot.get() {
             _ if &*shown == HIDDEN => HIDDEN.to_string(),
-            value => format!("{value:?}"),
+            value => format!("`{value}`"),
         };
         self.warnings.push(Warning::new(
             name,

@@ -18,6 +18,9 @@ pub(super) struct Row {
     pub(super) repetition: Repetition,
     /// Whether only SRV strings may carry it.
     pub(super) srv_only: bool,
+    /// Whether it guards confidentiality or the way that bytes take. To ignore such an option would
+    /// be to connect unguarded, so no topology starts with a value of it that is not understood.
+    pub(super) guards: bool,
 }
 
 /// Who makes use of an option.
@@ -75,7 +78,7 @@ const ROWS: &[Row] = &[
     framework("serverSelectionTimeoutMS", MILLIS),
     framework("serverSelectionTryOnce", Flag),
     framework("socketCheckIntervalMS", MILLIS),
-    framework("srvAllowedHostsSuffix", Text).srv_only(),
+    framework("srvAllowedHostsSuffix", Text).srv_only().guard(),
     framework("srvMaxHosts", COUNT).srv_only(),
     framework("srvServiceName", Service).srv_only(),
     driver("authMechanism", Text),
@@ -89,24 +92,32 @@ const ROWS: &[Row] = &[
     driver("maxIdleTimeMS", MILLIS),
     driver("maxPoolSize", COUNT),
     driver("minPoolSize", COUNT),
-    driver("proxyHost", Text).repeated(Repetition::Error),
-    driver("proxyPassword", Secret).repeated(Repetition::Error),
-    driver("proxyPort", Number(1..=65535)).repeated(Repetition::Error),
-    driver("proxyUsername", Text).repeated(Repetition::Error),
+    driver("proxyHost", Text)
+        .guard()
+        .repeated(Repetition::Error),
+    driver("proxyPassword", Secret)
+        .guard()
+        .repeated(Repetition::Error),
+    driver("proxyPort", Number(1..=65535))
+        .guard()
+        .repeated(Repetition::Error),
+    driver("proxyUsername", Text)
+        .guard()
+        .repeated(Repetition::Error),
     driver("readConcernLevel", Text),
     driver("retryReads", Flag),
     driver("retryWrites", Flag),
     driver("socketTimeoutMS", MILLIS),
     driver("timeoutMS", MILLIS),
-    driver("tls", Flag).repeated(Repetition::ErrorUnlessEqual),
-    driver("tlsAllowInvalidCertificates", Flag),
-    driver("tlsAllowInvalidHostnames", Flag),
-    driver("tlsCAFile", Text),
-    driver("tlsCertificateKeyFile", Text),
-    driver("tlsCertificateKeyFilePassword", Secret),
-    driver("tlsDisableCertificateRevocationCheck", Flag),
-    driver("tlsDisableOCSPEndpointCheck", Flag),
-    driver("tlsInsecure", Flag),
+    driver("tls", Flag).guard(),
+    driver("tlsAllowInvalidCertificates", Flag).guard(),
+    driver("tlsAllowInvalidHostnames", Flag).guard(),
+    driver("tlsCAFile", Text).guard(),
+    driver("tlsCertificateKeyFile", Text).guard(),
+    driver("tlsCertificateKeyFilePassword", Secret).guard(),
+    driver("tlsDisableCertificateRevocationCheck", Flag).guard(),
+    driver("tlsDisableOCSPEndpointCheck", Flag).guard(),
+    driver("tlsInsecure", Flag).guard(),
     driver("w", WriteConcern),
     driver("waitQueueTimeoutMS", MILLIS),
     driver("wTimeoutMS", MILLIS),
@@ -119,6 +130,10 @@ const ALIASES: &[Alias] = &[
     deprecated("secondaryAcceptableLatencyMS", "localThresholdMS"),
     deprecated("wtimeout", "wTimeoutMS"),
 ];
+
+/// How the names of options begin that guard something. An option of such a name that is not known,
+/// such as `sslVerifyCertificate`, guards something, too.
+const GUARDING: [&str; 3] = ["proxy", "ssl", "tls"];
 
 /// Pairs of options of which only one may be given, whatever their values (URI Options:
 /// "tlsInsecure" and the options about revocation).
@@ -157,6 +172,20 @@ pub(super) fn find(key: &str) -> Option<(&'static Row, Option<&'static Alias>)> 
     Some((row, alias))
 }
 
+/// Whether the name `key` of an option that is not known says that it guards something.
+pub(super) fn guards_by_name(key: &str) -> bool {
+    let starts_with = |prefix: &str| {
+        let start = key.as_bytes().get(..prefix.len());
+        start.is_some_and(|start| start.eq_ignore_ascii_case(prefix.as_bytes()))
+    };
+    GUARDING.into_iter().any(starts_with)
+}
+
+#[cfg(test)]
+pub(super) fn rows() -> &'static [Row] {
+    ROWS
+}
+
 const fn framework(name: &'static str, kind: Kind) -> Row {
     Row {
         name,
@@ -164,6 +193,7 @@ const fn framework(name: &'static str, kind: Kind) -> Row {
         user: User::Framework,
         repetition: Repetition::Warning,
         srv_only: false,
+        guards: false,
     }
 }
 
@@ -174,6 +204,7 @@ const fn driver(name: &'static str, kind: Kind) -> Row {
         user: User::Driver,
         repetition: Repetition::Warning,
         srv_only: false,
+        guards: false,
     }
 }
 
@@ -181,6 +212,12 @@ impl Row {
     const fn repeated(mut self, repetition: Repetition) -> Self {
         self.repetition = repetition;
         self
+    }
+
+    /// Of an option that guards something, two different values are an error.
+    const fn guard(mut self) -> Self {
+        self.guards = true;
+        self.repeated(Repetition::ErrorUnlessEqual)
     }
 
     const fn srv_only(mut self) -> Self {

@@ -8,6 +8,7 @@ use alloc::{
 use super::*;
 use crate::{rng::Rng, topology::TopologyType};
 
+mod guards;
 mod options;
 mod srv;
 mod syntax;

@@ -27,6 +27,34 @@ pub enum Value {
     TagSets(Vec<TagSet>),
 }
 
+impl fmt::Display for Value {
+    /// As the value stands in a connection string, but for [secrets](Secret) and the values of
+    /// [properties](Properties), which are not shown, and tag sets, which stand in braces.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Flag(on) => on.fmt(f),
+            Self::Number(number) => number.fmt(f),
+            Self::Duration(time) => time.as_millis().fmt(f),
+            Self::Text(text) => text.fmt(f),
+            Self::Secret(_) | Self::Properties(_) => f.write_str(HIDDEN),
+            Self::List(items) => separated(f, items, ","),
+            Self::TagSets(sets) => separated(f, sets, ", "),
+        }
+    }
+}
+
+fn separated<T: fmt::Display>(
+    f: &mut fmt::Formatter<'_>,
+    items: &[T],
+    separator: &str,
+) -> fmt::Result {
+    for (index, item) in items.iter().enumerate() {
+        f.write_str(if index > 0 { separator } else { "" })?;
+        item.fmt(f)?;
+    }
+    Ok(())
+}
+
 /// A text that must not be shown: printing it does not reveal it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Box<str>);

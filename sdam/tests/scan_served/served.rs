@@ -48,6 +48,30 @@ fn h_1_h_5_the_whole_set_is_found_by_the_first_selection() {
 }
 
 #[test]
+fn what_guards_connections_is_refused_before_there_is_one() {
+    // B-36
+    let set = ReplicaSet::start(1).unwrap();
+    for options in [
+        "tls=1",
+        "tls=True",
+        "ssl=yes",
+        "tls=true",
+        "proxyHost=b",
+        "tlsCAFile=a",
+    ] {
+        let builder = Topology::builder(&format!("{}&{options}", set.uri())).unwrap();
+        let error = builder.blocking().unwrap_err();
+        let name = options.split('=').next().unwrap();
+        assert!(error.to_string().contains(name), "{error}");
+    }
+    assert_eq!(set.connections().unwrap(), 0);
+    start(set.uri(), "tls=false")
+        .select(&Criteria::write())
+        .unwrap();
+    assert_eq!(set.connections().unwrap(), 1, "it is counted");
+}
+
+#[test]
 fn i_38_a_step_down_is_noticed_by_the_next_write_and_followed() {
     let set = ReplicaSet::start(3).unwrap();
     let mut topology = start(set.uri(), "serverSelectionTryOnce=false");

@@ -115,7 +115,6 @@ fn flags_are_true_or_false() {
         "directConnection=1",
         "directConnection=True",
         "loadBalanced=yes",
-        "tls=on",
         "retryWrites=0",
         "serverSelectionTryOnce=invalid",
         "enableOverloadRetargeting=x",

@@ -1,0 +1,137 @@
+//! Options that guard what connections carry, or which way they take.
+
+use super::*;
+use crate::{options::HIDDEN, uri::kind::Kind};
+
+/// What is no value of an option of this kind.
+fn malformed(kind: &Kind) -> &'static [&'static str] {
+    match kind {
+        Kind::Flag => &[
+            "",
+            "1",
+            "0",
+            "True",
+            "TRUE",
+            "yes",
+            "on",
+            "x",
+            "true ",
+            "truefalse",
+        ],
+        Kind::Number(_) => &["", "x", "-1", "0", "65536", "1.5", " 1"],
+        // Any text but the empty one is a path, a name or a password.
+        _ => &[""],
+    }
+}
+
+/// A string with `options` that may carry them all, as far as it can be without looking up hosts.
+fn resolve(options: &str) -> (ConnectionString, Options) {
+    let string = parse(&format!("mongodb+srv://a.example.com/?{options}"));
+    let hosts = vec![ServerAddress::new("b.example.com", 1)];
+    let resolved = string.clone().resolved(hosts, None).unwrap();
+    (string, resolved.into_options().unwrap())
+}
+
+/// Says that the parser warns of `pair`, and that no topology starts with it.
+#[track_caller]
+fn check_unguarded(pair: &str) {
+    let (string, options) = resolve(pair);
+    let (name, value) = pair.split_once('=').unwrap();
+    assert!(warned(&string).contains(&name), "{pair}");
+    let error = options.validate().expect_err(pair);
+    assert_eq!(error.option(), name);
+    assert!([value, "", HIDDEN].contains(&error.value()), "{error}");
+    assert!(!error.reason().is_empty() && !error.remedy().is_empty());
+    let warnings = string.warnings().iter();
+    for warning in warnings.filter(|warning| warning.option() == name) {
+        assert!(warning.consequence().contains("no topology starts"));
+    }
+}
+
+#[test]
+fn all_options_about_tls_and_proxies_guard() {
+    for row in table::rows() {
+        let guards = ["tls", "proxy"].iter().any(|it| row.name.starts_with(it))
+            || row.name == "srvAllowedHostsSuffix";
+        assert_eq!(row.guards, guards, "{}", row.name);
+        if row.guards {
+            let lax = [table::Repetition::Warning, table::Repetition::List];
+            assert!(!lax.contains(&row.repetition), "{}", row.name);
+        }
+    }
+}
+
+#[test]
+fn no_topology_starts_with_a_guarding_option_that_is_malformed() {
+    let mut checked = 0;
+    for row in table::rows().iter().filter(|row| row.guards) {
+        for value in malformed(&row.kind) {
+            check_unguarded(&format!("{}={value}", row.name));
+            checked += 1;
+        }
+    }
+    for value in malformed(&Kind::Flag) {
+        check_unguarded(&format!("ssl={value}"));
+    }
+    assert!(checked > 70, "{checked}");
+    // A second, valid value does not make up for it.
+    for options in [
+        "tls=1&tls=true",
+        "tls=false&ssl=1",
+        "TLS=1",
+        "ssl=1&tls=false",
+    ] {
+        assert!(resolve(options).1.validate().is_err(), "{options}");
+    }
+}
+
+#[test]
+fn no_topology_starts_with_an_unknown_option_that_guards_by_its_name() {
+    for name in [
+        "sslVerifyCertificate",
+        "SSL_CA_CERTS",
+        "tlsMode",
+        "proxyhostname",
+    ] {
+        check_unguarded(&format!("{name}=x"));
+    }
+    // Other unknown options are none of that.
+    for name in ["foo", "ss", "xtls", "\u{fc}tls", "pr"] {
+        let options = Options::parse(&format!("mongodb://a/?{name}=x")).unwrap();
+        assert_eq!(options.validate(), Ok(()), "{name}");
+    }
+}
+
+#[test]
+fn two_values_of_a_guarding_option_are_an_error() {
+    for row in table::rows().iter().filter(|row| row.guards) {
+        let pair = match row.kind {
+            Kind::Flag => ["true", "false"],
+            Kind::Number(_) => ["1", "2"],
+            _ => ["a.b", "c.d"],
+        };
+        let [first, second] = pair.map(|value| format!("{}={value}", row.name));
+        let text = format!("mongodb+srv://a.example.com/?{first}&{second}");
+        check_refused(&text, row.name);
+    }
+    check_refused("mongodb://a/?tls=true&ssl=false", "tls");
+    check_refused("mongodb://a/?ssl=true&tls=false", "tls");
+}
+
+#[test]
+fn the_guards_that_were_asked_for_are_listed() {
+    let check = |options: &str, expected: &[&str]| {
+        let options = Options::parse(&format!("mongodb://a/?{options}")).unwrap();
+        let guards = options.pass_through.guards();
+        assert_eq!(guards.map(|(name, _)| name).collect::<Vec<_>>(), expected);
+    };
+    check("maxPoolSize=1&compressors=zlib", &[]);
+    check("tls=false", &[]);
+    check("ssl=false", &[]);
+    check("ssl=true", &["tls"]);
+    check("tlsInsecure=false&tls=true", &["tls", "tlsInsecure"]);
+    check("tls=false&tlsCAFile=a", &["tlsCAFile"]);
+    check("proxyHost=b&proxyPort=1", &["proxyHost", "proxyPort"]);
+    let (_, options) = resolve("");
+    assert_eq!(options.pass_through.guards().count(), 1, "tls=true");
+}

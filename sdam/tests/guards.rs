@@ -1,0 +1,164 @@
+//! Nothing connects unguarded where a connection string asks for TLS or a proxy, in whatever words.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use async_trait::async_trait;
+use futures::FutureExt;
+use sdam::{error::StartError, topology::Topology};
+use sdam_core::{address::ServerAddress, error::Stage, time::Instant};
+use sdam_spec::engine::clock::ManualClock;
+use sdam_transport::{
+    connect::{Connection, Transport},
+    error::TransportError,
+    runtime::{Io, Runtime},
+    spawn::{Spawner, Task},
+};
+
+/// Refuses every connection, and counts them.
+#[derive(Clone, Debug, Default)]
+struct Refusing(Arc<AtomicUsize>);
+
+#[async_trait]
+impl Transport for Refusing {
+    async fn connect(
+        &self,
+        _target: &ServerAddress,
+        _deadline: Option<Instant>,
+    ) -> Result<Box<dyn Connection>, TransportError> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Err(TransportError::network(Stage::Connect, "refused"))
+    }
+}
+
+/// Keeps tasks until they are polled.
+#[derive(Clone, Debug, Default)]
+struct Kept(Arc<Mutex<Vec<Task>>>);
+
+impl Spawner for Kept {
+    fn spawn(&self, task: Task) {
+        self.0.lock().unwrap().push(task);
+    }
+}
+
+impl Kept {
+    /// Polls each task once.
+    fn poll(&self) {
+        let tasks = std::mem::take(&mut *self.0.lock().unwrap());
+        for task in tasks {
+            let _unfinished = task.now_or_never();
+        }
+    }
+}
+
+/// What each kind of topology answers to `options`, and how many connections it has asked for.
+fn attempts(options: &str) -> [(Option<StartError>, usize); 2] {
+    let builder = || Topology::builder(&format!("mongodb://a/?{options}")).unwrap();
+    let io = |transport: &Refusing| {
+        let clock = Arc::new(ManualClock::default());
+        Io::new(clock, Arc::new(transport.clone()), 1)
+    };
+    let count = |transport: &Refusing| transport.0.load(Ordering::Relaxed);
+
+    let (transport, tasks) = (Refusing::default(), Kept::default());
+    let runtime = Runtime::new(io(&transport), Arc::new(tasks.clone()));
+    let started = builder().start(runtime);
+    tasks.poll();
+    let threaded = (started.err(), count(&transport));
+
+    let transport = Refusing::default();
+    let mut scanned = builder().scan(io(&transport));
+    if let Ok(topology) = &mut scanned {
+        let _unfinished = topology.scan().now_or_never();
+    }
+    [threaded, (scanned.err(), count(&transport))]
+}
+
+/// Says that neither kind of topology starts or connects because of `option`.
+#[track_caller]
+fn check_refused(options: &str, option: &str) {
+    for (error, connections) in attempts(options) {
+        let Some(StartError::Config(error)) = error else {
+            unreachable!("{options}: {error:?}");
+        };
+        assert_eq!(error.option(), option, "{options}: {error}");
+        assert!(!error.remedy().is_empty());
+        assert_eq!(connections, 0, "{options}");
+    }
+}
+
+const TLS: [&str; 8] = [
+    "tls",
+    "ssl",
+    "tlsAllowInvalidCertificates",
+    "tlsAllowInvalidHostnames",
+    "tlsDisableCertificateRevocationCheck",
+    "tlsDisableOCSPEndpointCheck",
+    "tlsInsecure",
+    "sslVerifyCertificate",
+];
+
+#[test]
+fn without_guards_both_kinds_connect() {
+    // Or the other tests would prove nothing.
+    for options in ["", "tls=false", "ssl=false&compressors=x&foo=1"] {
+        for (error, connections) in attempts(options) {
+            assert_eq!((error, connections), (None, 1), "{options}");
+        }
+    }
+}
+
+#[test]
+fn malformed_values_are_refused_rather_than_ignored() {
+    // B-35, B-36
+    for option in TLS {
+        for value in ["1", "0", "True", "TRUE", "yes", "on", "x", "", "true%20"] {
+            check_refused(&format!("{option}={value}"), option);
+        }
+    }
+    for option in [
+        "tlsCAFile",
+        "tlsCertificateKeyFile",
+        "tlsCertificateKeyFilePassword",
+        "proxyHost",
+    ] {
+        check_refused(&format!("{option}="), option);
+    }
+    for value in ["x", "0", "65536", "-1", ""] {
+        check_refused(&format!("proxyHost=b&proxyPort={value}"), "proxyPort");
+    }
+    check_refused("tls=1&tls=false", "tls");
+    check_refused("tls=false&ssl=1", "ssl");
+}
+
+#[test]
+fn what_the_engine_has_not_is_refused_rather_than_left_out() {
+    for option in TLS {
+        let own = if option == "ssl" { "tls" } else { option };
+        check_refused(&format!("{option}=true"), own);
+        if own != "tls" {
+            check_refused(&format!("{option}=false"), own);
+        }
+    }
+    check_refused("tlsCAFile=ca.pem", "tlsCAFile");
+    check_refused("tls=false&tlsCertificateKeyFile=a", "tlsCertificateKeyFile");
+    check_refused("proxyHost=b", "proxyHost");
+    check_refused("proxyHost=b&proxyPort=1080", "proxyHost");
+    check_refused("proxyHost=b&proxyUsername=c&proxyPassword=d", "proxyHost");
+    let [(error, _), _] = attempts("tls=true");
+    assert_eq!(
+        error.unwrap().to_string(),
+        "`tls` is `true`: the engine does not negotiate TLS; leave it out and start the topology \
+         on a runtime whose transport negotiates TLS itself"
+    );
+    let [_, (error, _)] = attempts("proxyHost=b");
+    assert_eq!(
+        error.unwrap().to_string(),
+        "`proxyHost` is `b`: the engine does not connect through a proxy; leave it out and start \
+         the topology on a runtime whose transport connects through the proxy itself"
+    );
+}
