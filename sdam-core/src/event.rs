@@ -113,7 +113,8 @@ pub enum EventKind {
         /// How and why.
         clear: PoolClear,
     },
-    /// An operation has begun to look for a server; exactly one success or failure follows.
+    /// An operation has begun to look for a server; exactly one success or failure follows, if need
+    /// be before the topology is closed.
     ServerSelectionStarted {
         /// Who looks for what.
         selection: Arc<Selection>,

@@ -4,6 +4,7 @@
 //! It knows nothing of simulation, so tests on real servers use it, too.
 
 mod audit;
+mod selections;
 #[cfg(test)]
 mod tests;
 
@@ -44,7 +45,7 @@ pub enum Oracle {
     Freshness,
     /// Reported errors have the consequences that they are known to have.
     Errors,
-    /// What is selected suits.
+    /// What is selected suits, and every selection that was started ends exactly once.
     Selection,
     /// Memory is bounded: tasks, timers, connections, events that wait for delivery.
     Memory,

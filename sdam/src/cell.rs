@@ -39,6 +39,8 @@ use crate::{
     held::HeldPanic,
     introduction::Introduction,
     monitor,
+    pending::Pending,
+    report,
     server::{Server, lane_of_thread},
     snapshot::Snapshot,
     tasks::Tasks,
@@ -55,6 +57,7 @@ pub(crate) struct TopologyCell {
     /// Notified after each publication.
     pub(crate) changed: Event,
     pub(crate) demand: Demand,
+    pub(crate) pending: Pending,
     pub(crate) events: Arc<EventQueue>,
     pub(crate) runtime: Runtime,
     pub(crate) settings: Settings,
@@ -138,6 +141,7 @@ impl TopologyCell {
             snapshot: ArcSwap::from_pointee(snapshot),
             changed: Event::new(),
             demand: Demand::default(),
+            pending: Pending::default(),
             events,
             runtime,
             settings,
@@ -293,6 +297,9 @@ impl TopologyCell {
                 }
                 Effect::Emit(event) => {
                     remember(state, now, &event);
+                    if event == EventKind::TopologyClosed {
+                        report::close(&self);
+                    }
                     self.events.push(now, event);
                 }
                 Effect::CloseServer { server } => {

@@ -51,6 +51,7 @@ mod introduction;
 mod link;
 mod mailbox;
 mod monitor;
+mod pending;
 mod report;
 mod rtt;
 pub mod runtime;

@@ -12,94 +12,151 @@ use sdam_core::{
 use sdam_events::{queue::EventQueue, sink::Interest};
 use sdam_select::criteria::Criteria;
 
-use crate::error::SelectionError;
+use crate::{error::SelectionError, pending::Pending};
 
 /// Where a selection takes place.
 pub(crate) trait Scene {
     fn events(&self) -> &EventQueue;
 
+    /// The selections that have not ended.
+    fn pending(&self) -> &Pending;
+
     fn now(&self) -> Instant;
 
     /// What is known now.
     fn description(&self) -> Arc<TopologyDescription>;
+
+    /// Publishes an event about `selection`.
+    fn publish(
+        &self,
+        selection: &Arc<Selection>,
+        event: impl FnOnce(Arc<Selection>, Arc<TopologyDescription>) -> EventKind,
+    ) {
+        let event = event(Arc::clone(selection), self.description());
+        self.events().push(self.now(), event);
+    }
+
+    /// Publishes that a `selection` that began at `started` has failed.
+    fn publish_failure(
+        &self,
+        selection: &Arc<Selection>,
+        started: Instant,
+        reason: SelectionFailure,
+        failure: String,
+    ) {
+        let duration = self.now().since(started);
+        self.publish(selection, |selection, description| {
+            EventKind::ServerSelectionFailed {
+                selection,
+                description,
+                reason,
+                failure: failure.into(),
+                duration,
+            }
+        });
+    }
+}
+
+/// Publishes the failure of all selections that have not ended, because the topology is closed.
+pub(crate) fn close(scene: &impl Scene) {
+    let error = SelectionError::Closed;
+    scene.pending().close(|(selection, started)| {
+        scene.publish_failure(&selection, started, error.failure(), error.to_string());
+    });
 }
 
 /// Publishes the steps of a selection, if anybody listens; a selection that is dropped fails.
 pub(crate) struct Report<S: Scene> {
     pub(crate) scene: S,
     pub(crate) started: Instant,
-    selection: Option<Arc<Selection>>,
+    /// The selection with its number among those that have not ended.
+    selection: Option<(u64, Arc<Selection>)>,
 }
 
 impl<S: Scene> Report<S> {
     pub(crate) fn begin(scene: S, criteria: &Criteria) -> Self {
         let started = scene.now();
         let wanted = scene.events().wants_any(Interest::SELECTION);
-        let selection = wanted.then(|| describe(criteria));
-        let report = Self {
+        let selection = wanted.then(|| describe(criteria)).and_then(|selection| {
+            let publish = || {
+                scene.publish(&selection, |selection, description| {
+                    EventKind::ServerSelectionStarted {
+                        selection,
+                        description,
+                    }
+                });
+            };
+            let own = (Arc::clone(&selection), started);
+            Some((scene.pending().begin(own, publish)?, selection))
+        });
+        Self {
             scene,
             started,
             selection,
-        };
-        report.push(|selection, description| EventKind::ServerSelectionStarted {
-            selection,
-            description,
-        });
-        report
+        }
     }
 
     pub(crate) fn waiting(&self, remaining: Option<Duration>) {
-        self.push(|selection, description| EventKind::ServerSelectionWaiting {
-            selection,
-            description,
-            remaining,
+        let Some((number, selection)) = &self.selection else {
+            return;
+        };
+        self.scene.pending().step(*number, || {
+            self.scene.publish(selection, |selection, description| {
+                EventKind::ServerSelectionWaiting {
+                    selection,
+                    description,
+                    remaining,
+                }
+            });
         });
     }
 
-    pub(crate) fn end(mut self, outcome: Result<(ServerId, &ServerAddress), &SelectionError>) {
-        let duration = self.scene.now().since(self.started);
-        match outcome {
-            Ok((server, address)) => {
+    /// Publishes the outcome, and returns it; if closing has ended the selection before, that counts.
+    pub(crate) fn end<T>(
+        mut self,
+        outcome: Result<T, SelectionError>,
+        server: impl Fn(&T) -> (ServerId, &ServerAddress),
+    ) -> Result<T, SelectionError> {
+        let Some((number, selection)) = self.selection.take() else {
+            return outcome;
+        };
+        let open = self.scene.pending().end(number, || match &outcome {
+            Ok(selected) => {
+                let (server, address) = server(selected);
                 let address = address.clone();
-                self.push(
-                    |selection, description| EventKind::ServerSelectionSucceeded {
+                let duration = self.scene.now().since(self.started);
+                self.scene.publish(&selection, |selection, description| {
+                    EventKind::ServerSelectionSucceeded {
                         selection,
                         description,
                         server,
                         address,
                         duration,
-                    },
-                );
+                    }
+                });
             }
-            Err(error) => self.fail(error.failure(), || error.without_description()),
-        }
-        self.selection = None;
-    }
-
-    fn fail(&self, reason: SelectionFailure, failure: impl FnOnce() -> String) {
-        let duration = self.scene.now().since(self.started);
-        self.push(|selection, description| EventKind::ServerSelectionFailed {
-            selection,
-            description,
-            reason,
-            failure: failure().into(),
-            duration,
+            Err(error) => {
+                let (reason, failure) = (error.failure(), error.without_description());
+                self.scene
+                    .publish_failure(&selection, self.started, reason, failure);
+            }
         });
-    }
-
-    fn push(&self, event: impl FnOnce(Arc<Selection>, Arc<TopologyDescription>) -> EventKind) {
-        if let Some(selection) = &self.selection {
-            let event = event(Arc::clone(selection), self.scene.description());
-            self.scene.events().push(self.scene.now(), event);
+        if open {
+            outcome
+        } else {
+            Err(SelectionError::Closed)
         }
     }
 }
 
 impl<S: Scene> Drop for Report<S> {
     fn drop(&mut self) {
-        if self.selection.is_some() {
-            self.fail(SelectionFailure::Cancelled, || {
-                "the selection was cancelled by its caller".to_owned()
+        if let Some((number, selection)) = self.selection.take() {
+            self.scene.pending().end(number, || {
+                let failure = "the selection was cancelled by its caller".to_owned();
+                let reason = SelectionFailure::Cancelled;
+                self.scene
+                    .publish_failure(&selection, self.started, reason, failure);
             });
         }
     }

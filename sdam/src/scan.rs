@@ -239,10 +239,9 @@ impl ScanTopology {
             },
         };
         let mut report = report::begin(self, criteria, limit.timeout);
-        let mut outcome = self.search(criteria, limit, &mut report).await;
+        let outcome = self.search(criteria, limit, &mut report).await;
         report.look(self.description());
-        let told = outcome.as_ref();
-        report.end(told.map(|selected| (selected.id(), selected.address())));
+        let mut outcome = report.end(outcome, |selected| (selected.id(), selected.address()));
         self.deliver();
         // It is told like any sink, so only now it knows what this call has done.
         if let (Err(SelectionError::Timeout(timeout)), Some(history)) =

@@ -12,6 +12,7 @@ use sdam_select::{choose, criteria::Criteria, diagnose, explain, explain::Explan
 use crate::{
     cell::TopologyCell,
     error::{Bound, SelectionError, SelectionTimeout},
+    pending::Pending,
     report::{Report, Scene},
     selected::Selected,
     snapshot::Snapshot,
@@ -81,9 +82,7 @@ impl TopologyCell {
             Ok(None) => self.wait(criteria, limit, &report).await,
             Err(error) => Err(error),
         };
-        let told = outcome.as_ref();
-        report.end(told.map(|selected| (selected.id(), selected.address())));
-        outcome
+        report.end(outcome, |selected| (selected.id(), selected.address()))
     }
 
     async fn wait(
@@ -195,6 +194,10 @@ async fn either(changed: EventListener, expiry: &mut BoxFuture<'_, ()>) -> bool 
 impl Scene for &TopologyCell {
     fn events(&self) -> &EventQueue {
         &self.events
+    }
+
+    fn pending(&self) -> &Pending {
+        &self.pending
     }
 
     fn now(&self) -> Instant {

@@ -213,7 +213,8 @@ impl Topology {
     }
 
     /// Ends monitoring, fails waiting selections, and waits until no task and no socket of this
-    /// topology is left and the last event has been delivered.
+    /// topology is left and the last event has been delivered. Events tell of the failures before
+    /// `TopologyClosed`, even of selections whose futures are not polled any more.
     ///
     /// # Cancel safety
     ///

@@ -8,7 +8,7 @@ use futures::{
     executor::{block_on, block_on_stream},
     task::noop_waker_ref,
 };
-use sdam::{snapshot::Snapshot, topology::Topology};
+use sdam::{error::SelectionError, snapshot::Snapshot, topology::Topology};
 use sdam_core::{
     event::{EventKind, EventName, SelectionFailure},
     read_preference::{ReadMode, ReadPreference},
@@ -131,4 +131,55 @@ fn a_selection_that_is_dropped_has_failed() {
         unreachable!("{events:?}");
     };
     assert_eq!(*reason, SelectionFailure::Cancelled);
+}
+
+#[test]
+fn closing_ends_every_selection_even_if_its_future_is_not_polled() {
+    // K-7, K-8, J-13
+    const WAITERS: usize = 3;
+    let host = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
+    let (sink, events) = unbounded();
+    let topology = Topology::builder(NOWHERE)
+        .unwrap()
+        .sink(sink.interested_in(Interest::ALL))
+        .start(sdam_runtime_tokio::from_handle(host.handle().clone()).unwrap())
+        .unwrap();
+    let criteria = Criteria::write();
+    let mut cx = Context::from_waker(noop_waker_ref());
+    let mut selections: Vec<_> = (0..=WAITERS)
+        .map(|_| Box::pin(topology.select(&criteria)))
+        .collect();
+    for selection in &mut selections {
+        assert!(selection.as_mut().poll(&mut cx).is_pending());
+    }
+    // One is given up, the others are held without being polled.
+    drop(selections.pop());
+    block_on(topology.close());
+    for mut selection in selections {
+        let outcome = block_on(selection.as_mut());
+        assert!(
+            matches!(outcome, Err(SelectionError::Closed)),
+            "{outcome:?}"
+        );
+    }
+    assert!(block_on(topology.select(&criteria)).is_err());
+    let events: Vec<EventKind> = block_on_stream(events).map(|event| event.kind).collect();
+    assert_eq!(events.last(), Some(&EventKind::TopologyClosed));
+    let reasons: Vec<SelectionFailure> = events
+        .iter()
+        .filter_map(|event| match event {
+            EventKind::ServerSelectionFailed { reason, .. } => Some(*reason),
+            _ => None,
+        })
+        .collect();
+    let [cancelled, closed] = [SelectionFailure::Cancelled, SelectionFailure::Closed];
+    assert_eq!(reasons, [cancelled, closed, closed, closed]);
+    let started = events
+        .iter()
+        .filter(|event| event.name() == EventName::ServerSelectionStarted);
+    assert_eq!(started.count(), reasons.len());
 }

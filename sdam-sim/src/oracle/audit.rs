@@ -12,7 +12,7 @@ use sdam_core::{
     topology::{TopologyDescription, TopologyType},
 };
 
-use super::{Oracle, PoolCall, Violation};
+use super::{Oracle, PoolCall, Violation, selections};
 
 /// What is remembered of a server while its record is read.
 #[derive(Default)]
@@ -40,7 +40,7 @@ struct Audit {
 }
 
 /// Judges the record of a closed topology: all its events of the kinds `SDAM` and `POOLS`, in order
-/// (others may be among them), and all calls to its pools.
+/// (others may be among them, those of selections all or none), and all calls to its pools.
 ///
 /// # Errors
 ///
@@ -53,6 +53,7 @@ pub fn audit(events: &[Event], calls: &[(ServerId, PoolCall)]) -> Result<(), Vio
         .peekable();
     let topology = events.first().map(|event| event.topology);
     numbers(events)?;
+    selections::pairs(events)?;
     let mut first = true;
     while let Some(event) = told.next() {
         audit.at = event.at;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sdam_core::{
     address::ServerAddress,
     error::{ErrorKind, ServerError, Stage},
-    event::{ConnectionId, Event, EventKind, Heartbeat},
+    event::{ConnectionId, Event, EventKind, Heartbeat, Selection, SelectionFailure},
     ids::{Generation, ObjectId, ServerId, TopologyVersion},
     pool::PoolClear,
     server::{ServerDescription, ServerType},
@@ -186,4 +186,45 @@ fn numbers_must_have_no_gap_and_time_must_not_go_back() {
     let found = |events: &[Event]| audit(events, &[]).unwrap_err().oracle;
     assert_eq!(found(&[event(1, 0), event(3, 0)]), Oracle::Sequence);
     assert_eq!(found(&[event(1, 1), event(2, 0)]), Oracle::Story);
+}
+
+#[test]
+fn every_selection_that_was_started_ends_once_and_waits_at_most_once() {
+    // K-7, K-8
+    let selection = Arc::new(Selection::new("write operation"));
+    let step = |make: fn(Arc<Selection>) -> EventKind| make(Arc::clone(&selection));
+    let started = |selection| EventKind::ServerSelectionStarted {
+        selection,
+        description: Arc::default(),
+    };
+    let waiting = |selection| EventKind::ServerSelectionWaiting {
+        selection,
+        description: Arc::default(),
+        remaining: None,
+    };
+    let failed = |selection| EventKind::ServerSelectionFailed {
+        selection,
+        description: Arc::default(),
+        reason: SelectionFailure::Closed,
+        failure: "closed".into(),
+        duration: std::time::Duration::ZERO,
+    };
+    let steps = [step(started), step(waiting), step(failed)];
+    let check = |order: &[usize], sound: bool| {
+        let found = judge(|kinds, _| {
+            let steps = order.iter().map(|index| steps[*index].clone());
+            kinds.splice(8..8, steps);
+        });
+        let expected = (!sound).then_some(Oracle::Selection);
+        assert_eq!(found, expected, "{order:?}");
+    };
+    check(&[0, 1, 2], true);
+    check(&[0, 2], true);
+    check(&[0, 2, 0, 2], true);
+    check(&[0, 1], false);
+    check(&[0, 1, 1, 2], false);
+    check(&[0, 1, 2, 2], false);
+    check(&[0, 0, 2], false);
+    check(&[2], false);
+    check(&[0, 2, 1], false);
 }

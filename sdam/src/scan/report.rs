@@ -8,13 +8,18 @@ use sdam_select::criteria::Criteria;
 use sdam_transport::clock::Clock;
 
 use super::ScanTopology;
-use crate::report::{self, Scene};
+use crate::{
+    pending::Pending,
+    report::{self, Scene},
+};
 
 pub(super) type Report = report::Report<Onlooker>;
 
 /// Whoever is left when the selection, which has the topology to itself, is dropped.
 pub(super) struct Onlooker {
     events: Arc<EventQueue>,
+    /// Of its own: the topology cannot be closed while a selection has it.
+    pending: Pending,
     clock: Arc<dyn Clock>,
     /// What was known last.
     description: Arc<TopologyDescription>,
@@ -26,6 +31,10 @@ pub(super) struct Onlooker {
 impl Scene for Onlooker {
     fn events(&self) -> &EventQueue {
         &self.events
+    }
+
+    fn pending(&self) -> &Pending {
+        &self.pending
     }
 
     fn now(&self) -> Instant {
@@ -42,6 +51,7 @@ pub(super) fn begin(topology: &ScanTopology, criteria: &Criteria, timeout: Durat
     let try_once = topology.options.server_selection_try_once.unwrap_or(true);
     let onlooker = Onlooker {
         events: Arc::clone(&topology.events),
+        pending: Pending::default(),
         clock: Arc::clone(&topology.io.clock),
         description: Arc::clone(topology.description()),
         deadline: (!try_once).then(|| topology.now() + timeout),
