@@ -15,7 +15,7 @@
 //! | `sdam_failovers_total` | counter | 1 | - | failovers that have ended |
 //! | `sdam_failover_duration_seconds` | histogram | s | - | from the last sign of life to the new primary |
 //! | `sdam_time_without_primary_seconds` | gauge | s | - | sum of the times between noticing and finding |
-//! | `sdam_pool_clears_total` | counter | 1 | `reason` | pools that were cleared |
+//! | `sdam_pool_clears_total` | counter | 1 | `reason` | pools that were cleared; a pool that is paused already does not count |
 //! | `sdam_selections_total` | counter | 1 | `result` | server selections that have ended |
 //! | `sdam_selection_duration_seconds` | histogram | s | `result` | how long they took |
 //! | `sdam_selection_waiters` | gauge | 1 | - | selections that wait for a server now |
@@ -280,7 +280,8 @@ impl EventSink for MetricsSink {
             EventKind::ServerHeartbeatFailed {
                 heartbeat, failure, ..
             } => self.heartbeat(failure.kind.as_str(), heartbeat.awaited, None),
-            EventKind::PoolCleared { clear, .. } => {
+            // CMAP: clearing a pool that is paused already is no event (F-63).
+            EventKind::PoolCleared { clear, .. } if !clear.was_paused => {
                 let reason: ErrorKind = clear.cause.kind;
                 counter!(names::POOL_CLEARS, self.with("reason", reason.as_str())).increment(1);
             }

@@ -130,7 +130,7 @@ pub const METRICS: &[Metric] = &[
         name: POOL_CLEARS,
         kind: Kind::Counter,
         unit: Unit::Count,
-        description: "Connection pools that were cleared.",
+        description: "Connection pools that were cleared, unless they were paused already.",
     },
     Metric {
         name: SELECTIONS,

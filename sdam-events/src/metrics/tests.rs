@@ -295,19 +295,23 @@ fn failovers_are_counted_and_timed() {
 }
 
 #[test]
-fn pool_clears_are_counted_by_reason() {
-    let clear = |kind| EventKind::PoolCleared {
-        server: ServerId::from_u64(1),
-        address: address("host1"),
-        clear: PoolClear::new(
-            Generation::from_u64(1),
-            ServerError::new(kind, Stage::Operation, "").shared(),
-        ),
+fn pool_clears_are_counted_by_reason_but_not_those_of_paused_pools() {
+    // F-63
+    let clear = |kind, was_paused| {
+        let error = ServerError::new(kind, Stage::Operation, "").shared();
+        let mut clear = PoolClear::new(Generation::from_u64(1), error);
+        clear.was_paused = was_paused;
+        EventKind::PoolCleared {
+            server: ServerId::from_u64(1),
+            address: address("host1"),
+            clear,
+        }
     };
     let events = vec![
-        clear(ErrorKind::Network),
-        clear(ErrorKind::Command),
-        clear(ErrorKind::Network),
+        clear(ErrorKind::Network, false),
+        clear(ErrorKind::Network, true),
+        clear(ErrorKind::Command, false),
+        clear(ErrorKind::Network, false),
     ];
     let numbers = measure(&MetricsSink::new(), events);
     numbers.check("sdam_pool_clears_total{reason=network}", 2.0);
