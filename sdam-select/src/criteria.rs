@@ -12,6 +12,10 @@ use sdam_core::{
 
 use crate::{candidate::Selector, settings::Settings};
 
+mod selector;
+
+pub use selector::SelectorText;
+
 /// What an operation asks of the server that is selected for it.
 ///
 /// Built once and used for any number of selections; selecting with it and cloning it allocate

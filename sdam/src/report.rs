@@ -10,7 +10,7 @@ use sdam_core::{
     topology::TopologyDescription,
 };
 use sdam_events::{queue::EventQueue, sink::Interest};
-use sdam_select::criteria::Criteria;
+use sdam_select::{criteria::Criteria, settings::Settings};
 
 use crate::{error::SelectionError, pending::Pending};
 
@@ -74,21 +74,23 @@ pub(crate) struct Report<S: Scene> {
 }
 
 impl<S: Scene> Report<S> {
-    pub(crate) fn begin(scene: S, criteria: &Criteria) -> Self {
+    pub(crate) fn begin(scene: S, settings: &Settings, criteria: &Criteria) -> Self {
         let started = scene.now();
         let wanted = scene.events().wants_any(Interest::SELECTION);
-        let selection = wanted.then(|| describe(criteria)).and_then(|selection| {
-            let publish = || {
-                scene.publish(&selection, |selection, description| {
-                    EventKind::ServerSelectionStarted {
-                        selection,
-                        description,
-                    }
-                });
-            };
-            let own = (Arc::clone(&selection), started);
-            Some((scene.pending().begin(own, publish)?, selection))
-        });
+        let selection = wanted
+            .then(|| describe(settings, criteria))
+            .and_then(|selection| {
+                let publish = || {
+                    scene.publish(&selection, |selection, description| {
+                        EventKind::ServerSelectionStarted {
+                            selection,
+                            description,
+                        }
+                    });
+                };
+                let own = (Arc::clone(&selection), started);
+                Some((scene.pending().begin(own, publish)?, selection))
+            });
         Self {
             scene,
             started,
@@ -163,8 +165,9 @@ impl<S: Scene> Drop for Report<S> {
 }
 
 /// What the events of a selection call it.
-fn describe(criteria: &Criteria) -> Arc<Selection> {
-    let mut selection = Selection::new(criteria.to_string());
+fn describe(settings: &Settings, criteria: &Criteria) -> Arc<Selection> {
+    let selector = criteria.selector_text(settings).to_string();
+    let mut selection = Selection::new(selector);
     selection.operation = criteria.operation_name().map(Into::into);
     selection.operation_id = criteria.operation_id();
     Arc::new(selection)
@@ -181,8 +184,8 @@ impl SelectionError {
         }
     }
 
-    /// The text for events and logs, which carry the topology description themselves (Server
-    /// Selection: "Server Selection Failed Message").
+    /// The text for events and logs, which carry the selector and the topology description
+    /// themselves (Server Selection: "Server Selection Failed Message").
     fn without_description(&self) -> String {
         match self {
             Self::Timeout(timeout) => timeout.without_description(),

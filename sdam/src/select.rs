@@ -76,7 +76,7 @@ impl TopologyCell {
         {
             return Ok(selected);
         }
-        let report = Report::begin(self, criteria);
+        let report = Report::begin(self, &self.settings, criteria);
         let outcome = match self.try_select(criteria) {
             Ok(Some(selected)) => Ok(selected),
             Ok(None) => self.wait(criteria, limit, &report).await,

@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use std::{task::Context, time::Duration};
+use std::{sync::Arc, task::Context, time::Duration};
 
 use futures::{
     executor::{block_on, block_on_stream},
@@ -11,10 +11,10 @@ use futures::{
 use sdam::{error::SelectionError, snapshot::Snapshot, topology::Topology};
 use sdam_core::{
     event::{EventKind, EventName, SelectionFailure},
-    read_preference::{ReadMode, ReadPreference},
+    read_preference::{ReadMode, ReadPreference, TagSet},
 };
 use sdam_events::{channel::unbounded, sink::Interest};
-use sdam_select::criteria::Criteria;
+use sdam_select::{candidate::Candidates, criteria::Criteria};
 use sdam_sim::serve::ReplicaSet;
 
 /// A deployment that is not there.
@@ -111,12 +111,47 @@ fn a_selection_that_finds_nothing_waits_once_and_fails_once() {
     assert_eq!(*reason, SelectionFailure::Timeout);
     assert_eq!(selection.operation.as_deref(), Some("insert"));
     assert_eq!(selection.operation_id, Some(7));
-    assert!(failure.contains("no server was suitable"), "{failure}");
+    // The event itself names selector and servers.
+    assert_eq!(&*selection.selector, "write operation");
+    assert!(
+        failure.starts_with("no server was suitable; gave up after "),
+        "{failure}"
+    );
+    assert!(!failure.contains(&*selection.selector), "{failure}");
     for server in description.servers() {
         let address = server.address.as_str();
         assert!(!failure.contains(address), "{failure}");
     }
     assert!(!description.servers().is_empty());
+}
+
+#[test]
+fn the_selector_is_told_in_full() {
+    // K-7: also what restricts nothing, and that the application has a say.
+    let impatient = format!("{NOWHERE}/?serverSelectionTimeoutMS=0");
+    let events = listen(&impatient, Interest::SELECTION, |topology| {
+        let tags = vec![TagSet::default(), TagSet::from_iter([("dc", "ny")])];
+        let preference = ReadPreference::new(ReadMode::Nearest)
+            .with_tag_sets(tags)
+            .with_hedge(true);
+        let criteria = Criteria::read(preference)
+            .unwrap()
+            .with_selector(Arc::new(|_: &mut Candidates<'_>| {}));
+        assert!(block_on(topology.select(&criteria)).is_err());
+    });
+    for event in &events {
+        let (EventKind::ServerSelectionStarted { selection, .. }
+        | EventKind::ServerSelectionFailed { selection, .. }) = event
+        else {
+            unreachable!("{event:?}");
+        };
+        assert_eq!(
+            &*selection.selector,
+            "read preference { mode: nearest, tags: [{}, {dc: ny}], hedge: { enabled: true } }, \
+             custom selector of the operation"
+        );
+    }
+    assert_eq!(events.len(), 2);
 }
 
 #[test]

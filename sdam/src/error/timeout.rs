@@ -54,14 +54,11 @@ pub enum Bound {
 }
 
 impl SelectionTimeout {
-    /// The text for events and logs, which carry the topology description themselves: also servers'
-    /// errors are part of that (Server Selection: "Server Selection Failed Message").
+    /// The text for events and logs, which carry the selector and the topology description
+    /// themselves: also servers' errors are part of that (Server Selection: "Server Selection Failed
+    /// Message").
     pub(crate) fn without_description(&self) -> String {
-        format!(
-            "no server was suitable for {}; {}",
-            self.criteria,
-            Wait(self)
-        )
+        format!("no server was suitable; {}", Wait(self))
     }
 
     fn fmt_servers(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

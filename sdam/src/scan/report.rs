@@ -57,7 +57,7 @@ pub(super) fn begin(topology: &ScanTopology, criteria: &Criteria, timeout: Durat
         deadline: (!try_once).then(|| topology.now() + timeout),
         waited: false,
     };
-    Report::begin(onlooker, criteria)
+    Report::begin(onlooker, &topology.settings, criteria)
 }
 
 impl Report {
