@@ -10,7 +10,7 @@ use sdam_core::{
     ids::{ObjectId, TopologyVersion},
     read_preference::TagSet,
     server::{Rtt, ServerDescription, ServerType},
-    topology::TopologyDescription,
+    topology::{Departure, TopologyDescription},
 };
 use serde_json::{Map, Value, json};
 
@@ -44,6 +44,7 @@ pub fn snapshot(topology: &TopologyDescription, round_trips: RoundTrips) -> Valu
         "compatibilityError": topology.compatibility_error(),
         "logicalSessionTimeoutMinutes": topology.logical_session_timeout_minutes(),
         "servers": servers,
+        "departures": topology.departures().iter().map(departure).collect::<Value>(),
     })
 }
 
@@ -79,6 +80,14 @@ fn server(server: &ServerDescription, round_trips: RoundTrips) -> Value {
     let error = server.error.as_ref().map(ToString::to_string);
     put("error", json!(error));
     Value::Object(object)
+}
+
+/// Why a server is not there any more.
+fn departure(departure: &Departure) -> Value {
+    json!({
+        "address": departure.address.as_str(),
+        "reason": departure.reason.to_string(),
+    })
 }
 
 fn hex(id: ObjectId) -> String {

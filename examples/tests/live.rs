@@ -2,6 +2,7 @@
 
 use std::{
     env, fs,
+    future::pending,
     io::{self, Write},
     path::PathBuf,
     process,
@@ -61,6 +62,45 @@ fn primary(snapshot: &Value) -> Option<String> {
     let mut servers = snapshot["servers"].as_array()?.iter();
     let primary = servers.find(|server| server["type"] == "RSPrimary")?;
     Some(primary["address"].as_str()?.to_owned())
+}
+
+#[test]
+fn a_wrong_set_name_is_named_with_the_right_one() {
+    let members = [MemberSpec::new()];
+    let Some(set) = or_skip(ReplicaSet::start(None, &members)).unwrap() else {
+        return;
+    };
+    let host = set.member(0).host();
+    let uri = format!("mongodb://{host}/?replicaSet=wrong");
+    let check = |uri: &str| {
+        let mut arguments = Arguments::default();
+        arguments.uri = Some(uri.to_owned());
+        arguments.once = true;
+        // Of the servers that stay, because there is just one.
+        arguments.timeout = Some(Duration::from_secs(2));
+        let mut output = Vec::new();
+        let console = Console {
+            output: &mut output,
+            remarks: io::sink(),
+            palette: Palette::Plain,
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let exit = runtime.block_on(watch::run(&arguments, console, pending()));
+        assert_eq!(exit.unwrap(), Exit::NEITHER);
+        let text = String::from_utf8(output).unwrap();
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let reason = format!(
+            "belongs to the set `{0}`, not `wrong`: use replicaSet={0}",
+            set.name()
+        );
+        assert!(text.contains(&host), "{text}");
+        assert!(text.contains(&reason), "{text}");
+    };
+    check(&uri);
+    check(&format!("{uri}&directConnection=true"));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::{
     pool::PoolClear,
     server::ServerDescription,
     time::Instant,
-    topology::TopologyDescription,
+    topology::{DepartureReason, TopologyDescription},
 };
 
 mod recorded;
@@ -68,6 +68,8 @@ pub enum EventKind {
         server: ServerId,
         /// The server's address.
         address: ServerAddress,
+        /// Why; a field of ours.
+        reason: DepartureReason,
     },
     /// Members of the replica set did not join the topology, because it has as many servers as
     /// are allowed. Published when the number changes.

@@ -1,7 +1,11 @@
 //! What is known about the whole deployment.
 
+mod departure;
+
 use alloc::{string::String, sync::Arc, vec::Vec};
 use core::fmt;
+
+pub use self::departure::{Departure, DepartureReason};
 
 use crate::{
     address::ServerAddress,
@@ -59,7 +63,7 @@ impl fmt::Display for TopologyType {
 ///
 /// Servers are sorted by address, so iteration order is defined and look-up is a binary search.
 /// Equality is the one that decides whether a change is published: type, set name, maxima,
-/// compatibility, session timeout, and the servers by their own equality.
+/// compatibility, session timeout, and the servers by their own equality. Departures do not count.
 #[derive(Clone, Debug, Default)]
 pub struct TopologyDescription {
     pub(crate) topology_type: TopologyType,
@@ -68,6 +72,7 @@ pub struct TopologyDescription {
     pub(crate) servers: Vec<Arc<ServerDescription>>,
     pub(crate) compatibility_error: Option<Arc<str>>,
     pub(crate) logical_session_timeout_minutes: Option<i32>,
+    pub(crate) departures: Arc<[Departure]>,
 }
 
 impl TopologyDescription {
@@ -88,6 +93,13 @@ impl TopologyDescription {
         }
         description.refresh_session_timeout();
         description
+    }
+
+    /// The same description with servers that have left; for tests and tools.
+    #[must_use]
+    pub fn with_departures(mut self, departures: &[Departure]) -> Self {
+        self.remember(departures);
+        self
     }
 
     /// The kind of the deployment.
@@ -157,6 +169,21 @@ impl TopologyDescription {
         self.logical_session_timeout_minutes
     }
 
+    /// The servers that were the last to leave and have not joined again, oldest first; at most
+    /// [`Departure::REMEMBERED`]. Closing the topology empties the list.
+    pub fn departures(&self) -> &[Departure] {
+        &self.departures
+    }
+
+    /// Takes in who has left, and forgets who is there again.
+    pub(crate) fn remember(&mut self, left: &[Departure]) {
+        let away = |departure: &&Departure| self.position(&departure.address).is_err();
+        let before = self.departures.iter().filter(away);
+        let known: Vec<&Departure> = before.chain(left).collect();
+        let forgotten = known.len().saturating_sub(Departure::REMEMBERED);
+        self.departures = known.into_iter().skip(forgotten).cloned().collect();
+    }
+
     /// Where the server at `address` is, or would have to be inserted.
     pub(crate) fn position(&self, address: &ServerAddress) -> Result<usize, usize> {
         self.servers
@@ -208,7 +235,8 @@ impl PartialEq for TopologyDescription {
 impl Eq for TopologyDescription {}
 
 impl fmt::Display for TopologyDescription {
-    /// One line for logs: the type, then each server with what matters about it.
+    /// One line for logs: the type, then each server with what matters about it, or why there is
+    /// none left.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{{ type: {}", self.topology_type)?;
         if let Some(name) = self.set_name() {
@@ -224,7 +252,14 @@ impl fmt::Display for TopologyDescription {
             }
             fmt::Display::fmt(&**server, f)?;
         }
-        f.write_str("] }")
+        f.write_str("]")?;
+        if self.servers.is_empty() {
+            for (index, departure) in self.departures.iter().enumerate() {
+                let separator = if index > 0 { "; " } else { ", left: " };
+                write!(f, "{separator}{departure}")?;
+            }
+        }
+        f.write_str(" }")
     }
 }
 

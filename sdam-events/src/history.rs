@@ -25,7 +25,7 @@ use sdam_core::{
     ids::{Generation, ObjectId},
     server::{ServerDescription, ServerType},
     time::Instant,
-    topology::TopologyType,
+    topology::{DepartureReason, TopologyType},
 };
 
 use crate::sink::{EventSink, Interest};
@@ -73,7 +73,12 @@ pub enum Change {
     /// A server joined.
     ServerAdded(ServerAddress),
     /// A server left.
-    ServerRemoved(ServerAddress),
+    ServerRemoved {
+        /// The server.
+        address: ServerAddress,
+        /// Why.
+        reason: DepartureReason,
+    },
     /// A server has another description.
     Server {
         /// The server.
@@ -185,8 +190,14 @@ impl State {
             EventKind::ServerOpening { address, .. } => {
                 (Change::ServerAdded(address.clone()), current)
             }
-            EventKind::ServerClosed { address, .. } => {
-                (Change::ServerRemoved(address.clone()), current)
+            EventKind::ServerClosed {
+                address, reason, ..
+            } => {
+                let change = Change::ServerRemoved {
+                    address: address.clone(),
+                    reason: reason.clone(),
+                };
+                (change, current)
             }
             EventKind::ServerDescriptionChanged { previous, new } => {
                 let cause = Cause::of(new);
@@ -243,7 +254,7 @@ impl State {
             transition.cause = Cause::Close;
         }
         while let Some(transition) =
-            last.next_if(|last| matches!(last.change, Change::ServerRemoved(_)))
+            last.next_if(|last| matches!(last.change, Change::ServerRemoved { .. }))
         {
             transition.cause = Cause::Close;
         }
@@ -291,7 +302,9 @@ impl fmt::Display for Change {
             Self::Opened(id) => write!(f, "topology {id} opened"),
             Self::Closed => f.write_str("topology closed"),
             Self::ServerAdded(address) => write!(f, "{address} added"),
-            Self::ServerRemoved(address) => write!(f, "{address} removed"),
+            Self::ServerRemoved { address, reason } => {
+                write!(f, "{address} removed: it {reason}")
+            }
             Self::Server { address, old, new } if old == new => {
                 write!(f, "{address} {new}, other details")
             }

@@ -49,7 +49,7 @@ use sdam_core::{
     error::ServerError,
     event::{Event, EventKind, EventName, Heartbeat, Selection},
     ids::ObjectId,
-    topology::TopologyDescription,
+    topology::{DepartureReason, TopologyDescription},
 };
 
 use crate::ext_json::ExtendedJson;
@@ -158,9 +158,15 @@ fn fields(event: &Event, max_document_length: usize) -> LogFields<'_> {
         ..LogFields::default()
     };
     match &event.kind {
-        EventKind::ServerOpening { address, .. }
-        | EventKind::ServerClosed { address, .. }
-        | EventKind::PoolReady { address, .. } => fields.server(address),
+        EventKind::ServerOpening { address, .. } | EventKind::PoolReady { address, .. } => {
+            fields.server(address)
+        }
+        EventKind::ServerClosed {
+            address, reason, ..
+        } => LogFields {
+            reason: Some(reason),
+            ..fields.server(address)
+        },
         EventKind::PoolCleared { address, clear, .. } => LogFields {
             service_id: clear.service_id,
             ..fields.server(address)

@@ -89,6 +89,7 @@ fn log(message: &LogMessage<'_>) {
                 remainingTimeMS = fields.remaining_time_ms,
                 ignored = fields.ignored,
                 limit = fields.limit,
+                reason = fields.reason.map(field::display),
                 "{}",
                 message.text()
             );

@@ -8,7 +8,7 @@ use sdam_core::{
     ids::ElectionTuple,
     read_preference::ReadMode,
     server::ServerDescription,
-    topology::{TopologyDescription, TopologyType},
+    topology::{Departure, TopologyDescription, TopologyType},
 };
 
 use crate::{
@@ -24,6 +24,8 @@ use crate::{
 pub enum Diagnosis {
     /// A server and the client have no wire version in common; the text names both ranges.
     Incompatible(Arc<str>),
+    /// A server was found not to belong to the topology.
+    Departed(Departure),
     /// Every server was removed from the topology.
     NoServers {
         /// The name of the replica set that members had to have.
@@ -112,6 +114,9 @@ pub fn diagnose(topology: &TopologyDescription, explanation: &Explanation) -> Ve
     let mut found = Vec::new();
     let incompatible = topology.compatibility_error();
     found.extend(incompatible.map(|error| Diagnosis::Incompatible(error.into())));
+    if !evidence.any_available {
+        found.extend(evidence.departures());
+    }
     evidence.about_no_answers(&mut found);
     evidence.about_connections(&mut found);
     evidence.about_names(&mut found);
@@ -120,6 +125,9 @@ pub fn diagnose(topology: &TopologyDescription, explanation: &Explanation) -> Ve
             found.extend(evidence.missing_primary());
         }
         found.extend(exclusion(explanation));
+    }
+    if evidence.any_available {
+        found.extend(evidence.departures());
     }
     found
 }
@@ -168,6 +176,13 @@ impl<'t> Evidence<'t> {
         self.topology.topology_type().is_replica_set()
             && (self.topology.max_election() != ElectionTuple::default()
                 || named.any(|member| addresses.contains(member)))
+    }
+
+    /// Who has left and may be missed: members come and go, but only where others are left.
+    fn departures(&self) -> impl Iterator<Item = Diagnosis> {
+        let departures = self.topology.departures().iter();
+        let missed = departures.filter(|it| !self.any_available || it.reason.is_mistake());
+        missed.cloned().map(Diagnosis::Departed)
     }
 
     fn about_no_answers(&self, found: &mut Vec<Diagnosis>) {

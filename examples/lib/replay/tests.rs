@@ -82,6 +82,7 @@ fn a_primary_is_told_whole() {
                 "lastWriteDate": null, "logicalSessionTimeoutMinutes": null, "error": null,
             },
         ],
+        "departures": [],
     });
     assert_eq!(snapshots[1].to_string(), expected.to_string());
 }

@@ -5,7 +5,7 @@ use std::{fmt::Write, mem, time::Duration};
 use sdam_core::{
     address::ServerAddress,
     server::{ServerDescription, ServerType},
-    topology::TopologyDescription,
+    topology::{Departure, DepartureReason, TopologyDescription},
 };
 use sdam_events::facts::{Fact, Failover};
 
@@ -41,7 +41,6 @@ enum Fate {
     /// What is not as it was before, in the words of the specification.
     Changed(String),
     Same,
-    Left,
 }
 
 impl Screen {
@@ -62,9 +61,11 @@ impl Screen {
             self.paragraph(&mut text, Tone::Bad, error);
         }
         let fates = fates(previous, new);
-        let lengths = fates
-            .iter()
-            .map(|(_, server)| columns(server.address.as_str()));
+        let left = left(previous, new);
+        let addresses = fates.iter().map(|(_, server)| &server.address);
+        let lengths = addresses
+            .chain(left.iter().map(|(address, _)| *address))
+            .map(|address| columns(address.as_str()));
         let width = lengths.max().unwrap_or_default().min(LONGEST_ADDRESS);
         let brief = previous.is_some() && new.servers().len() > MANY;
         for (fate, server) in &fates {
@@ -76,6 +77,9 @@ impl Screen {
             let same = fates.iter().filter(|(fate, _)| *fate == Fate::Same);
             let rest = format!("{:ADDRESS$}{}", "", others(same.map(|(_, server)| *server)));
             line(&mut text, self.palette.paint(Tone::Faint, rest));
+        }
+        for (address, reason) in &left {
+            self.left(&mut text, address, *reason, width);
         }
         text
     }
@@ -147,14 +151,9 @@ impl Screen {
             Fate::Joined => ('+', Tone::Strong),
             Fate::Changed(_) => ('~', Tone::Strong),
             Fate::Same => (' ', Tone::Normal),
-            Fate::Left => ('-', Tone::Faint),
         };
         let name = format!(" {mark} {:width$}", server.address);
         let name = self.palette.paint(tone, name);
-        if *fate == Fate::Left {
-            let words = self.palette.paint(Tone::Faint, "no member any more");
-            return line(text, format_args!("{name}  {words}"));
-        }
         let role = format!("{:TYPE$}", server.server_type);
         let role = self.palette.paint(tone_of(server), role);
         let rtt = server.rtt.map_or("-".to_owned(), |rtt| {
@@ -177,6 +176,32 @@ impl Screen {
         }
     }
 
+    fn left(
+        self,
+        text: &mut String,
+        address: &ServerAddress,
+        reason: Option<&DepartureReason>,
+        width: usize,
+    ) {
+        let (tone, words) = match reason {
+            Some(reason) if reason.is_mistake() => (Tone::Bad, reason.to_string()),
+            Some(reason) => (Tone::Faint, reason.to_string()),
+            None => (Tone::Faint, "no member any more".to_owned()),
+        };
+        let name = self
+            .palette
+            .paint(Tone::Faint, format!(" - {address:width$}"));
+        if ADDRESS + width + 2 + columns(&words) <= WIDTH {
+            line(
+                text,
+                format_args!("{name}  {}", self.palette.paint(tone, words)),
+            );
+        } else {
+            line(text, name);
+            self.paragraph(text, tone, &words);
+        }
+    }
+
     /// A text of its own lines, below what it belongs to.
     fn paragraph(self, text: &mut String, tone: Tone, words: &str) {
         for words in wrap(words, ADDRESS + 2) {
@@ -186,7 +211,7 @@ impl Screen {
     }
 }
 
-/// Every server of `new`, in its order, then those that are in `previous` only.
+/// Every server of `new`, in its order.
 fn fates<'t>(
     previous: Option<&'t TopologyDescription>,
     new: &'t TopologyDescription,
@@ -199,13 +224,27 @@ fn fates<'t>(
             Some(before) => Fate::Changed(news(before, server)),
         },
     };
-    let present = new.servers().iter().map(|server| (fate(server), &**server));
-    let before = previous.map_or(&[][..], TopologyDescription::servers);
-    let left = before
-        .iter()
-        .filter(|server| new.server(&server.address).is_none())
-        .map(|server| (Fate::Left, &**server));
-    present.chain(left).collect()
+    let servers = new.servers().iter();
+    servers.map(|server| (fate(server), &**server)).collect()
+}
+
+/// Who has left since `previous`; in a single snapshot, all that are remembered.
+fn left<'t>(
+    previous: Option<&'t TopologyDescription>,
+    new: &'t TopologyDescription,
+) -> Vec<(&'t ServerAddress, Option<&'t DepartureReason>)> {
+    let departures = new.departures();
+    let Some(previous) = previous else {
+        let shown = |it: &'t Departure| (&it.address, Some(&it.reason));
+        return departures.iter().map(shown).collect();
+    };
+    let servers = previous.servers().iter().map(|server| &server.address);
+    let gone = servers.filter(|address| new.server(address).is_none());
+    gone.map(|address| {
+        let departure = departures.iter().rfind(|it| it.address == *address);
+        (address, departure.map(|it| &it.reason))
+    })
+    .collect()
 }
 
 /// What is not as it was before.

@@ -68,6 +68,11 @@ fn once(uri: &str, timeout: &str, exit: Exit, topology_type: &str, access: &str)
     json
 }
 
+/// A text as it was before its lines were broken.
+fn unfolded(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 fn types(snapshot: &Value) -> Vec<&str> {
     let servers = snapshot["servers"].as_array().unwrap();
     let types = servers
@@ -151,6 +156,12 @@ fn once_all_seeds_belong_to_another_set_neither_is_possible() {
     let neither = "neither readable nor writable";
     let json = once(&uri, LONG, Exit::NEITHER, "ReplicaSetNoPrimary", neither);
     assert_eq!(types(&json), [""; 0]);
+    let reason = "belongs to the set `rs0`, not `other`: use replicaSet=rs0";
+    assert_eq!(json["departures"][0]["reason"], reason);
+    let (text, ..) = watch(&["--once", &uri]);
+    assert!(unfolded(&text).contains(reason), "{text}");
+    let text = watch_until(&[&uri], "replicaSet=rs0");
+    assert!(unfolded(&text).contains(reason), "{text}");
 }
 
 #[test]

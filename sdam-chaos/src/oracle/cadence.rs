@@ -150,7 +150,9 @@ impl Cadence {
                 );
                 Ok(())
             }
-            EventKind::ServerClosed { server, address } => match self.servers.get(server) {
+            EventKind::ServerClosed {
+                server, address, ..
+            } => match self.servers.get(server) {
                 Some(checks) => self
                     .not_overdue(checks, at)
                     .map_err(|late| format!("{address}, at its end: {late}")),

@@ -1,6 +1,6 @@
 //! One pass over a hello reply.
 
-use alloc::boxed::Box;
+use alloc::{boxed::Box, string::String};
 
 use smallvec::SmallVec;
 
@@ -115,7 +115,7 @@ impl<'a> Reply<'a> {
             "passives" => hello.passives = members(field)?,
             "arbiters" => hello.arbiters = members(field)?,
             "tags" => hello.tags = tags(field)?,
-            "setName" => hello.set_name = field.text().map(Box::from),
+            "setName" => hello.set_name = set_name(field),
             "setVersion" => hello.election.set_version = field.integer(),
             "electionId" => hello.election.election_id = field.object_id(),
             "lastWrite" => hello.last_write_date = last_write_date(field)?,
@@ -187,6 +187,14 @@ impl Role {
         } else {
             ServerType::RsOther
         }
+    }
+}
+
+/// A name that is not UTF-8 is one all the same: its server is no standalone server.
+fn set_name(field: Field<'_, '_>) -> Option<Box<str>> {
+    match field.text() {
+        Some(name) => Some(name.into()),
+        None => field.text_lossy().map(String::into_boxed_str),
     }
 }
 

@@ -234,6 +234,16 @@ fn a_ghost_says_nothing_about_a_set() {
 }
 
 #[test]
+fn a_set_name_that_is_not_utf_8_makes_no_standalone_server_of_a_member() {
+    let mut reply = encode(&doc! { "ok": 1, "setName": "r?s", "secondary": true });
+    let at = reply.iter().position(|byte| *byte == b'?').unwrap();
+    reply[at] = 0xff;
+    let hello = Hello::parse(&reply).unwrap();
+    assert_eq!(hello.server_type, ServerType::RsSecondary);
+    assert_eq!(hello.set_name.as_deref(), Some("r\u{fffd}s"));
+}
+
+#[test]
 fn numbers_may_be_of_any_type_and_are_absent_if_out_of_range() {
     // C-12, C-14, C-16
     let check = |value: Bson, expected: Option<i32>| {

@@ -8,7 +8,7 @@ use crate::{
     event::EventKind,
     server::{ServerDescription, ServerType},
     time::Instant,
-    topology::{TopologyDescription, TopologyType},
+    topology::{DepartureReason, TopologyDescription, TopologyType},
 };
 
 impl TopologyMachine {
@@ -113,6 +113,7 @@ impl TopologyMachine {
             effects.push(Effect::Emit(EventKind::ServerClosed {
                 server: server.id,
                 address,
+                reason: DepartureReason::Closed,
             }));
         }
         effects.push(Effect::Emit(EventKind::TopologyDescriptionChanged {
@@ -137,7 +138,8 @@ impl TopologyMachine {
             return Effects::default();
         }
         let mut transition = self.transition(now);
-        transition.keep_only(|address| hosts.contains(address));
+        let reason = DepartureReason::HostsChanged;
+        transition.keep_only(|address| hosts.contains(address), &reason);
         for address in hosts {
             transition.add(address);
         }

@@ -1,10 +1,15 @@
 //! What the corpus cannot reach: the whole table, the order of effects, and who may act when.
 
+mod departures;
 mod elections;
 mod errors;
 mod events;
 
-use alloc::{string::ToString, vec, vec::Vec};
+use alloc::{
+    string::{String, ToString},
+    vec,
+    vec::Vec,
+};
 use core::time::Duration;
 
 use super::*;
@@ -12,6 +17,7 @@ use crate::{
     event::EventName,
     ids::{ElectionTuple, TopologyVersion},
     server::ServerType,
+    topology::DepartureReason,
 };
 
 const NOW: Instant = Instant::from_millis(1000);

@@ -1,7 +1,7 @@
 //! The table of topology type and server type, and the actions named in it (SDAM: "Updating the
 //! TopologyDescription").
 
-use alloc::{format, sync::Arc};
+use alloc::{format, string::ToString, sync::Arc, vec::Vec};
 
 use smallvec::SmallVec;
 
@@ -12,7 +12,7 @@ use crate::{
     ids::ElectionTuple,
     server::{ServerDescription, ServerType},
     time::Instant,
-    topology::{TopologyDescription, TopologyType},
+    topology::{Departure, DepartureReason, TopologyDescription, TopologyType},
 };
 
 /// From this wire version on (MongoDB 6.0) the election id decides before the set version.
@@ -25,6 +25,7 @@ pub(super) struct Transition<'m> {
     last_id: &'m mut u64,
     now: Instant,
     displaced: SmallVec<[Arc<ServerDescription>; 1]>,
+    departed: Vec<Departure>,
     ignored: usize,
 }
 
@@ -33,6 +34,8 @@ pub(super) struct Outcome {
     pub(super) next: TopologyDescription,
     /// Former primaries as they were, now Unknown.
     pub(super) displaced: SmallVec<[Arc<ServerDescription>; 1]>,
+    /// The servers that have left, by address.
+    pub(super) departed: Vec<Departure>,
     /// How many members did not join because there are too many.
     pub(super) ignored: usize,
 }
@@ -45,6 +48,7 @@ impl TopologyMachine {
             last_id: &mut self.last_id,
             now,
             displaced: SmallVec::new(),
+            departed: Vec::new(),
             ignored: 0,
         }
     }
@@ -55,6 +59,7 @@ impl Transition<'_> {
         Outcome {
             next: self.next,
             displaced: self.displaced,
+            departed: self.departed,
             ignored: self.ignored,
         }
     }
@@ -89,14 +94,14 @@ impl Transition<'_> {
             (T::Unknown, S::RsGhost) => {}
 
             (T::Sharded, S::Unknown | S::Mongos) => {}
-            (T::Sharded, S::Standalone) => self.remove(&server.address),
+            (T::Sharded, S::Standalone) => self.remove_wrong_type(server),
             (T::Sharded, S::RsPrimary | S::RsSecondary | S::RsArbiter | S::RsOther) => {
-                self.remove(&server.address);
+                self.remove_wrong_type(server);
             }
-            (T::Sharded, S::RsGhost) => self.remove(&server.address),
+            (T::Sharded, S::RsGhost) => self.remove_wrong_type(server),
 
             (T::ReplicaSetNoPrimary, S::Unknown | S::RsGhost) => {}
-            (T::ReplicaSetNoPrimary, S::Standalone | S::Mongos) => self.remove(&server.address),
+            (T::ReplicaSetNoPrimary, S::Standalone | S::Mongos) => self.remove_wrong_type(server),
             (T::ReplicaSetNoPrimary, S::RsPrimary) => {
                 self.next.topology_type = T::ReplicaSetWithPrimary;
                 self.update_rs_from_primary(server);
@@ -107,7 +112,7 @@ impl Transition<'_> {
 
             (T::ReplicaSetWithPrimary, S::Unknown | S::RsGhost) => self.check_if_has_primary(),
             (T::ReplicaSetWithPrimary, S::Standalone | S::Mongos) => {
-                self.remove(&server.address);
+                self.remove_wrong_type(server);
                 self.check_if_has_primary();
             }
             (T::ReplicaSetWithPrimary, S::RsPrimary) => self.update_rs_from_primary(server),
@@ -128,10 +133,7 @@ impl Transition<'_> {
         if !server.server_type.is_available() || server.set_name.as_deref() == Some(&**wanted) {
             return;
         }
-        let message = match &server.set_name {
-            Some(name) => format!("expected replica set `{wanted}`, but the server is in `{name}`"),
-            None => format!("expected replica set `{wanted}`, but the server is in none"),
-        };
+        let message = wrong_set_name(server, wanted).to_string();
         self.invalidate(server, ErrorKind::SetName, message, Some(self.now));
     }
 
@@ -140,32 +142,27 @@ impl Transition<'_> {
         if self.config.seeds.len() == 1 {
             self.next.topology_type = TopologyType::Single;
         } else {
-            self.remove(&server.address);
+            self.remove(server, DepartureReason::OneOfSeveralSeeds);
         }
     }
 
     /// SDAM: "updateRSWithoutPrimary".
     fn update_rs_without_primary(&mut self, server: &ServerDescription) {
-        if !self.adopt_set_name(server) {
-            self.remove(&server.address);
+        if self.removed_for_its_set_name(server) {
             return;
         }
         server.members().for_each(|address| self.add(address));
         self.hint_primary(server);
-        if is_misnamed(server) {
-            self.remove(&server.address);
-        }
+        self.removed_for_its_name(server);
     }
 
     /// SDAM: "updateRSWithPrimaryFromMember".
     fn update_rs_with_primary_from_member(&mut self, server: &ServerDescription) {
-        let foreign = self.next.set_name.as_deref() != server.set_name.as_deref();
-        if foreign || is_misnamed(server) {
-            self.remove(&server.address);
-            self.check_if_has_primary();
+        let removed = self.removed_for_its_set_name(server) || self.removed_for_its_name(server);
+        self.check_if_has_primary();
+        if removed {
             return;
         }
-        self.check_if_has_primary();
         if self.next.topology_type == TopologyType::ReplicaSetNoPrimary {
             self.hint_primary(server);
         }
@@ -173,8 +170,7 @@ impl Transition<'_> {
 
     /// SDAM: "updateRSFromPrimary".
     fn update_rs_from_primary(&mut self, server: &Arc<ServerDescription>) {
-        if !self.adopt_set_name(server) {
-            self.remove(&server.address);
+        if self.removed_for_its_set_name(server) {
             self.check_if_has_primary();
             return;
         }
@@ -193,15 +189,30 @@ impl Transition<'_> {
         self.check_if_has_primary();
     }
 
-    /// Takes over the set's name if none is known, and says whether the server is of the set.
-    fn adopt_set_name(&mut self, server: &ServerDescription) -> bool {
+    /// Takes over the set's name if none is known; else removes a server of another set.
+    fn removed_for_its_set_name(&mut self, server: &ServerDescription) -> bool {
         match &self.next.set_name {
             None => {
                 self.next.set_name = server.set_name.as_deref().map(Into::into);
+                false
+            }
+            Some(name) if server.set_name.as_deref() == Some(&**name) => false,
+            Some(name) => {
+                let reason = wrong_set_name(server, name);
+                self.remove(server, reason);
                 true
             }
-            Some(name) => server.set_name.as_deref() == Some(&**name),
         }
+    }
+
+    /// Removes a server that calls itself by another name than the client does. A server that does
+    /// not call itself anything is not misnamed (D-25).
+    fn removed_for_its_name(&mut self, server: &ServerDescription) -> bool {
+        let Some(me) = server.me.as_ref().filter(|me| **me != server.address) else {
+            return false;
+        };
+        self.remove(server, DepartureReason::Misnamed { me: me.clone() });
+        true
     }
 
     /// Judges a primary by its election; `Err` has the greater tuple that is known.
@@ -255,7 +266,10 @@ impl Transition<'_> {
         if unchanged {
             return;
         }
-        self.keep_only(|address| members.binary_search(&address).is_ok());
+        let reason = DepartureReason::NotListed {
+            primary: server.address.clone(),
+        };
+        self.keep_only(|address| members.binary_search(&address).is_ok(), &reason);
         for address in members {
             self.add(address);
         }
@@ -318,19 +332,44 @@ impl Transition<'_> {
         self.next.servers.insert(index, Arc::new(description));
     }
 
-    pub(super) fn keep_only(&mut self, keep: impl Fn(&ServerAddress) -> bool) {
-        self.next.servers.retain(|server| keep(&server.address));
+    /// Removes every server whose address `keep` does not recognise, for `reason`.
+    pub(super) fn keep_only(
+        &mut self,
+        keep: impl Fn(&ServerAddress) -> bool,
+        reason: &DepartureReason,
+    ) {
+        let departed = &mut self.departed;
+        self.next.servers.retain(|server| {
+            let stays = keep(&server.address);
+            if !stays {
+                let address = server.address.clone();
+                departed.push(Departure::new(server.id, address, reason.clone()));
+            }
+            stays
+        });
     }
 
-    fn remove(&mut self, address: &ServerAddress) {
-        if let Ok(index) = self.next.position(address) {
+    fn remove_wrong_type(&mut self, server: &ServerDescription) {
+        let reason = DepartureReason::WrongType {
+            server: server.server_type,
+            topology: self.next.topology_type,
+        };
+        self.remove(server, reason);
+    }
+
+    fn remove(&mut self, server: &ServerDescription, reason: DepartureReason) {
+        if let Ok(index) = self.next.position(&server.address) {
             self.next.servers.remove(index);
+            let address = server.address.clone();
+            self.departed
+                .push(Departure::new(server.id, address, reason));
         }
     }
 }
 
-/// Whether the server calls itself by another name than the client does. A server that does not
-/// call itself anything is not misnamed (D-25).
-fn is_misnamed(server: &ServerDescription) -> bool {
-    server.me.as_ref().is_some_and(|me| *me != server.address)
+fn wrong_set_name(server: &ServerDescription, wanted: &Arc<str>) -> DepartureReason {
+    DepartureReason::WrongSetName {
+        found: server.set_name.clone(),
+        wanted: Arc::clone(wanted),
+    }
 }

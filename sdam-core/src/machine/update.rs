@@ -13,7 +13,7 @@ use crate::{
     pool::PoolClear,
     server::{ServerDescription, ServerType},
     time::Instant,
-    topology::{TopologyDescription, TopologyType},
+    topology::{Departure, TopologyDescription, TopologyType},
 };
 
 /// What has to follow an update besides what the new description itself leads to.
@@ -70,11 +70,15 @@ impl TopologyMachine {
         let Outcome {
             mut next,
             displaced,
+            departed,
             ignored,
         } = outcome;
         let previous = Arc::clone(&self.description);
         let diff = Diff::between(&previous, &next);
-        let events = diff.server_events(&previous, &next, responder);
+        let events = diff.server_events(&previous, &next, responder, &departed);
+        if !diff.added.is_empty() || !departed.is_empty() {
+            next.remember(&departed);
+        }
         let differs = !diff.is_equal() || previous.topology_type != next.topology_type;
         if differs {
             next.refresh_session_timeout();
@@ -355,6 +359,7 @@ impl Diff {
         previous: &TopologyDescription,
         next: &TopologyDescription,
         responder: Option<&Arc<ServerDescription>>,
+        departed: &[Departure],
     ) -> SmallVec<[EventKind; 2]> {
         let mut events = SmallVec::new();
         let mut changed = |previous: &Arc<ServerDescription>, new: &Arc<ServerDescription>| {
@@ -380,11 +385,11 @@ impl Diff {
                 changed(before, after);
             }
         }
-        for server in &self.removed {
-            let address = server.address.clone();
+        for departure in departed {
             events.push(EventKind::ServerClosed {
-                server: server.id,
-                address,
+                server: departure.server,
+                address: departure.address.clone(),
+                reason: departure.reason.clone(),
             });
         }
         for server in &self.added {

@@ -7,7 +7,7 @@ use sdam_core::{
     ids::ObjectId,
     server::{ServerDescription, ServerType},
     time::Instant,
-    topology::{TopologyDescription, TopologyType},
+    topology::{DepartureReason, TopologyDescription, TopologyType},
 };
 
 use super::{Fact, FactSink, Facts};
@@ -239,6 +239,7 @@ fn losses_are_counted_for_each_server_while_it_belongs_to_the_topology() {
     script.push(EventKind::ServerClosed {
         server: sdam_core::ids::ServerId::from_u64(2),
         address: address("host2"),
+        reason: DepartureReason::HostsChanged,
     });
     assert_eq!(script.facts.server(&address("host2")), None);
     assert_eq!(script.facts.servers().count(), 2);

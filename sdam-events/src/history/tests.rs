@@ -6,7 +6,7 @@ use sdam_core::{
     ids::{Generation, ServerId},
     pool::PoolClear,
     server::{ServerDescription, ServerType},
-    topology::{TopologyDescription, TopologyType},
+    topology::{DepartureReason, TopologyDescription, TopologyType},
 };
 
 use super::{Cause, Change, History};
@@ -27,6 +27,7 @@ fn closed(server: u64) -> EventKind {
     EventKind::ServerClosed {
         server: ServerId::from_u64(server),
         address: address(&format!("host{server}")),
+        reason: DepartureReason::Closed,
     }
 }
 

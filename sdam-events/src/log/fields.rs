@@ -1,6 +1,6 @@
 use std::fmt::{self, Display};
 
-use super::{ExtendedJson, Failure, ObjectId, TopologyDescription};
+use super::{DepartureReason, ExtendedJson, Failure, ObjectId, TopologyDescription};
 
 /// The named values of a log message; what is absent is omitted, never null.
 ///
@@ -46,6 +46,8 @@ pub struct LogFields<'e> {
     pub ignored: Option<usize>,
     /// `limit`: the most servers that may join.
     pub limit: Option<usize>,
+    /// `reason`: why the server has left.
+    pub reason: Option<&'e DepartureReason>,
 }
 
 /// The value of a field of a log message.
@@ -65,7 +67,7 @@ pub enum Value<'a> {
 impl LogFields<'_> {
     /// Calls `visit` with the specification's name and the value of each field that is present.
     pub fn for_each(&self, mut visit: impl FnMut(&'static str, Value<'_>)) {
-        let fields: [(&'static str, Option<Value<'_>>); 19] = [
+        let fields: [(&'static str, Option<Value<'_>>); 20] = [
             ("topologyId", text(self.topology_id.as_ref())),
             ("serverHost", text(self.server_host.as_ref())),
             (
@@ -110,6 +112,7 @@ impl LogFields<'_> {
                 "limit",
                 self.limit.map(|count| Value::Integer(count as i64)),
             ),
+            ("reason", text(self.reason.as_ref())),
         ];
         for (name, value) in fields {
             if let Some(value) = value {

@@ -7,7 +7,7 @@ use sdam_core::{
     ids::{Generation, ObjectId, ServerId},
     pool::PoolClear,
     server::ServerType,
-    topology::{TopologyDescription, TopologyType},
+    topology::{DepartureReason, TopologyDescription, TopologyType},
 };
 
 use super::{Component, DEFAULT_MAX_DOCUMENT_LENGTH, LogConfig, LogMessage, LogOutput, Severity};
@@ -19,6 +19,7 @@ use crate::{
     },
 };
 
+const REASON: &str = "belongs to the set `rs0`, not `wrong`: use replicaSet=rs0";
 const ID: &str = "070707070707070707070707";
 
 const REPLY_ID: bson::oid::ObjectId = bson::oid::ObjectId::from_bytes([1; 12]);
@@ -85,6 +86,10 @@ fn openings_and_closings() {
     let closed = |text| EventKind::ServerClosed {
         server: ServerId::from_u64(1),
         address: address(text),
+        reason: DepartureReason::WrongSetName {
+            found: Some("rs0".into()),
+            wanted: "wrong".into(),
+        },
     };
     check(
         closed("[::1]:5"),
@@ -94,16 +99,25 @@ fn openings_and_closings() {
             ("topologyId", ID),
             ("serverHost", "::1"),
             ("serverPort", "5"),
+            ("reason", REASON),
         ],
-        &format!("Stopped monitoring for server [::1]:5 in topology with ID {ID}"),
+        &format!(
+            "Stopped monitoring for server [::1]:5 in topology with ID {ID}. Reason: it {REASON}"
+        ),
     );
     // A socket has no port.
     check(
         closed("/tmp/x.sock"),
         TOPOLOGY_DEBUG,
         "Stopped server monitoring",
-        &[("topologyId", ID), ("serverHost", "/tmp/x.sock")],
-        &format!("Stopped monitoring for server /tmp/x.sock in topology with ID {ID}"),
+        &[
+            ("topologyId", ID),
+            ("serverHost", "/tmp/x.sock"),
+            ("reason", REASON),
+        ],
+        &format!(
+            "Stopped monitoring for server /tmp/x.sock in topology with ID {ID}. Reason: it {REASON}"
+        ),
     );
 }
 

@@ -22,7 +22,9 @@ impl Display for LogMessage<'_> {
             ),
             EventName::ServerClosed => write!(
                 f,
-                "Stopped monitoring for server {server} in topology with ID {topology}"
+                "Stopped monitoring for server {server} in topology with ID {topology}. Reason: it \
+                 {}",
+                Shown(fields.reason)
             ),
             EventName::TopologyDescriptionChanged => write!(
                 f,

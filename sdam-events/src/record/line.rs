@@ -37,7 +37,9 @@ fn write_event(line: &mut Object<'_>, kind: &EventKind) {
             line.object("new", |object| write_topology(object, new));
         }
         EventKind::ServerOpening { server, address }
-        | EventKind::ServerClosed { server, address }
+        | EventKind::ServerClosed {
+            server, address, ..
+        }
         | EventKind::PoolReady { server, address } => write_server(line, *server, address),
         EventKind::ServerDescriptionChanged { new, .. } => {
             write_server(line, new.id, &new.address);

@@ -88,6 +88,7 @@ fn all_kinds() -> Vec<EventKind> {
         EventKind::ServerClosed {
             server: sdam_core::ids::ServerId::from_u64(1),
             address: address("/tmp/x.sock"),
+            reason: sdam_core::topology::DepartureReason::Closed,
         },
         started(1),
         failed(1),

@@ -1,9 +1,13 @@
 use std::{string::ToString, vec};
 
 use sdam_core::{
+    ids::ServerId,
     read_preference::{ReadPreference, TagSet},
     server::ServerType::{RsArbiter, RsPrimary, RsSecondary, Unknown},
-    topology::TopologyType::{ReplicaSetNoPrimary, ReplicaSetWithPrimary, Sharded, Single},
+    topology::{
+        DepartureReason,
+        TopologyType::{ReplicaSetNoPrimary, ReplicaSetWithPrimary, Sharded, Single},
+    },
 };
 
 use super::*;
@@ -160,13 +164,13 @@ fn a_primary_that_only_the_members_reach_is_told_from_none() {
 
 #[test]
 fn wrong_names_are_reported_where_they_matter() {
-    let message = "replica set is called `other`";
+    let message = "belongs to the set `other`, not `rs`: use replicaSet=other";
     let wrong = failed(1, ErrorKind::SetName, Stage::Hello, message);
     let found = diagnoses(&topology(Single, [wrong]), &Criteria::write());
     assert!(matches!(found[..], [Diagnosis::WrongSetName { .. }]));
     assert_eq!(
         found[0].to_string(),
-        "s01:27017: replica set is called `other`"
+        "s01:27017 belongs to the set `other`, not `rs`: use replicaSet=other"
     );
     let mut renamed = server(1, RsPrimary);
     renamed.me = Some(address(9));
@@ -181,6 +185,37 @@ fn wrong_names_are_reported_where_they_matter() {
     check(ReplicaSetWithPrimary, &[mismatch]);
     // Through a tunnel that is how it should be.
     check(Single, &[]);
+}
+
+#[test]
+fn departures_come_first_where_nobody_is_left_and_only_mistakes_count_where_somebody_is() {
+    let wrong = || DepartureReason::WrongSetName {
+        found: Some("rs0".into()),
+        wanted: "wrong".into(),
+    };
+    let not_listed = DepartureReason::NotListed {
+        primary: address(2),
+    };
+    let departures = [(1, wrong()), (3, not_listed)].map(|(number, reason)| {
+        Departure::new(ServerId::from_u64(number), address(number), reason)
+    });
+    let told = |topology: TopologyDescription| {
+        let topology = topology.with_departures(&departures);
+        diagnoses(
+            &topology,
+            &read(ReadMode::Nearest, vec![tags(&[("dc", "la")])]),
+        )
+    };
+    let [first, second] = departures.clone().map(Diagnosis::Departed);
+    let nobody = Diagnosis::NoServers { set_name: None };
+    let empty = told(topology(ReplicaSetNoPrimary, []));
+    assert_eq!(empty, [first.clone(), second, nobody]);
+    assert_eq!(
+        empty[0].to_string(),
+        "s01:27017 belongs to the set `rs0`, not `wrong`: use replicaSet=rs0"
+    );
+    let set = topology(ReplicaSetWithPrimary, [server(2, RsPrimary)]);
+    assert_eq!(told(set), [Diagnosis::NoMatchingTags, first]);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use sdam_core::address::ServerAddress;
+use sdam_core::{address::ServerAddress, topology::DepartureReason};
 
 use super::Diagnosis;
 
@@ -13,6 +13,7 @@ impl Diagnosis {
             Self::Incompatible(_) => {
                 "upgrade whichever is older, or widen the range of wire versions if that is set"
             }
+            Self::Departed(departure) => departed(&departure.reason),
             Self::NoServers { set_name: Some(_) } => {
                 "check that the seeds are members of the replica set, that replicaSet is its name \
                  and that the members know each other by names this client can use"
@@ -24,9 +25,7 @@ impl Diagnosis {
             Self::NotAnsweredYet => {
                 "wait longer (serverSelectionTimeoutMS), or look at whether the monitors run"
             }
-            Self::WrongSetName { .. } => {
-                "set replicaSet to the name that the server reports, or address another server"
-            }
+            Self::WrongSetName { .. } => WRONG_SET_NAME,
             Self::Unresolvable {
                 advertised: true, ..
             } => {
@@ -60,10 +59,7 @@ impl Diagnosis {
             Self::AuthenticationFailed { .. } => {
                 "check user, password, authSource and authMechanism"
             }
-            Self::AddressMismatch { .. } => {
-                "address the member as it calls itself, or change its host in the replica set's \
-                 configuration"
-            }
+            Self::AddressMismatch { .. } => MISNAMED,
             Self::PrimaryUnreachable { .. } => {
                 "check that the primary can be reached from here; reads can go to secondaries \
                  meanwhile (readPreference=primaryPreferred)"
@@ -90,12 +86,13 @@ impl fmt::Display for Diagnosis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Incompatible(error) => f.write_str(error),
+            Self::Departed(departure) => departure.fmt(f),
             Self::NoServers {
                 set_name: Some(name),
             } => write!(f, "no seed turned out to be a member of replica set {name}"),
             Self::NoServers { set_name: None } => f.write_str("no seed turned out to be usable"),
             Self::NotAnsweredYet => f.write_str("no server has answered yet"),
-            Self::WrongSetName { address, error } => write!(f, "{address}: {}", error.message),
+            Self::WrongSetName { address, error } => write!(f, "{address} {}", error.message),
             Self::Unresolvable {
                 addresses,
                 advertised,
@@ -151,6 +148,28 @@ impl fmt::Display for Diagnosis {
                 f.write_str("servers are suitable, but a server selector dropped them all")
             }
         }
+    }
+}
+
+const MISNAMED: &str = "address the member as it calls itself, or change its host in the replica \
+                        set's configuration";
+const WRONG_SET_NAME: &str = "if replicaSet is right, address members of that set instead";
+
+/// What to do about a server that has left.
+const fn departed(reason: &DepartureReason) -> &'static str {
+    match reason {
+        DepartureReason::WrongSetName { .. } => WRONG_SET_NAME,
+        DepartureReason::Misnamed { .. } => MISNAMED,
+        DepartureReason::NotListed { .. } => {
+            "check the hosts in the replica set's configuration (rs.conf()): they have to be \
+             addresses that this client can use"
+        }
+        DepartureReason::OneOfSeveralSeeds => "leave this host out, or all others",
+        DepartureReason::WrongType { .. } => {
+            "address the servers of one deployment only, and set replicaSet only if that is a \
+             replica set"
+        }
+        _ => "check what the name server says about the deployment",
     }
 }
 

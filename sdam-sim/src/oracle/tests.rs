@@ -10,7 +10,7 @@ use sdam_core::{
     pool::PoolClear,
     server::{ServerDescription, ServerType},
     time::Instant,
-    topology::{TopologyDescription, TopologyType},
+    topology::{DepartureReason, TopologyDescription, TopologyType},
 };
 
 use super::*;
@@ -102,6 +102,7 @@ fn story() -> (Vec<EventKind>, PoolCalls) {
         EventKind::ServerClosed {
             server: ID,
             address: address(),
+            reason: DepartureReason::Closed,
         },
         EventKind::TopologyDescriptionChanged {
             previous: topology([lost()]),

@@ -17,9 +17,9 @@ fn a_removed_member_is_closed_and_opened_again_when_it_returns() {
     let host = set.member(removed).host();
     set.remove(removed).unwrap();
     let (old, closed) = observer.wait_for("the member to be closed", mark, |kind| match kind {
-        EventKind::ServerClosed { server, address } => {
-            (address.as_str() == host).then_some(*server)
-        }
+        EventKind::ServerClosed {
+            server, address, ..
+        } => (address.as_str() == host).then_some(*server),
         _ => None,
     });
     observer.wait_for_topology("a topology without it", closed, |topology| {

@@ -75,6 +75,27 @@ probably: no server accepts connections";
     ));
 }
 
+/// The text of an empty topology says why it is empty, and so do its events.
+#[test]
+fn a_topology_that_everybody_has_left_says_why() {
+    let (mut world, hosts) = (World::new(), hosts(1));
+    world.servers.set(&hosts[0], Answer::member(&hosts, true));
+    let topology = world.start(&hosts, |builder| {
+        builder.options(|options| options.replica_set = Some("wrong".into()))
+    });
+    let error = fail_on(&mut world, &topology, Criteria::write());
+    let reason = "db.lan:20000 belongs to the set `rs`, not `wrong`: use replicaSet=rs";
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "No servers are suitable for write operation; gave up after 2 s (the time-out of the \
+             call): {reason}; if replicaSet is right, address members of that set instead"
+        )
+    );
+    assert!(format!("{error:#}").contains(&format!("\nprobably: {reason}\n  remedy: if ")));
+    assert!(error.description.to_string().contains(reason));
+}
+
 /// L-80: a read preference that no member meets is what is wrong.
 #[test]
 fn a_preference_that_nobody_meets_is_explained_for_each_server() {

@@ -67,6 +67,7 @@ fn descriptions_begin_with_nothing_and_with_servers_of_which_nothing_is_known() 
     let closed = |server: &ServerDescription| EventKind::ServerClosed {
         server: server.id,
         address: server.address.clone(),
+        reason: DepartureReason::Closed,
     };
     assert_eq!(
         told(machine.handle(NOW, Input::Close)),
