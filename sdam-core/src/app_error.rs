@@ -1,6 +1,9 @@
 //! What operations and connection pools report about a server (SDAM: "Error handling").
 
-use crate::ids::{Generation, ObjectId};
+use crate::{
+    error::{ErrorKind, RETRYABLE_ERROR, SYSTEM_OVERLOADED_ERROR, Stage},
+    ids::{Generation, ObjectId},
+};
 
 /// An error that a pooled connection met, in the words of whoever met it.
 #[derive(Clone, Copy, Debug)]
@@ -37,15 +40,22 @@ pub enum Phase {
 pub enum Cause<'a> {
     /// The connection could not be opened, broke or timed out.
     ///
-    /// A pool adds the labels `SystemOverloadedError` and `RetryableError` to I/O errors and
-    /// time-outs of the phase [`Phase::BeforeHello`], so that an overloaded server keeps its place
-    /// in the topology; it adds none to failures of DNS, of certificates and of proxies (SDAM:
-    /// "Connection Pool Backpressure").
+    /// [`of_connection`](Self::of_connection) says which labels the pool gives it.
     Network {
         /// Whether it was a time-out.
         timeout: bool,
         /// The labels the pool gave it.
         labels: &'a [&'a str],
+        /// The text for people.
+        message: &'a str,
+    },
+    /// The peer's answer could not be accepted: broken framing, a message longer than the connection
+    /// accepts, a reply out of turn, a certificate that is not to be trusted.
+    ///
+    /// SDAM speaks of network errors only, so on an established connection this says nothing about
+    /// the server: the connection alone is closed. A connection that was not established because of
+    /// it marks the server Unknown and clears the pool, as every failure without labels does.
+    Protocol {
         /// The text for people.
         message: &'a str,
     },
@@ -57,6 +67,46 @@ pub enum Cause<'a> {
         /// The text for people.
         message: &'a str,
     },
+}
+
+impl<'a> Cause<'a> {
+    /// The labels of an I/O error or time-out while a connection is opened: an overloaded server
+    /// keeps its place in the topology, and the operation may be tried again.
+    pub const OVERLOAD_LABELS: &'static [&'static str] =
+        &[SYSTEM_OVERLOADED_ERROR, RETRYABLE_ERROR];
+
+    /// What a pool reports of a connection that failed by an error of this kind at this stage, when
+    /// it had come as far as `phase` (SDAM: "Connection Pool Backpressure").
+    ///
+    /// | error | cause | labels |
+    /// | --- | --- | --- |
+    /// | [`Network`](ErrorKind::Network), [`Timeout`](ErrorKind::Timeout) | [`Network`](Self::Network) | [`OVERLOAD_LABELS`](Self::OVERLOAD_LABELS) in [`Phase::BeforeHello`], except of [`Stage::Dns`] and [`Stage::Proxy`] |
+    /// | any other | [`Protocol`](Self::Protocol) | none |
+    ///
+    /// So a look-up, a proxy or a certificate that fails is no sign of overload, and neither is
+    /// whatever happens during authentication and later; an end of file within the TLS or the hello
+    /// exchange is one.
+    pub fn of_connection(phase: Phase, kind: ErrorKind, stage: Stage, message: &'a str) -> Self {
+        let timeout = match kind {
+            ErrorKind::Network => false,
+            ErrorKind::Timeout => true,
+            _ => return Self::Protocol { message },
+        };
+        let overload = phase == Phase::BeforeHello && !matches!(stage, Stage::Dns | Stage::Proxy);
+        Self::Network {
+            timeout,
+            labels: if overload { Self::OVERLOAD_LABELS } else { &[] },
+            message,
+        }
+    }
+
+    /// The labels that the pool gives the error; what a server has sent has its own.
+    pub fn labels(&self) -> &'a [&'a str] {
+        match *self {
+            Self::Network { labels, .. } => labels,
+            Self::Protocol { .. } | Self::Reply(_) | Self::Auth { .. } => &[],
+        }
+    }
 }
 
 /// What became of a reported error.

@@ -43,7 +43,8 @@ pub enum ErrorKind {
     Internal,
     /// The connection could not be opened or broke.
     Network,
-    /// The bytes received are no reply: malformed, oversized or out of turn.
+    /// The peer's answer cannot be accepted: malformed, oversized or out of turn; at
+    /// [`Stage::Tls`] a certificate or host name that is not to be trusted.
     Protocol,
     /// The server's replica set name is not the one that is configured.
     SetName,
@@ -92,8 +93,10 @@ impl ErrorKind {
 pub enum Stage {
     /// Looking up the host name.
     Dns,
-    /// Opening the connection.
+    /// Opening the connection, where there is a proxy that to the proxy.
     Connect,
+    /// Asking a proxy for the connection.
+    Proxy,
     /// Negotiating TLS.
     Tls,
     /// Sending hello or reading its reply.
@@ -177,6 +180,7 @@ impl Stage {
     pub const ALL: &'static [Self] = &[
         Self::Dns,
         Self::Connect,
+        Self::Proxy,
         Self::Tls,
         Self::Hello,
         Self::Auth,
@@ -196,6 +200,7 @@ impl Stage {
         match self {
             Self::Dns => "dns",
             Self::Connect => "connect",
+            Self::Proxy => "proxy",
             Self::Tls => "tls",
             Self::Hello => "hello",
             Self::Auth => "auth",

@@ -54,6 +54,13 @@ pub struct Hello {
     pub service_id: Option<ObjectId>,
     /// The server's number for the connection.
     pub connection_id: Option<i64>,
+    /// `maxBsonObjectSize`: the longest document the server stores, in bytes.
+    pub max_bson_object_size: Option<i32>,
+    /// `maxMessageSizeBytes`: the longest message the server takes or sends, in bytes; see
+    /// [`max_message_size`](Self::max_message_size).
+    pub max_message_size_bytes: Option<i32>,
+    /// `maxWriteBatchSize`: the most writes that the server takes in one command.
+    pub max_write_batch_size: Option<i32>,
 }
 
 /// A `hello` or legacy hello command, to be encoded for the wire.

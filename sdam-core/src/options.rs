@@ -98,6 +98,9 @@ pub struct Options {
     /// How many selections may wait for a server at the same time; one more fails at once. There is
     /// no limit by default (Server Selection: "Multi-threaded or asynchronous server selection").
     pub max_waiters: usize,
+    /// The longest reply that a check accepts, in bytes; a longer one is refused by its header. The
+    /// default of 1 MiB is a hundred times what the largest replica sets need.
+    pub max_hello_size: usize,
     /// How the first hello of a connection is framed.
     pub handshake_opcode: HandshakeOpcode,
     /// Retry a failed check on a new connection before marking the server Unknown, as SDAM 2.11
@@ -146,6 +149,7 @@ impl Options {
             driver_name: "sdam".into(),
             max_servers: 1024,
             max_waiters: usize::MAX,
+            max_hello_size: 1 << 20,
             handshake_opcode: HandshakeOpcode::default(),
             legacy_retry_before_unknown: false,
             handshake_errors_mark_unknown: false,

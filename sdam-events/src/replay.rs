@@ -393,6 +393,7 @@ fn handle_error(
                 message,
             }
         }
+        RecordedCause::Protocol { message } => Cause::Protocol { message },
         RecordedCause::Reply(reply) => Cause::Reply(reply),
         RecordedCause::Auth { message } => Cause::Auth { message },
         _ => return Err("a cause this version does not know".into()),

@@ -195,6 +195,7 @@ const IO_CHECKS: &[(&str, Check<Io>)] = &checks![
     clock::timers_are_ready_in_order_and_never_early,
     connection::messages_travel_both_ways,
     connection::long_messages_travel_whole,
+    connection::the_limit_of_a_message_can_be_set,
     connection::host_names_are_looked_up_and_all_families_tried,
     connection::a_host_name_that_cannot_be_fails_at_stage_dns,
     connection::a_refused_connect_is_a_network_error,

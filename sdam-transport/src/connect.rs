@@ -39,6 +39,8 @@ pub trait Transport: Send + Sync + Debug + 'static {
 ///
 /// - The caller holds no lock, and may poll the futures by any executor on any thread.
 /// - Messages arrive whole, in order, and once.
+/// - A message longer than the connection accepts is refused by its header, as a protocol error, and
+///   memory grows with the bytes that arrive, not with the length that is announced.
 /// - A `send` or `recv` that failed, or was dropped before it was ready, makes the connection
 ///   unusable: every later call fails, and no half message is ever read as the start of the next.
 /// - Dropping the connection closes its socket at once, which is what ends a stream of replies at
@@ -58,6 +60,19 @@ pub trait Connection: Send + Debug + 'static {
     ///
     /// Not cancel safe: dropping the future makes the connection unusable.
     async fn recv(&mut self) -> Result<WireMessage, TransportError>;
+
+    /// The length, in bytes, of the longest message that later calls of `recv` accept; until it is
+    /// called [`Hello::DEFAULT_MAX_MESSAGE_SIZE`].
+    ///
+    /// Whoever opens a connection sets it: a monitor to the little that replies to hello need, a pool
+    /// to what the server has announced ([`Hello::max_message_size`]). A transport that is handed
+    /// whole messages, such as a simulated one, may do nothing.
+    ///
+    /// [`Hello::DEFAULT_MAX_MESSAGE_SIZE`]: sdam_core::hello::Hello::DEFAULT_MAX_MESSAGE_SIZE
+    /// [`Hello::max_message_size`]: sdam_core::hello::Hello::max_message_size
+    fn set_max_message_size(&mut self, bytes: usize) {
+        let _ = bytes;
+    }
 
     /// The time by which every later `send` and `recv` is to end, `None` for any time.
     ///

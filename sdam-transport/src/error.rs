@@ -1,63 +1,65 @@
 //! What a seam reports when it fails.
 
-use std::{
-    error::Error,
-    fmt::{self, Write as _},
-    io,
-    sync::Arc,
-};
+use std::{error::Error, fmt, io, sync::Arc};
 
-use sdam_core::error::{ErrorKind, ServerError, Stage};
+use sdam_core::{
+    address::ServerAddress,
+    app_error::{Cause, Phase},
+    error::{ErrorKind, ServerError, Stage},
+};
 
 use crate::wire::WireError;
 
 /// Why a connection could not be opened or used, or a name not be looked up.
 ///
-/// Opaque and cheap to clone.
-/// `Display` prints this level alone and [`source`](Error::source) leads to the next, whose type is
-/// no promise.
+/// Cheap to clone. `Display` is one line: the server where it is known, kind and stage, what was
+/// attempted and every cause of that; `Debug` is the same line. Since the line holds all causes,
+/// there is no [`source`](Error::source).
 #[derive(Clone)]
 pub struct TransportError {
-    inner: Arc<Inner>,
-    /// Outside the `Arc`, so that a caller who knows better can restate it.
-    stage: Stage,
-}
-
-struct Inner {
     kind: ErrorKind,
-    message: Box<str>,
-    source: Option<Box<dyn Error + Send + Sync>>,
+    stage: Stage,
+    target: Option<ServerAddress>,
+    message: Arc<str>,
 }
 
 impl TransportError {
     /// A connection that could not be opened, or broke.
-    pub fn network(stage: Stage, message: impl Into<Box<str>>) -> Self {
-        Self::new(ErrorKind::Network, stage, message.into(), None)
+    pub fn network(stage: Stage, message: impl Into<Arc<str>>) -> Self {
+        Self::new(ErrorKind::Network, stage, message.into())
     }
 
     /// An attempt that took longer than allowed.
-    pub fn timeout(stage: Stage, message: impl Into<Box<str>>) -> Self {
-        Self::new(ErrorKind::Timeout, stage, message.into(), None)
+    pub fn timeout(stage: Stage, message: impl Into<Arc<str>>) -> Self {
+        Self::new(ErrorKind::Timeout, stage, message.into())
     }
 
-    /// Bytes that are no message, or a message out of turn.
-    pub fn protocol(stage: Stage, message: impl Into<Box<str>>) -> Self {
-        Self::new(ErrorKind::Protocol, stage, message.into(), None)
+    /// An answer that cannot be accepted: bytes that are no message, a message out of turn, and at
+    /// [`Stage::Tls`] a certificate or host name that is not to be trusted.
+    pub fn protocol(stage: Stage, message: impl Into<Arc<str>>) -> Self {
+        Self::new(ErrorKind::Protocol, stage, message.into())
     }
 
     /// An error of the operating system while the caller did what `message` says.
     ///
-    /// It is a time-out if `source` is one that the runtime's own deadline brought about.
+    /// It is a time-out if `source` is one that the runtime's own deadline has caused.
     /// Where the operating system reports `ETIMEDOUT` on an established connection, it has given up
     /// a peer that acknowledged nothing for minutes: such a connection is broken, not slow.
-    pub fn from_io(stage: Stage, message: impl Into<Box<str>>, source: io::Error) -> Self {
-        let own = source.raw_os_error().is_none() || stage <= Stage::Connect;
-        let kind = if source.kind() == io::ErrorKind::TimedOut && own {
-            ErrorKind::Timeout
-        } else {
-            ErrorKind::Network
+    ///
+    /// At [`Stage::Tls`] it is a protocol error if `source` is what TLS libraries report of a
+    /// certificate or host name in this guise: `InvalidData`, `InvalidInput` or `Other`.
+    pub fn from_io(stage: Stage, message: impl Into<Arc<str>>, source: io::Error) -> Self {
+        let own = source.raw_os_error().is_none();
+        let kind = match source.kind() {
+            io::ErrorKind::TimedOut if own || stage <= Stage::Connect => ErrorKind::Timeout,
+            io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput | io::ErrorKind::Other
+                if own && stage == Stage::Tls =>
+            {
+                ErrorKind::Protocol
+            }
+            _ => ErrorKind::Network,
         };
-        Self::new(kind, stage, message.into(), Some(source.into()))
+        Self::new(kind, stage, message.into()).with_source(source)
     }
 
     /// Bytes that are no message, or a message out of turn, as the codec reports them.
@@ -65,11 +67,25 @@ impl TransportError {
         Self::protocol(stage, "the conversation broke the wire protocol").with_source(source)
     }
 
-    /// The same error, caused by `source`.
+    /// The same error, caused by `source`, whose text and causes are appended to the message.
     #[must_use]
-    pub fn with_source(self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        let message = self.inner.message.clone();
-        Self::new(self.inner.kind, self.stage, message, Some(source.into()))
+    pub fn with_source(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        let source = source.into();
+        let mut text = format!("{}: {source}", self.message);
+        let mut next = source.source();
+        while let Some(error) = next {
+            text.extend([": ", &error.to_string()]);
+            next = error.source();
+        }
+        self.message = text.into();
+        self
+    }
+
+    /// The same error of a connection to `target`, which its text then names.
+    #[must_use]
+    pub fn with_target(mut self, target: &ServerAddress) -> Self {
+        self.target = Some(target.clone());
+        self
     }
 
     /// The same error at another stage, for callers who know what the connection was used for.
@@ -81,7 +97,7 @@ impl TransportError {
 
     /// What kind of error it is: network, time-out or protocol.
     pub fn kind(&self) -> ErrorKind {
-        self.inner.kind
+        self.kind
     }
 
     /// How far the conversation with the server had come.
@@ -89,65 +105,53 @@ impl TransportError {
         self.stage
     }
 
-    /// Whether time ran out.
-    pub fn is_timeout(&self) -> bool {
-        self.inner.kind == ErrorKind::Timeout
+    /// What was attempted and every cause of its failure, without server, kind and stage.
+    pub fn message(&self) -> &str {
+        &self.message
     }
 
-    fn new(
-        kind: ErrorKind,
-        stage: Stage,
-        message: Box<str>,
-        source: Option<Box<dyn Error + Send + Sync>>,
-    ) -> Self {
+    /// Whether time ran out.
+    pub fn is_timeout(&self) -> bool {
+        self.kind == ErrorKind::Timeout
+    }
+
+    /// What a pool reports of its connection that has come as far as `phase`, with the labels that
+    /// the error of the operation gets, too: see [`Cause::of_connection`].
+    pub fn cause(&self, phase: Phase) -> Cause<'_> {
+        Cause::of_connection(phase, self.kind, self.stage, &self.message)
+    }
+
+    fn new(kind: ErrorKind, stage: Stage, message: Arc<str>) -> Self {
         Self {
-            inner: Arc::new(Inner {
-                kind,
-                message,
-                source,
-            }),
+            kind,
             stage,
+            target: None,
+            message,
         }
     }
 }
 
 impl fmt::Display for TransportError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.inner.message)
+        if let Some(target) = &self.target {
+            write!(f, "{target}: ")?;
+        }
+        ServerError::from(self).fmt(f)
     }
 }
 
 impl fmt::Debug for TransportError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TransportError")
-            .field("kind", &self.inner.kind)
-            .field("stage", &self.stage)
-            .field("message", &self.inner.message)
-            .field("source", &self.inner.source)
-            .finish()
+        fmt::Display::fmt(self, f)
     }
 }
 
-impl Error for TransportError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.inner
-            .source
-            .as_deref()
-            .map(|source| source as &(dyn Error + 'static))
-    }
-}
+impl Error for TransportError {}
 
 impl From<&TransportError> for ServerError {
-    /// Plain data for descriptions and events; the message joins those of all sources.
+    /// Plain data for descriptions and events, which name the server themselves.
     fn from(error: &TransportError) -> Self {
-        let mut message = error.to_string();
-        let mut source = error.source();
-        while let Some(error) = source {
-            // Writing to a string cannot fail.
-            let _ = write!(message, ": {error}");
-            source = error.source();
-        }
-        Self::new(error.kind(), error.stage(), message)
+        Self::new(error.kind, error.stage, &*error.message)
     }
 }
 
@@ -158,46 +162,4 @@ impl From<TransportError> for ServerError {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_a_timeout_of_ours_or_of_connecting_is_a_timeout() {
-        let check = |stage, error: io::Error, kind| {
-            assert_eq!(TransportError::from_io(stage, "x", error).kind(), kind);
-        };
-        let own = || io::Error::from(io::ErrorKind::TimedOut);
-        check(Stage::Connect, own(), ErrorKind::Timeout);
-        check(Stage::Hello, own(), ErrorKind::Timeout);
-        for refused in [
-            io::ErrorKind::ConnectionRefused,
-            io::ErrorKind::ConnectionReset,
-            io::ErrorKind::UnexpectedEof,
-            io::ErrorKind::WouldBlock,
-            io::ErrorKind::Interrupted,
-        ] {
-            check(Stage::Hello, refused.into(), ErrorKind::Network);
-        }
-    }
-
-    #[cfg(target_os = "linux")]
-    #[test]
-    fn a_peer_that_the_system_gives_up_is_a_broken_connection() {
-        let system = || io::Error::from_raw_os_error(110);
-        assert_eq!(system().kind(), io::ErrorKind::TimedOut);
-        let kind = |stage| TransportError::from_io(stage, "x", system()).kind();
-        assert_eq!(kind(Stage::Connect), ErrorKind::Timeout);
-        assert_eq!(kind(Stage::Hello), ErrorKind::Network);
-    }
-
-    #[test]
-    fn display_is_one_level_and_plain_data_is_the_whole_chain() {
-        let inner = TransportError::network(Stage::Connect, "refused").with_source("by peer");
-        let error = TransportError::network(Stage::Connect, "connecting to a:1").with_source(inner);
-        assert_eq!(error.to_string(), "connecting to a:1");
-        let plain = ServerError::from(&error.at(Stage::Tls));
-        assert_eq!(plain.kind, ErrorKind::Network);
-        assert_eq!(plain.stage, Stage::Tls);
-        assert_eq!(&*plain.message, "connecting to a:1: refused: by peer");
-    }
-}
+mod tests;

@@ -10,7 +10,7 @@ use std::{
 
 use async_trait::async_trait;
 use futures::io::{AsyncReadExt, AsyncWriteExt};
-use sdam_core::{error::Stage, time::Instant};
+use sdam_core::{address::ServerAddress, error::Stage, hello::Hello, time::Instant};
 
 use crate::{
     connect::Connection,
@@ -34,6 +34,7 @@ pub struct Framed<S> {
     stream: S,
     state: State,
     max_message_size: usize,
+    target: Option<ServerAddress>,
     /// What was read and not yet returned: the start of a message, or more than one.
     received: Vec<u8>,
 }
@@ -52,18 +53,16 @@ impl<S: ByteStream> Framed<S> {
         Self {
             stream,
             state: State::Healthy,
-            max_message_size: DEFAULT_MAX_MESSAGE_SIZE,
+            max_message_size: Hello::DEFAULT_MAX_MESSAGE_SIZE,
+            target: None,
             received: Vec::new(),
         }
     }
 
-    /// The same connection, accepting messages of up to `bytes` bytes.
-    ///
-    /// The default of 16 MiB is far more than any reply to hello; pools need what their server
-    /// declares as `maxMessageSizeBytes`.
+    /// The same connection, whose errors name the server `target`.
     #[must_use]
-    pub fn with_max_message_size(mut self, bytes: usize) -> Self {
-        self.max_message_size = bytes;
+    pub fn with_target(mut self, target: &ServerAddress) -> Self {
+        self.target = Some(target.clone());
         self
     }
 
@@ -78,8 +77,10 @@ impl<S: ByteStream> Framed<S> {
                 format!("the connection is unusable, because {action} was abandoned half-way"),
             )),
             State::Failed(error) => {
-                let message = "the connection is unusable, because it has failed before";
-                Err(TransportError::network(STAGE, message).with_source(error.clone()))
+                let cause = error.message();
+                let message =
+                    format!("the connection is unusable, because it has failed before: {cause}");
+                Err(TransportError::network(STAGE, message))
             }
         }
     }
@@ -89,7 +90,14 @@ impl<S: ByteStream> Framed<S> {
             Ok(_) => State::Healthy,
             Err(error) => State::Failed(error.clone()),
         };
-        result
+        result.map_err(|error| self.named(error))
+    }
+
+    fn named(&self, error: TransportError) -> TransportError {
+        match &self.target {
+            Some(target) => error.with_target(target),
+            None => error,
+        }
     }
 
     async fn write(&mut self, message: &WireMessage) -> Result<(), TransportError> {
@@ -180,15 +188,19 @@ impl<S: ByteStream> Framed<S> {
 #[async_trait]
 impl<S: ByteStream> Connection for Framed<S> {
     async fn send(&mut self, message: WireMessage) -> Result<(), TransportError> {
-        self.begin("a send")?;
+        self.begin("a send").map_err(|error| self.named(error))?;
         let result = self.write(&message).await;
         self.end(result)
     }
 
     async fn recv(&mut self) -> Result<WireMessage, TransportError> {
-        self.begin("a receive")?;
+        self.begin("a receive").map_err(|error| self.named(error))?;
         let result = self.read().await;
         self.end(result)
+    }
+
+    fn set_max_message_size(&mut self, bytes: usize) {
+        self.max_message_size = bytes;
     }
 
     fn set_deadline(&mut self, deadline: Option<Instant>) {
@@ -211,7 +223,6 @@ fn invalid(error: WireError) -> TransportError {
 }
 
 const STAGE: Stage = Stage::Hello;
-const DEFAULT_MAX_MESSAGE_SIZE: usize = 16 << 20;
 /// Twice the length of a common hello reply, so that one read usually takes all of it.
 const READ_AHEAD: usize = 2 << 10;
 /// A long message is allocated as it arrives, not as it is announced.

@@ -24,13 +24,12 @@ mod tests;
 
 /// Resolves a host name, races its addresses, and frames the socket that wins.
 ///
-/// Errors tell what became of each IP address, and leave it to the caller to name the server.
+/// Errors name the server and tell what each of its IP addresses has answered.
 #[derive(Debug)]
 pub struct NetTransport<D> {
     dial: D,
     clock: Arc<dyn Clock>,
     attempt_delay: Duration,
-    max_message_size: Option<usize>,
 }
 
 impl<D: Dial> NetTransport<D> {
@@ -40,7 +39,6 @@ impl<D: Dial> NetTransport<D> {
             dial,
             clock,
             attempt_delay: ATTEMPT_DELAY,
-            max_message_size: None,
         }
     }
 
@@ -49,14 +47,6 @@ impl<D: Dial> NetTransport<D> {
     #[must_use]
     pub fn with_attempt_delay(mut self, delay: Duration) -> Self {
         self.attempt_delay = delay;
-        self
-    }
-
-    /// The same transport, whose connections accept messages of up to `bytes` bytes, see
-    /// [`Framed::with_max_message_size`].
-    #[must_use]
-    pub fn with_max_message_size(mut self, bytes: usize) -> Self {
-        self.max_message_size = Some(bytes);
         self
     }
 
@@ -139,12 +129,9 @@ impl<D: Dial> Transport for NetTransport<D> {
         target: &ServerAddress,
         deadline: Option<Instant>,
     ) -> Result<Box<dyn Connection>, TransportError> {
-        let stream = self.open(target, deadline).await?;
-        let mut framed = Framed::new(stream);
-        if let Some(bytes) = self.max_message_size {
-            framed = framed.with_max_message_size(bytes);
-        }
-        Ok(Box::new(framed))
+        let opened = self.open(target, deadline).await;
+        let stream = opened.map_err(|error| error.with_target(target))?;
+        Ok(Box::new(Framed::new(stream).with_target(target)))
     }
 }
 

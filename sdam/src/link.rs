@@ -12,6 +12,7 @@ use sdam_core::{
     address::ServerAddress,
     error::{ErrorKind, ServerError, Stage},
     hello::HelloRequest,
+    options::Options,
     time::Instant,
 };
 use sdam_transport::{
@@ -47,6 +48,7 @@ pub(crate) struct Link {
 pub(crate) struct Wire {
     pub(crate) connection: Box<dyn Connection>,
     pub(crate) exchange: Exchange,
+    max_hello_size: usize,
 }
 
 /// What is sent before a reply is read.
@@ -62,15 +64,23 @@ struct Done {
 }
 
 impl Link {
-    /// Begins to open a connection.
-    pub(crate) fn connect(&mut self, io: &Io, address: &ServerAddress, deadline: Option<Instant>) {
+    /// Begins to open a connection, on which [`Options::max_hello_size`] limits what is read.
+    pub(crate) fn connect(
+        &mut self,
+        io: &Io,
+        options: &Options,
+        address: &ServerAddress,
+        deadline: Option<Instant>,
+    ) {
         let (transport, address) = (io.transport.clone(), address.clone());
+        let max_hello_size = options.max_hello_size;
         self.begin(async move {
             match transport.connect(&address, deadline).await {
                 Ok(connection) => {
                     let wire = Some(Wire {
                         connection,
                         exchange: Exchange::new(),
+                        max_hello_size,
                     });
                     Done {
                         wire,
@@ -173,6 +183,8 @@ impl Wire {
             let message = message.map_err(|error| protocol(&error))?;
             self.connection.send(message).await?;
         }
+        // Each time, because a single-threaded client's operations need more.
+        self.connection.set_max_message_size(self.max_hello_size);
         let message = self.connection.recv().await?;
         let more_to_come = self
             .exchange

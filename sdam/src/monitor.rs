@@ -192,7 +192,8 @@ impl Monitor {
         for effect in effects {
             match effect {
                 MonitorEffect::Connect { deadline } => {
-                    link.connect(&self.cell.runtime.io, &self.server.core.address, deadline);
+                    let (io, options) = (&self.cell.runtime.io, &self.cell.options);
+                    link.connect(io, options, &self.server.core.address, deadline);
                 }
                 MonitorEffect::Send { request, deadline } => {
                     link.send(self.cell.introduction.renew(request), deadline);

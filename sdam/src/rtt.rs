@@ -76,7 +76,12 @@ fn execute(effects: RttEffects, cell: &TopologyCell, server: &Server, link: &mut
     for effect in effects {
         match effect {
             RttEffect::Connect { deadline } => {
-                link.connect(&cell.runtime.io, &server.core.address, deadline);
+                link.connect(
+                    &cell.runtime.io,
+                    &cell.options,
+                    &server.core.address,
+                    deadline,
+                );
             }
             RttEffect::Send { request, deadline } => {
                 link.send(cell.introduction.renew(request), deadline);

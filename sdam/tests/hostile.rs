@@ -152,6 +152,50 @@ fn a_length_that_is_too_great_or_negative_is_refused_before_anything_is_read() {
 }
 
 #[test]
+fn a_reply_that_is_longer_than_a_check_accepts_is_refused_by_its_header() {
+    check(
+        |request, stream| {
+            let mut header = message(request, &ok());
+            header.truncate(16);
+            header[..4].copy_from_slice(&((1_i32 << 20) + 1).to_le_bytes());
+            // Only the length can end the wait: nothing comes after the header.
+            stream.write_all(&header).unwrap();
+        },
+        ErrorKind::Protocol,
+        "a length of 1048577 bytes, more than the 1048576 accepted",
+    );
+}
+
+#[test]
+fn a_longer_reply_is_accepted_if_the_options_say_so() {
+    let hostile = Hostile::start(|request, stream| {
+        let mut reply = rawdoc! { "ok": 1, "msg": "isdbgrid", "maxWireVersion": 17 };
+        reply.append(bson::cstr!("padding"), "x".repeat(1 << 20));
+        stream
+            .write_all(&message(request, reply.as_bytes()))
+            .unwrap();
+    });
+    let host = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
+    let runtime = sdam_runtime_tokio::from_handle(host.handle().clone()).unwrap();
+    let builder = Topology::builder(&format!("mongodb://{}/", hostile.address)).unwrap();
+    let builder = builder.options(|options| options.max_hello_size = 2 << 20);
+    let topology = builder.start(runtime).unwrap();
+    let known = |snapshot: &Snapshot| {
+        let servers = snapshot.description().servers();
+        servers
+            .iter()
+            .find(|s| s.server_type == ServerType::Mongos)
+            .map(drop)
+    };
+    block_on(topology.wait_for(known, PATIENCE)).unwrap();
+    block_on(topology.close());
+}
+
+#[test]
 fn what_is_no_bson_is_a_protocol_error() {
     check(
         |request, stream| {

@@ -4,7 +4,7 @@ use bson::Document;
 use sdam_core::{
     address::ServerAddress,
     app_error::{AppError, Cause, Phase},
-    error::{ErrorKind, RETRYABLE_ERROR, SYSTEM_OVERLOADED_ERROR, ServerError, Stage},
+    error::{ErrorKind, ServerError, Stage},
     hello::Hello,
     ids::Generation,
     options::Options,
@@ -131,7 +131,7 @@ impl Report {
                 // A pool gives these labels to what fails while it opens a connection (SDAM:
                 // "Connection Pool Backpressure"); the lines leave that to the reader.
                 labels: match self.phase {
-                    Phase::BeforeHello => &[SYSTEM_OVERLOADED_ERROR, RETRYABLE_ERROR],
+                    Phase::BeforeHello => Cause::OVERLOAD_LABELS,
                     _ => &[],
                 },
                 message: REPLAYED,

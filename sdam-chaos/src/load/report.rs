@@ -16,8 +16,6 @@ use sdam_sim::oracle::Oracle;
 use super::Application;
 use crate::{ledger::PoolState, plan::pick};
 
-/// The labels that pools give to failures that overload may explain.
-const OVERLOAD: [&str; 2] = ["SystemOverloadedError", "RetryableError"];
 /// What servers answer when they are no longer what the client takes them for.
 const STATE_CHANGES: [i32; 4] = [10107, 13435, 91, 11600];
 
@@ -44,7 +42,11 @@ impl Met {
             cause: match &self.cause {
                 What::Network { timeout, overload } => Cause::Network {
                     timeout: *timeout,
-                    labels: if *overload { &OVERLOAD } else { &[] },
+                    labels: if *overload {
+                        Cause::OVERLOAD_LABELS
+                    } else {
+                        &[]
+                    },
                     message: "the connection broke",
                 },
                 What::Reply(reply) => Cause::Reply(reply),

@@ -83,6 +83,11 @@ pub enum RecordedCause {
         /// The text for people.
         message: Box<str>,
     },
+    /// [`Cause::Protocol`]
+    Protocol {
+        /// The text for people.
+        message: Box<str>,
+    },
     /// [`Cause::Reply`]
     Reply(Box<[u8]>),
     /// [`Cause::Auth`]
@@ -124,6 +129,9 @@ impl RecordedInput {
             } => RecordedCause::Network {
                 timeout,
                 labels: labels.iter().map(|label| (*label).into()).collect(),
+                message: message.into(),
+            },
+            Cause::Protocol { message } => RecordedCause::Protocol {
                 message: message.into(),
             },
             Cause::Reply(reply) => RecordedCause::Reply(reply.into()),

@@ -20,6 +20,22 @@ impl Hello {
     /// beyond is ignored. A replica set has at most 50 members.
     pub const MAX_MEMBERS: usize = 4096;
 
+    /// The `maxMessageSizeBytes` that every supported server announces, 48,000,000 bytes.
+    pub const DEFAULT_MAX_MESSAGE_SIZE: usize = 48_000_000;
+
+    /// The longest message, in bytes, that the connection with this reply to its handshake carries in
+    /// either direction: `maxMessageSizeBytes`, and
+    /// [`DEFAULT_MAX_MESSAGE_SIZE`](Self::DEFAULT_MAX_MESSAGE_SIZE) where that is absent or not
+    /// positive.
+    pub fn max_message_size(&self) -> usize {
+        let announced = self
+            .max_message_size_bytes
+            .and_then(|size| usize::try_from(size).ok());
+        announced
+            .filter(|size| *size > 0)
+            .unwrap_or(Self::DEFAULT_MAX_MESSAGE_SIZE)
+    }
+
     /// The service behind a load balancer that the connection with this reply to its handshake leads
     /// to.
     ///
@@ -126,6 +142,9 @@ impl<'a> Reply<'a> {
             "helloOk" => hello.hello_ok = field.truth() == Some(true),
             "serviceId" => hello.service_id = field.object_id(),
             "connectionId" => hello.connection_id = field.integer(),
+            "maxBsonObjectSize" => hello.max_bson_object_size = field.int32(),
+            "maxMessageSizeBytes" => hello.max_message_size_bytes = field.int32(),
+            "maxWriteBatchSize" => hello.max_write_batch_size = field.int32(),
             // `ok`, `topologyVersion`, and what only errors have.
             key => self.failure.take(key, field)?,
         }

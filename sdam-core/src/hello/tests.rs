@@ -42,6 +42,9 @@ fn a_primary_of_mongodb_6_is_parsed_in_full() {
         }),
         hello_ok: true,
         connection_id: Some(53),
+        max_bson_object_size: Some(16_777_216),
+        max_message_size_bytes: Some(48_000_000),
+        max_write_batch_size: Some(100_000),
         ..Hello::default()
     };
     assert_eq!(Hello::parse(&reply), Ok(expected));
@@ -456,4 +459,37 @@ fn of_fields_of_one_name_the_last_one_counts() {
     }
     let hello = Hello::parse(&reply).unwrap();
     assert_eq!(hello.set_name.as_deref(), Some("b"));
+}
+
+#[test]
+fn the_sizes_that_a_server_announces_are_kept() {
+    // C-30
+    let sizes = |reply: &bson::Document| {
+        let hello = parse(reply).unwrap();
+        (
+            hello.max_bson_object_size,
+            hello.max_message_size_bytes,
+            hello.max_write_batch_size,
+            hello.max_message_size(),
+        )
+    };
+    assert_eq!(
+        sizes(&doc! {
+            "ok": 1,
+            "maxBsonObjectSize": 16_777_216,
+            "maxMessageSizeBytes": 50_000_000_i64,
+            "maxWriteBatchSize": 100_000.0,
+        }),
+        (
+            Some(16_777_216),
+            Some(50_000_000),
+            Some(100_000),
+            50_000_000
+        )
+    );
+    assert_eq!(sizes(&doc! { "ok": 1 }), (None, None, None, 48_000_000));
+    for nonsense in [0, -1] {
+        let reply = doc! { "ok": 1, "maxMessageSizeBytes": nonsense };
+        assert_eq!(sizes(&reply).3, 48_000_000, "{nonsense}");
+    }
 }

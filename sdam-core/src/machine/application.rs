@@ -163,6 +163,9 @@ impl AppError<'_> {
                 error.labels = labels.iter().map(|label| (*label).into()).collect();
                 Some(error)
             }
+            Cause::Protocol { message } => {
+                Some(ServerError::new(ErrorKind::Protocol, stage, message))
+            }
             Cause::Reply(bytes) => reply::error(bytes, stage),
             Cause::Auth { message } => {
                 Some(ServerError::new(ErrorKind::Command, Stage::Auth, message))

@@ -154,6 +154,13 @@ impl Options {
         self
     }
 
+    /// The same options with this length of a check's reply at most, in bytes.
+    #[must_use]
+    pub fn with_max_hello_size(mut self, max_hello_size: usize) -> Self {
+        self.max_hello_size = max_hello_size;
+        self
+    }
+
     /// The same options with this framing of the first hello.
     #[must_use]
     pub fn with_handshake_opcode(mut self, handshake_opcode: HandshakeOpcode) -> Self {

@@ -7,7 +7,7 @@ use proptest::{collection::vec, prelude::*, sample::select};
 use sdam_core::{error::Stage, hello::Hello, reply};
 
 /// Every field that means something, and some that mean nothing.
-const KEYS: [&str; 44] = [
+const KEYS: [&str; 46] = [
     "$clusterTime",
     "$err",
     "arbiterOnly",
@@ -33,7 +33,9 @@ const KEYS: [&str; 44] = [
     "localTime",
     "logicalSessionTimeoutMinutes",
     "maxBsonObjectSize",
+    "maxMessageSizeBytes",
     "maxWireVersion",
+    "maxWriteBatchSize",
     "me",
     "minWireVersion",
     "msg",

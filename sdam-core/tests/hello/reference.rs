@@ -53,6 +53,9 @@ fn hello(reply: &Document) -> Hello {
     hello.hello_ok = truth(reply, "helloOk") == Some(true);
     hello.service_id = object_id(reply, "serviceId");
     hello.connection_id = reply.get("connectionId").and_then(integer);
+    hello.max_bson_object_size = int32(reply, "maxBsonObjectSize");
+    hello.max_message_size_bytes = int32(reply, "maxMessageSizeBytes");
+    hello.max_write_batch_size = int32(reply, "maxWriteBatchSize");
     hello
 }
 

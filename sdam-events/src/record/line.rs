@@ -187,6 +187,9 @@ fn write_app_error(line: &mut Object<'_>, error: &RecordedError) {
             object.texts("labels", labels);
             object.text("message", message);
         }),
+        RecordedCause::Protocol { message } => {
+            line.object("protocol", |object| object.text("message", message));
+        }
         RecordedCause::Reply(reply) => line.base64("reply", reply),
         RecordedCause::Auth { message } => {
             line.object("auth", |object| object.text("message", message));

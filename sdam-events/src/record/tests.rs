@@ -188,6 +188,10 @@ fn inputs_have_their_lines() {
         &format!(r#"{common},"network":{{"timeout":true,"labels":["a"],"message":"m"}}"#),
     );
     check_input(
+        app_error(Cause::Protocol { message: "m" }),
+        &format!(r#"{common},"protocol":{{"message":"m"}}"#),
+    );
+    check_input(
         app_error(Cause::Reply(b"x")),
         &format!(r#"{common},"reply":"eA==""#),
     );

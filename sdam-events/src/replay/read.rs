@@ -156,6 +156,11 @@ fn cause(line: &Fields<'_>) -> Result<RecordedCause, Box<str>> {
             message: network.text("message")?.into(),
         });
     }
+    if let Some(protocol) = line.optional_object("protocol")? {
+        return Ok(RecordedCause::Protocol {
+            message: protocol.text("message")?.into(),
+        });
+    }
     if let Some(auth) = line.optional_object("auth")? {
         return Ok(RecordedCause::Auth {
             message: auth.text("message")?.into(),

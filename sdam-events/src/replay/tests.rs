@@ -159,6 +159,7 @@ fn recording() -> String {
             message: "reset",
         },
         Cause::Auth { message: "no" },
+        Cause::Protocol { message: "long" },
     ];
     for (generation, cause) in (0..).zip(causes) {
         topology.now = at(40 + generation);
@@ -190,7 +191,7 @@ fn a_recording_happens_again() {
     let recording = recording();
     let outcome = replay(recording.as_bytes()).unwrap();
     assert_eq!(outcome.divergence, None);
-    assert_eq!(outcome.inputs, 9);
+    assert_eq!(outcome.inputs, 10);
     let is_replayed = |line: &&str| line.contains("\"event\":") && !line.contains("Heartbeat");
     assert_eq!(
         outcome.matched,

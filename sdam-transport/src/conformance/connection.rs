@@ -5,7 +5,8 @@ use std::{io::Write, net::Shutdown, time::Duration};
 use futures::{FutureExt as _, executor::block_on};
 use sdam_core::{
     address::ServerAddress,
-    error::{ErrorKind, ServerError, Stage},
+    app_error::Phase,
+    error::{ErrorKind, SYSTEM_OVERLOADED_ERROR, Stage},
     time::Instant,
 };
 
@@ -36,8 +37,20 @@ pub(super) async fn messages_travel_both_ways(io: Io) -> Outcome {
 pub(super) async fn long_messages_travel_whole(io: Io) -> Outcome {
     let peer = Peer::start(echo)?;
     let mut connection = open(&io, &peer.address).await?;
-    // Longer than the buffers of both sockets together, so that it is sent and read in parts.
-    exchange(&mut *connection, 1, 12 << 20).await
+    // The longest document there is, with room for what a reply wraps around it.
+    exchange(&mut *connection, 1, (16 << 20) + (16 << 10)).await
+}
+
+pub(super) async fn the_limit_of_a_message_can_be_set(io: Io) -> Outcome {
+    let peer = Peer::start(echo)?;
+    let mut connection = open(&io, &peer.address).await?;
+    connection.set_max_message_size(1000);
+    exchange(&mut *connection, 1, 100).await?;
+    connection.set_max_message_size(100);
+    let sent = connection.send(message(2, 100)?).await;
+    sent.map_err(|error| describe(&error))?;
+    let error = no_message(&mut *connection).await?;
+    expect(&error, ErrorKind::Protocol, Stage::Hello)
 }
 
 pub(super) async fn host_names_are_looked_up_and_all_families_tried(io: Io) -> Outcome {
@@ -268,17 +281,23 @@ async fn unusable(connection: &mut dyn Connection) -> Outcome {
     Ok(())
 }
 
+/// Checks what the error says, and what a pool that was opening a connection would report.
 fn expect(error: &TransportError, kind: ErrorKind, stage: Stage) -> Outcome {
     ensure!(
         error.kind() == kind && error.stage() == stage,
-        "{kind:?} at {stage:?} was due, not: {}",
-        describe(error)
+        "{kind:?} at {stage:?} was due, not: {error}"
+    );
+    let overload = kind != ErrorKind::Protocol && stage != Stage::Dns;
+    let labels = error.cause(Phase::BeforeHello).labels();
+    ensure!(
+        labels.contains(&SYSTEM_OVERLOADED_ERROR) == overload,
+        "the labels {labels:?} are wrong for: {error}"
     );
     Ok(())
 }
 
 fn describe(error: &TransportError) -> String {
-    ServerError::from(error).to_string()
+    error.to_string()
 }
 
 fn message(request_id: i32, padding: usize) -> Result<WireMessage, String> {

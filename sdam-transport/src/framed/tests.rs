@@ -152,18 +152,20 @@ fn an_announced_length_is_checked_before_anything_is_allocated_o_36() {
     };
     let fitting = message(1, limit - bytes(1).len());
     assert_eq!(fitting.as_bytes().len(), limit);
-    let mut good = framed([Step::Bytes(fitting.into_bytes())]).with_max_message_size(limit);
+    let mut good = framed([Step::Bytes(fitting.into_bytes())]);
+    good.set_max_message_size(limit);
     recv(&mut good).unwrap();
-    let mut large = framed(header(101)).with_max_message_size(limit);
+    let mut large = framed(header(101));
+    large.set_max_message_size(limit);
     refused(
         &mut large,
         ErrorKind::Protocol,
         "101 bytes, more than the 100 accepted",
     );
     refused(
-        &mut framed(header(16 << 20 | 1)),
+        &mut framed(header(48_000_001)),
         ErrorKind::Protocol,
-        "more than the 16777216 accepted",
+        "more than the 48000000 accepted",
     );
     refused(
         &mut framed(header(15)),
@@ -180,9 +182,36 @@ fn an_announced_length_is_checked_before_anything_is_allocated_o_36() {
     refused(
         &mut greeting,
         ErrorKind::Protocol,
-        "more than the 16777216 accepted",
+        "more than the 48000000 accepted",
     );
     assert!(greeting.received.capacity() <= 2 * READ_AHEAD);
+}
+
+#[test]
+fn memory_grows_with_what_arrives_and_not_with_what_is_announced() {
+    let mut start = bytes(1);
+    start[..4].copy_from_slice(&48_000_000_i32.to_le_bytes());
+    let arrived = 100 << 10;
+    start.resize(arrived, 0);
+    let mut waiting = framed([Step::Bytes(start)]);
+    assert!(waiting.recv().now_or_never().is_none());
+    assert!(waiting.received.len() >= arrived);
+    assert!(waiting.received.capacity() <= 2 * (arrived + MAX_READ));
+}
+
+#[test]
+fn errors_name_the_server_and_the_cause_in_one_line() {
+    let address = ServerAddress::new("a", 1);
+    let mut framed = framed([Step::Fail(io::ErrorKind::BrokenPipe)]).with_target(&address);
+    let error = framed.send(message(1, 0)).now_or_never().unwrap();
+    let line = "a:1: network error at hello: sending a message of 26 bytes: broken pipe";
+    assert_eq!(error.unwrap_err().to_string(), line);
+    let again = recv(&mut framed).unwrap_err().to_string();
+    assert!(
+        again.starts_with("a:1: network error at hello: "),
+        "{again}"
+    );
+    assert!(again.ends_with("before: sending a message of 26 bytes: broken pipe"));
 }
 
 #[test]
@@ -269,8 +298,8 @@ fn a_failed_connection_stays_failed_and_says_why() {
     let mut framed = framed([Step::Fail(io::ErrorKind::BrokenPipe), Step::Bytes(bytes(1))]);
     let sent = framed.send(message(1, 0)).now_or_never().unwrap();
     assert_eq!(
-        sent.unwrap_err().to_string(),
-        "sending a message of 26 bytes"
+        sent.unwrap_err().message(),
+        "sending a message of 26 bytes: broken pipe"
     );
     refused(
         &mut framed,

@@ -111,7 +111,9 @@ impl fmt::Display for WireError {
             }
             Self::LengthAboveLimit { declared, limit } => write!(
                 f,
-                "the message declares a length of {declared} bytes, more than the {limit} accepted"
+                "the message declares a length of {declared} bytes, more than the {limit} accepted: \
+                 either the peer is no MongoDB server, or the limit is too small \
+                 (`Options::max_hello_size` for checks, `Connection::set_max_message_size` for pools)"
             ),
             Self::WrongLength { declared, actual } => write!(
                 f,

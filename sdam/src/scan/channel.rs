@@ -4,6 +4,7 @@ use std::fmt;
 
 use sdam_core::{
     error::Stage,
+    hello::Hello,
     ids::{Generation, ObjectId},
     monitor::MonitorInput,
     time::Instant,
@@ -90,6 +91,8 @@ impl<'t> Channel<'t> {
         };
         let protocol = |error: WireError| TransportError::from_wire(Stage::Operation, error);
         wire.connection.set_deadline(deadline);
+        wire.connection
+            .set_max_message_size(Hello::DEFAULT_MAX_MESSAGE_SIZE);
         let message = wire.exchange.command(command).map_err(protocol)?;
         let at = |error: TransportError| error.at(Stage::Operation);
         wire.connection.send(message).await.map_err(at)?;
@@ -101,9 +104,12 @@ impl<'t> Channel<'t> {
     /// The connection itself, for drivers that frame their own messages.
     ///
     /// Every message that is sent has to be answered, and the answer read, before the topology's
-    /// next call. The deadline is that of the last check until another one is set.
+    /// next call. The deadline is that of the last check until another one is set; replies of up to
+    /// [`Hello::DEFAULT_MAX_MESSAGE_SIZE`] are accepted until the next check.
     pub fn connection(&mut self) -> Option<&mut dyn Connection> {
         let wire = self.member.link.wire()?;
+        wire.connection
+            .set_max_message_size(Hello::DEFAULT_MAX_MESSAGE_SIZE);
         Some(&mut *wire.connection)
     }
 }

@@ -176,7 +176,7 @@ impl ScanTopology {
         member.disconnect();
         member
             .link
-            .connect(&self.io, &description.address, deadline);
+            .connect(&self.io, &self.options, &description.address, deadline);
         let mut alarm = Alarm::default();
         match wait(&*self.io.clock, member, deadline, &mut alarm).await {
             Some(Answer::Failed(error)) => return Err(error),

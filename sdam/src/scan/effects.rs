@@ -68,7 +68,7 @@ impl ScanTopology {
                 };
                 member
                     .link
-                    .connect(&self.io, &description.address, deadline);
+                    .connect(&self.io, &self.options, &description.address, deadline);
             }
             MonitorEffect::Send { request, deadline } => {
                 member.link.send(self.introduction.renew(request), deadline);

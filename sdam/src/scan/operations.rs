@@ -121,15 +121,8 @@ impl ScanTopology {
                 Ok(reply.body().to_vec())
             }
             Err(error) => {
-                let timeout = error.is_timeout();
-                let error = ServerError::from(error);
-                let cause = Cause::Network {
-                    timeout,
-                    labels: &[],
-                    message: &error.message,
-                };
-                self.handle_error(server, report(cause));
-                Err(error)
+                self.handle_error(server, report(error.cause(Phase::AfterHandshake)));
+                Err(error.into())
             }
         }
     }

@@ -74,6 +74,11 @@ fn network_errors_of_operations_clear_and_cancel_but_do_not_ask_for_a_check() {
         Cause::Auth { message: "no" },
         ErrorOutcome::Cleared,
     );
+    // A message that was too long for the connection is no sign of a server that is down.
+    let protocol = Cause::Protocol { message: "long" };
+    check(Phase::AfterHandshake, protocol, ErrorOutcome::Irrelevant);
+    check(Phase::BeforeHandshake, protocol, ErrorOutcome::Cleared);
+    check(Phase::BeforeHello, protocol, ErrorOutcome::Cleared);
     check(
         Phase::BeforeHello,
         network(false, overloaded),

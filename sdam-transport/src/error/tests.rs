@@ -1,0 +1,156 @@
+use std::io::ErrorKind as Io;
+
+use super::*;
+
+#[test]
+fn only_a_timeout_of_ours_or_of_connecting_is_a_timeout() {
+    let check = |stage, error: io::Error, kind| {
+        assert_eq!(TransportError::from_io(stage, "x", error).kind(), kind);
+    };
+    let own = || io::Error::from(io::ErrorKind::TimedOut);
+    check(Stage::Connect, own(), ErrorKind::Timeout);
+    check(Stage::Hello, own(), ErrorKind::Timeout);
+    for refused in [
+        io::ErrorKind::ConnectionRefused,
+        io::ErrorKind::ConnectionReset,
+        io::ErrorKind::UnexpectedEof,
+        io::ErrorKind::WouldBlock,
+        io::ErrorKind::Interrupted,
+    ] {
+        check(Stage::Hello, refused.into(), ErrorKind::Network);
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_peer_that_the_system_gives_up_is_a_broken_connection() {
+    let system = || io::Error::from_raw_os_error(110);
+    assert_eq!(system().kind(), io::ErrorKind::TimedOut);
+    let kind = |stage| TransportError::from_io(stage, "x", system()).kind();
+    assert_eq!(kind(Stage::Connect), ErrorKind::Timeout);
+    assert_eq!(kind(Stage::Hello), ErrorKind::Network);
+}
+
+#[test]
+fn text_is_one_line_with_server_kind_stage_and_every_cause() {
+    let inner = TransportError::network(Stage::Connect, "refused").with_source("by peer");
+    let error = TransportError::network(Stage::Connect, "connecting").with_source(inner);
+    let line = "network error at connect: connecting: network error at connect: refused: by peer";
+    assert_eq!(error.to_string(), line);
+    let named = error.clone().with_target(&ServerAddress::new("a", 1));
+    assert_eq!(named.to_string(), format!("a:1: {line}"));
+    assert_eq!(format!("{named:?}"), named.to_string());
+    assert_eq!(format!("{named:#?}"), named.to_string());
+    // A chain printer that follows `source` must not repeat it.
+    assert!(error.source().is_none());
+
+    let plain = ServerError::from(&named.at(Stage::Tls));
+    assert_eq!((plain.kind, plain.stage), (ErrorKind::Network, Stage::Tls));
+    assert_eq!(format!("network error at connect: {}", plain.message), line);
+}
+
+#[test]
+fn the_causes_of_a_cause_are_in_the_text() {
+    #[derive(Debug)]
+    struct Outer(io::Error);
+    impl fmt::Display for Outer {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("outer")
+        }
+    }
+    impl Error for Outer {
+        fn source(&self) -> Option<&(dyn Error + 'static)> {
+            Some(&self.0)
+        }
+    }
+    let source = Outer(io::Error::from(io::ErrorKind::BrokenPipe));
+    let error = TransportError::network(Stage::Hello, "sending").with_source(source);
+    assert_eq!(error.message(), "sending: outer: broken pipe");
+}
+
+/// Whether a pool reports a network error, and whether one that timed out; else a protocol error.
+#[derive(Debug, PartialEq)]
+enum Reported {
+    Network,
+    Timeout,
+    Protocol,
+}
+
+/// I-10, I-11, I-14, I-16; which failure of a pooled connection is reported as what, and which has
+/// the labels of overload.
+#[test]
+fn io_errors_and_timeouts_up_to_hello_are_labelled_as_overload_and_nothing_else_is() {
+    let check = |error: &TransportError, phase, reported, labelled| {
+        let cause = error.cause(phase);
+        let kind = match cause {
+            Cause::Network { timeout: true, .. } => Reported::Timeout,
+            Cause::Network { timeout: false, .. } => Reported::Network,
+            _ => Reported::Protocol,
+        };
+        let labels: &[&str] = if labelled {
+            &["SystemOverloadedError", "RetryableError"]
+        } else {
+            &[]
+        };
+        assert_eq!(
+            (kind, cause.labels()),
+            (reported, labels),
+            "{error} {phase:?}"
+        );
+    };
+    let io = |stage, kind: io::ErrorKind| TransportError::from_io(stage, "x", kind.into());
+    let slow = |stage| TransportError::timeout(stage, "too slow");
+    let wire = |stage| TransportError::from_wire(stage, WireError::Compressed);
+
+    let opening = Phase::BeforeHello;
+    // Refused, reset, end of file and silence, at every step of an exchange with the server.
+    for stage in [Stage::Connect, Stage::Tls, Stage::Hello] {
+        for kind in [
+            Io::ConnectionRefused,
+            Io::ConnectionReset,
+            Io::UnexpectedEof,
+        ] {
+            check(&io(stage, kind), opening, Reported::Network, true);
+        }
+        check(&io(stage, Io::TimedOut), opening, Reported::Timeout, true);
+        check(&slow(stage), opening, Reported::Timeout, true);
+    }
+    let eof = TransportError::network(Stage::Hello, "the server closed the connection");
+    check(&eof, opening, Reported::Network, true);
+
+    // A name that is not found, or not in time; a proxy that refuses, breaks off or is silent.
+    for stage in [Stage::Dns, Stage::Proxy] {
+        check(&io(stage, Io::NotFound), opening, Reported::Network, false);
+        check(
+            &io(stage, Io::UnexpectedEof),
+            opening,
+            Reported::Network,
+            false,
+        );
+        check(&slow(stage), opening, Reported::Timeout, false);
+    }
+    // A certificate, however the library says so.
+    let certificate = TransportError::protocol(Stage::Tls, "the certificate has expired");
+    check(&certificate, opening, Reported::Protocol, false);
+    for kind in [Io::InvalidData, Io::InvalidInput, Io::Other] {
+        check(&io(Stage::Tls, kind), opening, Reported::Protocol, false);
+    }
+    // Another protocol's greeting.
+    check(&wire(Stage::Hello), opening, Reported::Protocol, false);
+
+    // Authentication, and operations of an established connection.
+    for (phase, stage) in [
+        (Phase::BeforeHandshake, Stage::Auth),
+        (Phase::AfterHandshake, Stage::Operation),
+    ] {
+        check(
+            &io(stage, Io::ConnectionReset),
+            phase,
+            Reported::Network,
+            false,
+        );
+        check(&eof, phase, Reported::Network, false);
+        check(&slow(stage), phase, Reported::Timeout, false);
+        check(&wire(stage), phase, Reported::Protocol, false);
+    }
+}
