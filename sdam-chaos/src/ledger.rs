@@ -13,7 +13,7 @@ use sdam::topology::Topology;
 use sdam_core::{
     address::ServerAddress,
     event::Event,
-    ids::{Generation, ObjectId, ServerId},
+    ids::{Generation, ServerId},
     pool::{PoolClear, PoolFactory, PoolHandle},
     time::Instant,
 };
@@ -21,7 +21,7 @@ use sdam_events::sink::{EventSink, Interest};
 use sdam_sim::oracle::{Oracle, PoolCall, PoolCalls, Violation};
 use sdam_transport::clock::Clock;
 
-use crate::{ask::Ask, oracle::is_selectable};
+use crate::{ask::Ask, load::balanced::BalancedPool, oracle::is_selectable};
 
 /// Everything that is known of one run. Locks are held for a moment each, and never two at once.
 #[derive(Default)]
@@ -30,6 +30,7 @@ pub(crate) struct Ledger {
     topology: Mutex<Option<Topology>>,
     events: Mutex<Vec<Event>>,
     pools: Mutex<PoolBook>,
+    balanced: Mutex<BalancedPool>,
     waiting: Mutex<BTreeMap<u64, Waiting>>,
     /// The newest snapshot that the watcher has been given.
     pub(crate) watched: Mutex<Option<u64>>,
@@ -51,6 +52,8 @@ pub struct Counts {
     pub errors: u64,
     /// Handshakes that were reported.
     pub handshakes: u64,
+    /// Errors that were reported of closed connections to services behind a load balancer.
+    pub late: u64,
     /// Steps of scenarios that were taken.
     pub faults: u64,
     /// Servers whose true role was not known at the end, because the rules for old releases
@@ -65,6 +68,7 @@ impl std::ops::AddAssign for Counts {
             timed_out,
             errors,
             handshakes,
+            late,
             faults,
             excused,
         } = other;
@@ -72,6 +76,7 @@ impl std::ops::AddAssign for Counts {
         self.timed_out += timed_out;
         self.errors += errors;
         self.handshakes += handshakes;
+        self.late += late;
         self.faults += faults;
         self.excused += excused;
     }
@@ -96,7 +101,6 @@ pub(crate) struct PoolBook {
 pub(crate) struct PoolState {
     pub(crate) ready: bool,
     pub(crate) generation: Generation,
-    pub(crate) services: BTreeMap<ObjectId, Generation>,
 }
 
 impl Ledger {
@@ -128,6 +132,10 @@ impl Ledger {
 
     pub(crate) fn pools(&self) -> MutexGuard<'_, PoolBook> {
         lock(&self.pools)
+    }
+
+    pub(crate) fn balanced(&self) -> MutexGuard<'_, BalancedPool> {
+        lock(&self.balanced)
     }
 
     pub(crate) fn waiting(&self) -> MutexGuard<'_, BTreeMap<u64, Waiting>> {
@@ -251,13 +259,14 @@ impl PoolHandle for Pool {
             self.ledger.violated(Oracle::Pools, message);
         }
         self.told(PoolCall::Clear(clear.clone()));
-        if let Some(state) = self.ledger.pools().open.get_mut(&self.server) {
-            if let Some(service) = clear.service_id {
-                state.services.insert(service, clear.generation);
-            } else {
-                state.ready = false;
-                state.generation = clear.generation;
+        if let Some(service) = clear.service_id {
+            let cleared = self.ledger.balanced().clear(service, clear.generation);
+            if let Err(complaint) = cleared {
+                self.ledger.violated(Oracle::Pools, complaint);
             }
+        } else if let Some(state) = self.ledger.pools().open.get_mut(&self.server) {
+            state.ready = false;
+            state.generation = clear.generation;
         }
     }
 

@@ -1,5 +1,6 @@
 //! Applications that use the client while the world falls apart, and report what they meet.
 
+pub(crate) mod balanced;
 pub(crate) mod report;
 
 use std::{

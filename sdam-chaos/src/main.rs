@@ -193,6 +193,7 @@ impl Tally {
             timed_out,
             errors,
             handshakes,
+            late,
             faults,
             excused,
         } = sum.counts;
@@ -204,7 +205,8 @@ impl Tally {
         );
         println!(
             "{faults} faults, {} events, {selected} servers selected, {timed_out} time-outs, \
-             {errors} errors and {handshakes} handshakes reported, {excused} runs excused",
+             {errors} errors ({late} of services that were gone) and {handshakes} handshakes \
+             reported, {excused} runs excused",
             sum.events,
         );
     }

@@ -1,4 +1,5 @@
-//! What a reply costs the topology: one that repeats what is known, and one that changes something.
+//! What a reply costs the topology: one that repeats what is known, and one that changes something;
+//! and what services behind a load balancer cost.
 //!
 //! A reader holds the description before, as the engine's snapshot does, so the figures include
 //! letting go of it.
@@ -8,10 +9,12 @@ use std::{hint::black_box, sync::Arc, time::Duration};
 use criterion::{BatchSize, Criterion};
 use sdam_core::{
     address::ServerAddress,
+    app_error::{AppError, Cause, ErrorOutcome, Phase},
     hello::Hello,
-    ids::{ElectionTuple, ObjectId, ServerId, TopologyVersion},
+    ids::{ElectionTuple, Generation, ObjectId, ServerId, TopologyVersion},
     machine::{Effect, Input, TopologyMachine},
     options::Options,
+    rng::Rng,
     server::{Rtt, ServerType, WireVersions},
     time::Instant,
     topology::TopologyDescription,
@@ -161,8 +164,93 @@ fn machine(criterion: &mut Criterion) {
     }
 }
 
+/// A load balancer, and one connection to each of many services.
+struct Balancer {
+    machine: TopologyMachine,
+    server: ServerId,
+}
+
+impl Balancer {
+    fn new(services: u32) -> Self {
+        let mut options = Options::new(vec![ServerAddress::new("lb.lan", 27_017)]);
+        options.load_balanced = true;
+        let machine = TopologyMachine::new(&options, ObjectId::from_bytes([9; 12]));
+        // The first id of the topology.
+        let server = ServerId::from_u64(1);
+        let mut balancer = Self { machine, server };
+        balancer.handle(Input::Open);
+        (0..services).for_each(|number| balancer.open(service(number)));
+        balancer
+    }
+
+    fn handle(&mut self, input: Input<'_>) {
+        let _ = black_box(self.machine.handle(Instant::EPOCH, input));
+    }
+
+    fn generation(&self, service: ObjectId) -> Generation {
+        let generation = self.machine.generation(self.server, Some(service));
+        generation.unwrap_or_else(|| unreachable!())
+    }
+
+    fn open(&mut self, service: ObjectId) {
+        let mut hello = member(ServerType::Mongos);
+        hello.service_id = Some(service);
+        self.handle(Input::Handshake {
+            server: self.server,
+            generation: Generation::FIRST,
+            hello,
+        });
+    }
+
+    /// A connection to the service breaks; it is replaced by another one.
+    fn fail(&mut self, service: ObjectId) {
+        let generation = self.generation(service);
+        let error = AppError {
+            generation,
+            service_id: Some(service),
+            phase: Phase::AfterHandshake,
+            cause: Cause::Network {
+                timeout: false,
+                labels: &[],
+                message: "connection reset",
+            },
+            max_wire_version: 21,
+        };
+        let (outcome, effects) = self
+            .machine
+            .handle_error(Instant::EPOCH, self.server, error);
+        assert_eq!(outcome, ErrorOutcome::ServiceCleared);
+        let _ = black_box(effects);
+        self.open(service);
+        self.handle(Input::ServiceConnectionClosed {
+            server: self.server,
+            service,
+            generation,
+        });
+    }
+}
+
+fn service(number: u32) -> ObjectId {
+    ObjectId::random(&mut Rng::new(number.into()))
+}
+
+/// What services cost, one and many: the way to each must not grow longer with their number.
+fn services(criterion: &mut Criterion) {
+    for (name, count) in [("1_service", 1), ("100000_services", 100_000)] {
+        let mut balancer = Balancer::new(count);
+        let last = service(count - 1);
+        criterion.bench_function(&format!("machine/generation/{name}"), |bencher| {
+            bencher.iter(|| balancer.generation(black_box(last)));
+        });
+        criterion.bench_function(&format!("machine/clear/{name}"), |bencher| {
+            bencher.iter(|| balancer.fail(black_box(last)));
+        });
+    }
+}
+
 fn main() {
     let mut criterion = Criterion::default().configure_from_args();
     machine(&mut criterion);
+    services(&mut criterion);
     criterion.final_summary();
 }

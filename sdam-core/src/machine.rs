@@ -3,6 +3,7 @@
 mod application;
 mod effects;
 mod open_close;
+mod services;
 mod transition;
 mod update;
 
@@ -12,6 +13,7 @@ mod tests;
 use alloc::{sync::Arc, vec::Vec};
 
 pub use self::effects::{Effect, Effects};
+use self::services::Services;
 use crate::{
     address::ServerAddress,
     error::{ErrorKind, ServerError, Stage},
@@ -38,13 +40,26 @@ pub enum Input<'a> {
         rtt: Option<Rtt>,
     },
     /// A pooled connection has been opened and its handshake was answered.
+    ///
+    /// Behind a load balancer the connection counts for the service that the reply names, and its
+    /// generation is from now on that of the [service](TopologyMachine::generation).
     Handshake {
         /// The incarnation it belongs to.
         server: ServerId,
-        /// The generation the connection was opened under.
+        /// The generation the connection was opened under; of no interest behind a load balancer.
         generation: Generation,
         /// The reply.
         hello: Hello,
+    },
+    /// A connection to a service behind a load balancer is closed, whose handshake was told before.
+    /// With its last connection the service is forgotten (CMAP: "Load Balancer Mode").
+    ServiceConnectionClosed {
+        /// The load balancer.
+        server: ServerId,
+        /// The service.
+        service: ObjectId,
+        /// The generation of the connection.
+        generation: Generation,
     },
     /// A look-up of the SRV record has yielded these hosts, already validated and sampled.
     Hosts(&'a [ServerAddress]),
@@ -63,7 +78,7 @@ pub enum Input<'a> {
 ///
 /// The machine performs nothing itself: what has to happen is returned as [`Effects`], whose order
 /// is the specification's. It cannot fail; whatever is out of place is ignored.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct TopologyMachine {
     config: Config,
     topology: ObjectId,
@@ -77,7 +92,7 @@ pub struct TopologyMachine {
 }
 
 /// The options that matter to the machine.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Config {
     initial_type: TopologyType,
     seeds: Vec<ServerAddress>,
@@ -96,13 +111,13 @@ enum LifePhase {
 }
 
 /// The state of a server's pool, as commanded so far.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Pool {
     server: ServerId,
     address: ServerAddress,
     generation: Generation,
-    /// Behind a load balancer: the services that have been cleared.
-    services: Vec<(ObjectId, Generation)>,
+    /// Behind a load balancer: the services that connections lead to.
+    services: Services,
     ready: bool,
 }
 
@@ -150,6 +165,16 @@ impl TopologyMachine {
                 self.phase = LifePhase::Closed;
                 Effects::default()
             }
+            Input::ServiceConnectionClosed {
+                server,
+                service,
+                generation,
+            } => {
+                if let Some(pool) = self.pool_mut(server) {
+                    pool.services.closed(service, generation);
+                }
+                Effects::default()
+            }
             Input::Open
             | Input::Checked { .. }
             | Input::Handshake { .. }
@@ -179,7 +204,7 @@ impl TopologyMachine {
         let pool = self.pool(server)?;
         Some(match service {
             None => pool.generation,
-            Some(service) => pool.service_generation(service),
+            Some(service) => pool.services.generation(service),
         })
     }
 
@@ -260,8 +285,13 @@ impl TopologyMachine {
         generation: Generation,
         hello: Hello,
     ) -> Effects {
-        let load_balanced = self.description.topology_type() == TopologyType::LoadBalanced;
-        let Some(current) = self.current(server).filter(|_| !load_balanced) else {
+        if self.description.topology_type() == TopologyType::LoadBalanced {
+            if let (Some(pool), Some(service)) = (self.pool_mut(server), hello.service_id) {
+                pool.services.opened(service);
+            }
+            return Effects::default();
+        }
+        let Some(current) = self.current(server) else {
             return Effects::default();
         };
         if self
@@ -325,16 +355,9 @@ impl Pool {
             server,
             address,
             generation: Generation::FIRST,
-            services: Vec::new(),
+            services: Services::default(),
             ready: false,
         }
-    }
-
-    fn service_generation(&self, service: ObjectId) -> Generation {
-        self.services
-            .iter()
-            .find(|(own, _)| *own == service)
-            .map_or(Generation::FIRST, |(_, generation)| *generation)
     }
 
     /// Counts a clear and says which generation is the current one from now on.
@@ -342,15 +365,5 @@ impl Pool {
         self.generation = self.generation.next();
         self.ready = false;
         self.generation
-    }
-
-    /// Like [`clear`](Self::clear) for the connections to one service behind a load balancer.
-    fn clear_service(&mut self, service: ObjectId) -> Generation {
-        let generation = self.service_generation(service).next();
-        match self.services.iter_mut().find(|(own, _)| *own == service) {
-            Some((_, own)) => *own = generation,
-            None => self.services.push((service, generation)),
-        }
-        generation
     }
 }

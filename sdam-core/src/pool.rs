@@ -36,7 +36,29 @@ pub trait PoolFactory: Send + Sync + Debug + 'static {
 /// pool is not in the state that the server's description promises.
 /// They must take constant time, must not block, and must not call back into the topology; sockets
 /// are closed later, by the pool's own task.
-/// A pool must not hold any lock that these methods take while it reports an error.
+/// A pool must not hold any lock that these methods take while it reports an error, a handshake or
+/// the end of a connection.
+///
+/// # Behind a load balancer
+///
+/// The topology counts the connections to each service, and decides on their generations (CMAP:
+/// "Load Balancer Mode"):
+///
+/// - The pool reports the reply to each hello before it authenticates, and stamps the connection
+///   with the service and the generation that it is told. It never makes up a generation itself.
+/// - It reports the end of each connection that it has reported so, once, and after the error that
+///   the connection has met. With the last connection of a service the topology forgets the
+///   service, and so may the pool.
+/// - A service that comes back begins above every generation that a forgotten one has had. So an
+///   error that is reported after the end of its connection is stale, and cannot clear connections
+///   that were opened later.
+/// - A clear may come between a handshake's report and the moment when the pool has entered the
+///   connection in its books. A pool that keeps the generation of each service of its last clear
+///   until no handshake is under way finds such a connection to be stale. One that does not uses it
+///   once more.
+///
+/// A pool that reports no handshake is served all the same: its services begin with
+/// [`Generation::FIRST`], and those that were cleared are remembered as long as the topology.
 ///
 /// A panic goes on to whoever brought it about, once everything else is done.
 pub trait PoolHandle: Send + Sync + Debug + 'static {
@@ -57,7 +79,8 @@ pub trait PoolHandle: Send + Sync + Debug + 'static {
 pub struct PoolClear {
     /// The generation of connections opened from now on.
     pub generation: Generation,
-    /// Behind a load balancer, the only service whose connections are stale.
+    /// Behind a load balancer, the only service whose connections are stale: those of a generation
+    /// below [`generation`](Self::generation). There may be none.
     pub service_id: Option<ObjectId>,
     /// Whether connections that are in use or being established are interrupted, too.
     pub interrupt_in_use: bool,

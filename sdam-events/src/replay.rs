@@ -291,6 +291,18 @@ impl Replayer {
                 };
                 machine.handle(now, input)
             }
+            RecordedInput::ServiceConnectionClosed {
+                server,
+                service,
+                generation,
+            } => {
+                let input = Input::ServiceConnectionClosed {
+                    server: *server,
+                    service: *service,
+                    generation: *generation,
+                };
+                machine.handle(now, input)
+            }
             RecordedInput::AppError { server, error } => {
                 handle_error(&mut machine, now, *server, error)?
             }

@@ -179,37 +179,41 @@ impl TopologyCell {
     /// Tells the topology what happened; all that follows has happened on return, even if a pool
     /// panics.
     pub(crate) fn apply(self: &Arc<Self>, input: Input<'_>) {
-        self.apply_as(input, RecordedInput::of);
+        self.apply_as(input, RecordedInput::of, |_| ());
     }
 
     /// Tells the topology that a pooled connection was opened, and what the `reply` to its handshake
-    /// said.
+    /// said. Returns the generation of the connection; `None` if the server has left.
     pub(crate) fn apply_handshake(
         self: &Arc<Self>,
         server: ServerId,
         generation: Generation,
         hello: Hello,
         reply: &[u8],
-    ) {
+    ) -> Option<Generation> {
+        let service = hello.service_id.filter(|_| self.options.load_balanced);
         let input = Input::Handshake {
             server,
             generation,
             hello,
         };
-        self.apply_as(input, |_| {
+        let record = |_: &Input<'_>| {
             Some(RecordedInput::Handshake {
                 server,
                 generation,
                 reply: reply.into(),
             })
-        });
+        };
+        self.apply_as(input, record, |machine| machine.generation(server, service))
     }
 
-    fn apply_as(
+    /// `answer` sees the machine before anything else can happen to it.
+    fn apply_as<T>(
         self: &Arc<Self>,
         input: Input<'_>,
         record: impl FnOnce(&Input<'_>) -> Option<RecordedInput>,
-    ) {
+        answer: impl FnOnce(&TopologyMachine) -> T,
+    ) -> T {
         let mut state = self.state.lock();
         let now = self.now();
         if self.events.wants(EventName::Input)
@@ -223,8 +227,10 @@ impl TopologyCell {
         if let Some(server) = failed.and_then(|server| state.servers.get(&server)) {
             server.failures().repeat(now);
         }
+        let answer = answer(&state.machine);
         drop(state);
         self.finish(aftermath);
+        answer
     }
 
     /// Tells the topology what an operation or a pool has met.

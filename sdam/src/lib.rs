@@ -59,6 +59,7 @@ pub mod scan;
 mod select;
 pub mod selected;
 mod server;
+pub mod service;
 pub mod snapshot;
 mod tasks;
 pub mod topology;

@@ -7,6 +7,7 @@ use sdam_core::{
     error::ServerError,
     hello::{Handshake, Hello},
     ids::{Generation, ObjectId, ServerId},
+    machine::Input,
     options::Options,
 };
 use sdam_events::queue::EventQueue;
@@ -18,6 +19,7 @@ use crate::{
     error::{Bound, SelectionError},
     select::Limit,
     selected::Selected,
+    service::ServiceConnection,
     snapshot::{Snapshot, SnapshotGuard},
     watch::Watch,
 };
@@ -185,7 +187,14 @@ impl Topology {
         self.cell().apply_error(server, error)
     }
 
-    /// Reports the reply to the handshake of a new pooled connection, a BSON document.
+    /// Reports the reply to the handshake of a new pooled connection, a BSON document, as soon as it
+    /// is there and before authentication.
+    ///
+    /// Behind a load balancer, and only there, the connection is counted for the service that the
+    /// reply names, and what is returned says its generation; give that back with
+    /// [`handle_service_connection_closed`](Self::handle_service_connection_closed).
+    /// A closed topology counts nothing: close the connection.
+    /// Must not be called with a lock held that the pool's own `ready`, `clear` or `close` take.
     ///
     /// # Errors
     ///
@@ -197,14 +206,46 @@ impl Topology {
         server: ServerId,
         generation: Generation,
         reply: &[u8],
-    ) -> Result<(), ServerError> {
+    ) -> Result<Option<ServiceConnection>, ServerError> {
         let hello = Hello::parse(reply)?;
-        if self.options().load_balanced {
-            hello.load_balanced_service()?;
-        }
-        self.cell()
+        let balanced = self.options().load_balanced;
+        let service = balanced
+            .then(|| hello.load_balanced_service())
+            .transpose()?;
+        let current = self
+            .cell()
             .apply_handshake(server, generation, hello, reply);
-        Ok(())
+        Ok(service
+            .zip(current)
+            .map(|(service, generation)| ServiceConnection {
+                server,
+                service,
+                generation,
+            }))
+    }
+
+    /// Reports that a connection to a service behind a load balancer is closed, or has been handed
+    /// to a task that closes it.
+    ///
+    /// With its last connection the topology forgets the service (CMAP: "Load Balancer Mode").
+    /// Report the error that a connection has met before its end, or it is
+    /// [stale](ErrorOutcome::Stale).
+    /// Must not be called with a lock held that the pool's own `ready`, `clear` or `close` take.
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "no connection is reported as closed twice"
+    )]
+    pub fn handle_service_connection_closed(&self, connection: ServiceConnection) {
+        let ServiceConnection {
+            server,
+            service,
+            generation,
+        } = connection;
+        self.cell().apply(Input::ServiceConnectionClosed {
+            server,
+            service,
+            generation,
+        });
     }
 
     /// Asks every monitor to check soon, no sooner than 500 ms after its last check.

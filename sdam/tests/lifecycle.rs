@@ -240,7 +240,10 @@ fn behind_a_load_balancer_a_handshake_names_a_service() {
          this mode."
     );
     reply.insert("serviceId", ObjectId::from_bytes([1; 12]));
-    assert_eq!(handshake(&reply), Ok(()));
+    let connection = handshake(&reply).unwrap().unwrap();
+    assert_eq!(connection.server(), server);
+    assert_eq!(connection.service_id().bytes(), [1; 12]);
+    topology.handle_service_connection_closed(connection);
 }
 
 #[test]

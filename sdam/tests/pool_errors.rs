@@ -3,19 +3,22 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::{
+    io,
     sync::{Arc, Mutex},
     time::Duration,
 };
 
+use bson::{doc, oid};
 use futures::executor::block_on;
-use sdam::topology::Topology;
+use sdam::{builder::TopologyBuilder, topology::Topology};
 use sdam_core::{
     address::ServerAddress,
     app_error::{AppError, Cause, ErrorOutcome, Phase},
-    ids::{Generation, ServerId},
-    options::ServerMonitoringMode,
+    ids::{Generation, ObjectId, ServerId},
+    options::{Options, ServerMonitoringMode},
     pool::{PoolClear, PoolError, PoolFactory, PoolHandle},
 };
+use sdam_events::{record::RecordSink, replay::replay};
 use sdam_select::criteria::Criteria;
 use sdam_sim::serve::Builder;
 
@@ -135,4 +138,86 @@ fn a_paused_pool_refuses_and_the_topology_does_not_hear_of_it() {
     let closed = pool.check_out().unwrap_err();
     assert!(matches!(closed, PoolError::Closed { .. }), "{closed}");
     assert!(!closed.is_retryable());
+}
+
+/// What a recording is written to.
+#[derive(Clone, Default)]
+struct Tape(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Tape {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn errors_count_until_the_last_connection_of_their_service_is_closed() {
+    // F-67
+    const SERVICE: [u8; 12] = [1; 12];
+    let mut options = Options::new(vec![ServerAddress::new("127.0.0.1", 1)]);
+    options.load_balanced = true;
+    let tape = Tape::default();
+    let recording = RecordSink::new(tape.clone(), &options).unwrap();
+    let builder = TopologyBuilder::new(options);
+    let host = tokio::runtime::Runtime::new().unwrap();
+    let runtime = sdam_runtime_tokio::from_handle(host.handle().clone()).unwrap();
+    let topology = builder.sink(recording).start(runtime).unwrap();
+    let server = topology.snapshot().description().servers()[0].id;
+    let reply = doc! {
+        "ok": 1, "msg": "isdbgrid", "maxWireVersion": 17, "serviceId": oid::ObjectId::from_bytes(SERVICE),
+    };
+    let reply = reply.to_vec().unwrap();
+    let open = || {
+        let connection = topology.handle_handshake(server, Generation::FIRST, &reply);
+        connection.unwrap().unwrap()
+    };
+    let close = |connection| topology.handle_service_connection_closed(connection);
+    let fail = |generation| {
+        let error = AppError {
+            generation,
+            service_id: Some(ObjectId::from_bytes(SERVICE)),
+            phase: Phase::AfterHandshake,
+            cause: Cause::Network {
+                timeout: false,
+                labels: &[],
+                message: "connection reset",
+            },
+            max_wire_version: 17,
+        };
+        topology.handle_error(server, error)
+    };
+    for _ in 0..3 {
+        let (first, second) = (open(), open());
+        let generation = first.generation();
+        assert_eq!(second.generation(), generation);
+        close(first);
+        assert_eq!(
+            fail(generation),
+            ErrorOutcome::ServiceCleared,
+            "one is left"
+        );
+        close(second);
+        let third = open();
+        assert!(third.generation() > generation);
+        assert_eq!(fail(generation), ErrorOutcome::Stale, "none is left");
+        close(third);
+    }
+    block_on(topology.close());
+    assert_eq!(
+        topology.handle_handshake(server, Generation::FIRST, &reply),
+        Ok(None)
+    );
+    let recording = tape.0.lock().unwrap().clone();
+    let outcome = replay(&*recording).unwrap();
+    assert_eq!(outcome.divergence, None);
+    assert_eq!(
+        outcome.inputs,
+        2 + 3 * 8,
+        "{}",
+        String::from_utf8_lossy(&recording)
+    );
 }

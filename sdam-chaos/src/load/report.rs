@@ -14,7 +14,7 @@ use sdam_core::{
 use sdam_sim::oracle::Oracle;
 
 use super::Application;
-use crate::{ledger::PoolState, plan::pick};
+use crate::plan::pick;
 
 /// What servers answer when they are no longer what the client takes them for.
 const STATE_CHANGES: [i32; 4] = [10107, 13435, 91, 11600];
@@ -23,11 +23,24 @@ const STATE_CHANGES: [i32; 4] = [10107, 13435, 91, 11600];
 pub(crate) struct Met {
     pub(crate) phase: Phase,
     cause: What,
-    /// What must come of it; `None` where that is not plain.
-    pub(crate) expected: Option<ErrorOutcome>,
+    /// What must come of it with a server that is monitored; `None` where that is not plain.
+    expected: Option<ErrorOutcome>,
+    balanced: bool,
 }
 
 impl Met {
+    /// What must come of it; `None` where that is not plain.
+    pub(crate) fn expected(&self, service_id: Option<ObjectId>) -> Option<ErrorOutcome> {
+        let expected = self.expected?;
+        // A service is known with hello, and the load balancer itself is never Unknown.
+        let of_service = service_id.is_some() && self.phase != Phase::BeforeHello;
+        Some(match expected {
+            expected if !self.balanced => expected,
+            ErrorOutcome::Cleared if of_service => ErrorOutcome::ServiceCleared,
+            _ => ErrorOutcome::Irrelevant,
+        })
+    }
+
     /// In the words in which it is reported, of a connection to `server`.
     pub(crate) fn on(
         &self,
@@ -68,7 +81,12 @@ enum What {
 impl Application {
     /// Reports that a connection to the server has met something.
     pub(super) fn report_on(&mut self, server: ServerId) {
-        if self.rng.below(4) == 0 {
+        if self.topology.options().load_balanced {
+            let snapshot = self.topology.snapshot();
+            if let Some(balancer) = snapshot.description().server_by_id(server) {
+                self.use_balancer(balancer);
+            }
+        } else if self.rng.below(4) == 0 {
             self.report_handshake(server);
         } else {
             self.report_error(server);
@@ -121,10 +139,9 @@ impl Application {
             return;
         };
         let met = draw(&mut self.rng, &description, known);
-        let service = self.service();
-        let current = current_generation(&pool, service, &description);
+        let current = pool.generation;
         let generation = aged(&mut self.rng, current);
-        let error = met.on(known, generation, service);
+        let error = met.on(known, generation, None);
         let outcome = self.topology.handle_error(server, error);
         self.ledger.counts().errors += 1;
         self.ledger.note(format!(
@@ -134,7 +151,7 @@ impl Application {
         let expected = if generation < current {
             Some(ErrorOutcome::Stale)
         } else {
-            met.expected
+            met.expected(None)
         };
         if expected.is_some_and(|expected| expected != outcome) {
             let message = format!("{error:?} on {known} came to {outcome:?}, not {expected:?}");
@@ -175,25 +192,6 @@ impl Application {
         };
         let message = format!("{outcome:?} of server {server}: {complaint}");
         self.ledger.violated(Oracle::Errors, message);
-    }
-
-    /// One of a few services behind a load balancer.
-    fn service(&mut self) -> Option<ObjectId> {
-        let number = self.rng.below(3) as u8;
-        (self.topology.options().load_balanced && number > 0)
-            .then(|| ObjectId::from_bytes([number; 12]))
-    }
-}
-
-fn current_generation(
-    pool: &PoolState,
-    service: Option<ObjectId>,
-    description: &TopologyDescription,
-) -> Generation {
-    let service = service.filter(|_| description.topology_type() == TopologyType::LoadBalanced);
-    match service {
-        Some(service) => pool.services.get(&service).copied().unwrap_or_default(),
-        None => pool.generation,
     }
 }
 
@@ -246,7 +244,8 @@ pub(crate) fn draw(
     Met {
         phase,
         cause,
-        expected: expected.filter(|_| !balanced),
+        expected,
+        balanced,
     }
 }
 

@@ -118,7 +118,7 @@ impl Client<'_> {
             .topology
             .handle_error(server.id, met.on(server, generation, None));
         self.ledger.counts().errors += 1;
-        let expected = met.expected.filter(|_| generation == current);
+        let expected = met.expected(None).filter(|_| generation == current);
         if expected.is_some_and(|expected| expected != outcome) {
             let message = format!("an error on {server} came to {outcome:?}, not {expected:?}");
             self.ledger.violated(Oracle::Errors, message);

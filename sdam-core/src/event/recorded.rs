@@ -37,6 +37,15 @@ pub enum RecordedInput {
         /// The reply, a BSON document.
         reply: Arc<[u8]>,
     },
+    /// [`Input::ServiceConnectionClosed`]
+    ServiceConnectionClosed {
+        /// The load balancer.
+        server: ServerId,
+        /// The service the connection led to.
+        service: ObjectId,
+        /// The generation of the connection.
+        generation: Generation,
+    },
     /// An [`AppError`]
     AppError {
         /// The incarnation it belongs to.
@@ -113,6 +122,15 @@ impl RecordedInput {
                 rtt: *rtt,
             },
             Input::Handshake { .. } => return None,
+            Input::ServiceConnectionClosed {
+                server,
+                service,
+                generation,
+            } => Self::ServiceConnectionClosed {
+                server: *server,
+                service: *service,
+                generation: *generation,
+            },
             Input::Hosts(hosts) => Self::Hosts((*hosts).into()),
             Input::MonitorDied { server } => Self::MonitorDied { server: *server },
             Input::Close => Self::Close,

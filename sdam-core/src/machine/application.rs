@@ -131,7 +131,7 @@ impl TopologyMachine {
         let Some(pool) = self.pool_mut(server) else {
             return (ErrorOutcome::UnknownServer, Effects::default());
         };
-        let mut clear = PoolClear::new(pool.clear_service(service), error.shared());
+        let mut clear = PoolClear::new(pool.services.clear(service), error.shared());
         clear.service_id = Some(service);
         (
             ErrorOutcome::ServiceCleared,

@@ -4,6 +4,7 @@ mod departures;
 mod elections;
 mod errors;
 mod events;
+mod services;
 
 use alloc::{
     string::{String, ToString},

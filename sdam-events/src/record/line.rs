@@ -147,6 +147,16 @@ fn write_input(line: &mut Object<'_>, input: &RecordedInput) {
             line.plain("generation", Some(generation));
             line.base64("reply", reply);
         }
+        RecordedInput::ServiceConnectionClosed {
+            server,
+            service,
+            generation,
+        } => {
+            line.text("input", "ServiceConnectionClosed");
+            line.plain("server", Some(server));
+            line.show("serviceId", Some(service));
+            line.plain("generation", Some(generation));
+        }
         RecordedInput::AppError { server, error } => {
             line.text("input", "AppError");
             line.plain("server", Some(server));

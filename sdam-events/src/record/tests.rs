@@ -165,6 +165,14 @@ fn inputs_have_their_lines() {
         r#""input":"Handshake","server":3,"generation":1,"reply":"AQIDBA==""#,
     );
     check_input(
+        RecordedInput::ServiceConnectionClosed {
+            server,
+            service: ObjectId::from_bytes([2; 12]),
+            generation: Generation::from_u64(1),
+        },
+        r#""input":"ServiceConnectionClosed","server":3,"serviceId":"020202020202020202020202","generation":1"#,
+    );
+    check_input(
         RecordedInput::Hosts([address("a"), address("b")].into()),
         r#""input":"Hosts","hosts":["a:27017","b:27017"]"#,
     );

@@ -130,6 +130,13 @@ fn input(name: &str, line: &Fields<'_>) -> Result<RecordedInput, Box<str>> {
             generation: Generation::from_u64(line.number("generation")?),
             reply: line.bytes("reply")?.into(),
         },
+        "ServiceConnectionClosed" => RecordedInput::ServiceConnectionClosed {
+            server: line.server()?,
+            service: line
+                .optional_id("serviceId")?
+                .ok_or("`serviceId` is missing")?,
+            generation: Generation::from_u64(line.number("generation")?),
+        },
         "AppError" => RecordedInput::AppError {
             server: line.server()?,
             error: RecordedError {

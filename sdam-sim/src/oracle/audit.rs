@@ -237,7 +237,9 @@ impl Audit {
             Some(service) => server.services.entry(service).or_default(),
             None => &mut server.generation,
         };
-        if clear.generation != last.next() {
+        // A service that was gone comes back with a generation above all that went before.
+        let leaps = clear.service_id.is_some() && clear.generation > *last;
+        if !leaps && clear.generation != last.next() {
             let message = format!(
                 "the pool of server {id} goes from generation {last} to {}",
                 clear.generation

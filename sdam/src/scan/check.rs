@@ -4,8 +4,9 @@ use std::{future::poll_fn, task::Poll};
 
 use sdam_core::{
     error::{ErrorKind, ServerError, Stage},
+    event::RecordedInput,
     hello::{Hello, HelloRequest, ping},
-    ids::ServerId,
+    ids::{ObjectId, ServerId},
     machine::Input,
     monitor::{MonitorInput, MonitorMachine},
     time::Instant,
@@ -14,7 +15,7 @@ use sdam_core::{
 use sdam_transport::clock::Clock;
 
 use super::{Member, ScanTopology};
-use crate::{alarm::Alarm, link::Answer};
+use crate::{alarm::Alarm, link::Answer, service::ServiceConnection};
 
 impl ScanTopology {
     /// Checks a server, or goes on with a check that was left half-way. Says whether a new attempt
@@ -199,10 +200,47 @@ impl ScanTopology {
             Some(Answer::Connected) | None => return Err(self.too_late(Stage::Hello)),
         };
         let hello = Hello::parse(reply.body())?;
-        member.service = Some(hello.load_balanced_service()?);
+        let service = hello.load_balanced_service()?;
+        member.service = Some(service);
         member.max_wire_version = hello.wire_versions.max;
         member.used = self.io.clock.now();
+        self.count(server, service, hello, reply.body());
         Ok(())
+    }
+
+    /// Counts a new connection to a load balancer in the place of the one before.
+    fn count(&mut self, server: ServerId, service: ObjectId, hello: Hello, reply: &[u8]) {
+        let member = self.members.get_mut(&server);
+        if let Some(before) = member.and_then(|member| member.counted.take()) {
+            let input = Input::ServiceConnectionClosed {
+                server,
+                service: before.service,
+                generation: before.generation,
+            };
+            self.apply(input, None);
+        }
+        let generation = self.generation(server, None).unwrap_or_default();
+        let input = Input::Handshake {
+            server,
+            generation,
+            hello,
+        };
+        self.apply_as(input, None, |_| {
+            Some(RecordedInput::Handshake {
+                server,
+                generation,
+                reply: reply.into(),
+            })
+        });
+        let generation = self.generation(server, Some(service));
+        let member = self.members.get_mut(&server);
+        if let (Some(generation), Some(member)) = (generation, member) {
+            member.counted = Some(ServiceConnection {
+                server,
+                service,
+                generation,
+            });
+        }
     }
 
     /// When a reply that is asked for now has to be there.

@@ -18,9 +18,18 @@ use crate::failures::Failures;
 impl ScanTopology {
     /// Tells the topology what happened. `checked` is the server whose check brought it about.
     pub(super) fn apply(&mut self, input: Input<'_>, checked: Option<ServerId>) {
+        self.apply_as(input, checked, RecordedInput::of);
+    }
+
+    pub(super) fn apply_as(
+        &mut self,
+        input: Input<'_>,
+        checked: Option<ServerId>,
+        record: impl FnOnce(&Input<'_>) -> Option<RecordedInput>,
+    ) {
         let now = self.now();
         if self.events.wants(EventName::Input)
-            && let Some(recorded) = RecordedInput::of(&input)
+            && let Some(recorded) = record(&input)
         {
             self.events.push(now, EventKind::Input(Arc::new(recorded)));
         }

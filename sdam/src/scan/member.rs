@@ -11,7 +11,7 @@ use sdam_core::{
     time::Instant,
 };
 
-use crate::{failures::Failures, link::Link};
+use crate::{failures::Failures, link::Link, service::ServiceConnection};
 
 /// One server: its connection, how it is checked, its pool.
 #[derive(Debug)]
@@ -28,6 +28,9 @@ pub(super) struct Member {
     pub(super) used: Instant,
     /// The service behind a load balancer that the connection leads to.
     pub(super) service: Option<ObjectId>,
+    /// The newest connection to a load balancer that the topology counts. It is uncounted with the
+    /// next one, for an operation may report its error when the connection is closed already.
+    pub(super) counted: Option<ServiceConnection>,
     /// The `maxWireVersion` of the connection to that service.
     pub(super) max_wire_version: i32,
 }
@@ -42,6 +45,7 @@ impl Member {
             failures: Failures::default(),
             used: Instant::EPOCH,
             service: None,
+            counted: None,
             max_wire_version: 0,
         }
     }

@@ -2,7 +2,10 @@
 
 use bson::{doc, oid::ObjectId};
 use sdam::scan::ScanTopology;
-use sdam_core::error::{ErrorKind, Stage as ErrorStage};
+use sdam_core::{
+    app_error::{AppError, Cause, ErrorOutcome, Phase},
+    error::{ErrorKind, Stage as ErrorStage},
+};
 use sdam_events::channel::EventStream;
 
 use crate::stage::*;
@@ -81,6 +84,27 @@ fn i_50_i_52_a_lost_connection_changes_nothing_but_its_service_generation() {
     assert_eq!(stage.open(), 0);
     ready(topology.run_command(server, &ping(), None)).unwrap();
     assert_eq!(stage.open(), 1);
+    // F-67: the connection before was the last of its service, which has come back.
+    assert!(topology.generation(server, service) > Some(before.next()));
+    let mut error = AppError {
+        generation: before.next(),
+        service_id: service,
+        phase: Phase::AfterHandshake,
+        cause: Cause::Network {
+            timeout: false,
+            labels: &[],
+            message: "broken",
+        },
+        max_wire_version: 21,
+    };
+    assert_eq!(topology.handle_error(server, error), ErrorOutcome::Stale);
+    assert_eq!(stage.open(), 1, "it was another connection's error");
+    error.generation = topology.channel(server).unwrap().generation();
+    assert_eq!(
+        topology.handle_error(server, error),
+        ErrorOutcome::ServiceCleared
+    );
+    assert_eq!(stage.open(), 0);
 }
 
 #[test]

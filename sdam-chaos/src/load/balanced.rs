@@ -1,0 +1,205 @@
+//! Applications behind a load balancer, and their pool, which counts as CMAP says.
+
+use std::collections::BTreeMap;
+
+use bson::{doc, oid};
+use sdam::service::ServiceConnection;
+use sdam_core::{
+    app_error::ErrorOutcome,
+    ids::{Generation, ObjectId, ServerId},
+    rng::Rng,
+    server::ServerDescription,
+};
+use sdam_sim::oracle::Oracle;
+
+use super::{Application, report::draw};
+use crate::plan::pick;
+
+/// How many services there are behind the load balancer.
+const SERVICES: u64 = 3;
+/// How many ends of connections are remembered, to report something late.
+const REMEMBERED: usize = 8;
+
+/// What the pool of a load balancer knows (CMAP: "Load Balancer Mode").
+#[derive(Debug, Default)]
+pub(crate) struct BalancedPool {
+    open: Vec<ServiceConnection>,
+    /// The generation of each service, and how many connections lead to it; never none.
+    services: BTreeMap<ObjectId, (Generation, usize)>,
+    /// The service and the generation of closed connections.
+    closed: Vec<(ObjectId, Generation)>,
+}
+
+impl BalancedPool {
+    /// Enters a new connection; `Err` says what is wrong with its generation.
+    fn open(&mut self, connection: ServiceConnection) -> Result<(), String> {
+        let (service, own) = (connection.service_id(), connection.generation());
+        let fresh = !self.services.contains_key(&service);
+        let (generation, count) = self.services.entry(service).or_insert((own, 0));
+        *count += 1;
+        let generation = *generation;
+        self.open.push(connection);
+        if own != generation {
+            return Err(format!(
+                "a connection to {service} is opened under generation {own}, and its pool's is \
+                 {generation}"
+            ));
+        }
+        let mut closed = self.closed.iter();
+        if fresh && closed.any(|(of, earlier)| *of == service && *earlier >= own) {
+            return Err(format!("{service} comes back with generation {own}"));
+        }
+        Ok(())
+    }
+
+    fn close(&mut self, rng: &mut Rng) -> Option<ServiceConnection> {
+        let index = self.draw(rng)?;
+        let connection = self.open.swap_remove(index);
+        let (service, generation) = (connection.service_id(), connection.generation());
+        if let Some((_, count)) = self.services.get_mut(&service) {
+            *count -= 1;
+            if *count == 0 {
+                self.services.remove(&service);
+            }
+        }
+        self.closed.push((service, generation));
+        if self.closed.len() > REMEMBERED {
+            self.closed.remove(0);
+        }
+        Some(connection)
+    }
+
+    fn draw(&self, rng: &mut Rng) -> Option<usize> {
+        let index = rng.below(self.open.len() as u64) as usize;
+        (index < self.open.len()).then_some(index)
+    }
+
+    /// The generation of a service that connections lead to.
+    fn generation(&self, service: ObjectId) -> Option<Generation> {
+        self.services.get(&service).map(|known| known.0)
+    }
+
+    /// Takes in a clear; `Err` says what is wrong with it.
+    pub(crate) fn clear(&mut self, service: ObjectId, next: Generation) -> Result<(), String> {
+        let Some((generation, _)) = self.services.get_mut(&service) else {
+            return Err(format!("{service} is cleared, which has no connection"));
+        };
+        let last = std::mem::replace(generation, next);
+        if next == last.next() {
+            Ok(())
+        } else {
+            Err(format!(
+                "{service} is cleared from generation {last} to {next}"
+            ))
+        }
+    }
+}
+
+impl Application {
+    /// Opens, closes or uses a connection to one of the services.
+    pub(super) fn use_balancer(&mut self, server: &ServerDescription) {
+        match self.rng.below(8) {
+            0..3 => self.open_connection(server.id),
+            3 => self.close_connection(),
+            4 => self.report_without_service(server),
+            5 => self.report_late(server),
+            _ => self.report_on_connection(server),
+        }
+    }
+
+    fn open_connection(&mut self, server: ServerId) {
+        let number = 1 + self.rng.below(SERVICES) as u8;
+        let service = oid::ObjectId::from_bytes([number; 12]);
+        let reply = doc! { "ok": 1, "msg": "isdbgrid", "maxWireVersion": 21, "serviceId": service };
+        let reply = reply.to_vec().unwrap_or_default();
+        self.ledger.counts().handshakes += 1;
+        let handshake = self
+            .topology
+            .handle_handshake(server, Generation::FIRST, &reply);
+        let complaint = match handshake {
+            Ok(Some(connection)) => {
+                self.ledger.note(format!("opens {connection:?}"));
+                self.ledger.balanced().open(connection).err()
+            }
+            Ok(None) => (!self.topology.snapshot().is_closed())
+                .then(|| "a connection to a load balancer is not counted".into()),
+            Err(error) => Some(error.to_string()),
+        };
+        if let Some(complaint) = complaint {
+            self.ledger.violated(Oracle::Pools, complaint);
+        }
+    }
+
+    fn close_connection(&mut self) {
+        let closed = self.ledger.balanced().close(&mut self.rng);
+        if let Some(connection) = closed {
+            self.ledger.note(format!("closes {connection:?}"));
+            self.topology.handle_service_connection_closed(connection);
+        }
+    }
+
+    /// Reports what an open connection has met: the error of one that is current is never stale.
+    fn report_on_connection(&mut self, server: &ServerDescription) {
+        let (service, generation, current) = {
+            let pool = self.ledger.balanced();
+            let Some(index) = pool.draw(&mut self.rng) else {
+                return;
+            };
+            let connection = &pool.open[index];
+            let (service, generation) = (connection.service_id(), connection.generation());
+            (service, generation, pool.generation(service))
+        };
+        let current = current == Some(generation);
+        self.report_of(server, Some((service, generation)), current);
+    }
+
+    /// Reports what a connection has met that is closed: that is stale even if its service is back.
+    fn report_late(&mut self, server: &ServerDescription) {
+        let late = {
+            let pool = self.ledger.balanced();
+            let gone = |(service, generation): &&(ObjectId, Generation)| {
+                pool.generation(*service) != Some(*generation)
+            };
+            let late: Vec<_> = pool.closed.iter().filter(gone).copied().collect();
+            (!late.is_empty()).then(|| pick(&mut self.rng, &late))
+        };
+        if late.is_some() {
+            self.ledger.counts().late += 1;
+            self.report_of(server, late, false);
+        }
+    }
+
+    fn report_without_service(&mut self, server: &ServerDescription) {
+        self.report_of(server, None, true);
+    }
+
+    fn report_of(
+        &mut self,
+        server: &ServerDescription,
+        connection: Option<(ObjectId, Generation)>,
+        current: bool,
+    ) {
+        let topology = self.topology.snapshot();
+        let met = draw(&mut self.rng, topology.description(), server);
+        drop(topology);
+        let (service, generation) = connection.unzip();
+        let error = met.on(server, generation.unwrap_or_default(), service);
+        let outcome = self.topology.handle_error(server.id, error);
+        self.ledger.counts().errors += 1;
+        self.ledger.note(format!(
+            "{:?} of {connection:?}, {:?}: {outcome:?}",
+            error.cause, met.phase
+        ));
+        let expected = if current {
+            met.expected(service)
+        } else {
+            Some(ErrorOutcome::Stale)
+        };
+        if expected.is_some_and(|expected| expected != outcome)
+            || current && outcome == ErrorOutcome::Stale
+        {
+            let message = format!("{error:?} came to {outcome:?}, not {expected:?}");
+            self.ledger.violated(Oracle::Errors, message);
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! The generations of the services behind a load balancer.
+
+use core::fmt;
+
+use hashbrown::HashTable;
+
+use crate::{
+    ids::{Generation, ObjectId},
+    rng::mix,
+};
+
+/// What is remembered of each service of one load balancer (CMAP: "Load Balancer Mode").
+///
+/// A service is known while a connection to it is open. With its last connection it is forgotten,
+/// and `fresh` moves behind its generation: when the service comes back, its generation is above
+/// that of every connection it had, so what is heard late of one of those is stale.
+#[derive(Clone, Default)]
+pub(super) struct Services {
+    pub(super) known: HashTable<Service>,
+    /// The generation of the services that are not known.
+    fresh: Generation,
+    /// Servers choose the ids of services, and must not choose where they are found.
+    seed: u64,
+}
+
+#[derive(Clone)]
+pub(super) struct Service {
+    id: ObjectId,
+    /// Connections of an earlier generation are not counted in `connections`.
+    first: Generation,
+    generation: Generation,
+    connections: u64,
+}
+
+impl Services {
+    /// None is known. `topology` is random, and no server has been told it.
+    pub(super) fn new(topology: ObjectId) -> Self {
+        Self {
+            seed: spread(0, topology),
+            ..Self::default()
+        }
+    }
+
+    /// The generation of connections to `service` that are opened now.
+    pub(super) fn generation(&self, service: ObjectId) -> Generation {
+        let hash = spread(self.seed, service);
+        let known = self.known.find(hash, |known| known.id == service);
+        known.map_or(self.fresh, |known| known.generation)
+    }
+
+    /// Counts a new connection to `service`.
+    pub(super) fn opened(&mut self, service: ObjectId) {
+        let known = self.entry(service);
+        known.connections = known.connections.saturating_add(1);
+    }
+
+    /// Counts that a connection to `service` of this generation is closed.
+    pub(super) fn closed(&mut self, service: ObjectId, generation: Generation) {
+        let hash = spread(self.seed, service);
+        let found = self.known.find_entry(hash, |known| known.id == service);
+        let Ok(mut found) = found else {
+            return;
+        };
+        let known = found.get_mut();
+        if generation < known.first {
+            return;
+        }
+        known.connections = known.connections.saturating_sub(1);
+        if known.connections == 0 {
+            self.fresh = self.fresh.max(known.generation.next());
+            found.remove();
+        }
+    }
+
+    /// Counts a clear of `service` and says which generation is the current one from now on.
+    pub(super) fn clear(&mut self, service: ObjectId) -> Generation {
+        let known = self.entry(service);
+        known.generation = known.generation.next();
+        known.generation
+    }
+
+    fn entry(&mut self, service: ObjectId) -> &mut Service {
+        let (seed, fresh) = (self.seed, self.fresh);
+        self.known
+            .entry(
+                spread(seed, service),
+                |known| known.id == service,
+                |known| spread(seed, known.id),
+            )
+            .or_insert(Service {
+                id: service,
+                first: fresh,
+                generation: fresh,
+                connections: 0,
+            })
+            .into_mut()
+    }
+}
+
+/// The order of services in memory shows nowhere.
+impl fmt::Debug for Services {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Services")
+            .field("known", &self.known.len())
+            .field("fresh", &self.fresh)
+            .finish_non_exhaustive()
+    }
+}
+
+fn spread(seed: u64, id: ObjectId) -> u64 {
+    let mut words = [0; 16];
+    for (word, byte) in words.iter_mut().zip(id.bytes()) {
+        *word = byte;
+    }
+    let words = u128::from_le_bytes(words);
+    mix(mix(seed ^ words as u64) ^ (words >> 64) as u64)
+}
