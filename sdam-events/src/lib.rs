@@ -34,9 +34,15 @@ pub mod record;
 #[cfg(feature = "replay")]
 pub mod replay;
 pub mod sink;
+#[cfg(not(sdam_loom))]
+mod sync;
+#[cfg(sdam_loom)]
+pub mod sync;
 mod text;
 #[cfg(feature = "tracing")]
 pub mod trace;
 
+#[cfg(all(test, sdam_loom))]
+mod models;
 #[cfg(test)]
 mod test_support;

@@ -3,13 +3,9 @@
 use std::{
     collections::VecDeque,
     mem,
-    sync::{
-        Mutex, MutexGuard, OnceLock, PoisonError,
-        atomic::{AtomicU32, AtomicUsize, Ordering},
-    },
+    sync::{OnceLock, PoisonError},
 };
 
-use futures::task::AtomicWaker;
 use sdam_core::{
     event::{Event, EventKind, EventName},
     ids::ObjectId,
@@ -19,6 +15,10 @@ use sdam_core::{
 use crate::{
     dispatch::{SinkPanicked, Stopped},
     sink::{EventSink, Interest},
+    sync::{
+        AtomicWaker, Mutex, MutexGuard,
+        atomic::{AtomicU32, AtomicUsize, Ordering},
+    },
 };
 
 mod batch;
@@ -44,7 +44,7 @@ pub struct EventQueue {
     state: Mutex<State>,
     /// Events pushed and not yet delivered.
     depth: AtomicUsize,
-    high_water: AtomicUsize,
+    high_water: std::sync::atomic::AtomicUsize,
     #[cfg(feature = "tracing")]
     warned: std::sync::atomic::AtomicBool,
     pub(crate) waker: AtomicWaker,
@@ -89,7 +89,7 @@ impl EventQueue {
                 closed: false,
             }),
             depth: AtomicUsize::new(0),
-            high_water: AtomicUsize::new(0),
+            high_water: 0.into(),
             #[cfg(feature = "tracing")]
             warned: false.into(),
             waker: AtomicWaker::new(),

@@ -11,8 +11,6 @@ use std::{
     },
 };
 
-use arc_swap::ArcSwap;
-use event_listener::Event;
 use sdam_core::{
     address::ServerAddress,
     app_error::{AppError, ErrorOutcome},
@@ -43,6 +41,7 @@ use crate::{
     report,
     server::{Server, lane_of_thread},
     snapshot::Snapshot,
+    sync::{ArcSwap, Event},
     tasks::Tasks,
 };
 

@@ -1,6 +1,6 @@
 //! How many selections wait for a server.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicUsize, Ordering};
 
 /// The number of waiting selections.
 ///

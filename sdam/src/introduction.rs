@@ -1,10 +1,11 @@
 //! What new connections tell servers about the client.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
-use arc_swap::ArcSwap;
 use sdam_core::hello::{Handshake, HelloRequest};
 use sdam_transport::handshake::{ClientMetadata, InvalidMetadata, Library};
+
+use crate::sync::{ArcSwap, Mutex};
 
 /// The metadata of the client, to which libraries may be added while it runs.
 #[derive(Debug)]

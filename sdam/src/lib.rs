@@ -50,6 +50,8 @@ mod held;
 mod introduction;
 mod link;
 mod mailbox;
+#[cfg(all(test, sdam_loom))]
+mod models;
 mod monitor;
 mod pending;
 mod report;
@@ -61,6 +63,7 @@ pub mod selected;
 mod server;
 pub mod service;
 pub mod snapshot;
+mod sync;
 mod tasks;
 pub mod topology;
 pub mod watch;

@@ -1,12 +1,13 @@
 //! How a server's tasks are told what to do.
 
-use std::{
-    sync::atomic::{AtomicU32, AtomicU64, Ordering},
-    task::{Context, Poll},
-};
+use std::task::{Context, Poll};
 
-use futures::task::AtomicWaker;
 use sdam_core::ids::Generation;
+
+use crate::sync::{
+    AtomicWaker,
+    atomic::{AtomicU32, AtomicU64, Ordering},
+};
 
 const CHECK: u32 = 1;
 const CANCEL: u32 = 2;

@@ -2,8 +2,6 @@
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
-use arc_swap::Guard;
-use event_listener::EventListener;
 use futures::future::{BoxFuture, Either, FutureExt, select};
 use sdam_core::{event::EventName, time::Instant, topology::TopologyDescription};
 use sdam_events::{queue::EventQueue, sink::Interest};
@@ -16,6 +14,7 @@ use crate::{
     report::{Report, Scene},
     selected::Selected,
     snapshot::Snapshot,
+    sync::{EventListener, Guard},
 };
 
 impl TopologyCell {

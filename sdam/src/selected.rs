@@ -11,7 +11,10 @@ use sdam_core::{
 };
 use sdam_select::criteria::Criteria;
 
-use crate::server::{Lane, Server};
+use crate::{
+    server::{Lane, Server},
+    sync::CountedArc,
+};
 
 /// A selected server; counts as one operation in progress until it is dropped.
 ///
@@ -19,7 +22,7 @@ use crate::server::{Lane, Server};
 /// operation goes to (Server Selection: "operationCount").
 /// Dropping it wakes nobody.
 pub struct Selected {
-    lane: Arc<Lane>,
+    lane: CountedArc<Lane>,
     server_type: ServerType,
     topology_type: TopologyType,
     wire_versions: WireVersions,

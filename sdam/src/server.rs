@@ -2,10 +2,7 @@
 
 use std::{
     hash::{Hash, Hasher},
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, PoisonError},
 };
 
 use sdam_core::{
@@ -15,7 +12,14 @@ use sdam_core::{
     rtt::RttWindow,
 };
 
-use crate::{failures::Failures, mailbox::Mailbox};
+use crate::{
+    failures::Failures,
+    mailbox::Mailbox,
+    sync::{
+        CountedArc, Mutex, MutexGuard,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 /// How many counters an operation count is spread over.
 const LANES: usize = 4;
@@ -26,7 +30,7 @@ pub(crate) struct Server {
     pub(crate) core: Arc<ServerCore>,
     /// Each lane's reference count, less one for this field, is the number of operations that were
     /// started through it.
-    lanes: [Arc<Lane>; LANES],
+    lanes: [CountedArc<Lane>; LANES],
     pub(crate) mailbox: Mailbox,
     /// How the task that measures round-trip times is told to end, while there is one.
     rtt_task: Mutex<Option<Arc<Mailbox>>>,
@@ -55,7 +59,7 @@ impl Server {
         let core = Arc::new(ServerCore { id, address, pool });
         Self {
             lanes: std::array::from_fn(|_| {
-                Arc::new(Lane {
+                CountedArc::new(Lane {
                     server: Arc::clone(&core),
                 })
             }),
@@ -74,14 +78,14 @@ impl Server {
 
     /// How many operations are in progress (Server Selection: "operationCount").
     pub(crate) fn operation_count(&self) -> u32 {
-        let strong: usize = self.lanes.iter().map(Arc::strong_count).sum();
+        let strong: usize = self.lanes.iter().map(CountedArc::strong_count).sum();
         u32::try_from(strong - LANES).unwrap_or(u32::MAX)
     }
 
     /// Counts an operation for as long as the result is held.
-    pub(crate) fn start_operation(&self, lane: usize) -> Arc<Lane> {
+    pub(crate) fn start_operation(&self, lane: usize) -> CountedArc<Lane> {
         let [first, ..] = &self.lanes;
-        Arc::clone(self.lanes.get(lane % LANES).unwrap_or(first))
+        CountedArc::clone(self.lanes.get(lane % LANES).unwrap_or(first))
     }
 
     /// The generation that the server's pool has reached.

@@ -2,10 +2,9 @@
 
 use std::{fmt, ops::Deref, sync::Arc};
 
-use arc_swap::Guard;
 use sdam_core::topology::TopologyDescription;
 
-use crate::{failures::Failures, server::Server};
+use crate::{failures::Failures, server::Server, sync::Guard};
 
 /// The state of a topology at one moment, whole and immutable.
 #[derive(Clone)]

@@ -1,9 +1,11 @@
 //! Which tasks are alive.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-use event_listener::Event;
 use futures::future::FutureExt;
+
+use crate::sync::{
+    Event,
+    atomic::{AtomicUsize, Ordering},
+};
 
 /// Counts the tasks of a topology, so that closing can wait for the last of them.
 #[derive(Debug, Default)]

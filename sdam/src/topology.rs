@@ -45,7 +45,7 @@ impl Topology {
         }
     }
 
-    fn cell(&self) -> &Arc<TopologyCell> {
+    pub(crate) fn cell(&self) -> &Arc<TopologyCell> {
         &self.handle.cell
     }
 

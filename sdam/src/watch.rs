@@ -6,10 +6,9 @@ use std::{
     task::{Context, Poll},
 };
 
-use event_listener::EventListener;
 use futures::{future::Future, stream::Stream};
 
-use crate::{cell::TopologyCell, snapshot::Snapshot};
+use crate::{cell::TopologyCell, snapshot::Snapshot, sync::EventListener};
 
 /// A stream of ever newer snapshots, beginning with the present one.
 ///

@@ -9,6 +9,7 @@ mod cargo;
 mod features;
 mod foreign;
 mod layers;
+mod loom;
 mod mongod;
 mod mutants;
 mod sim;
@@ -31,6 +32,7 @@ enum Subcommand {
     Features,
     Foreign,
     Layers,
+    Loom,
     Mongod,
     Mutants,
     Sim,
@@ -45,6 +47,7 @@ impl Subcommand {
         Self::Features,
         Self::Foreign,
         Self::Layers,
+        Self::Loom,
         Self::Mongod,
         Self::Mutants,
         Self::Sim,
@@ -59,6 +62,7 @@ impl Subcommand {
             Self::Features => "features",
             Self::Foreign => "foreign",
             Self::Layers => "layers",
+            Self::Loom => "loom",
             Self::Mongod => "mongod",
             Self::Mutants => "mutants",
             Self::Sim => "sim",
@@ -75,6 +79,7 @@ impl Subcommand {
             Self::Features => features::USAGE,
             Self::Foreign => foreign::USAGE,
             Self::Layers => layers::USAGE,
+            Self::Loom => loom::USAGE,
             Self::Mongod => mongod::USAGE,
             Self::Mutants => mutants::USAGE,
             Self::Sim => sim::USAGE,
@@ -90,6 +95,7 @@ impl Subcommand {
             Self::Features => features::run(args),
             Self::Foreign => foreign::run(args),
             Self::Layers => layers::run(args),
+            Self::Loom => loom::run(args),
             Self::Mongod => mongod::run(args),
             Self::Mutants => mutants::run(args),
             Self::Sim => sim::run(args),

@@ -1,24 +1,32 @@
-//! `cargo xtask mutants`: whether the oracles of the simulation see.
+//! `cargo xtask mutants`: whether the oracles of the simulation see, and the models of what threads
+//! share.
 
 mod table;
+mod threads;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
 use self::table::{MUTANTS, Mutant};
+use self::threads::THREAD_MUTANTS;
 use crate::Result;
 use crate::args::Args;
 use crate::cargo::{cargo, output, root};
+use crate::loom::models;
 
 pub(crate) const USAGE: &str = "\
-break the engine on purpose and see which oracle notices
+break the engine on purpose and see which oracle or model notices
 
 usage: cargo xtask mutants [NAME]...
 
 Copies the workspace to target/mutants, breaks one rule after the other there (or those named), and
 runs simulated seeds until an oracle notices. Prints each mutant with the oracle and the seed.
-Fails if 10,000 seeds of every scenario do not catch one.";
+Fails if 10,000 seeds of every scenario do not catch one.
+
+The simulation has one thread. What only shows between threads is broken, too, and must be noticed
+by the model of `cargo xtask loom` that is for it.";
 
 /// The scenarios that are tried, with how many seeds of each.
 const TRIALS: &[(&str, &str)] = &[
@@ -28,13 +36,20 @@ const TRIALS: &[(&str, &str)] = &[
     ("flapping", "0..2000"),
 ];
 
+/// Who has to notice a mutant.
+#[derive(Clone, Copy)]
+enum Hunter {
+    Simulation,
+    /// The models whose names begin so.
+    Models(&'static str),
+}
+
 /// What happened to a mutant.
 enum Fate {
-    /// An oracle noticed, with a seed of a scenario.
+    /// An oracle or a model noticed, `with` a seed of a scenario or in some interleaving.
     Caught {
-        oracle: String,
-        scenario: &'static str,
-        seed: String,
+        by: String,
+        with: String,
     },
     Survived,
 }
@@ -42,39 +57,38 @@ enum Fate {
 pub(crate) fn run(mut args: Args) -> Result<()> {
     let mut chosen = Vec::new();
     while let Some(name) = args.positional() {
-        let mutant = MUTANTS.iter().find(|mutant| mutant.name == name);
-        chosen.push(mutant.ok_or_else(|| format!("no such mutant: {name}\n\n{}", names()))?);
+        let found = all().find(|(_, mutant)| mutant.name == name);
+        chosen.push(found.ok_or_else(|| format!("no such mutant: {name}\n\n{}", names()))?);
     }
     args.finish()?;
     if chosen.is_empty() {
-        chosen.extend(MUTANTS);
+        chosen.extend(all());
     }
-    for mutant in &chosen {
+    for (_, mutant) in &chosen {
         mutant.patch(&fs::read_to_string(root().join(mutant.file))?)?;
     }
     let copy = root().join("target/mutants");
     copy_workspace(&copy)?;
     let mut survivors = Vec::new();
-    println!("| mutant | what is wrong | caught by | with seed |");
+    println!("| mutant | what is wrong | caught by | with |");
     println!("| --- | --- | --- | --- |");
-    for mutant in chosen {
+    for (hunter, mutant) in chosen {
         let path = copy.join(mutant.file);
         let sound = fs::read_to_string(&path)?;
         fs::write(&path, mutant.patch(&sound)?)?;
-        let fate = hunt(&copy);
+        let fate = match hunter {
+            Hunter::Simulation => simulate(&copy),
+            Hunter::Models(prefix) => interleave(&copy, prefix),
+        };
         fs::write(&path, sound)?;
-        let (oracle, seed) = match fate.map_err(|error| format!("{}: {error}", mutant.name))? {
-            Fate::Caught {
-                oracle,
-                scenario,
-                seed,
-            } => (oracle, format!("{scenario} {seed}")),
+        let (by, with) = match fate.map_err(|error| format!("{}: {error}", mutant.name))? {
+            Fate::Caught { by, with } => (by, with),
             Fate::Survived => {
                 survivors.push(mutant.name);
-                ("nobody".to_owned(), String::new())
+                ("nothing".to_owned(), String::new())
             }
         };
-        println!("| {} | {} | {oracle} | {seed} |", mutant.name, mutant.about);
+        println!("| {} | {} | {by} | {with} |", mutant.name, mutant.about);
     }
     if survivors.is_empty() {
         Ok(())
@@ -83,9 +97,16 @@ pub(crate) fn run(mut args: Args) -> Result<()> {
     }
 }
 
+/// Every mutant, with who has to notice it.
+fn all() -> impl Iterator<Item = (Hunter, &'static Mutant)> {
+    let simulated = MUTANTS.iter().map(|mutant| (Hunter::Simulation, mutant));
+    let modelled = THREAD_MUTANTS.iter();
+    simulated.chain(modelled.map(|(models, mutant)| (Hunter::Models(models), mutant)))
+}
+
 fn names() -> String {
-    let line = |mutant: &Mutant| format!("  {:24} {}\n", mutant.name, mutant.about);
-    MUTANTS.iter().map(line).collect()
+    let line = |(_, mutant): (_, &Mutant)| format!("  {:24} {}\n", mutant.name, mutant.about);
+    all().map(line).collect()
 }
 
 /// Brings the copy up to date; what is alike keeps its date, so that little is built again.
@@ -109,8 +130,8 @@ fn copy_workspace(copy: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Builds the copy and runs it until somebody notices.
-fn hunt(copy: &Path) -> Result<Fate> {
+/// Builds the copy and runs it until an oracle notices.
+fn simulate(copy: &Path) -> Result<Fate> {
     let build = root().join("target/mutants-build");
     let arguments = [
         "build",
@@ -143,13 +164,31 @@ fn hunt(copy: &Path) -> Result<Fate> {
         let caught = found.lines().find_map(|line| line.strip_prefix("caught "));
         if let Some((oracle, seed)) = caught.and_then(|caught| caught.split_once(' ')) {
             return Ok(Fate::Caught {
-                oracle: oracle.to_owned(),
-                scenario,
-                seed: seed.to_owned(),
+                by: oracle.to_owned(),
+                with: format!("{scenario} {seed}"),
             });
         }
     }
     Ok(Fate::Survived)
+}
+
+/// Builds the models of the copy and runs those whose names begin with `prefix`.
+fn interleave(copy: &Path, prefix: &str) -> Result<Fate> {
+    // A copy that does not even compile has not been caught.
+    output(models(copy, prefix).arg("--list"))?;
+    let found = models(copy, prefix).output()?;
+    let found = String::from_utf8_lossy(&found.stdout);
+    let failed = found
+        .lines()
+        .filter_map(|line| line.strip_prefix("    models::"));
+    let failed: BTreeSet<_> = failed.collect();
+    if failed.is_empty() {
+        return Ok(Fate::Survived);
+    }
+    Ok(Fate::Caught {
+        by: failed.into_iter().collect::<Vec<_>>().join(", "),
+        with: "some interleaving".to_owned(),
+    })
 }
 
 impl Mutant {
@@ -175,11 +214,12 @@ mod tests {
 
     #[test]
     fn every_mutant_finds_its_place_and_changes_it() {
-        let mut names: Vec<_> = MUTANTS.iter().map(|mutant| mutant.name).collect();
+        let mut names: Vec<_> = all().map(|(_, mutant)| mutant.name).collect();
+        let count = names.len();
         names.sort_unstable();
         names.dedup();
-        assert_eq!(names.len(), MUTANTS.len(), "names are unique");
-        for mutant in MUTANTS {
+        assert_eq!(names.len(), count, "names are unique");
+        for (_, mutant) in all() {
             let text = fs::read_to_string(root().join(mutant.file)).unwrap();
             assert_ne!(mutant.patch(&text).unwrap(), text, "{}", mutant.name);
         }

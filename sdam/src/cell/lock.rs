@@ -2,8 +2,10 @@
 
 use std::{
     ops::{Deref, DerefMut},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::PoisonError,
 };
+
+use crate::sync::{Mutex, MutexGuard};
 
 /// A mutex that ignores poisoning, because no machine can stop half-way.
 ///

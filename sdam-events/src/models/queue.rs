@@ -1,0 +1,153 @@
+use std::{panic::resume_unwind, sync::Arc};
+
+use loom::{future::block_on, sync::atomic::AtomicBool, thread};
+use sdam_core::event::{Event, EventKind, EventName};
+
+use crate::{
+    dispatch::Dispatcher,
+    queue::EventQueue,
+    sink::{EventSink, Interest},
+    sync::{atomic::Ordering, explore},
+    test_support::{Recorder, TOPOLOGY, at, failed, opening, started},
+};
+
+/// Records events, and objects to two deliveries at a time.
+#[derive(Debug)]
+struct Exclusive {
+    recorder: Recorder,
+    busy: AtomicBool,
+}
+
+impl Exclusive {
+    fn shared() -> Arc<Self> {
+        Arc::new(Self {
+            recorder: Recorder::default(),
+            busy: AtomicBool::new(false),
+        })
+    }
+
+    /// The numbers are those of `count` events, each delivered once, in their order.
+    fn assert_delivered(&self, count: u64) {
+        assert_eq!(self.recorder.seqs(), Vec::from_iter(1..=count));
+    }
+}
+
+impl EventSink for Exclusive {
+    fn emit(&self, event: &Event) {
+        assert!(!self.busy.swap(true, Ordering::SeqCst), "two deliver");
+        self.recorder.emit(event);
+        self.busy.store(false, Ordering::SeqCst);
+    }
+
+    fn interest(&self) -> Interest {
+        Interest::SDAM
+    }
+}
+
+/// Panics at the first event, without a word from the panic hook.
+#[derive(Debug)]
+struct Panicking;
+
+impl EventSink for Panicking {
+    fn emit(&self, _: &Event) {
+        resume_unwind(Box::new("no"));
+    }
+
+    fn interest(&self) -> Interest {
+        Interest::SDAM
+    }
+}
+
+fn queue() -> Arc<EventQueue> {
+    Arc::new(EventQueue::new(TOPOLOGY, Interest::SDAM))
+}
+
+fn push_from_thread(queue: &Arc<EventQueue>, kinds: Vec<EventKind>) -> thread::JoinHandle<()> {
+    let queue = Arc::clone(queue);
+    thread::spawn(move || {
+        for kind in kinds {
+            queue.push(at(1), kind);
+        }
+    })
+}
+
+#[test]
+fn a_dispatcher_delivers_all_in_order_and_the_closing_last() {
+    // J-12, J-13
+    explore(3, || {
+        let (queue, sink) = (queue(), Exclusive::shared());
+        push_from_thread(&queue, vec![started(1), failed(1)]);
+        push_from_thread(&queue, vec![opening(2), EventKind::TopologyClosed]);
+        let dispatched = block_on(Dispatcher::new(Arc::clone(&queue), sink.clone()));
+        let names = sink.recorder.names();
+        sink.assert_delivered(dispatched.delivered);
+        assert_eq!(names.last(), Some(&"TopologyClosed"));
+        let count = |name: EventName| names.iter().filter(|one| **one == name.as_str()).count();
+        assert_eq!(
+            count(EventName::ServerHeartbeatStarted),
+            count(EventName::ServerHeartbeatFailed)
+        );
+        assert_eq!(count(EventName::ServerOpening), 1);
+        assert_eq!(queue.depth(), 0);
+    });
+}
+
+#[test]
+fn of_two_who_drain_one_delivers_what_both_have_pushed() {
+    // J-25
+    explore(3, || {
+        let (queue, sink) = (queue(), Exclusive::shared());
+        let other = {
+            let (queue, sink) = (Arc::clone(&queue), Arc::clone(&sink));
+            thread::spawn(move || {
+                queue.push(at(1), opening(1));
+                queue.drain_now(&sink)
+            })
+        };
+        queue.push(at(1), opening(2));
+        let delivered = queue.drain_now(&sink) + other.join().unwrap();
+        assert_eq!(delivered, 2);
+        sink.assert_delivered(2);
+        assert_eq!(queue.depth(), 0);
+    });
+}
+
+#[test]
+fn a_dispatcher_that_is_turned_away_is_woken_when_the_queue_has_ended() {
+    explore(3, || {
+        let (queue, sink) = (queue(), Exclusive::shared());
+        {
+            let (queue, sink) = (Arc::clone(&queue), Arc::clone(&sink));
+            thread::spawn(move || queue.drain_now(&sink));
+        }
+        {
+            let queue = Arc::clone(&queue);
+            thread::spawn(move || {
+                queue.push(at(1), opening(1));
+                queue.push(at(1), opening(2));
+                queue.close();
+            });
+        }
+        let dispatched = block_on(Dispatcher::new(Arc::clone(&queue), sink.clone()));
+        assert_eq!(dispatched.failure, None);
+        assert!(queue.is_closed());
+        sink.assert_delivered(2);
+        assert_eq!(queue.depth(), 0);
+    });
+}
+
+#[test]
+fn a_sink_that_panics_leaves_no_event_behind() {
+    explore(3, || {
+        let queue = queue();
+        let pusher = push_from_thread(&queue, vec![opening(1), opening(2)]);
+        let other = push_from_thread(&queue, vec![opening(3)]);
+        let dispatched = block_on(Dispatcher::new(Arc::clone(&queue), Arc::new(Panicking)));
+        assert_eq!(dispatched.delivered, 0);
+        assert_eq!(dispatched.failure.map(|failure| failure.seq), Some(1));
+        pusher.join().unwrap();
+        other.join().unwrap();
+        assert!(queue.is_closed());
+        assert_eq!(queue.depth(), 0);
+    });
+}

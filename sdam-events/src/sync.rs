@@ -1,0 +1,20 @@
+//! The atomics, locks and wakers that threads of this crate meet at.
+//!
+//! They are those of `std` and `futures`. A build with `--cfg sdam_loom`, which only
+//! `cargo xtask loom` makes, takes them from loom instead, so that models run the real code through
+//! every interleaving of its threads. What only counts for statistics stays outside: it would
+//! multiply the interleavings and decides nothing.
+
+#[cfg(not(sdam_loom))]
+pub(crate) use std::sync::{Mutex, MutexGuard, atomic};
+
+#[cfg(not(sdam_loom))]
+pub(crate) use futures::task::AtomicWaker;
+#[cfg(sdam_loom)]
+pub use loom::sync::{Mutex, MutexGuard, atomic};
+
+#[cfg(sdam_loom)]
+pub use self::stand_in::{AtomicWaker, explore};
+
+#[cfg(sdam_loom)]
+mod stand_in;

@@ -1,0 +1,50 @@
+use std::{
+    future::Future,
+    pin::pin,
+    task::{Context, Waker},
+};
+
+use loom::{future::block_on, thread};
+use sdam_events::sync::explore;
+use sdam_select::criteria::Criteria;
+
+use super::world::{World, member};
+
+/// The primary shows at the second check, which a monitor makes of its own accord only after ten
+/// seconds, and those never pass in a model.
+fn world() -> World {
+    let world = World::new(&[
+        member("secondary", &["a:1"]),
+        member("isWritablePrimary", &["a:1"]),
+    ]);
+    world.tasks.begin();
+    world
+}
+
+#[test]
+fn a_monitor_checks_again_when_somebody_begins_to_wait() {
+    // F-44
+    explore(2, || {
+        let world = world();
+        block_on(world.topology.select(&Criteria::write())).unwrap();
+        assert_eq!(world.topology.waiters(), 0);
+    });
+}
+
+#[test]
+fn a_monitor_checks_again_for_the_second_when_the_first_has_given_up() {
+    // F-44, L-61
+    explore(1, || {
+        let world = world();
+        let topology = world.topology.clone();
+        let impatient = thread::spawn(move || {
+            let criteria = Criteria::write();
+            let selection = pin!(topology.select(&criteria));
+            // Given up after its first look.
+            let _ = selection.poll(&mut Context::from_waker(Waker::noop()));
+        });
+        block_on(world.topology.select(&Criteria::write())).unwrap();
+        impatient.join().unwrap();
+        assert_eq!(world.topology.waiters(), 0);
+    });
+}

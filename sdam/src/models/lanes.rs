@@ -1,0 +1,58 @@
+use std::sync::Arc;
+
+use loom::thread;
+use sdam_core::{
+    address::ServerAddress,
+    ids::ServerId,
+    pool::{NoPools, PoolHandle},
+};
+use sdam_events::sync::explore;
+
+use crate::server::Server;
+
+fn server(pool: Arc<dyn PoolHandle>) -> Server {
+    Server::new(ServerId::from_u64(1), ServerAddress::new("a", 1), pool)
+}
+
+#[test]
+fn operations_are_counted_exactly_on_one_lane_and_on_two() {
+    // L-43
+    for lanes in [[0, 0], [0, 1]] {
+        explore(None, move || {
+            let server = Arc::new(server(Arc::new(NoPools)));
+            let operations = lanes.map(|lane| {
+                let server = Arc::clone(&server);
+                thread::spawn(move || {
+                    let operation = server.start_operation(lane);
+                    assert!((1..=2).contains(&server.operation_count()));
+                    drop(operation);
+                    assert!(server.operation_count() <= 1);
+                })
+            });
+            assert!(server.operation_count() <= 2);
+            for operation in operations {
+                operation.join().unwrap();
+            }
+            assert_eq!(server.operation_count(), 0);
+        });
+    }
+}
+
+#[test]
+fn an_operation_outlives_the_server_and_then_lets_go_of_the_pool() {
+    // L-44
+    explore(None, || {
+        let pool: Arc<dyn PoolHandle> = Arc::new(NoPools);
+        let server = server(Arc::clone(&pool));
+        let operations = [0, 1].map(|lane| server.start_operation(lane));
+        let threads = operations.map(|operation| {
+            let pool = Arc::clone(&pool);
+            thread::spawn(move || assert!(Arc::ptr_eq(&operation.server.pool, &pool)))
+        });
+        drop(server);
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        assert_eq!(Arc::strong_count(&pool), 1);
+    });
+}

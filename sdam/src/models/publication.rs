@@ -1,0 +1,47 @@
+use futures::stream::StreamExt;
+use loom::{future::block_on, thread};
+use sdam_core::{server::ServerType, topology::TopologyType};
+use sdam_events::sync::explore;
+use sdam_select::criteria::Criteria;
+
+use super::world::{World, member};
+
+#[test]
+fn whoever_waits_hears_of_what_was_published_meanwhile() {
+    // L-62
+    explore(2, || {
+        let world = World::new(&[]);
+        for _ in 0..2 {
+            let topology = world.topology.clone();
+            thread::spawn(move || {
+                let selected = block_on(topology.select(&Criteria::write())).unwrap();
+                assert_eq!(selected.server_type(), ServerType::RsPrimary);
+            });
+        }
+        world.checked(&member("secondary", &["a:1"]));
+        world.checked(&member("isWritablePrimary", &["a:1"]));
+    });
+}
+
+#[test]
+fn a_stream_of_snapshots_yields_the_newest_and_none_twice() {
+    explore(3, || {
+        let world = World::new(&[]);
+        let mut watch = world.topology.watch();
+        let reader = thread::spawn(move || {
+            let mut seen = None;
+            loop {
+                let snapshot = block_on(watch.next()).unwrap();
+                assert!(seen < Some(snapshot.version()));
+                seen = Some(snapshot.version());
+                let topology_type = snapshot.description().topology_type();
+                if topology_type == TopologyType::ReplicaSetWithPrimary {
+                    return;
+                }
+            }
+        });
+        world.checked(&member("secondary", &["a:1"]));
+        world.checked(&member("isWritablePrimary", &["a:1"]));
+        reader.join().unwrap();
+    });
+}

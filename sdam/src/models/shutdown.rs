@@ -1,0 +1,84 @@
+use std::sync::{Arc, Mutex};
+
+use loom::{future::block_on, thread};
+use sdam_core::{
+    event::{Event, EventName},
+    ids::ServerId,
+    pool::NoPools,
+};
+use sdam_events::{
+    sink::{EventSink, Interest},
+    sync::explore,
+};
+
+use super::world::World;
+use crate::server::Server;
+
+/// The names of all events.
+#[derive(Clone, Debug, Default)]
+struct Names(Arc<Mutex<Vec<EventName>>>);
+
+impl EventSink for Names {
+    fn emit(&self, event: &Event) {
+        self.0.lock().unwrap().push(event.kind.name());
+    }
+
+    fn interest(&self) -> Interest {
+        Interest::SDAM
+    }
+}
+
+#[test]
+fn closing_waits_for_the_last_event_and_for_every_heartbeat_to_end() {
+    // J-13, I10
+    explore(2, || {
+        let names = Names::default();
+        let world = World::with_sink(&[], names.clone());
+        world.tasks.begin();
+        block_on(world.topology.close());
+        world.tasks.end();
+        let names = names.0.lock().unwrap();
+        let count = |name| names.iter().filter(|one| **one == name).count();
+        assert_eq!(names.last(), Some(&EventName::TopologyClosed));
+        assert_eq!(
+            count(EventName::ServerHeartbeatStarted),
+            count(EventName::ServerHeartbeatFailed)
+        );
+    });
+}
+
+#[test]
+fn the_queue_is_closed_by_whoever_is_last() {
+    explore(3, || {
+        let world = World::new(&[]);
+        let monitors = world.tasks.take();
+        assert!(!monitors.is_empty());
+        // As a runtime that ends drops them.
+        let runtime = thread::spawn(move || drop(monitors));
+        world.topology.cell().shut_down();
+        runtime.join().unwrap();
+        assert!(world.topology.events().is_closed());
+    });
+}
+
+#[test]
+fn a_measurement_that_begins_while_its_server_leaves_is_told_to_stop() {
+    // G-8
+    explore(None, || {
+        let address = sdam_core::address::ServerAddress::new("a", 1);
+        let server = Arc::new(Server::new(
+            ServerId::from_u64(1),
+            address,
+            Arc::new(NoPools),
+        ));
+        let measurement = {
+            let server = Arc::clone(&server);
+            thread::spawn(move || server.begin_rtt_task())
+        };
+        server.stop();
+        if let Some(mailbox) = measurement.join().unwrap() {
+            assert!(mailbox.is_stopped());
+        }
+        assert!(server.begin_rtt_task().is_none());
+    });
+}

@@ -1,0 +1,246 @@
+//! A topology of the real engine whose tasks are threads of a model.
+
+use std::{
+    fmt,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use bson::{Document, RawDocumentBuf, doc};
+use futures::future::{BoxFuture, FutureExt, pending, ready};
+use loom::{future::block_on, thread};
+use sdam_core::{
+    address::ServerAddress, hello::Hello, ids::ServerId, machine::Input, rtt::RttWindow,
+    time::Instant,
+};
+use sdam_events::sink::EventSink;
+use sdam_transport::{
+    clock::Clock,
+    connect::{Connection, Transport},
+    error::TransportError,
+    runtime::{Io, Runtime},
+    spawn::{Spawner, Task},
+    wire::{OpCode, OpMsg, OpReply, WireMessage},
+};
+
+use crate::{builder::TopologyBuilder, topology::Topology};
+
+/// Longer waits never end in a model: what they would end has to come from elsewhere.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// A topology with the seed `a:1`, and its tasks that have not begun.
+pub(super) struct World {
+    pub(super) topology: Topology,
+    pub(super) tasks: Tasks,
+}
+
+/// The tasks that have not begun.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tasks(Arc<Mutex<Held>>);
+
+#[derive(Debug, Default)]
+struct Held {
+    tasks: Vec<Task>,
+    /// Whether tasks are no longer held, but begin as threads.
+    begun: bool,
+    /// Whether no task may come any more.
+    over: bool,
+}
+
+impl World {
+    /// The servers answer each hello with the next one of `replies`, and then fall silent.
+    pub(super) fn new(replies: &[Document]) -> Self {
+        Self::start(replies, |builder| builder)
+    }
+
+    pub(super) fn with_sink(replies: &[Document], sink: impl EventSink) -> Self {
+        Self::start(replies, |builder| builder.sink(sink))
+    }
+
+    fn start(replies: &[Document], setup: impl FnOnce(TopologyBuilder) -> TopologyBuilder) -> Self {
+        let tasks = Tasks::default();
+        let servers = Servers {
+            replies: replies.iter().map(bytes).collect(),
+            asked: AtomicUsize::new(0),
+        };
+        let io = Io::new(
+            Arc::<ModelClock>::default(),
+            Arc::new(Replica(Arc::new(servers))),
+            1,
+        );
+        let uri = "mongodb://a:1/?replicaSet=rs&serverMonitoringMode=poll";
+        let builder = setup(Topology::builder(uri).unwrap());
+        let topology = builder
+            .start(Runtime::new(io, Arc::new(tasks.clone())))
+            .unwrap();
+        Self { topology, tasks }
+    }
+
+    /// The incarnation of the seed.
+    pub(super) fn seed(&self) -> ServerId {
+        self.topology.snapshot().description().servers()[0].id
+    }
+
+    /// Tells the topology of a reply of the seed, as its monitor would.
+    pub(super) fn checked(&self, reply: &Document) {
+        let mut window = RttWindow::default();
+        window.add(Duration::from_millis(1));
+        self.topology.cell().apply(Input::Checked {
+            server: self.seed(),
+            outcome: Ok(Hello::parse(&bytes(reply)).unwrap()),
+            rtt: window.rtt(),
+        });
+    }
+}
+
+impl Drop for World {
+    /// Tasks that never began hold what holds them.
+    fn drop(&mut self) {
+        drop(self.tasks.take());
+    }
+}
+
+impl Tasks {
+    /// Lets the tasks there are begin, each on a thread of its own, and those that come later.
+    pub(super) fn begin(&self) {
+        let tasks = {
+            let mut held = self.0.lock().unwrap();
+            held.begun = true;
+            std::mem::take(&mut held.tasks)
+        };
+        tasks.into_iter().for_each(Self::run);
+    }
+
+    /// The tasks that have not begun, which is how a runtime ends that they were given to.
+    pub(super) fn take(&self) -> Vec<Task> {
+        std::mem::take(&mut self.0.lock().unwrap().tasks)
+    }
+
+    /// From now on no task may come.
+    pub(super) fn end(&self) {
+        self.0.lock().unwrap().over = true;
+    }
+
+    fn run(task: Task) {
+        thread::spawn(move || block_on(task));
+    }
+}
+
+impl Spawner for Tasks {
+    fn spawn(&self, task: Task) {
+        let mut held = self.0.lock().unwrap();
+        assert!(!held.over, "a task comes after the end");
+        if held.begun {
+            drop(held);
+            Self::run(task);
+        } else {
+            held.tasks.push(task);
+        }
+    }
+}
+
+/// The reply of a member of the set `rs` in this role, which names `hosts`.
+pub(super) fn member(role: &str, hosts: &[&str]) -> Document {
+    doc! { "ok": 1, role: true, "setName": "rs", "hosts": hosts, "maxWireVersion": 21 }
+}
+
+fn bytes(reply: &Document) -> Vec<u8> {
+    RawDocumentBuf::try_from(reply).unwrap().into_bytes()
+}
+
+/// Time that leaps to the deadline of whoever waits for a short while.
+#[derive(Debug, Default)]
+struct ModelClock(AtomicU64);
+
+impl Clock for ModelClock {
+    fn now(&self) -> Instant {
+        Instant::from_millis(self.0.load(Ordering::Relaxed))
+    }
+
+    fn sleep_until(&self, deadline: Instant) -> BoxFuture<'static, ()> {
+        let wait = deadline.since(self.now());
+        if wait > PATIENCE {
+            return pending().boxed();
+        }
+        self.0
+            .fetch_add(wait.as_millis() as u64 + 1, Ordering::Relaxed);
+        ready(()).boxed()
+    }
+}
+
+struct Servers {
+    replies: Vec<Vec<u8>>,
+    asked: AtomicUsize,
+}
+
+/// Connections to it are open at once, and answer at once or never.
+#[derive(Clone, Debug)]
+struct Replica(Arc<Servers>);
+
+#[derive(Debug)]
+struct Line {
+    servers: Arc<Servers>,
+    request: Option<WireMessage>,
+}
+
+#[async_trait]
+impl Transport for Replica {
+    async fn connect(
+        &self,
+        _: &ServerAddress,
+        _: Option<Instant>,
+    ) -> Result<Box<dyn Connection>, TransportError> {
+        Ok(Box::new(Line {
+            servers: Arc::clone(&self.0),
+            request: None,
+        }))
+    }
+}
+
+#[async_trait]
+impl Connection for Line {
+    async fn send(&mut self, message: WireMessage) -> Result<(), TransportError> {
+        self.request = Some(message);
+        Ok(())
+    }
+
+    async fn recv(&mut self) -> Result<WireMessage, TransportError> {
+        let asked = self.servers.asked.fetch_add(1, Ordering::Relaxed);
+        match (self.request.take(), self.servers.replies.get(asked)) {
+            (Some(request), Some(reply)) => Ok(answer(&request, reply)),
+            _ => pending().await,
+        }
+    }
+}
+
+fn answer(request: &WireMessage, body: &[u8]) -> WireMessage {
+    let (request_id, response_to) = (1, request.request_id());
+    let reply = if request.op_code() == OpCode::Query {
+        OpReply {
+            request_id,
+            response_to,
+            flags: OpReply::AWAIT_CAPABLE,
+            body,
+        }
+        .encode()
+    } else {
+        OpMsg {
+            request_id,
+            response_to,
+            body,
+            ..OpMsg::default()
+        }
+        .encode()
+    };
+    reply.unwrap()
+}
+
+impl fmt::Debug for Servers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Servers").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,159 @@
+//! What models have in the place of `arc-swap` and `event-listener`, whose own atomics loom does not
+//! see.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    future::Future,
+    ops::Deref,
+    pin::Pin,
+    sync::{Arc, PoisonError},
+    task::{Context, Poll, Waker},
+};
+
+use super::{
+    Mutex,
+    atomic::{AtomicUsize, Ordering, fence},
+};
+
+/// Stands in for `arc_swap::ArcSwap`.
+///
+/// What is assumed of the original: a load sees some value whole, and with it all that was written
+/// before that value was stored. It need not see the latest one, unless something else orders the
+/// store before the load.
+pub(crate) struct ArcSwap<T> {
+    /// Everything ever stored. Its lock is invisible to loom, so it orders nothing.
+    values: std::sync::Mutex<Vec<Arc<T>>>,
+    latest: AtomicUsize,
+}
+
+impl<T> ArcSwap<T> {
+    pub(crate) fn from_pointee(value: T) -> Self {
+        Self {
+            values: std::sync::Mutex::new(vec![Arc::new(value)]),
+            latest: AtomicUsize::new(0),
+        }
+    }
+
+    pub(crate) fn load_full(&self) -> Arc<T> {
+        let index = self.latest.load(Ordering::Acquire);
+        let values = self.values.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&values[index])
+    }
+
+    pub(crate) fn load(&self) -> Guard<Arc<T>> {
+        Guard(self.load_full())
+    }
+
+    pub(crate) fn store(&self, value: Arc<T>) {
+        let index = {
+            let mut values = self.values.lock().unwrap_or_else(PoisonError::into_inner);
+            values.push(value);
+            values.len() - 1
+        };
+        self.latest.swap(index, Ordering::AcqRel);
+    }
+}
+
+impl<T> fmt::Debug for ArcSwap<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ArcSwap").finish_non_exhaustive()
+    }
+}
+
+/// Stands in for `arc_swap::Guard`.
+#[derive(Debug)]
+pub(crate) struct Guard<T>(T);
+
+impl<T> Deref for Guard<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+/// Stands in for `event_listener::Event`.
+///
+/// What is assumed of the original: `notify` and `listen` are full fences, and where they meet they
+/// have an order. Either the listener is notified, or it was made after the notification and sees
+/// what was written before that.
+#[derive(Debug, Default)]
+pub(crate) struct Event(Arc<Mutex<Listeners>>);
+
+#[derive(Debug, Default)]
+struct Listeners {
+    next: usize,
+    /// Listeners not notified yet, in the order in which they were made.
+    waiting: BTreeMap<usize, Option<Waker>>,
+}
+
+impl Event {
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    /// Notifies listeners until `count` of those there are have been notified.
+    pub(crate) fn notify(&self, count: usize) {
+        fence(Ordering::SeqCst);
+        let mut listeners = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut notified = Vec::new();
+        while notified.len() < count
+            && let Some((_, waker)) = listeners.waiting.pop_first()
+        {
+            notified.push(waker);
+        }
+        drop(listeners);
+        notified.into_iter().flatten().for_each(Waker::wake);
+    }
+
+    pub(crate) fn listen(&self) -> EventListener {
+        let mut listeners = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = listeners.next;
+        listeners.next += 1;
+        listeners.waiting.insert(place, None);
+        drop(listeners);
+        fence(Ordering::SeqCst);
+        EventListener {
+            listeners: Arc::clone(&self.0),
+            place,
+        }
+    }
+}
+
+/// Stands in for `event_listener::EventListener`.
+#[derive(Debug)]
+pub(crate) struct EventListener {
+    listeners: Arc<Mutex<Listeners>>,
+    place: usize,
+}
+
+impl Future for EventListener {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let mut listeners = self
+            .listeners
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let Some(waker) = listeners.waiting.get_mut(&self.place) else {
+            return Poll::Ready(());
+        };
+        let before = waker.replace(cx.waker().clone());
+        drop(listeners);
+        drop(before);
+        Poll::Pending
+    }
+}
+
+impl Drop for EventListener {
+    fn drop(&mut self) {
+        let mut listeners = self
+            .listeners
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let waker = listeners.waiting.remove(&self.place);
+        drop(listeners);
+        drop(waker);
+    }
+}
