@@ -36,7 +36,7 @@ use crate::{
     failures::Failures,
     held::HeldPanic,
     introduction::Introduction,
-    monitor,
+    monitor::Monitor,
     pending::Pending,
     report,
     server::{Server, lane_of_thread},
@@ -89,7 +89,7 @@ struct Random(AtomicU64);
 struct Aftermath {
     published: bool,
     /// Monitors to start.
-    monitors: SmallVec<[Arc<Server>; 1]>,
+    monitors: SmallVec<[Monitor; 1]>,
     panic: HeldPanic,
 }
 
@@ -254,7 +254,7 @@ impl TopologyCell {
     pub(crate) fn shut_down(self: &Arc<Self>) {
         let mut panic = HeldPanic::default();
         panic.catch(|| self.apply(Input::Close));
-        if self.monitors.alive() == 0 {
+        if self.monitors.close() {
             self.events.close();
         }
         panic.resume();
@@ -269,13 +269,13 @@ impl TopologyCell {
 
     /// Counts the end of a monitoring task; the last one of a closed topology ends the events.
     pub(crate) fn monitor_ended(&self) {
-        if self.monitors.end() && self.snapshot.load().closed {
+        if self.monitors.end() {
             self.events.close();
         }
     }
 
     /// Runs effects under the lock, in their order.
-    fn run(&self, state: &mut State, now: Instant, effects: Effects) -> Aftermath {
+    fn run(self: &Arc<Self>, state: &mut State, now: Instant, effects: Effects) -> Aftermath {
         let mut aftermath = Aftermath::default();
         let moved = effects.iter().any(|effect| {
             matches!(
@@ -292,7 +292,11 @@ impl TopologyCell {
                 } => {
                     let server = self.open_server(id, address, &mut aftermath.panic);
                     if monitored {
-                        aftermath.monitors.push(Arc::clone(&server));
+                        // Counted under the lock, so that closing waits for it, too.
+                        let server = Arc::clone(&server);
+                        aftermath
+                            .monitors
+                            .push(Monitor::new(Arc::clone(self), server));
                     }
                     state.servers.insert(id, server);
                 }
@@ -303,7 +307,7 @@ impl TopologyCell {
                 Effect::Emit(event) => {
                     remember(state, now, &event);
                     if event == EventKind::TopologyClosed {
-                        report::close(&self);
+                        report::close(&&**self);
                     }
                     self.events.push(now, event);
                 }
@@ -404,13 +408,13 @@ impl TopologyCell {
         }));
     }
 
-    fn finish(self: &Arc<Self>, aftermath: Aftermath) {
+    fn finish(&self, aftermath: Aftermath) {
         if aftermath.published {
             self.changed.notify(usize::MAX);
         }
-        for server in aftermath.monitors {
-            let task = monitor::run(Arc::clone(self), server);
-            self.runtime.spawner.spawn(Task::new("sdam-monitor", task));
+        for monitor in aftermath.monitors {
+            let task = Task::new("sdam-monitor", monitor.run());
+            self.runtime.spawner.spawn(task);
         }
         aftermath.panic.resume();
     }

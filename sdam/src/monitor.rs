@@ -1,7 +1,7 @@
 //! The task that watches one server: runs what the machine asks for, and waits.
 
 use std::{
-    future::{Future, poll_fn},
+    future::poll_fn,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
     task::Poll,
@@ -31,40 +31,9 @@ enum Wake {
     Deadline,
 }
 
-/// Watches `server` until it leaves the topology.
-///
-/// A pool or a transport that panics ends the check that met it. The watch then starts over, in the
-/// same task: a destructor would have to spawn another one.
-pub(crate) fn run(
-    cell: Arc<TopologyCell>,
-    server: Arc<Server>,
-) -> impl Future<Output = ()> + Send + 'static {
-    cell.monitors.begin();
-    let address = server.core.address.clone();
-    let machine = MonitorMachine::new(Arc::clone(&cell.config), server.id(), address);
-    let mut monitor = Monitor {
-        cell,
-        server,
-        machine,
-        alive: false,
-    };
-    async move {
-        monitor.alive = true;
-        // Nothing is left half-done that is not thrown away: the connection, and the machine.
-        while AssertUnwindSafe(monitor.watch())
-            .catch_unwind()
-            .await
-            .is_err()
-        {
-            monitor.die();
-            monitor.machine = monitor.machine.successor();
-            monitor.pause().await;
-        }
-        monitor.finish();
-    }
-}
-
-struct Monitor {
+/// What watches a server; counts as a task of the topology until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Monitor {
     cell: Arc<TopologyCell>,
     server: Arc<Server>,
     machine: MonitorMachine,
@@ -73,6 +42,34 @@ struct Monitor {
 }
 
 impl Monitor {
+    /// The monitor of `server`, which has not begun.
+    pub(crate) fn new(cell: Arc<TopologyCell>, server: Arc<Server>) -> Self {
+        cell.monitors.begin();
+        let address = server.core.address.clone();
+        let machine = MonitorMachine::new(Arc::clone(&cell.config), server.id(), address);
+        Self {
+            cell,
+            server,
+            machine,
+            alive: false,
+        }
+    }
+
+    /// Watches the server until it leaves the topology.
+    ///
+    /// A pool or a transport that panics ends the check that met it. The watch then starts over, in
+    /// the same task: a destructor would have to spawn another one.
+    pub(crate) async fn run(mut self) {
+        self.alive = true;
+        // Nothing is left half-done that is not thrown away: the connection, and the machine.
+        while AssertUnwindSafe(self.watch()).catch_unwind().await.is_err() {
+            self.die();
+            self.machine = self.machine.successor();
+            self.pause().await;
+        }
+        self.finish();
+    }
+
     /// Ends as it was told to.
     fn finish(mut self) {
         self.alive = false;

@@ -3,10 +3,12 @@
 use std::{
     collections::BTreeMap,
     mem,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, PoisonError},
 };
 
 use sdam_core::{event::Selection, time::Instant};
+
+use crate::sync::{Mutex, MutexGuard};
 
 /// The selections whose start was published and whose end was not.
 ///

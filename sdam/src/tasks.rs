@@ -1,4 +1,4 @@
-//! Which tasks are alive.
+//! Which tasks are alive, and which of them is the last.
 
 use futures::future::FutureExt;
 
@@ -7,38 +7,49 @@ use crate::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
+/// One task, as `Tasks` counts.
+const TASK: usize = 2;
+
+/// Set once no task begins any more.
+const CLOSED: usize = 1;
+
 /// Counts the tasks of a topology, so that closing can wait for the last of them.
+///
+/// Closing and the end of the last task may come together. Both change the same word, so exactly one
+/// of them is the end of it all.
 #[derive(Debug, Default)]
 pub(crate) struct Tasks {
-    alive: AtomicUsize,
+    /// `TASK` for each task that is alive, and `CLOSED`.
+    state: AtomicUsize,
     ended: Event,
 }
 
 impl Tasks {
-    /// Counts a task that is about to be spawned.
+    /// Counts a task that is about to be spawned. After [`close`](Self::close) only a task that is
+    /// counted itself may still begin another one.
     pub(crate) fn begin(&self) {
-        self.alive.fetch_add(1, Ordering::SeqCst);
+        self.state.fetch_add(TASK, Ordering::SeqCst);
     }
 
-    /// Counts a task's end; whether it was the last one.
+    /// Counts a task's end; whether it was the last one after [`close`](Self::close).
     pub(crate) fn end(&self) -> bool {
-        let last = self.alive.fetch_sub(1, Ordering::SeqCst) == 1;
-        if last {
+        let before = self.state.fetch_sub(TASK, Ordering::SeqCst);
+        if before / TASK == 1 {
             self.ended.notify(usize::MAX);
         }
-        last
+        before == TASK | CLOSED
     }
 
-    /// How many tasks are alive.
-    pub(crate) fn alive(&self) -> usize {
-        self.alive.load(Ordering::SeqCst)
+    /// Says that no more tasks will begin; whether none is alive.
+    pub(crate) fn close(&self) -> bool {
+        self.state.fetch_or(CLOSED, Ordering::SeqCst) / TASK == 0
     }
 
     /// Ready when no task is alive.
     pub(crate) async fn finished(&self) {
         loop {
             let ended = self.ended.listen().fuse();
-            if self.alive() == 0 {
+            if self.state.load(Ordering::SeqCst) / TASK == 0 {
                 return;
             }
             ended.await;

@@ -3,15 +3,16 @@ use std::sync::{Arc, Mutex};
 use loom::{future::block_on, thread};
 use sdam_core::{
     event::{Event, EventName},
-    ids::ServerId,
+    ids::{Generation, ServerId},
     pool::NoPools,
 };
 use sdam_events::{
     sink::{EventSink, Interest},
     sync::explore,
 };
+use sdam_select::criteria::Criteria;
 
-use super::world::World;
+use super::world::{World, bytes, member};
 use crate::server::Server;
 
 /// The names of all events.
@@ -24,7 +25,7 @@ impl EventSink for Names {
     }
 
     fn interest(&self) -> Interest {
-        Interest::SDAM
+        Interest::SDAM.union(Interest::SELECTION)
     }
 }
 
@@ -44,6 +45,46 @@ fn closing_waits_for_the_last_event_and_for_every_heartbeat_to_end() {
             count(EventName::ServerHeartbeatStarted),
             count(EventName::ServerHeartbeatFailed)
         );
+    });
+}
+
+#[test]
+fn every_selection_ends_once_and_before_the_closing() {
+    // K-7
+    explore(1, || {
+        let names = Names::default();
+        let world = World::with_sink(&[], names.clone());
+        let topology = world.topology.clone();
+        world.tasks.begin();
+        let selection = thread::spawn(move || {
+            block_on(topology.select(&Criteria::write())).unwrap_err();
+        });
+        block_on(world.topology.close());
+        selection.join().unwrap();
+        let names = names.0.lock().unwrap();
+        let count = |name| names.iter().filter(|one| **one == name).count();
+        assert_eq!(names.last(), Some(&EventName::TopologyClosed));
+        assert_eq!(
+            count(EventName::ServerSelectionStarted),
+            count(EventName::ServerSelectionFailed)
+        );
+    });
+}
+
+#[test]
+fn no_monitor_begins_after_closing_has_returned() {
+    // A pooled connection's handshake may name a new member while somebody closes.
+    explore(2, || {
+        let world = World::new(&[]);
+        world.checked(&member("isWritablePrimary", &["a:1"]));
+        let (topology, seed) = (world.topology.clone(), world.seed());
+        world.tasks.begin();
+        thread::spawn(move || {
+            let reply = bytes(&member("isWritablePrimary", &["a:1", "b:1"]));
+            let _ = topology.handle_handshake(seed, Generation::FIRST, &reply);
+        });
+        block_on(world.topology.close());
+        world.tasks.end();
     });
 }
 

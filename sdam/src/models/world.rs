@@ -148,7 +148,7 @@ pub(super) fn member(role: &str, hosts: &[&str]) -> Document {
     doc! { "ok": 1, role: true, "setName": "rs", "hosts": hosts, "maxWireVersion": 21 }
 }
 
-fn bytes(reply: &Document) -> Vec<u8> {
+pub(super) fn bytes(reply: &Document) -> Vec<u8> {
     RawDocumentBuf::try_from(reply).unwrap().into_bytes()
 }
 

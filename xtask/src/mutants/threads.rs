@@ -63,6 +63,150 @@ pub(super) const THREAD_MUTANTS: &[(&str, Mutant)] = &[
         },
     ),
     (
+        "publication::",
+        Mutant {
+            name: "listen-late",
+            about: "a selection begins to listen for changes after it has looked",
+            file: "sdam/src/select.rs",
+            find: r"            let changed = self.changed.listen();
+            if let Some(selected) = self.try_select(criteria)? {
+                return Ok(selected);
+            }",
+            replace: r"            if let Some(selected) = self.try_select(criteria)? {
+                return Ok(selected);
+            }
+            let changed = self.changed.listen();",
+        },
+    ),
+    (
+        "publication::",
+        Mutant {
+            name: "watch-late",
+            about: "a stream of snapshots does not look again after it has begun to listen",
+            file: "sdam/src/watch.rs",
+            find: r"            this.listener = Some(this.cell.changed.listen());
+            if let Some(snapshot) = this.newer() {
+                return Poll::Ready(Some(snapshot));
+            }",
+            replace: r"            this.listener = Some(this.cell.changed.listen());",
+        },
+    ),
+    (
+        "publication::",
+        Mutant {
+            name: "notify-one",
+            about: "of two that wait one hears of a publication",
+            file: "sdam/src/cell.rs",
+            find: "self.changed.notify(usize::MAX);",
+            replace: "self.changed.notify(1);",
+        },
+    ),
+    (
+        "checks::",
+        Mutant {
+            name: "forget-demand",
+            about: "a monitor that becomes idle does not look whether somebody waits",
+            file: "sdam/src/monitor.rs",
+            find: "if self.cell.demand.is_pressing() {",
+            replace: "if false {",
+        },
+    ),
+    (
+        "checks::",
+        Mutant {
+            name: "request-before-ticket",
+            about: "monitors are woken before whoever waits is counted",
+            file: "sdam/src/select.rs",
+            find: "let Some((_ticket, first)) = self.demand.ticket(limit_of_waiters) else {",
+            replace: r"self.request_checks();
+        let Some((_ticket, first)) = self
+            .demand
+            .ticket(limit_of_waiters)
+            .map(|(ticket, _)| (ticket, false))
+        else {",
+        },
+    ),
+    (
+        "shutdown::",
+        Mutant {
+            name: "count-late",
+            about: "a monitor is counted when it begins, after the topology was unlocked",
+            file: "sdam/src/monitor.rs",
+            find: r"        cell.monitors.begin();
+        let address = server.core.address.clone();
+        let machine = MonitorMachine::new(Arc::clone(&cell.config), server.id(), address);
+        Self {
+            cell,
+            server,
+            machine,
+            alive: false,
+        }
+    }
+
+    /// Watches the server until it leaves the topology.
+    ///
+    /// A pool or a transport that panics ends the check that met it. The watch then starts over, in
+    /// the same task: a destructor would have to spawn another one.
+    pub(crate) async fn run(mut self) {",
+            replace: r"        let address = server.core.address.clone();
+        let machine = MonitorMachine::new(Arc::clone(&cell.config), server.id(), address);
+        Self {
+            cell,
+            server,
+            machine,
+            alive: false,
+        }
+    }
+
+    pub(crate) async fn run(mut self) {
+        self.cell.monitors.begin();",
+        },
+    ),
+    (
+        "shutdown::",
+        Mutant {
+            name: "close-in-two-steps",
+            about: "closing looks for tasks before it says that it closes",
+            file: "sdam/src/tasks.rs",
+            find: "self.state.fetch_or(CLOSED, Ordering::SeqCst) / TASK == 0",
+            replace: r"{
+            let none = self.state.load(Ordering::SeqCst) / TASK == 0;
+            self.state.fetch_or(CLOSED, Ordering::SeqCst);
+            none
+        }",
+        },
+    ),
+    (
+        "shutdown::",
+        Mutant {
+            name: "finished-late",
+            about: "closing begins to listen for the last task after it has looked",
+            file: "sdam/src/tasks.rs",
+            find: r"            let ended = self.ended.listen().fuse();
+            if self.state.load(Ordering::SeqCst) / TASK == 0 {
+                return;
+            }",
+            replace: r"            if self.state.load(Ordering::SeqCst) / TASK == 0 {
+                return;
+            }
+            let ended = self.ended.listen().fuse();",
+        },
+    ),
+    (
+        "shutdown::",
+        Mutant {
+            name: "measure-after-stop",
+            about: "a measurement asks whether the server has left before it takes its place",
+            file: "sdam/src/server.rs",
+            find: r"        let mut task = self.rtt_task();
+        // Looked at under the lock, so that `stop` cannot miss a task that begins meanwhile.
+        if task.is_some() || self.mailbox.is_stopped() {",
+            replace: r"        let stopped = self.mailbox.is_stopped();
+        let mut task = self.rtt_task();
+        if task.is_some() || stopped {",
+        },
+    ),
+    (
         "queue::",
         Mutant {
             name: "early-dispatcher",
