@@ -72,7 +72,7 @@ pub enum EventKind {
         reason: DepartureReason,
     },
     /// Members of the replica set did not join the topology, because it has as many servers as
-    /// are allowed. Published when the number changes.
+    /// are allowed. Published when the number changes, unless to none.
     MembersIgnored {
         /// How many members did not join.
         ignored: usize,

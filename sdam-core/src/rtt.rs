@@ -121,6 +121,8 @@ mod tests {
         assert_eq!(window(&[10]).average_millis(), Some(10.0));
         let average = window(&[10, 20]).average_millis().unwrap();
         assert!((average - 12.0).abs() < 1e-9, "{average}");
+        let rtt = window(&[10, 20]).rtt().unwrap();
+        assert_eq!(rtt.average, Duration::from_millis(12));
     }
 
     #[test]

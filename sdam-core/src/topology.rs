@@ -1,6 +1,8 @@
 //! What is known about the whole deployment.
 
 mod departure;
+#[cfg(test)]
+mod tests;
 
 use alloc::{string::String, sync::Arc, vec::Vec};
 use core::fmt;

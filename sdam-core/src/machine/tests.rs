@@ -1,5 +1,6 @@
 //! What the corpus cannot reach: the whole table, the order of effects, and who may act when.
 
+mod checks;
 mod departures;
 mod elections;
 mod errors;
@@ -15,7 +16,7 @@ use core::time::Duration;
 
 use super::*;
 use crate::{
-    event::EventName,
+    event::EventKind,
     ids::{ElectionTuple, TopologyVersion},
     server::ServerType,
     topology::DepartureReason,
@@ -331,7 +332,7 @@ fn a_load_balancer_is_known_and_ready_without_being_asked() {
 #[test]
 fn a_displaced_primary_is_announced_checked_and_keeps_its_pool_from_4_2_on() {
     // C-19, D-31, D-34, D-35, J-22
-    for (max_wire_version, clear) in [(17, false), (7, true)] {
+    for (max_wire_version, clear) in [(17, false), (8, false), (7, true)] {
         let mut machine = opened(&options(&["a", "b"]));
         let mut old = elected(1);
         old.wire_versions.max = max_wire_version;
@@ -511,29 +512,33 @@ fn hosts_of_an_srv_record_replace_those_that_vanished() {
 }
 
 #[test]
-fn more_members_than_allowed_are_reported_once_and_not_monitored() {
+fn more_members_than_allowed_are_reported_when_their_number_changes_and_not_monitored() {
     let mut options = options(&["a"]);
     options.max_servers = 3;
     let mut machine = opened(&options);
-    let hosts: Vec<ServerAddress> = (0..10)
-        .map(|index| ServerAddress::new("a", 27017 + index))
-        .collect();
-    let many = Hello {
-        hosts: hosts.into(),
-        ..hello(ServerType::RsPrimary)
+    let mut check = |members: u16, expected: &[usize]| {
+        let hosts: Vec<_> = (27017..27017 + members)
+            .map(|port| ServerAddress::new("a", port))
+            .collect();
+        let news = Hello {
+            hosts: hosts.into(),
+            ..hello(ServerType::RsPrimary)
+        };
+        let effects = check(&mut machine, "a", news);
+        let ignored = effects.iter().filter_map(|effect| match effect {
+            Effect::Emit(EventKind::MembersIgnored { ignored, limit: 3 }) => Some(*ignored),
+            _ => None,
+        });
+        assert_eq!(ignored.collect::<Vec<_>>(), expected, "{members} members");
+        let servers = machine.description().servers().len();
+        assert_eq!(servers, usize::from(members.min(3)));
     };
-    let mut ignored = 0;
-    for _ in 0..3 {
-        let effects = check(&mut machine, "a", many.clone());
-        ignored += effects
-            .iter()
-            .filter(|effect| {
-                matches!(effect, Effect::Emit(event) if event.name() == EventName::MembersIgnored)
-            })
-            .count();
-    }
-    assert_eq!(machine.description().servers().len(), 3);
-    assert_eq!(ignored, 1);
+    check(10, &[7]);
+    check(10, &[]);
+    check(5, &[2]);
+    check(3, &[]);
+    check(2, &[]);
+    check(4, &[1]);
 }
 
 #[test]

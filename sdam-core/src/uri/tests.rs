@@ -10,6 +10,7 @@ use crate::{rng::Rng, topology::TopologyType};
 
 mod guards;
 mod options;
+mod shown;
 mod srv;
 mod syntax;
 

@@ -1,7 +1,7 @@
 use std::{sync::Arc, thread};
 
 use futures::{
-    StreamExt,
+    Stream, StreamExt,
     executor::{block_on, block_on_stream},
     stream::FusedStream,
 };
@@ -45,6 +45,24 @@ fn the_stream_yields_every_event_and_ends_with_the_topology() {
     assert!(seqs.into_iter().eq(1..=20_000));
     assert!(stream.is_terminated());
     assert_eq!((stream.waiting(), stream.dropped()), (0, 0));
+}
+
+#[test]
+fn the_stream_says_how_many_events_are_left_at_least_and_at_most() {
+    let queue = queue();
+    let (sink, mut stream) = unbounded();
+    assert_eq!(stream.size_hint(), (0, None));
+    for count in 1..4 {
+        queue.push(at(count), opening(count));
+    }
+    queue.drain_now(&sink);
+    assert_eq!(stream.size_hint(), (3, None));
+    assert!(stream.try_next().is_some());
+    assert_eq!(stream.size_hint(), (2, None));
+    drop(sink);
+    assert_eq!(stream.size_hint(), (2, Some(2)));
+    assert_eq!(read(&mut stream), [2, 3]);
+    assert_eq!(stream.size_hint(), (0, Some(0)));
 }
 
 #[test]

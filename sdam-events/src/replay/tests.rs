@@ -14,7 +14,7 @@ use sdam_core::{
     topology::TopologyType,
 };
 
-use super::{ReplayError, consequence, line, replay, replay_to};
+use super::{ReplayError, consequence, line, read::Header, replay, replay_to};
 use crate::{
     queue::EventQueue,
     record::RecordSink,
@@ -215,6 +215,41 @@ fn what_happens_again_is_shown_with_its_number_and_time() {
     assert_eq!(outcome.matched, observed.len() as u64);
     let is_replayed = |line: &&str| line.contains("\"event\":") && !line.contains("Heartbeat");
     assert!(recording.lines().filter(is_replayed).eq(observed));
+}
+
+#[test]
+fn the_options_are_read_as_they_were_recorded() {
+    let header = |options: &Options| {
+        let sink = RecordSink::new(Vec::new(), options).unwrap();
+        String::from_utf8(sink.finish().unwrap()).unwrap()
+    };
+    let default = || Options::new(vec![address("a")]);
+    let mut known = vec![header(&default())];
+    let mut check = |change: fn(&mut Options)| {
+        let mut options = default();
+        change(&mut options);
+        let text = header(&options);
+        let read = Header::read(text.trim_end()).unwrap();
+        assert_eq!(header(&read.options), text);
+        assert!(!known.contains(&text), "it is recorded: {text}");
+        known.push(text);
+    };
+    check(|options| options.seeds.push(address("b")));
+    check(|options| options.direct_connection = Some(true));
+    check(|options| options.direct_connection = Some(false));
+    check(|options| options.load_balanced = true);
+    check(|options| options.replica_set = Some("rs".into()));
+    check(|options| options.wire_versions.min = 7);
+    check(|options| options.wire_versions.max = 30);
+    check(|options| options.driver_name = "other".into());
+    check(|options| options.max_servers = 7);
+    check(|options| options.handshake_errors_mark_unknown ^= true);
+    check(|options| options.initial_topology_type = Some(TopologyType::Unknown));
+    check(|options| options.initial_topology_type = Some(TopologyType::Single));
+    check(|options| options.initial_topology_type = Some(TopologyType::ReplicaSetNoPrimary));
+    check(|options| options.initial_topology_type = Some(TopologyType::ReplicaSetWithPrimary));
+    check(|options| options.initial_topology_type = Some(TopologyType::Sharded));
+    check(|options| options.initial_topology_type = Some(TopologyType::LoadBalanced));
 }
 
 #[test]

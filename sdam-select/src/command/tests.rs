@@ -1,4 +1,4 @@
-use std::vec;
+use std::{string::ToString, vec};
 
 use ::bson::{RawDocumentBuf, rawdoc};
 use sdam_core::{
@@ -219,4 +219,6 @@ fn bytes_that_are_no_document_are_refused() {
         assert_eq!(document.append_to(bytes), Err(MalformedDocument));
         assert_eq!(document.modify_query(bytes), Err(MalformedDocument));
     }
+    let text = "the command is not framed as a BSON document";
+    assert_eq!(MalformedDocument.to_string(), text);
 }

@@ -1,4 +1,4 @@
-use std::{vec, vec::Vec};
+use std::{sync::Arc, vec, vec::Vec};
 
 use sdam_core::{
     rng::Rng,
@@ -7,6 +7,7 @@ use sdam_core::{
 };
 
 use super::*;
+use crate::candidate::Selector;
 use crate::testing::{server, topology, with_rtt};
 
 fn mongoses(latencies: &[u64]) -> TopologyDescription {
@@ -54,6 +55,63 @@ fn the_window_starts_at_the_fastest_suitable_server_and_is_inclusive() {
     check(&[7, 7], 0, &[0, 1]);
     check(&[20, 5, 21], 1_000, &[0, 1, 2]);
     check(&[], 15, &[]);
+}
+
+#[test]
+fn latencies_of_up_to_a_century_are_told_apart() {
+    // L-40: the arithmetic neither wraps nor rounds, whatever clocks and settings say.
+    const YEAR: u64 = 365 * 24 * 60 * 60;
+    let check = |years: &[u64], threshold: Duration, expected: usize| {
+        let latencies: Vec<_> = years.iter().map(|years| years * YEAR * 1_000).collect();
+        let topology = mongoses(&latencies);
+        let all = suitable(&topology, &Settings::default(), &Criteria::write()).unwrap();
+        let size = window(&all, threshold).len();
+        assert_eq!(size, expected, "{years:?} years within {threshold:?}");
+    };
+    check(&[98, 99], Duration::ZERO, 1);
+    check(&[98, 99], Duration::from_secs(YEAR - 1), 1);
+    check(&[98, 99], Duration::from_secs(YEAR), 2);
+    check(&[0, 98, 99], Duration::from_secs(98 * YEAR), 2);
+    check(&[0, 99, 10_000], Duration::MAX, 3);
+    // What is longer than a century counts as one.
+    check(&[101, 10_000], Duration::ZERO, 2);
+}
+
+#[test]
+fn the_selectors_of_client_and_operation_are_both_heeded() {
+    // L-45
+    let topology = mongoses(&[5, 5, 5]);
+    let without = |index: usize| -> Arc<dyn Selector> {
+        Arc::new(move |suitable: &mut Candidates<'_>| {
+            suitable.retain(|candidate| candidate.index != index);
+        })
+    };
+    let check = |client: Option<usize>, operation: Option<usize>, expected: &[usize]| {
+        let settings = Settings {
+            selector: client.map(without),
+            ..Settings::default()
+        };
+        let criteria = Criteria::write();
+        let criteria = match operation.map(without) {
+            Some(selector) => criteria.with_selector(selector),
+            None => criteria,
+        };
+        let mut rng = Rng::new(3);
+        let mut chosen: Vec<_> = (0..100)
+            .map(|_| choose(&topology, &settings, &criteria, |_| 0, rng.next_u64()))
+            .map(|found| found.unwrap().unwrap().index)
+            .collect();
+        chosen.sort_unstable();
+        chosen.dedup();
+        assert_eq!(
+            chosen, expected,
+            "client {client:?}, operation {operation:?}"
+        );
+    };
+    check(None, None, &[0, 1, 2]);
+    check(Some(0), None, &[1, 2]);
+    check(None, Some(1), &[0, 2]);
+    check(Some(0), Some(1), &[2]);
 }
 
 #[test]

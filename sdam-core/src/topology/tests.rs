@@ -1,0 +1,168 @@
+use alloc::{string::ToString, vec, vec::Vec};
+use core::time::Duration;
+
+use super::*;
+use crate::{
+    error::{ErrorKind, ServerError, Stage},
+    ids::ObjectId,
+    server::Rtt,
+    time::Instant,
+};
+
+fn server(name: &str, server_type: ServerType) -> ServerDescription {
+    let address = ServerAddress::new(name, 27017);
+    let mut server = ServerDescription::unknown(ServerId::from_u64(1), address);
+    server.server_type = server_type;
+    server
+}
+
+fn replica_set() -> TopologyDescription {
+    let servers = [
+        server("b", ServerType::RsSecondary),
+        server("a", ServerType::RsArbiter),
+        server("c", ServerType::RsPrimary),
+    ];
+    TopologyDescription::new(TopologyType::ReplicaSetWithPrimary, servers)
+}
+
+#[test]
+fn a_difference_in_any_field_is_a_change() {
+    // A-41
+    type Change = fn(&mut TopologyDescription);
+    let changes: [(&str, Change); 7] = [
+        ("type", |it| {
+            it.topology_type = TopologyType::ReplicaSetNoPrimary;
+        }),
+        ("set name", |it| it.set_name = Some("other".into())),
+        ("maximum", |it| it.max_election.set_version = Some(7)),
+        ("error", |it| it.compatibility_error = Some("old".into())),
+        ("sessions", |it| {
+            it.logical_session_timeout_minutes = Some(7);
+        }),
+        ("fewer servers", |it| {
+            it.servers.pop();
+        }),
+        ("a server", |it| {
+            it.put(Arc::new(server("b", ServerType::Unknown)));
+        }),
+    ];
+    assert_eq!(replica_set(), replica_set());
+    for (name, change) in changes {
+        let mut other = replica_set();
+        change(&mut other);
+        assert_ne!(other, replica_set(), "{name}");
+        assert_ne!(replica_set(), other, "{name}");
+    }
+}
+
+#[test]
+fn servers_are_found_by_address_by_id_and_by_rank() {
+    let mut of_set = replica_set();
+    let names: Vec<_> = of_set
+        .servers()
+        .iter()
+        .map(|it| it.address.host())
+        .collect();
+    assert_eq!(names, ["a", "b", "c"]);
+    let host = |found: Option<&Arc<ServerDescription>>| {
+        found.map(|server| server.address.host().to_string())
+    };
+    assert_eq!(host(of_set.primary()).as_deref(), Some("c"));
+    for name in ["a", "b", "c"] {
+        let found = of_set.server(&ServerAddress::new(name, 27017));
+        assert_eq!(host(found).as_deref(), Some(name));
+    }
+    assert_eq!(of_set.server(&ServerAddress::new("bb", 27017)), None);
+    let mut another = server("bb", ServerType::RsOther);
+    another.id = ServerId::from_u64(9);
+    of_set.put(Arc::new(another));
+    let found = of_set.server_by_id(ServerId::from_u64(9));
+    assert_eq!(host(found).as_deref(), Some("bb"));
+    assert_eq!(of_set.server_by_id(ServerId::from_u64(8)), None);
+    of_set.put(Arc::new(server("c", ServerType::RsSecondary)));
+    assert_eq!(of_set.primary(), None);
+}
+
+#[test]
+fn what_may_be_written_to_depends_on_the_type_and_then_on_the_servers() {
+    // A-20
+    let check = |topology_type, server_type, expected| {
+        let servers = [server("a", server_type), server("b", ServerType::Unknown)];
+        let topology = TopologyDescription::new(topology_type, servers);
+        let found = topology.has_writable_server();
+        assert_eq!(found, expected, "{topology_type} {server_type}");
+    };
+    check(TopologyType::Unknown, ServerType::Unknown, false);
+    check(TopologyType::Single, ServerType::Unknown, false);
+    check(TopologyType::Single, ServerType::Standalone, true);
+    check(TopologyType::Sharded, ServerType::Unknown, false);
+    check(TopologyType::Sharded, ServerType::Mongos, true);
+    check(TopologyType::LoadBalanced, ServerType::LoadBalancer, true);
+    let of_set = ServerType::RsSecondary;
+    check(TopologyType::ReplicaSetNoPrimary, of_set, false);
+    check(
+        TopologyType::ReplicaSetWithPrimary,
+        ServerType::RsPrimary,
+        true,
+    );
+}
+
+#[test]
+fn sessions_last_as_long_as_the_least_of_the_servers_with_data_allows() {
+    // A-17, D-80
+    let check = |timeouts: &[(ServerType, Option<i32>)], expected| {
+        let servers = timeouts
+            .iter()
+            .zip('a'..)
+            .map(|((server_type, minutes), name)| {
+                let mut server = server(&name.to_string(), *server_type);
+                server.logical_session_timeout_minutes = *minutes;
+                server
+            });
+        let topology = TopologyDescription::new(TopologyType::ReplicaSetWithPrimary, servers);
+        let found = topology.logical_session_timeout_minutes();
+        assert_eq!(found, expected, "{timeouts:?}");
+    };
+    let (primary, secondary) = (ServerType::RsPrimary, ServerType::RsSecondary);
+    check(&[], None);
+    check(&[(primary, Some(30))], Some(30));
+    check(&[(primary, Some(30)), (secondary, Some(20))], Some(20));
+    check(&[(primary, Some(20)), (secondary, Some(30))], Some(20));
+    check(&[(primary, Some(20)), (secondary, None)], None);
+    check(&[(primary, None), (secondary, Some(20))], None);
+    check(
+        &[(primary, Some(20)), (ServerType::RsArbiter, Some(5))],
+        Some(20),
+    );
+    check(
+        &[(primary, Some(20)), (ServerType::Unknown, None)],
+        Some(20),
+    );
+}
+
+#[test]
+fn a_description_is_one_line_with_what_matters() {
+    let mut primary = server("a", ServerType::RsPrimary);
+    primary.rtt = Some(Rtt {
+        average: Duration::from_micros(2_340),
+        ..Rtt::default()
+    });
+    primary.tags = [("dc", "ny")].into_iter().collect();
+    let error = ServerError::new(ErrorKind::Network, Stage::Connect, "refused").shared();
+    let at = ServerAddress::new("b", 27017);
+    let down = ServerDescription::failed(ServerId::from_u64(2), at, error, Instant::EPOCH);
+    let mut topology =
+        TopologyDescription::new(TopologyType::ReplicaSetWithPrimary, vec![primary, down]);
+    let servers = "servers: [{ address: a:27017, type: RSPrimary, rtt: 2.3 ms, tags: {dc: ny} }, \
+                   { address: b:27017, type: Unknown, error: refused }] }";
+    let check = |topology: &TopologyDescription, middle: &str| {
+        let expected = ["{ type: ReplicaSetWithPrimary, ", middle, servers].concat();
+        assert_eq!(topology.to_string(), expected);
+    };
+    check(&topology, "");
+    topology.set_name = Some("rs".into());
+    topology.max_election.election_id = Some(ObjectId::from_bytes([1; 12]));
+    check(&topology, "setName: rs, ");
+    topology.compatibility_error = Some("too old".into());
+    check(&topology, "setName: rs, compatibilityError: too old, ");
+}
