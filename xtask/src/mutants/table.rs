@@ -60,7 +60,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "keep-members",
         about: "members that the primary does not name stay",
         file: "sdam-core/src/machine/transition.rs",
-        find: r"        self.keep_only(|address| members.binary_search(&address).is_ok());
+        find: r"        self.keep_only(|address| members.binary_search(&address).is_ok(), &reason);
 ",
         replace: "",
     },
