@@ -7,7 +7,7 @@ use sdam_core::{
     ids::ObjectId,
     machine::{Input, TopologyMachine},
     options::Options,
-    server::ServerType::{RsPrimary, RsSecondary, Standalone, Unknown},
+    server::ServerType::{RsArbiter, RsPrimary, RsSecondary, Standalone, Unknown},
     time::Instant,
     topology::TopologyType::{ReplicaSetNoPrimary, ReplicaSetWithPrimary},
 };
@@ -118,6 +118,38 @@ fn every_stage_names_what_it_compared() {
         2,
         "has the tags {dc: ny}, and no tag set matches any server",
     );
+}
+
+#[test]
+fn a_server_of_the_wrong_type_is_told_which_one_is_wanted() {
+    let check = |topology_type, server_type, criteria: &Criteria, text| {
+        let topology = topology(topology_type, [server(1, server_type)]);
+        assert_eq!(say(&topology, criteria, 1), text, "{topology_type}");
+    };
+    let (write, set) = (Criteria::write(), ReplicaSetWithPrimary);
+    let read = |of| read(mode(of));
+    check(set, RsSecondary, &write, "is not a primary");
+    check(ReplicaSetNoPrimary, RsSecondary, &write, "is not a primary");
+    check(
+        set,
+        RsSecondary,
+        &read(ReadMode::Primary),
+        "is not a primary",
+    );
+    check(
+        set,
+        RsPrimary,
+        &read(ReadMode::Secondary),
+        "is not a secondary",
+    );
+    for of in [
+        ReadMode::Nearest,
+        ReadMode::PrimaryPreferred,
+        ReadMode::SecondaryPreferred,
+    ] {
+        check(set, RsArbiter, &read(of), "is not a primary or a secondary");
+    }
+    check(TopologyType::Sharded, RsPrimary, &write, "is not a mongos");
 }
 
 #[test]

@@ -115,6 +115,24 @@ fn the_selectors_of_client_and_operation_are_both_heeded() {
 }
 
 #[test]
+fn a_server_without_latency_is_the_slowest_and_still_suitable() {
+    let mut unmeasured = server(2, Mongos);
+    unmeasured.rtt = None;
+    let alone = topology(TopologyType::Sharded, [unmeasured.clone()]);
+    let measured = with_rtt(server(1, Mongos), 1_000_000_000);
+    let both = topology(TopologyType::Sharded, [measured, unmeasured]);
+    for random in [0, u64::MAX] {
+        let choose = |topology| {
+            let (settings, criteria) = (Settings::default(), Criteria::write());
+            let found = choose(topology, &settings, &criteria, |_| 0, random);
+            found.unwrap().map(|candidate| candidate.id.as_u64())
+        };
+        assert_eq!(choose(&alone), Some(2));
+        assert_eq!(choose(&both), Some(1));
+    }
+}
+
+#[test]
 fn servers_outside_the_window_are_never_chosen() {
     // L-40
     let topology = mongoses(&[20, 5, 21]);
