@@ -1,221 +1,131 @@
-//! A runtime of one's own: an executor, its timers and its sockets, made of the standard library.
+//! A runtime of one's own: an executor and sockets, made of the standard library.
 //!
 //! `cargo run --example bring_your_own_runtime [URI]`; without one a deployment is simulated. The
-//! executor polls everything on the main thread. Sockets are read by a thread each, which is
-//! simple rather than cheap, too.
+//! executor polls everything on the main thread. Sockets have two threads each, which is simple
+//! rather than cheap, too. What else a runtime needs, `sdam-transport` has.
 
 use std::{
-    collections::BTreeSet,
     env,
     error::Error,
-    future::{Future, poll_fn},
-    io::{self, Read},
-    mem,
-    net::{IpAddr, Shutdown, TcpStream, ToSocketAddrs},
-    pin::{Pin, pin},
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    future::Future,
+    io::{self, Read, Write},
+    net::{IpAddr, Shutdown, TcpStream},
+    pin::pin,
+    sync::Arc,
     task::{Context, Poll, Wake, Waker},
-    thread,
-    time::Duration,
+    thread::{self, Thread},
 };
 
 use async_trait::async_trait;
 use futures::{
-    TryStreamExt,
-    channel::{mpsc, oneshot},
-    future::BoxFuture,
-    io::{AllowStdIo, AsyncRead, AsyncWrite},
-    stream::IntoAsyncRead,
+    SinkExt,
+    channel::oneshot,
+    executor::{block_on, block_on_stream},
+    future::{Either, select},
 };
 use sdam::topology::Topology;
 use sdam_core::time::Instant;
 use sdam_select::criteria::Criteria;
 use sdam_sim::serve::ReplicaSet;
 use sdam_transport::{
-    clock::Clock,
     dial::{Dial, DialTarget},
+    local::{self, Jobs},
     net::NetTransport,
+    pipe::{self, PipeEnd, Piped},
     runtime::{Io, Runtime},
-    spawn::{Spawner, Task},
-    stream::ByteStream,
-    system::{self, Epoch},
+    system::{self, Epoch, ThreadClock},
 };
 
-/// Tasks, timers, and whether anything has happened.
-#[derive(Debug)]
-struct Executor {
-    epoch: Epoch,
-    state: Mutex<State>,
-    changed: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    spawned: Vec<Task>,
-    deadlines: BTreeSet<Instant>,
-    woken: bool,
-}
-
-impl Executor {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Runs all tasks on this thread until `main` is ready. Whenever anything happens everything is
-    /// polled, which is simple rather than cheap.
-    fn run<T>(self: &Arc<Self>, main: impl Future<Output = T>) -> T {
-        let waker = Waker::from(Arc::clone(self));
-        let (mut cx, mut main, mut tasks) =
-            (Context::from_waker(&waker), pin!(main), Vec::<Task>::new());
-        loop {
-            if let Poll::Ready(value) = main.as_mut().poll(&mut cx) {
-                return value;
-            }
-            tasks.append(&mut self.state().spawned);
-            tasks.retain_mut(|task| Pin::new(task).poll(&mut cx).is_pending());
-            let mut state = self.state();
-            while !mem::take(&mut state.woken) {
-                let next = state.deadlines.first().copied();
-                if next.is_some_and(|next| next <= self.epoch.now()) {
-                    state.deadlines.pop_first();
-                    break;
-                }
-                let pause = next.map_or(Duration::MAX, |next| self.epoch.until(next));
-                let waited = self.changed.wait_timeout(state, pause);
-                state = waited.unwrap_or_else(PoisonError::into_inner).0;
-            }
+/// The executor: polls `main` on this thread whenever anything has happened.
+fn run<T>(main: impl Future<Output = T>) -> T {
+    let waker = Waker::from(Arc::new(Bell(thread::current())));
+    let (mut cx, mut main) = (Context::from_waker(&waker), pin!(main));
+    loop {
+        if let Poll::Ready(value) = main.as_mut().poll(&mut cx) {
+            return value;
         }
+        // Returns at once if the bell has rung since the last time.
+        thread::park();
     }
 }
 
-impl Wake for Executor {
+struct Bell(Thread);
+
+impl Wake for Bell {
     fn wake(self: Arc<Self>) {
-        self.state().woken = true;
-        self.changed.notify_one();
+        self.0.unpark();
     }
 }
 
-/// The first seam: tasks.
-#[derive(Debug)]
-struct Spawns(Arc<Executor>);
-
-impl Spawner for Spawns {
-    fn spawn(&self, task: Task) {
-        self.0.state().spawned.push(task);
-        Arc::clone(&self.0).wake();
-    }
-}
-
-/// The second seam: time.
-#[derive(Debug)]
-struct Ticks(Arc<Executor>);
-
-impl Clock for Ticks {
-    fn now(&self) -> Instant {
-        self.0.epoch.now()
-    }
-
-    fn sleep_until(&self, deadline: Instant) -> BoxFuture<'static, ()> {
-        let executor = Arc::clone(&self.0);
-        Box::pin(poll_fn(move |_| {
-            if executor.epoch.now() >= deadline {
-                return Poll::Ready(());
-            }
-            executor.state().deadlines.insert(deadline);
-            Poll::Pending
-        }))
-    }
-}
-
-/// The third seam: sockets, one thread for each.
+/// The seam: sockets, two threads for each.
 #[derive(Debug)]
 struct Sockets;
 
-/// What a thread has read, and the socket to write to.
-#[derive(Debug)]
-struct Socket {
-    read: IntoAsyncRead<mpsc::UnboundedReceiver<io::Result<Vec<u8>>>>,
-    write: AllowStdIo<TcpStream>,
-}
-
-/// Lets a thread do what blocks.
-async fn on_thread<T: Send + 'static>(
-    work: impl FnOnce() -> io::Result<T> + Send + 'static,
-) -> io::Result<T> {
-    let (sender, result) = oneshot::channel();
-    thread::Builder::new().spawn(move || drop(sender.send(work())))?;
-    result.await.map_err(io::Error::other)?
-}
-
 #[async_trait]
 impl Dial for Sockets {
-    type Stream = Socket;
+    type Stream = Piped;
 
-    async fn dial(&self, target: &DialTarget, _: Option<Instant>) -> io::Result<Socket> {
+    async fn dial(&self, target: &DialTarget, _: Option<Instant>) -> io::Result<Piped> {
         let &DialTarget::Tcp(address) = target else {
             return Err(target.unsupported());
         };
-        let stream = on_thread(move || TcpStream::connect(address)).await?;
-        stream.set_nodelay(true)?;
-        let (sender, bytes) = mpsc::unbounded();
-        let mut reader = stream.try_clone()?;
-        thread::Builder::new().spawn(move || {
-            let mut buffer = [0; 4096];
-            // An empty read is the end, and so is a receiver that is gone.
-            while let Ok(length) = reader.read(&mut buffer)
-                && length > 0
-                && sender.unbounded_send(Ok(buffer[..length].to_vec())).is_ok()
-            {}
-        })?;
-        Ok(Socket {
-            read: bytes.into_async_read(),
-            write: AllowStdIo::new(stream),
-        })
+        let (opened, socket) = oneshot::channel();
+        // A socket that is opened too late is dropped, and so closed.
+        thread::Builder::new().spawn(move || drop(opened.send(TcpStream::connect(address))))?;
+        let socket = socket.await.map_err(io::Error::other)??;
+        socket.set_nodelay(true)?;
+        let (stream, end) = pipe::piped();
+        carry(socket, end)?;
+        Ok(stream)
     }
 
     async fn lookup_ip(&self, host: &str) -> io::Result<Vec<IpAddr>> {
-        let host = host.to_owned();
-        let addresses = on_thread(move || (host, 0).to_socket_addrs()).await?;
-        Ok(addresses.map(|address| address.ip()).collect())
+        system::lookup_ip(host).await
     }
 }
 
-impl ByteStream for Socket {}
-
-impl Drop for Socket {
-    fn drop(&mut self) {
-        // This ends the thread; a socket that is broken has ended it already.
-        let _ = self.write.get_ref().shutdown(Shutdown::Both);
-    }
+/// Carries bytes between a socket and its stream until either has ended.
+fn carry(mut socket: TcpStream, end: PipeEnd) -> io::Result<()> {
+    let (mut reader, mut arrived) = (socket.try_clone()?, end.arrived);
+    thread::Builder::new().spawn(move || {
+        let mut bytes = [0; 4096];
+        loop {
+            let read = reader.read(&mut bytes);
+            let ended = !matches!(read, Ok(1..));
+            let chunk = read.map(|length| bytes[..length].to_vec());
+            if block_on(arrived.send(chunk)).is_err() || ended {
+                break;
+            }
+        }
+    })?;
+    thread::Builder::new().spawn(move || {
+        for bytes in block_on_stream(end.to_send) {
+            if socket.write_all(&bytes).is_err() {
+                break;
+            }
+        }
+        // This ends the other thread; a socket that is broken has ended it already.
+        let _ = socket.shutdown(Shutdown::Both);
+    })?;
+    Ok(())
 }
 
-impl AsyncRead for Socket {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        space: &mut [u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.read).poll_read(cx, space)
-    }
+/// A runtime, and what the executor has to run for it.
+fn runtime() -> (Runtime, Jobs) {
+    let (spawner, jobs) = local::remote();
+    let clock = Arc::new(ThreadClock::new(Epoch::begin()));
+    let transport = NetTransport::new(Sockets, clock.clone());
+    let io = Io::new(clock, Arc::new(transport), system::entropy());
+    (Runtime::new(io, Arc::new(spawner)), jobs)
 }
 
-/// Blocks, but only if the send buffer of the system has no room for a hello.
-impl AsyncWrite for Socket {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.write).poll_write(cx, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.write).poll_flush(cx)
-    }
-
-    fn poll_close(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.write).poll_close(cx)
-    }
+async fn application(uri: &str, runtime: Runtime) -> Result<(), Box<dyn Error + Send + Sync>> {
+    let topology = Topology::builder(uri)?.start(runtime)?;
+    let selected = topology.select(&Criteria::write()).await?;
+    println!("writes go to {}", selected.address());
+    println!("{}", topology.snapshot().description());
+    topology.close().await;
+    Ok(())
 }
 
 fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
@@ -223,22 +133,29 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let uri = env::args()
         .nth(1)
         .unwrap_or_else(|| simulated.uri().to_owned());
-    let executor = Arc::new(Executor {
-        epoch: Epoch::begin(),
-        state: Mutex::default(),
-        changed: Condvar::new(),
-    });
-    let clock: Arc<dyn Clock> = Arc::new(Ticks(Arc::clone(&executor)));
-    let transport = NetTransport::new(Sockets, Arc::clone(&clock));
-    let io = Io::new(clock, Arc::new(transport), system::entropy());
-    let runtime = Runtime::new(io, Arc::new(Spawns(Arc::clone(&executor))));
+    let (runtime, jobs) = runtime();
+    let (application, jobs) = (pin!(application(&uri, runtime)), pin!(jobs.run()));
+    match run(select(application, jobs)) {
+        Either::Left((outcome, _)) => outcome,
+        Either::Right(_) => Err("the runtime has ended early".into()),
+    }
+}
 
-    let topology = Topology::builder(&uri)?.start(runtime)?;
-    executor.run(async move {
-        let selected = topology.select(&Criteria::write()).await?;
-        println!("writes go to {}", selected.address());
-        println!("{}", topology.snapshot().description());
-        topology.close().await;
-        Ok(())
-    })
+#[cfg(test)]
+mod tests {
+    use sdam_transport::conformance;
+
+    use super::*;
+
+    #[test]
+    fn the_runtime_keeps_its_contracts() {
+        let (runtime, jobs) = runtime();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let executor = thread::spawn(|| drop(run(select(pin!(jobs.run()), stopped))));
+        conformance::runtime(&runtime);
+        conformance::shutdown(&runtime, || {
+            drop(stop);
+            executor.join().unwrap();
+        });
+    }
 }

@@ -3,14 +3,16 @@
 use std::{
     future::{Future as _, pending, poll_fn},
     pin::{Pin, pin},
-    sync::{Arc, PoisonError, RwLock, mpsc},
+    sync::{Arc, PoisonError, RwLock},
     task::{Context, Poll},
-    thread,
 };
 
-use futures::{channel::oneshot, future::BoxFuture};
+use futures::future::BoxFuture;
 use sdam_core::time::Instant;
-use sdam_transport::{clock::Clock, system::Epoch};
+use sdam_transport::{
+    clock::Clock,
+    system::{Epoch, ThreadClock},
+};
 use tokio::{runtime::Handle, task::AbortHandle, time};
 
 #[derive(Debug)]
@@ -49,7 +51,8 @@ impl Clock for TokioClock {
             let mut timer = pin!(driver.timer(at.into()));
             let outcome = poll_fn(|cx| driver.poll(timer.as_mut(), cx)).await;
             if outcome == Outcome::ShutDown {
-                ring(epoch, deadline).await;
+                // For the rare sleeper under a foreign executor that outlives the runtime.
+                ThreadClock::new(epoch).sleep_until(deadline).await;
             }
         })
     }
@@ -127,19 +130,4 @@ impl Drop for Announcement {
     fn drop(&mut self) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = true;
     }
-}
-
-/// Waits for `deadline` on a thread, for the rare sleeper under a foreign executor who is still
-/// there when the runtime is gone.
-async fn ring(epoch: Epoch, deadline: Instant) {
-    let (bell, rings) = oneshot::channel::<()>();
-    let (_cancel, cancelled) = mpsc::channel::<()>();
-    // If the system has no thread left, the closure is dropped and the bell rings early.
-    let _ = thread::Builder::new().spawn(move || {
-        // Ends early when the future is dropped, and `_cancel` with it.
-        let _ = cancelled.recv_timeout(epoch.until(deadline));
-        drop(bell);
-    });
-    // Nothing is sent: the bell rings by being dropped.
-    let _ = rings.await;
 }

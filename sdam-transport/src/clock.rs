@@ -9,15 +9,18 @@ use sdam_core::time::Instant;
 ///
 /// # Contract
 ///
-/// - The caller holds no lock.
-/// - `now` never goes backwards, from whichever thread it is asked, and counts from an epoch that
-///   is fixed when the clock is made.
-/// - The future of `sleep_until` is ready at once if the deadline has passed, and never before the
-///   deadline: once it is ready, `now` is at or after it.
-/// - Futures that are polled in time become ready in the order of their deadlines.
-/// - Both methods may be called from any thread, the future may be polled by any executor and moved
-///   between threads, and dropping it anywhere frees the timer.
-/// - Neither method panics, not even when the runtime behind the clock has shut down.
+/// - The caller holds no lock, and may call both methods from any thread.
+/// - `now` never goes backwards, from whichever thread it is asked.
+/// - A timer is never early: once the future of `sleep_until` is ready, `now` is at or after the
+///   deadline.
+/// - A timer is ready when it is first polled if its deadline has passed by then.
+/// - A timer may be polled by any executor, and moved to another thread between two polls.
+/// - A timer may be dropped before it is ready, on any thread.
+/// - All of this holds after the runtime behind the clock has ended, too, because a selection that
+///   is made outside of the runtime waits for its time-out.
+///
+/// Timers of different deadlines may be ready in any order.
+/// [`ThreadClock`](crate::system::ThreadClock) keeps this contract for every runtime.
 pub trait Clock: Send + Sync + Debug + 'static {
     /// The present.
     ///

@@ -1,8 +1,9 @@
 //! The suite by which a runtime is tested.
 //!
 //! A runtime that passes keeps the contracts of [`Clock`],
-//! [`Transport`](crate::connect::Transport), [`Connection`](crate::connect::Connection) and
-//! [`Spawner`](crate::spawn::Spawner), as far as they can be observed:
+//! [`Transport`](crate::connect::Transport), [`Connection`](crate::connect::Connection),
+//! [`Dial`] and [`Spawner`](crate::spawn::Spawner), as far as they can be
+//! observed:
 //!
 //! ```
 //! /// Called from a `#[test]` with the runtime under test.
@@ -11,32 +12,32 @@
 //! }
 //! ```
 //!
+//! Each check is one rule, in the words of the contract, and a failure names both and the step at
+//! which it happened. A step that takes 20 seconds counts as hanging.
+//!
 //! All peers are threads of this process on loopback addresses and ports that the system picks.
 //! Nothing waits for time to pass except through the clock under test, of which only lower bounds
-//! and order are asserted.
-//! Each check runs on a thread of its own, and one that hangs fails.
+//! are asserted. What runs in a task of the runtime never blocks its thread.
 
 mod clock;
+mod connect;
 mod connection;
 mod dial;
 mod peer;
+mod report;
 mod shutdown;
 mod spawn;
+#[cfg(test)]
+mod tests;
 
-use std::{
-    future::Future,
-    pin::Pin,
-    sync::{
-        Arc,
-        mpsc::{self, RecvTimeoutError},
-    },
-    thread,
-    time::Duration,
+use std::{sync::Arc, time::Duration};
+
+use futures::{FutureExt as _, channel::oneshot, executor::block_on, future::BoxFuture};
+
+use self::{
+    dial::Dialler,
+    report::{Report, Rule, Run},
 };
-
-use futures::{FutureExt as _, channel::oneshot, executor::block_on};
-
-use self::{dial::Dialler, shutdown::Live};
 use crate::{
     clock::Clock,
     dial::Dial,
@@ -44,37 +45,14 @@ use crate::{
     spawn::Task,
 };
 
-/// Functions and their names.
-macro_rules! checks {
-    (async $($module:ident :: $check:ident),* $(,)?) => {
-        [$((stringify!($check), |subject| Box::pin($module::$check(subject)))),*]
-    };
-    ($($module:ident :: $check:ident),* $(,)?) => {
-        [$((stringify!($check), $module::$check)),*]
-    };
-}
-
-/// Fails a check unless the condition holds.
-macro_rules! ensure {
-    ($condition:expr, $($message:tt)+) => {
-        if !$condition {
-            return Err(format!($($message)+));
-        }
-    };
-}
-use ensure;
-
 /// Checks clock and transport, their futures being polled by a foreign executor on foreign threads.
 ///
 /// # Panics
 ///
 /// If a check fails, after all have run; the message lists those that failed.
 pub fn io(io: &Io) {
-    let mut report = Report::default();
-    for (name, check) in IO_CHECKS.iter().chain(PENDING_CHECKS) {
-        let future = check(io.clone());
-        report.run(name, || block_on(future));
-    }
+    let mut report = Report::new(PATIENCE);
+    check_io(io, &mut report);
     report.finish();
 }
 
@@ -85,12 +63,13 @@ pub fn io(io: &Io) {
 /// If a check fails or a future is pending, after all checks have run; the message lists those that
 /// failed.
 pub fn blocking(io: &Io) {
-    let mut report = Report::default();
-    for (name, check) in IO_CHECKS {
-        let future = check(io.clone());
-        report.run(name, || {
+    let mut report = Report::new(PATIENCE);
+    for check in IO_CHECKS {
+        let run = Run::blocking();
+        let future = (check.run)(io.clone(), run.clone());
+        report.run(check.rule, "", &run, || {
             let outcome = future.now_or_never();
-            outcome.unwrap_or_else(|| Err("a future is pending".into()))
+            outcome.unwrap_or_else(|| Err("a future is pending, though it is to block".into()))
         });
     }
     report.finish();
@@ -103,23 +82,13 @@ pub fn blocking(io: &Io) {
 ///
 /// If a check fails, after all have run; the message lists those that failed.
 pub fn runtime(runtime: &Runtime) {
-    io(&runtime.io);
-    let mut report = Report::default();
-    for (name, check) in IO_CHECKS.iter().chain(PENDING_CHECKS) {
-        let (done, outcome) = mpsc::channel();
-        let future = check(runtime.io.clone());
-        runtime.spawner.spawn(Task::new("conformance", async move {
-            // Nobody listens any more if the check took too long.
-            let _ = done.send(future.await);
-        }));
-        report.run(&format!("{name}, in a task"), move || {
-            let outcome = outcome.recv();
-            outcome.unwrap_or_else(|_| Err("the task was dropped".into()))
-        });
+    let mut report = Report::new(PATIENCE);
+    check_io(&runtime.io, &mut report);
+    for check in IO_CHECKS.iter().chain(PENDING_CHECKS) {
+        check.in_task(runtime, &mut report);
     }
-    for (name, check) in SPAWN_CHECKS {
-        let runtime = runtime.clone();
-        report.run(name, move || check(&runtime));
+    for check in SPAWN_CHECKS {
+        check.outside(runtime.clone(), &mut report);
     }
     report.finish();
 }
@@ -134,16 +103,9 @@ pub fn runtime(runtime: &Runtime) {
 /// If a check fails, after all have run; the message lists those that failed.
 pub fn dial<D: Dial>(dial: D, clock: Arc<dyn Clock>) {
     let dialler = Dialler::new(dial, clock);
-    let checks: [(&str, Check<Dialler<D>>); 3] = checks![
-        async
-        dial::a_refusing_address_is_passed_over,
-        dial::a_silent_address_is_overtaken,
-        dial::every_address_is_named_if_all_refuse,
-    ];
-    let mut report = Report::default();
-    for (name, check) in checks {
-        let future = check(dialler.clone());
-        report.run(name, || block_on(future));
+    let mut report = Report::new(PATIENCE);
+    for check in dial_checks() {
+        check.outside(dialler.clone(), &mut report);
     }
     report.finish();
 }
@@ -154,106 +116,156 @@ pub fn dial<D: Dial>(dial: D, clock: Arc<dyn Clock>) {
 ///
 /// If live tasks are not dropped, or the seams panic or break their contracts afterwards.
 pub fn shutdown(runtime: &Runtime, shut_down: impl FnOnce()) {
-    let mut report = Report::default();
-    let (before, live) = mpsc::channel();
-    let starting = runtime.clone();
-    report.run("shutdown::tasks_start", move || {
-        let live = Live::start(&starting)?;
-        before.send(live).map_err(|_| "nobody waits".to_owned())
-    });
-    shut_down();
-    if let Ok(live) = live.try_recv() {
-        let runtime = runtime.clone();
-        report.run("shutdown::seams_keep_their_contracts", move || {
-            live.check_after(&runtime)
-        });
-    }
+    let mut report = Report::new(PATIENCE);
+    shutdown::check(runtime, shut_down, &mut report);
     report.finish();
 }
 
 /// What is wrong, for people.
 type Outcome = Result<(), String>;
 
-type Check<T> = fn(T) -> Pin<Box<dyn Future<Output = Outcome> + Send>>;
-type RuntimeCheck = fn(&Runtime) -> Outcome;
-
-/// What `work` yields on a thread of its own.
-///
-/// The caller must not block meanwhile: its thread may be the one that drives the runtime.
-async fn elsewhere<T: Send + 'static>(
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, String> {
-    let (done, outcome) = oneshot::channel();
-    thread::spawn(move || done.send(work()));
-    outcome.await.map_err(|_| "another thread panicked".into())
+/// A rule, and how it is checked.
+struct Check<T> {
+    rule: Rule,
+    run: fn(T, Run) -> BoxFuture<'static, Outcome>,
 }
 
-const IO_CHECKS: &[(&str, Check<Io>)] = &checks![
-    async
-    clock::now_never_goes_backwards,
-    clock::past_deadlines_are_ready_at_once,
-    clock::timers_are_ready_in_order_and_never_early,
-    connection::messages_travel_both_ways,
-    connection::long_messages_travel_whole,
-    connection::the_limit_of_a_message_can_be_set,
-    connection::host_names_are_looked_up_and_all_families_tried,
-    connection::a_host_name_that_cannot_be_fails_at_stage_dns,
-    connection::a_refused_connect_is_a_network_error,
-    connection::a_connect_without_answer_times_out,
-    connection::a_closed_connection_is_a_network_error,
-    connection::a_reset_connection_is_a_network_error,
-    connection::half_a_message_is_a_network_error,
-    connection::an_oversized_message_is_refused_by_its_header,
-    connection::silence_ends_at_the_deadline,
-    connection::a_dropped_connection_is_closed_at_once,
-    connection::unix_sockets_work_where_they_exist,
+impl<T> Check<T> {
+    /// Runs the check by a foreign executor on a foreign thread.
+    fn outside(&self, subject: T, report: &mut Report) {
+        let run = Run::default();
+        let future = (self.run)(subject, run.clone());
+        report.run(self.rule, "", &run, || block_on(future));
+    }
+}
+
+impl Check<Io> {
+    /// Runs the check in a task of `runtime`.
+    fn in_task(&self, runtime: &Runtime, report: &mut Report) {
+        let run = Run::default();
+        let (done, outcome) = oneshot::channel();
+        let future = (self.run)(runtime.io.clone(), run.clone());
+        run.step("waiting for the task of the check to run");
+        runtime.spawner.spawn(Task::new("conformance", async move {
+            // Dropped if the check took too long.
+            let _ = done.send(future.await);
+        }));
+        report.run(self.rule, ", in a task", &run, || {
+            let outcome = block_on(outcome);
+            outcome.unwrap_or_else(|_| Err("the task was dropped or has panicked".into()))
+        });
+    }
+}
+
+fn check_io(io: &Io, report: &mut Report) {
+    for check in IO_CHECKS.iter().chain(PENDING_CHECKS) {
+        check.outside(io.clone(), report);
+    }
+}
+
+/// Fails a check unless the condition holds.
+macro_rules! ensure {
+    ($condition:expr, $($message:tt)+) => {
+        if !$condition {
+            return Err(format!($($message)+));
+        }
+    };
+}
+use ensure;
+
+/// Checks, each with a contract and the words of its rule.
+macro_rules! checks {
+    ($($contract:ident: $words:literal => $module:ident :: $check:ident),* $(,)?) => {
+        [$(Check {
+            rule: Rule {
+                check: stringify!($check),
+                contract: stringify!($contract),
+                words: $words,
+            },
+            run: |subject, run| Box::pin($module::$check(subject, run)),
+        }),*]
+    };
+}
+
+const IO_CHECKS: &[Check<Io>] = &checks![
+    Clock: "`now` never goes backwards, from whichever thread it is asked."
+        => clock::now_never_goes_backwards,
+    Clock: "A timer is ready when it is first polled if its deadline has passed by then."
+        => clock::past_deadlines_are_ready_at_once,
+    Clock: "A timer is never early: once the future of `sleep_until` is ready, `now` is at or after \
+        the deadline."
+        => clock::timers_are_never_early,
+    Transport: "A host name is looked up, and its addresses are tried until one answers."
+        => connect::host_names_are_looked_up_and_all_families_tried,
+    Transport: "An error says at which [`stage`](TransportError::stage) the attempt failed"
+        => connect::a_host_name_that_cannot_be_fails_at_stage_dns,
+    Transport: "An error says at which [`stage`](TransportError::stage) the attempt failed"
+        => connect::a_refused_connect_is_a_network_error,
+    Transport: "The attempt ends with a time-out once `deadline` has passed"
+        => connect::a_connect_without_answer_times_out,
+    Transport: "A path is connected to as a Unix domain socket, or refused by \
+        [`DialTarget::unsupported`](crate::dial::DialTarget::unsupported)."
+        => connect::unix_sockets_work_or_are_unsupported,
+    Connection: "Messages arrive whole, in order, and once."
+        => connection::messages_travel_both_ways,
+    Connection: "Messages arrive whole, in order, and once."
+        => connection::long_messages_travel_whole,
+    Connection: "A message longer than the connection accepts is refused by its header, as a \
+        protocol error."
+        => connection::the_limit_of_a_message_can_be_set,
+    Connection: "A message longer than the connection accepts is refused by its header, as a \
+        protocol error."
+        => connection::an_oversized_message_is_refused_by_its_header,
+    Connection: "A connection that the server closes or resets, in the middle of a message or \
+        before, is a network error at [`Stage::Hello`](sdam_core::error::Stage::Hello)."
+        => connection::a_closed_connection_is_a_network_error,
+    Connection: "A connection that the server closes or resets, in the middle of a message or \
+        before, is a network error at [`Stage::Hello`](sdam_core::error::Stage::Hello)."
+        => connection::a_reset_connection_is_a_network_error,
+    Connection: "A connection that the server closes or resets, in the middle of a message or \
+        before, is a network error at [`Stage::Hello`](sdam_core::error::Stage::Hello)."
+        => connection::half_a_message_is_a_network_error,
+    Connection: "A connection that blocks ends `send` and `recv` with a time-out when the deadline \
+        that was set has passed."
+        => connection::silence_ends_at_the_deadline,
+    Connection: "Dropping the connection closes its socket, at once or as soon as the runtime runs"
+        => connection::a_dropped_connection_is_closed,
 ];
 
 /// What can only be asked of futures that are pending now and then.
-const PENDING_CHECKS: &[(&str, Check<Io>)] = &checks![
-    async
-    clock::a_timer_may_move_to_another_thread,
-    clock::timers_may_be_dropped_before_they_are_ready,
-    connection::a_dropped_receive_makes_the_connection_unusable,
-    connection::a_dropped_connect_is_abandoned,
-    connection::a_receive_may_move_to_another_thread,
+const PENDING_CHECKS: &[Check<Io>] = &checks![
+    Clock: "A timer may be polled by any executor, and moved to another thread between two polls."
+        => clock::a_timer_may_move_to_another_thread,
+    Clock: "A timer may be dropped before it is ready, on any thread."
+        => clock::timers_may_be_dropped_before_they_are_ready,
+    Transport: "Dropping the future abandons the attempt: a socket that it has opened is closed."
+        => connect::a_dropped_connect_is_abandoned,
+    Connection: "A `send` or `recv` that failed, or was dropped before it was ready, makes the \
+        connection unusable"
+        => connection::a_dropped_receive_makes_the_connection_unusable,
+    Connection: "may poll the futures by any executor on any thread, each poll on another one."
+        => connection::a_receive_may_move_to_another_thread,
 ];
 
-const SPAWN_CHECKS: &[(&str, RuntimeCheck)] = &checks![
-    spawn::tasks_never_run_inline,
-    spawn::tasks_are_spawned_from_any_thread,
-    spawn::tasks_spawn_tasks,
-    spawn::a_panic_ends_one_task_alone,
+const SPAWN_CHECKS: &[Check<Runtime>] = &checks![
+    Spawner: "`spawn` never polls the task before it returns."
+        => spawn::tasks_never_run_inline,
+    Spawner: "`spawn` works on any thread, outside of the runtime and inside its tasks."
+        => spawn::tasks_are_spawned_from_any_thread,
+    Spawner: "`spawn` works on any thread, outside of the runtime and inside its tasks."
+        => spawn::tasks_spawn_tasks,
+    Spawner: "A task that panics is dropped and ends alone; the runtime and its other tasks go on."
+        => spawn::a_panic_ends_one_task_alone,
 ];
 
-/// Collects what went wrong.
-#[derive(Default)]
-struct Report {
-    failures: Vec<String>,
+fn dial_checks<D: Dial>() -> [Check<Dialler<D>>; 2] {
+    checks![
+        Dial: "An address that refuses is an error at once"
+            => dial::a_refusing_address_is_passed_over,
+        Dial: "one that is silent is pending, unless [`blocks`](Self::blocks) says otherwise."
+            => dial::a_silent_address_is_overtaken,
+    ]
 }
 
-impl Report {
-    /// Runs `check` on a thread of its own, which is left behind if it takes too long.
-    fn run(&mut self, name: &str, check: impl FnOnce() -> Outcome + Send + 'static) {
-        let (done, outcome) = mpsc::channel();
-        thread::spawn(move || {
-            // Nobody listens any more if the check took too long.
-            let _ = done.send(check());
-        });
-        let reason = match outcome.recv_timeout(WATCHDOG) {
-            Ok(Ok(())) => return,
-            Ok(Err(reason)) => reason,
-            Err(RecvTimeoutError::Timeout) => "hangs".into(),
-            Err(RecvTimeoutError::Disconnected) => "panicked".into(),
-        };
-        self.failures.push(format!("{name}: {reason}"));
-    }
-
-    fn finish(self) {
-        let failures = self.failures.join("\n  ");
-        assert!(failures.is_empty(), "contracts are broken:\n  {failures}");
-    }
-}
-
-/// How long a check may take before it counts as hanging; far more than any needs.
-const WATCHDOG: Duration = Duration::from_secs(60);
+/// How long a step may take before it counts as hanging; far more than any needs.
+const PATIENCE: Duration = Duration::from_secs(20);

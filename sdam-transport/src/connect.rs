@@ -12,13 +12,16 @@ use crate::{error::TransportError, wire::WireMessage};
 /// # Contract
 ///
 /// - The caller holds no lock, and may poll the future by any executor on any thread.
-/// - The attempt ends with a time-out once `deadline` has passed; without one it takes as long as
-///   the operating system allows.
-/// - Dropping the future abandons the attempt: its sockets are closed, and nothing that the caller
-///   could notice goes on in the background.
+/// - A host name is looked up, and its addresses are tried until one answers.
 /// - An error says at which [`stage`](TransportError::stage) the attempt failed, and is a time-out
 ///   exactly if time ran out.
-/// - A connection does not need the transport that opened it any more.
+/// - The attempt ends with a time-out once `deadline` has passed; without one it takes as long as
+///   the operating system allows.
+/// - Dropping the future abandons the attempt: a socket that it has opened is closed.
+/// - A path is connected to as a Unix domain socket, or refused by
+///   [`DialTarget::unsupported`](crate::dial::DialTarget::unsupported).
+/// - After the runtime behind the transport has ended, an attempt succeeds or fails, and neither
+///   panics nor outlasts its deadline.
 #[async_trait]
 pub trait Transport: Send + Sync + Debug + 'static {
     /// Opens a connection to `target`.
@@ -37,17 +40,26 @@ pub trait Transport: Send + Sync + Debug + 'static {
 ///
 /// # Contract
 ///
-/// - The caller holds no lock, and may poll the futures by any executor on any thread.
+/// - The caller holds no lock, and may poll the futures by any executor on any thread, each poll on
+///   another one.
 /// - Messages arrive whole, in order, and once.
-/// - A message longer than the connection accepts is refused by its header, as a protocol error, and
-///   memory grows with the bytes that arrive, not with the length that is announced.
+/// - A message longer than the connection accepts is refused by its header, as a protocol error.
+/// - A connection that the server closes or resets, in the middle of a message or before, is a
+///   network error at [`Stage::Hello`](sdam_core::error::Stage::Hello).
 /// - A `send` or `recv` that failed, or was dropped before it was ready, makes the connection
 ///   unusable: every later call fails, and no half message is ever read as the start of the next.
-/// - Dropping the connection closes its socket at once, which is what ends a stream of replies at
-///   the server.
+/// - A connection that blocks ends `send` and `recv` with a time-out when the deadline that was set
+///   has passed.
+/// - Dropping the connection closes its socket, at once or as soon as the runtime runs, and nobody
+///   has to wait for it or to poll anything. That ends a stream of replies at the server.
+/// - After the runtime behind the connection has ended, `recv` fails, is pending or goes on, and
+///   dropping the connection closes its socket unless that has happened.
+///
+/// Memory for a message grows with the bytes that arrive, not with the length that is announced.
 #[async_trait]
 pub trait Connection: Send + Debug + 'static {
-    /// Sends `message`; ready when the operating system has taken all of it.
+    /// Sends `message`; ready when nothing more is needed from the caller: the operating system has
+    /// taken all of it, or will be given it by the runtime. Where that fails, `recv` does.
     ///
     /// # Cancel safety
     ///

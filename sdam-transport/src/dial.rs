@@ -21,8 +21,12 @@ use crate::stream::ByteStream;
 /// # Contract
 ///
 /// - The caller holds no lock, and may poll the futures by any executor on any thread.
-/// - Dropping a future abandons the attempt and closes its socket.
-/// - No method panics, not even when the runtime behind it has shut down: that is an error.
+/// - An address that refuses is an error at once, and one that is silent is pending, unless
+///   [`blocks`](Self::blocks) says otherwise.
+///
+/// Through the transport that is made of it, a dialler also keeps the contract of
+/// [`Transport`](crate::connect::Transport): dropping a future abandons the attempt and closes its
+/// socket, and a runtime that has ended is an error and not a panic.
 #[async_trait]
 pub trait Dial: Send + Sync + Debug + 'static {
     /// An open socket.
@@ -42,7 +46,8 @@ pub trait Dial: Send + Sync + Debug + 'static {
         deadline: Option<Instant>,
     ) -> io::Result<Self::Stream>;
 
-    /// The addresses of `host`, most preferred first, each once.
+    /// The addresses of `host`, most preferred first. Where the runtime has no resolver, see
+    /// [`system::lookup_ip`](crate::system::lookup_ip).
     ///
     /// # Cancel safety
     ///

@@ -1,8 +1,8 @@
 //! Runtime seams and wire protocol for MongoDB monitoring.
 //!
-//! Its code names no runtime, spawns no thread, keeps no state outside values and makes no choice at
-//! random:
+//! Its code names no runtime, keeps no state outside values and makes no choice at random:
 //! whatever touches the world comes in through a seam, as a value.
+//! Only [`system`], from which runtimes are built, spawns threads.
 //!
 //! | module | what it holds |
 //! | --- | --- |
@@ -12,7 +12,8 @@
 //! | [`handshake`] | what clients tell servers about themselves |
 //! | [`wire`] | whole wire messages, validated |
 //! | [`stream`], [`framed`], [`dial`], [`race`], [`net`] | a transport for every runtime that has sockets |
-//! | [`system`] | what runtimes over an operating system share |
+//! | [`system`] | what runtimes over an operating system share: entropy, an epoch, timers, look-ups |
+//! | [`local`], [`pipe`] | what turns tasks and sockets that stay on one thread into seams |
 //! | `conformance` | the suite by which a runtime is tested (feature `conformance`) |
 //!
 //! # Bringing a runtime
@@ -21,6 +22,11 @@
 //! makes a transport of the latter by [`net::NetTransport`], and bundles all of it in a
 //! [`runtime::Runtime`]. One that exchanges whole messages implements [`connect::Transport`]
 //! itself.
+//!
+//! What a runtime lacks is here: [`system::ThreadClock`] is a clock for all, and
+//! [`system::lookup_ip`] a resolver. Where futures and sockets cannot leave their thread,
+//! [`local::Remote`] is the spawner and takes other work there, and [`pipe::piped`] makes a stream of
+//! a socket.
 
 pub mod clock;
 #[cfg(feature = "conformance")]
@@ -30,7 +36,9 @@ pub mod dial;
 pub mod error;
 pub mod framed;
 pub mod handshake;
+pub mod local;
 pub mod net;
+pub mod pipe;
 pub mod race;
 pub mod resolve;
 pub mod runtime;

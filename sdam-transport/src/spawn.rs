@@ -14,13 +14,18 @@ use futures::future::BoxFuture;
 ///
 /// # Contract
 ///
-/// - The caller holds no lock and may be on any thread, inside the runtime or not.
-/// - `spawn` does not block and never polls the task before it returns.
-/// - The task runs to completion, or is dropped when the runtime ends.
-///   It is never leaked, so that drop guards inside it always fire.
-/// - Nobody holds a handle to the task: it is detached, and ends by itself when it is told to.
-/// - Where the runtime has ended already, the task is dropped, perhaps before `spawn` returns;
+/// - The caller holds no lock, and holds no handle to the task, which ends when it is told to.
+/// - `spawn` works on any thread, outside of the runtime and inside its tasks.
+/// - `spawn` never polls the task before it returns.
+/// - The task runs to completion, or is dropped when the runtime ends: it is never leaked, so that
+///   drop guards inside it always fire.
+/// - A task that panics is dropped and ends alone; the runtime and its other tasks go on.
+/// - Where the runtime has ended already, the task is dropped, perhaps before `spawn` returns, and
 ///   `spawn` does not panic.
+///
+/// A runtime that does not catch panics wraps the task in
+/// [`catch_unwind`](futures::FutureExt::catch_unwind).
+/// [`Remote`](crate::local::Remote) keeps this contract for every executor of one thread.
 pub trait Spawner: Send + Sync + Debug + 'static {
     /// Starts `task`.
     fn spawn(&self, task: Task);

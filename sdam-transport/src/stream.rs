@@ -19,7 +19,11 @@ use sdam_core::time::Instant;
 /// - The caller holds no lock, and may poll by any executor on any thread.
 /// - A stream that blocks instead of being pending takes part in time-outs by `set_deadline`: what
 ///   it does beyond the deadline fails with [`TimedOut`](std::io::ErrorKind::TimedOut).
-/// - Dropping the stream closes it at once.
+/// - Dropping the stream closes its socket, at once or as soon as the runtime runs.
+///
+/// Through the connection that is made of it, a stream is checked by the contract of
+/// [`Connection`](crate::connect::Connection). A socket that cannot leave its thread becomes a
+/// stream by [`pipe`](crate::pipe).
 pub trait ByteStream: AsyncRead + AsyncWrite + Unpin + Send + fmt::Debug + 'static {
     /// The time by which every later read and write is to end; streams that never block need not
     /// care.

@@ -2,12 +2,20 @@
 //!
 //! Nothing else in this crate uses it: it is for the constructors of runtimes.
 
+mod timers;
+
 use std::{
     hash::{BuildHasher as _, RandomState},
+    io,
+    net::{IpAddr, ToSocketAddrs as _},
+    thread,
     time::{self, Duration},
 };
 
+use futures::channel::oneshot;
 use sdam_core::time::Instant;
+
+pub use self::timers::ThreadClock;
 
 /// The moment from which a runtime counts, on the system's monotonic clock.
 #[derive(Clone, Copy, Debug)]
@@ -47,22 +55,25 @@ pub fn entropy() -> u64 {
     RandomState::new().hash_one(())
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn instants_are_the_same_in_both_terms() {
-        let epoch = Epoch::begin();
-        let later = epoch.now() + Duration::from_secs(5);
-        let system = epoch.to_system(later).unwrap();
-        assert_eq!(system - epoch.start, later.since(Instant::EPOCH));
-        assert!(epoch.until(later) <= Duration::from_secs(5));
-        assert_eq!(epoch.until(Instant::EPOCH), Duration::ZERO);
-    }
-
-    #[test]
-    fn seeds_differ() {
-        assert_ne!(entropy(), entropy());
-    }
+/// The addresses that the system's resolver has for `host`, asked on a thread of its own.
+///
+/// # Errors
+///
+/// Those of the resolver, or that the system has no thread left.
+///
+/// # Cancel safety
+///
+/// Dropping the future abandons the look-up; the thread ends when the system answers.
+pub async fn lookup_ip(host: &str) -> io::Result<Vec<IpAddr>> {
+    let (answer, answered) = oneshot::channel();
+    let host = host.to_owned();
+    thread::Builder::new().spawn(move || {
+        let found = (host, 0).to_socket_addrs();
+        // Dropped by a caller that has given up.
+        let _ = answer.send(found.map(|found| found.map(|address| address.ip()).collect()));
+    })?;
+    answered.await.map_err(io::Error::other)?
 }
+
+#[cfg(test)]
+mod tests;

@@ -61,6 +61,7 @@ const RUNTIMES: &[&str] = &[
     "async-io",
     "async-std",
     "mio",
+    "monoio",
     "smol",
     "tokio",
 ];
@@ -80,8 +81,10 @@ pub(crate) fn run(args: Args) -> Result<()> {
         check_pure(name, &mut violations)?;
     }
     let tree = tree(&["--package", "sdam"])?;
-    if tree.contains("async-std") {
-        violations.push("async-std is in the default tree of sdam".to_owned());
+    for runtime in ["async-std", "monoio"] {
+        if tree.contains(runtime) {
+            violations.push(format!("{runtime} is in the default tree of sdam"));
+        }
     }
     // Single-threaded mode is for programs that want none.
     let single_threaded = self::tree(&["--package", "sdam-examples-scan"])?;

@@ -8,13 +8,12 @@ use std::{
 };
 
 use async_trait::async_trait;
-use sdam_core::{address::ServerAddress, error::ServerError, time::Instant};
+use sdam_core::{address::ServerAddress, time::Instant};
 
 use super::{
-    Outcome,
+    Outcome, Run,
     connection::exchange,
-    ensure,
-    peer::{Blackhole, Peer, echo, listen},
+    peer::{Blackhole, Peer, echo},
 };
 use crate::{
     clock::Clock,
@@ -75,6 +74,18 @@ impl<D: Dial> Dialler<D> {
         }
     }
 
+    /// Connects to a name whose first address is [`LOOPBACK`] at the port of `other`, where
+    /// `listener` is, and exchanges a message with that.
+    async fn reach(&self, listener: TcpListener, other: SocketAddr, run: &Run) -> Outcome {
+        let peer = echo_on(listener, other);
+        let connected = self.connect(&[LOOPBACK, other.ip()], other.port()).await;
+        let mut connection = connected?;
+        exchange(&mut *connection, 1, 0, run).await?;
+        drop(connection);
+        run.step("waiting for the peer to see that the connection is closed");
+        peer.finish(run).await.map(drop)
+    }
+
     /// Connects to `port` of the first of `addresses` that answers.
     async fn connect(
         &self,
@@ -91,57 +102,36 @@ impl<D: Dial> Dialler<D> {
         // Blocking diallers use half of it for an address that is silent.
         let deadline = self.clock.now() + Duration::from_secs(4);
         let connected = transport.connect(&target, Some(deadline)).await;
-        let mut connection = connected.map_err(|error| ServerError::from(&error).to_string())?;
+        let mut connection = connected.map_err(|error| error.to_string())?;
         connection.set_deadline(Some(deadline));
         Ok(connection)
     }
 }
 
-pub(super) async fn a_refusing_address_is_passed_over<D: Dial>(dialler: Dialler<D>) -> Outcome {
+pub(super) async fn a_refusing_address_is_passed_over<D: Dial>(
+    dialler: Dialler<D>,
+    run: Run,
+) -> Outcome {
     let Some((listener, other)) = other_loopback(0) else {
         return Ok(());
     };
-    let port = other.port();
-    let peer = echo_on(listener, other);
-    let addresses = [LOOPBACK, other.ip()];
-    let mut connection = dialler.connect(&addresses, port).await?;
-    exchange(&mut *connection, 1, 0).await?;
-    drop(connection);
-    peer.finish().map(drop)
+    run.step("connecting to two addresses, of which the first refuses");
+    dialler.reach(listener, other, &run).await
 }
 
-pub(super) async fn a_silent_address_is_overtaken<D: Dial>(dialler: Dialler<D>) -> Outcome {
-    let Some(blackhole) = Blackhole::start()? else {
+pub(super) async fn a_silent_address_is_overtaken<D: Dial>(
+    dialler: Dialler<D>,
+    run: Run,
+) -> Outcome {
+    let Some(blackhole) = run.elsewhere(Blackhole::start).await?? else {
         return Ok(());
     };
     let port = blackhole.address.port().unwrap_or_default();
     let Some((listener, other)) = other_loopback(port) else {
         return Ok(());
     };
-    let peer = echo_on(listener, other);
-    let addresses = [LOOPBACK, other.ip()];
-    let mut connection = dialler.connect(&addresses, port).await?;
-    exchange(&mut *connection, 1, 0).await?;
-    drop(connection);
-    peer.finish().map(drop)
-}
-
-pub(super) async fn every_address_is_named_if_all_refuse<D: Dial>(dialler: Dialler<D>) -> Outcome {
-    let (listener, address) = listen()?;
-    drop(listener);
-    let port = address.port().unwrap_or_default();
-    let addresses = [LOOPBACK, IpAddr::V6(Ipv6Addr::LOCALHOST)];
-    let Err(error) = dialler.connect(&addresses, port).await else {
-        return Err("nobody listens".into());
-    };
-    for address in addresses {
-        let address = SocketAddr::new(address, port).to_string();
-        ensure!(
-            error.contains(&address),
-            "{address} is not named by: {error}"
-        );
-    }
-    Ok(())
+    run.step("connecting to two addresses, of which the first is silent");
+    dialler.reach(listener, other, &run).await
 }
 
 /// A listener on another loopback address than [`LOOPBACK`], where the system has one.

@@ -3,19 +3,20 @@
 use std::{
     io::{self, Read, Write},
     net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
-    sync::mpsc,
     thread,
     time::Duration,
 };
 
+use futures::channel::oneshot;
 use sdam_core::address::ServerAddress;
 
+use super::Run;
 use crate::wire::{Header, OpMsg, WireError, WireMessage};
 
 /// A thread that accepts one connection.
 pub(super) struct Peer<T> {
     pub(super) address: ServerAddress,
-    outcome: mpsc::Receiver<io::Result<T>>,
+    outcome: oneshot::Receiver<io::Result<T>>,
 }
 
 impl<T: Send + 'static> Peer<T> {
@@ -37,24 +38,23 @@ impl<T: Send + 'static> Peer<T> {
         address: ServerAddress,
         script: impl FnOnce() -> io::Result<T> + Send + 'static,
     ) -> Self {
-        let (done, outcome) = mpsc::channel();
+        let (done, outcome) = oneshot::channel();
         thread::spawn(move || {
-            // Nobody listens if the check has failed by now.
+            // Dropped if the check has failed by now.
             let _ = done.send(script());
         });
         Self { address, outcome }
     }
 
     /// What the script returned.
-    pub(super) fn finish(self) -> Result<T, String> {
-        match self.outcome.recv_timeout(PATIENCE) {
-            Ok(outcome) => outcome.map_err(|error| format!("the peer failed: {error}")),
-            Err(error) => Err(format!("the peer is not done: {error}")),
-        }
+    pub(super) async fn finish(self, run: &Run) -> Result<T, String> {
+        let outcome = run.wait(self.outcome).await;
+        let outcome = outcome.ok_or("the peer has panicked")?;
+        outcome.map_err(|error| format!("the peer failed: {error}"))
     }
 }
 
-/// A port that ignores whoever wants to connect, because its queue is full.
+/// A port that ignores attempts to connect, because its queue is full.
 pub(super) struct Blackhole {
     pub(super) address: ServerAddress,
     _listener: TcpListener,
@@ -129,7 +129,7 @@ pub(super) fn wait_for_close(stream: &mut impl Read) -> io::Result<()> {
 }
 
 /// The next message; `None` if the client has closed the connection.
-fn read_message(stream: &mut impl Read) -> io::Result<Option<WireMessage>> {
+pub(super) fn read_message(stream: &mut impl Read) -> io::Result<Option<WireMessage>> {
     let mut header = [0; Header::LENGTH];
     if stream.read(&mut header[..1])? == 0 {
         return Ok(None);
@@ -147,4 +147,4 @@ fn invalid(error: WireError) -> io::Error {
 }
 
 /// How long a peer waits for its client; far more than any needs.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);

@@ -1,22 +1,105 @@
-//! What is left of a runtime's promises when it has shut down.
+//! What is left of a runtime's promises when it has ended.
 
-use std::{future, sync::mpsc, time::Duration};
+use std::{
+    future::{self, Future},
+    time::Duration,
+};
 
-use futures::{FutureExt as _, executor::block_on, future::BoxFuture};
+use futures::{
+    FutureExt as _, StreamExt as _,
+    channel::{mpsc, oneshot},
+    executor::block_on,
+    future::BoxFuture,
+};
 use sdam_core::time::Instant;
 
 use super::{
     Outcome,
-    connection::open,
+    connect::open,
     ensure,
     peer::{Peer, listen, wait_for_close},
+    report::{Report, Rule, Run},
 };
 use crate::{connect::Connection, race, runtime::Runtime, spawn::Task};
 
+/// What the suite demands, in the order in which it is checked.
+pub(super) const RULES: [Rule; 6] = [
+    Rule {
+        check: "tasks_start_before_the_end",
+        contract: "Spawner",
+        words: "The task runs to completion, or is dropped when the runtime ends",
+    },
+    Rule {
+        check: "live_tasks_are_dropped_at_the_end",
+        contract: "Spawner",
+        words: "The task runs to completion, or is dropped when the runtime ends",
+    },
+    Rule {
+        check: "late_tasks_are_dropped",
+        contract: "Spawner",
+        words: "Where the runtime has ended already, the task is dropped",
+    },
+    Rule {
+        check: "timers_go_on_after_the_end",
+        contract: "Clock",
+        words: "All of this holds after the runtime behind the clock has ended, too",
+    },
+    Rule {
+        check: "late_attempts_end",
+        contract: "Transport",
+        words: "After the runtime behind the transport has ended, an attempt succeeds or fails",
+    },
+    Rule {
+        check: "connections_are_closed_after_the_end",
+        contract: "Connection",
+        words: "After the runtime behind the connection has ended, `recv` fails, is pending or goes \
+                on, and dropping the connection closes its socket",
+    },
+];
+
+/// Starts tasks, lets `shut_down` end the runtime, and checks what is left.
+pub(super) fn check(runtime: &Runtime, shut_down: impl FnOnce(), report: &mut Report) {
+    let [start, live_tasks, late_tasks, timers, attempts, connections] = RULES;
+    let (before, live) = oneshot::channel();
+    let (starting, run) = (runtime.clone(), Run::default());
+    let own = run.clone();
+    report.run(start, "", &run, move || {
+        let live = block_on(Live::start(&starting, &own))?;
+        // Dropped if this has taken too long.
+        let _ = before.send(live);
+        Ok(())
+    });
+    shut_down();
+    let Some(Ok(live)) = live.now_or_never() else {
+        return;
+    };
+    let (again, tasks) = (runtime.clone(), live.tasks);
+    follow(report, live_tasks, |run| live_tasks_are_dropped(tasks, run));
+    follow(report, late_tasks, |run| late_tasks_are_dropped(again, run));
+    let (again, timer) = (runtime.clone(), (live.timer, live.deadline));
+    follow(report, timers, |run| timers_go_on(again, timer, run));
+    let again = runtime.clone();
+    follow(report, attempts, |run| late_attempts_end(again, run));
+    let (again, connection, peers) = (runtime.clone(), live.connection, live.peers);
+    follow(report, connections, |run| {
+        connections_are_closed(again, connection, peers, run)
+    });
+}
+
+fn follow<F: Future<Output = Outcome> + Send + 'static>(
+    report: &mut Report,
+    rule: Rule,
+    check: impl FnOnce(Run) -> F,
+) {
+    let run = Run::default();
+    let work = check(run.clone());
+    report.run(rule, "", &run, || block_on(work));
+}
+
 /// What was alive before the runtime was shut down.
-pub(super) struct Live {
-    /// Disconnected when every task has been dropped.
-    tasks: mpsc::Receiver<()>,
+struct Live {
+    /// Ends when every task has been dropped.
+    tasks: mpsc::UnboundedReceiver<()>,
     timer: BoxFuture<'static, ()>,
     deadline: Instant,
     connection: Box<dyn Connection>,
@@ -25,32 +108,32 @@ pub(super) struct Live {
 
 impl Live {
     /// Starts tasks that would go on for ever, and keeps a timer and a connection outside them.
-    pub(super) fn start(runtime: &Runtime) -> Result<Self, String> {
-        let (started, tasks) = mpsc::channel();
+    async fn start(runtime: &Runtime, run: &Run) -> Result<Self, String> {
+        let (started, mut tasks) = mpsc::unbounded();
         let io = &runtime.io;
         let peers = [Peer::start(wait_for_close)?, Peer::start(wait_for_close)?];
-        let mut receiving = block_on(open(io, &peers[0].address))?;
-        let connection = block_on(open(io, &peers[1].address))?;
-        let sleep = io
-            .clock
-            .sleep_until(io.clock.now() + Duration::from_secs(3600));
+        let mut receiving = open(io, &peers[0].address, run).await?;
+        let connection = open(io, &peers[1].address, run).await?;
+        let far = io.clock.now() + Duration::from_secs(3600);
         let waits: [BoxFuture<'static, ()>; 3] = [
             Box::pin(future::pending()),
-            sleep,
+            io.clock.sleep_until(far),
             Box::pin(async move { drop(receiving.recv().await) }),
         ];
+        run.step("waiting for three tasks to start");
         for mut wait in waits {
             let started = started.clone();
             runtime.spawner.spawn(Task::new("conformance", async move {
                 // The first poll registers with the runtime.
                 let _ = wait.as_mut().now_or_never();
-                // The check is over if nobody listens.
-                let _ = started.send(());
+                // Dropped if the check has failed by now.
+                let _ = started.unbounded_send(());
                 wait.await;
             }));
         }
+        drop(started);
         for _ in 0..3 {
-            tasks.recv().map_err(|_| "a task was dropped at once")?;
+            tasks.next().await.ok_or("a task was dropped at once")?;
         }
         let deadline = io.clock.now() + Duration::from_millis(100);
         let mut timer = io.clock.sleep_until(deadline);
@@ -63,39 +146,68 @@ impl Live {
             peers,
         })
     }
+}
 
-    /// Checks that the tasks are gone and that nothing else panics, hangs or comes early.
-    pub(super) fn check_after(mut self, runtime: &Runtime) -> Outcome {
-        ensure!(self.tasks.recv().is_err(), "nobody sent anything");
+async fn live_tasks_are_dropped(mut tasks: mpsc::UnboundedReceiver<()>, run: Run) -> Outcome {
+    run.step("waiting for tasks to be dropped that were alive at the end");
+    // Ends when each has dropped its sender; none sends again.
+    while tasks.next().await.is_some() {}
+    Ok(())
+}
 
-        let (guard, later) = mpsc::channel::<()>();
-        runtime.spawner.spawn(Task::new("late", async move {
-            // The check has failed if anybody listens.
-            let _ = guard.send(());
-        }));
-        ensure!(
-            later.recv().is_err(),
-            "a task ran after the runtime had ended"
-        );
+async fn late_tasks_are_dropped(runtime: Runtime, run: Run) -> Outcome {
+    let (guard, later) = oneshot::channel::<()>();
+    run.step("waiting for a task to be dropped that was spawned after the end");
+    runtime.spawner.spawn(Task::new("late", async move {
+        // Received only if the task has run, which it must not.
+        let _ = guard.send(());
+    }));
+    ensure!(later.await.is_err(), "it ran after the runtime had ended");
+    Ok(())
+}
 
-        let clock = &runtime.io.clock;
-        block_on(self.timer);
-        ensure!(
-            clock.now() >= self.deadline,
-            "a timer from before came early"
-        );
-        let deadline = clock.now() + Duration::from_millis(20);
-        block_on(clock.sleep_until(deadline));
-        ensure!(clock.now() >= deadline, "a timer from after came early");
+async fn timers_go_on(
+    runtime: Runtime,
+    (timer, deadline): (BoxFuture<'static, ()>, Instant),
+    run: Run,
+) -> Outcome {
+    let clock = &runtime.io.clock;
+    run.step("waiting for a timer that was polled before the end");
+    timer.await;
+    ensure!(clock.now() >= deadline, "it was early");
+    run.step("waiting for a timer that was made after the end");
+    let deadline = clock.now() + Duration::from_millis(20);
+    clock.sleep_until(deadline).await;
+    ensure!(clock.now() >= deadline, "it was early");
+    Ok(())
+}
 
-        // Sockets may work on or fail, but not panic or hang.
-        let soon = Some(clock.now() + Duration::from_millis(20));
-        let received = block_on(race::deadline(&**clock, soon, self.connection.recv()));
-        ensure!(!matches!(received, Ok(Ok(_))), "nobody sent anything");
-        let (_listener, address) = listen()?;
-        drop(block_on(runtime.io.transport.connect(&address, soon)));
+async fn late_attempts_end(runtime: Runtime, run: Run) -> Outcome {
+    let (_listener, address) = listen()?;
+    let soon = Some(runtime.io.clock.now() + Duration::from_millis(20));
+    run.step("connecting after the end, by a deadline of 20 milliseconds");
+    drop(runtime.io.transport.connect(&address, soon).await);
+    Ok(())
+}
 
-        drop(self.connection);
-        self.peers.into_iter().try_for_each(Peer::finish)
+async fn connections_are_closed(
+    runtime: Runtime,
+    mut connection: Box<dyn Connection>,
+    peers: [Peer<()>; 2],
+    run: Run,
+) -> Outcome {
+    let clock = &*runtime.io.clock;
+    let soon = Some(clock.now() + Duration::from_millis(20));
+    run.step("receiving after the end, for 20 milliseconds");
+    let received = race::deadline(clock, soon, connection.recv()).await;
+    ensure!(
+        !matches!(received, Ok(Ok(_))),
+        "a message is received, though none was sent"
+    );
+    drop(connection);
+    for peer in peers {
+        run.step("waiting for the peer to see that a connection of an ended runtime is closed");
+        peer.finish(&run).await?;
     }
+    Ok(())
 }

@@ -5,76 +5,86 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
-        mpsc,
     },
     thread,
 };
 
-use super::{Outcome, ensure};
+use futures::{
+    StreamExt as _,
+    channel::{mpsc, oneshot},
+};
+
+use super::{Outcome, Run, ensure};
 use crate::{runtime::Runtime, spawn::Task};
 
-pub(super) fn tasks_never_run_inline(runtime: &Runtime) -> Outcome {
+pub(super) async fn tasks_never_run_inline(runtime: Runtime, run: Run) -> Outcome {
     let spawning = Arc::new(AtomicBool::new(true));
-    let (done, inline) = mpsc::channel();
+    let (done, inline) = oneshot::channel();
     let (spawner, seen) = (thread::current().id(), Arc::clone(&spawning));
+    run.step("spawning a task");
     runtime.spawner.spawn(Task::new("conformance", async move {
         let here = thread::current().id() == spawner;
-        // The check is over if nobody listens.
+        // Dropped if the check has failed by now.
         let _ = done.send(here && seen.load(Ordering::SeqCst));
     }));
     spawning.store(false, Ordering::SeqCst);
-    let inline = inline.recv().map_err(|_| "the task was dropped")?;
+    run.step("waiting for a task to run");
+    let inline = run.wait(inline).await.ok_or("the task was dropped")?;
     ensure!(!inline, "the task ran before `spawn` returned");
     Ok(())
 }
 
-pub(super) fn tasks_are_spawned_from_any_thread(runtime: &Runtime) -> Outcome {
-    let (done, count) = mpsc::channel();
-    let threads: Vec<_> = (0..4)
-        .map(|_| {
-            let (runtime, done) = (runtime.clone(), done.clone());
-            thread::spawn(move || {
-                for number in 0..16 {
-                    let done = done.clone();
-                    runtime.spawner.spawn(Task::new("conformance", async move {
-                        // The check is over if nobody listens.
-                        let _ = done.send(number);
-                    }));
-                }
-            })
+pub(super) async fn tasks_are_spawned_from_any_thread(runtime: Runtime, run: Run) -> Outcome {
+    let (done, numbers) = mpsc::unbounded();
+    run.step("spawning tasks on four threads outside of the runtime");
+    for _ in 0..4 {
+        let (runtime, done) = (runtime.clone(), done.clone());
+        run.elsewhere(move || {
+            for number in 0..16 {
+                let done = done.clone();
+                runtime.spawner.spawn(Task::new("conformance", async move {
+                    // Dropped if the check has failed by now.
+                    let _ = done.unbounded_send(number);
+                }));
+            }
         })
-        .collect();
-    drop(done);
-    for thread in threads {
-        thread.join().map_err(|_| "`spawn` panicked")?;
+        .await?;
     }
-    let sum: i32 = count.iter().sum();
-    ensure!(sum == 4 * 120, "not every task has run to its end");
+    drop(done);
+    run.step("waiting for 64 tasks to end");
+    let numbers: Vec<u32> = numbers.collect().await;
+    let ended = numbers.len();
+    ensure!(
+        numbers.iter().sum::<u32>() == 4 * 120,
+        "{ended} of 64 tasks have run to their end"
+    );
     Ok(())
 }
 
-pub(super) fn tasks_spawn_tasks(runtime: &Runtime) -> Outcome {
-    let (done, inner) = mpsc::channel();
+pub(super) async fn tasks_spawn_tasks(runtime: Runtime, run: Run) -> Outcome {
+    let (done, inner) = oneshot::channel();
     let spawner = Arc::clone(&runtime.spawner);
+    run.step("waiting for a task that a task has spawned");
     runtime.spawner.spawn(Task::new("outer", async move {
         spawner.spawn(Task::new("inner", async move {
-            // The check is over if nobody listens.
+            // Dropped if the check has failed by now.
             let _ = done.send(());
         }));
     }));
-    inner
-        .recv()
-        .map_err(|_| "the inner task was dropped".into())
+    let inner = run.wait(inner).await;
+    inner.ok_or_else(|| "the inner task was dropped".into())
 }
 
-pub(super) fn a_panic_ends_one_task_alone(runtime: &Runtime) -> Outcome {
-    let (guard, dropped) = mpsc::channel::<()>();
+pub(super) async fn a_panic_ends_one_task_alone(runtime: Runtime, run: Run) -> Outcome {
+    let (guard, dropped) = oneshot::channel::<()>();
+    run.step("waiting for a task that has panicked to be dropped");
     runtime.spawner.spawn(Task::new("panicking", async move {
         let _guard = guard;
         // Unlike `panic!`, this prints nothing.
         panic::resume_unwind(Box::new("a task under test panics"));
     }));
-    // Ready when the guard is dropped, as nobody sends.
-    ensure!(dropped.recv().is_err(), "nobody sent anything");
-    tasks_spawn_tasks(runtime)
+    // Ends when the guard is dropped, as nothing is sent.
+    run.wait(dropped).await;
+    let later = tasks_spawn_tasks(runtime, run).await;
+    later.map_err(|reason| format!("{reason} after another task had panicked"))
 }

@@ -1,0 +1,130 @@
+//! A runtime whose futures and sockets never leave their thread: monoio, brought to sdam as a user
+//! would bring it.
+//!
+//! Tasks, and all that touches a socket, run on one thread; what the engine and the application
+//! hold are channels to it. Timers and look-ups are those that `sdam-transport` has for runtimes
+//! without.
+
+#![cfg(target_os = "linux")]
+
+use std::{
+    io,
+    net::IpAddr,
+    pin::pin,
+    sync::Arc,
+    thread::{self, JoinHandle},
+};
+
+use async_trait::async_trait;
+use futures::{SinkExt as _, StreamExt as _, channel::oneshot, future::select};
+use monoio::{
+    LegacyDriver, RuntimeBuilder,
+    io::{AsyncReadRent as _, AsyncWriteRentExt as _, Splitable as _},
+    net::TcpStream,
+};
+use sdam_core::time::Instant;
+use sdam_transport::{
+    dial::{Dial, DialTarget},
+    local::{self, Remote},
+    net::NetTransport,
+    pipe::{PipeEnd, Piped},
+    runtime::{Io, Runtime},
+    system::{self, Epoch, ThreadClock},
+};
+
+/// monoio on a thread of its own.
+#[derive(Debug)]
+pub struct Monoio {
+    /// What topologies are started with.
+    pub runtime: Runtime,
+    stop: oneshot::Sender<()>,
+    thread: JoinHandle<io::Result<()>>,
+}
+
+impl Monoio {
+    /// Starts the thread.
+    pub fn start() -> Self {
+        let (remote, jobs) = local::remote();
+        let (stop, stopped) = oneshot::channel();
+        let thread = thread::spawn(|| {
+            let mut monoio = RuntimeBuilder::<LegacyDriver>::new().build()?;
+            monoio.block_on(async {
+                select(pin!(jobs.run()), stopped).await;
+            });
+            Ok(())
+        });
+        let clock = Arc::new(ThreadClock::new(Epoch::begin()));
+        let transport = NetTransport::new(MonoioDial(remote.clone()), clock.clone());
+        let io = Io::new(clock, Arc::new(transport), system::entropy());
+        Self {
+            runtime: Runtime::new(io, Arc::new(remote)),
+            stop,
+            thread,
+        }
+    }
+
+    /// Ends the runtime, and returns when all its tasks and sockets are dropped.
+    ///
+    /// # Errors
+    ///
+    /// monoio could not be started.
+    pub fn end(self) -> io::Result<()> {
+        drop(self.stop);
+        let ended = self.thread.join();
+        ended.unwrap_or_else(|_| Err(io::Error::other("monoio has panicked")))
+    }
+}
+
+#[derive(Debug)]
+struct MonoioDial(Remote);
+
+#[async_trait]
+impl Dial for MonoioDial {
+    type Stream = Piped;
+
+    async fn dial(&self, target: &DialTarget, _: Option<Instant>) -> io::Result<Piped> {
+        let &DialTarget::Tcp(address) = target else {
+            return Err(target.unsupported());
+        };
+        let connect = move || async move {
+            let socket = TcpStream::connect_addr(address).await?;
+            socket.set_nodelay(true)?;
+            Ok(socket)
+        };
+        self.0.open(connect, carry).await
+    }
+
+    async fn lookup_ip(&self, host: &str) -> io::Result<Vec<IpAddr>> {
+        system::lookup_ip(host).await
+    }
+}
+
+/// Carries bytes between a socket and its stream until either has ended.
+async fn carry(socket: TcpStream, end: PipeEnd) {
+    let (mut read, mut write) = socket.into_split();
+    let PipeEnd {
+        mut arrived,
+        mut to_send,
+    } = end;
+    let reading = async {
+        loop {
+            let (outcome, mut bytes) = read.read(vec![0; 16 << 10]).await;
+            let ended = !matches!(outcome, Ok(1..));
+            let chunk = outcome.map(|length| {
+                bytes.truncate(length);
+                bytes
+            });
+            if arrived.send(chunk).await.is_err() || ended {
+                break;
+            }
+        }
+    };
+    let writing = async {
+        while let Some(bytes) = to_send.next().await {
+            if write.write_all(bytes).await.0.is_err() {
+                break;
+            }
+        }
+    };
+    select(pin!(reading), pin!(writing)).await;
+}

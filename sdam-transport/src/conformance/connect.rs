@@ -1,0 +1,160 @@
+//! What a transport promises.
+
+use std::{io, net::TcpListener, time::Duration};
+
+use futures::FutureExt as _;
+use sdam_core::{
+    address::ServerAddress,
+    app_error::Phase,
+    error::{ErrorKind, SYSTEM_OVERLOADED_ERROR, Stage},
+    time::Instant,
+};
+
+use super::{
+    Outcome, Run,
+    connection::{exchange, message},
+    ensure,
+    peer::{self, Blackhole, Peer, echo, listen},
+};
+use crate::{connect::Connection, error::TransportError, runtime::Io};
+
+pub(super) async fn host_names_are_looked_up_and_all_families_tried(io: Io, run: Run) -> Outcome {
+    // Nothing listens on ::1, which is the first address of localhost on many machines.
+    let peer = Peer::start(echo)?;
+    let port = peer.address.port().unwrap_or_default();
+    let mut connection = open(&io, &ServerAddress::new("localhost", port), &run).await?;
+    exchange(&mut *connection, 1, 0, &run).await
+}
+
+pub(super) async fn a_host_name_that_cannot_be_fails_at_stage_dns(io: Io, run: Run) -> Outcome {
+    run.step("connecting to a host whose name is too long for the DNS");
+    // A label of more than 63 bytes: resolvers refuse it without asking anybody.
+    let target = ServerAddress::new(&"a".repeat(300), 27017);
+    let error = refused(&io, &target, io.clock.now() + PATIENCE).await?;
+    expect(&error, ErrorKind::Network, Stage::Dns)
+}
+
+pub(super) async fn a_refused_connect_is_a_network_error(io: Io, run: Run) -> Outcome {
+    let (listener, address) = listen()?;
+    drop(listener);
+    run.step("connecting to a port that is closed");
+    let error = refused(&io, &address, io.clock.now() + PATIENCE).await?;
+    expect(&error, ErrorKind::Network, Stage::Connect)
+}
+
+pub(super) async fn a_connect_without_answer_times_out(io: Io, run: Run) -> Outcome {
+    let Some(blackhole) = run.elsewhere(Blackhole::start).await?? else {
+        return Ok(());
+    };
+    let deadline = io.clock.now() + Duration::from_millis(50);
+    run.step("connecting to a port that does not answer, by a deadline of 50 milliseconds");
+    let error = refused(&io, &blackhole.address, deadline).await?;
+    ensure!(io.clock.now() >= deadline, "it timed out early: {error}");
+    expect(&error, ErrorKind::Timeout, Stage::Connect)
+}
+
+pub(super) async fn a_dropped_connect_is_abandoned(io: Io, run: Run) -> Outcome {
+    let (listener, address) = listen()?;
+    run.step("dropping an attempt to connect that was polled once");
+    // Depending on the system, it is done by now or not.
+    drop(io.transport.connect(&address, None).now_or_never());
+    drop(io.transport.connect(&address, None));
+    let peer = Peer::run(address, move || first_message(&listener));
+    let mut connection = open(&io, &peer.address, &run).await?;
+    let sent = connection.send(message(1, 0)?).await;
+    sent.map_err(|error| error.to_string())?;
+    run.step("waiting for the peer to see that the socket of a dropped attempt is closed");
+    peer.finish(&run).await
+}
+
+/// Accepts connections until one brings a message; those before it have to be closed.
+fn first_message(listener: &TcpListener) -> io::Result<()> {
+    loop {
+        let (mut stream, _) = listener.accept()?;
+        stream.set_read_timeout(Some(peer::PATIENCE))?;
+        match peer::read_message(&mut stream) {
+            Ok(Some(_)) => return Ok(()),
+            Ok(None) => {}
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+#[cfg(not(unix))]
+pub(super) async fn unix_sockets_work_or_are_unsupported(_: Io, _: Run) -> Outcome {
+    Ok(())
+}
+
+#[cfg(unix)]
+pub(super) async fn unix_sockets_work_or_are_unsupported(io: Io, run: Run) -> Outcome {
+    use std::{env, fs, os::unix::net::UnixListener, process};
+
+    use crate::dial::DialTarget;
+
+    let name = format!("sdam-{}-{:x}.sock", process::id(), crate::system::entropy());
+    let path = env::temp_dir().join(name);
+    let address = ServerAddress::unix(&path.to_string_lossy());
+    run.step("connecting to a path where there is no socket");
+    let error = refused(&io, &address, io.clock.now() + PATIENCE).await?;
+    expect(&error, ErrorKind::Network, Stage::Connect)?;
+    let unsupported = DialTarget::Unix(path.clone()).unsupported().to_string();
+    if error.message().contains(&unsupported) {
+        return Ok(());
+    }
+
+    let listener = UnixListener::bind(&path).map_err(|error| error.to_string())?;
+    let peer = Peer::run(address, move || echo(&mut listener.accept()?.0));
+    let outcome = async {
+        let mut connection = open(&io, &peer.address, &run).await?;
+        exchange(&mut *connection, 1, 100, &run).await
+    };
+    let outcome = outcome.await;
+    fs::remove_file(&path).map_err(|error| error.to_string())?;
+    outcome?;
+    peer.finish(&run).await.map(drop)
+}
+
+/// A connection to `address`, which is there.
+pub(super) async fn open(
+    io: &Io,
+    address: &ServerAddress,
+    run: &Run,
+) -> Result<Box<dyn Connection>, String> {
+    run.step("connecting to a port that listens");
+    let deadline = Some(io.clock.now() + PATIENCE);
+    let connected = io.transport.connect(address, deadline).await;
+    let mut connection = connected.map_err(|error| error.to_string())?;
+    connection.set_deadline(deadline);
+    Ok(connection)
+}
+
+/// The error of connecting to `address`, which is not there.
+async fn refused(
+    io: &Io,
+    address: &ServerAddress,
+    deadline: Instant,
+) -> Result<TransportError, String> {
+    match io.transport.connect(address, Some(deadline)).await {
+        Ok(_) => Err(format!("there is a connection to {address}")),
+        Err(error) => Ok(error),
+    }
+}
+
+/// Checks what the error says, and what a pool that was opening a connection would report.
+pub(super) fn expect(error: &TransportError, kind: ErrorKind, stage: Stage) -> Outcome {
+    ensure!(
+        error.kind() == kind && error.stage() == stage,
+        "{kind:?} at {stage:?} was due, not: {error}"
+    );
+    let overload = kind != ErrorKind::Protocol && stage != Stage::Dns;
+    let labels = error.cause(Phase::BeforeHello).labels();
+    ensure!(
+        labels.contains(&SYSTEM_OVERLOADED_ERROR) == overload,
+        "the labels {labels:?} are wrong for: {error}"
+    );
+    Ok(())
+}
+
+/// How long what works may take; far more than it needs.
+const PATIENCE: Duration = Duration::from_secs(30);

@@ -1,0 +1,156 @@
+//! How far a check has come, and what has gone wrong.
+
+use std::{
+    any::Any,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Arc, Mutex, PoisonError,
+        mpsc::{self, RecvTimeoutError},
+    },
+    thread,
+    time::Duration,
+};
+
+use futures::{channel::oneshot, executor::block_on};
+
+use super::Outcome;
+
+/// What a check demands.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rule {
+    /// The name of the check.
+    pub(super) check: &'static str,
+    /// The trait whose contract has the rule.
+    pub(super) contract: &'static str,
+    /// The words of the contract.
+    pub(super) words: &'static str,
+}
+
+/// One run of a check.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Run {
+    /// The number of the step, and what it does.
+    step: Arc<Mutex<(u32, &'static str)>>,
+    /// Whether waiting is to block the thread, because no future may be pending.
+    blocks: bool,
+}
+
+impl Run {
+    /// A run in which no future may be pending.
+    pub(super) fn blocking() -> Self {
+        Self {
+            blocks: true,
+            ..Self::default()
+        }
+    }
+
+    /// Says what the check does from now on, for the message should it fail.
+    pub(super) fn step(&self, doing: &'static str) {
+        let mut step = self.step.lock().unwrap_or_else(PoisonError::into_inner);
+        *step = (step.0 + 1, doing);
+    }
+
+    fn current(&self) -> (u32, &'static str) {
+        *self.step.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What another thread sends, or `None` if it sends nothing.
+    ///
+    /// Does not block a thread that may be the one that drives the runtime.
+    pub(super) async fn wait<T>(&self, sent: oneshot::Receiver<T>) -> Option<T> {
+        let sent = if self.blocks {
+            block_on(sent)
+        } else {
+            sent.await
+        };
+        sent.ok()
+    }
+
+    /// What `work` yields on a thread of its own.
+    pub(super) async fn elsewhere<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, String> {
+        let (done, outcome) = oneshot::channel();
+        thread::spawn(move || {
+            let outcome = catch_unwind(AssertUnwindSafe(work));
+            // Dropped if the check took too long.
+            let _ = done.send(outcome.map_err(|payload| panicked(&*payload)));
+        });
+        let outcome = self.wait(outcome).await;
+        outcome.unwrap_or_else(|| Err("a thread has ended early".into()))
+    }
+}
+
+/// Collects what went wrong.
+pub(super) struct Report {
+    patience: Duration,
+    failures: Vec<String>,
+}
+
+impl Report {
+    /// A report in which a step that takes longer than `patience` hangs.
+    pub(super) fn new(patience: Duration) -> Self {
+        Self {
+            patience,
+            failures: Vec::new(),
+        }
+    }
+
+    /// Does the `work` of a check on a thread of its own, which is left behind if a step takes too
+    /// long.
+    pub(super) fn run(
+        &mut self,
+        rule: Rule,
+        place: &str,
+        run: &Run,
+        work: impl FnOnce() -> Outcome + Send + 'static,
+    ) {
+        let (done, outcome) = mpsc::channel();
+        thread::spawn(move || {
+            let outcome = catch_unwind(AssertUnwindSafe(work));
+            // Dropped if the check took too long.
+            let _ = done.send(outcome.unwrap_or_else(|payload| Err(panicked(&*payload))));
+        });
+        let reason = loop {
+            let before = run.current();
+            match outcome.recv_timeout(self.patience) {
+                Ok(Ok(())) => return,
+                Ok(Err(reason)) => break reason,
+                Err(RecvTimeoutError::Timeout) if run.current() != before => {}
+                Err(_) => break format!("hangs for {:?}", self.patience),
+            }
+        };
+        let Rule {
+            check,
+            contract,
+            words,
+        } = rule;
+        let step = match run.current() {
+            (0, _) => String::new(),
+            (_, doing) => format!(" when {doing}"),
+        };
+        self.failures.push(format!(
+            "{check}{place}: {reason}{step}\n    broken rule of {contract}: {words}"
+        ));
+    }
+
+    /// What went wrong, one text for each check.
+    pub(super) fn failures(&self) -> &[String] {
+        &self.failures
+    }
+
+    /// Panics if anything went wrong.
+    pub(super) fn finish(self) {
+        let failures = self.failures().join("\n  ");
+        assert!(failures.is_empty(), "contracts are broken:\n  {failures}");
+    }
+}
+
+fn panicked(payload: &(dyn Any + Send)) -> String {
+    let text = payload
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| payload.downcast_ref::<String>().cloned());
+    format!("panics: {}", text.as_deref().unwrap_or("without a text"))
+}

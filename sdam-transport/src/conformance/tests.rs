@@ -1,0 +1,307 @@
+//! Whether the suite passes what keeps the contracts, notices what breaks them, and says which.
+
+mod base;
+mod doubles;
+
+use std::{collections::BTreeSet, thread, time::Duration};
+
+use self::{
+    base::Base,
+    doubles::{Fault, breaking, dialler},
+};
+use super::*;
+
+/// Enough for a step of a runtime that works, and short for one that hangs.
+const SHORT: Duration = Duration::from_secs(3);
+
+/// Every check's rule.
+fn rules() -> Vec<Rule> {
+    let io = IO_CHECKS.iter().chain(PENDING_CHECKS);
+    let mut rules: Vec<Rule> = io.map(|check| check.rule).collect();
+    rules.extend(SPAWN_CHECKS.iter().map(|check| check.rule));
+    rules.extend(dial_checks::<base::Threads>().map(|check| check.rule));
+    rules.extend(shutdown::RULES);
+    rules
+}
+
+#[test]
+fn a_runtime_of_one_thread_passes() {
+    let base = Base::start();
+    runtime(&base.runtime);
+    dial(base::Threads, Arc::clone(&base.runtime.io.clock));
+    shutdown(&base.runtime.clone(), || base.end());
+}
+
+/// Each rule, a runtime that breaks it and nothing before it, and what the suite has to say.
+const BROKEN: &[(&str, Fault, &str)] = &[
+    (
+        "now_never_goes_backwards",
+        Fault::ClockGoesBack,
+        "came after",
+    ),
+    (
+        "past_deadlines_are_ready_at_once",
+        Fault::TimersYieldFirst,
+        "is pending at",
+    ),
+    (
+        "timers_are_never_early",
+        Fault::TimersAreReady,
+        "was ready at",
+    ),
+    (
+        "timers_are_never_early",
+        Fault::TimersNeverReady,
+        "hangs for 3s when waiting for timers of 1 to 31 milliseconds",
+    ),
+    (
+        "a_timer_may_move_to_another_thread",
+        Fault::TimersWakeTheFirst,
+        "hangs for 3s when waiting for it on another thread",
+    ),
+    (
+        "timers_may_be_dropped_before_they_are_ready",
+        Fault::FarTimersPanic,
+        "panics: too far when polling timers of far deadlines",
+    ),
+    (
+        "host_names_are_looked_up_and_all_families_tried",
+        Fault::NamesAreUnknown,
+        "no name is known when connecting to a port that listens",
+    ),
+    (
+        "a_host_name_that_cannot_be_fails_at_stage_dns",
+        Fault::FailuresAreOfConnect,
+        "Network at Dns was due",
+    ),
+    (
+        "a_refused_connect_is_a_network_error",
+        Fault::FailuresAreOfTheProtocol,
+        "Network at Connect was due",
+    ),
+    (
+        "a_connect_without_answer_times_out",
+        Fault::DeadlinesAreForgotten,
+        "hangs for 3s when connecting to a port that does not answer",
+    ),
+    (
+        "unix_sockets_work_or_are_unsupported",
+        Fault::FailuresAreOfTheProtocol,
+        "Network at Connect was due",
+    ),
+    (
+        "a_dropped_connect_is_abandoned",
+        Fault::AttemptsGoOn,
+        "hangs for 3s when waiting for the peer to see that the socket of a dropped attempt",
+    ),
+    (
+        "messages_travel_both_ways",
+        Fault::RepliesAreRepeated,
+        "the reply to 2 is not its echo, but answers 1",
+    ),
+    (
+        "long_messages_travel_whole",
+        Fault::LimitIsSmall,
+        "more than the 16777216 accepted",
+    ),
+    (
+        "the_limit_of_a_message_can_be_set",
+        Fault::LimitIsFixed,
+        "a message of 126 bytes is accepted when receiving a message that is longer",
+    ),
+    (
+        "an_oversized_message_is_refused_by_its_header",
+        Fault::LimitIsNone,
+        "hangs for 3s when receiving the header of a message of 2 GiB",
+    ),
+    (
+        "a_closed_connection_is_a_network_error",
+        Fault::ReceivesTimeOut,
+        "Network at Hello was due",
+    ),
+    (
+        "a_reset_connection_is_a_network_error",
+        Fault::ReceivesTimeOut,
+        "Network at Hello was due",
+    ),
+    (
+        "half_a_message_is_a_network_error",
+        Fault::ReceivesTimeOut,
+        "Network at Hello was due",
+    ),
+    (
+        "silence_ends_at_the_deadline",
+        Fault::SendsSucceed,
+        "it can be written after it failed when using a connection after a receive that took too",
+    ),
+    (
+        "a_dropped_connection_is_closed",
+        Fault::ConnectionsLeak,
+        "hangs for 3s when waiting for the peer to see that a dropped connection is closed",
+    ),
+    (
+        "a_dropped_receive_makes_the_connection_unusable",
+        Fault::SendsSucceed,
+        "it can be written after it failed when using a connection after a receive that was drop",
+    ),
+    (
+        "a_receive_may_move_to_another_thread",
+        Fault::ReceivesWakeTheFirst,
+        "hangs for 3s when",
+    ),
+    (
+        "tasks_never_run_inline",
+        Fault::TasksRunInline,
+        "before `spawn` returned",
+    ),
+    (
+        "tasks_are_spawned_from_any_thread",
+        Fault::SpawnsOnlyInside,
+        "0 of 64 tasks have run",
+    ),
+    (
+        "tasks_spawn_tasks",
+        Fault::SpawnsOnlyOutside,
+        "the inner task was dropped",
+    ),
+    (
+        "a_panic_ends_one_task_alone",
+        Fault::PanicsEndAll,
+        "the inner task was dropped after another task had panicked",
+    ),
+    (
+        "tasks_start_before_the_end",
+        Fault::TasksNeverRun,
+        "hangs for 3s when waiting for three tasks to start",
+    ),
+    (
+        "live_tasks_are_dropped_at_the_end",
+        Fault::TasksOutlive,
+        "hangs for 3s when waiting for tasks to be dropped that were alive at the end",
+    ),
+    (
+        "late_tasks_are_dropped",
+        Fault::TasksOutlive,
+        "it ran after the runtime had ended",
+    ),
+    (
+        "timers_go_on_after_the_end",
+        Fault::TimersEnd,
+        "hangs for 3s when waiting for a timer that was polled before the end",
+    ),
+    (
+        "late_attempts_end",
+        Fault::AttemptsPanicLate,
+        "panics: the runtime has ended",
+    ),
+    (
+        "connections_are_closed_after_the_end",
+        Fault::ConnectionsLeak,
+        "hangs for 3s when waiting for the peer to see that a connection of an ended runtime",
+    ),
+    (
+        "a_refusing_address_is_passed_over",
+        Fault::RefusalsComeLate,
+        "the socket is closed when sending a message",
+    ),
+    (
+        "a_silent_address_is_overtaken",
+        Fault::DialBlocks,
+        "hangs for 3s when connecting to two addresses, of which the first is silent",
+    ),
+];
+
+/// What the suite says when only `check` is run, on a runtime with this fault.
+fn complaints(check: &str, fault: Fault) -> Vec<String> {
+    let mut report = Report::new(SHORT);
+    let base = breaking(fault);
+    let io = IO_CHECKS.iter().chain(PENDING_CHECKS);
+    for own in io.filter(|own| own.rule.check == check) {
+        own.outside(base.runtime.io.clone(), &mut report);
+    }
+    for own in SPAWN_CHECKS.iter().filter(|own| own.rule.check == check) {
+        own.outside(base.runtime.clone(), &mut report);
+    }
+    for own in dial_checks().iter().filter(|own| own.rule.check == check) {
+        own.outside(dialler(fault), &mut report);
+    }
+    if shutdown::RULES.iter().any(|rule| rule.check == check) {
+        shutdown::check(&base.runtime.clone(), || base.end(), &mut report);
+    }
+    report.failures().to_vec()
+}
+
+#[test]
+fn every_broken_rule_is_named_with_the_step_and_the_words_of_the_contract() {
+    let rules = rules();
+    // What hangs does so side by side.
+    thread::scope(|scope| {
+        for (check, fault, words) in BROKEN {
+            let rule = *rules.iter().find(|rule| rule.check == *check).unwrap();
+            scope.spawn(move || {
+                let complaints = complaints(check, *fault);
+                let begins = format!("{check}: ");
+                let own = complaints.iter().find(|text| text.starts_with(&begins));
+                let own = own.unwrap_or_else(|| panic!("{check} is not in {complaints:#?}"));
+                assert!(own.contains(words), "`{words}` is not in {own}");
+                let named = format!("broken rule of {}: {}", rule.contract, rule.words);
+                assert!(own.ends_with(&named), "`{named}` is not in {own}");
+            });
+        }
+    });
+}
+
+#[test]
+fn every_rule_is_broken_by_some_double() {
+    let checks: BTreeSet<_> = rules().iter().map(|rule| rule.check).collect();
+    let broken: BTreeSet<_> = BROKEN.iter().map(|(check, ..)| *check).collect();
+    assert_eq!(checks, broken);
+}
+
+/// The bullets of the contract of `name` in the source of its trait, each on one line.
+fn contract(name: &str) -> Vec<String> {
+    let source = match name {
+        "Clock" => include_str!("../clock.rs"),
+        "Spawner" => include_str!("../spawn.rs"),
+        "Transport" | "Connection" => include_str!("../connect.rs"),
+        "Dial" => include_str!("../dial.rs"),
+        _ => panic!("{name} has no contract"),
+    };
+    let (before, _) = source.split_once(&format!("pub trait {name}:")).unwrap();
+    let (_, contract) = before.rsplit_once("/// # Contract").unwrap();
+    let mut bullets: Vec<String> = Vec::new();
+    for line in contract.lines() {
+        if let Some(bullet) = line.strip_prefix("/// - ") {
+            bullets.push(bullet.to_owned());
+        } else if let (Some(more), Some(bullet)) = (line.strip_prefix("///   "), bullets.last_mut())
+        {
+            bullet.extend([" ", more]);
+        }
+    }
+    bullets
+}
+
+#[test]
+fn contracts_and_suite_say_the_same() {
+    let rules = rules();
+    for rule in &rules {
+        let bullets = contract(rule.contract);
+        assert!(
+            bullets.iter().any(|bullet| bullet.contains(rule.words)),
+            "the contract of {} does not say: {}",
+            rule.contract,
+            rule.words
+        );
+    }
+    for name in ["Clock", "Spawner", "Transport", "Connection", "Dial"] {
+        for bullet in contract(name) {
+            let checked = rules
+                .iter()
+                .any(|rule| rule.contract == name && bullet.contains(rule.words));
+            assert!(
+                checked || bullet.starts_with("The caller holds no lock"),
+                "nothing checks that {name}: {bullet}"
+            );
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! A runtime that keeps its contracts, for doubles to break: tasks on one thread, sockets on
+//! threads of their own.
+
+use std::{
+    io::{self, Read as _, Write as _},
+    net::{IpAddr, Shutdown, TcpStream},
+    thread::{self, JoinHandle},
+};
+
+use async_trait::async_trait;
+use futures::{
+    SinkExt as _,
+    channel::oneshot,
+    executor::{block_on, block_on_stream},
+    future::select,
+};
+use sdam_core::time::Instant;
+
+use super::*;
+use crate::{
+    dial::DialTarget,
+    local,
+    net::NetTransport,
+    pipe::{self, PipeEnd, Piped},
+    system::{self, Epoch, ThreadClock},
+};
+
+pub(super) struct Base {
+    pub(super) runtime: Runtime,
+    stop: oneshot::Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Base {
+    pub(super) fn start() -> Self {
+        let clock: Arc<dyn Clock> = Arc::new(ThreadClock::new(Epoch::begin()));
+        let transport = NetTransport::new(Threads, Arc::clone(&clock));
+        let (remote, jobs) = local::remote();
+        let (stop, stopped) = oneshot::channel();
+        let thread = thread::spawn(move || {
+            block_on(select(Box::pin(jobs.run()), stopped));
+        });
+        Self {
+            runtime: Runtime::new(Io::new(clock, Arc::new(transport), 1), Arc::new(remote)),
+            stop,
+            thread,
+        }
+    }
+
+    /// Ends the runtime, and returns when it has ended.
+    pub(super) fn end(self) {
+        self.stop.send(()).unwrap();
+        self.thread.join().unwrap();
+    }
+}
+
+/// Sockets that have a thread for each direction.
+#[derive(Debug)]
+pub(super) struct Threads;
+
+#[async_trait]
+impl Dial for Threads {
+    type Stream = Piped;
+
+    async fn dial(&self, target: &DialTarget, _: Option<Instant>) -> io::Result<Piped> {
+        let &DialTarget::Tcp(address) = target else {
+            return Err(target.unsupported());
+        };
+        let (opened, socket) = oneshot::channel();
+        // Dropped, and so closed, by a caller that has given up.
+        thread::spawn(move || drop(opened.send(TcpStream::connect(address))));
+        pump(socket.await.map_err(io::Error::other)??)
+    }
+
+    async fn lookup_ip(&self, host: &str) -> io::Result<Vec<IpAddr>> {
+        system::lookup_ip(host).await
+    }
+}
+
+pub(super) fn pump(mut socket: TcpStream) -> io::Result<Piped> {
+    let (stream, end) = pipe::piped();
+    let PipeEnd {
+        mut arrived,
+        to_send,
+    } = end;
+    let mut reader = socket.try_clone()?;
+    thread::spawn(move || {
+        let mut bytes = vec![0; 64 << 10];
+        loop {
+            let read = reader.read(&mut bytes);
+            let ended = !matches!(read, Ok(1..));
+            let chunk = read.map(|length| bytes[..length].to_vec());
+            if block_on(arrived.send(chunk)).is_err() || ended {
+                break;
+            }
+        }
+    });
+    thread::spawn(move || {
+        for bytes in block_on_stream(to_send) {
+            if socket.write_all(&bytes).is_err() {
+                break;
+            }
+        }
+        // Ends the other thread; a socket that is broken has ended it already.
+        let _ = socket.shutdown(Shutdown::Both);
+    });
+    Ok(stream)
+}

@@ -1,0 +1,368 @@
+//! Runtimes that break one rule each.
+
+use std::{
+    future::{Future, poll_fn},
+    io, mem,
+    net::{IpAddr, TcpStream},
+    pin::Pin,
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    task::{Context, Poll, Waker},
+    thread::{self, ThreadId},
+};
+
+use async_trait::async_trait;
+use futures::{FutureExt as _, channel::oneshot, executor::block_on, future};
+use sdam_core::{address::ServerAddress, error::Stage, time::Instant};
+
+use super::{
+    base::{Base, Threads, pump},
+    *,
+};
+use crate::{
+    connect::{Connection, Transport},
+    dial::DialTarget,
+    error::TransportError,
+    pipe::{self, Piped},
+    spawn::Spawner,
+    wire::WireMessage,
+};
+
+/// What is wrong with a runtime.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    ClockGoesBack,
+    TimersYieldFirst,
+    TimersAreReady,
+    TimersNeverReady,
+    TimersWakeTheFirst,
+    FarTimersPanic,
+    TimersEnd,
+    NamesAreUnknown,
+    FailuresAreOfConnect,
+    FailuresAreOfTheProtocol,
+    DeadlinesAreForgotten,
+    AttemptsGoOn,
+    AttemptsPanicLate,
+    RepliesAreRepeated,
+    LimitIsSmall,
+    LimitIsFixed,
+    LimitIsNone,
+    ReceivesTimeOut,
+    ReceivesWakeTheFirst,
+    SendsSucceed,
+    ConnectionsLeak,
+    TasksRunInline,
+    SpawnsOnlyInside,
+    SpawnsOnlyOutside,
+    PanicsEndAll,
+    TasksNeverRun,
+    TasksOutlive,
+    RefusalsComeLate,
+    DialBlocks,
+}
+
+/// A runtime with this fault.
+pub(super) fn breaking(fault: Fault) -> Base {
+    let mut base = Base::start();
+    let runtime = &mut base.runtime;
+    // Known to the seams when the runtime's tasks are dropped.
+    let ended = Arc::new(AtomicBool::new(false));
+    let guard = SetOnDrop(Arc::clone(&ended));
+    runtime.spawner.spawn(Task::new("guard", async move {
+        let _guard = guard;
+        future::pending::<()>().await;
+    }));
+    let (named, name) = oneshot::channel();
+    runtime.spawner.spawn(Task::new("name", async move {
+        named.send(thread::current().id()).unwrap();
+    }));
+    runtime.io.clock = Arc::new(BrokenClock {
+        inner: Arc::clone(&runtime.io.clock),
+        fault,
+        asked: AtomicU64::new(0),
+        ended: Arc::clone(&ended),
+    });
+    runtime.io.transport = Arc::new(BrokenTransport {
+        inner: Arc::clone(&runtime.io.transport),
+        fault,
+        ended,
+    });
+    runtime.spawner = Arc::new(BrokenSpawner {
+        inner: Arc::clone(&runtime.spawner),
+        fault,
+        own_thread: block_on(name).unwrap(),
+        panicked: Arc::default(),
+    });
+    base
+}
+
+pub(super) fn dialler(fault: Fault) -> Dialler<BrokenDial> {
+    Dialler::new(BrokenDial(fault), Base::start().runtime.io.clock)
+}
+
+struct SetOnDrop(Arc<AtomicBool>);
+
+impl Drop for SetOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+#[derive(Debug)]
+struct BrokenClock {
+    inner: Arc<dyn Clock>,
+    fault: Fault,
+    asked: AtomicU64,
+    ended: Arc<AtomicBool>,
+}
+
+impl Clock for BrokenClock {
+    fn now(&self) -> Instant {
+        let asked = self.asked.fetch_add(1, Ordering::SeqCst);
+        if self.fault == Fault::ClockGoesBack && asked % 2 == 1 {
+            return Instant::EPOCH;
+        }
+        self.inner.now()
+    }
+
+    fn sleep_until(&self, deadline: Instant) -> BoxFuture<'static, ()> {
+        let timer = self.inner.sleep_until(deadline);
+        let far = deadline == Instant::MAX;
+        match self.fault {
+            Fault::TimersYieldFirst => {
+                let mut first = true;
+                poll_fn(move |cx| {
+                    cx.waker().wake_by_ref();
+                    if mem::take(&mut first) {
+                        Poll::Pending
+                    } else {
+                        Poll::Ready(())
+                    }
+                })
+                .boxed()
+            }
+            Fault::TimersAreReady => future::ready(()).boxed(),
+            Fault::TimersNeverReady => future::pending().boxed(),
+            Fault::TimersWakeTheFirst => async move { first_waker(timer, &mut None).await }.boxed(),
+            Fault::FarTimersPanic if far => panic!("too far"),
+            Fault::TimersEnd => {
+                let ended = Arc::clone(&self.ended);
+                async move {
+                    timer.await;
+                    if ended.load(Ordering::SeqCst) {
+                        future::pending::<()>().await;
+                    }
+                }
+                .boxed()
+            }
+            _ => timer,
+        }
+    }
+}
+
+/// Lets only the task whose poll came first be woken.
+async fn first_waker<F: Future + Unpin>(mut future: F, first: &mut Option<Waker>) -> F::Output {
+    poll_fn(move |cx| {
+        let waker = first.get_or_insert_with(|| cx.waker().clone());
+        future.poll_unpin(&mut Context::from_waker(waker))
+    })
+    .await
+}
+
+#[derive(Debug)]
+struct BrokenTransport {
+    inner: Arc<dyn Transport>,
+    fault: Fault,
+    ended: Arc<AtomicBool>,
+}
+
+#[async_trait]
+impl Transport for BrokenTransport {
+    async fn connect(
+        &self,
+        target: &ServerAddress,
+        deadline: Option<Instant>,
+    ) -> Result<Box<dyn Connection>, TransportError> {
+        let deadline = deadline.filter(|_| self.fault != Fault::DeadlinesAreForgotten);
+        let connected = match self.fault {
+            Fault::NamesAreUnknown => {
+                let text = "no name is known";
+                return Err(TransportError::network(Stage::Dns, text));
+            }
+            Fault::AttemptsPanicLate if self.ended.load(Ordering::SeqCst) => {
+                panic!("the runtime has ended")
+            }
+            Fault::AttemptsGoOn => {
+                let (inner, target) = (Arc::clone(&self.inner), target.clone());
+                let (done, connected) = oneshot::channel();
+                thread::spawn(move || {
+                    let connection = block_on(inner.connect(&target, deadline));
+                    done.send(connection).unwrap_or_else(mem::forget);
+                });
+                connected.await.unwrap()
+            }
+            _ => self.inner.connect(target, deadline).await,
+        };
+        let mut connection = connected.map_err(|error| match self.fault {
+            Fault::FailuresAreOfConnect => error.at(Stage::Connect),
+            Fault::FailuresAreOfTheProtocol => TransportError::protocol(error.stage(), "no"),
+            _ => error,
+        })?;
+        match self.fault {
+            Fault::LimitIsSmall => connection.set_max_message_size(16 << 20),
+            Fault::LimitIsNone => connection.set_max_message_size(usize::MAX),
+            _ => {}
+        }
+        Ok(Box::new(BrokenConnection {
+            inner: Some(connection),
+            fault: self.fault,
+            last: None,
+            first: None,
+        }))
+    }
+}
+
+#[derive(Debug)]
+struct BrokenConnection {
+    /// Always there until it is dropped.
+    inner: Option<Box<dyn Connection>>,
+    fault: Fault,
+    last: Option<WireMessage>,
+    /// Whose poll came first.
+    first: Option<Waker>,
+}
+
+impl BrokenConnection {
+    fn inner(&mut self) -> &mut dyn Connection {
+        &mut **self.inner.as_mut().unwrap()
+    }
+
+    /// Lets only the connection's first waker be woken, if that is what is wrong.
+    async fn wake<T>(
+        &mut self,
+        call: impl for<'c> FnOnce(&'c mut dyn Connection) -> BoxFuture<'c, T>,
+    ) -> T {
+        let call = call(&mut **self.inner.as_mut().unwrap());
+        match self.fault {
+            Fault::ReceivesWakeTheFirst => first_waker(call, &mut self.first).await,
+            _ => call.await,
+        }
+    }
+}
+
+#[async_trait]
+impl Connection for BrokenConnection {
+    async fn send(&mut self, message: WireMessage) -> Result<(), TransportError> {
+        let sent = self.wake(|inner| inner.send(message)).await;
+        if self.fault == Fault::SendsSucceed {
+            return Ok(());
+        }
+        sent
+    }
+
+    async fn recv(&mut self) -> Result<WireMessage, TransportError> {
+        if let (Fault::RepliesAreRepeated, Some(last)) = (self.fault, &self.last) {
+            return Ok(last.clone());
+        }
+        let received = self.wake(|inner| inner.recv()).await;
+        self.last = received.as_ref().ok().cloned();
+        received.map_err(|error| match self.fault {
+            Fault::ReceivesTimeOut => TransportError::timeout(error.stage(), "no"),
+            _ => error,
+        })
+    }
+
+    fn set_max_message_size(&mut self, bytes: usize) {
+        if self.fault != Fault::LimitIsFixed {
+            self.inner().set_max_message_size(bytes);
+        }
+    }
+}
+
+impl Drop for BrokenConnection {
+    fn drop(&mut self) {
+        if self.fault == Fault::ConnectionsLeak {
+            mem::forget(self.inner.take());
+        }
+    }
+}
+
+#[derive(Debug)]
+struct BrokenSpawner {
+    inner: Arc<dyn Spawner>,
+    fault: Fault,
+    own_thread: ThreadId,
+    panicked: Arc<AtomicBool>,
+}
+
+impl Spawner for BrokenSpawner {
+    fn spawn(&self, mut task: Task) {
+        let inside = thread::current().id() == self.own_thread;
+        match self.fault {
+            Fault::TasksRunInline if (&mut task).now_or_never().is_some() => {}
+            Fault::SpawnsOnlyInside if !inside => {}
+            Fault::SpawnsOnlyOutside if inside => {}
+            Fault::TasksNeverRun => mem::forget(task),
+            Fault::TasksOutlive => drop(thread::spawn(|| block_on(task))),
+            Fault::PanicsEndAll if self.panicked.load(Ordering::SeqCst) => {}
+            Fault::PanicsEndAll => {
+                let task = Panicking {
+                    task: Mutex::new(task),
+                    panicked: Arc::clone(&self.panicked),
+                };
+                self.inner.spawn(Task::new("panicking", task));
+            }
+            _ => self.inner.spawn(task),
+        }
+    }
+}
+
+/// Remembers that its task has panicked.
+struct Panicking {
+    task: Mutex<Task>,
+    panicked: Arc<AtomicBool>,
+}
+
+impl Future for Panicking {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let mut task = self.task.lock().unwrap();
+        Pin::new(&mut *task).poll(cx)
+    }
+}
+
+impl Drop for Panicking {
+    fn drop(&mut self) {
+        // A lock that was held during a panic is poisoned.
+        let panicked = self.task.is_poisoned();
+        self.panicked.fetch_or(panicked, Ordering::SeqCst);
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct BrokenDial(Fault);
+
+#[async_trait]
+impl Dial for BrokenDial {
+    type Stream = Piped;
+
+    async fn dial(&self, target: &DialTarget, deadline: Option<Instant>) -> io::Result<Piped> {
+        match (self.0, target) {
+            // As of a socket that connects when it is first used.
+            (Fault::RefusalsComeLate, _) => {
+                let opened = Threads.dial(target, deadline).await;
+                Ok(opened.unwrap_or_else(|_| pipe::piped().0))
+            }
+            (Fault::DialBlocks, DialTarget::Tcp(address)) => pump(TcpStream::connect(address)?),
+            _ => Threads.dial(target, deadline).await,
+        }
+    }
+
+    async fn lookup_ip(&self, host: &str) -> io::Result<Vec<IpAddr>> {
+        Threads.lookup_ip(host).await
+    }
+}

@@ -1,0 +1,142 @@
+//! Runtimes whose futures stay on one thread.
+//!
+//! The seams are values that any thread may use, and their futures may be polled anywhere. A runtime
+//! whose sockets and tasks cannot leave their thread does its work there: a [`Remote`] sends it, and
+//! [`Jobs::run`] is the one future that the thread has to drive.
+
+use std::{
+    fmt,
+    future::{Future, poll_fn},
+    io,
+    panic::AssertUnwindSafe,
+    pin::pin,
+    task::{Poll, ready},
+};
+
+use futures::{
+    FutureExt as _, StreamExt as _,
+    channel::{mpsc, oneshot},
+    future::{self, Either, LocalBoxFuture},
+    stream::FuturesUnordered,
+};
+
+use crate::{
+    pipe::{self, PipeEnd, Piped},
+    spawn::{Spawner, Task},
+};
+
+#[cfg(test)]
+mod tests;
+
+/// Sends work to the thread that runs the [`Jobs`]; a spawner of tasks there.
+#[derive(Clone)]
+pub struct Remote {
+    jobs: mpsc::UnboundedSender<Job>,
+}
+
+/// The work that was sent by a [`Remote`] and its clones.
+pub struct Jobs {
+    jobs: mpsc::UnboundedReceiver<Job>,
+}
+
+/// Makes its future on the thread where that has to stay.
+type Job = Box<dyn FnOnce() -> LocalBoxFuture<'static, ()> + Send>;
+
+/// A sender and a receiver of work.
+pub fn remote() -> (Remote, Jobs) {
+    let (sends, jobs) = mpsc::unbounded();
+    (Remote { jobs: sends }, Jobs { jobs })
+}
+
+impl Remote {
+    /// Lets the other thread call `work` and drive the future that it returns, which need not be
+    /// `Send`. Does not wait; the work is dropped when the [`Jobs`] are, perhaps before this returns.
+    pub fn run<F: Future<Output = ()> + 'static>(&self, work: impl FnOnce() -> F + Send + 'static) {
+        // What cannot be sent is dropped, as it is due after the end.
+        let _ = self.jobs.unbounded_send(Box::new(|| work().boxed_local()));
+    }
+
+    /// Opens a socket on the other thread by `connect`, and lets `carry` carry its bytes there until
+    /// the stream that this returns is dropped, see [`PipeEnd`].
+    ///
+    /// # Errors
+    ///
+    /// Those of `connect`, or that the [`Jobs`] have been dropped.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future abandons the attempt.
+    pub async fn open<S: 'static, C, F>(
+        &self,
+        connect: impl FnOnce() -> C + Send + 'static,
+        carry: impl FnOnce(S, PipeEnd) -> F + Send + 'static,
+    ) -> io::Result<Piped>
+    where
+        C: Future<Output = io::Result<S>> + 'static,
+        F: Future<Output = ()> + 'static,
+    {
+        let (mut opened, stream) = oneshot::channel();
+        self.run(move || async move {
+            let outcome = match future::select(pin!(connect()), opened.cancellation()).await {
+                Either::Left((outcome, _)) => outcome,
+                // The caller has given up.
+                Either::Right(_) => return,
+            };
+            let (piped, end) = pipe::piped();
+            let (outcome, socket) = match outcome {
+                Ok(socket) => (Ok(piped), Some(socket)),
+                Err(error) => (Err(error), None),
+            };
+            if let (Ok(()), Some(socket)) = (opened.send(outcome), socket) {
+                carry(socket, end).await;
+            }
+        });
+        let ended = |_| io::Error::other("the runtime has ended");
+        stream.await.map_err(ended)?
+    }
+}
+
+impl Spawner for Remote {
+    fn spawn(&self, task: Task) {
+        // A panic ends the task alone; the panic hook has told it.
+        self.run(|| AssertUnwindSafe(task).catch_unwind().map(drop));
+    }
+}
+
+impl Jobs {
+    /// Does the work as it arrives, side by side, until the last [`Remote`] has been dropped and all
+    /// work is done.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future ends the runtime: all work is dropped, and so is any that is sent later.
+    pub async fn run(mut self) {
+        let mut running = FuturesUnordered::new();
+        poll_fn(|cx| {
+            let open = loop {
+                match self.jobs.poll_next_unpin(cx) {
+                    Poll::Ready(Some(job)) => running.push(job()),
+                    Poll::Ready(None) => break false,
+                    Poll::Pending => break true,
+                }
+            };
+            while let Some(()) = ready!(running.poll_next_unpin(cx)) {}
+            if open { Poll::Pending } else { Poll::Ready(()) }
+        })
+        .await;
+    }
+}
+
+impl fmt::Debug for Remote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Remote")
+            .field("ended", &self.jobs.is_closed())
+            .finish()
+    }
+}
+
+impl fmt::Debug for Jobs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Jobs").finish_non_exhaustive()
+    }
+}

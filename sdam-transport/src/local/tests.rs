@@ -1,0 +1,119 @@
+use std::{
+    cell::Cell,
+    panic,
+    pin::pin,
+    rc::Rc,
+    sync::{Arc, Mutex},
+};
+
+use futures::{channel::oneshot, future};
+
+use super::*;
+
+#[test]
+fn work_makes_futures_that_never_leave_their_thread() {
+    let (remote, jobs) = remote();
+    let log = Arc::new(Mutex::new(Vec::new()));
+    let (ring, bell) = oneshot::channel::<()>();
+    let own = Arc::clone(&log);
+    remote.run(move || async move {
+        let local = Rc::new(Cell::new(1));
+        own.lock().unwrap().push(local.get());
+        bell.await.unwrap();
+        local.set(2);
+        own.lock().unwrap().push(local.get());
+    });
+    let mut run = pin!(jobs.run());
+    assert!(run.as_mut().now_or_never().is_none());
+    assert_eq!(*log.lock().unwrap(), [1]);
+    ring.send(()).unwrap();
+    assert!(run.as_mut().now_or_never().is_none(), "more may be sent");
+    assert_eq!(*log.lock().unwrap(), [1, 2]);
+    drop(remote);
+    assert!(run.now_or_never().is_some());
+}
+
+#[test]
+fn work_is_done_although_its_sender_is_gone() {
+    let (remote, jobs) = remote();
+    let (ring, bell) = oneshot::channel::<()>();
+    remote.run(|| async { bell.await.unwrap() });
+    drop(remote);
+    let mut run = pin!(jobs.run());
+    assert!(run.as_mut().now_or_never().is_none());
+    ring.send(()).unwrap();
+    assert!(run.now_or_never().is_some());
+}
+
+#[test]
+fn a_panic_ends_one_task_alone() {
+    let (remote, jobs) = remote();
+    let (ran, runs) = oneshot::channel();
+    // Unlike `panic!`, this prints nothing.
+    remote.spawn(Task::new("panics", async {
+        panic::resume_unwind(Box::new("a task under test panics"))
+    }));
+    remote.spawn(Task::new("runs", async { ran.send(()).unwrap() }));
+    drop(remote);
+    jobs.run().now_or_never().unwrap();
+    assert_eq!(runs.now_or_never(), Some(Ok(())));
+}
+
+#[test]
+fn the_end_drops_what_runs_what_waits_and_what_comes_later() {
+    let (remote, jobs) = remote();
+    let guard = Arc::new(());
+    let work = |guard: &Arc<()>| {
+        let guard = Arc::clone(guard);
+        move || async move {
+            future::pending::<()>().await;
+            drop(guard);
+        }
+    };
+    remote.run(work(&guard));
+    let mut run = Box::pin(jobs.run());
+    assert!(run.as_mut().now_or_never().is_none());
+    remote.run(work(&guard));
+    assert_eq!(Arc::strong_count(&guard), 3);
+    drop(run);
+    assert_eq!(Arc::strong_count(&guard), 1);
+    remote.run(work(&guard));
+    assert_eq!(Arc::strong_count(&guard), 1);
+}
+
+#[test]
+fn an_attempt_that_is_given_up_is_dropped_where_it_runs() {
+    let (remote, jobs) = remote();
+    let guard = Arc::new(());
+    let own = Arc::clone(&guard);
+    let mut run = pin!(jobs.run());
+    {
+        let connect = || async move {
+            let opened = future::pending::<io::Result<()>>().await;
+            drop(own);
+            opened
+        };
+        let mut opening = Box::pin(remote.open(connect, |(), _| async {}));
+        assert!(opening.as_mut().now_or_never().is_none());
+        assert!(run.as_mut().now_or_never().is_none());
+        assert_eq!(Arc::strong_count(&guard), 2);
+    }
+    assert!(run.as_mut().now_or_never().is_none());
+    assert_eq!(Arc::strong_count(&guard), 1);
+}
+
+#[test]
+fn an_attempt_fails_by_its_own_error_or_by_the_end_of_the_runtime() {
+    let (remote, jobs) = remote();
+    let mut run = Box::pin(jobs.run());
+    let refused = || async { Err::<(), _>(io::Error::from(io::ErrorKind::ConnectionRefused)) };
+    let mut opening = Box::pin(remote.open(refused, |(), _| async {}));
+    assert!(opening.as_mut().now_or_never().is_none());
+    assert!(run.as_mut().now_or_never().is_none());
+    let error = opening.now_or_never().unwrap().unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+    drop(run);
+    let late = remote.open(refused, |(), _| async {}).now_or_never();
+    let error = late.unwrap().unwrap_err();
+    assert_eq!(error.to_string(), "the runtime has ended");
+}

@@ -1,0 +1,106 @@
+//! Byte streams whose socket is elsewhere.
+
+use std::{
+    fmt, io,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use futures::{
+    Sink as _, TryStreamExt as _,
+    channel::mpsc,
+    io::{AsyncRead, AsyncWrite},
+    stream::IntoAsyncRead,
+};
+
+use crate::stream::ByteStream;
+
+#[cfg(test)]
+mod tests;
+
+/// A [`ByteStream`] made of two channels, for sockets that cannot be moved between threads or that
+/// a thread of their own reads.
+///
+/// Dropping it ends [`PipeEnd::to_send`], which tells the socket's side to close the socket.
+pub struct Piped {
+    arrived: IntoAsyncRead<mpsc::Receiver<io::Result<Vec<u8>>>>,
+    to_send: mpsc::Sender<Vec<u8>>,
+}
+
+/// The side of a [`Piped`] where the socket is.
+///
+/// Both channels hold one item, so a socket is not read faster than the stream is, and is not given
+/// more than it takes. The socket is to be closed as soon as `to_send` has ended, even if a read of
+/// it is pending: race the loop that reads against the loop that writes, and drop both when one has
+/// ended.
+#[derive(Debug)]
+pub struct PipeEnd {
+    /// Takes the bytes that the socket has received. An error is reported once, and dropping the
+    /// sender is the end of the stream.
+    pub arrived: mpsc::Sender<io::Result<Vec<u8>>>,
+    /// Yields the bytes that the socket is to send, and ends when the [`Piped`] has been dropped.
+    /// Dropping the receiver makes writes fail.
+    pub to_send: mpsc::Receiver<Vec<u8>>,
+}
+
+/// A stream and the end of it that the socket gets.
+pub fn piped() -> (Piped, PipeEnd) {
+    let (from_socket, received) = mpsc::channel(0);
+    let (sent, to_socket) = mpsc::channel(0);
+    let stream = Piped {
+        arrived: received.into_async_read(),
+        to_send: sent,
+    };
+    let end = PipeEnd {
+        arrived: from_socket,
+        to_send: to_socket,
+    };
+    (stream, end)
+}
+
+impl ByteStream for Piped {}
+
+impl AsyncRead for Piped {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        space: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.arrived).poll_read(cx, space)
+    }
+}
+
+impl AsyncWrite for Piped {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        ready!(self.to_send.poll_ready(cx)).map_err(broken)?;
+        let chunk = bytes.get(..MAX_CHUNK).unwrap_or(bytes);
+        self.to_send.start_send(chunk.to_vec()).map_err(broken)?;
+        Poll::Ready(Ok(chunk.len()))
+    }
+
+    /// Ready when the socket's side has taken what was written.
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.to_send.poll_ready(cx).map_err(broken)
+    }
+
+    fn poll_close(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.to_send).poll_close(cx).map_err(broken)
+    }
+}
+
+impl fmt::Debug for Piped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Piped").finish_non_exhaustive()
+    }
+}
+
+fn broken(_: mpsc::SendError) -> io::Error {
+    io::Error::new(io::ErrorKind::BrokenPipe, "the socket is closed")
+}
+
+/// Bounds what a long message takes a second time.
+const MAX_CHUNK: usize = 64 << 10;

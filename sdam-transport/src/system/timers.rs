@@ -1,0 +1,183 @@
+//! A clock whose timers need no runtime.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    future::Future,
+    pin::Pin,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, Waker},
+    thread,
+    time::Duration,
+};
+
+use futures::future::BoxFuture;
+use sdam_core::time::Instant;
+
+use super::Epoch;
+use crate::clock::Clock;
+
+/// The system's time, and timers that a thread keeps: for runtimes that have none, or whose timers
+/// work on their own thread or as long as they run alone.
+///
+/// The thread starts with the first timer that is waited for and ends with the last one.
+#[derive(Clone, Debug)]
+pub struct ThreadClock {
+    epoch: Epoch,
+    timers: Arc<Timers>,
+}
+
+impl ThreadClock {
+    /// A clock that counts from `epoch`.
+    pub fn new(epoch: Epoch) -> Self {
+        Self {
+            epoch,
+            timers: Arc::default(),
+        }
+    }
+}
+
+impl Clock for ThreadClock {
+    fn now(&self) -> Instant {
+        self.epoch.now()
+    }
+
+    fn sleep_until(&self, deadline: Instant) -> BoxFuture<'static, ()> {
+        Box::pin(Timer {
+            clock: self.clone(),
+            deadline,
+            number: None,
+        })
+    }
+}
+
+#[derive(Debug, Default)]
+struct Timers {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Who waits, by deadline and number.
+    waiting: BTreeMap<(Instant, u64), Waker>,
+    next_number: u64,
+    /// Whether there is a thread.
+    watched: bool,
+}
+
+impl Timers {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes who waits when it is time, until nobody does.
+    fn watch(&self, epoch: Epoch) {
+        let mut state = self.state();
+        while let Some((&(deadline, _), _)) = state.waiting.first_key_value() {
+            let pause = epoch.until(deadline);
+            if pause.is_zero() {
+                let due = state.waiting.pop_first();
+                // Waking may drop a timer, which needs the lock.
+                drop(state);
+                if let Some((_, waker)) = due {
+                    waker.wake();
+                }
+                state = self.state();
+            } else {
+                let waited = self.changed.wait_timeout(state, pause.min(LONGEST_PAUSE));
+                state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            }
+        }
+        state.watched = false;
+        self.changed.notify_all();
+    }
+}
+
+struct Timer {
+    clock: ThreadClock,
+    deadline: Instant,
+    number: Option<u64>,
+}
+
+impl Future for Timer {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = &mut *self;
+        let epoch = this.clock.epoch;
+        if epoch.now() >= this.deadline {
+            return Poll::Ready(());
+        }
+        let timers = &this.clock.timers;
+        let mut state = timers.state();
+        let number = *this.number.get_or_insert_with(|| {
+            state.next_number += 1;
+            state.next_number
+        });
+        let key = (this.deadline, number);
+        let replaced = state.waiting.insert(key, cx.waker().clone());
+        if !state.watched {
+            let watched = Arc::clone(timers);
+            let thread = thread::Builder::new().name("sdam-timers".to_owned());
+            state.watched = thread.spawn(move || watched.watch(epoch)).is_ok();
+        }
+        let watched = state.watched;
+        // Dropping a waker may drop a task and its timers, which need the lock.
+        drop(state);
+        drop(replaced);
+        timers.changed.notify_one();
+        if !watched {
+            // The system has no thread left, so time is watched by polling.
+            cx.waker().wake_by_ref();
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        if let Some(number) = self.number {
+            let timers = &self.clock.timers;
+            let removed = timers.state().waiting.remove(&(self.deadline, number));
+            // Not before the lock is free, as above.
+            drop(removed);
+            timers.changed.notify_one();
+        }
+    }
+}
+
+impl fmt::Debug for Timer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Timer")
+            .field("deadline", &self.deadline)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Far deadlines are looked at again now and then, as not every system can wait that long at once.
+const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_timer_that_is_dropped_or_ready_is_forgotten_and_no_thread_waits_for_it() {
+        let clock = ThreadClock::new(Epoch::begin());
+        let mut far = clock.sleep_until(Instant::MAX);
+        assert!((&mut far).now_or_never().is_none());
+        assert!((&mut far).now_or_never().is_none());
+        assert_eq!(clock.timers.state().waiting.len(), 1);
+        drop(far);
+        // The thread ends because nothing waits; the last clock is then the only owner.
+        let mut state = clock.timers.state();
+        assert!(state.waiting.is_empty());
+        while state.watched {
+            let changed = clock.timers.changed.wait(state);
+            state = changed.unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
