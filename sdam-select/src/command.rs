@@ -46,7 +46,7 @@ pub struct ReadPreferenceDocument<'p> {
     pub mode: ReadMode,
     /// `tags`; left out if empty.
     pub tags: &'p [TagSet],
-    /// `maxStalenessSeconds`.
+    /// `maxStalenessSeconds`; left out unless positive.
     pub max_staleness: Option<Duration>,
     /// `hedge: { enabled: ... }`.
     pub hedge: Option<bool>,
@@ -107,7 +107,7 @@ impl<'p> Additions<'p> {
 
 impl<'p> ReadPreferenceDocument<'p> {
     /// The contents for `preference`, without what says nothing: mode primary goes alone, and tag
-    /// sets that are all empty are left out.
+    /// sets that are all empty and a limit on staleness of zero are left out.
     pub fn new(preference: &'p ReadPreference) -> Self {
         if preference.mode == ReadMode::Primary {
             return Self::bare(ReadMode::Primary);
@@ -116,7 +116,7 @@ impl<'p> ReadPreferenceDocument<'p> {
         Self {
             mode: preference.mode,
             tags: if tagged { &preference.tag_sets } else { &[] },
-            max_staleness: preference.max_staleness,
+            max_staleness: preference.max_staleness.filter(|limit| !limit.is_zero()),
             hedge: preference.hedge,
         }
     }

@@ -119,6 +119,7 @@ fn op_query_sends_secondary_preferred_only_with_something_to_add() {
         preferred().with_max_staleness(Duration::from_secs(90)),
         true,
     );
+    check(preferred().with_max_staleness(Duration::ZERO), false);
     check(preferred().with_hedge(false), true);
 }
 
@@ -164,6 +165,10 @@ fn documents_hold_what_is_set_and_nothing_else() {
         rawdoc! {
             "mode": "nearest", "maxStalenessSeconds": 120_i32, "hedge": { "enabled": true }
         },
+    );
+    check(
+        nearest().with_max_staleness(Duration::ZERO),
+        rawdoc! { "mode": "nearest" },
     );
     check(
         nearest().with_max_staleness(Duration::from_secs(1 << 40)),
