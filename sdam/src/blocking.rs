@@ -94,7 +94,7 @@ impl Topology {
     }
 
     /// Like [`select`](Self::select), but with this timeout if it is shorter than
-    /// `serverSelectionTimeoutMS`.
+    /// `serverSelectionTimeoutMS`. It takes the place of the client's `timeoutMS`.
     ///
     /// # Errors
     ///

@@ -39,6 +39,7 @@ use crate::{
     monitor::Monitor,
     pending::Pending,
     report,
+    select::Limit,
     server::{Server, lane_of_thread},
     snapshot::Snapshot,
     sync::{ArcSwap, Event},
@@ -60,6 +61,8 @@ pub(crate) struct TopologyCell {
     pub(crate) events: Arc<EventQueue>,
     pub(crate) runtime: Runtime,
     pub(crate) settings: Settings,
+    /// How long selections wait that are not told how long.
+    pub(crate) limit: Limit,
     /// What has happened lately, if somebody wants selection errors to say so.
     pub(crate) history: Option<Arc<History>>,
     pub(crate) options: Options,
@@ -144,6 +147,7 @@ impl TopologyCell {
             events,
             runtime,
             settings,
+            limit: Limit::configured(&options),
             history,
             options,
             monitors: Tasks::default(),

@@ -6,10 +6,10 @@
 //! # How long a selection takes
 //!
 //! With `serverSelectionTryOnce` (the default) a selection may take as long as one scan, which
-//! begins no sooner than 500 ms after the previous one, and `serverSelectionTimeoutMS` has no
-//! effect.
-//! Without it a selection fails between 500 ms before `serverSelectionTimeoutMS` has passed and the
-//! time of a scan after that.
+//! begins no sooner than 500 ms after the previous one, and neither `serverSelectionTimeoutMS` nor
+//! `timeoutMS` has any effect.
+//! Without it a selection fails between 500 ms before `serverSelectionTimeoutMS` has passed, or
+//! `timeoutMS` if that is shorter and not zero, and the time of a scan after that.
 //!
 //! A scan checks one server after the other.
 //! Each takes `connectTimeoutMS` for connecting and as much for its reply at most, and both once
@@ -57,7 +57,7 @@ use self::member::Member;
 pub use self::{channel::Channel, selected::ScanSelected};
 use crate::{
     builder::{Prepared, TopologyBuilder},
-    error::{Bound, SelectionError, StartError},
+    error::{SelectionError, StartError},
     held::HeldPanic,
     introduction::Introduction,
     select::Limit,
@@ -82,6 +82,8 @@ use crate::{
 pub struct ScanTopology {
     options: Options,
     settings: Settings,
+    /// How long selections wait that are not told how long.
+    limit: Limit,
     config: Arc<MonitorConfig>,
     introduction: Introduction,
     io: Io,
@@ -127,6 +129,7 @@ impl ScanTopology {
         let scan = ScanMachine::new(ScanConfig::new(&options), rng.fork());
         let mut this = Self {
             settings,
+            limit: Limit::configured(&options),
             config: Arc::new(config),
             introduction,
             machine: TopologyMachine::new(&options, topology),
@@ -210,12 +213,11 @@ impl ScanTopology {
     /// May be dropped at any time. The check that is under way then rests until the next call that
     /// checks servers, which goes on with it.
     pub async fn select(&mut self, criteria: &Criteria) -> Result<ScanSelected, SelectionError> {
-        let timeout = self.options.server_selection_timeout;
-        self.select_within(criteria, timeout).await
+        self.select_limited(criteria, self.limit).await
     }
 
     /// Like [`select`](Self::select), but with this timeout if it is shorter than
-    /// `serverSelectionTimeoutMS`.
+    /// `serverSelectionTimeoutMS`. It takes the place of the client's `timeoutMS`.
     ///
     /// # Errors
     ///
@@ -229,15 +231,15 @@ impl ScanTopology {
         criteria: &Criteria,
         timeout: Duration,
     ) -> Result<ScanSelected, SelectionError> {
-        let option = self.options.server_selection_timeout;
-        let limit = Limit {
-            timeout: timeout.min(option),
-            bound: if timeout < option {
-                Bound::Call
-            } else {
-                Bound::ServerSelectionTimeout
-            },
-        };
+        let limit = Limit::of_call(&self.options, timeout);
+        self.select_limited(criteria, limit).await
+    }
+
+    async fn select_limited(
+        &mut self,
+        criteria: &Criteria,
+        limit: Limit,
+    ) -> Result<ScanSelected, SelectionError> {
         let mut report = report::begin(self, criteria, limit.timeout);
         let outcome = self.search(criteria, limit, &mut report).await;
         report.look(self.description());

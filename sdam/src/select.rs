@@ -3,7 +3,7 @@
 use std::{pin::pin, sync::Arc, time::Duration};
 
 use futures::future::{BoxFuture, Either, FutureExt, select};
-use sdam_core::{event::EventName, time::Instant, topology::TopologyDescription};
+use sdam_core::{event::EventName, options::Options, time::Instant, topology::TopologyDescription};
 use sdam_events::{queue::EventQueue, sink::Interest};
 use sdam_select::{choose, criteria::Criteria, diagnose, explain, explain::Explanation};
 
@@ -183,6 +183,33 @@ impl TopologyCell {
 pub(crate) struct Limit {
     pub(crate) timeout: Duration,
     pub(crate) bound: Bound,
+}
+
+impl Limit {
+    /// What the options say: `serverSelectionTimeoutMS`, or `timeoutMS` if that is shorter, of
+    /// which zero means no limit (Server Selection: "Timeouts").
+    pub(crate) fn configured(options: &Options) -> Self {
+        let timeout = options.pass_through.timeout();
+        let timeout = timeout.filter(|timeout| !timeout.is_zero());
+        Self::within(options, timeout, Bound::Timeout)
+    }
+
+    /// The time that a call is given, within `serverSelectionTimeoutMS`. It stands for what is left
+    /// of the `timeoutMS` of an operation.
+    pub(crate) fn of_call(options: &Options, timeout: Duration) -> Self {
+        Self::within(options, Some(timeout), Bound::Call)
+    }
+
+    fn within(options: &Options, timeout: Option<Duration>, bound: Bound) -> Self {
+        let own = options.server_selection_timeout;
+        match timeout.filter(|timeout| *timeout < own) {
+            Some(timeout) => Self { timeout, bound },
+            None => Self {
+                timeout: own,
+                bound: Bound::ServerSelectionTimeout,
+            },
+        }
+    }
 }
 
 /// Whether the change came before the deadline.

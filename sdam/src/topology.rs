@@ -16,7 +16,7 @@ use sdam_transport::handshake::{InvalidMetadata, Library};
 
 use crate::{
     cell::TopologyCell,
-    error::{Bound, SelectionError},
+    error::SelectionError,
     select::Limit,
     selected::Selected,
     service::ServiceConnection,
@@ -102,7 +102,8 @@ impl Topology {
         self.cell().try_select(criteria)
     }
 
-    /// Selects a server, waiting up to `serverSelectionTimeoutMS` for a suitable one.
+    /// Selects a server, waiting up to `serverSelectionTimeoutMS` for a suitable one, or up to
+    /// `timeoutMS` if the connection string has one that is shorter and not zero.
     ///
     /// While anybody waits, servers are checked every 500 ms. A time-out of zero means not to wait.
     ///
@@ -114,12 +115,13 @@ impl Topology {
     ///
     /// May be dropped at any time; nothing is left behind.
     pub async fn select(&self, criteria: &Criteria) -> Result<Selected, SelectionError> {
-        self.select_within(criteria, self.options().server_selection_timeout)
-            .await
+        let cell = self.cell();
+        cell.select(criteria, cell.limit).await
     }
 
     /// Like [`select`](Self::select), but waits for `timeout` at most, and never longer than
-    /// `serverSelectionTimeoutMS`.
+    /// `serverSelectionTimeoutMS`. It takes the place of the client's `timeoutMS`, so a driver
+    /// passes what is left of the time of an operation.
     ///
     /// # Errors
     ///
@@ -134,19 +136,8 @@ impl Topology {
         timeout: Duration,
     ) -> Result<Selected, SelectionError> {
         let cell = self.cell();
-        let option = cell.options.server_selection_timeout;
-        let limit = if timeout < option {
-            Limit {
-                timeout,
-                bound: Bound::Call,
-            }
-        } else {
-            Limit {
-                timeout: option,
-                bound: Bound::ServerSelectionTimeout,
-            }
-        };
-        cell.select(criteria, limit).await
+        cell.select(criteria, Limit::of_call(&cell.options, timeout))
+            .await
     }
 
     /// What a selection would make of every server that is known now, and why.

@@ -46,6 +46,8 @@ pub struct SelectionTimeout {
 pub enum Bound {
     /// The client's option `serverSelectionTimeoutMS`.
     ServerSelectionTimeout,
+    /// The client's option `timeoutMS`, which was less.
+    Timeout,
     /// The time that the call was given, which was less.
     Call,
     /// The client's option `serverSelectionTryOnce`: a selection of a single-threaded client gives
@@ -136,6 +138,7 @@ impl fmt::Display for Bound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::ServerSelectionTimeout => "serverSelectionTimeoutMS",
+            Self::Timeout => "timeoutMS",
             Self::Call => "the time-out of the call",
             Self::TryOnce => "serverSelectionTryOnce",
         })

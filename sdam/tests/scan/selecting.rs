@@ -96,6 +96,35 @@ fn l_67_without_try_once_the_error_is_that_of_a_timeout() {
 }
 
 #[test]
+fn l_61_the_shorter_of_both_time_outs_bounds_a_selection() {
+    // B-32
+    let fail = |query: &str| {
+        let stage = Stage::default();
+        stage.serve("a", member(false, "a"));
+        let uri = format!("mongodb://a/?serverSelectionTryOnce=false&{query}");
+        let options = Options::parse(&uri).unwrap();
+        let mut topology = ScanTopology::start(options, stage.io(SEED)).unwrap();
+        match ready(topology.select(&Criteria::write())) {
+            Err(SelectionError::Timeout(error)) => error,
+            other => panic!("{other:?}"),
+        }
+    };
+    let check = |query: &str, bound, millis, text: &str| {
+        let (error, timeout) = (fail(query), Duration::from_millis(millis));
+        assert_eq!((error.bound, error.timeout), (bound, timeout), "{query}");
+        let earliest = Duration::from_millis(millis - 500);
+        assert!((earliest..=timeout).contains(&error.waited), "{error}");
+        assert!(error.to_string().contains(text), "{error}");
+    };
+    check("timeoutMS=2000", Bound::Timeout, 2000, "(timeoutMS)");
+    let own = Bound::ServerSelectionTimeout;
+    for query in ["timeoutMS=0", "timeoutMS=5000", "timeoutMS=3000", "foo=1"] {
+        let query = format!("{query}&serverSelectionTimeoutMS=3000");
+        check(&query, own, 3000, "(serverSelectionTimeoutMS)");
+    }
+}
+
+#[test]
 fn a_selection_that_fails_tells_what_happened_if_asked_to() {
     let told = |build: fn(TopologyBuilder) -> TopologyBuilder| {
         let stage = Stage::default();

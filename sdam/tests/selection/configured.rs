@@ -1,7 +1,12 @@
 //! What a connection string says about every selection of a client.
 
+use std::time::Duration;
+
 use bson::rawdoc;
-use sdam::topology::Topology;
+use sdam::{
+    error::{Bound, SelectionError},
+    topology::Topology,
+};
 use sdam_core::options::Options;
 use sdam_select::criteria::Criteria;
 use sdam_spec::engine::canned::Answer;
@@ -42,4 +47,61 @@ fn reads_go_to_the_member_whose_tag_has_a_colon_in_its_value() {
         let selected = topology.try_select(&criteria).unwrap().unwrap();
         assert_eq!(*selected.address(), hosts[1]);
     }
+}
+
+/// L-61, B-32: the shorter of the two time-outs bounds a selection, and the error names it.
+#[test]
+fn selections_wait_for_the_shorter_of_both_time_outs() {
+    let check = |query: &str, millis, bound, text: &str| {
+        let mut world = World::new();
+        let topology = start(&mut world, 1, query);
+        let selection = world.begin(async move { topology.select(&Criteria::write()).await });
+        world.pass(Duration::from_millis(millis));
+        let Err(SelectionError::Timeout(error)) = selection.result() else {
+            unreachable!("{query}: a server was found");
+        };
+        assert_eq!(error.bound, bound, "{query}");
+        assert_eq!(error.timeout, Duration::from_millis(millis), "{query}");
+        assert_eq!(error.waited, Duration::from_millis(millis), "{query}");
+        assert!(error.to_string().contains(text), "{error}");
+    };
+    check(
+        "timeoutMS=50",
+        50,
+        Bound::Timeout,
+        "gave up after 0.05 s (timeoutMS)",
+    );
+    let shorter = "gave up after 0.04 s (serverSelectionTimeoutMS)";
+    for query in [
+        "timeoutMS=50&serverSelectionTimeoutMS=40",
+        "timeoutMS=40&serverSelectionTimeoutMS=40",
+        "timeoutMS=0&serverSelectionTimeoutMS=40",
+        "timeoutMS=x&serverSelectionTimeoutMS=40",
+    ] {
+        check(query, 40, Bound::ServerSelectionTimeout, shorter);
+    }
+}
+
+/// L-61: what is left of the time of an operation takes the place of the client's `timeoutMS`.
+#[test]
+fn the_time_of_a_call_takes_the_place_of_the_clients() {
+    let check = |call, millis, bound| {
+        let mut world = World::new();
+        let topology = start(&mut world, 1, "timeoutMS=50&serverSelectionTimeoutMS=80");
+        let selection = world.begin(async move {
+            let call = Duration::from_millis(call);
+            topology.select_within(&Criteria::write(), call).await
+        });
+        world.pass(Duration::from_millis(millis));
+        let Err(SelectionError::Timeout(error)) = selection.result() else {
+            unreachable!("{call}: a server was found");
+        };
+        assert_eq!(
+            (error.bound, error.waited),
+            (bound, Duration::from_millis(millis))
+        );
+    };
+    check(70, 70, Bound::Call);
+    check(30, 30, Bound::Call);
+    check(90, 80, Bound::ServerSelectionTimeout);
 }
