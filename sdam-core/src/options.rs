@@ -62,7 +62,8 @@ pub struct Options {
     pub load_balanced: bool,
     /// `replicaSet`: the name of the replica set; enforced from the start.
     pub replica_set: Option<Arc<str>>,
-    /// Overrides the topology type that the three options above lead to.
+    /// Overrides the topology type that the three options above lead to, unless it contradicts
+    /// them. `LoadBalanced` comes from `load_balanced` only.
     pub initial_topology_type: Option<TopologyType>,
     /// `heartbeatFrequencyMS`: time between checks; at least 500 ms. `None`: the default, which
     /// depends on whether there are background monitors.
@@ -247,7 +248,7 @@ pub enum HandshakeOpcode {
 /// The stable API that is declared with every command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerApi {
-    /// The version, such as `1`.
+    /// The version; `1` is the only one there is.
     pub version: Box<str>,
     /// Whether the server refuses commands outside the API.
     pub strict: Option<bool>,

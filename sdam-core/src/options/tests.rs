@@ -81,10 +81,14 @@ fn options_decide_the_initial_topology_type() {
         TopologyType::ReplicaSetNoPrimary,
         TopologyType::Sharded,
         TopologyType::Unknown,
-        TopologyType::LoadBalanced,
     ] {
         check(one().with_initial_topology_type(explicit), explicit);
     }
+    let balanced = TopologyType::LoadBalanced;
+    let twice = one()
+        .with_load_balanced(true)
+        .with_initial_topology_type(balanced);
+    check(twice, balanced);
 }
 
 #[test]
@@ -168,7 +172,6 @@ fn a_load_balancer_stands_alone() {
     let balanced = one().with_load_balanced(true);
     let refused = [
         Options::new(seeds(2)).with_load_balanced(true),
-        Options::new(seeds(2)).with_initial_topology_type(TopologyType::LoadBalanced),
         balanced.clone().with_replica_set("rs"),
         balanced.clone().with_direct_connection(true),
     ];
@@ -181,6 +184,29 @@ fn a_load_balancer_stands_alone() {
     sampled.srv = Some(srv);
     check_refused(&sampled, "srvMaxHosts", "1");
     check_accepted(&balanced.with_direct_connection(false));
+}
+
+#[test]
+fn only_load_balanced_makes_a_topology_load_balanced() {
+    // B-7: or no connection would ask for its service, and none would be told it.
+    let explicit = one().with_initial_topology_type(TopologyType::LoadBalanced);
+    check_refused(&explicit, "initialTopologyType", "LoadBalanced");
+    check_refused(
+        &explicit.with_load_balanced(false),
+        "initialTopologyType",
+        "LoadBalanced",
+    );
+}
+
+#[test]
+fn only_version_1_of_the_stable_api_is_declared() {
+    // B-33
+    let mut api = ServerApi::v1();
+    check_accepted(&one().with_server_api(api.clone()));
+    for version in ["", "2", "1.0", " 1", "v1"] {
+        api.version = version.into();
+        check_refused(&one().with_server_api(api.clone()), "serverApi", version);
+    }
 }
 
 #[test]
@@ -335,12 +361,8 @@ fn wire_versions_are_a_range() {
 }
 
 #[test]
-fn names_and_versions_are_not_empty() {
+fn names_are_not_empty() {
     check_refused(&one().with_replica_set(""), "replicaSet", "");
-    let mut api = ServerApi::v1();
-    check_accepted(&one().with_server_api(api.clone()));
-    api.version = "".into();
-    check_refused(&one().with_server_api(api), "serverApi", "");
 }
 
 #[test]

@@ -116,13 +116,13 @@ impl Options {
             ));
         }
         if let Some(api) = &self.server_api
-            && api.version.is_empty()
+            && &*api.version != "1"
         {
             return Err(ConfigError::new(
                 "serverApi",
-                "",
-                "it has no version",
-                "declare version 1",
+                &*api.version,
+                "there is no such version of the stable API",
+                "declare version 1, as `ServerApi::v1` does, or no version",
             ));
         }
         let wire_versions = self.wire_versions;
@@ -175,10 +175,17 @@ impl Options {
         {
             return invalid("it contradicts `directConnection`", "set one of the two");
         }
-        if self.load_balanced && topology_type != TopologyType::LoadBalanced {
-            return invalid("it contradicts `loadBalanced`", "set one of the two");
+        match (
+            self.load_balanced,
+            topology_type == TopologyType::LoadBalanced,
+        ) {
+            (true, false) => invalid("it contradicts `loadBalanced`", "set one of the two"),
+            (false, true) => invalid(
+                "`loadBalanced` is not true, so connections would not ask for their service",
+                "set `loadBalanced` to true, which makes the topology begin so",
+            ),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     fn check_seeds(&self) -> Outcome {
