@@ -79,6 +79,10 @@ pub enum EventKind {
         /// How many servers are allowed.
         limit: usize,
     },
+    /// The last server has left the topology, which will never find one again: nothing can tell it
+    /// of other servers. What is configured does not fit the
+    /// deployment.
+    TopologyEmptied,
     /// A check has begun; exactly one of the next two follows for it.
     ServerHeartbeatStarted(Heartbeat),
     /// A check has succeeded.
@@ -284,6 +288,8 @@ pub enum EventName {
     ServerClosed,
     /// [`EventKind::MembersIgnored`]
     MembersIgnored,
+    /// [`EventKind::TopologyEmptied`]
+    TopologyEmptied,
     /// [`EventKind::ServerHeartbeatStarted`]
     ServerHeartbeatStarted,
     /// [`EventKind::ServerHeartbeatSucceeded`]
@@ -317,6 +323,7 @@ impl EventKind {
             Self::ServerDescriptionChanged { .. } => EventName::ServerDescriptionChanged,
             Self::ServerClosed { .. } => EventName::ServerClosed,
             Self::MembersIgnored { .. } => EventName::MembersIgnored,
+            Self::TopologyEmptied => EventName::TopologyEmptied,
             Self::ServerHeartbeatStarted(_) => EventName::ServerHeartbeatStarted,
             Self::ServerHeartbeatSucceeded { .. } => EventName::ServerHeartbeatSucceeded,
             Self::ServerHeartbeatFailed { .. } => EventName::ServerHeartbeatFailed,
@@ -337,6 +344,7 @@ impl EventKind {
             | Self::TopologyDescriptionChanged { .. }
             | Self::TopologyClosed
             | Self::MembersIgnored { .. }
+            | Self::TopologyEmptied
             | Self::ServerSelectionStarted { .. }
             | Self::ServerSelectionWaiting { .. }
             | Self::ServerSelectionFailed { .. }
@@ -364,6 +372,7 @@ impl EventName {
         Self::ServerDescriptionChanged,
         Self::ServerClosed,
         Self::MembersIgnored,
+        Self::TopologyEmptied,
         Self::ServerHeartbeatStarted,
         Self::ServerHeartbeatSucceeded,
         Self::ServerHeartbeatFailed,
@@ -391,6 +400,7 @@ impl EventName {
             Self::ServerDescriptionChanged => "ServerDescriptionChanged",
             Self::ServerClosed => "ServerClosed",
             Self::MembersIgnored => "MembersIgnored",
+            Self::TopologyEmptied => "TopologyEmptied",
             Self::ServerHeartbeatStarted => "ServerHeartbeatStarted",
             Self::ServerHeartbeatSucceeded => "ServerHeartbeatSucceeded",
             Self::ServerHeartbeatFailed => "ServerHeartbeatFailed",

@@ -95,6 +95,7 @@ pub struct TopologyMachine {
 #[derive(Clone, Debug)]
 struct Config {
     initial_type: TopologyType,
+    /// Each once.
     seeds: Vec<ServerAddress>,
     set_name: Option<Arc<str>>,
     wire_versions: WireVersions,
@@ -127,7 +128,7 @@ impl TopologyMachine {
         Self {
             config: Config {
                 initial_type: options.topology_type(),
-                seeds: options.seeds.clone(),
+                seeds: options.distinct_seeds(),
                 set_name: options.replica_set.clone(),
                 wire_versions: options.wire_versions,
                 driver_name: options.driver_name.clone(),
@@ -147,7 +148,7 @@ impl TopologyMachine {
     pub fn handle(&mut self, now: Instant, input: Input<'_>) -> Effects {
         let is_open = self.phase == LifePhase::Open;
         match input {
-            Input::Open if self.phase == LifePhase::New => self.open(now),
+            Input::Open if self.phase == LifePhase::New => self.open(),
             Input::Close if is_open => self.close(),
             Input::Checked {
                 server,

@@ -1,6 +1,6 @@
 //! Every knob of discovery, monitoring and selection, validated.
 
-use alloc::{boxed::Box, sync::Arc, vec::Vec};
+use alloc::{boxed::Box, collections::BTreeSet, sync::Arc, vec::Vec};
 use core::time::Duration;
 
 use crate::{
@@ -51,7 +51,7 @@ pub const DEFAULT_SCAN_FREQUENCY: Duration = Duration::from_secs(60);
     reason = "each is an option of its own"
 )]
 pub struct Options {
-    /// The servers to begin with, in the order given.
+    /// The servers to begin with, in the order given. One that is named twice counts once.
     ///
     /// A few members of a replica set are enough: the others are discovered. Each seed is
     /// monitored, so a list of hundreds costs as many connections on every client.
@@ -161,6 +161,13 @@ impl Options {
             uri_unguarded: None,
             uri_try_once: None,
         }
+    }
+
+    /// The seeds, each once.
+    pub(crate) fn distinct_seeds(&self) -> Vec<ServerAddress> {
+        let mut seen = BTreeSet::new();
+        let seeds = self.seeds.iter().filter(|seed| seen.insert(*seed));
+        seeds.cloned().collect()
     }
 
     /// The type the topology starts with (SDAM: "Initial TopologyType").

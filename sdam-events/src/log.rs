@@ -32,6 +32,7 @@
 //! | `TopologyDescriptionChanged` | topology | debug | Topology description changed |
 //! | `ServerDescriptionChanged` | - | - | none, on purpose |
 //! | `MembersIgnored` (ours) | topology | warn | Members ignored |
+//! | `TopologyEmptied` (ours) | topology | warn | Last server left topology |
 //! | `ServerHeartbeatStarted` | topology | debug | Server heartbeat started |
 //! | `ServerHeartbeatSucceeded` | topology | debug | Server heartbeat succeeded |
 //! | `ServerHeartbeatFailed` | topology | debug | Server heartbeat failed |
@@ -139,6 +140,7 @@ fn text(name: EventName) -> Option<&'static str> {
         EventName::ServerClosed => "Stopped server monitoring",
         EventName::TopologyDescriptionChanged => "Topology description changed",
         EventName::MembersIgnored => "Members ignored",
+        EventName::TopologyEmptied => "Last server left topology",
         EventName::ServerHeartbeatStarted => "Server heartbeat started",
         EventName::ServerHeartbeatSucceeded => "Server heartbeat succeeded",
         EventName::ServerHeartbeatFailed => "Server heartbeat failed",

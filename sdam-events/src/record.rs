@@ -35,7 +35,7 @@
 //! | --- | --- |
 //! | `TopologyOpening` | `topology` |
 //! | `TopologyDescriptionChanged` | `new`: `type`, `setName`, `maxElectionId`, `maxSetVersion`, `logicalSessionTimeoutMinutes`, `compatibilityError`, `servers` (address to type) |
-//! | `TopologyClosed` | - |
+//! | `TopologyClosed`, `TopologyEmptied` | - |
 //! | `ServerOpening`, `ServerClosed` | `server`, `address` |
 //! | `ServerDescriptionChanged` | `server`, `address`, `new`: the fields of the description by their names in hello, `type`, `error` |
 //! | `MembersIgnored` | `ignored`, `limit` |

@@ -13,7 +13,7 @@ use crate::{
 
 impl TopologyMachine {
     /// The opening sequence (SDAM Logging and Monitoring: "Publishing Semantics", J-16, J-21).
-    pub(super) fn open(&mut self, now: Instant) -> Effects {
+    pub(super) fn open(&mut self) -> Effects {
         self.phase = LifePhase::Open;
         let load_balanced = self.config.initial_type == TopologyType::LoadBalanced;
         let previous = Arc::clone(&self.description);
@@ -22,12 +22,7 @@ impl TopologyMachine {
             set_name: self.config.set_name.clone().filter(|_| !load_balanced),
             ..TopologyDescription::default()
         };
-        let mut seeds: Vec<ServerAddress> = Vec::with_capacity(self.config.seeds.len());
-        for seed in &self.config.seeds {
-            if !seeds.contains(seed) {
-                seeds.push(seed.clone());
-            }
-        }
+        let seeds = self.config.seeds.clone();
         // Before anything else, or the pool of a load balancer would be heard of first.
         let mut effects = Effects::one(Effect::Emit(EventKind::TopologyOpening));
         let mut openings = Vec::with_capacity(seeds.len());
@@ -55,7 +50,7 @@ impl TopologyMachine {
         events.extend(openings);
         self.description = initial;
         if load_balanced {
-            self.open_load_balancer(now, &mut effects, &mut events);
+            self.open_load_balancer(&mut effects, &mut events);
         }
         effects.push(Effect::Publish(Arc::clone(&self.description)));
         for event in events {
@@ -67,12 +62,7 @@ impl TopologyMachine {
     /// Load Balancers: "Server Discovery Logging and Monitoring": the one server is known without
     /// being asked, and its pool is ready at once; nobody hears of the pool before the topology
     /// (J-13).
-    fn open_load_balancer(
-        &mut self,
-        now: Instant,
-        effects: &mut Effects,
-        events: &mut Vec<EventKind>,
-    ) {
+    fn open_load_balancer(&mut self, effects: &mut Effects, events: &mut Vec<EventKind>) {
         let previous = Arc::clone(&self.description);
         let mut next = (*previous).clone();
         for event in events.drain(..) {
@@ -81,7 +71,6 @@ impl TopologyMachine {
         for server in &previous.servers {
             let balancer = Arc::new(ServerDescription {
                 server_type: ServerType::LoadBalancer,
-                last_update_time: Some(now),
                 ..ServerDescription::clone(server)
             });
             events.push(EventKind::ServerDescriptionChanged {

@@ -112,6 +112,7 @@ impl TopologyMachine {
             let limit = self.config.max_servers;
             effects.push(Effect::Emit(EventKind::MembersIgnored { ignored, limit }));
         }
+        let emptied = next.servers.is_empty() && !diff.removed.is_empty();
         if differs
             || previous.max_election != next.max_election
             || previous.set_name != next.set_name
@@ -121,6 +122,9 @@ impl TopologyMachine {
                 previous,
                 new,
             }));
+        }
+        if emptied {
+            effects.push(Effect::Emit(EventKind::TopologyEmptied));
         }
         self.clear_pools(
             responder.map(|server| server.id),

@@ -1,5 +1,6 @@
 use alloc::{
     string::{String, ToString},
+    vec,
     vec::Vec,
 };
 
@@ -289,6 +290,25 @@ fn no_seeds_are_a_warning_and_no_error() {
     ] {
         assert_eq!(warnings.len(), 1);
         assert_eq!(warnings[0].option(), "seeds");
+    }
+}
+
+#[test]
+fn a_seed_that_is_named_twice_counts_once() {
+    // D-20, B-10, B-12
+    let twice = Options::new(vec![ServerAddress::new("a", 1), ServerAddress::new("A", 1)]);
+    check_accepted(&twice.clone().with_direct_connection(true));
+    check_accepted(&twice.clone().with_load_balanced(true));
+    check_accepted(&twice.clone().with_max_servers(1));
+    for warnings in [
+        twice.multi_threaded_warnings(),
+        twice.single_threaded_warnings(),
+    ] {
+        let texts: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            texts,
+            ["`seeds` is `a:1`: it is named more than once; it counts once"]
+        );
     }
 }
 

@@ -1,6 +1,6 @@
 //! The rules options have to obey, whether they come from a connection string or from code.
 
-use alloc::{format, string::ToString, vec::Vec};
+use alloc::{collections::BTreeSet, format, string::ToString, vec::Vec};
 use core::time::Duration;
 
 use super::{ConfigError, MIN_HEARTBEAT_FREQUENCY, Options, Warning};
@@ -73,6 +73,12 @@ impl Options {
                 "no server will ever be found",
             ));
         }
+        let mut seen = BTreeSet::new();
+        let again = self.seeds.iter().filter(|seed| !seen.insert(*seed));
+        warnings.extend(again.map(|seed| {
+            let (reason, consequence) = ("it is named more than once", "it counts once");
+            Warning::new("seeds", seed.as_str(), reason, consequence)
+        }));
         warnings
     }
 
@@ -189,7 +195,7 @@ impl Options {
     }
 
     fn check_seeds(&self) -> Outcome {
-        let count = self.seeds.len();
+        let count = self.distinct_seeds().len();
         if count > self.max_servers {
             return Err(ConfigError::new(
                 "maxServers",
@@ -221,7 +227,7 @@ impl Options {
         let invalid = |reason: &str, remedy: &str| {
             Err(ConfigError::new("loadBalanced", "true", reason, remedy))
         };
-        if self.seeds.len() > 1 {
+        if self.distinct_seeds().len() > 1 {
             return invalid(
                 "there is more than one host",
                 "name the load balancer, and no other host",

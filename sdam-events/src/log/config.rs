@@ -74,7 +74,7 @@ impl Severity {
     pub(super) fn of(name: EventName) -> Self {
         match name {
             EventName::ServerSelectionWaiting => Self::Info,
-            EventName::MembersIgnored => Self::Warn,
+            EventName::MembersIgnored | EventName::TopologyEmptied => Self::Warn,
             _ => Self::Debug,
         }
     }

@@ -389,6 +389,21 @@ fn ignored_members_are_a_warning() {
     assert_eq!(TOPOLOGY.to_string(), ID);
 }
 
+#[test]
+fn the_loss_of_the_last_server_is_a_warning() {
+    // D-6
+    check(
+        EventKind::TopologyEmptied,
+        ("topology", Severity::Warn),
+        "Last server left topology",
+        &[("topologyId", ID)],
+        &format!(
+            "The last server has left topology with ID {ID}, so no server will be found any more; \
+             check the hosts and the replica set name that are configured"
+        ),
+    );
+}
+
 fn config(variables: &[(&str, &str)]) -> LogConfig {
     LogConfig::from_env(|name| {
         let (_, value) = variables.iter().find(|(own, _)| *own == name)?;

@@ -39,6 +39,11 @@ impl Display for LogMessage<'_> {
                 Shown(fields.ignored.as_ref()),
                 Shown(fields.limit.as_ref())
             ),
+            EventName::TopologyEmptied => write!(
+                f,
+                "The last server has left topology with ID {topology}, so no server will be found \
+                 any more; check the hosts and the replica set name that are configured"
+            ),
             EventName::PoolReady => write!(f, "Connection pool ready for {server}"),
             EventName::PoolCleared => {
                 write!(f, "Connection pool for {server} cleared")?;

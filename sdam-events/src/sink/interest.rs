@@ -19,6 +19,7 @@ impl Interest {
         EventName::ServerDescriptionChanged,
         EventName::ServerClosed,
         EventName::MembersIgnored,
+        EventName::TopologyEmptied,
     ]);
 
     /// The three events about checks.
@@ -28,7 +29,8 @@ impl Interest {
         EventName::ServerHeartbeatFailed,
     ]);
 
-    /// The events of the SDAM Logging and Monitoring specification, and that members were ignored.
+    /// The events of the SDAM Logging and Monitoring specification, that members were ignored, and
+    /// that no server is left.
     pub const SDAM: Self = Self::DESCRIPTIONS.union(Self::HEARTBEATS);
 
     /// The commands that the topology gives to pools.

@@ -96,6 +96,7 @@ fn all_kinds() -> Vec<EventKind> {
             ignored: 1,
             limit: 2,
         },
+        EventKind::TopologyEmptied,
         EventKind::PoolReady {
             server: sdam_core::ids::ServerId::from_u64(1),
             address: address("a"),

@@ -1,5 +1,7 @@
 //! What events say.
 
+use alloc::format;
+
 use super::*;
 use crate::event::EventKind;
 
@@ -144,4 +146,75 @@ fn a_pool_that_is_paused_is_cleared_in_silence() {
         clears(fail(&mut machine, "a", ErrorKind::Network)),
         [(3, false)]
     );
+}
+
+#[test]
+fn the_loss_of_the_last_server_is_told_once_and_never_of_a_single_topology() {
+    // D-6
+    let empties = |effects: Effects| {
+        let events = told(effects);
+        let told = events
+            .iter()
+            .filter(|event| **event == EventKind::TopologyEmptied)
+            .count();
+        if told > 0 {
+            assert_eq!(events.last(), Some(&EventKind::TopologyEmptied));
+        }
+        told
+    };
+    let mut named = options(&["a", "b"]);
+    named.replica_set = Some("rs".into());
+    let mut machine = opened(&named);
+    assert_eq!(
+        empties(check(&mut machine, "a", hello(ServerType::Standalone))),
+        0,
+        "b is left"
+    );
+    let b = id(&machine, "b");
+    let last = check(&mut machine, "b", hello(ServerType::Standalone));
+    assert_eq!(empties(last), 1);
+    assert!(machine.description().servers().is_empty());
+    let late = Input::Checked {
+        server: b,
+        outcome: Ok(hello(ServerType::Standalone)),
+        rtt: None,
+    };
+    assert_eq!(empties(machine.handle(NOW, late)), 0);
+    assert_eq!(empties(machine.handle(NOW, Input::Close)), 0);
+
+    let mut single = opened(&options(&["a"]));
+    assert_eq!(
+        empties(check(&mut single, "a", hello(ServerType::Standalone))),
+        0
+    );
+    assert_eq!(
+        empties(single.handle(NOW, Input::Close)),
+        0,
+        "closing is no loss"
+    );
+}
+
+#[test]
+fn the_description_of_a_load_balancer_has_its_address_and_type_only() {
+    // D-12
+    let mut balanced = options(&["a"]);
+    balanced.load_balanced = true;
+    let machine = opened(&balanced);
+    let server = machine.description().server(&address("a")).unwrap();
+    let expected = ServerDescription {
+        server_type: ServerType::LoadBalancer,
+        ..ServerDescription::unknown(server.id, address("a"))
+    };
+    assert_eq!(format!("{server:?}"), format!("{expected:?}"));
+    assert_eq!(server.last_update_time, None);
+}
+
+#[test]
+fn a_seed_that_is_named_twice_is_one_seed() {
+    // D-20: a standalone server that is the only seed makes the topology Single.
+    let mut machine = opened(&options(&["a", "a"]));
+    assert_eq!(machine.description().servers().len(), 1);
+    let _ = check(&mut machine, "a", hello(ServerType::Standalone));
+    assert_eq!(machine.description().topology_type(), TopologyType::Single);
+    assert_eq!(machine.description().servers().len(), 1);
 }
