@@ -1,7 +1,7 @@
 //! Addresses of servers, as the specifications compare them.
 
 use alloc::{format, sync::Arc};
-use core::{cmp::Ordering, fmt, hash, str::FromStr};
+use core::{cmp::Ordering, fmt, hash, net::Ipv6Addr, str::FromStr};
 
 /// The port of a server whose address names none.
 pub const DEFAULT_PORT: u16 = 27017;
@@ -76,7 +76,7 @@ impl ServerAddress {
             }
         };
         if host.is_empty() {
-            return invalid("the host is empty");
+            return invalid(stray_colon(text).unwrap_or("the host is empty"));
         }
         if host
             .bytes()
@@ -88,7 +88,8 @@ impl ServerAddress {
             return Ok(Self::new(host, DEFAULT_PORT));
         };
         let Some(port) = parse_port(digits) else {
-            return invalid("the port must be a number from 1 to 65535");
+            let reason = "the port must be a number from 1 to 65535";
+            return invalid(stray_colon(text).unwrap_or(reason));
         };
         if !digits.starts_with('0') {
             // As in nearly every reply; spares the detour over a `String`.
@@ -130,6 +131,22 @@ impl ServerAddress {
 /// SDAM does not say how to tell a path from a host; connection strings do: it ends in `.sock`.
 fn is_socket_path(text: &str) -> bool {
     text.strip_suffix(".sock").is_some()
+}
+
+/// What is wrong with a text if it has more colons than the one before a port.
+fn stray_colon(text: &str) -> Option<&'static str> {
+    if is_ipv6(text) {
+        Some("an IPv6 address stands in brackets")
+    } else if !text.starts_with('[') && text.matches(':').count() > 1 {
+        Some("it has more than one `:`, and only an IPv6 address in brackets may")
+    } else {
+        None
+    }
+}
+
+/// Whether `text` is an IPv6 address without brackets.
+pub(crate) fn is_ipv6(text: &str) -> bool {
+    text.parse::<Ipv6Addr>().is_ok()
 }
 
 fn parse_port(digits: &str) -> Option<u16> {
@@ -189,7 +206,7 @@ impl hash::Hash for ServerAddress {
 }
 
 /// A text that is not the address of a server.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct InvalidAddress {
     text: Arc<str>,
     reason: &'static str,
@@ -211,9 +228,15 @@ impl fmt::Display for InvalidAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "`{}` is not a server address: {} (write host, host:port or [IPv6]:port)",
+            "`{}` is not a server address: {}; write host, host:port or [IPv6]:port",
             self.text, self.reason
         )
+    }
+}
+
+impl fmt::Debug for InvalidAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 
@@ -265,5 +288,20 @@ mod tests {
                 "{error}"
             );
         }
+        let check = |text: &str, reason| {
+            let error = ServerAddress::parse(text).unwrap_err();
+            assert_eq!(error.reason(), reason, "{text}");
+            assert_eq!(std::format!("{error:?}"), error.to_string());
+        };
+        for ipv6 in ["::1", "fe80::1", "2001:db8::a", "::ffff:127.0.0.1"] {
+            check(ipv6, "an IPv6 address stands in brackets");
+        }
+        let colons = "it has more than one `:`, and only an IPv6 address in brackets may";
+        check("host::1", colons);
+        check("a:1:2", colons);
+        check("::1x", colons);
+        check("a:b", "the port must be a number from 1 to 65535");
+        check("[::1]:b", "the port must be a number from 1 to 65535");
+        check(":1", "the host is empty");
     }
 }

@@ -107,7 +107,7 @@ impl fmt::Display for ReadPreference {
 }
 
 /// Why a read preference is refused: its parts contradict each other, or cannot be sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InvalidReadPreference {
     /// Mode primary with a tag set that is not empty.
@@ -141,10 +141,17 @@ impl fmt::Display for InvalidReadPreference {
                 "maxStalenessSeconds must be a whole number of seconds, not {}: round it up",
                 limit.as_secs_f64()
             ),
-            Self::NulInTagName => {
-                f.write_str("the name of a tag contains a zero byte, which no server's tag does")
-            }
+            Self::NulInTagName => f.write_str(
+                "the name of a tag contains a zero byte, which no server's tag does: \
+                             remove the byte",
+            ),
         }
+    }
+}
+
+impl fmt::Debug for InvalidReadPreference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -11,7 +11,9 @@ use sdam_transport::handshake::InvalidMetadata;
 pub use self::timeout::{Bound, SelectionTimeout};
 
 /// Why a topology could not be started.
-#[derive(Clone, Debug, PartialEq, Eq)]
+///
+/// `Debug` shows the same text as `Display`, for programs whose `main` returns it.
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StartError {
     /// The options contradict each other or themselves.
@@ -26,6 +28,12 @@ impl fmt::Display for StartError {
             Self::Config(error) => error.fmt(f),
             Self::Metadata(error) => error.fmt(f),
         }
+    }
+}
+
+impl fmt::Debug for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -155,6 +155,13 @@ fn what_the_engine_has_not_is_refused_rather_than_left_out() {
         "`tls` is `true`: the engine does not negotiate TLS; leave it out and start the topology \
          on a runtime whose transport negotiates TLS itself"
     );
+    let [(error, _), _] = attempts("tls=1");
+    // What `fn main() -> Result<(), StartError>` prints.
+    assert_eq!(
+        format!("{:?}", error.unwrap()),
+        "`tls` is `1`: it must be `true` or `false`; correct the value, or leave the option out if \
+         nothing needs it"
+    );
     let [_, (error, _)] = attempts("proxyHost=b");
     assert_eq!(
         error.unwrap().to_string(),

@@ -8,8 +8,9 @@ pub(crate) const HIDDEN: &str = "<hidden>";
 
 /// A configuration that cannot be used.
 ///
-/// Passwords, and texts that might be pieces of one, never appear in it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Passwords, and texts that might be pieces of one, never appear in it. `Debug` shows the same text
+/// as `Display`, for programs whose `main` returns it.
+#[derive(Clone, PartialEq, Eq)]
 pub struct ConfigError(Complaint);
 
 impl ConfigError {
@@ -57,12 +58,18 @@ impl fmt::Display for ConfigError {
     }
 }
 
+impl fmt::Debug for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
 impl core::error::Error for ConfigError {}
 
 /// A part of a configuration that is not as it should be, and is worked around.
 ///
 /// The core has no log; whoever starts a topology writes these down.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Warning(Complaint);
 
 impl Warning {
@@ -109,8 +116,14 @@ impl fmt::Display for Warning {
     }
 }
 
+impl fmt::Debug for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
 /// What errors and warnings have in common.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 struct Complaint {
     option: Box<str>,
     value: Box<str>,

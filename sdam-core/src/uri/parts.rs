@@ -4,7 +4,7 @@ use alloc::{boxed::Box, collections::BTreeSet, format, vec::Vec};
 
 use super::{percent, value::Secret};
 use crate::{
-    address::ServerAddress,
+    address::{ServerAddress, is_ipv6},
     options::{ConfigError, HIDDEN, Warning},
 };
 
@@ -159,14 +159,18 @@ impl<'a> Parts<'a> {
     }
 
     fn host(&self, text: &str) -> Result<ServerAddress, ConfigError> {
-        let invalid = |reason| {
-            ConfigError::new(
-                "host",
-                self.shown_hosts(text),
-                reason,
-                "write host, host:port, [IPv6]:port or the path of a socket with every `/` as %2F",
-            )
+        let shown = self.shown_hosts(text);
+        let remedy: Box<str> = if is_ipv6(&shown) {
+            format!("write [{shown}] or [{shown}]:27017").into()
+        } else if &*shown == text {
+            "write host, host:port, [IPv6]:port or the path of a socket with every `/` as %2F"
+                .into()
+        } else {
+            "write host:port with a number; if it is a user name and a password, write `@` and the \
+             host behind them, and percent-encode `/`, `?` and `@` in them as %2F, %3F and %40"
+                .into()
         };
+        let invalid = |reason| ConfigError::new("host", &*shown, reason, &*remedy);
         let decoded = percent::decode(text).map_err(invalid)?;
         if decoded.contains('/') {
             // Connection Strings: a path ends in `.sock`, and an unescaped `/` ends the hosts.
@@ -190,6 +194,7 @@ impl<'a> Parts<'a> {
         let is_port = |byte: u8| byte.is_ascii_digit() || b"-:[]".contains(&byte);
         match hosts.split_once(':') {
             _ if self.confidential => HIDDEN.into(),
+            _ if is_ipv6(hosts) => hosts.into(),
             Some((host, port)) if !hosts.starts_with('[') && !port.bytes().all(is_port) => {
                 format!("{host}:{HIDDEN}").into()
             }
@@ -210,17 +215,39 @@ fn scheme(text: &str) -> Result<(bool, &str), ConfigError> {
     if let Some(rest) = text.strip_prefix("mongodb+srv://") {
         return Ok((true, rest));
     }
-    // Nothing else of the text is shown: anything may be in it.
-    let scheme = match text.split_once("://") {
-        Some((scheme, _)) if scheme.bytes().all(|byte| byte.is_ascii_lowercase()) => scheme,
-        _ => "",
+    let invalid = |shown: &str, reason: &str, remedy: &str| {
+        Err(ConfigError::new("connection string", shown, reason, remedy))
     };
-    Err(ConfigError::new(
-        "connection string",
-        scheme,
-        "it has another scheme than MongoDB's",
-        "begin it with mongodb:// or mongodb+srv://",
-    ))
+    // Nothing else of the text is shown: anything may be in it.
+    let Some((scheme, _)) = text.split_once("://") else {
+        return if text.split(',').all(has_port) {
+            let remedy = format!("write mongodb://{text}");
+            invalid(text, "it has no scheme", &remedy)
+        } else {
+            let remedy = "begin it with mongodb:// or mongodb+srv://";
+            invalid("", "it has no scheme", remedy)
+        };
+    };
+    let mut known = ["mongodb", "mongodb+srv"].into_iter();
+    if let Some(own) = known.find(|own| own.eq_ignore_ascii_case(scheme)) {
+        let shown = format!("{scheme}://");
+        let remedy = format!("begin it with {own}://");
+        return invalid(&shown, "the scheme must be in lower case", &remedy);
+    }
+    let shown = if scheme.bytes().all(|byte| byte.is_ascii_lowercase()) {
+        scheme
+    } else {
+        ""
+    };
+    let reason = "it has another scheme than MongoDB's";
+    invalid(shown, reason, "begin it with mongodb:// or mongodb+srv://")
+}
+
+/// Whether `text` is a host with a port, and so no piece of a password.
+fn has_port(text: &str) -> bool {
+    let port = text.rsplit_once(':').map_or("", |(_, port)| port);
+    let is_number = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+    is_number && !text.contains(['@', '/', '?']) && ServerAddress::parse(text).is_ok()
 }
 
 /// `text` before the first of `separators`, and from there on.

@@ -11,7 +11,7 @@ use alloc::{
 use super::{
     kind::Refusal,
     percent,
-    table::{self, Repetition, Row},
+    table::{self, Alias, Repetition, Row},
     value::Value,
 };
 use crate::options::{ConfigError, HIDDEN, Warning};
@@ -70,24 +70,42 @@ impl Query {
                 "percent-encode `/`, `?` and `@` in user name and password as %2F, %3F and %40",
             ));
         }
-        let malformed = |option: Box<str>, reason| {
-            let remedy = "percent-encode `%` as %25, `&` as %26 and `=` as %3D";
-            ConfigError::new(option, "", reason, remedy)
-        };
-        let key = percent::decode(key).map_err(|reason| malformed(self.shown(key), reason))?;
+        let key =
+            percent::decode(key).map_err(|reason| malformed(self.shown(key), "".into(), reason))?;
         if key.is_empty() {
-            return Err(malformed("options".into(), "a value has no name"));
+            return Err(ConfigError::new(
+                "options",
+                "",
+                "a value has no name",
+                "write name=value",
+            ));
         }
         let Some((row, alias)) = table::find(&key) else {
             self.unknown(&key);
             return Ok(());
         };
-        let text = percent::decode(text).map_err(|reason| malformed(row.name.into(), reason))?;
-        let shown = if row.kind.is_secret() {
-            HIDDEN.into()
-        } else {
-            self.shown(&text)
+        let shown = |text: &str| {
+            let is_secret = row.kind.is_secret();
+            if is_secret {
+                HIDDEN.into()
+            } else {
+                self.shown(text)
+            }
         };
+        let text = percent::decode(text)
+            .map_err(|reason| malformed(row.name.into(), shown(text), reason))?;
+        let shown = shown(&text);
+        self.known(row, alias, &text, shown)
+    }
+
+    /// Takes in the decoded value of an option.
+    fn known(
+        &mut self,
+        row: &'static Row,
+        alias: Option<&'static Alias>,
+        text: &str,
+        shown: Box<str>,
+    ) -> Result<(), ConfigError> {
         if row.srv_only && !self.srv {
             return Err(ConfigError::new(
                 row.name,
@@ -113,7 +131,7 @@ impl Query {
             ));
         }
         let name = alias.map_or(row.name, |alias| alias.other_name);
-        match row.kind.parse(&text) {
+        match row.kind.parse(text) {
             Ok(value) => self.set(row, name, value, shown),
             Err(Refusal { reason, rest }) => {
                 let consequence = match rest {
@@ -236,4 +254,9 @@ impl Query {
     fn shown(&self, text: &str) -> Box<str> {
         if self.confidential { HIDDEN } else { text }.into()
     }
+}
+
+fn malformed(option: Box<str>, value: Box<str>, reason: &str) -> ConfigError {
+    let remedy = "percent-encode `%` as %25, `&` as %26 and `=` as %3D";
+    ConfigError::new(option, value, reason, remedy)
 }

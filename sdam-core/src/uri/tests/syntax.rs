@@ -251,3 +251,115 @@ fn the_work_is_bounded_by_the_length_of_the_text() {
     let text = format!("mongodb://a/?{}", "x=&".repeat(100_000));
     assert_eq!(parse(&text).warnings().len(), 100_000);
 }
+
+#[test]
+fn every_refusal_names_what_was_given_and_what_to_write() {
+    let check = |text: &str, expected: &str| {
+        let error = Options::parse(text).unwrap_err();
+        assert_eq!(error.to_string(), expected, "{text}");
+        // What `fn main() -> Result<(), ConfigError>` prints.
+        assert_eq!(format!("{error:?}"), expected);
+    };
+    check(
+        "MONGODB://a",
+        "`connection string` is `MONGODB://`: the scheme must be in lower case; begin it with \
+         mongodb://",
+    );
+    check(
+        "Mongodb+SRV://a",
+        "`connection string` is `Mongodb+SRV://`: the scheme must be in lower case; begin it with \
+         mongodb+srv://",
+    );
+    check(
+        "mongo://a",
+        "`connection string` is `mongo`: it has another scheme than MongoDB's; begin it with \
+         mongodb:// or mongodb+srv://",
+    );
+    check(
+        "localhost:27017,[::1]:27018",
+        "`connection string` is `localhost:27017,[::1]:27018`: it has no scheme; write \
+         mongodb://localhost:27017,[::1]:27018",
+    );
+    check(
+        "localhost",
+        "`connection string`: it has no scheme; begin it with mongodb:// or mongodb+srv://",
+    );
+    check(
+        "mongodb://::1",
+        "`host` is `::1`: an IPv6 address stands in brackets; write [::1] or [::1]:27017",
+    );
+    check(
+        "mongodb://2001:db8::a",
+        "`host` is `2001:db8::a`: an IPv6 address stands in brackets; write [2001:db8::a] or \
+         [2001:db8::a]:27017",
+    );
+    check(
+        "mongodb://a::27017",
+        "`host` is `a::27017`: it has more than one `:`, and only an IPv6 address in brackets may; \
+         write host, host:port, [IPv6]:port or the path of a socket with every `/` as %2F",
+    );
+    check(
+        "mongodb://a:abc",
+        "`host` is `a:<hidden>`: the port must be a number from 1 to 65535; write host:port with a \
+         number; if it is a user name and a password, write `@` and the host behind them, and \
+         percent-encode `/`, `?` and `@` in them as %2F, %3F and %40",
+    );
+    check(
+        "mongodb://a/?appname=x%",
+        "`appname` is `x%`: a `%` is not followed by two hexadecimal digits; percent-encode `%` as \
+         %25, `&` as %26 and `=` as %3D",
+    );
+    check(
+        "mongodb://a/?tls=true&ssl=false",
+        "`tls` is `false`: it is given more than once; give it once, with one value",
+    );
+    check(
+        "mongodb://a/?tlsInsecure=true&tlsAllowInvalidHostnames=true",
+        "`tlsInsecure`: it contradicts `tlsAllowInvalidHostnames`; give one of the two",
+    );
+    check(
+        "mongodb+srv://a.example.com",
+        "`mongodb+srv` is `a.example.com`: the hosts have to be looked up first; pass them to \
+         `ConnectionString::resolved`, or list them in a mongodb:// string",
+    );
+}
+
+#[test]
+fn values_in_warnings_stand_as_they_were_given() {
+    let check = |options: &str, expected: &str| {
+        let string = parse(&format!("mongodb://a/?{options}"));
+        let texts: Vec<String> = string.warnings().iter().map(ToString::to_string).collect();
+        assert_eq!(texts, [expected]);
+        assert_eq!(format!("{:?}", string.warnings()), format!("[{expected}]"));
+    };
+    let more = "it is given more than once";
+    check(
+        "replicaSet=rs1&replicaSet=rs2",
+        &format!("`replicaSet` is `rs2`: {more}; `rs2` is used"),
+    );
+    check(
+        "connectTimeoutMS=5&connectTimeoutMS=7",
+        &format!("`connectTimeoutMS` is `7`: {more}; `7` is used"),
+    );
+    check(
+        "retryReads=true&retryReads=false",
+        &format!("`retryReads` is `false`: {more}; `false` is used"),
+    );
+    check(
+        "compressors=zlib&compressors=zstd,snappy",
+        &format!("`compressors` is `zstd,snappy`: {more}; `zstd,snappy` is used"),
+    );
+    check(
+        "w=1&w=majority",
+        &format!("`w` is `majority`: {more}; `majority` is used"),
+    );
+    check(
+        "authMechanismProperties=A:x&authMechanismProperties=A:y",
+        &format!("`authMechanismProperties` is `<hidden>`: {more}; <hidden> is used"),
+    );
+    check(
+        "tls=1",
+        "`tls` is `1`: it must be `true` or `false`; no topology starts with it, as connections \
+         would be unguarded",
+    );
+}
