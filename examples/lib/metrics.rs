@@ -48,7 +48,7 @@ pub async fn run(
         Ok(exporter) => exporter,
         Err(failure) => return failure.report(&mut remarks),
     };
-    for warning in exporter.topology.options().multi_threaded_warnings() {
+    for warning in exporter.topology.warnings() {
         writeln!(remarks, "warning: {warning}")?;
     }
     let result = match exporter.listener.local_addr() {

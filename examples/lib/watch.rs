@@ -127,9 +127,6 @@ impl Session {
         mut console: Console<O, R>,
         interrupt: impl Future<Output = ()>,
     ) -> io::Result<Exit> {
-        for warning in self.options.multi_threaded_warnings() {
-            writeln!(console.remarks, "warning: {warning}")?;
-        }
         if let Some(timeout) = arguments.timeout {
             self.options.server_selection_timeout = timeout;
         }
@@ -141,6 +138,9 @@ impl Session {
             Ok(started) => started,
             Err(failure) => return failure.report(&mut console.remarks),
         };
+        for warning in topology.warnings() {
+            writeln!(console.remarks, "warning: {warning}")?;
+        }
         let mut view = View::new(console, arguments.json, topology.options());
         let result = if arguments.once {
             once(&topology, &mut view, interrupt).await

@@ -7,6 +7,7 @@ use crate::{
     address::ServerAddress,
     error::ServerError,
     ids::{ObjectId, ServerId},
+    options::Warning,
     pool::PoolClear,
     server::ServerDescription,
     time::Instant,
@@ -48,6 +49,9 @@ pub enum EventKind {
     },
     /// The last event of a topology.
     TopologyClosed,
+    /// Something about the options was worked around, or has no effect; see
+    /// [`Options::multi_threaded_warnings`](crate::options::Options::multi_threaded_warnings).
+    ConfigWarning(Arc<Warning>),
     /// A server has joined the topology; its monitor starts after this event.
     ServerOpening {
         /// The server's incarnation.
@@ -280,6 +284,8 @@ pub enum EventName {
     TopologyDescriptionChanged,
     /// [`EventKind::TopologyClosed`]
     TopologyClosed,
+    /// [`EventKind::ConfigWarning`]
+    ConfigWarning,
     /// [`EventKind::ServerOpening`]
     ServerOpening,
     /// [`EventKind::ServerDescriptionChanged`]
@@ -319,6 +325,7 @@ impl EventKind {
             Self::TopologyOpening => EventName::TopologyOpening,
             Self::TopologyDescriptionChanged { .. } => EventName::TopologyDescriptionChanged,
             Self::TopologyClosed => EventName::TopologyClosed,
+            Self::ConfigWarning(_) => EventName::ConfigWarning,
             Self::ServerOpening { .. } => EventName::ServerOpening,
             Self::ServerDescriptionChanged { .. } => EventName::ServerDescriptionChanged,
             Self::ServerClosed { .. } => EventName::ServerClosed,
@@ -343,6 +350,7 @@ impl EventKind {
             Self::TopologyOpening
             | Self::TopologyDescriptionChanged { .. }
             | Self::TopologyClosed
+            | Self::ConfigWarning(_)
             | Self::MembersIgnored { .. }
             | Self::TopologyEmptied
             | Self::ServerSelectionStarted { .. }
@@ -368,6 +376,7 @@ impl EventName {
         Self::TopologyOpening,
         Self::TopologyDescriptionChanged,
         Self::TopologyClosed,
+        Self::ConfigWarning,
         Self::ServerOpening,
         Self::ServerDescriptionChanged,
         Self::ServerClosed,
@@ -396,6 +405,7 @@ impl EventName {
             Self::TopologyOpening => "TopologyOpening",
             Self::TopologyDescriptionChanged => "TopologyDescriptionChanged",
             Self::TopologyClosed => "TopologyClosed",
+            Self::ConfigWarning => "ConfigWarning",
             Self::ServerOpening => "ServerOpening",
             Self::ServerDescriptionChanged => "ServerDescriptionChanged",
             Self::ServerClosed => "ServerClosed",

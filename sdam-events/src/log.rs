@@ -31,6 +31,7 @@
 //! | `ServerClosed` | topology | debug | Stopped server monitoring |
 //! | `TopologyDescriptionChanged` | topology | debug | Topology description changed |
 //! | `ServerDescriptionChanged` | - | - | none, on purpose |
+//! | `ConfigWarning` (ours) | topology | warn | Configuration warning |
 //! | `MembersIgnored` (ours) | topology | warn | Members ignored |
 //! | `TopologyEmptied` (ours) | topology | warn | Last server left topology |
 //! | `ServerHeartbeatStarted` | topology | debug | Server heartbeat started |
@@ -50,6 +51,7 @@ use sdam_core::{
     error::ServerError,
     event::{Event, EventKind, EventName, Heartbeat, Selection},
     ids::ObjectId,
+    options::Warning,
     topology::{DepartureReason, TopologyDescription},
 };
 
@@ -139,6 +141,7 @@ fn text(name: EventName) -> Option<&'static str> {
         EventName::ServerOpening => "Starting server monitoring",
         EventName::ServerClosed => "Stopped server monitoring",
         EventName::TopologyDescriptionChanged => "Topology description changed",
+        EventName::ConfigWarning => "Configuration warning",
         EventName::MembersIgnored => "Members ignored",
         EventName::TopologyEmptied => "Last server left topology",
         EventName::ServerHeartbeatStarted => "Server heartbeat started",
@@ -176,6 +179,10 @@ fn fields(event: &Event, max_document_length: usize) -> LogFields<'_> {
         EventKind::TopologyDescriptionChanged { previous, new } => LogFields {
             previous_description: Some(previous),
             new_description: Some(new),
+            ..fields
+        },
+        EventKind::ConfigWarning(warning) => LogFields {
+            warning: Some(warning),
             ..fields
         },
         EventKind::MembersIgnored { ignored, limit } => LogFields {

@@ -38,6 +38,7 @@
 //! | `TopologyClosed`, `TopologyEmptied` | - |
 //! | `ServerOpening`, `ServerClosed` | `server`, `address` |
 //! | `ServerDescriptionChanged` | `server`, `address`, `new`: the fields of the description by their names in hello, `type`, `error` |
+//! | `ConfigWarning` | `option`, `value`, `reason`, `consequence` |
 //! | `MembersIgnored` | `ignored`, `limit` |
 //! | `ServerHeartbeatStarted` | `server`, `address`, `driverConnectionId`, `serverConnectionId`, `awaited` |
 //! | `ServerHeartbeatSucceeded` | the same, `duration`, `reply` |

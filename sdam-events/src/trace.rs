@@ -87,6 +87,7 @@ fn log(message: &LogMessage<'_>) {
                 operationId = fields.operation_id,
                 topologyDescription = fields.topology_description.map(field::display),
                 remainingTimeMS = fields.remaining_time_ms,
+                warning = fields.warning.map(field::display),
                 ignored = fields.ignored,
                 limit = fields.limit,
                 reason = fields.reason.map(field::display),

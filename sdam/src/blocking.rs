@@ -16,7 +16,7 @@ use sdam_core::{
     app_error::{AppError, ErrorOutcome},
     error::ServerError,
     ids::{ObjectId, ServerId},
-    options::{ConfigError, Options},
+    options::{ConfigError, Options, Warning},
     topology::TopologyDescription,
 };
 use sdam_select::criteria::Criteria;
@@ -77,6 +77,11 @@ impl Topology {
     /// The options it was started with.
     pub fn options(&self) -> &Options {
         self.scan.options()
+    }
+
+    /// What the user should know about the options, see [`ScanTopology::warnings`].
+    pub fn warnings(&self) -> &[Warning] {
+        self.scan.warnings()
     }
 
     /// What is known now.

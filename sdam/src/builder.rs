@@ -3,12 +3,14 @@
 use std::{fmt, sync::Arc};
 
 use sdam_core::{
+    event::{EventKind, EventName},
     ids::ObjectId,
     machine::Input,
     monitor::MonitorConfig,
-    options::{ConfigError, Options},
+    options::{ConfigError, Options, Warning},
     pool::{NoPools, PoolFactory},
     rng::Rng,
+    time::Instant,
 };
 use sdam_events::{
     dispatch::Dispatcher,
@@ -124,7 +126,8 @@ impl TopologyBuilder {
             sink,
             history,
             selector,
-        } = self.prepare(&runtime.io)?;
+            warnings,
+        } = self.prepare(&runtime.io, Options::multi_threaded_warnings)?;
         let mut settings = Settings::new(&options);
         settings.selector = selector;
         let cell = Arc::new(TopologyCell::new(Parts {
@@ -137,6 +140,7 @@ impl TopologyBuilder {
             introduction,
             pools,
             events,
+            warnings,
             runtime,
         }));
         if let Some(sink) = sink {
@@ -145,6 +149,7 @@ impl TopologyBuilder {
         // Closed again if a pool panics.
         let topology = Topology::new(Arc::clone(&cell));
         cell.apply(Input::Open);
+        publish_warnings(&cell.events, cell.now(), &cell.warnings);
         Ok(topology)
     }
 
@@ -155,11 +160,16 @@ impl TopologyBuilder {
     ///
     /// If the options contradict each other.
     pub fn scan(self, io: Io) -> Result<ScanTopology, StartError> {
-        Ok(ScanTopology::new(self.prepare(&io)?, io))
+        let prepared = self.prepare(&io, Options::single_threaded_warnings)?;
+        Ok(ScanTopology::new(prepared, io))
     }
 
-    /// What both kinds of topology begin with.
-    fn prepare(mut self, io: &Io) -> Result<Prepared, StartError> {
+    /// What both kinds of topology begin with. `warnings` are those of the kind.
+    fn prepare(
+        mut self,
+        io: &Io,
+        warnings: fn(&Options) -> Vec<Warning>,
+    ) -> Result<Prepared, StartError> {
         let options = self.options;
         options.validate()?;
         refuse_guards(&options)?;
@@ -189,6 +199,7 @@ impl TopologyBuilder {
         };
         let interest = sink.as_ref().map_or(Interest::NONE, EventSink::interest);
         Ok(Prepared {
+            warnings: warnings(&options),
             options,
             topology,
             rng,
@@ -236,6 +247,16 @@ pub(crate) struct Prepared {
     pub(crate) sink: Option<Arc<dyn EventSink>>,
     pub(crate) history: Option<Arc<History>>,
     pub(crate) selector: Option<Arc<dyn Selector>>,
+    pub(crate) warnings: Vec<Warning>,
+}
+
+/// Publishes the warnings about the options of a topology that has opened.
+pub(crate) fn publish_warnings(events: &EventQueue, now: Instant, warnings: &[Warning]) {
+    for warning in warnings {
+        events.push_with(now, EventName::ConfigWarning, || {
+            EventKind::ConfigWarning(Arc::new(warning.clone()))
+        });
+    }
 }
 
 /// Starts the task that delivers events.

@@ -19,7 +19,7 @@ use sdam_core::{
     ids::{Generation, ObjectId, ServerId},
     machine::{Effect, Effects, Input, TopologyMachine},
     monitor::MonitorConfig,
-    options::Options,
+    options::{Options, Warning},
     pool::{NoPools, PoolClear, PoolFactory},
     rng::{Rng, mix},
     time::Instant,
@@ -66,6 +66,8 @@ pub(crate) struct TopologyCell {
     /// What has happened lately, if somebody wants selection errors to say so.
     pub(crate) history: Option<Arc<History>>,
     pub(crate) options: Options,
+    /// What the user should know about the options.
+    pub(crate) warnings: Vec<Warning>,
     pub(crate) monitors: Tasks,
     pub(crate) dispatchers: Tasks,
     pub(crate) config: Arc<MonitorConfig>,
@@ -107,6 +109,7 @@ pub(crate) struct Parts {
     pub(crate) introduction: Introduction,
     pub(crate) pools: Arc<dyn PoolFactory>,
     pub(crate) events: Arc<EventQueue>,
+    pub(crate) warnings: Vec<Warning>,
     pub(crate) runtime: Runtime,
 }
 
@@ -122,6 +125,7 @@ impl TopologyCell {
             introduction,
             pools,
             events,
+            warnings,
             runtime,
         } = parts;
         // All counters begin alike, so a thread gets the same numbers whichever it uses.
@@ -150,6 +154,7 @@ impl TopologyCell {
             limit: Limit::configured(&options),
             history,
             options,
+            warnings,
             monitors: Tasks::default(),
             dispatchers: Tasks::default(),
             config,

@@ -39,7 +39,7 @@ use sdam_core::{
     ids::{Generation, ObjectId, ServerId},
     machine::{Input, TopologyMachine},
     monitor::MonitorConfig,
-    options::Options,
+    options::{Options, Warning},
     pool::PoolFactory,
     rng::Rng,
     scan::{ScanConfig, ScanEffect, ScanInput, ScanMachine},
@@ -56,7 +56,7 @@ use sdam_transport::{
 use self::member::Member;
 pub use self::{channel::Channel, selected::ScanSelected};
 use crate::{
-    builder::{Prepared, TopologyBuilder},
+    builder::{Prepared, TopologyBuilder, publish_warnings},
     error::{SelectionError, StartError},
     held::HeldPanic,
     introduction::Introduction,
@@ -81,6 +81,8 @@ use crate::{
 /// An event sink that is slow makes its caller wait.
 pub struct ScanTopology {
     options: Options,
+    /// What the user should know about the options.
+    warnings: Vec<Warning>,
     settings: Settings,
     /// How long selections wait that are not told how long.
     limit: Limit,
@@ -120,6 +122,7 @@ impl ScanTopology {
             sink,
             history,
             selector,
+            warnings,
         } = prepared;
         // H-16: nobody would read what a server streams.
         config.streaming = false;
@@ -136,6 +139,7 @@ impl ScanTopology {
             scan,
             members: BTreeMap::new(),
             options,
+            warnings,
             io,
             rng,
             pools,
@@ -145,6 +149,7 @@ impl ScanTopology {
             panic: HeldPanic::default(),
         };
         this.apply(Input::Open, None);
+        publish_warnings(&this.events, this.now(), &this.warnings);
         this.deliver();
         this
     }
@@ -157,6 +162,13 @@ impl ScanTopology {
     /// The options it was started with.
     pub fn options(&self) -> &Options {
         &self.options
+    }
+
+    /// What the user should know about the options: what was worked around in the connection
+    /// string, and what has no effect on a single-threaded client. Each was also
+    /// [published](sdam_core::event::EventKind::ConfigWarning) when the topology opened.
+    pub fn warnings(&self) -> &[Warning] {
+        &self.warnings
     }
 
     /// Appends a library that wraps this one to what connections tell servers about the client, and

@@ -8,7 +8,7 @@ use sdam_core::{
     hello::{Handshake, Hello},
     ids::{Generation, ObjectId, ServerId},
     machine::Input,
-    options::Options,
+    options::{Options, Warning},
 };
 use sdam_events::queue::EventQueue;
 use sdam_select::{criteria::Criteria, explain::Explanation};
@@ -57,6 +57,13 @@ impl Topology {
     /// The options it was started with.
     pub fn options(&self) -> &Options {
         &self.cell().options
+    }
+
+    /// What the user should know about the options: what was worked around in the connection
+    /// string, and what has no effect on a client with background monitors. Each was also
+    /// [published](sdam_core::event::EventKind::ConfigWarning) when the topology opened.
+    pub fn warnings(&self) -> &[Warning] {
+        &self.cell().warnings
     }
 
     /// Appends a library that wraps this one to what connections tell servers about the client, and

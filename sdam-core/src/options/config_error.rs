@@ -68,7 +68,8 @@ impl core::error::Error for ConfigError {}
 
 /// A part of a configuration that is not as it should be, and is worked around.
 ///
-/// The core has no log; whoever starts a topology writes these down.
+/// The core has no log: the engine publishes each as an
+/// [event](crate::event::EventKind::ConfigWarning) when a topology opens.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Warning(Complaint);
 

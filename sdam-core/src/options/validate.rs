@@ -34,8 +34,8 @@ impl Options {
         check_read_preference(&self.read_preference)
     }
 
-    /// What a client with background monitors should be told about these options: what was worked
-    /// around in the connection string, and what has no effect on it.
+    /// What the user of a client with background monitors should know about these options: what was
+    /// worked around in the connection string, and what has no effect.
     pub fn multi_threaded_warnings(&self) -> Vec<Warning> {
         let mut warnings = self.common_warnings();
         if let Some(try_once) = self.server_selection_try_once {
@@ -49,7 +49,7 @@ impl Options {
         warnings
     }
 
-    /// What a single-threaded client should be told about these options, likewise.
+    /// What the user of a single-threaded client should know about these options, likewise.
     pub fn single_threaded_warnings(&self) -> Vec<Warning> {
         let mut warnings = self.common_warnings();
         if self.server_monitoring_mode != super::ServerMonitoringMode::Auto {
@@ -201,7 +201,7 @@ impl Options {
                 "maxServers",
                 self.max_servers.to_string(),
                 format!("there are {count} seeds"),
-                "allow more servers, or name a few seeds",
+                "allow more servers, or name fewer seeds",
             ));
         }
         if count > 1 && self.topology_type() == TopologyType::Single {

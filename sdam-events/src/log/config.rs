@@ -74,7 +74,9 @@ impl Severity {
     pub(super) fn of(name: EventName) -> Self {
         match name {
             EventName::ServerSelectionWaiting => Self::Info,
-            EventName::MembersIgnored | EventName::TopologyEmptied => Self::Warn,
+            EventName::ConfigWarning | EventName::MembersIgnored | EventName::TopologyEmptied => {
+                Self::Warn
+            }
             _ => Self::Debug,
         }
     }

@@ -1,6 +1,6 @@
 use std::fmt::{self, Display};
 
-use super::{DepartureReason, ExtendedJson, Failure, ObjectId, TopologyDescription};
+use super::{DepartureReason, ExtendedJson, Failure, ObjectId, TopologyDescription, Warning};
 
 /// The named values of a log message; what is absent is omitted, never null.
 ///
@@ -42,6 +42,8 @@ pub struct LogFields<'e> {
     pub topology_description: Option<&'e TopologyDescription>,
     /// `remainingTimeMS`, absent if there is no limit.
     pub remaining_time_ms: Option<i64>,
+    /// `warning`: what is wrong with an option, and what is done about it.
+    pub warning: Option<&'e Warning>,
     /// `ignored`: members that did not join.
     pub ignored: Option<usize>,
     /// `limit`: the most servers that may join.
@@ -67,7 +69,7 @@ pub enum Value<'a> {
 impl LogFields<'_> {
     /// Calls `visit` with the specification's name and the value of each field that is present.
     pub fn for_each(&self, mut visit: impl FnMut(&'static str, Value<'_>)) {
-        let fields: [(&'static str, Option<Value<'_>>); 20] = [
+        let fields: [(&'static str, Option<Value<'_>>); 21] = [
             ("topologyId", text(self.topology_id.as_ref())),
             ("serverHost", text(self.server_host.as_ref())),
             (
@@ -104,6 +106,7 @@ impl LogFields<'_> {
                 "remainingTimeMS",
                 self.remaining_time_ms.map(Value::Integer),
             ),
+            ("warning", text(self.warning.as_ref())),
             (
                 "ignored",
                 self.ignored.map(|count| Value::Integer(count as i64)),

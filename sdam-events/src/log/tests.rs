@@ -5,6 +5,7 @@ use sdam_core::{
     error::{ErrorKind, ServerError, Stage},
     event::{ConnectionId, EventKind, EventName, Heartbeat, SelectionFailure},
     ids::{Generation, ObjectId, ServerId},
+    options::Options,
     pool::PoolClear,
     server::ServerType,
     topology::{DepartureReason, TopologyDescription, TopologyType},
@@ -387,6 +388,20 @@ fn ignored_members_are_a_warning() {
         &format!("Ignored 3 members beyond the limit of 10 servers in topology with ID {ID}"),
     );
     assert_eq!(TOPOLOGY.to_string(), ID);
+}
+
+#[test]
+fn warnings_about_options_are_warnings() {
+    // B-34
+    let options = Options::parse("mongodb://a/?foo=1").unwrap();
+    let text = "`foo`: there is no such option; it is ignored";
+    check(
+        EventKind::ConfigWarning(Arc::new(options.multi_threaded_warnings().remove(0))),
+        ("topology", Severity::Warn),
+        "Configuration warning",
+        &[("topologyId", ID), ("warning", text)],
+        &format!("Configuration of topology with ID {ID}: {text}"),
+    );
 }
 
 #[test]

@@ -33,6 +33,11 @@ impl Display for LogMessage<'_> {
                 Shown(fields.previous_description),
                 Shown(fields.new_description)
             ),
+            EventName::ConfigWarning => write!(
+                f,
+                "Configuration of topology with ID {topology}: {}",
+                Shown(fields.warning)
+            ),
             EventName::MembersIgnored => write!(
                 f,
                 "Ignored {} members beyond the limit of {} servers in topology with ID {topology}",

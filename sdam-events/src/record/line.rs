@@ -45,6 +45,12 @@ fn write_event(line: &mut Object<'_>, kind: &EventKind) {
             write_server(line, new.id, &new.address);
             line.object("new", |object| write_description(object, new));
         }
+        EventKind::ConfigWarning(warning) => {
+            line.text("option", warning.option());
+            line.text("value", warning.value());
+            line.text("reason", warning.reason());
+            line.text("consequence", warning.consequence());
+        }
         EventKind::MembersIgnored { ignored, limit } => {
             line.plain("ignored", Some(ignored));
             line.plain("limit", Some(limit));

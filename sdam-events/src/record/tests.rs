@@ -101,6 +101,12 @@ fn events_of_topology_and_servers_have_their_lines() {
         limit: 5,
     };
     check(ignored, r#""event":"MembersIgnored","ignored":2,"limit":5"#);
+    check(EventKind::TopologyEmptied, r#""event":"TopologyEmptied""#);
+    let warnings = Options::new(Vec::new()).multi_threaded_warnings();
+    check(
+        EventKind::ConfigWarning(Arc::new(warnings[0].clone())),
+        r#""event":"ConfigWarning","option":"seeds","value":"","reason":"there are none","consequence":"no server will ever be found""#,
+    );
 }
 
 #[test]

@@ -29,9 +29,14 @@ impl Interest {
         EventName::ServerHeartbeatFailed,
     ]);
 
-    /// The events of the SDAM Logging and Monitoring specification, that members were ignored, and
-    /// that no server is left.
-    pub const SDAM: Self = Self::DESCRIPTIONS.union(Self::HEARTBEATS);
+    /// The warnings about the options, published when the topology has opened.
+    pub const WARNINGS: Self = Self::of(&[EventName::ConfigWarning]);
+
+    /// The events of the SDAM Logging and Monitoring specification, and ours beside them: that
+    /// members were ignored, that no server is left, and warnings about the options.
+    pub const SDAM: Self = Self::DESCRIPTIONS
+        .union(Self::HEARTBEATS)
+        .union(Self::WARNINGS);
 
     /// The commands that the topology gives to pools.
     pub const POOLS: Self = Self::of(&[EventName::PoolReady, EventName::PoolCleared]);
@@ -142,6 +147,7 @@ mod tests {
         let sets = [
             Interest::DESCRIPTIONS,
             Interest::HEARTBEATS,
+            Interest::WARNINGS,
             Interest::POOLS,
             Interest::SELECTION,
             Interest::INPUTS,

@@ -4,7 +4,10 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use sdam_core::event::{EventKind, EventName};
+use sdam_core::{
+    event::{EventKind, EventName},
+    options::{Options, Warning},
+};
 use tracing::{
     Metadata, Subscriber,
     field::{Field, Visit},
@@ -97,6 +100,7 @@ fn all_kinds() -> Vec<EventKind> {
             limit: 2,
         },
         EventKind::TopologyEmptied,
+        EventKind::ConfigWarning(warning()),
         EventKind::PoolReady {
             server: sdam_core::ids::ServerId::from_u64(1),
             address: address("a"),
@@ -112,6 +116,12 @@ fn all_kinds() -> Vec<EventKind> {
         },
         EventKind::TopologyClosed,
     ]
+}
+
+/// What is said of `tls=1`.
+fn warning() -> Arc<Warning> {
+    let options = Options::parse("mongodb://a/?tls=1").unwrap();
+    Arc::new(options.multi_threaded_warnings().remove(0))
 }
 
 /// K-1, K-2, K-4, K-5, K-7, K-10

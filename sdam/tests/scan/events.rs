@@ -196,3 +196,16 @@ fn f_60_f_64_pools_are_commanded_as_by_monitors() {
     drop(topology);
     assert_eq!(pools.log(), "close a");
 }
+
+#[test]
+fn d_6_the_loss_of_the_last_server_is_told() {
+    let stage = Stage::default();
+    let (mut topology, mut events) = stage.topology("a", |options| {
+        options.replica_set = Some("rs".into());
+    });
+    stage.serve("a", mongos());
+    assert!(select(&mut topology).is_err());
+    let told = told(&mut events);
+    let emptied = told.iter().filter(|event| *event == "TopologyEmptied");
+    assert_eq!(emptied.count(), 1, "{told:?}");
+}

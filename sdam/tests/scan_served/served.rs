@@ -8,8 +8,8 @@ use sdam::{
     error::{Bound, SelectionError},
 };
 use sdam_core::{
-    error::ErrorKind, event::EventKind, read_preference::ReadMode, server::ServerType,
-    topology::TopologyType,
+    error::ErrorKind, event::EventKind, options::Warning, read_preference::ReadMode,
+    server::ServerType, topology::TopologyType,
 };
 use sdam_events::channel::unbounded;
 use sdam_select::criteria::Criteria;
@@ -69,6 +69,14 @@ fn what_guards_connections_is_refused_before_there_is_one() {
         .select(&Criteria::write())
         .unwrap();
     assert_eq!(set.connections().unwrap(), 1, "it is counted");
+}
+
+#[test]
+fn what_is_worked_around_is_said_by_the_topology() {
+    // B-34
+    let topology = start("mongodb://a/?foo=1", "serverMonitoringMode=poll");
+    let warned = topology.warnings().iter().map(Warning::option);
+    assert_eq!(warned.collect::<Vec<_>>(), ["foo", "serverMonitoringMode"]);
 }
 
 #[test]

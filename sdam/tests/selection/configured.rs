@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use bson::rawdoc;
+use futures::{FutureExt, StreamExt};
 use sdam::{
     error::{Bound, SelectionError},
     topology::Topology,
 };
-use sdam_core::options::Options;
+use sdam_core::{event::EventName, options::Options};
+use sdam_events::channel::unbounded;
 use sdam_select::criteria::Criteria;
 use sdam_spec::engine::canned::Answer;
 
@@ -104,4 +106,26 @@ fn the_time_of_a_call_takes_the_place_of_the_clients() {
     check(70, 70, Bound::Call);
     check(30, 30, Bound::Call);
     check(90, 80, Bound::ServerSelectionTimeout);
+}
+
+/// D-6: what is configured does not fit the deployment, so no server is left.
+#[test]
+fn the_loss_of_the_last_server_is_published() {
+    let (mut world, hosts) = (World::new(), hosts(1));
+    world.servers.set(&hosts[0], Answer::mongos());
+    let (sink, events) = unbounded();
+    let topology = world.start(&hosts, |builder| {
+        builder
+            .sink(sink)
+            .options(|options| options.replica_set = Some("rs".into()))
+    });
+    assert!(topology.snapshot().description().servers().is_empty());
+    drop(topology);
+    world.settle();
+    let names = events.map(|event| event.kind.name()).collect::<Vec<_>>();
+    let names = names.now_or_never().unwrap();
+    let emptied = names
+        .iter()
+        .filter(|name| **name == EventName::TopologyEmptied);
+    assert_eq!(emptied.count(), 1, "{names:?}");
 }

@@ -1,0 +1,224 @@
+//! What is worked around is said: by the running topology, in events, and in the log.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::{
+    fmt::Debug,
+    sync::{Arc, Mutex},
+};
+
+use async_trait::async_trait;
+use futures::FutureExt;
+use sdam::{builder::TopologyBuilder, topology::Topology};
+use sdam_core::{
+    address::ServerAddress,
+    error::Stage,
+    event::{Event, EventKind},
+    options::{Options, Warning},
+    time::Instant,
+};
+use sdam_events::{
+    log::{LogConfig, Severity},
+    sink::sink_fn,
+    trace::TracingSink,
+};
+use sdam_spec::engine::clock::ManualClock;
+use sdam_transport::{
+    connect::{Connection, Transport},
+    error::TransportError,
+    runtime::{Io, Runtime},
+    spawn::{Spawner, Task},
+};
+use tracing::{
+    Level, Metadata, Subscriber,
+    field::{Field, Visit},
+    span,
+};
+
+/// Refuses every connection.
+#[derive(Debug)]
+struct Refusing;
+
+#[async_trait]
+impl Transport for Refusing {
+    async fn connect(
+        &self,
+        _target: &ServerAddress,
+        _deadline: Option<Instant>,
+    ) -> Result<Box<dyn Connection>, TransportError> {
+        Err(TransportError::network(Stage::Connect, "refused"))
+    }
+}
+
+/// Keeps tasks until they are polled.
+#[derive(Clone, Debug, Default)]
+struct Kept(Arc<Mutex<Vec<Task>>>);
+
+impl Spawner for Kept {
+    fn spawn(&self, task: Task) {
+        self.0.lock().unwrap().push(task);
+    }
+}
+
+/// The messages of level WARN and the target of the topology that are logged on this thread.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<String>>>);
+
+impl Subscriber for Log {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target() == "mongodb::topology" && *metadata.level() == Level::WARN
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        event.record(&mut Warned(&self.0));
+    }
+
+    fn enter(&self, _: &span::Id) {}
+
+    fn exit(&self, _: &span::Id) {}
+}
+
+/// Picks the field `warning`.
+struct Warned<'l>(&'l Mutex<Vec<String>>);
+
+impl Visit for Warned<'_> {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        if field.name() == "warning" {
+            self.0.lock().unwrap().push(format!("{value:?}"));
+        }
+    }
+}
+
+/// What was said about options: by the topology, in events, and in the log.
+#[derive(Debug, Default, PartialEq)]
+struct Said {
+    topology: Vec<String>,
+    events: Vec<String>,
+    log: Vec<String>,
+}
+
+fn texts(warnings: &[Warning]) -> Vec<String> {
+    warnings.iter().map(ToString::to_string).collect()
+}
+
+/// Starts a topology by `start`, and listens.
+fn listen(options: Options, start: impl FnOnce(TopologyBuilder) -> Vec<String>) -> Said {
+    let events = Arc::new(Mutex::new(Vec::new()));
+    let log = Log::default();
+    let sink = sink_fn({
+        let events = events.clone();
+        move |event: &Event| events.lock().unwrap().push(event.kind.clone())
+    });
+    let builder = TopologyBuilder::new(options)
+        .sink(TracingSink::new(LogConfig::all(Severity::Warn)))
+        .sink(sink);
+    let topology = tracing::subscriber::with_default(log.clone(), || start(builder));
+    let events = events.lock().unwrap();
+    assert_eq!(events.first(), Some(&EventKind::TopologyOpening));
+    let warned = events.iter().filter_map(|event| match event {
+        EventKind::ConfigWarning(warning) => Some(warning.to_string()),
+        _ => None,
+    });
+    Said {
+        topology,
+        events: warned.collect(),
+        log: log.0.lock().unwrap().clone(),
+    }
+}
+
+fn io() -> Io {
+    Io::new(Arc::new(ManualClock::default()), Arc::new(Refusing), 1)
+}
+
+/// What a topology with background monitors says.
+fn multi_threaded(options: Options) -> Said {
+    listen(options, |builder| {
+        let tasks = Kept::default();
+        let runtime = Runtime::new(io(), Arc::new(tasks.clone()));
+        let topology: Topology = builder.start(runtime).unwrap();
+        let warnings = texts(topology.warnings());
+        for task in std::mem::take(&mut *tasks.0.lock().unwrap()) {
+            let _unfinished = task.now_or_never();
+        }
+        warnings
+    })
+}
+
+/// What a single-threaded topology says.
+fn single_threaded(options: Options) -> Said {
+    listen(options, |builder| {
+        texts(builder.scan(io()).unwrap().warnings())
+    })
+}
+
+/// Says that each kind of topology says exactly this, everywhere, in this order.
+fn check(options: &Options, multi: &[&str], single: &[&str]) {
+    for (said, expected) in [
+        (multi_threaded(options.clone()), multi),
+        (single_threaded(options.clone()), single),
+    ] {
+        assert_eq!(said.topology, expected);
+        assert_eq!(said.events, expected);
+        assert_eq!(said.log, expected);
+    }
+}
+
+#[test]
+fn what_is_worked_around_in_the_string_is_said_everywhere() {
+    // B-34
+    let options = Options::parse(
+        "mongodb://a,a/?foo=1&connectTimeoutMS=x&wtimeout=5&replicaSet=x&replicaSet=y",
+    );
+    let expected = [
+        "`host` is `a`: it is named more than once; it counts once",
+        "`foo`: there is no such option; it is ignored",
+        "`connectTimeoutMS` is `x`: it must be a whole number, at least 0; the option is ignored",
+        "`wtimeout` is `5`: this name is deprecated; it is read as `wTimeoutMS`",
+        "`replicaSet` is `y`: it is given more than once; `y` is used",
+    ];
+    check(&options.unwrap(), &expected, &expected);
+}
+
+#[test]
+fn each_mode_says_what_has_no_effect_on_it() {
+    // B-15, B-20
+    let options = Options::parse("mongodb://a/?serverMonitoringMode=poll");
+    check(
+        &options.unwrap(),
+        &[],
+        &[
+            "`serverMonitoringMode` is `poll`: only clients with background monitors have it; the \
+           option is ignored",
+        ],
+    );
+    let options = Options::parse("mongodb://a").unwrap();
+    check(
+        &options.with_server_selection_try_once(false),
+        &[
+            "`serverSelectionTryOnce` is `false`: only single-threaded clients have it; the option \
+           is ignored",
+        ],
+        &[],
+    );
+}
+
+#[test]
+fn a_topology_without_seeds_says_so() {
+    // B-4
+    let expected = ["`seeds`: there are none; no server will ever be found"];
+    check(&Options::new(Vec::new()), &expected, &expected);
+}
+
+#[test]
+fn of_options_as_they_should_be_nothing_is_said() {
+    let options = Options::parse("mongodb://a/?replicaSet=rs").unwrap();
+    check(&options, &[], &[]);
+}
