@@ -216,12 +216,14 @@ pub enum SelectionFailure {
     TooManyWaiters,
     /// The topology was closed.
     Closed,
+    /// The runtime has shut down before the topology was closed.
+    RuntimeShutDown,
     /// The caller has lost interest.
     Cancelled,
 }
 
 impl SelectionFailure {
-    /// One lower-case word, for counters.
+    /// Lower-case words joined by underscores, for counters.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Timeout => "timeout",
@@ -229,6 +231,7 @@ impl SelectionFailure {
             Self::InvalidCriteria => "invalid_criteria",
             Self::TooManyWaiters => "too_many_waiters",
             Self::Closed => "closed",
+            Self::RuntimeShutDown => "runtime_shut_down",
             Self::Cancelled => "cancelled",
         }
     }

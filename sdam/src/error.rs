@@ -53,8 +53,9 @@ impl From<InvalidMetadata> for StartError {
 
 /// Why no server was selected.
 ///
-/// `{}` is one line; of a time-out, `{:#}` says everything that is known, in several lines.
-#[derive(Clone, Debug)]
+/// `{}` is one line; of a time-out, `{:#}` says everything that is known, in several lines. `{:?}`
+/// and `{:#?}` print the same.
+#[derive(Clone)]
 #[non_exhaustive]
 pub enum SelectionError {
     /// No suitable server appeared in time.
@@ -73,6 +74,18 @@ pub enum SelectionError {
     },
     /// The topology was closed.
     Closed,
+    /// The runtime has dropped the tasks that watch the servers, though the topology was not closed:
+    /// no server would ever be found.
+    RuntimeShutDown,
+}
+
+impl SelectionError {
+    /// Whether the runtime has shut down before the topology was closed.
+    ///
+    /// Selecting again is in vain; a new topology on a runtime that runs is what helps.
+    pub fn is_runtime_shut_down(&self) -> bool {
+        matches!(self, Self::RuntimeShutDown)
+    }
 }
 
 impl fmt::Display for SelectionError {
@@ -88,10 +101,23 @@ impl fmt::Display for SelectionError {
             Self::TooManyWaiters { limit } => write!(
                 f,
                 "no server is suitable now, and {limit} selections wait for one, which is as many as \
-                 may (maxWaiters)"
+                 may: raise `Options::max_waiters`, or run fewer operations at once"
             ),
-            Self::Closed => f.write_str("the topology is closed"),
+            Self::Closed => {
+                f.write_str("the topology is closed: start a new one to select servers")
+            }
+            Self::RuntimeShutDown => f.write_str(
+                "the runtime has shut down, and no server is watched any more: keep the runtime \
+                 until the topology is closed, or start a new topology on one that runs",
+            ),
         }
+    }
+}
+
+impl fmt::Debug for SelectionError {
+    /// The text, as a program prints it that returns the error from `main`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

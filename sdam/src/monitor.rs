@@ -37,8 +37,17 @@ pub(crate) struct Monitor {
     cell: Arc<TopologyCell>,
     server: Arc<Server>,
     machine: MonitorMachine,
-    /// Whether the monitor has begun, and has not ended because it was told to.
-    alive: bool,
+    stage: Stage,
+}
+
+/// How far a monitor has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Its task has not been polled yet.
+    Spawned,
+    Watching,
+    /// It has ended because it was told to.
+    Finished,
 }
 
 impl Monitor {
@@ -51,7 +60,7 @@ impl Monitor {
             cell,
             server,
             machine,
-            alive: false,
+            stage: Stage::Spawned,
         }
     }
 
@@ -60,7 +69,7 @@ impl Monitor {
     /// A pool or a transport that panics ends the check that met it. The watch then starts over, in
     /// the same task: a destructor would have to spawn another one.
     pub(crate) async fn run(mut self) {
-        self.alive = true;
+        self.stage = Stage::Watching;
         // Nothing is left half-done that is not thrown away: the connection, and the machine.
         while AssertUnwindSafe(self.watch()).catch_unwind().await.is_err() {
             self.die();
@@ -72,7 +81,7 @@ impl Monitor {
 
     /// Ends as it was told to.
     fn finish(mut self) {
-        self.alive = false;
+        self.stage = Stage::Finished;
     }
 
     /// Ends the heartbeat of a watch that has come to grief, and says so to the topology.
@@ -227,8 +236,13 @@ impl Monitor {
 impl Drop for Monitor {
     /// A monitor whose runtime drops it half-way still ends its heartbeat and says that it is gone.
     fn drop(&mut self) {
-        if self.alive {
-            self.die();
+        if self.stage != Stage::Finished {
+            // First of all: readers that are woken by what follows find that no monitor is left.
+            self.server.abandon();
+            if self.stage == Stage::Watching {
+                self.die();
+            }
+            self.cell.changed.notify(usize::MAX);
         }
         self.cell.monitor_ended();
     }

@@ -181,6 +181,7 @@ impl SelectionError {
             Self::InvalidCriteria(_) => SelectionFailure::InvalidCriteria,
             Self::TooManyWaiters { .. } => SelectionFailure::TooManyWaiters,
             Self::Closed => SelectionFailure::Closed,
+            Self::RuntimeShutDown => SelectionFailure::RuntimeShutDown,
         }
     }
 

@@ -49,7 +49,7 @@ impl TopologyCell {
             random,
         )
         .map_err(SelectionError::InvalidCriteria)?;
-        Ok(chosen.and_then(|chosen| {
+        let selected = chosen.and_then(|chosen| {
             let server = snapshot.servers.get(chosen.index)?;
             Some(Selected::new(
                 server,
@@ -58,7 +58,11 @@ impl TopologyCell {
                 criteria,
                 lane,
             ))
-        }))
+        });
+        if selected.is_none() && snapshot.is_abandoned() {
+            return Err(SelectionError::RuntimeShutDown);
+        }
+        Ok(selected)
     }
 
     /// Selects, waiting as long as `limit` allows if need be (Server Selection: "Multi-threaded or

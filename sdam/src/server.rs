@@ -17,7 +17,7 @@ use crate::{
     mailbox::Mailbox,
     sync::{
         CountedArc, Mutex, MutexGuard,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -37,6 +37,7 @@ pub(crate) struct Server {
     rtt: Mutex<RttWindow>,
     failures: Mutex<Failures>,
     generation: AtomicU64,
+    abandoned: AtomicBool,
 }
 
 /// What a selected server offers for as long as it is held.
@@ -69,6 +70,7 @@ impl Server {
             rtt: Mutex::default(),
             failures: Mutex::default(),
             generation: AtomicU64::new(Generation::FIRST.as_u64()),
+            abandoned: AtomicBool::new(false),
         }
     }
 
@@ -106,6 +108,16 @@ impl Server {
     /// What the server has failed with; held for a few instructions at a time.
     pub(crate) fn failures(&self) -> MutexGuard<'_, Failures> {
         self.failures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that the server's monitor is gone without having been told to end.
+    pub(crate) fn abandon(&self) {
+        self.abandoned.store(true, Ordering::Release);
+    }
+
+    /// Whether the server had a monitor and has lost it.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.abandoned.load(Ordering::Acquire)
     }
 
     /// Where to listen for the end of a task that is to measure round-trip times; `None` if there

@@ -32,6 +32,13 @@ impl Snapshot {
         self.closed
     }
 
+    /// Whether every server has lost its monitor without the topology having asked for it: then the
+    /// runtime has dropped its tasks, and no server will ever be known again. A monitor that starts
+    /// over after a panic is not lost, and a load balancer has none to lose.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        !self.servers.is_empty() && self.servers.iter().all(|server| server.is_abandoned())
+    }
+
     /// How many operations are in progress on the server with this place in the description now.
     pub fn operation_count(&self, index: usize) -> u32 {
         self.servers

@@ -103,8 +103,8 @@ impl Topology {
     ///
     /// # Errors
     ///
-    /// If waiting would be in vain: the topology is incompatible or closed, or the criteria can
-    /// never be met.
+    /// If waiting would be in vain: the topology is incompatible or closed, its runtime has shut
+    /// down, or the criteria can never be met.
     pub fn try_select(&self, criteria: &Criteria) -> Result<Option<Selected>, SelectionError> {
         self.cell().try_select(criteria)
     }

@@ -142,6 +142,41 @@ fn a_runtime_that_ends_first_leaves_an_answer_and_lets_close_return() {
     assert!(topology.snapshot().is_closed());
 }
 
+/// A topology of servers that are not there, on `runtime`; the waiting selection is ended by `end`.
+fn check_shut_down(runtime: Runtime, end: impl FnOnce()) {
+    let uri = "mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=30000";
+    let topology = Topology::builder(uri).unwrap().start(runtime).unwrap();
+    let select = |topology: Topology| move || block_on(topology.select(&Criteria::write()));
+    let pending = std::thread::spawn(select(topology.clone()));
+    while topology.waiters() == 0 {
+        std::thread::yield_now();
+    }
+    end();
+    let pending = pending.join().unwrap().unwrap_err();
+    let later = select(topology.clone())().unwrap_err();
+    for error in [pending, later] {
+        assert!(error.is_runtime_shut_down(), "{error}");
+    }
+    block_on(topology.close());
+}
+
+#[test]
+fn selections_fail_at_once_when_the_runtime_has_shut_down() {
+    let host = tokio();
+    check_shut_down(on(&host), || host.shutdown_timeout(PATIENCE));
+
+    let executor = Arc::new(smol::Executor::new());
+    let (stop, stopped) = futures::channel::oneshot::channel::<()>();
+    let runtime = sdam_runtime_smol::on(&executor);
+    let thread = std::thread::spawn(move || {
+        let _ = block_on(executor.run(stopped));
+    });
+    check_shut_down(runtime, || {
+        drop(stop);
+        thread.join().unwrap();
+    });
+}
+
 #[test]
 fn a_sink_that_panics_is_reported_and_disturbs_nobody() {
     let (set, host) = (ReplicaSet::start(3).unwrap(), tokio());

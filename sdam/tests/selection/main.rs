@@ -8,6 +8,7 @@
 mod allocations;
 mod configured;
 mod prose;
+mod runtime;
 mod scope;
 mod timeouts;
 mod waiting;

@@ -242,7 +242,10 @@ fn closing_fails_every_waiter() {
     for selection in waiting {
         let error = selection.result().unwrap_err();
         assert!(matches!(error, SelectionError::Closed), "{error}");
-        assert_eq!(error.to_string(), "the topology is closed");
+        assert!(
+            error.to_string().starts_with("the topology is closed"),
+            "{error}"
+        );
     }
     let late = topology.try_select(&Criteria::write());
     assert!(matches!(late, Err(SelectionError::Closed)));

@@ -81,15 +81,36 @@ impl World {
         hosts: &[ServerAddress],
         change: impl FnOnce(TopologyBuilder) -> TopologyBuilder,
     ) -> Topology {
+        let topology = self.spawn(hosts, change);
+        self.settle();
+        topology
+    }
+
+    /// Starts a topology of `hosts`, whose tasks have not begun.
+    pub(crate) fn spawn(
+        &mut self,
+        hosts: &[ServerAddress],
+        change: impl FnOnce(TopologyBuilder) -> TopologyBuilder,
+    ) -> Topology {
         let options =
             Options::new(hosts.to_vec()).with_server_monitoring_mode(ServerMonitoringMode::Poll);
         let clock: Arc<dyn Clock> = Arc::new(self.clock.clone());
         let io = Io::new(clock, Arc::new(self.servers.clone()), 1);
         let runtime = Runtime::new(io, Arc::new(self.spawned.clone()));
-        let builder = change(TopologyBuilder::new(options));
-        let topology = builder.start(runtime).unwrap();
-        self.settle();
-        topology
+        change(TopologyBuilder::new(options))
+            .start(runtime)
+            .unwrap()
+    }
+
+    /// Drops all tasks, as a runtime does that shuts down. Later tasks run.
+    pub(crate) fn drop_tasks(&mut self) {
+        self.pool = LocalPool::new();
+        self.spawned.0.lock().unwrap().clear();
+    }
+
+    /// Drops the first of the tasks that have not begun.
+    pub(crate) fn drop_first_new_task(&mut self) {
+        drop(self.spawned.0.lock().unwrap().remove(0));
     }
 
     /// Lets tasks run until all of them wait.

@@ -1,0 +1,161 @@
+//! What selections say when the runtime has dropped the tasks that watch the servers.
+
+use std::{
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use bson::rawdoc;
+use futures::FutureExt;
+use sdam::{error::SelectionError, topology::Topology};
+use sdam_core::{
+    address::ServerAddress,
+    event::{EventKind, SelectionFailure},
+    ids::ServerId,
+    options::MIN_HEARTBEAT_FREQUENCY,
+    pool::{PoolClear, PoolFactory, PoolHandle},
+};
+use sdam_events::{channel::unbounded, sink::Interest};
+use sdam_select::{candidate::Candidates, criteria::Criteria};
+use sdam_spec::engine::canned::Answer;
+
+use crate::world::{World, hosts};
+
+/// What a selection that begins now comes to; `None` if it waits.
+fn attempt(topology: &Topology) -> Option<Result<ServerAddress, SelectionError>> {
+    let outcome = topology.select(&Criteria::write()).now_or_never()?;
+    Some(outcome.map(|selected| selected.address().clone()))
+}
+
+fn check_shut_down(error: &SelectionError) {
+    assert!(error.is_runtime_shut_down(), "{error}");
+    let text = error.to_string();
+    assert!(
+        text.contains("the runtime has shut down") && text.contains("keep the runtime"),
+        "{text}"
+    );
+}
+
+#[test]
+fn selections_fail_at_once_when_all_monitors_are_dropped() {
+    let (mut world, hosts) = (World::new(), hosts(3));
+    let (sink, events) = unbounded();
+    let topology = world.start(&hosts, |builder| {
+        builder.sink(sink.interested_in(Interest::SELECTION))
+    });
+    let criteria = Criteria::write();
+    let mut pending = pin!(topology.select(&criteria));
+    assert!(pending.as_mut().now_or_never().is_none());
+    world.drop_tasks();
+    let outcome = pending.as_mut().now_or_never().unwrap();
+    check_shut_down(&outcome.unwrap_err());
+    check_shut_down(&attempt(&topology).unwrap().unwrap_err());
+    check_shut_down(&topology.try_select(&criteria).unwrap_err());
+    assert_eq!(topology.waiters(), 0);
+    // Listeners are told, too, if they still get anything.
+    let delivered = |queue: &sdam_events::queue::EventQueue| {
+        let (again, all) = unbounded();
+        queue.drain_now(&again);
+        drop(again);
+        futures::executor::block_on_stream(all).collect::<Vec<_>>()
+    };
+    drop(events);
+    let told = delivered(topology.events());
+    let reasons = told.iter().filter_map(|event| match &event.kind {
+        EventKind::ServerSelectionFailed { reason, .. } => Some(*reason),
+        _ => None,
+    });
+    assert_eq!(
+        reasons.collect::<Vec<_>>(),
+        [SelectionFailure::RuntimeShutDown; 2]
+    );
+    // A topology that was closed says so.
+    topology.close().now_or_never().unwrap();
+    let error = attempt(&topology).unwrap().unwrap_err();
+    assert!(matches!(error, SelectionError::Closed), "{error}");
+}
+
+#[test]
+fn monitors_that_are_dropped_before_they_begin_count() {
+    let (mut world, hosts) = (World::with_replica_set(&hosts(3)), hosts(3));
+    let topology = world.spawn(&hosts, |builder| builder);
+    assert!(attempt(&topology).is_none());
+    world.drop_tasks();
+    check_shut_down(&attempt(&topology).unwrap().unwrap_err());
+}
+
+#[test]
+fn one_monitor_of_several_is_enough_to_wait() {
+    let (mut world, hosts) = (World::new(), hosts(2));
+    let topology = world.spawn(&hosts, |builder| builder);
+    world.drop_first_new_task();
+    world.settle();
+    assert!(attempt(&topology).is_none());
+    world.servers.set(&hosts[1], Answer::mongos());
+    world.pass(Duration::from_secs(10));
+    assert_eq!(attempt(&topology).unwrap().unwrap(), hosts[1]);
+}
+
+#[test]
+fn topologies_without_monitors_are_not_abandoned() {
+    // Every server is removed: its set has another name.
+    let (mut world, hosts) = (World::with_replica_set(&hosts(2)), hosts(2));
+    let topology = world.start(&hosts, |builder| {
+        builder.options(|options| options.replica_set = Some("other".into()))
+    });
+    assert_eq!(topology.snapshot().description().servers(), []);
+    assert!(attempt(&topology).is_none());
+    world.drop_tasks();
+    assert!(attempt(&topology).is_none());
+
+    // A load balancer is never watched.
+    let mut world = World::new();
+    let balancer = &hosts[..1];
+    let topology = world.start(balancer, |builder| {
+        builder.options(|options| options.load_balanced = true)
+    });
+    world.drop_tasks();
+    assert_eq!(attempt(&topology).unwrap().unwrap(), hosts[0]);
+    let nothing = Arc::new(|servers: &mut Candidates<'_>| servers.retain(|_| false));
+    let criteria = Criteria::write().with_selector(nothing);
+    assert!(topology.select(&criteria).now_or_never().is_none());
+}
+
+/// A pool whose first `ready` panics.
+#[derive(Clone, Debug, Default)]
+struct Brittle(Arc<AtomicBool>);
+
+impl PoolFactory for Brittle {
+    fn create(&self, _: ServerId, _: &ServerAddress) -> Arc<dyn PoolHandle> {
+        Arc::new(self.clone())
+    }
+}
+
+impl PoolHandle for Brittle {
+    fn ready(&self) {
+        assert!(self.0.swap(true, Ordering::SeqCst), "the pool is broken");
+    }
+
+    fn clear(&self, _: &PoolClear) {}
+
+    fn close(&self) {}
+}
+
+#[test]
+fn a_monitor_that_starts_over_is_not_lost() {
+    let (mut world, hosts) = (World::new(), hosts(1));
+    let mongos = rawdoc! { "ok": 1, "ismaster": true, "msg": "isdbgrid", "maxWireVersion": 21 };
+    world
+        .servers
+        .set(&hosts[0], Answer::Reply(mongos.into_bytes()));
+    let pools = Brittle::default();
+    let topology = world.start(&hosts, |builder| builder.pools(pools.clone()));
+    assert!(pools.0.load(Ordering::SeqCst), "the pool has panicked");
+    assert!(attempt(&topology).is_none(), "while the monitor pauses");
+    world.pass(MIN_HEARTBEAT_FREQUENCY);
+    assert_eq!(attempt(&topology).unwrap().unwrap(), hosts[0]);
+}
