@@ -61,7 +61,7 @@ pub fn current() -> Result<Runtime, NoTokioContext> {
 }
 
 /// The tokio runtime cannot wait: its timers are not enabled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NoTimers;
 
@@ -74,10 +74,17 @@ impl fmt::Display for NoTimers {
     }
 }
 
+impl fmt::Debug for NoTimers {
+    /// The text, as a program prints it that returns the error from `main`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 impl std::error::Error for NoTimers {}
 
 /// There is no tokio runtime where one was to be captured, or it lacks what is needed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct NoTokioContext(Reason);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +102,13 @@ impl fmt::Display for NoTokioContext {
             ),
             Reason::NoTimers(error) => error.fmt(f),
         }
+    }
+}
+
+impl fmt::Debug for NoTokioContext {
+    /// The text, as a program prints it that returns the error from `main`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -238,7 +238,7 @@ impl fmt::Debug for Criteria {
 }
 
 /// Criteria that no server could meet, now or later: selection fails without waiting.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CriteriaError {
     /// The read preference contradicts itself.
@@ -340,6 +340,13 @@ impl fmt::Display for CriteriaError {
                  maxStalenessSeconds out"
             ),
         }
+    }
+}
+
+impl fmt::Debug for CriteriaError {
+    /// The text, as a program prints it that returns the error from `main`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

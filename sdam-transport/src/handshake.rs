@@ -183,7 +183,7 @@ impl Library {
 }
 
 /// Metadata that a server would refuse or that could not be told apart again.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct InvalidMetadata {
     option: &'static str,
     reason: Reason,
@@ -211,12 +211,27 @@ impl fmt::Display for InvalidMetadata {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "invalid {}: ", self.option)?;
         match self.reason {
-            Reason::Empty => f.write_str("it must not be empty"),
+            Reason::Empty => f.write_str("it must not be empty: name it or leave it out"),
             Reason::TooLong { length, limit } => {
-                write!(f, "it has {length} bytes and may have at most {limit}")
+                write!(
+                    f,
+                    "it has {length} bytes and may have at most {limit}: shorten it"
+                )
             }
-            Reason::Delimiter => write!(f, "it must not contain `{DELIMITER}`"),
+            Reason::Delimiter => {
+                write!(
+                    f,
+                    "it must not contain `{DELIMITER}`: use another character"
+                )
+            }
         }
+    }
+}
+
+impl fmt::Debug for InvalidMetadata {
+    /// The text, as a program prints it that returns the error from `main`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -289,6 +289,9 @@ fn every_remedy_is_a_sentence_of_its_own() {
         Diagnosis::TlsFailed {
             addresses: addresses(),
         },
+        Diagnosis::TlsExpected {
+            addresses: addresses(),
+        },
         Diagnosis::NoMatchingTags,
         Diagnosis::AllStale,
     ];
@@ -297,5 +300,8 @@ fn every_remedy_is_a_sentence_of_its_own() {
         let others = all.iter().skip(index + 1);
         let mut same = others.filter(|other| other.remedy() == diagnosis.remedy());
         assert_eq!(same.next(), None, "{diagnosis}");
+        // The engine refuses `tls=true` and reads none of the other options about TLS.
+        assert!(!diagnosis.remedy().contains("tls="), "{diagnosis}");
+        assert!(!diagnosis.remedy().contains("tlsCAFile"), "{diagnosis}");
     }
 }

@@ -23,7 +23,7 @@ impl Diagnosis {
                  must be the only seed"
             }
             Self::NotAnsweredYet => {
-                "wait longer (serverSelectionTimeoutMS), or look at whether the monitors run"
+                "wait longer (serverSelectionTimeoutMS), or check that the runtime runs its tasks"
             }
             Self::WrongSetName { .. } => WRONG_SET_NAME,
             Self::Unresolvable {
@@ -52,10 +52,16 @@ impl Diagnosis {
             }
             Self::Unreachable { .. } => "check that these servers run and can be reached from here",
             Self::TlsFailed { .. } => {
-                "if the server does not use TLS, set tls=false; else check the certificate \
-                 authority (tlsCAFile), and that the certificate is valid for the host name"
+                "if the server does not use TLS, start the topology on a runtime whose transport \
+                 negotiates none; else check that the transport trusts the server's certificate \
+                 authority, and that the certificate is valid for the host name"
             }
-            Self::TlsExpected { .. } => "if the server requires TLS, set tls=true",
+            // Not `tls=true`, which is refused: no transport of ours negotiates TLS.
+            Self::TlsExpected { .. } => {
+                "if the server requires TLS, start the topology on a runtime whose transport \
+                 negotiates it, or let the server accept connections without TLS \
+                 (net.tls.mode: allowTLS)"
+            }
             Self::AuthenticationFailed { .. } => {
                 "check user, password, authSource and authMechanism"
             }

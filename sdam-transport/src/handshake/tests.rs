@@ -248,22 +248,22 @@ fn invalid_texts_are_refused_by_the_name_of_their_option() {
     check(
         base.clone().with_application(&long),
         "appName",
-        "invalid appName: it has 129 bytes and may have at most 128",
+        "invalid appName: it has 129 bytes and may have at most 128: shorten it",
     );
     check(
         ClientMetadata::new(&long, "1", &Environment::default()),
         "driver name",
-        "invalid driver name: it has 129 bytes and may have at most 128",
+        "invalid driver name: it has 129 bytes and may have at most 128: shorten it",
     );
     check(
         ClientMetadata::new("driver", "", &Environment::default()),
         "driver version",
-        "invalid driver version: it must not be empty",
+        "invalid driver version: it must not be empty: name it or leave it out",
     );
     check(
         base.clone().with_platform("a|b"),
         "platform",
-        "invalid platform: it must not contain `|`",
+        "invalid platform: it must not contain `|`: use another character",
     );
     let library = Library::new("framework")
         .with_version("2.0")

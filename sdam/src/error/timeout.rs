@@ -14,7 +14,7 @@ use crate::failures::{Failure, Failures};
 /// and what is most probably wrong with its remedy (L-80, L-81).
 /// `{:#}` says for people what was looked for, what became of each server, its first and its last
 /// error, and everything that is probably wrong.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub struct SelectionTimeout {
     /// What was looked for.
@@ -131,6 +131,13 @@ impl fmt::Display for SelectionTimeout {
             write!(f, "{title}\n  {transition}")?;
         }
         Ok(())
+    }
+}
+
+impl fmt::Debug for SelectionTimeout {
+    /// The text, as a program prints it that returns the error from `main`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

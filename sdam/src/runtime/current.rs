@@ -23,8 +23,8 @@ pub fn current() -> Result<Runtime, CurrentError> {
     choose(ENABLED)
 }
 
-/// Why no runtime goes without saying.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Why no runtime could be chosen.
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CurrentError {
     /// Only tokio is enabled, and this is not the context of a tokio runtime.
@@ -92,6 +92,13 @@ impl fmt::Display for CurrentError {
                 enabled.join(", ")
             ),
         }
+    }
+}
+
+impl fmt::Debug for CurrentError {
+    /// The text, as a program prints it that returns the error from `main`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

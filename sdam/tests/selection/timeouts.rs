@@ -1,11 +1,14 @@
 //! What a selection that has waited in vain says.
 
-use std::time::Duration;
+use std::{error::Error, time::Duration};
 
-use sdam::error::{Bound, SelectionError, SelectionTimeout};
+use sdam::{
+    error::{Bound, SelectionError, SelectionTimeout, StartError},
+    topology::Topology,
+};
 use sdam_core::{
     address::ServerAddress,
-    read_preference::{ReadMode, ReadPreference},
+    read_preference::{ReadMode, ReadPreference, TagSet},
     server::ServerType,
     time::Instant,
 };
@@ -20,11 +23,7 @@ fn fail(world: &mut World, hosts: &[ServerAddress], criteria: Criteria) -> Box<S
     fail_on(world, &topology, criteria)
 }
 
-fn fail_on(
-    world: &mut World,
-    topology: &sdam::topology::Topology,
-    criteria: Criteria,
-) -> Box<SelectionTimeout> {
+fn fail_on(world: &mut World, topology: &Topology, criteria: Criteria) -> Box<SelectionTimeout> {
     let topology = topology.clone();
     let selection = world.begin(async move {
         topology
@@ -176,4 +175,36 @@ probably: the replica set has no primary; 1 of 3 members are reached
 #[test]
 fn errors_are_small() {
     assert!(size_of::<SelectionError>() <= 64);
+}
+
+#[test]
+fn errors_that_are_returned_from_main_print_their_text() {
+    let check = |error: &dyn Error, part: &str| {
+        let text = error.to_string();
+        assert!(text.contains(part), "{text}");
+        assert_eq!(format!("{error:?}"), text);
+        assert_eq!(format!("{error:#?}"), format!("{error:#}"));
+    };
+    let (mut world, hosts) = (World::new(), hosts(2));
+    let timeout = fail(&mut world, &hosts, Criteria::write());
+    check(
+        &SelectionError::Timeout(timeout),
+        "wait longer (serverSelectionTimeoutMS)",
+    );
+    check(&SelectionError::Closed, "start a new one");
+    check(&SelectionError::RuntimeShutDown, "keep the runtime");
+    let full = SelectionError::TooManyWaiters { limit: 2 };
+    check(&full, "raise `Options::max_waiters`");
+    let tagged = ReadPreference::default().with_tag_sets(vec![TagSet::from_iter([("a", "b")])]);
+    let contradiction = Criteria::read(tagged).unwrap_err();
+    check(&contradiction, "choose another mode");
+    check(
+        &SelectionError::InvalidCriteria(contradiction.into()),
+        "choose another mode",
+    );
+    let library = sdam_transport::handshake::Library::new("a|b");
+    let topology = world.start(&hosts, |builder| builder);
+    let metadata = topology.append_metadata(library).unwrap_err();
+    check(&metadata, "use another character");
+    check(&StartError::from(metadata), "use another character");
 }
