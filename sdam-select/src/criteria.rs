@@ -270,7 +270,12 @@ impl CriteriaError {
     /// What is wrong with `preference` on this topology (Max Staleness: "maxStalenessSeconds").
     ///
     /// Nothing is, on topologies that are no replica set: there the limit is for the mongos to
-    /// judge.
+    /// judge. On replica sets a limit that is too small is an error whatever the mode and the known
+    /// servers, also for `primaryPreferred` while there is a primary (L-24): "A driver MUST raise an
+    /// error if the TopologyType is ReplicaSetWithPrimary or ReplicaSetNoPrimary" and the limit is too
+    /// small (Server Selection: "maxStalenessSeconds"; its pseudocode checks this before it looks at
+    /// servers). So a wrong setting shows at once and not only during a failover. PyMongo takes the
+    /// primary.
     pub(crate) fn check(
         topology: &TopologyDescription,
         settings: &Settings,

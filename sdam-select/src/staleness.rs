@@ -33,8 +33,12 @@ pub(crate) struct StalenessLimit {
 impl StalenessLimit {
     /// The limit that `preference` sets, if it sets one.
     ///
-    /// The reference is sought among all servers of the topology, also those that are to be
-    /// avoided: what they know about the newest write is true all the same (L-53).
+    /// The reference is sought among all servers of the topology, also those that are to be avoided
+    /// (L-53). Server Selection filters deprioritized addresses out of the *candidates*, but defines
+    /// staleness by the topology: by the primary's description if the topology type is
+    /// `ReplicaSetWithPrimary`, and by "the secondary with the greatest lastWriteDate" if it is
+    /// `ReplicaSetNoPrimary` (section "maxStalenessSeconds"). A server that has just failed does not
+    /// make the others fresher. PyMongo compares with the servers that are left.
     pub(crate) fn new(
         topology: &TopologyDescription,
         settings: &Settings,

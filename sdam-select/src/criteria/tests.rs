@@ -69,6 +69,32 @@ fn limits_finer_than_staleness_can_be_told_are_refused_on_replica_sets_only() {
 }
 
 #[test]
+fn a_limit_that_is_too_small_is_refused_in_every_mode_even_if_a_primary_is_known() {
+    // L-24: the primary is never stale, and primaryPreferred would take it.
+    let members = [
+        server(1, sdam_core::server::ServerType::RsPrimary),
+        server(2, RsSecondary),
+    ];
+    let topology = topology(ReplicaSetWithPrimary, members);
+    for mode in [
+        ReadMode::PrimaryPreferred,
+        ReadMode::Secondary,
+        ReadMode::SecondaryPreferred,
+        ReadMode::Nearest,
+    ] {
+        let check = |seconds, refused: bool| {
+            let preference =
+                ReadPreference::new(mode).with_max_staleness(Duration::from_secs(seconds));
+            let criteria = Criteria::read(preference).unwrap();
+            let outcome = suitable(&topology, &Settings::default(), &criteria);
+            assert_eq!(outcome.is_err(), refused, "{mode} {seconds}");
+        };
+        check(89, true);
+        check(90, false);
+    }
+}
+
+#[test]
 fn the_error_about_a_small_limit_names_every_number_and_the_remedy() {
     // L-24
     let error = CriteriaError::MaxStalenessTooSmall {

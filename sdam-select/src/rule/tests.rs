@@ -330,6 +330,16 @@ fn lag_is_told_by_the_whole_topology_even_if_the_newest_member_is_avoided() {
     // Were 1 left out of account, 2 would be the newest and suitable.
     let avoiding = read(limited(90)).with_deprioritized([address(1)]);
     assert_eq!(found(&topology, &avoiding), [1]);
+    // So it is with a primary: 3 lags behind it, and not behind 2.
+    let servers = [
+        member(1, RsPrimary, 0, 5_000_000),
+        member(2, RsSecondary, 0, 4_000_000),
+        member(3, RsSecondary, 0, 4_000_000),
+    ];
+    let topology = self::topology(ReplicaSetWithPrimary, servers);
+    let preferred = mode(ReadMode::PrimaryPreferred).with_max_staleness(Duration::from_secs(90));
+    let avoiding = read(preferred).with_deprioritized([address(1)]);
+    assert_eq!(found(&topology, &avoiding), [1]);
 }
 
 #[test]
