@@ -41,7 +41,8 @@ impl ReadPreference {
         self
     }
 
-    /// The same preference with hedged reads switched on or off.
+    /// The same preference with hedged reads switched on or off (L-77).
+    #[deprecated = "MongoDB 8.0 deprecates hedged reads: leave it out"]
     #[must_use]
     pub fn with_hedge(mut self, enabled: bool) -> Self {
         self.hedge = Some(enabled);
@@ -306,6 +307,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(deprecated, reason = "servers before 8.0 still take it")]
     fn only_modes_that_read_from_secondaries_take_tags_limits_and_hedging() {
         // L-17, L-20, L-71
         let tags: TagSet = [("dc", "ny")].into_iter().collect();

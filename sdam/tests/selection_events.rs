@@ -126,6 +126,7 @@ fn a_selection_that_finds_nothing_waits_once_and_fails_once() {
 }
 
 #[test]
+#[expect(deprecated, reason = "servers before 8.0 still take it")]
 fn the_selector_is_told_in_full() {
     // K-7: also what restricts nothing, and that the application has a say.
     let impatient = format!("{NOWHERE}/?serverSelectionTimeoutMS=0");

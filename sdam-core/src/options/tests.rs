@@ -336,6 +336,7 @@ fn limits_on_staleness_need_another_mode_than_primary() {
 }
 
 #[test]
+#[expect(deprecated, reason = "servers before 8.0 still take it")]
 fn tags_and_hedged_reads_need_another_mode_than_primary() {
     // B-27, L-71
     let tags: TagSet = [("dc", "ny")].into_iter().collect();

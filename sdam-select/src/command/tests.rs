@@ -104,6 +104,7 @@ fn op_query_sets_the_flag_and_tells_only_mongos_more() {
 }
 
 #[test]
+#[expect(deprecated, reason = "servers before 8.0 still take it")]
 fn op_query_sends_secondary_preferred_only_with_something_to_add() {
     // L-72
     let check = |preference: ReadPreference, sent| {
@@ -142,6 +143,7 @@ fn run_command_sends_explicit_preferences_to_all_but_standalones() {
 }
 
 #[test]
+#[expect(deprecated, reason = "servers before 8.0 still take it")]
 fn documents_hold_what_is_set_and_nothing_else() {
     // L-18, L-71, L-75, L-77: the value of a tag is a string
     let check = |preference: ReadPreference, expected: RawDocumentBuf| {
@@ -173,6 +175,10 @@ fn documents_hold_what_is_set_and_nothing_else() {
     check(
         nearest().with_max_staleness(Duration::from_secs(1 << 40)),
         rawdoc! { "mode": "nearest", "maxStalenessSeconds": 1_i64 << 40 },
+    );
+    check(
+        nearest().with_hedge(false),
+        rawdoc! { "mode": "nearest", "hedge": { "enabled": false } },
     );
     check(
         ReadPreference::default().with_hedge(true),
