@@ -60,7 +60,11 @@ pub trait PoolFactory: Send + Sync + Debug + 'static {
 /// A pool that reports no handshake is served all the same: its services begin with
 /// [`Generation::FIRST`], and those that were cleared are remembered as long as the topology.
 ///
-/// A panic goes on to whoever brought it about, once everything else is done.
+/// What a pool does with its connections is its own duty, and so are the events and log messages about
+/// that. A [clear](PoolClear) comes first, then connections are checked in and closed (F-66). One that
+/// [interrupts](PoolClear::interrupt_in_use) concerns no connection of the new generation (F-65).
+///
+/// A panic goes on to the caller whose call led here, once everything else is done.
 pub trait PoolHandle: Send + Sync + Debug + 'static {
     /// Connections may be opened from now on; nothing happens if that is so already.
     fn ready(&self);

@@ -23,6 +23,9 @@
 //! # drop(sink);
 //! ```
 //!
+//! Of the messages about connections, only the two below are written here: connections are opened,
+//! checked out and closed by the pool, whose duty the other messages are (K-11).
+//!
 //! | event | component | severity | text |
 //! | --- | --- | --- | --- |
 //! | `TopologyOpening` | topology | debug | Starting topology monitoring |

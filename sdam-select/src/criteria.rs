@@ -20,6 +20,21 @@ pub use selector::SelectorText;
 ///
 /// Built once and used for any number of selections; selecting with it and cloning it allocate
 /// nothing. What belongs to the client and not to the operation is in [`Settings`].
+///
+/// # Which criteria an operation has
+///
+/// This crate sees no commands, so the caller keeps these rules (Server Selection: "Read operations",
+/// "Write operations"; L-1, L-3, L-4, L-5, L-7):
+///
+/// | operation | criteria |
+/// | --- | --- |
+/// | `insert`, `update`, `delete`, `findAndModify`, `bulkWrite` | [`write`](Self::write) |
+/// | a helper that may use secondaries, such as `find` | [`read`](Self::read) with its own preference, else that of the collection, the database or the client, whichever is the first that is set |
+/// | an aggregation with `$out` or `$merge` | the same, [`with_write_stage`](Self::with_write_stage) |
+/// | a helper that must or should use the primary | `read` with mode primary, whatever the defaults |
+/// | a command that the user wrote | `read` with the preference given for it, else mode primary |
+/// | `getMore`, `killCursors`, the rest of a sharded transaction | none: the server selected before |
+/// | checks, authentication | none: they concern one server |
 #[derive(Clone)]
 pub struct Criteria {
     operation: Operation,

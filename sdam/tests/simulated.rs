@@ -13,13 +13,14 @@ use sdam_core::{
     time::Instant,
     topology::TopologyType,
 };
-use sdam_events::channel::unbounded;
+use sdam_events::{channel::unbounded, sink::Interest};
 use sdam_select::criteria::Criteria;
 use sdam_sim::{
-    Blueprint, MemberId,
+    Action, Blueprint, MemberId,
     config::SetConfig,
     runtime::{Latency, Sim},
 };
+use sdam_transport::handshake::{ClientMetadata, Environment};
 
 const LONG: Duration = Duration::from_secs(600);
 
@@ -147,4 +148,67 @@ fn a_thousand_waiters_cost_a_server_one_check_each_half_second() {
         "{} checks",
         checks.len()
     );
+}
+
+/// F-21, F-20: `auto` polls exactly where the environment names one provider of functions.
+#[test]
+fn clients_that_run_as_a_function_poll() {
+    let check = |variables: &[&str], mode: &str, streams: bool| {
+        let sim = world(1);
+        let set = |environment: Environment, name: &&str| environment.with_variable(name, "1");
+        let environment = variables.iter().fold(Environment::default(), set);
+        let (sink, mut events) = unbounded();
+        let uri = format!("{}&serverMonitoringMode={mode}", sim.uri());
+        let topology = Topology::builder(&uri)
+            .unwrap()
+            .metadata(ClientMetadata::new("test", "1", &environment).unwrap())
+            .sink(sink.interested_in(Interest::HEARTBEATS))
+            .start(sim.runtime())
+            .unwrap();
+        sim.block_on(topology.wait_for(complete, LONG)).unwrap();
+        sim.run_for(Duration::from_secs(60));
+        let mut awaited = 0;
+        while let Some(event) = events.try_next() {
+            if let EventKind::ServerHeartbeatStarted(heartbeat) = event.kind {
+                awaited += u32::from(heartbeat.awaited);
+            }
+        }
+        assert_eq!(awaited > 0, streams, "{variables:?} {mode}");
+    };
+    check(&[], "auto", true);
+    check(&[], "poll", false);
+    check(&["AWS_LAMBDA_RUNTIME_API"], "auto", false);
+    check(&["AWS_LAMBDA_RUNTIME_API"], "stream", true);
+    // Vercel runs on AWS; any other two contradict each other.
+    check(&["AWS_LAMBDA_RUNTIME_API", "VERCEL"], "auto", false);
+    check(&["AWS_LAMBDA_RUNTIME_API", "K_SERVICE"], "auto", true);
+}
+
+/// F-65: a check that times out interrupts the connections in use, one that breaks does not. Which
+/// connections those are is told by the generation.
+#[test]
+fn only_silence_interrupts_connections_in_use() {
+    let sim = world(1);
+    let (sink, mut events) = unbounded();
+    let topology = Topology::builder(&sim.uri())
+        .unwrap()
+        .sink(sink.interested_in(Interest::POOLS))
+        .start(sim.runtime())
+        .unwrap();
+    sim.block_on(topology.wait_for(complete, LONG)).unwrap();
+    let member = MemberId(1);
+    sim.network().reset(member);
+    sim.run_for(Duration::from_secs(30));
+    sim.apply(&Action::Freeze(member.into())).unwrap();
+    sim.run_for(Duration::from_secs(60));
+    let mut clears = Vec::new();
+    while let Some(event) = events.try_next() {
+        if let EventKind::PoolCleared { address, clear, .. } = event.kind
+            && address.host() == "b"
+            && !clear.was_paused
+        {
+            clears.push((clear.generation.as_u64(), clear.interrupt_in_use));
+        }
+    }
+    assert_eq!(clears, [(1, false), (2, true)]);
 }

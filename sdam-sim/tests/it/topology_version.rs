@@ -48,6 +48,16 @@ fn m_2_every_hello_tells_the_version() {
         let reply = world.call(connection, &doc! { name: 1, "$db": "admin" });
         assert!(reply.contains_key("topologyVersion"), "{name}: {reply}");
     }
+    // Whatever the server is, and whatever state it is in.
+    let mut set = World::replica_set(3);
+    set.run("maintenance 2 on");
+    set.run("remove 1");
+    for member in 0..3 {
+        let reply = set.hello(member);
+        assert!(reply.contains_key("topologyVersion"), "{member}: {reply}");
+    }
+    let reply = World::standalone().hello(0);
+    assert!(reply.contains_key("topologyVersion"), "{reply}");
 }
 
 #[test]

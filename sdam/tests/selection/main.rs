@@ -7,6 +7,7 @@
 
 mod allocations;
 mod configured;
+mod pools;
 mod prose;
 mod runtime;
 mod scope;

@@ -25,10 +25,10 @@ fn selected(topology: &Topology, criteria: &Criteria) -> BTreeSet<u16> {
     ports.map(Option::unwrap).collect()
 }
 
-/// L-1: nobody selects a server for a check; a cursor's commands go where its first one went,
-/// because whoever holds the selected server goes on using it.
+/// L-1: no server is selected for a check, and one that was selected for a cursor stays the same
+/// while others are selected. To use it for the cursor's later commands is the caller's duty.
 #[test]
-fn only_operations_select_servers() {
+fn checks_select_no_server_and_a_selected_one_stays() {
     let hosts = hosts(3);
     let mut world = World::with_replica_set(&hosts);
     let (sink, mut events) = unbounded();
@@ -51,10 +51,11 @@ fn only_operations_select_servers() {
     assert_eq!(held.address(), &hosts[0]);
 }
 
-/// L-3, L-4, L-5, L-7: a default is inherited by whoever asks for it; operations that take no preference
-/// and generic commands go by mode primary, and writes by none. Nobody is bound to the server he got before.
+/// L-7: the client's default read preference changes no criteria that do not ask for it, and no
+/// selection is bound to the server of the one before. Which operation has which criteria (L-3, L-4,
+/// L-5) is the caller's duty, see `Criteria`.
 #[test]
-fn the_default_read_preference_is_for_operations_that_inherit_it() {
+fn a_default_read_preference_is_for_criteria_that_ask_for_it() {
     let hosts = hosts(3);
     let mut world = World::with_replica_set(&hosts);
     let topology = world.start(&hosts, |builder| {

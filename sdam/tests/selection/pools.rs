@@ -1,0 +1,78 @@
+//! The pools of servers that may be selected.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use bson::{Document, doc};
+use sdam_core::event::{EventKind, EventName};
+use sdam_events::channel::unbounded;
+use sdam_spec::engine::canned::Answer;
+
+use crate::world::{World, hosts};
+
+/// What members of the set `rs` answer: the fields that tell their role.
+fn member(role: Document) -> Document {
+    let mut reply = doc! {
+        "ok": 1, "setName": "rs", "minWireVersion": 0, "maxWireVersion": 17,
+        "hosts": ["db.lan:20000", "db.lan:20001"], "passives": ["db.lan:20003"],
+        "arbiters": ["db.lan:20002"],
+    };
+    reply.extend(role);
+    reply
+}
+
+/// The places of the servers whose pools become ready when each answers with its reply.
+fn ready(replies: &[Document], single: bool) -> BTreeSet<usize> {
+    let hosts = hosts(u16::try_from(replies.len()).unwrap());
+    let mut world = World::new();
+    for (host, reply) in hosts.iter().zip(replies) {
+        world
+            .servers
+            .set(host, Answer::Reply(reply.to_vec().unwrap()));
+    }
+    let (sink, mut events) = unbounded();
+    let topology = world.start(&hosts, |builder| {
+        builder
+            .options(|options| {
+                options.direct_connection = Some(single);
+                options.replica_set = (!single).then(|| "rs".into());
+            })
+            .sink(sink.interested_in(EventName::PoolReady.into()))
+    });
+    world.pass(Duration::from_secs(30));
+    assert_eq!(
+        topology.snapshot().description().servers().len(),
+        hosts.len()
+    );
+    let mut ready = BTreeSet::new();
+    while let Some(event) = events.try_next() {
+        let EventKind::PoolReady { address, .. } = event.kind else {
+            unreachable!("{event:?}");
+        };
+        let place = hosts.iter().position(|host| *host == address).unwrap();
+        assert!(ready.insert(place), "{address} is ready twice");
+    }
+    ready
+}
+
+/// F-60: the pools of data-bearing servers, and in a topology of type Single those of every server
+/// that answers.
+#[test]
+fn pools_are_ready_where_operations_may_go() {
+    let primary = member(doc! { "ismaster": true });
+    let secondary = member(doc! { "secondary": true });
+    let arbiter = member(doc! { "arbiterOnly": true });
+    let recovering = member(doc! {});
+    let set = [primary, secondary, arbiter, recovering];
+    assert_eq!(ready(&set, false), [0, 1].into());
+    let ghost = doc! { "ok": 1, "isreplicaset": true, "minWireVersion": 0, "maxWireVersion": 17 };
+    let standalone = doc! { "ok": 1, "minWireVersion": 0, "maxWireVersion": 17 };
+    for reply in set.into_iter().chain([ghost, standalone]) {
+        assert_eq!(
+            ready(std::slice::from_ref(&reply), true),
+            [0].into(),
+            "{reply:?}"
+        );
+    }
+    let broken = doc! { "ok": 0, "errmsg": "not today", "code": 1 };
+    assert_eq!(ready(&[broken], true), [].into());
+}
