@@ -307,7 +307,7 @@ impl Audit {
                 format!("J-31: a check of server {id} never ended")
             })?;
             self.ensure(!server.owes_clear, Oracle::Pools, || {
-                format!("F-60: server {id} was lost, and its pool was never cleared")
+                format!("F-50: server {id} was lost, and its pool was never cleared")
             })?;
             let own = calls.iter().filter(|(server, _)| server == id);
             let own: Vec<&PoolCall> = own.map(|(_, call)| call).collect();
