@@ -199,6 +199,7 @@ impl Balancer {
             server: self.server,
             generation: Generation::FIRST,
             hello,
+            rtt: None,
         });
     }
 

@@ -19,6 +19,7 @@ use crate::{
     error::{ErrorKind, ServerError, Stage},
     hello::Hello,
     ids::{Generation, ObjectId, ServerId},
+    monitor::ServerStatus,
     options::Options,
     server::{Rtt, ServerDescription, WireVersions},
     time::Instant,
@@ -36,7 +37,7 @@ pub enum Input<'a> {
         server: ServerId,
         /// What came of it.
         outcome: Result<Hello, ServerError>,
-        /// The server's round-trip times after the check.
+        /// The server's round-trip times after the check; there are some if it has succeeded.
         rtt: Option<Rtt>,
     },
     /// A pooled connection has been opened and its handshake was answered.
@@ -50,6 +51,8 @@ pub enum Input<'a> {
         generation: Generation,
         /// The reply.
         hello: Hello,
+        /// The server's round-trip times, as its monitor has measured them.
+        rtt: Option<Rtt>,
     },
     /// A connection to a service behind a load balancer is closed, whose handshake was told before.
     /// With its last connection the service is forgotten (CMAP: "Load Balancer Mode").
@@ -159,7 +162,8 @@ impl TopologyMachine {
                 server,
                 generation,
                 hello,
-            } if is_open => self.handshake(now, server, generation, hello),
+                rtt,
+            } if is_open => self.handshake(now, server, generation, hello, rtt),
             Input::Hosts(hosts) if is_open => self.hosts(now, hosts),
             Input::MonitorDied { server } if is_open => self.monitor_died(now, server),
             Input::Close => {
@@ -207,6 +211,16 @@ impl TopologyMachine {
             None => pool.generation,
             Some(service) => pool.services.generation(service),
         })
+    }
+
+    /// What the server's monitor is told of it; see
+    /// [`MonitorMachine::handle`](crate::monitor::MonitorMachine::handle).
+    pub fn status(&self, server: ServerId) -> ServerStatus {
+        let current = self.current(server);
+        ServerStatus {
+            generation: self.generation(server, None).unwrap_or_default(),
+            known: current.is_some_and(|current| current.server_type.is_available()),
+        }
     }
 
     fn pool(&self, server: ServerId) -> Option<&Pool> {
@@ -260,7 +274,11 @@ impl TopologyMachine {
             Err(error) => {
                 let interrupt_in_use = error.is_timeout();
                 let error = error.shared();
-                let new = ServerDescription::failed(server, address, error.clone(), now);
+                let mut new = ServerDescription::failed(server, address, error.clone(), now);
+                if current.is_newer_than_reply(new.topology_version) {
+                    // nothing older replaces what is known.
+                    new.topology_version = None;
+                }
                 let clear = Some(update::Clear {
                     cause: error,
                     interrupt_in_use,
@@ -285,6 +303,7 @@ impl TopologyMachine {
         server: ServerId,
         generation: Generation,
         hello: Hello,
+        rtt: Option<Rtt>,
     ) -> Effects {
         if self.description.topology_type() == TopologyType::LoadBalanced {
             if let (Some(pool), Some(service)) = (self.pool_mut(server), hello.service_id) {
@@ -302,18 +321,22 @@ impl TopologyMachine {
         {
             return Effects::default();
         }
-        // Without a round-trip time the server could not be compared with others, so one that is
-        // Unknown is left to its monitor, which is told to hurry.
-        let Some(rtt) = current.rtt else {
+        // Without a round-trip time the server could not be compared with others, so one that was
+        // never measured is left to its monitor, which is told to hurry.
+        if rtt.is_none() {
             return Effects::one(Effect::RequestCheck { server });
-        };
+        }
         let address = current.address.clone();
-        let new = ServerDescription::from_hello(server, address, hello, Some(rtt), now);
+        // The monitor may have no connection, and a long wait before it, because of what an
+        // operation has met.
+        let request_check = !current.server_type.is_available();
+        let new = ServerDescription::from_hello(server, address, hello, rtt, now);
         self.update(
             now,
             new,
             update::Consequences {
                 checked: true,
+                request_check,
                 ..Default::default()
             },
         )
@@ -329,14 +352,7 @@ impl TopologyMachine {
             "the monitor of the server ended unexpectedly",
         );
         let new = ServerDescription::failed(server, current.address.clone(), error.shared(), now);
-        self.update(
-            now,
-            new,
-            update::Consequences {
-                reset_rtt: true,
-                ..Default::default()
-            },
-        )
+        self.update(now, new, update::Consequences::default())
     }
 
     /// The current description of an incarnation; `None` if it has left.

@@ -66,6 +66,15 @@ impl MonitorConfig {
     }
 }
 
+/// What the topology holds of a server at the moment at which its monitor is told something.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ServerStatus {
+    /// The generation of the server's pool.
+    pub generation: Generation,
+    /// Whether the server's type is known, whoever found it out.
+    pub known: bool,
+}
+
 /// What a monitor is told.
 #[derive(Debug)]
 pub enum MonitorInput<'a> {
@@ -84,8 +93,8 @@ pub enum MonitorInput<'a> {
     DeadlineReached,
     /// Somebody wants to know how the server is.
     CheckRequested,
-    /// The server's pool was cleared because of a network error and now has `generation`; a check
-    /// that began under an earlier one is of no use any more.
+    /// The server's pool was cleared because of a network error and now has `generation`; a
+    /// connection whose opening began under an earlier one is of no use any more.
     Cancel {
         /// The generation of the pool.
         generation: Generation,
@@ -127,9 +136,8 @@ pub enum MonitorEffect {
     Disconnect,
     /// Take this sample into the server's round-trip times.
     RttSample(Duration),
-    /// Forget the server's round-trip times.
-    RttReset,
-    /// Tell the topology, together with the round-trip times as they are now.
+    /// Tell the topology, together with the round-trip times as they are now. A success never comes
+    /// before the first sample.
     Report {
         /// What came of the check.
         outcome: Result<Hello, ServerError>,
@@ -172,20 +180,23 @@ impl IntoIterator for MonitorEffects {
 ///
 /// A check that has to follow at once (a streamed reply, the retry after a network error) does not
 /// begin in the call that ends its predecessor: the machine's deadline is then simply due.
-/// So the driver looks at its mailbox after every report, and the new check begins under the
+/// So the driver looks at its mailbox after every report, and a new connection begins under the
 /// generation that the pool has after the report.
 ///
-/// Cancelling means the connection: also between two checks it is closed if its last check began
-/// under an earlier generation, because whatever broke the pool's connections most likely broke
-/// this one.
-/// It also forgets the round-trip times, for the server is Unknown by then.
+/// Cancelling means the connection, not the check: whatever broke the pool's connections most likely
+/// broke this one.
+/// It is closed if its opening began under an earlier generation, whether it is being opened, used,
+/// or idle.
+/// If the server is known all the same, because a reply was faster than the cancellation, the next
+/// check begins as soon as `minHeartbeatFrequencyMS` allows.
 ///
 /// A deadline that is noticed more than a heartbeat late says that the host was suspended, not that
 /// the server is silent.
 /// The check then goes on for another second, or for the connect timeout if that is shorter, before
 /// it fails; once.
 /// A reply that makes it only thanks to that, or to being read before anybody looked at the clock,
-/// is reported but is no sample of the round-trip time.
+/// is old and is no sample of the round-trip time.
+/// If it was to be one, the check asks again on the same connection before it ends.
 ///
 /// # Contract
 ///
@@ -195,6 +206,7 @@ impl IntoIterator for MonitorEffects {
 /// Time does not run backwards between calls.
 /// An answer that was not asked for, and any input after `Exit`, is ignored.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 pub struct MonitorMachine {
     config: Arc<MonitorConfig>,
     server: ServerId,
@@ -204,10 +216,10 @@ pub struct MonitorMachine {
     connection: Option<Connection>,
     /// How many connections were asked for.
     connections: u64,
-    /// The pool's generation when the newest check began.
+    /// The pool's generation when the newest connection began to be opened.
     generation: Generation,
-    /// Whether the newest check that ended found the server, and nobody has lost it since.
-    known: bool,
+    /// Whether the last failure of a check was not reported, so that the next one has to be.
+    withheld: bool,
     /// Whether the task that measures round-trip times was started, and not stopped since.
     rtt_started: bool,
 }
@@ -223,7 +235,7 @@ impl MonitorMachine {
             connection: None,
             connections: 0,
             generation: Generation::FIRST,
-            known: false,
+            withheld: false,
             rtt_started: false,
         }
     }
@@ -240,15 +252,15 @@ impl MonitorMachine {
     }
 
     /// The first effects.
-    pub fn start(&mut self, now: Instant, generation: Generation) -> MonitorEffects {
-        self.handle(now, generation, MonitorInput::DeadlineReached)
+    pub fn start(&mut self, now: Instant, status: ServerStatus) -> MonitorEffects {
+        self.handle(now, status, MonitorInput::DeadlineReached)
     }
 
-    /// Takes in what happened at `now`, while the server's pool has `generation`.
+    /// Takes in what happened at `now`, when the topology holds `status` of the server.
     pub fn handle(
         &mut self,
         now: Instant,
-        generation: Generation,
+        status: ServerStatus,
         input: MonitorInput<'_>,
     ) -> MonitorEffects {
         let mut effects = MonitorEffects::default();
@@ -257,15 +269,15 @@ impl MonitorMachine {
             (State::Done, _) => State::Done,
             (state, MonitorInput::Stop) => self.stop(now, state, &mut effects),
             (state, MonitorInput::Cancel { generation }) if self.generation < generation => {
-                self.cancel(now, state, &mut effects)
+                self.cancel(now, status, state, &mut effects)
             }
             (State::Idle(idle), MonitorInput::DeadlineReached) if idle.is_due(now) => {
-                self.begin(now, generation, &mut effects)
+                self.begin(now, status, &mut effects)
             }
             (State::Idle(idle), MonitorInput::CheckRequested) => {
                 let idle = idle.hastened(now);
                 if idle.is_due(now) {
-                    self.begin(now, generation, &mut effects)
+                    self.begin(now, status, &mut effects)
                 } else {
                     State::Idle(idle)
                 }
@@ -295,13 +307,13 @@ impl MonitorMachine {
                     more_to_come,
                 },
             ) if check.waiting == Waiting::Reply => {
-                self.answered(now, check, bytes, more_to_come, &mut effects)
+                self.answered(now, status, check, bytes, more_to_come, &mut effects)
             }
             (State::Checking(check), MonitorInput::Failed(error)) => {
-                self.fail(now, check, error, &mut effects)
+                self.fail(now, status, check, error, &mut effects)
             }
             (State::Checking(check), MonitorInput::DeadlineReached) => {
-                self.expire(now, check, &mut effects)
+                self.expire(now, status, check, &mut effects)
             }
             // Among them a request for a check while one is running: it must be ignored, not
             // remembered (Server Monitoring: "Requesting an immediate check").

@@ -22,6 +22,8 @@ pub struct RttWindow {
     recent: [Duration; WINDOW],
     /// How many samples came since the last reset.
     count: usize,
+    /// The newest sample, whenever it came.
+    newest: Option<Duration>,
 }
 
 impl RttWindow {
@@ -48,6 +50,7 @@ impl RttWindow {
         let Ok(duration) = Duration::try_from_secs_f64(sample / 1e3) else {
             return;
         };
+        self.newest = Some(duration);
         self.average = Some(match self.average {
             None => sample,
             Some(average) => ALPHA * sample + (1.0 - ALPHA) * average,
@@ -58,19 +61,32 @@ impl RttWindow {
         self.count = self.count.saturating_add(1);
     }
 
-    /// Forgets every sample: the server was lost.
+    /// Forgets every sample but the newest: the server was lost (Server Selection: "reset").
+    ///
+    /// The newest one stands in for the first of the new ones, which replaces it: a server that is
+    /// known again, by whatever reply, can be compared with others at once.
     pub fn reset(&mut self) {
-        *self = Self::default();
+        *self = Self {
+            newest: self.newest,
+            ..Self::default()
+        };
     }
 
-    /// The average in fractional milliseconds.
+    /// The average since the last reset in fractional milliseconds.
     pub fn average_millis(&self) -> Option<f64> {
         self.average
     }
 
-    /// Average, minimum and percentile, if there is a sample.
+    /// Average, minimum and percentile, if there ever was a sample.
     pub fn rtt(&self) -> Option<Rtt> {
-        let average = self.average?;
+        let Some(average) = self.average else {
+            // As after one sample.
+            return self.newest.map(|newest| Rtt {
+                average: newest,
+                minimum: Duration::ZERO,
+                p90: newest,
+            });
+        };
         Some(Rtt {
             average: Duration::try_from_secs_f64(average / 1e3).unwrap_or_default(),
             minimum: self.minimum(),
@@ -152,15 +168,27 @@ mod tests {
     }
 
     #[test]
-    fn negative_samples_are_rejected_and_reset_forgets_all() {
-        // G-2, G-3
+    fn negative_samples_are_rejected() {
+        // G-2
         let mut rtt = window(&[10]);
         rtt.add_millis(-1.0);
         rtt.add_millis(f64::NAN);
         assert_eq!(rtt.average_millis(), Some(10.0));
+    }
+
+    #[test]
+    fn after_a_reset_the_newest_sample_stands_in_for_the_next_one() {
+        // G-3
+        let mut rtt = window(&[]);
         rtt.reset();
         assert_eq!(rtt.rtt(), None);
+        rtt = window(&[90, 10, 30]);
+        for _ in 0..2 {
+            rtt.reset();
+            assert_eq!(rtt.average_millis(), None, "the average is cleared");
+            assert_eq!(rtt.rtt(), window(&[30]).rtt());
+        }
         rtt.add(Duration::ZERO);
-        assert_eq!(rtt.average_millis(), Some(0.0));
+        assert_eq!(rtt, window(&[0]), "nothing earlier is left");
     }
 }

@@ -53,7 +53,7 @@
 //! | --- | --- |
 //! | `Open`, `Close` | - |
 //! | `Checked` | `server`; `error`, or the reply is the one of the server's latest `ServerHeartbeatSucceeded`; `rtt`: `average`, `minimum`, `p90` |
-//! | `Handshake` | `server`, `generation`, `reply` |
+//! | `Handshake` | `server`, `generation`, `reply`, `rtt` |
 //! | `ServiceConnectionClosed` | `server`, `serviceId`, `generation` |
 //! | `AppError` | `server`, `generation`, `serviceId`, `phase`, `maxWireVersion`, and one of `network`: `timeout`, `labels`, `message`; `reply`; `auth`: `message` |
 //! | `Hosts` | `hosts` |

@@ -282,12 +282,14 @@ impl Replayer {
                 server,
                 generation,
                 reply,
+                rtt,
             } => {
                 let hello = Hello::parse(reply).map_err(|error| error.to_string())?;
                 let input = Input::Handshake {
                     server: *server,
                     generation: *generation,
                     hello,
+                    rtt: *rtt,
                 };
                 machine.handle(now, input)
             }
@@ -353,6 +355,7 @@ impl Replayer {
                     None => continue,
                 },
                 Effect::Publish(_)
+                | Effect::ServerKnown { .. }
                 | Effect::ResetRtt { .. }
                 | Effect::CancelCheck { .. }
                 | Effect::RequestCheck { .. } => continue,

@@ -30,7 +30,7 @@ use sdam_select::settings::Settings;
 use sdam_transport::{runtime::Runtime, spawn::Task};
 use smallvec::SmallVec;
 
-use self::lock::Lock;
+use self::lock::{Lock, LockGuard};
 use crate::{
     demand::Demand,
     failures::Failures,
@@ -187,7 +187,7 @@ impl TopologyCell {
     /// Tells the topology what happened; all that follows has happened on return, even if a pool
     /// panics.
     pub(crate) fn apply(self: &Arc<Self>, input: Input<'_>) {
-        self.apply_as(input, RecordedInput::of, |_| ());
+        self.apply_as(self.state.lock(), input, RecordedInput::of, |_| ());
     }
 
     /// Tells the topology that a pooled connection was opened, and what the `reply` to its handshake
@@ -200,29 +200,36 @@ impl TopologyCell {
         reply: &[u8],
     ) -> Option<Generation> {
         let service = hello.service_id.filter(|_| self.options.load_balanced);
+        let state = self.state.lock();
+        let rtt = state.servers.get(&server);
+        let rtt = rtt.and_then(|server| server.rtt().rtt());
         let input = Input::Handshake {
             server,
             generation,
             hello,
+            rtt,
         };
         let record = |_: &Input<'_>| {
             Some(RecordedInput::Handshake {
                 server,
                 generation,
                 reply: reply.into(),
+                rtt,
             })
         };
-        self.apply_as(input, record, |machine| machine.generation(server, service))
+        self.apply_as(state, input, record, |machine| {
+            machine.generation(server, service)
+        })
     }
 
     /// `answer` sees the machine before anything else can happen to it.
     fn apply_as<T>(
         self: &Arc<Self>,
+        mut state: LockGuard<'_, State>,
         input: Input<'_>,
         record: impl FnOnce(&Input<'_>) -> Option<RecordedInput>,
         answer: impl FnOnce(&TopologyMachine) -> T,
     ) -> T {
-        let mut state = self.state.lock();
         let now = self.now();
         if self.events.wants(EventName::Input)
             && let Some(recorded) = record(&input)
@@ -334,6 +341,11 @@ impl TopologyCell {
                 Effect::PoolClear { server, clear } => {
                     if let Some(server) = state.servers.get(&server) {
                         self.clear_pool(now, server, clear, &mut aftermath.panic);
+                    }
+                }
+                Effect::ServerKnown { server, known } => {
+                    if let Some(server) = state.servers.get(&server) {
+                        server.set_known(known);
                     }
                 }
                 Effect::ResetRtt { server } => {

@@ -121,9 +121,7 @@ impl Monitor {
         }
         let mut link = Link::default();
         let mut alarm = Alarm::default();
-        let mut effects = self
-            .machine
-            .start(self.cell.now(), self.server.generation());
+        let mut effects = self.machine.start(self.cell.now(), self.server.status());
         loop {
             if self.execute(effects, &mut link) {
                 return;
@@ -189,7 +187,7 @@ impl Monitor {
 
     fn handle(&mut self, input: MonitorInput<'_>) -> MonitorEffects {
         self.machine
-            .handle(self.cell.now(), self.server.generation(), input)
+            .handle(self.cell.now(), self.server.status(), input)
     }
 
     /// Runs effects in their order; whether the last one was to end.
@@ -207,7 +205,6 @@ impl Monitor {
                 MonitorEffect::ReadNext { deadline } => link.read_next(deadline),
                 MonitorEffect::Disconnect => link.disconnect(),
                 MonitorEffect::RttSample(sample) => self.server.rtt().add(sample),
-                MonitorEffect::RttReset => self.server.rtt().reset(),
                 MonitorEffect::Report { outcome } => {
                     let rtt = self.server.rtt().rtt();
                     self.cell.apply(Input::Checked {

@@ -8,6 +8,7 @@ use std::{
 use sdam_core::{
     address::ServerAddress,
     ids::{Generation, ServerId},
+    monitor::ServerStatus,
     pool::PoolHandle,
     rtt::RttWindow,
 };
@@ -36,8 +37,10 @@ pub(crate) struct Server {
     rtt_task: Mutex<Option<Arc<Mailbox>>>,
     rtt: Mutex<RttWindow>,
     failures: Mutex<Failures>,
-    generation: AtomicU64,
     abandoned: AtomicBool,
+    /// The generation of the pool, twice, and one more if the server is known: a single word, so
+    /// that a monitor sees both as they were at one moment. Written under the topology's lock.
+    status: AtomicU64,
 }
 
 /// What a selected server offers for as long as it is held.
@@ -69,8 +72,8 @@ impl Server {
             rtt_task: Mutex::default(),
             rtt: Mutex::default(),
             failures: Mutex::default(),
-            generation: AtomicU64::new(Generation::FIRST.as_u64()),
             abandoned: AtomicBool::new(false),
+            status: AtomicU64::new(Generation::FIRST.as_u64() << 1),
         }
     }
 
@@ -90,14 +93,32 @@ impl Server {
         CountedArc::clone(self.lanes.get(lane % LANES).unwrap_or(first))
     }
 
-    /// The generation that the server's pool has reached.
-    pub(crate) fn generation(&self) -> Generation {
-        Generation::from_u64(self.generation.load(Ordering::Acquire))
+    /// The generation that the server's pool has reached, and whether the server is known.
+    pub(crate) fn status(&self) -> ServerStatus {
+        let word = self.status.load(Ordering::Acquire);
+        ServerStatus {
+            generation: Generation::from_u64(word >> 1),
+            known: word & 1 == 1,
+        }
     }
 
     pub(crate) fn set_generation(&self, generation: Generation) {
-        self.generation
-            .store(generation.as_u64(), Ordering::Release);
+        self.set_status(ServerStatus {
+            generation,
+            ..self.status()
+        });
+    }
+
+    pub(crate) fn set_known(&self, known: bool) {
+        self.set_status(ServerStatus {
+            known,
+            ..self.status()
+        });
+    }
+
+    fn set_status(&self, status: ServerStatus) {
+        let word = status.generation.as_u64() << 1 | u64::from(status.known);
+        self.status.store(word, Ordering::Release);
     }
 
     /// The server's round-trip times; held for a few instructions at a time.

@@ -4,18 +4,21 @@
 
 use std::{sync::Arc, time::Duration};
 
-use bson::Document;
+use bson::{Document, doc};
 use sdam::{snapshot::Snapshot, topology::Topology};
 use sdam_core::{
     address::ServerAddress,
+    app_error::{AppError, Cause, ErrorOutcome, Phase},
     event::EventKind,
     ids::{Generation, ServerId},
+    read_preference::{ReadMode, ReadPreference},
     server::{ServerDescription, ServerType},
 };
 use sdam_events::{
     channel::{EventStream, unbounded},
     sink::Interest,
 };
+use sdam_select::criteria::Criteria;
 use sdam_sim::{
     Action, Blueprint, MemberId,
     action::{FailCommand, Target},
@@ -33,23 +36,9 @@ struct World {
 }
 
 impl World {
+    /// Watched from all of its members.
     fn start(options: &str) -> Self {
-        let hosts = ["a", "b", "c"].map(|host| ServerAddress::new(host, 27017));
-        let blueprint = Blueprint::replica_set(SetConfig::new("rs", hosts));
-        let sim = Sim::new(1, &blueprint);
-        sim.run_for(Duration::from_secs(20));
-        let (sink, events) = unbounded();
-        let sink = sink.interested_in(Interest::SDAM.union(Interest::POOLS));
-        let topology = Topology::builder(&format!("mongodb://a,b,c/?replicaSet=rs&{options}"))
-            .unwrap()
-            .sink(sink)
-            .start(sim.runtime())
-            .unwrap();
-        let this = Self {
-            sim,
-            topology,
-            events,
-        };
+        let this = Self::watch(&format!("a,b,c/?replicaSet=rs&{options}"));
         this.wait_for(|snapshot| {
             let servers = snapshot.description().servers();
             servers
@@ -57,6 +46,26 @@ impl World {
                 .all(|server| server.server_type.is_available())
         });
         this
+    }
+
+    /// Watched as the connection string says.
+    fn watch(uri: &str) -> Self {
+        let hosts = ["a", "b", "c"].map(|host| ServerAddress::new(host, 27017));
+        let blueprint = Blueprint::replica_set(SetConfig::new("rs", hosts));
+        let sim = Sim::new(1, &blueprint);
+        sim.run_for(Duration::from_secs(20));
+        let (sink, events) = unbounded();
+        let sink = sink.interested_in(Interest::SDAM.union(Interest::POOLS));
+        let topology = Topology::builder(&format!("mongodb://{uri}"))
+            .unwrap()
+            .sink(sink)
+            .start(sim.runtime())
+            .unwrap();
+        Self {
+            sim,
+            topology,
+            events,
+        }
     }
 
     fn wait_for(&self, met: impl Fn(&Snapshot) -> bool) {
@@ -67,6 +76,24 @@ impl World {
     fn server(&self, id: ServerId) -> Arc<ServerDescription> {
         let snapshot = self.topology.snapshot();
         Arc::clone(snapshot.description().server_by_id(id).unwrap())
+    }
+
+    /// An operation meets an error on a connection of the first generation.
+    fn report(&self, server: ServerId, cause: Cause<'_>) -> ErrorOutcome {
+        let error = AppError {
+            generation: Generation::FIRST,
+            service_id: None,
+            phase: Phase::AfterHandshake,
+            cause,
+            max_wire_version: 21,
+        };
+        self.topology.handle_error(server, error)
+    }
+
+    /// An operation is told that its server is no primary any more.
+    fn report_step_down(&self, server: ServerId) -> ErrorOutcome {
+        let reply = doc! { "ok": 0, "code": 189, "errmsg": "the primary stepped down" };
+        self.report(server, Cause::Reply(&reply.to_vec().unwrap()))
     }
 
     /// A secondary: as the topology knows it, and as the deployment does.
@@ -131,4 +158,70 @@ fn an_error_older_than_the_news_of_a_pool_loses_the_server_all_the_same() {
         |event| matches!(event.kind, EventKind::PoolCleared { server: own, .. } if own == server),
     );
     assert!(cleared);
+}
+
+/// G-3, G-10: after an ordinary failover the old primary is read from like any other secondary.
+#[test]
+fn an_old_primary_stays_within_the_latency_window() {
+    let world = World::start("");
+    world.sim.run_for(Duration::from_secs(15));
+    let old = world
+        .topology
+        .snapshot()
+        .description()
+        .primary()
+        .unwrap()
+        .id;
+    assert_eq!(world.report_step_down(old), ErrorOutcome::MarkedUnknown);
+    assert_eq!(world.server(old).rtt, None);
+    world.sim.step_down().unwrap();
+    world.wait_for(|snapshot| {
+        let description = snapshot.description();
+        let old = description.server_by_id(old).unwrap();
+        old.server_type == ServerType::RsSecondary && description.primary().is_some()
+    });
+    assert!(world.server(old).rtt.is_some());
+    let nearest = Criteria::read(ReadPreference::new(ReadMode::Nearest)).unwrap();
+    let chosen = (0..100)
+        .map(|_| world.topology.try_select(&nearest).unwrap().unwrap().id())
+        .filter(|chosen| *chosen == old);
+    assert!(chosen.count() > 10, "it is one of three");
+}
+
+/// F-80: an operation that opens a connection to a lost server finds it for everybody, though the
+/// monitor hears nothing new on its stream.
+#[test]
+fn a_pooled_handshake_finds_a_lost_server_that_streams() {
+    let mut world = World::start("");
+    let (server, _) = world.secondary();
+    world.sim.run_for(Duration::from_millis(1));
+    let reply = versioned(world.last_reply(server), 0);
+    assert_eq!(world.report_step_down(server), ErrorOutcome::MarkedUnknown);
+    assert_eq!(world.server(server).server_type, ServerType::Unknown);
+    world
+        .topology
+        .handle_handshake(server, Generation::FIRST, &reply)
+        .unwrap();
+    let found = world.server(server);
+    assert_eq!(found.server_type, ServerType::RsSecondary);
+    assert!(found.rtt.unwrap().average > Duration::ZERO);
+}
+
+/// F-51, F-52, D-70: what answers under another set's name is Unknown, so the loss of the connection
+/// to it is no reason to hurry.
+#[test]
+fn a_server_of_another_set_is_not_checked_again_at_once() {
+    let mut world = World::watch("a/?directConnection=true&replicaSet=other");
+    world.sim.run_for(Duration::from_secs(1));
+    let member = MemberId(0);
+    let server = Arc::clone(&world.topology.snapshot().description().servers()[0]);
+    assert_eq!(server.server_type, ServerType::Unknown);
+    let lost = world.sim.now();
+    world.sim.network().reset(member);
+    world.sim.run_for(Duration::from_secs(25));
+    let next = std::iter::from_fn(|| world.events.try_next())
+        .filter(|event| event.at > lost)
+        .find(|event| matches!(event.kind, EventKind::ServerHeartbeatStarted(_)));
+    let pause = next.unwrap().at.since(lost);
+    assert!(pause >= Duration::from_secs(10), "{pause:?}");
 }

@@ -5,7 +5,6 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use sdam_core::{
     error::ErrorKind,
     event::{Event, EventKind, RecordedCause, RecordedInput, Selection},
-    hello::Hello,
     ids::ServerId,
     options::{COOLDOWN, Options},
     time::Instant,
@@ -20,10 +19,8 @@ struct Checks {
     /// When the running one started, or the last one ended, or the server joined.
     since: Instant,
     state: State,
-    /// Whether the last check that ended found the server.
+    /// Whether the server is known, whoever found it.
     known: bool,
-    /// Whether an error was reported since, which may have made the monitor forget that.
-    disturbed: bool,
     /// When the running check was to be cancelled, because an operation met a network error.
     cancelled: Option<Instant>,
 }
@@ -100,17 +97,17 @@ pub(crate) fn judge_scans(events: &[Event]) -> Result<(), Violation> {
                     return Err(Oracle::Cadence.violated(event.at, message));
                 }
             }
-            EventKind::ServerHeartbeatSucceeded {
-                heartbeat, reply, ..
-            } => {
-                let found = Hello::parse(reply).is_ok_and(|hello| hello.server_type.is_available());
-                known.insert(heartbeat.server, found);
+            EventKind::ServerDescriptionChanged { new, .. } => {
+                known.insert(new.id, new.server_type.is_available());
+            }
+            EventKind::ServerHeartbeatSucceeded { heartbeat, .. } => {
                 ended.insert(heartbeat.server, (event.at, State::Succeeded));
             }
             EventKind::ServerHeartbeatFailed {
                 heartbeat, failure, ..
             } => {
-                let known = known.insert(heartbeat.server, false) == Some(true);
+                // F-51: the type before the check is what counts, and its change is told later.
+                let known = known.get(&heartbeat.server) == Some(&true);
                 let lost = matches!(failure.kind, ErrorKind::Network | ErrorKind::Timeout);
                 let state = if lost {
                     State::Lost { known }
@@ -144,7 +141,6 @@ impl Cadence {
                         since: at,
                         state: State::New,
                         known: false,
-                        disturbed: false,
                         cancelled: None,
                     },
                 );
@@ -161,25 +157,25 @@ impl Cadence {
             EventKind::ServerHeartbeatStarted(heartbeat) => self
                 .started(heartbeat.server, at, heartbeat.awaited)
                 .map_err(|message| format!("{}: {message}", heartbeat.address)),
-            EventKind::ServerHeartbeatSucceeded {
-                heartbeat, reply, ..
-            } => {
-                let known = Hello::parse(reply).is_ok_and(|hello| hello.server_type.is_available());
-                self.ended(heartbeat.server, at, |checks| {
-                    checks.known = known;
-                    checks.disturbed = false;
-                    State::Succeeded
-                })
-                .map_err(|message| format!("{}: {message}", heartbeat.address))
+            EventKind::ServerDescriptionChanged { new, .. } => {
+                if let Some(checks) = self.servers.get_mut(&new.id) {
+                    checks.known = new.server_type.is_available();
+                }
+                Ok(())
             }
+            EventKind::ServerHeartbeatSucceeded { heartbeat, .. } => self
+                .ended(heartbeat.server, at, |_| State::Succeeded)
+                .map_err(|message| format!("{}: {message}", heartbeat.address)),
             EventKind::ServerHeartbeatFailed {
                 heartbeat, failure, ..
             } => {
                 let lost = matches!(failure.kind, ErrorKind::Network | ErrorKind::Timeout);
                 self.ended(heartbeat.server, at, |checks| {
-                    let known = std::mem::take(&mut checks.known);
+                    // F-51: the type before the check is what counts, and its change is told later.
                     if lost {
-                        State::Lost { known }
+                        State::Lost {
+                            known: checks.known,
+                        }
                     } else {
                         State::Failed
                     }
@@ -211,9 +207,6 @@ impl Cadence {
         let RecordedInput::AppError { server, error } = input else {
             return;
         };
-        if let Some(checks) = self.servers.get_mut(server) {
-            checks.disturbed = true;
-        }
         if matches!(error.cause, RecordedCause::Network { .. }) {
             self.broken = Some(*server);
         }
@@ -254,7 +247,6 @@ impl Cadence {
             ));
         }
         if let State::Lost { known: true } = checks.state
-            && !checks.disturbed
             && !gap.is_zero()
         {
             return Err(format!("the retry came only after {gap:?}"));

@@ -36,6 +36,8 @@ pub enum RecordedInput {
         generation: Generation,
         /// The reply, a BSON document.
         reply: Arc<[u8]>,
+        /// The server's round-trip times at that moment.
+        rtt: Option<Rtt>,
     },
     /// [`Input::ServiceConnectionClosed`]
     ServiceConnectionClosed {

@@ -83,7 +83,6 @@ impl TopologyMachine {
                 }),
                 cancel_check: verdict.cancel_check,
                 request_check: verdict.request_check,
-                reset_rtt: true,
                 checked: false,
             },
         );

@@ -45,12 +45,20 @@ pub enum Effect {
         /// The incarnation.
         server: ServerId,
     },
-    /// Forget the server's round-trip times: it was lost without its monitor noticing.
+    /// Let the server's monitor see whether the server is known; until the first one it is not.
+    ServerKnown {
+        /// The incarnation.
+        server: ServerId,
+        /// Whether its type is known now.
+        known: bool,
+    },
+    /// Forget the server's round-trip times: it was lost, or its check has failed again.
     ResetRtt {
         /// The incarnation.
         server: ServerId,
     },
-    /// Cancel the server's running check if it began under an earlier generation.
+    /// Close the connection of the server's monitor, and cancel its running check, if the
+    /// connection began to be opened under an earlier generation.
     CancelCheck {
         /// The incarnation.
         server: ServerId,
@@ -64,8 +72,8 @@ pub enum Effect {
     },
 }
 
-/// Effects in the order in which they have to run: open, ready, publish, emit, clear, close, then
-/// whatever concerns monitors.
+/// Effects in the order in which they have to run: open, ready, publish, emit, known or not, clear,
+/// close, then whatever else concerns monitors.
 ///
 /// "Ready before publish" means that no reader sees a selectable server with a paused pool, and
 /// "clear after publish, before anything else" that no reader of the new description gets a

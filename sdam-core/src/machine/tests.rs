@@ -5,6 +5,7 @@ mod departures;
 mod elections;
 mod errors;
 mod events;
+mod losing;
 mod services;
 
 use alloc::{
@@ -131,6 +132,10 @@ fn brief(machine: &TopologyMachine, effects: &Effects) -> Vec<alloc::string::Str
                 alloc::format!("clear {} to {}{how}", name(server), clear.generation)
             }
             Effect::CloseServer { server } => alloc::format!("close {}", name(server)),
+            Effect::ServerKnown { server, known } => {
+                let known = if *known { "known" } else { "unknown" };
+                alloc::format!("{known} {}", name(server))
+            }
             Effect::ResetRtt { server } => alloc::format!("reset {}", name(server)),
             Effect::CancelCheck { server, .. } => alloc::format!("cancel {}", name(server)),
             Effect::RequestCheck { server } => alloc::format!("check {}", name(server)),
@@ -258,6 +263,7 @@ fn effects_come_in_the_order_of_the_specification() {
             "ServerDescriptionChanged a",
             "ServerOpening b",
             "TopologyDescriptionChanged",
+            "known a",
         ],
     );
     let effects = check(&mut machine, "a", hello(ServerType::RsPrimary));
@@ -270,11 +276,13 @@ fn effects_come_in_the_order_of_the_specification() {
             "publish",
             "ServerDescriptionChanged a",
             "TopologyDescriptionChanged",
+            "unknown a",
+            "reset a",
             "clear a to 1 interrupting",
         ],
     );
     let effects = fail(&mut machine, "a", ErrorKind::Timeout);
-    expect(effects, &machine, &["clear a to 2 interrupting"]);
+    expect(effects, &machine, &["reset a", "clear a to 2 interrupting"]);
     let effects = machine.handle(NOW, Input::Close);
     expect(
         effects,
@@ -344,11 +352,14 @@ fn a_displaced_primary_is_announced_checked_and_keeps_its_pool_from_4_2_on() {
             "ServerDescriptionChanged b",
             "ServerDescriptionChanged a",
             "TopologyDescriptionChanged",
+            "unknown a",
+            "reset a",
+            "known b",
         ];
         if clear {
             expected.push("clear a to 1");
         }
-        expected.extend(["reset a", "check a"]);
+        expected.push("check a");
         assert_eq!(brief(&machine, &effects), expected);
         let displaced = machine.description().server(&address("a")).unwrap();
         let error = displaced.error.as_ref().unwrap().to_string();
@@ -371,6 +382,7 @@ fn a_stale_primary_is_told_by_both_tuples() {
             "publish",
             "ServerDescriptionChanged a",
             "TopologyDescriptionChanged",
+            "reset a",
         ]
     );
     let stale = machine.description().server(&address("a")).unwrap();
@@ -410,78 +422,42 @@ fn a_server_that_comes_back_is_another_incarnation() {
 }
 
 #[test]
-fn a_handshake_counts_like_a_check_unless_the_server_is_unknown_or_the_news_old() {
+fn a_handshake_counts_like_a_check_unless_the_server_was_never_measured_or_the_news_is_old() {
     // F-80
     let mut machine = opened(&options(&["a", "b"]));
     let server = id(&machine, "a");
-    let generation = Generation::FIRST;
-    let news = hello(ServerType::RsPrimary);
-    let effects = machine.handle(
-        NOW,
-        Input::Handshake {
+    let shake = |machine: &mut TopologyMachine, hello: Hello, rtt| {
+        let input = Input::Handshake {
             server,
-            generation,
-            hello: news.clone(),
-        },
-    );
-    assert_eq!(brief(&machine, &effects), ["check a"]);
-    let mut versioned = news;
-    let version = |counter| TopologyVersion {
-        process_id: ObjectId::default(),
-        counter,
+            generation: Generation::FIRST,
+            hello,
+            rtt,
+        };
+        let effects = machine.handle(NOW, input);
+        brief(machine, &effects)
     };
-    versioned.topology_version = Some(version(5));
-    let _ = check(&mut machine, "a", versioned.clone());
-    let down = Hello {
-        topology_version: Some(version(6)),
-        ..hello(ServerType::RsSecondary)
+    let of_version = |server_type, counter| Hello {
+        topology_version: Some(TopologyVersion {
+            process_id: ObjectId::default(),
+            counter,
+        }),
+        ..hello(server_type)
     };
-    let old = Hello {
-        topology_version: Some(version(4)),
-        ..down.clone()
-    };
-    let effects = machine.handle(
-        NOW,
-        Input::Handshake {
-            server,
-            generation,
-            hello: old,
-        },
-    );
-    assert!(effects.is_empty());
-    let effects = machine.handle(
-        NOW,
-        Input::Handshake {
-            server,
-            generation,
-            hello: down,
-        },
-    );
-    assert!(!effects.is_empty());
+    let primary = of_version(ServerType::RsPrimary, 5);
+    assert_eq!(shake(&mut machine, primary.clone(), None), ["check a"]);
+    // What the monitor measured before the server was lost is good enough.
+    let found = shake(&mut machine, primary, RTT);
+    assert_eq!(found[..2], ["ready a", "publish"]);
+    assert_eq!(found[found.len() - 2..], ["known a", "check a"]);
+    let old = of_version(ServerType::RsSecondary, 4);
+    assert!(shake(&mut machine, old, RTT).is_empty());
+    assert!(!shake(&mut machine, of_version(ServerType::RsSecondary, 6), RTT).is_empty());
     let description = machine.description();
     assert_eq!(
         description.topology_type(),
         TopologyType::ReplicaSetNoPrimary
     );
-    assert!(description.server(&address("a")).unwrap().rtt.is_some());
-}
-
-#[test]
-fn a_dead_monitor_leaves_its_server_unknown_and_is_no_evidence_against_the_pool() {
-    let mut machine = opened(&options(&["a", "b"]));
-    let _ = check(&mut machine, "a", hello(ServerType::RsPrimary));
-    let server = id(&machine, "a");
-    let effects = machine.handle(NOW, Input::MonitorDied { server });
-    assert_eq!(
-        brief(&machine, &effects),
-        [
-            "publish",
-            "ServerDescriptionChanged a",
-            "TopologyDescriptionChanged",
-            "reset a",
-        ]
-    );
-    assert_eq!(machine.generation(server, None), Some(Generation::FIRST));
+    assert_eq!(description.server(&address("a")).unwrap().rtt, RTT);
 }
 
 #[test]

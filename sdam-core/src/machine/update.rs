@@ -18,10 +18,6 @@ use crate::{
 
 /// What has to follow an update besides what the new description itself leads to.
 #[derive(Default)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a command of its own"
-)]
 pub(super) struct Consequences {
     /// The description comes from a successful hello, so the pool may become ready.
     pub(super) checked: bool,
@@ -31,8 +27,6 @@ pub(super) struct Consequences {
     pub(super) cancel_check: bool,
     /// The server is checked soon.
     pub(super) request_check: bool,
-    /// The server's round-trip times are forgotten.
-    pub(super) reset_rtt: bool,
 }
 
 pub(super) struct Clear {
@@ -126,8 +120,10 @@ impl TopologyMachine {
         if emptied {
             effects.push(Effect::Emit(EventKind::TopologyEmptied));
         }
+        let responder_id = responder.map(|server| server.id);
+        diff.follow_availability(responder_id, &mut effects);
         self.clear_pools(
-            responder.map(|server| server.id),
+            responder_id,
             consequences.clear.take(),
             &displaced,
             &mut effects,
@@ -212,9 +208,6 @@ impl TopologyMachine {
     ) {
         if let Some(pool) = self.pool(responder) {
             let (server, generation) = (responder, pool.generation);
-            if consequences.reset_rtt {
-                effects.push(Effect::ResetRtt { server });
-            }
             if consequences.cancel_check {
                 effects.push(Effect::CancelCheck { server, generation });
             }
@@ -224,7 +217,6 @@ impl TopologyMachine {
         }
         for server in displaced.iter().map(|old| old.id) {
             if self.pool(server).is_some() {
-                effects.push(Effect::ResetRtt { server });
                 effects.push(Effect::RequestCheck { server });
             }
         }
@@ -355,6 +347,27 @@ impl Diff {
 
     fn is_equal(&self) -> bool {
         self.changed.is_empty() && self.added.is_empty() && self.removed.is_empty()
+    }
+
+    /// The one place that decides what it means for monitors and round-trip times that a server
+    /// was found or lost, whoever noticed (C-20, G-3).
+    fn follow_availability(&self, responder: Option<ServerId>, effects: &mut Effects) {
+        for (before, after) in &self.changed {
+            let (server, known) = (after.id, after.server_type.is_available());
+            let was_known = before.server_type.is_available();
+            if known != was_known {
+                effects.push(Effect::ServerKnown { server, known });
+            }
+            if !known && (was_known || responder == Some(server)) {
+                effects.push(Effect::ResetRtt { server });
+            }
+        }
+        // F-53: also when a check has failed like the one before.
+        for server in &self.refreshed {
+            if !server.server_type.is_available() && responder == Some(server.id) {
+                effects.push(Effect::ResetRtt { server: server.id });
+            }
+        }
     }
 
     /// The responder first, then other servers, then who left, then who joined (J-17).

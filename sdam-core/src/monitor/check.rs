@@ -14,6 +14,7 @@ use super::{MonitorConfig, MonitorEffect, Negotiation};
 
 /// What a monitor is doing.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 pub(super) enum State {
     /// It waits for the next check.
     Idle(Idle),
@@ -34,6 +35,7 @@ pub(super) struct Idle {
 
 /// A running check. Its heartbeat was started and has to end.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 pub(super) struct Check {
     pub(super) heartbeat: Heartbeat,
     /// What was asked for and has not come yet.
@@ -44,6 +46,8 @@ pub(super) struct Check {
     pub(super) deadline: Option<Instant>,
     /// Whether the deadline was moved because the host had slept.
     pub(super) extended: bool,
+    /// Whether it has asked again, because the first reply was late.
+    pub(super) repeated: bool,
 }
 
 /// What a check waits for.
@@ -67,13 +71,22 @@ impl Check {
             since: now,
             deadline: limit.map(|limit| now + limit),
             extended: false,
+            repeated: false,
         }
     }
 
     /// Whether a reply at `now` comes after its time and was accepted only because the host slept
-    /// or stalled: its duration tells nothing about the network.
-    pub(super) fn is_late(&self, now: Instant) -> bool {
-        self.extended || self.deadline.is_some_and(|deadline| deadline < now)
+    /// or stalled, so that another one is needed to measure the round trip; once.
+    pub(super) fn has_to_be_repeated(&self, now: Instant) -> bool {
+        let late = self.extended || self.deadline.is_some_and(|deadline| deadline < now);
+        late && !self.heartbeat.awaited && !self.repeated
+    }
+
+    /// How long the round trip took that ended with a reply at `now`. More than the limit is the
+    /// host's doing.
+    pub(super) fn sample(&self, now: Instant) -> Duration {
+        let end = self.deadline.map_or(now, |deadline| deadline.min(now));
+        end.since(self.since)
     }
 
     /// The event that ends the heartbeat with `error`.
@@ -97,6 +110,7 @@ impl Check {
 
 /// An open connection and what was learned on it.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 pub(super) struct Connection {
     pub(super) id: ConnectionId,
     pub(super) negotiation: Negotiation,

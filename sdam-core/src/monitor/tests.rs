@@ -2,6 +2,7 @@
 
 mod cancelling;
 mod failing;
+mod interleavings;
 mod polling;
 mod properties;
 mod script;

@@ -6,13 +6,12 @@ use core::mem;
 use crate::{
     error::{ErrorKind, ServerError, Stage},
     event::{ConnectionId, EventKind, Heartbeat},
-    hello::Hello,
-    ids::Generation,
+    hello::{Hello, HelloRequest},
     time::Instant,
 };
 
 use super::{
-    MonitorEffect, MonitorEffects, MonitorMachine,
+    MonitorEffect, MonitorEffects, MonitorMachine, ServerStatus,
     check::{Check, Connection, Idle, Next, State, Waiting},
 };
 
@@ -21,17 +20,15 @@ impl MonitorMachine {
     pub(super) fn begin(
         &mut self,
         now: Instant,
-        generation: Generation,
+        status: ServerStatus,
         effects: &mut MonitorEffects,
     ) -> State {
-        self.generation = generation;
-        let (id, next, waiting) = match &self.connection {
-            Some(connection) => (connection.id, connection.next(), Waiting::Reply),
-            None => (
-                self.next_connection_id(),
-                Next::Connect,
-                Waiting::Connection,
-            ),
+        let (id, next, waiting) = if let Some(connection) = &self.connection {
+            (connection.id, connection.next(), Waiting::Reply)
+        } else {
+            self.generation = status.generation;
+            let id = self.next_connection_id();
+            (id, Next::Connect, Waiting::Connection)
         };
         if matches!(next, Next::Await { .. }) && !self.rtt_started {
             self.rtt_started = true;
@@ -83,6 +80,7 @@ impl MonitorMachine {
     pub(super) fn answered(
         &mut self,
         now: Instant,
+        status: ServerStatus,
         mut check: Check,
         bytes: &[u8],
         more_to_come: bool,
@@ -90,13 +88,17 @@ impl MonitorMachine {
     ) -> State {
         let hello = match Hello::parse(bytes) {
             Ok(hello) => hello,
-            Err(error) => return self.fail(now, check, error, effects),
+            Err(error) => return self.fail(now, status, check, error, effects),
         };
         // Server Monitoring: "after processing an ok:1 response, the client MUST NOT sleep".
         let mut idle = self.config.pause(now);
         if let Some(connection) = &mut self.connection {
             connection.learn(&hello, more_to_come, &self.config);
             check.heartbeat.connection = connection.id;
+            if check.has_to_be_repeated(now) && !more_to_come {
+                let request = connection.negotiation.request(&self.config);
+                return self.measure_again(now, check, request, effects);
+            }
             if matches!(connection.next(), Next::Await { .. } | Next::Read) {
                 idle = Idle::at_once(now);
             } else if mem::take(&mut self.rtt_started) {
@@ -105,17 +107,36 @@ impl MonitorMachine {
             }
         }
         let duration = now.since(check.since);
-        if !check.heartbeat.awaited && !check.is_late(now) {
-            effects.push(MonitorEffect::RttSample(duration));
+        if !check.heartbeat.awaited {
+            effects.push(MonitorEffect::RttSample(check.sample(now)));
         }
         effects.push(MonitorEffect::Emit(EventKind::ServerHeartbeatSucceeded {
             heartbeat: check.heartbeat,
             duration,
             reply: bytes.into(),
         }));
-        self.known = hello.server_type.is_available();
+        self.withheld = false;
         effects.push(MonitorEffect::Report { outcome: Ok(hello) });
         State::Idle(idle)
+    }
+
+    /// Asks once more, because the reply came too late to say anything about the round trip, or
+    /// about what the server is by now.
+    fn measure_again(
+        &self,
+        now: Instant,
+        check: Check,
+        request: HelloRequest,
+        effects: &mut MonitorEffects,
+    ) -> State {
+        let limit = self.config.limit(false);
+        let mut check = Check::new(check.heartbeat, Waiting::Reply, now, limit);
+        check.repeated = true;
+        effects.push(MonitorEffect::Send {
+            request,
+            deadline: check.deadline,
+        });
+        State::Checking(check)
     }
 
     /// Ends the check with an error (Server Monitoring: "Network or command error during server
@@ -126,22 +147,22 @@ impl MonitorMachine {
     pub(super) fn fail(
         &mut self,
         now: Instant,
+        status: ServerStatus,
         check: Check,
         error: ServerError,
         effects: &mut MonitorEffects,
     ) -> State {
         let lost = matches!(error.kind, ErrorKind::Network | ErrorKind::Timeout);
-        let retry = lost && self.known;
-        let withheld = retry && self.config.legacy_retry_before_unknown;
-        self.known = false;
+        let is_retry = mem::take(&mut self.withheld);
+        let retry = lost && status.known && !is_retry;
+        self.withheld = retry && self.config.legacy_retry_before_unknown;
         let kept = |connection: &Connection| connection.outlives(&error);
         if !self.connection.as_ref().is_some_and(kept) {
             self.disconnect(effects);
         }
-        if withheld {
+        if self.withheld {
             effects.push(check.failed(now, error));
         } else {
-            effects.push(MonitorEffect::RttReset);
             effects.push(check.failed(now, error.clone()));
             effects.push(MonitorEffect::Report {
                 outcome: Err(error),
@@ -158,6 +179,7 @@ impl MonitorMachine {
     pub(super) fn expire(
         &mut self,
         now: Instant,
+        status: ServerStatus,
         mut check: Check,
         effects: &mut MonitorEffects,
     ) -> State {
@@ -180,7 +202,7 @@ impl MonitorMachine {
             Waiting::Reply => (Stage::Hello, format!("no reply within {limit:?}")),
         };
         let error = ServerError::new(ErrorKind::Timeout, stage, message);
-        self.fail(now, check, error, effects)
+        self.fail(now, status, check, error, effects)
     }
 
     /// Gives up the running check and the connection, because operations found the server's other
@@ -192,28 +214,32 @@ impl MonitorMachine {
     pub(super) fn cancel(
         &mut self,
         now: Instant,
+        status: ServerStatus,
         state: State,
         effects: &mut MonitorEffects,
     ) -> State {
-        self.known = false;
-        match state {
+        let idle = match state {
             State::Checking(check) => {
                 self.disconnect(effects);
-                effects.push(MonitorEffect::RttReset);
                 effects.push(check.cancelled(now, "an operation met a network error"));
-                State::Idle(self.config.pause(now))
+                self.config.pause(now)
             }
             State::Idle(idle) if self.connection.is_some() => {
                 self.disconnect(effects);
-                effects.push(MonitorEffect::RttReset);
-                State::Idle(if idle.is_at_once() {
+                if idle.is_at_once() {
                     self.config.pause(idle.ended)
                 } else {
                     idle
-                })
+                }
             }
-            state => state,
-        }
+            state => return state,
+        };
+        // The news of a reply that came after the clear must not be the last for a heartbeat.
+        State::Idle(if status.known {
+            idle.hastened(now)
+        } else {
+            idle
+        })
     }
 
     /// Ends the check without an outcome; what was known of the server is as good as before.

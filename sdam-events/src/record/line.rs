@@ -147,11 +147,15 @@ fn write_input(line: &mut Object<'_>, input: &RecordedInput) {
             server,
             generation,
             reply,
+            rtt,
         } => {
             line.text("input", "Handshake");
             line.plain("server", Some(server));
             line.plain("generation", Some(generation));
             line.base64("reply", reply);
+            if let Some(rtt) = rtt {
+                line.object("rtt", |object| write_rtt(object, *rtt));
+            }
         }
         RecordedInput::ServiceConnectionClosed {
             server,

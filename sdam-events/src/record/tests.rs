@@ -167,8 +167,13 @@ fn inputs_have_their_lines() {
             server,
             generation: Generation::from_u64(1),
             reply: [1, 2, 3, 4].into(),
+            rtt: Some(Rtt {
+                average: Duration::from_nanos(7),
+                minimum: Duration::ZERO,
+                p90: Duration::from_nanos(8),
+            }),
         },
-        r#""input":"Handshake","server":3,"generation":1,"reply":"AQIDBA==""#,
+        r#""input":"Handshake","server":3,"generation":1,"reply":"AQIDBA==","rtt":{"average":7,"minimum":0,"p90":8}"#,
     );
     check_input(
         RecordedInput::ServiceConnectionClosed {

@@ -116,19 +116,13 @@ fn input(name: &str, line: &Fields<'_>) -> Result<RecordedInput, Box<str>> {
                 Some(error) => Some(Arc::new(server_error(&error)?)),
                 None => None,
             },
-            rtt: match line.optional_object("rtt")? {
-                Some(rtt) => Some(Rtt {
-                    average: Duration::from_nanos(rtt.number("average")?),
-                    minimum: Duration::from_nanos(rtt.number("minimum")?),
-                    p90: Duration::from_nanos(rtt.number("p90")?),
-                }),
-                None => None,
-            },
+            rtt: rtt(line)?,
         },
         "Handshake" => RecordedInput::Handshake {
             server: line.server()?,
             generation: Generation::from_u64(line.number("generation")?),
             reply: line.bytes("reply")?.into(),
+            rtt: rtt(line)?,
         },
         "ServiceConnectionClosed" => RecordedInput::ServiceConnectionClosed {
             server: line.server()?,
@@ -153,6 +147,17 @@ fn input(name: &str, line: &Fields<'_>) -> Result<RecordedInput, Box<str>> {
         },
         other => return Err(format!("no input is called {other}").into()),
     })
+}
+
+fn rtt(line: &Fields<'_>) -> Result<Option<Rtt>, Box<str>> {
+    let Some(rtt) = line.optional_object("rtt")? else {
+        return Ok(None);
+    };
+    Ok(Some(Rtt {
+        average: Duration::from_nanos(rtt.number("average")?),
+        minimum: Duration::from_nanos(rtt.number("minimum")?),
+        p90: Duration::from_nanos(rtt.number("p90")?),
+    }))
 }
 
 fn cause(line: &Fields<'_>) -> Result<RecordedCause, Box<str>> {

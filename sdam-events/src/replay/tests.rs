@@ -75,6 +75,7 @@ impl Topology {
                 Effect::OpenServer { .. }
                 | Effect::Publish(_)
                 | Effect::CloseServer { .. }
+                | Effect::ServerKnown { .. }
                 | Effect::ResetRtt { .. }
                 | Effect::CancelCheck { .. }
                 | Effect::RequestCheck { .. } => {}

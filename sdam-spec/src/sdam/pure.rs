@@ -58,6 +58,7 @@ impl Bare {
                 Effect::Emit(event) => self.events.push(event),
                 Effect::PoolReady { .. }
                 | Effect::Publish(_)
+                | Effect::ServerKnown { .. }
                 | Effect::ResetRtt { .. }
                 | Effect::CancelCheck { .. }
                 | Effect::RequestCheck { .. } => {}

@@ -6,7 +6,7 @@ use sdam_core::{
     error::Stage,
     hello::Hello,
     ids::{Generation, ObjectId},
-    monitor::MonitorInput,
+    monitor::{MonitorInput, ServerStatus},
     time::Instant,
 };
 use sdam_transport::{
@@ -27,11 +27,18 @@ pub struct Channel<'t> {
     member: &'t mut Member,
     now: Instant,
     generation: Generation,
+    /// What the server's monitor is told of it.
+    status: ServerStatus,
 }
 
 impl<'t> Channel<'t> {
     /// `None` if the connection is not open or cannot be used any more.
-    pub(super) fn of(member: &'t mut Member, now: Instant, generation: Generation) -> Option<Self> {
+    pub(super) fn of(
+        member: &'t mut Member,
+        now: Instant,
+        generation: Generation,
+        status: ServerStatus,
+    ) -> Option<Self> {
         if member.is_abandoned() || member.link.wire().is_none() {
             return None;
         }
@@ -40,6 +47,7 @@ impl<'t> Channel<'t> {
             member,
             now,
             generation,
+            status,
         })
     }
 
@@ -59,11 +67,12 @@ impl<'t> Channel<'t> {
         let Self {
             member,
             now,
-            generation,
+            status,
+            ..
         } = self;
         if let Some(monitor) = &mut member.monitor {
             // It has no effect but this one.
-            let _ = monitor.handle(*now, *generation, MonitorInput::Authenticated);
+            let _ = monitor.handle(*now, *status, MonitorInput::Authenticated);
         }
     }
 

@@ -224,12 +224,15 @@ impl ScanTopology {
             server,
             generation,
             hello,
+            // A load balancer is not measured.
+            rtt: None,
         };
         self.apply_as(input, None, |_| {
             Some(RecordedInput::Handshake {
                 server,
                 generation,
                 reply: reply.into(),
+                rtt: None,
             })
         });
         let generation = self.generation(server, Some(service));

@@ -54,12 +54,12 @@ impl ScanTopology {
     /// Tells a server's monitor something, and does what it wants.
     pub(super) fn tell_monitor(&mut self, server: ServerId, input: MonitorInput<'_>) {
         let now = self.now();
-        let generation = self.machine.generation(server, None).unwrap_or_default();
+        let status = self.machine.status(server);
         let member = self.members.get_mut(&server);
         let Some(monitor) = member.and_then(|member| member.monitor.as_mut()) else {
             return;
         };
-        for effect in monitor.handle(now, generation, input) {
+        for effect in monitor.handle(now, status, input) {
             self.run_monitor_effect(server, effect);
         }
     }
@@ -85,7 +85,6 @@ impl ScanTopology {
             MonitorEffect::ReadNext { deadline } => member.link.read_next(deadline),
             MonitorEffect::Disconnect => member.disconnect(),
             MonitorEffect::RttSample(sample) => member.rtt.add(sample),
-            MonitorEffect::RttReset => member.rtt.reset(),
             MonitorEffect::Report { outcome } => {
                 let rtt = member.rtt.rtt();
                 let input = Input::Checked {
@@ -135,9 +134,9 @@ impl ScanTopology {
                 Effect::CancelCheck { server, generation } => {
                     self.tell_monitor(server, MonitorInput::Cancel { generation });
                 }
-                // Readers look at the machine itself, and which server is checked when is decided
-                // by the scan.
-                Effect::Publish(_) | Effect::RequestCheck { .. } => {}
+                // Readers and monitors look at the machine itself, and which server is checked when
+                // is decided by the scan.
+                Effect::Publish(_) | Effect::ServerKnown { .. } | Effect::RequestCheck { .. } => {}
             }
         }
     }

@@ -42,8 +42,9 @@ impl ScanTopology {
         let now = self.now();
         let service = self.members.get(&server)?.service;
         let generation = self.generation(server, service)?;
+        let status = self.machine.status(server);
         let member = self.members.get_mut(&server)?;
-        Channel::of(member, now, generation)
+        Channel::of(member, now, generation, status)
     }
 
     /// The connection to `server`, opened if need be.

@@ -25,15 +25,44 @@ fn report(
     (outcome, brief(machine, &effects))
 }
 
+/// What follows when an operation meets a broken connection.
+pub(super) fn network_error(machine: &mut TopologyMachine, server: ServerId) -> Effects {
+    let cause = Cause::Network {
+        timeout: false,
+        labels: &[],
+        message: "broken pipe",
+    };
+    met(machine, server, cause)
+}
+
+/// What follows when an operation is told that the primary has stepped down.
+pub(super) fn state_change(machine: &mut TopologyMachine, server: ServerId) -> Effects {
+    let reply = doc! { "ok": 0, "code": 189, "errmsg": "stepped down" };
+    let bytes = bson::RawDocumentBuf::try_from(&reply).unwrap().into_bytes();
+    met(machine, server, Cause::Reply(&bytes))
+}
+
+fn met(machine: &mut TopologyMachine, server: ServerId, cause: Cause<'_>) -> Effects {
+    let error = AppError {
+        generation: machine.generation(server, None).unwrap(),
+        service_id: None,
+        phase: Phase::AfterHandshake,
+        cause,
+        max_wire_version: 17,
+    };
+    machine.handle_error(NOW, server, error).1
+}
+
 #[test]
 fn network_errors_of_operations_clear_and_cancel_but_do_not_ask_for_a_check() {
     // I-14, I-15, I-16, I-10, I-11, F-54, F-63, F-81; I-20: whatever the connection was opened for
-    const UNKNOWN: [&str; 6] = [
+    const UNKNOWN: [&str; 7] = [
         "publish",
         "ServerDescriptionChanged a",
         "TopologyDescriptionChanged",
-        "clear a to 1",
+        "unknown a",
         "reset a",
+        "clear a to 1",
         "cancel a",
     ];
     let network = |timeout, labels| Cause::Network {
@@ -156,6 +185,8 @@ fn state_changes_ask_for_a_check_and_only_a_shutdown_clears() {
             "publish",
             "ServerDescriptionChanged a",
             "TopologyDescriptionChanged",
+            "unknown a",
+            "reset a",
         ]);
         if clears {
             assert_eq!(outcome, ErrorOutcome::Cleared, "{code}");
@@ -163,7 +194,7 @@ fn state_changes_ask_for_a_check_and_only_a_shutdown_clears() {
         } else {
             assert_eq!(outcome, ErrorOutcome::MarkedUnknown, "{code}");
         }
-        expected.extend(["reset a", "check a"]);
+        expected.push("check a");
         assert_eq!(effects, expected, "{code}");
         let description = machine.description();
         assert_eq!(
@@ -276,6 +307,9 @@ fn a_failed_check_loses_the_server_whatever_topology_version_it_carries() {
         assert!(effects.contains(&"clear a to 1".into()), "{own:?}");
         let lost = machine.description().server(&address("a")).unwrap();
         assert_eq!(lost.server_type, ServerType::Unknown, "{own:?}");
+        // nothing older replaces what is known.
+        let newer = own.filter(|own| own.counter > 5);
+        assert_eq!(lost.topology_version, newer);
     }
 }
 

@@ -31,6 +31,7 @@ impl Balancer {
             server: self.server,
             generation: Generation::FIRST,
             hello,
+            rtt: None,
         };
         assert!(self.machine.handle(NOW, input).is_empty());
         self.generation(service)

@@ -39,7 +39,7 @@ fn cancelled_check_fails_its_heartbeat_and_waits_normally() {
         (
             5_000,
             Say::Cancel(4),
-            "disconnect, reset, failed #1/42 awaited after 5000: Cancelled | 15000",
+            "disconnect, failed #1/42 awaited after 5000: Cancelled | 15000",
         ),
         (15_000, Say::Due, "started #2, connect | 25000"),
     ]);
@@ -52,7 +52,7 @@ fn wait_after_a_cancelled_check_has_the_floor() {
         (
             5_000,
             Say::Cancel(4),
-            "disconnect, reset, failed #1/42 awaited after 5000: Cancelled | 15000",
+            "disconnect, failed #1/42 awaited after 5000: Cancelled | 15000",
         ),
         (5_000, Say::Request, "| 5500"),
         (5_500, Say::Due, "started #2, connect | 15500"),
@@ -60,7 +60,7 @@ fn wait_after_a_cancelled_check_has_the_floor() {
 }
 
 #[test]
-fn only_checks_that_began_under_an_older_generation_are_cancelled() {
+fn only_connections_that_began_under_an_older_generation_are_closed() {
     // F-72
     run(&[
         (1, Say::Cancel(3), "| 20000"),
@@ -70,7 +70,7 @@ fn only_checks_that_began_under_an_older_generation_are_cancelled() {
         (
             1,
             Say::Cancel(4),
-            "disconnect, reset, failed #1/42 awaited after 1: Cancelled | 10001",
+            "disconnect, failed #1/42 awaited after 1: Cancelled | 10001",
         ),
         // The second one finds nothing to close.
         (2, Say::Cancel(4), "| 10001"),
@@ -80,7 +80,7 @@ fn only_checks_that_began_under_an_older_generation_are_cancelled() {
         (
             602,
             Say::Cancel(5),
-            "disconnect, reset, failed #2 after 2: Cancelled | 10602",
+            "disconnect, failed #2 after 2: Cancelled | 10602",
         ),
     ]);
 }
@@ -92,13 +92,62 @@ fn server_whose_check_was_cancelled_is_not_known() {
         (
             1,
             Say::Cancel(4),
-            "disconnect, reset, failed #1/42 awaited after 1: Cancelled | 10001",
+            "disconnect, failed #1/42 awaited after 1: Cancelled | 10001",
         ),
         (10_001, Say::Due, "started #2, connect | 20001"),
         (
             10_002,
             Say::Failed(ErrorKind::Network),
-            "disconnect, reset, failed #2 after 1: Network, report Network | 20002",
+            "disconnect, failed #2 after 1: Network, report Network | 20002",
+        ),
+    ]);
+}
+
+#[test]
+fn clear_between_a_reply_and_the_next_read_is_not_missed() {
+    // F-72: the read begins after the clear, but on a connection from before it.
+    run(&[
+        (
+            100,
+            streams(new(2)),
+            "succeeded #1/42 awaited after 100, report Standalone | 100",
+        ),
+        (100, Say::Pool(4), ""),
+        (100, Say::Due, "started #1/42 awaited, read | 20100"),
+        (
+            101,
+            Say::Cancel(4),
+            "disconnect, failed #1/42 awaited after 1: Cancelled | 10101",
+        ),
+    ]);
+}
+
+#[test]
+fn known_server_whose_connection_is_closed_is_checked_as_soon_as_allowed() {
+    // F-71: a reply came after the clear and before its cancellation.
+    let known = [
+        (100, Say::Pool(4), ""),
+        (
+            100,
+            streams(new(2)),
+            "succeeded #1/42 awaited after 100, report Standalone | 100",
+        ),
+    ];
+    run(&[&known[..], &[(300, Say::Cancel(4), "disconnect | 600")]].concat());
+    let cancelled = "disconnect, failed #1/42 awaited after 200: Cancelled | 800";
+    let reading = [
+        (100, Say::Due, "started #1/42 awaited, read | 20100"),
+        (300, Say::Cancel(4), cancelled),
+    ];
+    run(&[&known[..], &reading].concat());
+    // It does not matter who has found it.
+    run(&[
+        (100, Say::Pool(4), ""),
+        (100, Say::Found, ""),
+        (
+            200,
+            Say::Cancel(4),
+            "disconnect, failed #1/42 awaited after 200: Cancelled | 700",
         ),
     ]);
 }
@@ -112,7 +161,7 @@ fn connection_between_two_streamed_replies_is_closed() {
             streams(new(2)),
             "succeeded #1/42 awaited after 100, report Standalone | 100",
         ),
-        (100, Say::Cancel(4), "disconnect, reset | 10100"),
+        (100, Say::Cancel(4), "disconnect | 10100"),
         (100, Say::Request, "| 600"),
         (600, Say::Due, "started #2, connect | 10600"),
     ]);
@@ -132,20 +181,20 @@ fn idle_connection_is_closed_and_a_requested_check_still_comes() {
                 "sample 0, succeeded #1/42 after 0, report Standalone | 10000",
             ),
             (100, Say::Request, "| 500"),
-            (200, Say::Cancel(1), "disconnect, reset | 500"),
+            (200, Say::Cancel(1), "disconnect | 500"),
             (500, Say::Due, "started #2, connect | 10500"),
         ],
     );
 }
 
 #[test]
-fn check_that_follows_its_own_report_began_under_the_cleared_pool() {
+fn connection_that_follows_its_own_report_began_under_the_cleared_pool() {
     // F-51, F-72: the report cleared the pool, and what was said about it is no news.
     run(&[
         (
             100,
             Say::Failed(ErrorKind::Network),
-            "disconnect, reset, failed #1/42 awaited after 100: Network, report Network | 100",
+            "disconnect, failed #1/42 awaited after 100: Network, report Network | 100",
         ),
         (100, Say::Pool(4), ""),
         (100, Say::Due, "started #2, connect | 10100"),
@@ -163,7 +212,7 @@ fn check_is_cancelled_while_it_connects() {
             (
                 7,
                 Say::Cancel(1),
-                "disconnect, reset, failed #1 after 7: Cancelled | 10007",
+                "disconnect, failed #1 after 7: Cancelled | 10007",
             ),
             // The connection that opens too late belongs to nobody.
             (8, Say::Connected, "| 10007"),

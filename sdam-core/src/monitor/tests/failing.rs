@@ -35,13 +35,13 @@ fn network_error_of_a_known_server_is_retried_once_without_any_pause() {
             (
                 10_005,
                 Say::Failed(ErrorKind::Network),
-                "disconnect, reset, failed #1/42 after 5: Network, report Network | 10005",
+                "disconnect, failed #1/42 after 5: Network, report Network | 10005",
             ),
             (10_005, Say::Due, "started #2, connect | 20005"),
             (
                 10_006,
                 Say::Failed(ErrorKind::Network),
-                "disconnect, reset, failed #2 after 1: Network, report Network | 20006",
+                "disconnect, failed #2 after 1: Network, report Network | 20006",
             ),
             (10_100, Say::Request, "| 10506"),
             (10_506, Say::Due, "started #3, connect | 20506"),
@@ -59,13 +59,13 @@ fn timeout_counts_as_a_network_error() {
             (
                 20_000,
                 Say::Due,
-                "disconnect, reset, failed #1/42 after 10000: Timeout, report Timeout | 20000",
+                "disconnect, failed #1/42 after 10000: Timeout, report Timeout | 20000",
             ),
             (20_000, Say::Due, "started #2, connect | 30000"),
             (
                 30_000,
                 Say::Due,
-                "disconnect, reset, failed #2 after 10000: Timeout, report Timeout | 40000",
+                "disconnect, failed #2 after 10000: Timeout, report Timeout | 40000",
             ),
         ],
     );
@@ -79,7 +79,7 @@ fn refusals_and_malformed_replies_are_not_retried_at_once() {
         &[(
             10_001,
             says(refusal()),
-            "disconnect, reset, failed #1/42 after 1: Command, report Command | 20001",
+            "disconnect, failed #1/42 after 1: Command, report Command | 20001",
         )],
     );
     for bytes in [Vec::new(), [0xff; 7].into(), encode(&bson::doc! {})] {
@@ -88,7 +88,7 @@ fn refusals_and_malformed_replies_are_not_retried_at_once() {
             &[(
                 10_001,
                 Say::Bytes(bytes),
-                "disconnect, reset, failed #1/42 after 1: Protocol, report Protocol | 20001",
+                "disconnect, failed #1/42 after 1: Protocol, report Protocol | 20001",
             )],
         );
     }
@@ -104,14 +104,14 @@ fn server_never_reached_is_tried_once_per_heartbeat() {
             (
                 3,
                 Say::Failed(ErrorKind::Network),
-                "disconnect, reset, failed #1 after 3: Network, report Network | 10003",
+                "disconnect, failed #1 after 3: Network, report Network | 10003",
             ),
             (10_003, Say::Due, "started #2, connect | 20003"),
             (10_004, Say::Connected, "send isMaster handshake | 20004"),
             (
                 10_006,
                 Say::Failed(ErrorKind::Network),
-                "disconnect, reset, failed #2 after 2: Network, report Network | 20006",
+                "disconnect, failed #2 after 2: Network, report Network | 20006",
             ),
         ],
     );
@@ -140,7 +140,7 @@ fn success_of_the_retry_earns_the_next_one() {
             (
                 10_001,
                 Say::Failed(ErrorKind::Network),
-                "disconnect, reset, failed #1/42 after 1: Network, report Network | 10001",
+                "disconnect, failed #1/42 after 1: Network, report Network | 10001",
             ),
             (10_001, Say::Due, "started #2, connect | 20001"),
             (10_001, Say::Connected, "send isMaster handshake | 20001"),
@@ -153,7 +153,7 @@ fn success_of_the_retry_earns_the_next_one() {
             (
                 20_003,
                 Say::Failed(ErrorKind::Timeout),
-                "disconnect, reset, failed #2/42 after 1: Timeout, report Timeout | 20003",
+                "disconnect, failed #2/42 after 1: Timeout, report Timeout | 20003",
             ),
         ],
     );
@@ -184,14 +184,14 @@ fn legacy_retry_reports_only_what_the_retry_found() {
     run(&[(
         10_002,
         Say::Failed(ErrorKind::Timeout),
-        "disconnect, reset, failed #2 after 1: Timeout, report Timeout | 20002",
+        "disconnect, failed #2 after 1: Timeout, report Timeout | 20002",
     )]);
     run(&[
         (10_001, Say::Connected, "send isMaster handshake | 20001"),
         (
             10_002,
             says(refusal()),
-            "disconnect, reset, failed #2 after 1: Command, report Command | 20002",
+            "disconnect, failed #2 after 1: Command, report Command | 20002",
         ),
     ]);
 }
@@ -206,26 +206,37 @@ fn legacy_retry_does_not_withhold_refusals() {
         &[(
             10_001,
             says(refusal()),
-            "disconnect, reset, failed #1/42 after 1: Command, report Command | 20001",
+            "disconnect, failed #1/42 after 1: Command, report Command | 20001",
         )],
     );
 }
 
 #[test]
 fn deadline_missed_by_a_heartbeat_means_that_the_host_slept() {
-    // The suspended check is given another second, once; a reply within it is worth reporting, but
-    // tells nothing about the round trip.
+    // The suspended check is given another second, once; a reply within it saves the connection, but
+    // tells nothing about the round trip, nor about what the server is by now.
     let slept = [(50_000, Say::Due, "| 51000")];
     let run = |rest: &[Step]| run(polling(), &[&slept[..], rest].concat());
-    run(&[(
-        50_010,
-        says(old()),
-        "succeeded #1/42 after 40010, report Standalone | 60010",
-    )]);
+    run(&[
+        (50_010, says(old()), "send hello | 60010"),
+        (
+            50_013,
+            says(old()),
+            "sample 3, succeeded #1/42 after 3, report Standalone | 60013",
+        ),
+    ]);
+    run(&[
+        (50_010, says(old()), "send hello | 60010"),
+        (
+            60_010,
+            Say::Due,
+            "disconnect, failed #1/42 after 10000: Timeout, report Timeout | 60010",
+        ),
+    ]);
     run(&[(
         90_000,
         Say::Due,
-        "disconnect, reset, failed #1/42 after 80000: Timeout, report Timeout | 90000",
+        "disconnect, failed #1/42 after 80000: Timeout, report Timeout | 90000",
     )]);
 }
 
@@ -236,21 +247,69 @@ fn deadline_missed_by_less_is_a_timeout() {
         &[(
             30_000,
             Say::Due,
-            "disconnect, reset, failed #1/42 after 20000: Timeout, report Timeout | 30000",
+            "disconnect, failed #1/42 after 20000: Timeout, report Timeout | 30000",
         )],
     );
     run(polling(), &[(30_001, Say::Due, "| 31001")]);
 }
 
 #[test]
-fn reply_that_beats_a_missed_deadline_is_no_sample() {
+fn reply_that_beats_a_missed_deadline_is_no_sample_so_the_check_asks_again() {
+    // G-3: once; what is late again has taken as long as it may.
+    let late = (20_001, says(old()), "send hello | 30001");
     run(
         polling(),
-        &[(
-            20_001,
-            says(old()),
-            "succeeded #1/42 after 10001, report Standalone | 30001",
-        )],
+        &[
+            late.clone(),
+            (
+                20_002,
+                says(old()),
+                "sample 1, succeeded #1/42 after 1, report Standalone | 30002",
+            ),
+        ],
+    );
+    run(
+        polling(),
+        &[
+            late,
+            (
+                40_000,
+                says(old()),
+                "sample 10000, succeeded #1/42 after 19999, report Standalone | 50000",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn first_check_of_a_suspended_host_asks_again_before_it_streams() {
+    // G-3, G-4: without a sample the server would be known and never chosen.
+    check(
+        streaming(),
+        &[
+            (0, Say::Start, "started #1, connect | 10000"),
+            (0, Say::Connected, "send isMaster handshake | 10000"),
+            (50_000, Say::Due, "| 51000"),
+            (50_001, says(new(1)), "send hello | 60001"),
+            (
+                50_003,
+                says(new(1)),
+                "sample 2, succeeded #1/42 after 2, report Standalone | 50003",
+            ),
+            (
+                50_003,
+                Say::Due,
+                "start rtt, started #1/42 awaited, \
+                 send hello awaiting 11/1 for 10000 exhaust | 70003",
+            ),
+            // A streamed reply is no sample in any case.
+            (120_000, Say::Due, "| 121000"),
+            (
+                120_001,
+                streams(new(2)),
+                "succeeded #1/42 awaited after 69998, report Standalone | 120001",
+            ),
+        ],
     );
 }
 

@@ -163,7 +163,7 @@ fn negotiation_begins_anew_on_every_connection() {
             (
                 10_000,
                 says(refusal()),
-                "disconnect, reset, failed #1/42 after 0: Command, report Command | 20000",
+                "disconnect, failed #1/42 after 0: Command, report Command | 20000",
             ),
             (20_000, Say::Due, "started #2, connect | 30000"),
             (20_000, Say::Connected, "send isMaster handshake | 30000"),

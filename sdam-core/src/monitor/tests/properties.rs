@@ -11,7 +11,7 @@ use crate::{
     event::{EventKind, Heartbeat},
     hello::Hello,
     ids::{Generation, ServerId},
-    monitor::{MonitorConfig, MonitorEffect, MonitorInput, MonitorMachine},
+    monitor::{MonitorConfig, MonitorEffect, MonitorInput, MonitorMachine, ServerStatus},
     options::MIN_HEARTBEAT_FREQUENCY,
     time::Instant,
 };
@@ -28,10 +28,12 @@ enum Act {
     },
     Failed(ErrorKind),
     Request,
-    /// Clears the pool and says so.
+    /// An operation meets a network error: the pool is cleared, and the server Unknown.
+    Clear,
+    /// The monitor hears of the latest clear, possibly not for the first time.
     Cancel,
-    /// Says again what was said before.
-    CancelAgain,
+    /// A pooled connection finds the server.
+    Found,
     Stop,
 }
 
@@ -53,8 +55,9 @@ fn act() -> impl Strategy<Value = Act> {
         15 => (bytes, any::<bool>()).prop_map(|(bytes, more)| Act::Reply { bytes, more }),
         4 => kind.prop_map(Act::Failed),
         4 => Just(Act::Request),
-        2 => Just(Act::Cancel),
-        1 => Just(Act::CancelAgain),
+        2 => Just(Act::Clear),
+        3 => Just(Act::Cancel),
+        1 => Just(Act::Found),
         1 => Just(Act::Stop),
     ]
 }
@@ -99,15 +102,18 @@ struct Driver {
     machine: MonitorMachine,
     config: Arc<MonitorConfig>,
     now: Instant,
-    generation: Generation,
-    /// The generation under which the newest check began.
-    began_under: Generation,
+    status: ServerStatus,
+    /// The generation under which the newest connection began to be opened.
+    opened_under: Generation,
     connected: bool,
     outstanding: Option<Outstanding>,
     running: Option<Heartbeat>,
     /// When and how the last check ended.
     ended: Option<(Instant, End)>,
-    known: bool,
+    /// Whether the last failure of a check was not reported.
+    withheld: bool,
+    /// Whether the round trip was ever measured.
+    measured: bool,
     rtt_started: bool,
     exited: bool,
 }
@@ -120,13 +126,14 @@ impl Driver {
             machine: MonitorMachine::new(Arc::clone(&config), ServerId::from_u64(1), address),
             config,
             now: Instant::from_millis(1_000),
-            generation: Generation::FIRST,
-            began_under: Generation::FIRST,
+            status: ServerStatus::default(),
+            opened_under: Generation::FIRST,
             connected: false,
             outstanding: None,
             running: None,
             ended: None,
-            known: false,
+            withheld: false,
+            measured: false,
             rtt_started: false,
             exited: false,
         }
@@ -158,13 +165,18 @@ impl Driver {
                 self.input(MonitorInput::Failed(error))
             }
             Act::Request => self.input(MonitorInput::CheckRequested),
-            Act::Cancel => {
-                self.generation = self.generation.next();
-                // An operation has marked the server Unknown.
-                self.known = false;
-                self.cancel()
+            Act::Clear => {
+                self.status = ServerStatus {
+                    generation: self.status.generation.next(),
+                    known: false,
+                };
+                return;
             }
-            Act::CancelAgain => self.cancel(),
+            Act::Found => {
+                self.status.known = true;
+                return;
+            }
+            Act::Cancel => return self.cancel(),
             Act::Stop => self.input(MonitorInput::Stop),
         };
         if !answers {
@@ -174,13 +186,20 @@ impl Driver {
         self.execute(effects);
     }
 
-    fn cancel(&mut self) -> Vec<MonitorEffect> {
-        let generation = self.generation;
-        let affected = self.began_under < generation && self.connected_or_running();
+    fn cancel(&mut self) {
+        let generation = self.status.generation;
+        let affected = self.opened_under < generation && self.connected_or_running();
         let effects = self.input(MonitorInput::Cancel { generation });
         let closed = effects.contains(&MonitorEffect::Disconnect);
         assert_eq!(closed, affected, "closes what is older than the clear");
-        effects
+        self.execute(effects);
+        let (Some(next), Some((ended, _))) = (self.machine.deadline(), self.ended) else {
+            return;
+        };
+        if closed && self.status.known {
+            let floor = ended + MIN_HEARTBEAT_FREQUENCY;
+            assert!(next <= self.now.max(floor), "what is known is watched");
+        }
     }
 
     fn connected_or_running(&self) -> bool {
@@ -197,7 +216,7 @@ impl Driver {
             | (MonitorInput::Failed(_), Some(_)) => self.outstanding = None,
             _ => {}
         }
-        let effects = self.machine.handle(self.now, self.generation, input);
+        let effects = self.machine.handle(self.now, self.status, input);
         effects.into_iter().collect()
     }
 
@@ -207,10 +226,12 @@ impl Driver {
             "after exit: {effects:?}"
         );
         let mut ended = None;
+        let mut sampled = false;
         for effect in effects {
             match effect {
                 MonitorEffect::Connect { deadline } => {
                     assert!(!self.connected, "one connection at a time");
+                    self.opened_under = self.status.generation;
                     self.ask(Outstanding::Connection, deadline);
                 }
                 MonitorEffect::Send { deadline, .. } | MonitorEffect::ReadNext { deadline } => {
@@ -224,8 +245,8 @@ impl Driver {
                 MonitorEffect::RttSample(_) => {
                     let heartbeat = self.running.as_ref().expect("a sample belongs to a check");
                     assert!(!heartbeat.awaited, "awaited replies measure nothing");
+                    sampled = true;
                 }
-                MonitorEffect::RttReset => assert!(!self.connected),
                 MonitorEffect::Report { outcome } => {
                     let reported: Option<bool> = ended.take();
                     assert_eq!(
@@ -233,7 +254,12 @@ impl Driver {
                         Some(outcome.is_ok()),
                         "reports the check that ended"
                     );
-                    self.known = outcome.is_ok();
+                    self.measured |= sampled;
+                    assert!(
+                        self.measured || outcome.is_err(),
+                        "what is known was measured"
+                    );
+                    self.status.known = outcome.is_ok();
                 }
                 MonitorEffect::StartRtt => {
                     assert!(self.config.streaming && !self.rtt_started);
@@ -267,11 +293,11 @@ impl Driver {
             EventKind::ServerHeartbeatStarted(heartbeat) => {
                 assert_eq!(self.running, None, "checks do not overlap");
                 self.pause_was_long_enough(&heartbeat);
-                self.began_under = self.generation;
                 self.running = Some(heartbeat);
                 None
             }
             EventKind::ServerHeartbeatSucceeded { heartbeat, .. } => {
+                self.withheld = false;
                 self.end(&heartbeat, End::Succeeded);
                 Some(true)
             }
@@ -279,11 +305,15 @@ impl Driver {
                 heartbeat, failure, ..
             } => {
                 let end = match failure.kind {
+                    // The check that repeats one whose failure was withheld is the last.
                     ErrorKind::Network | ErrorKind::Timeout => End::Lost {
-                        was_known: self.known,
+                        was_known: self.status.known && !self.withheld,
                     },
                     _ => End::Otherwise,
                 };
+                if failure.kind != ErrorKind::Cancelled {
+                    self.withheld = false;
+                }
                 self.end(&heartbeat, end);
                 Some(false)
             }
@@ -320,7 +350,7 @@ impl Driver {
         match self.ended {
             Some((_, End::Lost { was_known })) => {
                 assert!(was_known && self.config.legacy_retry_before_unknown);
-                self.known = false;
+                self.withheld = true;
             }
             ended => assert!(matches!(ended, Some((_, End::Otherwise))), "{ended:?}"),
         }
@@ -355,14 +385,14 @@ proptest! {
     #[test]
     fn machine_keeps_its_contract(config in any_config(), acts in vec(act(), 0..200)) {
         let mut driver = Driver::new(config);
-        let effects = driver.machine.start(driver.now, driver.generation).into_iter().collect();
+        let effects = driver.machine.start(driver.now, driver.status).into_iter().collect();
         driver.execute(effects);
         for act in acts {
             driver.act(act);
         }
         driver.act(Act::Stop);
         prop_assert!(driver.exited);
-        for act in [Act::Connected, Act::Request, Act::Cancel, Act::Wait(0), Act::Stop] {
+        for act in [Act::Connected, Act::Request, Act::Clear, Act::Cancel, Act::Wait(0), Act::Stop] {
             driver.act(act);
         }
     }
@@ -371,12 +401,12 @@ proptest! {
     #[test]
     fn any_bytes_end_the_check(bytes in vec(any::<u8>(), 0..100), more in any::<bool>()) {
         let mut driver = Driver::new(config(&options()));
-        let effects = driver.machine.start(driver.now, driver.generation).into_iter().collect();
+        let effects = driver.machine.start(driver.now, driver.status).into_iter().collect();
         driver.execute(effects);
         driver.act(Act::Connected);
         let known = Hello::parse(&bytes).is_ok();
         driver.act(Act::Reply { bytes, more });
         prop_assert_eq!(driver.running, None);
-        prop_assert_eq!(driver.known, known);
+        prop_assert_eq!(driver.status.known, known);
     }
 }

@@ -33,8 +33,11 @@ pub(super) enum Say {
     Authenticated,
     Abandon,
     Stop,
-    /// Tells the monitor nothing: from now on the pool has this generation.
+    /// Tells the monitor nothing: an error has made the server Unknown, and the pool has this
+    /// generation now.
     Pool(u64),
+    /// Tells the monitor nothing: a pooled connection has found the server.
+    Found,
     /// Tells the monitor nothing: from now on its successor is in its place.
     Succeed,
 }
@@ -109,15 +112,18 @@ pub(super) fn encode(document: &Document) -> Vec<u8> {
 pub(super) fn check(config: MonitorConfig, script: &[(u64, Say, &str)]) {
     let address = ServerAddress::new("db.lan", 27017);
     let mut machine = MonitorMachine::new(Arc::new(config), ServerId::from_u64(1), address);
-    let mut generation = Generation::FIRST;
+    let mut status = ServerStatus::default();
     for (index, (at, say, expected)) in script.iter().enumerate() {
         if matches!(say, Say::Succeed) {
             machine = machine.successor();
         }
         let now = Instant::from_millis(*at);
-        let mut handle = |input| machine.handle(now, generation, input);
+        if let Say::Cancel(cleared) = say {
+            status.clear(*cleared);
+        }
+        let mut handle = |input| machine.handle(now, status, input);
         let effects = match say {
-            Say::Start => machine.start(now, generation),
+            Say::Start => machine.start(now, status),
             Say::Connected => handle(MonitorInput::Connected),
             Say::Reply { document, more } => handle(MonitorInput::Reply {
                 bytes: &encode(document),
@@ -142,10 +148,21 @@ pub(super) fn check(config: MonitorConfig, script: &[(u64, Say, &str)]) {
             Say::Stop => handle(MonitorInput::Stop),
             Say::Succeed => continue,
             Say::Pool(next) => {
-                generation = Generation::from_u64(*next);
+                status.clear(*next);
+                continue;
+            }
+            Say::Found => {
+                status.known = true;
                 continue;
             }
         };
+        let effects: Vec<_> = effects.into_iter().collect();
+        for effect in &effects {
+            if let MonitorEffect::Report { outcome } = effect {
+                let hello = outcome.as_ref().ok();
+                status.known = hello.is_some_and(|hello| hello.server_type.is_available());
+            }
+        }
         let said = match say {
             Say::Reply { document, .. } => encode(document),
             _ => Vec::new(),
@@ -155,8 +172,21 @@ pub(super) fn check(config: MonitorConfig, script: &[(u64, Say, &str)]) {
     }
 }
 
+impl ServerStatus {
+    /// What an error leaves if it is the first one after which the pool has generation `next`.
+    fn clear(&mut self, next: u64) {
+        let next = Generation::from_u64(next);
+        if self.generation < next {
+            *self = Self {
+                generation: next,
+                known: false,
+            };
+        }
+    }
+}
+
 /// The effects of the reply `said`, or of something else, in words, and the deadline.
-fn describe(effects: MonitorEffects, deadline: Option<Instant>, said: &[u8]) -> String {
+fn describe(effects: Vec<MonitorEffect>, deadline: Option<Instant>, said: &[u8]) -> String {
     let mut text = String::new();
     for effect in effects {
         if let MonitorEffect::Connect { deadline: own }
@@ -185,7 +215,6 @@ fn describe_effect(effect: MonitorEffect, said: &[u8]) -> String {
         MonitorEffect::ReadNext { .. } => "read".into(),
         MonitorEffect::Disconnect => "disconnect".into(),
         MonitorEffect::RttSample(sample) => std::format!("sample {}", millis(sample)),
-        MonitorEffect::RttReset => "reset".into(),
         MonitorEffect::Report { outcome: Ok(hello) } => {
             std::format!("report {}", hello.server_type)
         }

@@ -43,7 +43,7 @@ fn an_overloaded_server_does_not_cost_an_authenticated_connection() {
         (
             10_005,
             overloaded(),
-            "reset, failed #1/42 after 5: Command, report Command | 20005",
+            "failed #1/42 after 5: Command, report Command | 20005",
         ),
         (20_005, Say::Due, "started #1/42, send hello | 30005"),
         (
@@ -56,7 +56,7 @@ fn an_overloaded_server_does_not_cost_an_authenticated_connection() {
         (
             30_007,
             says(refusal()),
-            "disconnect, reset, failed #1/42 after 1: Command, report Command | 40007",
+            "disconnect, failed #1/42 after 1: Command, report Command | 40007",
         ),
         (40_007, Say::Due, "started #2, connect | 50007"),
         // A new connection is not authenticated.
@@ -64,7 +64,7 @@ fn an_overloaded_server_does_not_cost_an_authenticated_connection() {
         (
             40_008,
             overloaded(),
-            "disconnect, reset, failed #2 after 1: Command, report Command | 50008",
+            "disconnect, failed #2 after 1: Command, report Command | 50008",
         ),
     ]);
     check(polling(), &script);
@@ -77,7 +77,7 @@ fn any_failed_check_costs_a_connection_that_nobody_authenticated_on() {
     script.push((
         10_005,
         overloaded(),
-        "disconnect, reset, failed #1/42 after 5: Command, report Command | 20005",
+        "disconnect, failed #1/42 after 5: Command, report Command | 20005",
     ));
     check(polling(), &script);
 }
@@ -99,7 +99,7 @@ fn a_connection_that_was_closed_by_its_other_user_is_replaced_by_the_next_check(
         (
             20_003,
             Say::Failed(ErrorKind::Network),
-            "disconnect, reset, failed #2 after 1: Network, report Network | 20003",
+            "disconnect, failed #2 after 1: Network, report Network | 20003",
         ),
     ]);
     check(polling(), &script);
@@ -121,7 +121,7 @@ fn a_check_that_nobody_looked_after_ends_without_an_outcome_and_begins_anew() {
         (
             50_001,
             Say::Failed(ErrorKind::Network),
-            "disconnect, reset, failed #2 after 1: Network, report Network | 50001",
+            "disconnect, failed #2 after 1: Network, report Network | 50001",
         ),
     ]);
     check(polling(), &script);

@@ -153,7 +153,7 @@ fn broken_stream_is_restarted_from_a_handshake_at_once() {
     // F-34, F-51, O-1: the RTT task goes on, so it is not started again (G-8).
     for kind in [ErrorKind::Network, ErrorKind::Timeout] {
         let failed = std::format!(
-            "disconnect, reset, failed #1/42 awaited after 999: {kind:?}, report {kind:?} | 1000"
+            "disconnect, failed #1/42 awaited after 999: {kind:?}, report {kind:?} | 1000"
         );
         run(&[
             (1_000, Say::Failed(kind), &failed),
@@ -180,7 +180,7 @@ fn refused_stream_waits_a_heartbeat() {
         (
             1_000,
             says(refusal()),
-            "disconnect, reset, failed #1/42 awaited after 999: Command, report Command | 11000",
+            "disconnect, failed #1/42 awaited after 999: Command, report Command | 11000",
         ),
         (2_000, Say::Request, "started #2, connect | 12000"),
     ]);
@@ -194,7 +194,7 @@ fn awaited_reply_may_take_a_heartbeat_longer() {
         (
             20_001,
             Say::Due,
-            "disconnect, reset, failed #1/42 awaited after 20000: Timeout, report Timeout | 20001",
+            "disconnect, failed #1/42 awaited after 20000: Timeout, report Timeout | 20001",
         ),
         (20_001, Say::Due, "started #2, connect | 30001"),
     ]);
