@@ -10,7 +10,13 @@ mod tests;
 
 use std::fmt;
 
-use sdam_core::{ids::ServerId, pool::PoolClear, time::Instant};
+use sdam_core::{
+    ids::ServerId,
+    pool::PoolClear,
+    server::{ServerDescription, ServerType},
+    time::Instant,
+    topology::TopologyDescription,
+};
 
 pub use self::audit::audit;
 
@@ -43,6 +49,9 @@ pub enum Oracle {
     Story,
     /// What is known is never replaced by something older.
     Freshness,
+    /// Every available server has a round-trip time, or it could not be compared with others; load
+    /// balancers are never compared.
+    RoundTrip,
     /// Reported errors have the consequences that they are known to have.
     Errors,
     /// What is selected suits, and every selection that was started ends exactly once.
@@ -73,6 +82,7 @@ impl Oracle {
             Self::Close => "P10-close",
             Self::Story => "story",
             Self::Freshness => "freshness",
+            Self::RoundTrip => "round-trip",
             Self::Errors => "errors",
             Self::Selection => "selection",
             Self::Memory => "memory",
@@ -90,6 +100,18 @@ impl Oracle {
             message: message.into(),
         }
     }
+}
+
+/// The first server of `topology` that is available and has no round-trip time, though it can be
+/// compared with others ([`Oracle::RoundTrip`]).
+pub fn unmeasured(topology: &TopologyDescription) -> Option<&ServerDescription> {
+    let mut servers = topology.servers().iter();
+    let unmeasured = servers.find(|server| {
+        server.server_type.is_available()
+            && server.server_type != ServerType::LoadBalancer
+            && server.rtt.is_none()
+    });
+    unmeasured.map(|server| &**server)
 }
 
 impl fmt::Display for Oracle {

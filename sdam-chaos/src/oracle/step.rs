@@ -11,7 +11,7 @@ use sdam_core::{
     topology::{TopologyDescription, TopologyType},
 };
 use sdam_sim::{
-    oracle::Oracle,
+    oracle::{Oracle, unmeasured},
     runtime::{Sim, Step},
 };
 
@@ -77,6 +77,7 @@ impl<'w> StepOracle<'w> {
             return;
         }
         self.judge_primary(&description);
+        self.judge_measurements(&description);
         self.judge_pools(&description);
     }
 
@@ -95,6 +96,13 @@ impl<'w> StepOracle<'w> {
         if !allowed {
             let message = format!("{primaries} primaries in {description}");
             self.violated(Oracle::OnePrimary, message);
+        }
+    }
+
+    fn judge_measurements(&self, description: &TopologyDescription) {
+        if let Some(server) = unmeasured(description) {
+            let message = format!("{server} was never measured");
+            self.violated(Oracle::RoundTrip, message);
         }
     }
 

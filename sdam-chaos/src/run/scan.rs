@@ -11,7 +11,7 @@ use sdam_core::{
     topology::TopologyType,
 };
 use sdam_sim::{
-    oracle::{Oracle, Violation},
+    oracle::{Oracle, Violation, unmeasured},
     runtime::Sim,
 };
 
@@ -138,6 +138,10 @@ impl Client<'_> {
         if !single && primaries != usize::from(with_primary) {
             let message = format!("{primaries} primaries in {description}");
             self.ledger.violated(Oracle::OnePrimary, message);
+        }
+        if let Some(server) = unmeasured(description) {
+            let message = format!("{server} was never measured");
+            self.ledger.violated(Oracle::RoundTrip, message);
         }
         for server in servers {
             let ready = self.ledger.pool(server.id).is_some_and(|pool| pool.ready);

@@ -12,7 +12,7 @@ use sdam_core::{
     topology::{TopologyDescription, TopologyType},
 };
 
-use super::{Oracle, PoolCall, Violation, selections};
+use super::{Oracle, PoolCall, Violation, selections, unmeasured};
 
 /// What is remembered of a server while its record is read.
 #[derive(Default)]
@@ -161,6 +161,10 @@ impl Audit {
         previous: &Arc<TopologyDescription>,
         new: &Arc<TopologyDescription>,
     ) -> Result<(), Violation> {
+        if let Some(server) = unmeasured(new) {
+            let message = format!("C-20: {server} was never measured");
+            return Err(Oracle::RoundTrip.violated(self.at, message));
+        }
         self.ensure(*previous == self.topology, Oracle::Story, || {
             format!(
                 "the topology was {}, and changes from {previous}",

@@ -8,7 +8,7 @@ use sdam_core::{
     event::{ConnectionId, Event, EventKind, Heartbeat, Selection, SelectionFailure},
     ids::{Generation, ObjectId, ServerId, TopologyVersion},
     pool::PoolClear,
-    server::{ServerDescription, ServerType},
+    server::{Rtt, ServerDescription, ServerType},
     time::Instant,
     topology::{DepartureReason, TopologyDescription, TopologyType},
 };
@@ -24,6 +24,7 @@ fn address() -> ServerAddress {
 fn server(server_type: ServerType, counter: i64) -> ServerDescription {
     let mut server = ServerDescription::unknown(ID, address());
     server.server_type = server_type;
+    server.rtt = server_type.is_available().then(Rtt::default);
     server.topology_version = Some(TopologyVersion {
         process_id: ObjectId::from_bytes([1; 12]),
         counter,
@@ -174,6 +175,19 @@ fn older_knowledge_must_not_replace_newer() {
         kinds.splice(10..10, changed(older, lost()));
     });
     assert_eq!(damaged, Some(Oracle::Freshness));
+}
+
+#[test]
+fn what_is_known_must_have_been_measured() {
+    // C-20
+    let damaged = judge(|kinds, _| {
+        let found = server(ServerType::Standalone, 5);
+        let mut unmeasured = server(ServerType::Standalone, 6);
+        unmeasured.rtt = None;
+        kinds.splice(8..10, changed(found, unmeasured.clone()));
+        kinds.splice(10..10, changed(unmeasured, lost()));
+    });
+    assert_eq!(damaged, Some(Oracle::RoundTrip));
 }
 
 #[test]
