@@ -183,3 +183,25 @@ impl Wake for Unpark {
         self.0.unpark();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use super::*;
+
+    #[test]
+    fn a_future_that_is_not_ready_is_awaited_until_it_wakes_the_thread() {
+        let mut polls = 0;
+        let polled = wait(poll_fn(|cx| {
+            polls += 1;
+            if polls < 3 {
+                let waker = cx.waker().clone();
+                thread::spawn(move || waker.wake());
+                return Poll::Pending;
+            }
+            Poll::Ready(polls)
+        }));
+        assert_eq!(polled, 3);
+    }
+}

@@ -7,7 +7,7 @@ use sdam_core::{
     ids::ObjectId,
     machine::{Input, TopologyMachine},
     options::Options,
-    server::ServerType::{RsArbiter, RsPrimary, RsSecondary, Standalone, Unknown},
+    server::ServerType::{RsArbiter, RsPrimary, RsSecondary, Unknown},
     time::Instant,
     topology::TopologyType::{ReplicaSetNoPrimary, ReplicaSetWithPrimary},
 };
@@ -198,14 +198,16 @@ fn reasons_that_concern_the_whole_topology_come_first() {
     assert!(verdicts.all(|verdict| *verdict == Verdict::NotConsidered));
 }
 
-/// What is known after the only server said that it is from 2014.
+/// What is known after the only member said that it is from 2014.
 fn incompatible() -> Arc<TopologyDescription> {
     let mut machine = TopologyMachine::new(&Options::new(vec![address(1)]), ObjectId::default());
     let opening = machine.handle(Instant::EPOCH, Input::Open);
     assert!(!opening.is_empty());
     let server = machine.description().servers()[0].id;
     let mut old = Hello::default();
-    old.server_type = Standalone;
+    old.server_type = RsPrimary;
+    old.set_name = Some("rs".into());
+    old.hosts = [address(1)].into();
     old.wire_versions.max = 2;
     let checked = Input::Checked {
         server,
@@ -221,6 +223,7 @@ fn a_server_that_is_too_old_is_the_reason_whatever_is_asked_for() {
     // E-6
     let topology = incompatible();
     let error = topology.compatibility_error().unwrap();
+    assert_eq!(topology.topology_type(), ReplicaSetWithPrimary);
     let contradiction = mode(ReadMode::Nearest).with_max_staleness(Duration::from_secs(30));
     for criteria in [Criteria::write(), read(contradiction)] {
         let explanation = explain(&topology, &Settings::default(), &criteria);

@@ -206,6 +206,35 @@ fn h_14_a_load_balancer_gets_one_connection_and_no_checks() {
 }
 
 #[test]
+fn checks_on_demand_and_the_end_are_told_under_the_id_of_the_topology() {
+    let set = ReplicaSet::start(3).unwrap();
+    let (sink, mut events) = unbounded();
+    let builder = Topology::builder(set.uri()).unwrap().sink(sink);
+    let mut topology = builder.blocking().unwrap();
+    topology.scan();
+    let description = topology.description();
+    let ids: Vec<_> = description.servers().iter().map(|it| it.id).collect();
+    let chosen = description.primary().unwrap().id;
+    topology.check(chosen);
+    let id = topology.id();
+    topology.close();
+    let error = topology.select(&Criteria::write()).unwrap_err();
+    assert!(matches!(error, SelectionError::Closed), "{error}");
+    let events: Vec<_> = std::iter::from_fn(|| events.try_next()).collect();
+    assert!(events.iter().all(|event| event.topology == id));
+    for server in ids {
+        let is_check = |kind: &EventKind| {
+            matches!(kind, EventKind::ServerHeartbeatSucceeded { heartbeat, .. }
+                if heartbeat.server == server)
+        };
+        let checks = events.iter().filter(|event| is_check(&event.kind)).count();
+        assert_eq!(checks, if server == chosen { 2 } else { 1 });
+    }
+    let last = events.last().map(|event| &event.kind);
+    assert!(matches!(last, Some(EventKind::TopologyClosed)), "{last:?}");
+}
+
+#[test]
 fn l_66_nobody_there_fails_after_one_scan_with_the_reason() {
     let server = Builder::standalone().start().unwrap();
     let uri = server.uri().to_owned();
