@@ -206,6 +206,11 @@ impl Corpus {
         ))
     }
 
+    /// Where the files are: what [`open`](Self::open) takes to find them again.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
     /// The JSON files of `folder` and of the folders below it, sorted by path.
     ///
     /// # Errors

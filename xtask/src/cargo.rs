@@ -52,7 +52,7 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
 }
 
 /// The command as one would type it.
-fn show(command: &Command) -> String {
+pub(crate) fn show(command: &Command) -> String {
     let program = Path::new(command.get_program());
     let program = program.file_name().unwrap_or(command.get_program());
     std::iter::once(program)

@@ -2,7 +2,7 @@
 //! single-threaded mode.
 
 mod deployment;
-mod fetch;
+pub(crate) mod fetch;
 mod report;
 mod runner;
 

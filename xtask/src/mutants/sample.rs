@@ -1,0 +1,324 @@
+//! `cargo xtask mutants --sample`: whether the fast tests see what `cargo-mutants` changes.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::Result;
+use crate::args::Args;
+use crate::cargo::{cargo, output, root, show};
+use crate::spec_test::fetch;
+
+/// A crate whose code is changed.
+struct Subject {
+    package: &'static str,
+    /// The tests that are tried first: few to build, and few survive them.
+    own: &'static [&'static str],
+    /// Which of those wait for the second pass, by a part of their names.
+    slow: &'static [&'static str],
+}
+
+const SUBJECTS: &[Subject] = &[
+    Subject {
+        package: "sdam-core",
+        own: &["--lib"],
+        slow: &["properties", "keeps_its_contract", "work_is_bounded"],
+    },
+    Subject {
+        package: "sdam-select",
+        own: &["--lib"],
+        slow: &[],
+    },
+    Subject {
+        package: "sdam-events",
+        own: &["--lib"],
+        slow: &[],
+    },
+    Subject {
+        package: "sdam",
+        own: &[
+            "--lib",
+            "--test=lifecycle",
+            "--test=monitoring",
+            "--test=scan",
+            "--test=selection",
+        ],
+        slow: &[],
+    },
+];
+
+/// The packages whose tests are tried on what the first pass leaves, and which of their tests: all
+/// that need no server but a simulated one.
+const ALL_PACKAGES: &[&str] = &[
+    "sdam-core",
+    "sdam-select",
+    "sdam-events",
+    "sdam",
+    "sdam-spec",
+];
+const ALL_TESTS: &[&str] = &[
+    "--lib",
+    "--test=allocations",
+    "--test=hello",
+    "--test=hostile",
+    "--test=lifecycle",
+    "--test=monitoring",
+    "--test=official",
+    "--test=ordering",
+    "--test=pool_errors",
+    "--test=pool_panics",
+    "--test=scan",
+    "--test=scan_served",
+    "--test=selection",
+    "--test=selection_events",
+    "--test=simulated",
+];
+
+/// How many of a hundred mutants that compile the tests have to notice.
+const TARGET: usize = 95;
+
+/// What a pass says of its mutants.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Tally {
+    viable: usize,
+    caught: usize,
+    timed_out: usize,
+    missed: Vec<String>,
+}
+
+pub(super) fn run(shard: &str, mut args: Args) -> Result<()> {
+    let mut chosen = Vec::new();
+    while let Some(name) = args.option("--package")? {
+        let subject = SUBJECTS.iter().find(|subject| subject.package == name);
+        chosen.push(subject.ok_or_else(|| format!("no mutants are made of {name}"))?);
+    }
+    args.finish()?;
+    if chosen.is_empty() {
+        chosen.extend(SUBJECTS);
+    }
+    output(cargo().args(["mutants", "--version"]))
+        .map_err(|error| format!("{error}\nto have it: cargo install cargo-mutants --locked"))?;
+    let corpus = fs::canonicalize(fetch::corpus()?.root())?;
+    let copy = root().join("target/mutants");
+    super::copy_workspace(&copy)?;
+    let mut sum = Tally::default();
+    let mut table = vec![
+        "| crate | viable | caught by its own tests | by others | timed out | missed |".to_owned(),
+        "| --- | --- | --- | --- | --- | --- |".to_owned(),
+    ];
+    for subject in chosen {
+        let out = root().join("target/mutants-sample").join(subject.package);
+        let command = |tests| subject.command(&copy, &corpus, tests);
+        let first = subject.first_pass(command(subject.own), shard, &out.join("first"))?;
+        let second = second_pass(command(ALL_TESTS), &first.missed, &out.join("second"))?;
+        table.push(format!(
+            "| {} | {} | {} | {} | {} | {} |",
+            subject.package,
+            first.viable,
+            first.caught,
+            second.caught,
+            first.timed_out + second.timed_out,
+            second.missed.len()
+        ));
+        sum.add(&first, second);
+    }
+    println!("{}", table.join("\n"));
+    sum.verdict()
+}
+
+impl Subject {
+    /// A run in the copy of the workspace, which builds and runs these of the tests.
+    fn command(&self, copy: &Path, corpus: &Path, tests: &[&str]) -> Command {
+        let mut command = cargo();
+        command
+            .args(["mutants", "--in-place", "--package", self.package])
+            .args(tests.iter().map(|test| format!("--cargo-arg={test}")))
+            .current_dir(copy)
+            .env("CARGO_TARGET_DIR", root().join("target/mutants-build"))
+            .env("CARGO_PROFILE_DEV_DEBUG", "0")
+            .env("SDAM_SPEC_CORPUS", corpus)
+            // A case that one mutant fails must not be tried first on the next one.
+            .env("PROPTEST_DISABLE_FAILURE_PERSISTENCE", "true");
+        command
+    }
+
+    fn first_pass(&self, mut command: Command, shard: &str, out: &Path) -> Result<Tally> {
+        command.args(["--shard", shard]).arg("--output").arg(out);
+        if !self.slow.is_empty() {
+            command.args(["--", "--"]);
+        }
+        for slow in self.slow {
+            command.args(["--skip", slow]);
+        }
+        test(command, out)
+    }
+}
+
+/// Tries all tests on what the first pass has left.
+fn second_pass(mut command: Command, missed: &[String], out: &Path) -> Result<Tally> {
+    if missed.is_empty() {
+        return Ok(Tally::default());
+    }
+    command.arg("--output").arg(out);
+    for package in ALL_PACKAGES {
+        command.args(["--test-package", package]);
+    }
+    for mutant in missed {
+        command.args(["--re", &format!("^{}$", escape(mutant))]);
+    }
+    test(command, out)
+}
+
+/// Runs `cargo-mutants` and reads what it found, which it writes below `out`.
+fn test(mut command: Command, out: &Path) -> Result<Tally> {
+    // What an earlier run has left must not be taken for this one's.
+    let found: PathBuf = out.join("mutants.out");
+    if found.exists() {
+        fs::remove_dir_all(&found)?;
+    }
+    fs::create_dir_all(out)?;
+    eprintln!("$ {}", show(&command));
+    // Its exit code tells survivors from failures, and so does the file, which tells more.
+    command.status()?;
+    let outcomes = fs::read_to_string(found.join("outcomes.json"))
+        .map_err(|error| format!("cargo mutants has written no outcomes: {error}"))?;
+    Tally::read(&serde_json::from_str(&outcomes)?)
+}
+
+impl Tally {
+    /// What `outcomes.json` says.
+    ///
+    /// # Errors
+    /// When the unchanged code did not pass, or a mutant has no outcome that is known.
+    fn read(outcomes: &Value) -> Result<Self> {
+        let mut tally = Self::default();
+        let outcomes = outcomes["outcomes"].as_array();
+        let mut is_sound = false;
+        for outcome in outcomes.into_iter().flatten() {
+            let mutant = outcome["scenario"]["Mutant"]["name"].as_str();
+            match (mutant, outcome["summary"].as_str()) {
+                (None, Some("Success")) => is_sound = true,
+                (Some(_), Some("Unviable")) => {}
+                (Some(_), Some("CaughtMutant")) => tally.caught += 1,
+                (Some(_), Some("Timeout")) => tally.timed_out += 1,
+                (Some(name), Some("MissedMutant")) => tally.missed.push(name.to_owned()),
+                (mutant, summary) => {
+                    return Err(format!("unexpected: {mutant:?} {summary:?}").into());
+                }
+            }
+        }
+        if !is_sound {
+            return Err("the tests fail, or were not run, where nothing is changed".into());
+        }
+        tally.viable = tally.caught + tally.timed_out + tally.missed.len();
+        Ok(tally)
+    }
+
+    /// Adds a first pass and the second one, which tried what the first had left.
+    fn add(&mut self, first: &Self, second: Self) {
+        self.viable += first.viable;
+        self.caught += first.caught + second.caught;
+        self.timed_out += first.timed_out + second.timed_out;
+        self.missed.extend(second.missed);
+    }
+
+    fn verdict(&self) -> Result<()> {
+        for mutant in &self.missed {
+            println!("missed: {mutant}");
+        }
+        let noticed = self.caught + self.timed_out;
+        println!("mutants: {noticed} of {} caught", self.viable);
+        if noticed * 100 < self.viable * TARGET || self.viable == 0 {
+            return Err(format!("fewer than {TARGET} of a hundred are caught").into());
+        }
+        Ok(())
+    }
+}
+
+/// `text` as a regular expression that matches nothing else.
+fn escape(text: &str) -> String {
+    let special = |c: char| r"\.+*?()|[]{}^$#&-~".contains(c);
+    text.chars().fold(String::new(), |mut escaped, c| {
+        if special(c) {
+            escaped.push('\\');
+        }
+        escaped.push(c);
+        escaped
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn outcome(name: &str, summary: &str) -> Value {
+        json!({ "scenario": { "Mutant": { "name": name } }, "summary": summary })
+    }
+
+    fn sound() -> Value {
+        json!({ "scenario": "Baseline", "summary": "Success" })
+    }
+
+    #[test]
+    fn outcomes_are_counted_by_what_noticed_them() {
+        let outcomes = json!({ "outcomes": [
+            sound(),
+            outcome("a", "CaughtMutant"),
+            outcome("b", "Unviable"),
+            outcome("c", "Timeout"),
+            outcome("d", "MissedMutant"),
+        ] });
+        let tally = Tally::read(&outcomes).unwrap();
+        let expected = Tally {
+            viable: 3,
+            caught: 1,
+            timed_out: 1,
+            missed: vec!["d".to_owned()],
+        };
+        assert_eq!(tally, expected);
+    }
+
+    #[test]
+    fn a_run_that_proves_nothing_is_an_error() {
+        for outcomes in [
+            json!({}),
+            json!({ "outcomes": [outcome("a", "CaughtMutant")] }),
+            json!({ "outcomes": [{ "scenario": "Baseline", "summary": "Failure" }] }),
+            json!({ "outcomes": [sound(), outcome("a", "Failure")] }),
+        ] {
+            assert!(Tally::read(&outcomes).is_err(), "{outcomes}");
+        }
+        assert!(Tally::default().verdict().is_err(), "no mutant was made");
+    }
+
+    #[test]
+    fn the_verdict_asks_for_95_of_100() {
+        let verdict = |missed: usize| {
+            let mut sum = Tally::default();
+            let first = Tally {
+                viable: 100,
+                caught: 90,
+                timed_out: 10 - missed,
+                missed: vec!["m".to_owned(); missed],
+            };
+            let second = Tally {
+                missed: first.missed.clone(),
+                ..Tally::default()
+            };
+            sum.add(&first, second);
+            sum.verdict().is_ok()
+        };
+        assert_eq!([0, 5, 6].map(verdict), [true, true, false]);
+    }
+
+    #[test]
+    fn a_name_is_searched_for_literally() {
+        let name = r"a.rs:1:2: replace <impl F for G<'_>>::f -> Option<&[u8]> with None";
+        let escaped = r"a\.rs:1:2: replace <impl F for G<'_>>::f \-> Option<\&\[u8\]> with None";
+        assert_eq!(escape(name), escaped);
+    }
+}
