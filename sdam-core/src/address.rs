@@ -82,7 +82,7 @@ impl ServerAddress {
             .bytes()
             .any(|b| b.is_ascii_whitespace() || b.is_ascii_control() || b == b'/')
         {
-            return invalid("the host contains a character no host name has");
+            return invalid("the host contains a space, a control character or a `/`");
         }
         let Some(digits) = port else {
             return Ok(Self::new(host, DEFAULT_PORT));
@@ -303,5 +303,9 @@ mod tests {
         check("a:b", "the port must be a number from 1 to 65535");
         check("[::1]:b", "the port must be a number from 1 to 65535");
         check(":1", "the host is empty");
+        check(
+            "a b",
+            "the host contains a space, a control character or a `/`",
+        );
     }
 }

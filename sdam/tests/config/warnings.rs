@@ -1,64 +1,28 @@
 //! What is worked around is said: by the running topology, in events, and in the log.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use std::{
     fmt::Debug,
     sync::{Arc, Mutex},
 };
 
-use async_trait::async_trait;
-use futures::FutureExt;
 use sdam::{builder::TopologyBuilder, topology::Topology};
 use sdam_core::{
-    address::ServerAddress,
-    error::Stage,
     event::{Event, EventKind},
     options::{Options, Warning},
-    time::Instant,
 };
 use sdam_events::{
     log::{LogConfig, Severity},
     sink::sink_fn,
     trace::TracingSink,
 };
-use sdam_spec::engine::clock::ManualClock;
-use sdam_transport::{
-    connect::{Connection, Transport},
-    error::TransportError,
-    runtime::{Io, Runtime},
-    spawn::{Spawner, Task},
-};
+use sdam_transport::runtime::Runtime;
 use tracing::{
     Level, Metadata, Subscriber,
     field::{Field, Visit},
     span,
 };
 
-/// Refuses every connection.
-#[derive(Debug)]
-struct Refusing;
-
-#[async_trait]
-impl Transport for Refusing {
-    async fn connect(
-        &self,
-        _target: &ServerAddress,
-        _deadline: Option<Instant>,
-    ) -> Result<Box<dyn Connection>, TransportError> {
-        Err(TransportError::network(Stage::Connect, "refused"))
-    }
-}
-
-/// Keeps tasks until they are polled.
-#[derive(Clone, Debug, Default)]
-struct Kept(Arc<Mutex<Vec<Task>>>);
-
-impl Spawner for Kept {
-    fn spawn(&self, task: Task) {
-        self.0.lock().unwrap().push(task);
-    }
-}
+use crate::{Kept, Refusing};
 
 /// The messages of level WARN and the target of the topology that are logged on this thread.
 #[derive(Clone, Default)]
@@ -134,20 +98,14 @@ fn listen(options: Options, start: impl FnOnce(TopologyBuilder) -> Vec<String>) 
     }
 }
 
-fn io() -> Io {
-    Io::new(Arc::new(ManualClock::default()), Arc::new(Refusing), 1)
-}
-
 /// What a topology with background monitors says.
 fn multi_threaded(options: Options) -> Said {
     listen(options, |builder| {
         let tasks = Kept::default();
-        let runtime = Runtime::new(io(), Arc::new(tasks.clone()));
+        let runtime = Runtime::new(Refusing::new().io(), Arc::new(tasks.clone()));
         let topology: Topology = builder.start(runtime).unwrap();
         let warnings = texts(topology.warnings());
-        for task in std::mem::take(&mut *tasks.0.lock().unwrap()) {
-            let _unfinished = task.now_or_never();
-        }
+        tasks.poll();
         warnings
     })
 }
@@ -155,7 +113,7 @@ fn multi_threaded(options: Options) -> Said {
 /// What a single-threaded topology says.
 fn single_threaded(options: Options) -> Said {
     listen(options, |builder| {
-        texts(builder.scan(io()).unwrap().warnings())
+        texts(builder.scan(Refusing::new().io()).unwrap().warnings())
     })
 }
 

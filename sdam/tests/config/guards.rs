@@ -1,81 +1,27 @@
 //! Nothing connects unguarded where a connection string asks for TLS or a proxy, in whatever words.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+use std::sync::Arc;
 
-use std::sync::{
-    Arc, Mutex,
-    atomic::{AtomicUsize, Ordering},
-};
-
-use async_trait::async_trait;
 use futures::FutureExt;
 use sdam::{error::StartError, topology::Topology};
-use sdam_core::{address::ServerAddress, error::Stage, time::Instant};
-use sdam_spec::engine::clock::ManualClock;
-use sdam_transport::{
-    connect::{Connection, Transport},
-    error::TransportError,
-    runtime::{Io, Runtime},
-    spawn::{Spawner, Task},
-};
+use sdam_transport::runtime::Runtime;
 
-/// Refuses every connection, and counts them.
-#[derive(Clone, Debug, Default)]
-struct Refusing(Arc<AtomicUsize>);
-
-#[async_trait]
-impl Transport for Refusing {
-    async fn connect(
-        &self,
-        _target: &ServerAddress,
-        _deadline: Option<Instant>,
-    ) -> Result<Box<dyn Connection>, TransportError> {
-        self.0.fetch_add(1, Ordering::Relaxed);
-        Err(TransportError::network(Stage::Connect, "refused"))
-    }
-}
-
-/// Keeps tasks until they are polled.
-#[derive(Clone, Debug, Default)]
-struct Kept(Arc<Mutex<Vec<Task>>>);
-
-impl Spawner for Kept {
-    fn spawn(&self, task: Task) {
-        self.0.lock().unwrap().push(task);
-    }
-}
-
-impl Kept {
-    /// Polls each task once.
-    fn poll(&self) {
-        let tasks = std::mem::take(&mut *self.0.lock().unwrap());
-        for task in tasks {
-            let _unfinished = task.now_or_never();
-        }
-    }
-}
+use crate::{Kept, Refusing};
 
 /// What each kind of topology answers to `options`, and how many connections it has asked for.
 fn attempts(options: &str) -> [(Option<StartError>, usize); 2] {
     let builder = || Topology::builder(&format!("mongodb://a/?{options}")).unwrap();
-    let io = |transport: &Refusing| {
-        let clock = Arc::new(ManualClock::default());
-        Io::new(clock, Arc::new(transport.clone()), 1)
-    };
-    let count = |transport: &Refusing| transport.0.load(Ordering::Relaxed);
-
-    let (transport, tasks) = (Refusing::default(), Kept::default());
-    let runtime = Runtime::new(io(&transport), Arc::new(tasks.clone()));
-    let started = builder().start(runtime);
+    let (server, tasks) = (Refusing::new(), Kept::default());
+    let started = builder().start(Runtime::new(server.io(), Arc::new(tasks.clone())));
     tasks.poll();
-    let threaded = (started.err(), count(&transport));
+    let threaded = (started.err(), server.attempts());
 
-    let transport = Refusing::default();
-    let mut scanned = builder().scan(io(&transport));
+    let server = Refusing::new();
+    let mut scanned = builder().scan(server.io());
     if let Ok(topology) = &mut scanned {
         let _unfinished = topology.scan().now_or_never();
     }
-    [threaded, (scanned.err(), count(&transport))]
+    [threaded, (scanned.err(), server.attempts())]
 }
 
 /// Says that neither kind of topology starts or connects because of `option`.
