@@ -15,7 +15,7 @@ usage: cargo xtask loom [NAME]
 Builds sdam and sdam-events on the atomics and locks of loom, in target/loom, and runs their models:
 mailbox, demand, event queue, operation lanes, publication with waiters, shutdown. A model fails if
 some order in which its threads may meet breaks its assertions or leaves a thread waiting for ever.
-Prints how many orders there were. NAME limits the run to models whose name contains it.
+Prints how many orders there were. NAME limits the run to models whose names begin with it, such as mailbox.
 
 What is assumed of arc-swap, event-listener and futures' AtomicWaker, which loom cannot look into, is
 said in src/sync/stand_in.rs of both crates. `cargo xtask mutants` shows what each model catches.";
@@ -23,18 +23,19 @@ said in src/sync/stand_in.rs of both crates. `cargo xtask mutants` shows what ea
 pub(crate) fn run(mut args: Args) -> Result<()> {
     let name = args.positional();
     args.finish()?;
-    run_command(models(&root(), name.as_deref().unwrap_or_default()).arg("--show-output"))
+    let name = name.unwrap_or_default();
+    run_command(models(&root(), &["sdam-events", "sdam"], &name).arg("--show-output"))
 }
 
-/// Builds the models of a workspace and runs those whose names begin with `name`. What is added to
-/// the command is for the program that runs them.
-pub(crate) fn models(workspace: &Path, name: &str) -> Command {
+/// Builds the models of some crates of a workspace and runs those whose names begin with `name`.
+/// What is added to the command is for the program that runs them.
+pub(crate) fn models(workspace: &Path, crates: &[&str], name: &str) -> Command {
     let mut command = cargo();
     command
         .current_dir(workspace)
         .env("RUSTFLAGS", "--cfg sdam_loom --cap-lints=warn")
         .args(["test", "--quiet", "--profile", "loom", "--lib"])
-        .args(["--package", "sdam-events", "--package", "sdam"])
+        .args(crates.iter().flat_map(|one| ["--package", one]))
         .arg("--no-default-features")
         .arg("--target-dir")
         .arg(root().join("target/loom"))

@@ -93,7 +93,7 @@ pub(crate) fn run(mut args: Args) -> Result<()> {
         fs::write(&path, mutant.patch(&sound)?)?;
         let fate = match hunter {
             Hunter::Simulation => simulate(&copy),
-            Hunter::Models(prefix) => interleave(&copy, prefix),
+            Hunter::Models(prefix) => interleave(&copy, mutant, prefix),
         };
         fs::write(&path, sound)?;
         let (by, with) = match fate.map_err(|error| format!("{}: {error}", mutant.name))? {
@@ -187,18 +187,24 @@ fn simulate(copy: &Path) -> Result<Fate> {
     Ok(Fate::Survived)
 }
 
-/// Builds the models of the copy and runs those whose names begin with `prefix`.
-fn interleave(copy: &Path, prefix: &str) -> Result<Fate> {
+/// Builds the models of the crate that was broken and runs those whose names begin with `prefix`.
+fn interleave(copy: &Path, mutant: &Mutant, prefix: &str) -> Result<Fate> {
+    let (package, _) = mutant.file.split_once('/').unwrap_or_default();
     // A copy that does not even compile has not been caught.
-    output(models(copy, prefix).arg("--list"))?;
-    let found = models(copy, prefix).output()?;
-    let found = String::from_utf8_lossy(&found.stdout);
-    let failed = found
-        .lines()
-        .filter_map(|line| line.strip_prefix("    models::"));
-    let failed: BTreeSet<_> = failed.collect();
-    if failed.is_empty() {
+    output(models(copy, &[package], prefix).arg("--list"))?;
+    let found = models(copy, &[package], prefix).output()?;
+    if found.status.success() {
         return Ok(Fate::Survived);
+    }
+    // A standstill may end the process before it has listed what failed.
+    let told = String::from_utf8_lossy(&found.stderr);
+    let failed: BTreeSet<_> = told
+        .lines()
+        .filter_map(|line| line.strip_prefix("thread 'models::")?.split_once('\''))
+        .map(|(model, _)| model)
+        .collect();
+    if failed.is_empty() {
+        return Err(format!("the models failed without saying which: {told}").into());
     }
     Ok(Fate::Caught {
         by: failed.into_iter().collect::<Vec<_>>().join(", "),
