@@ -11,15 +11,18 @@ fn whoever_waits_hears_of_what_was_published_meanwhile() {
     // L-62
     explore(2, || {
         let world = World::new(&[]);
-        for _ in 0..2 {
+        let waiters = [(); 2].map(|()| {
             let topology = world.topology.clone();
             thread::spawn(move || {
                 let selected = block_on(topology.select(&Criteria::write())).unwrap();
                 assert_eq!(selected.server_type(), ServerType::RsPrimary);
-            });
-        }
+            })
+        });
         world.checked(&member("secondary", &["a:1"]));
         world.checked(&member("isWritablePrimary", &["a:1"]));
+        for waiter in waiters {
+            waiter.join().unwrap();
+        }
     });
 }
 

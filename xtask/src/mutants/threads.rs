@@ -139,7 +139,7 @@ pub(super) const THREAD_MUTANTS: &[(&str, Mutant)] = &[
             cell,
             server,
             machine,
-            alive: false,
+            stage: Stage::Spawned,
         }
     }
 
@@ -154,7 +154,7 @@ pub(super) const THREAD_MUTANTS: &[(&str, Mutant)] = &[
             cell,
             server,
             machine,
-            alive: false,
+            stage: Stage::Spawned,
         }
     }
 
