@@ -180,6 +180,8 @@ impl Topology {
     ///
     /// Whatever a command's reply or a broken connection says may be reported; what matters is
     /// sorted out here, and has taken effect when the call returns.
+    /// [`TransportError::cause`](sdam_transport::error::TransportError::cause) says what a failed
+    /// connection is reported as.
     /// Must not be called with a lock held that the pool's own `ready`, `clear` or `close` take.
     pub fn handle_error(&self, server: ServerId, error: AppError<'_>) -> ErrorOutcome {
         self.cell().apply_error(server, error)

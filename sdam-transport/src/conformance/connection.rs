@@ -1,6 +1,6 @@
 //! What a connection promises.
 
-use std::{io::Write, net::Shutdown, time::Duration};
+use std::{io::Write, net::Shutdown, sync::mpsc, time::Duration};
 
 use futures::{FutureExt as _, executor::block_on};
 use sdam_core::error::{ErrorKind, Stage};
@@ -149,15 +149,28 @@ pub(super) async fn a_dropped_receive_makes_the_connection_unusable(io: Io, run:
 }
 
 pub(super) async fn a_receive_may_move_to_another_thread(io: Io, run: Run) -> Outcome {
-    let peer = Peer::start(echo)?;
+    // The peer answers when the receive has been polled on both threads.
+    let (polled, moved) = mpsc::channel::<()>();
+    let peer = Peer::start(move |stream| {
+        // Ends by being dropped.
+        let _ = moved.recv();
+        echo(stream)
+    })?;
     let mut connection = open(&io, &peer.address, &run).await?;
     let own = run.clone();
     let mut conversation = Box::pin(async move { exchange(&mut *connection, 1, 0, &own).await });
     run.step("polling an exchange of messages for the first time");
-    match conversation.as_mut().now_or_never() {
-        Some(outcome) => outcome?,
-        None => run.elsewhere(move || block_on(conversation)).await??,
+    if let Some(outcome) = conversation.as_mut().now_or_never() {
+        return outcome.and_then(|()| Err("an echo came before it was sent".into()));
     }
+    let moved = run.elsewhere(move || {
+        if let Some(outcome) = conversation.as_mut().now_or_never() {
+            return outcome;
+        }
+        drop(polled);
+        block_on(conversation)
+    });
+    moved.await??;
     run.step("waiting for the peer to see that the connection is closed");
     peer.finish(&run).await.map(drop)
 }

@@ -1,0 +1,133 @@
+//! What real sockets fail with, reported as a pool would, and what it does to the topology.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::{
+    io::{Read, Write},
+    net::{TcpListener, TcpStream},
+    thread,
+    time::Duration,
+};
+
+use futures::executor::block_on;
+use sdam::topology::Topology;
+use sdam_core::{
+    address::ServerAddress,
+    app_error::{AppError, ErrorOutcome, Phase},
+    error::Stage,
+    ids::Generation,
+    options::ServerMonitoringMode,
+};
+use sdam_select::criteria::Criteria;
+use sdam_sim::serve::Builder;
+use sdam_transport::{error::TransportError, race, runtime::Io, wire::Exchange};
+
+/// A port whose first connection is served by `script`.
+fn peer(script: impl FnOnce(TcpStream) + Send + 'static) -> ServerAddress {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || script(listener.accept().unwrap().0));
+    ServerAddress::new("127.0.0.1", port)
+}
+
+/// What a pooled connection to `address` fails with, that sends a command and waits for the reply.
+async fn failure(io: &Io, address: &ServerAddress) -> TransportError {
+    let ping = sdam_core::hello::ping(None);
+    let command = Exchange::new().command(&ping).unwrap();
+    let deadline = Some(io.clock.now() + Duration::from_secs(30));
+    let mut connection = match io.transport.connect(address, deadline).await {
+        Ok(connection) => connection,
+        Err(error) => return error,
+    };
+    if let Err(error) = connection.send(command).await {
+        return error;
+    }
+    let soon = Some(io.clock.now() + Duration::from_millis(50));
+    let patience = if address.host() == SILENT {
+        soon
+    } else {
+        deadline
+    };
+    match race::deadline(&*io.clock, patience, connection.recv()).await {
+        Ok(received) => received.unwrap_err(),
+        Err(elapsed) => TransportError::timeout(Stage::Hello, "no reply").with_source(elapsed),
+    }
+}
+
+/// Another address of the peer that never answers, to tell it apart.
+const SILENT: &str = "localhost";
+
+#[test]
+fn what_a_connection_fails_with_counts_by_its_kind_its_stage_and_its_phase() {
+    // I-10, I-11, I-15, I-16, O-36
+    let server = Builder::standalone().start().unwrap();
+    let host = tokio::runtime::Runtime::new().unwrap();
+    let runtime = sdam_runtime_tokio::from_handle(host.handle().clone()).unwrap();
+    let io = runtime.io.clone();
+    let topology = Topology::builder(server.uri())
+        .unwrap()
+        .options(|options| {
+            // Only a selection that waits lets the server be checked.
+            options.heartbeat_frequency = Some(Duration::from_secs(600));
+            options.server_monitoring_mode = ServerMonitoringMode::Poll;
+        })
+        .start(runtime)
+        .unwrap();
+    let mut clears = 0;
+    let mut check = |error: &TransportError, phase, expected| {
+        let selected = block_on(topology.select(&Criteria::write())).unwrap();
+        let report = AppError {
+            generation: Generation::from_u64(clears),
+            service_id: None,
+            phase,
+            cause: error.cause(phase),
+            max_wire_version: 17,
+        };
+        let outcome = topology.handle_error(selected.id(), report);
+        assert_eq!(outcome, expected, "{error} {phase:?}");
+        clears += u64::from(outcome == ErrorOutcome::Cleared);
+    };
+    let (opening, established) = (Phase::BeforeHello, Phase::AfterHandshake);
+    let (nothing, cleared) = (ErrorOutcome::Irrelevant, ErrorOutcome::Cleared);
+
+    let closed = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let closed = ServerAddress::new("127.0.0.1", closed.port());
+    check(&block_on(failure(&io, &closed)), opening, nothing);
+
+    let unknown = ServerAddress::new(&"a".repeat(300), 27017);
+    check(&block_on(failure(&io, &unknown)), opening, cleared);
+
+    let ends = block_on(failure(&io, &peer(drop)));
+    check(&ends, opening, nothing);
+    check(&ends, Phase::BeforeHandshake, cleared);
+    check(&ends, established, cleared);
+
+    // A socket that is closed before what arrived was read is reset.
+    let resets = peer(|stream| {
+        stream.peek(&mut [0]).unwrap();
+    });
+    let reset = block_on(failure(&io, &resets));
+    check(&reset, opening, nothing);
+    check(&reset, established, cleared);
+
+    let silent = peer(|mut stream| drop(stream.read_to_end(&mut Vec::new())));
+    let silent = ServerAddress::new(SILENT, silent.port().unwrap());
+    let silence = block_on(failure(&io, &silent));
+    check(&silence, opening, nothing);
+    check(&silence, established, nothing);
+
+    // A header that announces more than a connection accepts.
+    let long = peer(|mut stream| {
+        let mut header = [0; 16];
+        header[..4].copy_from_slice(&48_000_001_i32.to_le_bytes());
+        stream.write_all(&header).unwrap();
+        drop(stream.read_to_end(&mut Vec::new()));
+    });
+    let long = block_on(failure(&io, &long));
+    check(&long, opening, cleared);
+    check(&long, established, nothing);
+    block_on(topology.close());
+}
