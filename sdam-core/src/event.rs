@@ -87,6 +87,13 @@ pub enum EventKind {
     /// of other servers. What is configured does not fit the
     /// deployment.
     TopologyEmptied,
+    /// Events were left out, because too many wait to be delivered: whole heartbeats and selections
+    /// first, in the end everything that has no beginning among what is delivered. Published when
+    /// that begins and when it is over.
+    EventsDropped {
+        /// How many events have been left out since the topology was opened.
+        total: u64,
+    },
     /// A check has begun; exactly one of the next two follows for it.
     ServerHeartbeatStarted(Heartbeat),
     /// A check has succeeded.
@@ -299,6 +306,8 @@ pub enum EventName {
     MembersIgnored,
     /// [`EventKind::TopologyEmptied`]
     TopologyEmptied,
+    /// [`EventKind::EventsDropped`]
+    EventsDropped,
     /// [`EventKind::ServerHeartbeatStarted`]
     ServerHeartbeatStarted,
     /// [`EventKind::ServerHeartbeatSucceeded`]
@@ -334,6 +343,7 @@ impl EventKind {
             Self::ServerClosed { .. } => EventName::ServerClosed,
             Self::MembersIgnored { .. } => EventName::MembersIgnored,
             Self::TopologyEmptied => EventName::TopologyEmptied,
+            Self::EventsDropped { .. } => EventName::EventsDropped,
             Self::ServerHeartbeatStarted(_) => EventName::ServerHeartbeatStarted,
             Self::ServerHeartbeatSucceeded { .. } => EventName::ServerHeartbeatSucceeded,
             Self::ServerHeartbeatFailed { .. } => EventName::ServerHeartbeatFailed,
@@ -356,6 +366,7 @@ impl EventKind {
             | Self::ConfigWarning(_)
             | Self::MembersIgnored { .. }
             | Self::TopologyEmptied
+            | Self::EventsDropped { .. }
             | Self::ServerSelectionStarted { .. }
             | Self::ServerSelectionWaiting { .. }
             | Self::ServerSelectionFailed { .. }
@@ -385,6 +396,7 @@ impl EventName {
         Self::ServerClosed,
         Self::MembersIgnored,
         Self::TopologyEmptied,
+        Self::EventsDropped,
         Self::ServerHeartbeatStarted,
         Self::ServerHeartbeatSucceeded,
         Self::ServerHeartbeatFailed,
@@ -414,6 +426,7 @@ impl EventName {
             Self::ServerClosed => "ServerClosed",
             Self::MembersIgnored => "MembersIgnored",
             Self::TopologyEmptied => "TopologyEmptied",
+            Self::EventsDropped => "EventsDropped",
             Self::ServerHeartbeatStarted => "ServerHeartbeatStarted",
             Self::ServerHeartbeatSucceeded => "ServerHeartbeatSucceeded",
             Self::ServerHeartbeatFailed => "ServerHeartbeatFailed",

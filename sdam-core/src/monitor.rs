@@ -2,6 +2,7 @@
 
 mod check;
 mod negotiation;
+mod pace;
 #[cfg(test)]
 mod tests;
 mod timing;
@@ -24,6 +25,7 @@ use crate::{
 
 use self::check::{Connection, Idle, State, Waiting};
 pub(crate) use self::negotiation::Negotiation;
+use self::pace::Pace;
 
 /// What all monitors of a topology have in common.
 #[derive(Clone, Debug)]
@@ -198,6 +200,11 @@ impl IntoIterator for MonitorEffects {
 /// is old and is no sample of the round-trip time.
 /// If it was to be one, the check asks again on the same connection before it ends.
 ///
+/// A server that pushes replies without a pause, which no real one does, is not read on: after some
+/// tens of them the connection is closed, and what the server has to say is asked for on a new one
+/// after `minHeartbeatFrequencyMS`.
+/// So it costs a bounded amount of work, and what is known of it is never older than that.
+///
 /// # Contract
 ///
 /// The driver executes all effects of a call in order before the next call.
@@ -222,6 +229,8 @@ pub struct MonitorMachine {
     withheld: bool,
     /// Whether the task that measures round-trip times was started, and not stopped since.
     rtt_started: bool,
+    /// The replies that the server pushes, over all connections.
+    pace: Pace,
 }
 
 impl MonitorMachine {
@@ -237,6 +246,7 @@ impl MonitorMachine {
             generation: Generation::FIRST,
             withheld: false,
             rtt_started: false,
+            pace: Pace::default(),
         }
     }
 
@@ -247,6 +257,7 @@ impl MonitorMachine {
         let config = Arc::clone(&self.config);
         Self {
             connections: self.connections,
+            pace: self.pace,
             ..Self::new(config, self.server, self.address.clone())
         }
     }

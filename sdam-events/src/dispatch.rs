@@ -164,7 +164,7 @@ impl EventQueue {
                 Next::Closed => return Stopped::Closed,
             };
             let outcome = call(sink, &event);
-            self.forget(1);
+            batch.delivered();
             if let Err(failure) = outcome {
                 failure.report();
                 self.fail(failure);

@@ -1,4 +1,4 @@
-//! Ordered, lossless delivery of topology events.
+//! Ordered delivery of topology events, lossless as long as the sink keeps up.
 //!
 //! The engine pushes events into an [`EventQueue`](queue::EventQueue) while it holds its own locks;
 //! a [`Dispatcher`](dispatch::Dispatcher) takes them out and calls the user's

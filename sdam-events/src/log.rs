@@ -37,6 +37,7 @@
 //! | `ConfigWarning` (ours) | topology | warn | Configuration warning |
 //! | `MembersIgnored` (ours) | topology | warn | Members ignored |
 //! | `TopologyEmptied` (ours) | topology | warn | Last server left topology |
+//! | `EventsDropped` (ours) | topology | warn | Events dropped |
 //! | `ServerHeartbeatStarted` | topology | debug | Server heartbeat started |
 //! | `ServerHeartbeatSucceeded` | topology | debug | Server heartbeat succeeded |
 //! | `ServerHeartbeatFailed` | topology | debug | Server heartbeat failed |
@@ -147,6 +148,7 @@ fn text(name: EventName) -> Option<&'static str> {
         EventName::ConfigWarning => "Configuration warning",
         EventName::MembersIgnored => "Members ignored",
         EventName::TopologyEmptied => "Last server left topology",
+        EventName::EventsDropped => "Events dropped",
         EventName::ServerHeartbeatStarted => "Server heartbeat started",
         EventName::ServerHeartbeatSucceeded => "Server heartbeat succeeded",
         EventName::ServerHeartbeatFailed => "Server heartbeat failed",
@@ -191,6 +193,10 @@ fn fields(event: &Event, max_document_length: usize) -> LogFields<'_> {
         EventKind::MembersIgnored { ignored, limit } => LogFields {
             ignored: Some(*ignored),
             limit: Some(*limit),
+            ..fields
+        },
+        EventKind::EventsDropped { total } => LogFields {
+            dropped: Some(*total),
             ..fields
         },
         EventKind::ServerHeartbeatStarted(heartbeat) => fields.heartbeat(heartbeat),

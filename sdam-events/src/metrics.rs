@@ -21,6 +21,7 @@
 //! | `sdam_selection_waiters` | gauge | 1 | - | selections that wait for a server now |
 //! | `sdam_event_queue_depth` | gauge | 1 | - | events not delivered yet |
 //! | `sdam_event_queue_high_water` | gauge | 1 | - | the most there have been |
+//! | `sdam_event_queue_dropped_total` | counter | 1 | - | events the queue has left out |
 //! | `sdam_events_dropped_total` | counter | 1 | - | events a bounded channel has left out |
 //!
 //! OpenTelemetry's conventions for database clients have names for connections and operations, but
@@ -127,6 +128,7 @@ impl MetricsSink {
         gauge!(names::TIME_WITHOUT_PRIMARY, self.labels.clone()).set(without);
         gauge!(names::QUEUE_DEPTH, self.labels.clone()).set(queue.depth() as f64);
         gauge!(names::QUEUE_HIGH_WATER, self.labels.clone()).set(queue.high_water() as f64);
+        counter!(names::QUEUE_DROPPED, self.labels.clone()).absolute(queue.dropped());
     }
 
     /// Sets how many events a bounded channel has left out, see

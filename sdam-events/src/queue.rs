@@ -22,12 +22,24 @@ use crate::{
 };
 
 mod batch;
+mod shed;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use batch::{Batch, Next};
+use shed::{Shedding, weight};
 
-/// The ordered, lossless queue of one topology's events.
+/// The ordered queue of one topology's events.
+///
+/// Nothing is left out unless the sink falls far behind. A sink that does not return, or is slower
+/// than a server that says something new without a pause, cannot make memory grow without bound:
+///
+/// - From [`SHED_BYTES`](Self::SHED_BYTES) on, heartbeats are left out as a whole, and so are the
+///   selections that begin: of whatever has a beginning among what is delivered, the end is, too.
+/// - From [`FULL_BYTES`](Self::FULL_BYTES) on, everything is left out that ends nothing.
+///
+/// [`dropped`](Self::dropped) counts, and an `EventsDropped` comes where a gap begins and ends. Who
+/// keeps an account of servers by events takes it from the next description after that.
 ///
 /// Producers push from any thread, usually while they hold the lock that made the change, so the
 /// order in the queue is the order of the changes. [`Event::seq`] is given out under the queue's
@@ -45,6 +57,11 @@ pub struct EventQueue {
     /// Events pushed and not yet delivered.
     depth: AtomicUsize,
     high_water: std::sync::atomic::AtomicUsize,
+    /// About what the events take that were pushed and not yet delivered. No model comes near a
+    /// mark.
+    bytes: std::sync::atomic::AtomicUsize,
+    /// Events left out.
+    dropped: std::sync::atomic::AtomicU64,
     #[cfg(feature = "tracing")]
     warned: std::sync::atomic::AtomicBool,
     pub(crate) waker: AtomicWaker,
@@ -54,9 +71,9 @@ pub struct EventQueue {
 #[derive(Debug)]
 struct State {
     /// Pushed, not yet taken.
-    buffer: VecDeque<Event>,
+    buffer: VecDeque<Queued>,
     /// Taken, not yet delivered. `None` while somebody delivers: there is one consumer at a time.
-    batch: Option<VecDeque<Event>>,
+    batch: Option<VecDeque<Queued>>,
     last_seq: u64,
     /// The instant of the last event: tasks read the clock before they get here, and may overtake
     /// each other in between.
@@ -66,6 +83,14 @@ struct State {
     /// When `TopologyClosed` happened, while it is held back.
     closing: Option<Instant>,
     closed: bool,
+    shedding: Shedding,
+}
+
+/// An event, and about how many bytes it takes.
+#[derive(Debug)]
+struct Queued {
+    event: Event,
+    bytes: usize,
 }
 
 impl EventQueue {
@@ -87,9 +112,12 @@ impl EventQueue {
                 heartbeats: 0,
                 closing: None,
                 closed: false,
+                shedding: Shedding::default(),
             }),
             depth: AtomicUsize::new(0),
             high_water: 0.into(),
+            bytes: 0.into(),
+            dropped: 0.into(),
             #[cfg(feature = "tracing")]
             warned: false.into(),
             waker: AtomicWaker::new(),
@@ -135,6 +163,9 @@ impl EventQueue {
         }
         let mut state = self.lock();
         if state.closed {
+            return;
+        }
+        if !self.admits(&mut state, at, interest, &kind) {
             return;
         }
         if interest.contains_all(Interest::HEARTBEATS) {
@@ -218,18 +249,22 @@ impl EventQueue {
     fn append(&self, state: &mut State, at: Instant, kind: EventKind) {
         state.last_seq += 1;
         state.last_at = state.last_at.max(at);
-        state.buffer.push_back(Event {
+        let bytes = weight(&kind);
+        let event = Event {
             seq: state.last_seq,
             at: state.last_at,
             topology: self.topology,
             kind,
-        });
+        };
+        state.buffer.push_back(Queued { event, bytes });
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
         let depth = self.depth.fetch_add(1, Ordering::Relaxed) + 1;
         self.high_water.fetch_max(depth, Ordering::Relaxed);
     }
 
     /// Appends the held back `TopologyClosed` and closes.
     fn end(&self, state: &mut State, closed_at: Instant) {
+        self.end_shedding(state, closed_at);
         state.closing = None;
         state.closed = true;
         if self.wants(EventName::TopologyClosed) {
@@ -246,12 +281,13 @@ impl EventQueue {
         state.closed = true;
         let undelivered = mem::take(&mut state.buffer);
         drop(state);
-        self.forget(undelivered.len());
+        self.forget(undelivered.len(), total(&undelivered));
     }
 
-    /// Takes `count` events out of the depth.
-    pub(crate) fn forget(&self, count: usize) {
+    /// Takes `count` events of `bytes` bytes out of what waits.
+    fn forget(&self, count: usize, bytes: usize) {
         self.depth.fetch_sub(count, Ordering::Relaxed);
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     /// Tells the log, if there is one, the first time the queue was found too deep. Not the pusher
@@ -274,6 +310,11 @@ impl EventQueue {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What all of them take.
+fn total(events: &VecDeque<Queued>) -> usize {
+    events.iter().map(|queued| queued.bytes).sum()
 }
 
 impl State {

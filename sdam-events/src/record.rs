@@ -91,8 +91,8 @@ pub const VERSION: u32 = 1;
 /// Writes a recording of one topology.
 ///
 /// Lines are written one by one, so give it a buffered writer. It is flushed when the topology is
-/// closed. After an error nothing more is written, see [`take_error`](Self::take_error): a recording
-/// with holes could not be replayed.
+/// closed. After an error nothing more is written, see [`take_error`](Self::take_error), and neither
+/// if events were left out: a recording with holes could not be replayed.
 pub struct RecordSink<W> {
     out: Mutex<Out<W>>,
     selections: bool,
@@ -159,6 +159,12 @@ impl<W: Write + Send + 'static> RecordSink<W> {
 
 impl<W: Write> Out<W> {
     fn write(&mut self, event: &Event) -> io::Result<()> {
+        if event.kind.name() == EventName::EventsDropped {
+            self.writer.flush()?;
+            return Err(io::Error::other(
+                "events came faster than they could be written",
+            ));
+        }
         let mut text = line(event);
         text.push('\n');
         self.writer.write_all(text.as_bytes())?;

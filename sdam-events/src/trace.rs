@@ -90,6 +90,7 @@ fn log(message: &LogMessage<'_>) {
                 warning = fields.warning.map(field::display),
                 ignored = fields.ignored,
                 limit = fields.limit,
+                dropped = fields.dropped,
                 reason = fields.reason.map(field::display),
                 "{}",
                 message.text()

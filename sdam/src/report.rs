@@ -76,8 +76,10 @@ pub(crate) struct Report<S: Scene> {
 impl<S: Scene> Report<S> {
     pub(crate) fn begin(scene: S, settings: &Settings, criteria: &Criteria) -> Self {
         let started = scene.now();
-        let wanted = scene.events().wants_any(Interest::SELECTION);
-        let selection = wanted
+        // Of a selection that is left out no step is told.
+        let events = scene.events();
+        let told = events.wants_any(Interest::SELECTION) && events.admits_selection(started);
+        let selection = told
             .then(|| describe(settings, criteria))
             .and_then(|selection| {
                 let publish = || {

@@ -1,7 +1,8 @@
 //! The handle that applications hold.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, pin::pin, sync::Arc, time::Duration};
 
+use futures::future;
 use sdam_core::{
     app_error::{AppError, ErrorOutcome},
     error::ServerError,
@@ -253,9 +254,18 @@ impl Topology {
         self.cell().request_checks();
     }
 
+    /// How long [`close`](Self::close) waits for a sink that does not return.
+    pub const DELIVERY_PATIENCE: Duration = Duration::from_secs(2);
+
     /// Ends monitoring, fails waiting selections, and waits until no task and no socket of this
     /// topology is left and the last event has been delivered. Events tell of the failures before
     /// `TopologyClosed`, even of selections whose futures are not polled any more.
+    ///
+    /// A sink that hangs is waited for no longer than
+    /// [`DELIVERY_PATIENCE`](Self::DELIVERY_PATIENCE); if it ever returns, it is given the rest.
+    /// Look-ups of host names are not waited for. Some runtimes make them on threads of their own,
+    /// which nothing can interrupt: tokio's waits for those when it is dropped, but not in its
+    /// `shutdown_background`.
     ///
     /// # Cancel safety
     ///
@@ -264,7 +274,9 @@ impl Topology {
         let cell = self.cell();
         cell.shut_down();
         cell.monitors.finished().await;
-        cell.dispatchers.finished().await;
+        let patience = cell.now() + Self::DELIVERY_PATIENCE;
+        let patience = cell.runtime.io.clock.sleep_until(patience);
+        future::select(pin!(cell.dispatchers.finished()), patience).await;
     }
 }
 

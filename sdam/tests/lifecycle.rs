@@ -4,31 +4,38 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},
+        mpsc,
     },
     task::Context,
     time::Duration,
 };
 
+use async_trait::async_trait;
 use bson::{Document, doc, oid::ObjectId};
 use futures::{StreamExt, executor::block_on, task::noop_waker_ref};
 use sdam::{error::SelectionError, snapshot::Snapshot, topology::Topology};
 use sdam_core::{
     address::ServerAddress,
-    error::ErrorKind,
+    error::{ErrorKind, Stage},
     event::{EventKind, EventName},
     ids::{Generation, ServerId},
     pool::{PoolClear, PoolFactory, PoolHandle},
     read_preference::{ReadMode, ReadPreference, TagSet},
     server::ServerType,
+    time::Instant,
     topology::TopologyType,
 };
 use sdam_events::{channel::unbounded, sink::sink_fn};
 use sdam_select::criteria::Criteria;
 use sdam_sim::serve::ReplicaSet;
-use sdam_transport::runtime::{Io, Runtime};
-use sdam_transport::spawn::{Spawner, Task};
+use sdam_transport::{
+    connect::{Connection, Transport},
+    error::TransportError,
+    runtime::{Io, Runtime},
+    spawn::{Spawner, Task},
+};
 
 /// The longest that anything here may take on a machine under load.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -351,6 +358,61 @@ fn operations_count_while_they_are_held() {
     drop(second);
     assert_eq!(count(), 1);
     block_on(topology.close());
+}
+
+/// A transport whose look-ups are threads that do not return, as tokio's are while no name server
+/// answers.
+#[derive(Debug)]
+struct HangingLookUps {
+    host: tokio::runtime::Handle,
+    begun: mpsc::Sender<()>,
+    end: Arc<Mutex<mpsc::Receiver<()>>>,
+}
+
+#[async_trait]
+impl Transport for HangingLookUps {
+    async fn connect(
+        &self,
+        _: &ServerAddress,
+        _: Option<Instant>,
+    ) -> Result<Box<dyn Connection>, TransportError> {
+        let (begun, end) = (self.begun.clone(), Arc::clone(&self.end));
+        let look_up = self.host.spawn_blocking(move || {
+            begun.send(()).unwrap();
+            // Nothing is ever sent: it returns when the test is over.
+            end.lock().unwrap().recv()
+        });
+        assert!(look_up.await.unwrap().is_err());
+        Err(TransportError::network(
+            Stage::Dns,
+            "no name server answers",
+        ))
+    }
+}
+
+#[test]
+fn closing_does_not_wait_for_look_ups_that_hang() {
+    let host = tokio();
+    let (begun, look_ups) = mpsc::channel();
+    let (over, end) = mpsc::channel::<()>();
+    let transport = HangingLookUps {
+        host: host.handle().clone(),
+        begun,
+        end: Arc::new(Mutex::new(end)),
+    };
+    let runtime = on(&host);
+    let io = Io::new(Arc::clone(&runtime.io.clock), Arc::new(transport), 1);
+    let topology = Topology::builder("mongodb://a,b,c/?replicaSet=rs")
+        .unwrap()
+        .start(Runtime::new(io, Arc::clone(&runtime.spawner)))
+        .unwrap();
+    for _ in 0..3 {
+        look_ups.recv_timeout(PATIENCE).unwrap();
+    }
+    // Ready although all three still hang.
+    block_on(topology.close());
+    host.shutdown_background();
+    drop(over);
 }
 
 #[test]

@@ -51,7 +51,6 @@ const INTERNAL: &[&str] = &[
     "sdam-chaos",
     "sdam-examples",
     "sdam-live",
-    "sdam-model",
     "sdam-spec",
     "xtask",
 ];

@@ -50,6 +50,14 @@ impl Idle {
         }
     }
 
+    /// The shortest wait between two checks, after the one that ended at `now`.
+    pub(super) fn soon(now: Instant) -> Self {
+        Self {
+            ended: now,
+            until: now + MIN_HEARTBEAT_FREQUENCY,
+        }
+    }
+
     /// Whether there was no wait to begin with.
     pub(super) fn is_at_once(&self) -> bool {
         self.until == self.ended

@@ -92,6 +92,7 @@ impl MonitorMachine {
         };
         // Server Monitoring: "after processing an ok:1 response, the client MUST NOT sleep".
         let mut idle = self.config.pause(now);
+        let mut overrun = false;
         if let Some(connection) = &mut self.connection {
             connection.learn(&hello, more_to_come, &self.config);
             check.heartbeat.connection = connection.id;
@@ -100,7 +101,12 @@ impl MonitorMachine {
                 return self.measure_again(now, check, request, effects);
             }
             if matches!(connection.next(), Next::Await { .. } | Next::Read) {
-                idle = Idle::at_once(now);
+                overrun = !self.pace.admits(now);
+                idle = if overrun {
+                    Idle::soon(now)
+                } else {
+                    Idle::at_once(now)
+                };
             } else if mem::take(&mut self.rtt_started) {
                 // From now on each check is a measurement.
                 effects.push(MonitorEffect::StopRtt);
@@ -117,6 +123,10 @@ impl MonitorMachine {
         }));
         self.withheld = false;
         effects.push(MonitorEffect::Report { outcome: Ok(hello) });
+        if overrun {
+            // What has gathered in the socket is old; a new connection tells what is new.
+            self.disconnect(effects);
+        }
         State::Idle(idle)
     }
 

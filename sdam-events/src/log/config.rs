@@ -74,9 +74,10 @@ impl Severity {
     pub(super) fn of(name: EventName) -> Self {
         match name {
             EventName::ServerSelectionWaiting => Self::Info,
-            EventName::ConfigWarning | EventName::MembersIgnored | EventName::TopologyEmptied => {
-                Self::Warn
-            }
+            EventName::ConfigWarning
+            | EventName::EventsDropped
+            | EventName::MembersIgnored
+            | EventName::TopologyEmptied => Self::Warn,
             _ => Self::Debug,
         }
     }

@@ -48,6 +48,8 @@ pub struct LogFields<'e> {
     pub ignored: Option<usize>,
     /// `limit`: the most servers that may join.
     pub limit: Option<usize>,
+    /// `dropped`: events that were left out so far, because the sink takes them too slowly.
+    pub dropped: Option<u64>,
     /// `reason`: why the server has left.
     pub reason: Option<&'e DepartureReason>,
 }
@@ -69,7 +71,7 @@ pub enum Value<'a> {
 impl LogFields<'_> {
     /// Calls `visit` with the specification's name and the value of each field that is present.
     pub fn for_each(&self, mut visit: impl FnMut(&'static str, Value<'_>)) {
-        let fields: [(&'static str, Option<Value<'_>>); 21] = [
+        let fields: [(&'static str, Option<Value<'_>>); 22] = [
             ("topologyId", text(self.topology_id.as_ref())),
             ("serverHost", text(self.server_host.as_ref())),
             (
@@ -114,6 +116,10 @@ impl LogFields<'_> {
             (
                 "limit",
                 self.limit.map(|count| Value::Integer(count as i64)),
+            ),
+            (
+                "dropped",
+                self.dropped.map(|count| Value::Integer(count as i64)),
             ),
             ("reason", text(self.reason.as_ref())),
         ];

@@ -49,6 +49,12 @@ impl Display for LogMessage<'_> {
                 "The last server has left topology with ID {topology}, so no server will be found \
                  any more; check the hosts and the replica set name that are configured"
             ),
+            EventName::EventsDropped => write!(
+                f,
+                "Left out {} events so far, which come faster than they are taken, in topology with \
+                 ID {topology}",
+                Shown(fields.dropped.as_ref())
+            ),
             EventName::PoolReady => write!(f, "Connection pool ready for {server}"),
             EventName::PoolCleared => {
                 write!(f, "Connection pool for {server} cleared")?;

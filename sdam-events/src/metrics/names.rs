@@ -19,6 +19,7 @@ pub(super) const SELECTION_DURATION: &str = "sdam_selection_duration_seconds";
 pub(super) const SELECTION_WAITERS: &str = "sdam_selection_waiters";
 pub(super) const QUEUE_DEPTH: &str = "sdam_event_queue_depth";
 pub(super) const QUEUE_HIGH_WATER: &str = "sdam_event_queue_high_water";
+pub(super) const QUEUE_DROPPED: &str = "sdam_event_queue_dropped_total";
 pub(super) const EVENTS_DROPPED: &str = "sdam_events_dropped_total";
 
 /// A number that is exported.
@@ -161,6 +162,12 @@ pub const METRICS: &[Metric] = &[
         kind: Kind::Gauge,
         unit: Unit::Count,
         description: "The most events that were not delivered yet.",
+    },
+    Metric {
+        name: QUEUE_DROPPED,
+        kind: Kind::Counter,
+        unit: Unit::Count,
+        description: "Events the queue has left out, because the sink takes them too slowly.",
     },
     Metric {
         name: EVENTS_DROPPED,

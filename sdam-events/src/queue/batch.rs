@@ -1,6 +1,6 @@
 use std::{collections::VecDeque, mem};
 
-use super::{Event, EventQueue};
+use super::{Event, EventQueue, Queued, total};
 
 /// The right to deliver, and the events taken so far.
 ///
@@ -9,7 +9,9 @@ use super::{Event, EventQueue};
 #[derive(Debug)]
 pub(crate) struct Batch<'q> {
     queue: &'q EventQueue,
-    events: VecDeque<Event>,
+    events: VecDeque<Queued>,
+    /// What the event takes that was handed out last, and is not delivered yet.
+    bytes: usize,
 }
 
 impl EventQueue {
@@ -19,6 +21,7 @@ impl EventQueue {
         Some(Batch {
             queue: self,
             events,
+            bytes: 0,
         })
     }
 }
@@ -26,22 +29,35 @@ impl EventQueue {
 impl Batch<'_> {
     /// The next event. The lock is taken once for all events that have gathered.
     pub(crate) fn next(&mut self) -> Next {
-        if let Some(event) = self.events.pop_front() {
-            return Next::Event(event);
+        if let Some(queued) = self.events.pop_front() {
+            return self.hand_out(queued);
         }
         let mut state = self.queue.lock();
         // Both buffers keep their capacity, so steady traffic allocates nothing.
         mem::swap(&mut self.events, &mut state.buffer);
         match self.events.pop_front() {
-            Some(event) => Next::Event(event),
+            Some(queued) => {
+                drop(state);
+                self.hand_out(queued)
+            }
             None if state.closed => Next::Closed,
             None => Next::Empty,
         }
     }
 
+    fn hand_out(&mut self, queued: Queued) -> Next {
+        self.bytes = queued.bytes;
+        Next::Event(queued.event)
+    }
+
+    /// The event that was handed out last has been delivered.
+    pub(crate) fn delivered(&mut self) {
+        self.queue.forget(1, mem::take(&mut self.bytes));
+    }
+
     /// Drops what has been taken.
     pub(crate) fn discard(&mut self) {
-        self.queue.forget(self.events.len());
+        self.queue.forget(self.events.len(), total(&self.events));
         self.events.clear();
     }
 }

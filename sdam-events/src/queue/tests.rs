@@ -5,6 +5,8 @@ use std::{
 
 use sdam_core::event::{EventKind, EventName};
 
+mod shedding;
+
 use super::EventQueue;
 use crate::{
     sink::{EventSink, Interest},

@@ -10,7 +10,8 @@ impl Interest {
     /// No event.
     pub const NONE: Self = Self(0);
 
-    /// The events about topology and servers: openings, changes of description, closings.
+    /// The events about topology and servers: openings, changes of description, closings; and that
+    /// there are gaps between them.
     pub const DESCRIPTIONS: Self = Self::of(&[
         EventName::TopologyOpening,
         EventName::TopologyDescriptionChanged,
@@ -20,6 +21,7 @@ impl Interest {
         EventName::ServerClosed,
         EventName::MembersIgnored,
         EventName::TopologyEmptied,
+        EventName::EventsDropped,
     ]);
 
     /// The three events about checks.

@@ -224,9 +224,15 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "leave-events",
         about: "closing does not wait for the last events",
         file: "sdam/src/topology.rs",
-        find: r"        cell.dispatchers.finished().await;
-",
-        replace: "",
+        find: "pin!(cell.dispatchers.finished())",
+        replace: "pin!(async {})",
+    },
+    Mutant {
+        name: "read-on",
+        about: "a server that pushes without a pause is read without a pause",
+        file: "sdam-core/src/monitor/pace.rs",
+        find: "self.rested.since(now) <= BURST * INTERVAL",
+        replace: "true",
     },
     Mutant {
         name: "late-timeout",

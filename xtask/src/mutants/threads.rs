@@ -276,7 +276,7 @@ pub(super) const THREAD_MUTANTS: &[(&str, Mutant)] = &[
         if state.closed {
             return;
         }
-        if interest",
+        if !self.admits(",
             replace: r"        let seq = {
             let mut state = self.lock();
             state.last_seq += 1;
@@ -287,7 +287,7 @@ pub(super) const THREAD_MUTANTS: &[(&str, Mutant)] = &[
             return;
         }
         state.last_seq = seq - 1;
-        if interest",
+        if !self.admits(",
         },
     ),
 ];

@@ -1,6 +1,6 @@
 //! Streaming: awaitable requests, streamed replies, falling back.
 
-use std::vec::Vec;
+use std::{format, vec::Vec};
 
 use super::script::*;
 use crate::error::ErrorKind;
@@ -46,6 +46,48 @@ fn streamed_replies_are_reported_one_by_one_and_nothing_is_sent() {
         ),
         (19_000, Say::Due, "started #1/42 awaited, read | 39000"),
     ]);
+}
+
+#[test]
+fn stream_without_a_pause_is_cut_and_asked_for_again_on_another_connection() {
+    // The hello before it counts, too.
+    let pushed = (2..51).flat_map(|counter| {
+        let told = "succeeded #1/42 awaited after 0, report Standalone | 1";
+        [
+            (1, streams(new(counter)), told),
+            (1, Say::Due, "started #1/42 awaited, read | 20001"),
+        ]
+    });
+    let cut = [
+        (
+            1,
+            streams(new(51)),
+            "succeeded #1/42 awaited after 0, report Standalone, disconnect | 501",
+        ),
+        // Nobody may hasten it, and an error of an operation has nothing to cancel.
+        (1, Say::Request, "| 501"),
+        (2, Say::Cancel(1), "| 501"),
+        (501, Say::Due, "started #2, connect | 10501"),
+    ];
+    run(&pushed.chain(cut).collect::<Vec<_>>());
+}
+
+#[test]
+fn stream_of_twenty_replies_a_second_is_never_cut() {
+    let pushed = (1..1000).map(|count| {
+        let at = 1 + 50 * count;
+        let told = format!("succeeded #1/42 awaited after 50, report Standalone | {at}");
+        let goes_on = format!("started #1/42 awaited, read | {}", at + 20_000);
+        (at, streams(new(count as i64)), told, goes_on)
+    });
+    let pushed: Vec<_> = pushed.collect();
+    let script = pushed.iter().flat_map(|(at, say, told, goes_on)| {
+        [
+            (*at, say.clone(), told.as_str()),
+            (*at, Say::Due, goes_on.as_str()),
+        ]
+    });
+    run(&script.collect::<Vec<_>>());
 }
 
 #[test]

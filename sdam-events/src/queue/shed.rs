@@ -1,0 +1,173 @@
+//! What is left out while the sink does not keep up.
+
+use std::{collections::BTreeSet, mem, sync::atomic::Ordering};
+
+use sdam_core::{
+    event::{EventKind, EventName, RecordedCause, RecordedInput},
+    ids::ServerId,
+    server::ServerDescription,
+    time::Instant,
+};
+
+use super::{EventQueue, State};
+use crate::sink::Interest;
+
+/// Of all else that an event takes: its place in the queue, its times, its address.
+const EVENT: usize = 512;
+
+/// What has been left out.
+#[derive(Debug, Default)]
+pub(super) struct Shedding {
+    /// Whether whole heartbeats are left out now.
+    active: bool,
+    /// The servers whose heartbeat under way was left out.
+    skipped: BTreeSet<ServerId>,
+}
+
+impl EventQueue {
+    /// From this many bytes on, whole heartbeats and selections are left out until half of them are
+    /// delivered.
+    pub const SHED_BYTES: usize = 16 << 20;
+
+    /// From this many bytes on everything is left out but the ends of what has begun.
+    pub const FULL_BYTES: usize = 32 << 20;
+
+    /// About how many bytes the events take that have been pushed and not yet delivered.
+    pub fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// How many events have been left out; see the type's own documentation.
+    pub fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Whether the steps of a selection that begins at `at` will be delivered; if not, it counts as
+    /// left out and must not be told.
+    pub fn admits_selection(&self, at: Instant) -> bool {
+        if self.bytes() < Self::SHED_BYTES / 2 {
+            return true;
+        }
+        let mut state = self.lock();
+        let admitted = !self.is_shedding(&mut state, at);
+        if !admitted {
+            self.leave_out();
+        }
+        admitted
+    }
+
+    /// Whether `kind` is appended; a heartbeat is as a whole, or not at all.
+    pub(super) fn admits(
+        &self,
+        state: &mut State,
+        at: Instant,
+        interest: Interest,
+        kind: &EventKind,
+    ) -> bool {
+        let shedding = self.is_shedding(state, at);
+        let whole = interest.contains_all(Interest::HEARTBEATS);
+        let skipped = &mut state.shedding.skipped;
+        let admitted = match kind {
+            EventKind::ServerHeartbeatStarted(heartbeat) if whole => {
+                if shedding {
+                    skipped.insert(heartbeat.server);
+                }
+                !shedding
+            }
+            EventKind::ServerHeartbeatSucceeded { heartbeat, .. }
+            | EventKind::ServerHeartbeatFailed { heartbeat, .. }
+                if whole =>
+            {
+                !skipped.remove(&heartbeat.server)
+            }
+            EventKind::ServerHeartbeatStarted(_)
+            | EventKind::ServerHeartbeatSucceeded { .. }
+            | EventKind::ServerHeartbeatFailed { .. } => !shedding,
+            // A selection that was not to be told has not come here.
+            EventKind::TopologyClosed
+            | EventKind::ServerSelectionStarted { .. }
+            | EventKind::ServerSelectionWaiting { .. }
+            | EventKind::ServerSelectionSucceeded { .. }
+            | EventKind::ServerSelectionFailed { .. } => true,
+            _ => self.bytes() < Self::FULL_BYTES,
+        };
+        if !admitted {
+            self.leave_out();
+        }
+        admitted
+    }
+
+    /// Says how much was left out, if that has not been said yet.
+    pub(super) fn end_shedding(&self, state: &mut State, at: Instant) {
+        if mem::take(&mut state.shedding.active) {
+            self.tell_dropped(state, at);
+        }
+    }
+
+    /// Whether too much waits: from the mark on until half of it is delivered.
+    fn is_shedding(&self, state: &mut State, at: Instant) -> bool {
+        let bytes = self.bytes();
+        if bytes < Self::SHED_BYTES / 2 {
+            self.end_shedding(state, at);
+        } else if bytes >= Self::SHED_BYTES && !mem::replace(&mut state.shedding.active, true) {
+            self.tell_dropped(state, at);
+        }
+        state.shedding.active
+    }
+
+    fn leave_out(&self) {
+        self.dropped.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn tell_dropped(&self, state: &mut State, at: Instant) {
+        if self.wants(EventName::EventsDropped) {
+            let total = self.dropped();
+            self.append(state, at, EventKind::EventsDropped { total });
+        }
+    }
+}
+
+/// About how many bytes are kept for an event of this kind. What other events or the topology keep
+/// as well is counted once: where it appeared.
+pub(super) fn weight(kind: &EventKind) -> usize {
+    let payload = match kind {
+        EventKind::ServerHeartbeatSucceeded { reply, .. } => reply.len(),
+        EventKind::ServerHeartbeatFailed { failure, .. } => failure.message.len(),
+        EventKind::ServerDescriptionChanged { new, .. } => description(new),
+        EventKind::TopologyDescriptionChanged { new, .. } => {
+            size_of::<usize>() * new.servers().len() + EVENT
+        }
+        EventKind::PoolCleared { clear, .. } => clear.cause.message.len(),
+        EventKind::ServerSelectionFailed { failure, .. } => failure.len(),
+        EventKind::Input(input) => match &**input {
+            RecordedInput::Handshake { reply, .. } => reply.len(),
+            RecordedInput::AppError { error, .. } => match &error.cause {
+                RecordedCause::Reply(reply) => reply.len(),
+                RecordedCause::Network { message, .. } | RecordedCause::Auth { message } => {
+                    message.len()
+                }
+                _ => 0,
+            },
+            RecordedInput::Hosts(hosts) => hosts
+                .iter()
+                .map(|host| EVENT / 4 + host.as_str().len())
+                .sum(),
+            _ => 0,
+        },
+        _ => 0,
+    };
+    EVENT + payload
+}
+
+fn description(server: &ServerDescription) -> usize {
+    let members = server
+        .members()
+        .map(|member| EVENT / 8 + member.as_str().len());
+    let tags = server
+        .tags
+        .iter()
+        .map(|(name, value)| EVENT / 8 + name.len() + value.len());
+    let error = server.error.as_ref().map_or(0, |error| error.message.len());
+    let name = server.set_name.as_ref().map_or(0, |name| name.len());
+    members.chain(tags).sum::<usize>() + error + name + EVENT
+}

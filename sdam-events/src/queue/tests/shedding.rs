@@ -1,0 +1,155 @@
+//! A sink that does not keep up.
+
+use std::collections::BTreeMap;
+
+use sdam_core::{
+    event::{Event, EventKind, EventName, Heartbeat},
+    ids::ServerId,
+};
+
+use super::super::EventQueue;
+use crate::{
+    sink::{EventSink, Interest},
+    test_support::{Recorder, TOPOLOGY, address, at, failed, opening, started},
+};
+
+const SERVERS: u64 = 3;
+
+fn heartbeat(server: u64) -> Heartbeat {
+    let EventKind::ServerHeartbeatStarted(heartbeat) = started(server) else {
+        unreachable!();
+    };
+    heartbeat
+}
+
+fn succeeded(server: u64, size: usize) -> EventKind {
+    EventKind::ServerHeartbeatSucceeded {
+        heartbeat: heartbeat(server),
+        duration: std::time::Duration::ZERO,
+        reply: vec![0; size].into(),
+    }
+}
+
+fn queue() -> EventQueue {
+    EventQueue::new(TOPOLOGY, Interest::SDAM)
+}
+
+/// Fills the queue with heartbeats, more than it takes.
+fn flood(queue: &EventQueue) {
+    for round in 0..100_000 {
+        for server in 1..=SERVERS {
+            queue.push(at(round), started(server));
+        }
+        for server in 1..=SERVERS {
+            queue.push(at(round), succeeded(server, 700));
+        }
+    }
+}
+
+/// The totals that were told.
+fn told(events: &[Event]) -> Vec<u64> {
+    let totals = events.iter().filter_map(|event| match event.kind {
+        EventKind::EventsDropped { total } => Some(total),
+        _ => None,
+    });
+    totals.collect()
+}
+
+#[test]
+fn a_flood_of_heartbeats_takes_no_more_than_the_mark_and_leaves_out_whole_ones() {
+    let queue = queue();
+    flood(&queue);
+    let most = EventQueue::SHED_BYTES + SERVERS as usize * 4096;
+    assert!(queue.bytes() <= most, "{}", queue.bytes());
+    let left_out = queue.dropped();
+    assert_eq!(left_out + queue.depth() as u64 - 1, 2 * SERVERS * 100_000);
+    let sink = Recorder::shared();
+    queue.drain_now(&sink);
+    assert_eq!((queue.bytes(), queue.depth()), (0, 0));
+    // What comes after that is whole again.
+    queue.push(at(100_000), started(1));
+    queue.push(at(100_000), failed(1));
+    queue.drain_now(&sink);
+    let events = sink.events();
+    assert_eq!(told(&events), [0, left_out]);
+    let mut running = BTreeMap::<ServerId, u64>::new();
+    for event in &events {
+        match &event.kind {
+            EventKind::ServerHeartbeatStarted(heartbeat) => {
+                assert_eq!(running.insert(heartbeat.server, event.seq), None);
+            }
+            EventKind::ServerHeartbeatSucceeded { heartbeat, .. }
+            | EventKind::ServerHeartbeatFailed { heartbeat, .. } => {
+                assert!(running.remove(&heartbeat.server).is_some());
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(running.len(), 0, "every start that is told has its end");
+}
+
+#[test]
+fn heartbeats_under_way_when_the_mark_is_reached_still_end() {
+    let queue = queue();
+    queue.push(at(1), started(9));
+    flood(&queue);
+    queue.push(at(2), failed(9));
+    queue.push(at(3), EventKind::TopologyClosed);
+    assert!(queue.is_closed(), "no heartbeat that was left out holds it");
+    let sink = Recorder::shared();
+    queue.drain_now(&sink);
+    let events = sink.events();
+    let [.., end, dropped, closed] = &events[..] else {
+        unreachable!();
+    };
+    assert_eq!(end.kind.name(), EventName::ServerHeartbeatFailed);
+    assert_eq!(end.kind.address(), Some(&address("host9")));
+    assert_eq!(
+        dropped.kind,
+        EventKind::EventsDropped {
+            total: queue.dropped()
+        }
+    );
+    assert_eq!(closed.kind, EventKind::TopologyClosed);
+}
+
+#[test]
+fn nothing_else_makes_the_queue_grow_without_bound_either() {
+    let queue = queue();
+    queue.push(at(1), started(1));
+    for count in 0..200_000 {
+        queue.push(at(count), opening(count));
+    }
+    assert!(queue.bytes() <= EventQueue::FULL_BYTES + 4096);
+    assert!(queue.dropped() > 0);
+    queue.push(at(200_000), failed(1));
+    queue.push(at(200_000), EventKind::TopologyClosed);
+    let sink = Recorder::shared();
+    queue.drain_now(&sink);
+    let names = sink.names();
+    assert!(names.ends_with(&["ServerHeartbeatFailed", "EventsDropped", "TopologyClosed"]));
+}
+
+#[test]
+fn selections_that_begin_above_the_mark_are_left_out_until_half_is_delivered() {
+    let queue = EventQueue::new(TOPOLOGY, Interest::ALL);
+    assert!(queue.admits_selection(at(0)));
+    flood(&queue);
+    let before = queue.dropped();
+    assert!(!queue.admits_selection(at(1)));
+    assert_eq!(queue.dropped(), before + 1);
+    queue.drain_now(&Recorder::shared());
+    assert!(queue.admits_selection(at(2)));
+}
+
+#[test]
+fn sinks_that_hear_of_one_end_only_lose_single_events() {
+    let name = EventName::ServerHeartbeatSucceeded;
+    let queue = EventQueue::new(TOPOLOGY, name.into());
+    flood(&queue);
+    assert!(queue.bytes() <= EventQueue::SHED_BYTES + 4096);
+    let sink = Recorder::interested_in(name.into());
+    let delivered = queue.drain_now(&sink);
+    assert_eq!(queue.dropped() + delivered, SERVERS * 100_000);
+    assert_eq!(sink.interest(), name.into());
+}

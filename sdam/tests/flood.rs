@@ -1,0 +1,124 @@
+//! A server on a real socket that pushes replies as fast as it can, and a sink that never returns.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::{
+    io::{Read, Write},
+    net::{TcpListener, TcpStream},
+    sync::{
+        Mutex,
+        mpsc::{self, Sender},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use bson::{oid::ObjectId, rawdoc};
+use futures::executor::block_on;
+use sdam::topology::Topology;
+use sdam_core::event::EventName;
+use sdam_events::{queue::EventQueue, sink::sink_fn};
+use sdam_select::criteria::Criteria;
+use sdam_sim::serve::Builder;
+use sdam_transport::wire::OpMsg;
+
+/// The longest that anything here may take on a machine under load.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A mongos on loopback that never stops talking once it may; its address. Each stream that was
+/// given up by the client is told to `given_up`.
+fn talkative(given_up: Sender<()>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    // Ends with the process: what it waits for is the next connection of a test.
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let given_up = given_up.clone();
+            thread::spawn(move || talk(&stream.unwrap(), &given_up));
+        }
+    });
+    address
+}
+
+fn talk(mut stream: &TcpStream, given_up: &Sender<()>) -> Option<()> {
+    let process = ObjectId::from_bytes([1; 12]);
+    let mut counter = 0_i64;
+    let mut say = |mut stream: &TcpStream, to: i32, id: i32, more_to_come| {
+        counter += 1;
+        let version = rawdoc! { "processId": process, "counter": counter };
+        let body = rawdoc! {
+            "ok": 1, "helloOk": true, "msg": "isdbgrid", "minWireVersion": 0, "maxWireVersion": 17,
+            "topologyVersion": version, "padding": "x".repeat(600),
+        };
+        let message = OpMsg {
+            request_id: id,
+            response_to: to,
+            more_to_come,
+            body: body.as_bytes(),
+            ..OpMsg::default()
+        };
+        stream.write_all(message.encode().unwrap().as_bytes()).ok()
+    };
+    loop {
+        let mut header = [0; 16];
+        stream.read_exact(&mut header).ok()?;
+        let number = |at: usize| i32::from_le_bytes(header[at..at + 4].try_into().unwrap());
+        let mut rest = vec![0; number(0) as usize - header.len()];
+        stream.read_exact(&mut rest).ok()?;
+        // exhaustAllowed
+        if number(12) != 2013 || rest[2] & 1 == 0 {
+            say(stream, number(4), 1, false)?;
+            continue;
+        }
+        let mut last = number(4);
+        while say(stream, last, last.wrapping_add(1), true).is_some() {
+            last = last.wrapping_add(1);
+        }
+        given_up.send(()).ok()?;
+        return None;
+    }
+}
+
+#[test]
+fn a_flood_and_a_stuck_sink_cost_bounded_memory_and_delay_nobody() {
+    let healthy = Builder::sharded(1).start().unwrap();
+    let healthy_host = healthy
+        .uri()
+        .trim_start_matches("mongodb://")
+        .trim_end_matches('/');
+    let (given_up, streams) = mpsc::channel();
+    let uri = format!("mongodb://{},{healthy_host}/", talkative(given_up));
+    let host = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(3)
+        .enable_all()
+        .build()
+        .unwrap();
+    let runtime = sdam_runtime_tokio::from_handle(host.handle().clone()).unwrap();
+    let (let_go, stuck) = mpsc::channel::<()>();
+    let stuck = Mutex::new(stuck);
+    let topology = Topology::builder(&uri)
+        .unwrap()
+        .sink(sink_fn(move |event| {
+            if event.kind.name() == EventName::ServerHeartbeatSucceeded {
+                // Nothing is ever sent: it returns when the test lets go.
+                assert!(stuck.lock().unwrap().recv().is_err());
+            }
+        }))
+        .start(runtime)
+        .unwrap();
+    // Each is a burst that was cut short.
+    for stream in 0..5 {
+        assert_eq!(streams.recv_timeout(PATIENCE), Ok(()), "stream {stream}");
+        drop(block_on(topology.select(&Criteria::write())).unwrap());
+    }
+    let queue = topology.events();
+    assert!(queue.depth() < 2000, "{}", queue.depth());
+    assert!(queue.bytes() < EventQueue::SHED_BYTES, "{}", queue.bytes());
+    let began = Instant::now();
+    block_on(topology.close());
+    let took = began.elapsed();
+    assert!(took >= Topology::DELIVERY_PATIENCE, "{took:?}");
+    assert!(took < Topology::DELIVERY_PATIENCE + PATIENCE, "{took:?}");
+    drop(let_go);
+    host.shutdown_background();
+}
