@@ -1,12 +1,14 @@
 //! How programs end.
 
 use std::{
-    future::pending,
+    future::{Future, pending},
     io::{self, Write},
     process::ExitCode,
 };
 
-use tokio::signal;
+use tokio::{runtime::Builder, signal};
+
+use crate::{output::Output, watch::Console};
 
 /// What a program tells whoever has started it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,11 +42,39 @@ impl Exit {
             Ok(exit) => exit,
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Self::SUCCESS,
             Err(error) => {
-                eprintln!("error: {error}");
+                // Who does not read that either has to do without.
+                let mut remarks = Output::stderr();
+                let _ = writeln!(remarks, "error: {error}");
                 Self::FAILED
             }
         }
     }
+}
+
+/// Runs `program` on a runtime of its own, and ends when it does.
+///
+/// Monitors work on a thread of their own. What they may have left behind is not waited for: the
+/// look-up of a host name is a thread that nothing can interrupt.
+///
+/// # Errors
+///
+/// If there is no runtime, those of `program`, and if its output is not read to the end.
+pub fn run<F>(program: impl FnOnce(Console<Output, Output>) -> F) -> io::Result<Exit>
+where
+    F: Future<Output = io::Result<Exit>>,
+{
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()?;
+    let console = Console::standard();
+    let (output, remarks) = (console.output.clone(), console.remarks.clone());
+    let result = runtime.block_on(program(console));
+    runtime.shutdown_background();
+    remarks.finish()?;
+    let exit = result?;
+    output.finish()?;
+    Ok(exit)
 }
 
 /// Ready at Ctrl-C; never where that cannot be heard, and then it ends the process as usual.
@@ -68,5 +98,29 @@ pub fn say(text: &str) -> Exit {
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
         Self::from(exit.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn programs_end_although_a_look_up_hangs() {
+        let (over, never) = mpsc::channel::<()>();
+        let (begun, look_up) = mpsc::channel();
+        let exit = run(|_| async move {
+            // Where tokio looks up host names.
+            tokio::task::spawn_blocking(move || {
+                begun.send(()).unwrap();
+                never.recv()
+            });
+            look_up.recv().map_err(io::Error::other)?;
+            Ok(Exit::SUCCESS)
+        });
+        assert_eq!(exit.unwrap(), Exit::SUCCESS);
+        drop(over);
     }
 }

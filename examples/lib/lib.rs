@@ -11,6 +11,7 @@
 //! | [`json`] | a topology as a JSON document |
 //! | [`log`] | log messages as lines of text |
 //! | [`terminal`] | colours and lines of 80 columns |
+//! | [`output`] | writing without ever waiting for the reader |
 //! | [`exit`] | how programs end |
 
 pub mod exit;
@@ -19,6 +20,7 @@ pub mod http;
 pub mod json;
 pub mod log;
 pub mod metrics;
+pub mod output;
 pub mod replay;
 pub mod select;
 pub mod terminal;

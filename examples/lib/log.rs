@@ -17,6 +17,8 @@ use sdam_events::{
     sink::{EventSink, Interest},
 };
 
+use crate::output::Output;
+
 /// What the environment of the process wants to be logged.
 pub fn config() -> LogConfig {
     LogConfig::from_env(|name| env::var(name).ok())
@@ -45,14 +47,14 @@ impl LogSink {
             return Ok(None);
         }
         let out: Box<dyn Write + Send> = match &config.output {
-            LogOutput::Stdout => Box::new(io::stdout()),
+            LogOutput::Stdout => Box::new(Output::stdout()),
             LogOutput::File(path) => {
                 let file = File::options().create(true).append(true).open(&**path);
                 Box::new(file.map_err(|error| {
                     io::Error::new(error.kind(), format!("MONGODB_LOG_PATH is {path}: {error}"))
                 })?)
             }
-            _ => Box::new(io::stderr()),
+            _ => Box::new(Output::stderr()),
         };
         Ok(Some(Self::new(config, out)))
     }

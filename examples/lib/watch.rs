@@ -15,7 +15,7 @@ use std::{
     env,
     fs::File,
     future::{Future, pending},
-    io::{self, BufWriter, IsTerminal, Stderr, StdoutLock, Write},
+    io::{self, BufWriter, IsTerminal, Write},
     iter,
     pin::pin,
     sync::Arc,
@@ -43,7 +43,7 @@ pub use self::{
     verdict::{Access, is_known},
 };
 use self::{demonstration::Demonstration, view::View};
-use crate::{exit::Exit, failure::Failure, log::LogSink, terminal::Palette};
+use crate::{exit::Exit, failure::Failure, log::LogSink, output::Output, terminal::Palette};
 
 /// Where a program writes to.
 #[derive(Debug)]
@@ -56,15 +56,16 @@ pub struct Console<O, R> {
     pub palette: Palette,
 }
 
-impl Console<StdoutLock<'static>, Stderr> {
-    /// Standard output, in colours if it is a terminal whose user wants them, and standard error.
+impl Console<Output, Output> {
+    /// Standard output, in colours if it is a terminal whose user wants them, and standard error;
+    /// neither makes the program wait.
     pub fn standard() -> Self {
-        let output = io::stdout().lock();
+        let output = io::stdout();
         let (no_color, term) = (env::var_os("NO_COLOR"), env::var_os("TERM"));
         let palette = Palette::detect(output.is_terminal(), no_color.as_deref(), term.as_deref());
         Self {
-            output,
-            remarks: io::stderr(),
+            output: Output::stdout(),
+            remarks: Output::stderr(),
             palette,
         }
     }

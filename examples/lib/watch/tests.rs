@@ -203,6 +203,38 @@ fn doubtful_options_are_warned_of() {
     assert_eq!(remarks.lines().count(), 1);
 }
 
+/// A reader that never reads.
+#[derive(Debug)]
+struct Deaf(std::sync::mpsc::Receiver<()>);
+
+impl Write for Deaf {
+    fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+        // Nothing is sent: it returns when the test is over.
+        let _ = self.0.recv();
+        Err(io::ErrorKind::BrokenPipe.into())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_reader_that_does_not_read_delays_neither_the_watch_nor_its_end() {
+    let set = ReplicaSet::start(3).unwrap();
+    let (_over, never) = std::sync::mpsc::channel();
+    let output = Output::new(Deaf(never));
+    let console = Console {
+        output: output.clone(),
+        remarks: Vec::new(),
+        palette: Palette::Plain,
+    };
+    let exit = block_on(run(&arguments(&["--once", set.uri()]), console, pending()));
+    assert_eq!(exit.unwrap(), Exit::SUCCESS);
+    let error = output.finish().unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+}
+
 /// An output that tells when a text has been printed.
 #[derive(Debug)]
 struct Listening {

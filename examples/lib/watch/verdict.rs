@@ -84,6 +84,9 @@ fn is_heard_of(server: &ServerDescription) -> bool {
     server.last_update_time.is_some() || server.server_type == ServerType::LoadBalancer
 }
 
+/// Of more servers only these are named.
+const MOST_NAMED: usize = 10;
+
 /// Why a topology is not known, in words.
 pub(super) fn missing(topology: &TopologyDescription) -> String {
     let unheard = topology
@@ -91,13 +94,14 @@ pub(super) fn missing(topology: &TopologyDescription) -> String {
         .iter()
         .filter(|server| !is_heard_of(server));
     let unheard: Vec<&str> = unheard.map(|server| server.address.as_str()).collect();
-    if unheard.is_empty() {
-        "no server has answered in time".to_owned()
-    } else {
-        format!(
-            "neither an answer nor a failure in time of {}",
-            unheard.join(", ")
-        )
+    let (named, others) = unheard.split_at(unheard.len().min(MOST_NAMED));
+    let named = named.join(", ");
+    match (unheard.len(), others.len()) {
+        (0, _) => "no server has answered in time".to_owned(),
+        (_, 0) => format!("neither an answer nor a failure in time of {named}"),
+        (_, more) => {
+            format!("neither an answer nor a failure in time of {named} and {more} others")
+        }
     }
 }
 
@@ -146,6 +150,20 @@ mod tests {
         check(vec![asked(1, secondary), unasked(2)], false);
         check(vec![asked(1, secondary), asked(2, None)], true);
         check(vec![asked(1, Some(ServerType::RsGhost))], true);
+    }
+
+    #[test]
+    fn of_many_servers_that_are_silent_some_are_named() {
+        let check = |count: u16, end: &str| {
+            let servers: Vec<_> = (10..10 + count).map(unasked).collect();
+            let topology = TopologyDescription::new(TopologyType::ReplicaSetNoPrimary, servers);
+            let words = missing(&topology);
+            assert!(words.ends_with(end), "{words}");
+        };
+        check(0, "no server has answered in time");
+        check(2, "in time of h:10, h:11");
+        check(10, ", h:18, h:19");
+        check(50, ", h:18, h:19 and 40 others");
     }
 
     #[test]

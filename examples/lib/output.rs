@@ -1,0 +1,211 @@
+//! Writing without ever waiting for the reader.
+//!
+//! A program whose reader has stopped reading, such as a pager, has to go on watching and has to end
+//! when it is told to. So a thread writes, and the program only waits for it for a moment.
+
+use std::{
+    fmt,
+    io::{self, Write},
+    mem,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread,
+    time::Duration,
+};
+
+#[cfg(test)]
+mod tests;
+
+/// How much may wait to be written; what comes on top of that is lost.
+const MOST: usize = 1 << 20;
+
+/// How long a flush waits: a reader that reads has read by then.
+const MOMENT: Duration = Duration::from_millis(50);
+
+/// How long the end of the program waits.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// A writer that never waits for long. Clones write to the same place.
+///
+/// The last one to be dropped waits until all is written, or until a second has passed, unless the
+/// reader is known not to read.
+#[derive(Clone)]
+pub struct Output(Arc<Handle>);
+
+struct Handle(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    /// The writing thread has written or failed, or there is something to write.
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: Vec<u8>,
+    writer: Writer,
+    /// Whether the reader let somebody wait in vain, and has not read since.
+    stuck: bool,
+    /// Bytes that found no place.
+    lost: usize,
+    error: Option<io::Error>,
+    ended: bool,
+}
+
+/// What the writing thread does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Writer {
+    /// It waits for something to write.
+    #[default]
+    Waiting,
+    Writing,
+    /// It has failed.
+    Failed,
+}
+
+impl Output {
+    /// Standard output.
+    pub fn stdout() -> Self {
+        Self::new(io::stdout())
+    }
+
+    /// Standard error.
+    pub fn stderr() -> Self {
+        Self::new(io::stderr())
+    }
+
+    /// What is written here is written to `writer`, by a thread of its own.
+    pub fn new(mut writer: impl Write + Send + 'static) -> Self {
+        let shared = Arc::<Shared>::default();
+        let own = Arc::clone(&shared);
+        let thread = thread::Builder::new().name("output".to_owned());
+        if let Err(error) = thread.spawn(move || own.write_to(&mut writer)) {
+            shared.lock().fail(error);
+        }
+        Self(Arc::new(Handle(shared)))
+    }
+
+    /// Waits until all is written, or until a second has passed.
+    ///
+    /// # Errors
+    ///
+    /// What the writer said, or that not everything could be written in time.
+    pub fn finish(self) -> io::Result<()> {
+        let shared = &self.0.0;
+        let mut state = shared.wait(PATIENCE);
+        state.stuck = !state.is_idle();
+        if let Some(error) = state.error.take() {
+            return Err(error);
+        }
+        let missed = state.lost > 0 && state.writer != Writer::Failed;
+        if missed || !state.is_idle() {
+            let message = "the output was not read to its end";
+            return Err(io::Error::new(io::ErrorKind::TimedOut, message));
+        }
+        Ok(())
+    }
+}
+
+impl Write for Output {
+    /// All of `bytes`, or nothing if there is no room for all of them.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let shared = &self.0.0;
+        let mut state = shared.lock();
+        if let Some(error) = state.error.take() {
+            return Err(error);
+        }
+        if state.waiting.len() + bytes.len() > MOST {
+            state.lost += bytes.len();
+        } else {
+            state.waiting.extend_from_slice(bytes);
+            shared.changed.notify_all();
+        }
+        Ok(bytes.len())
+    }
+
+    /// Gives the reader a moment, so that an error is seen where it belongs.
+    fn flush(&mut self) -> io::Result<()> {
+        let shared = &self.0.0;
+        let patience = if shared.lock().stuck {
+            Duration::ZERO
+        } else {
+            MOMENT
+        };
+        let mut state = shared.wait(patience);
+        state.stuck = !state.is_idle();
+        state.error.take().map_or(Ok(()), Err)
+    }
+}
+
+impl Shared {
+    /// Writes what comes until the last handle is gone.
+    fn write_to(&self, writer: &mut impl Write) {
+        let mut state = self.lock();
+        loop {
+            if !state.waiting.is_empty() {
+                let bytes = mem::take(&mut state.waiting);
+                state.writer = Writer::Writing;
+                drop(state);
+                let result = writer.write_all(&bytes).and_then(|()| writer.flush());
+                state = self.lock();
+                state.writer = Writer::Waiting;
+                state.stuck = false;
+                if let Err(error) = result {
+                    state.fail(error);
+                }
+                self.changed.notify_all();
+            } else if state.ended {
+                return;
+            } else {
+                let woken = self.changed.wait(state);
+                state = woken.unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+    }
+
+    /// Waits until nothing is left to be written, for `patience` at most.
+    fn wait(&self, patience: Duration) -> MutexGuard<'_, State> {
+        let busy = |state: &mut State| !state.is_idle();
+        let (state, _) = self
+            .changed
+            .wait_timeout_while(self.lock(), patience, busy)
+            .unwrap_or_else(PoisonError::into_inner);
+        state
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn is_idle(&self) -> bool {
+        match self.writer {
+            Writer::Waiting => self.waiting.is_empty(),
+            Writer::Writing => false,
+            Writer::Failed => true,
+        }
+    }
+
+    fn fail(&mut self, error: io::Error) {
+        self.error.get_or_insert(error);
+        self.writer = Writer::Failed;
+        self.waiting.clear();
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // Who has waited in vain already does not wait again.
+        let stuck = self.0.lock().stuck;
+        let patience = if stuck { Duration::ZERO } else { PATIENCE };
+        self.0.wait(patience).ended = true;
+        self.0.changed.notify_all();
+    }
+}
+
+impl fmt::Debug for Output {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Output").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,72 @@
+use std::{
+    sync::mpsc::{self, Receiver, Sender},
+    time::Instant,
+};
+
+use super::*;
+
+/// Passes on what it is given, and waits before each piece for a word.
+struct Gated {
+    words: Receiver<()>,
+    pieces: Sender<Vec<u8>>,
+}
+
+impl Write for Gated {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // Without a word it waits as long as the test lasts.
+        if self.words.recv().is_err() {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        self.pieces.send(bytes.to_vec()).map_err(io::Error::other)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn gated() -> (Output, Sender<()>, Receiver<Vec<u8>>) {
+    let (word, words) = mpsc::channel();
+    let (pieces, read) = mpsc::channel();
+    (Output::new(Gated { words, pieces }), word, read)
+}
+
+#[test]
+fn what_is_written_arrives_before_the_end() {
+    let (mut output, word, read) = gated();
+    word.send(()).unwrap();
+    word.send(()).unwrap();
+    output.write_all(b"a").unwrap();
+    output.flush().unwrap();
+    output.write_all(b"b").unwrap();
+    output.finish().unwrap();
+    drop(word);
+    assert_eq!(read.iter().collect::<Vec<_>>(), [b"a", b"b"]);
+}
+
+#[test]
+fn a_reader_that_does_not_read_costs_a_moment_and_the_end_a_second() {
+    let (mut output, _word, _read) = gated();
+    let began = Instant::now();
+    let piece = vec![b'x'; 64 << 10];
+    for _ in 0..1000 {
+        output.write_all(&piece).unwrap();
+        output.flush().unwrap();
+    }
+    assert!(output.0.0.lock().waiting.len() <= MOST);
+    let error = output.finish().unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    // The first flush, the end and the drop; on a machine under load.
+    assert!(began.elapsed() < Duration::from_secs(20));
+}
+
+#[test]
+fn a_reader_that_is_gone_is_told_at_once() {
+    let (mut output, word, _read) = gated();
+    drop(word);
+    output.write_all(b"a").unwrap();
+    let error = output.flush().unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
+    output.finish().unwrap();
+}
