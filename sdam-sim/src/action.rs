@@ -111,6 +111,12 @@ pub enum Action {
     Horizon(HorizonPolicy),
     /// The member's commands fail as told, or no more.
     FailPoint(Target, Option<FailCommand>),
+    /// The member streams to clients that allow it, or answers each awaitable hello with one reply
+    /// (M-20).
+    Exhaust(Target, bool),
+    /// The member tells of a change, though nothing has changed, every time this has passed; or no
+    /// more. Its end ends that, too.
+    Flood(Target, Option<Duration>),
     /// The member lags behind the primary.
     Lag(Target, Duration),
     /// The member restarts with another release.

@@ -271,7 +271,8 @@ impl Deployment {
             | Timer::Takeover(member)
             | Timer::CatchUp(member)
             | Timer::NoOp(member)
-            | Timer::Quiesce(member) => member,
+            | Timer::Quiesce(member)
+            | Timer::Flood(member) => member,
             Timer::Connection(connection) => match self.connections.get(&connection) {
                 Some(connection) => connection.member,
                 None => return,
@@ -288,6 +289,11 @@ impl Deployment {
             Timer::CatchUp(member) => self.accept_writes(member),
             Timer::NoOp(member) => self.write_no_op(at, member),
             Timer::Quiesce(member) => self.end_in_order(at, member),
+            Timer::Flood(member) => {
+                self.member_mut(member).process.counter += 1;
+                self.topology_changed(at, member, false);
+                self.tell_again(at, member);
+            }
             Timer::Connection(connection) => self.connection_due(at, connection),
         }
     }
@@ -301,6 +307,7 @@ impl Deployment {
         own.life = Life::Up;
         own.process = process;
         own.fail_command = None;
+        own.flood = None;
         own.strikes = 0;
         if let Some(replica) = own.replica_mut() {
             *replica = replica.restarted();
@@ -327,11 +334,20 @@ impl Deployment {
             Timer::CatchUp(member),
             Timer::NoOp(member),
             Timer::Quiesce(member),
+            Timer::Flood(member),
         ] {
             self.timers.cancel(timer);
         }
         self.close_connections(member);
         self.outputs.push(Output::Down { member });
+    }
+
+    /// Lets `member` tell of a change once more, if it does that again and again.
+    fn tell_again(&mut self, now: Instant, member: MemberId) {
+        match self.member(member).flood {
+            Some(every) => self.timers.set(Timer::Flood(member), now + every),
+            None => self.timers.cancel(Timer::Flood(member)),
+        }
     }
 
     /// The process of `member` ends and says so to whoever waits for an answer.

@@ -27,6 +27,10 @@ pub(crate) struct Member {
     /// What became due while the process was frozen.
     pub(crate) stalled: Vec<Timer>,
     pub(crate) process: Process,
+    /// Whether it streams to clients that allow it.
+    pub(crate) exhaust: bool,
+    /// How often it tells of a change, though nothing has changed.
+    pub(crate) flood: Option<Duration>,
     pub(crate) fail_command: Option<FailCommand>,
     /// How often a fail point has struck this process.
     pub(crate) strikes: i32,
@@ -162,6 +166,8 @@ impl Member {
             cut_off: false,
             stalled: Vec::new(),
             process: Process::start(rng),
+            exhaust: true,
+            flood: None,
             fail_command: None,
             strikes: 0,
         }

@@ -23,6 +23,8 @@ pub(crate) enum Timer {
     NoOp(MemberId),
     /// The member has announced its shutdown for long enough.
     Quiesce(MemberId),
+    /// The member tells of a change again.
+    Flood(MemberId),
     /// The wait of the connection's current request is over.
     Connection(ConnectionId),
 }

@@ -14,6 +14,10 @@ use sdam_sim::oracle::{Oracle, Violation};
 /// SDAM: "minHeartbeatFrequencyMS".
 const FLOOR: Duration = Duration::from_millis(500);
 
+/// The most checks of a server in any second, however much it pushes: a burst, what may come within
+/// the second, and retries.
+const MOST_IN_A_SECOND: usize = 50 + 20 + 10;
+
 /// What is remembered of a server's checks.
 struct Checks {
     /// When the running one started, or the last one ended, or the server joined.
@@ -23,6 +27,8 @@ struct Checks {
     known: bool,
     /// When the running check was to be cancelled, because an operation met a network error.
     cancelled: Option<Instant>,
+    /// When the checks of the last second began.
+    recent: Vec<Instant>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,6 +148,7 @@ impl Cadence {
                         state: State::New,
                         known: false,
                         cancelled: None,
+                        recent: Vec::new(),
                     },
                 );
                 Ok(())
@@ -251,9 +258,17 @@ impl Cadence {
         {
             return Err(format!("the retry came only after {gap:?}"));
         }
-        if let Some(checks) = self.servers.get_mut(&server) {
-            checks.since = at;
-            checks.state = State::Running { awaited };
+        let Some(checks) = self.servers.get_mut(&server) else {
+            return Ok(());
+        };
+        checks.since = at;
+        checks.state = State::Running { awaited };
+        checks.recent.push(at);
+        checks
+            .recent
+            .retain(|start| at.since(*start) < Duration::from_secs(1));
+        if checks.recent.len() > MOST_IN_A_SECOND {
+            return Err(format!("{} checks within a second", checks.recent.len()));
         }
         Ok(())
     }

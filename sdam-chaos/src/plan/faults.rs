@@ -59,13 +59,14 @@ struct Maker<'m> {
 impl Maker<'_> {
     fn anything(&mut self) {
         let is_set = matches!(self.deployed.shape, Shape::ReplicaSet | Shape::Direct);
-        match self.rng.below(if is_set { 10 } else { 5 }) {
+        match self.rng.below(if is_set { 11 } else { 6 }) {
             0 | 1 => self.network(),
             2 | 3 => self.process(),
             4 => self.fail_point(),
-            5 | 6 => self.failover(),
-            7 => self.partition(),
-            8 => self.membership(),
+            5 => self.replies(),
+            6 | 7 => self.failover(),
+            8 => self.partition(),
+            9 => self.membership(),
             _ => self.tune(),
         }
     }
@@ -296,6 +297,24 @@ impl Maker<'_> {
                 let member = self.member();
                 self.step(Action::Upgrade(member.into(), version));
             }
+        }
+    }
+
+    /// How replies to awaitable hellos come: one by one, or without a pause.
+    fn replies(&mut self) {
+        let target = Target::from(self.member());
+        if self.rng.below(2) == 0 {
+            self.episode(
+                Action::Exhaust(target, false),
+                Action::Exhaust(target, true),
+            );
+        } else {
+            let every = pick(self.rng, &[1000, 3000, 20_000, 60_000]);
+            let every = Duration::from_micros(every);
+            self.episode(
+                Action::Flood(target, Some(every)),
+                Action::Flood(target, None),
+            );
         }
     }
 

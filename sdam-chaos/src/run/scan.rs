@@ -7,8 +7,9 @@ use sdam::{error::SelectionError, scan::ScanTopology};
 use sdam_core::{
     options::{COOLDOWN, MIN_HEARTBEAT_FREQUENCY, Options},
     rng::Rng,
+    server::ServerType,
+    topology::TopologyType,
 };
-use sdam_model::oracle::{is_selectable, one_primary};
 use sdam_sim::{
     oracle::{Oracle, Violation, unmeasured},
     runtime::Sim,
@@ -19,7 +20,7 @@ use crate::{
     ask::Ask,
     ledger::Ledger,
     load::report::{aged, draw},
-    oracle::truth::Truth,
+    oracle::{is_selectable, truth::Truth},
     plan::Plan,
 };
 
@@ -128,7 +129,14 @@ impl Client<'_> {
     fn judge(&self) {
         let description = self.topology.description();
         let servers = description.servers();
-        if let Some(message) = one_primary(description) {
+        let primaries = servers
+            .iter()
+            .filter(|server| server.server_type == ServerType::RsPrimary)
+            .count();
+        let with_primary = description.topology_type() == TopologyType::ReplicaSetWithPrimary;
+        let single = description.topology_type() == TopologyType::Single;
+        if !single && primaries != usize::from(with_primary) {
+            let message = format!("{primaries} primaries in {description}");
             self.ledger.violated(Oracle::OnePrimary, message);
         }
         if let Some(server) = unmeasured(description) {

@@ -54,6 +54,14 @@ impl fmt::Display for Action {
                 write!(f, "failpoint {} ", Word(*target))?;
                 write_fail_command(f, fail)
             }
+            Self::Exhaust(target, on) => {
+                let switch = if *on { "on" } else { "off" };
+                write!(f, "exhaust {} {switch}", Word(*target))
+            }
+            Self::Flood(target, None) => write!(f, "flood {} off", Word(*target)),
+            Self::Flood(target, Some(every)) => {
+                write!(f, "flood {} {}", Word(*target), seconds(*every))
+            }
             Self::Lag(target, lag) => write!(f, "lag {} {}", Word(*target), seconds(*lag)),
             Self::Upgrade(target, version) => write!(f, "upgrade {} {version}", Word(*target)),
         }

@@ -47,6 +47,8 @@ maintenance MEMBER on|off      the member cannot be read
 horizon [close|error]          the way clients find the set changes
 failpoint MEMBER off|KEY=VALUE...  commands=NAME,... times=N skip=N code=N close block=MILLIS
                                app=NAME labels=LABEL,... writeconcern=CODE
+exhaust MEMBER on|off          the member streams, or answers each awaitable hello just once
+flood MEMBER SECONDS|off       the member tells of a change again and again, after so long each time
 lag MEMBER SECONDS             the member lags behind
 upgrade MEMBER VERSION         the member restarts with another release
 MEMBER is a number from 0, `primary` or `secondary`.";
@@ -112,6 +114,8 @@ impl<'a> Words<'a> {
                 Some(word) => return Err(unexpected("close or error", word)),
             }),
             "failpoint" => Action::FailPoint(self.target()?, self.fail_command()?),
+            "exhaust" => Action::Exhaust(self.target()?, self.switch()?),
+            "flood" => Action::Flood(self.target()?, self.period()?),
             "lag" => Action::Lag(self.target()?, self.seconds()?),
             "upgrade" => Action::Upgrade(self.target()?, value("VERSION", self.word("VERSION")?)?),
             word => return Err(unexpected("an action", word)),
@@ -134,6 +138,17 @@ impl<'a> Words<'a> {
 
     fn seconds(&mut self) -> Result<Duration, ParseActionError> {
         parse_seconds(self.word("SECONDS")?)
+    }
+
+    /// A time that passes again and again, or `off`.
+    fn period(&mut self) -> Result<Option<Duration>, ParseActionError> {
+        match self.word("SECONDS")? {
+            "off" => Ok(None),
+            word => match parse_seconds(word)? {
+                Duration::ZERO => Err(unexpected("SECONDS", word)),
+                period => Ok(Some(period)),
+            },
+        }
     }
 
     fn switch(&mut self) -> Result<bool, ParseActionError> {
@@ -308,6 +323,13 @@ mod tests {
         );
         check("failpoint 0 off", Action::FailPoint(member(0), None));
         check("horizon error", Action::Horizon(HorizonPolicy::Error));
+        check("exhaust 1 off", Action::Exhaust(member(1), false));
+        let often = Some(Duration::from_micros(250));
+        check(
+            "flood secondary 0.00025",
+            Action::Flood(Target::Secondary, often),
+        );
+        check("flood 2 off", Action::Flood(member(2), None));
     }
 
     #[test]
@@ -324,6 +346,7 @@ mod tests {
                 "`colour=red` is not a setting of a member",
             ),
             ("lag 0 -1", "`-1` is not SECONDS"),
+            ("flood 0 0", "`0` is not SECONDS"),
         ] {
             assert_eq!(line.parse::<Action>().unwrap_err().to_string(), message);
         }

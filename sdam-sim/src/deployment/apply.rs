@@ -77,6 +77,12 @@ impl Deployment {
                 self.member_mut(member).fail_command.clone_from(fail);
                 Ok(())
             }
+            Action::Exhaust(target, on) => {
+                let member = self.target(*target)?;
+                self.member_mut(member).exhaust = *on;
+                Ok(())
+            }
+            Action::Flood(target, every) => self.flood(now, *target, *every),
             Action::Lag(target, lag) => {
                 let member = self.target_replica(*target)?;
                 if let Some(own) = self.replica_mut(member) {
@@ -134,6 +140,18 @@ impl Deployment {
     fn act_step_down(&mut self, now: Instant, period: Duration) -> Result<(), ActionError> {
         let primary = self.target(Target::Primary)?;
         self.step_down(now, primary, period);
+        Ok(())
+    }
+
+    fn flood(
+        &mut self,
+        now: Instant,
+        target: Target,
+        every: Option<Duration>,
+    ) -> Result<(), ActionError> {
+        let member = self.running(target)?;
+        self.member_mut(member).flood = every;
+        self.tell_again(now, member);
         Ok(())
     }
 

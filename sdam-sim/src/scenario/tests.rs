@@ -67,8 +67,6 @@ fn every_step() -> Vec<Step> {
         Action::Remove(member(1)),
         Action::Maintenance(member(1), true),
         Action::Maintenance(member(1), false),
-        Action::Horizon(HorizonPolicy::Close),
-        Action::Horizon(HorizonPolicy::Error),
         Action::FailPoint(member(0), None),
         Action::FailPoint(
             Target::Primary,
@@ -97,9 +95,22 @@ fn every_step() -> Vec<Step> {
     ];
     actions
         .into_iter()
+        .chain(replies())
         .map(Step::from)
         .chain(every_fault())
         .collect()
+}
+
+/// What is done to replies to awaitable hellos.
+fn replies() -> [Action; 6] {
+    [
+        Action::Horizon(HorizonPolicy::Close),
+        Action::Horizon(HorizonPolicy::Error),
+        Action::Exhaust(member(1), false),
+        Action::Exhaust(member(1), true),
+        Action::Flood(member(0), Some(Duration::from_micros(250))),
+        Action::Flood(member(0), None),
+    ]
 }
 
 fn every_fault() -> impl Iterator<Item = Step> {

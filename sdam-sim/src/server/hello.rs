@@ -141,6 +141,7 @@ impl Deployment {
         let version = own.version.streams().then(|| topology_version(own));
         // A stream that never waits would never end: a client that asks for it gets one reply.
         let streams = version.is_some()
+            && own.exhaust
             && request.exhaust_allowed()
             && number(&request.body, "maxAwaitTimeMS").is_some_and(|max| max > 0);
         let fields = self.hello_fields(now, connection, &request);

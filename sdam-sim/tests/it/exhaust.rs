@@ -27,6 +27,60 @@ fn m_20_nothing_is_streamed_unless_allowed() {
 }
 
 #[test]
+fn m_20_a_server_may_answer_an_awaitable_hello_once_although_it_may_stream() {
+    let mut world = World::replica_set(3);
+    world.run("exhaust 0 off");
+    let (connection, request) = stream(&mut world, 1000);
+    world.advance_millis(999);
+    assert!(world.try_receive(connection).is_none());
+    world.advance_millis(1);
+    let reply = world.receive(connection);
+    assert!(!reply.more_to_come);
+    assert_eq!(reply.response_to, request);
+    world.run("reconfig 1 tags=a:b");
+    assert!(world.try_receive(connection).is_none());
+    // Asked again, it tells what it has not told yet.
+    world.send_exhaust(connection, &awaiting(&reply.body, 1000));
+    let next = world.receive(connection);
+    assert_eq!(counter(&next.body), counter(&reply.body) + 1);
+    assert!(!next.more_to_come);
+    // M-24: a stream that goes on when that begins ends with the next reply.
+    world.run("exhaust 0 on");
+    world.send_exhaust(connection, &awaiting(&next.body, 1000));
+    world.advance_millis(1000);
+    assert!(world.receive(connection).more_to_come);
+    world.run("exhaust 0 off");
+    world.advance_millis(1000);
+    assert!(!world.receive(connection).more_to_come);
+    world.advance_millis(10_000);
+    assert!(world.try_receive(connection).is_none());
+}
+
+#[test]
+fn a_flood_tells_of_a_change_each_time_until_it_is_turned_off_or_the_process_ends() {
+    let mut world = World::replica_set(3);
+    let (connection, _) = stream(&mut world, 10_000);
+    let flood = |world: &mut World, connection| {
+        world.run("flood 0 0.001");
+        world.advance_millis(100);
+        let replies: Vec<_> = std::iter::from_fn(|| world.try_receive(connection)).collect();
+        assert_eq!(replies.len(), 100);
+        let counters: Vec<_> = replies.iter().map(|reply| counter(&reply.body)).collect();
+        assert!(counters.is_sorted_by(|a, b| a < b), "{counters:?}");
+    };
+    flood(&mut world, connection);
+    world.run("flood 0 off");
+    world.advance_millis(1000);
+    assert!(world.try_receive(connection).is_none());
+    flood(&mut world, connection);
+    world.run("restart 0");
+    world.advance_millis(20_000);
+    let (connection, _) = stream(&mut world, 60_000);
+    world.advance_millis(100);
+    assert!(world.try_receive(connection).is_none());
+}
+
+#[test]
 fn m_21_replies_follow_each_change_and_each_wait() {
     let mut world = World::replica_set(3);
     let (connection, _) = stream(&mut world, 2000);

@@ -1,0 +1,182 @@
+//! How monitors take awaited replies: one by one, and from a server that pushes without a pause.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use bson::Document;
+use sdam::topology::Topology;
+use sdam_core::{
+    address::ServerAddress,
+    event::{Event, EventKind, Heartbeat},
+    server::ServerType,
+    time::Instant,
+};
+use sdam_events::sink::sink_fn;
+use sdam_select::criteria::Criteria;
+use sdam_sim::{
+    Action, Blueprint, MemberId,
+    config::SetConfig,
+    runtime::{Direction, Sim, Verdict},
+};
+
+/// The member that is told what to do; it is not primary.
+const MEMBER: MemberId = MemberId(1);
+
+/// A topology in a simulated world, what it told, and how often [`MEMBER`] was asked to wait.
+struct Watched {
+    sim: Sim,
+    topology: Topology,
+    events: Arc<Mutex<Vec<Event>>>,
+    awaitable: Arc<Mutex<usize>>,
+}
+
+impl Watched {
+    /// A set of `a`, `b` and `c` on which `action` was carried out first.
+    fn start(action: &Action) -> Self {
+        let hosts = ["a", "b", "c"].map(|host| ServerAddress::new(host, 27017));
+        let sim = Sim::new(1, &Blueprint::replica_set(SetConfig::new("rs", hosts)));
+        sim.run_for(Duration::from_secs(20));
+        sim.apply(action).unwrap();
+        let awaitable = Arc::<Mutex<usize>>::default();
+        let asked = Arc::clone(&awaitable);
+        sim.network().add_rule(move |frame| {
+            if (frame.direction, frame.member) == (Direction::ToServer, MEMBER) {
+                // Header, flags, and the kind of the one section.
+                let command = Document::from_reader(&frame.bytes[21..]).unwrap();
+                *asked.lock().unwrap() += usize::from(command.contains_key("topologyVersion"));
+            }
+            Verdict::Pass
+        });
+        let events = Arc::<Mutex<Vec<Event>>>::default();
+        let told = Arc::clone(&events);
+        let topology = Topology::builder(&sim.uri())
+            .unwrap()
+            .sink(sink_fn(move |event| {
+                told.lock().unwrap().push(event.clone());
+            }))
+            .start(sim.runtime())
+            .unwrap();
+        let this = Self {
+            sim,
+            topology,
+            events,
+            awaitable,
+        };
+        for host in ["b", "c"] {
+            this.wait_for(host, ServerType::RsSecondary);
+        }
+        this
+    }
+
+    /// Waits until the server at `host` is of this type.
+    fn wait_for(&self, host: &str, server_type: ServerType) {
+        let found = self.sim.block_on(self.topology.wait_for(
+            |snapshot| {
+                let mut servers = snapshot.description().servers().iter();
+                let server = servers.find(|server| server.address.host() == host)?;
+                (server.server_type == server_type).then_some(())
+            },
+            Duration::from_secs(60),
+        ));
+        assert!(found.is_some(), "{host} is {server_type}");
+    }
+
+    /// The checks of `host` that have succeeded since `from`.
+    fn heartbeats(&self, host: &str, from: Instant) -> Vec<Heartbeat> {
+        let events = self.events.lock().unwrap();
+        let heartbeats = events.iter().filter_map(|event| match &event.kind {
+            EventKind::ServerHeartbeatSucceeded { heartbeat, .. } if event.at >= from => {
+                Some(heartbeat)
+            }
+            _ => None,
+        });
+        let of_host = heartbeats.filter(|heartbeat| heartbeat.address.host() == host);
+        of_host.cloned().collect()
+    }
+
+    fn end(self) {
+        self.sim.block_on(self.topology.close());
+        assert_eq!((self.sim.tasks(), self.sim.connections()), (0, 0));
+    }
+}
+
+/// M-20: a server MAY stream, so one that does not is asked each time and tells changes as fast.
+#[test]
+fn a_server_that_waits_but_does_not_stream_is_asked_each_time() {
+    let check = |exhaust: bool, asks_each_time: bool| {
+        let world = Watched::start(&Action::Exhaust(MEMBER.into(), exhaust));
+        world.sim.run_for(Duration::from_secs(35));
+        let before = world.sim.now();
+        let primary = world
+            .topology
+            .snapshot()
+            .description()
+            .primary()
+            .cloned()
+            .unwrap();
+        assert_ne!(primary.address.host(), "b");
+        world.sim.apply(&Action::StepUp(MEMBER.into())).unwrap();
+        world.wait_for("b", ServerType::RsPrimary);
+        let noticed = world.sim.now().since(before);
+        assert!(noticed < Duration::from_secs(1), "{noticed:?}");
+        let awaited = world.heartbeats("b", Instant::EPOCH);
+        let awaited = awaited.iter().filter(|heartbeat| heartbeat.awaited).count();
+        assert!(awaited > 3, "{awaited}");
+        let asked = *world.awaitable.lock().unwrap();
+        // The last question has no answer yet.
+        assert_eq!(asked, if asks_each_time { awaited + 1 } else { 1 });
+        world.end();
+    };
+    check(false, true);
+    check(true, false);
+}
+
+/// A server that says something new a thousand times a second costs a bounded amount of work, is
+/// known all the same, and delays nobody else.
+#[test]
+fn a_server_that_pushes_without_a_pause_is_not_read_without_a_pause() {
+    let world = Watched::start(&Action::Exhaust(MEMBER.into(), true));
+    let flood = |every| Action::Flood(MEMBER.into(), every);
+    let before = world.sim.now();
+    world
+        .sim
+        .apply(&flood(Some(Duration::from_millis(1))))
+        .unwrap();
+    world.sim.run_for(Duration::from_secs(20));
+    let pushed = world.heartbeats("b", before);
+    // A burst, and then twenty a second.
+    assert!(
+        (100..=50 + 20 * 20).contains(&pushed.len()),
+        "{}",
+        pushed.len()
+    );
+    // They are events of its own, of the topology and of the check.
+    let told = world.events.lock().unwrap().len();
+    assert!(told < 6 * pushed.len() + 200, "{told}");
+    for host in ["a", "c"] {
+        let others = world.heartbeats(host, before).len();
+        assert!((1..10).contains(&others), "{host}: {others}");
+    }
+    let selected = world
+        .sim
+        .block_on(world.topology.select(&Criteria::write()));
+    drop(selected.unwrap());
+    // Also in the midst of it: what is known is never older than the shortest wait.
+    let before = world.sim.now();
+    world.sim.apply(&Action::StepUp(MEMBER.into())).unwrap();
+    world.sim.run_for(Duration::from_secs(1));
+    let primary = world
+        .topology
+        .snapshot()
+        .description()
+        .primary()
+        .cloned()
+        .unwrap();
+    assert_eq!(primary.address.host(), "b", "since {before:?}");
+    world.sim.apply(&flood(None)).unwrap();
+    world.end();
+}
