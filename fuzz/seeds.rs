@@ -6,7 +6,7 @@ mod fixture;
 use std::{fs, io, path::Path};
 
 use bson::rawdoc;
-use sdam_core::{hello::HelloRequest, options::HandshakeOpcode};
+use sdam_core::{hello::HelloRequest, options::HandshakeOpcode, rng::Rng};
 use sdam_transport::wire::{Exchange, OpMsg, OpReply, Sequence, WireError};
 
 const URIS: [&str; 6] = [
@@ -26,8 +26,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     write("hello", &[hello.clone(), failure.into_bytes()])?;
     write("wire", &messages(&hello)?)?;
+    write("machine", &[1, 2, 3, 4].map(noise))?;
     write("uri", &URIS.map(|uri| uri.as_bytes().to_vec()))?;
     Ok(())
+}
+
+/// A random history.
+fn noise(seed: u64) -> Vec<u8> {
+    let mut rng = Rng::new(seed);
+    let words = std::iter::repeat_with(|| rng.next_u64().to_le_bytes());
+    words.take(64).flatten().collect()
 }
 
 fn messages(hello: &[u8]) -> Result<Vec<Vec<u8>>, WireError> {

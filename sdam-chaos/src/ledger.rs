@@ -18,10 +18,11 @@ use sdam_core::{
     time::Instant,
 };
 use sdam_events::sink::{EventSink, Interest};
+use sdam_model::oracle::is_selectable;
 use sdam_sim::oracle::{Oracle, PoolCall, PoolCalls, Violation};
 use sdam_transport::clock::Clock;
 
-use crate::{ask::Ask, load::balanced::BalancedPool, oracle::is_selectable};
+use crate::{ask::Ask, load::balanced::BalancedPool};
 
 /// Everything that is known of one run. Locks are held for a moment each, and never two at once.
 #[derive(Default)]

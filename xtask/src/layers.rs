@@ -51,6 +51,7 @@ const INTERNAL: &[&str] = &[
     "sdam-chaos",
     "sdam-examples",
     "sdam-live",
+    "sdam-model",
     "sdam-spec",
     "xtask",
 ];

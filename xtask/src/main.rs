@@ -8,12 +8,14 @@ mod bench;
 mod cargo;
 mod features;
 mod foreign;
+mod fuzz;
 mod layers;
 mod loom;
 mod mongod;
 mod mutants;
 mod sim;
 mod spec_test;
+mod states;
 mod test;
 mod tidy;
 
@@ -31,12 +33,14 @@ enum Subcommand {
     Bench,
     Features,
     Foreign,
+    Fuzz,
     Layers,
     Loom,
     Mongod,
     Mutants,
     Sim,
     SpecTest,
+    States,
     Test,
     Tidy,
 }
@@ -46,12 +50,14 @@ impl Subcommand {
         Self::Bench,
         Self::Features,
         Self::Foreign,
+        Self::Fuzz,
         Self::Layers,
         Self::Loom,
         Self::Mongod,
         Self::Mutants,
         Self::Sim,
         Self::SpecTest,
+        Self::States,
         Self::Test,
         Self::Tidy,
     ];
@@ -61,12 +67,14 @@ impl Subcommand {
             Self::Bench => "bench",
             Self::Features => "features",
             Self::Foreign => "foreign",
+            Self::Fuzz => "fuzz",
             Self::Layers => "layers",
             Self::Loom => "loom",
             Self::Mongod => "mongod",
             Self::Mutants => "mutants",
             Self::Sim => "sim",
             Self::SpecTest => "spec-test",
+            Self::States => "states",
             Self::Test => "test",
             Self::Tidy => "tidy",
         }
@@ -78,12 +86,14 @@ impl Subcommand {
             Self::Bench => bench::USAGE,
             Self::Features => features::USAGE,
             Self::Foreign => foreign::USAGE,
+            Self::Fuzz => fuzz::USAGE,
             Self::Layers => layers::USAGE,
             Self::Loom => loom::USAGE,
             Self::Mongod => mongod::USAGE,
             Self::Mutants => mutants::USAGE,
             Self::Sim => sim::USAGE,
             Self::SpecTest => spec_test::USAGE,
+            Self::States => states::USAGE,
             Self::Test => test::USAGE,
             Self::Tidy => tidy::USAGE,
         }
@@ -94,12 +104,14 @@ impl Subcommand {
             Self::Bench => bench::run(args),
             Self::Features => features::run(args),
             Self::Foreign => foreign::run(args),
+            Self::Fuzz => fuzz::run(args),
             Self::Layers => layers::run(args),
             Self::Loom => loom::run(args),
             Self::Mongod => mongod::run(args),
             Self::Mutants => mutants::run(args),
             Self::Sim => sim::run(args),
             Self::SpecTest => spec_test::run(args),
+            Self::States => states::run(args),
             Self::Test => test::run(args),
             Self::Tidy => tidy::run(args),
         }

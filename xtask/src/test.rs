@@ -13,7 +13,8 @@ usage: cargo xtask test [--live-matrix]
 
 Runs the tests and doc tests of the workspace with all features, the live tests once more on every
 other runtime and against the oldest server, the official files on every runtime and in
-single-threaded mode, 2,000 simulated seeds, the models of what threads share, then PyMongo against the simulated deployment.
+single-threaded mode, the search of states, 2,000 simulated seeds, the models of what threads share,
+then PyMongo against the simulated deployment.
 
   --live-matrix  only the live tests, on tokio against every version of the server there is a
                  binary of and on the other runtimes against the newest; a missing binary is a
@@ -31,6 +32,7 @@ pub(crate) fn run(mut args: Args) -> Result<()> {
     run_command(cargo().args(["test", "--workspace", "--all-features"]))?;
     live::run(live::COMPLEMENT, live::is_required())?;
     run_command(cargo().args(["xtask", "spec-test"]))?;
+    run_command(cargo().args(["xtask", "states"]))?;
     run_command(cargo().args(["xtask", "sim"]))?;
     run_command(cargo().args(["xtask", "loom"]))?;
     run_command(cargo().args(["xtask", "foreign", "pymongo"]))

@@ -3,19 +3,13 @@
 use std::sync::Arc;
 
 use sdam::topology::Topology;
-use sdam_core::{
-    error::ErrorKind,
-    ids::ServerId,
-    server::ServerType,
-    time::Instant,
-    topology::{TopologyDescription, TopologyType},
-};
+use sdam_core::{error::ErrorKind, ids::ServerId, time::Instant, topology::TopologyDescription};
+use sdam_model::oracle::{is_selectable, one_primary};
 use sdam_sim::{
     oracle::{Oracle, unmeasured},
     runtime::{Sim, Step},
 };
 
-use super::is_selectable;
 use crate::{ledger::Ledger, load::TASK_TIMERS};
 
 /// How often tasks may be polled in a second of the virtual time, for each of them.
@@ -83,18 +77,7 @@ impl<'w> StepOracle<'w> {
 
     /// P1
     fn judge_primary(&self, description: &TopologyDescription) {
-        let primaries = description
-            .servers()
-            .iter()
-            .filter(|server| server.server_type == ServerType::RsPrimary)
-            .count();
-        let allowed = match description.topology_type() {
-            TopologyType::ReplicaSetWithPrimary => primaries == 1,
-            TopologyType::Single => true,
-            _ => primaries == 0,
-        };
-        if !allowed {
-            let message = format!("{primaries} primaries in {description}");
+        if let Some(message) = one_primary(description) {
             self.violated(Oracle::OnePrimary, message);
         }
     }

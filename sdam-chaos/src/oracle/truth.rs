@@ -16,8 +16,8 @@ use sdam_sim::{
     runtime::Sim,
 };
 
-use super::elections::is_newest;
 use crate::plan::{Plan, Shape, first};
+use sdam_model::election::is_newest;
 
 /// What a client that knows everything would say.
 #[derive(Clone, Debug, PartialEq)]

@@ -7,9 +7,8 @@ use sdam::{error::SelectionError, scan::ScanTopology};
 use sdam_core::{
     options::{COOLDOWN, MIN_HEARTBEAT_FREQUENCY, Options},
     rng::Rng,
-    server::ServerType,
-    topology::TopologyType,
 };
+use sdam_model::oracle::{is_selectable, one_primary};
 use sdam_sim::{
     oracle::{Oracle, Violation, unmeasured},
     runtime::Sim,
@@ -20,7 +19,7 @@ use crate::{
     ask::Ask,
     ledger::Ledger,
     load::report::{aged, draw},
-    oracle::{is_selectable, truth::Truth},
+    oracle::truth::Truth,
     plan::Plan,
 };
 
@@ -129,14 +128,7 @@ impl Client<'_> {
     fn judge(&self) {
         let description = self.topology.description();
         let servers = description.servers();
-        let primaries = servers
-            .iter()
-            .filter(|server| server.server_type == ServerType::RsPrimary)
-            .count();
-        let with_primary = description.topology_type() == TopologyType::ReplicaSetWithPrimary;
-        let single = description.topology_type() == TopologyType::Single;
-        if !single && primaries != usize::from(with_primary) {
-            let message = format!("{primaries} primaries in {description}");
+        if let Some(message) = one_primary(description) {
             self.ledger.violated(Oracle::OnePrimary, message);
         }
         if let Some(server) = unmeasured(description) {

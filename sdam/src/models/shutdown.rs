@@ -103,6 +103,19 @@ fn the_queue_is_closed_by_whoever_is_last() {
 }
 
 #[test]
+fn a_selection_that_waits_hears_that_the_runtime_has_dropped_its_monitors() {
+    explore(2, || {
+        let world = World::new(&[]);
+        let monitors = world.tasks.take();
+        let runtime = thread::spawn(move || drop(monitors));
+        // Without the last wake-up it would wait for ever.
+        let error = block_on(world.topology.select(&Criteria::write())).unwrap_err();
+        assert!(error.is_runtime_shut_down());
+        runtime.join().unwrap();
+    });
+}
+
+#[test]
 fn a_measurement_that_begins_while_its_server_leaves_is_told_to_stop() {
     // G-8
     explore(None, || {

@@ -1,0 +1,70 @@
+//! Elections are only ever replaced by newer ones.
+
+use std::cmp::Ordering;
+
+use sdam_core::{
+    ids::ElectionTuple,
+    server::ServerDescription,
+    topology::{TopologyDescription, TopologyType},
+};
+
+/// From this wire version on (MongoDB 6.0) the election decides before the configuration.
+const ELECTION_FIRST: i32 = 17;
+
+/// What is wrong with the newest election that is known, after a change of the topology.
+pub fn objection(previous: &TopologyDescription, new: &TopologyDescription) -> Option<String> {
+    let (old, max) = (previous.max_election(), new.max_election());
+    let Some(primary) = new.primary() else {
+        // A primary that was not admitted must not count.
+        let regressed = max.election_id < old.election_id && max.set_version < old.set_version;
+        return regressed.then(|| format!("the newest election goes from {old} to {max}"));
+    };
+    if previous.primary().is_some_and(|before| before == primary) {
+        return (old != max)
+            .then(|| format!("the newest election goes from {old} to {max} by itself"));
+    }
+    if new.topology_type() == TopologyType::Single {
+        return None;
+    }
+    if !is_newest(old, primary) {
+        let own = primary.election;
+        return Some(format!("{} has {own}, and {old} is known", primary.address));
+    }
+    let expected = merged(old, primary);
+    (max != expected).then(|| format!("the newest election should be {expected}, not {max}"))
+}
+
+/// Whether `primary` is as new as anything known, by the rule of its release.
+pub fn is_newest(max: ElectionTuple, primary: &ServerDescription) -> bool {
+    let own = primary.election;
+    let order = if primary.wire_versions.max >= ELECTION_FIRST {
+        (own.election_id, own.set_version).cmp(&(max.election_id, max.set_version))
+    } else if let (Some(_), Some(_), Some(_), Some(_)) = (
+        own.election_id,
+        own.set_version,
+        max.election_id,
+        max.set_version,
+    ) {
+        (own.set_version, own.election_id).cmp(&(max.set_version, max.election_id))
+    } else {
+        Ordering::Equal
+    };
+    order.is_ge()
+}
+
+/// What is the newest known once `primary` is.
+fn merged(max: ElectionTuple, primary: &ServerDescription) -> ElectionTuple {
+    let own = primary.election;
+    if primary.wire_versions.max >= ELECTION_FIRST {
+        return own;
+    }
+    let both = own.election_id.is_some() && own.set_version.is_some();
+    ElectionTuple {
+        election_id: if both {
+            own.election_id
+        } else {
+            max.election_id
+        },
+        set_version: max.set_version.max(own.set_version),
+    }
+}

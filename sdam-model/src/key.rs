@@ -1,0 +1,115 @@
+//! What tells one state of a world from another.
+
+use std::hash::{Hash, Hasher};
+
+use sdam_core::server::ServerDescription;
+
+use crate::world::World;
+
+impl World {
+    /// A number for everything that decides on what can happen from now on.
+    ///
+    /// Left out are the time, the numbers of incarnations, and how far generations have come, on
+    /// which no rule depends; and of errors all but kind, stage and code.
+    /// Two states have the same number by chance once in 2^128 pairs.
+    pub(crate) fn key(&self) -> u128 {
+        let mut hasher = Fnv(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d);
+        self.write(&mut hasher);
+        hasher.0
+    }
+
+    fn write(&self, hasher: &mut impl Hasher) {
+        let topology = self.machine.description();
+        topology.topology_type().hash(hasher);
+        topology.set_name().hash(hasher);
+        topology.max_election().hash(hasher);
+        for server in topology.servers() {
+            write(server, hasher);
+            let pool = self.pools.get(&server.id).copied().unwrap_or_default();
+            (pool.ready, pool.measured).hash(hasher);
+            // Before the first clear there can be no late connection.
+            (pool.generation.as_u64() > 0).hash(hasher);
+        }
+    }
+}
+
+fn write(server: &ServerDescription, hasher: &mut impl Hasher) {
+    server.address.as_str().hash(hasher);
+    server.server_type.hash(hasher);
+    server.rtt.is_some().hash(hasher);
+    server.wire_versions.hash(hasher);
+    server.me.hash(hasher);
+    server.hosts.hash(hasher);
+    server.set_name.hash(hasher);
+    server.election.hash(hasher);
+    server.primary.hash(hasher);
+    server.topology_version.hash(hasher);
+    if let Some(error) = &server.error {
+        error.kind.hash(hasher);
+        error.stage.hash(hasher);
+        error.code.hash(hasher);
+    }
+}
+
+/// FNV-1a of 128 bits.
+struct Fnv(u128);
+
+impl Hasher for Fnv {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u128::from(*byte)).wrapping_mul(0x0100_0000_0000_0000_0000_013B);
+        }
+    }
+
+    fn finish(&self) -> u64 {
+        self.0 as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{
+        step::{Complaint, Failure, Reply, Role, Step},
+        world::{Start, World},
+    };
+
+    #[test]
+    fn a_state_is_the_same_however_it_was_reached() {
+        let found = Step::Reply {
+            on: 0,
+            reply: Reply::member(Role::Primary),
+        };
+        let lost = Step::Failure {
+            on: 0,
+            failure: Failure::Network,
+        };
+        let broken = Step::Error {
+            on: 0,
+            error: Complaint::Broken,
+            late: false,
+        };
+        let key = |history: &[Step]| {
+            let mut world = World::new(Start::DISCOVERY).unwrap();
+            for step in history {
+                world.take(*step).unwrap();
+            }
+            world.key()
+        };
+        assert_eq!(key(&[found, lost]), key(&[found, lost, lost]));
+        assert_eq!(
+            key(&[found, lost, found]),
+            key(&[found, lost, found, lost, found])
+        );
+        assert_ne!(key(&[found]), key(&[found, lost]));
+        assert_ne!(
+            key(&[found, lost]),
+            key(&[found, broken]),
+            "another stage of the error"
+        );
+        assert_ne!(
+            key(&[found]),
+            key(&[found, lost, found]),
+            "there may be connections of an earlier generation"
+        );
+    }
+}

@@ -1,0 +1,44 @@
+//! Searches the states of small topologies for one that breaks an invariant.
+
+use std::{process::ExitCode, time::Instant};
+
+use sdam_model::{alphabet, search::search, world::Start};
+
+/// How many states are enough where there is no end in sight.
+const MOST: usize = 400_000;
+
+fn main() -> ExitCode {
+    let named = Start {
+        named: true,
+        ..Start::DISCOVERY
+    };
+    let direct = Start {
+        direct: true,
+        ..named
+    };
+    for (name, start, alphabet) in [
+        ("elections", Start::DISCOVERY, alphabet::elections()),
+        ("membership", Start::DISCOVERY, alphabet::membership()),
+        ("membership, named", named, alphabet::membership()),
+        ("membership, direct", direct, alphabet::membership()),
+        ("errors", named, alphabet::errors()),
+        ("everything", Start::DISCOVERY, alphabet::everything()),
+    ] {
+        let begin = Instant::now();
+        match search(start, &alphabet, MOST) {
+            Ok(visited) => println!(
+                "{name}: {} states{}, {} steps, depth {}, {:.1?}",
+                visited.states,
+                if visited.complete { "" } else { " and more" },
+                visited.steps,
+                visited.depth,
+                begin.elapsed(),
+            ),
+            Err(broken) => {
+                eprint!("{name}: {broken}");
+                return ExitCode::FAILURE;
+            }
+        }
+    }
+    ExitCode::SUCCESS
+}

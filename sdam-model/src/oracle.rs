@@ -1,0 +1,262 @@
+//! The invariants: of effects, of events, of pools, and of every state.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use sdam_core::{
+    event::EventKind,
+    ids::ServerId,
+    machine::{Effect, Effects, TopologyMachine},
+    server::{ServerDescription, ServerType},
+    topology::{TopologyDescription, TopologyType},
+};
+
+use crate::{election, world::Pool};
+
+/// A step, as readers see it.
+pub(crate) struct Change<'w> {
+    pub(crate) before: &'w Arc<TopologyDescription>,
+    pub(crate) after: &'w Arc<TopologyDescription>,
+    /// The server that the step is about.
+    pub(crate) about: Option<ServerId>,
+}
+
+/// Whether operations may be sent to the server.
+pub fn is_selectable(topology: &TopologyDescription, server: &ServerDescription) -> bool {
+    server.server_type.is_data_bearing()
+        || topology.topology_type() == TopologyType::Single && server.server_type.is_available()
+}
+
+/// P1: at most one primary, and the topology type says whether there is one; `Some` says what is
+/// wrong.
+pub fn one_primary(topology: &TopologyDescription) -> Option<String> {
+    let primaries = topology
+        .servers()
+        .iter()
+        .filter(|server| server.server_type == ServerType::RsPrimary)
+        .count();
+    let allowed = match topology.topology_type() {
+        TopologyType::ReplicaSetWithPrimary => primaries == 1,
+        TopologyType::Single => true,
+        _ => primaries == 0,
+    };
+    (!allowed).then(|| format!("{primaries} primaries in {topology}"))
+}
+
+/// Whether the server's pool is cleared.
+pub(crate) fn clears(effects: &Effects, of: ServerId) -> bool {
+    effects
+        .iter()
+        .any(|effect| matches!(effect, Effect::PoolClear { server, .. } if *server == of))
+}
+
+/// Effects come in the order that [`Effects`] documents.
+pub(crate) fn order(effects: &Effects, opening: bool) -> Result<(), String> {
+    let rank = |effect: &Effect| match effect {
+        Effect::OpenServer { .. } => 1,
+        Effect::PoolReady { .. } => 2,
+        Effect::Publish(_) => 3,
+        Effect::Emit(EventKind::TopologyOpening) if opening => 0,
+        Effect::Emit(_) => 4,
+        Effect::ServerKnown { .. } | Effect::ResetRtt { .. } => 5,
+        Effect::PoolClear { .. } => 6,
+        Effect::CloseServer { .. } => 7,
+        Effect::CancelCheck { .. } | Effect::RequestCheck { .. } => 8,
+    };
+    let sorted = effects.iter().map(rank).is_sorted();
+    ensure(sorted, || format!("effects out of order: {effects:?}"))
+}
+
+/// What changes is published, once, and nothing else is.
+pub(crate) fn publication(change: &Change<'_>, effects: &Effects) -> Result<(), String> {
+    let mut published = effects.iter().filter_map(|effect| match effect {
+        Effect::Publish(description) => Some(description),
+        _ => None,
+    });
+    let first = published.next();
+    ensure(published.next().is_none(), || "two publications".into())?;
+    match first {
+        Some(description) => ensure(Arc::ptr_eq(description, change.after), || {
+            format!("{description} is published, and {} is known", change.after)
+        }),
+        None => ensure(change.before == change.after, || {
+            format!("{} is not published", change.after)
+        }),
+    }
+}
+
+/// Events tell what has become of the topology, without gaps and repetitions.
+pub(crate) fn story(
+    change: &Change<'_>,
+    told: &mut Arc<TopologyDescription>,
+    effects: &Effects,
+) -> Result<(), String> {
+    let mut servers: Vec<ServerId> = change.before.servers().iter().map(|own| own.id).collect();
+    for effect in effects {
+        let Effect::Emit(event) = effect else {
+            continue;
+        };
+        match event {
+            EventKind::TopologyDescriptionChanged { previous, new } => {
+                ensure(previous == told, || {
+                    format!("the topology was {told}, and changes from {previous}")
+                })?;
+                if let Some(reason) =
+                    election::objection(previous, new).filter(|_| !new.servers().is_empty())
+                {
+                    return Err(format!("P2: {reason}"));
+                }
+                *told = Arc::clone(new);
+            }
+            EventKind::ServerDescriptionChanged { previous, new } => {
+                ensure(previous != new, || format!("J-18: {new} changes to itself"))?;
+                ensure(servers.contains(&new.id), || {
+                    format!("{new} changes, which is not there")
+                })?;
+            }
+            EventKind::ServerOpening { server, .. } => servers.push(*server),
+            EventKind::ServerClosed { server, .. } => servers.retain(|own| own != server),
+            _ => {}
+        }
+    }
+    let mut present: Vec<ServerId> = change.after.servers().iter().map(|own| own.id).collect();
+    servers.sort_unstable();
+    present.sort_unstable();
+    ensure(servers == present, || {
+        format!("events tell of {servers:?}, and there are {present:?}")
+    })?;
+    ensure(told == change.after, || {
+        format!("{} is known, and events tell of {told}", change.after)
+    })
+}
+
+/// Carries out what pools are told; each command has to make sense. Returns the pools that are
+/// closed.
+pub(crate) fn pools(
+    change: &Change<'_>,
+    pools: &mut BTreeMap<ServerId, Pool>,
+    effects: &Effects,
+) -> Result<Vec<ServerId>, String> {
+    let mut closed = Vec::new();
+    for effect in effects {
+        match effect {
+            Effect::OpenServer { server, .. } => {
+                let before = pools.insert(*server, Pool::default());
+                ensure(before.is_none(), || {
+                    format!("server {server} gets a second pool")
+                })?;
+            }
+            Effect::PoolReady { server } => {
+                let pool = own(pools, *server)?;
+                ensure(!pool.ready, || format!("server {server} is ready twice"))?;
+                pool.ready = true;
+                let known = change.after.server_by_id(*server);
+                ensure(
+                    known.is_some_and(|known| is_selectable(change.after, known)),
+                    || format!("F-60: the pool of {known:?} becomes ready"),
+                )?;
+                ensure(change.about == Some(*server), || {
+                    format!("server {server} becomes ready without a check")
+                })?;
+            }
+            Effect::PoolClear { server, clear } => {
+                let pool = own(pools, *server)?;
+                ensure(clear.generation == pool.generation.next(), || {
+                    format!(
+                        "server {server} goes from generation {} to {}",
+                        pool.generation, clear.generation
+                    )
+                })?;
+                ensure(clear.was_paused != pool.ready, || {
+                    format!("F-63: server {server}: {clear:?}, and {pool:?}")
+                })?;
+                (pool.generation, pool.ready) = (clear.generation, false);
+                let known = change.after.server_by_id(*server);
+                ensure(
+                    known.is_some_and(|known| !known.server_type.is_available()),
+                    || format!("F-64: the pool of {known:?} is cleared"),
+                )?;
+            }
+            Effect::CloseServer { server } => {
+                own(pools, *server)?;
+                pools.remove(server);
+                closed.push(*server);
+            }
+            Effect::ServerKnown { server, known } => own(pools, *server)?.known = *known,
+            Effect::ResetRtt { server } => own(pools, *server)?.measured = false,
+            Effect::RequestCheck { server } | Effect::CancelCheck { server, .. } => {
+                let pool = own(pools, *server)?;
+                if let Effect::CancelCheck { generation, .. } = effect {
+                    ensure(*generation == pool.generation, || {
+                        format!("F-72: {effect:?}, and {pool:?}")
+                    })?;
+                }
+            }
+            Effect::Publish(_) | Effect::Emit(_) => {}
+        }
+    }
+    Ok(closed)
+}
+
+fn own(pools: &mut BTreeMap<ServerId, Pool>, server: ServerId) -> Result<&mut Pool, String> {
+    pools
+        .get_mut(&server)
+        .ok_or_else(|| format!("server {server} has no pool"))
+}
+
+/// What holds in every state.
+pub(crate) fn state(
+    machine: &TopologyMachine,
+    pools: &BTreeMap<ServerId, Pool>,
+) -> Result<(), String> {
+    let topology = machine.description();
+    if let Some(wrong) = one_primary(topology) {
+        return Err(format!("P1: {wrong}"));
+    }
+    ensure(pools.len() == topology.servers().len(), || {
+        format!("pools {pools:?} for {topology}")
+    })?;
+    for server in topology.servers() {
+        let Some(pool) = pools.get(&server.id) else {
+            return Err(format!("{server} has no pool"));
+        };
+        let generation = machine.generation(server.id, None);
+        ensure(generation == Some(pool.generation), || {
+            format!("{generation:?} is not that of {pool:?}")
+        })?;
+        ensure(pool.ready || !is_selectable(topology, server), || {
+            format!("P3: {server} is selectable, and its pool is paused")
+        })?;
+        ensure(!pool.ready || may_be_ready(server), || {
+            format!("P3: {server} is lost, and its pool is ready")
+        })?;
+        let available = server.server_type.is_available();
+        ensure(available == pool.known, || {
+            format!(
+                "F-51: {server}, and its monitor takes it for known: {}",
+                pool.known
+            )
+        })?;
+        ensure(available == server.rtt.is_some(), || {
+            format!("G-3: {server} has {:?}", server.rtt)
+        })?;
+        ensure(!available || server.error.is_none(), || {
+            format!("{server} is available, with {:?}", server.error)
+        })?;
+    }
+    Ok(())
+}
+
+/// Whether connections to the server may be opened: unless its last news is that it cannot be
+/// reached, or that it shuts down.
+fn may_be_ready(server: &ServerDescription) -> bool {
+    use sdam_core::error::{ErrorKind, Stage};
+    server.error.as_ref().is_none_or(|error| {
+        let failed = matches!(error.kind, ErrorKind::Network | ErrorKind::Timeout)
+            || error.stage != Stage::Operation && error.kind == ErrorKind::Command;
+        !failed && error.code != Some(91)
+    })
+}
+
+fn ensure(holds: bool, message: impl FnOnce() -> String) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(message()) }
+}

@@ -1,0 +1,296 @@
+//! What can happen to a topology of up to three members.
+
+use std::fmt;
+
+use bson::doc;
+use sdam_core::{
+    address::ServerAddress,
+    app_error::Phase,
+    error::{ErrorKind, ServerError, Stage},
+    hello::Hello,
+    ids::{ElectionTuple, ObjectId, TopologyVersion},
+    server::{ServerType, WireVersions},
+};
+
+/// How many members there are at most.
+pub const MEMBERS: u8 = 3;
+
+/// Something that happens. Numbers are reduced to the range that has a meaning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
+pub enum Step {
+    /// A check of the member was answered.
+    Reply {
+        /// The member.
+        on: u8,
+        /// The answer.
+        reply: Reply,
+    },
+    /// A check of the member failed.
+    Failure {
+        /// The member.
+        on: u8,
+        /// How.
+        failure: Failure,
+    },
+    /// The handshake of a pooled connection was answered.
+    Handshake {
+        /// The member.
+        on: u8,
+        /// The answer.
+        reply: Reply,
+        /// Whether the connection is of the generation before.
+        late: bool,
+    },
+    /// An application reports an error.
+    Error {
+        /// The member.
+        on: u8,
+        /// The error.
+        error: Complaint,
+        /// Whether the connection is of the generation before.
+        late: bool,
+    },
+    /// The member's monitor has ended.
+    MonitorDied {
+        /// The member.
+        on: u8,
+    },
+    /// The SRV record names these members, one for each bit.
+    Hosts(u8),
+}
+
+/// What a server says in its hello.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
+pub struct Reply {
+    /// What it is.
+    pub role: Role,
+    /// Whether it is of another set than the one that is wanted.
+    pub foreign: bool,
+    /// Whether it calls itself by another member's name.
+    pub misnamed: bool,
+    /// The members that it names, one for each bit.
+    pub hosts: u8,
+    /// The member that it takes for the primary; 0 for none.
+    pub hint: u8,
+    /// `electionId`; 0 for none.
+    pub election: u8,
+    /// `setVersion`; 0 for none.
+    pub config: u8,
+    /// The release of the server.
+    pub release: Release,
+    /// The counter of its `topologyVersion`; 0 for none.
+    pub version: u8,
+}
+
+/// What a server is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
+#[expect(missing_docs, reason = "they are server types")]
+pub enum Role {
+    Unknown,
+    Standalone,
+    Mongos,
+    Primary,
+    Secondary,
+    Arbiter,
+    Other,
+    Ghost,
+}
+
+/// The release of a server, which decides on some rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
+pub enum Release {
+    /// 4.0, which closes its connections when it steps down, and compares set versions first.
+    V4_0,
+    /// 5.0, which compares set versions first.
+    V5_0,
+    /// 6.0, which compares elections first.
+    V6_0,
+}
+
+/// How a check fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
+pub enum Failure {
+    /// The connection broke.
+    Network,
+    /// There was no answer in time.
+    Timeout,
+    /// The answer was `ok: 0`, with this counter of `topologyVersion`; 0 for none.
+    Command(u8),
+}
+
+/// What an application has met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
+pub enum Complaint {
+    /// An established connection broke.
+    Broken,
+    /// There was no answer in time.
+    Timeout,
+    /// The connection could not be opened, for which the pool blames overload.
+    Overloaded,
+    /// Authentication failed.
+    Auth,
+    /// `NotWritablePrimary`, with this counter of `topologyVersion`; 0 for none.
+    NotPrimary(u8),
+    /// `ShutdownInProgress`, with this counter of `topologyVersion`; 0 for none.
+    ShuttingDown(u8),
+    /// An error that says nothing about the server.
+    DuplicateKey,
+}
+
+impl Step {
+    /// The member that the step is about; `None` if it is about none.
+    pub fn on(self) -> Option<u8> {
+        match self {
+            Self::Reply { on, .. }
+            | Self::Failure { on, .. }
+            | Self::Handshake { on, .. }
+            | Self::Error { on, .. }
+            | Self::MonitorDied { on } => Some(on % MEMBERS),
+            Self::Hosts(_) => None,
+        }
+    }
+}
+
+impl Reply {
+    /// A member of the set that names all of them.
+    pub const fn member(role: Role) -> Self {
+        Self {
+            role,
+            foreign: false,
+            misnamed: false,
+            hosts: 0b111,
+            hint: 0,
+            election: 0,
+            config: 0,
+            release: Release::V6_0,
+            version: 0,
+        }
+    }
+
+    pub(crate) fn hello(self, on: u8) -> Hello {
+        let of_set = matches!(
+            self.role,
+            Role::Primary | Role::Secondary | Role::Arbiter | Role::Other
+        );
+        let mut hello = Hello::default();
+        hello.server_type = self.role.server_type();
+        hello.wire_versions = self.release.wire_versions();
+        hello.topology_version = version(on, self.version);
+        hello.logical_session_timeout_minutes = Some(30);
+        if of_set {
+            hello.set_name = Some(if self.foreign { "other" } else { SET }.into());
+            hello.hosts = members(self.hosts).collect();
+            hello.me = Some(address(if self.misnamed { on + 1 } else { on }));
+            hello.primary = (self.hint > 0).then(|| address(self.hint - 1));
+            hello.election = ElectionTuple {
+                election_id: (self.election > 0).then(|| ObjectId::from_bytes([self.election; 12])),
+                set_version: (self.config > 0).then_some(self.config.into()),
+            };
+        }
+        hello
+    }
+}
+
+impl Role {
+    fn server_type(self) -> ServerType {
+        match self {
+            Self::Unknown => ServerType::Unknown,
+            Self::Standalone => ServerType::Standalone,
+            Self::Mongos => ServerType::Mongos,
+            Self::Primary => ServerType::RsPrimary,
+            Self::Secondary => ServerType::RsSecondary,
+            Self::Arbiter => ServerType::RsArbiter,
+            Self::Other => ServerType::RsOther,
+            Self::Ghost => ServerType::RsGhost,
+        }
+    }
+}
+
+impl Release {
+    fn wire_versions(self) -> WireVersions {
+        let max = match self {
+            Self::V4_0 => 7,
+            Self::V5_0 => 13,
+            Self::V6_0 => 17,
+        };
+        WireVersions { min: 0, max }
+    }
+}
+
+impl Failure {
+    pub(crate) fn error(self, on: u8) -> ServerError {
+        match self {
+            Self::Network => ServerError::new(ErrorKind::Network, Stage::Hello, "broken"),
+            Self::Timeout => ServerError::new(ErrorKind::Timeout, Stage::Hello, "silent"),
+            Self::Command(counter) => {
+                let mut error = ServerError::new(ErrorKind::Command, Stage::Hello, "no");
+                error.topology_version = version(on, counter);
+                error
+            }
+        }
+    }
+}
+
+impl Complaint {
+    /// How far the connection had come.
+    pub(crate) fn phase(self) -> Phase {
+        match self {
+            Self::Overloaded => Phase::BeforeHello,
+            Self::Auth => Phase::BeforeHandshake,
+            _ => Phase::AfterHandshake,
+        }
+    }
+
+    /// The server's reply; `None` if there was none.
+    pub(crate) fn reply(self, on: u8) -> Option<Vec<u8>> {
+        let (code, counter) = match self {
+            Self::NotPrimary(counter) => (10_107, counter),
+            Self::ShuttingDown(counter) => (91, counter),
+            Self::DuplicateKey => (11_000, 0),
+            Self::Broken | Self::Timeout | Self::Overloaded | Self::Auth => return None,
+        };
+        let mut reply = doc! { "ok": 0, "code": code, "errmsg": "no" };
+        if let Some(version) = version(on, counter) {
+            let process = bson::oid::ObjectId::from_bytes(version.process_id.bytes());
+            reply.insert(
+                "topologyVersion",
+                doc! { "processId": process, "counter": version.counter },
+            );
+        }
+        reply.to_vec().ok()
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+/// The name of the set.
+pub const SET: &str = "rs";
+
+/// Where the member is.
+pub fn address(member: u8) -> ServerAddress {
+    ServerAddress::new(["a", "b", "c"][usize::from(member % MEMBERS)], 27_017)
+}
+
+/// The members of a mask, in their order.
+pub fn members(mask: u8) -> impl Iterator<Item = ServerAddress> {
+    (0..MEMBERS)
+        .filter(move |member| mask & 1 << member != 0)
+        .map(address)
+}
+
+fn version(on: u8, counter: u8) -> Option<TopologyVersion> {
+    (counter > 0).then(|| TopologyVersion {
+        process_id: ObjectId::from_bytes([on % MEMBERS; 12]),
+        counter: counter.into(),
+    })
+}

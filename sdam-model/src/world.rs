@@ -1,0 +1,347 @@
+//! A machine, doubles of its pools and readers, and what must hold after every step.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use sdam_core::{
+    app_error::{AppError, Cause, ErrorOutcome},
+    error::{ErrorKind, ServerError, Stage},
+    ids::{Generation, ObjectId, ServerId},
+    machine::{Effects, Input, TopologyMachine},
+    options::Options,
+    server::{Rtt, WireVersions},
+    time::Instant,
+    topology::TopologyDescription,
+};
+
+use crate::{
+    oracle::{self, Change},
+    step::{self, Complaint, Failure, MEMBERS, Reply, Step, address, members},
+};
+
+/// The time at which everything happens: no rule of the machine depends on it.
+const NOW: Instant = Instant::from_millis(1);
+
+/// What a check of the engine says besides the reply.
+const RTT: Rtt = Rtt {
+    average: std::time::Duration::from_millis(1),
+    minimum: std::time::Duration::from_millis(1),
+    p90: std::time::Duration::from_millis(1),
+};
+
+/// A topology, and everything that follows what it says.
+#[derive(Clone, Debug)]
+pub struct World {
+    pub(crate) machine: TopologyMachine,
+    pub(crate) pools: BTreeMap<ServerId, Pool>,
+    /// What readers see.
+    pub(crate) published: Arc<TopologyDescription>,
+    /// What events have told.
+    pub(crate) told: Arc<TopologyDescription>,
+}
+
+/// A pool and a monitor that do what they are told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Pool {
+    pub(crate) generation: Generation,
+    pub(crate) ready: bool,
+    /// Whether the monitor has round-trip times.
+    pub(crate) measured: bool,
+    /// Whether the monitor takes its server for known.
+    pub(crate) known: bool,
+}
+
+/// How a topology begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
+pub struct Start {
+    /// The seeds, one for each bit; none means all.
+    pub seeds: u8,
+    /// `directConnection=true`, which takes the first seed alone.
+    pub direct: bool,
+    /// Whether `replicaSet` is given.
+    pub named: bool,
+}
+
+impl Start {
+    /// Three seeds and nothing else.
+    pub const DISCOVERY: Self = Self {
+        seeds: 0b111,
+        direct: false,
+        named: false,
+    };
+
+    fn options(self) -> Options {
+        let mask = match self.seeds % (1 << MEMBERS) {
+            0 => 0b111,
+            seeds => seeds,
+        };
+        let count = if self.direct { 1 } else { usize::from(MEMBERS) };
+        let mut options = Options::new(members(mask).take(count).collect());
+        options.direct_connection = self.direct.then_some(true);
+        options.replica_set = self.named.then(|| step::SET.into());
+        options.wire_versions = WireVersions { min: 0, max: 29 };
+        options
+    }
+}
+
+/// A beginning, and what happens then.
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
+pub struct History {
+    /// How the topology begins.
+    pub start: Start,
+    /// What happens, in order.
+    pub steps: Vec<Step>,
+}
+
+impl History {
+    /// Lets all of it happen, and closes the topology.
+    ///
+    /// # Errors
+    ///
+    /// The invariant that is broken, and the step that breaks it.
+    pub fn play(&self) -> Result<(), String> {
+        let mut world = World::new(self.start)?;
+        for (number, step) in (1..).zip(&self.steps) {
+            world
+                .take(*step)
+                .map_err(|broken| format!("{broken}, at step {number}, {step}"))?;
+        }
+        world.close()
+    }
+}
+
+impl World {
+    /// A topology that has just been opened.
+    ///
+    /// # Errors
+    ///
+    /// The invariant that is broken.
+    pub fn new(start: Start) -> Result<Self, String> {
+        let machine = TopologyMachine::new(&start.options(), ObjectId::default());
+        let mut world = Self {
+            machine,
+            pools: BTreeMap::new(),
+            published: Arc::default(),
+            told: Arc::default(),
+        };
+        let effects = world.machine.handle(NOW, Input::Open);
+        world.follow(&effects, None)?;
+        Ok(world)
+    }
+
+    /// Lets `step` happen, and says whether anything has changed.
+    ///
+    /// A step about a member that is not there, or about a connection that cannot exist, does
+    /// nothing.
+    ///
+    /// # Errors
+    ///
+    /// The invariant that is broken.
+    pub fn take(&mut self, step: Step) -> Result<bool, String> {
+        if let Step::Hosts(mask) = step {
+            let hosts: Vec<_> = members(mask).collect();
+            let effects = self.machine.handle(NOW, Input::Hosts(&hosts));
+            return self.follow(&effects, None);
+        }
+        let Some(on) = step.on() else {
+            return Ok(false);
+        };
+        let Some(server) = self.server(on) else {
+            return Ok(false);
+        };
+        match step {
+            Step::Reply { reply, .. } => self.checked(server, Ok((on, reply))),
+            Step::Failure { failure, .. } => self.checked(server, Err((on, failure))),
+            Step::Handshake { reply, late, .. } => self.handshake(server, on, reply, late),
+            Step::Error { error, late, .. } => self.error(server, on, error, late),
+            Step::MonitorDied { .. } => {
+                let effects = self.machine.handle(NOW, Input::MonitorDied { server });
+                self.follow(&effects, Some(server))
+            }
+            Step::Hosts(_) => Ok(false),
+        }
+    }
+
+    /// Ends the topology.
+    ///
+    /// # Errors
+    ///
+    /// The invariant that is broken.
+    pub fn close(mut self) -> Result<(), String> {
+        let effects = self.machine.handle(NOW, Input::Close);
+        self.follow(&effects, None)?;
+        if !self.pools.is_empty() {
+            return Err(format!("pools of a closed topology are left: {self:?}"));
+        }
+        Ok(())
+    }
+
+    fn server(&self, on: u8) -> Option<ServerId> {
+        let server = self.machine.description().server(&address(on))?;
+        Some(server.id)
+    }
+
+    fn checked(
+        &mut self,
+        server: ServerId,
+        outcome: Result<(u8, Reply), (u8, Failure)>,
+    ) -> Result<bool, String> {
+        let failed = outcome.is_err();
+        let input = Input::Checked {
+            server,
+            outcome: outcome
+                .map(|(on, reply)| reply.hello(on))
+                .map_err(|(on, failure)| failure.error(on)),
+            // The engine has a sample of every check that was answered.
+            rtt: (!failed).then_some(RTT),
+        };
+        if let Some(pool) = self.pools.get_mut(&server).filter(|_| !failed) {
+            pool.measured = true;
+        }
+        let effects = self.machine.handle(NOW, input);
+        let cleared = oracle::clears(&effects, server);
+        let changed = self.follow(&effects, Some(server))?;
+        let description = self.machine.description().server_by_id(server);
+        if failed && (!cleared || description.is_some_and(|new| new.server_type.is_available())) {
+            return Err("F-50: a failed check marks Unknown and clears".into());
+        }
+        Ok(changed)
+    }
+
+    /// The generation of a connection; `None` if there can be none.
+    fn stamp(&self, server: ServerId, late: bool) -> Option<Generation> {
+        let generation = self.pools.get(&server)?.generation.as_u64();
+        let generation = generation.checked_sub(u64::from(late))?;
+        Some(Generation::from_u64(generation))
+    }
+
+    fn handshake(
+        &mut self,
+        server: ServerId,
+        on: u8,
+        reply: Reply,
+        late: bool,
+    ) -> Result<bool, String> {
+        let Some(generation) = self.stamp(server, late) else {
+            return Ok(false);
+        };
+        let input = Input::Handshake {
+            server,
+            generation,
+            hello: reply.hello(on),
+            rtt: self
+                .pools
+                .get(&server)
+                .filter(|pool| pool.measured)
+                .map(|_| RTT),
+        };
+        let effects = self.machine.handle(NOW, input);
+        if late && !effects.is_empty() {
+            return Err(format!("F-80: a late handshake leads to {effects:?}"));
+        }
+        self.follow(&effects, Some(server))
+    }
+
+    fn error(
+        &mut self,
+        server: ServerId,
+        on: u8,
+        error: Complaint,
+        late: bool,
+    ) -> Result<bool, String> {
+        let Some(generation) = self.stamp(server, late) else {
+            return Ok(false);
+        };
+        let reply = error.reply(on);
+        let labels: &[&str] = if error == Complaint::Overloaded {
+            &["SystemOverloadedError", "RetryableError"]
+        } else {
+            &[]
+        };
+        let cause = match (&reply, error) {
+            (Some(reply), _) => Cause::Reply(reply),
+            (None, Complaint::Auth) => Cause::Auth { message: "who?" },
+            (None, _) => Cause::Network {
+                timeout: error == Complaint::Timeout,
+                labels,
+                message: "broken",
+            },
+        };
+        let description = self.machine.description().server_by_id(server);
+        let max_wire_version = description.map_or(0, |server| server.wire_versions.max);
+        let report = AppError {
+            generation,
+            service_id: None,
+            phase: error.phase(),
+            cause,
+            max_wire_version,
+        };
+        let (outcome, effects) = self.machine.handle_error(NOW, server, report);
+        if late && outcome != ErrorOutcome::Stale {
+            return Err(format!("a late error comes to {outcome:?}"));
+        }
+        let must_clear = matches!(error, Complaint::Broken | Complaint::Auth);
+        if !late && must_clear && outcome != ErrorOutcome::Cleared {
+            return Err(format!("{error:?} comes to {outcome:?}"));
+        }
+        let cleared = oracle::clears(&effects, server);
+        let silent = effects.is_empty();
+        let changed = self.follow(&effects, Some(server))?;
+        let description = self.machine.description().server_by_id(server);
+        let unknown = description.is_some_and(|server| !server.server_type.is_available());
+        let kept = match outcome {
+            ErrorOutcome::Cleared => cleared && unknown,
+            ErrorOutcome::MarkedUnknown => !cleared && unknown,
+            _ => silent,
+        };
+        if !kept {
+            return Err(format!("{outcome:?}: the effects say something else"));
+        }
+        Ok(changed)
+    }
+
+    /// Carries out effects, and judges them and the state that they lead to.
+    fn follow(&mut self, effects: &Effects, about: Option<ServerId>) -> Result<bool, String> {
+        let after = Arc::clone(self.machine.description());
+        let before = std::mem::replace(&mut self.published, after);
+        let change = Change {
+            before: &before,
+            after: &self.published,
+            about,
+        };
+        oracle::order(effects, self.told.servers().is_empty())?;
+        oracle::publication(&change, effects)?;
+        oracle::story(&change, &mut self.told, effects)?;
+        let gone = oracle::pools(&change, &mut self.pools, effects)?;
+        oracle::state(&self.machine, &self.pools)?;
+        for server in gone {
+            self.stay_gone(server)?;
+        }
+        Ok(!effects.is_empty())
+    }
+
+    /// What is heard late of an incarnation that has left is of no interest.
+    fn stay_gone(&mut self, server: ServerId) -> Result<(), String> {
+        let late = Err(ServerError::new(ErrorKind::Network, Stage::Hello, "late"));
+        let input = Input::Checked {
+            server,
+            outcome: late,
+            rtt: None,
+        };
+        let effects = self.machine.handle(NOW, input);
+        let error = AppError {
+            generation: Generation::FIRST,
+            service_id: None,
+            phase: Complaint::Broken.phase(),
+            cause: Cause::Auth { message: "late" },
+            max_wire_version: 17,
+        };
+        let (outcome, other) = self.machine.handle_error(NOW, server, error);
+        if effects.is_empty() && other.is_empty() && outcome == ErrorOutcome::UnknownServer {
+            Ok(())
+        } else {
+            Err(format!("server {server} has left and is heard of"))
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! `cargo xtask fuzz`: every fuzz target, on the toolchain that is there.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::Result;
+use crate::args::Args;
+use crate::cargo::{cargo, output, root, run as run_command};
+
+pub(crate) const USAGE: &str = "\
+build the fuzz targets and run each for a while
+
+usage: cargo xtask fuzz [--runs N] [--seconds N] [TARGET]
+
+  --runs N     give each target N inputs (the default is 20000), always the same ones as long as
+               fuzz/corpus holds nothing but the seeds
+  --seconds N  give each target random inputs for so long instead
+  TARGET       only this one
+
+Inputs begin with what fuzz/seeds.rs writes and what earlier runs have left in fuzz/corpus; one that
+a target fails on is kept in fuzz/artifacts. It works with the stable toolchain, which counts
+coverage but has no sanitizers; those need the nightly one and cargo-fuzz.";
+
+/// What counts coverage, and what checks arithmetic.
+const FLAGS: &[&str] = &[
+    "-Cpasses=sancov-module",
+    "-Cllvm-args=-sanitizer-coverage-level=4",
+    "-Cllvm-args=-sanitizer-coverage-inline-8bit-counters",
+    "-Cllvm-args=-sanitizer-coverage-pc-table",
+    "-Cllvm-args=-sanitizer-coverage-trace-compares",
+    "-Ccodegen-units=1",
+    "-Cdebug-assertions",
+    "-Coverflow-checks",
+];
+
+pub(crate) fn run(mut args: Args) -> Result<()> {
+    let seconds = args.option("--seconds")?;
+    let runs = args.option("--runs")?;
+    let only = args.positional();
+    args.finish()?;
+    let effort: Vec<String> = match seconds {
+        Some(seconds) => vec![format!("-max_total_time={seconds}")],
+        None => vec![
+            "-seed=1".to_owned(),
+            format!("-runs={}", runs.as_deref().unwrap_or("20000")),
+        ],
+    };
+    let folder = root().join("fuzz");
+    let mut targets = targets(&folder)?;
+    if let Some(only) = only {
+        targets.retain(|target| *target == only);
+        if targets.is_empty() {
+            return Err(format!("no fuzz target is called `{only}`").into());
+        }
+    }
+    run_command(manifest(&folder, "run").args(["--bin", "seeds"]))?;
+    let binaries = build(&folder, &targets)?;
+    for target in &targets {
+        println!("{target}: {}", fuzz(&folder, &binaries, target, &effort)?);
+    }
+    Ok(())
+}
+
+/// The names of the targets: one file is one target.
+fn targets(folder: &Path) -> Result<Vec<String>> {
+    let mut targets = Vec::new();
+    for entry in fs::read_dir(folder.join("fuzz_targets"))? {
+        let path = entry?.path();
+        if let Some(name) = path.file_stem() {
+            targets.push(name.to_string_lossy().into_owned());
+        }
+    }
+    targets.sort();
+    Ok(targets)
+}
+
+fn manifest(folder: &Path, subcommand: &str) -> Command {
+    let mut command = cargo();
+    command
+        .args([subcommand, "--quiet", "--locked", "--manifest-path"])
+        .arg(folder.join("Cargo.toml"));
+    command
+}
+
+/// Builds `targets` and returns the folder of their binaries.
+fn build(folder: &Path, targets: &[String]) -> Result<PathBuf> {
+    let rustc = output(Command::new("rustc").arg("-vV"))?;
+    let host = rustc
+        .lines()
+        .find_map(|line| line.strip_prefix("host: "))
+        .ok_or("rustc does not say for which host it is")?;
+    // With a target that is named, the flags are not for build scripts and macros.
+    let mut command = manifest(folder, "build");
+    command
+        .env("RUSTFLAGS", FLAGS.join(" "))
+        .args(["--release", "--target", host]);
+    for target in targets {
+        command.args(["--bin", target]);
+    }
+    run_command(&mut command)?;
+    let target_dir = match std::env::var_os("CARGO_TARGET_DIR") {
+        Some(folder) if !folder.is_empty() => root().join(folder),
+        _ => folder.join("target"),
+    };
+    Ok(target_dir.join(host).join("release"))
+}
+
+/// Runs one target; the last thing it says.
+fn fuzz(folder: &Path, binaries: &Path, target: &str, effort: &[String]) -> Result<String> {
+    let artifacts = format!("artifacts/{target}/");
+    fs::create_dir_all(folder.join(&artifacts))?;
+    let mut command = Command::new(binaries.join(target));
+    command
+        .current_dir(folder)
+        .args(effort)
+        .arg(format!("-artifact_prefix={artifacts}"));
+    let dictionary = format!("{target}.dict");
+    if folder.join(&dictionary).is_file() {
+        command.arg(format!("-dict={dictionary}"));
+    }
+    command.arg(format!("corpus/{target}"));
+    let said = command.output()?;
+    let said = (
+        said.status,
+        String::from_utf8_lossy(&said.stderr).into_owned(),
+    );
+    let (status, text) = said;
+    let done = text.lines().rev().find(|line| line.starts_with("Done "));
+    match done {
+        Some(done) if status.success() => Ok(done.to_owned()),
+        _ => Err(format!("the fuzz target {target} failed: {status}\n{text}").into()),
+    }
+}
