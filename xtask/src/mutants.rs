@@ -197,7 +197,8 @@ fn interleave(copy: &Path, mutant: &Mutant, prefix: &str) -> Result<Fate> {
         return Ok(Fate::Survived);
     }
     // A standstill may end the process before it has listed what failed.
-    let told = String::from_utf8_lossy(&found.stderr);
+    let told = [found.stdout, found.stderr].concat();
+    let told = String::from_utf8_lossy(&told);
     let failed: BTreeSet<_> = told
         .lines()
         .filter_map(|line| line.strip_prefix("thread 'models::")?.split_once('\''))

@@ -207,19 +207,6 @@ pub(super) const THREAD_MUTANTS: &[(&str, Mutant)] = &[
         },
     ),
     (
-        "shutdown::",
-        Mutant {
-            name: "begin-after-close",
-            about: "a selection that begins while the topology is closed is published, and its end is not",
-            file: "sdam/src/pending.rs",
-            find: r"        if state.closed {
-            return None;
-        }
-",
-            replace: "",
-        },
-    ),
-    (
         "queue::",
         Mutant {
             name: "early-dispatcher",
