@@ -239,6 +239,21 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_keeps_its_number_and_shares_it_with_no_other() {
+        let numbers = || [lane_of_thread(), lane_of_thread()];
+        let threads: Vec<_> = (0..4).map(|_| std::thread::spawn(numbers)).collect();
+        let mut seen: Vec<_> = threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .chain([numbers()])
+            .collect();
+        assert!(seen.iter().all(|[first, second]| first == second));
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!(seen.len(), 5, "{seen:?}");
+    }
+
+    #[test]
     fn operations_count_while_they_are_held_on_any_lane() {
         // L-43, L-44
         let address = ServerAddress::new("a", 1);

@@ -136,6 +136,7 @@ fn an_error_older_than_the_news_of_a_pool_loses_the_server_all_the_same() {
     let mut world = World::start("serverMonitoringMode=poll");
     let (server, member) = world.secondary();
     world.sim.run_for(Duration::from_millis(1));
+    assert_eq!(world.sim.connections(), 3);
     let reply = versioned(world.last_reply(server), 1000);
     let generation = Generation::FIRST;
     world
@@ -154,6 +155,7 @@ fn an_error_older_than_the_news_of_a_pool_loses_the_server_all_the_same() {
     let error = world.server(server).error.clone().unwrap();
     assert_eq!(error.code, Some(11602));
     assert!(error.topology_version.is_some(), "an older one");
+    assert_eq!(world.sim.connections(), 2, "the monitor has closed its own");
     let cleared = std::iter::from_fn(|| world.events.try_next()).any(
         |event| matches!(event.kind, EventKind::PoolCleared { server: own, .. } if own == server),
     );

@@ -85,6 +85,8 @@ fn dates_are_iso_8601_where_relaxed_json_says_so() {
         date(1_356_351_330_500),
         r#"{"$date":"2012-12-24T12:15:30.500Z"}"#,
     );
+    // The leap day that 400 years end with.
+    check(date(951_782_400_000), r#"{"$date":"2000-02-29T00:00:00Z"}"#);
     check(date(-1), r#"{"$date":{"$numberLong":"-1"}}"#);
     check(
         date(253_402_300_800_000),

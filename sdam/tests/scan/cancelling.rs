@@ -40,6 +40,26 @@ fn a_selection_may_be_dropped_and_the_next_one_goes_on_with_its_check() {
 }
 
 #[test]
+fn a_check_may_be_given_up_again_and_again_while_its_time_lasts() {
+    let stage = Stage::default();
+    let (mut topology, mut events) = stage.topology("a", |_| ());
+    stage.serve("a", mongos());
+    for _ in 0..3 {
+        stage.stall();
+        abandon(topology.scan());
+        stage.advance(100);
+    }
+    assert_eq!(select(&mut topology), Ok("a".into()));
+    // The answer came, and another check measures.
+    assert_eq!(stage.log(), "a connect, a isMaster, a hello");
+    let told = told(&mut events);
+    let failed = told
+        .iter()
+        .any(|event| event.starts_with("HeartbeatFailed"));
+    assert!(!failed, "{told:?}");
+}
+
+#[test]
 fn a_reply_that_waited_long_for_its_caller_saves_the_connection_and_another_one_measures() {
     // G-3, G-6
     let stage = Stage::default();

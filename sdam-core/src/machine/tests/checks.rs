@@ -1,4 +1,4 @@
-//! What failed checks lead to.
+//! What checks, and handshakes that count like them, lead to.
 
 use super::*;
 
@@ -17,5 +17,33 @@ fn only_a_check_that_timed_out_interrupts_operations() {
             .into_iter()
             .filter(|effect| effect.starts_with("clear"));
         assert!(cleared.eq([expected.to_string()]), "{kind:?}: {effects:?}");
+    }
+}
+
+#[test]
+fn what_finds_a_member_usable_makes_its_pool_ready() {
+    // F-62, F-80
+    for by_handshake in [false, true] {
+        let mut machine = opened(&options(&["a"]));
+        let first = check(&mut machine, "a", hello(ServerType::RsOther));
+        let is_ready = |effects: &Effects| {
+            effects
+                .iter()
+                .any(|effect| matches!(effect, Effect::PoolReady { .. }))
+        };
+        assert!(!is_ready(&first));
+        let news = hello(ServerType::RsSecondary);
+        let effects = if by_handshake {
+            let handshake = Input::Handshake {
+                server: id(&machine, "a"),
+                generation: Generation::FIRST,
+                hello: news,
+                rtt: RTT,
+            };
+            machine.handle(NOW, handshake)
+        } else {
+            check(&mut machine, "a", news)
+        };
+        assert!(is_ready(&effects), "{by_handshake}: {effects:?}");
     }
 }
