@@ -135,9 +135,13 @@ fn host() -> Host {
     #[derive(Debug)]
     struct Nowhere;
 
-    impl sdam_transport::spawn::Spawner for Nowhere {
+    /// Keeps tasks without running them: dropping them would say that the runtime has shut down.
+    #[derive(Debug, Default)]
+    struct Asleep(std::sync::Mutex<Vec<sdam_transport::spawn::Task>>);
+
+    impl sdam_transport::spawn::Spawner for Asleep {
         fn spawn(&self, task: sdam_transport::spawn::Task) {
-            drop(task);
+            self.0.lock().unwrap().push(task);
         }
     }
 
@@ -156,10 +160,10 @@ fn host() -> Host {
     }
 
     let block_on = |future: BoxFuture<'_, ()>| futures::executor::block_on(future);
-    Host::new(Arc::new(Nowhere), block_on).with_deployments(move |_| {
+    Host::new(Arc::new(Asleep::default()), block_on).with_deployments(move |_| {
         let clock = Arc::new(crate::engine::clock::ManualClock::default());
         let io = sdam_transport::runtime::Io::new(clock, Arc::new(Nowhere), 1);
-        let runtime = Runtime::new(io, Arc::new(Nowhere));
+        let runtime = Runtime::new(io, Arc::new(Asleep::default()));
         Ok(World::new("mongodb://a/", (8, 0), runtime, block_on, ()))
     })
 }
