@@ -6,6 +6,7 @@
 mod args;
 mod bench;
 mod cargo;
+mod conformance;
 mod features;
 mod foreign;
 mod fuzz;
@@ -31,6 +32,7 @@ type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
 #[derive(Clone, Copy, Debug)]
 enum Subcommand {
     Bench,
+    Conformance,
     Features,
     Foreign,
     Fuzz,
@@ -48,6 +50,7 @@ enum Subcommand {
 impl Subcommand {
     const ALL: &[Self] = &[
         Self::Bench,
+        Self::Conformance,
         Self::Features,
         Self::Foreign,
         Self::Fuzz,
@@ -65,6 +68,7 @@ impl Subcommand {
     const fn name(self) -> &'static str {
         match self {
             Self::Bench => "bench",
+            Self::Conformance => "conformance",
             Self::Features => "features",
             Self::Foreign => "foreign",
             Self::Fuzz => "fuzz",
@@ -84,6 +88,7 @@ impl Subcommand {
     const fn usage(self) -> &'static str {
         match self {
             Self::Bench => bench::USAGE,
+            Self::Conformance => conformance::USAGE,
             Self::Features => features::USAGE,
             Self::Foreign => foreign::USAGE,
             Self::Fuzz => fuzz::USAGE,
@@ -102,6 +107,7 @@ impl Subcommand {
     fn run(self, args: Args) -> Result<()> {
         match self {
             Self::Bench => bench::run(args),
+            Self::Conformance => conformance::run(args),
             Self::Features => features::run(args),
             Self::Foreign => foreign::run(args),
             Self::Fuzz => fuzz::run(args),
@@ -159,7 +165,7 @@ fn overview() -> String {
         .iter()
         .map(|subcommand| {
             let summary = subcommand.usage().lines().next().unwrap_or_default();
-            [&format!("  {:10} ", subcommand.name()), summary, "\n"].concat()
+            [&format!("  {:11} ", subcommand.name()), summary, "\n"].concat()
         })
         .collect();
     format!(

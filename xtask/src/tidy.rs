@@ -6,6 +6,7 @@ use std::path::Path;
 use crate::Result;
 use crate::args::Args;
 use crate::cargo::root;
+use crate::conformance;
 use crate::layers::rust_files;
 
 pub(crate) const USAGE: &str = "\
@@ -14,7 +15,8 @@ check the house rules that no compiler checks
 usage: cargo xtask tidy
 
 Files are under 600 lines, have no trailing white space, and hold no unfinished work; every crate
-takes the lints of the workspace, which forbid unsafe code.";
+takes the lints of the workspace, which forbid unsafe code; docs/conformance defines every rule that
+the code names, and says what proves it.";
 
 /// The most lines a file may have.
 const LIMIT: usize = 600;
@@ -42,6 +44,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
     for file in &files {
         check(&show(file), &fs::read_to_string(file)?, &mut violations);
     }
+    violations.extend(conformance::violations()?);
     if violations.is_empty() {
         println!("tidy: {} files in {crates} crates", files.len());
         return Ok(());

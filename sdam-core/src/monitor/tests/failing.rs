@@ -161,7 +161,7 @@ fn success_of_the_retry_earns_the_next_one() {
 
 #[test]
 fn legacy_retry_reports_only_what_the_retry_found() {
-    // F-50, X-8: heartbeats are paired all the same (J-33).
+    // F-50: heartbeats are paired all the same (J-33).
     let mut legacy = polling();
     legacy.legacy_retry_before_unknown = true;
     let retry = [

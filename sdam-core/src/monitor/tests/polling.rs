@@ -233,7 +233,7 @@ fn poll_mode_never_awaits_and_never_starts_the_rtt_task() {
 
 #[test]
 fn zero_connect_timeout_waits_for_ever() {
-    // F-11, X-55
+    // F-11
     let mut options = options();
     options.connect_timeout = Duration::ZERO;
     check(

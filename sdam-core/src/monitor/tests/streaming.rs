@@ -136,7 +136,7 @@ fn stream_that_ends_is_asked_for_again_with_the_last_version() {
 
 #[test]
 fn reply_without_a_version_ends_streaming_unless_more_is_to_come() {
-    // F-25, X-54; G-6, G-8: polls are samples again, so the task ends until it is needed anew.
+    // F-22, F-25; G-6, G-8: polls are samples again, so the task ends until it is needed anew.
     run(&[
         (
             10,

@@ -1,0 +1,154 @@
+//! `cargo xtask conformance`: the catalogue of rules, and what proves each of them.
+
+mod catalogue;
+mod citations;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use crate::{Result, args::Args, cargo::root, layers::rust_files};
+
+use self::{catalogue::Page, citations::Citations};
+
+pub(crate) const USAGE: &str = "\
+write down which tests prove which rule of the specifications
+
+usage: cargo xtask conformance [--check]
+
+  --check  change nothing, and fail if a page is out of date
+
+The pages are docs/conformance/*.md. A test proves a rule by naming it (`// L-43`); this command
+finds those names and writes the `Proof:` lines. `cargo xtask tidy` checks that they are up to
+date, that every rule that code names is in the catalogue, and that every MUST has a proof or a
+line that says why it has none.";
+
+/// Where the pages are.
+const PAGES: &str = "docs/conformance";
+
+pub(crate) fn run(mut args: Args) -> Result<()> {
+    let check_only = args.flag("--check");
+    args.finish()?;
+    let catalogue = Catalogue::read()?;
+    if !check_only {
+        for (path, page, before) in &catalogue.pages {
+            let after = page.render(&catalogue.citations);
+            if after != *before {
+                fs::write(path, after)?;
+                eprintln!("wrote {}", show(path));
+            }
+        }
+    }
+    let catalogue = Catalogue::read()?;
+    let violations = catalogue.violations();
+    if !violations.is_empty() {
+        return Err(violations.join("\n       ").into());
+    }
+    println!("conformance: {}", catalogue.summary());
+    Ok(())
+}
+
+/// What is wrong with the catalogue, one line each.
+pub(crate) fn violations() -> Result<Vec<String>> {
+    Ok(Catalogue::read()?.violations())
+}
+
+/// All pages, and every place in the code that names a rule.
+struct Catalogue {
+    pages: Vec<(PathBuf, Page, String)>,
+    citations: Citations,
+}
+
+impl Catalogue {
+    fn read() -> Result<Self> {
+        let mut paths = fs::read_dir(root().join(PAGES))?
+            .map(|entry| Ok(entry?.path()))
+            .collect::<Result<Vec<_>>>()?;
+        paths.retain(|path| {
+            path.extension().is_some_and(|extension| extension == "md")
+                && path.file_name().is_some_and(|name| name != "README.md")
+        });
+        paths.sort();
+        let mut pages = Vec::new();
+        for path in paths {
+            let text = fs::read_to_string(&path)?;
+            pages.push((path, Page::parse(&text), text));
+        }
+        let mut citations = Citations::default();
+        for path in sources()? {
+            citations.read(&show(&path), &fs::read_to_string(&path)?);
+        }
+        Ok(Self { pages, citations })
+    }
+
+    fn violations(&self) -> Vec<String> {
+        let mut violations = Vec::new();
+        let mut defined = BTreeMap::new();
+        for (path, page, text) in &self.pages {
+            let path = show(path);
+            for rule in page.rules() {
+                if let Some(other) = defined.insert(rule.id.clone(), path.clone()) {
+                    violations.push(format!("{path} defines {}, and so does {other}", rule.id));
+                }
+                if rule.needs_proof() && !self.citations.proves(&rule.id) {
+                    violations.push(format!(
+                        "{path}: no test names {}, which is a MUST",
+                        rule.id
+                    ));
+                }
+            }
+            if page.render(&self.citations) != *text {
+                violations.push(format!(
+                    "{path} is out of date: run `cargo xtask conformance`"
+                ));
+            }
+        }
+        for (rule, place) in self.citations.named() {
+            if !defined.contains_key(rule) {
+                violations.push(format!(
+                    "{place} names {rule}, which {PAGES} does not define"
+                ));
+            }
+        }
+        violations
+    }
+
+    fn summary(&self) -> String {
+        let rules: Vec<_> = self
+            .pages
+            .iter()
+            .flat_map(|(_, page, _)| page.rules())
+            .collect();
+        let proven = rules
+            .iter()
+            .filter(|rule| self.citations.proves(&rule.id))
+            .count();
+        format!("{} rules, {proven} of them named by tests", rules.len())
+    }
+}
+
+/// Every Rust file of the workspace and of the fuzz targets.
+fn sources() -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(root())? {
+        let folder = entry?.path();
+        // The example rules in this program's own tests are none.
+        if folder.join("Cargo.toml").is_file() && !folder.ends_with("xtask") {
+            rust_files(&folder, &mut files)?;
+        }
+    }
+    files.retain(|path| !path.components().any(|part| part.as_os_str() == "target"));
+    files.sort();
+    Ok(files)
+}
+
+fn show(path: &Path) -> String {
+    path.strip_prefix(root())
+        .unwrap_or(path)
+        .display()
+        .to_string()
+}

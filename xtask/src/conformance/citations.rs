@@ -1,0 +1,196 @@
+//! Which places of the code name which rule.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+};
+
+/// The sections of the catalogue.
+const SECTIONS: std::ops::RangeInclusive<char> = 'A'..='O';
+/// Code that judges every simulated run.
+const ORACLES: &[&str] = &["sdam-chaos/src/", "sdam-sim/src/oracle"];
+/// The table of what the official files prove.
+const SUITES: &str = "sdam-spec/src/suite.rs";
+
+/// What is named where.
+#[derive(Debug, Default)]
+pub(super) struct Citations {
+    /// For each rule, for each file, the functions that prove it; empty for the file as a whole.
+    proofs: BTreeMap<String, BTreeMap<String, BTreeSet<String>>>,
+    /// One place for each rule that any code names.
+    named: BTreeMap<String, String>,
+}
+
+impl Citations {
+    /// Takes in one file.
+    pub(super) fn read(&mut self, path: &str, text: &str) {
+        let lines: Vec<_> = text.lines().collect();
+        let tests_begin = tests_begin(path, &lines);
+        for (index, line) in lines.iter().enumerate() {
+            if index >= tests_begin
+                && let Some(function) = name(line)
+            {
+                for rule in rules_in_name(function) {
+                    let place = format!("{path}:{}", index + 1);
+                    self.named.entry(rule.clone()).or_insert(place);
+                    self.prove(rule, format!("`{path}`"), Some(function));
+                }
+            }
+            let Some(comment) = comment(line) else {
+                continue;
+            };
+            for rule in rules(comment) {
+                let place = format!("{path}:{}", index + 1);
+                self.named.entry(rule.clone()).or_insert(place);
+                if path == SUITES {
+                    if let Some(folder) = folder(comment) {
+                        self.prove(rule, format!("official files `{folder}`"), None);
+                    }
+                } else if ORACLES.iter().any(|oracle| path.starts_with(oracle)) {
+                    self.prove(rule, format!("oracle `{path}`"), None);
+                } else if index >= tests_begin {
+                    self.prove(rule, format!("`{path}`"), function(&lines, index));
+                }
+            }
+        }
+    }
+
+    fn prove(&mut self, rule: String, place: String, function: Option<&str>) {
+        let places = self.proofs.entry(rule).or_default();
+        let functions = places.entry(place).or_default();
+        functions.extend(function.map(str::to_owned));
+    }
+
+    /// Whether anything proves the rule.
+    pub(super) fn proves(&self, rule: &str) -> bool {
+        self.proofs.contains_key(rule)
+    }
+
+    /// What proves the rule, in words.
+    pub(super) fn proof(&self, rule: &str) -> Option<String> {
+        let mut text = String::new();
+        for (place, functions) in self.proofs.get(rule)? {
+            let separator = if text.is_empty() { "" } else { "; " };
+            let _ = write!(text, "{separator}{place}");
+            let mut before = ": ";
+            for function in functions {
+                let _ = write!(text, "{before}`{function}`");
+                before = ", ";
+            }
+        }
+        text.push('.');
+        Some(text)
+    }
+
+    /// Every rule that any code names, and one place where it does.
+    pub(super) fn named(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.named.iter().map(|(rule, place)| (&**rule, &**place))
+    }
+}
+
+/// The first line of the file that belongs to a test.
+fn tests_begin(path: &str, lines: &[&str]) -> usize {
+    if path.contains("/tests/") || path.ends_with("/tests.rs") {
+        return 0;
+    }
+    let mut pairs = lines.windows(2);
+    pairs
+        .position(|pair| matches!(pair, [attribute, module] if attribute.contains("cfg(test)") && module.ends_with('{')))
+        .unwrap_or(lines.len())
+}
+
+/// The part of a line that is a comment or a text: only there a rule can be named.
+fn comment(line: &str) -> Option<&str> {
+    line.find("//")
+        .or_else(|| line.find('"'))
+        .and_then(|at| line.get(at..))
+}
+
+/// The folder of official files that a row of the table is about.
+fn folder(comment: &str) -> Option<&str> {
+    comment.strip_prefix("//! | `")?.split('`').next()
+}
+
+/// The function that a line belongs to: the one whose comment it is part of, or the one it is in.
+fn function<'t>(lines: &[&'t str], index: usize) -> Option<&'t str> {
+    let is_about_next = |line: &&&str| {
+        let line = line.trim_start();
+        line.starts_with("//") || line.starts_with("#[")
+    };
+    let head = lines.iter().skip(index).find(|line| !is_about_next(line));
+    let before = || {
+        let indented = lines.get(index).is_some_and(|line| line.starts_with(' '));
+        let earlier = lines.iter().take(index).rev();
+        earlier.filter(|_| indented).find_map(|line| name(line))
+    };
+    head.and_then(|line| name(line)).or_else(before)
+}
+
+/// The name of the function that a line begins to define.
+fn name(line: &str) -> Option<&str> {
+    let mut rest = line.trim_start();
+    for word in ["pub ", "pub(crate) ", "pub(super) ", "const ", "async "] {
+        rest = rest.strip_prefix(word).unwrap_or(rest);
+    }
+    let rest = rest.strip_prefix("fn ")?;
+    let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_')?;
+    rest.get(..end)
+}
+
+/// The rules that a text names: `L-43`, and all from `L-10` to `L-12`.
+fn rules(text: &str) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    let mut rest = text;
+    let mut boundary = true;
+    let mut range = false;
+    while let Some(first) = rest.chars().next() {
+        let Some((section, number, suffix, length)) = rule(rest).filter(|_| boundary) else {
+            let after = rest.get(first.len_utf8()..).unwrap_or_default();
+            boundary = !first.is_alphanumeric() && first != '-' && first != '_';
+            rest = after;
+            continue;
+        };
+        if range && let Some(from) = found.last().and_then(|last| number_of(last, section)) {
+            found.extend((from + 1..number).map(|number| format!("{section}-{number}")));
+        }
+        found.push(format!("{section}-{number}{suffix}"));
+        rest = rest.get(length..).unwrap_or_default();
+        range = rest.starts_with(" to ");
+        boundary = false;
+    }
+    found
+}
+
+/// The rules that the name of a function has as words: `l_43_operations_are_counted`.
+fn rules_in_name(name: &str) -> Vec<String> {
+    let words: Vec<_> = name.split('_').collect();
+    let mut found = Vec::new();
+    for pair in words.windows(2) {
+        let [section, number] = pair else { continue };
+        let text = format!("{}-{number}", section.to_uppercase());
+        if section.len() == 1 && rule(&text).is_some_and(|(.., length)| length == text.len()) {
+            found.push(text);
+        }
+    }
+    found
+}
+
+/// The rule that a text begins with: section, number, suffix, length.
+fn rule(text: &str) -> Option<(char, u32, &str, usize)> {
+    let section = text.chars().next().filter(|c| SECTIONS.contains(c))?;
+    let digits = text.get(1..)?.strip_prefix('-')?;
+    let end = digits
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(digits.len());
+    let number = digits.get(..end)?.parse().ok()?;
+    let tail = digits.get(end..)?;
+    let suffix = if tail.starts_with('b') { "b" } else { "" };
+    let after = tail.get(suffix.len()..)?;
+    let ends = !after.starts_with(|c: char| c.is_alphanumeric() || c == '_');
+    ends.then_some((section, number, suffix, 2 + end + suffix.len()))
+}
+
+/// The number of a rule of this section.
+fn number_of(rule: &str, section: char) -> Option<u32> {
+    rule.strip_prefix(section)?.strip_prefix('-')?.parse().ok()
+}
