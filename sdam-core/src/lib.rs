@@ -20,6 +20,7 @@
 //! | [`read_preference`] | which members may be read from |
 //! | [`event`] | what is published, in order |
 //! | [`options`], [`uri`] | every knob, validated; connection strings |
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![no_std]
 #![warn(clippy::indexing_slicing)]
 

@@ -20,6 +20,7 @@
 //! | [`ext_json`] | BSON documents as text |
 //! | `metrics` | numbers through the `metrics` facade (feature `metrics`) |
 //! | `trace` | log messages through `tracing` (feature `tracing`) |
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod channel;
 pub mod dispatch;

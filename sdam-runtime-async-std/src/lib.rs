@@ -5,6 +5,7 @@
 //!
 //! async-std is one runtime per process, which starts when it is first used and never shuts down.
 //! So everything here works from every thread and under every executor.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod clock;
 mod dial;

@@ -8,6 +8,7 @@
 //!
 //! Looking up a host name takes as long as the system's resolver does, and connecting to a Unix
 //! domain socket as long as its queue is full: neither has a time-out.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod clock;
 mod dial;

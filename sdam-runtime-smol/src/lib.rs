@@ -3,6 +3,7 @@
 //! smol's timers and sockets belong to the process, not to an executor: they work from every thread
 //! and under every executor, and never shut down.
 //! Only tasks need an executor: the global one ([`runtime`]) or one of your own ([`on`]).
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod clock;
 mod dial;

@@ -6,6 +6,7 @@
 //!
 //! Time is the system's: tokio's paused clock has no influence on it. Tests that need virtual time
 //! use a simulated runtime instead.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod clock;
 mod dial;

@@ -46,6 +46,7 @@
 //! | [`readable`] | whether there is a server to read from or to write to at all |
 //! | [`mod@explain`], [`mod@diagnose`], [`error_text()`] | why there is none, what is wrong, in words |
 //! | [`command`] | telling the selected server the read preference |
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![no_std]
 #![warn(clippy::indexing_slicing)]
 

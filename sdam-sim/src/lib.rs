@@ -16,6 +16,7 @@
 //! | [`serve`] | the same deployment on loopback TCP |
 //!
 //! [`guide`] shows whole tests of programs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod action;
 pub mod config;

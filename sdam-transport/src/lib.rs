@@ -27,6 +27,7 @@
 //! [`system::lookup_ip`] a resolver. Where futures and sockets cannot leave their thread,
 //! [`local::Remote`] is the spawner and takes other work there, and [`pipe::piped`] makes a stream of
 //! a socket.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod clock;
 #[cfg(feature = "conformance")]

@@ -37,6 +37,7 @@
 //! | `metrics` | `events::metrics`: numbers, for the exporter of your choice |
 //! | `tracing` | `events::trace`: log messages, for the subscriber of your choice |
 //! | `replay` | `events::replay`: the proof that a recording happens again |
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod alarm;
 #[cfg(feature = "blocking")]

@@ -14,6 +14,7 @@ mod layers;
 mod loom;
 mod mongod;
 mod mutants;
+mod package;
 mod sim;
 mod spec_test;
 mod states;
@@ -40,6 +41,7 @@ enum Subcommand {
     Loom,
     Mongod,
     Mutants,
+    Package,
     Sim,
     SpecTest,
     States,
@@ -58,6 +60,7 @@ impl Subcommand {
         Self::Loom,
         Self::Mongod,
         Self::Mutants,
+        Self::Package,
         Self::Sim,
         Self::SpecTest,
         Self::States,
@@ -76,6 +79,7 @@ impl Subcommand {
             Self::Loom => "loom",
             Self::Mongod => "mongod",
             Self::Mutants => "mutants",
+            Self::Package => "package",
             Self::Sim => "sim",
             Self::SpecTest => "spec-test",
             Self::States => "states",
@@ -96,6 +100,7 @@ impl Subcommand {
             Self::Loom => loom::USAGE,
             Self::Mongod => mongod::USAGE,
             Self::Mutants => mutants::USAGE,
+            Self::Package => package::USAGE,
             Self::Sim => sim::USAGE,
             Self::SpecTest => spec_test::USAGE,
             Self::States => states::USAGE,
@@ -115,6 +120,7 @@ impl Subcommand {
             Self::Loom => loom::run(args),
             Self::Mongod => mongod::run(args),
             Self::Mutants => mutants::run(args),
+            Self::Package => package::run(args),
             Self::Sim => sim::run(args),
             Self::SpecTest => spec_test::run(args),
             Self::States => states::run(args),
