@@ -1,7 +1,95 @@
 //! Reading of JSON that names what is wrong, and the extended JSON of the test files.
 
+use std::fmt;
+
 use bson::{Bson, Document, oid::ObjectId};
+use sdam_core::address::ServerAddress;
+use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::{Map, Value};
+
+/// Reads a whole file or a part of it.
+///
+/// # Errors
+///
+/// The value does not have the format; the error names the key or the value.
+pub fn read<T: DeserializeOwned>(value: &Value) -> Result<T, String> {
+    T::deserialize(value).map_err(|error| error.to_string())
+}
+
+/// What a file says of a key, which is `#[serde(default)]`: nothing, `null`, or a value.
+#[derive(Clone, Copy, Debug, Default)]
+pub enum Stated<T> {
+    /// The key is absent.
+    #[default]
+    Nothing,
+    /// The key has this value, or is null.
+    Value(Option<T>),
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Stated<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Option::deserialize(deserializer).map(Self::Value)
+    }
+}
+
+/// The address of a server.
+#[derive(Clone, Deserialize, Eq, Ord, PartialEq, PartialOrd)]
+#[serde(try_from = "String")]
+pub struct Address(pub ServerAddress);
+
+impl TryFrom<String> for Address {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let address = ServerAddress::parse(&text).map_err(|error| error.to_string())?;
+        Ok(Self(address))
+    }
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A whole number, plain or as `$numberLong` or `$numberInt`.
+#[derive(Clone, Copy, Deserialize, Eq, PartialEq)]
+#[serde(try_from = "Value")]
+pub struct Integer(pub i64);
+
+impl TryFrom<Value> for Integer {
+    type Error = String;
+
+    fn try_from(value: Value) -> Result<Self, String> {
+        integer(&value).map(Self)
+    }
+}
+
+impl fmt::Debug for Integer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// An ObjectId, as 24 hexadecimal digits in `$oid`.
+#[derive(Clone, Copy, Deserialize, Eq, PartialEq)]
+#[serde(try_from = "Value")]
+pub struct Oid(pub sdam_core::ids::ObjectId);
+
+impl TryFrom<Value> for Oid {
+    type Error = String;
+
+    fn try_from(value: Value) -> Result<Self, String> {
+        let bytes = object_id(&value)?;
+        Ok(Self(sdam_core::ids::ObjectId::from_bytes(bytes)))
+    }
+}
+
+impl fmt::Debug for Oid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
 
 /// A JSON object whose keys are all known.
 #[derive(Clone, Copy, Debug)]

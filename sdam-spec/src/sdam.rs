@@ -14,7 +14,6 @@ pub(crate) mod tests;
 use std::{collections::BTreeMap, fmt::Debug, sync::Arc};
 
 use sdam_core::{
-    address::ServerAddress,
     event::EventKind,
     ids::{Generation, ServerId},
     options::Options,
@@ -24,7 +23,7 @@ use serde_json::Value;
 
 pub use self::script::{ApplicationError, Response, Script};
 use self::script::{Expectation, Phase};
-use crate::json::{self, Object};
+use crate::json::Stated;
 
 /// Something that discovers and monitors, and has been started.
 pub trait Subject {
@@ -75,11 +74,11 @@ pub fn check<S: Subject>(
     subject.end().map_err(left)
 }
 
-fn play(phase: &Phase<'_>, subject: &mut impl Subject) -> Result<(), String> {
+fn play(phase: &Phase, subject: &mut impl Subject) -> Result<(), String> {
     for response in &phase.responses {
         subject.respond(response)?;
     }
-    for error in &phase.errors {
+    for error in &phase.application_errors {
         subject.fail(error)?;
     }
     let observation = subject.observe()?;
@@ -89,22 +88,16 @@ fn play(phase: &Phase<'_>, subject: &mut impl Subject) -> Result<(), String> {
     }
 }
 
-/// Compares with the value of `key`: an absent one asserts nothing, `null` that there is nothing.
-#[expect(
-    clippy::needless_pass_by_value,
-    reason = "the value is made for the comparison"
-)]
-fn compare<'v, T: Debug + PartialEq>(
-    object: &Object<'v>,
+/// Compares with what the file states: an absent key asserts nothing, `null` that there is nothing.
+fn compare<T: Debug + PartialEq>(
     key: &str,
-    actual: Option<T>,
-    read: impl FnOnce(&'v Value) -> Result<T, String>,
+    actual: Option<&T>,
+    expected: &Stated<T>,
 ) -> Result<(), String> {
-    let Some(value) = object.present(key) else {
-        return Ok(());
-    };
-    let expected = json::nullable(value, read).map_err(|error| format!("{key}: {error}"))?;
-    same(key, &actual, &expected)
+    match expected {
+        Stated::Nothing => Ok(()),
+        Stated::Value(expected) => same(key, &actual, &expected.as_ref()),
+    }
 }
 
 fn same<T: Debug + PartialEq>(what: &str, actual: &T, expected: &T) -> Result<(), String> {
@@ -112,8 +105,4 @@ fn same<T: Debug + PartialEq>(what: &str, actual: &T, expected: &T) -> Result<()
         return Ok(());
     }
     Err(format!("{what} is {actual:?}, expected {expected:?}"))
-}
-
-fn address(value: &Value) -> Result<ServerAddress, String> {
-    ServerAddress::parse(json::text(value)?).map_err(|error| error.to_string())
 }

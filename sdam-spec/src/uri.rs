@@ -10,9 +10,10 @@ use sdam_core::{
     options::Options,
     uri::{ConnectionString, Secret, Value},
 };
+use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Map, Value as Json, json};
 
-use crate::json::{self, Object};
+use crate::json;
 
 #[cfg(test)]
 mod tests;
@@ -27,21 +28,55 @@ pub fn connection_string(file: &Json) -> Result<(), String> {
     check_file(file)
 }
 
-/// Both folders have the same format: a list of cases.
+/// A file of either folder: a list of cases.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    tests: Vec<Json>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Case {
+    #[serde(rename = "description")]
+    _description: Option<IgnoredAny>,
+    uri: String,
+    valid: bool,
+    warning: Option<bool>,
+    hosts: Option<Vec<Host>>,
+    auth: Option<Auth>,
+    options: Option<Map<String, Json>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Host {
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    #[serde(rename = "host")]
+    name: String,
+    port: Option<u16>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Auth {
+    username: Option<String>,
+    password: Option<String>,
+    db: Option<String>,
+}
+
 fn check_file(file: &Json) -> Result<(), String> {
-    let file = Object::new(file, "file", &["tests"])?;
-    let cases = file.read("tests", |cases| json::list(cases, Ok))?;
-    if cases.is_empty() {
+    let file: File = json::read(file)?;
+    if file.tests.is_empty() {
         return Err("there is no case in the file".into());
     }
-    let failures: Vec<String> = cases
-        .into_iter()
-        .filter_map(|case| {
-            check(case)
-                .err()
-                .map(|error| format!("{}: {error}", case["uri"]))
-        })
-        .collect();
+    let failures = file.tests.iter().filter_map(|case| {
+        let outcome = json::read(case).and_then(check);
+        let failure = outcome.err()?;
+        Some(format!("{}: {failure}", case["uri"]))
+    });
+    let failures: Vec<_> = failures.collect();
     if failures.is_empty() {
         Ok(())
     } else {
@@ -49,31 +84,23 @@ fn check_file(file: &Json) -> Result<(), String> {
     }
 }
 
-fn check(case: &Json) -> Result<(), String> {
-    let known = [
-        "description",
-        "uri",
-        "valid",
-        "warning",
-        "hosts",
-        "auth",
-        "options",
-    ];
-    let case = Object::new(case, "case", &known)?;
-    let parsed = ConnectionString::parse(case.read("uri", json::text)?);
-    let string = match (case.read("valid", json::boolean)?, parsed) {
+fn check(case: Case) -> Result<(), String> {
+    let string = match (case.valid, ConnectionString::parse(&case.uri)) {
         (false, Err(_)) => return Ok(()),
         (false, Ok(_)) => return Err("the string is taken for valid".into()),
         (true, Err(error)) => return Err(format!("the string is taken for invalid: {error}")),
         (true, Ok(string)) => string,
     };
-    if let Some(warning) = case.read_optional("warning", json::boolean)? {
+    if let Some(warning) = case.warning {
         check_warnings(warning, &string)?;
     }
-    case.read_optional("hosts", |hosts| check_hosts(hosts, &string))?;
-    case.read_optional("auth", |auth| check_auth(auth, &string))?;
-    let options = case.read_optional("options", object)?.unwrap_or_default();
-    check_options(&options, string)
+    if let Some(hosts) = &case.hosts {
+        check_hosts(hosts, &string)?;
+    }
+    if let Some(auth) = &case.auth {
+        check_auth(auth, &string)?;
+    }
+    check_options(&case.options.unwrap_or_default(), string)
 }
 
 fn check_warnings(expected: bool, string: &ConnectionString) -> Result<(), String> {
@@ -84,20 +111,16 @@ fn check_warnings(expected: bool, string: &ConnectionString) -> Result<(), Strin
     }
 }
 
-fn check_hosts(expected: &Json, string: &ConnectionString) -> Result<(), String> {
-    let expected = json::list(expected, |host| {
-        Object::new(host, "host", &["type", "host", "port"])
-    })?;
+fn check_hosts(expected: &[Host], string: &ConnectionString) -> Result<(), String> {
     let hosts = string.hosts();
     if hosts.len() != expected.len() {
         return Err(format!("there are {hosts:?}"));
     }
     for (expected, host) in expected.iter().zip(hosts) {
-        let kind = expected.read_optional("type", json::text)?;
-        let port = expected.read_optional("port", json::natural)?;
-        let default_port = (!host.is_unix()).then_some(u64::from(DEFAULT_PORT));
-        let as_expected = expected.read("host", json::text)? == host.host()
-            && port.or(default_port) == host.port().map(u64::from)
+        let default_port = (!host.is_unix()).then_some(DEFAULT_PORT);
+        let kind = expected.kind.as_deref();
+        let as_expected = expected.name == host.host()
+            && expected.port.or(default_port) == host.port()
             && kind.is_none_or(|kind| kind == host_type(host));
         if !as_expected {
             return Err(format!("there is the {} {host}", host_type(host)));
@@ -119,16 +142,14 @@ fn host_type(host: &ServerAddress) -> &'static str {
 }
 
 /// Stricter than the format demands: within credentials, `null` means that there is nothing.
-fn check_auth(expected: &Json, string: &ConnectionString) -> Result<(), String> {
-    let expected = Object::new(expected, "auth", &["username", "password", "db"])?;
+fn check_auth(expected: &Auth, string: &ConnectionString) -> Result<(), String> {
     let password = string.password().map(Secret::expose);
-    let parts = [
-        ("username", string.user()),
-        ("password", password),
-        ("db", string.database()),
-    ];
-    for (name, found) in parts {
-        if expected.read_optional(name, json::text)? != found {
+    for (name, expected, found) in [
+        ("username", &expected.username, string.user()),
+        ("password", &expected.password, password),
+        ("db", &expected.db, string.database()),
+    ] {
+        if expected.as_deref() != found {
             return Err(format!("the {name} is {found:?}"));
         }
     }
@@ -200,9 +221,4 @@ fn pairs<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> Json {
         .map(|(name, value)| (name.to_owned(), json!(value)))
         .collect::<Map<_, _>>()
         .into()
-}
-
-fn object(value: &Json) -> Result<Map<String, Json>, String> {
-    let object = value.as_object().cloned();
-    object.ok_or_else(|| format!("{value} is no object"))
 }

@@ -36,7 +36,7 @@ fn a_topology_that_differs_from_the_file_fails() {
         check(
             "/servers/a:27017/pool/generation",
             json!(1),
-            "outcome.servers: a:27017: server.pool: generation is Some(0), expected Some(1)",
+            "a:27017: pool.generation is Some(0), expected Some(1)",
         );
     });
 }

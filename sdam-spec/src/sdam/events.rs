@@ -8,104 +8,140 @@ use sdam_core::{
     server::ServerDescription,
     topology::TopologyDescription,
 };
-use serde_json::Value;
+use serde::{Deserialize, de::IgnoredAny};
 
-use super::{address, compare as compare_key, same};
-use crate::json::{self, Object};
+use super::{compare as compare_key, same};
+use crate::json::{Address, Stated};
 
 /// An event, as far as the file tells it.
-#[derive(Debug)]
-pub(super) struct ExpectedEvent<'v> {
-    name: EventName,
-    /// The server's, if the event is about one.
-    address: Option<ServerAddress>,
-    /// Before and after, if the event is about a change.
-    descriptions: Option<(&'v Value, &'v Value)>,
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(clippy::enum_variant_names, reason = "the names of the format")]
+pub(super) enum ExpectedEvent {
+    TopologyOpeningEvent(OfTopology),
+    TopologyClosedEvent(OfTopology),
+    TopologyDescriptionChangedEvent(TopologyChange),
+    ServerOpeningEvent(OfServer),
+    ServerClosedEvent(OfServer),
+    ServerDescriptionChangedEvent(Box<ServerChange>),
 }
 
-impl<'v> ExpectedEvent<'v> {
-    pub(super) fn parse(value: &'v Value) -> Result<Self, String> {
-        let fields = value
-            .as_object()
-            .map_or_else(Vec::new, |map| map.iter().collect());
-        let [(name, body)] = fields.as_slice() else {
-            return Err(format!("{value} is no event"));
-        };
-        let (name, keys): (_, &'static [&str]) = match name.as_str() {
-            "topology_opening_event" => (EventName::TopologyOpening, &["topologyId"]),
-            "topology_closed_event" => (EventName::TopologyClosed, &["topologyId"]),
-            "topology_description_changed_event" => (
-                EventName::TopologyDescriptionChanged,
-                &["topologyId", "previousDescription", "newDescription"],
-            ),
-            "server_opening_event" => (EventName::ServerOpening, &["topologyId", "address"]),
-            "server_closed_event" => (EventName::ServerClosed, &["topologyId", "address"]),
-            "server_description_changed_event" => (
-                EventName::ServerDescriptionChanged,
-                &[
-                    "topologyId",
-                    "address",
-                    "previousDescription",
-                    "newDescription",
-                ],
-            ),
-            _ => return Err(format!("{name} is no event")),
-        };
-        let body = Object::new(body, name.as_str(), keys)?;
-        body.read("topologyId", json::text)?;
-        let (address, descriptions) = (
-            keys.contains(&"address")
-                .then(|| body.read("address", address)),
-            keys.contains(&"newDescription").then(|| {
-                let previous = body.required("previousDescription")?;
-                Ok::<_, String>((previous, body.required("newDescription")?))
-            }),
-        );
-        let event = Self {
-            name,
-            address: address.transpose()?,
-            descriptions: descriptions.transpose()?,
-        };
-        if let Some((previous, new)) = event.descriptions {
-            // Unknown keys are found even if the event never comes.
-            let topology = name == EventName::TopologyDescriptionChanged;
-            for description in [previous, new] {
-                if topology {
-                    described_topology(description)?;
-                } else {
-                    described_server(description)?;
-                }
-            }
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct OfTopology {
+    #[serde(rename = "topologyId")]
+    _topology_id: IgnoredAny,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct OfServer {
+    #[serde(rename = "topologyId")]
+    _topology_id: IgnoredAny,
+    address: Address,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct TopologyChange {
+    #[serde(rename = "topologyId")]
+    _topology_id: IgnoredAny,
+    previous_description: Topology,
+    new_description: Topology,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct ServerChange {
+    #[serde(rename = "topologyId")]
+    _topology_id: IgnoredAny,
+    address: Address,
+    previous_description: Server,
+    new_description: Server,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct Topology {
+    #[serde(rename = "topologyType", default)]
+    kind: Stated<String>,
+    #[serde(default)]
+    set_name: Stated<String>,
+    servers: Vec<Server>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct Server {
+    address: Address,
+    #[serde(rename = "type", default)]
+    kind: Stated<String>,
+    #[serde(default)]
+    arbiters: Stated<BTreeSet<Address>>,
+    #[serde(default)]
+    hosts: Stated<BTreeSet<Address>>,
+    #[serde(default)]
+    passives: Stated<BTreeSet<Address>>,
+    #[serde(default)]
+    primary: Stated<Address>,
+    #[serde(default)]
+    set_name: Stated<String>,
+}
+
+impl ExpectedEvent {
+    fn name(&self) -> EventName {
+        match self {
+            Self::TopologyOpeningEvent(_) => EventName::TopologyOpening,
+            Self::TopologyClosedEvent(_) => EventName::TopologyClosed,
+            Self::TopologyDescriptionChangedEvent(_) => EventName::TopologyDescriptionChanged,
+            Self::ServerOpeningEvent(_) => EventName::ServerOpening,
+            Self::ServerClosedEvent(_) => EventName::ServerClosed,
+            Self::ServerDescriptionChangedEvent(_) => EventName::ServerDescriptionChanged,
         }
-        Ok(event)
+    }
+
+    /// The address of the server that the event is about.
+    fn address(&self) -> Option<&ServerAddress> {
+        match self {
+            Self::TopologyOpeningEvent(_)
+            | Self::TopologyClosedEvent(_)
+            | Self::TopologyDescriptionChangedEvent(_) => None,
+            Self::ServerOpeningEvent(event) | Self::ServerClosedEvent(event) => {
+                Some(&event.address.0)
+            }
+            Self::ServerDescriptionChangedEvent(event) => Some(&event.address.0),
+        }
     }
 
     fn compare(&self, actual: &EventKind) -> Result<(), String> {
-        same("the name", &actual.name().as_str(), &self.name.as_str())?;
-        if let Some(address) = &self.address {
+        same("the name", &actual.name().as_str(), &self.name().as_str())?;
+        if let Some(address) = self.address() {
             same("the address", &actual.address(), &Some(address))?;
         }
-        let Some((before, after)) = self.descriptions else {
-            return Ok(());
-        };
         let previously = |difference| format!("previously {difference}");
-        match actual {
-            EventKind::TopologyDescriptionChanged { previous, new } => {
-                compare_topology(before, previous).map_err(previously)?;
-                compare_topology(after, new)
+        match (self, actual) {
+            (
+                Self::TopologyDescriptionChangedEvent(change),
+                EventKind::TopologyDescriptionChanged { previous, new },
+            ) => {
+                compare_topology(&change.previous_description, previous).map_err(previously)?;
+                compare_topology(&change.new_description, new)
             }
-            EventKind::ServerDescriptionChanged { previous, new } => {
-                compare_server(before, previous).map_err(previously)?;
-                compare_server(after, new)
+            (
+                Self::ServerDescriptionChangedEvent(change),
+                EventKind::ServerDescriptionChanged { previous, new },
+            ) => {
+                compare_server(&change.previous_description, previous).map_err(previously)?;
+                compare_server(&change.new_description, new)
             }
-            _ => Err("the event carries no descriptions".into()),
+            _ => Ok(()),
         }
     }
 }
 
-impl fmt::Display for ExpectedEvent<'_> {
+impl fmt::Display for ExpectedEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        describe(f, self.name, self.address.as_ref())
+        describe(f, self.name(), self.address())
     }
 }
 
@@ -120,13 +156,13 @@ fn describe(
 
 /// Compares the events of discovery and monitoring among `actual` with `expected`: number, order
 /// and what the file tells of them. Neighbours that only open, or only close, come in any order.
-pub(super) fn compare(expected: &[ExpectedEvent<'_>], actual: &[EventKind]) -> Result<(), String> {
+pub(super) fn compare(expected: &[ExpectedEvent], actual: &[EventKind]) -> Result<(), String> {
     let mut expected: Vec<_> = expected.iter().collect();
     let mut actual: Vec<_> = actual
         .iter()
         .filter(|event| is_compared(event.name()))
         .collect();
-    sort_neighbours(&mut expected, |event| (event.name, event.address.as_ref()));
+    sort_neighbours(&mut expected, |event| (event.name(), event.address()));
     sort_neighbours(&mut actual, |event| (event.name(), event.address()));
     for (index, (expected, actual)) in expected.iter().zip(&actual).enumerate() {
         expected
@@ -164,7 +200,7 @@ fn is_compared(name: EventName) -> bool {
     )
 }
 
-/// Sorts each run of events of one kind whose order among themselves is nobody's business.
+/// Sorts each run of events of one kind whose order among themselves does not matter.
 fn sort_neighbours<'e, T>(
     events: &mut [&'e T],
     key: impl Fn(&'e T) -> (EventName, Option<&'e ServerAddress>),
@@ -180,57 +216,38 @@ fn sort_neighbours<'e, T>(
     }
 }
 
-fn described_topology(value: &Value) -> Result<(Object<'_>, Vec<Object<'_>>), String> {
-    let keys = ["topologyType", "setName", "servers"];
-    let topology = Object::new(value, "topology", &keys)?;
-    let servers = topology.read("servers", |servers| json::list(servers, described_server))?;
-    Ok((topology, servers))
-}
-
-fn described_server(value: &Value) -> Result<Object<'_>, String> {
-    let keys = [
-        "address", "type", "arbiters", "hosts", "passives", "primary", "setName",
-    ];
-    Object::new(value, "server", &keys)
-}
-
-fn compare_topology(expected: &Value, actual: &TopologyDescription) -> Result<(), String> {
-    let (expected, servers) = described_topology(expected)?;
-    let topology_type = Some(actual.topology_type().as_str());
-    compare_key(&expected, "topologyType", topology_type, json::text)?;
-    compare_key(&expected, "setName", actual.set_name(), json::text)?;
-    let mut addresses = BTreeSet::new();
-    for server in &servers {
-        let address = server.read("address", address)?;
-        if let Some(actual) = actual.server(&address) {
-            compare_members(server, actual)
+fn compare_topology(expected: &Topology, actual: &TopologyDescription) -> Result<(), String> {
+    let topology_type = Some(actual.topology_type().as_str().to_owned());
+    compare_key("topologyType", topology_type.as_ref(), &expected.kind)?;
+    let set_name = actual.set_name().map(str::to_owned);
+    compare_key("setName", set_name.as_ref(), &expected.set_name)?;
+    for server in &expected.servers {
+        let address = &server.address.0;
+        if let Some(actual) = actual.server(address) {
+            compare_server(server, actual)
                 .map_err(|difference| format!("{address}: {difference}"))?;
         }
-        addresses.insert(address);
     }
-    let actual = actual.servers().iter();
-    let actual: BTreeSet<_> = actual.map(|server| server.address.clone()).collect();
-    same("the set of addresses", &actual, &addresses)
+    let actual: BTreeSet<_> = actual.servers().iter().map(|it| &it.address).collect();
+    let expected = expected.servers.iter();
+    let expected: BTreeSet<_> = expected.map(|server| &server.address.0).collect();
+    same("the set of addresses", &actual, &expected)
 }
 
-fn compare_server(expected: &Value, actual: &ServerDescription) -> Result<(), String> {
-    compare_members(&described_server(expected)?, actual)
-}
-
-fn compare_members(expected: &Object<'_>, actual: &ServerDescription) -> Result<(), String> {
-    compare_key(expected, "address", Some(actual.address.clone()), address)?;
-    let server_type = Some(actual.server_type.as_str());
-    compare_key(expected, "type", server_type, json::text)?;
-    for (key, members) in [
-        ("arbiters", &actual.arbiters),
-        ("hosts", &actual.hosts),
-        ("passives", &actual.passives),
+fn compare_server(expected: &Server, actual: &ServerDescription) -> Result<(), String> {
+    same("address", &&actual.address, &&expected.address.0)?;
+    let server_type = Some(actual.server_type.as_str().to_owned());
+    compare_key("type", server_type.as_ref(), &expected.kind)?;
+    for (key, actual, expected) in [
+        ("arbiters", &actual.arbiters, &expected.arbiters),
+        ("hosts", &actual.hosts, &expected.hosts),
+        ("passives", &actual.passives, &expected.passives),
     ] {
-        let members = members.iter().cloned().collect::<BTreeSet<_>>();
-        compare_key(expected, key, Some(members), |members| {
-            Ok(json::list(members, address)?.into_iter().collect())
-        })?;
+        let actual = actual.iter().cloned().map(Address).collect();
+        compare_key(key, Some(&actual), expected)?;
     }
-    compare_key(expected, "primary", actual.primary.clone(), address)?;
-    compare_key(expected, "setName", actual.set_name.as_deref(), json::text)
+    let primary = actual.primary.clone().map(Address);
+    compare_key("primary", primary.as_ref(), &expected.primary)?;
+    let set_name = actual.set_name.as_deref().map(str::to_owned);
+    compare_key("setName", set_name.as_ref(), &expected.set_name)
 }

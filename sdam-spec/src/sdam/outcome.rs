@@ -1,137 +1,160 @@
 //! The description that a phase has to lead to.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use sdam_core::{
-    address::ServerAddress,
-    ids::{ObjectId, TopologyVersion},
+    ids::TopologyVersion,
     server::{ServerDescription, ServerType},
 };
-use serde_json::Value;
+use serde::Deserialize;
 
 use super::{Observation, compare as compare_key, same};
-use crate::json::{self, Object};
+use crate::json::{Address, Integer, Oid, Stated};
 
-const SERVER_KEYS: &[&str] = &[
-    "type",
-    "setName",
-    "setVersion",
-    "electionId",
-    "topologyVersion",
-    "logicalSessionTimeoutMinutes",
-    "minWireVersion",
-    "maxWireVersion",
-    "error",
-    "pool",
-];
-
-/// Compares what is expected with what is known.
-pub(super) fn compare(expected: &Object<'_>, observed: &Observation) -> Result<(), String> {
-    let topology = &observed.description;
-    let topology_type = topology.topology_type().as_str();
-    same(
-        "topologyType",
-        &topology_type,
-        &expected.read("topologyType", json::text)?,
-    )?;
-    compare_key(expected, "setName", topology.set_name(), json::text)?;
-    let minutes = topology.logical_session_timeout_minutes();
-    let minutes = minutes.map(i64::from);
-    compare_key(
-        expected,
-        "logicalSessionTimeoutMinutes",
-        minutes,
-        json::integer,
-    )?;
-    let max = topology.max_election();
-    compare_key(expected, "maxSetVersion", max.set_version, json::integer)?;
-    compare_key(expected, "maxElectionId", max.election_id, object_id)?;
-    compare_key(
-        expected,
-        "compatible",
-        Some(topology.is_compatible()),
-        json::boolean,
-    )?;
-    expected.read("servers", |servers| compare_servers(servers, observed))
+/// A description of the topology, as far as the file tells it.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct Outcome {
+    topology_type: String,
+    #[serde(default)]
+    set_name: Stated<String>,
+    servers: BTreeMap<Address, Server>,
+    #[serde(default)]
+    logical_session_timeout_minutes: Stated<i32>,
+    #[serde(default)]
+    max_set_version: Stated<Integer>,
+    #[serde(default)]
+    max_election_id: Stated<Oid>,
+    #[serde(default)]
+    compatible: Stated<bool>,
 }
 
-fn compare_servers(expected: &Value, observed: &Observation) -> Result<(), String> {
-    let expected = expected
-        .as_object()
-        .ok_or_else(|| format!("{expected} is no object"))?;
-    let mut addresses = BTreeSet::new();
-    for (name, server) in expected {
-        let address = ServerAddress::parse(name).map_err(|error| error.to_string())?;
-        if let Some(actual) = observed.description.server(&address) {
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct Server {
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(default)]
+    set_name: Stated<String>,
+    #[serde(default)]
+    set_version: Stated<Integer>,
+    #[serde(default)]
+    election_id: Stated<Oid>,
+    #[serde(default)]
+    topology_version: Stated<Version>,
+    #[serde(default)]
+    logical_session_timeout_minutes: Stated<i32>,
+    #[serde(default)]
+    min_wire_version: Stated<i32>,
+    #[serde(default)]
+    max_wire_version: Stated<i32>,
+    #[serde(default)]
+    error: Stated<String>,
+    pool: Option<Pool>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Pool {
+    generation: u64,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct Version {
+    process_id: Oid,
+    counter: Integer,
+}
+
+/// Compares what is expected with what is known.
+pub(super) fn compare(expected: &Outcome, observed: &Observation) -> Result<(), String> {
+    let topology = &observed.description;
+    let topology_type = topology.topology_type().as_str();
+    same("topologyType", &topology_type, &&*expected.topology_type)?;
+    let set_name = topology.set_name().map(str::to_owned);
+    compare_key("setName", set_name.as_ref(), &expected.set_name)?;
+    compare_key(
+        "logicalSessionTimeoutMinutes",
+        topology.logical_session_timeout_minutes().as_ref(),
+        &expected.logical_session_timeout_minutes,
+    )?;
+    let max = topology.max_election();
+    let set_version = max.set_version.map(Integer);
+    compare_key(
+        "maxSetVersion",
+        set_version.as_ref(),
+        &expected.max_set_version,
+    )?;
+    let election_id = max.election_id.map(Oid);
+    compare_key(
+        "maxElectionId",
+        election_id.as_ref(),
+        &expected.max_election_id,
+    )?;
+    let compatible = Some(topology.is_compatible());
+    compare_key("compatible", compatible.as_ref(), &expected.compatible)?;
+    for (address, server) in &expected.servers {
+        if let Some(actual) = topology.server(&address.0) {
             compare_server(server, actual, observed)
-                .map_err(|difference| format!("{address}: {difference}"))?;
+                .map_err(|difference| format!("{}: {difference}", address.0))?;
         }
-        addresses.insert(address);
     }
-    let actual = observed.description.servers().iter();
-    let actual: BTreeSet<_> = actual.map(|server| server.address.clone()).collect();
-    same("the set of addresses", &actual, &addresses)
+    let actual: BTreeSet<_> = topology.servers().iter().map(|it| &it.address).collect();
+    let expected: BTreeSet<_> = expected.servers.keys().map(|address| &address.0).collect();
+    same("the set of addresses", &actual, &expected)
 }
 
 fn compare_server(
-    expected: &Value,
+    expected: &Server,
     server: &ServerDescription,
     observed: &Observation,
 ) -> Result<(), String> {
-    let expected = &Object::new(expected, "server", SERVER_KEYS)?;
-    same(
-        "type",
-        &server.server_type.as_str(),
-        &expected.read("type", json::text)?,
-    )?;
-    compare_key(expected, "setName", server.set_name.as_deref(), json::text)?;
-    compare_key(expected, "setVersion", server.set_version(), json::integer)?;
-    compare_key(expected, "electionId", server.election_id(), object_id)?;
+    let server_type = server.server_type.as_str();
+    same("type", &server_type, &&*expected.kind)?;
+    let set_name = server.set_name.as_deref().map(str::to_owned);
+    compare_key("setName", set_name.as_ref(), &expected.set_name)?;
+    let set_version = server.set_version().map(Integer);
+    compare_key("setVersion", set_version.as_ref(), &expected.set_version)?;
+    let election_id = server.election_id().map(Oid);
+    compare_key("electionId", election_id.as_ref(), &expected.election_id)?;
+    let version = |version: Version| TopologyVersion {
+        process_id: version.process_id.0,
+        counter: version.counter.0,
+    };
     compare_key(
-        expected,
         "topologyVersion",
-        server.topology_version,
-        topology_version,
+        server.topology_version.as_ref(),
+        &match expected.topology_version {
+            Stated::Nothing => Stated::Nothing,
+            Stated::Value(value) => Stated::Value(value.map(version)),
+        },
     )?;
-    let minutes = server.logical_session_timeout_minutes.map(i64::from);
     compare_key(
-        expected,
         "logicalSessionTimeoutMinutes",
-        minutes,
-        json::integer,
+        server.logical_session_timeout_minutes.as_ref(),
+        &expected.logical_session_timeout_minutes,
     )?;
-    // Nobody asked a load balancer which versions it speaks.
+    // A load balancer was never asked which versions it speaks.
     let asked = server.server_type.is_available() && server.server_type != ServerType::LoadBalancer;
-    let versions = server.wire_versions;
-    for (key, version) in [
-        ("minWireVersion", versions.min),
-        ("maxWireVersion", versions.max),
-    ] {
-        compare_key(
-            expected,
-            key,
-            asked.then_some(i64::from(version)),
-            json::integer,
-        )?;
+    let (min, max) = (server.wire_versions.min, server.wire_versions.max);
+    let (min, max) = (asked.then_some(min), asked.then_some(max));
+    compare_key("minWireVersion", min.as_ref(), &expected.min_wire_version)?;
+    compare_key("maxWireVersion", max.as_ref(), &expected.max_wire_version)?;
+    compare_error(&expected.error, server)?;
+    if let Some(pool) = &expected.pool {
+        let actual = observed.generations.get(&server.id);
+        let actual = actual.map(|generation| generation.as_u64());
+        same("pool.generation", &actual, &Some(pool.generation))?;
     }
-    compare_error(expected, server)?;
-    expected
-        .read_optional("pool", |pool| {
-            let pool = Object::new(pool, "pool", &["generation"])?;
-            let actual = observed.generations.get(&server.id);
-            let actual = actual.map(|generation| generation.as_u64());
-            compare_key(&pool, "generation", actual, json::natural)
-        })
-        .map(drop)
+    Ok(())
 }
 
 /// The text of an error only has to contain what is expected.
-fn compare_error(expected: &Object<'_>, server: &ServerDescription) -> Result<(), String> {
+fn compare_error(expected: &Stated<String>, server: &ServerDescription) -> Result<(), String> {
     let actual = server.error.as_deref().map(|error| &*error.message);
-    let Some(expected) = expected.present("error") else {
+    let Stated::Value(expected) = expected else {
         return Ok(());
     };
-    let expected = json::nullable(expected, json::text)?;
     let as_expected = match (actual, expected) {
         (None, None) => true,
         (Some(actual), Some(expected)) => actual.contains(expected),
@@ -141,16 +164,4 @@ fn compare_error(expected: &Object<'_>, server: &ServerDescription) -> Result<()
         return Ok(());
     }
     Err(format!("error is {actual:?}, expected {expected:?}"))
-}
-
-fn object_id(value: &Value) -> Result<ObjectId, String> {
-    json::object_id(value).map(ObjectId::from_bytes)
-}
-
-fn topology_version(value: &Value) -> Result<TopologyVersion, String> {
-    let version = Object::new(value, "topologyVersion", &["processId", "counter"])?;
-    Ok(TopologyVersion {
-        process_id: version.read("processId", object_id)?,
-        counter: version.read("counter", json::integer)?,
-    })
 }

@@ -1,54 +1,95 @@
 //! The format of the files.
 
+use std::sync::Arc;
+
 use sdam_core::{
     address::ServerAddress,
     app_error::{AppError, Cause, Phase as Progress},
     error::{RETRYABLE_ERROR, SYSTEM_OVERLOADED_ERROR},
     ids::Generation,
 };
+use serde::{Deserialize, de::IgnoredAny};
 use serde_json::Value;
 
-use super::{address, events::ExpectedEvent};
-use crate::json::{self, Object};
+use super::{events::ExpectedEvent, outcome::Outcome};
+use crate::json::{self, Address};
 
-/// A file, read as a whole before anything is played.
-#[derive(Debug)]
-pub struct Script<'v> {
+/// A file, read as a whole before anything is played. Unknown keys are refused, so that nothing is
+/// left unchecked.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Script {
+    #[serde(rename = "description")]
+    _description: Option<IgnoredAny>,
     /// The connection string that the topology is started with.
     pub uri: String,
-    pub(super) phases: Vec<Phase<'v>>,
+    pub(super) phases: Vec<Phase>,
 }
 
-#[derive(Debug)]
-pub(super) struct Phase<'v> {
-    pub(super) description: Option<&'v str>,
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct Phase {
+    pub(super) description: Option<String>,
+    #[serde(default)]
     pub(super) responses: Vec<Response>,
-    pub(super) errors: Vec<ApplicationError>,
-    pub(super) expectation: Expectation<'v>,
+    #[serde(default)]
+    pub(super) application_errors: Vec<ApplicationError>,
+    #[serde(rename = "outcome")]
+    pub(super) expectation: Expectation,
 }
 
 /// What a phase has to lead to.
-#[derive(Debug)]
-pub(super) enum Expectation<'v> {
+#[derive(Debug, Deserialize)]
+#[serde(try_from = "Value")]
+pub(super) enum Expectation {
     /// A description of the topology.
-    Outcome(Object<'v>),
+    Outcome(Outcome),
     /// These events, and no others.
-    Events(Vec<ExpectedEvent<'v>>),
+    Events(Vec<ExpectedEvent>),
+}
+
+impl TryFrom<Value> for Expectation {
+    type Error = serde_json::Error;
+
+    fn try_from(value: Value) -> Result<Self, Self::Error> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Events {
+            events: Vec<ExpectedEvent>,
+        }
+        if value.get("events").is_some() {
+            let Events { events } = serde_json::from_value(value)?;
+            return Ok(Self::Events(events));
+        }
+        serde_json::from_value(value).map(Self::Outcome)
+    }
 }
 
 /// What a server says to a check.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "(Address, Value)")]
 pub struct Response {
-    /// Who is asked.
+    /// The server that is asked.
     pub address: ServerAddress,
     /// The BSON document of the reply; `None` if there is a network error instead.
     pub reply: Option<Vec<u8>>,
 }
 
+impl TryFrom<(Address, Value)> for Response {
+    type Error = String;
+
+    fn try_from((Address(address), reply): (Address, Value)) -> Result<Self, String> {
+        let is_empty = reply.as_object().is_some_and(serde_json::Map::is_empty);
+        let reply = (!is_empty).then(|| json::document(&reply)).transpose()?;
+        Ok(Self { address, reply })
+    }
+}
+
 /// An error that an operation meets on a pooled connection.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "ApplicationErrorFormat")]
 pub struct ApplicationError {
-    /// Whose connection it is.
+    /// The server that the connection leads to.
     pub address: ServerAddress,
     /// The connection's generation; `None` for the pool's present one.
     pub generation: Option<Generation>,
@@ -60,112 +101,75 @@ pub struct ApplicationError {
 #[derive(Clone, Debug)]
 enum Failure {
     Network { timeout: bool },
-    Command { reply: Vec<u8> },
+    Command { reply: Arc<[u8]> },
 }
 
-const OUTCOME_KEYS: &[&str] = &[
-    "topologyType",
-    "setName",
-    "servers",
-    "logicalSessionTimeoutMinutes",
-    "maxSetVersion",
-    "maxElectionId",
-    "compatible",
-    "events",
-];
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct ApplicationErrorFormat {
+    address: Address,
+    generation: Option<u64>,
+    max_wire_version: i32,
+    when: When,
+    #[serde(rename = "type")]
+    kind: Kind,
+    response: Option<Value>,
+}
 
-impl<'v> Script<'v> {
-    /// Reads a file.
-    ///
-    /// # Errors
-    ///
-    /// If there is anything in it that is not known, so that nothing is left unchecked.
-    pub fn parse(file: &'v Value) -> Result<Self, String> {
-        let file = Object::new(file, "file", &["description", "uri", "phases"])?;
-        let phases = file.read("phases", |phases| json::list(phases, phase))?;
-        if phases.is_empty() {
-            return Err("there is no phase in the file".into());
-        }
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum When {
+    BeforeHandshakeCompletes,
+    AfterHandshakeCompletes,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum Kind {
+    Command,
+    Network,
+    Timeout,
+}
+
+impl TryFrom<ApplicationErrorFormat> for ApplicationError {
+    type Error = String;
+
+    fn try_from(error: ApplicationErrorFormat) -> Result<Self, String> {
+        let failure = match (error.kind, error.response) {
+            (Kind::Network, None) => Failure::Network { timeout: false },
+            (Kind::Timeout, None) => Failure::Network { timeout: true },
+            (Kind::Command, Some(response)) => Failure::Command {
+                reply: json::document(&response)?.into(),
+            },
+            (Kind::Command, None) => return Err("an error of type command has no response".into()),
+            (kind, Some(_)) => return Err(format!("an error of type {kind:?} has a response")),
+        };
         Ok(Self {
-            uri: file.read("uri", json::text)?.to_owned(),
-            phases,
+            address: error.address.0,
+            generation: error.generation.map(Generation::from_u64),
+            max_wire_version: error.max_wire_version,
+            progress: match error.when {
+                When::BeforeHandshakeCompletes => Progress::BeforeHello,
+                When::AfterHandshakeCompletes => Progress::AfterHandshake,
+            },
+            failure,
         })
     }
 }
 
-fn phase(value: &Value) -> Result<Phase<'_>, String> {
-    let keys = ["description", "responses", "applicationErrors", "outcome"];
-    let phase = Object::new(value, "phase", &keys)?;
-    let responses = phase.read_optional("responses", |list| json::list(list, response))?;
-    let errors = phase.read_optional("applicationErrors", |list| json::list(list, error))?;
-    Ok(Phase {
-        description: phase.read_optional("description", json::text)?,
-        responses: responses.unwrap_or_default(),
-        errors: errors.unwrap_or_default(),
-        expectation: phase.read("outcome", expectation)?,
-    })
-}
-
-fn expectation(value: &Value) -> Result<Expectation<'_>, String> {
-    let outcome = Object::new(value, "outcome", OUTCOME_KEYS)?;
-    if outcome.present("events").is_some() {
-        let outcome = Object::new(value, "outcome", &["events"])?;
-        let events = outcome.read("events", |events| json::list(events, ExpectedEvent::parse))?;
-        return Ok(Expectation::Events(events));
-    }
-    Ok(Expectation::Outcome(outcome))
-}
-
-fn response(value: &Value) -> Result<Response, String> {
-    let [name, reply] = value.as_array().map_or(&[][..], Vec::as_slice) else {
-        return Err(format!("{value} is no pair of address and reply"));
-    };
-    let is_empty = reply.as_object().is_some_and(serde_json::Map::is_empty);
-    Ok(Response {
-        address: address(name)?,
-        reply: if is_empty {
-            None
-        } else {
-            Some(json::document(reply)?)
-        },
-    })
-}
-
-fn error(value: &Value) -> Result<ApplicationError, String> {
-    let keys = [
-        "address",
-        "generation",
-        "maxWireVersion",
-        "when",
-        "type",
-        "response",
-    ];
-    let error = Object::new(value, "applicationError", &keys)?;
-    let generation = error.read_optional("generation", json::natural)?;
-    let response = error.read_optional("response", json::document)?;
-    let failure = match (error.read("type", json::text)?, response) {
-        ("network", None) => Failure::Network { timeout: false },
-        ("timeout", None) => Failure::Network { timeout: true },
-        ("command", Some(reply)) => Failure::Command { reply },
-        (other, _) => {
-            return Err(format!(
-                "{other} is no type of error, or lacks its response"
-            ));
+impl Script {
+    /// Reads a file.
+    ///
+    /// # Errors
+    ///
+    /// The file does not have the format, or no phase.
+    pub fn parse(file: &Value) -> Result<Self, String> {
+        let script: Self = json::read(file)?;
+        if script.phases.is_empty() {
+            return Err("there is no phase in the file".into());
         }
-    };
-    let progress = match error.read("when", json::text)? {
-        "beforeHandshakeCompletes" => Progress::BeforeHello,
-        "afterHandshakeCompletes" => Progress::AfterHandshake,
-        other => return Err(format!("{other} is no progress of a connection")),
-    };
-    let max_wire_version = error.read("maxWireVersion", json::integer)?;
-    Ok(ApplicationError {
-        address: error.read("address", address)?,
-        generation: generation.map(Generation::from_u64),
-        max_wire_version: max_wire_version as i32,
-        progress,
-        failure,
-    })
+        Ok(script)
+    }
 }
 
 impl ApplicationError {

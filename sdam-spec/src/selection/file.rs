@@ -15,9 +15,13 @@ use sdam_core::{
     topology::{TopologyDescription, TopologyType},
 };
 use sdam_select::criteria::{Criteria, CriteriaError};
+use serde::{
+    Deserialize, Deserializer,
+    de::{Error as _, IgnoredAny},
+};
 use serde_json::Value;
 
-use crate::json::{self, Object};
+use crate::json::{self, Address, Integer};
 
 /// What is selected from which topology, and what has to come of it.
 pub(crate) struct SelectionFile {
@@ -31,65 +35,76 @@ pub(crate) struct SelectionFile {
     pub(crate) window: BTreeSet<ServerAddress>,
 }
 
+/// A file of `server-selection/tests/server_selection`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ServerSelection {
+    topology_description: Topology,
+    operation: Operation,
+    read_preference: Preference,
+    #[serde(default)]
+    deprioritized_servers: Vec<Server>,
+    suitable_servers: Vec<Server>,
+    in_latency_window: Vec<Server>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Operation {
+    Read,
+    Write,
+}
+
+/// A file of `max-staleness/tests`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MaxStaleness {
+    topology_description: Topology,
+    #[serde(rename = "heartbeatFrequencyMS")]
+    heartbeat_frequency_ms: Option<u64>,
+    read_preference: Preference,
+    suitable_servers: Option<Vec<Server>>,
+    in_latency_window: Option<Vec<Server>>,
+    #[serde(default)]
+    error: bool,
+}
+
 impl SelectionFile {
     /// Reads a file of `server-selection/tests/server_selection`.
     pub(crate) fn server_selection(file: &Value) -> Result<Self, String> {
-        let keys = [
-            "topology_description",
-            "operation",
-            "read_preference",
-            "deprioritized_servers",
-            "suitable_servers",
-            "in_latency_window",
-        ];
-        let file = Object::new(file, "file", &keys)?;
-        let preference = file.read("read_preference", read_preference)?;
-        let criteria = match file.read("operation", json::text)? {
-            "read" => Criteria::read(preference).map_err(CriteriaError::from),
-            "write" => Ok(Criteria::write()),
-            operation => return Err(format!("unknown operation {operation}")),
+        let file: ServerSelection = json::read(file)?;
+        let criteria = match file.operation {
+            Operation::Read => {
+                Criteria::read(file.read_preference.read()?).map_err(CriteriaError::from)
+            }
+            Operation::Write => Ok(Criteria::write()),
         };
-        let avoid = file.read_optional("deprioritized_servers", addresses)?;
-        let avoid = avoid.unwrap_or_default();
+        let avoid: Vec<_> = addresses(file.deprioritized_servers);
         Ok(Self {
-            topology: file.read("topology_description", topology)?,
+            topology: file.topology_description.into(),
             heartbeat_frequency: None,
             criteria: criteria.map(|criteria| criteria.with_deprioritized(avoid)),
             expects_error: false,
-            suitable: file.read("suitable_servers", address_set)?,
-            window: file.read("in_latency_window", address_set)?,
+            suitable: addresses(file.suitable_servers),
+            window: addresses(file.in_latency_window),
         })
     }
 
     /// Reads a file of `max-staleness/tests`.
     pub(crate) fn max_staleness(file: &Value) -> Result<Self, String> {
-        let keys = [
-            "topology_description",
-            "heartbeatFrequencyMS",
-            "read_preference",
-            "suitable_servers",
-            "in_latency_window",
-            "error",
-        ];
-        let file = Object::new(file, "file", &keys)?;
-        let preference = file.read("read_preference", read_preference)?;
-        let heartbeat_frequency = file.read_optional("heartbeatFrequencyMS", json::natural)?;
-        let expects_error = file.read_optional("error", json::boolean)?;
-        let expects_error = expects_error.unwrap_or_default();
-        let expected = |key: &str| {
-            if expects_error {
-                let found = file.read_optional(key, address_set)?;
-                return Ok::<_, String>(found.unwrap_or_default());
-            }
-            file.read(key, address_set)
+        let file: MaxStaleness = json::read(file)?;
+        let expected = |key: &str, servers: Option<Vec<Server>>| match servers {
+            None if !file.error => Err(format!("missing field `{key}`")),
+            servers => Ok(addresses(servers.unwrap_or_default())),
         };
+        let preference = file.read_preference.read()?;
         Ok(Self {
-            topology: file.read("topology_description", topology)?,
-            heartbeat_frequency: heartbeat_frequency.map(Duration::from_millis),
+            topology: file.topology_description.into(),
+            heartbeat_frequency: file.heartbeat_frequency_ms.map(Duration::from_millis),
             criteria: Criteria::read(preference).map_err(CriteriaError::from),
-            expects_error,
-            suitable: expected("suitable_servers")?,
-            window: expected("in_latency_window")?,
+            expects_error: file.error,
+            suitable: expected("suitable_servers", file.suitable_servers)?,
+            window: expected("in_latency_window", file.in_latency_window)?,
         })
     }
 
@@ -114,38 +129,49 @@ pub(crate) struct InWindowFile {
     tolerance: f64,
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct InWindow {
+    #[serde(rename = "description")]
+    _description: IgnoredAny,
+    topology_description: Topology,
+    mocked_topology_state: Vec<Load>,
+    iterations: u64,
+    outcome: Frequencies,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Load {
+    address: Address,
+    operation_count: u32,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Frequencies {
+    tolerance: f64,
+    expected_frequencies: BTreeMap<Address, f64>,
+}
+
 impl InWindowFile {
     /// Reads a file of `server-selection/tests/in_window`.
     pub(crate) fn parse(file: &Value) -> Result<Self, String> {
-        let keys = [
-            "description",
-            "topology_description",
-            "mocked_topology_state",
-            "iterations",
-            "outcome",
-        ];
-        let file = Object::new(file, "file", &keys)?;
-        let topology = file.read("topology_description", topology)?;
-        let loads = file.read("mocked_topology_state", |states| {
-            json::list(states, operation_count)
-        })?;
-        let outcome = file.read("outcome", |outcome| {
-            Object::new(outcome, "outcome", &["tolerance", "expected_frequencies"])
-        })?;
-        let frequencies = outcome.required("expected_frequencies")?;
-        let frequencies = frequencies.as_object().ok_or("frequencies are no object")?;
-        let frequencies = frequencies
-            .iter()
-            .map(|(address, share)| Ok((parse_address(address)?, json::number(share)?)))
-            .collect::<Result<_, String>>()?;
+        let file: InWindow = json::read(file)?;
+        let loads = file.mocked_topology_state.into_iter();
+        let frequencies = file.outcome.expected_frequencies.into_iter();
         let nearest = ReadPreference::new(ReadMode::Nearest);
         let file = Self {
-            topology,
-            loads: loads.into_iter().collect(),
-            iterations: file.read("iterations", json::natural)?,
+            topology: file.topology_description.into(),
+            loads: loads
+                .map(|load| (load.address.0, load.operation_count))
+                .collect(),
+            iterations: file.iterations,
             criteria: Criteria::read(nearest).map_err(|error| error.to_string())?,
-            frequencies,
-            tolerance: outcome.read("tolerance", json::number)?,
+            frequencies: frequencies
+                .map(|(Address(address), share)| (address, share))
+                .collect(),
+            tolerance: file.outcome.tolerance,
         };
         file.is_complete().then_some(file).ok_or_else(|| {
             "there is not one operation count and one frequency for each server".to_owned()
@@ -199,17 +225,39 @@ pub(crate) struct RttFile {
     average: f64,
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RttFormat {
+    avg_rtt_ms: Before,
+    new_rtt_ms: f64,
+    new_avg_rtt: f64,
+}
+
+/// The average before: a number, or the text `NULL`.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Before {
+    Average(f64),
+    None(Null),
+}
+
+#[derive(Deserialize)]
+enum Null {
+    #[serde(rename = "NULL")]
+    Null,
+}
+
 impl RttFile {
     /// Reads a file of `server-selection/tests/rtt`.
     pub(crate) fn parse(file: &Value) -> Result<Self, String> {
-        let file = Object::new(file, "file", &["avg_rtt_ms", "new_rtt_ms", "new_avg_rtt"])?;
+        let file: RttFormat = json::read(file)?;
         Ok(Self {
-            before: file.read("avg_rtt_ms", |value| match value.as_str() {
-                Some("NULL") => Ok(None),
-                _ => json::number(value).map(Some),
-            })?,
-            sample: file.read("new_rtt_ms", json::number)?,
-            average: file.read("new_avg_rtt", json::number)?,
+            before: match file.avg_rtt_ms {
+                Before::Average(average) => Some(average),
+                Before::None(Null::Null) => None,
+            },
+            sample: file.new_rtt_ms,
+            average: file.new_avg_rtt,
         })
     }
 
@@ -225,79 +273,103 @@ impl RttFile {
     }
 }
 
-fn address_set(value: &Value) -> Result<BTreeSet<ServerAddress>, String> {
-    Ok(addresses(value)?.into_iter().collect())
-}
-
 /// A topology, taken as it is: no state machine, and no check of wire versions.
-fn topology(value: &Value) -> Result<TopologyDescription, String> {
-    let topology = Object::new(value, "topology_description", &["type", "servers"])?;
-    let topology_type = topology.read("type", topology_type)?;
-    let mut number = 0;
-    let servers = topology.read("servers", |servers| {
-        json::list(servers, |value| {
-            number += 1;
-            server(value, ServerId::from_u64(number))
-        })
-    })?;
-    Ok(TopologyDescription::new(topology_type, servers))
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Topology {
+    #[serde(rename = "type", deserialize_with = "topology_type")]
+    topology_type: TopologyType,
+    servers: Vec<Server>,
 }
 
-const SERVER_KEYS: &[&str] = &[
-    "address",
-    "avg_rtt_ms",
-    "lastUpdateTime",
-    "lastWrite",
-    "maxWireVersion",
-    "tags",
-    "type",
-];
-
-fn server(value: &Value, id: ServerId) -> Result<ServerDescription, String> {
-    let object = Object::new(value, "server", SERVER_KEYS)?;
-    let mut server = ServerDescription::unknown(id, object.read("address", address)?);
-    server.server_type = object.read("type", server_type)?;
-    let average = object.read_optional("avg_rtt_ms", json::number)?;
-    server.rtt = average.map(|millis| Rtt {
-        average: Duration::from_secs_f64(millis / 1e3),
-        ..Rtt::default()
-    });
-    server.last_update_time = object
-        .read_optional("lastUpdateTime", json::natural)?
-        .map(Instant::from_millis);
-    server.last_write_date = object.read_optional("lastWrite", |write| {
-        Object::new(write, "lastWrite", &["lastWriteDate"])?.read("lastWriteDate", json::integer)
-    })?;
-    let max = object.read_optional("maxWireVersion", json::integer)?;
-    server.wire_versions = WireVersions {
-        min: 0,
-        max: max.unwrap_or(25) as i32,
-    };
-    server.tags = object.read_optional("tags", tag_set)?.unwrap_or_default();
-    Ok(server)
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct Server {
+    address: Address,
+    #[serde(rename = "avg_rtt_ms")]
+    avg_rtt_ms: Option<f64>,
+    last_update_time: Option<u64>,
+    last_write: Option<LastWrite>,
+    max_wire_version: Option<i32>,
+    #[serde(default)]
+    tags: BTreeMap<String, String>,
+    #[serde(rename = "type", deserialize_with = "server_type")]
+    kind: ServerType,
 }
 
-fn addresses(value: &Value) -> Result<Vec<ServerAddress>, String> {
-    json::list(value, |server| {
-        Object::new(server, "server", SERVER_KEYS)?.read("address", address)
-    })
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct LastWrite {
+    last_write_date: Integer,
 }
 
-fn address(value: &Value) -> Result<ServerAddress, String> {
-    parse_address(json::text(value)?)
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Preference {
+    mode: Option<String>,
+    tag_sets: Option<Vec<BTreeMap<String, String>>>,
+    #[serde(rename = "maxStalenessSeconds")]
+    max_staleness_seconds: Option<i64>,
 }
 
-fn parse_address(text: &str) -> Result<ServerAddress, String> {
-    ServerAddress::parse(text).map_err(|error| error.to_string())
+impl From<Topology> for TopologyDescription {
+    fn from(topology: Topology) -> Self {
+        let numbered = topology.servers.into_iter().zip(1..);
+        let servers = numbered.map(|(server, number)| server.describe(ServerId::from_u64(number)));
+        Self::new(topology.topology_type, servers)
+    }
 }
 
-fn operation_count(value: &Value) -> Result<(ServerAddress, u32), String> {
-    let state = Object::new(value, "state", &["address", "operation_count"])?;
-    let count = state.read("operation_count", json::natural)?;
-    Ok((state.read("address", address)?, count as u32))
+impl Server {
+    fn describe(self, id: ServerId) -> ServerDescription {
+        let mut server = ServerDescription::unknown(id, self.address.0);
+        server.server_type = self.kind;
+        server.rtt = self.avg_rtt_ms.map(|millis| Rtt {
+            average: Duration::from_secs_f64(millis / 1e3),
+            ..Rtt::default()
+        });
+        server.last_update_time = self.last_update_time.map(Instant::from_millis);
+        server.last_write_date = self.last_write.map(|write| write.last_write_date.0);
+        server.wire_versions = WireVersions {
+            min: 0,
+            max: self.max_wire_version.unwrap_or(25),
+        };
+        server.tags = tag_set(&self.tags);
+        server
+    }
 }
 
-fn topology_type(value: &Value) -> Result<TopologyType, String> {
+impl Preference {
+    fn read(self) -> Result<Arc<ReadPreference>, String> {
+        let mode = match self.mode {
+            None => ReadMode::default(),
+            Some(name) => ReadMode::parse(&name).ok_or_else(|| format!("{name} is no mode"))?,
+        };
+        let mut preference = ReadPreference::new(mode);
+        if let Some(sets) = self.tag_sets {
+            preference = preference.with_tag_sets(sets.iter().map(tag_set).collect());
+        }
+        // -1 is the spelling of "no limit".
+        if let Some(limit) = self.max_staleness_seconds.filter(|limit| *limit != -1) {
+            let seconds = u64::try_from(limit).map_err(|_| format!("{limit} s is negative"))?;
+            preference = preference.with_max_staleness(Duration::from_secs(seconds));
+        }
+        Ok(Arc::new(preference))
+    }
+}
+
+fn addresses<C: FromIterator<ServerAddress>>(servers: Vec<Server>) -> C {
+    servers.into_iter().map(|server| server.address.0).collect()
+}
+
+fn tag_set(tags: &BTreeMap<String, String>) -> TagSet {
+    let tags = tags.iter();
+    tags.map(|(name, value)| (name.as_str(), value.as_str()))
+        .collect()
+}
+
+fn topology_type<'de, D: Deserializer<'de>>(deserializer: D) -> Result<TopologyType, D::Error> {
+    let name = String::deserialize(deserializer)?;
     [
         TopologyType::Unknown,
         TopologyType::Single,
@@ -307,11 +379,12 @@ fn topology_type(value: &Value) -> Result<TopologyType, String> {
         TopologyType::LoadBalanced,
     ]
     .into_iter()
-    .find(|topology_type| value == topology_type.as_str())
-    .ok_or_else(|| format!("{value} is no topology type"))
+    .find(|topology_type| name == topology_type.as_str())
+    .ok_or_else(|| D::Error::custom(format!("{name} is no topology type")))
 }
 
-fn server_type(value: &Value) -> Result<ServerType, String> {
+fn server_type<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ServerType, D::Error> {
+    let name = String::deserialize(deserializer)?;
     [
         ServerType::Unknown,
         ServerType::PossiblePrimary,
@@ -325,38 +398,6 @@ fn server_type(value: &Value) -> Result<ServerType, String> {
         ServerType::LoadBalancer,
     ]
     .into_iter()
-    .find(|server_type| value == server_type.as_str())
-    .ok_or_else(|| format!("{value} is no server type"))
-}
-
-fn read_preference(value: &Value) -> Result<Arc<ReadPreference>, String> {
-    let object = Object::new(
-        value,
-        "read_preference",
-        &["mode", "tag_sets", "maxStalenessSeconds"],
-    )?;
-    let mode = object.read_optional("mode", |value| {
-        let name = json::text(value)?;
-        ReadMode::parse(name).ok_or_else(|| format!("{name} is no mode"))
-    })?;
-    let mut preference = ReadPreference::new(mode.unwrap_or_default());
-    if let Some(sets) = object.read_optional("tag_sets", |sets| json::list(sets, tag_set))? {
-        preference = preference.with_tag_sets(sets);
-    }
-    // -1 is the spelling of "no limit".
-    let limit = object.read_optional("maxStalenessSeconds", json::integer)?;
-    if let Some(limit) = limit.filter(|limit| *limit != -1) {
-        let seconds = u64::try_from(limit).map_err(|_| format!("{limit} s is negative"))?;
-        preference = preference.with_max_staleness(Duration::from_secs(seconds));
-    }
-    Ok(Arc::new(preference))
-}
-
-fn tag_set(value: &Value) -> Result<TagSet, String> {
-    let tags = value
-        .as_object()
-        .ok_or_else(|| format!("{value} is no tag set"))?;
-    tags.iter()
-        .map(|(name, value)| Ok((name.as_str(), json::text(value)?)))
-        .collect::<Result<TagSet, String>>()
+    .find(|server_type| name == server_type.as_str())
+    .ok_or_else(|| D::Error::custom(format!("{name} is no server type")))
 }

@@ -53,8 +53,8 @@ fn a_wrong_expectation_is_noticed() {
     check("options", json!({ "replicaSet": "x" }), "replicaSet");
     check("options", json!({ "maxPoolSize": "5" }), "maxPoolSize");
     check("options", json!({ "minPoolSize": 0 }), "minPoolSize");
-    check("novelty", json!(1), "unknown key: novelty");
-    check("hosts", json!("a"), "no list");
+    check("novelty", json!(1), "unknown field `novelty`");
+    check("hosts", json!("a"), "expected a sequence");
 }
 
 #[test]
