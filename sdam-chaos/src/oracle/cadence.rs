@@ -14,9 +14,13 @@ use sdam_sim::oracle::{Oracle, Violation};
 /// SDAM: "minHeartbeatFrequencyMS".
 const FLOOR: Duration = Duration::from_millis(500);
 
-/// The most checks of a server in any second, however much it pushes: a burst, what may come within
-/// the second, and retries.
+/// The most checks of a server in any second, however much it pushes and however often it breaks: a
+/// burst, what may follow within the second, and checks after a pause.
 const MOST_IN_A_SECOND: usize = 50 + 20 + 10;
+
+/// A retry may be delayed only if the checks before it came without a pause: this many in a second,
+/// about what a burst regains within the shortest pause.
+const HURRIED: usize = 8;
 
 /// What is remembered of a server's checks.
 struct Checks {
@@ -253,8 +257,9 @@ impl Cadence {
                 checks.state
             ));
         }
+        let hurried = checks.recent.len() >= HURRIED;
         if let State::Lost { known: true } = checks.state
-            && !gap.is_zero()
+            && !(gap.is_zero() || hurried && gap == FLOOR)
         {
             return Err(format!("the retry came only after {gap:?}"));
         }

@@ -1,29 +1,30 @@
-//! How fast a stream is read.
+//! The limit on checks that follow each other without a pause.
 
 use core::time::Duration;
 
 use crate::time::Instant;
 
-/// How many replies may come without a pause. A failover or a reconfiguration makes a member push a
-/// handful.
+/// How many checks may follow each other without a pause. A failover or a reconfiguration makes a
+/// member push a handful of replies.
 const BURST: u32 = 50;
 
-/// The time after which one more reply may come.
+/// The time after which one more check may begin without a pause.
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// Counts the replies that a server pushes.
+/// Counts the checks that begin without a pause: those after a streamed reply, and the retries after
+/// a network error of a known server.
 ///
-/// Server Monitoring says that a client must not sleep after an awaited reply, and it does not, as
-/// long as the server is one that pushes what has changed. One that pushes without a pause would
-/// otherwise decide how much the client computes, publishes and keeps.
+/// Server Monitoring demands that neither waits, and neither does in normal operation. Without a
+/// limit, a server that pushes replies all the time, or a proxy that breaks each connection after
+/// its first replies, would decide how much the client computes, publishes and connects.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pace {
-    /// When a whole burst may come again.
+    /// When a whole burst is available again.
     rested: Instant,
 }
 
 impl Pace {
-    /// Counts a reply at `now`, and says whether the next one may be read at once.
+    /// Counts a check that ended at `now`. Returns whether the next one may begin at once.
     pub(super) fn admits(&mut self, now: Instant) -> bool {
         self.rested = self.rested.max(now) + INTERVAL;
         self.rested.since(now) <= BURST * INTERVAL

@@ -152,8 +152,9 @@ impl MonitorMachine {
     /// Ends the check with an error (Server Monitoring: "Network or command error during server
     /// check").
     ///
-    /// Only a broken or silent connection earns the immediate retry. Bytes that are no reply do
-    /// not: they would most likely come again, without a pause between the attempts.
+    /// Only a broken or silent connection is followed by an immediate retry, within the limit of
+    /// [`Pace`](super::pace::Pace). Bytes that are no reply are not: they would most likely come
+    /// again, without a pause between the attempts.
     pub(super) fn fail(
         &mut self,
         now: Instant,
@@ -178,10 +179,10 @@ impl MonitorMachine {
                 outcome: Err(error),
             });
         }
-        State::Idle(if retry {
-            Idle::at_once(now)
-        } else {
-            self.config.pause(now)
+        State::Idle(match retry {
+            false => self.config.pause(now),
+            true if self.pace.admits(now) => Idle::at_once(now),
+            true => Idle::soon(now),
         })
     }
 

@@ -1,6 +1,6 @@
 //! Failures: when to try again, what to report, what to forget.
 
-use std::vec::Vec;
+use std::{borrow::ToOwned, format, vec, vec::Vec};
 
 use super::{super::*, script::*};
 use crate::error::ErrorKind;
@@ -332,4 +332,68 @@ fn answers_that_nobody_asked_for_are_ignored() {
             (5, Say::Failed(ErrorKind::Network), "| 10004"),
         ],
     );
+}
+
+#[test]
+fn connections_that_break_again_and_again_are_retried_with_a_pause_after_a_burst() {
+    // F-51: the retries of a server that greets and breaks without end are limited, too.
+    let mut script = vec![
+        (0, Say::Start, "started #1, connect | 10000".to_owned()),
+        (0, Say::Connected, "send isMaster handshake | 10000".into()),
+        (
+            0,
+            says(new(1)),
+            "sample 0, succeeded #1/42 after 0, report Standalone | 0".into(),
+        ),
+        (
+            0,
+            Say::Due,
+            "start rtt, started #1/42 awaited, send hello awaiting 11/1 for 10000 exhaust | 20000"
+                .into(),
+        ),
+        (
+            0,
+            streams(new(2)),
+            "succeeded #1/42 awaited after 0, report Standalone | 0".into(),
+        ),
+        (0, Say::Due, "started #1/42 awaited, read | 20000".into()),
+    ];
+    let breaks = |connection: usize, next: u64| {
+        let failed = format!(
+            "disconnect, failed #{connection}/42 awaited after 0: Network, report Network | {next}"
+        );
+        (0, Say::Failed(ErrorKind::Network), failed)
+    };
+    // Two replies so far; each round is a broken connection and a reply on a new one.
+    for connection in 1..=24 {
+        let new_connection = connection + 1;
+        script.extend([
+            breaks(connection, 0),
+            (
+                0,
+                Say::Due,
+                format!("started #{new_connection}, connect | 10000"),
+            ),
+            (0, Say::Connected, "send isMaster handshake | 10000".into()),
+            (
+                0,
+                says(new(2)),
+                format!("sample 0, succeeded #{new_connection}/42 after 0, report Standalone | 0"),
+            ),
+            (
+                0,
+                Say::Due,
+                format!(
+                    "started #{new_connection}/42 awaited, \
+                     send hello awaiting 11/2 for 10000 exhaust | 20000"
+                ),
+            ),
+        ]);
+    }
+    script.push(breaks(25, 500));
+    let script: Vec<_> = script
+        .iter()
+        .map(|(at, say, told)| (*at, say.clone(), told.as_str()))
+        .collect();
+    check(streaming(), &script);
 }
