@@ -1,4 +1,4 @@
-//! What applications ask for, and an answer of our own to whether there is such a server.
+//! Selections by applications, and an independent check of which servers suit them.
 
 use std::time::Duration;
 
@@ -12,15 +12,15 @@ use sdam_select::criteria::Criteria;
 
 use crate::plan::pick;
 
-/// What an application asks for.
+/// A selection of an application.
 #[derive(Clone, Debug)]
 pub(crate) struct Ask {
     pub(crate) criteria: Criteria,
-    /// `None` if it is not plain which servers suit.
+    /// The simple form; `None` if suitability depends on more than server types.
     plain: Option<Plain>,
 }
 
-/// A question that is answered by the types of servers alone.
+/// A selection that is decided by the types of servers alone.
 #[derive(Clone, Copy, Debug)]
 enum Plain {
     Write,
@@ -36,7 +36,7 @@ const MODES: [ReadMode; 5] = [
 ];
 
 impl Ask {
-    /// Anything that an application could ask for.
+    /// Draws a random selection.
     pub(crate) fn draw(rng: &mut Rng) -> Self {
         let mode = pick(rng, &MODES);
         match rng.below(10) {
@@ -58,7 +58,7 @@ impl Ask {
         }
     }
 
-    /// A server that is tagged so.
+    /// Selects a server with this `dc` tag.
     pub(crate) fn tagged(dc: &str) -> Self {
         let tags = TagSet::from_iter([("dc", dc)]);
         let preference = ReadPreference::new(ReadMode::Nearest).with_tag_sets(vec![tags]);
@@ -66,14 +66,15 @@ impl Ask {
     }
 
     fn read(preference: ReadPreference, plain: Option<Plain>) -> Self {
-        // Valid by construction; a mistake here would only make the question simpler.
+        // The preference is valid by construction; an error here would only simplify the
+        // selection.
         match Criteria::read(preference) {
             Ok(criteria) => Self { criteria, plain },
             Err(_) => Self::write(),
         }
     }
 
-    /// Whether a server of this type suits; `None` if that is not for the type to decide.
+    /// Returns whether a server of this type suits; `None` if the type does not decide.
     pub(crate) fn suits(&self, topology: TopologyType, server: ServerType) -> Option<bool> {
         let plain = self.plain?;
         Some(match topology {
@@ -93,11 +94,11 @@ impl Ask {
         })
     }
 
-    /// Whether there is a server that suits; `None` if that is not plain.
+    /// Returns whether a server suits; `None` if server types do not decide.
     pub(crate) fn is_answered_by(&self, topology: &TopologyDescription) -> Option<bool> {
         self.plain?;
         if !topology.is_compatible() {
-            // Then selections fail.
+            // Selections fail immediately in this case.
             return Some(true);
         }
         let kind = topology.topology_type();

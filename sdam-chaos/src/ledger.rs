@@ -1,4 +1,4 @@
-//! What is written down while a world runs: events, pools, who waits for what, what broke.
+//! The record of a run: events, pools, waiting selections, violations.
 
 use std::{
     collections::BTreeMap,
@@ -24,7 +24,7 @@ use sdam_transport::clock::Clock;
 
 use crate::{ask::Ask, load::balanced::BalancedPool};
 
-/// Everything that is known of one run. Locks are held for a moment each, and never two at once.
+/// The record of one run. Locks are held briefly, and never two at once.
 #[derive(Default)]
 pub(crate) struct Ledger {
     clock: OnceLock<Arc<dyn Clock>>,
@@ -33,32 +33,32 @@ pub(crate) struct Ledger {
     pools: Mutex<PoolBook>,
     balanced: Mutex<BalancedPool>,
     waiting: Mutex<BTreeMap<u64, Waiting>>,
-    /// The newest snapshot that the watcher has been given.
+    /// The version of the newest snapshot that the watcher has received.
     pub(crate) watched: Mutex<Option<u64>>,
     violation: Mutex<Option<Violation>>,
     notes: Mutex<Vec<(Instant, String)>>,
-    /// How many tasks of the load are alive.
+    /// The number of live tasks of the load.
     pub(crate) load: AtomicUsize,
     pub(crate) counts: Mutex<Counts>,
 }
 
-/// What has been seen, to know that something has been tested at all.
+/// Counts of what a run exercised, to prove that it tested something.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Selections that found a server.
     pub selected: u64,
-    /// Selections that waited in vain.
+    /// Selections that timed out.
     pub timed_out: u64,
     /// Errors that were reported.
     pub errors: u64,
     /// Handshakes that were reported.
     pub handshakes: u64,
-    /// Errors that were reported of closed connections to services behind a load balancer.
+    /// Errors that were reported for closed connections to services behind a load balancer.
     pub late: u64,
     /// Steps of scenarios that were taken.
     pub faults: u64,
-    /// Servers whose true role was not known at the end, because the rules for old releases
-    /// rightly take a primary for stale.
+    /// Servers whose true role was unknown at the end because the rules for old releases correctly
+    /// treat a primary as stale.
     pub excused: u64,
 }
 
@@ -90,7 +90,7 @@ pub(crate) struct Waiting {
     pub(crate) deadline: Instant,
 }
 
-/// What pools were told.
+/// The calls to pools.
 #[derive(Default)]
 pub(crate) struct PoolBook {
     pub(crate) calls: PoolCalls,
@@ -106,7 +106,7 @@ pub(crate) struct PoolState {
 
 impl Ledger {
     pub(crate) fn set_clock(&self, clock: Arc<dyn Clock>) {
-        // A ledger serves one run.
+        // A ledger serves one run, so the clock is set once.
         let _ = self.clock.set(clock);
     }
 
@@ -118,7 +118,7 @@ impl Ledger {
         *lock(&self.topology) = Some(topology);
     }
 
-    /// Gives the ledger's handle away, so that others may be the last ones.
+    /// Gives away the ledger's handle, so that another handle can be the last one.
     pub(crate) fn detach(&self) -> Option<Topology> {
         lock(&self.topology).take()
     }
@@ -164,7 +164,7 @@ impl Ledger {
         self.pools().open.get(&server).cloned()
     }
 
-    /// Keeps the first violation; what follows from it is of no interest.
+    /// Keeps the first violation; later ones may be its consequences.
     pub(crate) fn violated(&self, oracle: Oracle, message: impl Into<String>) {
         let violation = oracle.violated(self.now(), message);
         lock(&self.violation).get_or_insert(violation);
@@ -183,7 +183,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Writes down every event.
+/// An event listener that records every event.
 #[derive(Debug)]
 pub(crate) struct Recorder(pub(crate) Arc<Ledger>);
 
@@ -197,7 +197,7 @@ impl EventSink for Recorder {
     }
 }
 
-/// Makes pools that write down what they are told.
+/// A factory of pools that record their calls.
 #[derive(Debug)]
 pub(crate) struct Pools(pub(crate) Arc<Ledger>);
 
@@ -222,7 +222,7 @@ impl PoolFactory for Pools {
 }
 
 impl Pool {
-    /// Whether readers could select the server at this moment.
+    /// Returns whether readers could select the server now.
     fn is_published(&self) -> Option<bool> {
         let topology = self.ledger.topology()?;
         let snapshot = topology.snapshot();

@@ -1,29 +1,30 @@
-//! Random faults for simulated deployments, and oracles that watch the engine meet them.
+//! Random faults for simulated deployments, and oracles that check the engine under them.
 //!
-//! A seed stands for a [`plan::Plan`]: a deployment, a configured client, applications that use it,
-//! and faults that are healed in the end. [`run::run`] runs it in virtual time and judges it: after
-//! every step, whenever nothing is ready, and when all is over. The same seed is always the same
-//! run, so a failure is a number, which [`shrink::shrink`] makes small and [`timeline::timeline`]
-//! makes readable.
+//! A seed determines a [`plan::Plan`]: a deployment, a configured client, applications that use
+//! it, and faults that are healed in the end. [`run::run`] runs it in virtual time and checks it
+//! after every step, whenever no task is ready, and at the end. The same seed always yields the
+//! same run, so a failure is identified by its number. [`shrink::shrink`] minimizes a failure, and
+//! [`timeline::timeline`] formats it.
 //!
-//! | oracle | what it watches |
+//! | oracle | what it checks |
 //! | --- | --- |
 //! | P1 | at most one primary; the topology type agrees |
 //! | P2 | elections are only replaced by newer ones, by the rule of the server's release |
 //! | P3 | a selectable server's pool is ready, before it is published; a lost server's is cleared, after |
-//! | P4 | numbers of events and generations of pools have no gaps |
+//! | P4 | event numbers and pool generations have no gaps |
 //! | P5 | every heartbeat ends exactly once |
 //! | P6 | one check at a time, the 500 ms floor but for the one retry and streamed replies, and none late |
 //! | P7 | no task, timer, connection or pool outlives its server |
-//! | P8 | after all is healed the description becomes the truth in time |
-//! | P9 | nobody waits although there is what they wait for, nor longer than they want |
-//! | P10 | closing and dropping end at once |
+//! | P8 | after all faults are healed the description matches the deployment in time |
+//! | P9 | no selection waits while a suitable server exists, or beyond its time-out |
+//! | P10 | closing and dropping complete at once |
 //! | story, freshness, errors, selection, memory, busy-loop, panic, determinism | see [`Oracle`](sdam_sim::oracle::Oracle) |
 //!
-//! Of a single-threaded client ([`plan::Kind::Scan`]) there is no step that others could see, so it is
-//! judged between its calls, by the same rules; its checks obey the floor and the cooldown.
+//! The steps of a single-threaded client ([`plan::Kind::Scan`]) are not observable, so it is
+//! checked between its calls, by the same rules; its checks obey the floor and the cooldown.
 //!
-//! `cargo xtask sim --seeds 0..2000` runs seeds; `cargo xtask mutants` shows that the oracles see.
+//! `cargo xtask sim --seeds 0..2000` runs seeds; `cargo xtask mutants` shows that the oracles
+//! detect bugs.
 //!
 #![doc = include_str!("../mutants.md")]
 

@@ -1,4 +1,4 @@
-//! Applications that use the client while the world falls apart, and report what they meet.
+//! Applications that use the client during faults and report errors.
 
 pub(crate) mod balanced;
 pub(crate) mod report;
@@ -22,16 +22,16 @@ use crate::{
     ledger::{Ledger, Waiting},
 };
 
-/// The most timers that one of these tasks waits for at once.
+/// The maximum number of timers that a task of the load waits for at once.
 pub(crate) const TASK_TIMERS: usize = 3;
 
-/// What every task of the load holds.
+/// The state of every task of the load.
 struct Application {
     topology: Topology,
     ledger: Arc<Ledger>,
     clock: Arc<dyn Clock>,
     rng: Rng,
-    /// Nothing new is begun after that.
+    /// The time after which no new operation begins.
     until: Instant,
 }
 
@@ -115,7 +115,7 @@ impl Application {
             let give_up = self.clock.sleep_until(give_up);
             match select(std::pin::pin!(selection), give_up).await {
                 Either::Left((outcome, _)) => outcome.ok(),
-                // The selection is dropped half-way.
+                // The selection is dropped while it waits.
                 Either::Right(_) => None,
             }
         } else {
@@ -123,7 +123,7 @@ impl Application {
         }
     }
 
-    /// Reports what connections to random servers have met.
+    /// Reports errors and handshakes of random servers.
     async fn report(mut self) {
         loop {
             let most = [200, 2000, 6000][self.rng.below(3) as usize];
@@ -146,7 +146,7 @@ impl Application {
         }
     }
 
-    /// Looks at whatever is published.
+    /// Checks every published snapshot.
     async fn watch(self) {
         let mut snapshots = self.topology.watch();
         let mut last = 0;
@@ -166,7 +166,7 @@ impl Application {
     }
 }
 
-/// A place among those who wait, given up however the wait ends.
+/// An entry in the list of waiting selections, removed on drop.
 struct Place<'l> {
     ledger: &'l Ledger,
     number: u64,
@@ -178,7 +178,7 @@ impl Drop for Place<'_> {
     }
 }
 
-/// Selects, and judges what is selected and when.
+/// Selects a server, and checks the result and its time.
 pub(crate) async fn wait_for(
     topology: &Topology,
     ledger: &Ledger,

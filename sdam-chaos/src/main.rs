@@ -1,4 +1,4 @@
-//! Runs seeds. `cargo xtask sim` builds and calls it.
+//! Runs seeds; `cargo xtask sim` builds and calls this program.
 
 use std::{
     io,
@@ -21,16 +21,17 @@ use sdam_chaos::{
     timeline::timeline,
 };
 
-/// How many runs go on at once.
+/// The number of concurrent runs.
 const THREADS: usize = 2;
 
-/// What is asked for on the command line.
+/// The command line.
 struct Orders {
     seeds: Range<u64>,
     kind: Kind,
-    /// Each seed is run once instead of twice.
+    /// Whether each seed is run once instead of twice.
     once: bool,
-    /// The first failure ends it all, is neither made small nor kept, and is one line.
+    /// Whether to stop at the first failure, without shrinking or keeping it, and to print it in
+    /// one line.
     probe: bool,
 }
 
@@ -42,7 +43,7 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    // Panics are found and told of by an oracle.
+    // An oracle detects and reports panics.
     std::panic::set_hook(Box::new(|_| {}));
     match carry_out(&orders) {
         Ok(true) => ExitCode::SUCCESS,
@@ -83,7 +84,7 @@ fn seeds(text: &str) -> Result<Range<u64>, String> {
     }
 }
 
-/// Whether nothing failed.
+/// Runs the seeds; returns whether none failed.
 fn carry_out(orders: &Orders) -> io::Result<bool> {
     let mut sound = true;
     let kept = if orders.probe {
@@ -163,7 +164,7 @@ fn report(orders: &Orders, plan: &Plan, failure: Box<Failure>) -> io::Result<()>
     Ok(())
 }
 
-/// What all runs have shown.
+/// The totals of all runs.
 #[derive(Default)]
 struct Tally {
     sums: Mutex<(u64, Stats)>,

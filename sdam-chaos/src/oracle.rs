@@ -1,4 +1,4 @@
-//! The judges: one looks after every step, the others when all is over.
+//! The oracles: `step` checks after every step, the others at the end of a run.
 
 pub(crate) mod cadence;
 pub(crate) mod elections;

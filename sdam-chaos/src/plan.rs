@@ -1,4 +1,4 @@
-//! What one seed stands for: a deployment, a client, a load and faults.
+//! The plan of a seed: a deployment, a client, a load and faults.
 
 mod deployment;
 mod faults;
@@ -12,19 +12,19 @@ use sdam_core::{
 };
 use sdam_sim::{Blueprint, scenario::Scenario};
 
-/// The kind of trouble that is made.
+/// The kind of faults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kind {
-    /// Everything that can happen, to every kind of deployment.
+    /// All faults, on every kind of deployment.
     #[default]
     Random,
-    /// Primaries that step down, die or fall silent.
+    /// Primaries that step down, die or become unresponsive.
     Failover,
-    /// Members that do not hear each other or the client.
+    /// Members that are disconnected from each other or the client.
     Partition,
-    /// Servers and connections that come and go all the time.
+    /// Servers and connections that go up and down all the time.
     Flapping,
-    /// As [`Random`](Self::Random), and the client is a single-threaded one.
+    /// As [`Random`](Self::Random), with a single-threaded client.
     Scan,
 }
 
@@ -38,7 +38,7 @@ impl Kind {
         Self::Scan,
     ];
 
-    /// The kind's name.
+    /// Returns the kind's name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Random => "random",
@@ -72,12 +72,12 @@ impl FromStr for Kind {
     }
 }
 
-/// What kind of deployment the client sees.
+/// The kind of deployment that the client sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// A replica set, to be discovered.
+    /// A replica set, with discovery.
     ReplicaSet,
-    /// One member of a replica set, to talk to directly.
+    /// One member of a replica set, with a direct connection.
     Direct,
     /// A sharded cluster.
     Sharded,
@@ -90,50 +90,50 @@ pub enum Shape {
 /// How the topology is ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// It is closed.
+    /// The topology is closed.
     Close,
-    /// Its last handle is dropped.
+    /// The last handle is dropped.
     Drop,
-    /// It is closed in the midst of everything, after this time.
+    /// The topology is closed during the faults, after this time.
     Abrupt(Duration),
 }
 
-/// Everything that a seed stands for. Two plans of one seed are alike.
+/// Everything that a seed determines. Two plans of one seed are equal.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The seed.
     pub seed: u64,
-    /// The kind of trouble.
+    /// The kind of faults.
     pub kind: Kind,
-    /// The deployment's kind.
+    /// The kind of deployment.
     pub shape: Shape,
     /// The deployment.
     pub blueprint: Blueprint,
-    /// What befalls it.
+    /// The faults.
     pub scenario: Scenario,
-    /// Whether applications use the client meanwhile.
+    /// Whether applications use the client during the faults.
     pub load: bool,
     /// How the topology is ended.
     pub ending: Ending,
     client: Client,
 }
 
-/// What the client is configured with.
+/// The client's configuration.
 #[derive(Clone, Copy, Debug)]
 struct Client {
     heartbeat: Duration,
     connect_timeout: Duration,
     mode: ServerMonitoringMode,
-    /// It is told of the first member only.
+    /// Whether only the first member is a seed.
     one_seed: bool,
-    /// It is told the name of the replica set.
+    /// Whether `replicaSet` is given.
     named: bool,
 }
 
 impl Plan {
-    /// The plan that `seed` stands for.
+    /// Creates the plan of `seed`.
     pub fn new(seed: u64, kind: Kind) -> Self {
-        // The simulated world descends from the seed, too, and must not repeat these choices.
+        // The simulated world uses the seed, too, and must not repeat these choices.
         let mut rng = Rng::new(!seed).fork();
         let deployed = deployment::deploy(kind, &mut rng);
         let client = Client::draw(&mut rng);
@@ -154,7 +154,7 @@ impl Plan {
         }
     }
 
-    /// The same plan with other faults.
+    /// Returns the same plan with other faults.
     #[must_use]
     pub fn with_scenario(&self, scenario: Scenario) -> Self {
         Self {
@@ -163,7 +163,7 @@ impl Plan {
         }
     }
 
-    /// The client's options, from the connection string of the deployment.
+    /// Returns the client's options from the connection string of the deployment.
     ///
     /// # Errors
     ///
@@ -192,8 +192,8 @@ impl Plan {
         Ok(options)
     }
 
-    /// How long it may take until all is known after the deployment has come to rest: a check that
-    /// runs into the void, the wait after it, and one that succeeds.
+    /// Returns how long the client may take to discover everything after the deployment has
+    /// settled: a check that times out, the wait after it, and one that succeeds.
     pub fn patience(&self) -> Duration {
         2 * (self.client.heartbeat + self.client.connect_timeout) + Duration::from_secs(1)
     }
@@ -237,7 +237,7 @@ impl fmt::Display for Plan {
     }
 }
 
-/// The member that is always part of the deployment, so that the client can find the others.
+/// Returns the member that is never removed, so that the client can discover the others.
 pub(crate) fn first() -> ServerAddress {
     host(0)
 }
@@ -247,7 +247,7 @@ fn host(index: u64) -> ServerAddress {
     ServerAddress::new(name.get(index as usize).copied().unwrap_or("g"), 27017)
 }
 
-/// One of several values.
+/// Picks one of several values.
 ///
 /// # Panics
 ///

@@ -1,4 +1,4 @@
-//! Failures that were found, kept as files.
+//! Failures that were found, stored as files.
 //!
 //! ```text
 //! # P9-waiters at 12.5s: somebody waits although ...
@@ -20,21 +20,21 @@ use crate::{
     run::{Failure, Stats, run_twice},
 };
 
-/// A kept plan that once failed.
+/// A stored plan that once failed.
 #[derive(Clone, Debug)]
 pub struct Regression {
-    /// What is to be run.
+    /// The plan to run.
     pub plan: Plan,
-    /// What was found, in words.
+    /// A description of the failure.
     pub about: String,
 }
 
 impl Regression {
-    /// Runs the plan twice, as on the day it was found.
+    /// Runs the plan twice, as when it was found.
     ///
     /// # Errors
     ///
-    /// If it fails again.
+    /// If the plan fails again.
     pub fn run(&self) -> Result<Stats, Box<Failure>> {
         run_twice(&self.plan)
     }
@@ -93,16 +93,16 @@ impl FromStr for Regression {
     }
 }
 
-/// Where regressions are kept.
+/// Returns the folder of the stored regressions.
 pub fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../sdam-sim/regressions")
 }
 
-/// Every kept regression with the name of its file, sorted.
+/// Returns every stored regression with the name of its file, sorted.
 ///
 /// # Errors
 ///
-/// If a file cannot be read or makes no sense.
+/// If a file cannot be read or parsed.
 pub fn all() -> io::Result<Vec<(String, Regression)>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder())? {
@@ -124,7 +124,7 @@ pub fn all() -> io::Result<Vec<(String, Regression)>> {
     Ok(found)
 }
 
-/// Keeps a failing plan; where.
+/// Stores a failing plan; returns the path of the file.
 ///
 /// # Errors
 ///

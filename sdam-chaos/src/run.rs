@@ -1,4 +1,4 @@
-//! One run: a world, a client in it, and judges.
+//! One run: a world, a client in it, and the oracles.
 
 mod scan;
 
@@ -29,37 +29,37 @@ use crate::{
     plan::{Ending, Kind, Plan, Shape},
 };
 
-/// How long the world is watched after it was healed: longer than an election, and than a server
-/// that shuts down takes.
+/// How long the world is observed after it was healed: longer than an election and a server's
+/// shutdown.
 const QUIET: Duration = Duration::from_secs(16);
-/// The most virtual time that closing may take.
+/// The maximum virtual time that closing may take.
 const CLOSING: Duration = Duration::from_millis(1);
 
-/// What a run has shown.
+/// The statistics of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// How much virtual time has passed.
+    /// The virtual time that has passed.
     pub virtual_time: Duration,
-    /// A hash of everything that happened.
+    /// A hash of all events of the simulation.
     pub trace: u64,
-    /// How many things happened.
+    /// The number of events of the simulation.
     pub steps: u64,
-    /// How many events were published.
+    /// The number of published events.
     pub events: u64,
-    /// What was seen.
+    /// What the run exercised.
     pub counts: Counts,
 }
 
-/// A run that broke a rule.
+/// A run that violated a rule.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Failure {
-    /// The rule.
+    /// The violation.
     pub violation: Violation,
-    /// Everything that was published until then.
+    /// The events that were published until then.
     pub events: Vec<Event>,
-    /// What applications and the world did.
+    /// The actions of applications and of the world.
     pub notes: Vec<(Instant, String)>,
 }
 
@@ -71,14 +71,14 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Runs `plan` and judges it.
+/// Runs `plan` and checks it.
 ///
 /// # Errors
 ///
-/// The first rule that was broken.
+/// The first violation.
 pub fn run(plan: &Plan) -> Result<Stats, Box<Failure>> {
     let ledger = Arc::new(Ledger::default());
-    // Whatever is left half-done by a panic is thrown away with the world.
+    // Half-done state after a panic is discarded with the world.
     let outcome = catch_unwind(AssertUnwindSafe(|| drive(plan, &ledger)));
     let failed = |violation| {
         Err(Box::new(Failure {
@@ -87,7 +87,7 @@ pub fn run(plan: &Plan) -> Result<Stats, Box<Failure>> {
             notes: ledger.notes().clone(),
         }))
     };
-    // What was seen to be broken first counts.
+    // The violation that was found first takes precedence.
     match (ledger.verdict(), outcome) {
         (Some(violation), _) | (None, Ok(Err(violation))) => failed(violation),
         (None, Ok(Ok(stats))) => Ok(stats),
@@ -103,7 +103,7 @@ pub fn run(plan: &Plan) -> Result<Stats, Box<Failure>> {
     }
 }
 
-/// Runs `plan` twice and compares.
+/// Runs `plan` twice and compares the runs.
 ///
 /// # Errors
 ///
@@ -139,7 +139,7 @@ fn drive(plan: &Plan, ledger: &Arc<Ledger>) -> Result<Stats, Violation> {
         let work = live(plan, &sim, ledger, options.clone());
         sim.block_on_watching(work, |step| judge.look(step))?;
     }
-    // The last ones end.
+    // Nothing may be left of the closed topology.
     for (what, left) in [
         ("tasks", sim.tasks()),
         ("connections", sim.connections()),
@@ -168,7 +168,7 @@ fn drive(plan: &Plan, ledger: &Arc<Ledger>) -> Result<Stats, Violation> {
     })
 }
 
-/// The life of a topology.
+/// Runs a topology from its start to its end.
 async fn live(
     plan: &Plan,
     sim: &Sim,
@@ -212,7 +212,7 @@ fn start(sim: &Sim, ledger: &Arc<Ledger>, options: Options) -> Result<Topology, 
 }
 
 fn builder(ledger: &Arc<Ledger>, options: Options) -> Result<TopologyBuilder, Violation> {
-    // Not from the process: its environment must not decide what happens.
+    // The metadata does not use the process environment, which would make runs differ.
     let metadata = ClientMetadata::new("sdam-chaos", "0", &Environment::default())
         .map_err(|error| broken(&error))?;
     Ok(TopologyBuilder::new(options)
@@ -225,7 +225,7 @@ fn broken(error: &dyn fmt::Display) -> Violation {
     Oracle::Panic.violated(Instant::EPOCH, error.to_string())
 }
 
-/// Heals everything and waits until the client knows the truth (P8).
+/// Heals all faults and waits until the client's description matches the truth (P8).
 async fn settle(
     plan: &Plan,
     sim: &Sim,
@@ -277,7 +277,7 @@ fn heal(sim: &Sim) {
             Action::Maintenance(target, false),
             Action::Lag(target, Duration::ZERO),
         ] {
-            // What is not possible is not necessary.
+            // Actions that are not possible are not necessary.
             let _ = sim.apply(&action);
         }
     }
@@ -285,7 +285,7 @@ fn heal(sim: &Sim) {
     revive(sim);
 }
 
-/// Starts what does not run, such as servers that have ended to shut down.
+/// Restarts processes that are not running, such as those that were shut down.
 fn revive(sim: &Sim) {
     for member in sim.status().members {
         if !member.running {
@@ -294,7 +294,7 @@ fn revive(sim: &Sim) {
     }
 }
 
-/// Ends the topology (P10), with somebody waiting for what will never come.
+/// Ends the topology (P10) while a selection waits for a server that does not exist.
 async fn finish(
     plan: &Plan,
     sim: &Sim,
@@ -323,7 +323,7 @@ async fn finish(
                 }
             }
             Ending::Drop => {
-                // Nobody else may hold the topology, or dropping ours would mean nothing.
+                // This must be the last handle.
                 drop(ledger.detach());
                 drop(topology);
                 let ended = |event: &Event| {
@@ -339,7 +339,7 @@ async fn finish(
         let message = format!("{} tasks have not ended within {CLOSING:?}", sim.tasks());
         return Err(Oracle::Close.violated(sim.now(), message));
     }
-    // Applications notice in their own time.
+    // Applications only notice the end at their next step.
     while ledger.load_alive() > 0 {
         clock.sleep_until(sim.now() + Duration::from_secs(1)).await;
     }

@@ -1,4 +1,4 @@
-//! From a failing plan to a small one.
+//! Minimization of failing plans.
 
 use sdam_sim::{oracle::Oracle, scenario::Scenario};
 
@@ -7,12 +7,13 @@ use crate::{
     run::{Failure, run},
 };
 
-/// The most runs that are spent on making a plan small.
+/// The maximum number of runs for minimizing a plan.
 const BUDGET: u32 = 400;
 
-/// A plan with as few faults as possible that breaks the same rule as `plan` does, and how it fails.
+/// Returns a plan with as few faults as possible that violates the same rule as `plan`, and its
+/// failure.
 ///
-/// Steps are taken away in halves, quarters and so on, as long as the rule is still broken.
+/// Steps are removed in halves, quarters and so on, as long as the rule is still violated.
 pub fn shrink(plan: &Plan, failure: Box<Failure>) -> (Plan, Box<Failure>) {
     let mut shrinker = Shrinker {
         oracle: failure.violation.oracle,
@@ -46,7 +47,8 @@ struct Shrinker {
 }
 
 impl Shrinker {
-    /// Whether the plan fails as well without `count` steps from `at` on; then they are gone.
+    /// Removes `count` steps from `at` on if the plan fails without them, too; returns whether it
+    /// does.
     fn without(&mut self, at: usize, count: usize) -> bool {
         let mut steps = self.plan.scenario.steps.clone();
         steps.drain(at..(at + count).min(steps.len()));

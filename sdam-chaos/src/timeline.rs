@@ -1,4 +1,4 @@
-//! What happened, for people.
+//! Failures as human-readable timelines.
 
 use std::{fmt::Write, time::Duration};
 
@@ -9,7 +9,7 @@ use sdam_core::{
 
 use crate::{plan::Plan, run::Failure};
 
-/// What happened before and just after the rule was broken: faults, what applications did, and
+/// Formats what happened before and just after the violation: faults, actions of applications, and
 /// events, in order of time.
 pub fn timeline(plan: &Plan, failure: &Failure) -> String {
     let mut lines: Vec<(Instant, u8, String)> = Vec::new();
@@ -26,7 +26,7 @@ pub fn timeline(plan: &Plan, failure: &Failure) -> String {
     }
     let violation = &failure.violation;
     lines.push((violation.at, 3, format!("** {}", violation.message)));
-    // The order of what is of one kind is its own.
+    // Lines of one kind are already in order, which the stable sort keeps.
     lines.sort_by_key(|(at, kind, _)| (*at, *kind));
     let mut text = format!("seed {} ({}): {plan}\n", plan.seed, plan.kind);
     for (at, _, line) in lines {

@@ -1,4 +1,4 @@
-//! A few seeds of every kind, also where nobody runs thousands of them.
+//! Runs a few seeds of every kind in the ordinary tests.
 
 use sdam_chaos::{
     Counts,

@@ -1,4 +1,4 @@
-//! How long a monitor needs to understand a reply.
+//! The cost of parsing a reply.
 
 mod fixture;
 
@@ -30,7 +30,7 @@ fn hello(criterion: &mut Criterion) {
             })
         });
     });
-    // What every reply to an operation costs that is searched for state change errors.
+    // The search for state change errors in a successful reply to an operation.
     criterion.bench_function("reply/error_in_success", |bencher| {
         bencher.iter(|| reply::error(black_box(&reply), Stage::Operation));
     });

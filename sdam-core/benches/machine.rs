@@ -1,8 +1,8 @@
-//! What a reply costs the topology: one that repeats what is known, and one that changes something;
-//! and what services behind a load balancer cost.
+//! The cost of a reply in the topology machine, with and without a change of the description, and
+//! the cost of services behind a load balancer.
 //!
-//! A reader holds the description before, as the engine's snapshot does, so the figures include
-//! letting go of it.
+//! A reader holds the previous description, as the engine's snapshot does, so the figures include
+//! dropping it.
 
 use std::{hint::black_box, sync::Arc, time::Duration};
 
@@ -20,7 +20,7 @@ use sdam_core::{
     topology::TopologyDescription,
 };
 
-/// A deployment that has been found completely, and the reader of its descriptions.
+/// A completely discovered deployment, and the reader of its descriptions.
 struct Deployment {
     machine: TopologyMachine,
     servers: Vec<(ServerId, Hello)>,
@@ -106,7 +106,7 @@ impl Deployment {
         }
     }
 
-    /// The reply of the last server, which is no primary, as it was or with a new version.
+    /// Returns the reply of the last server, which is no primary, unchanged or with a new version.
     fn reply(&self, version: i64) -> (ServerId, Hello) {
         let (server, mut hello) = self
             .servers
@@ -203,7 +203,7 @@ impl Balancer {
         });
     }
 
-    /// A connection to the service breaks; it is replaced by another one.
+    /// Breaks a connection to the service and replaces it.
     fn fail(&mut self, service: ObjectId) {
         let generation = self.generation(service);
         let error = AppError {
@@ -235,7 +235,7 @@ fn service(number: u32) -> ObjectId {
     ObjectId::random(&mut Rng::new(number.into()))
 }
 
-/// What services cost, one and many: the way to each must not grow longer with their number.
+/// Measures one service and many: the cost of access must not grow with their number.
 fn services(criterion: &mut Criterion) {
     for (name, count) in [("1_service", 1), ("100000_services", 100_000)] {
         let mut balancer = Balancer::new(count);

@@ -6,11 +6,11 @@ use core::{cmp::Ordering, fmt, hash, net::Ipv6Addr, str::FromStr};
 /// The port of a server whose address names none.
 pub const DEFAULT_PORT: u16 = 27017;
 
-/// What a client dials: a host and a port, or the path of a Unix domain socket.
+/// The address of a server: a host and a port, or the path of a Unix domain socket.
 ///
-/// Host names are lower-cased (SDAM: "Hostname normalization"), the port is always spelled out and
-/// IPv6 literals stand in brackets, so two addresses are equal exactly if their texts are.
-/// Ordering is the ordering of the texts. Cloning is a reference count.
+/// Host names are lower-cased (SDAM: "Hostname normalization"), the port is always written and
+/// IPv6 literals are in brackets, so two addresses are equal exactly if their texts are. Addresses
+/// are ordered by their texts. Cloning increments a reference count.
 #[derive(Clone)]
 pub struct ServerAddress {
     text: Arc<str>,
@@ -19,14 +19,14 @@ pub struct ServerAddress {
 }
 
 impl ServerAddress {
-    /// The address of `host` (without brackets if it is an IPv6 literal) at `port`.
+    /// Creates the address of `host` (without brackets if it is an IPv6 literal) at `port`.
     pub fn new(host: &str, port: u16) -> Self {
         let bracket = host.contains(':');
         let (open, close) = if bracket { ("[", "]") } else { ("", "") };
         Self::normalised(&format!("{open}{host}{close}:{port}"), port)
     }
 
-    /// The address of that text, which lacks nothing but lower case.
+    /// Returns the address of `text`, which is complete except that it may contain upper case.
     fn normalised(text: &str, port: u16) -> Self {
         let mut text: Arc<str> = text.into();
         if let Some(text) = Arc::get_mut(&mut text) {
@@ -38,7 +38,7 @@ impl ServerAddress {
         }
     }
 
-    /// The address of the Unix domain socket at `path`; its case is kept.
+    /// Returns the address of the Unix domain socket at `path`; its case is kept.
     pub fn unix(path: &str) -> Self {
         Self {
             text: path.into(),
@@ -92,18 +92,18 @@ impl ServerAddress {
             return invalid(stray_colon(text).unwrap_or(reason));
         };
         if !digits.starts_with('0') {
-            // As in nearly every reply; spares the detour over a `String`.
+            // The usual case in replies; avoids building a `String`.
             return Ok(Self::normalised(text, port));
         }
         Ok(Self::new(host, port))
     }
 
-    /// The whole address as text, such as `a:27017`, `[::1]:27017` or `/tmp/mongodb.sock`.
+    /// Returns the whole address as text, such as `a:27017`, `[::1]:27017` or `/tmp/mongodb.sock`.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The host without brackets, or the path of the socket.
+    /// Returns the host without brackets, or the path of the socket.
     pub fn host(&self) -> &str {
         let host = match self.port {
             None => return &self.text,
@@ -117,23 +117,23 @@ impl ServerAddress {
             .unwrap_or(host)
     }
 
-    /// The port; `None` for a Unix domain socket.
+    /// Returns the port; `None` for a Unix domain socket.
     pub fn port(&self) -> Option<u16> {
         self.port
     }
 
-    /// Whether this is the path of a Unix domain socket.
+    /// Returns whether this is the path of a Unix domain socket.
     pub fn is_unix(&self) -> bool {
         self.port.is_none()
     }
 }
 
-/// SDAM does not say how to tell a path from a host; connection strings do: it ends in `.sock`.
+/// Returns whether `text` ends in `.sock`: the rule of connection strings, since SDAM has none.
 fn is_socket_path(text: &str) -> bool {
     text.strip_suffix(".sock").is_some()
 }
 
-/// What is wrong with a text if it has more colons than the one before a port.
+/// Returns what is wrong with `text` if it has a colon besides the one before a port.
 fn stray_colon(text: &str) -> Option<&'static str> {
     if is_ipv6(text) {
         Some("an IPv6 address stands in brackets")
@@ -144,7 +144,7 @@ fn stray_colon(text: &str) -> Option<&'static str> {
     }
 }
 
-/// Whether `text` is an IPv6 address without brackets.
+/// Returns whether `text` is an IPv6 address without brackets.
 pub(crate) fn is_ipv6(text: &str) -> bool {
     text.parse::<Ipv6Addr>().is_ok()
 }
@@ -205,7 +205,7 @@ impl hash::Hash for ServerAddress {
     }
 }
 
-/// A text that is not the address of a server.
+/// The error for a text that is not the address of a server.
 #[derive(Clone, PartialEq, Eq)]
 pub struct InvalidAddress {
     text: Arc<str>,
@@ -213,12 +213,12 @@ pub struct InvalidAddress {
 }
 
 impl InvalidAddress {
-    /// The text as it was given.
+    /// Returns the text as it was given.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// What is wrong with it.
+    /// Returns what is wrong with the text.
     pub fn reason(&self) -> &'static str {
         self.reason
     }

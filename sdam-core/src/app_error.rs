@@ -1,11 +1,11 @@
-//! What operations and connection pools report about a server (SDAM: "Error handling").
+//! Errors of servers that operations and connection pools report (SDAM: "Error handling").
 
 use crate::{
     error::{ErrorKind, RETRYABLE_ERROR, SYSTEM_OVERLOADED_ERROR, Stage},
     ids::{Generation, ObjectId},
 };
 
-/// An error that a pooled connection met, in the words of whoever met it.
+/// An error on a pooled connection, as the operation or the pool reports it.
 #[derive(Clone, Copy, Debug)]
 pub struct AppError<'a> {
     /// The generation the connection was opened under; for a connection that could not be opened,
@@ -15,7 +15,7 @@ pub struct AppError<'a> {
     pub service_id: Option<ObjectId>,
     /// How far the connection had come.
     pub phase: Phase,
-    /// What happened.
+    /// The cause of the error.
     pub cause: Cause<'a>,
     /// The `maxWireVersion` of the connection's own handshake; 0 if it never got that far.
     pub max_wire_version: i32,
@@ -24,7 +24,7 @@ pub struct AppError<'a> {
 /// How far a pooled connection had come when its error occurred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Phase {
-    /// TCP, TLS and hello.
+    /// During TCP, TLS or hello.
     BeforeHello,
     /// After hello, during authentication.
     BeforeHandshake,
@@ -32,60 +32,59 @@ pub enum Phase {
     AfterHandshake,
 }
 
-/// What happened to a pooled connection.
+/// The cause of an error on a pooled connection.
 ///
-/// What the pool itself refuses is no such thing, see [`PoolError`](crate::pool::PoolError).
+/// Check-out errors are not application errors, see [`PoolError`](crate::pool::PoolError).
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Cause<'a> {
     /// The connection could not be opened, broke or timed out.
     ///
-    /// [`of_connection`](Self::of_connection) says which labels the pool gives it.
+    /// [`of_connection`](Self::of_connection) defines which labels the pool adds.
     Network {
         /// Whether it was a time-out.
         timeout: bool,
-        /// The labels the pool gave it.
+        /// The labels that the pool added.
         labels: &'a [&'a str],
-        /// The text for people.
+        /// The human-readable message.
         message: &'a str,
     },
-    /// The peer's answer could not be accepted: broken framing, a message longer than the connection
-    /// accepts, a reply out of turn, a certificate that is not to be trusted.
+    /// The peer's answer was not acceptable: broken framing, a message longer than the connection
+    /// accepts, an unexpected reply or an untrusted certificate.
     ///
-    /// SDAM speaks of network errors only, so on an established connection this says nothing about
-    /// the server: the connection alone is closed. A connection that was not established because of
-    /// it marks the server Unknown and clears the pool, as every failure without labels does.
+    /// SDAM covers network errors only, so on an established connection this does not affect the
+    /// server: only the connection is closed. While the connection is being established, it marks
+    /// the server Unknown and clears the pool, as every failure without labels does.
     Protocol {
-        /// The text for people.
+        /// The human-readable message.
         message: &'a str,
     },
-    /// The BSON document the server answered with, whatever it says; it is searched for errors that
+    /// The BSON document of the server's reply, successful or not. It is searched for errors that
     /// matter here (`ok: 0`, `writeConcernError`, `$err`, never `writeErrors`).
     Reply(&'a [u8]),
-    /// Authentication failed, by any means.
+    /// Authentication failed, with any mechanism.
     Auth {
-        /// The text for people.
+        /// The human-readable message.
         message: &'a str,
     },
 }
 
 impl<'a> Cause<'a> {
     /// The labels of an I/O error or time-out while a connection is opened: an overloaded server
-    /// keeps its place in the topology, and the operation may be tried again.
+    /// is not marked Unknown by default, and the operation may be retried.
     pub const OVERLOAD_LABELS: &'static [&'static str] =
         &[SYSTEM_OVERLOADED_ERROR, RETRYABLE_ERROR];
 
-    /// What a pool reports of a connection that failed by an error of this kind at this stage, when
-    /// it had come as far as `phase` (SDAM: "Connection Pool Backpressure").
+    /// Returns the cause that a pool reports for a connection that failed in `phase` with an error
+    /// of this kind at this stage (SDAM: "Connection Pool Backpressure").
     ///
     /// | error | cause | labels |
     /// | --- | --- | --- |
     /// | [`Network`](ErrorKind::Network), [`Timeout`](ErrorKind::Timeout) | [`Network`](Self::Network) | [`OVERLOAD_LABELS`](Self::OVERLOAD_LABELS) in [`Phase::BeforeHello`], except of [`Stage::Dns`] and [`Stage::Proxy`] |
     /// | any other | [`Protocol`](Self::Protocol) | none |
     ///
-    /// So a look-up, a proxy or a certificate that fails is no sign of overload, and neither is
-    /// whatever happens during authentication and later; an end of file within the TLS or the hello
-    /// exchange is one.
+    /// A failed look-up, proxy or certificate is not a sign of overload, and neither is any error
+    /// during authentication or later. An end of file during the TLS or hello exchange is one.
     pub fn of_connection(phase: Phase, kind: ErrorKind, stage: Stage, message: &'a str) -> Self {
         let timeout = match kind {
             ErrorKind::Network => false,
@@ -100,7 +99,7 @@ impl<'a> Cause<'a> {
         }
     }
 
-    /// The labels that the pool gives the error; what a server has sent has its own.
+    /// Returns the labels that the pool added; a reply carries the labels of the server.
     pub fn labels(&self) -> &'a [&'a str] {
         match *self {
             Self::Network { labels, .. } => labels,
@@ -109,11 +108,11 @@ impl<'a> Cause<'a> {
     }
 }
 
-/// What became of a reported error.
+/// The effect of a reported error on the topology.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorOutcome {
-    /// The server is no part of the topology any more, or the topology is closed.
+    /// The server is no longer part of the topology, or the topology is closed.
     UnknownServer,
     /// The connection's generation or the error's topology version is older than what is known.
     Stale,

@@ -1,8 +1,8 @@
-//! BSON documents, read and written.
+//! Reading and writing of BSON documents.
 //!
-//! Reading goes through the `bson` crate, which nothing outside this module names, so that it stays
-//! a private dependency. Values are decoded only when they are asked for; a value of another type
-//! than asked for, or one that cannot be decoded, is `None`.
+//! Documents are read with the `bson` crate, which only this module uses, so that it stays a
+//! private dependency. Values are decoded on request; a value of another type than requested, or
+//! one that cannot be decoded, is `None`.
 
 use alloc::{
     boxed::Box,
@@ -18,7 +18,7 @@ use bson::{
 
 use crate::ids::{ObjectId, TopologyVersion};
 
-/// What is wrong with bytes that are no BSON document, for people.
+/// The reason why bytes are not a BSON document, human-readable.
 #[derive(Debug)]
 pub(crate) struct Malformed(Box<str>);
 
@@ -35,7 +35,6 @@ impl Malformed {
         Self(text.into())
     }
 
-    /// The text.
     pub(crate) fn into_message(self) -> Box<str> {
         self.0
     }
@@ -45,17 +44,17 @@ impl Malformed {
 pub(crate) struct Fields<'a>(RawIter<'a>);
 
 impl<'a> Fields<'a> {
-    /// The fields of the document that fills `bytes` exactly.
+    /// Returns the fields of the document that fills `bytes` exactly.
     pub(crate) fn of(bytes: &'a [u8]) -> Result<Self, Malformed> {
         RawDocument::from_bytes(bytes)
             .map(|document| Self(document.iter_elements()))
             .map_err(|error| Malformed::new(&error))
     }
 
-    /// Shows every field to `visit`, in order, up to the first malformed one.
+    /// Calls `visit` with every field, in order, up to the first malformed one.
     ///
-    /// Fields are lent because an iterator that hands them out has to move each through two layers
-    /// of results, which takes as long as finding it.
+    /// Fields are passed by reference: an iterator would move each one through two layers of
+    /// results, which takes as long as finding it.
     #[inline]
     pub(crate) fn each(
         self,
@@ -75,7 +74,7 @@ impl<'a> Fields<'a> {
 #[derive(Clone, Copy)]
 pub(crate) struct Field<'e, 'a>(&'e RawElement<'a>);
 
-/// A field that is kept until it is known whether anybody wants it decoded.
+/// A field that is stored to be decoded later, if it is needed.
 pub(crate) struct KeptField<'a>(RawElement<'a>);
 
 impl<'a> KeptField<'a> {
@@ -85,12 +84,11 @@ impl<'a> KeptField<'a> {
 }
 
 impl<'a> Field<'_, 'a> {
-    /// The field's name.
     pub(crate) fn key(self) -> &'a str {
         self.0.key().as_str()
     }
 
-    /// The field, for later.
+    /// Stores the field to be decoded later.
     pub(crate) fn keep(self) -> KeptField<'a> {
         KeptField(self.0.clone())
     }
@@ -99,7 +97,6 @@ impl<'a> Field<'_, 'a> {
         self.0.value().ok()
     }
 
-    /// The text of a string.
     pub(crate) fn text(self) -> Option<&'a str> {
         match self.value()? {
             RawBsonRef::String(text) => Some(text),
@@ -107,7 +104,7 @@ impl<'a> Field<'_, 'a> {
         }
     }
 
-    /// The text of a string, with replacement characters in place of what is not UTF-8.
+    /// Returns the text of a string, with replacement characters for invalid UTF-8.
     pub(crate) fn text_lossy(self) -> Option<String> {
         if self.0.element_type() != ElementType::String {
             return None;
@@ -118,12 +115,12 @@ impl<'a> Field<'_, 'a> {
         }
     }
 
-    /// A truth: a boolean, or a number that is not 0.
+    /// Returns a boolean, or whether a number is not 0.
     pub(crate) fn truth(self) -> Option<bool> {
         self.integer().map(|number| number != 0)
     }
 
-    /// A whole number of any numeric type; `true` counts as 1 and `false` as 0.
+    /// Returns a whole number of any numeric type; `true` counts as 1 and `false` as 0.
     pub(crate) fn integer(self) -> Option<i64> {
         /// 2^63, the first double beyond the range.
         const END: f64 = 9_223_372_036_854_775_808.0;
@@ -139,12 +136,11 @@ impl<'a> Field<'_, 'a> {
         }
     }
 
-    /// A whole number in the range of an `i32`.
+    /// Returns a whole number in the range of an `i32`.
     pub(crate) fn int32(self) -> Option<i32> {
         i32::try_from(self.integer()?).ok()
     }
 
-    /// An ObjectId.
     pub(crate) fn object_id(self) -> Option<ObjectId> {
         match self.value()? {
             RawBsonRef::ObjectId(id) => Some(ObjectId::from_bytes(id.bytes())),
@@ -152,7 +148,7 @@ impl<'a> Field<'_, 'a> {
         }
     }
 
-    /// A date, in milliseconds since the Unix epoch.
+    /// Returns a date, in milliseconds since the Unix epoch.
     pub(crate) fn date(self) -> Option<i64> {
         match self.value()? {
             RawBsonRef::DateTime(date) => Some(date.timestamp_millis()),
@@ -160,7 +156,7 @@ impl<'a> Field<'_, 'a> {
         }
     }
 
-    /// The fields of an embedded document.
+    /// Returns the fields of an embedded document.
     pub(crate) fn fields(self) -> Option<Fields<'a>> {
         match self.value()? {
             RawBsonRef::Document(document) => Some(Fields(document.iter_elements())),
@@ -168,7 +164,7 @@ impl<'a> Field<'_, 'a> {
         }
     }
 
-    /// The elements of an array; their keys mean nothing.
+    /// Returns the elements of an array; their keys have no meaning.
     pub(crate) fn elements(self) -> Option<Fields<'a>> {
         match self.value()? {
             RawBsonRef::Array(array) => Some(Fields(array.iter_elements())),
@@ -176,7 +172,7 @@ impl<'a> Field<'_, 'a> {
         }
     }
 
-    /// A topology version; both of its fields are needed.
+    /// Returns a topology version; both of its fields are required.
     pub(crate) fn topology_version(self) -> Result<Option<TopologyVersion>, Malformed> {
         let Some(fields) = self.fields() else {
             return Ok(None);
@@ -199,16 +195,15 @@ impl<'a> Field<'_, 'a> {
     }
 }
 
-/// A document being written.
+/// A BSON document under construction.
 pub(crate) struct Writer(Vec<u8>);
 
 impl Writer {
-    /// An empty document.
     pub(crate) fn new() -> Self {
         Self(Vec::from([0; 4]))
     }
 
-    /// The document's bytes.
+    /// Completes the document and returns its bytes.
     pub(crate) fn finish(mut self) -> Vec<u8> {
         self.0.push(0);
         let length = (self.0.len() as i32).to_le_bytes();
@@ -252,8 +247,8 @@ impl Writer {
         self.0.extend_from_slice(&value.bytes());
     }
 
-    /// Embeds a document that is already encoded; leaves it out if its length is not what it says,
-    /// because everything after it would be lost.
+    /// Embeds a document that is already encoded. Leaves it out if its length field is wrong,
+    /// because all later fields would be lost.
     pub(crate) fn document(&mut self, key: &'static str, bytes: &[u8]) {
         if RawDocument::from_bytes(bytes).is_ok() {
             self.key(ElementType::EmbeddedDocument, key);

@@ -1,22 +1,22 @@
-//! What went wrong with a server, as plain data.
+//! Errors of servers, as plain data.
 
 use alloc::{boxed::Box, sync::Arc};
 use core::fmt;
 
 use crate::ids::TopologyVersion;
 
-/// The label that says that a server could not take the connection or command because of load.
+/// The label of an error due to load: the server could not accept the connection or command.
 pub const SYSTEM_OVERLOADED_ERROR: &str = "SystemOverloadedError";
-/// The label that says that the command may be tried again.
+/// The label of an error after which the command may be retried.
 pub const RETRYABLE_ERROR: &str = "RetryableError";
 
 /// The last error of a server: stored in its description, published in events, shown to users.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerError {
-    /// What kind of error it is; decides what is done about it.
+    /// The kind of error; decides how it is handled.
     pub kind: ErrorKind,
-    /// How far the conversation had come.
+    /// The stage of the connection when the error occurred.
     pub stage: Stage,
     /// The numeric code of a command error.
     pub code: Option<i32>,
@@ -24,7 +24,7 @@ pub struct ServerError {
     pub code_name: Option<Box<str>>,
     /// The error labels, from the server or the connection pool.
     pub labels: Box<[Box<str>]>,
-    /// The text for people, without address and stage.
+    /// The human-readable message, without address and stage.
     pub message: Box<str>,
     /// The topology version that came with a command error.
     pub topology_version: Option<TopologyVersion>,
@@ -34,8 +34,8 @@ pub struct ServerError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The check was given up before it had an outcome: an operation found the server's connections
-    /// broken, or the server left the topology. Appears in heartbeat events only.
+    /// The check was cancelled before it had an outcome: an operation found the server's
+    /// connections broken, or the server left the topology. Appears in heartbeat events only.
     Cancelled,
     /// The server answered `ok: 0`, or an operation's reply carried an error.
     Command,
@@ -43,10 +43,10 @@ pub enum ErrorKind {
     Internal,
     /// The connection could not be opened or broke.
     Network,
-    /// The peer's answer cannot be accepted: malformed, oversized or out of turn; at
-    /// [`Stage::Tls`] a certificate or host name that is not to be trusted.
+    /// The peer's answer is not acceptable: malformed, oversized or unexpected; at [`Stage::Tls`],
+    /// an untrusted certificate or host name.
     Protocol,
-    /// The server's replica set name is not the one that is configured.
+    /// The server's replica set name is not the configured one.
     SetName,
     /// A newer primary is known (SDAM: "primary marked stale").
     StalePrimary,
@@ -67,12 +67,12 @@ impl ErrorKind {
         Self::Timeout,
     ];
 
-    /// The kind with this [`as_str`](Self::as_str).
+    /// Returns the kind with this [`as_str`](Self::as_str).
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|kind| kind.as_str() == word)
     }
 
-    /// One lower-case word, for counters and records.
+    /// Returns one lower-case word, for counters and records.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Cancelled => "cancelled",
@@ -87,13 +87,13 @@ impl ErrorKind {
     }
 }
 
-/// How far the conversation with the server had come when the error occurred.
+/// The stage of a connection to a server when an error occurred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Stage {
     /// Looking up the host name.
     Dns,
-    /// Opening the connection, where there is a proxy that to the proxy.
+    /// Opening the connection, to the proxy if there is one.
     Connect,
     /// Asking a proxy for the connection.
     Proxy,
@@ -108,7 +108,7 @@ pub enum Stage {
 }
 
 impl ServerError {
-    /// An error of `kind` at `stage` with a text for people and nothing else.
+    /// Creates an error of `kind` at `stage` with a message and no other details.
     pub fn new(kind: ErrorKind, stage: Stage, message: impl Into<Box<str>>) -> Self {
         Self {
             kind,
@@ -121,7 +121,7 @@ impl ServerError {
         }
     }
 
-    /// Whether the error came from the network: broken or timed out, not answered.
+    /// Returns whether the connection broke, timed out or had an unacceptable answer.
     pub fn is_network(&self) -> bool {
         matches!(
             self.kind,
@@ -129,24 +129,25 @@ impl ServerError {
         )
     }
 
-    /// Whether the error is a time-out.
+    /// Returns whether the error is a time-out.
     pub fn is_timeout(&self) -> bool {
         self.kind == ErrorKind::Timeout
     }
 
-    /// Whether the error carries `label`.
+    /// Returns whether the error carries `label`.
     pub fn has_label(&self, label: &str) -> bool {
         self.labels.iter().any(|own| &**own == label)
     }
 
-    /// What the error says about the server's state, if anything (SDAM: "state change error").
+    /// Returns the change of the server's state that the error reports, if any (SDAM:
+    /// "state change error").
     pub fn state_change(&self) -> Option<StateChange> {
         (self.kind == ErrorKind::Command)
             .then(|| StateChange::classify(self.code, &self.message))
             .flatten()
     }
 
-    /// The error, shared.
+    /// Wraps the error in an `Arc`.
     pub fn shared(self) -> Arc<Self> {
         Arc::new(self)
     }
@@ -176,7 +177,7 @@ impl fmt::Display for ServerError {
 impl core::error::Error for ServerError {}
 
 impl Stage {
-    /// Every stage, in the order of a conversation.
+    /// Every stage, in the order of a connection.
     pub const ALL: &'static [Self] = &[
         Self::Dns,
         Self::Connect,
@@ -187,7 +188,7 @@ impl Stage {
         Self::Operation,
     ];
 
-    /// The stage with this [`as_str`](Self::as_str).
+    /// Returns the stage with this [`as_str`](Self::as_str).
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL
             .iter()
@@ -195,7 +196,7 @@ impl Stage {
             .find(|stage| stage.as_str() == word)
     }
 
-    /// One lower-case word, for counters and records.
+    /// Returns one lower-case word, for counters and records.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Dns => "dns",
@@ -215,11 +216,11 @@ impl fmt::Display for Stage {
     }
 }
 
-/// What an error says about the state its server is in (SDAM: "not writable primary" and "node is
-/// recovering" errors).
+/// A change of a server's state that an error reports (SDAM: "not writable primary" and
+/// "node is recovering" errors).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StateChange {
-    /// The server is not the primary any more.
+    /// The server is no longer the primary.
     NotWritablePrimary,
     /// The server is recovering, or its replication state is changing.
     NodeIsRecovering,
@@ -228,7 +229,8 @@ pub enum StateChange {
 }
 
 impl StateChange {
-    /// Judges by `code` if there is one and else by `message` (SDAM: "the code takes precedence").
+    /// Classifies an error by `code` if there is one, else by `message` (SDAM:
+    /// "the code takes precedence").
     pub fn classify(code: Option<i32>, message: &str) -> Option<Self> {
         match code {
             Some(10107 | 13435 | 10058) => Some(Self::NotWritablePrimary),

@@ -1,4 +1,4 @@
-//! What is published about a topology, in order (SDAM Logging and Monitoring).
+//! Events that a topology publishes, in order (SDAM Logging and Monitoring).
 
 use alloc::{boxed::Box, sync::Arc};
 use core::time::Duration;
@@ -18,21 +18,21 @@ mod recorded;
 
 pub use recorded::{RecordedCause, RecordedError, RecordedInput};
 
-/// Something that happened, with its place in the order of everything that happened.
+/// A published event with its sequence number and time.
 #[derive(Clone, Debug)]
 pub struct Event {
-    /// Counts the events of a topology from 1 without gaps. The order of numbers is the order of
+    /// The sequence number, counted from 1 without gaps in each topology. It is the order of
     /// delivery and the order in which the changes were made.
     pub seq: u64,
-    /// When it happened, on the runtime's clock; never before the event that precedes it.
+    /// The time on the runtime's clock; never before that of the preceding event.
     pub at: Instant,
-    /// The topology it happened in.
+    /// The id of the topology.
     pub topology: ObjectId,
-    /// What happened.
+    /// The kind of event and its payload.
     pub kind: EventKind,
 }
 
-/// What happened.
+/// The kind of an event and its payload.
 ///
 /// Payloads are shared, so cloning an event is cheap.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,7 +40,7 @@ pub struct Event {
 pub enum EventKind {
     /// The first event of a topology.
     TopologyOpening,
-    /// The topology looks different from before.
+    /// The topology description has changed.
     TopologyDescriptionChanged {
         /// Before the change.
         previous: Arc<TopologyDescription>,
@@ -49,17 +49,17 @@ pub enum EventKind {
     },
     /// The last event of a topology.
     TopologyClosed,
-    /// Something about the options was worked around, or has no effect; see
+    /// A problem with the options was worked around, or an option has no effect; see
     /// [`Options::multi_threaded_warnings`](crate::options::Options::multi_threaded_warnings).
     ConfigWarning(Arc<Warning>),
     /// A server has joined the topology; its monitor starts after this event.
     ServerOpening {
-        /// The server's incarnation.
+        /// The server id.
         server: ServerId,
         /// The server's address.
         address: ServerAddress,
     },
-    /// A server looks different from before; never for round-trip times alone.
+    /// A server description has changed; not published for round-trip times alone.
     ServerDescriptionChanged {
         /// Before the change.
         previous: Arc<ServerDescription>,
@@ -68,30 +68,29 @@ pub enum EventKind {
     },
     /// A server has left the topology.
     ServerClosed {
-        /// The server's incarnation.
+        /// The server id.
         server: ServerId,
         /// The server's address.
         address: ServerAddress,
-        /// Why; a field of ours.
+        /// Why it left; not in the specification.
         reason: DepartureReason,
     },
-    /// Members of the replica set did not join the topology, because it has as many servers as
-    /// are allowed. Published when the number changes, unless to none.
+    /// Members of the replica set were not added, because the topology has the maximum number of
+    /// servers. Published when the number of ignored members changes, except to 0.
     MembersIgnored {
-        /// How many members did not join.
+        /// The number of ignored members.
         ignored: usize,
-        /// How many servers are allowed.
+        /// The maximum number of servers.
         limit: usize,
     },
-    /// The last server has left the topology, which will never find one again: nothing can tell it
-    /// of other servers. What is configured does not fit the
-    /// deployment.
+    /// The last server has left the topology, so no server can be discovered any more, except by
+    /// SRV polling. The configuration does not fit the deployment.
     TopologyEmptied,
-    /// Events were left out, because too many wait to be delivered: whole heartbeats and selections
-    /// first, in the end everything that has no beginning among what is delivered. Published when
-    /// that begins and when it is over.
+    /// Events were dropped, because too many are queued for delivery: first new heartbeats and
+    /// selections as a whole, at the limit all events except those of heartbeats and selections
+    /// under way. Published when dropping starts and when it ends.
     EventsDropped {
-        /// How many events have been left out since the topology was opened.
+        /// The number of events dropped since the topology was opened.
         total: u64,
     },
     /// A check has begun; exactly one of the next two follows for it.
@@ -100,7 +99,8 @@ pub enum EventKind {
     ServerHeartbeatSucceeded {
         /// The check.
         heartbeat: Heartbeat,
-        /// From sending hello, or from starting to wait for a streamed reply, to having read it.
+        /// The time from sending hello, or from starting to wait for a streamed reply, until the
+        /// reply was read.
         duration: Duration,
         /// The reply, a BSON document.
         reply: Arc<[u8]>,
@@ -109,89 +109,90 @@ pub enum EventKind {
     ServerHeartbeatFailed {
         /// The check.
         heartbeat: Heartbeat,
-        /// From the start of the check, or from sending hello, to the failure.
+        /// The time from the start of the check, or from sending hello, to the failure.
         duration: Duration,
-        /// What went wrong.
+        /// The error.
         failure: Arc<ServerError>,
     },
-    /// The topology has let a server's pool open connections.
+    /// The topology has marked a server's pool ready to open connections.
     PoolReady {
-        /// The server's incarnation.
+        /// The server id.
         server: ServerId,
         /// The server's address.
         address: ServerAddress,
     },
-    /// The topology has cleared a server's pool, also one that [was paused](PoolClear::was_paused).
+    /// The topology has cleared a server's pool, even if it [was paused](PoolClear::was_paused).
     PoolCleared {
-        /// The server's incarnation.
+        /// The server id.
         server: ServerId,
         /// The server's address.
         address: ServerAddress,
-        /// How and why.
+        /// The clear and its cause.
         clear: PoolClear,
     },
-    /// An operation has begun to look for a server; exactly one success or failure follows, if need
-    /// be before the topology is closed.
+    /// A server selection has started. Exactly one success or failure follows, at the latest
+    /// before the topology is closed.
     ServerSelectionStarted {
-        /// Who looks for what.
+        /// The selection.
         selection: Arc<Selection>,
-        /// What is known at this moment.
+        /// The description at this moment.
         description: Arc<TopologyDescription>,
     },
-    /// No server was suitable at once; at most one of these for each selection.
+    /// A server selection waits, because no server is suitable; published at most once for each
+    /// selection.
     ServerSelectionWaiting {
-        /// Who looks for what.
+        /// The selection.
         selection: Arc<Selection>,
-        /// What is known at this moment.
+        /// The description at this moment.
         description: Arc<TopologyDescription>,
         /// The time left before the selection fails; `None` for no limit.
         remaining: Option<Duration>,
     },
-    /// An operation has found its server.
+    /// A server selection has succeeded.
     ServerSelectionSucceeded {
-        /// Who looked for what.
+        /// The selection.
         selection: Arc<Selection>,
-        /// What is known at this moment.
+        /// The description at this moment.
         description: Arc<TopologyDescription>,
-        /// The server's incarnation.
+        /// The server id.
         server: ServerId,
         /// The server's address.
         address: ServerAddress,
         /// How long the selection took.
         duration: Duration,
     },
-    /// An operation has found no server.
+    /// A server selection has failed.
     ServerSelectionFailed {
-        /// Who looked for what.
+        /// The selection.
         selection: Arc<Selection>,
-        /// What is known at this moment.
+        /// The description at this moment.
         description: Arc<TopologyDescription>,
         /// The kind of failure, for counters.
         reason: SelectionFailure,
-        /// The failure for people, without the topology description.
+        /// The human-readable failure, without the topology description.
         failure: Arc<str>,
         /// How long the selection took.
         duration: Duration,
     },
-    /// The topology was told something; what follows from it comes right behind, mixed at most
-    /// with events of checks and selections.
+    /// An input of the topology. The events that follow from it come directly after it, mixed at
+    /// most with events of checks and selections.
     Input(Arc<RecordedInput>),
 }
 
-/// Which server selection an event speaks of; made once for each selection that is listened to.
+/// The server selection of an event; created once for each selection that has listeners.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Selection {
     /// Every part of the read preference, or that the selector is custom.
     pub selector: Box<str>,
-    /// The command the server is for, such as `find`.
+    /// The name of the operation's command, such as `find`.
     pub operation: Option<Box<str>>,
-    /// The driver's number of the operation, if it counts them.
+    /// The driver's operation id, if it assigns one.
     pub operation_id: Option<i64>,
 }
 
 impl Selection {
-    /// A selection by `selector`, for an operation that is not known.
+    /// Creates a selection by `selector`, for an unknown operation.
     pub fn new(selector: impl Into<Box<str>>) -> Self {
         Self {
             selector: selector.into(),
@@ -200,7 +201,7 @@ impl Selection {
         }
     }
 
-    /// The same selection for the operation of this name and number.
+    /// Sets the name and number of the operation.
     #[must_use]
     pub fn with_operation(mut self, operation: impl Into<Box<str>>, id: Option<i64>) -> Self {
         self.operation = Some(operation.into());
@@ -215,22 +216,22 @@ impl Selection {
 pub enum SelectionFailure {
     /// `serverSelectionTimeoutMS` has passed.
     Timeout,
-    /// A server speaks no wire version that the client speaks.
+    /// A server supports no wire version that the client supports.
     Incompatible,
     /// The read preference does not fit the deployment.
     InvalidCriteria,
-    /// No server was suitable at once, and as many selections were waiting as may.
+    /// No server was suitable at once, and the maximum number of selections was waiting.
     TooManyWaiters,
     /// The topology was closed.
     Closed,
     /// The runtime has shut down before the topology was closed.
     RuntimeShutDown,
-    /// The caller has lost interest.
+    /// The caller has cancelled the selection.
     Cancelled,
 }
 
 impl SelectionFailure {
-    /// Lower-case words joined by underscores, for counters.
+    /// Returns lower-case words joined by underscores, for counters.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Timeout => "timeout",
@@ -244,11 +245,11 @@ impl SelectionFailure {
     }
 }
 
-/// Which check an event speaks of.
+/// The check of a heartbeat event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Heartbeat {
-    /// The server's incarnation.
+    /// The server id.
     pub server: ServerId,
     /// The server's address.
     pub address: ServerAddress,
@@ -259,7 +260,7 @@ pub struct Heartbeat {
 }
 
 impl Heartbeat {
-    /// The check of `server` at `address` on `connection`.
+    /// Creates the check of `server` at `address` on `connection`.
     pub fn new(
         server: ServerId,
         address: ServerAddress,
@@ -278,9 +279,10 @@ impl Heartbeat {
 /// The two ids of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ConnectionId {
-    /// Counts the connections of one server's monitor from 1; unique together with the server.
+    /// The client's number, counted from 1 for each server's monitor; unique together with the
+    /// server id.
     pub driver: u64,
-    /// The number the server gave it in its first reply; `None` before that.
+    /// The server's number, from its first reply; `None` before that.
     pub server: Option<i64>,
 }
 
@@ -331,7 +333,7 @@ pub enum EventName {
 }
 
 impl EventKind {
-    /// The kind without its payload.
+    /// Returns the kind without its payload.
     pub fn name(&self) -> EventName {
         match self {
             Self::TopologyOpening => EventName::TopologyOpening,
@@ -357,7 +359,7 @@ impl EventKind {
         }
     }
 
-    /// The address of the server the event speaks of, if it speaks of one.
+    /// Returns the address of the server that the event is about, if any.
     pub fn address(&self) -> Option<&ServerAddress> {
         match self {
             Self::TopologyOpening
@@ -409,12 +411,12 @@ impl EventName {
         Self::Input,
     ];
 
-    /// The name's place in [`ALL`](Self::ALL), for sets and tables of counters.
+    /// Returns the name's index in [`ALL`](Self::ALL), for sets and tables of counters.
     pub const fn index(self) -> usize {
         self as usize
     }
 
-    /// The specification's name, such as `ServerHeartbeatStarted`.
+    /// Returns the specification's name, such as `ServerHeartbeatStarted`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::TopologyOpening => "TopologyOpening",

@@ -1,4 +1,4 @@
-//! The reply to `hello` and legacy hello, and the requests that ask for it.
+//! Requests and replies of `hello` and legacy hello.
 
 mod parse;
 mod request;
@@ -20,11 +20,11 @@ use crate::{
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Hello {
-    /// The role the reply speaks of; never `LoadBalancer` or `PossiblePrimary`.
+    /// The role that the reply describes; never `LoadBalancer` or `PossiblePrimary`.
     pub server_type: ServerType,
     /// `minWireVersion` and `maxWireVersion`, 0 where absent.
     pub wire_versions: WireVersions,
-    /// What the server calls itself.
+    /// The address that the server reports for itself.
     pub me: Option<ServerAddress>,
     /// `hosts`, sorted, without repetitions.
     pub hosts: Box<[ServerAddress]>,
@@ -44,7 +44,7 @@ pub struct Hello {
     pub last_write_date: Option<i64>,
     /// Minutes after which an idle session expires.
     pub logical_session_timeout_minutes: Option<i32>,
-    /// The server's version of the topology; present exactly if it can stream.
+    /// The server's topology version; present exactly if it can stream.
     pub topology_version: Option<TopologyVersion>,
     /// Whether the server is a mongocryptd.
     pub is_cryptd: Option<bool>,
@@ -56,10 +56,10 @@ pub struct Hello {
     pub connection_id: Option<i64>,
     /// `maxBsonObjectSize`: the longest document the server stores, in bytes.
     pub max_bson_object_size: Option<i32>,
-    /// `maxMessageSizeBytes`: the longest message the server takes or sends, in bytes; see
+    /// `maxMessageSizeBytes`: the longest message the server accepts or sends, in bytes; see
     /// [`max_message_size`](Self::max_message_size).
     pub max_message_size_bytes: Option<i32>,
-    /// `maxWriteBatchSize`: the most writes that the server takes in one command.
+    /// `maxWriteBatchSize`: the maximum number of writes in one command.
     pub max_write_batch_size: Option<i32>,
 }
 
@@ -71,8 +71,8 @@ pub struct HelloRequest {
     pub modern: bool,
     /// The arguments of a handshake, if this is the first message of a connection.
     pub handshake: Option<Arc<Handshake>>,
-    /// The version the server is to compare with its own before it answers, and how long it may
-    /// wait in milliseconds; makes the hello awaitable.
+    /// Makes the hello awaitable: the topology version that the server compares with its own
+    /// before it answers, and how long it may wait in milliseconds.
     pub awaiting: Option<(TopologyVersion, i64)>,
     /// Whether the server may stream replies (exhaustAllowed).
     pub exhaust_allowed: bool,

@@ -7,17 +7,17 @@ use core::{cmp::Ordering, fmt};
 pub struct ObjectId([u8; 12]);
 
 impl ObjectId {
-    /// The id with these bytes.
+    /// Returns the id with these bytes.
     pub const fn from_bytes(bytes: [u8; 12]) -> Self {
         Self(bytes)
     }
 
-    /// The id's bytes.
+    /// Returns the id's bytes.
     pub const fn bytes(self) -> [u8; 12] {
         self.0
     }
 
-    /// The id spelled by 24 hexadecimal digits.
+    /// Parses 24 hexadecimal digits.
     pub fn parse_hex(text: &str) -> Option<Self> {
         let digits = text.as_bytes();
         if digits.len() != 24 {
@@ -32,7 +32,7 @@ impl ObjectId {
         Some(Self(bytes))
     }
 
-    /// An id whose bytes all come from `rng`; unlike a real ObjectId it carries no time.
+    /// Creates an id whose bytes all come from `rng`; unlike a real ObjectId it carries no time.
     pub fn random(rng: &mut crate::rng::Rng) -> Self {
         let mut bytes = [0; 12];
         let random = rng
@@ -59,7 +59,7 @@ impl fmt::Debug for ObjectId {
     }
 }
 
-/// One incarnation of a server in one topology.
+/// The id of one incarnation of a server in one topology.
 ///
 /// A server that is removed and added again gets a new id, so a late result that belongs to the
 /// old incarnation is recognised without comparing addresses.
@@ -67,12 +67,12 @@ impl fmt::Debug for ObjectId {
 pub struct ServerId(u64);
 
 impl ServerId {
-    /// The id with this number. Ids are numbered from 1 within a topology.
+    /// Returns the id with this number. Ids are numbered from 1 within a topology.
     pub const fn from_u64(number: u64) -> Self {
         Self(number)
     }
 
-    /// The id's number.
+    /// Returns the id's number.
     pub const fn as_u64(self) -> u64 {
         self.0
     }
@@ -84,7 +84,7 @@ impl fmt::Display for ServerId {
     }
 }
 
-/// How often a pool has been cleared (CMAP: "generation").
+/// The generation of a pool: how often it has been cleared (CMAP: "generation").
 ///
 /// The topology counts it, and connections are stamped with it when they are opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -94,17 +94,17 @@ impl Generation {
     /// The generation of a pool that has never been cleared.
     pub const FIRST: Self = Self(0);
 
-    /// The generation after `number` clears.
+    /// Returns the generation after `number` clears.
     pub const fn from_u64(number: u64) -> Self {
         Self(number)
     }
 
-    /// How many clears came before.
+    /// Returns the number of earlier clears.
     pub const fn as_u64(self) -> u64 {
         self.0
     }
 
-    /// The generation after one more clear.
+    /// Returns the generation after one more clear.
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0.saturating_add(1))
@@ -120,7 +120,7 @@ impl fmt::Display for Generation {
 /// A server process's version of its own view of the topology (SDAM: "topologyVersion").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TopologyVersion {
-    /// The process that counts.
+    /// The server process.
     pub process_id: ObjectId,
     /// Its count of significant changes.
     pub counter: i64,
@@ -129,8 +129,8 @@ pub struct TopologyVersion {
 impl TopologyVersion {
     /// Compares two versions (SDAM: "compareTopologyVersion").
     ///
-    /// `Less` means that `other` is newer, which is also the answer if either is missing or the
-    /// processes differ: there is then nothing to compare, and the newest word counts.
+    /// `Less` means that `other` is newer. It is also the result if either is missing or the
+    /// processes differ: such versions cannot be compared, and the latest one counts.
     pub fn compare(current: Option<Self>, other: Option<Self>) -> Ordering {
         match (current, other) {
             (Some(current), Some(other)) if current.process_id == other.process_id => {
@@ -141,7 +141,8 @@ impl TopologyVersion {
     }
 }
 
-/// The pair that tells an old primary from a new one (SDAM: "updateRSFromPrimary").
+/// The pair of election id and set version that distinguishes an old primary from a new one (SDAM:
+/// "updateRSFromPrimary").
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ElectionTuple {
     /// The id of the election that made the server primary.

@@ -1,4 +1,4 @@
-//! The state machine of a topology: outcomes in, effects out.
+//! The state machine of a topology: takes inputs, returns effects.
 
 mod application;
 mod effects;
@@ -26,36 +26,37 @@ use crate::{
     topology::{TopologyDescription, TopologyType},
 };
 
-/// What the topology is told.
+/// An input of the topology machine.
 #[derive(Debug)]
 pub enum Input<'a> {
-    /// Begin: publish the opening events and open the seeds. Counts once.
+    /// Opens the topology: publishes the opening events and opens the seeds. Later repetitions are
+    /// ignored.
     Open,
     /// A check has ended.
     Checked {
-        /// The incarnation that was checked.
+        /// The id of the checked server.
         server: ServerId,
-        /// What came of it.
+        /// The reply or the error.
         outcome: Result<Hello, ServerError>,
-        /// The server's round-trip times after the check; there are some if it has succeeded.
+        /// The server's round-trip times after the check; present if it has succeeded.
         rtt: Option<Rtt>,
     },
     /// A pooled connection has been opened and its handshake was answered.
     ///
-    /// Behind a load balancer the connection counts for the service that the reply names, and its
+    /// Behind a load balancer the connection is counted for the service in the reply, and its
     /// generation is from now on that of the [service](TopologyMachine::generation).
     Handshake {
-        /// The incarnation it belongs to.
+        /// The id of the connection's server.
         server: ServerId,
-        /// The generation the connection was opened under; of no interest behind a load balancer.
+        /// The generation the connection was opened under; ignored behind a load balancer.
         generation: Generation,
         /// The reply.
         hello: Hello,
-        /// The server's round-trip times, as its monitor has measured them.
+        /// The server's round-trip times, as measured by its monitor.
         rtt: Option<Rtt>,
     },
-    /// A connection to a service behind a load balancer is closed, whose handshake was told before.
-    /// With its last connection the service is forgotten (CMAP: "Load Balancer Mode").
+    /// A connection to a service behind a load balancer was closed. Its handshake was an earlier
+    /// input. The service is forgotten with its last connection (CMAP: "Load Balancer Mode").
     ServiceConnectionClosed {
         /// The load balancer.
         server: ServerId,
@@ -64,41 +65,42 @@ pub enum Input<'a> {
         /// The generation of the connection.
         generation: Generation,
     },
-    /// A look-up of the SRV record has yielded these hosts, already validated and sampled.
+    /// The hosts of a look-up of the SRV record, already validated and sampled.
     Hosts(&'a [ServerAddress]),
-    /// The monitor of a server has ended without being told to. Whoever says so starts over, with a
-    /// first check no sooner than `minHeartbeatFrequencyMS` from now; see
+    /// The monitor of a server has ended unexpectedly. The sender of this input starts a new one,
+    /// whose first check is no sooner than `minHeartbeatFrequencyMS` from now; see
     /// [`MonitorMachine::successor`](crate::monitor::MonitorMachine::successor).
     MonitorDied {
-        /// The incarnation it watched.
+        /// The id of the monitored server.
         server: ServerId,
     },
-    /// End: remove every server, publish the closing events, ignore everything from now on.
+    /// Closes the topology: removes every server, publishes the closing events and ignores all
+    /// later inputs.
     Close,
 }
 
-/// The state of one topology, and every rule of how it changes (SDAM: "TopologyDescription").
+/// The state of one topology and all rules that change it (SDAM: "TopologyDescription").
 ///
-/// The machine performs nothing itself: what has to happen is returned as [`Effects`], whose order
-/// is the specification's. It cannot fail; whatever is out of place is ignored.
+/// The machine performs no action itself: it returns [`Effects`], in the order of the
+/// specification. It cannot fail; inputs that do not fit its state are ignored.
 #[derive(Clone, Debug)]
 pub struct TopologyMachine {
     config: Config,
     topology: ObjectId,
     phase: LifePhase,
     description: Arc<TopologyDescription>,
-    /// What is remembered of each server's pool, sorted by incarnation.
+    /// The state of each server's pool, sorted by server id.
     pools: Vec<Pool>,
-    /// How many members were last found to be too many.
+    /// The number of members that were last ignored because of `max_servers`.
     ignored: usize,
     last_id: u64,
 }
 
-/// The options that matter to the machine.
+/// The options that the machine uses.
 #[derive(Clone, Debug)]
 struct Config {
     initial_type: TopologyType,
-    /// Each once.
+    /// Without repetitions.
     seeds: Vec<ServerAddress>,
     set_name: Option<Arc<str>>,
     wire_versions: WireVersions,
@@ -114,7 +116,7 @@ enum LifePhase {
     Closed,
 }
 
-/// The state of a server's pool, as commanded so far.
+/// The state of a server's pool according to the commands so far.
 #[derive(Clone, Debug)]
 struct Pool {
     server: ServerId,
@@ -126,7 +128,7 @@ struct Pool {
 }
 
 impl TopologyMachine {
-    /// A topology that has not been opened. `options` should be validated.
+    /// Creates a topology that is not open yet. `options` should be validated.
     pub fn new(options: &Options, topology: ObjectId) -> Self {
         Self {
             config: Config {
@@ -147,7 +149,7 @@ impl TopologyMachine {
         }
     }
 
-    /// Takes in what happened at `now`.
+    /// Processes an input at `now` and returns the effects.
     pub fn handle(&mut self, now: Instant, input: Input<'_>) -> Effects {
         let is_open = self.phase == LifePhase::Open;
         match input {
@@ -188,23 +190,23 @@ impl TopologyMachine {
         }
     }
 
-    /// What is known now.
+    /// Returns the current description.
     pub fn description(&self) -> &Arc<TopologyDescription> {
         &self.description
     }
 
-    /// Whether the topology was closed.
+    /// Returns whether the topology was closed.
     pub fn is_closed(&self) -> bool {
         self.phase == LifePhase::Closed
     }
 
-    /// The id of the topology.
+    /// Returns the id of the topology.
     pub fn topology(&self) -> ObjectId {
         self.topology
     }
 
-    /// The generation of connections that the server's pool opens now; behind a load balancer,
-    /// that of connections to `service`.
+    /// Returns the generation of connections that the server's pool opens now; behind a load
+    /// balancer, that of connections to `service`.
     pub fn generation(&self, server: ServerId, service: Option<ObjectId>) -> Option<Generation> {
         let pool = self.pool(server)?;
         Some(match service {
@@ -213,7 +215,7 @@ impl TopologyMachine {
         })
     }
 
-    /// What the server's monitor is told of it; see
+    /// Returns the status that is passed to the server's monitor; see
     /// [`MonitorMachine::handle`](crate::monitor::MonitorMachine::handle).
     pub fn status(&self, server: ServerId) -> ServerStatus {
         let current = self.current(server);
@@ -239,7 +241,8 @@ impl TopologyMachine {
         self.pools.get_mut(index)
     }
 
-    /// Server Monitoring: the outcome of a check; a success is judged by its topology version first.
+    /// Processes the outcome of a check (Server Monitoring). A success with an old topology
+    /// version is ignored.
     fn checked(
         &mut self,
         now: Instant,
@@ -247,12 +250,12 @@ impl TopologyMachine {
         outcome: Result<Hello, ServerError>,
         rtt: Option<Rtt>,
     ) -> Effects {
-        // Without a pool the server has left the topology, and late results are of no interest.
+        // Without a pool the server has left the topology, and late results are ignored.
         let Some(current) = self.current(server) else {
             return Effects::default();
         };
-        // F-50: a check that failed has cost the monitor its connection, whatever version the error
-        // carries, so only good news can be too old.
+        // F-50: a failed check has cost the monitor its connection, whatever version the error
+        // carries, so only a success can be stale.
         if let Ok(hello) = &outcome
             && current.is_newer_than_reply(hello.topology_version)
         {
@@ -276,7 +279,7 @@ impl TopologyMachine {
                 let error = error.shared();
                 let mut new = ServerDescription::failed(server, address, error.clone(), now);
                 if current.is_newer_than_reply(new.topology_version) {
-                    // nothing older replaces what is known.
+                    // an older version does not replace the known one.
                     new.topology_version = None;
                 }
                 let clear = Some(update::Clear {
@@ -295,8 +298,8 @@ impl TopologyMachine {
         }
     }
 
-    /// SDAM: "Network error when reading or writing" has its counterpart in good news: a pooled
-    /// connection's handshake tells as much as a check.
+    /// Processes a pooled connection's handshake, which counts like a successful check. It is the
+    /// counterpart of SDAM: "Network error when reading or writing".
     fn handshake(
         &mut self,
         now: Instant,
@@ -321,14 +324,13 @@ impl TopologyMachine {
         {
             return Effects::default();
         }
-        // Without a round-trip time the server could not be compared with others, so one that was
-        // never measured is left to its monitor, which is told to hurry.
+        // Selection compares round-trip times. A server without one is therefore left to its
+        // monitor, which is requested to check soon.
         if rtt.is_none() {
             return Effects::one(Effect::RequestCheck { server });
         }
         let address = current.address.clone();
-        // The monitor may have no connection, and a long wait before it, because of what an
-        // operation has met.
+        // After an operation's error the monitor may have no connection and a long wait before it.
         let request_check = !current.server_type.is_available();
         let new = ServerDescription::from_hello(server, address, hello, rtt, now);
         self.update(
@@ -355,7 +357,7 @@ impl TopologyMachine {
         self.update(now, new, update::Consequences::default())
     }
 
-    /// The current description of an incarnation; `None` if it has left.
+    /// Returns the server's current description; `None` if the server has left.
     fn current(&self, server: ServerId) -> Option<&Arc<ServerDescription>> {
         self.description.server(&self.pool(server)?.address)
     }
@@ -377,7 +379,7 @@ impl Pool {
         }
     }
 
-    /// Counts a clear and says which generation is the current one from now on.
+    /// Counts a clear and returns the new generation.
     fn clear(&mut self) -> Generation {
         self.generation = self.generation.next();
         self.ready = false;

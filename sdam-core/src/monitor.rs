@@ -27,7 +27,7 @@ use self::check::{Connection, Idle, State, Waiting};
 pub(crate) use self::negotiation::Negotiation;
 use self::pace::Pace;
 
-/// What all monitors of a topology have in common.
+/// The configuration that all monitors of a topology share.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct MonitorConfig {
@@ -35,22 +35,22 @@ pub struct MonitorConfig {
     pub heartbeat_frequency: Duration,
     /// `connectTimeoutMS`, `None` for no limit.
     pub connect_timeout: Option<Duration>,
-    /// Whether to stream where a server supports it: `serverMonitoringMode` and what is known of
-    /// the platform, decided.
+    /// Whether to stream where a server supports it; decided from `serverMonitoringMode` and the
+    /// platform.
     pub streaming: bool,
     /// The arguments of every connection's first hello.
     pub handshake: Arc<Handshake>,
-    /// The declared API; then only `hello` is used.
+    /// The declared stable API; with one, only `hello` is used.
     pub server_api: Option<Arc<ServerApi>>,
-    /// How the first legacy hello of a connection is framed.
+    /// The framing of the first legacy hello of a connection.
     pub handshake_opcode: HandshakeOpcode,
     /// Whether to retry a failed check of a known server on a new connection before reporting it.
     pub legacy_retry_before_unknown: bool,
 }
 
 impl MonitorConfig {
-    /// What `options` mean for monitors that introduce themselves with `handshake`; `faas` says
-    /// whether the program runs as a function of a FaaS provider (SDAM: "serverMonitoringMode").
+    /// Creates the configuration of monitors that send `handshake`. `faas` tells whether the
+    /// program runs as a function of a FaaS provider (SDAM: "serverMonitoringMode").
     pub fn new(options: &Options, handshake: Arc<Handshake>, faas: bool) -> Self {
         Self {
             heartbeat_frequency: options.heartbeat_frequency(),
@@ -68,90 +68,90 @@ impl MonitorConfig {
     }
 }
 
-/// What the topology holds of a server at the moment at which its monitor is told something.
+/// The topology's state of a server at the time of a monitor's input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServerStatus {
     /// The generation of the server's pool.
     pub generation: Generation,
-    /// Whether the server's type is known, whoever found it out.
+    /// Whether the server's type is known, from any source.
     pub known: bool,
 }
 
-/// What a monitor is told.
+/// An input of [`MonitorMachine::handle`].
 #[derive(Debug)]
 pub enum MonitorInput<'a> {
-    /// The connection that was asked for is open.
+    /// The requested connection is open.
     Connected,
     /// A reply has arrived.
     Reply {
         /// The reply, a BSON document.
         bytes: &'a [u8],
-        /// Whether the server will send another one unasked.
+        /// Whether the server will send another reply without a request.
         more_to_come: bool,
     },
     /// The connection could not be opened, or broke.
     Failed(ServerError),
-    /// The instant of [`MonitorMachine::deadline`] has come.
+    /// The instant of [`MonitorMachine::deadline`] is reached.
     DeadlineReached,
-    /// Somebody wants to know how the server is.
+    /// An immediate check is requested.
     CheckRequested,
     /// The server's pool was cleared because of a network error and now has `generation`; a
-    /// connection whose opening began under an earlier one is of no use any more.
+    /// connection whose opening began under an earlier generation is stale.
     Cancel {
         /// The generation of the pool.
         generation: Generation,
     },
-    /// The connection was closed by whoever else uses it, between two checks; says nothing about
-    /// the server.
+    /// The connection was closed between two checks by an operation that shares it. This says
+    /// nothing about the server.
     Disconnected,
-    /// Whoever else uses the connection has authenticated on it. An overloaded server's refusal to
-    /// answer a check then does not cost the connection (SDAM: "SystemOverloadedError").
+    /// An operation that shares the connection has authenticated on it. The connection then
+    /// survives an overloaded server's refusal to answer a check (SDAM: "SystemOverloadedError").
     Authenticated,
-    /// Whoever carried out the running check has not looked after it for so long that its outcome
-    /// would mean nothing. It ends without a report, and another one may begin at once.
+    /// The caller has left the running check unattended for so long that its outcome would be
+    /// meaningless. The check ends without a report, and another one may begin at once.
     Abandon,
     /// The server has left the topology.
     Stop,
 }
 
-/// What a monitor wants.
+/// An effect that the monitor's driver executes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MonitorEffect {
     /// Open a connection; answer with `Connected` or `Failed`.
     Connect {
-        /// When the attempt fails; also [`MonitorMachine::deadline`].
+        /// The deadline of the attempt; also [`MonitorMachine::deadline`].
         deadline: Option<Instant>,
     },
     /// Send the request and read one reply; answer with `Reply` or `Failed`.
     Send {
-        /// What to send.
+        /// The request to send.
         request: HelloRequest,
-        /// When the attempt fails; also [`MonitorMachine::deadline`].
+        /// The deadline of the attempt; also [`MonitorMachine::deadline`].
         deadline: Option<Instant>,
     },
     /// Read one more reply without sending anything; answer with `Reply` or `Failed`.
     ReadNext {
-        /// When the attempt fails; also [`MonitorMachine::deadline`].
+        /// The deadline of the attempt; also [`MonitorMachine::deadline`].
         deadline: Option<Instant>,
     },
-    /// Give up whatever is under way and close the connection, if there is one.
+    /// Cancel any operation in progress and close the connection, if there is one.
     Disconnect,
-    /// Take this sample into the server's round-trip times.
+    /// Add this sample to the server's round-trip times.
     RttSample(Duration),
-    /// Tell the topology, together with the round-trip times as they are now. A success never comes
-    /// before the first sample.
+    /// Report the outcome to the topology, together with the current round-trip times. A success is
+    /// never reported before the first sample.
     Report {
-        /// What came of the check.
+        /// The outcome of the check.
         outcome: Result<Hello, ServerError>,
     },
-    /// Start measuring round-trip times on a connection of their own.
+    /// Start measuring round-trip times on a dedicated connection.
     StartRtt,
-    /// End what `StartRtt` began, with its connection: the server is polled from now on (Server
-    /// Monitoring: "Measuring RTT").
+    /// Stop the task that `StartRtt` started and close its connection, because the server is polled
+    /// from now on (Server Monitoring: "Measuring RTT").
     StopRtt,
-    /// Append to the queue of events.
+    /// Append this event to the queue of events.
     Emit(EventKind),
-    /// End.
+    /// End the monitor.
     Exit,
 }
 
@@ -177,41 +177,38 @@ impl IntoIterator for MonitorEffects {
 
 /// The monitor of one server: polling, streaming, retries, cancellation and heartbeat events.
 ///
-/// It asks for one thing at a time, waits for the answer or for its [`deadline`](Self::deadline),
-/// and never fails.
+/// It has one request outstanding at a time, waits for the answer or for its
+/// [`deadline`](Self::deadline), and never fails.
 ///
 /// A check that has to follow at once (a streamed reply, the retry after a network error) does not
-/// begin in the call that ends its predecessor: the machine's deadline is then simply due.
-/// So the driver looks at its mailbox after every report, and a new connection begins under the
+/// begin in the call that ends its predecessor. Instead, the machine's deadline is due at once. So
+/// the driver reads its mailbox after every report, and a new connection begins under the
 /// generation that the pool has after the report.
 ///
-/// Cancelling means the connection, not the check: whatever broke the pool's connections most likely
-/// broke this one.
-/// It is closed if its opening began under an earlier generation, whether it is being opened, used,
-/// or idle.
-/// If the server is known all the same, because a reply was faster than the cancellation, the next
-/// check begins as soon as `minHeartbeatFrequencyMS` allows.
+/// Cancellation applies to the connection, not to the check: the fault that broke the pool's
+/// connections most likely broke this one. The connection is closed if its opening began under an
+/// earlier generation, whether it is being opened, in use, or idle. If the server is still known,
+/// because a reply was faster than the cancellation, the next check begins as soon as
+/// `minHeartbeatFrequencyMS` allows.
 ///
-/// A deadline that is noticed more than a heartbeat late says that the host was suspended, not that
-/// the server is silent.
-/// The check then goes on for another second, or for the connect timeout if that is shorter, before
-/// it fails; once.
-/// A reply that makes it only thanks to that, or to being read before anybody looked at the clock,
-/// is old and is no sample of the round-trip time.
-/// If it was to be one, the check asks again on the same connection before it ends.
+/// A deadline that is noticed more than a heartbeat late means that the host was suspended, not
+/// that the server is silent. The check then continues, once, for another second or for the connect
+/// timeout if that is shorter, before it fails. A reply that is accepted only because of that, or
+/// because it was read before the expired deadline was noticed, is old and is no sample of the
+/// round-trip time. If it was to be a sample, the check sends another request on the same
+/// connection before it ends.
 ///
-/// A server that pushes replies without a pause, which no real one does, is not read on: after some
-/// tens of them the connection is closed, and what the server has to say is asked for on a new one
-/// after `minHeartbeatFrequencyMS`.
-/// So it costs a bounded amount of work, and what is known of it is never older than that.
+/// The rate of streamed replies is limited, although no real server pushes them without a pause.
+/// After some tens of such replies the connection is closed, and the next check begins on a new one
+/// after `minHeartbeatFrequencyMS`. So the work per server is bounded, and its description is never
+/// older than that.
 ///
 /// # Contract
 ///
-/// The driver executes all effects of a call in order before the next call.
-/// `Connect`, `Send` and `ReadNext` are never outstanding together; each is answered by exactly one
-/// of the inputs named at it, unless `Disconnect` comes first.
-/// Time does not run backwards between calls.
-/// An answer that was not asked for, and any input after `Exit`, is ignored.
+/// The driver executes all effects of a call in order before the next call. `Connect`, `Send` and
+/// `ReadNext` are never outstanding together; each is answered by exactly one of the inputs named
+/// at it, unless `Disconnect` comes first. Time does not run backwards between calls. An answer
+/// without a request, and any input after `Exit`, is ignored.
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone))]
 pub struct MonitorMachine {
@@ -221,20 +218,20 @@ pub struct MonitorMachine {
     state: State,
     /// The open connection; outlives the checks it serves.
     connection: Option<Connection>,
-    /// How many connections were asked for.
+    /// The number of connections requested so far.
     connections: u64,
     /// The pool's generation when the newest connection began to be opened.
     generation: Generation,
-    /// Whether the last failure of a check was not reported, so that the next one has to be.
+    /// Whether the last failure of a check was withheld, so that the next one has to be reported.
     withheld: bool,
-    /// Whether the task that measures round-trip times was started, and not stopped since.
+    /// Whether the task that measures round-trip times is running.
     rtt_started: bool,
-    /// The replies that the server pushes, over all connections.
+    /// The limit on the rate of streamed replies, over all connections.
     pace: Pace,
 }
 
 impl MonitorMachine {
-    /// The monitor of `server` at `address`, about to make its first check.
+    /// Creates the monitor of `server` at `address`, about to make its first check.
     pub fn new(config: Arc<MonitorConfig>, server: ServerId, address: ServerAddress) -> Self {
         Self {
             config,
@@ -250,8 +247,9 @@ impl MonitorMachine {
         }
     }
 
-    /// The monitor that takes over from this one, which came to grief. It only remembers how many
-    /// connections there were, so that no two have the same number.
+    /// Creates the monitor that replaces this one after a panic. It keeps only the connection
+    /// count, so that connection numbers stay unique, and the limit on the rate of streamed
+    /// replies.
     #[must_use]
     pub fn successor(&self) -> Self {
         let config = Arc::clone(&self.config);
@@ -262,12 +260,13 @@ impl MonitorMachine {
         }
     }
 
-    /// The first effects.
+    /// Returns the first effects.
     pub fn start(&mut self, now: Instant, status: ServerStatus) -> MonitorEffects {
         self.handle(now, status, MonitorInput::DeadlineReached)
     }
 
-    /// Takes in what happened at `now`, when the topology holds `status` of the server.
+    /// Handles an input that occurred at `now`, with the topology's `status` of the server, and
+    /// returns the effects.
     pub fn handle(
         &mut self,
         now: Instant,
@@ -275,7 +274,7 @@ impl MonitorMachine {
         input: MonitorInput<'_>,
     ) -> MonitorEffects {
         let mut effects = MonitorEffects::default();
-        // Every arm says what state follows; `Done` only stands in meanwhile.
+        // Every arm yields the next state; `Done` is only a placeholder.
         self.state = match (mem::replace(&mut self.state, State::Done), input) {
             (State::Done, _) => State::Done,
             (state, MonitorInput::Stop) => self.stop(now, state, &mut effects),
@@ -326,15 +325,15 @@ impl MonitorMachine {
             (State::Checking(check), MonitorInput::DeadlineReached) => {
                 self.expire(now, status, check, &mut effects)
             }
-            // Among them a request for a check while one is running: it must be ignored, not
+            // This includes a request for a check while one is running: it must be ignored, not
             // remembered (Server Monitoring: "Requesting an immediate check").
             (state, _) => state,
         };
         effects
     }
 
-    /// When to tell the machine that its deadline has come; `None` for never. It may have passed
-    /// already.
+    /// Returns when to pass [`MonitorInput::DeadlineReached`]; `None` for never. The instant may
+    /// have passed already.
     pub fn deadline(&self) -> Option<Instant> {
         match &self.state {
             State::Idle(idle) => Some(idle.until),

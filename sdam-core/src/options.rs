@@ -1,4 +1,4 @@
-//! Every knob of discovery, monitoring and selection, validated.
+//! The options of discovery, monitoring and selection, with validation.
 
 use alloc::{boxed::Box, collections::BTreeSet, sync::Arc, vec::Vec};
 use core::time::Duration;
@@ -20,29 +20,29 @@ mod validate;
 pub(crate) use config_error::HIDDEN;
 pub use config_error::{ConfigError, Warning};
 
-/// The shortest time between two checks of a server (SDAM: "minHeartbeatFrequencyMS").
+/// The minimum time between two checks of a server (SDAM: "minHeartbeatFrequencyMS").
 pub const MIN_HEARTBEAT_FREQUENCY: Duration = Duration::from_millis(500);
-/// How long a single-threaded client leaves a server alone after a network error (SDAM:
+/// The time for which a single-threaded client does not check a server after a network error (SDAM:
 /// "cooldownMS").
 pub const COOLDOWN: Duration = Duration::from_secs(5);
-/// How often an idle primary writes, so that staleness can be told (Max Staleness:
+/// The interval of an idle primary's writes, which makes staleness measurable (Max Staleness:
 /// "idleWritePeriodMS").
 pub const IDLE_WRITE_PERIOD: Duration = Duration::from_secs(10);
-/// The smallest limit on staleness (Max Staleness: "smallestMaxStalenessSeconds").
+/// The smallest staleness limit (Max Staleness: "smallestMaxStalenessSeconds").
 pub const SMALLEST_MAX_STALENESS: Duration = Duration::from_secs(90);
-/// `heartbeatFrequencyMS` of clients with background monitors, if not configured.
+/// The default `heartbeatFrequencyMS` of clients with background monitors.
 pub const DEFAULT_HEARTBEAT_FREQUENCY: Duration = Duration::from_secs(10);
-/// `heartbeatFrequencyMS` of single-threaded clients, if not configured.
+/// The default `heartbeatFrequencyMS` of single-threaded clients.
 pub const DEFAULT_SCAN_FREQUENCY: Duration = Duration::from_secs(60);
 
-/// What a topology is started with.
+/// The options of a topology.
 ///
-/// Values that a connection string can carry bear its names; durations of zero mean what the
-/// specification says that they mean, given at each field. They come from [`Options::parse`] or
+/// Options that a connection string can carry have its names. The meaning of a zero duration is
+/// that of the specification, given at each field. Options come from [`Options::parse`] or
 /// [`Options::new`], are changed field by field or with the `with_` methods, and are checked as a
 /// whole by [`Options::validate`] when a topology is started.
 ///
-/// Code counts more than the connection string, which counts more than a TXT record; see
+/// Code has precedence over the connection string, which has precedence over a TXT record; see
 /// [`uri`](crate::uri#precedence).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -51,12 +51,12 @@ pub const DEFAULT_SCAN_FREQUENCY: Duration = Duration::from_secs(60);
     reason = "each is an option of its own"
 )]
 pub struct Options {
-    /// The servers to begin with, in the order given. One that is named twice counts once.
+    /// The seeds, in the order given; duplicates are ignored.
     ///
     /// A few members of a replica set are enough: the others are discovered. Each seed is
     /// monitored, so a list of hundreds costs as many connections on every client.
     pub seeds: Vec<ServerAddress>,
-    /// `directConnection`: whether to talk to the one seed only, whatever it is.
+    /// `directConnection`: whether to connect to the one seed only, whatever its type.
     pub direct_connection: Option<bool>,
     /// `loadBalanced`: whether the one seed is a load balancer.
     pub load_balanced: bool,
@@ -70,64 +70,65 @@ pub struct Options {
     pub heartbeat_frequency: Option<Duration>,
     /// `connectTimeoutMS`: for connecting and for each reply of a monitor; zero: no limit.
     pub connect_timeout: Duration,
-    /// `serverMonitoringMode`: whether to let servers stream their changes.
+    /// `serverMonitoringMode`: whether to use streaming.
     pub server_monitoring_mode: ServerMonitoringMode,
     /// `localThresholdMS`: how much slower than the fastest suitable server a server may be.
     pub local_threshold: Duration,
-    /// `serverSelectionTimeoutMS`: how long a selection waits; zero: it does not wait at all.
+    /// `serverSelectionTimeoutMS`: how long a selection waits; zero: no wait.
     pub server_selection_timeout: Duration,
-    /// `serverSelectionTryOnce`: single-threaded clients scan at most once per selection. `None`:
-    /// not configured, which means yes.
+    /// `serverSelectionTryOnce`: whether single-threaded clients scan at most once per selection.
+    /// `None`: not configured, which means yes.
     pub server_selection_try_once: Option<bool>,
-    /// `socketCheckIntervalMS`: how long a connection of a single-threaded client may idle before
-    /// it is probed.
+    /// `socketCheckIntervalMS`: the idle time after which a single-threaded client probes a
+    /// connection before use.
     pub socket_check_interval: Duration,
     /// The default read preference of operations that may read from secondaries.
     pub read_preference: ReadPreference,
-    /// How to choose among the servers in the latency window.
+    /// The strategy of the choice among the servers in the latency window.
     pub selection_strategy: SelectionStrategy,
     /// `appName`: at most 128 bytes; part of the client metadata.
     pub app_name: Option<Arc<str>>,
-    /// The declared stable API version; then only `hello` is used.
+    /// The declared stable API version; with one, only `hello` is used.
     pub server_api: Option<ServerApi>,
-    /// The wire versions the client speaks.
+    /// The wire versions that the client supports.
     pub wire_versions: WireVersions,
-    /// What compatibility errors call the client.
+    /// The client's name in compatibility errors.
     pub driver_name: Arc<str>,
-    /// How many servers are monitored at most; what lies beyond is reported as an error.
+    /// The maximum number of monitored servers; any excess is reported as an error.
     pub max_servers: usize,
-    /// How many selections may wait for a server at the same time; one more fails at once. There is
-    /// no limit by default (Server Selection: "Multi-threaded or asynchronous server selection").
+    /// The maximum number of selections that wait for a server at the same time; one more fails at
+    /// once. There is no limit by default (Server Selection: "Multi-threaded or asynchronous server
+    /// selection").
     pub max_waiters: usize,
-    /// The longest reply that a check accepts, in bytes; a longer one is refused by its header. The
-    /// default of 1 MiB is a hundred times what the largest replica sets need.
+    /// The maximum length of a reply to a check, in bytes; a longer reply is rejected by its
+    /// header. The default of 1 MiB is a hundred times what the largest replica sets need.
     pub max_hello_size: usize,
-    /// How the first hello of a connection is framed.
+    /// The framing of the first hello of a connection.
     pub handshake_opcode: HandshakeOpcode,
-    /// Retry a failed check on a new connection before marking the server Unknown, as SDAM 2.11
-    /// did.
+    /// Whether to retry a failed check on a new connection before marking the server Unknown, as
+    /// SDAM 2.11 did.
     pub legacy_retry_before_unknown: bool,
-    /// Let every failure to establish a connection mark the server Unknown, as before labels of
-    /// overload existed.
+    /// Whether every failure to establish a connection marks the server Unknown, as before overload
+    /// error labels existed.
     pub handshake_errors_mark_unknown: bool,
-    /// Let single-threaded clients check a server at once that says that it is not writable
-    /// primary, as SDAM 2.11 did.
+    /// Whether single-threaded clients check a server at once after its "not writable primary"
+    /// error, as SDAM 2.11 did.
     pub single_threaded_immediate_check: bool,
-    /// Where the seeds were looked up, if they came from an SRV record.
+    /// The SRV lookup of the seeds, if they came from an SRV record.
     pub srv: Option<Srv>,
-    /// What a connection string says to the rest of the driver.
+    /// The connection string's options for the rest of the driver.
     pub pass_through: PassThrough,
-    /// What was worked around in the connection string.
+    /// The warnings about the connection string.
     pub(crate) uri_warnings: Vec<Warning>,
-    /// Why the connection string must not be connected to, if an option of it that guards
-    /// something is not understood.
+    /// The error of a connection string option that guards connections and was not understood. With
+    /// it no topology may start.
     pub(crate) uri_unguarded: Option<ConfigError>,
-    /// `serverSelectionTryOnce` as the connection string has it.
+    /// `serverSelectionTryOnce` from the connection string.
     pub(crate) uri_try_once: Option<bool>,
 }
 
 impl Options {
-    /// The default options with these seeds.
+    /// Creates the default options with these seeds.
     pub fn new(seeds: Vec<ServerAddress>) -> Self {
         Self {
             seeds,
@@ -163,14 +164,14 @@ impl Options {
         }
     }
 
-    /// The seeds, each once.
+    /// Returns the seeds without duplicates.
     pub(crate) fn distinct_seeds(&self) -> Vec<ServerAddress> {
         let mut seen = BTreeSet::new();
         let seeds = self.seeds.iter().filter(|seed| seen.insert(*seed));
         seeds.cloned().collect()
     }
 
-    /// The type the topology starts with (SDAM: "Initial TopologyType").
+    /// Returns the initial topology type (SDAM: "Initial TopologyType").
     pub fn topology_type(&self) -> TopologyType {
         if let Some(topology_type) = self.initial_topology_type {
             return topology_type;
@@ -187,31 +188,30 @@ impl Options {
         }
     }
 
-    /// `heartbeatFrequencyMS` of a client with background monitors, never below 500 ms.
+    /// Returns `heartbeatFrequencyMS` of a client with background monitors, never below 500 ms.
     pub fn heartbeat_frequency(&self) -> Duration {
         self.heartbeat_frequency
             .unwrap_or(DEFAULT_HEARTBEAT_FREQUENCY)
             .max(MIN_HEARTBEAT_FREQUENCY)
     }
 
-    /// `heartbeatFrequencyMS` of a single-threaded client, never below 500 ms.
+    /// Returns `heartbeatFrequencyMS` of a single-threaded client, never below 500 ms.
     pub fn scan_frequency(&self) -> Duration {
         self.heartbeat_frequency
             .unwrap_or(DEFAULT_SCAN_FREQUENCY)
             .max(MIN_HEARTBEAT_FREQUENCY)
     }
 
-    /// `connectTimeoutMS`, `None` for no limit.
+    /// Returns `connectTimeoutMS`, `None` for no limit.
     pub fn connect_timeout(&self) -> Option<Duration> {
         (!self.connect_timeout.is_zero()).then_some(self.connect_timeout)
     }
 }
 
-/// Whether monitors let servers stream their changes (SDAM: "serverMonitoringMode").
+/// Whether monitors use streaming (SDAM: "serverMonitoringMode").
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ServerMonitoringMode {
-    /// As [`Stream`](Self::Stream), except as a function of a FaaS provider, where as
-    /// [`Poll`](Self::Poll).
+    /// [`Poll`](Self::Poll) in a function of a FaaS provider, else [`Stream`](Self::Stream).
     #[default]
     Auto,
     /// Streaming where the server supports it.
@@ -221,7 +221,7 @@ pub enum ServerMonitoringMode {
 }
 
 impl ServerMonitoringMode {
-    /// The mode's name in connection strings.
+    /// Returns the mode's name in connection strings.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Auto => "auto",
@@ -231,40 +231,40 @@ impl ServerMonitoringMode {
     }
 }
 
-/// How to choose among the servers in the latency window.
+/// The strategy of the choice among the servers in the latency window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum SelectionStrategy {
-    /// Of two random servers the one with fewer operations in progress; single-threaded clients
+    /// The one with fewer operations in progress of two random servers; single-threaded clients
     /// choose at random.
     #[default]
     TwoChoices,
-    /// At random, as Server Selection 1.2 had it.
+    /// A random server, as in Server Selection 1.2.
     Random,
 }
 
-/// How the first hello of a connection is framed.
+/// The framing of the first hello of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum HandshakeOpcode {
-    /// As OP_MSG, which every server since MongoDB 3.6 understands.
+    /// OP_MSG, which every server since MongoDB 3.6 supports.
     #[default]
     OpMsg,
-    /// As OP_QUERY, for servers before that.
+    /// OP_QUERY, for older servers.
     OpQuery,
 }
 
-/// The stable API that is declared with every command.
+/// The stable API version that is declared with every command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerApi {
-    /// The version; `1` is the only one there is.
+    /// The version; only `1` exists.
     pub version: Box<str>,
-    /// Whether the server refuses commands outside the API.
+    /// Whether the server rejects commands outside the API.
     pub strict: Option<bool>,
-    /// Whether the server refuses deprecated commands.
+    /// Whether the server rejects deprecated commands.
     pub deprecation_errors: Option<bool>,
 }
 
 impl ServerApi {
-    /// Version 1, neither strict nor with deprecation errors.
+    /// Returns version 1, neither strict nor with deprecation errors.
     pub fn v1() -> Self {
         Self {
             version: "1".into(),

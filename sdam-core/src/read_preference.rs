@@ -12,14 +12,14 @@ pub struct ReadPreference {
     /// Tag sets in order of preference; the first that matches any server decides. Empty means
     /// that every server matches.
     pub tag_sets: Vec<TagSet>,
-    /// The most a secondary may lag behind; `None` for no limit (`-1` in a connection string).
+    /// The maximum staleness of a secondary; `None` for no limit (`-1` in a connection string).
     pub max_staleness: Option<Duration>,
     /// Whether a mongos may send a read to two members at once. Deprecated since MongoDB 8.0.
     pub hedge: Option<bool>,
 }
 
 impl ReadPreference {
-    /// The preference of `mode` without tags and limits.
+    /// Creates the preference of `mode` without tags and limits.
     pub fn new(mode: ReadMode) -> Self {
         Self {
             mode,
@@ -27,21 +27,21 @@ impl ReadPreference {
         }
     }
 
-    /// The same preference with these tag sets, in order of preference.
+    /// Sets the tag sets, in order of preference.
     #[must_use]
     pub fn with_tag_sets(mut self, tag_sets: Vec<TagSet>) -> Self {
         self.tag_sets = tag_sets;
         self
     }
 
-    /// The same preference with this limit on staleness.
+    /// Sets the limit on staleness.
     #[must_use]
     pub fn with_max_staleness(mut self, max_staleness: Duration) -> Self {
         self.max_staleness = Some(max_staleness);
         self
     }
 
-    /// The same preference with hedged reads switched on or off (L-77).
+    /// Switches hedged reads on or off (L-77).
     #[deprecated = "MongoDB 8.0 deprecates hedged reads: leave it out"]
     #[must_use]
     pub fn with_hedge(mut self, enabled: bool) -> Self {
@@ -49,10 +49,10 @@ impl ReadPreference {
         self
     }
 
-    /// Whether the parts of the preference go together, whatever the topology.
+    /// Checks whether the parts of the preference can be combined, independently of the topology.
     ///
-    /// The limit on staleness has a lower bound besides, which depends on the topology and on the
-    /// client's heartbeat frequency and is checked when a server is selected.
+    /// The lower bound of the limit on staleness depends on the topology and on the client's
+    /// heartbeat frequency, and is checked when a server is selected.
     pub fn validate(&self) -> Result<(), InvalidReadPreference> {
         if self.mode == ReadMode::Primary {
             if !self.tag_sets.iter().all(TagSet::is_empty) {
@@ -77,15 +77,15 @@ impl ReadPreference {
         }
     }
 
-    /// Whether the tag sets exclude no server: there are none, or the first one is empty.
+    /// Returns whether the tag sets exclude no server: there are none, or the first one is empty.
     pub fn matches_any_tags(&self) -> bool {
         self.tag_sets.first().is_none_or(TagSet::is_empty)
     }
 }
 
 impl fmt::Display for ReadPreference {
-    /// The wording of selection errors: the mode, then the tag sets and the limit on staleness if
-    /// they restrict anything (Server Selection: "Server Selection Errors").
+    /// Writes the wording of selection errors: the mode, then the tag sets and the limit on
+    /// staleness if they restrict anything (Server Selection: "Server Selection Errors").
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.mode)?;
         let tagged = !self.matches_any_tags();
@@ -107,7 +107,7 @@ impl fmt::Display for ReadPreference {
     }
 }
 
-/// Why a read preference is refused: its parts contradict each other, or cannot be sent.
+/// The reason why a read preference is invalid: its parts contradict each other or cannot be sent.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InvalidReadPreference {
@@ -117,9 +117,9 @@ pub enum InvalidReadPreference {
     MaxStalenessWithPrimary,
     /// Mode primary with hedged reads switched on or off.
     HedgeWithPrimary,
-    /// A limit on staleness that is no whole number of seconds, so no server could be told it.
+    /// A limit on staleness that is not a whole number of seconds, so it cannot be sent.
     FractionalMaxStaleness(Duration),
-    /// The name of a tag contains a zero byte, which no name of a field can.
+    /// The name of a tag contains a zero byte, which a field name cannot contain.
     NulInTagName,
 }
 
@@ -175,7 +175,7 @@ pub enum ReadMode {
 }
 
 impl ReadMode {
-    /// The mode's name in commands and connection strings.
+    /// Returns the mode's name in commands and connection strings.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Primary => "primary",
@@ -186,7 +186,7 @@ impl ReadMode {
         }
     }
 
-    /// The mode of that name, spelled as in commands, in any case.
+    /// Parses the name of a mode, spelled as in commands, in any case.
     pub fn parse(name: &str) -> Option<Self> {
         [
             Self::Primary,
@@ -211,12 +211,12 @@ impl fmt::Display for ReadMode {
 pub struct TagSet(Box<[(Box<str>, Box<str>)]>);
 
 impl TagSet {
-    /// Whether there is no tag in the set; the empty set matches every server.
+    /// Returns whether the set is empty; the empty set matches every server.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The value of the tag `name`.
+    /// Returns the value of the tag `name`.
     pub fn value(&self, name: &str) -> Option<&str> {
         // Sets are small: comparing for equality, lengths first, beats searching by order.
         let mut tags = self.0.iter();
@@ -224,12 +224,12 @@ impl TagSet {
         Some(value)
     }
 
-    /// Names and values, by name.
+    /// Iterates over names and values, by name.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (&**name, &**value))
     }
 
-    /// Whether every tag of this set is among `tags` with the same value.
+    /// Returns whether every tag of this set is among `tags` with the same value.
     pub fn is_subset_of(&self, tags: &Self) -> bool {
         self.iter()
             .all(|(name, value)| tags.value(name) == Some(value))
@@ -237,7 +237,7 @@ impl TagSet {
 }
 
 impl<N: Into<Box<str>>, V: Into<Box<str>>> FromIterator<(N, V)> for TagSet {
-    /// Of several values for one name the last one counts.
+    /// Builds a tag set; the last of several values for one name counts.
     fn from_iter<I: IntoIterator<Item = (N, V)>>(pairs: I) -> Self {
         let mut tags: Vec<(Box<str>, Box<str>)> = Vec::new();
         for (name, value) in pairs {
@@ -328,7 +328,7 @@ mod tests {
             &|it| it.with_max_staleness(limit),
             Err(InvalidReadPreference::MaxStalenessWithPrimary),
         );
-        // Too small a limit is for selection to judge, which knows the heartbeat frequency.
+        // Selection rejects a limit that is too small, because it knows the heartbeat frequency.
         check(&|it| it.with_max_staleness(Duration::ZERO), Ok(()));
         check(
             &|it| it.with_hedge(true),

@@ -1,4 +1,4 @@
-//! What replies to commands say about the state of the server (SDAM: "Error handling").
+//! Errors in replies to commands that concern the state of the server (SDAM: "Error handling").
 
 use alloc::{boxed::Box, vec::Vec};
 
@@ -11,10 +11,10 @@ use crate::{
     ids::TopologyVersion,
 };
 
-/// The most error labels that are taken from a reply.
+/// The maximum number of error labels that are read from a reply.
 const MAX_LABELS: usize = 64;
 
-/// The error in the reply to a command, if there is one that can matter to SDAM.
+/// Returns the error in the reply to a command, if there is one that can matter to SDAM.
 ///
 /// `bytes` is the BSON document of the reply. An error is, in this order:
 /// `ok` other than 1, with `errmsg`, `code` and `codeName`;
@@ -25,8 +25,8 @@ const MAX_LABELS: usize = 64;
 /// connection had come. `writeErrors` are about the operation and never about the server, so they
 /// are ignored (SDAM: "Parsing not writable primary and node is recovering errors").
 ///
-/// What is not BSON is no error of the server's: the answer is `None`, and whoever read it from a
-/// connection has to report that connection as broken.
+/// Bytes that are not BSON are not an error of the server: the result is `None`, and the caller
+/// has to report the connection that they were read from as broken.
 pub fn error(bytes: &[u8], stage: Stage) -> Option<ServerError> {
     let mut failure = Failure::default();
     let fields = Fields::of(bytes).ok()?;
@@ -34,7 +34,7 @@ pub fn error(bytes: &[u8], stage: Stage) -> Option<ServerError> {
     failure.into_error(stage)
 }
 
-/// The fields of a reply that say that a command has failed.
+/// The fields of a reply that describe a failed command.
 #[derive(Default)]
 pub(crate) struct Failure<'a> {
     /// Whether there is an `ok`, and whether it is 1.
@@ -58,7 +58,7 @@ struct WriteConcernError<'a> {
 }
 
 impl<'a> Failure<'a> {
-    /// Takes in one field of the reply.
+    /// Stores one field of the reply.
     pub(crate) fn take(&mut self, key: &str, field: Field<'_, 'a>) -> Result<(), Malformed> {
         match key {
             "ok" => self.ok = Some(field.integer() == Some(1)),
@@ -75,12 +75,11 @@ impl<'a> Failure<'a> {
         Ok(())
     }
 
-    /// Whether the reply says that the command succeeded.
     pub(crate) fn is_ok(&self) -> bool {
         self.ok == Some(true)
     }
 
-    /// The error, if the fields amount to one.
+    /// Returns the error, if the fields describe one.
     pub(crate) fn into_error(self, stage: Stage) -> Option<ServerError> {
         let (message, code, code_name) = if self.ok == Some(false) {
             let message = self.message.or(self.dollar_err);
@@ -121,12 +120,12 @@ impl<'a> WriteConcernError<'a> {
     }
 }
 
-/// Messages may quote what users sent, so they are taken even if they are not UTF-8.
+/// Returns the text of a message, even if it is not UTF-8, because it may quote user data.
 fn text(kept: Option<KeptField<'_>>) -> Option<Box<str>> {
     Some(kept?.field().text_lossy()?.into())
 }
 
-/// Labels that cannot be read are no reason to lose the error.
+/// Returns the labels; unreadable ones are left out, so that the error is kept.
 fn labels(kept: Option<&KeptField<'_>>) -> Box<[Box<str>]> {
     let mut labels: Vec<Box<str>> = Vec::new();
     if let Some(elements) = kept.and_then(|kept| kept.field().elements()) {

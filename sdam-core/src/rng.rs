@@ -1,4 +1,4 @@
-//! The only source of randomness: a seed, stretched.
+//! The seeded random number generator, the only source of randomness.
 
 /// A SplitMix64 generator.
 ///
@@ -13,25 +13,25 @@ pub struct Rng {
 const GAMMA: u64 = 0x9E37_79B9_7F4A_7C15;
 
 impl Rng {
-    /// A generator whose sequence depends on `seed` alone.
+    /// Creates a generator whose sequence depends on `seed` alone.
     pub const fn new(seed: u64) -> Self {
         Self { state: seed }
     }
 
-    /// The next 64 random bits.
+    /// Returns the next 64 random bits.
     pub const fn next_u64(&mut self) -> u64 {
         self.state = self.state.wrapping_add(GAMMA);
         mix(self.state)
     }
 
-    /// A number below `bound`, and 0 if `bound` is 0.
+    /// Returns a random number below `bound`, or 0 if `bound` is 0.
     ///
-    /// The bias is below `bound / 2^64`, which no use here can notice.
+    /// The bias is below `bound / 2^64`, which is negligible for every use here.
     pub const fn below(&mut self, bound: u64) -> u64 {
         ((self.next_u64() as u128 * bound as u128) >> 64) as u64
     }
 
-    /// An independent generator that descends from this one.
+    /// Derives an independent generator from this one.
     #[must_use]
     pub const fn fork(&mut self) -> Self {
         Self::new(self.next_u64())
@@ -46,7 +46,7 @@ impl Rng {
     }
 }
 
-/// The finaliser of SplitMix64: spreads the bits of `state`.
+/// Spreads the bits of `state` with the finaliser of SplitMix64.
 ///
 /// Exposed so that a lock-free generator can be made of one atomic counter and this function.
 pub const fn mix(state: u64) -> u64 {

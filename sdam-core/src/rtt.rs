@@ -8,10 +8,10 @@ use crate::server::Rtt;
 
 /// The weight of a new sample (Server Selection: "alpha").
 const ALPHA: f64 = 0.2;
-/// How many samples the minimum looks back.
+/// The number of latest samples that the minimum and the percentile cover.
 const WINDOW: usize = 10;
 
-/// The round-trip times of one server, as its samples come in.
+/// The window of round-trip time samples of one server.
 ///
 /// The average is kept in fractional milliseconds, so that no precision is lost between samples.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -20,19 +20,19 @@ pub struct RttWindow {
     average: Option<f64>,
     /// The last samples; the oldest is overwritten first.
     recent: [Duration; WINDOW],
-    /// How many samples came since the last reset.
+    /// The number of samples since the last reset.
     count: usize,
-    /// The newest sample, whenever it came.
+    /// The newest sample; survives a reset.
     newest: Option<Duration>,
 }
 
 impl RttWindow {
-    /// A window without samples.
+    /// Creates a window without samples.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A window whose average so far is `average` milliseconds, for tests and replays.
+    /// Creates a window with an average of `average` milliseconds, for tests and replays.
     pub fn with_average(average: f64) -> Self {
         Self {
             average: Some(average),
@@ -40,12 +40,12 @@ impl RttWindow {
         }
     }
 
-    /// Takes in a sample (Server Selection: "Calculation of Average Round Trip Times").
+    /// Adds a sample (Server Selection: "Calculation of Average Round Trip Times").
     pub fn add(&mut self, sample: Duration) {
         self.add_millis(sample.as_secs_f64() * 1e3);
     }
 
-    /// Takes in a sample in fractional milliseconds; negative ones and NaN are rejected (G-2).
+    /// Adds a sample in fractional milliseconds; negative values and NaN are rejected (G-2).
     pub fn add_millis(&mut self, sample: f64) {
         let Ok(duration) = Duration::try_from_secs_f64(sample / 1e3) else {
             return;
@@ -61,10 +61,10 @@ impl RttWindow {
         self.count = self.count.saturating_add(1);
     }
 
-    /// Forgets every sample but the newest: the server was lost (Server Selection: "reset").
+    /// Discards every sample but the newest, after the server was lost (Server Selection: "reset").
     ///
-    /// The newest one stands in for the first of the new ones, which replaces it: a server that is
-    /// known again, by whatever reply, can be compared with others at once.
+    /// The newest sample stands in until the next one replaces it. So a server that is known again,
+    /// by any reply, can be compared with others at once.
     pub fn reset(&mut self) {
         *self = Self {
             newest: self.newest,
@@ -72,15 +72,15 @@ impl RttWindow {
         };
     }
 
-    /// The average since the last reset in fractional milliseconds.
+    /// Returns the average since the last reset in fractional milliseconds.
     pub fn average_millis(&self) -> Option<f64> {
         self.average
     }
 
-    /// Average, minimum and percentile, if there ever was a sample.
+    /// Returns average, minimum and percentile, or `None` if there was never a sample.
     pub fn rtt(&self) -> Option<Rtt> {
         let Some(average) = self.average else {
-            // As after one sample.
+            // The same values as after one sample.
             return self.newest.map(|newest| Rtt {
                 average: newest,
                 minimum: Duration::ZERO,
@@ -94,7 +94,7 @@ impl RttWindow {
         })
     }
 
-    /// The minimum of the last ten samples, zero until there are two (G-9).
+    /// Returns the minimum of the last ten samples, zero until there are two (G-9).
     fn minimum(&self) -> Duration {
         if self.count < 2 {
             return Duration::ZERO;
@@ -107,7 +107,8 @@ impl RttWindow {
             .unwrap_or_default()
     }
 
-    /// By nearest rank: of ten samples the second greatest, of fewer the greatest.
+    /// Returns the 90th percentile by nearest rank: the second greatest of ten samples, the
+    /// greatest of fewer.
     fn p90(&self) -> Duration {
         let mut top = [Duration::ZERO; 2];
         for sample in self.recent.iter().take(self.count).copied() {

@@ -1,5 +1,5 @@
-//! When a client without background work checks which server (SDAM: "Single-threaded monitoring",
-//! Server Selection: "Single-threaded server selection").
+//! Inline scans of a client without background tasks (SDAM: "Single-threaded monitoring", Server
+//! Selection: "Single-threaded server selection").
 
 mod order;
 mod selection;
@@ -19,24 +19,24 @@ use crate::{
 
 use self::{order::Scan, selection::Selection};
 
-/// What the scans of a topology go by.
+/// The configuration of a topology's scans.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ScanConfig {
-    /// `heartbeatFrequencyMS`: how long the outcome of a scan is relied upon; at least 500 ms.
+    /// `heartbeatFrequencyMS`: how long the outcome of a scan stays valid; at least 500 ms.
     pub frequency: Duration,
-    /// `serverSelectionTryOnce`: whether a selection scans once at most.
+    /// `serverSelectionTryOnce`: whether a selection scans at most once.
     pub try_once: bool,
     /// `socketCheckIntervalMS`: the idle time after which a connection is probed before it is used.
     pub socket_check_interval: Duration,
-    /// Whether a server is checked at once that says that it is not writable primary.
+    /// Whether to check a server at once after its "not writable primary" error.
     pub immediate_check: bool,
-    /// How many addresses one scan visits at most.
+    /// The maximum number of addresses in one scan.
     pub max_servers: usize,
 }
 
 impl ScanConfig {
-    /// What `options` mean for a single-threaded client.
+    /// Creates the configuration of a single-threaded client from `options`.
     pub fn new(options: &Options) -> Self {
         Self {
             frequency: options.scan_frequency(),
@@ -48,7 +48,7 @@ impl ScanConfig {
     }
 }
 
-/// What a scan machine is told.
+/// An input of [`ScanMachine::handle`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScanInput {
     /// An operation needs a server.
@@ -56,99 +56,97 @@ pub enum ScanInput {
         /// `serverSelectionTimeoutMS`; has no effect with `serverSelectionTryOnce`.
         timeout: Duration,
     },
-    /// All servers are to be checked, whether that is due or not.
+    /// All servers have to be checked, whether a scan is due or not.
     Scan,
-    /// This server is to be checked on its own (SDAM: "Checking a single server").
+    /// Only this server has to be checked (SDAM: "Checking a single server").
     Check {
-        /// The incarnation.
+        /// The server's id.
         server: ServerId,
     },
-    /// The checks that errors have asked for are to be made now, and no others.
+    /// The checks that errors have requested have to run now, and no others.
     Settle,
-    /// The check that was asked for has ended, and the topology knows its outcome.
+    /// The requested check has ended, and its outcome is in the topology.
     Checked {
-        /// Whether the connection broke or was silent, so that a new one may lead to an answer.
+        /// Whether the connection broke or timed out, so that a retry on a new one may succeed.
         retry: bool,
     },
-    /// The instant that was to be waited for has come.
+    /// The instant of [`ScanEffect::SleepUntil`] is reached.
     Awake,
     /// No server is suitable.
     NotFound,
-    /// A server is suitable and was chosen.
+    /// A suitable server was chosen.
     Found {
-        /// The incarnation.
+        /// The server's id.
         server: ServerId,
-        /// How long its connection has not been used; `None` if there is none.
+        /// The idle time of its connection; `None` if there is none.
         idle: Option<Duration>,
     },
-    /// The connection that was to be probed has answered, or the topology knows that it has not.
+    /// The probe of a connection has ended; a failure is in the topology already.
     Probed {
-        /// Whether it has answered.
+        /// Whether the server has answered.
         alive: bool,
     },
 }
 
-/// What a scan machine wants; one thing at a time.
+/// The one effect that the driver executes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScanEffect {
-    /// Nothing: what was asked for is done.
+    /// Do nothing: the request is complete.
     Rest,
-    /// Check the server, tell the topology, and answer with [`ScanInput::Checked`].
+    /// Check the server, report the outcome to the topology, and answer with
+    /// [`ScanInput::Checked`].
     Check {
-        /// The incarnation.
+        /// The server's id.
         server: ServerId,
     },
     /// Wait, and answer with [`ScanInput::Awake`].
     SleepUntil(Instant),
-    /// Look for a suitable server in what is known now; answer with [`ScanInput::Found`] or
+    /// Select a suitable server from the current description; answer with [`ScanInput::Found`] or
     /// [`ScanInput::NotFound`].
     Choose,
-    /// Send `ping` on the server's connection. If that breaks or is silent, close it and mark the
+    /// Send `ping` on the server's connection. If it breaks or times out, close it and mark the
     /// server Unknown. Answer with [`ScanInput::Probed`].
     Probe {
-        /// The incarnation.
+        /// The server's id.
         server: ServerId,
     },
-    /// The operation may use the server.
+    /// Selection succeeds with this server.
     Select {
-        /// The incarnation.
+        /// The server's id.
         server: ServerId,
     },
-    /// The operation gets no server.
+    /// Selection fails.
     Fail(ScanFailure),
 }
 
-/// Why an operation gets no server.
+/// Why server selection fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ScanFailure {
-    /// A server speaks no wire version that the client speaks.
+    /// A server and the client have no wire version in common.
     Incompatible,
     /// `serverSelectionTimeoutMS` has passed, or would before servers may be checked again.
     Timeout,
-    /// One scan has not found a suitable server, and one is all there is with
-    /// `serverSelectionTryOnce`.
+    /// One scan has found no suitable server, and `serverSelectionTryOnce` allows only one.
     TriedOnce,
 }
 
-/// The scans of one topology, inline with its operations: when they are due, in which order servers
-/// are checked, and when a selection fails.
+/// The scans of one topology, inline with its operations. Decides when scans are due, in which
+/// order servers are checked, and when a selection fails.
 ///
-/// How a check goes is the business of the server's
-/// [`MonitorMachine`](crate::monitor::MonitorMachine), what follows from it that of the
-/// [`TopologyMachine`](crate::machine::TopologyMachine).
+/// The server's [`MonitorMachine`](crate::monitor::MonitorMachine) runs each check, and the
+/// [`TopologyMachine`](crate::machine::TopologyMachine) handles its outcome.
 ///
 /// A scan always ends: it checks no address more than twice, and no more addresses than a topology
 /// may have servers.
 ///
 /// # Contract
 ///
-/// The driver does what the effect says, answers with the input named at it, and does what that
-/// returns, until [`ScanEffect::Rest`], [`ScanEffect::Select`] or [`ScanEffect::Fail`].
-/// It always passes the description that the topology has at that moment.
-/// A driver may stop half-way and begin anew with whatever it wants; the machine then asks first for
-/// the end of the check or probe that is under way, and the scan goes on where it stopped; it counts
-/// as old as its beginning.
-/// An answer that was not asked for is ignored: the effect that is due is returned again.
+/// The driver executes the effect, answers with the input named at it, and executes the next
+/// effect, until [`ScanEffect::Rest`], [`ScanEffect::Select`] or [`ScanEffect::Fail`]. It always
+/// passes the topology's current description. A driver may stop half-way and start again with any
+/// request. The machine then first requires the end of the check or probe in progress, and the scan
+/// resumes where it stopped. A resumed scan counts as old as its beginning. An answer without a
+/// request is ignored: the outstanding effect is returned again.
 #[derive(Debug)]
 pub struct ScanMachine {
     config: ScanConfig,
@@ -157,14 +155,14 @@ pub struct ScanMachine {
     stale: bool,
     /// When the newest scan ended (A-19).
     last_scan: Option<Instant>,
-    /// The server that has to be checked before anything else.
+    /// The server to check before all others.
     urgent: Option<ServerId>,
     state: State,
-    /// What the scan is for; `None` if it is for its own sake.
+    /// The selection in progress; `None` for a scan or a check without one.
     selection: Option<Selection>,
 }
 
-/// What was asked for and has not been answered.
+/// The outstanding effect.
 #[derive(Debug)]
 enum State {
     Resting,
@@ -179,13 +177,13 @@ enum State {
     Choosing,
     Probing {
         server: ServerId,
-        /// Whether a new request came meanwhile, so that another server may be wanted.
+        /// Whether a new request came meanwhile, which may need another server.
         superseded: bool,
     },
 }
 
 impl ScanMachine {
-    /// The scans of a topology that was not scanned yet.
+    /// Creates the scan machine of a topology that was not scanned yet.
     pub fn new(config: ScanConfig, rng: Rng) -> Self {
         Self {
             config,
@@ -198,7 +196,8 @@ impl ScanMachine {
         }
     }
 
-    /// Takes in what happened at `now`, when `topology` is what is known.
+    /// Handles an input that occurred at `now`, with the current description `topology`, and
+    /// returns the next effect.
     #[must_use = "the effect has to be carried out"]
     pub fn handle(
         &mut self,
@@ -236,24 +235,24 @@ impl ScanMachine {
         }
     }
 
-    /// Whether the next selection will scan first, if it begins at `now`.
+    /// Returns whether a selection that begins at `now` scans first.
     pub fn is_stale(&self, now: Instant) -> bool {
         self.stale || self.is_due(now)
     }
 
-    /// When the newest scan ended; `None` if there was none.
+    /// Returns when the newest scan ended; `None` if there was none.
     pub fn last_scan(&self) -> Option<Instant> {
         self.last_scan
     }
 
-    /// From when on a selection scans first; `None` if it does so in any case.
+    /// Returns from when on a selection scans first; `None` if it always does.
     pub fn next_scan(&self) -> Option<Instant> {
         let last = self.last_scan.filter(|_| !self.stale)?;
         Some(last + self.config.frequency)
     }
 
-    /// The topology has marked `server` Unknown because of an error that an operation met (SDAM:
-    /// "not writable primary and node is recovering").
+    /// Schedules a scan or a check after the topology has marked `server` Unknown because of an
+    /// operation's error (SDAM: "not writable primary and node is recovering").
     pub fn server_lost(&mut self, topology: &TopologyDescription, server: ServerId) {
         let error = topology
             .server_by_id(server)
@@ -263,7 +262,8 @@ impl ScanMachine {
                 self.urgent = Some(server);
             }
             Some(StateChange::NotWritablePrimary | StateChange::ShuttingDown) => self.stale = true,
-            // A scan would hardly help: the server is alive, and others know no more (I-39).
+            // A scan would hardly help: the server is alive, and other servers add no information
+            // (I-39).
             Some(StateChange::NodeIsRecovering) | None => {}
         }
     }
@@ -273,7 +273,7 @@ impl ScanMachine {
             .is_none_or(|last| last + self.config.frequency < now)
     }
 
-    /// Begins with what was just asked for, once what is under way has ended.
+    /// Begins the new request, after the check or probe in progress has ended.
     fn begin(&mut self, now: Instant, topology: &TopologyDescription) -> ScanEffect {
         match &mut self.state {
             State::Checking { scan, .. } => {
@@ -290,7 +290,7 @@ impl ScanMachine {
         }
     }
 
-    /// Like [`begin`](Self::begin), for the server that is urgent and nothing else.
+    /// Like [`begin`](Self::begin), for the urgent server only.
     fn begin_urgent(&mut self, now: Instant, topology: &TopologyDescription) -> ScanEffect {
         match &mut self.state {
             State::Checking { .. } | State::Probing { .. } => self.begin(now, topology),
@@ -300,14 +300,14 @@ impl ScanMachine {
         }
     }
 
-    /// What to do next, when nothing is under way (Server Selection: "Single-threaded server
-    /// selection implementation").
+    /// Decides the next effect when no check or probe is in progress (Server Selection:
+    /// "Single-threaded server selection implementation").
     fn advance(&mut self, now: Instant, topology: &TopologyDescription) -> ScanEffect {
         if let Some(effect) = self.check_urgent(now, topology) {
             return effect;
         }
         let stale = self.stale || self.selection.is_some() && self.is_due(now);
-        // H-14: behind a load balancer there is nothing to find out.
+        // H-14: there is no discovery behind a load balancer.
         if !stale || topology.topology_type() == TopologyType::LoadBalanced {
             return self.attempt(topology);
         }
@@ -324,12 +324,12 @@ impl ScanMachine {
                 return ScanEffect::SleepUntil(earliest);
             }
         }
-        // Whatever makes the topology stale from now on calls for another scan after this one.
+        // If the topology becomes stale from now on, another scan follows this one.
         self.stale = false;
         self.go_on(now, topology, Scan::new(now))
     }
 
-    /// Asks for the check of the urgent server, if it is still there.
+    /// Requests the check of the urgent server, if the topology still has it.
     fn check_urgent(&mut self, now: Instant, topology: &TopologyDescription) -> Option<ScanEffect> {
         let server = self.urgent.take()?;
         topology.server_by_id(server)?;
@@ -339,7 +339,7 @@ impl ScanMachine {
         Some(self.ask(topology, Scan::single(now), server))
     }
 
-    /// Asks for the next check of the scan, or ends it.
+    /// Requests the next check of the scan, or ends the scan.
     fn go_on(&mut self, now: Instant, topology: &TopologyDescription, scan: Scan) -> ScanEffect {
         let next = scan.next(topology, self.config.max_servers, &mut self.rng);
         if let Some(server) = next {
@@ -354,8 +354,8 @@ impl ScanMachine {
         }
         self.last_scan = Some(scan.ended(now));
         if scan.is_resumed() {
-            // Most of what it found out is as old as the call that was given up, so it does not
-            // count as the scan of this one.
+            // Most of its results are as old as the abandoned call, so it does not count as the
+            // scan of this call.
             return self.advance(now, topology);
         }
         if let Some(selection) = &mut self.selection {
@@ -391,8 +391,8 @@ impl ScanMachine {
                 server,
                 known,
             } => {
-                // SDAM: "Network or command error during server check": only a server that was
-                // known is worth another attempt, and only one.
+                // SDAM: "Network or command error during server check": only a known server is
+                // retried, and only once.
                 let again = retry
                     && known
                     && topology
@@ -415,7 +415,7 @@ impl ScanMachine {
         ScanEffect::Rest
     }
 
-    /// The effect that has not been answered.
+    /// Returns the outstanding effect.
     fn due(&self) -> ScanEffect {
         match self.state {
             State::Resting => ScanEffect::Rest,

@@ -1,4 +1,4 @@
-//! What is known about one server.
+//! The description of one server.
 
 use alloc::{boxed::Box, sync::Arc};
 use core::{fmt, time::Duration};
@@ -15,10 +15,10 @@ use crate::{
 /// The role of a server (SDAM: "ServerType").
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ServerType {
-    /// Never reached, or not reached by the last check.
+    /// Not reached yet, or lost since because of an error.
     #[default]
     Unknown,
-    /// Never reached, but named as primary by another member.
+    /// Unknown, but named as primary by another member.
     PossiblePrimary,
     /// A server outside any replica set.
     Standalone,
@@ -39,7 +39,7 @@ pub enum ServerType {
 }
 
 impl ServerType {
-    /// The specification's spelling.
+    /// Returns the specification's spelling.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Unknown => "Unknown",
@@ -55,12 +55,13 @@ impl ServerType {
         }
     }
 
-    /// Whether the server answered its last check (Server Selection: "available").
+    /// Returns whether the type is neither Unknown nor PossiblePrimary (Server Selection:
+    /// "available").
     pub const fn is_available(self) -> bool {
         !matches!(self, Self::Unknown | Self::PossiblePrimary)
     }
 
-    /// Whether servers of this type hold data that clients can use (SDAM: "data-bearing").
+    /// Returns whether servers of this type hold data that clients can use (SDAM: "data-bearing").
     pub const fn is_data_bearing(self) -> bool {
         matches!(
             self,
@@ -86,8 +87,8 @@ pub struct Rtt {
     pub average: Duration,
     /// The minimum of the last ten samples, zero until there are two.
     pub minimum: Duration,
-    /// The 90th percentile of the last ten samples, for people and dashboards: their second
-    /// greatest, or while there are fewer, the greatest.
+    /// The 90th percentile of the last ten samples, for display: their second greatest, or while
+    /// there are fewer, the greatest.
     pub p90: Duration,
 }
 
@@ -99,13 +100,14 @@ pub struct Rtt {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ServerDescription {
-    /// The server's incarnation in its topology.
+    /// The id of the server's incarnation in its topology.
     pub id: ServerId,
-    /// What the client dials; not what the server calls itself, see [`me`](Self::me).
+    /// The address that the client connects to; the server may report another one, see
+    /// [`me`](Self::me).
     pub address: ServerAddress,
     /// The server's role.
     pub server_type: ServerType,
-    /// Why the server is Unknown, if something failed.
+    /// The error that made the server Unknown, if any.
     pub error: Option<Arc<ServerError>>,
     /// Round-trip times; `None` while the server is Unknown.
     pub rtt: Option<Rtt>,
@@ -115,7 +117,7 @@ pub struct ServerDescription {
     pub last_write_date: Option<i64>,
     /// Range of wire versions; 0 to 0 while the server is Unknown.
     pub wire_versions: WireVersions,
-    /// What the server calls itself.
+    /// The address that the server reports for itself.
     pub me: Option<ServerAddress>,
     /// Members that hold data and can become primary, sorted.
     pub hosts: Box<[ServerAddress]>,
@@ -133,13 +135,13 @@ pub struct ServerDescription {
     pub primary: Option<ServerAddress>,
     /// Minutes after which an idle session expires.
     pub logical_session_timeout_minutes: Option<i32>,
-    /// The server's version of the topology; tells new replies from old ones.
+    /// The server's topology version; distinguishes new replies from old ones.
     pub topology_version: Option<TopologyVersion>,
     /// Whether the server is a mongocryptd.
     pub is_cryptd: Option<bool>,
 }
 
-/// The wire versions a server speaks.
+/// The wire versions that a server supports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct WireVersions {
     /// `minWireVersion`, 0 if the server gave none.
@@ -149,7 +151,8 @@ pub struct WireVersions {
 }
 
 impl ServerDescription {
-    /// The description of a server that has not been checked yet (SDAM: "default description").
+    /// Returns the description of a server that has not been checked yet (SDAM:
+    /// "default description").
     pub fn unknown(id: ServerId, address: ServerAddress) -> Self {
         Self {
             id,
@@ -174,7 +177,7 @@ impl ServerDescription {
         }
     }
 
-    /// The description of a server that failed with `error` at `now`.
+    /// Returns the description of a server that failed with `error` at `now`.
     ///
     /// The topology version of the error, if it carries one, becomes that of the description.
     pub fn failed(
@@ -191,8 +194,8 @@ impl ServerDescription {
         }
     }
 
-    /// The description that a successful check yields. `rtt` is dropped if the reply says that the
-    /// server is Unknown.
+    /// Returns the description that a successful check yields. `rtt` is dropped if the reply says
+    /// that the server is Unknown.
     pub fn from_hello(
         id: ServerId,
         address: ServerAddress,
@@ -223,7 +226,7 @@ impl ServerDescription {
         }
     }
 
-    /// All members the server names: hosts, passives and arbiters.
+    /// Iterates over all members that the server lists: hosts, passives and arbiters.
     pub fn members(&self) -> impl Iterator<Item = &ServerAddress> {
         self.hosts
             .iter()
@@ -233,7 +236,7 @@ impl ServerDescription {
 }
 
 impl PartialEq for ServerDescription {
-    /// SDAM: "ServerDescription equality".
+    /// Compares by SDAM: "ServerDescription equality".
     fn eq(&self, other: &Self) -> bool {
         self.address == other.address
             && self.server_type == other.server_type
@@ -256,24 +259,24 @@ impl PartialEq for ServerDescription {
 impl Eq for ServerDescription {}
 
 impl ServerDescription {
-    /// Whether a server with the description `current` should ignore a reply with `version`
-    /// (SDAM: "topologyVersion"); a reply that repeats the known version is fresh.
+    /// Returns whether a reply with `version` is stale (SDAM: "topologyVersion"); a reply that
+    /// repeats the known version is fresh.
     pub fn is_newer_than_reply(&self, version: Option<TopologyVersion>) -> bool {
         TopologyVersion::compare(self.topology_version, version).is_gt()
     }
 
-    /// Like [`is_newer_than_reply`](Self::is_newer_than_reply), for an error: one that repeats the
-    /// known version is stale.
+    /// Returns whether an error with `version` is stale; unlike for
+    /// [`is_newer_than_reply`](Self::is_newer_than_reply), one that repeats the known version is.
     pub fn is_newer_than_error(&self, version: Option<TopologyVersion>) -> bool {
         TopologyVersion::compare(self.topology_version, version).is_ge()
     }
 
-    /// The election id that the server reports.
+    /// Returns the election id that the server reports.
     pub fn election_id(&self) -> Option<ObjectId> {
         self.election.election_id
     }
 
-    /// The version of the replica set configuration that the server reports.
+    /// Returns the version of the replica set configuration that the server reports.
     pub fn set_version(&self) -> Option<i64> {
         self.election.set_version
     }

@@ -1,4 +1,4 @@
-//! A monotonic point in time that somebody else measured.
+//! A monotonic point in time, measured by a runtime.
 
 use core::{
     fmt,
@@ -8,8 +8,8 @@ use core::{
 
 /// Nanoseconds since the epoch of the runtime that measured them.
 ///
-/// Instants of one runtime can be compared; instants of two runtimes mean nothing to each other.
-/// All arithmetic saturates, so a clock that misbehaves cannot make a machine panic.
+/// Only instants of the same runtime can be compared. All arithmetic saturates, so a misbehaving
+/// clock cannot make a machine panic.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(u64);
 
@@ -19,22 +19,22 @@ impl Instant {
     /// The latest instant that can be expressed, about 584 years after the epoch.
     pub const MAX: Self = Self(u64::MAX);
 
-    /// The instant `nanos` nanoseconds after the epoch.
+    /// Returns the instant `nanos` nanoseconds after the epoch.
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
-    /// The instant `millis` milliseconds after the epoch.
+    /// Returns the instant `millis` milliseconds after the epoch.
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis.saturating_mul(1_000_000))
     }
 
-    /// Nanoseconds since the epoch.
+    /// Returns the nanoseconds since the epoch.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// The time that passed from `earlier` to `self`, zero if `earlier` is later.
+    /// Returns the time from `earlier` to `self`, or zero if `earlier` is later.
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }

@@ -1,4 +1,4 @@
-//! What is known about the whole deployment.
+//! The description of the whole deployment.
 
 mod departure;
 #[cfg(test)]
@@ -21,7 +21,7 @@ pub enum TopologyType {
     /// Nothing is known yet, or the topology is closed.
     #[default]
     Unknown,
-    /// One server, whatever it is.
+    /// One server of any type.
     Single,
     /// A replica set whose primary is not known.
     ReplicaSetNoPrimary,
@@ -34,7 +34,7 @@ pub enum TopologyType {
 }
 
 impl TopologyType {
-    /// The specification's spelling.
+    /// Returns the specification's spelling.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Unknown => "Unknown",
@@ -46,7 +46,7 @@ impl TopologyType {
         }
     }
 
-    /// Whether this is one of the two types of a replica set.
+    /// Returns whether this is one of the two types of a replica set.
     pub const fn is_replica_set(self) -> bool {
         matches!(
             self,
@@ -64,7 +64,7 @@ impl fmt::Display for TopologyType {
 /// Everything known about a deployment, as an immutable value (SDAM: "TopologyDescription").
 ///
 /// Servers are sorted by address, so iteration order is defined and look-up is a binary search.
-/// Equality is the one that decides whether a change is published: type, set name, maxima,
+/// Equality decides whether a change is published. It compares type, set name, maxima,
 /// compatibility, session timeout, and the servers by their own equality. Departures do not count.
 #[derive(Clone, Debug, Default)]
 pub struct TopologyDescription {
@@ -78,7 +78,7 @@ pub struct TopologyDescription {
 }
 
 impl TopologyDescription {
-    /// A description of `servers`, in any order, with everything else at its default.
+    /// Creates a description of `servers`, in any order, with everything else at its default.
     ///
     /// For tests and tools; a [`TopologyMachine`](crate::machine::TopologyMachine) makes its own.
     /// Of several servers at one address the last one counts.
@@ -97,57 +97,57 @@ impl TopologyDescription {
         description
     }
 
-    /// The same description with servers that have left; for tests and tools.
+    /// Adds servers that have left; for tests and tools.
     #[must_use]
     pub fn with_departures(mut self, departures: &[Departure]) -> Self {
         self.remember(departures);
         self
     }
 
-    /// The kind of the deployment.
+    /// Returns the kind of the deployment.
     pub fn topology_type(&self) -> TopologyType {
         self.topology_type
     }
 
-    /// The replica set's name, configured or discovered.
+    /// Returns the replica set's name, configured or discovered.
     pub fn set_name(&self) -> Option<&str> {
         self.set_name.as_deref()
     }
 
-    /// The greatest `electionId` and `setVersion` a primary has reported (SDAM: "maxElectionId",
-    /// "maxSetVersion").
+    /// Returns the greatest `electionId` and `setVersion` a primary has reported (SDAM:
+    /// "maxElectionId", "maxSetVersion").
     pub fn max_election(&self) -> ElectionTuple {
         self.max_election
     }
 
-    /// The servers, sorted by address.
+    /// Returns the servers, sorted by address.
     pub fn servers(&self) -> &[Arc<ServerDescription>] {
         &self.servers
     }
 
-    /// The server at `address`.
+    /// Returns the server at `address`.
     pub fn server(&self, address: &ServerAddress) -> Option<&Arc<ServerDescription>> {
         self.servers.get(self.position(address).ok()?)
     }
 
-    /// The server with this incarnation id.
+    /// Returns the server with this id.
     pub fn server_by_id(&self, id: ServerId) -> Option<&Arc<ServerDescription>> {
         self.servers.iter().find(|server| server.id == id)
     }
 
-    /// The primary, if one is known.
+    /// Returns the primary, if one is known.
     pub fn primary(&self) -> Option<&Arc<ServerDescription>> {
         self.servers
             .iter()
             .find(|server| server.server_type == ServerType::RsPrimary)
     }
 
-    /// Whether some server may be written to (SDAM Monitoring: "hasWritableServer").
+    /// Returns whether some server may be written to (SDAM Monitoring: "hasWritableServer").
     pub fn has_writable_server(&self) -> bool {
         match self.topology_type {
             TopologyType::Unknown | TopologyType::ReplicaSetNoPrimary => false,
             TopologyType::ReplicaSetWithPrimary | TopologyType::LoadBalanced => true,
-            // A sharded topology holds routers and servers that have not answered, nothing else.
+            // A sharded topology holds only routers and servers that have not answered.
             TopologyType::Single | TopologyType::Sharded => self
                 .servers
                 .iter()
@@ -155,29 +155,29 @@ impl TopologyDescription {
         }
     }
 
-    /// Whether every server speaks a wire version that the client speaks.
+    /// Returns whether every server supports a wire version that the client supports.
     pub fn is_compatible(&self) -> bool {
         self.compatibility_error.is_none()
     }
 
-    /// Which server is incompatible and why (SDAM: "compatibilityError").
+    /// Returns which server is incompatible and why (SDAM: "compatibilityError").
     pub fn compatibility_error(&self) -> Option<&str> {
         self.compatibility_error.as_deref()
     }
 
-    /// The smallest session timeout of the data-bearing servers; `None` if there is no such server
-    /// or one of them supports no sessions.
+    /// Returns the smallest session timeout of the data-bearing servers; `None` if there is no
+    /// such server or one of them supports no sessions.
     pub fn logical_session_timeout_minutes(&self) -> Option<i32> {
         self.logical_session_timeout_minutes
     }
 
-    /// The servers that were the last to leave and have not joined again, oldest first; at most
-    /// [`Departure::REMEMBERED`]. Closing the topology empties the list.
+    /// Returns the servers that were the last to leave and have not joined again, oldest first; at
+    /// most [`Departure::REMEMBERED`]. Closing the topology empties the list.
     pub fn departures(&self) -> &[Departure] {
         &self.departures
     }
 
-    /// Takes in who has left, and forgets who is there again.
+    /// Adds servers that have left, and removes those that have joined again.
     pub(crate) fn remember(&mut self, left: &[Departure]) {
         let away = |departure: &&Departure| self.position(&departure.address).is_err();
         let before = self.departures.iter().filter(away);
@@ -186,13 +186,13 @@ impl TopologyDescription {
         self.departures = known.into_iter().skip(forgotten).cloned().collect();
     }
 
-    /// Where the server at `address` is, or would have to be inserted.
+    /// Returns the index of the server at `address`, or else where to insert it.
     pub(crate) fn position(&self, address: &ServerAddress) -> Result<usize, usize> {
         self.servers
             .binary_search_by(|server| server.address.cmp(address))
     }
 
-    /// Installs `server` in place of whatever is at its address.
+    /// Inserts `server`, replacing any server at its address.
     pub(crate) fn put(&mut self, server: Arc<ServerDescription>) {
         match self.position(&server.address) {
             Ok(index) => {
@@ -204,7 +204,7 @@ impl TopologyDescription {
         }
     }
 
-    /// SDAM: "logicalSessionTimeoutMinutes", over data-bearing servers.
+    /// Recomputes SDAM: "logicalSessionTimeoutMinutes" over data-bearing servers.
     pub(crate) fn refresh_session_timeout(&mut self) {
         let mut minutes = self
             .servers
@@ -237,8 +237,8 @@ impl PartialEq for TopologyDescription {
 impl Eq for TopologyDescription {}
 
 impl fmt::Display for TopologyDescription {
-    /// One line for logs: the type, then each server with what matters about it, or why there is
-    /// none left.
+    /// Writes one line for logs: the type, then each server with its main properties, or why no
+    /// server is left.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{{ type: {}", self.topology_type)?;
         if let Some(name) = self.set_name() {

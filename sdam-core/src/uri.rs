@@ -1,27 +1,26 @@
 //! Connection strings.
 //!
-//! [`ConnectionString::parse`] knows the whole syntax and every option of the specification. What
-//! concerns discovery, monitoring and selection becomes [`Options`]; the rest stays readable for
-//! the pools, the authentication and the operations of a driver as [`PassThrough`].
+//! [`ConnectionString::parse`] supports the whole syntax and every option of the specification.
+//! Options of discovery, monitoring and selection become [`Options`]; the others stay readable as
+//! [`PassThrough`], for the pools, the authentication and the operations of a driver.
 //!
-//! A connection string is worked around where it can be: an unknown option or a value that is not
-//! allowed is ignored with a [`Warning`]. A text that has another syntax, and options that
-//! contradict each other, are a [`ConfigError`].
+//! Errors are tolerated where possible: an unknown option or an invalid value is ignored with a
+//! [`Warning`]. Invalid syntax and contradictory options are a [`ConfigError`].
 //!
 //! # Options that guard something
 //!
-//! `tls`, `ssl`, and every option whose name begins with one of these or with `proxy`, guard what
-//! connections carry or which way they take; so does `srvAllowedHostsSuffix`. The specification
-//! wants a warning where the value of such an option is not understood, and so does
-//! [`ConnectionString::parse`]. But to go on without it would be to connect unguarded, so
-//! [`Options::validate`] refuses it, and no topology starts.
+//! `tls`, `ssl`, and every option whose name begins with one of these or with `proxy`, guard the
+//! data or the route of connections; so does `srvAllowedHostsSuffix`. The specification requires a
+//! warning where the value of such an option is not understood, and [`ConnectionString::parse`]
+//! warns. But ignoring the option would leave connections unguarded, so [`Options::validate`]
+//! rejects it, and no topology starts.
 //!
 //! # Precedence
 //!
-//! What is set on the [`Options`] afterwards, in code, counts more than the connection string, and
-//! both count more than the TXT record of an SRV string. The one exception is
-//! `serverSelectionTryOnce`: the specification demands that different values in the string and in
-//! code are an error (Server Selection: "serverSelectionTryOnce").
+//! Options set on [`Options`] in code have precedence over the connection string, and both have
+//! precedence over the TXT record of an SRV string. The one exception is `serverSelectionTryOnce`:
+//! different values in the string and in code are an error (Server Selection:
+//! "serverSelectionTryOnce").
 
 use alloc::{boxed::Box, vec::Vec};
 use core::{str::FromStr, time::Duration};
@@ -51,10 +50,10 @@ pub use value::{Properties, Secret, Value};
 
 /// A parsed connection string.
 ///
-/// Printing it shows no password.
+/// Printing it does not reveal the password.
 #[derive(Clone, Debug)]
 pub struct ConnectionString {
-    /// None yet for an SRV string that is not resolved.
+    /// Empty for an SRV string that is not resolved yet.
     hosts: Vec<ServerAddress>,
     srv: Option<Srv>,
     user_info: UserInfo,
@@ -67,11 +66,11 @@ pub struct ConnectionString {
 impl ConnectionString {
     /// Parses `text` (Connection String: "mongodb://" and "mongodb+srv://").
     ///
-    /// The work is bounded by the length of the text, which may come from anywhere.
+    /// The work is bounded by the length of the text, which may come from an untrusted source.
     ///
     /// # Errors
     ///
-    /// The syntax is another one, or options contradict each other.
+    /// The syntax is invalid, or options contradict each other.
     ///
     /// # Examples
     ///
@@ -114,39 +113,39 @@ impl ConnectionString {
             warnings,
             unguarded: query.unguarded,
         };
-        // What is wrong already does not get better by looking up hosts.
+        // Contradictory options of an SRV string are reported before its hosts are looked up.
         string.draft().validate()?;
         Ok(string)
     }
 
-    /// The hosts in the order given; those of an SRV string once it is
+    /// Returns the hosts in the order given; those of an SRV string once it is
     /// [resolved](Self::resolved).
     pub fn hosts(&self) -> &[ServerAddress] {
         &self.hosts
     }
 
-    /// Where the hosts are to be looked up, if this is an SRV string.
+    /// Returns the SRV lookup, if this is an SRV string.
     pub fn srv(&self) -> Option<&Srv> {
         self.srv.as_ref()
     }
 
-    /// The user name.
+    /// Returns the user name.
     pub fn user(&self) -> Option<&str> {
         self.user_info.user.as_deref()
     }
 
-    /// The password; an empty one is not the same as none.
+    /// Returns the password; an empty one differs from none.
     pub fn password(&self) -> Option<&Secret> {
         self.user_info.password.as_ref()
     }
 
-    /// The database in the path.
+    /// Returns the database in the path.
     pub fn database(&self) -> Option<&str> {
         self.database.as_deref()
     }
 
-    /// The database that holds the user: `authSource`, or else what follows from the mechanism and
-    /// the path (Authentication: "Connection String Options").
+    /// Returns the database that holds the user: `authSource`, or else the default of the mechanism
+    /// and the path (Authentication: "Connection String Options").
     pub fn auth_source(&self) -> &str {
         let text = |name| match self.settings.get(name) {
             Some(Value::Text(text)) => Some(&**text),
@@ -160,32 +159,33 @@ impl ConnectionString {
         }
     }
 
-    /// The value of the option `name`, in any case, if it was given and is valid.
+    /// Returns the value of the option `name`, in any case, if it was given and is valid.
     pub fn option(&self, name: &str) -> Option<&Value> {
         let (row, _) = table::find(name)?;
         self.settings.get(row.name)
     }
 
-    /// The options that were given and are valid, with the specification's spelling, by name.
+    /// Returns the options that were given and are valid, with the specification's spelling, sorted
+    /// by name.
     ///
-    /// `tls` is among those of every SRV string, as it is on unless it is turned off.
+    /// An SRV string always has `tls`, because it is on unless it is turned off.
     pub fn options(&self) -> impl ExactSizeIterator<Item = (&'static str, &Value)> {
         self.settings.iter().map(|(name, value)| (*name, value))
     }
 
-    /// What was worked around, in the order of the text.
+    /// Returns the warnings, in the order of the text.
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
     }
 
-    /// The SRV string with what its look-ups have yielded: `hosts`, already validated and sampled,
-    /// and the strings of its TXT record, concatenated.
+    /// Resolves the SRV string with the results of its lookups: `hosts`, already validated and
+    /// sampled, and the strings of its TXT record, concatenated.
     ///
-    /// Options of the string count more than those of the record.
+    /// Options of the string have precedence over those of the record.
     ///
     /// # Errors
     ///
-    /// There are no hosts, the record holds what it must not, or options contradict each other.
+    /// There are no hosts, the record is invalid, or options contradict each other.
     pub fn resolved(
         mut self,
         hosts: Vec<ServerAddress>,
@@ -207,11 +207,11 @@ impl ConnectionString {
         Ok(self)
     }
 
-    /// What a topology is started with.
+    /// Converts the connection string into the options of a topology.
     ///
     /// # Errors
     ///
-    /// It is an SRV string whose hosts have not been looked up.
+    /// The string is an SRV string whose hosts have not been looked up.
     pub fn into_options(self) -> Result<Options, ConfigError> {
         if let Some(srv) = &self.srv
             && self.hosts.is_empty()
@@ -229,7 +229,7 @@ impl ConnectionString {
         Ok(options)
     }
 
-    /// The options, not judged as a whole.
+    /// Returns the options, not validated as a whole.
     fn draft(&self) -> Options {
         let mut options = Options::new(self.hosts.clone());
         options.srv.clone_from(&self.srv);
@@ -248,14 +248,14 @@ impl FromStr for ConnectionString {
 }
 
 impl Options {
-    /// The options of a connection string.
+    /// Parses a connection string into options.
     ///
-    /// User name, password and database are for drivers, which find them in a
-    /// [`ConnectionString`].
+    /// A driver gets user name, password and database from a [`ConnectionString`].
     ///
     /// # Errors
     ///
-    /// As [`ConnectionString::parse`]; also for an SRV string, whose hosts have to be looked up.
+    /// As [`ConnectionString::parse`]; also for an SRV string, because its hosts have to be looked
+    /// up.
     ///
     /// # Examples
     ///
@@ -287,7 +287,7 @@ impl FromStr for Options {
     }
 }
 
-/// Sets what concerns the framework.
+/// Applies the settings that concern the framework.
 fn apply(settings: &Settings, options: &mut Options) {
     for (name, value) in settings {
         match (*name, value) {

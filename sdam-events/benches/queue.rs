@@ -1,4 +1,4 @@
-//! What an event costs whoever pushes it, and whoever delivers it: `cargo bench -p sdam-events`.
+//! The cost of an event for the producer and for the consumer: `cargo bench -p sdam-events`.
 
 use std::{
     hint::black_box,

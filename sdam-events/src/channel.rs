@@ -1,4 +1,4 @@
-//! Events as a stream.
+//! A sink that sends events into a channel, and the stream that receives them.
 //!
 //! ```
 //! use futures::StreamExt;
@@ -15,7 +15,7 @@
 //! # });
 //! ```
 //!
-//! In a program without async, `futures::executor::block_on_stream` makes an iterator of it.
+//! In a program without async, `futures::executor::block_on_stream` turns it into an iterator.
 
 use std::{
     collections::BTreeSet,
@@ -42,9 +42,9 @@ use crate::sink::{EventSink, Interest};
 #[cfg(test)]
 mod tests;
 
-/// A sink and the stream of all its events; nothing is ever left out.
+/// Returns a sink and the stream of all its events; no event is dropped.
 ///
-/// If nobody reads the stream, it grows. If it is dropped, events go nowhere.
+/// The stream grows without bound while it is not read. After it is dropped, events are discarded.
 pub fn unbounded() -> (ChannelSink, EventStream) {
     let (sender, receiver) = mpsc::unbounded();
     let counters = Arc::new(Counters::default());
@@ -56,17 +56,15 @@ pub fn unbounded() -> (ChannelSink, EventStream) {
     (sink, EventStream { receiver, counters })
 }
 
-/// A sink and the stream of its events, which leaves out heartbeats while `capacity` events wait to
-/// be read.
+/// Returns a sink and a stream of its events that drops heartbeats while `capacity` are unread.
 ///
-/// - A heartbeat is left out as a whole: if its start was, its end is; if its start was not, its end
-///   is not either.
-/// - The steps of server selections are left out one by one.
-/// - Everything else is never left out: who follows topology and servers by their changes must not
-///   miss one. These events are rare, because equal descriptions are not published.
+/// - A heartbeat is dropped as a whole: its end is dropped exactly if its start was.
+/// - The steps of server selections are dropped one by one.
+/// - All other events are never dropped, because a consumer that tracks topology and servers by
+///   their changes must not miss one. These events are rare: equal descriptions are not published.
 ///
-/// So the stream holds at most `capacity` events, one end for each server, and the changes since it
-/// was last read. [`EventStream::dropped`] counts what was left out.
+/// So the stream holds at most `capacity` events, one heartbeat end for each server, and the
+/// changes since it was last read. [`EventStream::dropped`] counts the dropped events.
 pub fn bounded(capacity: usize) -> (BoundedSink, EventStream) {
     let (inner, stream) = unbounded();
     let sink = BoundedSink {
@@ -85,8 +83,8 @@ struct Counters {
 
 /// The sending half of [`unbounded`].
 ///
-/// The stream ends when this is dropped, which happens after the last event of the topology it was
-/// given to. An `Arc` of it can serve several topologies; the stream then ends after the last.
+/// The stream ends when the sink is dropped, which happens after the last event of its topology. An
+/// `Arc` of the sink can serve several topologies; the stream then ends after the last.
 #[derive(Debug)]
 pub struct ChannelSink {
     sender: UnboundedSender<Event>,
@@ -95,7 +93,7 @@ pub struct ChannelSink {
 }
 
 impl ChannelSink {
-    /// The same sink, told of these events.
+    /// Sets the events that the sink receives.
     #[must_use]
     pub fn interested_in(mut self, interest: Interest) -> Self {
         self.interest = interest;
@@ -105,9 +103,9 @@ impl ChannelSink {
 
 impl EventSink for ChannelSink {
     fn emit(&self, event: &Event) {
-        // Counted before it can be read, so that the count never falls below zero.
+        // Counted before the event can be read, so that the count never falls below zero.
         self.counters.waiting.fetch_add(1, Ordering::Relaxed);
-        // The only error is that the stream is gone: nobody wants the event any more.
+        // The only error is that the stream was dropped.
         if self.sender.unbounded_send(event.clone()).is_err() {
             self.counters.waiting.fetch_sub(1, Ordering::Relaxed);
         }
@@ -123,12 +121,12 @@ impl EventSink for ChannelSink {
 pub struct BoundedSink {
     inner: ChannelSink,
     capacity: usize,
-    /// Servers whose heartbeat under way was left out. Only `emit` takes the lock.
+    /// Servers whose current heartbeat was dropped. Only `emit` takes the lock.
     skipped: Mutex<BTreeSet<(ObjectId, ServerId)>>,
 }
 
 impl BoundedSink {
-    /// The same sink, told of these events.
+    /// Sets the events that the sink receives.
     #[must_use]
     pub fn interested_in(mut self, interest: Interest) -> Self {
         self.inner.interest = interest;
@@ -170,7 +168,7 @@ impl EventSink for BoundedSink {
 
 /// The receiving half of a channel of events.
 ///
-/// It ends when the sink is dropped, that is, after the last event of a closed topology.
+/// The stream ends when the sink is dropped, that is, after the last event of a closed topology.
 ///
 /// # Cancel safety
 ///
@@ -182,17 +180,17 @@ pub struct EventStream {
 }
 
 impl EventStream {
-    /// The next event, if there is one already.
+    /// Returns the next event if one is available.
     pub fn try_next(&mut self) -> Option<Event> {
         self.next().now_or_never().flatten()
     }
 
-    /// How many events wait to be read.
+    /// Returns the number of unread events.
     pub fn waiting(&self) -> usize {
         self.counters.waiting.load(Ordering::Relaxed)
     }
 
-    /// How many events were left out by a [`bounded`] channel; a heartbeat counts as two.
+    /// Returns how many events a [`bounded`] channel has dropped; a heartbeat counts as two.
     pub fn dropped(&self) -> u64 {
         self.counters.dropped.load(Ordering::Relaxed)
     }

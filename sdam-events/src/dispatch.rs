@@ -1,4 +1,4 @@
-//! Delivery: from the queue to the sink, with no lock held.
+//! The dispatcher: delivers events from the queue to the sink, with no lock held.
 
 use std::{
     any::Any,
@@ -21,17 +21,17 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
-/// How many events are delivered before other tasks of the executor get their turn.
+/// How many events one poll delivers before it yields to the executor's other tasks.
 const BUDGET: usize = 128;
 
 /// The future that delivers the events of a queue to a sink; there is one for each topology.
 ///
-/// It is ready when the queue is closed and empty, or when the sink has panicked. It then lets go of
-/// the sink, so what the sink owns (the sending half of a channel, a file) is dropped.
+/// It is ready when the queue is closed and empty, or when the sink has panicked. It then releases
+/// the sink, so that what the sink owns (the sending half of a channel, a file) is dropped.
 ///
 /// # Cancel safety
 ///
-/// Dropping it loses nothing: what was not delivered is still in the queue, for another dispatcher
+/// Dropping the future loses no event: undelivered events stay in the queue, for another dispatcher
 /// or for [`EventQueue::drain_now`].
 #[derive(Debug)]
 #[must_use = "a future does nothing unless it is polled"]
@@ -42,7 +42,7 @@ pub struct Dispatcher {
 }
 
 impl Dispatcher {
-    /// Delivers what is pushed to `queue`, which was made with the interest of `sink`.
+    /// Creates a dispatcher from `queue`, which was created with the interest of `sink`, to `sink`.
     pub fn new(queue: Arc<EventQueue>, sink: Arc<dyn EventSink>) -> Self {
         Self {
             queue,
@@ -58,12 +58,12 @@ impl Future for Dispatcher {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Dispatched> {
         let this = &mut *self;
         if let Some(sink) = &this.sink {
-            // Registering first means that no push between the look and the wait goes unnoticed.
+            // Registering the waker before looking into the queue means that no push is missed.
             this.queue.waker.register(cx.waker());
             let delivery = this.queue.deliver(&**sink, BUDGET);
             this.delivered += delivery.delivered;
             match delivery.stopped {
-                // Who gives the right to deliver back wakes the dispatcher if there is more to do.
+                // Returning the batch wakes the dispatcher if events are left.
                 Stopped::Budget | Stopped::Empty | Stopped::Busy => return Poll::Pending,
                 Stopped::Closed | Stopped::Failed => this.sink = None,
             }
@@ -75,23 +75,23 @@ impl Future for Dispatcher {
     }
 }
 
-/// How delivery has ended.
+/// The result of a [`Dispatcher`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Dispatched {
-    /// How many events the sink has taken.
+    /// The number of delivered events.
     pub delivered: u64,
     /// The panic that ended delivery early.
     pub failure: Option<SinkPanicked>,
 }
 
-/// A sink has panicked and is not called any more.
+/// The panic of a sink, which is not called again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SinkPanicked {
-    /// The number of the event it was called with.
+    /// The sequence number of the event during which the sink panicked.
     pub seq: u64,
-    /// The message of the panic.
+    /// The panic message.
     pub message: Box<str>,
 }
 
@@ -108,7 +108,7 @@ impl fmt::Display for SinkPanicked {
 impl std::error::Error for SinkPanicked {}
 
 impl SinkPanicked {
-    /// Tells the log, if there is one.
+    /// Logs the panic through `tracing` if that feature is on.
     pub(crate) fn report(&self) {
         #[cfg(feature = "tracing")]
         tracing::error!(target: "sdam::events", "{self}");
@@ -117,7 +117,7 @@ impl SinkPanicked {
     }
 }
 
-/// What one round of delivery has done.
+/// The result of one round of delivery.
 #[derive(Debug)]
 pub(crate) struct Delivery {
     pub(crate) delivered: u64,
@@ -129,7 +129,7 @@ pub(crate) struct Delivery {
 pub(crate) enum Stopped {
     Budget,
     Empty,
-    /// Somebody else delivers; whoever that is wakes the dispatcher when done.
+    /// Another consumer is delivering; it wakes the dispatcher when done.
     Busy,
     Closed,
     Failed,
@@ -177,9 +177,9 @@ impl EventQueue {
     }
 }
 
-/// Calls the sink, and survives it.
+/// Calls the sink and catches its panic.
 pub(crate) fn call(sink: &dyn EventSink, event: &Event) -> Result<(), SinkPanicked> {
-    // A sink that has panicked is not called again, so nobody sees what it may have left half-done.
+    // Unwind safe: a sink that has panicked is not called again, so its broken state is never used.
     catch_unwind(AssertUnwindSafe(|| sink.emit(event))).map_err(|payload| SinkPanicked {
         seq: event.seq,
         message: panic_message(payload),
@@ -192,7 +192,7 @@ fn panic_message(payload: Box<dyn Any + Send>) -> Box<str> {
         Err(payload) => match payload.downcast::<String>() {
             Ok(text) => text.into_boxed_str(),
             Err(payload) => {
-                // Dropping a value of an unknown type could panic once more.
+                // Dropping a payload of unknown type could panic again.
                 mem::forget(payload);
                 "a panic without a message".into()
             }

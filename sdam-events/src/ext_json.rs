@@ -12,10 +12,9 @@ use crate::text::{write_base64, write_string};
 #[cfg(test)]
 mod tests;
 
-/// Shows a BSON document as relaxed Extended JSON, without spaces.
+/// Displays a BSON document as relaxed Extended JSON, without spaces.
 ///
-/// Bytes that are no BSON document end the text where they stop making sense, marked by `<malformed
-/// BSON>`.
+/// The text of malformed BSON ends where decoding fails, with `<malformed BSON>`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ExtendedJson<'b> {
     bytes: &'b [u8],
@@ -23,7 +22,7 @@ pub struct ExtendedJson<'b> {
 }
 
 impl<'b> ExtendedJson<'b> {
-    /// Shows the whole document in `bytes`.
+    /// Displays the whole document in `bytes`.
     pub const fn new(bytes: &'b [u8]) -> Self {
         Self {
             bytes,
@@ -31,7 +30,7 @@ impl<'b> ExtendedJson<'b> {
         }
     }
 
-    /// Shows the first `limit` characters, and `...` if there are more.
+    /// Limits the text to `limit` characters, followed by `...` if there are more.
     #[must_use]
     pub const fn limited_to(mut self, limit: usize) -> Self {
         self.limit = limit;
@@ -50,7 +49,7 @@ impl fmt::Display for ExtendedJson<'_> {
             Ok(document) => write_document(&mut out, document),
             Err(_) => write_malformed(&mut out),
         };
-        // Being cut short is how the limit stops the writers above.
+        // The limit is reported as an error, to stop the writers.
         if out.cut {
             return f.write_str("...");
         }
@@ -64,7 +63,7 @@ impl fmt::Debug for ExtendedJson<'_> {
     }
 }
 
-/// Passes on so many characters and then fails.
+/// A writer that fails after `left` characters.
 struct Limited<'f, 'a> {
     out: &'f mut fmt::Formatter<'a>,
     left: usize,
@@ -155,7 +154,7 @@ fn write_value(out: &mut impl Write, value: RawBsonRef<'_>) -> fmt::Result {
     }
 }
 
-/// The types that no reply to hello contains.
+/// Writes the types that no hello reply contains.
 fn write_rare(out: &mut impl Write, value: RawBsonRef<'_>) -> fmt::Result {
     match value {
         RawBsonRef::Decimal128(number) => write!(out, r#"{{"$numberDecimal":"{number}"}}"#),
@@ -186,14 +185,14 @@ fn write_rare(out: &mut impl Write, value: RawBsonRef<'_>) -> fmt::Result {
         RawBsonRef::Undefined => out.write_str(r#"{"$undefined":true}"#),
         RawBsonRef::MinKey => out.write_str(r#"{"$minKey":1}"#),
         RawBsonRef::MaxKey => out.write_str(r#"{"$maxKey":1}"#),
-        // Only the deprecated DBPointer is left, whose parts the reader does not give out.
+        // Only the deprecated DBPointer is left, whose fields the `bson` crate does not expose.
         _ => out.write_str(r#"{"$dbPointer":{}}"#),
     }
 }
 
 fn write_double(out: &mut impl Write, number: f64) -> fmt::Result {
     if number.is_finite() {
-        // Debug keeps the `.0` that says that this is no integer.
+        // `Debug` keeps the `.0` that distinguishes a double from an integer.
         write!(out, "{number:?}")
     } else if number.is_nan() {
         out.write_str(r#"{"$numberDouble":"NaN"}"#)
@@ -203,7 +202,7 @@ fn write_double(out: &mut impl Write, number: f64) -> fmt::Result {
     }
 }
 
-/// Relaxed Extended JSON spells the years 1970 to 9999 as ISO 8601 and the others as numbers.
+/// Writes a date: the years 1970 to 9999 as ISO 8601, others as numbers (relaxed Extended JSON).
 fn write_date(out: &mut impl Write, millis: i64) -> fmt::Result {
     const MILLIS_PER_DAY: i64 = 86_400_000;
     const FIRST_OF_YEAR_10000: i64 = 253_402_300_800_000;
@@ -217,7 +216,7 @@ fn write_date(out: &mut impl Write, millis: i64) -> fmt::Result {
         out,
         r#"{{"$date":"{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}"#
     )?;
-    // Three digits or none.
+    // Milliseconds: three digits, or none if zero.
     match of_day % 1000 {
         0 => {}
         fraction => write!(out, ".{fraction:03}")?,
@@ -225,10 +224,10 @@ fn write_date(out: &mut impl Write, millis: i64) -> fmt::Result {
     out.write_str(r#"Z"}"#)
 }
 
-/// The date of a day that is counted from 1970-01-01, not negative.
+/// Returns the year, month and day of a day counted from 1970-01-01, not negative.
 ///
-/// Years are taken to begin in March, so that the leap day comes last: then the lengths of the
-/// months follow one linear rule.
+/// Years are counted from March, so that the leap day comes last and the lengths of the months
+/// follow one linear rule.
 fn civil_date(days: i64) -> (i64, i64, i64) {
     const DAYS_PER_ERA: i64 = 146_097;
     // 719,468 days lie between 0000-03-01 and the epoch.

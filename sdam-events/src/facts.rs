@@ -1,8 +1,8 @@
-//! What follows from events: who is primary and since when, how long failovers take, which servers
-//! flap, how long the topology has been what.
+//! Facts derived from events: the primary and its duration, failover durations, flapping servers,
+//! the time in each topology type.
 //!
-//! [`Facts`] is a plain value that is fed with the events of one topology, so it works on live
-//! events and on recorded ones alike; [`FactSink`] feeds one from a topology.
+//! [`Facts`] is a plain value that is fed the events of one topology, so it works on live events
+//! and on recorded ones; [`FactSink`] feeds one from a topology.
 //!
 //! ```
 //! use sdam_events::facts::{Fact, FactSink};
@@ -36,72 +36,71 @@ mod tests;
 pub use failover::{Failover, Outage};
 pub use sink::FactSink;
 
-/// Something that follows from the events so far. `Display` says it in one line.
+/// A fact derived from the events so far. `Display` shows it in one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fact {
-    /// Another server is primary, or none is.
+    /// The primary has changed, or was lost.
     PrimaryChanged {
-        /// When it was noticed.
+        /// When the change was noticed.
         at: Instant,
-        /// The primary before; `None` if there was none.
+        /// The previous primary; `None` if there was none.
         old: Option<ServerAddress>,
-        /// The primary from now on; `None` if there is none.
+        /// The new primary; `None` if there is none.
         new: Option<ServerAddress>,
-        /// The election that made the new one primary.
+        /// The election id of the new primary.
         election_id: Option<ObjectId>,
     },
-    /// Nothing can be written to any more.
+    /// No server is writable any more.
     OutageStarted(Outage),
-    /// After an outage there is a server to write to again, or one primary has followed another
-    /// without an outage.
+    /// A server is writable again after an outage, or one primary has followed another without one.
     FailoverEnded(Failover),
-    /// A server that answered does not any more.
+    /// A server that was available has become unavailable.
     ServerLost {
-        /// When it was noticed.
+        /// When the change was noticed.
         at: Instant,
         /// The server.
         address: ServerAddress,
-        /// How often this server was lost, this time included.
+        /// How often this server was lost, including this time.
         losses: u64,
-        /// What went wrong.
+        /// The error that marked the server unknown.
         reason: Option<Arc<str>>,
     },
-    /// The topology has another type.
+    /// The topology type has changed.
     TopologyTypeChanged {
-        /// When.
+        /// When the type changed.
         at: Instant,
-        /// The type before.
+        /// The previous type.
         old: TopologyType,
-        /// The type from now on.
+        /// The new type.
         new: TopologyType,
         /// How long the old type lasted.
         lasted: Duration,
     },
 }
 
-/// What is known of one server besides its description.
+/// What is known about one server besides its description.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerFacts {
-    /// How often the server was lost: it answered, and then it did not.
+    /// How often the server was lost, that is, changed from available to unavailable.
     pub losses: u64,
-    /// Its role now.
+    /// The current server type.
     pub server_type: ServerType,
-    /// Since when it has had this role.
+    /// When the server got this type.
     pub since: Instant,
-    /// When a check succeeded for the last time.
+    /// When the last successful check ended.
     pub last_success: Option<Instant>,
 }
 
-/// Follows the events of one topology.
+/// Derives facts from the events of one topology.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     /// Servers of the topology by address.
     servers: BTreeMap<ServerAddress, ServerFacts>,
     topology_type: TopologyType,
     type_since: Instant,
-    /// Time in each type up to `type_since`.
+    /// The time spent in each type up to `type_since`.
     time_in_type: [Duration; TYPES.len()],
     primary: Option<ServerAddress>,
     writable: bool,
@@ -112,12 +111,12 @@ pub struct Facts {
     sightings: Sightings,
 }
 
-/// When the server that is written to was last seen.
+/// When the writable server last answered.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sightings {
-    /// It answered, and was still written to afterwards.
+    /// The last answer after which the server was still writable.
     confirmed: Option<Instant>,
-    /// It answered; what it said is not known yet.
+    /// The last answer, whose content is not known yet.
     latest: Option<Instant>,
 }
 
@@ -131,16 +130,16 @@ const TYPES: [TopologyType; 6] = [
 ];
 
 impl Facts {
-    /// The events that facts follow from.
+    /// The events that facts are derived from.
     pub const INTEREST: Interest =
         Interest::DESCRIPTIONS.union(Interest::of(&[EventName::ServerHeartbeatSucceeded]));
 
-    /// No event yet.
+    /// Creates facts of a topology without events.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Takes in the next event and says what follows from it; mostly nothing.
+    /// Processes the next event and returns the facts that follow from it; usually none.
     pub fn observe(&mut self, event: &Event) -> Vec<Fact> {
         let mut facts = Vec::new();
         match &event.kind {
@@ -239,7 +238,7 @@ impl Facts {
                 None
             }
             (false, true) => self.outage.take(),
-            // The new primary spoke up before the old one was missed.
+            // The new primary answered before the loss of the old one was noticed.
             (true, true) if handed_over => Some(self.start_outage(at, old, new)),
             _ => None,
         };
@@ -280,8 +279,8 @@ impl Facts {
         new: &TopologyDescription,
     ) -> Outage {
         let Sightings { confirmed, latest } = self.sightings;
-        // A server that steps down says so in its last answer, which is then no sign that it could
-        // be written to.
+        // A primary that steps down reports that in its last answer, which therefore does not prove
+        // that it was writable.
         let stepped_down = lost
             .as_ref()
             .and_then(|lost| new.server(lost))
@@ -306,44 +305,44 @@ impl Facts {
         Fact::FailoverEnded(failover)
     }
 
-    /// The primary now.
+    /// Returns the current primary.
     pub fn primary(&self) -> Option<&ServerAddress> {
         self.primary.as_ref()
     }
 
-    /// Whether there is a server to write to.
+    /// Returns whether a server is writable.
     pub fn is_writable(&self) -> bool {
         self.writable
     }
 
-    /// The outage that goes on now.
+    /// Returns the current outage.
     pub fn outage(&self) -> Option<&Outage> {
         self.outage.as_ref()
     }
 
-    /// The last failover that has ended.
+    /// Returns the last ended failover.
     pub fn last_failover(&self) -> Option<&Failover> {
         self.last_failover.as_ref()
     }
 
-    /// How many failovers have ended.
+    /// Returns the number of ended failovers.
     pub fn failovers(&self) -> u64 {
         self.failovers
     }
 
-    /// How long nothing could be written to, after something could, up to `now`.
+    /// Returns the total time without a writable server, after the first one, up to `now`.
     pub fn time_without_writes(&self, now: Instant) -> Duration {
         let current = self.outage.as_ref();
         self.time_without_writes
             + current.map_or(Duration::ZERO, |outage| now.since(outage.noticed))
     }
 
-    /// The type of the topology now.
+    /// Returns the current topology type.
     pub fn topology_type(&self) -> TopologyType {
         self.topology_type
     }
 
-    /// How long the topology has had this type, up to `now`.
+    /// Returns how long the topology has had this type in total, up to `now`.
     pub fn time_in(&self, topology_type: TopologyType, now: Instant) -> Duration {
         let current = if topology_type == self.topology_type {
             now.since(self.type_since)
@@ -353,12 +352,12 @@ impl Facts {
         self.time_in_type[type_index(topology_type)] + current
     }
 
-    /// What is known of the servers of the topology, by address.
+    /// Returns what is known about the servers of the topology, by address.
     pub fn servers(&self) -> impl Iterator<Item = (&ServerAddress, &ServerFacts)> {
         self.servers.iter()
     }
 
-    /// What is known of the server at `address`.
+    /// Returns what is known about the server at `address`.
     pub fn server(&self, address: &ServerAddress) -> Option<&ServerFacts> {
         self.servers.get(address)
     }

@@ -1,5 +1,4 @@
-//! The last transitions of a topology and their causes, for the moment when somebody asks what
-//! happened.
+//! The last transitions of a topology and their causes, for diagnosing an incident.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -33,7 +32,7 @@ use crate::sink::{EventSink, Interest};
 #[cfg(test)]
 mod tests;
 
-/// Remembers the last transitions; heartbeats and selections are none.
+/// A sink that keeps the last transitions; heartbeats and selections are not transitions.
 #[derive(Debug)]
 pub struct History {
     capacity: usize,
@@ -44,25 +43,25 @@ pub struct History {
 struct State {
     transitions: VecDeque<Transition>,
     forgotten: u64,
-    /// The server change that the following events, up to the topology's change, come from.
+    /// The cause of the server change that is being processed, until the topology's change.
     cause: Option<Cause>,
 }
 
-/// A change, and what it came from.
+/// A change and its cause.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Transition {
-    /// The number of the event.
+    /// The sequence number of the event.
     pub seq: u64,
     /// When it happened.
     pub at: Instant,
-    /// What happened.
+    /// The change.
     pub change: Change,
-    /// What it came from.
+    /// The cause of the change.
     pub cause: Cause,
 }
 
-/// What has changed.
+/// The kind and content of a transition.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Change {
@@ -76,41 +75,41 @@ pub enum Change {
     ServerRemoved {
         /// The server.
         address: ServerAddress,
-        /// Why.
+        /// Why the server was removed.
         reason: DepartureReason,
     },
-    /// A server has another description.
+    /// A server's description has changed.
     Server {
         /// The server.
         address: ServerAddress,
-        /// Its role before.
+        /// The previous server type.
         old: ServerType,
-        /// Its role from now on.
+        /// The new server type.
         new: ServerType,
     },
-    /// The topology has another description.
+    /// The topology's description has changed.
     Topology {
-        /// The type before.
+        /// The previous topology type.
         old: TopologyType,
-        /// The type from now on.
+        /// The new topology type.
         new: TopologyType,
-        /// The primary from now on.
+        /// The new primary.
         primary: Option<ServerAddress>,
     },
-    /// A pool was told to open connections.
+    /// A pool was marked ready, so that it opens connections.
     PoolReady(ServerAddress),
     /// A pool was cleared.
     PoolCleared {
         /// The pool's server.
         address: ServerAddress,
-        /// The generation from now on.
+        /// The new generation.
         generation: Generation,
     },
-    /// Members did not join, because there are too many.
+    /// The number of members that did not join because the server limit was reached.
     MembersIgnored(usize),
 }
 
-/// What a change came from.
+/// The cause of a change.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Cause {
@@ -122,12 +121,12 @@ pub enum Cause {
     Reply(ServerAddress),
     /// An error of a server.
     Error(ServerAddress, Arc<ServerError>),
-    /// The list of hosts behind an SRV record.
+    /// A new list of hosts from an SRV record.
     Hosts,
 }
 
 impl History {
-    /// Remembers up to `capacity` transitions.
+    /// Creates a history of up to `capacity` transitions.
     pub fn new(capacity: usize) -> Self {
         Self {
             capacity,
@@ -135,12 +134,12 @@ impl History {
         }
     }
 
-    /// The transitions, oldest first.
+    /// Returns the transitions, oldest first.
     pub fn transitions(&self) -> Vec<Transition> {
         self.lock().transitions.iter().cloned().collect()
     }
 
-    /// How many transitions are not remembered any more.
+    /// Returns how many old transitions were removed to keep the capacity.
     pub fn forgotten(&self) -> u64 {
         self.lock().forgotten
     }
@@ -175,8 +174,8 @@ impl EventSink for History {
 
 impl State {
     fn take_in(&mut self, event: &Event) -> Option<(Change, Cause)> {
-        // Between a server's change and the topology's, everything comes from that server. Servers
-        // that come and go without such a change come from the list of hosts.
+        // Events between a server's change and the topology's are caused by that server. Servers
+        // that come and go without a server's change are caused by the list of hosts.
         let current = self.cause.clone().unwrap_or(Cause::Hosts);
         Some(match &event.kind {
             EventKind::TopologyOpening => {
@@ -201,7 +200,7 @@ impl State {
             }
             EventKind::ServerDescriptionChanged { previous, new } => {
                 let cause = Cause::of(new);
-                // The first change of several is the responder's.
+                // The first of several changes is the one of the server that replied.
                 if !matches!(self.cause, Some(Cause::Reply(_) | Cause::Error(..))) {
                     self.cause = Some(cause.clone());
                 }
@@ -213,7 +212,7 @@ impl State {
                 (change, cause)
             }
             EventKind::TopologyDescriptionChanged { previous, new } => {
-                // The seeds are opened after the first of these.
+                // The seeds open after the first `TopologyDescriptionChanged`.
                 if self.cause != Some(Cause::Open) {
                     self.cause = None;
                 }
@@ -245,7 +244,7 @@ impl State {
         })
     }
 
-    /// Only now it is known why the last servers have left.
+    /// Sets the cause of the last removals to `Close`, which is known only now.
     fn blame_closing(&mut self) {
         let mut last = self.transitions.iter_mut().rev().peekable();
         if let Some(transition) =
@@ -272,7 +271,7 @@ impl Cause {
 }
 
 impl fmt::Display for History {
-    /// One line for each transition.
+    /// Writes one line for each transition.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let forgotten = self.forgotten();
         if forgotten > 0 {

@@ -1,24 +1,24 @@
-//! Ordered delivery of topology events, lossless as long as the sink keeps up.
+//! Ordered delivery of topology events, lossless while the sink keeps up.
 //!
 //! The engine pushes events into an [`EventQueue`](queue::EventQueue) while it holds its own locks;
 //! a [`Dispatcher`](dispatch::Dispatcher) takes them out and calls the user's
 //! [`EventSink`](sink::EventSink) with no lock held.
-//! This crate spawns nothing, knows no runtime and reads no clock: events carry the time at which
-//! they happened.
+//! This crate spawns no tasks or threads, depends on no runtime and reads no clock: events carry
+//! the time at which they happened.
 //!
-//! | module | what it holds |
+//! | module | content |
 //! | --- | --- |
-//! | [`sink`] | the seam: [`EventSink`](sink::EventSink), [`Interest`](sink::Interest), combinators |
+//! | [`sink`] | the trait to implement: [`EventSink`](sink::EventSink), [`Interest`](sink::Interest), combinators |
 //! | [`queue`] | the ordered queue that producers share |
 //! | [`dispatch`] | the future that drains the queue into a sink |
 //! | [`channel`] | events as a stream, lossless or bounded |
 //! | [`log`] | events as the log messages of the specification, for any logger |
-//! | [`facts`] | what follows from events: primaries, failovers, losses, times |
+//! | [`facts`] | facts derived from events: primaries, failovers, losses, times |
 //! | [`history`] | the last transitions and their causes |
 //! | [`record`] | recordings of inputs and events, as lines of JSON |
-//! | `replay` | the proof that a recording happens again (feature `replay`) |
+//! | `replay` | replay of a recording, which verifies that inputs have the recorded effects (feature `replay`) |
 //! | [`ext_json`] | BSON documents as text |
-//! | `metrics` | numbers through the `metrics` facade (feature `metrics`) |
+//! | `metrics` | metrics through the `metrics` facade (feature `metrics`) |
 //! | `trace` | log messages through `tracing` (feature `tracing`) |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

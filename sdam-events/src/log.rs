@@ -1,9 +1,9 @@
-//! Events as log messages, in the words of the specification (SDAM: "Log Messages", Server
+//! Log messages for events, with the texts of the specification (SDAM: "Log Messages", Server
 //! Selection: "Logging", Logging: "Log Components").
 //!
-//! A [`LogMessage`] is structured: a fixed text, and named [`LogFields`]. Shown with `Display` it is
-//! the specification's unstructured sentence, for loggers that know no fields.
-//! The `trace` module gives it to `tracing`; for another logger a sink takes a few lines:
+//! A [`LogMessage`] is structured: a fixed text, and named [`LogFields`]. Its `Display` is the
+//! specification's unstructured sentence, for loggers without fields.
+//! The `trace` module passes it to `tracing`; for another logger a sink takes a few lines:
 //!
 //! ```
 //! use sdam_events::{log::{LogConfig, LogMessage}, sink::sink_fn};
@@ -23,8 +23,8 @@
 //! # drop(sink);
 //! ```
 //!
-//! Of the messages about connections, only the two below are written here: connections are opened,
-//! checked out and closed by the pool, whose duty the other messages are (K-11).
+//! Of the messages about connections, only the two below are written here. The others are the duty
+//! of the connection pool, which opens, checks out and closes connections (K-11).
 //!
 //! | event | component | severity | text |
 //! | --- | --- | --- | --- |
@@ -70,7 +70,7 @@ mod unstructured;
 pub use config::{Component, DEFAULT_MAX_DOCUMENT_LENGTH, LogConfig, LogOutput, Severity};
 pub use fields::{LogFields, Value};
 
-/// What the log says about one event.
+/// The log message for one event.
 #[derive(Clone, Debug)]
 pub struct LogMessage<'e> {
     name: EventName,
@@ -79,10 +79,10 @@ pub struct LogMessage<'e> {
 }
 
 impl<'e> LogMessage<'e> {
-    /// The message about `event`, if there is one; documents are cut after `max_document_length`
+    /// Returns the message for `event`, if any; cuts documents after `max_document_length`
     /// characters.
     pub fn of(event: &'e Event, max_document_length: usize) -> Option<Self> {
-        // CMAP: of a pool that is paused already, nobody is told that it was cleared.
+        // CMAP: clearing a pool that is paused already publishes no event.
         if matches!(&event.kind, EventKind::PoolCleared { clear, .. } if clear.was_paused) {
             return None;
         }
@@ -94,38 +94,38 @@ impl<'e> LogMessage<'e> {
         })
     }
 
-    /// The message's text, the same for all events of one name.
+    /// Returns the message's text, the same for all events of one name.
     pub fn text(&self) -> &'static str {
         self.text
     }
 
-    /// The named values that belong to the text.
+    /// Returns the named values of the message.
     pub fn fields(&self) -> &LogFields<'e> {
         &self.fields
     }
 
-    /// The name of the event.
+    /// Returns the name of the event.
     pub fn name(&self) -> EventName {
         self.name
     }
 
-    /// Which part of a driver speaks.
+    /// Returns the component that logs the message.
     pub fn component(&self) -> Component {
         Component::of(self.name)
     }
 
-    /// How important the message is.
+    /// Returns the severity of the message.
     pub fn severity(&self) -> Severity {
         Severity::of(self.name)
     }
 }
 
-/// What went wrong, for people.
+/// The error text of a failed check or selection.
 #[derive(Clone, Copy, Debug)]
 pub enum Failure<'e> {
-    /// A check.
+    /// A failed check.
     Check(&'e ServerError),
-    /// A server selection.
+    /// A failed server selection.
     Selection(&'e str),
 }
 
@@ -222,7 +222,8 @@ fn fields(event: &Event, max_document_length: usize) -> LogFields<'_> {
     }
 }
 
-/// The messages about selections do not name the topology (Server Selection: "Common Fields").
+/// Returns the fields of messages about selections, which do not name the topology (Server
+/// Selection: "Common Fields").
 fn selection_fields(kind: &EventKind) -> Option<LogFields<'_>> {
     Some(match kind {
         EventKind::ServerSelectionStarted {
@@ -257,7 +258,7 @@ fn selection_fields(kind: &EventKind) -> Option<LogFields<'_>> {
     })
 }
 
-/// Milliseconds with the microseconds behind the point.
+/// Converts to milliseconds, with microseconds as the fraction.
 fn millis(duration: Duration) -> f64 {
     duration.as_micros() as f64 / 1000.0
 }

@@ -1,4 +1,4 @@
-//! Numbers through the [`metrics`] facade, for whatever exporter the program installs.
+//! Metrics through the [`metrics`] facade, for any exporter that the program installs.
 //!
 //! | name | type | unit | labels | meaning |
 //! | --- | --- | --- | --- | --- |
@@ -13,19 +13,19 @@
 //! | `sdam_servers` | gauge | 1 | - | servers in the topology |
 //! | `sdam_writable` | gauge | 0, 1 | - | whether there is a server to write to |
 //! | `sdam_failovers_total` | counter | 1 | - | failovers that have ended |
-//! | `sdam_failover_duration_seconds` | histogram | s | - | from the last sign of life to the new primary |
-//! | `sdam_time_without_primary_seconds` | gauge | s | - | sum of the times between noticing and finding |
+//! | `sdam_failover_duration_seconds` | histogram | s | - | from the last successful check to the new primary |
+//! | `sdam_time_without_primary_seconds` | gauge | s | - | sum of the times from noticing the loss to finding the new primary |
 //! | `sdam_pool_clears_total` | counter | 1 | `reason` | pools that were cleared; a pool that is paused already does not count |
 //! | `sdam_selections_total` | counter | 1 | `result` | server selections that have ended |
 //! | `sdam_selection_duration_seconds` | histogram | s | `result` | how long they took |
 //! | `sdam_selection_waiters` | gauge | 1 | - | selections that wait for a server now |
 //! | `sdam_event_queue_depth` | gauge | 1 | - | events not delivered yet |
-//! | `sdam_event_queue_high_water` | gauge | 1 | - | the most there have been |
-//! | `sdam_event_queue_dropped_total` | counter | 1 | - | events the queue has left out |
-//! | `sdam_events_dropped_total` | counter | 1 | - | events a bounded channel has left out |
+//! | `sdam_event_queue_high_water` | gauge | 1 | - | the maximum depth so far |
+//! | `sdam_event_queue_dropped_total` | counter | 1 | - | events the queue has dropped |
+//! | `sdam_events_dropped_total` | counter | 1 | - | events a bounded channel has dropped |
 //!
 //! OpenTelemetry's conventions for database clients have names for connections and operations, but
-//! none for discovery; so the names are ours and the labels are theirs where they exist.
+//! none for discovery. So the names are sdam's own; labels are OpenTelemetry's where they exist.
 //!
 //! | label | values |
 //! | --- | --- |
@@ -35,9 +35,9 @@
 //! | `result` of selections | `ok`, or a [failure](sdam_core::event::SelectionFailure::as_str) |
 //! | `type` | the specification's [server](sdam_core::server::ServerType::as_str) or [topology type](sdam_core::topology::TopologyType::as_str) |
 //!
-//! Only gauges carry addresses, and only those of servers that are in the topology: the gauges of
-//! one that leaves are set to zero. (The facade has no way to remove them; exporters forget idle
-//! ones if told to.)
+//! Only gauges have address labels, and only for servers that are in the topology: the gauges of a
+//! server that leaves are set to zero. (The facade cannot remove them; exporters can be configured
+//! to drop idle ones.)
 
 use std::{
     collections::BTreeMap,
@@ -67,10 +67,10 @@ mod tests;
 
 pub use names::{Kind, METRICS, Metric, describe};
 
-/// Turns the events of one topology into numbers.
+/// A sink that turns the events of one topology into metrics.
 ///
-/// The recorder may be installed at any time: names are looked up with each event.
-/// What no event tells is set by [`update`](Self::update).
+/// The recorder may be installed at any time: metrics are looked up with each event.
+/// Metrics that no event changes are set by [`update`](Self::update).
 ///
 /// ```
 /// use std::sync::Arc;
@@ -93,25 +93,25 @@ struct State {
     facts: Facts,
     servers: BTreeMap<ServerAddress, ServerType>,
     topology_type: Option<TopologyType>,
-    /// Selections that wait, by the address of what identifies them, which is kept so that no other
-    /// one gets that address.
+    /// Waiting selections by the address of their `Selection`, which is kept alive so that no other
+    /// selection gets that address.
     waiting: BTreeMap<usize, Arc<Selection>>,
 }
 
 impl MetricsSink {
-    /// Numbers about everything but selections, without further labels.
+    /// Creates a sink for all metrics except those of selections, without further labels.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The same numbers, each with this label.
+    /// Adds this label to each metric.
     #[must_use]
     pub fn with_label(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.labels.push(Label::new(name, value.into()));
         self
     }
 
-    /// Numbers about selections, too; each selection then makes two events.
+    /// Adds the metrics of selections; each selection then publishes two events.
     #[must_use]
     pub fn with_selections(mut self) -> Self {
         self.selections = true;
@@ -119,7 +119,7 @@ impl MetricsSink {
     }
 
     /// Sets the gauges that change without an event: round-trip times, the time without a primary,
-    /// and the state of the queue. Call it before the numbers are read or every few seconds.
+    /// and the state of the queue. Call it before the metrics are read or every few seconds.
     pub fn update(&self, now: Instant, topology: &TopologyDescription, queue: &EventQueue) {
         for server in topology.servers() {
             self.set_rtt(server);
@@ -131,7 +131,7 @@ impl MetricsSink {
         counter!(names::QUEUE_DROPPED, self.labels.clone()).absolute(queue.dropped());
     }
 
-    /// Sets how many events a bounded channel has left out, see
+    /// Sets the number of events that a bounded channel has dropped, see
     /// [`EventStream::dropped`](crate::channel::EventStream::dropped).
     pub fn set_dropped(&self, events: u64) {
         counter!(names::EVENTS_DROPPED, self.labels.clone()).absolute(events);
@@ -185,7 +185,7 @@ impl MetricsSink {
         gauge!(names::SERVER_LOSSES, self.of_server(address)).set(losses as f64);
     }
 
-    /// Makes the gauges of servers what the topology says; those of servers that are gone zero.
+    /// Sets the gauges of servers to the topology's state, and those of removed servers to zero.
     fn set_servers(&self, state: &mut State, topology: &TopologyDescription) {
         let current: BTreeMap<ServerAddress, ServerType> = topology
             .servers()
@@ -282,7 +282,7 @@ impl EventSink for MetricsSink {
             EventKind::ServerHeartbeatFailed {
                 heartbeat, failure, ..
             } => self.heartbeat(failure.kind.as_str(), heartbeat.awaited, None),
-            // CMAP: clearing a pool that is paused already is no event (F-63).
+            // CMAP: clearing a pool that is paused already publishes no event (F-63).
             EventKind::PoolCleared { clear, .. } if !clear.was_paused => {
                 let reason: ErrorKind = clear.cause.kind;
                 counter!(names::POOL_CLEARS, self.with("reason", reason.as_str())).increment(1);

@@ -1,4 +1,4 @@
-//! The queue between those to whom things happen and the one who is told.
+//! The event queue between the producers (monitors, application threads) and the dispatcher.
 
 use std::{
     collections::VecDeque,
@@ -31,23 +31,24 @@ use shed::{Shedding, weight};
 
 /// The ordered queue of one topology's events.
 ///
-/// Nothing is left out unless the sink falls far behind. A sink that does not return, or is slower
-/// than a server that says something new without a pause, cannot make memory grow without bound:
+/// Events are dropped only if the sink falls far behind. A sink that does not return, or is slower
+/// than the events arrive, cannot make memory grow without bound:
 ///
-/// - From [`SHED_BYTES`](Self::SHED_BYTES) on, heartbeats are left out as a whole, and so are the
-///   selections that begin: of whatever has a beginning among what is delivered, the end is, too.
-/// - From [`FULL_BYTES`](Self::FULL_BYTES) on, everything is left out that ends nothing.
+/// - From [`SHED_BYTES`](Self::SHED_BYTES) on, new heartbeats and new selections are dropped as a
+///   whole: if the start of one was delivered, its end is, too.
+/// - From [`FULL_BYTES`](Self::FULL_BYTES) on, all events are dropped except those of heartbeats
+///   and selections under way and `TopologyClosed`.
 ///
-/// [`dropped`](Self::dropped) counts, and an `EventsDropped` comes where a gap begins and ends. Who
-/// keeps an account of servers by events takes it from the next description after that.
+/// [`dropped`](Self::dropped) counts the dropped events, and an `EventsDropped` marks the beginning
+/// and the end of a gap. A sink that tracks servers by events continues from the next description
+/// after the gap.
 ///
 /// Producers push from any thread, usually while they hold the lock that made the change, so the
-/// order in the queue is the order of the changes. [`Event::seq`] is given out under the queue's
-/// own lock, which is held for the time of an append and never while a sink runs.
+/// order in the queue is the order of the changes. [`Event::seq`] is assigned under the queue's own
+/// lock, which is held for an append and never while a sink runs.
 ///
-/// `TopologyClosed` closes the queue. If heartbeats are under way at that moment it is held back
-/// until the last of them has ended, so it is the last event and every started heartbeat has an end
-/// before it.
+/// `TopologyClosed` closes the queue. While heartbeats are under way it is held back, so it is the
+/// last event and every started heartbeat has an end before it.
 #[derive(Debug)]
 pub struct EventQueue {
     topology: ObjectId,
@@ -57,10 +58,9 @@ pub struct EventQueue {
     /// Events pushed and not yet delivered.
     depth: AtomicUsize,
     high_water: std::sync::atomic::AtomicUsize,
-    /// About what the events take that were pushed and not yet delivered. No model comes near a
-    /// mark.
+    /// The approximate size of the undelivered events. No loom model comes near a threshold.
     bytes: std::sync::atomic::AtomicUsize,
-    /// Events left out.
+    /// The number of dropped events.
     dropped: std::sync::atomic::AtomicU64,
     #[cfg(feature = "tracing")]
     warned: std::sync::atomic::AtomicBool,
@@ -72,13 +72,13 @@ pub struct EventQueue {
 struct State {
     /// Pushed, not yet taken.
     buffer: VecDeque<Queued>,
-    /// Taken, not yet delivered. `None` while somebody delivers: there is one consumer at a time.
+    /// Taken, not yet delivered. `None` while a consumer delivers: there is one at a time.
     batch: Option<VecDeque<Queued>>,
     last_seq: u64,
-    /// The instant of the last event: tasks read the clock before they get here, and may overtake
-    /// each other in between.
+    /// The instant of the last event: tasks read the clock before they push, and may overtake each
+    /// other in between.
     last_at: Instant,
-    /// Heartbeats started and not ended, if the sink hears of both ends.
+    /// Heartbeats started and not ended, if the sink receives both ends.
     heartbeats: usize,
     /// When `TopologyClosed` happened, while it is held back.
     closing: Option<Instant>,
@@ -86,7 +86,7 @@ struct State {
     shedding: Shedding,
 }
 
-/// An event, and about how many bytes it takes.
+/// An event and its approximate size in bytes.
 #[derive(Debug)]
 struct Queued {
     event: Event,
@@ -94,10 +94,10 @@ struct Queued {
 }
 
 impl EventQueue {
-    /// The depth at which something is wrong with the sink: see [`high_water`](Self::high_water).
+    /// The depth of a sink that hangs or is too slow: see [`high_water`](Self::high_water).
     pub const WARN_DEPTH: usize = 10_000;
 
-    /// The queue of the topology with this id, for a sink with this interest.
+    /// Creates the queue of the topology with this id, for a sink with this interest.
     ///
     /// With [`Interest::NONE`] a push is one load and one branch.
     pub fn new(topology: ObjectId, interest: Interest) -> Self {
@@ -125,30 +125,30 @@ impl EventQueue {
         }
     }
 
-    /// The id that all events of this queue carry.
+    /// Returns the topology id that all events of this queue carry.
     pub fn topology(&self) -> ObjectId {
         self.topology
     }
 
-    /// What is delivered; empty once the sink has panicked.
+    /// Returns the events that are delivered; empty once the sink has panicked.
     pub fn interest(&self) -> Interest {
         Interest::from_bits(self.interest.load(Ordering::Relaxed))
     }
 
-    /// Whether an event of this name would be delivered; if not, its payload need not be built.
+    /// Returns whether an event of this name would be delivered, so that its payload is needed.
     pub fn wants(&self, name: EventName) -> bool {
         self.interest().contains(name)
     }
 
-    /// Whether an event of any of these names would be delivered.
+    /// Returns whether an event of any of these names would be delivered.
     pub fn wants_any(&self, names: Interest) -> bool {
         !self.interest().intersection(names).is_empty()
     }
 
-    /// Appends an event that happened at `at`; one that the sink is not interested in is dropped
-    /// and not counted, and so is whatever comes after the end.
+    /// Appends an event that happened at `at`. Events that the sink is not interested in, or that
+    /// follow the end, are dropped and not counted.
     ///
-    /// An event that says it happened before the one it comes after is given that one's time.
+    /// An event with an earlier time than its predecessor gets the predecessor's time.
     ///
     /// Takes constant time and never waits for a sink, so it may be called under the topology lock.
     pub fn push(&self, at: Instant, kind: EventKind) {
@@ -157,7 +157,7 @@ impl EventQueue {
             return;
         }
         let name = kind.name();
-        // The end counts even for a sink that does not want to hear of it.
+        // `TopologyClosed` closes the queue even if the sink is not interested in it.
         if !interest.contains(name) && name != EventName::TopologyClosed {
             return;
         }
@@ -185,17 +185,17 @@ impl EventQueue {
         self.waker.wake();
     }
 
-    /// Like [`push`](Self::push), but builds the payload only if somebody wants it.
+    /// Appends like [`push`](Self::push), but builds the payload only if the sink needs it.
     pub fn push_with(&self, at: Instant, name: EventName, kind: impl FnOnce() -> EventKind) {
         if self.wants(name) {
             self.push(at, kind());
         }
     }
 
-    /// Ends the queue: what is in it is still delivered, what comes later is dropped.
+    /// Closes the queue: queued events are still delivered, later ones are dropped.
     ///
-    /// A `TopologyClosed` that waits for heartbeats is delivered without them, so this is for the
-    /// time when no monitor is left.
+    /// A held back `TopologyClosed` is appended without waiting for heartbeats, so call this when
+    /// no monitor is left.
     pub fn close(&self) {
         let mut state = self.lock();
         if let Some(closed_at) = state.closing {
@@ -206,40 +206,40 @@ impl EventQueue {
         self.waker.wake();
     }
 
-    /// Whether the queue takes no more events.
+    /// Returns whether the queue accepts no more events.
     pub fn is_closed(&self) -> bool {
         self.lock().closed
     }
 
-    /// How many events have been pushed and not yet delivered.
+    /// Returns the number of undelivered events.
     pub fn depth(&self) -> usize {
         self.depth.load(Ordering::Relaxed)
     }
 
-    /// The greatest depth there has been.
+    /// Returns the maximum depth so far.
     ///
-    /// At [`WARN_DEPTH`](Self::WARN_DEPTH) the sink is too slow or hangs, and memory grows.
+    /// At [`WARN_DEPTH`](Self::WARN_DEPTH) the sink is too slow or hangs, and memory grows, at most
+    /// to about [`FULL_BYTES`](Self::FULL_BYTES).
     pub fn high_water(&self) -> usize {
         self.high_water.load(Ordering::Relaxed)
     }
 
-    /// The panic that ended delivery, if the sink has panicked.
+    /// Returns the panic that ended delivery, if the sink has panicked.
     pub fn sink_failed(&self) -> Option<&SinkPanicked> {
         self.failure.get()
     }
 
-    /// Delivers to `sink`, on this thread, whatever is in the queue, and returns how many events
-    /// that were.
+    /// Delivers the queued events to `sink`, on this thread, and returns their number.
     ///
     /// This is for programs without a [`Dispatcher`](crate::dispatch::Dispatcher): single-threaded
-    /// mode drains at the end of each call. While somebody else delivers, also further down on this
-    /// thread's own stack, nothing is done: that one will find the new events.
+    /// mode drains at the end of each call. If another consumer is delivering, also further up on
+    /// this thread's own stack, this call returns 0 and that consumer delivers the new events.
     pub fn drain_now(&self, sink: &dyn EventSink) -> u64 {
         let mut delivered = 0;
         loop {
             let round = self.deliver(sink, usize::MAX);
             delivered += round.delivered;
-            // Whoever was turned away while this round ended relies on another one.
+            // A consumer that found this one busy returned 0, so its events may need another round.
             if round.stopped != Stopped::Empty || self.depth() == 0 {
                 return delivered;
             }
@@ -262,7 +262,7 @@ impl EventQueue {
         self.high_water.fetch_max(depth, Ordering::Relaxed);
     }
 
-    /// Appends the held back `TopologyClosed` and closes.
+    /// Appends the held back `TopologyClosed` and closes the queue.
     fn end(&self, state: &mut State, closed_at: Instant) {
         self.end_shedding(state, closed_at);
         state.closing = None;
@@ -272,7 +272,7 @@ impl EventQueue {
         }
     }
 
-    /// Gives up delivery for good.
+    /// Ends delivery permanently after a panic of the sink.
     pub(crate) fn fail(&self, failure: SinkPanicked) {
         self.interest
             .store(Interest::NONE.bits(), Ordering::Relaxed);
@@ -284,14 +284,14 @@ impl EventQueue {
         self.forget(undelivered.len(), total(&undelivered));
     }
 
-    /// Takes `count` events of `bytes` bytes out of what waits.
+    /// Subtracts `count` events of `bytes` bytes from the depth and size.
     fn forget(&self, count: usize, bytes: usize) {
         self.depth.fetch_sub(count, Ordering::Relaxed);
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Tells the log, if there is one, the first time the queue was found too deep. Not the pusher
-    /// does it, because that one holds locks.
+    /// Logs a warning (feature `tracing`) the first time the depth reaches `WARN_DEPTH`. The
+    /// consumer does this, because producers hold locks.
     pub(crate) fn warn_of_depth(&self) {
         #[cfg(feature = "tracing")]
         if self.high_water() >= Self::WARN_DEPTH && !self.warned.swap(true, Ordering::Relaxed) {
@@ -306,13 +306,13 @@ impl EventQueue {
         let _ = self;
     }
 
-    /// Poisoning means nothing here: no code under the lock can leave the state half-changed.
+    /// Locks the state. Poisoning is ignored: no code under the lock can leave it half-changed.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What all of them take.
+/// Returns the size of all `events` in bytes.
 fn total(events: &VecDeque<Queued>) -> usize {
     events.iter().map(|queued| queued.bytes).sum()
 }

@@ -1,7 +1,7 @@
-//! Recordings: everything that a topology was told and everything that it did, as lines of JSON.
+//! Recordings of a topology: all its inputs and all its events, as lines of JSON.
 //!
-//! A recording shows what happened, and it can be replayed: feature `replay` feeds its inputs to a
-//! new machine and compares what that does. So a recording from a user's machine is a test.
+//! A recording can be replayed: feature `replay` feeds its inputs to a new state machine and
+//! compares the effects. So a recording from a user's machine can serve as a test.
 //!
 //! ```no_run
 //! use std::{fs::File, io::BufWriter};
@@ -18,8 +18,8 @@
 //!
 //! Each line is one JSON object. Keys whose value is absent are left out. Times are nanoseconds
 //! since the runtime's epoch, durations are nanoseconds, ids are numbers (servers) or hexadecimal
-//! digits (ObjectIds), BSON documents are base64. Replays compare lines word for word, so whatever
-//! changes in them raises the version.
+//! digits (ObjectIds), BSON documents are base64. Replays compare lines literally, so any change to
+//! them raises the version.
 //!
 //! The first line is the header:
 //!
@@ -45,9 +45,9 @@
 //! | `ServerHeartbeatFailed` | the same, `duration`, `error` |
 //! | `PoolReady` | `server`, `address` |
 //! | `PoolCleared` | `server`, `address`, `generation`, `serviceId`, `interruptInUse`, `error` |
-//! | `ServerSelectionStarted`, ... (if asked for) | `selector`, `operation`, `operationId`, and `remaining`; `server`, `address`, `duration`; or `reason`, `failure`, `duration` |
+//! | `ServerSelectionStarted`, ... (opt-in) | `selector`, `operation`, `operationId`, and `remaining`; `server`, `address`, `duration`; or `reason`, `failure`, `duration` |
 //!
-//! Descriptions before a change are not repeated: they are the ones after the change before.
+//! The description before a change is not repeated: it is the one after the preceding change.
 //!
 //! | `input` | keys |
 //! | --- | --- |
@@ -88,11 +88,11 @@ pub use line::line;
 /// The version of the format.
 pub const VERSION: u32 = 1;
 
-/// Writes a recording of one topology.
+/// A sink that writes a recording of one topology.
 ///
-/// Lines are written one by one, so give it a buffered writer. It is flushed when the topology is
-/// closed. After an error nothing more is written, see [`take_error`](Self::take_error), and neither
-/// if events were left out: a recording with holes could not be replayed.
+/// Lines are written one by one, so use a buffered writer. It is flushed when the topology is
+/// closed. Nothing more is written after an error, see [`take_error`](Self::take_error), or after
+/// events were dropped: a recording with gaps could not be replayed.
 pub struct RecordSink<W> {
     out: Mutex<Out<W>>,
     selections: bool,
@@ -105,7 +105,7 @@ struct Out<W> {
 }
 
 impl<W: Write + Send + 'static> RecordSink<W> {
-    /// Writes the header; `options` are those that the topology is started with.
+    /// Writes the header and creates the sink; `options` are those of the topology.
     pub fn new(mut writer: W, options: &Options) -> io::Result<Self> {
         let mut text = header(options);
         text.push('\n');
@@ -121,19 +121,19 @@ impl<W: Write + Send + 'static> RecordSink<W> {
         })
     }
 
-    /// Records server selections, too. They are not needed to replay.
+    /// Records server selections as well. They are not needed for a replay.
     #[must_use]
     pub fn with_selections(mut self) -> Self {
         self.selections = true;
         self
     }
 
-    /// The error that has ended the recording early, once.
+    /// Returns the error that has ended the recording early, once.
     pub fn take_error(&self) -> Option<io::Error> {
         self.lock().error.take()
     }
 
-    /// Flushes and gives back the writer.
+    /// Flushes and returns the writer.
     ///
     /// # Errors
     ///
@@ -207,7 +207,7 @@ impl<W> fmt::Debug for RecordSink<W> {
     }
 }
 
-/// The first line of a recording.
+/// Returns the header line of a recording.
 fn header(options: &Options) -> String {
     let mut out = String::new();
     Object::write(&mut out, |header| {

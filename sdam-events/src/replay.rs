@@ -1,4 +1,4 @@
-//! Replaying recordings: the same inputs must have the same consequences.
+//! Replay of recordings: checks that the recorded inputs have the recorded effects.
 //!
 //! ```no_run
 //! use std::{fs::File, io::BufReader};
@@ -43,17 +43,17 @@ mod tests;
 ///
 /// # Errors
 ///
-/// If the recording cannot be read, is of another version, or lacks what it refers to.
+/// If the recording cannot be read, has another version, or lacks data it refers to.
 pub fn replay(recording: impl BufRead) -> Result<Outcome, ReplayError> {
     replay_to(recording, |_| {})
 }
 
-/// Like [`replay`], and shows `observe` every event and command that has happened again, as it was
-/// recorded: what the machine made of it, with the recording's number and time.
+/// Replays like [`replay`], and calls `observe` with every event and command that matches its
+/// record, with the record's number and time.
 ///
 /// # Errors
 ///
-/// As [`replay`].
+/// Those of [`replay`].
 pub fn replay_to(
     recording: impl BufRead,
     mut observe: impl FnMut(&Event),
@@ -85,33 +85,33 @@ pub fn replay_to(
             }
         }
     }
-    // A recording may end at any line, for instance because the program did.
+    // A recording may end at any line, for instance because the program was killed.
     Ok(player.outcome(None))
 }
 
-/// What a replay has shown.
+/// The result of a replay.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Outcome {
-    /// How many inputs were fed to the machine.
+    /// The number of inputs fed to the machine.
     pub inputs: u64,
-    /// How many recorded events and commands were found again.
+    /// The number of recorded events and commands that the replay repeated.
     pub matched: u64,
     /// The first difference.
     pub divergence: Option<Divergence>,
-    /// The topology at the end, or before the first difference.
+    /// The topology at the end, or at the first difference.
     pub description: Arc<TopologyDescription>,
 }
 
-/// A recorded event, and what the machine did at that point.
+/// A difference: a recorded event and what the machine did at that point.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Divergence {
     /// The number of the recording's line, from 1.
     pub line: u64,
-    /// The line.
+    /// The recorded line.
     pub recorded: String,
-    /// What the line would have to be; `None` if there is nothing left to happen.
+    /// The line that the machine produced; `None` if it produced no further event.
     pub replayed: Option<String>,
 }
 
@@ -127,17 +127,17 @@ impl fmt::Display for Divergence {
     }
 }
 
-/// A recording that cannot be replayed.
+/// The error of a recording that cannot be replayed.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ReplayError {
-    /// It cannot be read.
+    /// The recording cannot be read.
     Io(io::Error),
-    /// It makes no sense.
+    /// A line is malformed.
     Malformed {
         /// The number of the line, from 1.
         line: u64,
-        /// What is wrong with it.
+        /// The problem with the line.
         reason: Box<str>,
     },
 }
@@ -170,17 +170,17 @@ fn at(line: u64, reason: Box<str>) -> ReplayError {
     ReplayError::Malformed { line, reason }
 }
 
-/// How a line compares with what the machine does.
+/// The result of comparing a line with the machine's effects.
 enum Step {
-    /// The line has no counterpart.
+    /// The line is an input or an event that the machine does not produce.
     Silent,
-    /// The machine has done the same.
+    /// The machine has produced the same event.
     Agrees(Box<Event>),
-    /// What the line should have been.
+    /// The line that the machine produced instead.
     Differs(Option<String>),
 }
 
-/// A machine, and what it has done that the recording has not shown yet.
+/// A machine and its effects that the recording has not shown yet.
 struct Replayer {
     header: Header,
     machine: Option<TopologyMachine>,
@@ -189,7 +189,7 @@ struct Replayer {
     /// The latest successful reply of each server.
     replies: BTreeMap<ServerId, Vec<u8>>,
     expected: VecDeque<Event>,
-    /// The end of the topology, which waits for heartbeats and so may come late.
+    /// The end of the topology, which is held back until heartbeats have ended.
     end: Option<Event>,
     inputs: u64,
     matched: u64,
@@ -210,7 +210,7 @@ impl Replayer {
         }
     }
 
-    /// Takes in one line.
+    /// Processes one line.
     fn step(&mut self, record: &Record, text: &str) -> Result<Step, Box<str>> {
         match &record.entry {
             Entry::Input(input) => {
@@ -228,8 +228,8 @@ impl Replayer {
                 if !Self::is_replayed(*name) {
                     return Ok(Step::Silent);
                 }
-                // The topology's id becomes known with its first event, when the machine has run
-                // already; the machine uses it nowhere else.
+                // The topology's id is known only with its first event, after the machine has
+                // started; the machine uses it nowhere else.
                 if let Some(topology) = topology {
                     self.topology = *topology;
                 }
@@ -252,7 +252,7 @@ impl Replayer {
         }
     }
 
-    /// Whether events of this name follow from inputs alone.
+    /// Returns whether events of this name depend on inputs alone.
     fn is_replayed(name: EventName) -> bool {
         Interest::DESCRIPTIONS.union(Interest::POOLS).contains(name)
     }
@@ -327,7 +327,7 @@ impl Replayer {
         Ok(Hello::parse(reply).map_err(|error| error.to_string())?)
     }
 
-    /// Turns effects into the events that a recording of them has.
+    /// Converts effects to the events that a recording of them has.
     fn expect(&mut self, now: Instant, effects: Effects) {
         for effect in effects {
             let kind = match effect {
@@ -423,8 +423,8 @@ fn handle_error(
     Ok(machine.handle_error(now, server, error).1)
 }
 
-/// A line without its number, which counts also events that a replay does not make, and without its
-/// time, which the queue moves behind that of the event before.
+/// Returns a line without its number and time. The number also counts events that a replay does not
+/// produce, and the queue moves the time behind that of the preceding event.
 fn consequence(line: &str) -> &str {
     line.splitn(3, ',').last().unwrap_or(line)
 }

@@ -1,4 +1,4 @@
-//! Who is told, and of what.
+//! Event sinks: the trait, combinators and the set of events that a sink receives.
 
 use std::{fmt::Debug, sync::Arc};
 
@@ -20,21 +20,21 @@ pub use interest::Interest;
 ///
 /// # Contract
 ///
-/// - [`emit`](Self::emit) is called in the order in which the changes were made, never twice at the
-///   same time for one topology, and with no lock of the engine held: it may select servers, close
-///   the topology or block. Whoever blocks delays the events behind it and nothing else.
+/// - [`emit`](Self::emit) is called in the order in which the changes were made, never concurrently
+///   for one topology, and with no lock of the engine held: it may select servers, close the
+///   topology or block. Blocking delays only the events behind.
 /// - Every [`Event::seq`] is one greater than the one before it, because only events that the sink
-///   is interested in are counted. A sink behind an adapter that leaves events out ([`Fanout`],
-///   [`Filter`], [`channel::bounded`](crate::channel::bounded)) sees growing numbers with gaps.
-/// - `TopologyClosed` is the last event, if the sink is interested in it. A started heartbeat has
-///   ended before.
+///   is interested in are counted. Behind an adapter that drops events ([`Fanout`], [`Filter`],
+///   [`channel::bounded`](crate::channel::bounded)) the numbers increase with gaps.
+/// - `TopologyClosed` is the last event, if the sink is interested in it. Every started heartbeat
+///   has ended before.
 /// - A sink that panics is not called again; see
 ///   [`EventQueue::sink_failed`](crate::queue::EventQueue::sink_failed).
-/// - [`interest`](Self::interest) is asked once, before the first event.
+/// - [`interest`](Self::interest) is called once, before the first event.
 ///
 /// # Example
 ///
-/// Remembers which server is primary, and counts how often that has changed:
+/// A sink that keeps the current primary and counts how often it has changed:
 ///
 /// ```
 /// use std::sync::Mutex;
@@ -74,13 +74,13 @@ pub use interest::Interest;
 /// # assert_eq!(sink.0.into_inner().unwrap(), (Some(ServerAddress::new("a", 27017)), 1));
 /// ```
 pub trait EventSink: Send + Sync + Debug + 'static {
-    /// Takes notice of `event`; clone it to keep it, which is cheap.
+    /// Handles `event`; clone it to keep it, which is cheap.
     fn emit(&self, event: &Event);
 
-    /// The events to be told of; of others not even the payload is built.
+    /// Returns the events that the sink receives; for others not even the payload is built.
     ///
-    /// The default is the specification's events. Those of server selection cost every
-    /// operation something and have to be asked for.
+    /// The default is [`Interest::SDAM`]. Events of server selection add a cost to every operation
+    /// and are opt-in.
     fn interest(&self) -> Interest {
         Interest::SDAM
     }

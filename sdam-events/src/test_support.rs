@@ -77,7 +77,7 @@ pub(crate) fn succeeded(server: u64, reply: &bson::Document) -> EventKind {
     }
 }
 
-/// A description of a server of this type at `host{server}`.
+/// Returns a description of a server of this type at `host{server}`.
 pub(crate) fn description(server: u64, server_type: ServerType) -> ServerDescription {
     let id = ServerId::from_u64(server);
     let mut description = ServerDescription::unknown(id, address(&format!("host{server}")));
@@ -99,7 +99,7 @@ pub(crate) fn selection() -> Arc<Selection> {
     Arc::new(Selection::new("{ mode: primary }").with_operation("find", Some(42)))
 }
 
-/// Keeps everything it is told.
+/// A sink that keeps all events.
 #[derive(Debug, Default)]
 pub(crate) struct Recorder {
     events: Mutex<Vec<Event>>,

@@ -1,8 +1,8 @@
-//! Strings and bytes inside JSON.
+//! Writing and reading strings and bytes in JSON.
 
 use std::fmt::{self, Display, Write};
 
-/// Writes `text` in quotes, with what JSON does not allow inside escaped.
+/// Writes `text` in quotes, escaped for JSON.
 pub(crate) fn write_string(out: &mut impl Write, text: &str) -> fmt::Result {
     out.write_char('"')?;
     let mut rest = text;
@@ -50,7 +50,7 @@ pub(crate) fn write_base64(out: &mut impl Write, bytes: &[u8]) -> fmt::Result {
     Ok(())
 }
 
-/// The bytes of padded base64.
+/// Decodes padded base64.
 #[cfg(feature = "replay")]
 pub(crate) fn read_base64(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
@@ -74,7 +74,7 @@ pub(crate) fn read_base64(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// A JSON object that is being written; absent values make no key.
+/// A JSON object that is being written; keys whose value is absent are left out.
 pub(crate) struct Object<'o> {
     out: &'o mut String,
     is_empty: bool,

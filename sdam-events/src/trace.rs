@@ -1,4 +1,4 @@
-//! Log messages through `tracing`.
+//! A sink that logs through `tracing`.
 //!
 //! | component | target |
 //! | --- | --- |
@@ -6,10 +6,10 @@
 //! | server selection | `mongodb::server_selection` |
 //! | connection | `mongodb::connection` |
 //!
-//! These are the targets that MongoDB's own Rust driver uses, so filters can be shared. Fields carry
-//! the specification's names (`topologyId`, `serverHost`, `durationMS`), see
-//! [`LogFields`](crate::log::LogFields); what is absent is not recorded. What goes wrong with
-//! delivery itself is logged under the target `sdam::events`.
+//! These are the targets of MongoDB's own Rust driver, so filters can be shared. Fields have the
+//! specification's names (`topologyId`, `serverHost`, `durationMS`), see
+//! [`LogFields`](crate::log::LogFields); absent fields are not recorded. Failures of delivery
+//! itself are logged under the target `sdam::events`.
 
 use sdam_core::event::Event;
 use tracing::{Level, field};
@@ -22,7 +22,7 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
-/// Logs events through `tracing`.
+/// A sink that logs events through `tracing`.
 ///
 /// ```
 /// use sdam_events::{log::{LogConfig, Severity}, trace::TracingSink};
@@ -39,9 +39,9 @@ pub struct TracingSink {
 }
 
 impl TracingSink {
-    /// Logs what `config` enables, as far as the subscriber's own filter lets it through.
+    /// Creates a sink that logs what `config` enables and the subscriber's own filter admits.
     ///
-    /// What it does not enable is not even made into an event.
+    /// Events for messages that `config` disables are not even built.
     pub fn new(config: LogConfig) -> Self {
         Self { config }
     }
@@ -61,9 +61,9 @@ impl EventSink for TracingSink {
     }
 }
 
-/// Target and level have to be known where the macro stands, so each pair stands for itself.
+/// Logs `message`. Target and level must be constants in the macro, so each pair has its own call.
 fn log(message: &LogMessage<'_>) {
-    /// Absent values are recorded by no visitor.
+    /// Absent values are not recorded by any visitor.
     macro_rules! event {
         ($target:literal, $level:ident) => {{
             let fields = message.fields();

@@ -1,4 +1,4 @@
-//! What pushing and delivering events allocates: nothing, once the buffers have grown.
+//! Checks that pushing and delivering events allocates nothing once the buffers have grown.
 
 use sdam_core::{
     address::ServerAddress,

@@ -13,14 +13,12 @@ use crate::wait::COMMAND_TIMEOUT;
 const OP_MSG: i32 = 2013;
 const HEADER: usize = 16;
 const CHECKSUM_PRESENT: u32 = 1;
-/// What a server may send at most, `maxMessageSizeBytes`.
+/// The maximum size of a reply, `maxMessageSizeBytes`.
 const MAX_MESSAGE: usize = 48_000_000;
 /// The error code of an unknown command.
 const COMMAND_NOT_FOUND: i32 = 59;
 
-/// One connection to one server.
-///
-/// It has done no handshake: servers take commands without one.
+/// One connection to one server, without a handshake, which servers do not require.
 pub struct Client {
     address: SocketAddr,
     stream: TcpStream,
@@ -28,12 +26,12 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects; every command may take 30 s.
+    /// Connects with a time-out of 30 s for every command.
     pub fn connect(address: SocketAddr) -> Result<Self, Error> {
         Self::connect_with_timeout(address, COMMAND_TIMEOUT)
     }
 
-    /// Connects; `timeout` bounds the connecting and every single read and write.
+    /// Connects; `timeout` applies to connecting and to every single read and write.
     pub fn connect_with_timeout(address: SocketAddr, timeout: Duration) -> Result<Self, Error> {
         let failed = || Error::io(format!("connecting to {address}"));
         let stream = TcpStream::connect_timeout(&address, timeout).map_err(failed())?;
@@ -47,11 +45,11 @@ impl Client {
         })
     }
 
-    /// Runs a command and gives its reply.
+    /// Runs a command and returns its reply.
     ///
     /// # Errors
-    /// [`Error::Command`] for a reply with `ok: 0`. After any other error the connection is of no
-    /// more use.
+    /// [`Error::Command`] for a reply with `ok: 0`. After any other error the connection is no
+    /// longer usable.
     pub fn run_command(&mut self, database: &str, command: Document) -> Result<Document, Error> {
         let name = command.keys().next().cloned().unwrap_or_default();
         let mut command = command;
@@ -71,8 +69,8 @@ impl Client {
         }
     }
 
-    /// What the server says of itself: the reply to `hello`, or to legacy hello where it knows no
-    /// other. `isWritablePrimary` is there in both cases.
+    /// Returns the reply to `hello`, or to legacy hello if the server does not support `hello`.
+    /// `isWritablePrimary` is present in both cases.
     pub fn hello(&mut self) -> Result<Document, Error> {
         match self.run_command("admin", doc! { "hello": 1 }) {
             Err(error) if error.code() == Some(COMMAND_NOT_FOUND) => {
@@ -118,7 +116,7 @@ impl Client {
         self.reply_body(&message)
     }
 
-    /// The document of the kind 0 section, which is the only one in a reply.
+    /// Returns the document of the kind 0 section, which is the only one in a reply.
     fn reply_body(&self, message: &[u8]) -> Result<Document, Error> {
         let (flags, sections) = message
             .split_first_chunk()

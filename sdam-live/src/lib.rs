@@ -1,8 +1,8 @@
 //! Real MongoDB servers for the tests of the workspace.
 //!
-//! This crate starts `mongod` processes on loopback, forms replica sets of them and talks to them
-//! over blocking sockets. It knows nothing of the code under test, so that a bug there cannot
-//! hide behind the same bug here. It is not published.
+//! This crate starts `mongod` processes on loopback, forms replica sets of them and sends them
+//! commands over blocking sockets. It does not depend on the code under test, so that a bug there
+//! cannot be hidden by the same bug here. It is not published.
 //!
 //! ```no_run
 //! use sdam_live::{MemberSpec, ReplicaSet, Version, or_skip};
@@ -17,8 +17,8 @@
 //! ```
 //!
 //! Every server is killed and its data removed when its value is dropped, and also when the test
-//! process dies without dropping anything. Methods take `&self`, so that a set can be shared
-//! between the threads of a test.
+//! process dies without dropping it. Methods take `&self`, so that a set can be shared between the
+//! threads of a test.
 
 mod client;
 mod error;

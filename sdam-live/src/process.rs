@@ -4,10 +4,10 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 
-/// Reads process ids from standard input and kills the last one when the input ends, which it
-/// does in whatever way the writer ends. An empty line means that there is none at present.
+/// A script that reads process ids from standard input and kills the last one at end of input,
+/// which happens however the writer ends. An empty line means that there is no process.
 ///
-/// Interrupts from the terminal go to the whole job, and this must outlive it.
+/// Terminal signals go to the whole job, and the script must survive them.
 const GUARD: &str = r#"
 trap '' HUP INT TERM
 while read -r pid; do running=$pid; done
@@ -15,8 +15,8 @@ while read -r pid; do running=$pid; done
 rm -rf -- "$1" || rm -rf -- "$1"
 "#;
 
-/// A child process, its data directory, and the guard that does away with both when this process
-/// dies without doing so itself.
+/// A child process, its data directory, and the guard that removes both when this process dies
+/// without doing so.
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Option<Child>,
@@ -43,7 +43,7 @@ impl Process {
         })
     }
 
-    /// Starts the child. The one before must be dead.
+    /// Starts the child. The previous child must be dead.
     pub(crate) fn spawn(&mut self, command: &mut Command) -> io::Result<()> {
         let child = detached(command.stdin(Stdio::null())).spawn()?;
         let told = self.tell_guard(&child.id().to_string());
@@ -52,7 +52,7 @@ impl Process {
         told
     }
 
-    /// Whether the child runs, and is not paused.
+    /// Returns whether the child runs and is not paused.
     pub(crate) fn is_responsive(&mut self) -> bool {
         !self.paused
             && self
@@ -61,12 +61,12 @@ impl Process {
                 .is_some_and(|child| matches!(child.try_wait(), Ok(None)))
     }
 
-    /// Whether there is a child that was not seen to end.
+    /// Returns whether there is a child that was not seen to exit.
     pub(crate) fn has_child(&self) -> bool {
         self.child.is_some()
     }
 
-    /// How the child ended, if it did so by itself.
+    /// Returns the exit status of the child, if it has exited by itself.
     pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
         let status = self.child.as_mut()?.try_wait().ok()??;
         self.forget();
@@ -76,13 +76,13 @@ impl Process {
     /// Sends a signal to the child, named without `SIG`.
     ///
     /// # Errors
-    /// If it does not run, or the signal cannot be sent.
+    /// If the child is not running, or the signal cannot be sent.
     pub(crate) fn signal(&mut self, name: &str) -> io::Result<()> {
         let child = self
             .child
             .as_mut()
             .ok_or_else(|| io::Error::other("it does not run"))?;
-        // Every shell can do it; the program `kill` is not installed everywhere.
+        // `kill` is built into every shell, but not installed as a program everywhere.
         let pid = child.id().to_string();
         let mut kill = Command::new("sh");
         kill.args(["-c", "kill -s \"$1\" \"$2\"", "sh", name, &pid])
@@ -98,7 +98,7 @@ impl Process {
         Ok(())
     }
 
-    /// Ends the child at once and waits until it is gone.
+    /// Kills the child and waits until it is gone.
     pub(crate) fn kill(&mut self) -> io::Result<()> {
         let Some(child) = self.child.as_mut() else {
             return Ok(());
@@ -112,7 +112,7 @@ impl Process {
     fn forget(&mut self) {
         self.child = None;
         self.paused = false;
-        // A guard that does not listen has died; there is nobody to tell then.
+        // An error means that the guard has died.
         let _ = self.tell_guard("");
     }
 
@@ -126,14 +126,14 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Nothing can be done about a failure here, and the guard kills again.
+        // A failure cannot be handled here, and the guard kills again.
         let _ = self.kill();
         self.guard_input = None;
         let _ = self.guard.wait();
     }
 }
 
-/// Keeps the terminal's signals away from a child.
+/// Protects a child from the terminal's signals.
 fn detached(command: &mut Command) -> &mut Command {
     #[cfg(unix)]
     std::os::unix::process::CommandExt::process_group(command, 0);
@@ -183,7 +183,7 @@ mod tests {
         process.spawn(&mut sleeper()).unwrap();
         process.signal("STOP").unwrap();
         assert!(!process.is_responsive());
-        // What the operating system does for a test process that is killed.
+        // The operating system closes this pipe when a test process is killed.
         process.guard_input = None;
         let ended = poll("the guard to kill", || Ok(process.ended())).unwrap();
         assert!(!ended.success());

@@ -16,19 +16,19 @@ use crate::mongod::Mongod;
 use crate::version::Version;
 use crate::wait::poll;
 
-/// How long a member that stepped down stays away from elections.
+/// How long a member that stepped down does not run for election.
 const STEP_DOWN: Duration = Duration::from_secs(10);
 
-/// Time-out for asking a member how it is.
+/// The time-out for reading a member's state.
 const GLANCE: Duration = Duration::from_secs(5);
 
-/// Error codes of a set that is busy with another change or election, or of a member that is not
-/// the primary any more: NotYetInitialized, ConfigurationInProgress, PrimarySteppedDown,
+/// Error codes of a set that is busy with another change or election, or of a member that is no
+/// longer the primary: NotYetInitialized, ConfigurationInProgress, PrimarySteppedDown,
 /// LockTimeout, CurrentConfigNotCommittedYet, NotWritablePrimary, InterruptedDueToReplStateChange,
 /// NotPrimaryNoSecondaryOk, NotPrimaryOrSecondary.
 const PASSING: [i32; 9] = [94, 109, 189, 24, 308, 10107, 11602, 13435, 13436];
 
-/// A running replica set. Members are named by their index in the specs it was started with.
+/// A running replica set. Members are identified by their index in the specs that started it.
 #[derive(Debug)]
 pub struct ReplicaSet {
     name: String,
@@ -51,28 +51,28 @@ impl ReplicaSet {
         Self::builder(version).start(members)
     }
 
-    /// A set with other settings.
+    /// Returns a builder for a set with other settings.
     pub fn builder(version: impl Into<Option<Version>>) -> ReplicaSetBuilder {
         ReplicaSetBuilder::new(version.into())
     }
 
-    /// Its `setName`.
+    /// Returns its `setName`.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The connection string with every member as a seed, also those removed or dead.
+    /// Returns the connection string with every member as a seed, including removed and dead ones.
     pub fn uri(&self) -> String {
         let hosts: Vec<_> = self.members.iter().map(Mongod::host).collect();
         format!("mongodb://{}/?replicaSet={}", hosts.join(","), self.name)
     }
 
-    /// How many members were started, removed ones included.
+    /// Returns the number of members that were started, including removed ones.
     pub fn size(&self) -> usize {
         self.members.len()
     }
 
-    /// A member.
+    /// Returns a member.
     ///
     /// # Panics
     /// If there is no such member.
@@ -80,17 +80,17 @@ impl ReplicaSet {
         &self.members[index]
     }
 
-    /// The members in the order of their specs.
+    /// Returns the members in the order of their specs.
     pub fn members(&self) -> impl ExactSizeIterator<Item = &Mongod> {
         self.members.iter()
     }
 
-    /// The index of the primary; waits until there is one that takes writes.
+    /// Waits until there is a primary that takes writes, and returns its index.
     pub fn primary(&self) -> Result<usize, Error> {
         poll("a primary", || Ok(self.present_primary()))
     }
 
-    /// The indices of the members that are secondaries now.
+    /// Returns the indices of the current secondaries.
     pub fn secondaries(&self) -> Vec<usize> {
         let is_secondary = |&index: &usize| {
             self.glance(index)
@@ -115,8 +115,8 @@ impl ReplicaSet {
         })
     }
 
-    /// Lets the primary step down for 10 s and gives its index. [`ReplicaSet::primary`] waits for
-    /// the next one, which no other member can be in a set of one.
+    /// Makes the primary step down for 10 s and returns its index. [`ReplicaSet::primary`] waits
+    /// for the next one; in a set of one there is no other candidate.
     pub fn step_down(&self) -> Result<usize, Error> {
         let step_down = doc! {
             "replSetStepDown": STEP_DOWN.as_secs() as i64,
@@ -125,21 +125,22 @@ impl ReplicaSet {
         self.on_primary("the primary to step down", |_| Ok(step_down.clone()))
     }
 
-    /// Has a certain member elected and waits until it is primary.
+    /// Makes the given member primary and waits until it is.
     pub fn step_up(&self, index: usize) -> Result<(), Error> {
         poll("a member to be elected", || {
             if self.present_primary() == Some(index) {
                 return Ok(Some(()));
             }
-            // It may have stepped down a moment ago, and stays away from elections then.
+            // A member that stepped down recently does not run for election until it is unfrozen.
             self.members[index].run_command("admin", doc! { "replSetFreeze": 0 })?;
-            // Whether it won is seen above; until the set is ready for it the attempt fails.
+            // The result is checked above; the command fails until the set is ready for it.
             self.members[index].run_command("admin", doc! { "replSetStepUp": 1 })?;
             Ok(None)
         })
     }
 
-    /// Runs a command on the primary until the set is ready for it, and gives the primary's index.
+    /// Runs a command on the primary until the set is ready for it, and returns the primary's
+    /// index.
     fn on_primary(
         &self,
         awaited: &str,
@@ -161,7 +162,7 @@ impl ReplicaSet {
         refused?
     }
 
-    /// The member that takes writes; of two that say so the one of the newer election.
+    /// Returns the member that takes writes; of two, the one with the newer election.
     fn present_primary(&self) -> Option<usize> {
         (0..self.size())
             .filter_map(|index| {
@@ -173,7 +174,7 @@ impl ReplicaSet {
             .map(|(_, index)| index)
     }
 
-    /// What a member says of itself, if it says anything.
+    /// Returns the hello reply of a member, if it answers.
     fn glance(&self, index: usize) -> Option<Document> {
         let member = self.members.get(index)?;
         if !member.is_responsive() {

@@ -1,4 +1,4 @@
-//! Tests that cannot run.
+//! Skipping of tests that cannot run.
 
 use std::env;
 use std::io::{self, Write};
@@ -8,12 +8,12 @@ use crate::error::{Error, Unavailable};
 /// The environment variable that makes a missing server a failure.
 const REQUIRED: &str = "SDAM_LIVE_REQUIRED";
 
-/// Gives `None` in the place of [`Error::Unavailable`] and says on standard error that, and why,
-/// the test is skipped. The test harness does not capture it.
+/// Returns `None` instead of [`Error::Unavailable`] and reports the skipped test, with the reason,
+/// on standard error. The test harness does not capture the report.
 ///
 /// # Errors
-/// Every other error; with `SDAM_LIVE_REQUIRED=1` in the environment [`Error::Unavailable`] too,
-/// for machines on which a skipped test means that something is broken.
+/// Every other error; with `SDAM_LIVE_REQUIRED=1` in the environment also [`Error::Unavailable`],
+/// for machines on which no test may be skipped.
 pub fn or_skip<T, E: Into<Error>>(started: Result<T, E>) -> Result<Option<T>, Error> {
     let required = env::var_os(REQUIRED).is_some_and(|value| value == "1");
     decide(started.map_err(E::into), required, &mut io::stderr())
@@ -27,7 +27,7 @@ fn decide<T>(
     match started {
         Ok(value) => Ok(Some(value)),
         Err(Error::Unavailable(Unavailable { reason })) if !required => {
-            // Without a standard error there is nobody to tell.
+            // A failure to write to standard error cannot be reported.
             let _ = writeln!(out, "SKIPPED a live test, no mongod can be had: {reason}");
             Ok(None)
         }

@@ -11,7 +11,7 @@ pub struct Version {
 }
 
 impl Version {
-    /// MongoDB 4.2, wire version 8: no streaming protocol.
+    /// MongoDB 4.2, wire version 8: without the streaming protocol.
     pub const V4_2: Self = Self::new(4, 2);
     /// MongoDB 4.4, wire version 9: the first with awaitable hello.
     pub const V4_4: Self = Self::new(4, 4);
@@ -20,15 +20,15 @@ impl Version {
     /// MongoDB 6.0, wire version 17.
     pub const V6_0: Self = Self::new(6, 0);
 
-    /// The series that can be fetched, oldest first.
+    /// The series that can be downloaded, oldest first.
     pub const FETCHABLE: [Self; 4] = [Self::V4_2, Self::V4_4, Self::V5_0, Self::V6_0];
 
-    /// The series `major.minor`.
+    /// Creates the series `major.minor`.
     pub const fn new(major: u16, minor: u16) -> Self {
         Self { major, minor }
     }
 
-    /// The series in the text `mongod --version` prints: `db version v6.0.5` and more lines.
+    /// Parses the output of `mongod --version`: `db version v6.0.5` and more lines.
     pub(crate) fn from_banner(banner: &str) -> Option<Self> {
         let release = banner
             .lines()
@@ -42,7 +42,7 @@ impl Version {
 }
 
 impl Default for Version {
-    /// The newest series that can be fetched.
+    /// Returns the newest series that can be downloaded.
     fn default() -> Self {
         Self::V6_0
     }

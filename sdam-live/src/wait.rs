@@ -1,24 +1,23 @@
-//! Waiting for other processes, which give no sign that could be awaited.
+//! Polling for changes of other processes, which send no notification.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::error::Error;
 
-/// How long anything is waited for. Generous, as it only bounds the time until a failure is
+/// The time-out of every wait. It is generous because it only bounds the time until a failure is
 /// reported: a machine may run many such tests on few cores.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
-/// How long one command may take.
+/// The time-out of one command.
 pub(crate) const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
 
 const PAUSE: Duration = Duration::from_millis(25);
 
-/// Asks until there is an answer.
+/// Calls a function until it returns a value.
 ///
 /// # Errors
-/// Those that [are final](is_final) at once, any other one if it is still there after
-/// [`PATIENCE`].
+/// [Final](is_final) errors immediately, any other error if it persists for [`PATIENCE`].
 pub(crate) fn poll<T>(
     awaited: &str,
     mut ask: impl FnMut() -> Result<Option<T>, Error>,
@@ -43,7 +42,7 @@ pub(crate) fn poll<T>(
     }
 }
 
-/// Whether asking again cannot help.
+/// Returns whether the error is permanent, so that polling cannot help.
 fn is_final(error: &Error) -> bool {
     match error {
         Error::Unavailable(_) | Error::Exited(_) | Error::State(_) | Error::TimedOut { .. } => true,

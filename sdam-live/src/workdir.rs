@@ -1,4 +1,4 @@
-//! Directories for the lifetime of a value.
+//! Temporary directories.
 
 use std::fs;
 use std::io;
@@ -7,19 +7,19 @@ use std::process;
 
 use crate::locate::target_dir;
 
-/// A directory of this process alone, below `target/live`, removed when dropped.
+/// A directory of this process below `target/live`, removed on drop.
 #[derive(Debug)]
 pub(crate) struct WorkDir {
     path: PathBuf,
 }
 
 impl WorkDir {
-    /// Creates a new one; `purpose` begins its name.
+    /// Creates a directory whose name begins with `purpose`.
     pub(crate) fn create(purpose: &str) -> io::Result<Self> {
         Self::create_in(&target_dir().join("live"), purpose)
     }
 
-    /// Creates a new one in `parent`, which is created as well.
+    /// Creates a directory in `parent`, which is also created if it is missing.
     pub(crate) fn create_in(parent: &Path, purpose: &str) -> io::Result<Self> {
         fs::create_dir_all(parent)?;
         for serial in 0_u32.. {
@@ -40,7 +40,7 @@ impl WorkDir {
 
 impl Drop for WorkDir {
     fn drop(&mut self) {
-        // What cannot be removed lies below the build directory, where it does no harm.
+        // An undeleted directory is harmless below the build directory.
         let _ = fs::remove_dir_all(&self.path);
     }
 }

@@ -1,4 +1,4 @@
-//! The servers do what the rest of the workspace's live tests rely on.
+//! Tests of the server features that the workspace's other live tests rely on.
 #![expect(
     clippy::unwrap_used,
     reason = "a test that cannot be set up has failed"
@@ -11,7 +11,7 @@ use sdam_live::{
     Client, Error, FailCommand, MemberSpec, Mongod, ReplicaSet, Version, mongod_path, or_skip,
 };
 
-/// The members of a set, as one of its members tells clients.
+/// Returns a list of members from a member's hello reply.
 fn told(hello: &Document, key: &str) -> Vec<String> {
     let hosts = hello.get_array(key).cloned().unwrap_or_default();
     hosts
@@ -20,14 +20,14 @@ fn told(hello: &Document, key: &str) -> Vec<String> {
         .collect()
 }
 
-/// Runs a check on a standalone server of a version, unless there is none.
+/// Runs a check on a standalone server of a version, unless no server is available.
 fn with_standalone(version: Version, check: impl FnOnce(&Mongod)) {
     if let Some(mongod) = or_skip(Mongod::start(version)).unwrap() {
         check(&mongod);
     }
 }
 
-/// Runs a check on a set of 6.0, unless there is no server.
+/// Runs a check on a set of 6.0, unless no server is available.
 fn with_set(members: &[MemberSpec], check: impl FnOnce(ReplicaSet)) {
     if let Some(set) = or_skip(ReplicaSet::start(Version::V6_0, members)).unwrap() {
         check(set);
@@ -79,7 +79,7 @@ fn every_version_forms_a_set() {
 #[test]
 fn a_killed_server_refuses_and_a_restarted_one_answers() {
     with_standalone(Version::V6_0, |mongod| {
-        // A write that waits for the journal is one that outlives a kill.
+        // Only a journaled write survives a kill.
         let insert = doc! {
             "insert": "c",
             "documents": [{ "_id": 7 }],

@@ -1,9 +1,9 @@
-//! The steps that searches take.
+//! The alphabets of steps for searches.
 
 use crate::step::{Complaint, Failure, MEMBERS, Release, Reply, Role, Step};
 
-/// Two elections and two configurations, by both rules, while every member may be lost in every
-/// way.
+/// Returns steps for two elections and two configurations, by both rules, where every member may
+/// be lost in every way.
 pub fn elections() -> Vec<Step> {
     let mut replies = vec![Reply::member(Role::Secondary)];
     for (election, config) in [(1, 1), (1, 2), (2, 1), (2, 2)] {
@@ -23,7 +23,7 @@ pub fn elections() -> Vec<Step> {
     )
 }
 
-/// Every role, members that come and go, hints, wrong names.
+/// Returns steps for every role, members that join and leave, primary hints and wrong names.
 pub fn membership() -> Vec<Step> {
     let mut replies: Vec<Reply> = [
         Role::Unknown,
@@ -63,8 +63,8 @@ pub fn membership() -> Vec<Step> {
     steps
 }
 
-/// Old and new topology versions in replies, failed checks and errors; late connections; dead
-/// monitors.
+/// Returns steps with old and new topology versions in replies, failed checks and errors, with
+/// late connections and with dead monitors.
 pub fn errors() -> Vec<Step> {
     let mut replies = Vec::new();
     for (role, version) in [
@@ -110,7 +110,7 @@ pub fn errors() -> Vec<Step> {
     steps
 }
 
-/// All of it.
+/// Returns the steps of all alphabets.
 pub fn everything() -> Vec<Step> {
     let mut steps = elections();
     for step in membership().into_iter().chain(errors()) {

@@ -1,4 +1,4 @@
-//! Elections are only ever replaced by newer ones.
+//! Checks that elections are only replaced by newer ones.
 
 use std::cmp::Ordering;
 
@@ -8,14 +8,14 @@ use sdam_core::{
     topology::{TopologyDescription, TopologyType},
 };
 
-/// From this wire version on (MongoDB 6.0) the election decides before the configuration.
+/// The wire version (MongoDB 6.0) from which the election is compared before the configuration.
 const ELECTION_FIRST: i32 = 17;
 
-/// What is wrong with the newest election that is known, after a change of the topology.
+/// Returns what is wrong with the newest known election after a change of the topology.
 pub fn objection(previous: &TopologyDescription, new: &TopologyDescription) -> Option<String> {
     let (old, max) = (previous.max_election(), new.max_election());
     let Some(primary) = new.primary() else {
-        // A primary that was not admitted must not count.
+        // A rejected primary must not count.
         let regressed = max.election_id < old.election_id && max.set_version < old.set_version;
         return regressed.then(|| format!("the newest election goes from {old} to {max}"));
     };
@@ -34,7 +34,7 @@ pub fn objection(previous: &TopologyDescription, new: &TopologyDescription) -> O
     (max != expected).then(|| format!("the newest election should be {expected}, not {max}"))
 }
 
-/// Whether `primary` is as new as anything known, by the rule of its release.
+/// Returns whether `primary` is as new as the newest known election, by the rule of its release.
 pub fn is_newest(max: ElectionTuple, primary: &ServerDescription) -> bool {
     let own = primary.election;
     let order = if primary.wire_versions.max >= ELECTION_FIRST {
@@ -52,7 +52,7 @@ pub fn is_newest(max: ElectionTuple, primary: &ServerDescription) -> bool {
     order.is_ge()
 }
 
-/// What is the newest known once `primary` is.
+/// Returns the newest known election after `primary` was accepted.
 fn merged(max: ElectionTuple, primary: &ServerDescription) -> ElectionTuple {
     let own = primary.election;
     if primary.wire_versions.max >= ELECTION_FIRST {

@@ -1,4 +1,4 @@
-//! What tells one state of a world from another.
+//! Keys that distinguish the states of a world.
 
 use std::hash::{Hash, Hasher};
 
@@ -7,11 +7,11 @@ use sdam_core::server::ServerDescription;
 use crate::world::World;
 
 impl World {
-    /// A number for everything that decides on what can happen from now on.
+    /// Returns a hash of everything that determines the future of the world.
     ///
-    /// Left out are the time, the numbers of incarnations, and how far generations have come, on
-    /// which no rule depends; and of errors all but kind, stage and code.
-    /// Two states have the same number by chance once in 2^128 pairs.
+    /// It leaves out the time, server ids and the values of generations, on which no rule depends.
+    /// Of errors, only kind, stage and code are included. Two states collide by chance once in
+    /// 2^128 pairs.
     pub(crate) fn key(&self) -> u128 {
         let mut hasher = Fnv(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d);
         self.write(&mut hasher);
@@ -27,7 +27,7 @@ impl World {
             write(server, hasher);
             let pool = self.pools.get(&server.id).copied().unwrap_or_default();
             (pool.ready, pool.measured).hash(hasher);
-            // Before the first clear there can be no late connection.
+            // There are no late connections before the first clear.
             (pool.generation.as_u64() > 0).hash(hasher);
         }
     }
@@ -51,7 +51,7 @@ fn write(server: &ServerDescription, hasher: &mut impl Hasher) {
     }
 }
 
-/// FNV-1a of 128 bits.
+/// FNV-1a with 128 bits.
 struct Fnv(u128);
 
 impl Hasher for Fnv {

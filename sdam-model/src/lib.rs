@@ -1,10 +1,10 @@
-//! Invariants of the [`TopologyMachine`](sdam_core::machine::TopologyMachine), and ways to look for
-//! a history that breaks them.
+//! Invariants of the [`TopologyMachine`](sdam_core::machine::TopologyMachine), and a search for
+//! histories that break them.
 //!
 //! A [`World`](world::World) is a machine with doubles of its pools and its readers. It takes
-//! [steps](step::Step), carries out the effects, and says which invariant is broken.
-//! [`search`](search::search) takes every step of an alphabet in every state that can be reached;
-//! the fuzz target `machine` takes random ones.
+//! [steps](step::Step), performs the effects, and returns the invariant that is broken.
+//! [`search`](search::search) takes every step of an alphabet in every reachable state; the fuzz
+//! target `machine` takes random steps.
 
 pub mod alphabet;
 pub mod election;

@@ -4,7 +4,7 @@ use std::{process::ExitCode, time::Instant};
 
 use sdam_model::{alphabet, search::search, world::Start};
 
-/// How many states are enough where there is no end in sight.
+/// The maximum number of states for alphabets that cannot be searched completely.
 const MOST: usize = 400_000;
 
 fn main() -> ExitCode {

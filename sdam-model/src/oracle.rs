@@ -1,4 +1,4 @@
-//! The invariants: of effects, of events, of pools, and of every state.
+//! The invariants of effects, events, pools and states.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -12,7 +12,7 @@ use sdam_core::{
 
 use crate::{election, world::Pool};
 
-/// A step, as readers see it.
+/// The effect of a step on the published description.
 pub(crate) struct Change<'w> {
     pub(crate) before: &'w Arc<TopologyDescription>,
     pub(crate) after: &'w Arc<TopologyDescription>,
@@ -20,14 +20,13 @@ pub(crate) struct Change<'w> {
     pub(crate) about: Option<ServerId>,
 }
 
-/// Whether operations may be sent to the server.
+/// Returns whether operations may be sent to the server.
 pub fn is_selectable(topology: &TopologyDescription, server: &ServerDescription) -> bool {
     server.server_type.is_data_bearing()
         || topology.topology_type() == TopologyType::Single && server.server_type.is_available()
 }
 
-/// P1: at most one primary, and the topology type says whether there is one; `Some` says what is
-/// wrong.
+/// Checks P1: at most one primary, and the topology type agrees. Returns the violation.
 pub fn one_primary(topology: &TopologyDescription) -> Option<String> {
     let primaries = topology
         .servers()
@@ -42,14 +41,14 @@ pub fn one_primary(topology: &TopologyDescription) -> Option<String> {
     (!allowed).then(|| format!("{primaries} primaries in {topology}"))
 }
 
-/// Whether the server's pool is cleared.
+/// Returns whether `effects` clear the server's pool.
 pub(crate) fn clears(effects: &Effects, of: ServerId) -> bool {
     effects
         .iter()
         .any(|effect| matches!(effect, Effect::PoolClear { server, .. } if *server == of))
 }
 
-/// Effects come in the order that [`Effects`] documents.
+/// Checks that effects come in the order that [`Effects`] documents.
 pub(crate) fn order(effects: &Effects, opening: bool) -> Result<(), String> {
     let rank = |effect: &Effect| match effect {
         Effect::OpenServer { .. } => 1,
@@ -66,7 +65,7 @@ pub(crate) fn order(effects: &Effects, opening: bool) -> Result<(), String> {
     ensure(sorted, || format!("effects out of order: {effects:?}"))
 }
 
-/// What changes is published, once, and nothing else is.
+/// Checks that a change is published exactly once, and nothing else is.
 pub(crate) fn publication(change: &Change<'_>, effects: &Effects) -> Result<(), String> {
     let mut published = effects.iter().filter_map(|effect| match effect {
         Effect::Publish(description) => Some(description),
@@ -84,7 +83,7 @@ pub(crate) fn publication(change: &Change<'_>, effects: &Effects) -> Result<(), 
     }
 }
 
-/// Events tell what has become of the topology, without gaps and repetitions.
+/// Checks that events report every change of the topology, without gaps and repetitions.
 pub(crate) fn story(
     change: &Change<'_>,
     told: &mut Arc<TopologyDescription>,
@@ -129,8 +128,7 @@ pub(crate) fn story(
     })
 }
 
-/// Carries out what pools are told; each command has to make sense. Returns the pools that are
-/// closed.
+/// Applies the effects to the pools and checks each command. Returns the pools that are closed.
 pub(crate) fn pools(
     change: &Change<'_>,
     pools: &mut BTreeMap<ServerId, Pool>,
@@ -203,7 +201,7 @@ fn own(pools: &mut BTreeMap<ServerId, Pool>, server: ServerId) -> Result<&mut Po
         .ok_or_else(|| format!("server {server} has no pool"))
 }
 
-/// What holds in every state.
+/// Checks the invariants of every state.
 pub(crate) fn state(
     machine: &TopologyMachine,
     pools: &BTreeMap<ServerId, Pool>,
@@ -246,8 +244,8 @@ pub(crate) fn state(
     Ok(())
 }
 
-/// Whether connections to the server may be opened: unless its last news is that it cannot be
-/// reached, or that it shuts down.
+/// Returns whether connections to the server may be opened: its last error must not be a failed
+/// connection or a shutdown.
 fn may_be_ready(server: &ServerDescription) -> bool {
     use sdam_core::error::{ErrorKind, Stage};
     server.error.as_ref().is_none_or(|error| {

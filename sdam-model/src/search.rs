@@ -1,4 +1,5 @@
-//! The search of all states: breadth first, so that a history that breaks an invariant is shortest.
+//! The search of all states, breadth first, so that a history that breaks an invariant is
+//! shortest.
 
 use std::{collections::HashSet, fmt};
 
@@ -7,23 +8,23 @@ use crate::{
     world::{Start, World},
 };
 
-/// What a search has come across.
+/// The statistics of a search.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Visited {
-    /// How many states there are.
+    /// The number of states.
     pub states: usize,
-    /// How many steps were taken.
+    /// The number of steps that were taken.
     pub steps: u64,
-    /// How many steps the farthest state is away from the beginning.
+    /// The distance of the farthest state from the start, in steps.
     pub depth: usize,
-    /// Whether there is no state that was not looked at.
+    /// Whether all reachable states were searched.
     pub complete: bool,
 }
 
 /// A history that breaks an invariant.
 #[derive(Clone, Debug)]
 pub struct Broken {
-    /// What happened, in order.
+    /// The steps, in order.
     pub history: Vec<Step>,
     /// The invariant.
     pub invariant: String,
@@ -40,13 +41,13 @@ impl fmt::Display for Broken {
 
 impl std::error::Error for Broken {}
 
-/// A state, and how it was reached.
+/// A state, and the steps that lead to it.
 struct Reached {
     parent: usize,
     step: Option<Step>,
 }
 
-/// Takes every step of `alphabet` in every state that can be reached, until `most` states are known.
+/// Takes every step of `alphabet` in every reachable state, until `most` states are known.
 ///
 /// # Errors
 ///

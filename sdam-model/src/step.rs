@@ -1,4 +1,4 @@
-//! What can happen to a topology of up to three members.
+//! Inputs of a topology of up to three members.
 
 use std::fmt;
 
@@ -12,34 +12,34 @@ use sdam_core::{
     server::{ServerType, WireVersions},
 };
 
-/// How many members there are at most.
+/// The maximum number of members.
 pub const MEMBERS: u8 = 3;
 
-/// Something that happens. Numbers are reduced to the range that has a meaning.
+/// An input of the topology. Numbers are reduced to the valid range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
 pub enum Step {
-    /// A check of the member was answered.
+    /// A check of the member succeeded.
     Reply {
         /// The member.
         on: u8,
-        /// The answer.
+        /// The reply.
         reply: Reply,
     },
     /// A check of the member failed.
     Failure {
         /// The member.
         on: u8,
-        /// How.
+        /// The kind of failure.
         failure: Failure,
     },
-    /// The handshake of a pooled connection was answered.
+    /// A handshake of a pooled connection succeeded.
     Handshake {
         /// The member.
         on: u8,
-        /// The answer.
+        /// The reply.
         reply: Reply,
-        /// Whether the connection is of the generation before.
+        /// Whether the connection is of the previous generation.
         late: bool,
     },
     /// An application reports an error.
@@ -48,31 +48,31 @@ pub enum Step {
         on: u8,
         /// The error.
         error: Complaint,
-        /// Whether the connection is of the generation before.
+        /// Whether the connection is of the previous generation.
         late: bool,
     },
-    /// The member's monitor has ended.
+    /// The member's monitor has died.
     MonitorDied {
         /// The member.
         on: u8,
     },
-    /// The SRV record names these members, one for each bit.
+    /// The SRV record names these members, one bit each.
     Hosts(u8),
 }
 
-/// What a server says in its hello.
+/// The contents of a hello reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
 pub struct Reply {
-    /// What it is.
+    /// The server's role.
     pub role: Role,
-    /// Whether it is of another set than the one that is wanted.
+    /// Whether the set name differs from the expected one.
     pub foreign: bool,
-    /// Whether it calls itself by another member's name.
+    /// Whether the server reports another member's address as `me`.
     pub misnamed: bool,
-    /// The members that it names, one for each bit.
+    /// The members in its host list, one bit each.
     pub hosts: u8,
-    /// The member that it takes for the primary; 0 for none.
+    /// The member that it reports as the primary; 0 for none.
     pub hint: u8,
     /// `electionId`; 0 for none.
     pub election: u8,
@@ -84,7 +84,7 @@ pub struct Reply {
     pub version: u8,
 }
 
-/// What a server is.
+/// The type of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
 #[expect(missing_docs, reason = "they are server types")]
@@ -99,11 +99,11 @@ pub enum Role {
     Ghost,
 }
 
-/// The release of a server, which decides on some rules.
+/// The release of a server, which decides between rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
 pub enum Release {
-    /// 4.0, which closes its connections when it steps down, and compares set versions first.
+    /// 4.0, which closes its connections on a step-down, and compares set versions first.
     V4_0,
     /// 5.0, which compares set versions first.
     V5_0,
@@ -111,27 +111,27 @@ pub enum Release {
     V6_0,
 }
 
-/// How a check fails.
+/// The failure of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
 pub enum Failure {
     /// The connection broke.
     Network,
-    /// There was no answer in time.
+    /// The check timed out.
     Timeout,
-    /// The answer was `ok: 0`, with this counter of `topologyVersion`; 0 for none.
+    /// The reply was `ok: 0`, with this counter of `topologyVersion`; 0 for none.
     Command(u8),
 }
 
-/// What an application has met.
+/// An error that an application reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
 pub enum Complaint {
     /// An established connection broke.
     Broken,
-    /// There was no answer in time.
+    /// The operation timed out.
     Timeout,
-    /// The connection could not be opened, for which the pool blames overload.
+    /// The connection could not be opened, which the pool attributes to overload.
     Overloaded,
     /// Authentication failed.
     Auth,
@@ -139,12 +139,12 @@ pub enum Complaint {
     NotPrimary(u8),
     /// `ShutdownInProgress`, with this counter of `topologyVersion`; 0 for none.
     ShuttingDown(u8),
-    /// An error that says nothing about the server.
+    /// An error that does not affect the server.
     DuplicateKey,
 }
 
 impl Step {
-    /// The member that the step is about; `None` if it is about none.
+    /// Returns the member of the step; `None` if it has none.
     pub fn on(self) -> Option<u8> {
         match self {
             Self::Reply { on, .. }
@@ -158,7 +158,7 @@ impl Step {
 }
 
 impl Reply {
-    /// A member of the set that names all of them.
+    /// Returns the reply of a member of the set that lists all members.
     pub const fn member(role: Role) -> Self {
         Self {
             role,
@@ -238,7 +238,7 @@ impl Failure {
 }
 
 impl Complaint {
-    /// How far the connection had come.
+    /// Returns the phase of the connection.
     pub(crate) fn phase(self) -> Phase {
         match self {
             Self::Overloaded => Phase::BeforeHello,
@@ -247,7 +247,7 @@ impl Complaint {
         }
     }
 
-    /// The server's reply; `None` if there was none.
+    /// Returns the server's reply; `None` if there was none.
     pub(crate) fn reply(self, on: u8) -> Option<Vec<u8>> {
         let (code, counter) = match self {
             Self::NotPrimary(counter) => (10_107, counter),
@@ -276,12 +276,12 @@ impl fmt::Display for Step {
 /// The name of the set.
 pub const SET: &str = "rs";
 
-/// Where the member is.
+/// Returns the address of the member.
 pub fn address(member: u8) -> ServerAddress {
     ServerAddress::new(["a", "b", "c"][usize::from(member % MEMBERS)], 27_017)
 }
 
-/// The members of a mask, in their order.
+/// Returns the members of a bit mask, in order.
 pub fn members(mask: u8) -> impl Iterator<Item = ServerAddress> {
     (0..MEMBERS)
         .filter(move |member| mask & 1 << member != 0)

@@ -1,4 +1,4 @@
-//! A machine, doubles of its pools and readers, and what must hold after every step.
+//! A machine with doubles of its pools and readers, checked after every step.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -18,52 +18,52 @@ use crate::{
     step::{self, Complaint, Failure, MEMBERS, Reply, Step, address, members},
 };
 
-/// The time at which everything happens: no rule of the machine depends on it.
+/// The constant time of all steps: no rule of the machine depends on it.
 const NOW: Instant = Instant::from_millis(1);
 
-/// What a check of the engine says besides the reply.
+/// The round-trip time of every check.
 const RTT: Rtt = Rtt {
     average: std::time::Duration::from_millis(1),
     minimum: std::time::Duration::from_millis(1),
     p90: std::time::Duration::from_millis(1),
 };
 
-/// A topology, and everything that follows what it says.
+/// A topology, and the state that its effects produce.
 #[derive(Clone, Debug)]
 pub struct World {
     pub(crate) machine: TopologyMachine,
     pub(crate) pools: BTreeMap<ServerId, Pool>,
-    /// What readers see.
+    /// The published description.
     pub(crate) published: Arc<TopologyDescription>,
-    /// What events have told.
+    /// The description according to the events.
     pub(crate) told: Arc<TopologyDescription>,
 }
 
-/// A pool and a monitor that do what they are told.
+/// The state of a server's pool and monitor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Pool {
     pub(crate) generation: Generation,
     pub(crate) ready: bool,
     /// Whether the monitor has round-trip times.
     pub(crate) measured: bool,
-    /// Whether the monitor takes its server for known.
+    /// Whether the monitor considers its server known.
     pub(crate) known: bool,
 }
 
-/// How a topology begins.
+/// The initial configuration of a topology.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
 pub struct Start {
-    /// The seeds, one for each bit; none means all.
+    /// The seeds, one bit each; none means all.
     pub seeds: u8,
-    /// `directConnection=true`, which takes the first seed alone.
+    /// `directConnection=true`, which uses the first seed alone.
     pub direct: bool,
     /// Whether `replicaSet` is given.
     pub named: bool,
 }
 
 impl Start {
-    /// Three seeds and nothing else.
+    /// Three seeds and no other options.
     pub const DISCOVERY: Self = Self {
         seeds: 0b111,
         direct: false,
@@ -84,18 +84,18 @@ impl Start {
     }
 }
 
-/// A beginning, and what happens then.
+/// An initial configuration, and steps.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
 pub struct History {
-    /// How the topology begins.
+    /// The initial configuration.
     pub start: Start,
-    /// What happens, in order.
+    /// The steps, in order.
     pub steps: Vec<Step>,
 }
 
 impl History {
-    /// Lets all of it happen, and closes the topology.
+    /// Takes all steps, and closes the topology.
     ///
     /// # Errors
     ///
@@ -112,7 +112,7 @@ impl History {
 }
 
 impl World {
-    /// A topology that has just been opened.
+    /// Opens a topology.
     ///
     /// # Errors
     ///
@@ -130,9 +130,9 @@ impl World {
         Ok(world)
     }
 
-    /// Lets `step` happen, and says whether anything has changed.
+    /// Takes `step`, and returns whether anything has changed.
     ///
-    /// A step about a member that is not there, or about a connection that cannot exist, does
+    /// A step for a member that does not exist, or for a connection that cannot exist, does
     /// nothing.
     ///
     /// # Errors
@@ -163,7 +163,7 @@ impl World {
         }
     }
 
-    /// Ends the topology.
+    /// Closes the topology.
     ///
     /// # Errors
     ///
@@ -193,7 +193,7 @@ impl World {
             outcome: outcome
                 .map(|(on, reply)| reply.hello(on))
                 .map_err(|(on, failure)| failure.error(on)),
-            // The engine has a sample of every check that was answered.
+            // The engine has an RTT sample of every check that was answered.
             rtt: (!failed).then_some(RTT),
         };
         if let Some(pool) = self.pools.get_mut(&server).filter(|_| !failed) {
@@ -209,7 +209,7 @@ impl World {
         Ok(changed)
     }
 
-    /// The generation of a connection; `None` if there can be none.
+    /// Returns the generation of a connection; `None` if there cannot be one.
     fn stamp(&self, server: ServerId, late: bool) -> Option<Generation> {
         let generation = self.pools.get(&server)?.generation.as_u64();
         let generation = generation.checked_sub(u64::from(late))?;
@@ -301,7 +301,7 @@ impl World {
         Ok(changed)
     }
 
-    /// Carries out effects, and judges them and the state that they lead to.
+    /// Performs effects, and checks them and the resulting state.
     fn follow(&mut self, effects: &Effects, about: Option<ServerId>) -> Result<bool, String> {
         let after = Arc::clone(self.machine.description());
         let before = std::mem::replace(&mut self.published, after);
@@ -321,7 +321,7 @@ impl World {
         Ok(!effects.is_empty())
     }
 
-    /// What is heard late of an incarnation that has left is of no interest.
+    /// Checks that late inputs for a removed server id are ignored.
     fn stay_gone(&mut self, server: ServerId) -> Result<(), String> {
         let late = Err(ServerError::new(ErrorKind::Network, Stage::Hello, "late"));
         let input = Input::Checked {

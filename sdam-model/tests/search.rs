@@ -1,4 +1,4 @@
-//! Short searches, where nobody runs the long one: `cargo xtask states`.
+//! Short searches in the ordinary tests; `cargo xtask states` runs the long one.
 
 use sdam_model::{alphabet, search::search, step::Step, world::Start};
 

@@ -1,4 +1,4 @@
-//! Time.
+//! The clock and its timers.
 
 use async_std::task;
 use futures::future::BoxFuture;
@@ -25,7 +25,8 @@ impl Clock for AsyncStdClock {
 
     fn sleep_until(&self, deadline: Instant) -> BoxFuture<'static, ()> {
         let epoch = self.epoch;
-        // async-std only sleeps for durations, so the rest is asked for when somebody waits.
+        // async-std's `sleep` takes a duration, so the remaining time is computed when the future
+        // is polled.
         Box::pin(async move {
             while epoch.now() < deadline {
                 task::sleep(epoch.until(deadline)).await;

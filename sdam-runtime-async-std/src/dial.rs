@@ -1,4 +1,4 @@
-//! Sockets.
+//! The dialler: connect and host name look-up.
 
 use std::{io, net::IpAddr};
 

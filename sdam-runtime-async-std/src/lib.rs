@@ -1,10 +1,10 @@
 //! The async-std runtime for sdam, for compatibility.
 //!
-//! async-std is no longer developed (RUSTSEC-2025-0052); new programs do better with smol, which has
-//! the same foundations. This crate is for those that still run on it.
+//! async-std is no longer developed (RUSTSEC-2025-0052); new programs should use smol, which is
+//! built on the same crates. This crate is for programs that still run on async-std.
 //!
-//! async-std is one runtime per process, which starts when it is first used and never shuts down.
-//! So everything here works from every thread and under every executor.
+//! async-std has one runtime per process, which starts at its first use and never shuts down. So
+//! clock, connections and tasks work from every thread and under every executor.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod clock;
@@ -24,9 +24,9 @@ use sdam_transport::{
 
 use self::{clock::AsyncStdClock, dial::AsyncStdDial, spawner::AsyncStdSpawner};
 
-/// The async-std runtime of the process.
+/// Returns the async-std runtime of the process.
 ///
-/// The seed comes from the system's entropy.
+/// The random seed comes from the system's entropy.
 pub fn runtime() -> Runtime {
     let clock: Arc<dyn Clock> = Arc::new(AsyncStdClock::new());
     let transport = NetTransport::new(AsyncStdDial, Arc::clone(&clock));

@@ -1,4 +1,4 @@
-//! Tasks.
+//! The spawner.
 
 use async_std::task;
 use sdam_transport::spawn::{Spawner, Task};

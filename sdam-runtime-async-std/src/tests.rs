@@ -1,4 +1,4 @@
-//! The contracts of the seams.
+//! Runs the conformance suite against the runtime.
 
 use sdam_transport::conformance;
 

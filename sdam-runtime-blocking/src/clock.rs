@@ -1,4 +1,4 @@
-//! Time.
+//! The clock, whose timers block the thread.
 
 use std::thread;
 

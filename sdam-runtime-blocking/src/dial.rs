@@ -1,4 +1,4 @@
-//! Connecting.
+//! The dialler: connect and host name look-up.
 
 use std::{
     io,

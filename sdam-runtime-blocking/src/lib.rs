@@ -1,13 +1,13 @@
 //! Blocking sockets for sdam's single-threaded mode.
 //!
-//! The futures of this crate are never pending: they block the thread that polls them, by the
-//! deadline they are given at most, and are then ready.
-//! So any executor will do, and no runtime is needed.
-//! There is no spawner, because a task that blocks would keep its executor from everything else:
-//! [`io`] yields an [`Io`], which does for single-threaded mode and nothing more.
+//! The futures of this crate are never pending: a poll blocks its thread, at most until the
+//! deadline, and is then ready.
+//! So any executor works, and no runtime is needed.
+//! There is no spawner, because a blocking task would keep its executor from running other tasks:
+//! [`io`] returns an [`Io`], which is sufficient for single-threaded mode only.
 //!
-//! Looking up a host name takes as long as the system's resolver does, and connecting to a Unix
-//! domain socket as long as its queue is full: neither has a time-out.
+//! Two operations have no timeout: a host name look-up takes as long as the system's resolver, and
+//! connecting to a Unix domain socket takes as long as its queue is full.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod clock;
@@ -26,9 +26,9 @@ use sdam_transport::{
 
 use self::{clock::BlockingClock, dial::BlockingDial};
 
-/// The sockets and the clock of the system.
+/// Returns the system's blocking sockets and clock.
 ///
-/// The seed comes from the system's entropy.
+/// The random seed comes from the system's entropy.
 pub fn io() -> Io {
     let epoch = Epoch::begin();
     let clock = Arc::new(BlockingClock::new(epoch));

@@ -1,4 +1,4 @@
-//! Sockets that block until a deadline.
+//! Sockets that block at most until a deadline.
 
 use std::{
     fmt::Debug,
@@ -13,7 +13,7 @@ use futures::io::{AsyncRead, AsyncWrite};
 use sdam_core::time::Instant;
 use sdam_transport::{stream::ByteStream, system::Epoch};
 
-/// A socket whose reads and writes are ready when they return.
+/// A stream whose reads and writes block, so that every poll is ready.
 #[derive(Debug)]
 pub(crate) struct BlockingStream {
     socket: Box<dyn Socket>,
@@ -30,14 +30,14 @@ impl BlockingStream {
         }
     }
 
-    /// Repeats `action`, given the time it may take, until it is done or the deadline has passed.
+    /// Repeats `action` with the remaining time until it has finished or the deadline has passed.
     fn by_deadline(
         &mut self,
         mut action: impl FnMut(&mut dyn Socket, Option<Duration>) -> io::Result<usize>,
     ) -> Poll<io::Result<usize>> {
         loop {
-            // Whatever the deadline, what is possible at once is done. The system takes a time-out
-            // of zero for none.
+            // Work that needs no waiting is done even after the deadline. The timeout is never
+            // zero, which the system would take for "no timeout".
             let left = self.deadline.map(|deadline| self.epoch.until(deadline));
             let result = action(&mut *self.socket, left.map(|left| left.max(AT_ONCE)));
             let Err(error) = &result else {
@@ -46,11 +46,11 @@ impl BlockingStream {
             let now = self.epoch.now();
             let expired = self.deadline.is_some_and(|deadline| now >= deadline);
             match error.kind() {
-                // Unix says the former of a time-out on a socket, Windows the latter.
+                // A socket timeout is `WouldBlock` on Unix and `TimedOut` on Windows.
                 io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut if expired => {
                     return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
                 }
-                // The system's timer may be early by a tick.
+                // The system's timer may fire one tick early.
                 io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => {}
                 _ => return Poll::Ready(result),
             }
@@ -98,7 +98,7 @@ impl AsyncWrite for BlockingStream {
     }
 }
 
-/// What the sockets of all families have in common.
+/// The operations that TCP and Unix domain sockets share.
 pub(crate) trait Socket: Read + Write + Send + Debug + 'static {
     fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()>;
     fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()>;
@@ -127,5 +127,6 @@ socket!(TcpStream);
 #[cfg(unix)]
 socket!(std::os::unix::net::UnixStream);
 
-/// The time-out of what is to be done only if it is possible at once.
+/// The timeout of an operation whose deadline has passed: long enough only for work that needs no
+/// waiting.
 const AT_ONCE: Duration = Duration::from_millis(1);

@@ -1,5 +1,5 @@
-//! The contracts of the seams, by futures that are never pending, and whether the suite notices one
-//! that is.
+//! Runs the conformance suite with futures that are never pending, and checks that the suite
+//! detects a pending one.
 
 use std::{
     panic::{self, AssertUnwindSafe},
@@ -26,7 +26,7 @@ fn io_keeps_its_contracts_and_is_never_pending() {
     conformance::dial(BlockingDial::new(epoch), clock);
 }
 
-/// Is pending once before it connects.
+/// A transport whose `connect` is pending once before it connects.
 #[derive(Debug)]
 struct Hesitant(Arc<dyn Transport>);
 

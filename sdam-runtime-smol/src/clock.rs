@@ -1,4 +1,4 @@
-//! Time.
+//! The clock and its timers.
 
 use futures::{FutureExt as _, future::BoxFuture};
 use sdam_core::time::Instant;

@@ -1,4 +1,4 @@
-//! Sockets.
+//! The dialler: connect and host name look-up.
 
 #[cfg(not(unix))]
 use std::net::TcpStream as UnixStream;

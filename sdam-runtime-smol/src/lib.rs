@@ -2,7 +2,7 @@
 //!
 //! smol's timers and sockets belong to the process, not to an executor: they work from every thread
 //! and under every executor, and never shut down.
-//! Only tasks need an executor: the global one ([`runtime`]) or one of your own ([`on`]).
+//! Only tasks need an executor: the global one ([`runtime`]) or the caller's own ([`on`]).
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod clock;
@@ -28,17 +28,17 @@ use self::{
     spawner::{GlobalSpawner, OwnSpawner},
 };
 
-/// smol with its global executor, which starts its threads when the first task is spawned.
+/// Returns smol with its global executor, which starts its threads when the first task is spawned.
 ///
-/// The seed comes from the system's entropy.
+/// The random seed comes from the system's entropy.
 pub fn runtime() -> Runtime {
     with_spawner(Arc::new(GlobalSpawner))
 }
 
-/// smol with tasks on `executor`, which the caller runs and keeps.
+/// Returns smol with tasks on `executor`, which the caller runs and keeps alive.
 ///
-/// The runtime does not keep the executor alive, since its tasks do hold the runtime: tasks are
-/// dropped with the executor, and later ones at once.
+/// The runtime holds the executor weakly, because the executor's tasks hold the runtime: dropping
+/// the executor drops its tasks, and tasks spawned later are dropped at once.
 pub fn on(executor: &Arc<Executor<'static>>) -> Runtime {
     with_spawner(Arc::new(OwnSpawner::new(executor)))
 }

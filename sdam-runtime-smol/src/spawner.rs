@@ -1,11 +1,11 @@
-//! Tasks.
+//! The spawners.
 
 use std::sync::{Arc, Weak};
 
 use sdam_transport::spawn::{Spawner, Task};
 use smol::Executor;
 
-/// Spawns on the executor of the process.
+/// Spawns on the global executor of the process.
 #[derive(Debug)]
 pub(crate) struct GlobalSpawner;
 
@@ -15,7 +15,7 @@ impl Spawner for GlobalSpawner {
     }
 }
 
-/// Spawns on somebody's executor, as long as it is there.
+/// Spawns on the caller's executor while that is alive.
 #[derive(Debug)]
 pub(crate) struct OwnSpawner {
     executor: Weak<Executor<'static>>,

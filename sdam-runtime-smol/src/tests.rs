@@ -1,4 +1,4 @@
-//! The contracts of the seams, on the global executor and on one of our own.
+//! Runs the conformance suite on the global executor and on a local one.
 
 use std::{
     sync::{Arc, mpsc},
@@ -22,7 +22,7 @@ fn runtime_on_an_executor_that_ends_keeps_its_contracts() {
     let (stop, stopped) = channel::bounded::<()>(1);
     let (done, ended) = mpsc::channel();
     thread::spawn(move || {
-        // Ends when `stop` is dropped, and the executor with it.
+        // `run` ends, and the executor is dropped, when `stop` is dropped.
         let _ = smol::block_on(executor.run(stopped.recv()));
         drop(executor);
         done.send(())

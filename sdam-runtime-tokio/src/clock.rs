@@ -1,4 +1,4 @@
-//! Time.
+//! The clock and its timers.
 
 use std::{
     future::{Future as _, pending, poll_fn},
@@ -44,29 +44,29 @@ impl Clock for TokioClock {
             let Some(at) = epoch.to_system(deadline) else {
                 return pending().await;
             };
-            // Tokio rounds up to the next millisecond.
+            // Tokio rounds deadlines up to the next millisecond.
             if epoch.now() >= deadline {
                 return;
             }
             let mut timer = pin!(driver.timer(at.into()));
             let outcome = poll_fn(|cx| driver.poll(timer.as_mut(), cx)).await;
             if outcome == Outcome::ShutDown {
-                // For the rare sleeper under a foreign executor that outlives the runtime.
+                // The runtime has shut down; a sleeper under another executor continues.
                 ThreadClock::new(epoch).sleep_until(deadline).await;
             }
         })
     }
 }
 
-/// The timers of a tokio runtime, and whether they still run.
+/// The timers of a tokio runtime, and whether that has shut down.
 ///
 /// A tokio timer that is polled after its runtime has shut down panics.
-/// Tokio drops all tasks before it stops its timers, so a task of ours that is dropped announces
-/// the shutdown in time.
+/// Tokio drops all tasks before it stops its timers, so a sentinel task that sets `shut_down` when
+/// dropped does so in time.
 #[derive(Debug)]
 struct Driver {
     handle: Handle,
-    /// Held for reading while a timer is polled, so that the shutdown waits for the poll.
+    /// Read-locked while a timer is polled, so that the shutdown waits for the poll.
     shut_down: Arc<RwLock<bool>>,
     sentinel: AbortHandle,
 }
@@ -84,7 +84,7 @@ impl Driver {
             handle,
             shut_down,
         };
-        // Panics if timers are not enabled, and drops the sentinel: better here than in a monitor.
+        // Panics without timers, and drops the sentinel: here rather than later in a monitor.
         drop(driver.timer(time::Instant::now()));
         driver
     }
@@ -94,7 +94,7 @@ impl Driver {
         time::sleep_until(at)
     }
 
-    /// Polls `timer` unless that would panic.
+    /// Polls `timer` unless the runtime has shut down, in which case polling would panic.
     fn poll(&self, timer: Pin<&mut time::Sleep>, cx: &mut Context<'_>) -> Poll<Outcome> {
         let shut_down = self
             .shut_down
@@ -108,11 +108,11 @@ impl Driver {
     }
 }
 
-/// Why a timer has ended.
+/// Why a timer's future is ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     Elapsed,
-    /// The runtime has shut down, before the deadline.
+    /// The runtime has shut down before the deadline.
     ShutDown,
 }
 
@@ -122,7 +122,7 @@ impl Drop for Driver {
     }
 }
 
-/// Announces, by being dropped, that the runtime shuts down.
+/// The sentinel: sets the flag when it is dropped, which is when the runtime shuts down.
 #[derive(Debug)]
 struct Announcement(Arc<RwLock<bool>>);
 

@@ -1,4 +1,4 @@
-//! Sockets.
+//! The dialler: connect and host name look-up.
 
 use std::{
     fmt::Debug,
@@ -40,7 +40,7 @@ impl TokioDial {
         Self { handle }
     }
 
-    /// Tokio panics where its I/O is not enabled; that is an error like any other.
+    /// Awaits `connect`; the panic of a tokio runtime without I/O becomes an error.
     async fn open<S>(&self, connect: impl Future<Output = io::Result<S>> + Send) -> io::Result<S> {
         let connect = AssertUnwindSafe(connect).catch_unwind();
         self.enter(connect).await.unwrap_or_else(|_| {
@@ -84,9 +84,9 @@ impl Dial for TokioDial {
     }
 }
 
-/// A future that finds the runtime whoever polls it.
+/// A future that enters the runtime's context at each poll, whichever thread polls it.
 ///
-/// Only what opens a socket looks for one; what is open already, or dropped, needs no context.
+/// Only opening a socket needs the context; using or dropping an open one does not.
 struct Entered<'f, T> {
     handle: Handle,
     future: BoxFuture<'f, T>,
@@ -102,7 +102,7 @@ impl<T> Future for Entered<'_, T> {
     }
 }
 
-/// A socket of tokio as the futures traits see it.
+/// A tokio socket with the `futures` I/O traits.
 #[derive(Debug)]
 pub(crate) struct Compat<S>(S);
 

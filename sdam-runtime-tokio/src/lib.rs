@@ -1,10 +1,10 @@
 //! The tokio runtime for sdam.
 //!
-//! [`from_handle`] and [`current`] capture a [`Handle`] once; nothing looks for a runtime later.
-//! So timers, connections and tasks work from every thread and under every executor, and a runtime
-//! that has shut down is an error of a connection, not a panic.
+//! [`from_handle`] and [`current`] capture a [`Handle`] once; no runtime context is needed later.
+//! So timers, connections and tasks work from every thread and under every executor. A runtime that
+//! has shut down causes a connection error, not a panic.
 //!
-//! Time is the system's: tokio's paused clock has no influence on it. Tests that need virtual time
+//! The clock is the system's: tokio's paused clock does not affect it. Tests that need virtual time
 //! use a simulated runtime instead.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -30,18 +30,19 @@ use tokio::runtime::Handle;
 
 use self::{clock::TokioClock, dial::TokioDial, spawner::TokioSpawner};
 
-/// The tokio runtime behind `handle`.
+/// Returns the tokio runtime behind `handle`.
 ///
-/// Everything happens there, wherever it is called from; nothing keeps the runtime alive.
-/// The seed comes from the system's entropy.
+/// Tasks, timers and sockets run on that runtime, whichever thread uses them. The handle does not
+/// keep the runtime alive.
+/// The random seed comes from the system's entropy.
 ///
 /// A runtime without I/O ([`enable_io`](tokio::runtime::Builder)) is accepted; every attempt to
-/// connect then fails and says so.
+/// connect then fails with an error that says so.
 ///
 /// # Errors
 ///
 /// [`NoTimers`] if tokio's timers are not enabled.
-/// Tokio tells that by a panic alone, which is caught here, so a panic hook sees it pass.
+/// Tokio reports that only by a panic, which is caught here; a panic hook still sees it.
 pub fn from_handle(handle: Handle) -> Result<Runtime, NoTimers> {
     let clock = panic::catch_unwind(AssertUnwindSafe(|| TokioClock::new(handle.clone())));
     let clock: Arc<dyn Clock> = Arc::new(clock.map_err(|_| NoTimers)?);
@@ -51,17 +52,17 @@ pub fn from_handle(handle: Handle) -> Result<Runtime, NoTimers> {
     Ok(Runtime::new(io, Arc::new(TokioSpawner::new(handle))))
 }
 
-/// The tokio runtime in whose context this is called, see [`from_handle`].
+/// Returns the tokio runtime in whose context it is called, see [`from_handle`].
 ///
 /// # Errors
 ///
-/// [`NoTokioContext`] outside of one, and in one without timers.
+/// [`NoTokioContext`] outside of a tokio context, or if the runtime has no timers.
 pub fn current() -> Result<Runtime, NoTokioContext> {
     let handle = Handle::try_current().map_err(|_| NoTokioContext(Reason::Outside))?;
     from_handle(handle).map_err(|error| NoTokioContext(Reason::NoTimers(error)))
 }
 
-/// The tokio runtime cannot wait: its timers are not enabled.
+/// The error of a tokio runtime whose timers are not enabled.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NoTimers;
@@ -76,7 +77,7 @@ impl fmt::Display for NoTimers {
 }
 
 impl fmt::Debug for NoTimers {
-    /// The text, as a program prints it that returns the error from `main`.
+    /// Writes the same text as `Display`, for programs that return the error from `main`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
@@ -84,7 +85,7 @@ impl fmt::Debug for NoTimers {
 
 impl std::error::Error for NoTimers {}
 
-/// There is no tokio runtime where one was to be captured, or it lacks what is needed.
+/// The error of [`current`] when there is no tokio runtime, or it lacks timers.
 #[derive(Clone, PartialEq, Eq)]
 pub struct NoTokioContext(Reason);
 
@@ -107,7 +108,7 @@ impl fmt::Display for NoTokioContext {
 }
 
 impl fmt::Debug for NoTokioContext {
-    /// The text, as a program prints it that returns the error from `main`.
+    /// Writes the same text as `Display`, for programs that return the error from `main`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }

@@ -1,4 +1,4 @@
-//! Tasks.
+//! The spawner.
 
 use sdam_transport::spawn::{Spawner, Task};
 use tokio::runtime::Handle;

@@ -1,4 +1,4 @@
-//! The contracts of the seams, on both of tokio's schedulers.
+//! Runs the conformance suite on both of tokio's schedulers.
 
 use std::thread::{self, JoinHandle};
 
@@ -24,7 +24,7 @@ fn runtime_keeps_its_contracts() {
     conformance::dial(dial, runtime.io.clock);
 }
 
-/// A runtime of one thread, which somebody has to drive.
+/// A current-thread runtime that a thread has to drive.
 struct OneThread {
     handle: Handle,
     stop: oneshot::Sender<()>,
@@ -94,7 +94,7 @@ fn a_runtime_value_leaves_no_task_behind() {
     let before = tokio.metrics().num_alive_tasks();
     let runtime = from_handle(tokio.handle().clone()).unwrap();
     drop(runtime);
-    // A task that was aborted is gone once a worker has come across it.
+    // An aborted task is dropped once a worker has processed it.
     for _ in 0..100_000 {
         if tokio.metrics().num_alive_tasks() == before {
             return;

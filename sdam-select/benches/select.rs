@@ -1,4 +1,4 @@
-//! What one selection costs: `cargo bench -p sdam-select`.
+//! The cost of one selection: `cargo bench -p sdam-select`.
 #![expect(
     clippy::unwrap_used,
     reason = "the criteria of this benchmark are valid"

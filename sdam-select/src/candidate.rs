@@ -1,4 +1,4 @@
-//! Servers on their way through selection, and the application's own say in it.
+//! Servers during selection, and application-provided server selectors.
 
 use alloc::sync::Arc;
 use core::ops::Deref;
@@ -6,11 +6,11 @@ use core::ops::Deref;
 use sdam_core::{server::ServerDescription, topology::TopologyDescription};
 use smallvec::SmallVec;
 
-/// One server of a topology, with its place in it.
+/// One server of a topology, with its index.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidate<'t> {
-    /// Where the server is in [`TopologyDescription::servers`], so that whoever keeps something per
-    /// server in the same order needs no look-up.
+    /// The index of the server in [`TopologyDescription::servers`], for per-server data in the same
+    /// order.
     pub index: usize,
     /// The server.
     pub server: &'t Arc<ServerDescription>,
@@ -24,19 +24,19 @@ impl Deref for Candidate<'_> {
     }
 }
 
-/// Some servers of one topology, in the order of their addresses. Up to eight take no allocation.
+/// Candidate servers of one topology, sorted by address. Up to eight need no allocation.
 #[derive(Clone, Debug, Default)]
 pub struct Candidates<'t>(SmallVec<[Candidate<'t>; 8]>);
 
 impl<'t> Candidates<'t> {
-    /// Drops every server for which `keep` says no.
+    /// Keeps only the servers for which `keep` returns true.
     ///
-    /// There is no way to add one, so a selector can only narrow the choice.
+    /// Servers cannot be added, so a selector can only narrow the choice.
     pub fn retain(&mut self, mut keep: impl FnMut(Candidate<'t>) -> bool) {
         self.0.retain(|candidate| keep(*candidate));
     }
 
-    /// The servers of `topology` for which `keep` says yes.
+    /// Returns the servers of `topology` for which `keep` returns true.
     pub(crate) fn of(
         topology: &'t TopologyDescription,
         keep: impl Fn(&ServerDescription) -> bool,
@@ -55,20 +55,20 @@ impl<'t> Deref for Candidates<'t> {
     }
 }
 
-/// The application's own say in selection (Server Selection: "Application-Provided Server
+/// An application-provided server selector (Server Selection: "Application-Provided Server
 /// Selector").
 ///
-/// Closures of that shape are selectors.
+/// Implemented by closures with the signature of `select`.
 ///
 /// # Contract
 ///
-/// Called by whoever selects, on its thread, with no lock held, once per attempt that found at
-/// least one suitable server, before the latency window is applied. It should be quick and must not
+/// Called in the thread of the selection, with no lock held, once per attempt that found at least
+/// one suitable server, before the latency window is applied. It should be quick and must not
 /// select from the same topology. With a selector and more than eight suitable servers, selection
 /// allocates.
 pub trait Selector: Send + Sync {
-    /// Drops from `suitable` what the application does not want. If nothing is left, selection
-    /// waits for the topology to change.
+    /// Removes servers from `suitable`. If none is left, selection waits for the topology to
+    /// change.
     fn select(&self, suitable: &mut Candidates<'_>);
 }
 

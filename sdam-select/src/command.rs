@@ -1,7 +1,7 @@
-//! Telling the selected server the read preference (Server Selection: "Passing read preference to
-//! mongos and load balancers").
+//! Passing the read preference to the selected server (Server Selection: "Passing read preference
+//! to mongos and load balancers").
 //!
-//! What is sent depends on the opcode of the connection: OP_MSG carries `$readPreference` as an
+//! The form depends on the opcode of the connection: OP_MSG carries `$readPreference` as an
 //! argument of the command, OP_QUERY has the flag SecondaryOk and, for mongos, a query modifier.
 
 use alloc::vec::Vec;
@@ -17,18 +17,18 @@ pub use encode::MalformedDocument;
 
 mod encode;
 
-/// How commands are framed on a connection.
+/// The framing of commands on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Opcode {
-    /// OP_MSG, which every server since wire version 6 is sent.
+    /// OP_MSG, for every server since wire version 6.
     Msg,
-    /// OP_QUERY, for servers before that.
+    /// OP_QUERY, for older servers.
     Query,
 }
 
-/// What to add to a command, so that the server knows the read preference.
+/// The additions to a command that pass the read preference to the server.
 ///
-/// The default adds nothing, which is right for writes.
+/// The default adds nothing, as is correct for writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Additions<'p> {
@@ -44,19 +44,18 @@ pub struct Additions<'p> {
 pub struct ReadPreferenceDocument<'p> {
     /// `mode`.
     pub mode: ReadMode,
-    /// `tags`; left out if empty.
+    /// `tags`; omitted if empty.
     pub tags: &'p [TagSet],
-    /// `maxStalenessSeconds`; left out unless positive.
+    /// `maxStalenessSeconds`; omitted unless positive.
     pub max_staleness: Option<Duration>,
     /// `hedge: { enabled: ... }`.
     pub hedge: Option<bool>,
 }
 
 impl<'p> Additions<'p> {
-    /// What to add to a read that is sent to a server of this type.
+    /// Returns the additions to a read on a server of this type.
     ///
-    /// `preference` is the one that is configured or given for the operation; `None` counts as mode
-    /// primary.
+    /// `preference` is the configured one or that of the operation; `None` means mode primary.
     pub fn for_read(
         topology_type: TopologyType,
         server_type: ServerType,
@@ -71,7 +70,7 @@ impl<'p> Additions<'p> {
                 read_preference: match (topology_type, server_type, preference) {
                     // Servers outside a replica set may reject it.
                     (_, ServerType::Standalone, _) => None,
-                    // Whatever the one member is, it is meant to serve the read.
+                    // A direct connection serves the read whatever the type of the one member.
                     (TopologyType::Single, _, None) if !routes => {
                         Some(ReadPreferenceDocument::bare(ReadMode::PrimaryPreferred))
                     }
@@ -91,11 +90,11 @@ impl<'p> Additions<'p> {
         }
     }
 
-    /// What to add to a command that the user wrote and that is sent as OP_MSG to a server of this
-    /// type (Run Command: "ReadPreference").
+    /// Returns the additions to a user's command that is sent as OP_MSG to a server of this type
+    /// (Run Command: "ReadPreference").
     ///
-    /// Only an explicit preference that is not mode primary counts; the command itself is neither
-    /// inspected nor changed otherwise.
+    /// Only an explicit preference with a mode other than primary is sent; the command itself is
+    /// neither inspected nor changed otherwise.
     pub fn for_run_command(server_type: ServerType, preference: &'p ReadPreference) -> Self {
         let sent = preference.mode != ReadMode::Primary && server_type != ServerType::Standalone;
         Self {
@@ -106,8 +105,8 @@ impl<'p> Additions<'p> {
 }
 
 impl<'p> ReadPreferenceDocument<'p> {
-    /// The contents for `preference`, without what says nothing: mode primary goes alone, and tag
-    /// sets that are all empty and a limit on staleness of zero are left out.
+    /// Returns the contents for `preference`. Mode primary is sent alone. Tag sets that are all
+    /// empty and a staleness limit of zero are omitted.
     pub fn new(preference: &'p ReadPreference) -> Self {
         if preference.mode == ReadMode::Primary {
             return Self::bare(ReadMode::Primary);
@@ -130,12 +129,12 @@ impl<'p> ReadPreferenceDocument<'p> {
         }
     }
 
-    /// Whether the flag SecondaryOk alone tells a mongos as much.
+    /// Returns whether the flag SecondaryOk alone has the same meaning for a mongos.
     fn is_implied_by_secondary_ok(&self) -> bool {
         *self == Self::bare(ReadMode::SecondaryPreferred)
     }
 
-    /// The document as BSON.
+    /// Encodes the document as BSON.
     pub fn to_bson_bytes(&self) -> Vec<u8> {
         encode::document(|document| {
             document.string("mode", self.mode.as_str());
@@ -157,21 +156,21 @@ impl<'p> ReadPreferenceDocument<'p> {
         })
     }
 
-    /// The command with `$readPreference` as its last field: the body of an OP_MSG.
+    /// Appends `$readPreference` to the command as its last field: the body of an OP_MSG.
     ///
     /// # Errors
     ///
-    /// If `command` is not framed as a BSON document; its fields are not looked at.
+    /// If `command` is not framed as a BSON document; its fields are not checked.
     pub fn append_to(&self, command: &[u8]) -> Result<Vec<u8>, MalformedDocument> {
         let mut fields = encode::fields(command)?.to_vec();
         encode::push_document(&mut fields, "$readPreference", &self.to_bson_bytes());
         Ok(encode::framed(&fields))
     }
 
-    /// The query of an OP_QUERY with `$readPreference` as a modifier.
+    /// Adds `$readPreference` as a modifier to the query of an OP_QUERY.
     ///
-    /// A query with a modifier goes into `$query`; one that has modifiers already, which is to say
-    /// that its first field is `$query`, gets one more.
+    /// A query without modifiers is wrapped in `$query`. One that already has modifiers, i.e. whose
+    /// first field is `$query`, gets one more.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! What an operation asks of the server that is selected for it.
+//! The selection criteria of an operation.
 
 use alloc::{sync::Arc, vec::Vec};
 use core::{fmt, time::Duration};
@@ -16,15 +16,15 @@ mod selector;
 
 pub use selector::SelectorText;
 
-/// What an operation asks of the server that is selected for it.
+/// The selection criteria of an operation.
 ///
-/// Built once and used for any number of selections; selecting with it and cloning it allocate
-/// nothing. What belongs to the client and not to the operation is in [`Settings`].
+/// Built once and used for any number of selections. Selecting with criteria and cloning them
+/// allocate nothing. Settings of the client instead of the operation are in [`Settings`].
 ///
 /// # Which criteria an operation has
 ///
-/// This crate sees no commands, so the caller keeps these rules (Server Selection: "Read operations",
-/// "Write operations"; L-1, L-3, L-4, L-5, L-7):
+/// This crate sees no commands, so the caller applies these rules (Server Selection: "Read
+/// operations", "Write operations"; L-1, L-3, L-4, L-5, L-7):
 ///
 /// | operation | criteria |
 /// | --- | --- |
@@ -38,7 +38,8 @@ pub use selector::SelectorText;
 #[derive(Clone)]
 pub struct Criteria {
     operation: Operation,
-    /// What an aggregation with a write stage is where servers are too old for anything else.
+    /// The operation of an aggregation with a write stage on topologies whose servers are too old
+    /// to run it on secondaries.
     fallback: Option<Operation>,
     deprioritized: Option<Arc<[ServerAddress]>>,
     selector: Option<Arc<dyn Selector>>,
@@ -46,28 +47,28 @@ pub struct Criteria {
     id: Option<i64>,
 }
 
-/// Whether an operation reads or writes (Server Selection: "operation type").
+/// The type of an operation, read or write (Server Selection: "operation type").
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Operation {
-    /// Everything but a write command, with the read preference in force for it (L-3).
+    /// Everything but a write command, with the effective read preference (L-3).
     Read(Arc<ReadPreference>),
     /// `insert`, `update`, `delete`, `findAndModify` and `bulkWrite`.
     Write,
 }
 
 impl Criteria {
-    /// Asks for a server to read from with this preference.
+    /// Creates criteria for reading with this preference.
     ///
-    /// Fails if the preference contradicts itself (Server Selection: "Clients MUST raise an error
-    /// if a non-empty tag set is given in tag_sets and the mode field is 'primary'").
+    /// Fails if the preference is contradictory (Server Selection: "Clients MUST raise an error if
+    /// a non-empty tag set is given in tag_sets and the mode field is 'primary'").
     pub fn read(preference: impl Into<Arc<ReadPreference>>) -> Result<Self, InvalidReadPreference> {
         let preference = preference.into();
         preference.validate()?;
         Ok(Self::of(Operation::Read(preference)))
     }
 
-    /// Asks for a server to write to.
+    /// Creates criteria for writing.
     pub fn write() -> Self {
         Self::of(Operation::Write)
     }
@@ -83,8 +84,8 @@ impl Criteria {
         }
     }
 
-    /// The same criteria, avoiding the servers at `addresses` as long as there are others (Server
-    /// Selection: "deprioritized servers"). Replaces the addresses avoided so far.
+    /// Deprioritizes the servers at `addresses`: they are avoided as long as there are others
+    /// (Server Selection: "deprioritized servers"). Replaces the addresses avoided so far.
     #[must_use]
     pub fn with_deprioritized(
         mut self,
@@ -97,12 +98,13 @@ impl Criteria {
         self
     }
 
-    /// The same criteria for another attempt, after one on the server at `failed` has met an error
-    /// that may be retried.
+    /// Returns the criteria of a retry, after an attempt on the server at `failed` has met a
+    /// retryable error.
     ///
-    /// In a sharded cluster the next attempt avoids that server whatever the error was, elsewhere
-    /// only if it is `overloaded`: if the error has the label `SystemOverloadedError`, and
-    /// `enableOverloadRetargeting` is on (Server Selection: "deprioritized servers").
+    /// In a sharded cluster the retry avoids that server after any error. On other topologies it
+    /// does so only if the server is `overloaded`: if the error has the label
+    /// `SystemOverloadedError`, and `enableOverloadRetargeting` is on (Server Selection:
+    /// "deprioritized servers").
     #[must_use]
     pub fn for_retry(
         self,
@@ -118,11 +120,11 @@ impl Criteria {
         self.with_deprioritized(addresses)
     }
 
-    /// The same criteria for an aggregation whose pipeline has a write stage (`$out`, `$merge`).
+    /// Marks an aggregation whose pipeline has a write stage (`$out`, `$merge`).
     ///
-    /// Secondaries run such a pipeline since MongoDB 5.0. As long as some server is available that
-    /// is older, the aggregation reads with mode primary whatever its preference says (CRUD: "Read
-    /// preferences and server selection"). Without a preference, or for writes, nothing changes.
+    /// Secondaries run such a pipeline since MongoDB 5.0. As long as an older server is available,
+    /// the aggregation reads with mode primary whatever its preference (CRUD: "Read preferences and
+    /// server selection"). Without a preference, or for writes, nothing changes.
     #[must_use]
     pub fn with_write_stage(mut self) -> Self {
         self.fallback = match self.operation {
@@ -132,37 +134,36 @@ impl Criteria {
         self
     }
 
-    /// The same criteria with a selector of the operation's own, which runs after the client's
-    /// ([`Settings::selector`]).
+    /// Sets the operation's own selector, which runs after the client's ([`Settings::selector`]).
     #[must_use]
     pub fn with_selector(mut self, selector: Arc<dyn Selector>) -> Self {
         self.selector = Some(selector);
         self
     }
 
-    /// The same criteria with the operation's name, such as `find`, for logs.
+    /// Sets the operation's name, such as `find`, for logs.
     #[must_use]
     pub fn with_operation_name(mut self, name: impl Into<Arc<str>>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// The same criteria with the operation's id, for logs.
+    /// Sets the operation's id, for logs.
     #[must_use]
     pub fn with_operation_id(mut self, id: i64) -> Self {
         self.id = Some(id);
         self
     }
 
-    /// Whether the operation reads or writes, and how it reads.
+    /// Returns the operation's type and, for a read, its read preference.
     pub fn operation(&self) -> &Operation {
         &self.operation
     }
 
-    /// The operation as it counts on `topology`: the server is selected, and has to be told the read
-    /// preference, as if the operation were this one.
+    /// Returns the effective operation on `topology`, both for selection and for passing the read
+    /// preference to the server.
     ///
-    /// It only differs from [`operation`](Self::operation) for an aggregation
+    /// It differs from [`operation`](Self::operation) only for an aggregation
     /// [with a write stage](Self::with_write_stage).
     pub fn operation_on(&self, topology: &TopologyDescription) -> &Operation {
         match &self.fallback {
@@ -171,39 +172,39 @@ impl Criteria {
         }
     }
 
-    /// Whether mode primary counts on `topology` instead of the read preference.
+    /// Returns whether mode primary replaces the read preference on `topology`.
     pub fn is_overridden_on(&self, topology: &TopologyDescription) -> bool {
         !core::ptr::eq(self.operation_on(topology), &raw const self.operation)
     }
 
-    /// The read preference; `None` for writes.
+    /// Returns the read preference; `None` for writes.
     pub fn read_preference(&self) -> Option<&ReadPreference> {
         self.operation.read_preference()
     }
 
-    /// The addresses to avoid, sorted, each once.
+    /// Returns the deprioritized addresses, sorted, without duplicates.
     pub fn deprioritized(&self) -> &[ServerAddress] {
         self.deprioritized.as_deref().unwrap_or_default()
     }
 
-    /// The operation's own selector.
+    /// Returns the operation's own selector.
     pub fn selector(&self) -> Option<&Arc<dyn Selector>> {
         self.selector.as_ref()
     }
 
-    /// The operation's name, for logs.
+    /// Returns the operation's name, for logs.
     pub fn operation_name(&self) -> Option<&str> {
         self.name.as_deref()
     }
 
-    /// The operation's id, for logs.
+    /// Returns the operation's id, for logs.
     pub fn operation_id(&self) -> Option<i64> {
         self.id
     }
 }
 
 impl Operation {
-    /// The read preference; `None` for writes.
+    /// Returns the read preference; `None` for writes.
     pub fn read_preference(&self) -> Option<&ReadPreference> {
         match self {
             Self::Read(preference) => Some(preference),
@@ -212,8 +213,8 @@ impl Operation {
     }
 }
 
-/// Whether a server is available whose secondaries run no pipeline with a write stage. What is
-/// behind a load balancer is newer.
+/// Returns whether an available server is too old for its secondaries to run a pipeline with a
+/// write stage. Servers behind a load balancer are newer.
 fn has_server_before_5_0(topology: &TopologyDescription) -> bool {
     const WRITE_STAGE_WIRE_VERSION: i32 = 13;
     topology.topology_type() != TopologyType::LoadBalanced
@@ -223,14 +224,15 @@ fn has_server_before_5_0(topology: &TopologyDescription) -> bool {
 }
 
 impl fmt::Display for Criteria {
-    /// As [`Operation`].
+    /// Formats as [`Operation`].
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.operation.fmt(f)
     }
 }
 
 impl fmt::Display for Operation {
-    /// `query with ReadPreference <mode>...` or `write operation`, as selection errors word it.
+    /// Formats as `query with ReadPreference <mode>...` or `write operation`, the words of
+    /// selection errors.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Read(preference) => write!(f, "query with ReadPreference {preference}"),
@@ -252,13 +254,13 @@ impl fmt::Debug for Criteria {
     }
 }
 
-/// Criteria that no server could meet, now or later: selection fails without waiting.
+/// An error in criteria that no server could ever meet: selection fails without waiting.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CriteriaError {
-    /// The read preference contradicts itself.
+    /// The read preference is contradictory.
     ReadPreference(InvalidReadPreference),
-    /// The limit on staleness is finer than staleness can be told (Max Staleness:
+    /// The staleness limit is finer than staleness can be measured (Max Staleness:
     /// "smallestMaxStalenessSeconds").
     MaxStalenessTooSmall {
         /// The limit as given.
@@ -268,8 +270,8 @@ pub enum CriteriaError {
         /// The smallest limit that is accepted with this heartbeat frequency.
         smallest: Duration,
     },
-    /// A limit on staleness, and a server too old to report its last write; only clients that
-    /// speak wire versions below 5 can meet one.
+    /// There is a staleness limit, and a server is too old to report its last write. Only clients
+    /// that support wire versions below 5 can meet one.
     MaxStalenessUnsupported {
         /// The old server.
         address: ServerAddress,
@@ -282,13 +284,13 @@ pub enum CriteriaError {
 const LAST_WRITE_WIRE_VERSION: i32 = 5;
 
 impl CriteriaError {
-    /// What is wrong with `preference` on this topology (Max Staleness: "maxStalenessSeconds").
+    /// Checks `preference` on this topology (Max Staleness: "maxStalenessSeconds").
     ///
-    /// Nothing is, on topologies that are no replica set: there the limit is for the mongos to
-    /// judge. On replica sets a limit that is too small is an error whatever the mode and the known
-    /// servers, also for `primaryPreferred` while there is a primary (L-24): "A driver MUST raise an
-    /// error if the TopologyType is ReplicaSetWithPrimary or ReplicaSetNoPrimary" and the limit is too
-    /// small (Server Selection: "maxStalenessSeconds"; its pseudocode checks this before it looks at
+    /// Only replica sets are checked: on other topologies mongos checks the limit. On replica sets
+    /// a limit that is too small is an error whatever the mode and the known servers, also for
+    /// `primaryPreferred` while there is a primary (L-24): "A driver MUST raise an error if the
+    /// TopologyType is ReplicaSetWithPrimary or ReplicaSetNoPrimary" and the limit is too small
+    /// (Server Selection: "maxStalenessSeconds"; its pseudocode checks this before it looks at
     /// servers). So a wrong setting shows at once and not only during a failover. PyMongo takes the
     /// primary.
     pub(crate) fn check(
@@ -326,7 +328,7 @@ impl CriteriaError {
     }
 }
 
-/// The smallest limit on staleness that a client with this heartbeat frequency may ask for.
+/// Returns the smallest staleness limit that is valid with this heartbeat frequency.
 pub fn smallest_max_staleness(heartbeat_frequency: Duration) -> Duration {
     heartbeat_frequency
         .saturating_add(IDLE_WRITE_PERIOD)
@@ -364,7 +366,7 @@ impl fmt::Display for CriteriaError {
 }
 
 impl fmt::Debug for CriteriaError {
-    /// The text, as a program prints it that returns the error from `main`.
+    /// Prints the text, for programs that return the error from `main`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }

@@ -1,4 +1,4 @@
-//! What is probably wrong with a deployment, or with how it is addressed, and what to do about it.
+//! Diagnoses: probable faults of a deployment or of its configuration, with remedies.
 
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
 
@@ -16,57 +16,57 @@ use crate::{
     explain::{Explanation, Rejection, Verdict},
 };
 
-/// Something that is probably wrong, told from descriptions and their errors alone.
+/// A probable fault, derived from descriptions and their errors alone.
 ///
 /// `{}` prints the problem in one sentence; [`remedy`](Self::remedy) says what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Diagnosis {
-    /// A server and the client have no wire version in common; the text names both ranges.
+    /// A server and the client have no wire version in common; the text has both ranges.
     Incompatible(Arc<str>),
-    /// A server was found not to belong to the topology.
+    /// A server was removed because it does not belong to the topology.
     Departed(Departure),
     /// Every server was removed from the topology.
     NoServers {
-        /// The name of the replica set that members had to have.
+        /// The required name of the members' replica set.
         set_name: Option<Box<str>>,
     },
-    /// No server has answered, but none has failed either.
+    /// No server has answered yet, but none has failed either.
     NotAnsweredYet,
-    /// The members' replica set is not the configured one.
+    /// The members' replica set has another name than the configured one.
     WrongSetName {
-        /// The server that said so.
+        /// The server that reported the name.
         address: ServerAddress,
-        /// The error, which names both.
+        /// The error, which has both names.
         error: Arc<ServerError>,
     },
-    /// Host names that cannot be resolved from here.
+    /// Host names cannot be resolved on this host.
     Unresolvable {
         /// The servers.
         addresses: Vec<ServerAddress>,
-        /// Whether the replica set's own configuration names them.
+        /// Whether the addresses come from the replica set's own configuration.
         advertised: bool,
     },
     /// No server accepts connections.
     NothingReachable {
         /// The servers.
         addresses: Vec<ServerAddress>,
-        /// Whether the attempts timed out, as with a firewall in between; else they were refused.
+        /// Whether the attempts timed out, as behind a firewall; else they were refused.
         timed_out: bool,
     },
-    /// Some members accept no connections, although others do.
+    /// Some members accept no connections, but others do.
     Unreachable {
         /// The members.
         addresses: Vec<ServerAddress>,
-        /// Whether the replica set's own configuration names them.
+        /// Whether the addresses come from the replica set's own configuration.
         advertised: bool,
     },
-    /// TLS could not be negotiated: the server expects none, or a certificate is not accepted.
+    /// TLS could not be negotiated: the server does not use it, or a certificate is rejected.
     TlsFailed {
         /// The servers.
         addresses: Vec<ServerAddress>,
     },
-    /// Servers accept connections, but break them instead of answering: they may expect TLS.
+    /// Servers accept connections but close them without an answer: they may require TLS.
     TlsExpected {
         /// The servers.
         addresses: Vec<ServerAddress>,
@@ -78,14 +78,14 @@ pub enum Diagnosis {
         /// The error.
         error: Arc<ServerError>,
     },
-    /// A member calls itself differently than it was addressed.
+    /// A member's own address differs from the one that it was reached at.
     AddressMismatch {
-        /// As it was addressed.
+        /// The address that it was reached at.
         address: ServerAddress,
-        /// As it calls itself.
+        /// Its own address, `me`.
         me: ServerAddress,
     },
-    /// The members know a primary, but it is not reached from here.
+    /// The members know a primary, but it cannot be reached from this host.
     PrimaryUnreachable {
         /// The primary.
         address: ServerAddress,
@@ -97,18 +97,18 @@ pub enum Diagnosis {
         /// How many members there are.
         members: usize,
     },
-    /// Servers are available, but none has the tags that were asked for.
+    /// Servers are available, but none has the requested tags.
     NoMatchingTags,
-    /// Secondaries are available, but all lag too far behind.
+    /// Secondaries are available, but all exceed the staleness limit.
     AllStale,
     /// Servers are suitable, but a server selector dropped them all.
     DroppedBySelector,
 }
 
-/// What is probably wrong, most fundamental things first.
+/// Returns the probable faults, most fundamental first.
 ///
-/// `explanation` is that of a selection from the same `topology`. A selection that found servers
-/// can have diagnoses too: a member that cannot be resolved is a problem before it is missed.
+/// `explanation` is that of a selection from the same `topology`. There can be diagnoses even if
+/// the selection found servers: an unresolvable member is a fault before it is needed.
 pub fn diagnose(topology: &TopologyDescription, explanation: &Explanation) -> Vec<Diagnosis> {
     let evidence = Evidence::new(topology);
     let mut found = Vec::new();
@@ -132,7 +132,7 @@ pub fn diagnose(topology: &TopologyDescription, explanation: &Explanation) -> Ve
     found
 }
 
-/// A topology, with what several diagnoses ask about it.
+/// A topology with the queries that several diagnoses share.
 struct Evidence<'t> {
     topology: &'t TopologyDescription,
     any_available: bool,
@@ -147,7 +147,7 @@ impl<'t> Evidence<'t> {
         }
     }
 
-    /// The servers that failed in a way that `is` recognises.
+    /// Returns the servers whose error matches `is`.
     fn failed(
         &self,
         is: impl Fn(&ServerError) -> bool,
@@ -165,8 +165,8 @@ impl<'t> Evidence<'t> {
             .collect()
     }
 
-    /// Whether all of `addresses`, if there are any, come from the replica set's configuration:
-    /// named by a member that answers, or left over from a primary that answered once.
+    /// Returns whether `addresses` come from the replica set's configuration: a primary has
+    /// answered before, or a member that answers names at least one of them.
     fn advertised(&self, addresses: &[ServerAddress]) -> bool {
         let mut named = self
             .topology
@@ -178,7 +178,8 @@ impl<'t> Evidence<'t> {
                 || named.any(|member| addresses.contains(member)))
     }
 
-    /// Who has left and may be missed: members come and go, but only where others are left.
+    /// Returns the departures that may be faults: mistakes, and all others while no server is
+    /// available.
     fn departures(&self) -> impl Iterator<Item = Diagnosis> {
         let departures = self.topology.departures().iter();
         let missed = departures.filter(|it| !self.any_available || it.reason.is_mistake());
@@ -196,7 +197,7 @@ impl<'t> Evidence<'t> {
         }
     }
 
-    /// What keeps servers from being reached, in the order in which a connection meets it.
+    /// Diagnoses failures of connections, in the order of their establishment.
     fn about_connections(&self, found: &mut Vec<Diagnosis>) {
         let addresses = self.addresses(|error| error.stage == Stage::Dns);
         if !addresses.is_empty() {
@@ -224,7 +225,7 @@ impl<'t> Evidence<'t> {
         if !addresses.is_empty() {
             found.push(Diagnosis::TlsFailed { addresses });
         }
-        // A server that answers shows that both sides agree about TLS; then this is a restart.
+        // If any server answers, both sides agree about TLS; then this is a restart.
         let broken = |error: &ServerError| {
             error.stage == Stage::Hello
                 && matches!(error.kind, ErrorKind::Network | ErrorKind::Protocol)
@@ -243,7 +244,7 @@ impl<'t> Evidence<'t> {
         );
     }
 
-    /// What servers are called.
+    /// Diagnoses names: replica set names and addresses.
     fn about_names(&self, found: &mut Vec<Diagnosis>) {
         let misnamed = self.failed(|error| error.kind == ErrorKind::SetName);
         found.extend(misnamed.map(|(server, error)| Diagnosis::WrongSetName {
@@ -263,7 +264,7 @@ impl<'t> Evidence<'t> {
         }));
     }
 
-    /// Why there is no primary although members answer.
+    /// Returns why there is no primary although members answer.
     fn missing_primary(&self) -> Option<Diagnosis> {
         let is_waiting = self.topology.topology_type() == TopologyType::ReplicaSetNoPrimary;
         if !is_waiting || !self.any_available {
@@ -290,7 +291,7 @@ impl<'t> Evidence<'t> {
     }
 }
 
-/// Whether only a primary will do.
+/// Returns whether the operation requires a primary.
 fn wants_primary(operation: &Operation) -> bool {
     match operation {
         Operation::Write => true,
@@ -298,8 +299,8 @@ fn wants_primary(operation: &Operation) -> bool {
     }
 }
 
-/// Which of the criteria's demands kept out servers that would otherwise have done, if one of them
-/// did; the last demand that any server came to is the one to relax.
+/// Returns which of the criteria excluded otherwise suitable servers, if one did. The last
+/// criterion that any server reached is the one to relax.
 fn exclusion(explanation: &Explanation) -> Option<Diagnosis> {
     let any = |is: fn(&Rejection) -> bool| {
         let mut servers = explanation.servers.iter();

@@ -1,5 +1,4 @@
-//! The one-sentence text of a selection that found no server (Server Selection: "Server Selection
-//! Errors").
+//! The one-sentence text of a selection error (Server Selection: "Server Selection Errors").
 
 use alloc::{
     format,
@@ -14,11 +13,11 @@ use sdam_core::{
 
 use crate::criteria::{Criteria, Operation};
 
-/// Why no server was selected, in the specification's words.
+/// Returns the text of a selection error, in the specification's words.
 ///
-/// If some server is available, the criteria are to blame: a read preference that no member matches,
-/// or whatever else was wanted. If none is, the servers' own errors are: the one that all of them
-/// have in common, or else all different ones.
+/// If some server is available, the text has the criteria: a read preference that no member
+/// matches, or the type of server required. If none is available, it has the servers' errors: the
+/// one that all of them share, or else all different ones.
 pub fn error_text(topology: &TopologyDescription, criteria: &Criteria) -> String {
     if let Some(error) = topology.compatibility_error() {
         return error.into();

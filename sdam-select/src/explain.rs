@@ -1,4 +1,4 @@
-//! Why each server was selectable or not.
+//! Explanations of why each server was eligible or rejected.
 
 use alloc::{sync::Arc, vec::Vec};
 use core::time::Duration;
@@ -18,27 +18,27 @@ use crate::{
     steps::{latency, latency_limit, narrow, rule_candidates},
 };
 
-/// What selection made of every server of a topology.
+/// The result of selection for every server of a topology.
 ///
 /// `{}` prints one line for logs and error texts, `{:#}` one line per server for people.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Explanation {
-    /// What a server was wanted for.
+    /// The operation.
     pub operation: Operation,
     /// The type of the topology.
     pub topology_type: TopologyType,
-    /// Why no server of this topology could be selected, whatever the servers are like.
+    /// The reason why the topology as a whole was refused.
     pub refusal: Option<Refusal>,
     /// Every server, in the order of the topology.
     pub servers: Vec<ExplainedServer>,
 }
 
-/// A reason that has nothing to do with a single server.
+/// A reason that concerns the topology or the criteria instead of a single server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// Some server speaks no wire version that the client speaks; the text names it.
+    /// A server and the client have no wire version in common; the text names the server.
     Incompatible(Arc<str>),
     /// The criteria can never be met.
     Criteria(CriteriaError),
@@ -48,7 +48,7 @@ pub enum Refusal {
     Unidentified,
 }
 
-/// One server and what selection made of it.
+/// One server and its verdict.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ExplainedServer {
@@ -56,13 +56,13 @@ pub struct ExplainedServer {
     pub address: ServerAddress,
     /// The server's type.
     pub server_type: ServerType,
-    /// Why the server is not available, if it is not and something failed.
+    /// The error because of which the server is not available, if any.
     pub error: Option<Arc<ServerError>>,
-    /// What selection made of it.
+    /// The verdict of selection.
     pub verdict: Verdict,
 }
 
-/// What selection made of a server.
+/// The verdict of selection on a server.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Verdict {
@@ -73,32 +73,32 @@ pub enum Verdict {
     },
     /// Not suitable, or not in the latency window.
     Rejected(Rejection),
-    /// The criteria were refused before any server was looked at.
+    /// The criteria were refused before any server was considered.
     NotConsidered,
 }
 
-/// The stage of selection at which a server fell out, with what was compared.
+/// The stage of selection that rejected a server, with the values it compared.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Rejection {
     /// Its type does not serve the operation.
     Type {
-        /// What would: `a primary`, `a mongos` and so on.
+        /// The required type: `a primary`, `a mongos` and so on.
         wanted: &'static str,
     },
-    /// It would do, but servers of another type are preferred and there are some.
+    /// It would be suitable, but available servers of another type are preferred.
     Outranked {
         /// The preferred type.
         by: ServerType,
     },
-    /// It lags too far behind.
+    /// It exceeds the staleness limit.
     Stale {
-        /// By how much, as estimated.
+        /// The estimated staleness.
         staleness: Duration,
         /// The limit.
         limit: Duration,
     },
-    /// Its staleness cannot be told, and there is a limit.
+    /// There is a staleness limit, and the server's staleness is unknown.
     StalenessUnknown {
         /// The limit.
         limit: Duration,
@@ -107,25 +107,25 @@ pub enum Rejection {
     Tags {
         /// The server's tags.
         own: TagSet,
-        /// The first tag set that matches some server; `None` if none does.
+        /// The first tag set that matches a server; `None` if none does.
         in_force: Option<TagSet>,
     },
-    /// It is one of the servers to avoid, and there are others.
+    /// It is deprioritized, and there are other servers.
     Deprioritized,
     /// A selector dropped it.
     Selector,
-    /// It is too much slower than the fastest suitable server.
+    /// It is outside the latency window.
     Latency {
         /// Its average round-trip time; `None` if it is not known.
         average: Option<Duration>,
-        /// That of the fastest suitable server.
+        /// The average round-trip time of the fastest suitable server.
         fastest: Duration,
         /// The width of the latency window.
         threshold: Duration,
     },
 }
 
-/// Explains what selection makes of every server of `topology`.
+/// Explains the result of selection for every server of `topology`.
 ///
 /// Calls the selectors once, as selection does.
 pub fn explain(
@@ -178,7 +178,7 @@ fn refusal(topology: &TopologyDescription) -> Option<Refusal> {
 }
 
 impl Explanation {
-    /// The servers that may be chosen; none if the topology is incompatible.
+    /// Returns the servers that may be chosen; none if the topology is incompatible.
     pub fn eligible(&self) -> impl Iterator<Item = &ExplainedServer> {
         let incompatible = matches!(self.refusal, Some(Refusal::Incompatible(_)));
         let servers = self.servers.iter().filter(|server| server.is_eligible());
@@ -187,19 +187,19 @@ impl Explanation {
 }
 
 impl ExplainedServer {
-    /// Whether the server is suitable and in the latency window.
+    /// Returns whether the server is suitable and in the latency window.
     pub fn is_eligible(&self) -> bool {
         matches!(self.verdict, Verdict::Eligible { .. })
     }
 }
 
-/// Selection, done once, with all that it takes to say why it went that way.
+/// One selection, with the data to explain its result.
 struct Judge<'a> {
     rule: Rule<'a>,
-    /// For secondaries that were passed over in favour of the primary: what they failed.
+    /// The rule for secondaries where the primary is the fallback: explains why none was eligible.
     passed_over: Option<Rule<'a>>,
     preference: Option<&'a ReadPreference>,
-    /// Positions of the servers that the selectors left.
+    /// The indexes of the servers that the selectors have kept.
     suitable: Vec<usize>,
     fastest: u64,
     threshold: Duration,
@@ -248,7 +248,7 @@ impl<'a> Judge<'a> {
         })
     }
 
-    /// Why the rule does not admit `server`.
+    /// Returns why the rule rejects `server`.
     fn unsuitable(&self, server: &ServerDescription) -> Rejection {
         let wanted = Rejection::Type {
             wanted: self.wanted(),
@@ -285,7 +285,8 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Whether a server of this type would do if there were none of the preferred type.
+    /// Returns the rejection if a server of this type would be suitable without servers of the
+    /// preferred type.
     fn outranked(&self, server_type: ServerType) -> Option<Rejection> {
         let by = match (self.preference?.mode, server_type) {
             (ReadMode::PrimaryPreferred, ServerType::RsSecondary) => ServerType::RsPrimary,
@@ -295,7 +296,7 @@ impl<'a> Judge<'a> {
         Some(Rejection::Outranked { by })
     }
 
-    /// What the rule asks for.
+    /// Returns the required type of server.
     fn wanted(&self) -> &'static str {
         match (self.rule.types, self.preference.map(|it| it.mode)) {
             (
@@ -303,7 +304,7 @@ impl<'a> Judge<'a> {
                 Some(ReadMode::PrimaryPreferred | ReadMode::SecondaryPreferred),
             )
             | (Types::PRIMARY_AND_SECONDARY, _) => "a primary or a secondary",
-            // NONE: writing to a replica set whose primary is not known.
+            // NONE: a write to a replica set whose primary is unknown.
             (Types::PRIMARY, _) | (Types::NONE, None) => "a primary",
             (Types::SECONDARY, _) => "a secondary",
             (Types::MONGOS, _) => "a mongos",

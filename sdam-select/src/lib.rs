@@ -1,12 +1,13 @@
 //! Pure MongoDB server selection.
 //!
-//! Which servers of a [`TopologyDescription`](sdam_core::topology::TopologyDescription) may serve an
-//! operation, which of them is taken, and, if there is none, why not and what to do about it.
+//! Selection decides which servers of a
+//! [`TopologyDescription`](sdam_core::topology::TopologyDescription) are suitable for an operation
+//! and which of them is chosen. If there is none, it explains why, and what to do about it.
 //!
-//! This crate never waits, never locks, never reads a clock and never draws randomness of its own:
-//! the description, the number of operations in progress and the random bits are arguments.
-//! Waiting for a suitable server is the business of whoever owns the topology.
-//! It is `no_std`, and [`choose`] allocates nothing.
+//! This crate never waits, never locks, never reads a clock and draws no random numbers: the
+//! description, the number of operations in progress and the random bits are arguments. The owner
+//! of the topology waits for a suitable server. The crate is `no_std`, and [`choose`] allocates
+//! nothing.
 //!
 //! ```
 //! use sdam_core::{
@@ -36,16 +37,16 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! | --- | --- |
-//! | [`criteria`] | what the operation asks for |
-//! | [`settings`] | what the client has configured |
-//! | [`choose`] | the whole of selection in one call |
-//! | [`suitable`], [`window`], [`pick`] | its three steps, one by one |
-//! | [`candidate`] | servers on their way through selection, and application-provided selectors |
-//! | [`readable`] | whether there is a server to read from or to write to at all |
-//! | [`mod@explain`], [`mod@diagnose`], [`error_text()`] | why there is none, what is wrong, in words |
-//! | [`command`] | telling the selected server the read preference |
+//! | [`criteria`] | the operation's criteria |
+//! | [`settings`] | the client's settings |
+//! | [`choose`] | selection in one call |
+//! | [`suitable`], [`window`], [`pick`] | its three steps |
+//! | [`candidate`] | candidate servers, and application-provided selectors |
+//! | [`readable`] | whether a topology is readable or writable |
+//! | [`mod@explain`], [`mod@diagnose`], [`error_text()`] | explanations, diagnoses and error texts |
+//! | [`command`] | passing the read preference to the selected server |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![no_std]
 #![warn(clippy::indexing_slicing)]

@@ -1,5 +1,5 @@
-//! Whether a topology has a server to read from or to write to at all (SDAM Monitoring:
-//! "hasReadableServer", "hasWritableServer").
+//! Whether a topology has a readable or a writable server (SDAM Monitoring: "hasReadableServer",
+//! "hasWritableServer").
 
 use sdam_core::{
     read_preference::{ReadMode, ReadPreference},
@@ -8,15 +8,15 @@ use sdam_core::{
 
 use crate::{criteria::CriteriaError, rule::Rule, settings::Settings};
 
-/// Whether some server may be read from, with `preference` if there is one.
+/// Returns whether some server is readable, with `preference` if there is one.
 ///
-/// A preference that selection would refuse is answered with no.
+/// Returns false for a preference that selection would reject.
 pub fn has_readable_server(
     topology: &TopologyDescription,
     settings: &Settings,
     preference: Option<&ReadPreference>,
 ) -> bool {
-    // Without a preference, the question for a replica set is whether it has a primary.
+    // Without a preference, a replica set is readable if it has a primary.
     let primary = ReadPreference::new(ReadMode::Primary);
     let preference = preference.unwrap_or(&primary);
     preference.validate().is_ok()
@@ -24,7 +24,7 @@ pub fn has_readable_server(
         && Rule::avoiding(topology, settings, Some(preference), &[]).admits_any(topology)
 }
 
-/// Whether some server may be written to.
+/// Returns whether some server is writable.
 pub fn has_writable_server(topology: &TopologyDescription) -> bool {
     topology.has_writable_server()
 }

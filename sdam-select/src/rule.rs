@@ -1,4 +1,4 @@
-//! Suitability as a rule that is worked out once per selection and then asked about each server.
+//! Suitability as a rule that is computed once per selection and then applied to each server.
 
 use sdam_core::{
     address::ServerAddress,
@@ -13,11 +13,11 @@ use crate::{
     staleness::StalenessLimit,
 };
 
-/// Which servers are suitable (Server Selection: "suitable").
+/// The rule of suitability (Server Selection: "suitable").
 ///
-/// Everything that depends on more than one server (which tag set is in force, whether to fall back
-/// on the primary) is decided when the rule is made. So asking it about a server needs no memory of
-/// the others, and any number of passes over the servers agree.
+/// Everything that depends on more than one server (the effective tag set, the fallback to the
+/// primary) is decided when the rule is created. So it can be applied to each server alone, and
+/// repeated passes over the servers agree.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rule<'a> {
     pub(crate) types: Types,
@@ -26,10 +26,10 @@ pub(crate) struct Rule<'a> {
     pub(crate) avoid: &'a [ServerAddress],
 }
 
-/// The tag set in force.
+/// The effective tag set.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Tags<'a> {
-    /// Tags do not matter.
+    /// Tags are not restricted.
     Any,
     /// The first tag set that matches at least one candidate.
     Set(&'a TagSet),
@@ -38,7 +38,7 @@ pub(crate) enum Tags<'a> {
 }
 
 impl<'a> Rule<'a> {
-    /// The rule of `criteria` for `topology`.
+    /// Creates the rule of `criteria` for `topology`.
     pub(crate) fn new(
         topology: &TopologyDescription,
         settings: &Settings,
@@ -61,8 +61,8 @@ impl<'a> Rule<'a> {
         Ok(Self::avoiding(topology, settings, preference, &[]))
     }
 
-    /// The rule for reading with `preference` or, without one, for writing, if the servers at
-    /// `avoid` did not exist (Server Selection: "topology-type-specific server selection rules").
+    /// Creates the rule for reading with `preference` or, without one, for writing, without the
+    /// servers at `avoid` (Server Selection: "topology-type-specific server selection rules").
     pub(crate) fn avoiding(
         topology: &TopologyDescription,
         settings: &Settings,
@@ -106,8 +106,8 @@ impl<'a> Rule<'a> {
         }
     }
 
-    /// The rule for members of these types that meet the preference's staleness and tags (Server
-    /// Selection: "eligible").
+    /// Creates the rule for members of these types that meet the preference's staleness and tags
+    /// (Server Selection: "eligible").
     pub(crate) fn eligible(
         topology: &TopologyDescription,
         settings: &Settings,
@@ -132,13 +132,13 @@ impl<'a> Rule<'a> {
         rule
     }
 
-    /// Whether `server` is suitable.
+    /// Returns whether `server` is suitable.
     #[inline]
     pub(crate) fn admits(&self, server: &ServerDescription) -> bool {
         self.types.contains(server.server_type) && (self.is_plain() || self.admits_eligible(server))
     }
 
-    /// Whether nothing but the type matters, which makes all the difference with many mongos.
+    /// Returns whether only the type matters, a fast path for many mongos.
     #[inline]
     fn is_plain(&self) -> bool {
         self.staleness.is_none() && matches!(self.tags, Tags::Any) && self.avoid.is_empty()
@@ -164,7 +164,8 @@ impl<'a> Rule<'a> {
         }
     }
 
-    /// By address only: the description may be newer than the failure that led here (L-50).
+    /// Returns whether `server` is avoided. Compares only the address: the description may be newer
+    /// than the failure that led here (L-50).
     pub(crate) fn avoids(&self, server: &ServerDescription) -> bool {
         self.avoid.binary_search(&server.address).is_ok()
     }

@@ -1,4 +1,4 @@
-//! What the client, not the operation, decides about selection.
+//! The client's settings of selection.
 
 use alloc::{sync::Arc, vec::Vec};
 use core::{fmt, time::Duration};
@@ -7,27 +7,27 @@ use sdam_core::options::{Options, SelectionStrategy};
 
 use crate::candidate::Selector;
 
-/// What the client, not the operation, decides about selection.
+/// The client's settings of selection.
 ///
-/// The specification forbids setting these per operation (Server Selection: "localThresholdMS"),
-/// which is why they are no part of the [`Criteria`](crate::criteria::Criteria).
+/// The specification forbids setting these per operation (Server Selection: "localThresholdMS"), so
+/// they are not in the [`Criteria`](crate::criteria::Criteria).
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Settings {
     /// `localThresholdMS`: how much slower than the fastest suitable server a server may be.
     pub local_threshold: Duration,
-    /// `heartbeatFrequencyMS` in force; part of every estimate of staleness.
+    /// The effective `heartbeatFrequencyMS`; part of every estimate of staleness.
     pub heartbeat_frequency: Duration,
-    /// How to choose among the servers in the latency window.
+    /// The strategy of the choice among the servers in the latency window.
     pub strategy: SelectionStrategy,
-    /// The smallest wire version that the client speaks.
+    /// The smallest wire version that the client supports.
     pub min_wire_version: i32,
-    /// The application's own selector, for every operation of the client.
+    /// The application's selector for every operation of the client.
     pub selector: Option<Arc<dyn Selector>>,
 }
 
 impl Settings {
-    /// The settings of a client with background monitors.
+    /// Creates the settings of a client with background monitors.
     pub fn new(options: &Options) -> Self {
         Self {
             local_threshold: options.local_threshold,
@@ -38,8 +38,8 @@ impl Settings {
         }
     }
 
-    /// The settings of a single-threaded client: it scans at its own frequency and chooses at
-    /// random, because it never has an operation in progress to count.
+    /// Creates the settings of a single-threaded client: it scans at its own frequency and chooses
+    /// at random, because it never has an operation in progress to count.
     pub fn single_threaded(options: &Options) -> Self {
         Self {
             heartbeat_frequency: options.scan_frequency(),
@@ -48,7 +48,7 @@ impl Settings {
         }
     }
 
-    /// The same settings with the application's own selector.
+    /// Sets the application's selector.
     #[must_use]
     pub fn with_selector(mut self, selector: Arc<dyn Selector>) -> Self {
         self.selector = Some(selector);
@@ -57,7 +57,7 @@ impl Settings {
 }
 
 impl Default for Settings {
-    /// The settings of a client with background monitors and default options.
+    /// Returns the settings of a client with background monitors and default options.
     fn default() -> Self {
         Self::new(&Options::new(Vec::new()))
     }

@@ -1,4 +1,4 @@
-//! How far secondaries lag behind (Max Staleness).
+//! The staleness of secondaries (Max Staleness).
 
 use core::time::Duration;
 
@@ -11,34 +11,34 @@ use sdam_core::{
 
 use crate::settings::Settings;
 
-/// What the last write of a secondary is compared with.
+/// The reference for the last write of a secondary.
 #[derive(Clone, Copy, Debug)]
 enum Reference {
-    /// The primary, by the time of its last check and its last write.
+    /// The times of the primary's last check and its last write.
     Primary(Option<(Instant, i64)>),
-    /// The most recent last write of any secondary, for want of a primary.
+    /// The most recent last write of any secondary, if there is no primary.
     NewestSecondary(Option<i64>),
 }
 
-/// A limit on staleness and what it takes to estimate staleness against it.
+/// A staleness limit and the reference of its estimates.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StalenessLimit {
     limit: Duration,
     heartbeat_frequency: Duration,
-    /// How many nanoseconds of lag that leaves.
+    /// The greatest lag within the limit, in nanoseconds.
     allowed: i128,
     reference: Reference,
 }
 
 impl StalenessLimit {
-    /// The limit that `preference` sets, if it sets one.
+    /// Returns the limit of `preference`, if it has one.
     ///
-    /// The reference is sought among all servers of the topology, also those that are to be avoided
-    /// (L-53). Server Selection filters deprioritized addresses out of the *candidates*, but defines
-    /// staleness by the topology: by the primary's description if the topology type is
+    /// The reference is sought among all servers of the topology, also the deprioritized ones
+    /// (L-53). Server Selection filters deprioritized addresses out of the *candidates*, but
+    /// defines staleness by the topology: by the primary's description if the topology type is
     /// `ReplicaSetWithPrimary`, and by "the secondary with the greatest lastWriteDate" if it is
-    /// `ReplicaSetNoPrimary` (section "maxStalenessSeconds"). A server that has just failed does not
-    /// make the others fresher. PyMongo compares with the servers that are left.
+    /// `ReplicaSetNoPrimary` (section "maxStalenessSeconds"). A server that has just failed does
+    /// not make the others fresher. PyMongo compares with the remaining servers.
     pub(crate) fn new(
         topology: &TopologyDescription,
         settings: &Settings,
@@ -72,14 +72,14 @@ impl StalenessLimit {
         self.limit
     }
 
-    /// Whether `server` is known to lag no further behind than allowed.
+    /// Returns whether the known lag of `server` is within the limit.
     pub(crate) fn admits(&self, server: &ServerDescription) -> bool {
         server.server_type != ServerType::RsSecondary
             || self.lag(server).is_some_and(|lag| lag <= self.allowed)
     }
 
-    /// By how many nanoseconds `server` lags behind, which can be negative; `None` if the times it
-    /// takes to tell are missing (L-26).
+    /// Returns the estimated staleness of `server` in nanoseconds, which can be negative; `None` if
+    /// the times for it are missing (L-26).
     pub(crate) fn estimate(&self, server: &ServerDescription) -> Option<i128> {
         if server.server_type != ServerType::RsSecondary {
             return Some(0);
@@ -87,7 +87,7 @@ impl StalenessLimit {
         Some(self.lag(server)? + nanos(self.heartbeat_frequency))
     }
 
-    /// How many nanoseconds `server` was behind when it was checked.
+    /// Returns the lag of `server` in nanoseconds when it was checked.
     fn lag(&self, server: &ServerDescription) -> Option<i128> {
         let write = server.last_write_date?;
         Some(match self.reference {
@@ -103,12 +103,12 @@ impl StalenessLimit {
     }
 }
 
-/// Nanoseconds from `earlier` to `later`, both in milliseconds.
+/// Returns the nanoseconds from `earlier` to `later`, both in milliseconds.
 fn since(later: i64, earlier: i64) -> i128 {
     (i128::from(later) - i128::from(earlier)) * 1_000_000
 }
 
-/// As a number with a sign, which the longest duration is far from filling.
+/// Converts to signed nanoseconds; the longest duration fits.
 fn nanos(duration: Duration) -> i128 {
     duration.as_nanos() as i128
 }

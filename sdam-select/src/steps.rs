@@ -1,4 +1,4 @@
-//! Selection, in one call or step by step.
+//! Selection in one call or in steps.
 
 use core::time::Duration;
 
@@ -14,24 +14,24 @@ use crate::{
     settings::Settings,
 };
 
-/// How many servers a selection can look at without allocating; as many as a topology has by
-/// default at most.
+/// The number of servers that a selection handles without allocating; the default maximum of a
+/// topology.
 const INLINE: usize = 1024;
 
-/// Selects a server, or says that none is suitable yet (Server Selection: "Multi-threaded or
+/// Selects a server; returns `None` if none is suitable yet (Server Selection: "Multi-threaded or
 /// asynchronous server selection", one round of its loop).
 ///
-/// `load` tells how many operations are in progress on a server and is asked about at most two
-/// servers; `random` is 64 random bits. Nothing is allocated, unless there are more than 1024 servers
-/// or a [`Selector`](crate::candidate::Selector) and more than eight suitable servers.
+/// `load` returns the number of operations in progress on a server and is called for at most two
+/// servers; `random` is 64 random bits. Nothing is allocated, unless there are more than 1024
+/// servers or a [`Selector`](crate::candidate::Selector) and more than eight suitable servers.
 ///
-/// Whether the topology is compatible is for the caller to check first
-/// ([`TopologyDescription::compatibility_error`]): that error is about the topology, not about the
+/// The caller has to check first whether the topology is compatible
+/// ([`TopologyDescription::compatibility_error`]): that error concerns the topology, not the
 /// criteria.
 ///
 /// # Errors
 ///
-/// If no server could ever meet the criteria, so that waiting would be in vain.
+/// If no server could ever meet the criteria, so that waiting would be useless.
 pub fn choose<'t>(
     topology: &'t TopologyDescription,
     settings: &Settings,
@@ -60,8 +60,8 @@ pub fn choose<'t>(
     Ok(pick_in_window(latencies, at, settings, load, random))
 }
 
-/// The servers that may serve the operation, whatever their latency: by topology type, mode,
-/// staleness, tags and addresses to avoid, then by the selectors (L-13).
+/// Returns the suitable servers, whatever their latency: filtered by topology type, mode,
+/// staleness, tags and deprioritized addresses, then by the selectors (L-13).
 ///
 /// # Errors
 ///
@@ -75,8 +75,9 @@ pub fn suitable<'t>(
     Ok(narrow(rule_candidates(topology, &rule), settings, criteria))
 }
 
-/// Those of `suitable` that are at most `threshold` slower than the fastest of them, by average
-/// round-trip time and inclusive (Server Selection: "Selecting servers within the latency window").
+/// Returns the servers of `suitable` that are at most `threshold` slower than the fastest of them,
+/// by average round-trip time and inclusive (Server Selection: "Selecting servers within the
+/// latency window").
 pub fn window<'t>(suitable: &Candidates<'t>, threshold: Duration) -> Candidates<'t> {
     let mut window = suitable.clone();
     let fastest = window
@@ -88,8 +89,8 @@ pub fn window<'t>(suitable: &Candidates<'t>, threshold: Duration) -> Candidates<
     window
 }
 
-/// One server of the latency window: of two different ones drawn at random the one with fewer
-/// operations in progress, or, by the other strategy, one drawn at random.
+/// Chooses one server of the latency window: of two different random ones the one with fewer
+/// operations in progress, or, with the other strategy, a random one.
 pub fn pick<'t>(
     window: &Candidates<'t>,
     strategy: SelectionStrategy,
@@ -107,7 +108,7 @@ pub(crate) fn rule_candidates<'t>(
     Candidates::of(topology, |server| rule.admits(server))
 }
 
-/// Lets the client's selector and then the operation's own drop what they do not want.
+/// Applies the client's selector and then the operation's own.
 pub(crate) fn narrow<'t>(
     mut suitable: Candidates<'t>,
     settings: &Settings,
@@ -123,31 +124,32 @@ pub(crate) fn narrow<'t>(
     suitable
 }
 
-/// Stands for the latency of a server that is not suitable; exceeds every limit.
+/// The placeholder latency of an unsuitable server; exceeds every limit.
 const UNSUITABLE: u64 = u64::MAX;
 
-/// The average round-trip time in nanoseconds. A server without one counts as the slowest of all.
+/// Returns the average round-trip time in nanoseconds. A server without one counts as the slowest
+/// of all.
 pub(crate) fn latency(server: &ServerDescription) -> u64 {
     server.rtt.map_or(UNSUITABLE - 1, |rtt| nanos(rtt.average))
 }
 
-/// The greatest latency within the window that begins with `fastest`.
+/// Returns the greatest latency within the window that begins with `fastest`.
 pub(crate) fn latency_limit(fastest: u64, threshold: Duration) -> u64 {
     fastest.saturating_add(nanos(threshold)).min(UNSUITABLE - 1)
 }
 
-/// In nanoseconds, less than what stands for no latency.
+/// Converts to nanoseconds, with a maximum below the placeholder for no latency.
 fn nanos(duration: Duration) -> u64 {
     // A century is longer than any window, and keeps the arithmetic within 64 bits.
     const CENTURY: u64 = 100 * 366 * 24 * 60 * 60;
     duration.as_secs().min(CENTURY) * 1_000_000_000 + u64::from(duration.subsec_nanos())
 }
 
-/// Picks one of the servers in the latency window; `at` turns a position in `latencies` into a
-/// server.
+/// Chooses one of the servers in the latency window; `at` returns the server at an index of
+/// `latencies`.
 ///
-/// The latencies are copied, because what follows goes over them several times: descriptions lie
-/// scattered in memory, the copy is dense and is counted without branching.
+/// The latencies are copied, because several passes follow: descriptions are scattered in memory,
+/// but the copy is dense and is counted without branching.
 fn pick_in_window<'t>(
     latencies: impl Iterator<Item = u64>,
     at: impl Fn(usize) -> Option<Candidate<'t>>,
@@ -165,7 +167,7 @@ fn pick_in_window<'t>(
     pick_among(size, at, settings.strategy, load, random)
 }
 
-/// Where the latency is that has `number` others within `limit` before it.
+/// Returns the index of the latency that has `number` others within `limit` before it.
 fn position(latencies: &[u64], limit: u64, number: usize) -> Option<usize> {
     let mut seen = 0;
     latencies.iter().position(|own| {
@@ -174,7 +176,7 @@ fn position(latencies: &[u64], limit: u64, number: usize) -> Option<usize> {
     })
 }
 
-/// [`pick`] among the servers that `at` has for every number below `size`.
+/// Implements [`pick`] for the servers that `at` returns for the numbers below `size`.
 fn pick_among<'t>(
     size: usize,
     at: impl Fn(usize) -> Option<Candidate<'t>>,
@@ -190,13 +192,13 @@ fn pick_among<'t>(
     if size == 1 || strategy == SelectionStrategy::Random {
         return Some(one);
     }
-    // The other one is drawn from the rest, so that the two differ.
+    // The other one is drawn from the rest, so that they differ.
     let other = below((random >> 32) as u32, size - 1);
     let other = at(other + usize::from(other >= number))?;
     Some(if load(other) < load(one) { other } else { one })
 }
 
-/// A number below `bound`, from 32 random bits, as evenly as they allow.
+/// Returns a number below `bound` from 32 random bits, as uniformly as they allow.
 fn below(random: u32, bound: usize) -> usize {
     ((u64::from(random) * bound as u64) >> 32) as usize
 }

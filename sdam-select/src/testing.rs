@@ -14,12 +14,12 @@ use sdam_core::{
     topology::{TopologyDescription, TopologyType},
 };
 
-/// The address of the server with this number: `s01:27017` and so on.
+/// Returns the address of the server with this number: `s01:27017` and so on.
 pub(crate) fn address(number: u64) -> ServerAddress {
     ServerAddress::new(&std::format!("s{number:02}"), 27017)
 }
 
-/// A server that, unless it is not available, took 5 ms to answer.
+/// Returns a server with a round-trip time of 5 ms, unless it is not available.
 pub(crate) fn server(number: u64, server_type: ServerType) -> ServerDescription {
     let mut server = ServerDescription::unknown(ServerId::from_u64(number), address(number));
     server.server_type = server_type;
@@ -31,7 +31,7 @@ pub(crate) fn server(number: u64, server_type: ServerType) -> ServerDescription 
     }
 }
 
-/// A server that could not be reached.
+/// Returns a server that could not be reached.
 pub(crate) fn failed(
     number: u64,
     kind: ErrorKind,

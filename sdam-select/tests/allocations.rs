@@ -45,7 +45,7 @@ fn replica_set(members: usize) -> TopologyDescription {
     topology(TopologyType::ReplicaSetWithPrimary, types)
 }
 
-/// How many allocations 100 selections take that each find a server.
+/// Returns the number of allocations in 100 selections that each find a server.
 fn allocations(topology: &TopologyDescription, settings: &Settings, criteria: &Criteria) -> u64 {
     let load = |candidate: Candidate<'_>| candidate.index as u32;
     let count = allocation_counter::measure(|| {
@@ -88,7 +88,7 @@ fn selection_allocates_nothing_up_to_1024_servers() {
     check("50 members", &replica_set(50), &picky());
     check("1000 mongos", &routers(1000), &Criteria::write());
     check("1024 mongos", &routers(1024), &nearest());
-    // The limit is where it is said to be, and the counter counts.
+    // The documented limit is exact, and the counter counts.
     assert_eq!(
         allocations(&routers(1025), &settings, &Criteria::write()),
         100

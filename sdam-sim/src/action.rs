@@ -1,4 +1,4 @@
-//! What a test or an operator does to a deployment.
+//! Actions that a test or an operator applies to a deployment.
 
 mod display;
 mod parse;
@@ -17,12 +17,12 @@ use crate::{
     version::ServerVersion,
 };
 
-/// A member, named directly or by its role at the time.
+/// A member, named directly or by its current role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// The member with this number.
     Member(MemberId),
-    /// The primary; of two, the one elected last.
+    /// The primary; if there are two, the one elected last.
     Primary,
     /// The first secondary.
     Secondary,
@@ -50,54 +50,54 @@ impl fmt::Display for Target {
     }
 }
 
-/// What clients notice of a change of the split horizon (M-30).
+/// How clients observe a change of the split horizon (M-30).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HorizonPolicy {
-    /// Their connections are closed, as all releases do.
+    /// Client connections are closed, as in all releases.
     #[default]
     Close,
-    /// Waiting hellos are answered with a SplitHorizonChange error, as the first draft of the
-    /// awaitable hello has it.
+    /// Awaitable hellos fail with a SplitHorizonChange error, as in the first draft of the
+    /// awaitable hello.
     Error,
 }
 
-/// Something that happens to a deployment from outside.
+/// An external event that is applied to a deployment.
 ///
-/// Its text form ([`Action::SYNTAX`]), which it is written as and read from, is what scripts and
-/// [scenarios](crate::scenario) consist of.
+/// Scripts and [scenarios](crate::scenario) are written in its text form ([`Action::SYNTAX`]).
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Action {
-    /// The primary steps down, hands over if it can, and does not run again for `period`.
+    /// The primary steps down, hands over if it can, and is not a candidate for `period`.
     StepDown {
-        /// How long it does not run for election.
+        /// How long the member is not a candidate.
         period: Duration,
     },
-    /// The member runs for election at once.
+    /// The member runs for election immediately.
     StepUp(Target),
     /// The member does not run for election for `period`; zero lets it run again.
     ReplSetFreeze(Target, Duration),
-    /// The process dies without a word.
+    /// The process is killed, without a shutdown announcement.
     Kill(Target),
-    /// The process shuts down in order (M-31).
+    /// The process shuts down cleanly (M-31).
     Shutdown(Target),
-    /// The process starts again, after it was killed if it still runs (M-33).
+    /// The process is restarted; it is killed first if it is running (M-33).
     Restart(Target),
-    /// The process stops answering, without closing anything.
+    /// The process stops answering but keeps its connections open.
     Freeze(Target),
-    /// The frozen process goes on where it stopped.
+    /// The frozen process resumes where it stopped.
     Thaw(Target),
-    /// Members of the one list do not hear those of the other.
+    /// The members of one list and the members of the other are disconnected.
     Partition(Vec<Target>, Vec<Target>),
-    /// The member hears no other member; clients still reach it.
+    /// The member is disconnected from all other members; clients still reach it.
     Isolate(Target),
-    /// Clients do not reach the member; members still do.
+    /// Clients cannot reach the member; other members still can.
     CutOff(Target),
-    /// All partitions end and clients reach everybody.
+    /// All partitions end and clients reach every member.
     Heal,
-    /// The others elect a second primary while the first goes on, until [`Action::Heal`].
+    /// The other members elect a second primary while the first stays primary until
+    /// [`Action::Heal`].
     SplitBrain,
-    /// The set's members and settings change; the version is raised by the deployment.
+    /// The set's members and settings change; the deployment increments the version.
     Reconfig(SetConfig),
     /// One member's entry in the configuration changes.
     Edit(Target, Vec<Edit>),
@@ -107,17 +107,17 @@ pub enum Action {
     Remove(Target),
     /// The member enters or leaves maintenance.
     Maintenance(Target, bool),
-    /// The way clients find the set changes.
+    /// The split horizon changes.
     Horizon(HorizonPolicy),
-    /// The member's commands fail as told, or no more.
+    /// The fail point `failCommand` is set on the member, or turned off (`None`).
     FailPoint(Target, Option<FailCommand>),
-    /// The member streams to clients that allow it, or answers each awaitable hello with one reply
-    /// (M-20).
+    /// Whether the member streams replies to clients that allow it, or answers each awaitable
+    /// hello with one reply (M-20).
     Exhaust(Target, bool),
-    /// The member tells of a change, though nothing has changed, every time this has passed; or no
-    /// more. Its end ends that, too.
+    /// The member increments its topology version at this interval although nothing has changed;
+    /// `None` stops it. So does the end of the process.
     Flood(Target, Option<Duration>),
-    /// The member lags behind the primary.
+    /// The replication lag of the member behind the primary.
     Lag(Target, Duration),
     /// The member restarts with another release.
     Upgrade(Target, ServerVersion),
@@ -131,16 +131,16 @@ pub enum Edit {
     Priority(f64),
     /// Whether it votes.
     Votes(bool),
-    /// Whether clients are told of it.
+    /// Whether it is hidden from clients.
     Hidden(bool),
-    /// How far it stays behind.
+    /// How far it stays behind the primary.
     Delay(Duration),
     /// All its tags.
     Tags(Vec<(String, String)>),
 }
 
 impl Edit {
-    /// Changes `entry`.
+    /// Applies the change to `entry`.
     pub(crate) fn apply(&self, entry: &mut MemberConfig) {
         match self {
             Self::Priority(priority) => entry.priority = *priority,
@@ -157,17 +157,17 @@ impl Edit {
     }
 }
 
-/// Why an [`Action`] was not possible.
+/// Why an [`Action`] could not be applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ActionError {
-    /// Nobody is what the target asks for.
+    /// No member matches the target.
     NoTarget(Target),
-    /// The deployment is no replica set.
+    /// The deployment is not a replica set.
     NoReplicaSet,
-    /// No majority would vote for the member, or it may not run.
+    /// The member would not get a majority of votes, or may not run.
     NotElected(MemberId),
-    /// The process does not run.
+    /// The process is not running.
     NotRunning(MemberId),
     /// The member has the wrong role.
     WrongRole(MemberId),

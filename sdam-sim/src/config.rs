@@ -4,42 +4,42 @@ use std::{sync::Arc, time::Duration};
 
 use sdam_core::address::ServerAddress;
 
-/// The configuration of a replica set, as its members keep it.
+/// The configuration of a replica set, as stored by its members.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SetConfig {
     /// The set's name.
     pub name: Arc<str>,
-    /// Counts reconfigurations (`setVersion`); raised by the deployment, not by hand.
+    /// The number of reconfigurations (`setVersion`), incremented by the deployment.
     pub version: i64,
-    /// The term of the primary that made this version.
+    /// The term of the primary that created this version.
     pub term: i64,
     /// The members.
     pub members: Vec<MemberConfig>,
 }
 
-/// What a replica set configuration says about one member.
+/// The configuration of one member of a replica set.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct MemberConfig {
-    /// Where clients and the other members find it.
+    /// The address at which clients and the other members find it.
     pub address: ServerAddress,
-    /// Members of higher priority become primary; with 0 a member never does.
+    /// The election priority: members of higher priority become primary, 0 never does.
     pub priority: f64,
     /// Whether it takes part in elections.
     pub votes: bool,
-    /// Whether clients are not told of it.
+    /// Whether it is hidden from clients.
     pub hidden: bool,
     /// Whether it only votes.
     pub arbiter: bool,
-    /// How far it stays behind the primary on purpose.
+    /// The configured delay behind the primary.
     pub delay: Duration,
     /// Its tags, in order.
     pub tags: Vec<(Arc<str>, Arc<str>)>,
 }
 
 impl SetConfig {
-    /// The first configuration of a set whose members all look alike.
+    /// Creates the first configuration of a set of identical members.
     pub fn new(name: &str, addresses: impl IntoIterator<Item = ServerAddress>) -> Self {
         Self {
             name: name.into(),
@@ -49,33 +49,33 @@ impl SetConfig {
         }
     }
 
-    /// The entry of the member at `address`.
+    /// Returns the entry of the member at `address`.
     pub fn member(&self, address: &ServerAddress) -> Option<&MemberConfig> {
         self.members
             .iter()
             .find(|member| member.address == *address)
     }
 
-    /// Like [`member`](Self::member), to change it.
+    /// Returns the entry as [`member`](Self::member) does, to change it.
     pub fn member_mut(&mut self, address: &ServerAddress) -> Option<&mut MemberConfig> {
         self.members
             .iter_mut()
             .find(|member| member.address == *address)
     }
 
-    /// How many members vote.
+    /// Returns the number of voting members.
     pub fn voters(&self) -> usize {
         self.members.iter().filter(|member| member.votes).count()
     }
 
-    /// Whether members prefer this configuration to `other`.
+    /// Returns whether members prefer this configuration to `other`.
     pub(crate) fn is_newer_than(&self, other: &Self) -> bool {
         (self.term, self.version) > (other.term, other.version)
     }
 }
 
 impl MemberConfig {
-    /// A voting member that holds data, has priority 1 and is visible.
+    /// Creates a visible, voting, data-bearing member of priority 1.
     pub fn new(address: ServerAddress) -> Self {
         Self {
             address,
@@ -88,49 +88,49 @@ impl MemberConfig {
         }
     }
 
-    /// The same with another priority.
+    /// Sets the priority.
     #[must_use]
     pub fn priority(mut self, priority: f64) -> Self {
         self.priority = priority;
         self
     }
 
-    /// The same without a vote; what cannot vote cannot be elected.
+    /// Removes the vote; a member without a vote cannot be elected.
     #[must_use]
     pub fn non_voting(mut self) -> Self {
         self.votes = false;
         self.priority(0.0)
     }
 
-    /// The same, hidden from clients and never elected.
+    /// Hides the member from clients; it cannot be elected.
     #[must_use]
     pub fn hidden(mut self) -> Self {
         self.hidden = true;
         self.priority(0.0)
     }
 
-    /// The same as an arbiter: it votes and holds no data.
+    /// Makes the member an arbiter: it votes and holds no data.
     #[must_use]
     pub fn arbiter(mut self) -> Self {
         self.arbiter = true;
         self.priority(0.0)
     }
 
-    /// The same, `delay` behind the primary and never elected.
+    /// Keeps the member `delay` behind the primary; it cannot be elected.
     #[must_use]
     pub fn delayed(mut self, delay: Duration) -> Self {
         self.delay = delay;
         self.priority(0.0)
     }
 
-    /// The same with one more tag.
+    /// Adds a tag.
     #[must_use]
     pub fn tag(mut self, name: &str, value: &str) -> Self {
         self.tags.push((name.into(), value.into()));
         self
     }
 
-    /// Whether it may be elected (mongod: "electable").
+    /// Returns whether the member may be elected (mongod: "electable").
     pub fn is_electable(&self) -> bool {
         self.priority > 0.0 && !self.arbiter
     }

@@ -1,4 +1,4 @@
-//! Every server process of a deployment, without I/O.
+//! All server processes of a deployment, without I/O.
 
 mod apply;
 mod blueprint;
@@ -49,30 +49,30 @@ impl fmt::Display for MemberId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId(u64);
 
-/// What the caller has to do for the deployment, in order.
+/// An operation that the caller performs for the deployment, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Output {
     /// Send these bytes to the client.
     Send {
-        /// Where to.
+        /// The connection to send on.
         connection: ConnectionId,
         /// One whole message.
         bytes: Vec<u8>,
     },
-    /// Close the connection; the deployment has forgotten it.
+    /// Close the connection, which the deployment no longer tracks.
     Close {
-        /// Which one.
+        /// The connection to close.
         connection: ConnectionId,
     },
     /// The process ended: refuse new connections to it.
     Down {
-        /// Which one.
+        /// The process that ended.
         member: MemberId,
     },
     /// The process started: accept connections to it.
     Up {
-        /// Which one.
+        /// The process that started.
         member: MemberId,
     },
 }
@@ -83,7 +83,7 @@ pub enum Output {
 pub struct Outputs(Vec<Output>);
 
 impl Outputs {
-    /// The outputs, in order.
+    /// Returns the outputs, in order.
     pub fn as_slice(&self) -> &[Output] {
         &self.0
     }
@@ -100,9 +100,8 @@ impl IntoIterator for Outputs {
 
 /// The server processes of one replica set, sharded cluster or standalone.
 ///
-/// Call one method for each thing that happens, with a time that never runs backwards, and do what
-/// the returned [`Outputs`] say. Call [`advance`](Self::advance) at
-/// [`next_deadline`](Self::next_deadline).
+/// Call one method for each event, with a monotonic time, and perform the returned [`Outputs`].
+/// Call [`advance`](Self::advance) at [`next_deadline`](Self::next_deadline).
 #[derive(Debug)]
 pub struct Deployment {
     pub(crate) members: Vec<Member>,
@@ -111,22 +110,22 @@ pub struct Deployment {
     pub(crate) timers: Timers,
     pub(crate) timing: Timing,
     rng: Rng,
-    /// What the wall clock shows at [`Instant::EPOCH`], in milliseconds since the Unix epoch.
+    /// The wall clock time at [`Instant::EPOCH`], in milliseconds since the Unix epoch.
     epoch_millis: i64,
-    /// Pairs of members that do not hear each other, smaller id first.
+    /// Pairs of disconnected members, smaller id first.
     partitions: BTreeSet<(MemberId, MemberId)>,
     pub(crate) store: Store,
-    /// Counts changes of the split horizon.
+    /// The number of changes of the split horizon.
     horizon: u64,
     pub(crate) horizon_policy: HorizonPolicy,
     balanced: bool,
     pub(crate) outputs: Vec<Output>,
-    /// Whether the face of a member may have changed.
+    /// Whether the `Face` of a member may have changed.
     pub(crate) dirty: bool,
 }
 
 impl Deployment {
-    /// Starts what `blueprint` describes; a replica set has elected its primary at once.
+    /// Starts the deployment of `blueprint`; a replica set has a primary at once.
     pub fn start(now: Instant, blueprint: &Blueprint, mut rng: Rng) -> Self {
         let members = blueprint.members(&mut rng);
         let mut deployment = Self {
@@ -153,7 +152,7 @@ impl Deployment {
         deployment
     }
 
-    /// A client connects to `member`; `None` if nobody listens there.
+    /// Opens a client connection to `member`; returns `None` if the member is not listening.
     pub fn open(&mut self, member: MemberId) -> Option<ConnectionId> {
         let process = self.members.get_mut(member.index())?;
         if !process.is_running() {
@@ -166,24 +165,25 @@ impl Deployment {
         Some(id)
     }
 
-    /// Bytes arrived from a client, cut anywhere.
+    /// Receives bytes from a client, split at any position.
     pub fn receive(&mut self, now: Instant, connection: ConnectionId, bytes: &[u8]) -> Outputs {
         self.take_bytes(now, connection, bytes);
         self.finish(now)
     }
 
-    /// A client closed its connection.
+    /// Forgets a connection that its client closed.
     pub fn closed(&mut self, connection: ConnectionId) {
         self.connections.remove(&connection);
         self.timers.cancel(Timer::Connection(connection));
     }
 
-    /// When [`advance`](Self::advance) has to be called next, if nothing else happens.
+    /// Returns the deadline for the next call of [`advance`](Self::advance) if nothing else
+    /// happens.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.timers.next()
     }
 
-    /// Time has passed.
+    /// Handles every deadline up to `now`.
     pub fn advance(&mut self, now: Instant) -> Outputs {
         while let Some((at, timer)) = self.timers.pop_due(now) {
             self.fire(at, timer);
@@ -192,19 +192,19 @@ impl Deployment {
         self.finish(now)
     }
 
-    /// The process that clients find at `address`.
+    /// Returns the process that clients find at `address`.
     pub fn member_at(&self, address: &ServerAddress) -> Option<MemberId> {
         self.ids()
             .find(|member| self.member(*member).address == *address)
     }
 
-    /// The connection string of the deployment.
+    /// Returns the connection string of the deployment.
     pub fn uri(&self) -> String {
         let mut members: Vec<&Member> = self.members.iter().collect();
         let set = members.first().and_then(|member| member.replica());
         let options = match set.and_then(|replica| replica.config.as_ref()) {
             Some(config) => {
-                // Clients are not told of hidden members.
+                // Hidden members are not visible to clients.
                 members.retain(|member| member.config().is_some_and(|own| !own.hidden));
                 format!("?replicaSet={}", config.name)
             }
@@ -216,7 +216,7 @@ impl Deployment {
             .iter()
             .map(|member| member.address.as_str())
             .collect();
-        // Behind a load balancer they all have its address.
+        // Behind a load balancer all mongoses have its address.
         hosts.dedup();
         format!("mongodb://{}/{options}", hosts.join(","))
     }
@@ -231,7 +231,7 @@ impl Deployment {
         )
     }
 
-    /// Whether the mongoses stand behind a load balancer.
+    /// Returns whether the mongoses are behind a load balancer.
     pub(crate) fn is_balanced(&self) -> bool {
         self.balanced
     }
@@ -257,7 +257,7 @@ impl Deployment {
         self.member_mut(member).replica_mut()
     }
 
-    /// What the wall clock shows at `now`, in milliseconds since the Unix epoch.
+    /// Returns the wall clock time at `now`, in milliseconds since the Unix epoch.
     pub(crate) fn date(&self, now: Instant) -> i64 {
         self.epoch_millis
             .saturating_add_unsigned(now.as_nanos() / 1_000_000)
@@ -298,7 +298,7 @@ impl Deployment {
         }
     }
 
-    /// The process of `member` starts.
+    /// Starts the process of `member`.
     fn start_process(&mut self, now: Instant, member: MemberId) {
         let process = Process::start(&mut self.rng);
         let startup = self.timing.startup;
@@ -319,7 +319,7 @@ impl Deployment {
         self.outputs.push(Output::Up { member });
     }
 
-    /// The process of `member` ends, and with it its connections.
+    /// Ends the process of `member` and closes its connections.
     fn end_process(&mut self, member: MemberId) {
         self.dirty = true;
         let own = self.member_mut(member);
@@ -342,7 +342,7 @@ impl Deployment {
         self.outputs.push(Output::Down { member });
     }
 
-    /// Lets `member` tell of a change once more, if it does that again and again.
+    /// Schedules the next unprompted change of `member` (`Action::Flood`), or cancels it.
     fn tell_again(&mut self, now: Instant, member: MemberId) {
         match self.member(member).flood {
             Some(every) => self.timers.set(Timer::Flood(member), now + every),
@@ -350,7 +350,7 @@ impl Deployment {
         }
     }
 
-    /// The process of `member` ends and says so to whoever waits for an answer.
+    /// Ends the process of `member` after failing its pending requests.
     fn end_in_order(&mut self, now: Instant, member: MemberId) {
         self.interrupt_all(now, member, INTERRUPTED_AT_SHUTDOWN);
         self.end_process(member);
@@ -361,7 +361,7 @@ impl Deployment {
         Outputs(std::mem::take(&mut self.outputs))
     }
 
-    /// Counts significant topology changes and answers those who wait for them (M-1, M-6).
+    /// Counts significant topology changes and answers the hellos that wait for them (M-1, M-6).
     fn settle(&mut self, now: Instant) {
         while std::mem::take(&mut self.dirty) {
             for member in self.ids() {

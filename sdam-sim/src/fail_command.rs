@@ -1,4 +1,4 @@
-//! The fail point `failCommand`, with which tests make commands fail (M-46).
+//! The fail point `failCommand`, which makes commands fail in tests (M-46).
 
 use std::time::Duration;
 
@@ -10,44 +10,44 @@ use crate::{
     server::takes_write_concern,
 };
 
-/// The fail point `failCommand`: which commands fail, how often, and in what way.
+/// The fail point `failCommand`: which commands fail, how often, and how.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct FailCommand {
-    /// How often it strikes.
+    /// How often the fail point is triggered.
     pub mode: Mode,
     /// The names of the commands.
     pub commands: Vec<String>,
-    /// Only connections whose client metadata name this application are struck.
+    /// Restricts the fail point to connections whose client metadata has this application name.
     pub app_name: Option<String>,
-    /// The command waits that long first.
+    /// How long the command is blocked first.
     pub block: Option<Duration>,
-    /// The connection is closed instead of answered.
+    /// Whether the connection is closed instead of answered.
     pub close_connection: bool,
-    /// The command is answered with this error and not run.
+    /// The error code of the reply; the command is not run.
     pub error_code: Option<i32>,
-    /// The labels of that error, instead of those the server would give it.
+    /// The labels of that error; they replace those that the server would add.
     pub error_labels: Option<Vec<String>>,
-    /// The command runs, and its reply has this code in its `writeConcernError`.
+    /// The code of the reply's `writeConcernError`; the command is run.
     pub write_concern_error: Option<i32>,
 }
 
-/// How often a fail point strikes.
+/// How often a fail point is triggered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// Until it is turned off.
+    /// Always, until it is turned off.
     #[default]
     AlwaysOn,
-    /// That many times.
+    /// This many times.
     Times(u32),
-    /// Always, after that many commands went through.
+    /// Always, after this many commands have passed.
     Skip(u32),
 }
 
 impl FailCommand {
-    /// Whether the fail point strikes a command, which is then counted.
+    /// Counts a matching command, and returns whether it triggers the fail point.
     pub(crate) fn strikes(&mut self, request: &Request, app_name: Option<&str>) -> bool {
-        // Legacy hello has two spellings, and a fail point for the one catches the other.
+        // The fail point matches both spellings of legacy hello, whichever it names.
         let named = self.commands.iter().any(|name| {
             *name == request.name
                 || request.is_legacy_hello() && name.eq_ignore_ascii_case("ismaster")
@@ -72,7 +72,7 @@ impl FailCommand {
         }
     }
 
-    /// What the arguments of `configureFailPoint` ask for; `None` turns the fail point off.
+    /// Parses the arguments of `configureFailPoint`; `None` turns the fail point off.
     pub(crate) fn parse(body: &Document) -> Result<Option<Self>, CommandError> {
         let invalid = |message: &str| Err(CommandError::new(BAD_VALUE, message));
         let name = body.get_str("configureFailPoint").unwrap_or_default();

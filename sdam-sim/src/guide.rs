@@ -1,17 +1,17 @@
-//! A chapter for authors of tests: how a program behaves when its deployment does not.
+//! A guide to tests of how a program handles failures of its deployment.
 //!
-//! A test of this kind has four parts: a world with a seed, the program, what befalls the world, and
-//! what must be true in the end. Nothing sleeps: inside of a [`Sim`](crate::runtime::Sim) an hour of
-//! outage takes milliseconds, and the same seed yields the same run, so a failure that was seen once
-//! is seen again. Run a test with many seeds to explore other orders of events.
+//! Such a test has four parts: a world with a seed, the program, the faults of the world, and the
+//! final assertions. No test sleeps: inside of a [`Sim`](crate::runtime::Sim) an hour of outage
+//! takes milliseconds. The same seed yields the same run, so a failure can be reproduced. Run a
+//! test with many seeds to explore other orders of events.
 //!
 //! The first three tests are for programs that use the crate `sdam`, which runs on the simulator
 //! unchanged. The last is for programs that use any other driver.
 //!
 //! # Failover
 //!
-//! The primary dies; writes have to find its successor. [`Topology::wait_for`] waits for what the
-//! program believes, [`Sim::status`](crate::runtime::Sim::status) tells what is true.
+//! The primary dies; writes have to find its successor. [`Topology::wait_for`] waits for a state
+//! of the program's topology; [`Sim::status`](crate::runtime::Sim::status) returns the true state.
 //!
 //! [`Topology::wait_for`]: https://docs.rs/sdam/latest/sdam/topology/struct.Topology.html
 //!
@@ -57,11 +57,10 @@
 //!
 //! # Partition
 //!
-//! The primary is cut off from the other members and from the program, and nobody is told: bytes
-//! vanish. The others elect a successor, and once the network is whole again the old primary has to
-//! be taken for what it has become. What happens between the members is an [`Action`](crate::Action);
-//! what happens between them and the program is done to
-//! [`Sim::network`](crate::runtime::Sim::network).
+//! The primary is cut off from the other members and from the program; bytes are dropped silently.
+//! The others elect a successor. After the network is healed, the program must discover the old
+//! primary as a secondary. Faults between members are [`Action`](crate::Action)s; faults between
+//! members and the program are set on [`Sim::network`](crate::runtime::Sim::network).
 //!
 //! ```
 //! use std::time::Duration;
@@ -108,7 +107,7 @@
 //!         )
 //!         .await
 //!         .ok_or("the old primary is missing")?;
-//!     // Nobody went back to the one that used to be primary.
+//!     // Writes do not go back to the old primary.
 //!     assert_eq!(*topology.select(&Criteria::write()).await?.address(), successor);
 //!     topology.close().await;
 //!     Ok::<(), Box<dyn std::error::Error>>(())
@@ -119,9 +118,9 @@
 //!
 //! # A flapping member
 //!
-//! A secondary comes and goes. Reads that prefer secondaries must find a server at every moment. What
-//! happens is a [`Scenario`](crate::scenario::Scenario): it plays beside the program, and its text
-//! can be kept in a file or mailed to whoever has to look into a failure.
+//! A secondary goes up and down. Reads that prefer secondaries must find a server at every moment.
+//! The faults are a [`Scenario`](crate::scenario::Scenario), which plays concurrently with the
+//! program. Its text can be kept in a file or attached to a failure report.
 //!
 //! ```
 //! use std::time::Duration;
@@ -181,13 +180,13 @@
 //!
 //! # Another driver
 //!
-//! A program that brings its own sockets and clock cannot run in virtual time, but it can connect to
-//! the same servers: [`serve`](crate::serve) puts them on loopback ports, with intervals short enough
-//! for a test. Give [`uri`](crate::serve::Server::uri) to the driver, do something to the deployment,
-//! and wait for what the driver publishes, rather than for time to pass.
+//! A program that brings its own sockets and clock cannot run in virtual time, but it can connect
+//! to the same servers: [`serve`](crate::serve) puts them on loopback ports, with intervals short
+//! enough for a test. Pass [`uri`](crate::serve::Server::uri) to the driver, apply an action to
+//! the deployment, and wait for an event of the driver instead of sleeping.
 //!
-//! Here the driver is a client that knows nothing but commands. It waits for the step-down as drivers
-//! do, with a hello that is answered when something changes.
+//! Here the driver is a client that only runs commands. It waits for the step-down as drivers do,
+//! with an awaitable hello.
 //!
 //! ```
 //! use bson::doc;
@@ -206,7 +205,7 @@
 //! assert!(hello.get_bool("isWritablePrimary")?);
 //!
 //! rs.step_down()?;
-//! // The first change is that nobody is primary, the last one who is.
+//! // The first change is that there is no primary, the last one is the new primary.
 //! while hello.get_bool("isWritablePrimary")? || !hello.contains_key("primary") {
 //!     let known = hello.get_document("topologyVersion")?.clone();
 //!     let request = doc! { "hello": 1, "topologyVersion": known, "maxAwaitTimeMS": 10_000_i64 };
@@ -218,5 +217,5 @@
 //! # }
 //! ```
 //!
-//! For drivers in other languages there is the example `serve`: it prints the connection string and
-//! takes the same actions, one a line, from its standard input.
+//! For drivers in other languages there is the example `serve`: it prints the connection string
+//! and reads the same actions from its standard input, one a line.

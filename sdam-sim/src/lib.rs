@@ -1,18 +1,18 @@
 //! A simulated MongoDB deployment: replica sets, sharded clusters and standalones that speak the
 //! wire protocol without doing I/O.
 //!
-//! A [`Deployment`] owns every server process of a deployment. Time and randomness are arguments,
-//! bytes go in and come out, so the same servers answer over a virtual network and, through
-//! [`serve`], over real TCP. Nothing here reads a clock except [`serve`].
+//! A [`Deployment`] owns every server process of a deployment. Time, randomness and bytes are
+//! arguments, so the same servers answer over a virtual network and, through [`serve`], over real
+//! TCP. Only [`serve`] reads a clock.
 //!
 //! | module | what it holds |
 //! | --- | --- |
 //! | [`config`], [`version`], [`timing`] | what is simulated |
-//! | [`deployment`] | the processes, their elections, what a test may do to them |
-//! | [`action`] | what a test may do, as data and as text |
-//! | [`oracle`] | what must hold of every topology, judged by its record |
+//! | [`deployment`] | the processes, their elections, and the actions of a test |
+//! | [`action`] | the actions of a test, as data and as text |
+//! | [`oracle`] | invariants of every topology, checked on its record |
 //! | [`runtime`] | a deterministic runtime around the deployment: virtual time, seeded scheduler, faulty network |
-//! | [`scenario`] | what befalls a simulated world and when, as a file that can be mailed |
+//! | [`scenario`] | timed faults of a simulated world, as a value and as a text file |
 //! | [`serve`] | the same deployment on loopback TCP |
 //!
 //! [`guide`] shows whole tests of programs.

@@ -1,4 +1,4 @@
-//! One server process and what it believes.
+//! The state of one server process.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -13,30 +13,30 @@ use crate::{
     version::ServerVersion,
 };
 
-/// A server process, or the place where one ran.
+/// A server process, running or not.
 #[derive(Debug)]
 pub(crate) struct Member {
     pub(crate) address: ServerAddress,
     pub(crate) version: ServerVersion,
     pub(crate) kind: Kind,
     pub(crate) life: Life,
-    /// The process neither reads nor writes nor counts time.
+    /// The process does not read, write or handle deadlines.
     pub(crate) frozen: bool,
-    /// Clients do not reach the process.
+    /// Clients cannot reach the process.
     pub(crate) cut_off: bool,
-    /// What became due while the process was frozen.
+    /// The timers that expired while the process was frozen.
     pub(crate) stalled: Vec<Timer>,
     pub(crate) process: Process,
     /// Whether it streams to clients that allow it.
     pub(crate) exhaust: bool,
-    /// How often it tells of a change, though nothing has changed.
+    /// The interval of unprompted topology version changes.
     pub(crate) flood: Option<Duration>,
     pub(crate) fail_command: Option<FailCommand>,
-    /// How often a fail point has struck this process.
+    /// How often a fail point has been triggered in this process.
     pub(crate) strikes: i32,
 }
 
-/// What kind of server a member is.
+/// The kind of server.
 #[derive(Debug)]
 pub(crate) enum Kind {
     Standalone,
@@ -44,16 +44,16 @@ pub(crate) enum Kind {
     Replica(Box<Replica>),
 }
 
-/// Whether the process runs.
+/// Whether the process is running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Life {
     Up,
-    /// It announces its shutdown until then.
+    /// It announces its shutdown until this time.
     Quiescing(Instant),
     Down,
 }
 
-/// What a process forgets when it ends.
+/// The state that a process loses when it ends.
 #[derive(Debug)]
 pub(crate) struct Process {
     /// `topologyVersion.processId`.
@@ -63,34 +63,34 @@ pub(crate) struct Process {
     pub(crate) service_id: ObjectId,
     request_ids: i32,
     connections: i32,
-    /// What clients were last told, to notice significant changes.
+    /// The state that was last published to clients, to detect significant changes.
     pub(crate) face: Face,
 }
 
 /// A member of a replica set, or a process that could become one.
 #[derive(Debug, Default)]
 pub(crate) struct Replica {
-    // What survives a restart.
+    // Kept across a restart.
     pub(crate) term: i64,
     pub(crate) voted: i64,
     pub(crate) config: Option<Arc<SetConfig>>,
     pub(crate) oplog: Oplog,
-    // What does not.
+    // Lost in a restart.
     pub(crate) role: Role,
     pub(crate) primary: Option<MemberId>,
     pub(crate) heard: BTreeMap<MemberId, Heard>,
-    /// It does not run for election until then.
+    /// The member does not run for election until this time.
     pub(crate) frozen_until: Instant,
     pub(crate) maintenance: bool,
-    /// It has won its election and still catches up.
+    /// Whether it has won its election and is still catching up.
     pub(crate) draining: bool,
-    /// It stays primary although it sees no majority.
+    /// Whether it stays primary without a majority.
     pub(crate) deluded: bool,
-    /// How far it is behind beyond its configured delay.
+    /// The replication lag in addition to its configured delay.
     pub(crate) lag: Duration,
 }
 
-/// What a member knows of a peer.
+/// The last known state of a peer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Heard {
     pub(crate) at: Instant,
@@ -100,22 +100,22 @@ pub(crate) struct Heard {
 /// The state of a replica set member, as the set sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
-    /// Just started, or without a configuration that names it: clients see a ghost.
+    /// Just started, or not named by any known configuration: clients see an RSGhost.
     #[default]
     Startup,
     /// Accepts writes.
     Primary,
     /// Follows the primary.
     Secondary,
-    /// Cannot be read, for maintenance.
+    /// Not readable, because of maintenance.
     Recovering,
     /// Votes only.
     Arbiter,
-    /// Was removed from the set: clients see a ghost.
+    /// Removed from the set: clients see an RSGhost.
     Removed,
 }
 
-/// Everything in a hello reply whose change is a significant topology change (M-1).
+/// The fields of a hello reply whose change is a significant topology change (M-1).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Face {
     role: Role,
@@ -177,12 +177,12 @@ impl Member {
         self.life != Life::Down
     }
 
-    /// Whether clients get answers.
+    /// Returns whether the member answers clients.
     pub(crate) fn answers(&self) -> bool {
         self.is_running() && !self.frozen && !self.cut_off
     }
 
-    /// Whether other members get answers.
+    /// Returns whether the member answers other members.
     pub(crate) fn gossips(&self) -> bool {
         self.is_running() && !self.frozen
     }
@@ -201,7 +201,7 @@ impl Member {
         }
     }
 
-    /// The member's own entry in the configuration it knows.
+    /// Returns the member's own entry in the configuration it knows.
     pub(crate) fn config(&self) -> Option<&MemberConfig> {
         self.replica()?.config.as_ref()?.member(&self.address)
     }
@@ -210,7 +210,7 @@ impl Member {
         self.replica().map(|replica| replica.role)
     }
 
-    /// What clients are to be told now.
+    /// Returns the state that hello replies report now.
     pub(crate) fn face(&self, horizon: u64) -> Face {
         let quiescing = matches!(self.life, Life::Quiescing(_));
         let Some(replica) = self.replica() else {
@@ -239,12 +239,12 @@ impl Member {
 }
 
 impl Replica {
-    /// Whether clients may write to it.
+    /// Returns whether clients may write to the member.
     pub(crate) fn is_writable(&self) -> bool {
         self.role == Role::Primary && !self.draining
     }
 
-    /// The role of a member that is not primary.
+    /// Returns the role of a member that is not primary.
     pub(crate) fn resting_role(&self, address: &ServerAddress) -> Role {
         match self.config.as_ref().map(|config| config.member(address)) {
             None => Role::Startup,
@@ -255,7 +255,7 @@ impl Replica {
         }
     }
 
-    /// What a process remembers when it starts again.
+    /// Returns the state after a restart of the process.
     pub(crate) fn restarted(&mut self) -> Self {
         Self {
             term: self.term,
@@ -269,7 +269,7 @@ impl Replica {
 }
 
 impl Face {
-    /// Whether the member was primary and is not any more.
+    /// Returns whether the member was primary before and is not in `next`.
     pub(crate) fn stepped_down(&self, next: &Self) -> bool {
         self.role == Role::Primary && next.role != Role::Primary
     }

@@ -1,4 +1,4 @@
-//! When a member last wrote.
+//! The times of a member's writes.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -10,7 +10,7 @@ pub(crate) struct OpTime {
     pub(crate) term: i64,
     /// Seconds since the Unix epoch.
     pub(crate) seconds: u32,
-    /// Counts the writes of one second, from 1.
+    /// The number of the write within its second, from 1.
     pub(crate) increment: u32,
 }
 
@@ -23,20 +23,20 @@ pub(crate) struct Entry {
     pub(crate) date: i64,
 }
 
-/// The times of a member's latest writes; their contents are kept by the store.
+/// The times of a member's latest writes; the store keeps their contents.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Oplog {
     entries: VecDeque<Entry>,
 }
 
 impl Oplog {
-    /// The last write.
+    /// Returns the last write.
     pub(crate) fn last(&self) -> Entry {
         self.entries.back().copied().unwrap_or_default()
     }
 
-    /// Writes an entry at `at`, which the wall clock calls `date`, and forgets entries that not
-    /// even a member `retain` behind could miss.
+    /// Writes an entry at `at`, whose wall clock time is `date`, and drops entries that even a
+    /// member `retain` behind has replicated.
     pub(crate) fn write(&mut self, term: i64, at: Instant, date: i64, retain: Duration) {
         let last = self.last().time;
         let seconds = u32::try_from(date.div_euclid(1000)).unwrap_or(0);
@@ -60,8 +60,8 @@ impl Oplog {
         }
     }
 
-    /// Takes over what `source` had written at `until`, and drops what `source` does not have
-    /// (rollback).
+    /// Copies the entries that `source` had written at `until`, and drops those that `source` does
+    /// not have (rollback).
     pub(crate) fn follow(&mut self, source: &Self, until: Instant) {
         let seen = source.entries.iter().filter(|entry| entry.at <= until);
         match seen.clone().next_back() {

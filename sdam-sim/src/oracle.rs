@@ -1,7 +1,7 @@
-//! Rules that the record of a topology keeps, whatever happened to it.
+//! Invariants of the record of a topology.
 //!
-//! [`audit`] judges a whole record: every event of a closed topology and every call to its pools.
-//! It knows nothing of simulation, so tests on real servers use it, too.
+//! [`audit`] checks a whole record: every event of a closed topology and every call to its pools.
+//! It does not depend on the simulation, so tests on real servers use it, too.
 
 mod audit;
 mod selections;
@@ -20,45 +20,44 @@ use sdam_core::{
 
 pub use self::audit::audit;
 
-/// A rule that never may be broken. `P1` to `P10` are the names the design gives them.
+/// An invariant. `P1` to `P10` are its names in the design.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Oracle {
-    /// P1: at most one primary, and the topology type says whether there is one.
+    /// P1: at most one primary; the topology type agrees.
     OnePrimary,
-    /// P2: elections are only ever replaced by newer ones.
+    /// P2: elections are only replaced by newer ones.
     Election,
-    /// P3: every selectable server's pool is ready, and pools are cleared when their server is
-    /// lost.
+    /// P3: every selectable server's pool is ready; the pool of a lost server is cleared.
     Pools,
-    /// P4: numbers of events and generations of pools have no gaps.
+    /// P4: event numbers and pool generations have no gaps.
     Sequence,
     /// P5: every heartbeat that was started ends exactly once.
     Heartbeats,
-    /// P6: checks come neither too soon nor too late.
+    /// P6: checks are neither too early nor too late.
     Cadence,
     /// P7: no task, pool, timer or connection outlives its server.
     Leftovers,
-    /// P8: once faults are healed, the description becomes the truth.
+    /// P8: after all faults are healed, the description matches the deployment.
     Truth,
-    /// P9: nobody waits while there is what they wait for, or longer than they want.
+    /// P9: no selection waits while a suitable server exists, or beyond its time-out.
     Waiters,
-    /// P10: closing ends.
+    /// P10: closing completes.
     Close,
-    /// Events tell a story without gaps: each change begins where the last one ended.
+    /// Events have no gaps: each change starts from the state in which the previous one ended.
     Story,
-    /// What is known is never replaced by something older.
+    /// Known state is never replaced by older state.
     Freshness,
-    /// Every available server has a round-trip time, or it could not be compared with others; load
-    /// balancers are never compared.
+    /// Every available server has a round-trip time, without which selection could not compare it;
+    /// load balancers are never compared.
     RoundTrip,
-    /// Reported errors have the consequences that they are known to have.
+    /// Reported errors have their specified consequences.
     Errors,
-    /// What is selected suits, and every selection that was started ends exactly once.
+    /// Selected servers are suitable, and every selection that was started ends exactly once.
     Selection,
-    /// Memory is bounded: tasks, timers, connections, events that wait for delivery.
+    /// Memory is bounded: tasks, timers, connections, undelivered events.
     Memory,
-    /// Nothing goes on without end while no time passes, or too often.
+    /// No task runs without end while time stands still, or too often.
     BusyLoop,
     /// Nothing panics.
     Panic,
@@ -67,7 +66,7 @@ pub enum Oracle {
 }
 
 impl Oracle {
-    /// One word, as tables and files name the rule.
+    /// Returns the rule's name in tables and files, one word.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::OnePrimary => "P1-one-primary",
@@ -92,7 +91,7 @@ impl Oracle {
         }
     }
 
-    /// The violation of this rule at `at`.
+    /// Creates a violation of this rule at `at`.
     pub fn violated(self, at: Instant, message: impl Into<String>) -> Violation {
         Violation {
             oracle: self,
@@ -102,8 +101,8 @@ impl Oracle {
     }
 }
 
-/// The first server of `topology` that is available and has no round-trip time, though it can be
-/// compared with others ([`Oracle::RoundTrip`]).
+/// Returns the first available server of `topology` that selection would compare with others and
+/// that has no round-trip time ([`Oracle::RoundTrip`]).
 pub fn unmeasured(topology: &TopologyDescription) -> Option<&ServerDescription> {
     let mut servers = topology.servers().iter();
     let unmeasured = servers.find(|server| {
@@ -126,9 +125,9 @@ impl fmt::Display for Oracle {
 pub struct Violation {
     /// The rule.
     pub oracle: Oracle,
-    /// When it was found to be broken.
+    /// The time at which the violation was found.
     pub at: Instant,
-    /// How.
+    /// How the rule was broken.
     pub message: String,
 }
 
@@ -140,14 +139,14 @@ impl fmt::Display for Violation {
 
 impl std::error::Error for Violation {}
 
-/// What a pool was told.
+/// A call to a connection pool.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PoolCall {
     /// Connections may be opened.
     Ready,
     /// Connections of earlier generations are stale.
     Clear(PoolClear),
-    /// The server has left.
+    /// The server has been removed.
     Close,
 }
 

@@ -1,4 +1,4 @@
-//! Errors, as servers report them.
+//! Command errors, as servers report them.
 
 use bson::{Document, doc};
 
@@ -11,7 +11,7 @@ pub(crate) struct CommandError {
     pub(crate) message: String,
     /// Labels that replace those the server would add.
     pub(crate) labels: Option<Vec<String>>,
-    /// Whether a state change tells its topology version.
+    /// Whether a state change error includes the topology version.
     pub(crate) versioned: bool,
 }
 
@@ -66,7 +66,7 @@ impl CommandError {
         }
     }
 
-    /// Whether clients read a state change out of the code (section I.3).
+    /// Returns whether clients treat the code as a state change error (section I.3).
     pub(crate) fn is_state_change(&self) -> bool {
         matches!(
             self.code,
@@ -74,12 +74,12 @@ impl CommandError {
         )
     }
 
-    /// Whether a retryable write may be tried again after this.
+    /// Returns whether a retryable write may be retried after this error.
     pub(crate) fn is_retryable(&self) -> bool {
         self.is_state_change() || matches!(self.code, 6 | 7 | 89 | 134 | 262 | 9001)
     }
 
-    /// The fields of the reply that say what happened.
+    /// Returns the fields of the error reply.
     pub(crate) fn document(&self, version: ServerVersion, labels: &[&str]) -> Document {
         let labels: Vec<String> = match &self.labels {
             Some(labels) => labels.clone(),
@@ -99,7 +99,7 @@ impl CommandError {
     }
 }
 
-/// The name of an error code; those of 5.0 and later avoid the word master.
+/// Returns the name of an error code; the names of 5.0 and later avoid the word master.
 pub(crate) fn code_name(code: i32, version: ServerVersion) -> String {
     let primary = version.says_primary();
     let name = match code {
@@ -145,7 +145,7 @@ pub(crate) fn code_name(code: i32, version: ServerVersion) -> String {
         NOT_PRIMARY_NO_SECONDARY_OK => "NotMasterNoSlaveOk",
         NOT_PRIMARY_OR_SECONDARY if primary => "NotPrimaryOrSecondary",
         NOT_PRIMARY_OR_SECONDARY => "NotMasterOrSecondary",
-        // mongod names an assertion without a name of its own after its number.
+        // mongod names an assertion that has no name of its own by its number.
         code => return format!("Location{code}"),
     };
     name.to_owned()

@@ -1,9 +1,9 @@
-//! What clients ask.
+//! Commands from clients.
 
 use bson::{Bson, Document};
 use sdam_transport::wire::{OpCode, OpMsg, OpQuery, OpReply, WireError, WireMessage};
 
-/// A command, whichever way it was framed.
+/// A command, independent of its framing.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub(crate) id: i32,
@@ -13,24 +13,24 @@ pub(crate) struct Request {
     pub(crate) body: Document,
 }
 
-/// How a request was framed, and therefore how its reply is.
+/// How a request was framed; its reply is framed the same way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Framing {
     Msg {
-        /// A stream of replies is welcome.
+        /// The client accepts a stream of replies (`exhaustAllowed`).
         exhaust_allowed: bool,
-        /// No reply is wanted.
+        /// The client expects no reply (`moreToCome`).
         silent: bool,
     },
     Query {
         collection: String,
-        /// Secondaries may answer.
+        /// Secondaries may answer (`secondaryOk`).
         secondary_ok: bool,
     },
 }
 
 impl Request {
-    /// Reads the command in `message`; `None` if the connection is of no more use.
+    /// Reads the command in `message`; returns `None` if the connection is no longer usable.
     pub(crate) fn read(message: &WireMessage) -> Option<Self> {
         let mut body = Document::from_reader(message.body()).ok()?;
         let framing = match message.op_code() {
@@ -63,7 +63,7 @@ impl Request {
         })
     }
 
-    /// Whether the command is hello or legacy hello.
+    /// Returns whether the command is hello or legacy hello.
     pub(crate) fn is_hello(&self) -> bool {
         self.is_modern_hello() || self.is_legacy_hello()
     }
@@ -72,12 +72,12 @@ impl Request {
         self.name == "hello"
     }
 
-    /// Only these two spellings exist (M-41).
+    /// Returns whether the command is legacy hello, which has only these two spellings (M-41).
     pub(crate) fn is_legacy_hello(&self) -> bool {
         matches!(&*self.name, "isMaster" | "ismaster")
     }
 
-    /// Whether the sender welcomes a stream of replies.
+    /// Returns whether the client accepts a stream of replies.
     pub(crate) fn exhaust_allowed(&self) -> bool {
         matches!(
             self.framing,
@@ -88,7 +88,7 @@ impl Request {
         )
     }
 
-    /// The database the command is for.
+    /// Returns the database of the command.
     pub(crate) fn database(&self) -> Option<&str> {
         match &self.framing {
             Framing::Msg { .. } => self.body.get_str("$db").ok(),
@@ -96,7 +96,7 @@ impl Request {
         }
     }
 
-    /// The reply that carries `body`; `None` if the sender wants none.
+    /// Builds the reply that carries `body`; returns `None` if the client expects none.
     pub(crate) fn reply(
         &self,
         request_id: i32,
@@ -104,7 +104,7 @@ impl Request {
         more_to_come: bool,
         body: &Document,
     ) -> Result<Option<WireMessage>, WireError> {
-        // A document of ours has no NUL in its keys, so that it can always be written.
+        // Documents built here have no NUL in their keys, so they can always be written.
         let bytes = body.to_vec().unwrap_or_default();
         match &self.framing {
             Framing::Msg { silent: true, .. } => Ok(None),
@@ -136,7 +136,7 @@ impl Request {
     }
 }
 
-/// A number of whatever BSON type.
+/// Reads a number of any BSON type.
 pub(crate) fn number(body: &Document, key: &str) -> Option<i64> {
     match body.get(key)? {
         Bson::Int32(number) => Some(i64::from(*number)),
@@ -146,7 +146,7 @@ pub(crate) fn number(body: &Document, key: &str) -> Option<i64> {
     }
 }
 
-/// A flag of whatever BSON type, false if absent.
+/// Reads a flag of any BSON type, false if absent.
 pub(crate) fn flag(body: &Document, key: &str) -> bool {
     match body.get(key) {
         Some(Bson::Boolean(flag)) => *flag,
@@ -155,7 +155,7 @@ pub(crate) fn flag(body: &Document, key: &str) -> bool {
     }
 }
 
-/// What servers call the BSON type of `value`.
+/// Returns the servers' name of the BSON type of `value`.
 pub(crate) fn type_name(value: &Bson) -> &'static str {
     match value {
         Bson::Double(_) => "double",

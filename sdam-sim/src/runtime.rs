@@ -1,11 +1,11 @@
 //! A deterministic runtime: virtual time, a seeded scheduler, a faulty network, and a simulated
 //! deployment at its other end.
 //!
-//! [`Sim`] implements the seams of `sdam-transport`, so the program under test is the one that runs
-//! in production, framing included. One seed decides everything that happens: the order in which
-//! tasks that are ready are polled, latencies, how bytes are cut, elections.
+//! [`Sim`] implements the seams of `sdam-transport`, so the program under test runs the production
+//! code, framing included. One seed decides everything that happens: the order in which ready
+//! tasks are polled, latencies, how bytes are split, elections.
 //!
-//! Time stands still while anything is ready and then jumps to whatever comes next.
+//! Time stands still while any task is ready and then jumps to the next timer or delivery.
 
 mod clock;
 mod dial;
@@ -65,19 +65,19 @@ pub struct Sim {
     runtime: Runtime,
 }
 
-/// What the seams share.
+/// State shared by the seams.
 pub(crate) struct Shared {
     world: Mutex<World>,
-    /// Apart from the world, because wakers are called while it is locked.
+    /// Kept outside of the world's lock, because wakers are called while it is held.
     queue: Arc<Queue>,
     tasks: executor::Tasks,
 }
 
-/// How long a task may go on without time passing before it counts as a busy loop.
+/// The number of steps without time passing that counts as a busy loop.
 const STEPS_AT_ONE_INSTANT: u64 = 100_000;
 
 impl Sim {
-    /// A world with the deployment of `blueprint`, in which everything descends from `seed`.
+    /// Creates a world with the deployment of `blueprint`; `seed` decides every random choice.
     pub fn new(seed: u64, blueprint: &Blueprint) -> Self {
         let mut rng = Rng::new(seed);
         let deployment = Deployment::start(Instant::EPOCH, blueprint, rng.fork());
@@ -95,17 +95,17 @@ impl Sim {
         Self { shared, runtime }
     }
 
-    /// The runtime to start the program under test on.
+    /// Returns the runtime to start the program under test on.
     pub fn runtime(&self) -> Runtime {
         self.runtime.clone()
     }
 
-    /// The connection string of the deployment.
+    /// Returns the connection string of the deployment.
     pub fn uri(&self) -> String {
         self.shared.world().deployment.uri()
     }
 
-    /// What time it is.
+    /// Returns the virtual time.
     pub fn now(&self) -> Instant {
         self.shared.world().now()
     }
@@ -114,14 +114,14 @@ impl Sim {
     ///
     /// # Panics
     ///
-    /// If nothing will ever happen again and `future` is not ready, or if tasks go on for ever
+    /// If `future` is not ready and no event is pending (deadlock), or if tasks run forever
     /// without time passing.
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         self.block_on_watching(future, |_| {})
     }
 
-    /// As [`block_on`](Self::block_on), and calls `watch` after every step: each poll of a task, and
-    /// each time that nothing is ready, just before time passes.
+    /// Runs the world as [`block_on`](Self::block_on), and calls `watch` after every step: each
+    /// poll of a task, and each time that no task is ready, just before time passes.
     ///
     /// # Panics
     ///
@@ -155,7 +155,7 @@ impl Sim {
                 watch(Step::Polled);
             }
             watch(Step::Idle);
-            // The watcher may have woken somebody.
+            // The watcher may have woken a task.
             if self.shared.queue.is_empty() {
                 steps = 0;
                 let wakers = self.shared.world().pass_time();
@@ -172,24 +172,24 @@ impl Sim {
         }
     }
 
-    /// Lets `duration` pass.
+    /// Advances virtual time by `duration`.
     pub fn run_for(&self, duration: Duration) {
         let deadline = self.now() + duration;
         self.block_on(self.runtime.io.clock.sleep_until(deadline));
     }
 
-    /// Does something to the deployment; what follows takes its time.
+    /// Applies `action` to the deployment; its consequences take virtual time.
     ///
     /// # Errors
     ///
-    /// If it is not possible at this moment.
+    /// If the action is not possible now.
     pub fn apply(&self, action: &Action) -> Result<(), ActionError> {
         let wakers = self.shared.world().act(action)?;
         wakers.into_iter().for_each(std::task::Waker::wake);
         Ok(())
     }
 
-    /// The primary steps down and does not run again for ten seconds.
+    /// Makes the primary step down; it does not run for election again for ten seconds.
     ///
     /// # Errors
     ///
@@ -200,16 +200,16 @@ impl Sim {
         })
     }
 
-    /// The process dies, and its connections with it.
+    /// Kills the process, which closes its connections.
     ///
     /// # Errors
     ///
-    /// If it does not run.
+    /// If the process is not running.
     pub fn kill(&self, member: impl Into<Target>) -> Result<(), ActionError> {
         self.apply(&Action::Kill(member.into()))
     }
 
-    /// The process starts again.
+    /// Restarts the process.
     ///
     /// # Errors
     ///
@@ -218,91 +218,91 @@ impl Sim {
         self.apply(&Action::Restart(member.into()))
     }
 
-    /// The true state of the deployment.
+    /// Returns the true state of the deployment.
     pub fn status(&self) -> Status {
         self.shared.world().deployment.status()
     }
 
-    /// The newest configuration that a running member of the replica set knows.
+    /// Returns the newest configuration that a running member of the replica set knows.
     pub fn config(&self) -> Option<SetConfig> {
         self.shared.world().deployment.config()
     }
 
-    /// The network between the program and the deployment.
+    /// Returns the network between the program and the deployment.
     pub fn network(&self) -> Network<'_> {
         Network(&self.shared)
     }
 
-    /// How many tasks of the program are alive.
+    /// Returns the number of live tasks of the program.
     pub fn tasks(&self) -> usize {
         self.shared.tasks.len()
     }
 
-    /// How many connections the program holds open.
+    /// Returns the number of connections that the program holds open.
     pub fn connections(&self) -> usize {
         self.shared.world().network.open_links()
     }
 
-    /// How many timers the program waits for.
+    /// Returns the number of timers that the program waits for.
     pub fn timers(&self) -> usize {
         self.shared.world().timers()
     }
 
-    /// A hash of everything that has happened: every choice of the scheduler, every frame, every
-    /// passing of time. Two runs with the same seed and program yield the same.
+    /// Returns a hash of everything that has happened: every choice of the scheduler, every frame,
+    /// every passing of time. Two runs with the same seed and program return the same hash.
     pub fn trace(&self) -> u64 {
         self.shared.world().trace.hash()
     }
 
-    /// How many events the trace has seen.
+    /// Returns the number of events in the trace.
     pub fn steps(&self) -> u64 {
         self.shared.world().trace.steps()
     }
 }
 
 impl Drop for Sim {
-    /// Drops tasks one by one, outside of every lock: what they hold may use the seams.
+    /// Drops tasks one by one without holding a lock, because what they own may use the seams.
     fn drop(&mut self) {
         self.shared.tasks.clear();
     }
 }
 
-/// When a watcher is called.
+/// The kind of step after which a watcher is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// A task was polled.
     Polled,
-    /// Nothing is ready; time is about to pass.
+    /// No task is ready; time is about to pass.
     Idle,
 }
 
-/// What the network does to the program's connections.
+/// Controls for the faults of the network between the program and the deployment.
 #[derive(Clone, Copy)]
 pub struct Network<'s>(&'s Shared);
 
 impl Network<'_> {
-    /// How long bytes take, and how finely they are cut.
+    /// Sets the latency of bytes and whether messages are split.
     pub fn set_latency(&self, latency: Latency) {
         self.0.world().network.latency = latency;
     }
 
-    /// New connections to `member` are refused, or not.
+    /// Starts or stops refusing new connections to `member`.
     pub fn refuse(&self, member: MemberId, refuse: bool) {
         self.0.world().network.door_mut(member).refuse = refuse;
     }
 
-    /// Nothing passes between the program and `member`, and nothing says so; connections that lost
-    /// bytes stay dead.
+    /// Starts or stops dropping all bytes between the program and `member` silently. Connections
+    /// that lost bytes stay dead.
     pub fn blackhole(&self, member: MemberId, blackhole: bool) {
         self.0.world().network.door_mut(member).blackhole = blackhole;
     }
 
-    /// Every new connection to `member` is reset after that many bytes from the server.
+    /// Resets every new connection to `member` after this many bytes from the server.
     pub fn reset_after(&self, member: MemberId, bytes: Option<usize>) {
         self.0.world().network.door_mut(member).reset_after = bytes;
     }
 
-    /// Look-ups of host names take that long; `None`: they fail.
+    /// Sets the delay of DNS look-ups; with `None` they fail.
     pub fn set_dns(&self, delay: Option<Duration>) {
         self.0.world().network.dns = delay;
     }
@@ -318,8 +318,8 @@ impl Network<'_> {
         self.0.world().network.heal();
     }
 
-    /// Lets `rule` judge every frame from now on; of several rules the first that does not let it
-    /// pass decides.
+    /// Adds `rule` to judge every frame from now on. The first rule that does not return
+    /// [`Verdict::Pass`] decides.
     pub fn add_rule(&self, rule: impl FnMut(&Frame<'_>) -> Verdict + Send + 'static) {
         self.0.world().network.rules.push(Box::new(rule));
     }

@@ -1,5 +1,4 @@
-//! What befalls a simulated world, and when: a value that a generator can build, a shrinker can
-//! take steps from, and a text that can be mailed.
+//! Timed faults of a simulated world, as a value that can be generated and shrunk, and as text.
 //!
 //! ```
 //! use sdam_core::address::ServerAddress;
@@ -35,48 +34,48 @@ use crate::{
     runtime::{Latency, Sim},
 };
 
-/// What befalls a simulated world, and when.
+/// A list of timed faults of a simulated world.
 ///
-/// Its text has one line `AT VERB ...` for each step, with `AT` in seconds (`1.5s`) or milliseconds
-/// (`250ms`) from the start; empty lines are skipped, and `#` begins a comment.
+/// Its text has one line `AT VERB ...` for each step, with `AT` in seconds (`1.5s`) or
+/// milliseconds (`250ms`) from the start; empty lines are skipped, and `#` begins a comment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scenario {
-    /// The steps, each with the time from the start at which it is taken; of several at one time
-    /// the first comes first.
+    /// The steps, each with its time from the start; steps of the same time are taken in order.
     pub steps: Vec<(Duration, Step)>,
 }
 
-/// One thing that befalls a simulated world.
+/// One event in a simulated world.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Step {
-    /// Something happens to the deployment.
+    /// An action on the deployment.
     Act(Action),
-    /// Something happens to the network between the program and the deployment.
+    /// A fault of the network between the program and the deployment.
     Net(NetFault),
 }
 
-/// Something that happens to the network between the program and the deployment.
+/// A fault of the network between the program and the deployment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NetFault {
-    /// New connections to the member are refused, or no more.
+    /// Whether new connections to the member are refused.
     Refuse(Target, bool),
-    /// Nothing passes between the program and the member, and nothing says so; or it does again.
+    /// Whether all bytes between the program and the member are dropped silently.
     Blackhole(Target, bool),
     /// Every connection to the member is reset now.
     Reset(Target),
-    /// Every new connection to the member is reset after that many bytes from it; `None`: no more.
+    /// Every new connection to the member is reset after this many bytes from it; `None` turns
+    /// this off.
     ResetAfter(Target, Option<usize>),
-    /// Look-ups of host names take that long; `None`: they fail.
+    /// DNS look-ups take this long; with `None` they fail.
     Dns(Option<Duration>),
-    /// How long bytes take.
+    /// The latency of bytes changes.
     Latency(Latency),
     /// All faults of the network end.
     Heal,
 }
 
-/// A step that was not possible when its time came.
+/// A step that was not possible at its time.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Refused {
@@ -90,7 +89,8 @@ pub struct Refused {
 
 impl Scenario {
     /// Takes the steps at their times on the clock of `sim`, and returns those that were not
-    /// possible: with steps missing, or in another world, there may be no primary to kill.
+    /// possible. For example, there may be no primary to kill after a step was removed, or in
+    /// another world.
     ///
     /// Run it beside the program under test, for example with `join!`.
     ///
@@ -116,7 +116,7 @@ impl Scenario {
         refused
     }
 
-    /// When the last step is taken, from the start.
+    /// Returns the time of the last step, from the start.
     pub fn duration(&self) -> Duration {
         let times = self.steps.iter().map(|(at, _)| *at);
         times.max().unwrap_or_default()
@@ -128,7 +128,7 @@ impl Step {
     ///
     /// # Errors
     ///
-    /// If it is not possible at this moment.
+    /// If the step is not possible now.
     pub fn take(&self, sim: &Sim) -> Result<(), ActionError> {
         match self {
             Self::Act(action) => sim.apply(action),
@@ -153,7 +153,7 @@ impl NetFault {
     }
 }
 
-/// The member that `target` names now.
+/// Returns the member that `target` names now.
 fn find(sim: &Sim, target: Target) -> Result<MemberId, ActionError> {
     let status = sim.status();
     let found = match target {

@@ -1,4 +1,4 @@
-//! The simulated deployment on loopback TCP, for clients that have nothing to do with this crate.
+//! The simulated deployment on loopback TCP, for clients that do not use this crate.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), sdam_sim::serve::ServeError> {
@@ -10,7 +10,7 @@
 //! ```
 //!
 //! One thread owns the [`Deployment`](crate::Deployment) and writes; one thread for each listener
-//! accepts; one for each connection reads. Dropping the [`Server`] ends them all.
+//! accepts; one for each connection reads. Dropping the [`Server`] stops them all.
 
 mod builder;
 mod driver;
@@ -35,7 +35,7 @@ use crate::{
     deployment::Status,
 };
 
-/// A running deployment on loopback TCP; it ends when this is dropped.
+/// A running deployment on loopback TCP; it is stopped on drop.
 #[derive(Debug)]
 pub struct Server {
     uri: String,
@@ -43,44 +43,45 @@ pub struct Server {
     driver: Option<JoinHandle<()>>,
 }
 
-/// A replica set on loopback TCP: a [`Server`] with a verb for everything that befalls one.
+/// A replica set on loopback TCP: a [`Server`] with a method for each common action.
 #[derive(Debug)]
 pub struct ReplicaSet(Server);
 
-/// Why a deployment could not be started, or an action not be done.
+/// Why a deployment could not be started, or an action could not be applied.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ServeError {
-    /// The deployment refused.
+    /// The deployment refused the action.
     Action(ActionError),
-    /// A port could not be bound or a thread not be started.
+    /// A port could not be bound, or a thread could not be started.
     Io(io::Error),
     /// The deployment has ended.
     Stopped,
 }
 
 impl Server {
-    /// The connection string of the deployment as it was when it started.
+    /// Returns the connection string of the deployment as it was at the start.
     pub fn uri(&self) -> &str {
         &self.uri
     }
 
-    /// Does `action`, and returns when its effect is under way.
+    /// Applies `action`, and returns once its effect has started.
     pub fn apply(&self, action: Action) -> Result<(), ServeError> {
         self.ask(|reply| Event::Act(action, reply))?
     }
 
-    /// The true state of the deployment.
+    /// Returns the true state of the deployment.
     pub fn status(&self) -> Result<Status, ServeError> {
         self.ask(Event::Status)
     }
 
-    /// The configuration of the replica set; `None` if the deployment is none.
+    /// Returns the configuration of the replica set; `None` if the deployment is not a replica
+    /// set.
     pub fn config(&self) -> Result<Option<SetConfig>, ServeError> {
         self.ask(Event::Config)
     }
 
-    /// How many client connections are open.
+    /// Returns the number of open client connections.
     pub fn connections(&self) -> Result<usize, ServeError> {
         self.ask(Event::Connections)
     }
@@ -96,7 +97,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // If the driver has already ended there is nobody left to stop.
+        // An error means that the driver has already stopped.
         let _ = self.events.send(Event::Stop);
         if let Some(driver) = self.driver.take() {
             let _ = driver.join();
@@ -115,48 +116,48 @@ impl ReplicaSet {
         builder.start().map(Self)
     }
 
-    /// The primary steps down and hands over.
+    /// Makes the primary step down and hand over.
     pub fn step_down(&self) -> Result<(), ServeError> {
         let period = Duration::from_secs(60);
         self.apply(Action::StepDown { period })
     }
 
-    /// `member` dies without a word.
+    /// Kills `member`, without a shutdown announcement.
     pub fn kill(&self, member: impl Into<Target>) -> Result<(), ServeError> {
         self.apply(Action::Kill(member.into()))
     }
 
-    /// `member` shuts down in order.
+    /// Shuts `member` down cleanly.
     pub fn shut_down(&self, member: impl Into<Target>) -> Result<(), ServeError> {
         self.apply(Action::Shutdown(member.into()))
     }
 
-    /// `member` starts again, on the same port.
+    /// Restarts `member` on the same port.
     pub fn restart(&self, member: impl Into<Target>) -> Result<(), ServeError> {
         self.apply(Action::Restart(member.into()))
     }
 
-    /// `member` stops answering; its connections stay open.
+    /// Freezes `member`: it stops answering, and its connections stay open.
     pub fn freeze(&self, member: impl Into<Target>) -> Result<(), ServeError> {
         self.apply(Action::Freeze(member.into()))
     }
 
-    /// The frozen `member` goes on.
+    /// Resumes the frozen `member`.
     pub fn thaw(&self, member: impl Into<Target>) -> Result<(), ServeError> {
         self.apply(Action::Thaw(member.into()))
     }
 
-    /// Two members do not hear each other.
+    /// Disconnects two members from each other.
     pub fn partition(&self, a: impl Into<Target>, b: impl Into<Target>) -> Result<(), ServeError> {
         self.apply(Action::Partition(vec![a.into()], vec![b.into()]))
     }
 
-    /// All partitions end.
+    /// Ends all partitions.
     pub fn heal(&self) -> Result<(), ServeError> {
         self.apply(Action::Heal)
     }
 
-    /// Changes the configuration; its version is raised by itself.
+    /// Changes the configuration and increments its version.
     pub fn reconfig(&self, change: impl FnOnce(&mut SetConfig)) -> Result<(), ServeError> {
         let none = ServeError::Action(ActionError::NoReplicaSet);
         let mut config = self.config()?.ok_or(none)?;
@@ -164,7 +165,7 @@ impl ReplicaSet {
         self.apply(Action::Reconfig(config))
     }
 
-    /// The primary, if there is one.
+    /// Returns the primary, if there is one.
     pub fn primary(&self) -> Result<Option<MemberId>, ServeError> {
         Ok(self.status()?.primary().map(|primary| primary.id))
     }

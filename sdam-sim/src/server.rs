@@ -1,4 +1,4 @@
-//! The conversation of one server process with its clients.
+//! The connections of one server process and the requests on them.
 
 mod admin;
 mod bulk_write;
@@ -23,35 +23,35 @@ use crate::{
     version::ServerVersion,
 };
 
-/// No message may be longer (`maxMessageSizeBytes`).
+/// The maximum size of a message (`maxMessageSizeBytes`).
 const MAX_MESSAGE_SIZE: usize = 48_000_000;
 
-/// One client connection, as its server sees it.
+/// One client connection, as seen by its server.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) member: MemberId,
     /// `connectionId`.
     number: i32,
-    /// What has arrived and was not read yet.
+    /// Bytes that have arrived and were not parsed yet.
     inbound: Vec<u8>,
-    /// What could not be sent while clients were cut off.
+    /// Messages that could not be sent while clients were cut off.
     held: Vec<Vec<u8>>,
     task: Task,
-    /// The client asked for hello by `helloOk: true`.
+    /// Whether the client asked for hello by `helloOk: true`.
     hello_ok: bool,
-    /// The client has sent its first hello.
+    /// Whether the client has sent its first hello.
     greeted: bool,
     app_name: Option<String>,
 }
 
-/// What a connection's server is doing; it serves one request at a time.
+/// The request in progress on a connection; requests are served one at a time.
 #[derive(Debug, Default)]
 enum Task {
     #[default]
     Idle,
-    /// A hello waits for a change.
+    /// An awaitable hello waits for a topology change.
     Hello(Waiting),
-    /// A fail point holds the request up.
+    /// The request is blocked by a fail point.
     Blocked(Blocked),
 }
 
@@ -76,7 +76,7 @@ impl Connection {
         }
     }
 
-    /// Takes one whole message from what has arrived.
+    /// Takes one whole message from the bytes that have arrived.
     fn next_message(&mut self) -> Result<Option<WireMessage>, Violation> {
         let Some(header) = self.inbound.first_chunk() else {
             return Ok(None);
@@ -95,7 +95,7 @@ impl Connection {
         WireMessage::decode(bytes).map(Some).map_err(|_| Violation)
     }
 
-    /// Whether replies follow each other unasked.
+    /// Returns whether the connection is streaming replies.
     fn is_streaming(&self) -> bool {
         match &self.task {
             Task::Idle => false,
@@ -107,7 +107,7 @@ impl Connection {
     }
 }
 
-/// The client broke the protocol; its connection is closed.
+/// A protocol violation by the client, which closes its connection.
 struct Violation;
 
 impl Deployment {
@@ -126,7 +126,7 @@ impl Deployment {
                 return;
             }
             if connection.is_streaming() && !connection.inbound.is_empty() {
-                // Nobody may interrupt a stream (M-26).
+                // A request during a stream is a violation (M-26).
                 return self.close(id);
             }
             if !matches!(connection.task, Task::Idle) {
@@ -152,12 +152,12 @@ impl Deployment {
             return;
         };
         if request.is_hello() {
-            // The fail point has to know the application before it strikes the first hello.
+            // The fail point needs the application name of the first hello.
             connection.learn_app_name(&request.body);
         }
         let own = &mut self.members[connection.member.index()];
         let app_name = connection.app_name.as_deref();
-        // What is no command to a server does not reach the fail point.
+        // A command that the server does not know does not reach the fail point.
         let known = own.version.knows_hello() || !request.is_modern_hello();
         let struck = known
             && own
@@ -180,7 +180,7 @@ impl Deployment {
         }
     }
 
-    /// Serves `request`, which `fail` has struck.
+    /// Serves `request`; `fail` is the fail point that it triggered.
     fn perform(
         &mut self,
         now: Instant,
@@ -217,11 +217,11 @@ impl Deployment {
         self.answer(now, id, &request, response_to, result);
     }
 
-    /// The error a fail point of `member` answers with.
+    /// Returns the error of a fail point of `member`.
     ///
-    /// mongod tells its topology version with injected errors of not writable primaries and
-    /// recovering nodes, which makes them stale to a client that knows it; with injected shutdown
-    /// errors it does not, and outside of a replica set it never does.
+    /// mongod includes its topology version in injected NotWritablePrimary and node-is-recovering
+    /// errors, which makes them stale to a client that knows the version. Injected shutdown errors
+    /// have none, nor do errors of a server outside of a replica set.
     fn injected(&self, member: MemberId, code: i32) -> CommandError {
         let own = self.member(member);
         let word = if own.version >= ServerVersion::V6_0.patch(0) {
@@ -254,7 +254,7 @@ impl Deployment {
         self.send(id, request, response_to, false, &document);
     }
 
-    /// The whole reply of `member`: the command's own fields and those every reply has.
+    /// Returns the whole reply of `member`: the command's own fields and those of every reply.
     fn reply_document(
         &self,
         now: Instant,
@@ -277,7 +277,7 @@ impl Deployment {
                         &[]
                     };
                 let mut reply = Document::new();
-                // Every state change error tells its version (M-2).
+                // Every state change error includes its topology version (M-2).
                 if error.is_state_change() && error.versioned && own.version.streams() {
                     reply.insert("topologyVersion", hello::topology_version(own));
                 }
@@ -298,7 +298,7 @@ impl Deployment {
         reply
     }
 
-    /// Sends a reply; its request id, if one was sent.
+    /// Sends a reply; returns its request id if it was sent.
     fn send(
         &mut self,
         id: ConnectionId,
@@ -344,7 +344,7 @@ impl Deployment {
             .collect()
     }
 
-    /// The time the connection's request had to wait for has come.
+    /// Handles the deadline of the connection's request.
     pub(crate) fn connection_due(&mut self, now: Instant, id: ConnectionId) {
         match self.take_task(id) {
             Some(Task::Hello(waiting)) => {
@@ -366,8 +366,8 @@ impl Deployment {
         Some(std::mem::take(&mut connection.task))
     }
 
-    /// The topology version of `member` has grown: hellos that wait for it are answered, and if it
-    /// has stepped down its writes are interrupted.
+    /// Answers the hellos that wait for a newer topology version of `member`, and interrupts its
+    /// writes if it has stepped down.
     pub(crate) fn topology_changed(&mut self, now: Instant, member: MemberId, stepped_down: bool) {
         for id in self.connections_of(member) {
             let Some(connection) = self.connections.get(&id) else {
@@ -383,7 +383,7 @@ impl Deployment {
         }
     }
 
-    /// Commands that are held up fail, because the process is about to end.
+    /// Fails the blocked commands of `member` because the process is about to end.
     pub(crate) fn interrupt_all(&mut self, now: Instant, member: MemberId, code: i32) {
         for id in self.connections_of(member) {
             self.interrupt(now, id, code);
@@ -406,7 +406,7 @@ impl Deployment {
         }
     }
 
-    /// Clients reach `member` again.
+    /// Resumes client traffic of `member`.
     pub(crate) fn resume_clients(&mut self, now: Instant, member: MemberId) {
         if !self.member(member).answers() {
             return;
@@ -424,7 +424,7 @@ impl Deployment {
         }
     }
 
-    /// The cluster's time, which every reply of a set or cluster tells.
+    /// Returns the cluster time, which every reply of a set or cluster includes.
     fn cluster_time(&self, now: Instant, member: MemberId) -> Option<bson::Timestamp> {
         let own = self.member(member);
         let (time, increment) = match &own.kind {

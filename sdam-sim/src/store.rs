@@ -1,4 +1,4 @@
-//! The documents that clients wrote.
+//! The documents written by clients.
 
 use std::collections::BTreeMap;
 
@@ -6,9 +6,9 @@ use bson::{Bson, Document};
 
 use crate::reply::{BAD_VALUE, CommandError};
 
-/// The documents of a deployment by collection, in the order they were inserted.
+/// The documents of a deployment by collection, in the order of insertion.
 ///
-/// All members share them: what is simulated is who may be asked, not what replication does to
+/// All members share them: the simulation covers which member may answer, not the replication of
 /// documents.
 #[derive(Debug, Default)]
 pub(crate) struct Store {
@@ -16,7 +16,7 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// Inserts `document`; false if its `_id` is taken.
+    /// Inserts `document`; returns false if its `_id` is taken.
     pub(crate) fn insert(&mut self, namespace: &str, document: Document) -> bool {
         let documents = self.collections.entry(namespace.to_owned()).or_default();
         let id = document.get("_id");
@@ -27,7 +27,7 @@ impl Store {
         true
     }
 
-    /// The documents that match `filter`.
+    /// Returns the documents that match `filter`.
     pub(crate) fn find(
         &self,
         namespace: &str,
@@ -40,7 +40,7 @@ impl Store {
             .collect())
     }
 
-    /// Deletes at most `limit` documents that match `filter`, and says how many.
+    /// Deletes at most `limit` documents that match `filter`, and returns how many.
     pub(crate) fn delete(
         &mut self,
         namespace: &str,
@@ -59,7 +59,7 @@ impl Store {
         Ok(deleted)
     }
 
-    /// Changes at most `limit` documents that match `filter`, and says how many there were.
+    /// Updates at most `limit` documents that match `filter`, and returns how many matched.
     pub(crate) fn update(
         &mut self,
         namespace: &str,
@@ -80,23 +80,23 @@ impl Store {
         Ok(updated)
     }
 
-    /// Forgets the collections whose name starts with `prefix`.
+    /// Drops the collections whose name starts with `prefix`.
     pub(crate) fn drop_prefix(&mut self, prefix: &str) {
         self.collections.retain(|name, _| !name.starts_with(prefix));
     }
 
-    /// Forgets one collection; whether there was one.
+    /// Drops one collection; returns whether it existed.
     pub(crate) fn drop_collection(&mut self, namespace: &str) -> bool {
         self.collections.remove(namespace).is_some()
     }
 
-    /// The names of all collections.
+    /// Returns the names of all collections.
     pub(crate) fn namespaces(&self) -> impl Iterator<Item = &str> {
         self.collections.keys().map(String::as_str)
     }
 }
 
-/// A filter of equalities; what it cannot judge it refuses instead of answering wrongly.
+/// A filter of equalities; any other filter is refused with an error.
 struct Filter<'a>(&'a Document);
 
 impl<'a> Filter<'a> {
@@ -125,7 +125,7 @@ impl<'a> Filter<'a> {
     }
 }
 
-/// Numbers are equal whatever their types.
+/// Compares two values; numbers are equal regardless of their types.
 fn equal(a: &Bson, b: &Bson) -> bool {
     let number = |value: &Bson| match value {
         Bson::Int32(number) => Some(f64::from(*number)),

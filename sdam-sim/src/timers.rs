@@ -1,4 +1,4 @@
-//! The deadlines of a deployment, in order.
+//! The timers of a deployment, in order of their deadlines.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,14 +6,14 @@ use sdam_core::time::Instant;
 
 use crate::{ConnectionId, MemberId};
 
-/// What happens at a deadline.
+/// The event at a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Timer {
     /// The member has joined its set after it was started.
     Startup(MemberId),
-    /// The member asks its peers for their state.
+    /// The member sends heartbeats to its peers.
     Heartbeat(MemberId),
-    /// The member has not heard of a primary for too long.
+    /// The member has not seen a primary for the election timeout.
     Election(MemberId),
     /// The member has a higher priority than the primary.
     Takeover(MemberId),
@@ -21,11 +21,11 @@ pub(crate) enum Timer {
     CatchUp(MemberId),
     /// The primary writes a no-op.
     NoOp(MemberId),
-    /// The member has announced its shutdown for long enough.
+    /// The quiesce period of the member's shutdown ends.
     Quiesce(MemberId),
-    /// The member tells of a change again.
+    /// The member changes its topology version again ([`Action::Flood`](crate::Action::Flood)).
     Flood(MemberId),
-    /// The wait of the connection's current request is over.
+    /// The deadline of the connection's current request has passed.
     Connection(ConnectionId),
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct Timers {
 }
 
 impl Timers {
-    /// Sets the deadline of `timer`, whatever it was before.
+    /// Sets or replaces the deadline of `timer`.
     pub(crate) fn set(&mut self, timer: Timer, at: Instant) {
         self.cancel(timer);
         self.set.insert(timer, at);
@@ -51,19 +51,19 @@ impl Timers {
         }
     }
 
-    /// Forgets the deadline of `timer`.
+    /// Cancels `timer`.
     pub(crate) fn cancel(&mut self, timer: Timer) {
         if let Some(at) = self.set.remove(&timer) {
             self.queue.remove(&(at, timer));
         }
     }
 
-    /// The next deadline.
+    /// Returns the next deadline.
     pub(crate) fn next(&self) -> Option<Instant> {
         self.queue.first().map(|(at, _)| *at)
     }
 
-    /// Takes the first deadline that is not after `now`.
+    /// Removes and returns the first timer that is due at `now`.
     pub(crate) fn pop_due(&mut self, now: Instant) -> Option<(Instant, Timer)> {
         let first = *self.queue.first()?;
         if first.0 > now {

@@ -1,16 +1,16 @@
-//! How quickly a simulated deployment reacts.
+//! The intervals and time-outs of a simulated deployment.
 
 use std::time::Duration;
 
-/// The intervals of a deployment. The default ones are mongod's.
+/// The intervals of a deployment. The defaults are mongod's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Timing {
-    /// How often members ask each other for their state (`heartbeatIntervalMillis`).
+    /// The interval of heartbeats between members (`heartbeatIntervalMillis`).
     pub heartbeat_interval: Duration,
-    /// How long a primary may be silent until it is replaced (`electionTimeoutMillis`).
+    /// How long a primary may be silent before it is replaced (`electionTimeoutMillis`).
     pub election_timeout: Duration,
-    /// How long it takes a primary that steps down to hand over to a successor.
+    /// How long a primary that steps down takes to hand over to a successor.
     pub hand_over: Duration,
     /// How long a member that won an election catches up before it accepts writes.
     pub catch_up: Duration,
@@ -18,14 +18,13 @@ pub struct Timing {
     pub startup: Duration,
     /// How often an idle primary writes a no-op (M-43).
     pub no_op_interval: Duration,
-    /// How long a server that shuts down keeps announcing it
-    /// (`shutdownTimeoutMillisForSignaledShutdown`).
+    /// How long a server announces its shutdown (`shutdownTimeoutMillisForSignaledShutdown`).
     pub quiesce: Duration,
 }
 
 impl Timing {
-    /// Intervals for demonstrations and tests on the real clock: a dead primary is replaced within
-    /// about a second.
+    /// Returns intervals for demonstrations and tests on the real clock: a dead primary is
+    /// replaced within about a second.
     pub fn brisk() -> Self {
         Self {
             heartbeat_interval: Duration::from_millis(100),

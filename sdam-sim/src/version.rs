@@ -1,4 +1,4 @@
-//! The releases a simulated server can pretend to be.
+//! The releases that a simulated server can emulate.
 
 use std::{fmt, str::FromStr};
 
@@ -11,13 +11,13 @@ pub struct ServerVersion {
 }
 
 impl ServerVersion {
-    /// MongoDB 3.6, the first that speaks OP_MSG.
+    /// MongoDB 3.6, the first with OP_MSG.
     pub const V3_6: Self = Self::new(3, 6, 23);
-    /// MongoDB 4.0, the last that closes its connections when it steps down.
+    /// MongoDB 4.0, the last that closes its connections on a step-down.
     pub const V4_0: Self = Self::new(4, 0, 28);
-    /// MongoDB 4.2, the last that only polls.
+    /// MongoDB 4.2, the last without streaming.
     pub const V4_2: Self = Self::new(4, 2, 25);
-    /// MongoDB 4.4, the first that streams.
+    /// MongoDB 4.4, the first with streaming.
     pub const V4_4: Self = Self::new(4, 4, 29);
     /// MongoDB 5.0.
     pub const V5_0: Self = Self::new(5, 0, 31);
@@ -28,7 +28,7 @@ impl ServerVersion {
     /// MongoDB 8.0.
     pub const V8_0: Self = Self::new(8, 0, 5);
 
-    /// The last releases of the series that are known, oldest first.
+    /// The last known release of each series, oldest first.
     pub const SERIES: [Self; 8] = [
         Self::V3_6,
         Self::V4_0,
@@ -48,13 +48,13 @@ impl ServerVersion {
         }
     }
 
-    /// The same series with another last number, such as 4.2.9 of 4.2.
+    /// Returns another patch release of the series, such as 4.2.9 of 4.2.
     #[must_use]
     pub const fn patch(self, patch: u8) -> Self {
         Self { patch, ..self }
     }
 
-    /// The newest wire protocol the release speaks.
+    /// Returns the newest wire version of the release.
     pub const fn max_wire_version(self) -> i32 {
         match (self.major, self.minor) {
             (..=3, _) => 6,
@@ -68,12 +68,12 @@ impl ServerVersion {
         }
     }
 
-    /// The release's three numbers.
+    /// Returns the release's three numbers.
     pub const fn numbers(self) -> [i32; 3] {
         [self.major as i32, self.minor as i32, self.patch as i32]
     }
 
-    /// Whether `hello` is understood, and not legacy hello alone.
+    /// Returns whether the release supports `hello` in addition to legacy hello.
     pub fn knows_hello(self) -> bool {
         self >= match (self.major, self.minor) {
             (..=3, _) => Self::new(3, 6, 21),
@@ -83,52 +83,52 @@ impl ServerVersion {
         }
     }
 
-    /// Whether replies carry a topology version and hellos can be awaited and streamed.
+    /// Returns whether replies have a topology version and hellos can be awaited and streamed.
     pub fn streams(self) -> bool {
         self.max_wire_version() >= 9
     }
 
-    /// Whether a shutdown is announced to clients before the connections close.
+    /// Returns whether a shutdown is announced to clients before the connections close.
     pub fn quiesces(self) -> bool {
         self >= Self::new(4, 4, 2)
     }
 
-    /// Whether connections survive a step-down.
+    /// Returns whether connections survive a step-down.
     pub fn keeps_connections(self) -> bool {
         self.max_wire_version() >= 8
     }
 
-    /// Whether `helloOk` is answered; the first release of 4.4 that knew hello did not.
+    /// Returns whether `helloOk` is answered; the first 4.4 release that supports hello does not.
     pub fn answers_hello_ok(self) -> bool {
         self.knows_hello() && self != Self::new(4, 4, 2)
     }
 
-    /// Whether errors are called `NotWritablePrimary` and not `NotMaster`.
+    /// Returns whether errors are named `NotWritablePrimary` instead of `NotMaster`.
     pub fn says_primary(self) -> bool {
         self.max_wire_version() >= 9
     }
 
-    /// Whether the versioned API exists and documents avoid words such as slave.
+    /// Returns whether the versioned API exists and documents avoid words such as slave.
     pub fn has_versioned_api(self) -> bool {
         self.major >= 5
     }
 
-    /// Whether OP_QUERY is refused for all but the handshake (5.1 and later).
+    /// Returns whether OP_QUERY is refused for all but the handshake (5.1 and later).
     pub fn refuses_op_query(self) -> bool {
         self.major >= 6
     }
 
-    /// Whether there is `bulkWrite`.
+    /// Returns whether `bulkWrite` is supported.
     pub fn writes_in_bulk(self) -> bool {
         self.major >= 8
     }
 
-    /// Whether a mongos can stand behind a load balancer.
+    /// Returns whether a mongos supports load balancers.
     pub fn balances(self) -> bool {
         self.major >= 5
     }
 
-    /// Whether retryable errors are labelled by the server.
+    /// Returns whether the server adds labels to retryable errors.
     pub fn labels_errors(self) -> bool {
         self.max_wire_version() >= 9
     }
@@ -146,7 +146,7 @@ impl fmt::Display for ServerVersion {
     }
 }
 
-/// A text that names no release the simulator knows.
+/// A text that names no known release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownVersion(Box<str>);
 

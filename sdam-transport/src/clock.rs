@@ -1,4 +1,4 @@
-//! Time, as a seam.
+//! The clock trait.
 
 use std::fmt::Debug;
 
@@ -22,16 +22,16 @@ use sdam_core::time::Instant;
 /// Timers of different deadlines may be ready in any order.
 /// [`ThreadClock`](crate::system::ThreadClock) keeps this contract for every runtime.
 pub trait Clock: Send + Sync + Debug + 'static {
-    /// The present.
+    /// Returns the current time.
     ///
-    /// There is no default body, because a forgotten override would let real time into a
+    /// There is no default implementation, because a forgotten override would use real time in a
     /// simulation.
     fn now(&self) -> Instant;
 
-    /// A future that is ready at `deadline`.
+    /// Returns a future that is ready at `deadline`.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future forgets the timer.
+    /// Dropping the future cancels the timer.
     fn sleep_until(&self, deadline: Instant) -> BoxFuture<'static, ()>;
 }

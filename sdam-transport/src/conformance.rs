@@ -1,4 +1,4 @@
-//! The suite by which a runtime is tested.
+//! The conformance suite: tests of a runtime.
 //!
 //! A runtime that passes keeps the contracts of [`Clock`],
 //! [`Transport`](crate::connect::Transport), [`Connection`](crate::connect::Connection),
@@ -12,12 +12,12 @@
 //! }
 //! ```
 //!
-//! Each check is one rule, in the words of the contract, and a failure names both and the step at
-//! which it happened. A step that takes 20 seconds counts as hanging.
+//! Each check tests one rule, in the words of the contract. A failure names the rule, the contract
+//! and the step at which it happened. A step that takes 20 seconds counts as hanging.
 //!
 //! All peers are threads of this process on loopback addresses and ports that the system picks.
-//! Nothing waits for time to pass except through the clock under test, of which only lower bounds
-//! are asserted. What runs in a task of the runtime never blocks its thread.
+//! The suite waits for time to pass only through the clock under test, and asserts only lower
+//! bounds. Code that runs in a task of the runtime never blocks its thread.
 
 mod clock;
 mod connect;
@@ -45,7 +45,7 @@ use crate::{
     spawn::Task,
 };
 
-/// Checks clock and transport, their futures being polled by a foreign executor on foreign threads.
+/// Checks a clock and a transport; a foreign executor on foreign threads polls their futures.
 ///
 /// # Panics
 ///
@@ -75,8 +75,8 @@ pub fn blocking(io: &Io) {
     report.finish();
 }
 
-/// Checks a whole runtime: what [`io`] checks, the same again inside tasks of the runtime, and the
-/// spawner.
+/// Checks a whole runtime: the checks of [`io`], the same checks inside tasks of the runtime, and
+/// those of the spawner.
 ///
 /// # Panics
 ///
@@ -93,10 +93,10 @@ pub fn runtime(runtime: &Runtime) {
     report.finish();
 }
 
-/// Checks a dialler through the transport that is made of it: that of several addresses one that
-/// refuses is passed over, and one that is silent is overtaken.
+/// Checks a dialler through the transport that is made of it: of several addresses, one that
+/// refuses is skipped, and one that does not answer is overtaken.
 ///
-/// What can be checked of any transport is checked by [`io`], [`blocking`] and [`runtime`].
+/// The rules of all transports are checked by [`io`], [`blocking`] and [`runtime`].
 ///
 /// # Panics
 ///
@@ -110,28 +110,28 @@ pub fn dial<D: Dial>(dial: D, clock: Arc<dyn Clock>) {
     report.finish();
 }
 
-/// Checks that a runtime can be shut down: `shut_down` ends it, with tasks of it alive.
+/// Checks that a runtime can be shut down: `shut_down` ends it while its tasks are alive.
 ///
 /// # Panics
 ///
-/// If live tasks are not dropped, or the seams panic or break their contracts afterwards.
+/// If live tasks are not dropped, or the runtime's parts panic or break their contracts afterwards.
 pub fn shutdown(runtime: &Runtime, shut_down: impl FnOnce()) {
     let mut report = Report::new(PATIENCE);
     shutdown::check(runtime, shut_down, &mut report);
     report.finish();
 }
 
-/// What is wrong, for people.
+/// The result of a check; the error is a message.
 type Outcome = Result<(), String>;
 
-/// A rule, and how it is checked.
+/// A rule and its check.
 struct Check<T> {
     rule: Rule,
     run: fn(T, Run) -> BoxFuture<'static, Outcome>,
 }
 
 impl<T> Check<T> {
-    /// Runs the check by a foreign executor on a foreign thread.
+    /// Runs the check on a foreign executor and thread.
     fn outside(&self, subject: T, report: &mut Report) {
         let run = Run::default();
         let future = (self.run)(subject, run.clone());
@@ -147,7 +147,7 @@ impl Check<Io> {
         let future = (self.run)(runtime.io.clone(), run.clone());
         run.step("waiting for the task of the check to run");
         runtime.spawner.spawn(Task::new("conformance", async move {
-            // Dropped if the check took too long.
+            // The receiver is dropped if the check took too long.
             let _ = done.send(future.await);
         }));
         report.run(self.rule, ", in a task", &run, || {
@@ -173,7 +173,7 @@ macro_rules! ensure {
 }
 use ensure;
 
-/// Checks, each with a contract and the words of its rule.
+/// Lists checks, each with a contract and the words of its rule.
 macro_rules! checks {
     ($($contract:ident: $words:literal => $module:ident :: $check:ident),* $(,)?) => {
         [$(Check {
@@ -232,7 +232,7 @@ const IO_CHECKS: &[Check<Io>] = &checks![
         => connection::a_dropped_connection_is_closed,
 ];
 
-/// What can only be asked of futures that are pending now and then.
+/// The checks of futures that may be pending.
 const PENDING_CHECKS: &[Check<Io>] = &checks![
     Clock: "A timer may be polled by any executor, and moved to another thread between two polls."
         => clock::a_timer_may_move_to_another_thread,
@@ -267,5 +267,5 @@ fn dial_checks<D: Dial>() -> [Check<Dialler<D>>; 2] {
     ]
 }
 
-/// How long a step may take before it counts as hanging; far more than any needs.
+/// The time after which a step counts as hanging; far more than any step needs.
 const PATIENCE: Duration = Duration::from_secs(20);

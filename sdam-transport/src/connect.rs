@@ -1,4 +1,4 @@
-//! Connections that carry whole wire messages, as a seam.
+//! The transport and connection traits: connections that carry whole wire messages.
 
 use std::fmt::Debug;
 
@@ -7,7 +7,7 @@ use sdam_core::{address::ServerAddress, time::Instant};
 
 use crate::{error::TransportError, wire::WireMessage};
 
-/// Opens connections: name resolution, connect and TLS.
+/// Opens connections: host name look-up, connect and TLS.
 ///
 /// # Contract
 ///
@@ -55,11 +55,11 @@ pub trait Transport: Send + Sync + Debug + 'static {
 /// - After the runtime behind the connection has ended, `recv` fails, is pending or goes on, and
 ///   dropping the connection closes its socket unless that has happened.
 ///
-/// Memory for a message grows with the bytes that arrive, not with the length that is announced.
+/// Memory for a message grows with the bytes that arrive, not with the announced length.
 #[async_trait]
 pub trait Connection: Send + Debug + 'static {
-    /// Sends `message`; ready when nothing more is needed from the caller: the operating system has
-    /// taken all of it, or will be given it by the runtime. Where that fails, `recv` does.
+    /// Sends `message`. It is ready when the operating system has taken all of it, or when the
+    /// runtime will send the rest without the caller. If that fails later, `recv` fails.
     ///
     /// # Cancel safety
     ///
@@ -73,12 +73,12 @@ pub trait Connection: Send + Debug + 'static {
     /// Not cancel safe: dropping the future makes the connection unusable.
     async fn recv(&mut self) -> Result<WireMessage, TransportError>;
 
-    /// The length, in bytes, of the longest message that later calls of `recv` accept; until it is
-    /// called [`Hello::DEFAULT_MAX_MESSAGE_SIZE`].
+    /// Sets the length, in bytes, of the longest message that later calls of `recv` accept. The
+    /// default is [`Hello::DEFAULT_MAX_MESSAGE_SIZE`].
     ///
-    /// Whoever opens a connection sets it: a monitor to the little that replies to hello need, a pool
-    /// to what the server has announced ([`Hello::max_message_size`]). A transport that is handed
-    /// whole messages, such as a simulated one, may do nothing.
+    /// The code that opens a connection sets it: a monitor to the small size that hello replies
+    /// need, a pool to what the server has announced ([`Hello::max_message_size`]). A transport
+    /// that receives whole messages, such as a simulated one, may ignore it.
     ///
     /// [`Hello::DEFAULT_MAX_MESSAGE_SIZE`]: sdam_core::hello::Hello::DEFAULT_MAX_MESSAGE_SIZE
     /// [`Hello::max_message_size`]: sdam_core::hello::Hello::max_message_size
@@ -86,10 +86,9 @@ pub trait Connection: Send + Debug + 'static {
         let _ = bytes;
     }
 
-    /// The time by which every later `send` and `recv` is to end, `None` for any time.
+    /// Sets the deadline of every later `send` and `recv`; `None` for no deadline.
     ///
-    /// Only blocking transports need it, which have no way to race a sleep; for all others it may
-    /// do nothing.
+    /// Only blocking transports need it, because they cannot race a timer; others may ignore it.
     fn set_deadline(&mut self, deadline: Option<Instant>) {
         let _ = deadline;
     }

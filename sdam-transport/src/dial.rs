@@ -1,4 +1,4 @@
-//! What a socket runtime implements to be a [`Transport`](crate::connect::Transport).
+//! The dialler: what a socket runtime implements to be a [`Transport`](crate::connect::Transport).
 
 use std::{
     fmt,
@@ -13,10 +13,10 @@ use sdam_core::time::Instant;
 
 use crate::stream::ByteStream;
 
-/// One connect and one look-up of a host name.
+/// Opens a socket to one address, and looks up host names.
 ///
-/// [`NetTransport`](crate::net::NetTransport) makes a transport of it: several addresses, time-outs
-/// and framing are written once, there.
+/// [`NetTransport`](crate::net::NetTransport) makes a transport of it, which adds racing of several
+/// addresses, timeouts and framing.
 ///
 /// # Contract
 ///
@@ -26,15 +26,15 @@ use crate::stream::ByteStream;
 ///
 /// Through the transport that is made of it, a dialler also keeps the contract of
 /// [`Transport`](crate::connect::Transport): dropping a future abandons the attempt and closes its
-/// socket, and a runtime that has ended is an error and not a panic.
+/// socket, and a runtime that has ended causes an error and not a panic.
 #[async_trait]
 pub trait Dial: Send + Sync + Debug + 'static {
     /// An open socket.
     type Stream: ByteStream;
 
-    /// Opens a socket to `target`, with Nagle's algorithm off where there is one.
+    /// Opens a socket to `target`, with Nagle's algorithm disabled (`TCP_NODELAY`) on TCP.
     ///
-    /// Only implementations that [block](Self::blocks) need the deadline, for all others the caller
+    /// Only implementations that [block](Self::blocks) need the deadline; for all others the caller
     /// drops the future in time.
     ///
     /// # Cancel safety
@@ -46,7 +46,7 @@ pub trait Dial: Send + Sync + Debug + 'static {
         deadline: Option<Instant>,
     ) -> io::Result<Self::Stream>;
 
-    /// The addresses of `host`, most preferred first. Where the runtime has no resolver, see
+    /// Returns the addresses of `host`, most preferred first. Runtimes without a resolver use
     /// [`system::lookup_ip`](crate::system::lookup_ip).
     ///
     /// # Cancel safety
@@ -54,16 +54,15 @@ pub trait Dial: Send + Sync + Debug + 'static {
     /// Dropping the future abandons the look-up.
     async fn lookup_ip(&self, host: &str) -> io::Result<Vec<IpAddr>>;
 
-    /// Whether the futures block their thread instead of being pending.
+    /// Returns whether the futures block their thread instead of being pending.
     ///
-    /// Attempts cannot race each other then, so each one's deadline is its share of the time that
-    /// is left.
+    /// Blocking attempts cannot race, so each one's deadline is its share of the remaining time.
     fn blocks(&self) -> bool {
         false
     }
 }
 
-/// What a socket is opened to.
+/// The address of a socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DialTarget {
@@ -74,7 +73,7 @@ pub enum DialTarget {
 }
 
 impl DialTarget {
-    /// The error of a runtime or system that has no sockets of this kind.
+    /// Returns the error of a runtime or system that has no sockets of this kind.
     pub fn unsupported(&self) -> io::Error {
         let message = format!("no socket can be opened to {self}");
         io::Error::new(io::ErrorKind::Unsupported, message)

@@ -1,4 +1,4 @@
-//! What a seam reports when it fails.
+//! The error of transports and resolvers.
 
 use std::{error::Error, fmt, io, sync::Arc};
 
@@ -10,11 +10,10 @@ use sdam_core::{
 
 use crate::wire::WireError;
 
-/// Why a connection could not be opened or used, or a name not be looked up.
+/// The error of opening or using a connection, or of looking up a name.
 ///
-/// Cheap to clone. `Display` is one line: the server where it is known, kind and stage, what was
-/// attempted and every cause of that; `Debug` is the same line. Since the line holds all causes,
-/// there is no [`source`](Error::source).
+/// Cheap to clone. `Display` is one line: the server if known, kind and stage, the attempted action
+/// and all causes; `Debug` is the same. So there is no [`source`](Error::source).
 #[derive(Clone)]
 pub struct TransportError {
     kind: ErrorKind,
@@ -24,30 +23,30 @@ pub struct TransportError {
 }
 
 impl TransportError {
-    /// A connection that could not be opened, or broke.
+    /// Creates a network error: a connection could not be opened, or broke.
     pub fn network(stage: Stage, message: impl Into<Arc<str>>) -> Self {
         Self::new(ErrorKind::Network, stage, message.into())
     }
 
-    /// An attempt that took longer than allowed.
+    /// Creates a timeout error.
     pub fn timeout(stage: Stage, message: impl Into<Arc<str>>) -> Self {
         Self::new(ErrorKind::Timeout, stage, message.into())
     }
 
-    /// An answer that cannot be accepted: bytes that are no message, a message out of turn, and at
-    /// [`Stage::Tls`] a certificate or host name that is not to be trusted.
+    /// Creates a protocol error: malformed bytes, a message out of turn, or at [`Stage::Tls`] an
+    /// untrusted certificate or host name.
     pub fn protocol(stage: Stage, message: impl Into<Arc<str>>) -> Self {
         Self::new(ErrorKind::Protocol, stage, message.into())
     }
 
-    /// An error of the operating system while the caller did what `message` says.
+    /// Converts an I/O error that occurred while the caller did what `message` says.
     ///
-    /// It is a time-out if `source` is one that the runtime's own deadline has caused.
-    /// Where the operating system reports `ETIMEDOUT` on an established connection, it has given up
-    /// a peer that acknowledged nothing for minutes: such a connection is broken, not slow.
+    /// It is a timeout if `source` is one that the runtime's own deadline has caused.
+    /// If the operating system reports `ETIMEDOUT` on an established connection, the peer has
+    /// acknowledged nothing for minutes: such a connection is broken, not slow.
     ///
-    /// At [`Stage::Tls`] it is a protocol error if `source` is what TLS libraries report of a
-    /// certificate or host name in this guise: `InvalidData`, `InvalidInput` or `Other`.
+    /// At [`Stage::Tls`] it is a protocol error if `source` has a kind by which TLS libraries
+    /// report a bad certificate or host name: `InvalidData`, `InvalidInput` or `Other`.
     pub fn from_io(stage: Stage, message: impl Into<Arc<str>>, source: io::Error) -> Self {
         let own = source.raw_os_error().is_none();
         let kind = match source.kind() {
@@ -62,12 +61,12 @@ impl TransportError {
         Self::new(kind, stage, message.into()).with_source(source)
     }
 
-    /// Bytes that are no message, or a message out of turn, as the codec reports them.
+    /// Converts an error of the wire codec: malformed bytes, or a message out of turn.
     pub fn from_wire(stage: Stage, source: WireError) -> Self {
         Self::protocol(stage, "the conversation broke the wire protocol").with_source(source)
     }
 
-    /// The same error, caused by `source`, whose text and causes are appended to the message.
+    /// Appends `source`, its text and its causes, to the message.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         let source = source.into();
@@ -81,42 +80,42 @@ impl TransportError {
         self
     }
 
-    /// The same error of a connection to `target`, which its text then names.
+    /// Adds the server address `target`, which `Display` then shows.
     #[must_use]
     pub fn with_target(mut self, target: &ServerAddress) -> Self {
         self.target = Some(target.clone());
         self
     }
 
-    /// The same error at another stage, for callers who know what the connection was used for.
+    /// Replaces the stage, for callers that know the purpose of the connection.
     #[must_use]
     pub fn at(mut self, stage: Stage) -> Self {
         self.stage = stage;
         self
     }
 
-    /// What kind of error it is: network, time-out or protocol.
+    /// Returns the kind of error: network, timeout or protocol.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// How far the conversation with the server had come.
+    /// Returns the stage of connecting or talking to the server at which it failed.
     pub fn stage(&self) -> Stage {
         self.stage
     }
 
-    /// What was attempted and every cause of its failure, without server, kind and stage.
+    /// Returns the attempted action and all causes of its failure, without server, kind and stage.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// Whether time ran out.
+    /// Returns whether it is a timeout.
     pub fn is_timeout(&self) -> bool {
         self.kind == ErrorKind::Timeout
     }
 
-    /// What a pool reports of its connection that has come as far as `phase`, with the labels that
-    /// the error of the operation gets, too: see [`Cause::of_connection`].
+    /// Returns the cause that a pool reports for its connection at `phase`, including the labels
+    /// that the error of the operation also gets: see [`Cause::of_connection`].
     pub fn cause(&self, phase: Phase) -> Cause<'_> {
         Cause::of_connection(phase, self.kind, self.stage, &self.message)
     }
@@ -149,7 +148,7 @@ impl fmt::Debug for TransportError {
 impl Error for TransportError {}
 
 impl From<&TransportError> for ServerError {
-    /// Plain data for descriptions and events, which name the server themselves.
+    /// Converts to plain data for descriptions and events, which name the server themselves.
     fn from(error: &TransportError) -> Self {
         Self::new(error.kind, error.stage, &*error.message)
     }

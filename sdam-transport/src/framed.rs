@@ -1,4 +1,4 @@
-//! Wire messages over a stream of bytes.
+//! A connection that frames wire messages over a byte stream.
 
 use std::{
     fmt,
@@ -24,31 +24,31 @@ mod tests;
 
 /// A [`Connection`] over a [`ByteStream`].
 ///
-/// While it sends or receives, it counts as broken, and it is healed by success alone.
-/// So a future that is dropped half-way, or fails, leaves a connection that refuses everything, and
-/// cancellation can never make the middle of a message look like the start of the next.
+/// The connection counts as broken while it sends or receives, and only success resets that.
+/// So after a future was dropped half-way, or has failed, the connection refuses every call.
+/// Cancellation can never make the middle of a message look like the start of the next.
 ///
-/// Errors are those of [`Stage::Hello`], which is what monitoring connections carry; who sends
-/// something else restates them ([`TransportError::at`]).
+/// Errors have [`Stage::Hello`], which fits monitoring connections; other users set another stage
+/// by [`TransportError::at`].
 pub struct Framed<S> {
     stream: S,
     state: State,
     max_message_size: usize,
     target: Option<ServerAddress>,
-    /// What was read and not yet returned: the start of a message, or more than one.
+    /// Bytes read and not yet returned: the start of a message, or more than one message.
     received: Vec<u8>,
 }
 
 #[derive(Debug)]
 enum State {
     Healthy,
-    /// This is going on, or was when its future was dropped.
+    /// The operation in progress, or dropped before it was ready.
     Busy(&'static str),
     Failed(TransportError),
 }
 
 impl<S: ByteStream> Framed<S> {
-    /// A connection over `stream`, on which nothing has been read or written yet.
+    /// Creates a connection over `stream`, on which nothing has been read or written yet.
     pub fn new(stream: S) -> Self {
         Self {
             stream,
@@ -59,7 +59,7 @@ impl<S: ByteStream> Framed<S> {
         }
     }
 
-    /// The same connection, whose errors name the server `target`.
+    /// Adds the server address `target` to errors.
     #[must_use]
     pub fn with_target(mut self, target: &ServerAddress) -> Self {
         self.target = Some(target.clone());
@@ -118,7 +118,7 @@ impl<S: ByteStream> Framed<S> {
             self.fill(Header::LENGTH, "header").await?;
         };
         let (length, limit) = (header.message_length(), self.max_message_size);
-        // Before anything is allocated: the length may be that of another protocol's greeting.
+        // Checked before allocating: the bytes may be the greeting of another protocol.
         if length > limit {
             let declared = length;
             return Err(invalid(WireError::LengthAboveLimit { declared, limit }));
@@ -130,7 +130,7 @@ impl<S: ByteStream> Framed<S> {
         WireMessage::decode(mem::replace(&mut self.received, rest)).map_err(invalid)
     }
 
-    /// Reads once, towards `wanted` bytes and perhaps beyond.
+    /// Reads once, to get `wanted` bytes and possibly more.
     ///
     /// Reading ahead saves a system call for the header of each message.
     async fn fill(&mut self, wanted: usize, part: &str) -> Result<(), TransportError> {
@@ -159,8 +159,8 @@ impl<S: ByteStream> Framed<S> {
         }
     }
 
-    /// Waits for the beginning of a message without any memory set aside for it: connections that
-    /// stream spend their lives here.
+    /// Waits for the first bytes of a message without a buffer allocated: streaming connections are
+    /// in this state most of the time.
     async fn read_first(&mut self) -> io::Result<usize> {
         let (stream, received) = (&mut self.stream, &mut self.received);
         poll_fn(|cx| {
@@ -172,7 +172,7 @@ impl<S: ByteStream> Framed<S> {
         .await
     }
 
-    /// Reads once, when more of a message is on its way.
+    /// Reads once, when part of a message has arrived.
     async fn read_more(&mut self, missing: usize) -> io::Result<usize> {
         let filled = self.received.len();
         let room = missing.clamp(READ_AHEAD, MAX_READ);
@@ -223,7 +223,7 @@ fn invalid(error: WireError) -> TransportError {
 }
 
 const STAGE: Stage = Stage::Hello;
-/// Twice the length of a common hello reply, so that one read usually takes all of it.
+/// Twice the length of a common hello reply, so that one read usually gets all of it.
 const READ_AHEAD: usize = 2 << 10;
-/// A long message is allocated as it arrives, not as it is announced.
+/// The maximum length of one read: memory grows with what arrives, not with what is announced.
 const MAX_READ: usize = 64 << 10;

@@ -1,4 +1,4 @@
-//! What a client tells servers about itself in the first message of every connection (Handshake:
+//! Client metadata: the `client` document in the first message of every connection (Handshake:
 //! "Client metadata").
 //!
 //! ```
@@ -28,30 +28,29 @@ use std::fmt;
 
 pub use environment::{Environment, FaasProvider, OperatingSystem};
 
-/// What separates the names, versions and platforms of a driver and the libraries around it.
+/// The separator of the names, versions and platforms of a driver and its wrapping libraries.
 const DELIMITER: char = '|';
 
-/// The `client` document of handshakes, not yet shortened to its greatest length.
+/// The content of the `client` document of handshakes, not yet shortened to its maximum length.
 ///
-/// Later changes reach connections that are opened later; established ones have said what they
-/// said.
+/// Changes apply to connections that are opened later; established connections are not affected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientMetadata {
     application: Option<Box<str>>,
-    /// The driver first, then the libraries around it in the order in which they came.
+    /// The driver first, then its wrapping libraries in the order in which they were appended.
     libraries: Vec<Library>,
     environment: Environment,
 }
 
 impl ClientMetadata {
-    /// The greatest length of the encoded document, in bytes.
+    /// The maximum length of the encoded document, in bytes.
     pub const MAX_LENGTH: usize = 512;
-    /// The greatest length of the application's name, in bytes.
+    /// The maximum length of the application's name, in bytes.
     pub const MAX_APPLICATION_LENGTH: usize = 128;
-    /// The greatest lengths of the driver's own name and version, in bytes; they are never cut.
+    /// The maximum length of the driver's own name, and of its version, in bytes; never truncated.
     pub const MAX_DRIVER_LENGTH: usize = 128;
 
-    /// The metadata of the driver `name` of this version in `environment`.
+    /// Creates the metadata of the driver `name` of this version in `environment`.
     ///
     /// # Errors
     ///
@@ -76,7 +75,7 @@ impl ClientMetadata {
         })
     }
 
-    /// The same metadata with the name of the application; an empty one counts as none.
+    /// Sets the name of the application; an empty one counts as none.
     ///
     /// # Errors
     ///
@@ -87,8 +86,8 @@ impl ClientMetadata {
         Ok(self)
     }
 
-    /// The same metadata with details of the driver's platform, the most important ones first,
-    /// since the end is what may be cut off.
+    /// Sets the details of the driver's platform, the most important ones first, because the end
+    /// may be truncated.
     ///
     /// # Errors
     ///
@@ -102,15 +101,15 @@ impl ClientMetadata {
         Ok(self)
     }
 
-    /// Appends a library around the driver (Handshake: "Supporting wrapping libraries"), and tells
-    /// whether that changed anything: one that has been appended before is not appended again.
+    /// Appends a library that wraps the driver (Handshake: "Supporting wrapping libraries"), and
+    /// returns whether that changed anything: an equal library is not appended again.
     ///
     /// # Errors
     ///
-    /// One of the library's texts contains a `|`; then nothing is changed.
+    /// One of the library's texts contains a `|`; the metadata is then unchanged.
     pub fn append(&mut self, library: Library) -> Result<bool, InvalidMetadata> {
         library.validate()?;
-        // A library that happens to look like the driver is one all the same.
+        // The driver's own entry is skipped: a library that equals it is still appended.
         let known = self.libraries.iter().skip(1).any(|own| *own == library);
         if !known {
             self.libraries.push(library);
@@ -118,24 +117,24 @@ impl ClientMetadata {
         Ok(!known)
     }
 
-    /// Whether the client runs as a function of a FaaS provider, where `serverMonitoringMode=auto`
-    /// means polling (Server Monitoring: "serverMonitoringMode").
+    /// Returns whether the client runs as a function of a FaaS provider, where
+    /// `serverMonitoringMode=auto` means polling (Server Monitoring: "serverMonitoringMode").
     pub fn is_faas(&self) -> bool {
         self.environment.is_faas()
     }
 
-    /// The `client` document, BSON, of at most [`MAX_LENGTH`](Self::MAX_LENGTH) bytes.
+    /// Encodes the `client` document as BSON of at most [`MAX_LENGTH`](Self::MAX_LENGTH) bytes.
     ///
-    /// What does not fit is left out in the order of the specification: what is known of the
-    /// environment except the name of the provider, what is known of the operating system except
-    /// its type, the whole environment, the end of the platform. If that is still not enough, the
-    /// libraries appended last are left out.
+    /// If it does not fit, fields are left out in the order of the specification: those of the
+    /// environment except the provider's name, those of the operating system except its type, the
+    /// whole environment, the end of the platform. If that is still not enough, the libraries
+    /// appended last are left out.
     pub fn encode(&self) -> Box<[u8]> {
         encode::encode(self)
     }
 }
 
-/// A library around the driver (Handshake: "DriverInfoOptions"). Empty texts count as absent.
+/// A library that wraps the driver (Handshake: "DriverInfoOptions"). Empty texts count as absent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Library {
     name: Box<str>,
@@ -144,7 +143,7 @@ pub struct Library {
 }
 
 impl Library {
-    /// The library of that name.
+    /// Creates a library of that name.
     pub fn new(name: &str) -> Self {
         Self {
             name: name.into(),
@@ -153,14 +152,14 @@ impl Library {
         }
     }
 
-    /// The same library with its version.
+    /// Sets the library's version.
     #[must_use]
     pub fn with_version(mut self, version: &str) -> Self {
         self.version = set(version);
         self
     }
 
-    /// The same library with details of its platform.
+    /// Sets the details of the library's platform.
     #[must_use]
     pub fn with_platform(mut self, platform: &str) -> Self {
         self.platform = set(platform);
@@ -182,7 +181,7 @@ impl Library {
     }
 }
 
-/// Metadata that a server would refuse or that could not be told apart again.
+/// The error of metadata that a server would refuse or that could not be split again.
 #[derive(Clone, PartialEq, Eq)]
 pub struct InvalidMetadata {
     option: &'static str,
@@ -201,7 +200,7 @@ impl InvalidMetadata {
         Self { option, reason }
     }
 
-    /// The option that is wrong, such as `appName`.
+    /// Returns the name of the invalid option, such as `appName`.
     pub const fn option(&self) -> &'static str {
         self.option
     }
@@ -229,7 +228,7 @@ impl fmt::Display for InvalidMetadata {
 }
 
 impl fmt::Debug for InvalidMetadata {
-    /// The text, as a program prints it that returns the error from `main`.
+    /// Writes the same text as `Display`, for programs that return the error from `main`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
@@ -248,7 +247,7 @@ fn check_length(option: &'static str, text: &str, limit: usize) -> Result<(), In
     Ok(())
 }
 
-/// The beginning of `text`, at most `limit` bytes long.
+/// Truncates `text` to at most `limit` bytes.
 fn cut(text: &str, limit: usize) -> &str {
     let mut end = limit.min(text.len());
     while !text.is_char_boundary(end) {
@@ -257,7 +256,7 @@ fn cut(text: &str, limit: usize) -> &str {
     text.get(..end).unwrap_or_default()
 }
 
-/// An empty text counts as absent.
+/// Returns the text; an empty one counts as absent.
 fn set(text: &str) -> Option<Box<str>> {
     (!text.is_empty()).then(|| text.into())
 }

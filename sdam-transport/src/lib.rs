@@ -1,32 +1,32 @@
 //! Runtime seams and wire protocol for MongoDB monitoring.
 //!
-//! Its code names no runtime, keeps no state outside values and makes no choice at random:
-//! whatever touches the world comes in through a seam, as a value.
-//! Only [`system`], from which runtimes are built, spawns threads.
+//! The code names no runtime, has no global state and makes no random choice: clock, transport,
+//! resolver, spawner and seed are passed in as values.
+//! Only [`system`], from which runtimes are built, and the conformance suite spawn threads.
 //!
-//! | module | what it holds |
+//! | module | content |
 //! | --- | --- |
-//! | [`runtime`] | [`runtime::Io`] and [`runtime::Runtime`]: the bundles of seams an engine is given |
-//! | [`clock`], [`spawn`], [`connect`], [`resolve`] | the seams |
-//! | [`error`] | what a seam reports when it fails |
-//! | [`handshake`] | what clients tell servers about themselves |
+//! | [`runtime`] | [`runtime::Io`] and [`runtime::Runtime`]: the bundles of traits that an engine gets |
+//! | [`clock`], [`spawn`], [`connect`], [`resolve`] | the traits that runtimes implement |
+//! | [`error`] | the error of transports and resolvers |
+//! | [`handshake`] | client metadata |
 //! | [`wire`] | whole wire messages, validated |
 //! | [`stream`], [`framed`], [`dial`], [`race`], [`net`] | a transport for every runtime that has sockets |
-//! | [`system`] | what runtimes over an operating system share: entropy, an epoch, timers, look-ups |
-//! | [`local`], [`pipe`] | what turns tasks and sockets that stay on one thread into seams |
-//! | `conformance` | the suite by which a runtime is tested (feature `conformance`) |
+//! | [`system`] | shared parts of runtimes over an operating system: entropy, an epoch, timers, look-ups |
+//! | [`local`], [`pipe`] | adapters for tasks and sockets that stay on one thread |
+//! | `conformance` | the conformance suite for runtimes (feature `conformance`) |
 //!
-//! # Bringing a runtime
+//! # Implementing a runtime
 //!
 //! A runtime that has sockets implements [`clock::Clock`], [`spawn::Spawner`] and [`dial::Dial`],
 //! makes a transport of the latter by [`net::NetTransport`], and bundles all of it in a
-//! [`runtime::Runtime`]. One that exchanges whole messages implements [`connect::Transport`]
+//! [`runtime::Runtime`]. A runtime that exchanges whole messages implements [`connect::Transport`]
 //! itself.
 //!
-//! What a runtime lacks is here: [`system::ThreadClock`] is a clock for all, and
-//! [`system::lookup_ip`] a resolver. Where futures and sockets cannot leave their thread,
-//! [`local::Remote`] is the spawner and takes other work there, and [`pipe::piped`] makes a stream of
-//! a socket.
+//! This crate has replacements for missing parts: [`system::ThreadClock`] is a clock for all
+//! runtimes, and [`system::lookup_ip`] a resolver of host names. If futures and sockets cannot
+//! leave their thread, [`local::Remote`] is the spawner and runs other work there, and
+//! [`pipe::piped`] makes a stream of a socket.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod clock;

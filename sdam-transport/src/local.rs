@@ -1,7 +1,7 @@
-//! Runtimes whose futures stay on one thread.
+//! Adapters for runtimes whose futures stay on one thread.
 //!
-//! The seams are values that any thread may use, and their futures may be polled anywhere. A runtime
-//! whose sockets and tasks cannot leave their thread does its work there: a [`Remote`] sends it, and
+//! Any thread may use a clock, transport or spawner and poll its futures. A runtime whose sockets
+//! and tasks cannot leave their thread does its work there: a [`Remote`] sends it, and
 //! [`Jobs::run`] is the one future that the thread has to drive.
 
 use std::{
@@ -28,7 +28,7 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
-/// Sends work to the thread that runs the [`Jobs`]; a spawner of tasks there.
+/// Sends work to the thread that runs the [`Jobs`]; also a spawner of tasks on that thread.
 #[derive(Clone)]
 pub struct Remote {
     jobs: mpsc::UnboundedSender<Job>,
@@ -39,29 +39,29 @@ pub struct Jobs {
     jobs: mpsc::UnboundedReceiver<Job>,
 }
 
-/// Makes its future on the thread where that has to stay.
+/// A function that creates its future on the thread where that has to stay.
 type Job = Box<dyn FnOnce() -> LocalBoxFuture<'static, ()> + Send>;
 
-/// A sender and a receiver of work.
+/// Returns a sender and a receiver of work.
 pub fn remote() -> (Remote, Jobs) {
     let (sends, jobs) = mpsc::unbounded();
     (Remote { jobs: sends }, Jobs { jobs })
 }
 
 impl Remote {
-    /// Lets the other thread call `work` and drive the future that it returns, which need not be
-    /// `Send`. Does not wait; the work is dropped when the [`Jobs`] are, perhaps before this returns.
+    /// Sends `work` to the other thread, which calls it and drives its future, which need not be
+    /// `Send`. Does not wait; the work is dropped with the [`Jobs`], possibly before this returns.
     pub fn run<F: Future<Output = ()> + 'static>(&self, work: impl FnOnce() -> F + Send + 'static) {
-        // What cannot be sent is dropped, as it is due after the end.
+        // If the `Jobs` are dropped, the work is dropped here, as the contract demands.
         let _ = self.jobs.unbounded_send(Box::new(|| work().boxed_local()));
     }
 
-    /// Opens a socket on the other thread by `connect`, and lets `carry` carry its bytes there until
-    /// the stream that this returns is dropped, see [`PipeEnd`].
+    /// Opens a socket on the other thread by `connect`, and runs `carry` there, which carries the
+    /// socket's bytes until the returned stream is dropped, see [`PipeEnd`].
     ///
     /// # Errors
     ///
-    /// Those of `connect`, or that the [`Jobs`] have been dropped.
+    /// Those of `connect`, or an error if the [`Jobs`] have been dropped.
     ///
     /// # Cancel safety
     ///
@@ -79,7 +79,7 @@ impl Remote {
         self.run(move || async move {
             let outcome = match future::select(pin!(connect()), opened.cancellation()).await {
                 Either::Left((outcome, _)) => outcome,
-                // The caller has given up.
+                // The caller has dropped its future.
                 Either::Right(_) => return,
             };
             let (piped, end) = pipe::piped();
@@ -98,18 +98,18 @@ impl Remote {
 
 impl Spawner for Remote {
     fn spawn(&self, task: Task) {
-        // A panic ends the task alone; the panic hook has told it.
+        // A panic ends only its task; the panic hook has reported it.
         self.run(|| AssertUnwindSafe(task).catch_unwind().map(drop));
     }
 }
 
 impl Jobs {
-    /// Does the work as it arrives, side by side, until the last [`Remote`] has been dropped and all
-    /// work is done.
+    /// Runs the work concurrently as it arrives, until the last [`Remote`] has been dropped and all
+    /// work has finished.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future ends the runtime: all work is dropped, and so is any that is sent later.
+    /// Dropping the future ends the runtime: all work is dropped, including work sent later.
     pub async fn run(mut self) {
         let mut running = FuturesUnordered::new();
         poll_fn(|cx| {

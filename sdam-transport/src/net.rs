@@ -1,4 +1,4 @@
-//! A [`Transport`] over sockets.
+//! A [`Transport`] over sockets, made of a dialler.
 
 use std::{
     fmt, io,
@@ -22,9 +22,9 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
-/// Resolves a host name, races its addresses, and frames the socket that wins.
+/// A transport that looks up a host name, races its addresses, and frames the winning socket.
 ///
-/// Errors name the server and tell what each of its IP addresses has answered.
+/// Errors name the server and the result of each of its IP addresses.
 #[derive(Debug)]
 pub struct NetTransport<D> {
     dial: D,
@@ -33,7 +33,7 @@ pub struct NetTransport<D> {
 }
 
 impl<D: Dial> NetTransport<D> {
-    /// A transport over the sockets of `dial`, by the time of `clock`.
+    /// Creates a transport over the sockets of `dial`, with timeouts by `clock`.
     pub fn new(dial: D, clock: Arc<dyn Clock>) -> Self {
         Self {
             dial,
@@ -42,15 +42,14 @@ impl<D: Dial> NetTransport<D> {
         }
     }
 
-    /// The same transport, beginning the attempt at the next address after `delay` instead of
-    /// [`ATTEMPT_DELAY`].
+    /// Sets the delay before the attempt at the next address; the default is [`ATTEMPT_DELAY`].
     #[must_use]
     pub fn with_attempt_delay(mut self, delay: Duration) -> Self {
         self.attempt_delay = delay;
         self
     }
 
-    /// An open socket to `target`.
+    /// Opens a socket to `target`.
     async fn open(
         &self,
         target: &ServerAddress,
@@ -135,7 +134,7 @@ impl<D: Dial> Transport for NetTransport<D> {
     }
 }
 
-/// The time by which the next of `left` attempts has to end that come one after the other.
+/// Returns the deadline of the next of `left` sequential attempts.
 fn share(now: Instant, deadline: Instant, left: usize) -> Instant {
     let left = u32::try_from(left).unwrap_or(u32::MAX).max(1);
     now + deadline.since(now) / left
@@ -151,7 +150,7 @@ fn unreachable(lost: Lost<DialTarget, io::Error>) -> TransportError {
     error.with_source(Attempts(lost))
 }
 
-/// What became of each attempt.
+/// The result of each attempt, for error messages.
 #[derive(Debug)]
 struct Attempts(Lost<DialTarget, io::Error>);
 

@@ -1,4 +1,4 @@
-//! Byte streams whose socket is elsewhere.
+//! Byte streams whose socket is on another thread.
 
 use std::{
     fmt, io,
@@ -19,31 +19,31 @@ use crate::stream::ByteStream;
 mod tests;
 
 /// A [`ByteStream`] made of two channels, for sockets that cannot be moved between threads or that
-/// a thread of their own reads.
+/// are read by their own thread.
 ///
-/// Dropping it ends [`PipeEnd::to_send`], which tells the socket's side to close the socket.
+/// Dropping it ends [`PipeEnd::to_send`], upon which the other side has to close the socket.
 pub struct Piped {
     arrived: IntoAsyncRead<mpsc::Receiver<io::Result<Vec<u8>>>>,
     to_send: mpsc::Sender<Vec<u8>>,
 }
 
-/// The side of a [`Piped`] where the socket is.
+/// The end of a [`Piped`] on the socket's thread.
 ///
-/// Both channels hold one item, so a socket is not read faster than the stream is, and is not given
-/// more than it takes. The socket is to be closed as soon as `to_send` has ended, even if a read of
-/// it is pending: race the loop that reads against the loop that writes, and drop both when one has
-/// ended.
+/// Both channels hold one item, so a socket is not read faster than the stream, nor given data
+/// faster than it takes it. The socket has to be closed as soon as `to_send` has ended, even if a
+/// read of it is pending: race the loop that reads against the loop that writes, and drop both when
+/// one has ended.
 #[derive(Debug)]
 pub struct PipeEnd {
     /// Takes the bytes that the socket has received. An error is reported once, and dropping the
-    /// sender is the end of the stream.
+    /// sender ends the stream.
     pub arrived: mpsc::Sender<io::Result<Vec<u8>>>,
     /// Yields the bytes that the socket is to send, and ends when the [`Piped`] has been dropped.
     /// Dropping the receiver makes writes fail.
     pub to_send: mpsc::Receiver<Vec<u8>>,
 }
 
-/// A stream and the end of it that the socket gets.
+/// Returns a stream and its end for the socket.
 pub fn piped() -> (Piped, PipeEnd) {
     let (from_socket, received) = mpsc::channel(0);
     let (sent, to_socket) = mpsc::channel(0);
@@ -82,7 +82,7 @@ impl AsyncWrite for Piped {
         Poll::Ready(Ok(chunk.len()))
     }
 
-    /// Ready when the socket's side has taken what was written.
+    /// Waits until the socket's side has taken what was written.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.to_send.poll_ready(cx).map_err(broken)
     }
@@ -102,5 +102,5 @@ fn broken(_: mpsc::SendError) -> io::Error {
     io::Error::new(io::ErrorKind::BrokenPipe, "the socket is closed")
 }
 
-/// Bounds what a long message takes a second time.
+/// The maximum length of a chunk, which bounds the memory of the copy of a long message.
 const MAX_CHUNK: usize = 64 << 10;

@@ -1,7 +1,7 @@
-//! Futures against time and against each other.
+//! Racing futures against deadlines and against each other.
 //!
-//! Whatever is ready at the same moment is taken in a fixed order, so that a simulated run can be
-//! repeated: results before timers, earlier attempts before later ones.
+//! Futures that are ready at the same moment are taken in a fixed order, so that a simulated run is
+//! reproducible: results before timers, earlier attempts before later ones.
 
 use std::{
     fmt,
@@ -20,9 +20,9 @@ use crate::clock::Clock;
 #[cfg(test)]
 mod tests;
 
-/// The result of `future`, if it is there by `deadline`; without a deadline it may take for ever.
+/// Returns the result of `future` if it is ready by `deadline`; `None` means no timeout.
 ///
-/// A future that is ready when it is looked at wins even if the deadline has passed: what arrived
+/// A future that is ready when it is polled wins even if the deadline has passed: data that arrived
 /// while the machine was suspended arrived in time.
 ///
 /// # Errors
@@ -40,14 +40,14 @@ pub async fn deadline<F: Future>(
     let Some(deadline) = deadline else {
         return Ok(future.await);
     };
-    // `select` looks at its first argument first.
+    // `select` polls its first argument first.
     match future::select(pin!(future), clock.sleep_until(deadline)).await {
         Either::Left((output, _)) => Ok(output),
         Either::Right(((), _)) => Err(Elapsed),
     }
 }
 
-/// The deadline has passed.
+/// The error of a deadline that has passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Elapsed;
@@ -60,8 +60,7 @@ impl fmt::Display for Elapsed {
 
 impl std::error::Error for Elapsed {}
 
-/// How long an attempt may go on before the next one joins it (RFC 8305: "Connection Attempt
-/// Delay").
+/// The delay before the next attempt joins a running one (RFC 8305: "Connection Attempt Delay").
 pub const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
 /// Connects to the first candidate that answers (RFC 8305: "Happy Eyeballs").
@@ -72,7 +71,7 @@ pub const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 ///
 /// # Errors
 ///
-/// What became of every candidate, if all failed or the deadline passed.
+/// [`Lost`], with the state of every candidate, if all failed or the deadline passed.
 ///
 /// # Cancel safety
 ///
@@ -115,27 +114,27 @@ where
     }
 }
 
-/// What became of the candidates of a race that nobody won.
+/// The state of each candidate of a race that none of them won.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Lost<C, E> {
-    /// Those that failed, in the order in which they did.
+    /// Candidates that failed, in the order in which they did.
     pub failed: Vec<(C, E)>,
-    /// Those whose attempt had neither succeeded nor failed when the deadline passed.
+    /// Candidates whose attempt was running when the deadline passed.
     pub running: Vec<C>,
-    /// Those whose attempt had not begun when the deadline passed.
+    /// Candidates whose attempt had not begun when the deadline passed.
     pub waiting: Vec<C>,
 }
 
 impl<C, E> Lost<C, E> {
-    /// Whether time ran out before every candidate had failed.
+    /// Returns whether the deadline passed before every candidate had failed.
     pub fn timed_out(&self) -> bool {
         !(self.running.is_empty() && self.waiting.is_empty())
     }
 }
 
-/// `addresses` in the order in which they are to be tried: each once, the families in turn, the
-/// first address first (RFC 8305: "Sorting Addresses").
+/// Sorts `addresses` into the order of attempts: each once, alternating families, the first address
+/// first (RFC 8305: "Sorting Addresses").
 pub fn interleave(addresses: &[IpAddr]) -> Vec<IpAddr> {
     let mut once: Vec<IpAddr> = Vec::with_capacity(addresses.len());
     for address in addresses {
@@ -155,7 +154,7 @@ pub fn interleave(addresses: &[IpAddr]) -> Vec<IpAddr> {
     order
 }
 
-/// The attempts that have begun.
+/// The running and failed attempts.
 struct Race<C, E, F> {
     running: Vec<(C, Pin<Box<F>>)>,
     failed: Vec<(C, E)>,
@@ -165,7 +164,7 @@ struct Race<C, E, F> {
 
 enum Lap<T> {
     Won(T),
-    /// It is the next candidate's turn.
+    /// The next candidate's attempt has to start.
     Next,
     Lost,
 }
@@ -190,7 +189,7 @@ where
         if self.running.is_empty() && !more {
             return Poll::Ready(Lap::Lost);
         }
-        // Timers are looked at only while an attempt is pending: those of a blocking clock block.
+        // Timers are polled only while an attempt is pending: those of a blocking clock block.
         if more && self.failed.len() > failed_before {
             return Poll::Ready(Lap::Next);
         }

@@ -1,4 +1,4 @@
-//! SRV and TXT records, as a seam.
+//! The resolver trait, for SRV and TXT records.
 
 use std::{fmt::Debug, time::Duration};
 
@@ -7,10 +7,9 @@ use sdam_core::address::ServerAddress;
 
 use crate::error::TransportError;
 
-/// Looks up the DNS records of seed lists.
+/// Looks up the SRV and TXT records of `mongodb+srv` seed lists.
 ///
-/// Host names of servers are not its business: a [`Transport`](crate::connect::Transport) resolves
-/// those itself.
+/// A [`Transport`](crate::connect::Transport) itself looks up the host names of servers.
 ///
 /// # Contract
 ///
@@ -21,14 +20,14 @@ use crate::error::TransportError;
 /// - Nothing is cached beyond the records' time to live.
 #[async_trait]
 pub trait Resolver: Send + Sync + Debug + 'static {
-    /// The SRV records of `name`, such as `_mongodb._tcp.example.com`.
+    /// Looks up the SRV records of `name`, such as `_mongodb._tcp.example.com`.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future abandons the look-up.
     async fn lookup_srv(&self, name: &str) -> Result<SrvRecords, TransportError>;
 
-    /// The TXT records of `name`, the character strings of each joined without a separator.
+    /// Looks up the TXT records of `name`; the strings of each are joined without a separator.
     ///
     /// # Cancel safety
     ///
@@ -42,12 +41,12 @@ pub trait Resolver: Send + Sync + Debug + 'static {
 pub struct SrvRecords {
     /// Target and port of each record, without the root's trailing dot, in the order of the answer.
     pub hosts: Vec<ServerAddress>,
-    /// The least time to live of all records.
+    /// The minimum time to live (TTL) of all records.
     pub ttl: Duration,
 }
 
 impl SrvRecords {
-    /// An answer of `hosts` that is good for `ttl`.
+    /// Creates an answer of `hosts` that is valid for `ttl`.
     pub fn new(hosts: Vec<ServerAddress>, ttl: Duration) -> Self {
         Self { hosts, ttl }
     }

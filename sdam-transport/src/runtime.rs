@@ -1,4 +1,4 @@
-//! The bundles of seams that an engine is given.
+//! The bundles of clock, transport, resolver and spawner that an engine gets.
 
 use std::sync::{
     Arc,
@@ -9,29 +9,29 @@ use sdam_core::rng::mix;
 
 use crate::{clock::Clock, connect::Transport, resolve::Resolver, spawn::Spawner};
 
-/// Everything single-threaded mode needs of the world.
+/// The clock, transport, resolver and random seed, which is all that single-threaded mode needs.
 ///
 /// Each part is a value and can be replaced alone.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Io {
-    /// Tells the time and wakes at deadlines.
+    /// The clock and its timers.
     pub clock: Arc<dyn Clock>,
     /// Opens connections.
     pub transport: Arc<dyn Transport>,
-    /// Looks up seed lists; without one, `mongodb+srv` is a configuration error.
+    /// Looks up SRV seed lists; without one, `mongodb+srv` is a configuration error.
     pub resolver: Option<Arc<dyn Resolver>>,
-    /// The root of every random choice.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// How many topologies have been started with this bundle and its clones.
+    /// The number of topologies started with this bundle and its clones.
     topologies: Arc<AtomicU64>,
 }
 
 impl Io {
-    /// The bundle of these parts, without a resolver.
+    /// Creates a bundle of these parts, without a resolver.
     ///
-    /// Equal seeds make equal choices, so `seed` comes from the operating system's entropy unless a
-    /// run is to be repeated.
+    /// Equal seeds make equal choices, so take `seed` from the operating system's entropy unless a
+    /// run has to be reproducible.
     pub fn new(clock: Arc<dyn Clock>, transport: Arc<dyn Transport>, seed: u64) -> Self {
         Self {
             clock,
@@ -42,9 +42,9 @@ impl Io {
         }
     }
 
-    /// The seed of one more topology: [`seed`](Self::seed) for the first one that is started with
-    /// this bundle or a clone of it, and another one for each that follows, so that no two of them
-    /// have the same id or make the same choices.
+    /// Returns the seed of one more topology: [`seed`](Self::seed) for the first one that is
+    /// started with this bundle or a clone of it, and a different one for each later topology, so
+    /// that no two have the same id or make the same choices.
     pub fn next_seed(&self) -> u64 {
         match self.topologies.fetch_add(1, Ordering::Relaxed) {
             0 => self.seed,
@@ -52,7 +52,7 @@ impl Io {
         }
     }
 
-    /// The same bundle with `resolver`.
+    /// Sets the resolver.
     #[must_use]
     pub fn with_resolver(mut self, resolver: Arc<dyn Resolver>) -> Self {
         self.resolver = Some(resolver);
@@ -60,18 +60,18 @@ impl Io {
     }
 }
 
-/// Everything the engine needs of the world: [`Io`] and a way to start tasks.
+/// The parts that the engine needs: [`Io`] and a spawner.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Runtime {
-    /// Time, connections, look-ups and the seed.
+    /// Clock, transport, resolver and seed.
     pub io: Io,
-    /// Starts monitors.
+    /// Starts the tasks of monitors.
     pub spawner: Arc<dyn Spawner>,
 }
 
 impl Runtime {
-    /// The bundle of these parts.
+    /// Creates a bundle of these parts.
     pub fn new(io: Io, spawner: Arc<dyn Spawner>) -> Self {
         Self { io, spawner }
     }

@@ -1,4 +1,4 @@
-//! Tasks, as a seam.
+//! The spawner trait.
 
 use std::{
     fmt,
@@ -10,7 +10,7 @@ use std::{
 
 use futures::future::BoxFuture;
 
-/// Starts tasks that run by themselves.
+/// Spawns background tasks.
 ///
 /// # Contract
 ///
@@ -31,7 +31,7 @@ pub trait Spawner: Send + Sync + Debug + 'static {
     fn spawn(&self, task: Task);
 }
 
-/// A future that runs by itself, with a name for people.
+/// A future to spawn, with a name for task lists.
 #[must_use = "a task does nothing until it is spawned"]
 pub struct Task {
     name: &'static str,
@@ -39,7 +39,7 @@ pub struct Task {
 }
 
 impl Task {
-    /// The task that runs `future`, called `name` in whatever lists tasks.
+    /// Creates a task that runs `future` and is called `name` in task lists.
     pub fn new(name: &'static str, future: impl Future<Output = ()> + Send + 'static) -> Self {
         Self {
             name,
@@ -47,7 +47,7 @@ impl Task {
         }
     }
 
-    /// What the task does, such as `monitor`.
+    /// Returns the name of the task, such as `monitor`.
     pub fn name(&self) -> &'static str {
         self.name
     }

@@ -1,4 +1,4 @@
-//! Streams of bytes in both directions.
+//! The byte stream trait.
 
 use std::{
     fmt, io,
@@ -12,7 +12,7 @@ use futures::{
 };
 use sdam_core::time::Instant;
 
-/// A socket, or whatever else carries bytes in both directions.
+/// A socket, or another stream of bytes in both directions.
 ///
 /// # Contract
 ///
@@ -25,8 +25,7 @@ use sdam_core::time::Instant;
 /// [`Connection`](crate::connect::Connection). A socket that cannot leave its thread becomes a
 /// stream by [`pipe`](crate::pipe).
 pub trait ByteStream: AsyncRead + AsyncWrite + Unpin + Send + fmt::Debug + 'static {
-    /// The time by which every later read and write is to end; streams that never block need not
-    /// care.
+    /// Sets the deadline of every later read and write; streams that never block may ignore it.
     fn set_deadline(&mut self, deadline: Option<Instant>) {
         let _ = deadline;
     }
@@ -41,7 +40,7 @@ impl<A: ByteStream, B: ByteStream> ByteStream for Either<A, B> {
     }
 }
 
-/// A stream that is pending instead of blocking, so that deadlines are no business of its own.
+/// A wrapper that makes a [`ByteStream`] of a stream that never blocks and so ignores deadlines.
 #[derive(Debug)]
 pub struct NonBlocking<S>(pub S);
 

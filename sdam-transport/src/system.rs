@@ -1,6 +1,6 @@
-//! What runtimes over an operating system share.
+//! Shared parts of runtimes over an operating system: entropy, epoch, timers, host name look-up.
 //!
-//! Nothing else in this crate uses it: it is for the constructors of runtimes.
+//! Nothing else in this crate uses this module: it is for the constructors of runtimes.
 
 mod timers;
 
@@ -17,49 +17,49 @@ use sdam_core::time::Instant;
 
 pub use self::timers::ThreadClock;
 
-/// The moment from which a runtime counts, on the system's monotonic clock.
+/// The zero of a runtime's [`Instant`]s, on the system's monotonic clock.
 #[derive(Clone, Copy, Debug)]
 pub struct Epoch {
     start: time::Instant,
 }
 
 impl Epoch {
-    /// The present as the epoch.
+    /// Creates an epoch that begins now.
     pub fn begin() -> Self {
         Self {
             start: time::Instant::now(),
         }
     }
 
-    /// The present, counted from the epoch.
+    /// Returns the current time, counted from the epoch.
     pub fn now(self) -> Instant {
         Instant::EPOCH + self.start.elapsed()
     }
 
-    /// `instant` in the system's terms; `None` if it is later than those can express.
+    /// Converts `instant` to the system's type; `None` if it is later than that can express.
     pub fn to_system(self, instant: Instant) -> Option<time::Instant> {
         self.start.checked_add(instant.since(Instant::EPOCH))
     }
 
-    /// The time until `instant`, zero if it has passed.
+    /// Returns the time until `instant`, zero if it has passed.
     pub fn until(self, instant: Instant) -> Duration {
         instant.since(self.now())
     }
 }
 
-/// A seed that differs from call to call and from process to process.
+/// Returns a random seed that differs from call to call and from process to process.
 ///
 /// It comes from the keys that the standard library draws from the system's entropy for its hash
-/// maps. Good enough for load balancing and jitter, not for cryptography.
+/// maps. It is good enough for load balancing and jitter, not for cryptography.
 pub fn entropy() -> u64 {
     RandomState::new().hash_one(())
 }
 
-/// The addresses that the system's resolver has for `host`, asked on a thread of its own.
+/// Returns the addresses of `host` from the system's resolver, which is called on its own thread.
 ///
 /// # Errors
 ///
-/// Those of the resolver, or that the system has no thread left.
+/// Those of the resolver, or an error if the system cannot start a thread.
 ///
 /// # Cancel safety
 ///
@@ -69,7 +69,7 @@ pub async fn lookup_ip(host: &str) -> io::Result<Vec<IpAddr>> {
     let host = host.to_owned();
     thread::Builder::new().spawn(move || {
         let found = (host, 0).to_socket_addrs();
-        // Dropped by a caller that has given up.
+        // The receiver is dropped if the caller has dropped its future.
         let _ = answer.send(found.map(|found| found.map(|address| address.ip()).collect()));
     })?;
     answered.await.map_err(io::Error::other)?

@@ -1,4 +1,4 @@
-//! A clock that tests set, for code that is polled by hand.
+//! A clock that tests set by hand, for code that is polled by hand.
 
 use std::{
     future::poll_fn,
@@ -12,7 +12,7 @@ use sdam_core::time::Instant;
 
 use crate::clock::Clock;
 
-/// Time stands still until it is told to advance; nobody is woken, as tests poll by themselves.
+/// A clock that only `advance` moves; timers wake no task, because tests poll by themselves.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ManualClock {
     now: Arc<Mutex<Instant>>,

@@ -1,9 +1,10 @@
-//! Whole wire messages, validated: OP_MSG, and OP_QUERY with OP_REPLY for servers that know no better.
+//! The wire protocol: whole, validated messages of OP_MSG, and of OP_QUERY with OP_REPLY for
+//! servers that may not know OP_MSG.
 //!
-//! Both directions are here, for clients and for simulated servers: [`OpMsg`], [`OpQuery`] and
-//! [`OpReply`] are written, [`WireMessage`] is what travels, and [`Exchange`] is the order in which
-//! a client may send and receive.
-//! Nothing here does I/O, and no bytes make it panic.
+//! Both directions are supported, for clients and for simulated servers: [`OpMsg`], [`OpQuery`] and
+//! [`OpReply`] are encoded, [`WireMessage`] is the encoded message, and [`Exchange`] is the order
+//! in which a client may send and receive.
+//! Nothing here does I/O, and no input bytes cause a panic.
 
 mod crc32c;
 mod cursor;
@@ -24,10 +25,10 @@ pub use self::{
     msg::{Documents, OpMsg, Sequence, Sequences},
 };
 
-/// One message of the MongoDB wire protocol, whole and valid in its framing.
+/// One message of the MongoDB wire protocol, complete and with valid framing.
 ///
 /// Header, flags, sections, checksum and the lengths of all documents are checked when the message
-/// is made; what the documents say is not.
+/// is created; the contents of the documents are not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WireMessage {
     bytes: Vec<u8>,
@@ -35,7 +36,7 @@ pub struct WireMessage {
     layout: Layout,
 }
 
-/// Where the parts of a message are.
+/// The positions of a message's parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Layout {
     Msg(msg::Layout),
@@ -43,7 +44,7 @@ enum Layout {
     Reply(legacy::ReplyLayout),
 }
 
-/// What kind of message a [`WireMessage`] is.
+/// The kind of a [`WireMessage`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OpCode {
@@ -56,7 +57,7 @@ pub enum OpCode {
 }
 
 impl WireMessage {
-    /// The message that consists of exactly `bytes`.
+    /// Decodes the message that consists of exactly `bytes`.
     pub fn decode(bytes: Vec<u8>) -> Result<Self, WireError> {
         let header = match bytes.first_chunk() {
             Some(header) => Header::decode(header)?,
@@ -87,27 +88,27 @@ impl WireMessage {
         })
     }
 
-    /// The message as it travels, header included.
+    /// Returns the encoded message, header included.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The message as it travels, header included.
+    /// Returns the encoded message, header included.
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
 
-    /// The number that the sender gave the message.
+    /// Returns the request id that the sender gave the message.
     pub fn request_id(&self) -> i32 {
         self.header.request_id
     }
 
-    /// The number of the message that this one answers, 0 in a request.
+    /// Returns the request id that this message answers, 0 in a request.
     pub fn response_to(&self) -> i32 {
         self.header.response_to
     }
 
-    /// What kind of message it is.
+    /// Returns the kind of message.
     pub fn op_code(&self) -> OpCode {
         match &self.layout {
             Layout::Msg(_) => OpCode::Msg,
@@ -116,8 +117,8 @@ impl WireMessage {
         }
     }
 
-    /// The command or its reply, one BSON document: the section of kind 0 of an OP_MSG, the query of
-    /// an OP_QUERY, the first document of an OP_REPLY.
+    /// Returns the command or its reply, one BSON document: the section of kind 0 of an OP_MSG, the
+    /// query of an OP_QUERY, the first document of an OP_REPLY.
     pub fn body(&self) -> &[u8] {
         let range = match &self.layout {
             Layout::Msg(msg) => &msg.body,
@@ -127,23 +128,23 @@ impl WireMessage {
         self.slice(range)
     }
 
-    /// Whether the sender says that another message follows unasked (OP_MSG: "moreToCome").
+    /// Returns whether the sender will send another message unasked (OP_MSG: "moreToCome").
     pub fn more_to_come(&self) -> bool {
         self.msg_flag(msg::MORE_TO_COME)
     }
 
-    /// Whether the request allows a stream of replies (OP_MSG: "exhaustAllowed").
+    /// Returns whether the request allows a stream of replies (OP_MSG: "exhaustAllowed").
     pub fn exhaust_allowed(&self) -> bool {
         self.msg_flag(msg::EXHAUST_ALLOWED)
     }
 
-    /// Whether the message carries a checksum, which has then been verified (OP_MSG:
+    /// Returns whether the message has a checksum, which was then verified (OP_MSG:
     /// "checksumPresent").
     pub fn has_checksum(&self) -> bool {
         self.msg_flag(msg::CHECKSUM_PRESENT)
     }
 
-    /// The sections of kind 1 of an OP_MSG; none in messages of other kinds.
+    /// Returns the sections of kind 1 of an OP_MSG; none for messages of other kinds.
     pub fn sequences(&self) -> Sequences<'_> {
         match &self.layout {
             Layout::Msg(msg) => Sequences::new(self.slice(&msg.sections)),
@@ -151,16 +152,16 @@ impl WireMessage {
         }
     }
 
-    /// The collection an OP_QUERY is for, such as `admin.$cmd`; `None` for messages of other kinds.
+    /// Returns the collection of an OP_QUERY, such as `admin.$cmd`; otherwise `None`.
     pub fn collection(&self) -> Option<&str> {
         match &self.layout {
-            // Checked to be UTF-8 when the message was made.
+            // Validated as UTF-8 when the message was created.
             Layout::Query(query) => std::str::from_utf8(self.slice(&query.collection)).ok(),
             Layout::Msg(_) | Layout::Reply(_) => None,
         }
     }
 
-    /// The flags of an OP_QUERY, see [`OpQuery::SECONDARY_OK`]; `None` for messages of other kinds.
+    /// Returns the flags of an OP_QUERY, see [`OpQuery::SECONDARY_OK`]; otherwise `None`.
     pub fn query_flags(&self) -> Option<u32> {
         match &self.layout {
             Layout::Query(query) => Some(query.flags),
@@ -168,8 +169,8 @@ impl WireMessage {
         }
     }
 
-    /// Whether the message is an OP_REPLY that reports failure, so that its body holds `$err`
-    /// (OP_REPLY: "QueryFailure").
+    /// Returns whether the message is an OP_REPLY that reports failure, so that its body contains
+    /// `$err` (OP_REPLY: "QueryFailure").
     pub fn is_query_failure(&self) -> bool {
         match &self.layout {
             Layout::Reply(reply) => reply.flags & OpReply::QUERY_FAILURE != 0,
@@ -185,12 +186,12 @@ impl WireMessage {
     }
 
     fn slice(&self, range: &Range<usize>) -> &[u8] {
-        // Layouts are made by decoding these very bytes, so the range is always inside.
+        // Layouts are decoded from these same bytes, so the range is always valid.
         self.bytes.get(range.clone()).unwrap_or_default()
     }
 }
 
-/// The sixteen bytes that every message starts with.
+/// The header of every message, sixteen bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     length: usize,
@@ -203,8 +204,7 @@ impl Header {
     /// The length of a header.
     pub const LENGTH: usize = 16;
 
-    /// Reads a header and refuses one that no message can have, before anything is allocated for
-    /// the rest.
+    /// Decodes a header and refuses an invalid one, before anything else is allocated.
     pub fn decode(bytes: &[u8; Self::LENGTH]) -> Result<Self, WireError> {
         let mut cursor = Cursor::new(bytes, 0);
         let length = cursor.i32("the length")?;
@@ -220,12 +220,12 @@ impl Header {
         Ok(header)
     }
 
-    /// The length of the whole message, header included; never less than [`Self::LENGTH`].
+    /// Returns the length of the whole message, header included; never less than [`Self::LENGTH`].
     pub fn message_length(&self) -> usize {
         self.length
     }
 
-    /// Writes a header, its length still zero; [`set_length`] fills it in.
+    /// Writes a header with length zero; [`set_length`] sets it.
     fn start(request_id: i32, response_to: i32, op_code: i32, capacity: usize) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(Self::LENGTH + capacity);
         for field in [0, request_id, response_to, op_code] {
@@ -235,7 +235,7 @@ impl Header {
     }
 }
 
-/// Writes the length of a message of `length` bytes into its header.
+/// Sets the message length `length` in the header.
 fn set_length(bytes: &mut [u8], length: usize) -> Result<(), WireError> {
     let declared = i32::try_from(length).map_err(|_| WireError::TooLong { length })?;
     if let Some(field) = bytes.first_chunk_mut() {

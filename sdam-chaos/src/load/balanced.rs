@@ -1,4 +1,4 @@
-//! Applications behind a load balancer, and their pool, which counts as CMAP says.
+//! Applications behind a load balancer, and their pool, which counts generations by CMAP.
 
 use std::collections::BTreeMap;
 
@@ -15,23 +15,23 @@ use sdam_sim::oracle::Oracle;
 use super::{Application, report::draw};
 use crate::plan::pick;
 
-/// How many services there are behind the load balancer.
+/// The number of services behind the load balancer.
 const SERVICES: u64 = 3;
-/// How many ends of connections are remembered, to report something late.
+/// The number of closed connections that are remembered for late error reports.
 const REMEMBERED: usize = 8;
 
-/// What the pool of a load balancer knows (CMAP: "Load Balancer Mode").
+/// The state of a load balancer's pool (CMAP: "Load Balancer Mode").
 #[derive(Debug, Default)]
 pub(crate) struct BalancedPool {
     open: Vec<ServiceConnection>,
-    /// The generation of each service, and how many connections lead to it; never none.
+    /// The generation and the number of connections of each service; the number is never 0.
     services: BTreeMap<ObjectId, (Generation, usize)>,
     /// The service and the generation of closed connections.
     closed: Vec<(ObjectId, Generation)>,
 }
 
 impl BalancedPool {
-    /// Enters a new connection; `Err` says what is wrong with its generation.
+    /// Records a new connection; `Err` if its generation is wrong.
     fn open(&mut self, connection: ServiceConnection) -> Result<(), String> {
         let (service, own) = (connection.service_id(), connection.generation());
         let fresh = !self.services.contains_key(&service);
@@ -74,12 +74,12 @@ impl BalancedPool {
         (index < self.open.len()).then_some(index)
     }
 
-    /// The generation of a service that connections lead to.
+    /// Returns the generation of a service that has connections.
     fn generation(&self, service: ObjectId) -> Option<Generation> {
         self.services.get(&service).map(|known| known.0)
     }
 
-    /// Takes in a clear; `Err` says what is wrong with it.
+    /// Records a clear; `Err` if it is wrong.
     pub(crate) fn clear(&mut self, service: ObjectId, next: Generation) -> Result<(), String> {
         let Some((generation, _)) = self.services.get_mut(&service) else {
             return Err(format!("{service} is cleared, which has no connection"));
@@ -138,7 +138,7 @@ impl Application {
         }
     }
 
-    /// Reports what an open connection has met: the error of one that is current is never stale.
+    /// Reports an error of an open connection; the error of a current connection is never stale.
     fn report_on_connection(&mut self, server: &ServerDescription) {
         let (service, generation, current) = {
             let pool = self.ledger.balanced();
@@ -153,7 +153,7 @@ impl Application {
         self.report_of(server, Some((service, generation)), current);
     }
 
-    /// Reports what a connection has met that is closed: that is stale even if its service is back.
+    /// Reports an error of a closed connection, which is stale even if its service is back.
     fn report_late(&mut self, server: &ServerDescription) {
         let late = {
             let pool = self.ledger.balanced();

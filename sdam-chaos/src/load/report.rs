@@ -1,4 +1,4 @@
-//! What applications report, and what must come of it.
+//! Errors and handshakes that applications report, and their expected effects.
 
 use std::sync::Arc;
 
@@ -16,23 +16,23 @@ use sdam_sim::oracle::Oracle;
 use super::Application;
 use crate::plan::pick;
 
-/// What servers answer when they are no longer what the client takes them for.
+/// Codes of state change errors.
 const STATE_CHANGES: [i32; 4] = [10107, 13435, 91, 11600];
 
-/// What an application has met.
+/// An error that an application reports.
 pub(crate) struct Met {
     pub(crate) phase: Phase,
     cause: What,
-    /// What must come of it with a server that is monitored; `None` where that is not plain.
+    /// The expected outcome for a monitored server; `None` if it cannot be predicted.
     expected: Option<ErrorOutcome>,
     balanced: bool,
 }
 
 impl Met {
-    /// What must come of it; `None` where that is not plain.
+    /// Returns the expected outcome; `None` if it cannot be predicted.
     pub(crate) fn expected(&self, service_id: Option<ObjectId>) -> Option<ErrorOutcome> {
         let expected = self.expected?;
-        // A service is known with hello, and the load balancer itself is never Unknown.
+        // A service is known after hello, and the load balancer itself is never Unknown.
         let of_service = service_id.is_some() && self.phase != Phase::BeforeHello;
         Some(match expected {
             expected if !self.balanced => expected,
@@ -41,7 +41,7 @@ impl Met {
         })
     }
 
-    /// In the words in which it is reported, of a connection to `server`.
+    /// Converts it to the error of a connection to `server`.
     pub(crate) fn on(
         &self,
         server: &ServerDescription,
@@ -79,7 +79,7 @@ enum What {
 }
 
 impl Application {
-    /// Reports that a connection to the server has met something.
+    /// Reports a handshake or an error of a connection to the server.
     pub(super) fn report_on(&mut self, server: ServerId) {
         if self.topology.options().load_balanced {
             let snapshot = self.topology.snapshot();
@@ -93,7 +93,7 @@ impl Application {
         }
     }
 
-    /// Reports the reply to a handshake, which may have been under way for a while.
+    /// Reports the reply to a handshake, which may be late.
     fn report_handshake(&mut self, server: ServerId) {
         let Some(pool) = self.ledger.pool(server) else {
             return;
@@ -160,7 +160,7 @@ impl Application {
         self.judge_effect(server, outcome, before, current);
     }
 
-    /// What is promised to have happened when the call returns.
+    /// Checks the effects that are guaranteed when the call returns.
     fn judge_effect(
         &self,
         server: ServerId,
@@ -195,7 +195,7 @@ impl Application {
     }
 }
 
-/// Mostly the present generation, sometimes an earlier one.
+/// Returns the current generation mostly, sometimes an earlier one.
 pub(crate) fn aged(rng: &mut Rng, generation: Generation) -> Generation {
     let age = pick(rng, &[0, 0, 0, 1, 2]);
     Generation::from_u64(generation.as_u64().saturating_sub(age))
@@ -249,7 +249,7 @@ pub(crate) fn draw(
     }
 }
 
-/// A reply that says that the server is not what it was, sometimes an old one.
+/// Creates a state change error for the server, sometimes a stale one.
 fn state_change(rng: &mut Rng, server: &ServerDescription) -> (Vec<u8>, Option<ErrorOutcome>) {
     let code = pick(rng, &STATE_CHANGES);
     let mut reply = doc! { "ok": 0, "code": code, "errmsg": "not what I was" };
@@ -265,8 +265,8 @@ fn state_change(rng: &mut Rng, server: &ServerDescription) -> (Vec<u8>, Option<E
         counter,
     }) = server.topology_version
     {
-        // An error that repeats the known version is old news. One that is newer than the server's
-        // own is never heard, so the next check would be taken for old; none is made here.
+        // An error that repeats the known version is stale. Errors with a version newer than the
+        // server's own are not created: the next check would then be treated as stale.
         let age = rng.below(3) as i64;
         if age > 0 {
             expected = ErrorOutcome::Stale;

@@ -1,4 +1,4 @@
-//! P6: checks come neither too soon nor too late.
+//! P6: checks are neither too early nor too late.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -22,16 +22,16 @@ const MOST_IN_A_SECOND: usize = 50 + 20 + 10;
 /// about what a burst regains within the shortest pause.
 const HURRIED: usize = 8;
 
-/// What is remembered of a server's checks.
+/// The state of a server's checks.
 struct Checks {
-    /// When the running one started, or the last one ended, or the server joined.
+    /// The time at which the running check started, the last one ended, or the server was added.
     since: Instant,
     state: State,
-    /// Whether the server is known, whoever found it.
+    /// Whether the server is known, from checks or other sources.
     known: bool,
-    /// When the running check was to be cancelled, because an operation met a network error.
+    /// When the running check had to be cancelled because of an operation's network error.
     cancelled: Option<Instant>,
-    /// When the checks of the last second began.
+    /// The start times of the checks of the last second.
     recent: Vec<Instant>,
 }
 
@@ -42,7 +42,7 @@ enum State {
         awaited: bool,
     },
     Succeeded,
-    /// The connection broke. `known`: the server was known until then.
+    /// The connection broke. `known`: the server was known before.
     Lost {
         known: bool,
     },
@@ -53,14 +53,14 @@ struct Cadence {
     heartbeat: Duration,
     connect_timeout: Option<Duration>,
     servers: BTreeMap<ServerId, Checks>,
-    /// The selections that wait, and since when somebody does.
+    /// The waiting selections; `pressing_since` is when this list became non-empty.
     waiters: Vec<Arc<Selection>>,
     pressing_since: Instant,
-    /// The server on which an operation has just met a network error.
+    /// The server on which an operation has just had a network error.
     broken: Option<ServerId>,
 }
 
-/// Judges the checks of every server that `options` asks to monitor.
+/// Checks the cadence of every server that `options` asks to monitor.
 pub(crate) fn judge(events: &[Event], options: &Options) -> Result<(), Violation> {
     let mut cadence = Cadence {
         heartbeat: options.heartbeat_frequency(),
@@ -84,8 +84,8 @@ pub(crate) fn judge(events: &[Event], options: &Options) -> Result<(), Violation
     })
 }
 
-/// Judges the checks of a single-threaded client, which makes none that nobody waits for: only the
-/// floor holds, and that after a network error a server is left alone (SDAM: "cooldownMS").
+/// Checks the cadence of a single-threaded client, which checks servers only for selections. Two
+/// rules apply: the floor, and the cooldown after a network error (SDAM: "cooldownMS").
 pub(crate) fn judge_scans(events: &[Event]) -> Result<(), Violation> {
     let mut ended = BTreeMap::<ServerId, (Instant, State)>::new();
     let mut known = BTreeMap::<ServerId, bool>::new();
@@ -116,7 +116,7 @@ pub(crate) fn judge_scans(events: &[Event]) -> Result<(), Violation> {
             EventKind::ServerHeartbeatFailed {
                 heartbeat, failure, ..
             } => {
-                // F-51: the type before the check is what counts, and its change is told later.
+                // F-51: the type before the check counts, and its change is published later.
                 let known = known.get(&heartbeat.server) == Some(&true);
                 let lost = matches!(failure.kind, ErrorKind::Network | ErrorKind::Timeout);
                 let state = if lost {
@@ -127,7 +127,7 @@ pub(crate) fn judge_scans(events: &[Event]) -> Result<(), Violation> {
                 ended.insert(heartbeat.server, (event.at, state));
             }
             EventKind::Input(input) => {
-                // What an operation has heard since is no reason to leave the server alone.
+                // A later error of an operation replaces the check's, and causes no cooldown.
                 if let RecordedInput::AppError { server, .. } = &**input
                     && let Some((_, state)) = ended.get_mut(server)
                 {
@@ -182,7 +182,7 @@ impl Cadence {
             } => {
                 let lost = matches!(failure.kind, ErrorKind::Network | ErrorKind::Timeout);
                 self.ended(heartbeat.server, at, |checks| {
-                    // F-51: the type before the check is what counts, and its change is told later.
+                    // F-51: the type before the check counts, and its change is published later.
                     if lost {
                         State::Lost {
                             known: checks.known,
@@ -296,7 +296,7 @@ impl Cadence {
         Ok(())
     }
 
-    /// Whether what comes at `at` has not come too late.
+    /// Checks that an event at `at` is not too late.
     fn not_overdue(&self, checks: &Checks, at: Instant) -> Result<(), String> {
         let took = at.since(checks.since);
         let most = match checks.state {
@@ -324,7 +324,7 @@ impl Cadence {
             checks.state,
             State::Succeeded | State::Lost { .. } | State::Failed
         );
-        // F-44: whoever waits is waiting for checks.
+        // F-44: a waiting selection requests checks.
         let due = (checks.since + FLOOR).max(self.pressing_since);
         if idle && !self.waiters.is_empty() && at > due {
             return Err(format!(

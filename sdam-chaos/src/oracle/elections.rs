@@ -1,17 +1,17 @@
-//! P2: elections in a record are only ever replaced by newer ones.
+//! P2: elections in a record are only replaced by newer ones.
 
 use sdam_core::event::{Event, EventKind};
 use sdam_model::election::objection;
 use sdam_sim::oracle::{Oracle, Violation};
 
-/// Judges every change of the topology.
+/// Checks every change of the topology.
 pub(crate) fn judge(events: &[Event]) -> Result<(), Violation> {
     for event in events {
         let EventKind::TopologyDescriptionChanged { previous, new } = &event.kind else {
             continue;
         };
         if new.servers().is_empty() {
-            // It was closed, or has lost everybody.
+            // The topology was closed, or has no servers left.
             continue;
         }
         if let Some(reason) = objection(previous, new) {

@@ -1,4 +1,4 @@
-//! What must hold after every step, and whenever nothing is ready.
+//! Invariants after every step, and whenever no task is ready.
 
 use std::sync::Arc;
 
@@ -12,18 +12,18 @@ use sdam_sim::{
 
 use crate::{ledger::Ledger, load::TASK_TIMERS};
 
-/// How often tasks may be polled in a second of the virtual time, for each of them.
+/// The maximum number of polls of each task in a second of virtual time.
 const POLLS_PER_TASK: u64 = 600;
-/// How many timers a task of the engine may wait for at once: its own and that of what it does.
+/// The maximum number of timers of an engine task: its own and that of its current operation.
 const TIMERS: usize = 4;
 
-/// Looks at the world after every step.
+/// Checks the world after every step.
 pub(crate) struct StepOracle<'w> {
     sim: &'w Sim,
     ledger: &'w Ledger,
-    /// The version of the snapshot and the number of calls to pools that were judged last.
+    /// The snapshot version and the number of pool calls at the last check.
     judged: Option<(u64, usize)>,
-    /// The second that is being counted, and how many polls were in it.
+    /// The current second of virtual time, and the number of polls in it.
     second: u64,
     polls: u64,
     most_tasks: u64,
@@ -75,7 +75,7 @@ impl<'w> StepOracle<'w> {
         self.judge_pools(&description);
     }
 
-    /// P1
+    /// Checks P1.
     fn judge_primary(&self, description: &TopologyDescription) {
         if let Some(message) = one_primary(description) {
             self.violated(Oracle::OnePrimary, message);
@@ -89,7 +89,7 @@ impl<'w> StepOracle<'w> {
         }
     }
 
-    /// P3, and P7 for pools.
+    /// Checks P3, and P7 for pools.
     fn judge_pools(&self, description: &TopologyDescription) {
         let open = self.ledger.pools().open.clone();
         let pools: Vec<ServerId> = open.keys().copied().collect();
@@ -122,7 +122,7 @@ impl<'w> StepOracle<'w> {
         }
     }
 
-    /// Steps for each second of virtual time are bounded.
+    /// Checks that the number of steps in each second of virtual time is bounded.
     fn judge_pace(&mut self, now: Instant) {
         self.most_tasks = self.most_tasks.max(self.sim.tasks() as u64 + 1);
         let second = now.as_nanos() / 1_000_000_000;
@@ -142,11 +142,11 @@ impl<'w> StepOracle<'w> {
         self.most_tasks = 0;
     }
 
-    /// Nothing is ready, so everything that ends has ended: what is there is there to stay.
+    /// Checks for leaks: no task is ready, so everything that ends has ended.
     fn judge_memory(&self, topology: &Topology) {
         let servers = topology.snapshot().description().servers().len();
         let load = self.ledger.load_alive();
-        // A monitor and a task that measures for each server, and one that delivers events.
+        // A monitor and an RTT task for each server, and one task that delivers events.
         let tasks = (self.sim.tasks(), 2 * servers + 1 + load);
         let connections = (self.sim.connections(), 2 * servers);
         let timers = (
@@ -170,7 +170,7 @@ impl<'w> StepOracle<'w> {
         }
     }
 
-    /// P9
+    /// Checks P9.
     fn judge_waiters(&self, topology: &Topology, now: Instant) {
         let (description, version, closed) = {
             let snapshot = topology.snapshot();

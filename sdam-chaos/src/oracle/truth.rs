@@ -1,4 +1,4 @@
-//! P8: what the client should know once all is well.
+//! P8: the description that the client should reach once all faults are healed.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use sdam_sim::{
 use crate::plan::{Plan, Shape, first};
 use sdam_model::election::is_newest;
 
-/// What a client that knows everything would say.
+/// The true state of the deployment as clients see it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Truth {
     topology_type: TopologyType,
@@ -27,7 +27,7 @@ pub(crate) struct Truth {
 }
 
 impl Truth {
-    /// The truth at this moment.
+    /// Returns the current truth.
     pub(crate) fn of(plan: &Plan, sim: &Sim) -> Self {
         let status = sim.status();
         let typed = |member: &MemberStatus, of: ServerType| {
@@ -81,7 +81,7 @@ impl Truth {
         }
     }
 
-    /// The members of the replica set that clients are told of.
+    /// Returns the members of the replica set that are visible to clients.
     fn members(sim: &Sim) -> BTreeMap<ServerAddress, ServerType> {
         let status = sim.status();
         let config = sim.config();
@@ -106,15 +106,15 @@ impl Truth {
             .collect()
     }
 
-    /// Whether the deployment has come to rest. Who knows no other server than one that announces its
-    /// end cannot be told of the others.
+    /// Returns whether all servers are up. A client that knows only a server that announces its
+    /// shutdown cannot discover the others.
     pub(crate) fn is_settled(sim: &Sim) -> bool {
         sim.status().members.iter().all(is_well)
     }
 
-    /// What the client has got wrong.
+    /// Returns how the client's description differs from the truth.
     pub(crate) fn differs_from(&self, description: &TopologyDescription) -> Option<String> {
-        // Only a primary's word makes members leave.
+        // Only a primary's reply removes members.
         let all = self.topology_type != TopologyType::ReplicaSetNoPrimary;
         let known: BTreeMap<_, _> = description
             .servers()
@@ -132,8 +132,8 @@ impl Truth {
         (!right).then(|| format!("{description}, but the truth is {self:?}"))
     }
 
-    /// Whether the client is wrong only because it must be: the rule for releases before 6.0 takes
-    /// a primary for stale that was elected with an older configuration.
+    /// Returns whether the rules require the client's error: before 6.0, a primary that was
+    /// elected with an older configuration is treated as stale.
     pub(crate) fn is_excused(&self, description: &TopologyDescription, events: &[Event]) -> bool {
         let rejected = description.servers().iter().find(|server| {
             let stale = |error: &std::sync::Arc<sdam_core::error::ServerError>| {
@@ -159,7 +159,7 @@ impl Truth {
     }
 }
 
-/// Whether the server answers, and not with the announcement of its end.
+/// Returns whether the server answers and does not announce its shutdown.
 fn is_well(member: &MemberStatus) -> bool {
     member.answers && !member.quiesces
 }

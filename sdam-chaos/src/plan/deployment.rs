@@ -1,4 +1,4 @@
-//! Which deployment a seed stands for.
+//! The deployment of a seed.
 
 use sdam_core::rng::Rng;
 use sdam_sim::{
@@ -10,13 +10,13 @@ use sdam_sim::{
 
 use super::{Kind, Shape, first, host, pick};
 
-/// A deployment, and what faults have to know of it.
+/// A deployment, and what the generator of faults needs to know about it.
 pub(super) struct Deployed {
     pub(super) shape: Shape,
     pub(super) blueprint: Blueprint,
-    /// How many processes there are.
+    /// The number of processes.
     pub(super) processes: u64,
-    /// Whether the last process is not in the set at first.
+    /// Whether the last process is not a member of the set at first.
     pub(super) spare: bool,
 }
 
@@ -101,7 +101,7 @@ fn replica_set(kind: Kind, shape: Shape, version: ServerVersion, rng: &mut Rng) 
     }
     let spare = rng.below(3) == 0;
     let mut blueprint = Blueprint::replica_set(config).version(version);
-    // Where elections are quick there are more of them.
+    // Brisk intervals allow more elections in a run.
     if rng.below(3) == 0 {
         blueprint = blueprint.timing(Timing::brisk());
     }

@@ -1,4 +1,4 @@
-//! What befalls a deployment.
+//! The faults of a plan.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ pub(super) fn scenario(kind: Kind, deployed: &Deployed, rng: &mut Rng) -> Scenar
     Scenario { steps }
 }
 
-/// Makes faults, one at a time.
+/// Generates faults, one at a time.
 struct Maker<'m> {
     rng: &'m mut Rng,
     deployed: &'m Deployed,
@@ -71,13 +71,13 @@ impl Maker<'_> {
         }
     }
 
-    /// A moment of the scenario, in whole milliseconds.
+    /// Returns a random time of the scenario, in whole milliseconds.
     fn moment(&mut self) -> Duration {
         let span = u64::try_from(self.span.as_millis()).unwrap_or(u64::MAX);
         Duration::from_millis(self.rng.below(span))
     }
 
-    /// How long a fault lasts: mostly short, sometimes longer than every time-out.
+    /// Returns a fault's duration: mostly short, sometimes longer than every time-out.
     fn while_(&mut self) -> Duration {
         let most = pick(self.rng, &[300, 2000, 8000, 30_000]);
         Duration::from_millis(1 + self.rng.below(most))
@@ -87,7 +87,7 @@ impl Maker<'_> {
         MemberId(self.rng.below(self.deployed.processes) as u16)
     }
 
-    /// Any member but the first.
+    /// Returns any member but the first.
     fn other(&mut self) -> Option<MemberId> {
         let others = self.deployed.processes.checked_sub(1).filter(|n| *n > 0)?;
         Some(MemberId(1 + self.rng.below(others) as u16))
@@ -106,7 +106,7 @@ impl Maker<'_> {
         self.steps.push((at, step.into()));
     }
 
-    /// Something that ends after a while.
+    /// Adds a fault that ends after a while.
     fn episode(&mut self, begin: impl Into<Step>, end: impl Into<Step>) {
         let at = self.moment();
         let until = at + self.while_();
@@ -119,8 +119,7 @@ impl Maker<'_> {
         self.steps.push((Duration::ZERO, step));
     }
 
-    /// How far away the servers are: on another continent, or behind a line that is now fast and
-    /// now slow.
+    /// Returns a network latency: that of another continent, or one with a large variation.
     fn latency(&mut self) -> Latency {
         if self.rng.below(2) == 0 {
             return Latency::WAN;
@@ -188,7 +187,8 @@ impl Maker<'_> {
             3 => self.step(Action::Kill(Target::Primary)),
             4 => self.step(Action::Shutdown(Target::Primary)),
             5 => {
-                // Whoever it was: thawing the others does nothing.
+                // Thaws a random member: the frozen one is not known here, and thawing another
+                // does nothing.
                 self.step(Action::Freeze(Target::Primary));
                 let member = self.member();
                 self.step(Action::Thaw(member.into()));
@@ -300,7 +300,7 @@ impl Maker<'_> {
         }
     }
 
-    /// How replies to awaitable hellos come: one by one, or without a pause.
+    /// Changes how replies to awaitable hellos come: one by one, or without a pause.
     fn replies(&mut self) {
         let target = Target::from(self.member());
         if self.rng.below(2) == 0 {

@@ -1,4 +1,4 @@
-//! The life of a single-threaded client: one application, no tasks, the same rules.
+//! The run of a single-threaded client: one application, no tasks, the same rules.
 
 use std::{sync::Arc, time::Duration};
 
@@ -89,8 +89,8 @@ impl Client<'_> {
             Err(SelectionError::Timeout(_)) => {
                 self.ledger.counts().timed_out += 1;
                 let description = self.topology.description();
-                // Who has no time for the scan that is due fails, whatever was known (Server
-                // Selection: "Single-threaded server selection").
+                // A selection without time for the scan that is due fails, whatever is known
+                // (Server Selection: "Single-threaded server selection").
                 let hasty = patience < MIN_HEARTBEAT_FREQUENCY;
                 if !hasty && ask.is_answered_by(description) == Some(true) {
                     let message =
@@ -124,7 +124,7 @@ impl Client<'_> {
         }
     }
 
-    /// P1, P3 and P7 between the calls: there is nobody who could see more.
+    /// Checks P1, P3 and P7 between the calls, when no other code can observe the client.
     fn judge(&self) {
         let description = self.topology.description();
         let servers = description.servers();
@@ -153,7 +153,7 @@ impl Client<'_> {
         }
     }
 
-    /// P8: scans find the truth, as soon as no server is left alone any more.
+    /// Checks P8: scans find the truth as soon as no server is in its cooldown.
     async fn settle(&mut self, plan: &Plan) -> Result<(), Violation> {
         heal(self.sim);
         let clock = self.sim.runtime().io.clock;

@@ -9,10 +9,10 @@ use crate::{
     server::Rtt,
 };
 
-/// What a topology was told, kept so that it can be told again.
+/// An input of a topology, recorded for replay.
 ///
-/// Together with the replies in heartbeat events this is everything that the state of a topology
-/// depends on, so a recording of both can be replayed exactly.
+/// Together with the replies in heartbeat events, the inputs determine the state of a topology
+/// completely, so a recording of both can be replayed exactly.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum RecordedInput {
@@ -20,9 +20,9 @@ pub enum RecordedInput {
     Open,
     /// [`Input::Checked`]
     Checked {
-        /// The incarnation that was checked.
+        /// The id of the checked server.
         server: ServerId,
-        /// What went wrong. `None` for a success: then the reply is the one of the server's latest
+        /// The error. `None` for a success, whose reply is that of the server's latest
         /// `ServerHeartbeatSucceeded`.
         error: Option<Arc<ServerError>>,
         /// The server's round-trip times after the check.
@@ -30,7 +30,7 @@ pub enum RecordedInput {
     },
     /// [`Input::Handshake`]
     Handshake {
-        /// The incarnation the connection belongs to.
+        /// The id of the connection's server.
         server: ServerId,
         /// The generation the connection was opened under.
         generation: Generation,
@@ -50,7 +50,7 @@ pub enum RecordedInput {
     },
     /// An [`AppError`]
     AppError {
-        /// The incarnation it belongs to.
+        /// The id of the server.
         server: ServerId,
         /// The error.
         error: RecordedError,
@@ -59,14 +59,14 @@ pub enum RecordedInput {
     Hosts(Box<[ServerAddress]>),
     /// [`Input::MonitorDied`]
     MonitorDied {
-        /// The incarnation it watched.
+        /// The id of the monitored server.
         server: ServerId,
     },
     /// [`Input::Close`]
     Close,
 }
 
-/// An [`AppError`] that owns what it speaks of.
+/// An [`AppError`] that owns its data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordedError {
     /// See [`AppError::generation`].
@@ -81,7 +81,7 @@ pub struct RecordedError {
     pub cause: RecordedCause,
 }
 
-/// A [`Cause`] that owns what it speaks of.
+/// A [`Cause`] that owns its data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RecordedCause {
@@ -89,28 +89,28 @@ pub enum RecordedCause {
     Network {
         /// Whether it was a time-out.
         timeout: bool,
-        /// The labels the pool gave it.
+        /// The labels that the pool added.
         labels: Box<[Box<str>]>,
-        /// The text for people.
+        /// The human-readable message.
         message: Box<str>,
     },
     /// [`Cause::Protocol`]
     Protocol {
-        /// The text for people.
+        /// The human-readable message.
         message: Box<str>,
     },
     /// [`Cause::Reply`]
     Reply(Box<[u8]>),
     /// [`Cause::Auth`]
     Auth {
-        /// The text for people.
+        /// The human-readable message.
         message: Box<str>,
     },
 }
 
 impl RecordedInput {
-    /// Keeps `input`; `None` for a handshake, whose reply is parsed already: that is made of the
-    /// variant [`Handshake`](Self::Handshake).
+    /// Records `input`. Returns `None` for a handshake, because its reply is already parsed;
+    /// record that as [`Handshake`](Self::Handshake).
     pub fn of(input: &Input<'_>) -> Option<Self> {
         Some(match input {
             Input::Open => Self::Open,
@@ -139,7 +139,7 @@ impl RecordedInput {
         })
     }
 
-    /// Keeps an error of `server`.
+    /// Records an error of `server`.
     pub fn of_error(server: ServerId, error: &AppError<'_>) -> Self {
         let cause = match error.cause {
             Cause::Network {

@@ -1,4 +1,4 @@
-//! One pass over a hello reply.
+//! One-pass parser of hello replies.
 
 use alloc::{boxed::Box, string::String};
 
@@ -16,15 +16,15 @@ use crate::{
 };
 
 impl Hello {
-    /// The most members of one kind, and the most tags, that are taken from a reply; what lies
-    /// beyond is ignored. A replica set has at most 50 members.
+    /// The maximum number of members of one kind, and of tags, in a reply; the rest is ignored. A
+    /// replica set has at most 50 members.
     pub const MAX_MEMBERS: usize = 4096;
 
     /// The `maxMessageSizeBytes` that every supported server announces, 48,000,000 bytes.
     pub const DEFAULT_MAX_MESSAGE_SIZE: usize = 48_000_000;
 
-    /// The longest message, in bytes, that the connection with this reply to its handshake carries in
-    /// either direction: `maxMessageSizeBytes`, and
+    /// Returns the maximum size in bytes of messages in either direction on a connection whose
+    /// handshake had this reply: `maxMessageSizeBytes`, or
     /// [`DEFAULT_MAX_MESSAGE_SIZE`](Self::DEFAULT_MAX_MESSAGE_SIZE) where that is absent or not
     /// positive.
     pub fn max_message_size(&self) -> usize {
@@ -36,13 +36,12 @@ impl Hello {
             .unwrap_or(Self::DEFAULT_MAX_MESSAGE_SIZE)
     }
 
-    /// The service behind a load balancer that the connection with this reply to its handshake leads
-    /// to.
+    /// Returns the service behind a load balancer of a connection whose handshake had this reply.
     ///
     /// # Errors
     ///
-    /// The reply names none, so that the connection is of no use (Load Balancers: "Connection
-    /// Pooling").
+    /// The reply has no service id, so the connection cannot be used (Load Balancers:
+    /// "Connection Pooling").
     pub fn load_balanced_service(&self) -> Result<ObjectId, ServerError> {
         self.service_id.ok_or_else(|| {
             ServerError::new(
@@ -56,15 +55,15 @@ impl Hello {
 
     /// Parses the BSON document of a reply in one pass (SDAM: "Parsing a hello response").
     ///
-    /// Fields that mean nothing here are skipped undecoded. A field of an unexpected type, and a
-    /// member whose address makes no sense, count as absent; numbers may be of any numeric type.
-    /// Of several fields of one name the last one counts. What is kept takes no more than a small
-    /// multiple of the reply's own size, see also [`MAX_MEMBERS`](Self::MAX_MEMBERS).
+    /// Unknown fields are skipped without decoding. A field of an unexpected type and a member
+    /// with an invalid address count as absent; numbers may be of any numeric type. The last of
+    /// several fields of one name counts. The result takes at most a small multiple of the reply's
+    /// own size, see also [`MAX_MEMBERS`](Self::MAX_MEMBERS).
     ///
     /// # Errors
     ///
     /// `ok` other than 1 is the server's error with its code, labels and topology version
-    /// ([`ErrorKind::Command`]). What is no BSON document, or has no `ok`, is an
+    /// ([`ErrorKind::Command`]). Bytes that are not a BSON document, or have no `ok`, are an
     /// [`ErrorKind::Protocol`] error. The stage is [`Stage::Hello`].
     pub fn parse(bytes: &[u8]) -> Result<Self, ServerError> {
         let protocol = |text: Box<str>| ServerError::new(ErrorKind::Protocol, Stage::Hello, text);
@@ -79,7 +78,7 @@ impl Hello {
     }
 }
 
-/// What is found on the way.
+/// The fields that have been read so far.
 #[derive(Default)]
 struct Reply<'a> {
     hello: Hello,
@@ -89,7 +88,7 @@ struct Reply<'a> {
     primary: Option<&'a str>,
 }
 
-/// The fields that tell the role of a server.
+/// The fields that determine the role of a server.
 #[derive(Default)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -145,7 +144,7 @@ impl<'a> Reply<'a> {
             "maxBsonObjectSize" => hello.max_bson_object_size = field.int32(),
             "maxMessageSizeBytes" => hello.max_message_size_bytes = field.int32(),
             "maxWriteBatchSize" => hello.max_write_batch_size = field.int32(),
-            // `ok`, `topologyVersion`, and what only errors have.
+            // `ok`, `topologyVersion` and the fields of errors.
             key => self.failure.take(key, field)?,
         }
         Ok(())
@@ -158,8 +157,8 @@ impl<'a> Reply<'a> {
         hello.topology_version = self.failure.topology_version;
         hello.server_type = self.role.server_type(hello.set_name.is_some());
         if hello.server_type == ServerType::RsGhost {
-            // SDAM: "RSGhost and RSOther": what a member without a configuration says about its set
-            // must not be used.
+            // SDAM: "RSGhost and RSOther": information about the set must not be used if it comes
+            // from a member without a configuration.
             hello.set_name = None;
             hello.primary = None;
             hello.hosts = Box::default();
@@ -171,7 +170,8 @@ impl<'a> Reply<'a> {
 }
 
 impl Hello {
-    /// The address that `text` spells; nearly always one of the members, and then shared with it.
+    /// Returns the address in `text`; shares the memory of an equal member, which nearly always
+    /// exists.
     fn member(&self, text: &str) -> Option<ServerAddress> {
         let known = |own: &&ServerAddress| own.as_str().eq_ignore_ascii_case(text);
         let mut members = self
@@ -187,7 +187,7 @@ impl Hello {
 }
 
 impl Role {
-    /// SDAM: "type", the rules in order.
+    /// Applies the rules of SDAM: "type" in order.
     fn server_type(&self, has_set_name: bool) -> ServerType {
         if self.is_replica_set {
             ServerType::RsGhost
@@ -209,7 +209,7 @@ impl Role {
     }
 }
 
-/// A name that is not UTF-8 is one all the same: its server is no standalone server.
+/// Returns the set name. One that is not UTF-8 counts, because its server is not standalone.
 fn set_name(field: Field<'_, '_>) -> Option<Box<str>> {
     match field.text() {
         Some(name) => Some(name.into()),
@@ -217,7 +217,7 @@ fn set_name(field: Field<'_, '_>) -> Option<Box<str>> {
     }
 }
 
-/// Sorted, each once.
+/// Returns the members, sorted and without repetitions.
 fn members(field: Field<'_, '_>) -> Result<Box<[ServerAddress]>, Malformed> {
     let mut members = SmallVec::<[ServerAddress; 8]>::new();
     if let Some(elements) = field.elements() {

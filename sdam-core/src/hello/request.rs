@@ -11,10 +11,10 @@ use crate::{
 };
 
 impl HelloRequest {
-    /// The first message of a connection (Handshake: "Connection handshake").
+    /// Creates the first message of a connection (Handshake: "Connection handshake").
     ///
-    /// `hello` if an API is declared or the connection is to a load balancer, else legacy hello,
-    /// framed as `opcode` says.
+    /// It is `hello` if an API is declared or the connection is to a load balancer, else legacy
+    /// hello, framed as `opcode` says.
     pub fn handshake(
         handshake: Arc<Handshake>,
         server_api: Option<Arc<ServerApi>>,
@@ -31,11 +31,11 @@ impl HelloRequest {
         }
     }
 
-    /// A later message on a connection, answered at once: a polling check or an RTT measurement.
+    /// Creates a later message that is answered at once: a polling check or an RTT measurement.
     ///
-    /// `hello_ok` is what the connection's handshake was answered
-    /// ([`Hello::hello_ok`](super::Hello::hello_ok)); without it, and without a declared API, it
-    /// has to be legacy hello again (Server Monitoring: "hello or legacy hello").
+    /// `hello_ok` is [`Hello::hello_ok`](super::Hello::hello_ok) of the connection's handshake.
+    /// Without it, and without a declared API, the message is legacy hello again (Server
+    /// Monitoring: "hello or legacy hello").
     pub fn poll(hello_ok: bool, server_api: Option<Arc<ServerApi>>) -> Self {
         Self {
             modern: hello_ok || server_api.is_some(),
@@ -47,8 +47,8 @@ impl HelloRequest {
         }
     }
 
-    /// A later message on a connection, answered when the server's topology version is not `known`
-    /// any more or after `max_await`, whichever comes first; the server may then go on and stream
+    /// Creates a later message that is answered when the server's topology version differs from
+    /// `known` or after `max_await`, whichever comes first. The server may then stream replies
     /// (Server Monitoring: "Streaming protocol").
     pub fn awaitable(
         hello_ok: bool,
@@ -64,16 +64,16 @@ impl HelloRequest {
         }
     }
 
-    /// The same request, framed as OP_QUERY if it is a legacy hello; for later messages on a
-    /// connection to a server whose `maxWireVersion` is below 6.
+    /// Frames the request as OP_QUERY if `op_query` is set and it is a legacy hello; for later
+    /// messages on a connection to a server whose `maxWireVersion` is below 6.
     #[must_use]
     pub fn with_op_query(mut self, op_query: bool) -> Self {
         self.op_query = op_query && !self.modern;
         self
     }
 
-    /// The same request with other arguments of a handshake, if it has any: what is true of the
-    /// client may have changed since the request was made. Later messages never carry them
+    /// Replaces the arguments of the handshake, if the request has any, because the client's
+    /// metadata may have changed since the request was made. Later messages never carry them
     /// (Handshake: "Metadata updates").
     #[must_use]
     pub fn with_handshake(mut self, handshake: Arc<Handshake>) -> Self {
@@ -83,12 +83,12 @@ impl HelloRequest {
         self
     }
 
-    /// The name of the command: `hello` or `isMaster`.
+    /// Returns the name of the command: `hello` or `isMaster`.
     pub const fn command_name(&self) -> &'static str {
         if self.modern { "hello" } else { "isMaster" }
     }
 
-    /// The command, a BSON document: the body of an OP_MSG or the query of an OP_QUERY.
+    /// Encodes the command as a BSON document: the body of an OP_MSG or the query of an OP_QUERY.
     ///
     /// A `client` document that is not BSON is left out.
     pub fn encode(&self) -> Vec<u8> {
@@ -120,8 +120,8 @@ impl HelloRequest {
     }
 }
 
-/// The `ping` command, a BSON document, to find out whether a connection is alive (Server Selection:
-/// "socketCheckIntervalMS").
+/// Encodes the `ping` command as a BSON document, to check whether a connection is alive (Server
+/// Selection: "socketCheckIntervalMS").
 pub fn ping(server_api: Option<&ServerApi>) -> Vec<u8> {
     let mut command = Writer::new();
     command.int32("ping", 1);
@@ -132,7 +132,7 @@ pub fn ping(server_api: Option<&ServerApi>) -> Vec<u8> {
     command.finish()
 }
 
-/// Adds the parameters that go with every command once an API is declared.
+/// Adds the parameters that every command carries once an API is declared.
 fn declare(api: &ServerApi, command: &mut Writer) {
     command.text("apiVersion", &api.version);
     if let Some(strict) = api.strict {
@@ -144,7 +144,7 @@ fn declare(api: &ServerApi, command: &mut Writer) {
 }
 
 impl Handshake {
-    /// The arguments with this `client` document, BSON; empty for none.
+    /// Creates the arguments with this `client` document in BSON; empty for none.
     pub fn new(client: impl Into<Box<[u8]>>) -> Self {
         Self {
             client: client.into(),
@@ -152,7 +152,7 @@ impl Handshake {
         }
     }
 
-    /// The same arguments for connections to a load balancer, or not.
+    /// Sets whether the connection is to a load balancer.
     #[must_use]
     pub fn with_load_balanced(mut self, load_balanced: bool) -> Self {
         self.load_balanced = load_balanced;

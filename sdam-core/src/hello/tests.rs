@@ -100,7 +100,7 @@ fn the_role_is_decided_by_the_first_rule_that_applies() {
         ServerType::RsArbiter,
     );
     check(doc! { "setName": "rs" }, ServerType::RsOther);
-    // What is behind a load balancer is none.
+    // A reply from behind a load balancer has the server's own type, not `LoadBalancer`.
     let service = bson::oid::ObjectId::from_bytes([1; 12]);
     check(
         doc! { "msg": "isdbgrid", "serviceId": service, "loadBalanced": true },
@@ -322,7 +322,7 @@ fn optional_fields_of_unexpected_types_count_as_absent() {
     };
     assert_eq!(parse(&reply), Ok(expected.clone()));
 
-    // O-7: which mechanisms there are, known ones or not, is for whoever authenticates.
+    // O-7: `saslSupportedMechs` is left to authentication, whether its values are known or not.
     let nested = doc! {
         "ok": 1,
         "saslSupportedMechs": ["SCRAM-SHA-256", "NOBODY-KNOWS"],
@@ -348,8 +348,8 @@ fn what_is_truncated_anywhere_is_a_protocol_error() {
     for length in 0..reply.len() {
         check(&reply[..length], length);
     }
-    // The same with a length that agrees and the final zero in place: cut in the midst of a field,
-    // or between two, where `ok` is missing.
+    // The same with a correct length and final zero: cut within a field, or between two, where
+    // `ok` is missing.
     for length in 5..reply.len() - 1 {
         let mut cut = reply[..length].to_vec();
         cut[length - 1] = 0;
@@ -367,7 +367,7 @@ fn no_single_byte_can_make_the_parser_panic() {
         for byte in [0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x0f, 0x7f, 0x80, 0xff] {
             let mut bytes = reply.clone();
             bytes[at] = byte;
-            // Whatever comes of it.
+            // Any result is accepted.
             let _ = Hello::parse(&bytes);
             let _ = crate::reply::error(&bytes, Stage::Operation);
         }

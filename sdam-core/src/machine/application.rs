@@ -17,7 +17,7 @@ use crate::{
     topology::TopologyType,
 };
 
-/// What an error calls for.
+/// The consequences of an error.
 struct Verdict {
     error: ServerError,
     clear: bool,
@@ -26,9 +26,9 @@ struct Verdict {
 }
 
 impl TopologyMachine {
-    /// Takes in an error that a pooled connection met at `now`, and says what became of it.
+    /// Processes an error of a pooled connection at `now` and returns its outcome.
     ///
-    /// Anything that an operation meets may be reported; what says nothing about the server's
+    /// Any error of an operation may be reported. An error that does not concern the server's
     /// state, or is older than what is known, changes nothing.
     pub fn handle_error(
         &mut self,
@@ -89,7 +89,7 @@ impl TopologyMachine {
         (outcome, effects)
     }
 
-    /// `None` if the error says nothing about the server's state.
+    /// Returns the consequences of `error`; `None` if it says nothing about the server's state.
     fn judge(&self, report: &AppError<'_>, error: ServerError) -> Option<Verdict> {
         let establishing = report.phase != Phase::AfterHandshake;
         let overloaded = error.has_label(SYSTEM_OVERLOADED_ERROR);
@@ -108,8 +108,8 @@ impl TopologyMachine {
             });
         }
         let relevant = establishing || error.kind == ErrorKind::Network;
-        // A reply shows that the server is alive, so its monitor's check need not be cancelled
-        // unless authentication failed, for which the specification asks.
+        // A reply shows that the server is alive, so its monitor's check is cancelled only if
+        // authentication failed, as the specification requires.
         let cancel_check = error.is_network() || report.phase == Phase::BeforeHandshake;
         relevant.then_some(Verdict {
             error,
@@ -119,8 +119,8 @@ impl TopologyMachine {
         })
     }
 
-    /// Load Balancers: "Error handling": only the service's connections are stale, and the
-    /// description of the balancer never changes.
+    /// Clears one service (Load Balancers: "Error handling"): only its connections are stale, and
+    /// the description of the balancer never changes.
     fn clear_service(
         &mut self,
         server: ServerId,
@@ -140,7 +140,7 @@ impl TopologyMachine {
 }
 
 impl AppError<'_> {
-    /// The error in the reported cause; `None` if a reply carries none.
+    /// Returns the error in the reported cause; `None` if a reply carries none.
     fn failure(&self) -> Option<ServerError> {
         let stage = match self.phase {
             Phase::BeforeHello => Stage::Hello,

@@ -1,4 +1,4 @@
-//! What a topology wants to happen.
+//! The effects that a topology returns.
 
 use alloc::sync::Arc;
 
@@ -12,74 +12,74 @@ use crate::{
     topology::TopologyDescription,
 };
 
-/// What has to happen now.
+/// An action that the caller has to perform.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
-    /// Make the server's pool; start its monitor once the other effects have run.
+    /// Create the server's pool; start its monitor once the other effects have run.
     OpenServer {
-        /// The new incarnation.
+        /// The new server id.
         server: ServerId,
-        /// Where it is.
+        /// The server's address.
         address: ServerAddress,
         /// Whether it is to be monitored; a load balancer is not.
         monitored: bool,
     },
-    /// Let the server's pool open connections. Never repeated without a clear in between.
+    /// Mark the server's pool ready. Not repeated without a clear in between.
     PoolReady {
-        /// The incarnation.
+        /// The server id.
         server: ServerId,
     },
-    /// Let readers see this description.
+    /// Make this description visible to readers.
     Publish(Arc<TopologyDescription>),
-    /// Append to the queue of events.
+    /// Append to the event queue.
     Emit(EventKind),
     /// Clear the server's pool.
     PoolClear {
-        /// The incarnation.
+        /// The server id.
         server: ServerId,
-        /// How and why.
+        /// The clear and its cause.
         clear: PoolClear,
     },
     /// Close the server's pool and stop its monitor.
     CloseServer {
-        /// The incarnation.
+        /// The server id.
         server: ServerId,
     },
-    /// Let the server's monitor see whether the server is known; until the first one it is not.
+    /// Notify the server's monitor whether the server is known; before the first notification it
+    /// is not.
     ServerKnown {
-        /// The incarnation.
+        /// The server id.
         server: ServerId,
         /// Whether its type is known now.
         known: bool,
     },
-    /// Forget the server's round-trip times: it was lost, or its check has failed again.
+    /// Reset the server's round-trip times: it was lost, or its check has failed again.
     ResetRtt {
-        /// The incarnation.
+        /// The server id.
         server: ServerId,
     },
     /// Close the connection of the server's monitor, and cancel its running check, if the
     /// connection began to be opened under an earlier generation.
     CancelCheck {
-        /// The incarnation.
+        /// The server id.
         server: ServerId,
-        /// The generation from now on.
+        /// The new generation.
         generation: Generation,
     },
     /// Ask the server's monitor to check soon.
     RequestCheck {
-        /// The incarnation.
+        /// The server id.
         server: ServerId,
     },
 }
 
-/// Effects in the order in which they have to run: open, ready, publish, emit, known or not, clear,
-/// close, then whatever else concerns monitors.
+/// Effects in the order in which they have to run: open, ready, publish, emit, known or not,
+/// clear, close, then all other effects on monitors.
 ///
-/// "Ready before publish" means that no reader sees a selectable server with a paused pool, and
-/// "clear after publish, before anything else" that no reader of the new description gets a
-/// connection of the old generation (SDAM: "Why synchronize clearing a server's pool with updating
-/// the topology?").
-/// The opening events of a load-balanced topology come before the "ready" of its one pool.
+/// "Ready before publish" means that no reader sees a selectable server with a paused pool.
+/// "Clear after publish" means that no reader of the new description gets a connection of the old
+/// generation (SDAM: "Why synchronize clearing a server's pool with updating the topology?"). The
+/// opening events of a load-balanced topology come before the "ready" of its one pool.
 #[derive(Debug, Default, PartialEq)]
 #[must_use = "effects carry commands to pools and monitors"]
 pub struct Effects(SmallVec<[Effect; 8]>);
@@ -95,12 +95,12 @@ impl Effects {
         self.0.push(effect);
     }
 
-    /// Whether there is nothing to do.
+    /// Returns whether there are no effects.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The effects, in order.
+    /// Iterates over the effects, in order.
     pub fn iter(&self) -> core::slice::Iter<'_, Effect> {
         self.0.iter()
     }

@@ -1,4 +1,4 @@
-//! How a topology begins and ends, and how it follows an SRV record.
+//! Opening and closing of a topology, and changes of its SRV record.
 
 use alloc::{sync::Arc, vec::Vec};
 
@@ -12,7 +12,7 @@ use crate::{
 };
 
 impl TopologyMachine {
-    /// The opening sequence (SDAM Logging and Monitoring: "Publishing Semantics", J-16, J-21).
+    /// Opens the topology (SDAM Logging and Monitoring: "Publishing Semantics", J-16, J-21).
     pub(super) fn open(&mut self) -> Effects {
         self.phase = LifePhase::Open;
         let load_balanced = self.config.initial_type == TopologyType::LoadBalanced;
@@ -23,7 +23,7 @@ impl TopologyMachine {
             ..TopologyDescription::default()
         };
         let seeds = self.config.seeds.clone();
-        // Before anything else, or the pool of a load balancer would be heard of first.
+        // Emitted first, so that it precedes the event of a load balancer's pool.
         let mut effects = Effects::one(Effect::Emit(EventKind::TopologyOpening));
         let mut openings = Vec::with_capacity(seeds.len());
         for address in seeds {
@@ -59,9 +59,9 @@ impl TopologyMachine {
         effects
     }
 
-    /// Load Balancers: "Server Discovery Logging and Monitoring": the one server is known without
-    /// being asked, and its pool is ready at once; nobody hears of the pool before the topology
-    /// (J-13).
+    /// Marks the one server known without a check and its pool ready at once (Load Balancers:
+    /// "Server Discovery Logging and Monitoring"). The pool's event comes after those of the
+    /// topology (J-13).
     fn open_load_balancer(&mut self, effects: &mut Effects, events: &mut Vec<EventKind>) {
         let previous = Arc::clone(&self.description);
         let mut next = (*previous).clone();
@@ -92,7 +92,7 @@ impl TopologyMachine {
         });
     }
 
-    /// The closing sequence (J-20).
+    /// Closes the topology (J-20).
     pub(super) fn close(&mut self) -> Effects {
         self.phase = LifePhase::Closed;
         let previous = core::mem::take(&mut self.description);
@@ -118,8 +118,8 @@ impl TopologyMachine {
         effects
     }
 
-    /// Polling SRV Records for mongos Discovery: hosts that vanished leave, new ones join, the
-    /// others are not touched (N-24).
+    /// Applies new hosts (Polling SRV Records for mongos Discovery): removes servers that
+    /// vanished, adds new ones and leaves the others unchanged (N-24).
     pub(super) fn hosts(&mut self, now: Instant, hosts: &[ServerAddress]) -> Effects {
         let polled = matches!(
             self.description.topology_type(),

@@ -9,17 +9,18 @@ use crate::{
     rng::mix,
 };
 
-/// What is remembered of each service of one load balancer (CMAP: "Load Balancer Mode").
+/// The services of one load balancer (CMAP: "Load Balancer Mode").
 ///
-/// A service is known while a connection to it is open. With its last connection it is forgotten,
-/// and `fresh` moves behind its generation: when the service comes back, its generation is above
-/// that of every connection it had, so what is heard late of one of those is stale.
+/// A service is known while a connection to it is open. It is forgotten with its last connection,
+/// and `fresh` becomes greater than its generation. When the service comes back, its generation is
+/// above that of every connection it had, so a late error of one of those is stale.
 #[derive(Clone, Default)]
 pub(super) struct Services {
     pub(super) known: HashTable<Service>,
     /// The generation of the services that are not known.
     fresh: Generation,
-    /// Servers choose the ids of services, and must not choose where they are found.
+    /// A random hash seed. Servers choose the ids of services and must not control their place in
+    /// the table.
     seed: u64,
 }
 
@@ -33,7 +34,7 @@ pub(super) struct Service {
 }
 
 impl Services {
-    /// None is known. `topology` is random, and no server has been told it.
+    /// Creates an empty table. `topology` is random, and servers do not know it.
     pub(super) fn new(topology: ObjectId) -> Self {
         Self {
             seed: spread(0, topology),
@@ -41,7 +42,7 @@ impl Services {
         }
     }
 
-    /// The generation of connections to `service` that are opened now.
+    /// Returns the generation of connections to `service` that are opened now.
     pub(super) fn generation(&self, service: ObjectId) -> Generation {
         let hash = spread(self.seed, service);
         let known = self.known.find(hash, |known| known.id == service);
@@ -72,7 +73,7 @@ impl Services {
         }
     }
 
-    /// Counts a clear of `service` and says which generation is the current one from now on.
+    /// Counts a clear of `service` and returns the new generation.
     pub(super) fn clear(&mut self, service: ObjectId) -> Generation {
         let known = self.entry(service);
         known.generation = known.generation.next();
@@ -97,7 +98,7 @@ impl Services {
     }
 }
 
-/// The order of services in memory shows nowhere.
+/// Leaves out the services, because their order in memory must not be visible.
 impl fmt::Debug for Services {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Services")

@@ -1,4 +1,4 @@
-//! What the corpus cannot reach: the whole table, the order of effects, and who may act when.
+//! What the corpus cannot reach: the whole table, the order of effects, which inputs are accepted.
 
 mod checks;
 mod departures;
@@ -105,7 +105,7 @@ fn fail(machine: &mut TopologyMachine, name: &str, kind: ErrorKind) -> Effects {
     )
 }
 
-/// Effects in short: what is done to whom.
+/// Returns the effects in short: the action and the server of each.
 fn brief(machine: &TopologyMachine, effects: &Effects) -> Vec<alloc::string::String> {
     let name = |server: &ServerId| {
         let description = machine.description().server_by_id(*server);
@@ -143,7 +143,7 @@ fn brief(machine: &TopologyMachine, effects: &Effects) -> Vec<alloc::string::Str
         .collect()
 }
 
-/// A topology of `topology_type` whose server `a` has yet to answer.
+/// Returns a topology of `topology_type` whose server `a` has yet to answer.
 fn topology_of(topology_type: TopologyType) -> TopologyMachine {
     let mut machine = match topology_type {
         TopologyType::Single => {
@@ -305,7 +305,7 @@ fn effects_come_in_the_order_of_the_specification() {
 
 #[test]
 fn a_load_balancer_is_known_and_ready_without_being_asked() {
-    // J-13, J-21, D-12, E-7: nobody has asked which versions it speaks.
+    // J-13, J-21, D-12, E-7: its wire versions are unknown.
     let mut options = options(&["a"]);
     options.load_balanced = true;
     let mut machine = TopologyMachine::new(&options, ObjectId::default());
@@ -445,7 +445,7 @@ fn a_handshake_counts_like_a_check_unless_the_server_was_never_measured_or_the_n
     };
     let primary = of_version(ServerType::RsPrimary, 5);
     assert_eq!(shake(&mut machine, primary.clone(), None), ["check a"]);
-    // What the monitor measured before the server was lost is good enough.
+    // Round-trip times from before the server was lost are sufficient.
     let found = shake(&mut machine, primary, RTT);
     assert_eq!(found[..2], ["ready a", "publish"]);
     assert_eq!(found[found.len() - 2..], ["known a", "check a"]);

@@ -15,10 +15,10 @@ use crate::{
     topology::{Departure, DepartureReason, TopologyDescription, TopologyType},
 };
 
-/// From this wire version on (MongoDB 6.0) the election id decides before the set version.
+/// The first wire version (MongoDB 6.0) that compares the election id before the set version.
 const ELECTION_ID_FIRST: i32 = 17;
 
-/// The next description of a topology in the making.
+/// The next description of a topology under construction.
 pub(super) struct Transition<'m> {
     next: TopologyDescription,
     config: &'m Config,
@@ -29,14 +29,14 @@ pub(super) struct Transition<'m> {
     ignored: usize,
 }
 
-/// What a transition has led to.
+/// The result of a transition.
 pub(super) struct Outcome {
     pub(super) next: TopologyDescription,
-    /// Former primaries as they were, now Unknown.
+    /// The previous descriptions of former primaries, which are now Unknown.
     pub(super) displaced: SmallVec<[Arc<ServerDescription>; 1]>,
     /// The servers that have left, by address.
     pub(super) departed: Vec<Departure>,
-    /// How many members did not join because there are too many.
+    /// The number of members ignored because of `max_servers`.
     pub(super) ignored: usize,
 }
 
@@ -64,13 +64,13 @@ impl Transition<'_> {
         }
     }
 
-    /// Installs the new description of a server and lets it act on the topology.
+    /// Installs the new description of a server and updates the topology from it.
     pub(super) fn run(&mut self, server: &Arc<ServerDescription>) {
         self.next.put(Arc::clone(server));
         self.act(server);
     }
 
-    /// SDAM: "TopologyType table".
+    /// Applies SDAM: "TopologyType table".
     #[rustfmt::skip]
     #[expect(clippy::match_same_arms, reason = "one arm for each cell of the specification's table")]
     fn act(&mut self, server: &Arc<ServerDescription>) {
@@ -120,12 +120,12 @@ impl Transition<'_> {
                 self.update_rs_with_primary_from_member(server);
             }
 
-            // Neither is ever the outcome of a check (C-8, C-9).
+            // Never the outcome of a check (C-8, C-9).
             (_, S::PossiblePrimary | S::LoadBalancer) => {}
         }
     }
 
-    /// SDAM: "TopologyType Single": a server of another set is as good as not there (D-70).
+    /// Marks a server of another set Unknown (SDAM: "TopologyType Single", D-70).
     fn enforce_set_name(&mut self, server: &Arc<ServerDescription>) {
         let Some(wanted) = &self.config.set_name else {
             return;
@@ -137,7 +137,7 @@ impl Transition<'_> {
         self.invalidate(server, ErrorKind::SetName, message, Some(self.now));
     }
 
-    /// SDAM: "updateUnknownWithStandalone".
+    /// Applies SDAM: "updateUnknownWithStandalone".
     fn update_unknown_with_standalone(&mut self, server: &ServerDescription) {
         if self.config.seeds.len() == 1 {
             self.next.topology_type = TopologyType::Single;
@@ -146,7 +146,7 @@ impl Transition<'_> {
         }
     }
 
-    /// SDAM: "updateRSWithoutPrimary".
+    /// Applies SDAM: "updateRSWithoutPrimary".
     fn update_rs_without_primary(&mut self, server: &ServerDescription) {
         if self.removed_for_its_set_name(server) {
             return;
@@ -156,7 +156,7 @@ impl Transition<'_> {
         self.removed_for_its_name(server);
     }
 
-    /// SDAM: "updateRSWithPrimaryFromMember".
+    /// Applies SDAM: "updateRSWithPrimaryFromMember".
     fn update_rs_with_primary_from_member(&mut self, server: &ServerDescription) {
         let removed = self.removed_for_its_set_name(server) || self.removed_for_its_name(server);
         self.check_if_has_primary();
@@ -168,7 +168,7 @@ impl Transition<'_> {
         }
     }
 
-    /// SDAM: "updateRSFromPrimary".
+    /// Applies SDAM: "updateRSFromPrimary".
     fn update_rs_from_primary(&mut self, server: &Arc<ServerDescription>) {
         if self.removed_for_its_set_name(server) {
             self.check_if_has_primary();
@@ -189,7 +189,7 @@ impl Transition<'_> {
         self.check_if_has_primary();
     }
 
-    /// Takes over the set's name if none is known; else removes a server of another set.
+    /// Adopts the server's set name if none is known; else removes a server of another set.
     fn removed_for_its_set_name(&mut self, server: &ServerDescription) -> bool {
         match &self.next.set_name {
             None => {
@@ -205,8 +205,7 @@ impl Transition<'_> {
         }
     }
 
-    /// Removes a server that calls itself by another name than the client does. A server that does
-    /// not call itself anything is not misnamed (D-25).
+    /// Removes a server whose `me` differs from its address. A server without `me` stays (D-25).
     fn removed_for_its_name(&mut self, server: &ServerDescription) -> bool {
         let Some(me) = server.me.as_ref().filter(|me| **me != server.address) else {
             return false;
@@ -215,7 +214,8 @@ impl Transition<'_> {
         true
     }
 
-    /// Judges a primary by its election; `Err` has the greater tuple that is known.
+    /// Compares a primary's election with the maximum and updates that; `Err` has the maximum if
+    /// it is greater.
     fn admit_election(&mut self, server: &ServerDescription) -> Result<(), ElectionTuple> {
         let own = server.election;
         let maxima = self.next.max_election;
@@ -253,7 +253,7 @@ impl Transition<'_> {
         }
     }
 
-    /// Lets the topology consist of exactly the members that the primary names.
+    /// Adds and removes servers until they are exactly the members that the primary lists.
     fn follow_members(&mut self, server: &ServerDescription) {
         let mut members: SmallVec<[&ServerAddress; 64]> = server.members().collect();
         members.sort_unstable();
@@ -275,7 +275,7 @@ impl Transition<'_> {
         }
     }
 
-    /// SDAM: "checkIfHasPrimary".
+    /// Applies SDAM: "checkIfHasPrimary".
     fn check_if_has_primary(&mut self) {
         self.next.topology_type = if self.next.primary().is_some() {
             TopologyType::ReplicaSetWithPrimary
@@ -284,7 +284,7 @@ impl Transition<'_> {
         };
     }
 
-    /// Marks the server that a member takes for the primary as PossiblePrimary (C-9, D-24).
+    /// Marks the server that a member reports as primary PossiblePrimary (C-9, D-24).
     fn hint_primary(&mut self, server: &ServerDescription) {
         let Some(hinted) = server
             .primary
@@ -302,7 +302,7 @@ impl Transition<'_> {
         }
     }
 
-    /// Replaces a server's description by a default one with an error of ours.
+    /// Replaces a server's description by a default one with an error made by the client.
     fn invalidate(
         &mut self,
         server: &ServerDescription,
@@ -318,7 +318,7 @@ impl Transition<'_> {
         }));
     }
 
-    /// Adds a server that has not been checked yet, unless it is there already.
+    /// Adds a server that has not been checked yet, unless its address is present already.
     pub(super) fn add(&mut self, address: &ServerAddress) {
         let Err(index) = self.next.position(address) else {
             return;
@@ -332,7 +332,7 @@ impl Transition<'_> {
         self.next.servers.insert(index, Arc::new(description));
     }
 
-    /// Removes every server whose address `keep` does not recognise, for `reason`.
+    /// Removes every server whose address `keep` rejects, for `reason`.
     pub(super) fn keep_only(
         &mut self,
         keep: impl Fn(&ServerAddress) -> bool,

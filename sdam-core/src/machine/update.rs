@@ -1,4 +1,4 @@
-//! From the new description of one server to the effects that follow.
+//! Updates of a topology from the new description of one server, and their effects.
 
 use alloc::{format, sync::Arc, vec::Vec};
 use core::cmp::Ordering;
@@ -16,7 +16,7 @@ use crate::{
     topology::{Departure, TopologyDescription, TopologyType},
 };
 
-/// What has to follow an update besides what the new description itself leads to.
+/// The consequences of an update besides those of the new description itself.
 #[derive(Default)]
 pub(super) struct Consequences {
     /// The description comes from a successful hello, so the pool may become ready.
@@ -34,11 +34,11 @@ pub(super) struct Clear {
     pub(super) interrupt_in_use: bool,
 }
 
-/// Before this wire version (MongoDB 4.2) a primary that stepped down closed its connections.
+/// The first wire version (MongoDB 4.2) whose primaries keep connections when they step down.
 pub(super) const KEEPS_CONNECTIONS: i32 = 8;
 
 impl TopologyMachine {
-    /// Installs `new`, lets it act on the topology, and says what follows.
+    /// Installs `new`, updates the topology from it and returns the effects.
     pub(super) fn update(
         &mut self,
         now: Instant,
@@ -54,7 +54,7 @@ impl TopologyMachine {
 
     /// Makes the outcome of a transition the current description.
     ///
-    /// `responder` is the description that caused it, as it was before the topology judged it.
+    /// `responder` is the description that caused it, before the topology judged it.
     pub(super) fn commit(
         &mut self,
         outcome: Outcome,
@@ -91,7 +91,7 @@ impl TopologyMachine {
                 monitored: true,
             });
         }
-        // Ids are given in the order in which members are named, not in that of addresses.
+        // Ids are assigned in the order in which members are listed, not in that of addresses.
         self.pools.sort_unstable_by_key(|pool| pool.server);
         if let Some(responder) = responder.filter(|_| consequences.checked) {
             self.make_ready(&next, responder, &mut effects);
@@ -135,7 +135,7 @@ impl TopologyMachine {
         effects
     }
 
-    /// CMAP: a pool opens connections once a check has found its server to be usable.
+    /// Marks the pool ready once a check has found its server usable (CMAP).
     fn make_ready(
         &mut self,
         next: &TopologyDescription,
@@ -229,7 +229,8 @@ impl TopologyMachine {
         }
     }
 
-    /// SDAM: "Checking wire protocol compatibility"; the first incompatible server is named.
+    /// Returns a message that names the first incompatible server (SDAM:
+    /// "Checking wire protocol compatibility").
     fn incompatibility(&self, next: &TopologyDescription) -> Option<Arc<str>> {
         let own = self.config.wire_versions;
         let driver = &self.config.driver_name;
@@ -258,7 +259,7 @@ impl TopologyMachine {
     }
 }
 
-/// The first server release that speaks `wire_version`.
+/// Returns the first server release with `wire_version`.
 fn server_release(wire_version: i32) -> &'static str {
     match wire_version {
         ..=0 => "2.4",
@@ -286,7 +287,8 @@ fn server_release(wire_version: i32) -> &'static str {
     }
 }
 
-/// Whether a reader could tell the two apart: a server that is Unknown as before does not count.
+/// Returns whether readers can distinguish the descriptions: a server that is still Unknown as
+/// before does not count.
 fn is_visible(previous: &TopologyDescription, next: &TopologyDescription, diff: &Diff) -> bool {
     !diff.is_equal()
         || diff
@@ -296,7 +298,7 @@ fn is_visible(previous: &TopologyDescription, next: &TopologyDescription, diff: 
         || previous != next
 }
 
-/// What differs between the servers of two descriptions.
+/// The differences between the servers of two descriptions.
 #[derive(Default)]
 struct Diff {
     /// Unequal servers: before, after. By address.
@@ -308,7 +310,7 @@ struct Diff {
 }
 
 impl Diff {
-    /// Walks two sorted lists at once; what is shared by pointer is not looked at.
+    /// Compares two sorted lists in one pass; descriptions shared by pointer are skipped.
     fn between(previous: &TopologyDescription, next: &TopologyDescription) -> Self {
         let mut diff = Self::default();
         let mut old = previous.servers.iter().peekable();
@@ -349,8 +351,8 @@ impl Diff {
         self.changed.is_empty() && self.added.is_empty() && self.removed.is_empty()
     }
 
-    /// The one place that decides what it means for monitors and round-trip times that a server
-    /// was found or lost, whoever noticed (C-20, G-3).
+    /// Adds the effects on monitors and round-trip times of a server that was found or lost,
+    /// whatever the cause; no other place does (C-20, G-3).
     fn follow_availability(&self, responder: Option<ServerId>, effects: &mut Effects) {
         for (before, after) in &self.changed {
             let (server, known) = (after.id, after.server_type.is_available());
@@ -362,7 +364,7 @@ impl Diff {
                 effects.push(Effect::ResetRtt { server });
             }
         }
-        // F-53: also when a check has failed like the one before.
+        // F-53: also when a check has failed in the same way as the one before.
         for server in &self.refreshed {
             if !server.server_type.is_available() && responder == Some(server.id) {
                 effects.push(Effect::ResetRtt { server: server.id });
@@ -370,7 +372,8 @@ impl Diff {
         }
     }
 
-    /// The responder first, then other servers, then who left, then who joined (J-17).
+    /// Returns events in this order: responder, other changed servers, removed servers, added
+    /// servers (J-17).
     fn server_events(
         &self,
         previous: &TopologyDescription,
@@ -397,7 +400,7 @@ impl Diff {
         }
         for (before, after) in &self.changed {
             let is_responder = responder.is_some_and(|responder| responder.id == after.id);
-            // J-19: a mere hint shows only in the topology.
+            // J-19: a server that is only hinted at shows in the topology alone.
             if !is_responder && after.server_type != ServerType::PossiblePrimary {
                 changed(before, after);
             }

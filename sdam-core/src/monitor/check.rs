@@ -1,4 +1,4 @@
-//! What a monitor is doing, and on which connection.
+//! The state of a monitor: the idle wait, the running check and the open connection.
 
 use core::time::Duration;
 
@@ -12,45 +12,41 @@ use crate::{
 
 use super::{MonitorConfig, MonitorEffect, Negotiation};
 
-/// What a monitor is doing.
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone))]
 pub(super) enum State {
-    /// It waits for the next check.
     Idle(Idle),
-    /// It checks the server.
     Checking(Check),
-    /// It has ended.
     Done,
 }
 
-/// The wait between two checks.
+/// The idle wait between two checks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Idle {
     /// When the last check ended.
     pub(super) ended: Instant,
-    /// When the next one begins.
+    /// When the next check begins.
     pub(super) until: Instant,
 }
 
-/// A running check. Its heartbeat was started and has to end.
+/// A running check. The started event of its heartbeat is emitted; an end event has to follow.
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone))]
 pub(super) struct Check {
     pub(super) heartbeat: Heartbeat,
-    /// What was asked for and has not come yet.
+    /// The outstanding request.
     pub(super) waiting: Waiting,
-    /// When it was asked for.
+    /// When the request was made.
     pub(super) since: Instant,
-    /// When to stop waiting for it.
+    /// When the request fails; `None` for no limit.
     pub(super) deadline: Option<Instant>,
-    /// Whether the deadline was moved because the host had slept.
+    /// Whether the deadline was extended because the host was suspended.
     pub(super) extended: bool,
-    /// Whether it has asked again, because the first reply was late.
+    /// Whether a second request was sent because the first reply was late.
     pub(super) repeated: bool,
 }
 
-/// What a check waits for.
+/// The answer that a check waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Waiting {
     Connection,
@@ -58,7 +54,7 @@ pub(super) enum Waiting {
 }
 
 impl Check {
-    /// A check that waits from `now` on, for at most `limit`.
+    /// Creates a check that waits from `now` on, for at most `limit`.
     pub(super) fn new(
         heartbeat: Heartbeat,
         waiting: Waiting,
@@ -75,21 +71,22 @@ impl Check {
         }
     }
 
-    /// Whether a reply at `now` comes after its time and was accepted only because the host slept
-    /// or stalled, so that another one is needed to measure the round trip; once.
+    /// Returns whether a reply at `now` is late and was accepted only because the host was
+    /// suspended or stalled, so that a second request is needed to measure the round trip. False
+    /// for the reply to that.
     pub(super) fn has_to_be_repeated(&self, now: Instant) -> bool {
         let late = self.extended || self.deadline.is_some_and(|deadline| deadline < now);
         late && !self.heartbeat.awaited && !self.repeated
     }
 
-    /// How long the round trip took that ended with a reply at `now`. More than the limit is the
-    /// host's doing.
+    /// Returns the round-trip time of a reply at `now`, at most the limit: any excess was caused by
+    /// the host.
     pub(super) fn sample(&self, now: Instant) -> Duration {
         let end = self.deadline.map_or(now, |deadline| deadline.min(now));
         end.since(self.since)
     }
 
-    /// The event that ends the heartbeat with `error`.
+    /// Returns the event that ends the heartbeat with `error`.
     pub(super) fn failed(self, now: Instant, error: ServerError) -> MonitorEffect {
         MonitorEffect::Emit(EventKind::ServerHeartbeatFailed {
             heartbeat: self.heartbeat,
@@ -98,7 +95,7 @@ impl Check {
         })
     }
 
-    /// The event that ends the heartbeat without an outcome.
+    /// Returns the event that ends the heartbeat as cancelled, without an outcome.
     pub(super) fn cancelled(self, now: Instant, reason: &str) -> MonitorEffect {
         let stage = match self.waiting {
             Waiting::Connection => Stage::Connect,
@@ -108,37 +105,37 @@ impl Check {
     }
 }
 
-/// An open connection and what was learned on it.
+/// An open connection and the state negotiated on it.
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone))]
 pub(super) struct Connection {
     pub(super) id: ConnectionId,
     pub(super) negotiation: Negotiation,
-    /// The version in the last reply, if the server can stream and may.
+    /// The topology version in the last reply, if the server supports streaming and it is enabled.
     ///
-    /// The monitor's own, whatever the topology has heard from others since.
+    /// It belongs to this connection, independent of newer versions in the topology.
     topology_version: Option<TopologyVersion>,
-    /// Whether the server sends another reply unasked.
+    /// Whether the server sends another reply without a request.
     more_to_come: bool,
     /// Whether operations share the connection and have authenticated on it.
     pub(super) authenticated: bool,
 }
 
-/// How the next check goes.
+/// The kind of the next check.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Next {
     /// Open a connection first.
     Connect,
-    /// Ask, and get the answer at once.
+    /// Send a hello that is answered at once.
     Poll(Negotiation),
-    /// Ask for the next change of this version, and for the changes after it.
+    /// Send an awaitable hello for the next change of this version and the changes after it.
     Await(Negotiation, TopologyVersion),
-    /// Read what the server sends unasked.
+    /// Read the next streamed reply.
     Read,
 }
 
 impl Connection {
-    /// A new connection, nothing sent yet.
+    /// Creates the state of a new connection, on which nothing was sent yet.
     pub(super) fn new(id: ConnectionId) -> Self {
         Self {
             id,
@@ -149,14 +146,14 @@ impl Connection {
         }
     }
 
-    /// Whether the connection is to be kept although a check on it has failed with `error`.
+    /// Returns whether the connection is kept after a check on it has failed with `error`.
     pub(super) fn outlives(&self, error: &ServerError) -> bool {
         self.authenticated
             && error.kind == ErrorKind::Command
             && error.has_label(SYSTEM_OVERLOADED_ERROR)
     }
 
-    /// Takes in what a reply says about the conversation.
+    /// Updates the negotiation and the streaming state from a reply.
     pub(super) fn learn(&mut self, hello: &Hello, more_to_come: bool, config: &MonitorConfig) {
         self.id.server = self.id.server.or(hello.connection_id);
         self.negotiation = Negotiation::after(hello, config);
@@ -164,7 +161,7 @@ impl Connection {
         self.more_to_come = more_to_come;
     }
 
-    /// How the next check on this connection goes.
+    /// Returns the kind of the next check on this connection.
     pub(super) fn next(&self) -> Next {
         match self.topology_version {
             _ if self.more_to_come => Next::Read,

@@ -1,4 +1,4 @@
-//! Which hello to send next on a connection.
+//! The negotiation of hello and opcode on a connection.
 
 use alloc::sync::Arc;
 
@@ -10,16 +10,16 @@ use crate::{
 
 use super::MonitorConfig;
 
-/// The first wire version that understands OP_MSG (MongoDB 3.6).
+/// The first wire version with OP_MSG (MongoDB 3.6).
 const OP_MSG_WIRE_VERSION: i32 = 6;
 
-/// What was negotiated on one connection (Server Monitoring: "helloOk").
+/// The negotiated hello command and opcode of one connection (Server Monitoring: "helloOk").
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) enum Negotiation {
-    /// Nothing was answered yet.
+    /// No reply has arrived yet.
     #[default]
     Handshake,
-    /// What follows from the last reply.
+    /// The result of the last reply.
     Agreed {
         /// Whether to send `hello` instead of legacy hello.
         modern: bool,
@@ -29,7 +29,7 @@ pub(crate) enum Negotiation {
 }
 
 impl Negotiation {
-    /// The state after a successful reply.
+    /// Returns the negotiation after a successful reply.
     pub(crate) fn after(hello: &Hello, config: &MonitorConfig) -> Self {
         Self::Agreed {
             modern: hello.hello_ok || config.server_api.is_some() || config.handshake.load_balanced,
@@ -38,7 +38,7 @@ impl Negotiation {
         }
     }
 
-    /// The hello that is answered at once.
+    /// Returns the hello that is answered at once.
     pub(crate) fn request(self, config: &MonitorConfig) -> HelloRequest {
         let server_api = config.server_api.clone();
         match self {
@@ -53,8 +53,8 @@ impl Negotiation {
         }
     }
 
-    /// The hello that is answered once the server's version is not `version` any more or a
-    /// heartbeat has passed, and again and again after that.
+    /// Returns the awaitable hello, which is answered when the server's topology version differs
+    /// from `version` or a heartbeat has passed, and repeatedly after that.
     pub(crate) fn awaitable_request(
         self,
         config: &MonitorConfig,

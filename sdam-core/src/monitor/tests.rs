@@ -1,4 +1,4 @@
-//! Scripts: what happens when, and what the machine has to do about it.
+//! Tests of the monitor machine: scripted inputs at given times, and the effects they must have.
 
 mod cancelling;
 mod failing;

@@ -1,4 +1,4 @@
-//! How long a monitor waits for what.
+//! The timeouts of checks and the waits between them.
 
 use core::time::Duration;
 
@@ -6,13 +6,13 @@ use crate::{options::MIN_HEARTBEAT_FREQUENCY, time::Instant};
 
 use super::{MonitorConfig, check::Idle};
 
-/// How long a check that outlived a suspended host may take to show a sign of life: what the server
-/// sent meanwhile is read at once, and a peer that is gone answers nothing anyway.
+/// The longest extension of a check after the host was suspended. A reply that arrived meanwhile is
+/// read at once, and a dead peer never answers.
 const GRACE: Duration = Duration::from_secs(1);
 
 impl MonitorConfig {
-    /// How long to wait for a connection or a reply; an `awaited` one may take a heartbeat longer
-    /// (Server Monitoring: "Socket timeout"). `None` for no limit.
+    /// Returns the timeout of a connection or a reply; that of an `awaited` reply is a heartbeat
+    /// longer (Server Monitoring: "Socket timeout"). `None` for no limit.
     pub(crate) fn limit(&self, awaited: bool) -> Option<Duration> {
         let limit = self.connect_timeout?;
         Some(if awaited {
@@ -22,17 +22,18 @@ impl MonitorConfig {
         })
     }
 
-    /// The time from the end of a check to the next one.
+    /// Returns the time from the end of a check to the next one.
     pub(crate) fn wait(&self) -> Duration {
         self.heartbeat_frequency.max(MIN_HEARTBEAT_FREQUENCY)
     }
 
-    /// How long to go on waiting where a deadline was noticed too late to mean anything.
+    /// Returns the extension of a deadline that was noticed too late because the host was
+    /// suspended.
     pub(super) fn grace(&self) -> Duration {
         self.connect_timeout.map_or(GRACE, |limit| limit.min(GRACE))
     }
 
-    /// The normal wait after a check that ended at `ended`.
+    /// Returns the normal wait after a check that ended at `ended`.
     pub(super) fn pause(&self, ended: Instant) -> Idle {
         Idle {
             ended,
@@ -42,7 +43,7 @@ impl MonitorConfig {
 }
 
 impl Idle {
-    /// No wait at all after the check that ended at `now`.
+    /// Returns no wait after the check that ended at `now`.
     pub(super) fn at_once(now: Instant) -> Self {
         Self {
             ended: now,
@@ -50,7 +51,7 @@ impl Idle {
         }
     }
 
-    /// The shortest wait between two checks, after the one that ended at `now`.
+    /// Returns the shortest wait between two checks, after the one that ended at `now`.
     pub(super) fn soon(now: Instant) -> Self {
         Self {
             ended: now,
@@ -58,17 +59,18 @@ impl Idle {
         }
     }
 
-    /// Whether there was no wait to begin with.
+    /// Returns whether there is no wait at all.
     pub(super) fn is_at_once(&self) -> bool {
         self.until == self.ended
     }
 
-    /// Whether the next check may begin.
+    /// Returns whether the next check may begin.
     pub(super) fn is_due(&self, now: Instant) -> bool {
         self.until <= now
     }
 
-    /// The wait when a check was requested at `now` (Server Monitoring: "minHeartbeatFrequencyMS").
+    /// Returns the shortened wait after a check was requested at `now` (Server Monitoring:
+    /// "minHeartbeatFrequencyMS").
     pub(super) fn hastened(self, now: Instant) -> Self {
         let earliest = now.max(self.ended + MIN_HEARTBEAT_FREQUENCY);
         Self {

@@ -1,4 +1,4 @@
-//! How checks begin, go on and end.
+//! The transitions of a monitor: how checks begin, continue and end.
 
 use alloc::format;
 use core::mem;
@@ -108,7 +108,7 @@ impl MonitorMachine {
                     Idle::at_once(now)
                 };
             } else if mem::take(&mut self.rtt_started) {
-                // From now on each check is a measurement.
+                // From now on each check measures the round trip.
                 effects.push(MonitorEffect::StopRtt);
             }
         }
@@ -124,14 +124,14 @@ impl MonitorMachine {
         self.withheld = false;
         effects.push(MonitorEffect::Report { outcome: Ok(hello) });
         if overrun {
-            // What has gathered in the socket is old; a new connection tells what is new.
+            // Replies queued in the socket are old; a new connection yields the current state.
             self.disconnect(effects);
         }
         State::Idle(idle)
     }
 
-    /// Asks once more, because the reply came too late to say anything about the round trip, or
-    /// about what the server is by now.
+    /// Sends a second request, because the reply came too late to measure the round trip or to
+    /// describe the server's current state.
     fn measure_again(
         &self,
         now: Instant,
@@ -186,7 +186,7 @@ impl MonitorMachine {
         })
     }
 
-    /// Ends the check because its time is up, unless the host seems to have slept.
+    /// Ends the check with a timeout, unless the host seems to have been suspended.
     pub(super) fn expire(
         &mut self,
         now: Instant,
@@ -202,8 +202,8 @@ impl MonitorMachine {
             check.deadline = Some(now + self.config.grace());
             return State::Checking(check);
         }
-        // The configured limit and not the time that has passed: servers that fail the same way
-        // again are equal to before, down to the text.
+        // The text has the configured limit, not the elapsed time, so that repeated failures leave
+        // the description equal.
         let limit = self
             .config
             .limit(check.heartbeat.awaited)
@@ -216,12 +216,12 @@ impl MonitorMachine {
         self.fail(now, status, check, error, effects)
     }
 
-    /// Gives up the running check and the connection, because operations found the server's other
-    /// connections broken (Server Monitoring: "hello or legacy hello Cancellation").
+    /// Cancels the running check and closes the connection, because operations found the server's
+    /// other connections broken (Server Monitoring: "hello or legacy hello Cancellation").
     ///
-    /// Between checks there is only the connection to give up. It is likely to be broken as well,
-    /// and even if it is not, an awaitable hello on it would leave the server Unknown until
-    /// something changes or a heartbeat has passed.
+    /// Between checks only the connection is closed. It is likely to be broken as well. Even if it
+    /// is not, an awaitable hello on it would leave the server Unknown until a change or until a
+    /// heartbeat has passed.
     pub(super) fn cancel(
         &mut self,
         now: Instant,
@@ -245,7 +245,7 @@ impl MonitorMachine {
             }
             state => return state,
         };
-        // The news of a reply that came after the clear must not be the last for a heartbeat.
+        // A reply that came after the clear must not be the latest for a whole heartbeat.
         State::Idle(if status.known {
             idle.hastened(now)
         } else {
@@ -253,7 +253,7 @@ impl MonitorMachine {
         })
     }
 
-    /// Ends the check without an outcome; what was known of the server is as good as before.
+    /// Ends the check without an outcome; the server's description stays valid.
     pub(super) fn abandon(
         &mut self,
         now: Instant,
@@ -265,7 +265,7 @@ impl MonitorMachine {
         State::Idle(Idle::at_once(now))
     }
 
-    /// Ends for good.
+    /// Ends the monitor.
     pub(super) fn stop(
         &mut self,
         now: Instant,

@@ -1,22 +1,22 @@
-//! What is wrong or doubtful about a configuration, as plain data.
+//! Configuration errors and warnings, as plain data.
 
 use alloc::boxed::Box;
 use core::fmt;
 
-/// What stands in messages for a value that is, or may be a part of, a secret.
+/// The placeholder in messages for a value that is, or may be part of, a secret.
 pub(crate) const HIDDEN: &str = "<hidden>";
 
 /// A configuration that cannot be used.
 ///
-/// Passwords, and texts that might be pieces of one, never appear in it. `Debug` shows the same text
-/// as `Display`, for programs whose `main` returns it.
+/// It never contains passwords, or texts that might be pieces of one. `Debug` prints the same text
+/// as `Display`, for programs that return it from `main`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ConfigError(Complaint);
 
 impl ConfigError {
-    /// Says that `option` cannot have this `value`, for this `reason`, and what to write instead.
+    /// Creates the error that `option` cannot have this `value`, with the `reason` and a remedy.
     ///
-    /// The value may be empty where the trouble is its absence.
+    /// The value may be empty where its absence is the error.
     pub fn new(
         option: impl Into<Box<str>>,
         value: impl Into<Box<str>>,
@@ -31,22 +31,22 @@ impl ConfigError {
         })
     }
 
-    /// The option, named as in connection strings, or the part of the string that is wrong.
+    /// Returns the option, named as in connection strings, or the invalid part of the string.
     pub fn option(&self) -> &str {
         &self.0.option
     }
 
-    /// The value as it was given; empty where there is none to show.
+    /// Returns the value as it was given; empty if there is none to show.
     pub fn value(&self) -> &str {
         &self.0.value
     }
 
-    /// Why it cannot be used.
+    /// Returns why the value cannot be used.
     pub fn reason(&self) -> &str {
         &self.0.reason
     }
 
-    /// What to write instead.
+    /// Returns what to write instead.
     pub fn remedy(&self) -> &str {
         &self.0.outcome
     }
@@ -66,16 +66,16 @@ impl fmt::Debug for ConfigError {
 
 impl core::error::Error for ConfigError {}
 
-/// A part of a configuration that is not as it should be, and is worked around.
+/// An invalid or ineffective part of a configuration that does not prevent its use.
 ///
-/// The core has no log: the engine publishes each as an
+/// The core has no log: the engine publishes each warning as an
 /// [event](crate::event::EventKind::ConfigWarning) when a topology opens.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Warning(Complaint);
 
 impl Warning {
-    /// Says that `option` should not have this `value`, for this `reason`, and what happens
-    /// instead.
+    /// Creates the warning that `option` should not have this `value`, with the `reason` and the
+    /// consequence.
     pub(crate) fn new(
         option: impl Into<Box<str>>,
         value: impl Into<Box<str>>,
@@ -90,22 +90,22 @@ impl Warning {
         })
     }
 
-    /// The option, named as in connection strings.
+    /// Returns the option, named as in connection strings.
     pub fn option(&self) -> &str {
         &self.0.option
     }
 
-    /// The value as it was given; empty where there is none to show.
+    /// Returns the value as it was given; empty if there is none to show.
     pub fn value(&self) -> &str {
         &self.0.value
     }
 
-    /// What is wrong with it.
+    /// Returns what is wrong with it.
     pub fn reason(&self) -> &str {
         &self.0.reason
     }
 
-    /// What is done about it, such as that the option is ignored.
+    /// Returns the consequence, such as that the option is ignored.
     pub fn consequence(&self) -> &str {
         &self.0.outcome
     }
@@ -123,13 +123,13 @@ impl fmt::Debug for Warning {
     }
 }
 
-/// What errors and warnings have in common.
+/// The parts that errors and warnings share.
 #[derive(Clone, PartialEq, Eq)]
 struct Complaint {
     option: Box<str>,
     value: Box<str>,
     reason: Box<str>,
-    /// What to do about it, or what is done about it.
+    /// The remedy or the consequence.
     outcome: Box<str>,
 }
 

@@ -17,7 +17,7 @@ fn one() -> Options {
     Options::new(seeds(1))
 }
 
-/// Says which option is refused, and that the message names it, its value and a remedy.
+/// Asserts that this option is rejected, and that the message has its name, its value and a remedy.
 fn check_refused(options: &Options, option: &str, value: &str) {
     let error = options.validate().unwrap_err();
     assert_eq!((error.option(), error.value()), (option, value), "{error}");
@@ -189,7 +189,7 @@ fn a_load_balancer_stands_alone() {
 
 #[test]
 fn only_load_balanced_makes_a_topology_load_balanced() {
-    // B-7: or no connection would ask for its service, and none would be told it.
+    // B-7: otherwise no connection would request its service.
     let explicit = one().with_initial_topology_type(TopologyType::LoadBalanced);
     check_refused(&explicit, "initialTopologyType", "LoadBalanced");
     check_refused(
@@ -217,7 +217,7 @@ fn heartbeats_below_half_a_second_are_refused_in_code() {
     check_refused(&with(499), "heartbeatFrequencyMS", "499");
     check_refused(&with(0), "heartbeatFrequencyMS", "0");
     check_accepted(&with(500));
-    // What was set without being checked does not take effect either.
+    // Fields that were set without a check are clamped, too.
     assert_eq!(with(1).heartbeat_frequency(), MIN_HEARTBEAT_FREQUENCY);
     assert_eq!(with(1).scan_frequency(), MIN_HEARTBEAT_FREQUENCY);
 }
@@ -331,7 +331,7 @@ fn limits_on_staleness_need_another_mode_than_primary() {
     };
     check_refused(&with(ReadMode::Primary, 120), "maxStalenessSeconds", "120");
     check_accepted(&with(ReadMode::Primary, 0));
-    // B-25: too small a limit is for selection to refuse.
+    // B-25: selection rejects a limit that is too small.
     check_accepted(&with(ReadMode::Secondary, 1));
 }
 

@@ -1,4 +1,4 @@
-//! The rules options have to obey, whether they come from a connection string or from code.
+//! Validation of options, from a connection string or from code.
 
 use alloc::{collections::BTreeSet, format, string::ToString, vec::Vec};
 use core::time::Duration;
@@ -9,19 +9,19 @@ use crate::{
     topology::TopologyType,
 };
 
-/// The most bytes `appName` may have (MongoDB Handshake: "client.application.name").
+/// The maximum length of `appName` in bytes (MongoDB Handshake: "client.application.name").
 const MAX_APP_NAME_LEN: usize = 128;
 
 type Outcome = Result<(), ConfigError>;
 
 impl Options {
-    /// Checks the options as a whole; what starts a topology calls it.
+    /// Checks the options as a whole; called when a topology is started.
     ///
     /// # Errors
     ///
-    /// The first option found that has a value it must not have or contradicts another one; first
-    /// of all one that [guards](crate::uri#options-that-guard-something) something and is not
-    /// understood.
+    /// The first option found that is invalid or contradicts another one. An option that
+    /// [guards](crate::uri#options-that-guard-something) connections and was not understood is
+    /// reported first.
     pub fn validate(&self) -> Outcome {
         if let Some(error) = &self.uri_unguarded {
             return Err(error.clone());
@@ -34,8 +34,8 @@ impl Options {
         check_read_preference(&self.read_preference)
     }
 
-    /// What the user of a client with background monitors should know about these options: what was
-    /// worked around in the connection string, and what has no effect.
+    /// Returns the warnings for a client with background monitors: what was ignored in the
+    /// connection string, and which options have no effect.
     pub fn multi_threaded_warnings(&self) -> Vec<Warning> {
         let mut warnings = self.common_warnings();
         if let Some(try_once) = self.server_selection_try_once {
@@ -49,7 +49,7 @@ impl Options {
         warnings
     }
 
-    /// What the user of a single-threaded client should know about these options, likewise.
+    /// Returns the warnings for a single-threaded client, likewise.
     pub fn single_threaded_warnings(&self) -> Vec<Warning> {
         let mut warnings = self.common_warnings();
         if self.server_monitoring_mode != super::ServerMonitoringMode::Auto {
@@ -143,7 +143,7 @@ impl Options {
         Ok(())
     }
 
-    /// The rules about an explicit type (SDAM: "Initial TopologyType").
+    /// Checks the explicit topology type (SDAM: "Initial TopologyType").
     fn check_topology_type(&self) -> Outcome {
         let Some(topology_type) = self.initial_topology_type else {
             return Ok(());
@@ -219,7 +219,7 @@ impl Options {
         Ok(())
     }
 
-    /// (Load Balancers: "loadBalanced")
+    /// Checks load-balanced mode (Load Balancers: "loadBalanced").
     fn check_load_balanced(&self) -> Outcome {
         if self.topology_type() != TopologyType::LoadBalanced {
             return Ok(());
@@ -242,7 +242,8 @@ impl Options {
         Ok(())
     }
 
-    /// (SDAM: "directConnection"; Initial DNS Seedlist Discovery: "srvMaxHosts")
+    /// Checks the options about SRV (SDAM: "directConnection"; Initial DNS Seedlist Discovery:
+    /// "srvMaxHosts").
     fn check_srv(&self) -> Outcome {
         let Some(srv) = &self.srv else {
             return Ok(());
@@ -283,7 +284,8 @@ impl Options {
     }
 }
 
-/// (Server Selection: "Read preference"; Max Staleness: "Validation of maxStalenessSeconds")
+/// Checks a read preference (Server Selection: "Read preference"; Max Staleness: "Validation of
+/// maxStalenessSeconds").
 fn check_read_preference(preference: &ReadPreference) -> Outcome {
     if preference.mode != ReadMode::Primary {
         return Ok(());

@@ -4,15 +4,14 @@ use core::fmt;
 use super::PoolClear;
 use crate::{address::ServerAddress, error::ServerError};
 
-/// Why a connection pool gives no connection, or takes one back (CMAP: "Connection Pool Errors").
+/// A failed check-out or an interrupted connection (CMAP: "Connection Pool Errors").
 ///
-/// `{}` is the text that the specification asks for, in the casing of its tests.
+/// `{}` is the text of the specification, in the casing of its tests.
 ///
-/// It says nothing about the server, so it never reaches the topology: no
-/// [`Cause`](crate::app_error::Cause) can be made of it.
-/// Nor does it carry an error label: `RetryableWriteError` is added to an error that
-/// [is retryable](Self::is_retryable) by a client with `retryWrites`, which only the client knows of
-/// (Retryable Writes: "RetryableWriteError Labels").
+/// It says nothing about the server, so it is never reported to the topology and no
+/// [`Cause`](crate::app_error::Cause) can be made of it. It carries no error label: a client with
+/// `retryWrites` adds `RetryableWriteError` to an error that [is retryable](Self::is_retryable),
+/// because only the client knows that option (Retryable Writes: "RetryableWriteError Labels").
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PoolError {
@@ -23,7 +22,7 @@ pub enum PoolError {
         /// The error for which it was cleared.
         cause: Arc<ServerError>,
     },
-    /// The pool is paused since it was made: no check of its server has succeeded yet.
+    /// The pool has been paused since it was created: no check of its server has succeeded yet.
     NotReady {
         /// The server of the pool.
         address: ServerAddress,
@@ -44,7 +43,7 @@ pub enum PoolError {
         /// The server of the pool.
         address: ServerAddress,
     },
-    /// No connection to a load balancer became available in time; cursors and transactions keep
+    /// No connection to a load balancer became available in time; cursors and transactions pin
     /// theirs (Load Balancers: "Wait Queue Timeout Errors").
     TimedOutPinned {
         /// The load balancer.
@@ -61,13 +60,13 @@ pub enum PoolError {
 }
 
 impl PoolError {
-    /// What check-outs from the pool of the server at `address` fail with after `clear`.
+    /// Returns the error of check-outs from the pool of the server at `address` after `clear`.
     pub fn cleared(address: ServerAddress, clear: &PoolClear) -> Self {
         let cause = Arc::clone(&clear.cause);
         Self::Cleared { address, cause }
     }
 
-    /// The server of the pool.
+    /// Returns the server of the pool.
     pub fn address(&self) -> &ServerAddress {
         match self {
             Self::Cleared { address, .. }
@@ -79,7 +78,7 @@ impl PoolError {
         }
     }
 
-    /// Whether an operation that may be retried is retried after this error.
+    /// Returns whether an operation that may be retried is retried after this error.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Cleared { .. } | Self::NotReady { .. } | Self::Interrupted { .. } => true,

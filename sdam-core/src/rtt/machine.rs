@@ -15,44 +15,44 @@ use crate::{
     time::Instant,
 };
 
-/// What the machine is told.
+/// An input of [`RttMachine::handle`].
 #[derive(Clone, Copy, Debug)]
 pub enum RttInput<'a> {
-    /// The connection that was asked for is open.
+    /// The requested connection is open.
     Connected,
     /// A reply has arrived.
     Reply {
         /// The reply, a BSON document.
         bytes: &'a [u8],
     },
-    /// The connection could not be opened, or broke; nobody wants to know why.
+    /// The connection could not be opened, or broke. The error is not needed.
     Failed,
-    /// The instant of [`RttMachine::deadline`] has come.
+    /// The instant of [`RttMachine::deadline`] is reached.
     DeadlineReached,
     /// The server has left the topology.
     Stop,
 }
 
-/// What the machine wants.
+/// An effect that the driver executes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RttEffect {
     /// Open a connection; answer with `Connected` or `Failed`.
     Connect {
-        /// When the attempt fails; also [`RttMachine::deadline`].
+        /// The deadline of the attempt; also [`RttMachine::deadline`].
         deadline: Option<Instant>,
     },
     /// Send the request and read one reply; answer with `Reply` or `Failed`.
     Send {
-        /// What to send.
+        /// The request to send.
         request: HelloRequest,
-        /// When the attempt fails; also [`RttMachine::deadline`].
+        /// The deadline of the attempt; also [`RttMachine::deadline`].
         deadline: Option<Instant>,
     },
-    /// Give up whatever is under way and close the connection, if there is one.
+    /// Cancel any operation in progress and close the connection, if there is one.
     Disconnect,
-    /// Take this sample into the server's round-trip times.
+    /// Add this sample to the server's round-trip times.
     Sample(Duration),
-    /// End.
+    /// End the task.
     Exit,
 }
 
@@ -76,12 +76,11 @@ impl IntoIterator for RttEffects {
     }
 }
 
-/// Sends hello on a connection of its own, once per heartbeat, and measures how long the answer
-/// takes.
+/// The round-trip time task of one server: sends hello on a dedicated connection, once per
+/// heartbeat, and measures the time to the reply.
 ///
-/// It is silent: it has no events, reports no errors and never resets the round-trip times, because
-/// its connection proves nothing that the monitor does not find out as well.
-/// After an error it begins anew, a heartbeat later.
+/// It emits no events, reports no errors and never resets the round-trip times, because the monitor
+/// detects the same failures itself. After an error it opens a new connection, one heartbeat later.
 ///
 /// # Contract
 ///
@@ -91,7 +90,7 @@ impl IntoIterator for RttEffects {
 pub struct RttMachine {
     config: Arc<MonitorConfig>,
     state: State,
-    /// What was negotiated on the open connection.
+    /// The negotiation on the open connection.
     connection: Option<Negotiation>,
 }
 
@@ -111,7 +110,7 @@ enum State {
 }
 
 impl RttMachine {
-    /// A machine about to measure for the first time.
+    /// Creates a machine that is about to measure for the first time.
     pub fn new(config: Arc<MonitorConfig>) -> Self {
         Self {
             config,
@@ -122,12 +121,12 @@ impl RttMachine {
         }
     }
 
-    /// The first effects.
+    /// Returns the first effects.
     pub fn start(&mut self, now: Instant) -> RttEffects {
         self.handle(now, RttInput::DeadlineReached)
     }
 
-    /// Takes in what happened at `now`.
+    /// Handles an input that occurred at `now`, and returns the effects.
     pub fn handle(&mut self, now: Instant, input: RttInput<'_>) -> RttEffects {
         let mut effects = RttEffects::default();
         match (self.state, input) {
@@ -147,7 +146,8 @@ impl RttMachine {
                 self.send(now, negotiation, &mut effects);
             }
             (State::Measuring { sent, deadline }, RttInput::Reply { bytes }) => {
-                // What comes after its time was delayed by this host, which slept or stalled.
+                // A reply after the deadline was delayed by this host, which was suspended or
+                // stalled.
                 let late = deadline.is_some_and(|deadline| deadline < now);
                 let sample = (!late).then(|| now.since(sent));
                 self.answered(now, bytes, sample, &mut effects);
@@ -164,7 +164,7 @@ impl RttMachine {
         effects
     }
 
-    /// When to tell the machine that its deadline has come; `None` for never.
+    /// Returns when to pass [`RttInput::DeadlineReached`]; `None` for never.
     pub fn deadline(&self) -> Option<Instant> {
         match self.state {
             State::Idle { until } => Some(until),
@@ -201,7 +201,7 @@ impl RttMachine {
         sample: Option<Duration>,
         effects: &mut RttEffects,
     ) {
-        // The reply matters for the negotiation alone.
+        // Only the negotiation uses the reply.
         let (Ok(hello), Some(negotiation)) = (Hello::parse(bytes), &mut self.connection) else {
             return self.fail(now, effects);
         };

@@ -1,4 +1,4 @@
-//! Which server is checked next (SDAM: "Scanning order").
+//! The order in which a scan checks servers (SDAM: "Scanning order").
 
 use alloc::vec::Vec;
 
@@ -13,27 +13,27 @@ use crate::{
     topology::TopologyDescription,
 };
 
-/// How often one scan checks an address: once, and once more if the connection broke or the server
-/// was put back to "never checked" by what others said.
+/// The maximum number of checks of an address in one scan: one, and another if the connection broke
+/// or if another server's reply has reset the server to "never checked".
 const MAX_CHECKS: u8 = 2;
 
-/// A scan that is under way.
+/// A scan in progress.
 #[derive(Debug)]
 pub(super) struct Scan {
     started: Instant,
-    /// How often each address was checked, sorted.
+    /// The number of checks per address, sorted by address.
     ///
-    /// By address and not by incarnation: servers that make each other leave and join again would
-    /// otherwise keep a scan busy for ever.
+    /// The key is the address, not the server id: otherwise servers that repeatedly remove and add
+    /// each other would make a scan endless.
     checks: Vec<(ServerAddress, u8)>,
-    /// Whether it is the check of one server and no scan.
+    /// Whether this is the check of one server instead of a scan.
     single: bool,
-    /// Whether whoever began it has given up, so that any time may have passed in between.
+    /// Whether the call that began the scan was abandoned, so that any time may have passed since.
     resumed: bool,
 }
 
 impl Scan {
-    /// A scan of all servers that begins at `now`.
+    /// Creates a scan of all servers that begins at `now`.
     pub(super) fn new(now: Instant) -> Self {
         Self {
             started: now,
@@ -43,7 +43,7 @@ impl Scan {
         }
     }
 
-    /// The check of one server at `now`.
+    /// Creates the check of one server at `now`.
     pub(super) fn single(now: Instant) -> Self {
         Self {
             single: true,
@@ -55,7 +55,7 @@ impl Scan {
         self.single
     }
 
-    /// Somebody else goes on with the scan.
+    /// Marks the scan as resumed by another call.
     pub(super) fn resume(&mut self) {
         self.resumed = true;
     }
@@ -64,12 +64,12 @@ impl Scan {
         self.resumed
     }
 
-    /// When a scan whose last check ended at `now` counts as ended.
+    /// Returns when a scan whose last check ended at `now` counts as ended.
     pub(super) fn ended(&self, now: Instant) -> Instant {
         if self.resumed { self.started } else { now }
     }
 
-    /// The server to check next; `None` if the scan has ended.
+    /// Returns the server to check next; `None` if the scan has ended.
     pub(super) fn next(
         &self,
         topology: &TopologyDescription,
@@ -85,7 +85,8 @@ impl Scan {
         });
         let first = candidates.clone().map(|server| rank(server)).min()?;
         let mut best = candidates.filter(|server| rank(server) == first);
-        // Drawing only where there is a choice keeps the other draws of a run in place.
+        // A single candidate consumes no random number, which keeps the other draws of a run
+        // unchanged.
         match best.clone().count() {
             1 => best.next(),
             ties => best.nth(rng.below(ties as u64) as usize),
@@ -105,15 +106,17 @@ impl Scan {
         }
     }
 
-    /// Whether `address` may be checked once more after a network error.
+    /// Returns whether `address` may be retried after a network error.
     pub(super) fn may_repeat(&self, address: &ServerAddress) -> bool {
         self.checks_of(address) < MAX_CHECKS
     }
 
-    /// "All servers with lastUpdateTime before scanStartTime", without those in their cooldown.
+    /// Returns whether the scan may check `server`: "All servers with lastUpdateTime before
+    /// scanStartTime", without those in their cooldown.
     ///
-    /// What was checked counts as such even if its reply was too old to change anything. Only a
-    /// server that has been reset to "infinity ago" since (a former primary) is visited again.
+    /// A checked server counts as checked even if its reply was too old to change its description.
+    /// Only a server that was reset to "infinity ago" since then (a former primary) is checked
+    /// again.
     fn is_candidate(&self, server: &ServerDescription) -> bool {
         let checks = self.checks_of(&server.address);
         match server.last_update_time {
@@ -136,7 +139,7 @@ impl Scan {
     }
 }
 
-/// The order of candidates; the smallest is checked first.
+/// Returns the rank of a candidate; the smallest is checked first.
 fn rank(server: &ServerDescription) -> (u8, Option<Instant>) {
     let class = match server.server_type {
         ServerType::RsPrimary => 0,
@@ -148,10 +151,10 @@ fn rank(server: &ServerDescription) -> (u8, Option<Instant>) {
     (class, server.last_update_time)
 }
 
-/// Whether the server is Unknown because of an operation and not because of a check.
+/// Returns whether the server is Unknown because of an operation's error instead of a failed check.
 ///
-/// Such an error came on a connection that had been open. It says nothing about whether a new one
-/// can be had, which is what the cooldown saves time on, and it was no check.
+/// Such an error came on an established connection. It does not show whether a new connection would
+/// fail, which is the cost that the cooldown avoids, and it was no check.
 fn failed_in_use(server: &ServerDescription) -> bool {
     server
         .error
@@ -159,8 +162,8 @@ fn failed_in_use(server: &ServerDescription) -> bool {
         .is_some_and(|error| matches!(error.stage, Stage::Auth | Stage::Operation))
 }
 
-/// SDAM: "cooldownMS": a server that failed its last check is left alone for a while. One that
-/// others take for the primary is as unreachable as it was before.
+/// Returns whether the server is in its cooldown after a failed check (SDAM: "cooldownMS"). A
+/// server that other members name as the primary stays in its cooldown.
 fn is_cooling(server: &ServerDescription, updated: Instant, started: Instant) -> bool {
     !server.server_type.is_available() && updated + COOLDOWN > started
 }

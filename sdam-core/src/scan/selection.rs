@@ -1,5 +1,5 @@
-//! How a selection goes on until it has a server or fails (Server Selection: "Single-threaded server
-//! selection").
+//! Single-threaded server selection, until it succeeds or fails (Server Selection: "Single-threaded
+//! server selection").
 
 use core::time::Duration;
 
@@ -10,14 +10,14 @@ use crate::{
     topology::{TopologyDescription, TopologyType},
 };
 
-/// A selection that is under way.
+/// A selection in progress.
 #[derive(Debug)]
 pub(super) struct Selection {
     /// "maxTime": no further attempt is made after it.
     pub(super) deadline: Instant,
     /// Whether a scan has ended since the selection began, or since its probe failed.
     pub(super) scanned: bool,
-    /// Whether a connection was probed. What is selected after that is not probed again.
+    /// Whether a connection was probed. A server selected after that is not probed again.
     probed: bool,
 }
 
@@ -32,7 +32,7 @@ impl Selection {
 }
 
 impl ScanMachine {
-    /// Looks for a server in what is known now; rests if nobody wants one.
+    /// Requests a choice from the current description; rests if no selection is in progress.
     pub(super) fn attempt(&mut self, topology: &TopologyDescription) -> ScanEffect {
         if self.selection.is_none() {
             return self.rest();
@@ -50,8 +50,8 @@ impl ScanMachine {
             return self.due();
         };
         if topology.topology_type() == TopologyType::LoadBalanced {
-            // The one server is always suitable, so it is the application's selector that refuses
-            // it, and nothing will change that.
+            // The one server is always suitable, so the application's selector has dropped it, and
+            // another scan would not change that.
             return self.fail(ScanFailure::TriedOnce);
         }
         self.stale = true;
@@ -81,8 +81,8 @@ impl ScanMachine {
         self.select(server)
     }
 
-    /// Server Selection: "socketCheckIntervalMS": the failure of a probe leads to exactly one more
-    /// selection, whose server is taken as it is.
+    /// Handles the end of a probe. Its failure leads to exactly one more selection, whose server is
+    /// not probed (Server Selection: "socketCheckIntervalMS").
     pub(super) fn probed(
         &mut self,
         now: Instant,

@@ -1,4 +1,4 @@
-//! Whole scans and selections against scripted servers, in virtual time.
+//! Tests of whole scans and selections against scripted servers, in virtual time.
 
 mod errors;
 mod order;

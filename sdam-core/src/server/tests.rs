@@ -11,7 +11,7 @@ fn address(name: &str) -> ServerAddress {
 const ID: ServerId = ServerId::from_u64(1);
 const NOW: Instant = Instant::from_millis(7);
 
-/// A reply in which no field is empty.
+/// Returns a reply in which no field is empty.
 fn reply() -> Hello {
     Hello {
         server_type: ServerType::RsSecondary,

@@ -10,7 +10,7 @@ use crate::{address::ServerAddress, ids::ServerId, server::ServerType};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Departure {
-    /// The server's incarnation.
+    /// The server id.
     pub server: ServerId,
     /// The server's address.
     pub address: ServerAddress,
@@ -20,24 +20,24 @@ pub struct Departure {
 
 /// Why a server has left the topology.
 ///
-/// `{}` is what is to be said of the server, without its address, and the remedy where there is just
-/// one: ``belongs to the set `rs0`, not `wrong`: use replicaSet=rs0``.
+/// `{}` describes the server, without its address, and the remedy if there is exactly one:
+/// ``belongs to the set `rs0`, not `wrong`: use replicaSet=rs0``.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DepartureReason {
     /// The topology was closed (SDAM Logging and Monitoring: "Closing").
     Closed,
-    /// The SRV record does not name it any more (Polling SRV Records for mongos Discovery).
+    /// The SRV record no longer lists it (Polling SRV Records for mongos Discovery).
     HostsChanged,
-    /// It calls itself by another address than the client does (SDAM: "updateRSWithoutPrimary",
+    /// It reports another address for itself than the client uses (SDAM: "updateRSWithoutPrimary",
     /// "updateRSWithPrimaryFromMember").
     Misnamed {
-        /// As it calls itself.
+        /// The address that it reports.
         me: ServerAddress,
     },
-    /// The primary does not name it as a member (SDAM: "updateRSFromPrimary").
+    /// The primary does not list it as a member (SDAM: "updateRSFromPrimary").
     NotListed {
-        /// The primary; also the server itself, if it does not name itself.
+        /// The primary; the server itself, if it does not list itself.
         primary: ServerAddress,
     },
     /// A standalone server that is one of several seeds (SDAM: "updateUnknownWithStandalone").
@@ -47,7 +47,7 @@ pub enum DepartureReason {
     WrongSetName {
         /// The name of the set it belongs to; `None` if it belongs to none.
         found: Option<Box<str>>,
-        /// The name of the set that is wanted, configured or discovered.
+        /// The expected set name, configured or discovered.
         wanted: Arc<str>,
     },
     /// A server of its type does not belong to a topology of this type (SDAM: "TopologyType table").
@@ -60,10 +60,10 @@ pub enum DepartureReason {
 }
 
 impl Departure {
-    /// The most departures that a description remembers.
+    /// The maximum number of departures that a description keeps.
     pub const REMEMBERED: usize = 16;
 
-    /// `server` at `address` has left for `reason`.
+    /// Creates the departure of `server` at `address` for `reason`.
     pub const fn new(server: ServerId, address: ServerAddress, reason: DepartureReason) -> Self {
         Self {
             server,
@@ -74,8 +74,8 @@ impl Departure {
 }
 
 impl DepartureReason {
-    /// Whether the way the deployment is addressed is probably wrong, whatever other servers do; the
-    /// other reasons are part of the life of a deployment.
+    /// Returns whether the client's configuration is probably wrong, whatever other servers do;
+    /// the other reasons occur in normal operation.
     pub const fn is_mistake(&self) -> bool {
         matches!(
             self,
@@ -136,7 +136,6 @@ impl fmt::Display for DepartureReason {
     }
 }
 
-/// What a server of this type is, for people.
 fn kind(server: ServerType) -> &'static str {
     match server {
         ServerType::Standalone => "a standalone server",

@@ -1,4 +1,4 @@
-//! What texts an option accepts, and what values they become.
+//! The syntax of option values.
 
 use alloc::{
     boxed::Box,
@@ -11,24 +11,24 @@ use core::{ops::RangeInclusive, time::Duration};
 
 use super::value::{Properties, Secret, Value};
 
-/// What texts an option accepts.
+/// The kind of an option's values.
 #[derive(Clone, Debug)]
 pub(super) enum Kind {
     /// `true` or `false`.
     Flag,
-    /// A whole number within these bounds.
+    /// An integer within these bounds.
     Number(RangeInclusive<i64>),
-    /// A number of milliseconds, at least this many.
+    /// A number of milliseconds, not below this minimum.
     Millis(i64),
     /// Any text but the empty one.
     Text,
-    /// As `Text`, and not to be shown.
+    /// As `Text`, but hidden in messages.
     Secret,
     /// One of these texts, in any case.
     Choice(&'static [&'static str]),
     /// Some of these texts, in any case, separated by commas.
     List(&'static [&'static str]),
-    /// `name:value,name:value`, not to be shown.
+    /// `name:value,name:value`, hidden in messages.
     Properties,
     /// `name:value,name:value` or nothing.
     TagSet,
@@ -38,11 +38,11 @@ pub(super) enum Kind {
     Service,
 }
 
-/// Why a text was not accepted.
+/// The rejection of a text.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
     pub(super) reason: String,
-    /// The value of what could be accepted of it.
+    /// The value of the valid part of the text.
     pub(super) rest: Option<Value>,
 }
 
@@ -56,12 +56,12 @@ impl<S: ToString> From<S> for Refusal {
 }
 
 impl Kind {
-    /// Whether texts of this kind must not be shown.
+    /// Returns whether values of this kind are hidden in messages.
     pub(super) fn is_secret(&self) -> bool {
         matches!(self, Self::Secret | Self::Properties)
     }
 
-    /// The value of `text`, which has been percent-decoded.
+    /// Parses `text`, which has been percent-decoded.
     pub(super) fn parse(&self, text: &str) -> Result<Value, Refusal> {
         if text.is_empty() && !matches!(self, Self::TagSet) {
             return Err("it has no value".into());
@@ -120,7 +120,7 @@ fn looks_numeric(text: &str) -> bool {
     !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// How the specification spells `text`, if it is one of `known`.
+/// Returns the specification's spelling of `text`, if it is one of `known`.
 fn spelling(known: &[&'static str], text: &str) -> Option<&'static str> {
     let mut known = known.iter().copied();
     known.find(|known| known.eq_ignore_ascii_case(text))
@@ -142,7 +142,8 @@ fn list(text: &str, known: &[&'static str]) -> Result<Value, Refusal> {
     }
 }
 
-/// The pairs of `name:value,name:value`, by name; of several values for one name the last counts.
+/// Parses the pairs of `name:value,name:value`, sorted by name; of several values for one name the
+/// last counts.
 ///
 /// Only the first colon of a pair separates, so a value may contain others (Connection String:
 /// "Key-Value Pair").
@@ -160,8 +161,8 @@ fn pairs(
         .ok_or("it must have the form `name:value,name:value`")
 }
 
-/// Checks that `text` can be the name of a service (RFC 6335, but up to 62 characters, so that with
-/// an underscore it fits a label of a domain name).
+/// Checks that `text` is a valid service name (RFC 6335, but up to 62 characters, so that with an
+/// underscore it fits a label of a domain name).
 fn service(text: &str) -> Result<&str, &'static str> {
     let words: Vec<&str> = text.split('-').collect();
     let is_word =

@@ -8,10 +8,10 @@ use crate::{
     options::{ConfigError, HIDDEN, Warning},
 };
 
-/// What the path of a Unix domain socket ends in.
+/// The end of a Unix domain socket's path.
 const SOCKET: &str = ".sock";
 
-/// A connection string taken apart at its separators, nothing decoded.
+/// A connection string split at its separators, not decoded.
 #[derive(Clone, Copy)]
 pub(super) struct Parts<'a> {
     pub(super) srv: bool,
@@ -19,13 +19,13 @@ pub(super) struct Parts<'a> {
     hosts: &'a str,
     database: &'a str,
     pub(super) query: &'a str,
-    /// Whether an `@` follows the first `/` or `?`. It may belong to an option, but it may as well
-    /// be the end of user info with an unescaped separator; then every part holds a piece of a
-    /// password, and none may be shown.
+    /// Whether an `@` follows the first `/` or `?`. It may belong to an option, but it may also end
+    /// user info with an unescaped separator. Then every part may hold a piece of a password and is
+    /// hidden.
     pub(super) confidential: bool,
 }
 
-/// Who a client authenticates as.
+/// The user name and password of a client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct UserInfo {
     pub(super) user: Option<Box<str>>,
@@ -33,7 +33,7 @@ pub(super) struct UserInfo {
 }
 
 impl<'a> Parts<'a> {
-    /// Takes `text` apart: `scheme://[user[:password]@]host[,host...][/[database]][?options]`.
+    /// Splits `text`: `scheme://[user[:password]@]host[,host...][/[database]][?options]`.
     pub(super) fn split(text: &'a str) -> Result<Self, ConfigError> {
         let (srv, rest) = scheme(text)?;
         let (authority, tail) = split_before(rest, ['/', '?']);
@@ -52,7 +52,6 @@ impl<'a> Parts<'a> {
         })
     }
 
-    /// The user name and the password.
     pub(super) fn user_info(&self) -> Result<UserInfo, ConfigError> {
         let Some(text) = self.user_info else {
             return Ok(UserInfo::default());
@@ -88,7 +87,6 @@ impl<'a> Parts<'a> {
         })
     }
 
-    /// The name of the database, `None` if there is none.
     pub(super) fn database(&self) -> Result<Option<Box<str>>, ConfigError> {
         let invalid = |reason| {
             ConfigError::new(
@@ -100,7 +98,7 @@ impl<'a> Parts<'a> {
             )
         };
         if self.database.contains('@') {
-            // Legal in a name, but more likely what follows a password with an unescaped `/`.
+            // Legal in a name, but more likely the rest of a password with an unescaped `/`.
             return Err(invalid("it contains an unescaped `@`"));
         }
         let name = percent::decode(self.database).map_err(invalid)?;
@@ -110,7 +108,7 @@ impl<'a> Parts<'a> {
         Ok((!name.is_empty()).then(|| name.into()))
     }
 
-    /// The hosts in the order given, each once.
+    /// Returns the hosts in the order given, without duplicates.
     pub(super) fn hosts(
         &self,
         warnings: &mut Vec<Warning>,
@@ -133,8 +131,8 @@ impl<'a> Parts<'a> {
         Ok(hosts)
     }
 
-    /// The name whose SRV record holds the hosts (Initial DNS Seedlist Discovery: "Connection
-    /// String Format").
+    /// Returns the name whose SRV record lists the hosts (Initial DNS Seedlist Discovery:
+    /// "Connection String Format").
     pub(super) fn srv_host(&self) -> Result<Box<str>, ConfigError> {
         let invalid = |reason| {
             let remedy = "write mongodb+srv:// and one host name without a port";
@@ -182,14 +180,14 @@ impl<'a> Parts<'a> {
         }
         let mut decoded = decoded.into_owned();
         if decoded.ends_with(SOCKET) {
-            // Without any `/` it is the name of a host, which an address alone cannot tell.
+            // Without a `/` it is a host name; an address alone cannot show that.
             decoded.push_str(":27017");
         }
         ServerAddress::parse(&decoded).map_err(|error| invalid(error.reason()))
     }
 
-    /// `hosts`, unless it might hold a piece of a password: what follows a `:` is one if the host
-    /// was forgotten, as in `mongodb://user:password`.
+    /// Returns `hosts`, or a placeholder if it might hold a piece of a password: the text after a
+    /// `:` is one if the host was forgotten, as in `mongodb://user:password`.
     fn shown_hosts(&self, hosts: &str) -> Box<str> {
         let is_port = |byte: u8| byte.is_ascii_digit() || b"-:[]".contains(&byte);
         match hosts.split_once(':') {
@@ -202,7 +200,7 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// `text`, unless it might be a piece of a password.
+    /// Returns `text`, or a placeholder if it might be a piece of a password.
     fn shown(&self, text: &'a str) -> &'a str {
         if self.confidential { HIDDEN } else { text }
     }
@@ -218,7 +216,7 @@ fn scheme(text: &str) -> Result<(bool, &str), ConfigError> {
     let invalid = |shown: &str, reason: &str, remedy: &str| {
         Err(ConfigError::new("connection string", shown, reason, remedy))
     };
-    // Nothing else of the text is shown: anything may be in it.
+    // The rest of the text is hidden, because it may hold a secret.
     let Some((scheme, _)) = text.split_once("://") else {
         return if text.split(',').all(has_port) {
             let remedy = format!("write mongodb://{text}");
@@ -243,14 +241,14 @@ fn scheme(text: &str) -> Result<(bool, &str), ConfigError> {
     invalid(shown, reason, "begin it with mongodb:// or mongodb+srv://")
 }
 
-/// Whether `text` is a host with a port, and so no piece of a password.
+/// Returns whether `text` is a host with a port, and so no piece of a password.
 fn has_port(text: &str) -> bool {
     let port = text.rsplit_once(':').map_or("", |(_, port)| port);
     let is_number = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
     is_number && !text.contains(['@', '/', '?']) && ServerAddress::parse(text).is_ok()
 }
 
-/// `text` before the first of `separators`, and from there on.
+/// Splits `text` before the first of `separators`.
 fn split_before(text: &str, separators: [char; 2]) -> (&str, &str) {
     text.split_at(text.find(separators).unwrap_or(text.len()))
 }

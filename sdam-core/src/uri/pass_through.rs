@@ -1,4 +1,4 @@
-//! The options this framework leaves to a driver.
+//! The options of a connection string that the framework leaves to a driver.
 
 use alloc::boxed::Box;
 use core::{fmt, time::Duration};
@@ -9,11 +9,10 @@ use super::{
     value::{Properties, Secret, Value},
 };
 
-/// The options of a connection string that concern the pools, the encryption, the authentication
-/// and the operations of a driver; the framework only checks their form.
+/// The options of a connection string for the pools, the encryption, the authentication and the
+/// operations of a driver. The framework only checks their syntax.
 ///
-/// `None` means that the string does not say anything valid about it; defaults are up to the
-/// driver.
+/// `None` means that the string has no valid value of the option; defaults are up to the driver.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct PassThrough(Settings);
 
@@ -28,15 +27,15 @@ impl PassThrough {
         )
     }
 
-    /// The value of the option `name`, in any case.
+    /// Returns the value of the option `name`, in any case.
     pub fn value(&self, name: &str) -> Option<&Value> {
         let (row, _) = table::find(name)?;
         self.0.get(row.name)
     }
 
-    /// The options that ask for [guarded](super#options-that-guard-something) connections, by name:
-    /// all that guard something but `tls=false`. Connecting without honouring each of them would be
-    /// to connect unguarded.
+    /// Returns the options that require [guarded](super#options-that-guard-something) connections,
+    /// sorted by name: all guarding options but `tls=false`. A driver that ignores any of them
+    /// connects unguarded.
     pub fn guards(&self) -> impl Iterator<Item = (&'static str, &Value)> {
         let guards = |name| table::find(name).is_some_and(|(row, _)| row.guards);
         self.iter()
@@ -44,7 +43,7 @@ impl PassThrough {
             .filter(|asked| *asked != ("tls", &Value::Flag(false)))
     }
 
-    /// Names, with the specification's spelling, and values, by name.
+    /// Returns the names, with the specification's spelling, and the values, sorted by name.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&'static str, &Value)> {
         self.0.iter().map(|(name, value)| (*name, value))
     }
@@ -69,35 +68,35 @@ macro_rules! methods {
             )*
         }
 
-        /// What the methods look up, for the test that the table knows it.
+        /// The options of the methods, for the test that the table has them.
         #[cfg(test)]
         pub(super) const LOOKED_UP: &[&str] = &[$($name),*];
     };
 }
 
 methods! {
-    /// how to authenticate.
+    /// the authentication mechanism.
     auth_mechanism: &str = "authMechanism";
-    /// what the mechanism needs to know besides.
+    /// the properties of the authentication mechanism.
     auth_mechanism_properties: &Properties = "authMechanismProperties";
     /// the database that holds the user; see also
     /// [`ConnectionString::auth_source`](super::ConnectionString::auth_source).
     auth_source: &str = "authSource";
-    /// how to compress messages, in order of preference.
+    /// the compressors of messages, in order of preference.
     compressors: &[Box<str>] = "compressors";
     /// whether a retry avoids the servers that were overloaded.
     enable_overload_retargeting: bool = "enableOverloadRetargeting";
     /// whether a write waits for the journal.
     journal: bool = "journal";
-    /// how often an operation is retried at most because of overload.
+    /// the maximum number of retries of an operation because of overload.
     max_adaptive_retries: u32 = "maxAdaptiveRetries";
-    /// how many connections a pool establishes at once.
+    /// the maximum number of connections that a pool establishes at once.
     max_connecting: u32 = "maxConnecting";
     /// how long a pooled connection may idle; zero: for ever.
     max_idle_time: Duration = "maxIdleTimeMS";
-    /// how many connections a pool has at most; 0: any number.
+    /// the maximum number of connections of a pool; 0: no limit.
     max_pool_size: u32 = "maxPoolSize";
-    /// how many connections a pool has at least.
+    /// the minimum number of connections of a pool.
     min_pool_size: u32 = "minPoolSize";
     /// the host of the SOCKS5 proxy.
     proxy_host: &str = "proxyHost";
@@ -127,11 +126,11 @@ methods! {
     tls_ca_file: &str = "tlsCAFile";
     /// the file with the client's certificate and key.
     tls_certificate_key_file: &str = "tlsCertificateKeyFile";
-    /// the password of that file.
+    /// the password of the client's certificate and key file.
     tls_certificate_key_file_password: &Secret = "tlsCertificateKeyFilePassword";
     /// whether certificates are not checked for being revoked.
     tls_disable_certificate_revocation_check: bool = "tlsDisableCertificateRevocationCheck";
-    /// whether OCSP responders are not asked if certificates are revoked.
+    /// whether OCSP responders are not queried for revoked certificates.
     tls_disable_ocsp_endpoint_check: bool = "tlsDisableOCSPEndpointCheck";
     /// whether the checks of certificates are relaxed as far as possible.
     tls_insecure: bool = "tlsInsecure";
@@ -141,11 +140,11 @@ methods! {
     wait_queue_timeout: Duration = "waitQueueTimeoutMS";
     /// how long a write waits for its write concern.
     w_timeout: Duration = "wTimeoutMS";
-    /// how hard zlib tries, from 0 to 9; -1: as it does by default.
+    /// the compression level of zlib, from 0 to 9; -1: its default.
     zlib_compression_level: i32 = "zlibCompressionLevel";
 }
 
-/// A type the values of some options can be seen as.
+/// A type that the values of some options convert to.
 trait Typed<'a>: Sized {
     fn of(value: &'a Value) -> Option<Self>;
 }

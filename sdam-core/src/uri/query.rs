@@ -16,29 +16,30 @@ use super::{
 };
 use crate::options::{ConfigError, HIDDEN, Warning};
 
-/// What follows from an option that guards something and is not understood.
+/// The consequence of an option that guards connections and is not understood.
 const UNGUARDED: &str = "no topology starts with it, as connections would be unguarded";
 
-/// Values by the name of the option.
+/// Option values by option name.
 pub(super) type Settings = BTreeMap<&'static str, Value>;
 
-/// The options of a connection string, as far as they can be judged one by one.
+/// The options of a connection string, after the checks of each single option.
 #[derive(Default)]
 pub(super) struct Query {
     pub(super) settings: Settings,
     pub(super) warnings: Vec<Warning>,
-    /// Why no topology may start, if an option that guards something is not understood.
+    /// The error of an option that guards connections and is not understood; with it no topology
+    /// may start.
     pub(super) unguarded: Option<ConfigError>,
-    /// The name under which an option was last given, its own or an alias.
+    /// The name under which each option was last given, its own or an alias.
     seen: BTreeMap<&'static str, &'static str>,
     /// Whether it is an SRV string.
     srv: bool,
-    /// Whether what looks like an option might be a piece of a password.
+    /// Whether a text in an option's position might be a piece of a password.
     confidential: bool,
 }
 
 impl Query {
-    /// Reads `name=value&name=value`.
+    /// Parses `name=value&name=value`.
     pub(super) fn read(text: &str, srv: bool, confidential: bool) -> Result<Self, ConfigError> {
         let mut query = Self {
             srv,
@@ -62,7 +63,8 @@ impl Query {
             ));
         };
         if key.contains('@') {
-            // Taking it for an unknown option would mean to connect to a piece of a password.
+            // If it were treated as an unknown option, the client would connect to a piece of a
+            // password.
             return Err(ConfigError::new(
                 "options",
                 HIDDEN,
@@ -98,7 +100,7 @@ impl Query {
         self.known(row, alias, &text, shown)
     }
 
-    /// Takes in the decoded value of an option.
+    /// Adds the decoded value of a known option.
     fn known(
         &mut self,
         row: &'static Row,
@@ -151,7 +153,7 @@ impl Query {
         }
     }
 
-    /// Takes in an option that is not known. Its value is not shown, as it may be a secret under a
+    /// Warns of an unknown option. Its value is hidden, because it may be a secret under a
     /// misspelled name.
     fn unknown(&mut self, key: &str) {
         let (shown, reason) = (self.shown(key), "there is no such option");
@@ -188,7 +190,7 @@ impl Query {
                 return Ok(());
             }
             (Repetition::ErrorUnlessEqual, first, value) if *first == value => {
-                // The option and its alias may agree in silence.
+                // An option and its alias with equal values cause no warning.
                 if previous != Some(name) {
                     return Ok(());
                 }
@@ -220,7 +222,7 @@ impl Query {
         Ok(())
     }
 
-    /// The rules that concern several options of drivers.
+    /// Checks the rules about several options of drivers.
     fn check(&self) -> Result<(), ConfigError> {
         let given = |name| self.settings.contains_key(name);
         let exclusive = table::EXCLUSIVE.iter();
@@ -250,7 +252,7 @@ impl Query {
         Ok(())
     }
 
-    /// `text`, unless it might be a piece of a password.
+    /// Returns `text`, or a placeholder if it might be a piece of a password.
     fn shown(&self, text: &str) -> Box<str> {
         if self.confidential { HIDDEN } else { text }.into()
     }

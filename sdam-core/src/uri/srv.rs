@@ -1,4 +1,4 @@
-//! What SRV strings add: a name to look up, and options from its TXT record.
+//! SRV strings: the name to look up, and the options of its TXT record.
 
 use alloc::{boxed::Box, format, string::String};
 
@@ -9,7 +9,7 @@ use crate::options::{ConfigError, HIDDEN};
 /// String Options").
 const TXT_OPTIONS: [&str; 3] = ["authSource", "loadBalanced", "replicaSet"];
 
-/// Where the hosts of an SRV string are found.
+/// The SRV lookup of an SRV string.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Srv {
@@ -18,15 +18,15 @@ pub struct Srv {
     pub host: Box<str>,
     /// `srvServiceName`: the first label of the name that is looked up, without its underscore.
     pub service: Box<str>,
-    /// `srvMaxHosts`: how many of the hosts are used at most; 0: all of them.
+    /// `srvMaxHosts`: the maximum number of hosts in use; 0: all of them.
     pub max_hosts: u32,
-    /// `srvAllowedHostsSuffix`: what the names of the hosts have to end in, after a dot, instead of
-    /// the domain of [`host`](Self::host); in lower case and without dots around it.
+    /// `srvAllowedHostsSuffix`: the required end of the hosts' names, after a dot, instead of the
+    /// domain of [`host`](Self::host); in lower case and without dots around it.
     pub allowed_hosts_suffix: Option<Box<str>>,
 }
 
 impl Srv {
-    /// The `mongodb` service of `host`, all hosts of it.
+    /// Creates the lookup of the `mongodb` service of `host`, with all its hosts.
     pub fn new(host: &str) -> Self {
         Self {
             host: host.trim_end_matches('.').to_ascii_lowercase().into(),
@@ -36,7 +36,7 @@ impl Srv {
         }
     }
 
-    /// What the options say about the look-up of `host`.
+    /// Creates the lookup of `host` from the options.
     pub(super) fn of(host: &str, settings: &Settings) -> Self {
         let mut srv = Self::new(host);
         if let Some(Value::Text(service)) = settings.get("srvServiceName") {
@@ -52,7 +52,8 @@ impl Srv {
         srv
     }
 
-    /// The name whose SRV record lists the hosts, such as `_mongodb._tcp.cluster.example.com`.
+    /// Returns the name whose SRV record lists the hosts, such as
+    /// `_mongodb._tcp.cluster.example.com`.
     pub fn query_name(&self) -> String {
         format!("_{}._tcp.{}", self.service, self.host)
     }

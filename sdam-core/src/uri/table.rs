@@ -1,4 +1,4 @@
-//! Every option that connection strings may carry, one row each.
+//! The table of every option that connection strings may carry.
 //!
 //! (URI Options: "Connection options for a `MongoClient`".)
 
@@ -7,23 +7,24 @@ use super::kind::Kind::{
     WriteConcern,
 };
 
-/// What the parser has to know of an option.
+/// The parser's description of an option.
 pub(super) struct Row {
     /// The name as the specification spells it.
     pub(super) name: &'static str,
     pub(super) kind: Kind,
-    /// Who makes use of it.
+    /// The user of the option.
     pub(super) user: User,
-    /// What happens if it occurs more than once.
+    /// The effect of repeating the option.
     pub(super) repetition: Repetition,
     /// Whether only SRV strings may carry it.
     pub(super) srv_only: bool,
-    /// Whether it guards confidentiality or the way that bytes take. To ignore such an option would
-    /// be to connect unguarded, so no topology starts with a value of it that is not understood.
+    /// Whether it guards the confidentiality or the route of data. Ignoring such an option would
+    /// leave connections unguarded, so no topology starts with a value of it that is not
+    /// understood.
     pub(super) guards: bool,
 }
 
-/// Who makes use of an option.
+/// The user of an option.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum User {
     /// Discovery, monitoring or selection.
@@ -32,14 +33,14 @@ pub(super) enum User {
     Driver,
 }
 
-/// What happens if an option occurs more than once.
+/// The effect of repeating an option.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Repetition {
     /// The last value counts, with a warning.
     Warning,
-    /// That is an error.
+    /// An error.
     Error,
-    /// That is an error if the values differ.
+    /// An error if the values differ.
     ErrorUnlessEqual,
     /// The values are a list.
     List,
@@ -131,12 +132,12 @@ const ALIASES: &[Alias] = &[
     deprecated("wtimeout", "wTimeoutMS"),
 ];
 
-/// How the names of options begin that guard something. An option of such a name that is not known,
-/// such as `sslVerifyCertificate`, guards something, too.
+/// The prefixes of the names of options that guard connections. An unknown option with such a name,
+/// such as `sslVerifyCertificate`, also guards them.
 const GUARDING: [&str; 3] = ["proxy", "ssl", "tls"];
 
-/// Pairs of options of which only one may be given, whatever their values (URI Options:
-/// "tlsInsecure" and the options about revocation).
+/// Pairs of mutually exclusive options, whatever their values (URI Options: "tlsInsecure" and the
+/// options about revocation).
 pub(super) const EXCLUSIVE: &[(&str, &str)] = &[
     ("tlsInsecure", "tlsAllowInvalidCertificates"),
     ("tlsInsecure", "tlsAllowInvalidHostnames"),
@@ -153,7 +154,7 @@ pub(super) const EXCLUSIVE: &[(&str, &str)] = &[
     ),
 ];
 
-/// Options that mean nothing without another (SOCKS5 Support: "URI options").
+/// Options that require another option (SOCKS5 Support: "URI options").
 pub(super) const REQUIRES: &[(&str, &str)] = &[
     ("proxyPort", "proxyHost"),
     ("proxyUsername", "proxyHost"),
@@ -162,7 +163,7 @@ pub(super) const REQUIRES: &[(&str, &str)] = &[
     ("proxyPassword", "proxyUsername"),
 ];
 
-/// The row of the option `key`, in any case, and the alias if it is one.
+/// Returns the row of the option `key`, in any case, and the alias if it is one.
 pub(super) fn find(key: &str) -> Option<(&'static Row, Option<&'static Alias>)> {
     let mut aliases = ALIASES.iter();
     let alias = aliases.find(|alias| alias.other_name.eq_ignore_ascii_case(key));
@@ -172,7 +173,7 @@ pub(super) fn find(key: &str) -> Option<(&'static Row, Option<&'static Alias>)> 
     Some((row, alias))
 }
 
-/// Whether the name `key` of an option that is not known says that it guards something.
+/// Returns whether the name `key` of an unknown option shows that it guards connections.
 pub(super) fn guards_by_name(key: &str) -> bool {
     let starts_with = |prefix: &str| {
         let start = key.as_bytes().get(..prefix.len());
@@ -214,7 +215,7 @@ impl Row {
         self
     }
 
-    /// Of an option that guards something, two different values are an error.
+    /// Marks an option that guards connections: two different values are an error.
     const fn guard(mut self) -> Self {
         self.guards = true;
         self.repeated(Repetition::ErrorUnlessEqual)

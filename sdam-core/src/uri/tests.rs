@@ -21,12 +21,12 @@ fn parse(text: &str) -> ConnectionString {
     }
 }
 
-/// The names the warnings are about.
+/// Returns the names of the options in the warnings.
 fn warned(string: &ConnectionString) -> Vec<&str> {
     string.warnings().iter().map(Warning::option).collect()
 }
 
-/// Says that `text` is refused because of `option`.
+/// Asserts that `text` is rejected because of `option`.
 #[track_caller]
 fn check_refused(text: &str, option: &str) {
     let error = ConnectionString::parse(text).expect_err(text);

@@ -1,4 +1,4 @@
-//! The values options can have.
+//! The values of options.
 
 use alloc::{boxed::Box, collections::BTreeMap, vec::Vec};
 use core::{fmt, time::Duration};
@@ -11,13 +11,13 @@ use crate::{options::HIDDEN, read_preference::TagSet};
 pub enum Value {
     /// `true` or `false`.
     Flag(bool),
-    /// A whole number.
+    /// An integer.
     Number(i64),
-    /// A time, given in milliseconds.
+    /// A duration, given in milliseconds.
     Duration(Duration),
-    /// A text; where only certain texts are allowed, it has the specification's spelling.
+    /// A text; one of a fixed set of texts has the specification's spelling.
     Text(Box<str>),
-    /// A text that must not be shown.
+    /// A text that is hidden in messages.
     Secret(Secret),
     /// Several texts, in the order given.
     List(Box<[Box<str>]>),
@@ -28,8 +28,8 @@ pub enum Value {
 }
 
 impl fmt::Display for Value {
-    /// As the value stands in a connection string, but for [secrets](Secret) and the values of
-    /// [properties](Properties), which are not shown, and tag sets, which stand in braces.
+    /// Formats the value as in a connection string. [Secrets](Secret) and the values of
+    /// [properties](Properties) are hidden; tag sets stand in braces.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Flag(on) => on.fmt(f),
@@ -55,7 +55,7 @@ fn separated<T: fmt::Display>(
     Ok(())
 }
 
-/// A text that must not be shown: printing it does not reveal it.
+/// A secret text: printing it does not reveal it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Box<str>);
 
@@ -64,7 +64,7 @@ impl Secret {
         Self(text.into())
     }
 
-    /// The text itself, for authentication and the like.
+    /// Returns the text itself, for authentication.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -83,7 +83,7 @@ impl fmt::Debug for Secret {
 pub struct Properties(BTreeMap<Box<str>, Box<str>>);
 
 impl Properties {
-    /// Of several values for one name the last one counts.
+    /// Creates the properties; of several values for one name the last one counts.
     pub(super) fn new<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let pairs = pairs.into_iter();
         Self(
@@ -93,12 +93,12 @@ impl Properties {
         )
     }
 
-    /// The value of the property `name`, which is case-sensitive.
+    /// Returns the value of the property `name`, which is case-sensitive.
     pub fn value(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(|value| &**value)
     }
 
-    /// Names and values, by name.
+    /// Returns names and values, sorted by name.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (&**name, &**value))
     }

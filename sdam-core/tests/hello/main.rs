@@ -1,4 +1,4 @@
-//! The parser of replies agrees with a slow reading of the same document, whatever is in it.
+//! The parser agrees with a slow reference parser on arbitrary replies.
 
 mod reference;
 
@@ -6,7 +6,7 @@ use bson::{Bson, DateTime, Document, RawDocumentBuf, oid::ObjectId};
 use proptest::{collection::vec, prelude::*, sample::select};
 use sdam_core::{error::Stage, hello::Hello, reply};
 
-/// Every field that means something, and some that mean nothing.
+/// Every field that the parser reads, and some that it ignores.
 const KEYS: [&str; 46] = [
     "$clusterTime",
     "$err",
@@ -123,7 +123,7 @@ fn collect(fields: Vec<(&str, Bson)>) -> Document {
     fields.map(|(key, value)| (key.to_owned(), value)).collect()
 }
 
-/// A field with a value of the type that it should have.
+/// Generates a field with a value of the type that it should have.
 fn plausible(key: &'static str) -> BoxedStrategy<Bson> {
     let id = any::<[u8; 12]>().prop_map(|bytes| Bson::from(ObjectId::from_bytes(bytes)));
     let version = (id.clone(), any::<i64>());

@@ -1,5 +1,5 @@
-//! What a reply says, read slowly: from a decoded document, field by field as the specification
-//! lists them. The parser has to agree with it; shared with the fuzz target.
+//! A slow reference parser: reads a decoded document, field by field as the specification lists
+//! them. The parser has to agree with it; shared with the fuzz target.
 
 use bson::{Bson, Document};
 use sdam_core::{
@@ -10,7 +10,7 @@ use sdam_core::{
     server::ServerType,
 };
 
-/// The outcome of a reply that is a valid document.
+/// Parses a reply that is a valid document.
 pub(crate) fn parse(reply: &Document) -> Result<Hello, ServerError> {
     match reply.get("ok") {
         Some(ok) if integer(ok) == Some(1) => Ok(hello(reply)),
@@ -86,7 +86,7 @@ fn server_type(reply: &Document) -> ServerType {
     ServerType::RsOther
 }
 
-/// What the reply to another command says, as `sdam_core::reply::error` reads it.
+/// Returns the error in the reply to another command, like `sdam_core::reply::error`.
 pub(crate) fn error(reply: &Document) -> Option<ServerError> {
     let failed = reply.get("ok").is_some_and(|ok| integer(ok) != Some(1));
     if failed || reply.get_str("$err").is_ok() {
@@ -119,7 +119,7 @@ fn failure_without_ok(reply: &Document) -> Result<Hello, ServerError> {
     )
 }
 
-/// Labels and topology version come from `reply`, the code from `source`.
+/// Builds the error: labels and topology version come from `reply`, the code from `source`.
 fn command_error(reply: &Document, source: &Document, message: Option<&str>) -> ServerError {
     let message = message.unwrap_or("the server gave no reason");
     let mut error = ServerError::new(ErrorKind::Command, Stage::Hello, message);
@@ -138,7 +138,7 @@ fn integer(value: &Bson) -> Option<i64> {
         Bson::Int32(number) => Some(i64::from(*number)),
         Bson::Int64(number) => Some(*number),
         Bson::Boolean(truth) => Some(i64::from(*truth)),
-        // Through text, to have nothing in common with the parser.
+        // Converts through text, to share no code with the parser.
         Bson::Double(number) if number.is_finite() => format!("{number:.400}")
             .strip_suffix(&format!(".{}", "0".repeat(400)))?
             .parse()

@@ -94,7 +94,7 @@ fn what_a_dropped_dispatcher_has_not_delivered_is_still_in_the_queue() {
     assert!(sink.seqs().into_iter().eq(1..=BUDGET as u64 + 2));
 }
 
-/// Blocks in each call until it is let go.
+/// A sink that blocks in each call until it is released.
 #[derive(Debug)]
 struct Blocked {
     entered: mpsc::Sender<u64>,
@@ -122,7 +122,7 @@ fn a_sink_that_blocks_never_delays_a_producer() {
     queue.push(at(0), opening(0));
     assert_eq!(has_entered.recv(), Ok(1));
 
-    // The sink sits in its first call and stays there until this thread says so.
+    // The sink blocks in its first call until this thread releases it.
     for count in 1..20_000 {
         queue.push(at(count), opening(count));
     }
@@ -140,7 +140,7 @@ fn a_sink_that_blocks_never_delays_a_producer() {
     assert!(has_entered.iter().eq(2..=20_000));
 }
 
-/// Panics at one event.
+/// A sink that panics at one event.
 #[derive(Debug)]
 struct Panics {
     at: u64,
@@ -181,7 +181,7 @@ fn a_sink_that_panics_is_disabled_and_reported() {
 
 #[test]
 fn a_dispatcher_that_finds_somebody_else_draining_is_woken_afterwards() {
-    /// Polls the dispatcher while it is itself being called by `drain_now`.
+    /// A sink that polls the dispatcher while `drain_now` calls it.
     #[derive(Debug)]
     struct PollsInside(Mutex<Option<Dispatcher>>, Arc<CountWakes>);
     impl EventSink for PollsInside {

@@ -85,7 +85,7 @@ fn dates_are_iso_8601_where_relaxed_json_says_so() {
         date(1_356_351_330_500),
         r#"{"$date":"2012-12-24T12:15:30.500Z"}"#,
     );
-    // The leap day that 400 years end with.
+    // The leap day at the end of a 400-year cycle.
     check(date(951_782_400_000), r#"{"$date":"2000-02-29T00:00:00Z"}"#);
     check(date(-1), r#"{"$date":{"$numberLong":"-1"}}"#);
     check(
@@ -96,7 +96,7 @@ fn dates_are_iso_8601_where_relaxed_json_says_so() {
 
 #[test]
 fn dates_agree_with_a_calendar() {
-    // Every 89th day up to the year 10000 meets each day of the year and each kind of century.
+    // Every 89th day up to the year 10000 covers each day of the year and each kind of century.
     for day in (0..2_932_897).step_by(89) {
         let date = DateTime::from_millis(day * 86_400_000);
         let bytes = RawDocumentBuf::try_from(&doc! { "v": date }).unwrap();

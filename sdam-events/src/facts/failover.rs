@@ -4,47 +4,48 @@ use sdam_core::{address::ServerAddress, ids::ObjectId, server::ServerType, time:
 
 use super::Fact;
 
-/// A time in which nothing can be written to.
+/// A period without a writable server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Outage {
     /// The primary that was lost; `None` if the topology has no primaries.
     pub lost: Option<ServerAddress>,
-    /// When a check of the lost server succeeded for the last time.
+    /// When a check last showed the lost server as writable; `noticed` if none did.
     pub last_writable: Instant,
     /// When the loss was noticed.
     pub noticed: Instant,
-    /// When another member first named another primary.
+    /// When another member first reported a different primary.
     pub successor_named: Option<Instant>,
 }
 
-/// An outage that is over, or a change of primary without one.
+/// An outage that has ended, or a change of primary without an outage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Failover {
-    /// What came before. If the new primary was found before the old one was missed, the outage
-    /// began and ended at the same instant.
+    /// The outage before. If the new primary was found before the loss of the old one was noticed,
+    /// the outage began and ended at the same instant.
     pub outage: Outage,
     /// The primary that was found; `None` if the topology has no primaries.
     pub new: Option<ServerAddress>,
-    /// The election that made it primary.
+    /// The election id of the new primary.
     pub election_id: Option<ObjectId>,
-    /// When it was found, which is when writes could go on.
+    /// When the new primary was found, which is when writes became possible again.
     pub writable_again: Instant,
 }
 
 impl Failover {
-    /// From noticing the loss to the new primary: how long writes had to wait.
+    /// Returns the time from noticing the loss to the new primary: how long writes had to wait.
     pub fn without_primary(&self) -> Duration {
         self.writable_again.since(self.outage.noticed)
     }
 
-    /// From the lost server's last sign of life to the new primary: how long writes may have failed.
+    /// Returns the time from [`last_writable`](Outage::last_writable) to the new primary: how long
+    /// writes may have failed.
     pub fn total(&self) -> Duration {
         self.writable_again.since(self.outage.last_writable)
     }
 
-    /// From the lost server's last sign of life to noticing the loss.
+    /// Returns the time from [`last_writable`](Outage::last_writable) to noticing the loss.
     pub fn detection(&self) -> Duration {
         self.outage.noticed.since(self.outage.last_writable)
     }

@@ -6,14 +6,14 @@ use std::{
 use super::{Event, Fact, Facts, Interest};
 use crate::sink::EventSink;
 
-/// Follows the events of one topology and calls a function with what follows from them.
+/// A sink that derives facts from the events of one topology and calls a function with each.
 pub struct FactSink<F = fn(&Fact)> {
     facts: Mutex<Facts>,
     tell: F,
 }
 
 impl<F: Fn(&Fact) + Send + Sync + 'static> FactSink<F> {
-    /// Calls `tell` with each fact.
+    /// Creates a sink that calls `tell` with each fact.
     pub fn new(tell: F) -> Self {
         Self {
             facts: Mutex::default(),
@@ -23,7 +23,7 @@ impl<F: Fn(&Fact) + Send + Sync + 'static> FactSink<F> {
 }
 
 impl<F> FactSink<F> {
-    /// Everything as it is now.
+    /// Returns a copy of the current facts.
     pub fn facts(&self) -> Facts {
         self.lock().clone()
     }
@@ -34,7 +34,7 @@ impl<F> FactSink<F> {
 }
 
 impl Default for FactSink {
-    /// Keeps the facts and tells nobody.
+    /// Creates a sink that keeps the facts and calls no function.
     fn default() -> Self {
         Self::new(|_| {})
     }
@@ -42,7 +42,7 @@ impl Default for FactSink {
 
 impl<F: Fn(&Fact) + Send + Sync + 'static> EventSink for FactSink<F> {
     fn emit(&self, event: &Event) {
-        // The function runs without the lock, so it may ask for the facts.
+        // The function runs without the lock, so it may call `facts`.
         let facts = self.lock().observe(event);
         facts.iter().for_each(&self.tell);
     }

@@ -18,7 +18,7 @@ use crate::{
 
 const ELECTION: ObjectId = ObjectId::from_bytes([9; 12]);
 
-/// Feeds facts with what a topology publishes.
+/// Feeds `Facts` the events that a topology publishes.
 #[derive(Default)]
 struct Script {
     facts: Facts,
@@ -45,7 +45,7 @@ impl Script {
         assert_eq!(self.push(succeeded(server, &doc! {})), []);
     }
 
-    /// One reply's or error's worth of events: the changed servers, then the topology.
+    /// Emits the events of one reply or error: the changed servers, then the topology.
     fn change(&mut self, topology_type: TopologyType, changed: &[ServerDescription]) -> Vec<Fact> {
         let mut facts = Vec::new();
         let mut servers: Vec<ServerDescription> = self
@@ -73,7 +73,7 @@ impl Script {
         facts
     }
 
-    /// Three members, the first of which is primary since 100 ms.
+    /// Starts a replica set of three members, the first of which is primary since 100 ms.
     fn replica_set() -> Self {
         let mut script = Self::default();
         script.push(EventKind::TopologyOpening);
@@ -140,7 +140,7 @@ fn a_failover_is_timed_from_the_last_sign_of_life_to_the_new_primary() {
         Duration::from_millis(100)
     );
 
-    // A secondary knows the winner before the winner has answered.
+    // A secondary reports the new primary before that one has answered.
     let mut secondary = description(3, ServerType::RsSecondary);
     secondary.primary = Some(address("host2"));
     assert_eq!(
@@ -226,7 +226,7 @@ fn losses_are_counted_for_each_server_while_it_belongs_to_the_topology() {
     let mut script = Script::replica_set();
     for losses in 1..=3 {
         script.change(TopologyType::ReplicaSetWithPrimary, &[unreachable(2)]);
-        // Failing again is no further loss.
+        // Another failed check is not another loss.
         script.change(TopologyType::ReplicaSetWithPrimary, &[unreachable(2)]);
         assert_eq!(
             script.facts.server(&address("host2")).unwrap().losses,

@@ -46,8 +46,8 @@ fn error() -> Arc<ServerError> {
     ServerError::new(ErrorKind::Network, Stage::Operation, "reset").shared()
 }
 
-/// A life of a topology: two seeds, a reply that replaces one of them, an error, a change of the
-/// SRV record, the end.
+/// Returns the events of a topology: two seeds, a reply that replaces one of them, an error, a
+/// change of the SRV record, the end.
 fn life() -> Vec<EventKind> {
     let empty = TopologyDescription::default();
     let unknown = TopologyDescription::new(TopologyType::Unknown, []);

@@ -3,7 +3,7 @@ use std::str::FromStr;
 use super::EventName;
 use crate::sink::Interest;
 
-/// Documents are cut after so many characters unless configured otherwise.
+/// The default of [`LogConfig::max_document_length`], in characters.
 pub const DEFAULT_MAX_DOCUMENT_LENGTH: usize = 1000;
 
 /// The part of a driver that a log message comes from (Logging: "Components").
@@ -12,16 +12,16 @@ pub const DEFAULT_MAX_DOCUMENT_LENGTH: usize = 1000;
 pub enum Component {
     /// Discovery and monitoring.
     Topology,
-    /// The choice of a server for an operation.
+    /// Server selection.
     ServerSelection,
-    /// Connections and their pools.
+    /// Connections and connection pools.
     Connection,
-    /// Commands; nothing in these crates logs them, but they are configured in the same place.
+    /// Commands; these crates log none, but the component is configured in the same place.
     Command,
 }
 
 impl Component {
-    /// The component that speaks of events of this name.
+    /// Returns the component of events of this name.
     pub(super) fn of(name: EventName) -> Self {
         if Interest::SELECTION.contains(name) {
             Self::ServerSelection
@@ -32,7 +32,7 @@ impl Component {
         }
     }
 
-    /// The specification's name, such as `serverSelection`.
+    /// Returns the specification's name, such as `serverSelection`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Topology => "topology",
@@ -43,34 +43,34 @@ impl Component {
     }
 }
 
-/// How important a log message is (Logging: "Log Severity Levels"); what is more important is less.
+/// The severity of a log message (Logging: "Log Severity Levels"); a more important one is less.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
-    /// As a limit: no message at all.
+    /// As a limit: logs no message.
     #[default]
     Off,
-    /// Unusable.
+    /// The system is unusable.
     Emergency,
-    /// Act at once.
+    /// Immediate action is required.
     Alert,
     /// Critical.
     Critical,
-    /// Something has failed for the user.
+    /// An error for the user.
     Error,
-    /// Something will fail for the user.
+    /// A future error for the user.
     Warn,
-    /// Unusual, not wrong.
+    /// Unusual, but not an error.
     Notice,
-    /// Worth knowing.
+    /// Informational.
     Info,
-    /// What a user needs to find a fault.
+    /// Details that help a user to find a fault.
     Debug,
-    /// What a developer of this crate needs to find a fault.
+    /// Details that help a developer of this crate to find a fault.
     Trace,
 }
 
 impl Severity {
-    /// The severity of the message about events of this name.
+    /// Returns the severity of messages for events of this name.
     pub(super) fn of(name: EventName) -> Self {
         match name {
             EventName::ServerSelectionWaiting => Self::Info,
@@ -86,7 +86,7 @@ impl Severity {
 impl FromStr for Severity {
     type Err = ();
 
-    /// Reads a level as in MONGODB_LOG_ALL, in any case.
+    /// Parses a level as in MONGODB_LOG_ALL, case-insensitively.
     fn from_str(text: &str) -> Result<Self, ()> {
         const NAMES: [(&str, Severity); 10] = [
             ("off", Severity::Off),
@@ -107,34 +107,34 @@ impl FromStr for Severity {
     }
 }
 
-/// Where log messages go.
+/// The destination of log messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LogOutput {
-    /// To standard error.
+    /// Standard error.
     #[default]
     Stderr,
-    /// To standard output.
+    /// Standard output.
     Stdout,
-    /// To the end of the file with this path.
+    /// Appends to the file with this path.
     File(Box<str>),
 }
 
-/// What is logged. By default nothing is.
+/// The configuration of logging. By default nothing is logged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LogConfig {
-    /// The least important messages that are logged about discovery and monitoring.
+    /// The least important severity that is logged about discovery and monitoring.
     pub topology: Severity,
-    /// The least important messages that are logged about the choice of servers.
+    /// The least important severity that is logged about server selection.
     pub server_selection: Severity,
-    /// The least important messages that are logged about connections.
+    /// The least important severity that is logged about connections.
     pub connection: Severity,
-    /// The least important messages that are logged about commands.
+    /// The least important severity that is logged about commands.
     pub command: Severity,
-    /// Where the messages go; a matter of whoever sets up the logger.
+    /// The destination of messages, for the code that sets up the logger.
     pub output: LogOutput,
-    /// Documents are cut after so many characters.
+    /// The length at which documents are cut, in characters.
     pub max_document_length: usize,
 }
 
@@ -145,7 +145,7 @@ impl Default for LogConfig {
 }
 
 impl LogConfig {
-    /// Everything from `severity` up, to standard error.
+    /// Logs messages of `severity` and more important ones, to standard error.
     pub const fn all(severity: Severity) -> Self {
         Self {
             topology: severity,
@@ -157,7 +157,8 @@ impl LogConfig {
         }
     }
 
-    /// What the environment variables say (Logging: "Configuration"); `lookup` yields their values.
+    /// Reads the configuration from environment variables (Logging: "Configuration"); `lookup`
+    /// returns their values.
     ///
     /// | variable | value |
     /// | --- | --- |
@@ -166,7 +167,7 @@ impl LogConfig {
     /// | `MONGODB_LOG_PATH` | `stderr` (default), `stdout` or the path of a file |
     /// | `MONGODB_LOG_MAX_DOCUMENT_LENGTH` | characters, 1000 by default |
     ///
-    /// A value that is no value counts as none.
+    /// An invalid value counts as unset.
     pub fn from_env(lookup: impl Fn(&str) -> Option<String>) -> Self {
         let severity = |name: &str| lookup(name)?.trim().parse::<Severity>().ok();
         let all = severity("MONGODB_LOG_ALL").unwrap_or_default();
@@ -190,7 +191,7 @@ impl LogConfig {
         }
     }
 
-    /// The least important messages of `component` that are logged.
+    /// Returns the least important severity that is logged for `component`.
     pub const fn severity(&self, component: Component) -> Severity {
         match component {
             Component::Topology => self.topology,
@@ -200,12 +201,12 @@ impl LogConfig {
         }
     }
 
-    /// Whether messages of this severity of `component` are logged.
+    /// Returns whether messages of this component and severity are logged.
     pub fn enables(&self, component: Component, severity: Severity) -> bool {
         severity != Severity::Off && severity <= self.severity(component)
     }
 
-    /// The events that a sink needs to be told of to log what is configured.
+    /// Returns the events that a sink needs in order to log what is configured.
     pub fn interest(&self) -> Interest {
         EventName::ALL
             .iter()

@@ -2,9 +2,9 @@ use std::fmt::{self, Display};
 
 use super::{DepartureReason, ExtendedJson, Failure, ObjectId, TopologyDescription, Warning};
 
-/// The named values of a log message; what is absent is omitted, never null.
+/// The named values of a log message; absent values are omitted, never null.
 ///
-/// Each is named in the log as the specification spells it: see [`Self::for_each`].
+/// In the log each has the specification's name: see [`Self::for_each`].
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct LogFields<'e> {
@@ -16,7 +16,7 @@ pub struct LogFields<'e> {
     pub server_port: Option<u16>,
     /// `driverConnectionId`
     pub driver_connection_id: Option<u64>,
-    /// `serverConnectionId`, absent until the server has told it.
+    /// `serverConnectionId`, absent until the server has reported it.
     pub server_connection_id: Option<i64>,
     /// `serviceId`
     pub service_id: Option<ObjectId>,
@@ -40,17 +40,17 @@ pub struct LogFields<'e> {
     pub operation_id: Option<i64>,
     /// `topologyDescription`
     pub topology_description: Option<&'e TopologyDescription>,
-    /// `remainingTimeMS`, absent if there is no limit.
+    /// `remainingTimeMS`, absent if there is no timeout.
     pub remaining_time_ms: Option<i64>,
-    /// `warning`: what is wrong with an option, and what is done about it.
+    /// `warning`: the problem with an option and its consequence.
     pub warning: Option<&'e Warning>,
-    /// `ignored`: members that did not join.
+    /// `ignored`: the number of members that did not join.
     pub ignored: Option<usize>,
-    /// `limit`: the most servers that may join.
+    /// `limit`: the maximum number of servers.
     pub limit: Option<usize>,
-    /// `dropped`: events that were left out so far, because the sink takes them too slowly.
+    /// `dropped`: the number of events dropped so far because the sink is too slow.
     pub dropped: Option<u64>,
-    /// `reason`: why the server has left.
+    /// `reason`: why the server was removed.
     pub reason: Option<&'e DepartureReason>,
 }
 
@@ -64,7 +64,7 @@ pub enum Value<'a> {
     Integer(i64),
     /// A number with a fraction.
     Number(f64),
-    /// True or false.
+    /// A boolean.
     Bool(bool),
 }
 

@@ -106,7 +106,7 @@ fn openings_and_closings() {
             "Stopped monitoring for server [::1]:5 in topology with ID {ID}. Reason: it {REASON}"
         ),
     );
-    // A socket has no port.
+    // A Unix domain socket has no port.
     check(
         closed("/tmp/x.sock"),
         TOPOLOGY_DEBUG,
@@ -243,7 +243,7 @@ fn replies_are_extended_json_cut_at_the_limit() {
     }
 }
 
-/// Like [`check`], with the fields that all messages about selections have besides `extra`.
+/// Checks like [`check`], with the fields that all messages about selections have besides `extra`.
 fn check_selection(
     kind: EventKind,
     severity: Severity,
@@ -442,7 +442,7 @@ fn the_environment_configures_each_component_and_nothing_is_logged_by_default() 
         (Component::Topology, Severity::Debug),
         (Component::ServerSelection, Severity::Info),
         (Component::Connection, Severity::Off),
-        // What is no level counts as unset.
+        // An invalid level counts as unset.
         (Component::Command, Severity::Info),
     ];
     for (component, severity) in severities {
@@ -473,7 +473,7 @@ fn whoever_hears_of_the_start_of_a_heartbeat_hears_of_its_end() {
         heard += usize::from(!heartbeats.is_empty());
     }
     assert_eq!(heard, 2, "debug and trace");
-    // One message for each event that is heard of.
+    // One message for each event of interest.
     let reply = doc! { "ok": 1.0 };
     for kind in [started(1), succeeded(1, &reply), failed(1)] {
         assert!(LogMessage::of(&event(kind), DEFAULT_MAX_DOCUMENT_LENGTH).is_some());

@@ -3,8 +3,7 @@ use std::fmt::{self, Display};
 use super::{EventName, LogFields, LogMessage};
 
 impl Display for LogMessage<'_> {
-    /// The specification's unstructured sentence; the parts that speak of absent values are left
-    /// out.
+    /// Writes the specification's unstructured sentence, without the parts about absent values.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let fields = &self.fields;
         let topology = Shown(fields.topology_id.as_ref());
@@ -137,12 +136,12 @@ impl LogMessage<'_> {
             Shown(fields.selector.as_ref()),
             Shown(fields.topology_description)
         )?;
-        // Only this one of the specification's sentences ends with a full stop.
+        // Only this sentence of the specification ends with a full stop.
         if waits { f.write_str(".") } else { Ok(()) }
     }
 }
 
-/// Host and port as in an address.
+/// Displays host and port as in an address.
 struct Server<'a>(&'a LogFields<'a>);
 
 impl Display for Server<'_> {
@@ -156,7 +155,7 @@ impl Display for Server<'_> {
     }
 }
 
-/// A value that the message always has.
+/// Displays a value that the message always has.
 struct Shown<'a, T>(Option<&'a T>);
 
 impl<T: Display> Display for Shown<'_, T> {

@@ -22,32 +22,32 @@ pub(super) const QUEUE_HIGH_WATER: &str = "sdam_event_queue_high_water";
 pub(super) const QUEUE_DROPPED: &str = "sdam_event_queue_dropped_total";
 pub(super) const EVENTS_DROPPED: &str = "sdam_events_dropped_total";
 
-/// A number that is exported.
+/// The name and description of one metric.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Metric {
-    /// Its name.
+    /// The metric's name.
     pub name: &'static str,
-    /// How it changes.
+    /// The metric's type.
     pub kind: Kind,
-    /// What it counts or measures.
+    /// The metric's unit.
     pub unit: Unit,
-    /// One sentence.
+    /// A description in one sentence.
     pub description: &'static str,
 }
 
-/// How a number changes.
+/// The type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// It grows.
+    /// A value that only grows.
     Counter,
-    /// It goes up and down.
+    /// A value that goes up and down.
     Gauge,
-    /// It is a distribution.
+    /// A distribution of values.
     Histogram,
 }
 
-/// Every number, in the order of the module's table.
+/// All metrics, in the order of the module's table.
 pub const METRICS: &[Metric] = &[
     Metric {
         name: HEARTBEATS,
@@ -177,7 +177,7 @@ pub const METRICS: &[Metric] = &[
     },
 ];
 
-/// Tells the installed recorder units and descriptions.
+/// Registers units and descriptions with the installed recorder.
 pub fn describe() {
     for metric in METRICS {
         let Metric {

@@ -28,14 +28,14 @@ use crate::{
     },
 };
 
-/// Keeps every number by its name and labels, as Prometheus would show it.
+/// A recorder that keeps every metric by its name and labels, as Prometheus would show it.
 #[derive(Clone, Debug, Default)]
 struct Numbers {
     values: Arc<Mutex<BTreeMap<String, f64>>>,
     described: Arc<Mutex<BTreeMap<String, (Kind, Unit)>>>,
 }
 
-/// One number; a histogram is the sum of what it was given, and `name#count` their count.
+/// One metric; a histogram is the sum of its values, and `name#count` their count.
 struct Number {
     numbers: Numbers,
     key: String,
@@ -146,7 +146,7 @@ impl Recorder for Numbers {
     }
 }
 
-/// The numbers after `events`, one millisecond apart.
+/// Returns the metrics after `events`, one millisecond apart.
 fn measure(sink: &MetricsSink, events: Vec<EventKind>) -> Numbers {
     let numbers = Numbers::default();
     let queue = EventQueue::new(TOPOLOGY, sink.interest());
@@ -357,7 +357,7 @@ fn selections_are_counted_by_result_and_waiters_while_they_wait() {
     numbers.check("sdam_selection_duration_seconds{result=ok}", 0.004);
     numbers.check("sdam_selection_duration_seconds{result=timeout}", 30.0);
 
-    // Who does not ask for them does not pay for them.
+    // Without `with_selections` there are no selection events.
     assert_eq!(
         MetricsSink::new()
             .interest()

@@ -11,7 +11,7 @@ use crate::{
     test_support::{Recorder, TOPOLOGY, at, failed, opening, started},
 };
 
-/// Records events, and objects to two deliveries at a time.
+/// A sink that records events and fails on concurrent deliveries.
 #[derive(Debug)]
 struct Exclusive {
     recorder: Recorder,
@@ -26,7 +26,7 @@ impl Exclusive {
         })
     }
 
-    /// The numbers are those of `count` events, each delivered once, in their order.
+    /// Asserts that `count` events were delivered, each once and in order.
     fn assert_delivered(&self, count: u64) {
         assert_eq!(self.recorder.seqs(), Vec::from_iter(1..=count));
     }
@@ -44,7 +44,7 @@ impl EventSink for Exclusive {
     }
 }
 
-/// Panics at the first event, without a word from the panic hook.
+/// A sink that panics at the first event, without calling the panic hook.
 #[derive(Debug)]
 struct Panicking;
 

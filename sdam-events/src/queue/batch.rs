@@ -2,20 +2,20 @@ use std::{collections::VecDeque, mem};
 
 use super::{Event, EventQueue, Queued, total};
 
-/// The right to deliver, and the events taken so far.
+/// The exclusive right to deliver, and the events taken so far.
 ///
-/// Events that were taken and not delivered go back when it is dropped, ahead of all others, so
-/// nothing is lost when a dispatcher is.
+/// Undelivered events go back to the front of the queue when the batch is dropped, so dropping a
+/// dispatcher loses no event.
 #[derive(Debug)]
 pub(crate) struct Batch<'q> {
     queue: &'q EventQueue,
     events: VecDeque<Queued>,
-    /// What the event takes that was handed out last, and is not delivered yet.
+    /// The size of the event that was returned last and is not delivered yet.
     bytes: usize,
 }
 
 impl EventQueue {
-    /// The right to deliver; `None` while somebody else has it.
+    /// Takes the right to deliver; `None` while another consumer has it.
     pub(crate) fn take_batch(&self) -> Option<Batch<'_>> {
         let events = self.lock().batch.take()?;
         Some(Batch {
@@ -27,7 +27,7 @@ impl EventQueue {
 }
 
 impl Batch<'_> {
-    /// The next event. The lock is taken once for all events that have gathered.
+    /// Returns the next event. The lock is taken once for all events that have accumulated.
     pub(crate) fn next(&mut self) -> Next {
         if let Some(queued) = self.events.pop_front() {
             return self.hand_out(queued);
@@ -50,12 +50,12 @@ impl Batch<'_> {
         Next::Event(queued.event)
     }
 
-    /// The event that was handed out last has been delivered.
+    /// Marks the event that was returned last as delivered.
     pub(crate) fn delivered(&mut self) {
         self.queue.forget(1, mem::take(&mut self.bytes));
     }
 
-    /// Drops what has been taken.
+    /// Drops the events that were taken.
     pub(crate) fn discard(&mut self) {
         self.queue.forget(self.events.len(), total(&self.events));
         self.events.clear();
@@ -68,18 +68,18 @@ impl Drop for Batch<'_> {
         let more = state.closed || !self.events.is_empty() || !state.buffer.is_empty();
         state.batch = Some(mem::take(&mut self.events));
         drop(state);
-        // A dispatcher that found the right taken waits for this; whoever ran out of budget, too.
+        // Wakes a dispatcher that found the batch taken or ran out of budget.
         if more {
             self.queue.waker.wake();
         }
     }
 }
 
-/// What a [`Batch`] had to give.
+/// The result of [`Batch::next`].
 pub(crate) enum Next {
     Event(Event),
-    /// Nothing now, maybe later.
+    /// No event is queued now.
     Empty,
-    /// Nothing any more.
+    /// The queue is closed and empty.
     Closed,
 }

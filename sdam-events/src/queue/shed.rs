@@ -1,4 +1,4 @@
-//! What is left out while the sink does not keep up.
+//! Load shedding: dropping events while the sink does not keep up.
 
 use std::{collections::BTreeSet, mem, sync::atomic::Ordering};
 
@@ -12,38 +12,39 @@ use sdam_core::{
 use super::{EventQueue, State};
 use crate::sink::Interest;
 
-/// Of all else that an event takes: its place in the queue, its times, its address.
+/// The approximate fixed size of an event: its place in the queue, its times, its address.
 const EVENT: usize = 512;
 
-/// What has been left out.
+/// The state of load shedding.
 #[derive(Debug, Default)]
 pub(super) struct Shedding {
-    /// Whether whole heartbeats are left out now.
+    /// Whether new heartbeats are dropped now.
     active: bool,
-    /// The servers whose heartbeat under way was left out.
+    /// The servers whose current heartbeat was dropped.
     skipped: BTreeSet<ServerId>,
 }
 
 impl EventQueue {
-    /// From this many bytes on, whole heartbeats and selections are left out until half of them are
+    /// The size in bytes from which new heartbeats and selections are dropped, until half of it is
     /// delivered.
     pub const SHED_BYTES: usize = 16 << 20;
 
-    /// From this many bytes on everything is left out but the ends of what has begun.
+    /// The size in bytes from which all events are dropped except those of heartbeats and
+    /// selections under way and `TopologyClosed`.
     pub const FULL_BYTES: usize = 32 << 20;
 
-    /// About how many bytes the events take that have been pushed and not yet delivered.
+    /// Returns the approximate size of the undelivered events in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// How many events have been left out; see the type's own documentation.
+    /// Returns the number of dropped events; see the type's own documentation.
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// Whether the steps of a selection that begins at `at` will be delivered; if not, it counts as
-    /// left out and must not be told.
+    /// Returns whether the events of a selection that begins at `at` will be delivered; if not, it
+    /// counts as dropped and its events must not be pushed.
     pub fn admits_selection(&self, at: Instant) -> bool {
         if self.bytes() < Self::SHED_BYTES / 2 {
             return true;
@@ -56,7 +57,7 @@ impl EventQueue {
         admitted
     }
 
-    /// Whether `kind` is appended; a heartbeat is as a whole, or not at all.
+    /// Decides whether `kind` is appended; both events of a heartbeat are, or neither.
     pub(super) fn admits(
         &self,
         state: &mut State,
@@ -83,7 +84,7 @@ impl EventQueue {
             EventKind::ServerHeartbeatStarted(_)
             | EventKind::ServerHeartbeatSucceeded { .. }
             | EventKind::ServerHeartbeatFailed { .. } => !shedding,
-            // A selection that was not to be told has not come here.
+            // Selections that were not admitted push no events.
             EventKind::TopologyClosed
             | EventKind::ServerSelectionStarted { .. }
             | EventKind::ServerSelectionWaiting { .. }
@@ -97,14 +98,14 @@ impl EventQueue {
         admitted
     }
 
-    /// Says how much was left out, if that has not been said yet.
+    /// Ends shedding and publishes the number of dropped events, if shedding was active.
     pub(super) fn end_shedding(&self, state: &mut State, at: Instant) {
         if mem::take(&mut state.shedding.active) {
             self.tell_dropped(state, at);
         }
     }
 
-    /// Whether too much waits: from the mark on until half of it is delivered.
+    /// Returns whether events are being shed: from `SHED_BYTES` on until half of it is delivered.
     fn is_shedding(&self, state: &mut State, at: Instant) -> bool {
         let bytes = self.bytes();
         if bytes < Self::SHED_BYTES / 2 {
@@ -127,8 +128,8 @@ impl EventQueue {
     }
 }
 
-/// About how many bytes are kept for an event of this kind. What other events or the topology keep
-/// as well is counted once: where it appeared.
+/// Returns the approximate size in bytes of an event of this kind. Data that other events or the
+/// topology also keep is counted once: in the event where it first appears.
 pub(super) fn weight(kind: &EventKind) -> usize {
     let payload = match kind {
         EventKind::ServerHeartbeatSucceeded { reply, .. } => reply.len(),

@@ -150,7 +150,7 @@ fn bursts_from_many_threads_arrive_complete_and_in_order() {
                 }
             });
         }
-        // Drains while the others push, so events cross between the two buffers all the time.
+        // Drains while the other threads push, so events cross between the two buffers.
         start.wait();
         let mut drained = 0;
         while drained < THREADS * EACH {

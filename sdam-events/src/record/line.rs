@@ -12,7 +12,7 @@ use sdam_core::{
 
 use crate::text::Object;
 
-/// The line of a recording that stands for `event`, without the end of the line.
+/// Returns the line that records `event`, without the line end.
 pub fn line(event: &Event) -> String {
     let mut out = String::new();
     Object::write(&mut out, |line| {
@@ -180,7 +180,7 @@ fn write_input(line: &mut Object<'_>, input: &RecordedInput) {
             line.text("input", "MonitorDied");
             line.plain("server", Some(server));
         }
-        // A later version's input has no place in this version's format.
+        // Inputs of a later version do not exist in this version's format.
         _ => line.text("input", "Other"),
     }
 }

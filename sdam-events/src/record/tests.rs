@@ -241,7 +241,7 @@ fn a_recording_begins_with_the_options_that_matter() {
     assert!(text.ends_with('\n'));
 }
 
-/// Takes so many writes and fails from then on.
+/// A writer that fails after this many writes.
 #[derive(Debug)]
 struct Full(usize);
 

@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 
 use crate::{record::VERSION, text::read_base64};
 
-/// The first line.
+/// The header line.
 pub(super) struct Header {
     pub(super) options: Options,
 }
@@ -231,7 +231,7 @@ fn parse(text: &str) -> Result<Map<String, Value>, Box<str>> {
     serde_json::from_str(text).map_err(|error| format!("no JSON object: {error}").into())
 }
 
-/// The fields of an object, with errors that name them.
+/// The fields of an object; errors name the field.
 struct Fields<'v>(&'v Map<String, Value>);
 
 impl<'v> Fields<'v> {
@@ -252,7 +252,7 @@ impl<'v> Fields<'v> {
             .ok_or_else(|| format!("`{key}` is missing").into())
     }
 
-    /// An integer of whatever type is wanted.
+    /// Returns an integer of any type.
     fn number<T: TryFrom<i128>>(&self, key: &str) -> Result<T, Box<str>> {
         let value = self.find(key).and_then(|value| {
             let unsigned = value.as_u64().map(i128::from);

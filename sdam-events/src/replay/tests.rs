@@ -22,7 +22,7 @@ use crate::{
     test_support::{TOPOLOGY, address, at, failed, heartbeat, started},
 };
 
-/// A topology without monitors: what it is told is recorded as the engine records it.
+/// A topology without monitors, whose inputs are recorded as the engine records them.
 struct Topology {
     machine: TopologyMachine,
     queue: EventQueue,
@@ -144,7 +144,8 @@ fn member(name: &str, primary: bool) -> Document {
     reply
 }
 
-/// Discovery, errors of every kind, a failed check, the end with a heartbeat under way.
+/// Returns a recording of discovery, errors of every kind, a failed check, and the end with a
+/// heartbeat under way.
 fn recording() -> String {
     let options = Options::parse("mongodb://a,b/?replicaSet=rs").unwrap();
     let mut topology = Topology::new(&options);
@@ -207,7 +208,7 @@ fn a_recording_happens_again() {
     assert_eq!(outcome.description.topology_type(), TopologyType::Unknown);
 }
 
-/// What is observed is what was recorded, word for word.
+/// The observed events are literally the recorded ones.
 #[test]
 fn what_happens_again_is_shown_with_its_number_and_time() {
     let recording = recording();
@@ -294,7 +295,7 @@ fn every_changed_consequence_is_noticed() {
         assert_eq!((divergence.line, divergence.recorded), (number, more));
         let expected = divergence.replayed.unwrap();
         assert_eq!(consequence(&expected), consequence(line));
-        // Not at all. The very last one may be missing because the recording ended early.
+        // The event is missing. The last one may be, because a recording may end early.
         let is_missed = with(None).divergence.is_some();
         assert_eq!(is_missed, index + 1 < lines.len(), "{line}");
     }

@@ -3,9 +3,9 @@ use std::sync::{Arc, OnceLock};
 use super::{Event, EventSink, Interest};
 use crate::dispatch::{SinkPanicked, call};
 
-/// Several sinks as one: each is called in turn, with the events it is interested in.
+/// Combines several sinks: each is called in turn, with the events it is interested in.
 ///
-/// A sink that panics is left out from then on; the others go on.
+/// A sink that panics is not called again; the others are.
 ///
 /// ```
 /// use sdam_events::{channel, sink::{Fanout, sink_fn}};
@@ -29,19 +29,19 @@ struct Branch {
 }
 
 impl Fanout {
-    /// No sink yet.
+    /// Creates a fanout without sinks.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The same sinks and then `sink`, whose interest is asked for now.
+    /// Adds `sink` behind the others and reads its interest once, now.
     #[must_use]
     pub fn with(mut self, sink: impl EventSink) -> Self {
         self.push(Arc::new(sink));
         self
     }
 
-    /// Adds `sink` behind the others; its interest is asked for now.
+    /// Adds `sink` behind the others and reads its interest once, now.
     pub fn push(&mut self, sink: Arc<dyn EventSink>) {
         self.branches.push(Branch {
             interest: sink.interest(),
@@ -50,8 +50,8 @@ impl Fanout {
         });
     }
 
-    /// The panics of the sinks that are left out, with the sinks' places in the order in which they
-    /// were added, from 0.
+    /// Returns the panics of sinks, with the sinks' positions in the order in which they were
+    /// added, from 0.
     pub fn failures(&self) -> impl Iterator<Item = (usize, &SinkPanicked)> {
         self.branches
             .iter()

@@ -2,7 +2,7 @@ use std::fmt;
 
 use super::{Event, EventSink, Interest};
 
-/// Passes on some events only.
+/// A sink that forwards some events only.
 ///
 /// ```
 /// use sdam_core::address::ServerAddress;
@@ -24,7 +24,7 @@ pub struct Filter<S, F = fn(&Event) -> bool> {
 }
 
 impl<S: EventSink> Filter<S> {
-    /// Passes on the events that are in `names` and interest `sink`.
+    /// Creates a filter that forwards the events in `names` that `sink` is interested in.
     pub fn names(sink: S, names: Interest) -> Self {
         Self {
             sink,
@@ -39,9 +39,9 @@ where
     S: EventSink,
     F: Fn(&Event) -> bool + Send + Sync + 'static,
 {
-    /// Passes on the events for which `keep` is true.
+    /// Creates a filter that forwards the events for which `keep` returns true.
     ///
-    /// Keeping one half of a pair (a started heartbeat without its end) is up to `keep`.
+    /// `keep` decides for each event alone: it may keep a started heartbeat without its end.
     pub fn matching(sink: S, keep: F) -> Self {
         Self {
             sink,

@@ -2,8 +2,8 @@ use std::fmt;
 
 use super::{Event, EventSink, Interest};
 
-/// A sink that calls `function`; see [`SinkFn::interested_in`] for events beyond the
-/// specification's nine.
+/// Returns a sink that calls `function`; see [`SinkFn::interested_in`] for events beyond
+/// [`Interest::SDAM`].
 pub fn sink_fn<F>(function: F) -> SinkFn<F>
 where
     F: Fn(&Event) + Send + Sync + 'static,
@@ -21,7 +21,7 @@ pub struct SinkFn<F> {
 }
 
 impl<F> SinkFn<F> {
-    /// The same sink, told of these events.
+    /// Sets the events that the sink receives.
     #[must_use]
     pub fn interested_in(mut self, interest: Interest) -> Self {
         self.interest = interest;

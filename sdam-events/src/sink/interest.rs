@@ -10,8 +10,8 @@ impl Interest {
     /// No event.
     pub const NONE: Self = Self(0);
 
-    /// The events about topology and servers: openings, changes of description, closings; and that
-    /// there are gaps between them.
+    /// The events about topology and servers: openings, changes of description, closings, ignored
+    /// members, `TopologyEmptied` and `EventsDropped`.
     pub const DESCRIPTIONS: Self = Self::of(&[
         EventName::TopologyOpening,
         EventName::TopologyDescriptionChanged,
@@ -24,23 +24,23 @@ impl Interest {
         EventName::EventsDropped,
     ]);
 
-    /// The three events about checks.
+    /// The three heartbeat events, about checks.
     pub const HEARTBEATS: Self = Self::of(&[
         EventName::ServerHeartbeatStarted,
         EventName::ServerHeartbeatSucceeded,
         EventName::ServerHeartbeatFailed,
     ]);
 
-    /// The warnings about the options, published when the topology has opened.
+    /// The warnings about options, published when the topology has opened.
     pub const WARNINGS: Self = Self::of(&[EventName::ConfigWarning]);
 
-    /// The events of the SDAM Logging and Monitoring specification, and ours beside them: that
-    /// members were ignored, that no server is left, and warnings about the options.
+    /// The events of the SDAM Logging and Monitoring specification, and sdam's own: ignored
+    /// members, no server left, dropped events, warnings about options.
     pub const SDAM: Self = Self::DESCRIPTIONS
         .union(Self::HEARTBEATS)
         .union(Self::WARNINGS);
 
-    /// The commands that the topology gives to pools.
+    /// The commands from the topology to connection pools.
     pub const POOLS: Self = Self::of(&[EventName::PoolReady, EventName::PoolCleared]);
 
     /// The steps of each server selection.
@@ -51,13 +51,13 @@ impl Interest {
         EventName::ServerSelectionFailed,
     ]);
 
-    /// What the topology is told, for recordings.
+    /// The inputs of the topology, for recordings.
     pub const INPUTS: Self = Self::of(&[EventName::Input]);
 
-    /// Everything, also what later versions add.
+    /// All events, including those that later versions add.
     pub const ALL: Self = Self(u32::MAX);
 
-    /// The set of these names.
+    /// Returns the set of these names.
     pub const fn of(names: &[EventName]) -> Self {
         let mut set = 0;
         let mut rest = names;
@@ -68,40 +68,40 @@ impl Interest {
         Self(set)
     }
 
-    /// The names in either set.
+    /// Returns the names in either set.
     #[must_use]
     pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// The names in both sets.
+    /// Returns the names in both sets.
     #[must_use]
     pub const fn intersection(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// The names in this set and not in `other`.
+    /// Returns the names in this set and not in `other`.
     #[must_use]
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// Whether `name` is in the set.
+    /// Returns whether `name` is in the set.
     pub const fn contains(self, name: EventName) -> bool {
         self.0 & (1 << name.index()) != 0
     }
 
-    /// Whether every name of `other` is in the set.
+    /// Returns whether every name of `other` is in the set.
     pub const fn contains_all(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Whether no name is in the set.
+    /// Returns whether no name is in the set.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// The names in the set, in the order of [`EventName::ALL`].
+    /// Returns the names in the set, in the order of [`EventName::ALL`].
     pub fn names(self) -> impl Iterator<Item = EventName> {
         EventName::ALL
             .iter()

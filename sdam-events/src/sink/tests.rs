@@ -80,7 +80,7 @@ fn a_closure_is_told_of_what_it_asks_for() {
     let sink = sink.interested_in(EventName::ServerHeartbeatFailed.into());
     send(&sink);
     assert_eq!(recorder.seqs(), [1, 2]);
-    // Events handed over directly are not filtered: whoever calls a sink knows its interest.
+    // A direct call of a sink is not filtered: the caller has to know its interest.
     let queue = EventQueue::new(TOPOLOGY, Interest::ALL);
     queue.push(at(1), opening(1));
     queue.drain_now(&sink);

@@ -1,4 +1,4 @@
-//! What models have in the place of `futures`' waker, and how they are run.
+//! The models' replacement for `futures`' waker, and the function that runs models.
 
 use std::{
     sync::{
@@ -10,26 +10,26 @@ use std::{
 
 use super::Mutex;
 
-/// Stands in for `futures::task::AtomicWaker` in models.
+/// Replaces `futures::task::AtomicWaker` in models.
 ///
-/// What is assumed of the original: a registration and a wake-up that meet have an order. Either
-/// the wake-up calls the registered waker, or the registration happens after it and sees what
-/// was written before it.
+/// It assumes of the original that a concurrent registration and wake-up have an order. Either the
+/// wake-up calls the registered waker, or the registration happens after it and sees what was
+/// written before it.
 #[derive(Debug, Default)]
 pub struct AtomicWaker(Mutex<Option<Waker>>);
 
 impl AtomicWaker {
-    /// A place without a waker.
+    /// Creates a slot without a waker.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Puts `waker` in the place of the one before.
+    /// Replaces the registered waker by `waker`.
     pub fn register(&self, waker: &Waker) {
         drop(self.exchange(Some(waker.clone())));
     }
 
-    /// Calls the waker that was registered last, once.
+    /// Calls and removes the registered waker.
     pub fn wake(&self) {
         if let Some(waker) = self.exchange(None) {
             waker.wake();
@@ -42,11 +42,11 @@ impl AtomicWaker {
     }
 }
 
-/// Runs `model` once for each order in which its threads may meet, and fails if one of these runs
-/// panics or comes to a standstill. Prints how many there were.
+/// Runs `model` once for each interleaving of its threads, and fails if one of these runs panics or
+/// deadlocks. Prints the number of runs.
 ///
-/// With a bound, only orders are tried in which a thread is interrupted that many times while it
-/// could go on. Most mistakes show with two.
+/// With a bound, only interleavings are tried in which a thread is preempted at most that many
+/// times while it could continue. Most errors show with two.
 pub fn explore(preemptions: impl Into<Option<usize>>, model: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.max_branches = 20_000;

@@ -22,7 +22,7 @@ use crate::{
     test_support::{TOPOLOGY, address, at, event, failed, opening, selection, started},
 };
 
-/// One event as the subscriber sees it.
+/// One `tracing` event as the subscriber receives it.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Seen {
     target: String,
@@ -76,7 +76,7 @@ impl Subscriber for Capture {
     fn exit(&self, _: &span::Id) {}
 }
 
-/// What a subscriber sees while `action` runs.
+/// Returns what a subscriber receives while `action` runs.
 fn capture(action: impl FnOnce()) -> Vec<Seen> {
     let capture = Capture::default();
     tracing::subscriber::with_default(capture.clone(), action);
@@ -118,7 +118,7 @@ fn all_kinds() -> Vec<EventKind> {
     ]
 }
 
-/// What is said of `tls=1`.
+/// Returns the warning about `tls=1`.
 fn warning() -> Arc<Warning> {
     let options = Options::parse("mongodb://a/?tls=1").unwrap();
     Arc::new(options.multi_threaded_warnings().remove(0))

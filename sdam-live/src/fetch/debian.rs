@@ -1,4 +1,4 @@
-//! Debian 11's OpenSSL 1.1, fetched by the machine's own `apt-get` without touching its state.
+//! Debian 11's OpenSSL 1.1, fetched by the machine's `apt-get` without changing its state.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ enum Form {
     Stanzas,
 }
 
-/// Downloads and unpacks the package below `staging`; gives the directory with the two libraries.
+/// Downloads and unpacks the package below `staging`; returns the directory of the two libraries.
 pub(super) fn libssl(staging: &Path) -> Result<PathBuf, Unavailable> {
     let private = private_sources(Path::new("/etc"), staging)?;
     let packages = staging.join("packages");
@@ -51,7 +51,7 @@ pub(super) fn libssl(staging: &Path) -> Result<PathBuf, Unavailable> {
         }
         command
     };
-    // One source of several that fails does not matter as long as the package is found.
+    // A failed source among several does not matter if the package is found.
     let updated = run(apt_get().arg("update"), REMEDY);
     run(apt_get().args(["download", "libssl1.1"]), REMEDY)
         .map_err(|e| updated.err().unwrap_or(e))?;
@@ -76,7 +76,7 @@ pub(super) fn libssl(staging: &Path) -> Result<PathBuf, Unavailable> {
     Ok(libraries)
 }
 
-/// Copies the machine's apt sources with Debian 11 in the place of its own release.
+/// Copies the machine's apt sources with its release replaced by Debian 11.
 fn private_sources(etc: &Path, staging: &Path) -> Result<PathBuf, Unavailable> {
     let release = fs::read_to_string(etc.join("os-release")).unwrap_or_default();
     let codename = (os_release(&release, "ID") == Some("debian"))
@@ -113,7 +113,7 @@ fn private_sources(etc: &Path, staging: &Path) -> Result<PathBuf, Unavailable> {
     }
 }
 
-/// `sources.list` and the files of `sources.list.d` that apt reads.
+/// Returns `sources.list` and the files of `sources.list.d` that apt reads.
 fn source_files(apt: &Path) -> Vec<PathBuf> {
     let parts = fs::read_dir(apt.join("sources.list.d"))
         .into_iter()
@@ -131,7 +131,7 @@ fn source_files(apt: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// The value of `KEY=value` or `KEY="value"`.
+/// Returns the value of `KEY=value` or `KEY="value"`.
 fn os_release<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     let value = text
         .lines()
@@ -139,8 +139,8 @@ fn os_release<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     Some(value.trim().trim_matches('"'))
 }
 
-/// Keeps the sources with suites of the release `codename`, whose names begin with it, and puts
-/// Debian 11 in its place.
+/// Keeps the sources with suites whose names begin with the release `codename`, and replaces it by
+/// Debian 11.
 fn for_debian_11(text: &str, form: Form, codename: &str) -> String {
     match form {
         Form::Lines => text
@@ -200,7 +200,7 @@ fn stanza_for_debian_11(stanza: &str, codename: &str) -> Option<String> {
     (main && !suites.is_empty()).then(|| format!("{kept}Suites: {suites}\nComponents: main\n"))
 }
 
-/// `bookworm-security` gives `bullseye-security` on bookworm, nothing elsewhere.
+/// Returns `bullseye-security` for `bookworm-security` on bookworm, `None` for other releases.
 fn suite_for_debian_11(suite: &str, codename: &str) -> Option<String> {
     let part = suite.strip_prefix(codename)?;
     matches!(part, "" | "-updates" | "-security").then(|| format!("{SUITE}{part}"))

@@ -1,4 +1,4 @@
-//! Starting a replica set.
+//! The builder of replica sets.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::mongod::Mongod;
 use crate::version::Version;
 
-/// How to start a [`ReplicaSet`].
+/// The settings for starting a [`ReplicaSet`].
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct ReplicaSetBuilder {
@@ -37,13 +37,13 @@ impl ReplicaSetBuilder {
         self
     }
 
-    /// Sets how long members are without a primary before they elect another one.
+    /// Sets the election timeout: how long members are without a primary before they elect one.
     pub const fn election_timeout(mut self, timeout: Duration) -> Self {
         self.election_timeout = timeout;
         self
     }
 
-    /// Sets how often members ask each other how they are.
+    /// Sets the interval of heartbeats between members.
     pub const fn heartbeat_interval(mut self, interval: Duration) -> Self {
         self.heartbeat_interval = interval;
         self
@@ -55,7 +55,7 @@ impl ReplicaSetBuilder {
         self
     }
 
-    /// Starts it; see [`ReplicaSet::start`].
+    /// Starts the set; see [`ReplicaSet::start`].
     pub fn start(self, specs: &[MemberSpec]) -> Result<ReplicaSet, Error> {
         let first = (0..specs.len())
             .max_by(|&a, &b| {
@@ -98,7 +98,7 @@ impl ReplicaSetBuilder {
             },
         };
         set.members[first].run_command("admin", doc! { "replSetInitiate": config })?;
-        // The first election would else wait for the election timeout.
+        // Otherwise the first election would wait for the election timeout.
         set.step_up(first)?;
         set.wait_until_settled()?;
         Ok(set)

@@ -7,10 +7,11 @@ use crate::error::Error;
 use crate::mongod::Mongod;
 
 impl ReplicaSet {
-    /// Changes the configuration on the primary. The change sees the whole configuration, whose
-    /// version is taken care of; it may be called several times, each time with a fresh one.
+    /// Changes the configuration on the primary. `change` gets the whole configuration; the
+    /// version is incremented automatically. It may be called several times, each time with a
+    /// fresh configuration.
     ///
-    /// Servers newer than 4.2 let one voting member come or go at a time.
+    /// Servers newer than 4.2 allow one voting member to be added or removed at a time.
     ///
     /// # Errors
     /// [`Error::Command`] if the set refuses it.
@@ -41,7 +42,8 @@ impl ReplicaSet {
         })
     }
 
-    /// Takes a member out of the configuration; its process goes on. The primary cannot be.
+    /// Removes a member from the configuration; its process keeps running. The primary cannot be
+    /// removed.
     pub fn remove(&self, index: usize) -> Result<(), Error> {
         let host = self.member(index).host();
         self.reconfig(|config| {
@@ -51,7 +53,7 @@ impl ReplicaSet {
         })
     }
 
-    /// Puts a member back that was removed, as its spec says.
+    /// Adds a removed member again, with its spec.
     pub fn add_back(&self, index: usize) -> Result<(), Error> {
         let member = self.member_config(index);
         self.reconfig(|config| {
@@ -61,7 +63,7 @@ impl ReplicaSet {
         })
     }
 
-    /// Starts another member, adds it and gives its index.
+    /// Starts and adds another member, and returns its index.
     pub fn add(&mut self, spec: MemberSpec) -> Result<usize, Error> {
         let mut member = Mongod::launch(self.version, &["--replSet", &self.name])?;
         member.settle_down()?;

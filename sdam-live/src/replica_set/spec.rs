@@ -1,4 +1,4 @@
-//! Members as a test wants them.
+//! The specification of a member.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use bson::{Document, doc};
 /// The first wire version of MongoDB 5.0, which renamed `slaveDelay`.
 const WIRE_VERSION_5_0: i32 = 13;
 
-/// What a member of a replica set shall be. The default is an electable voter of priority 1.
+/// The configuration of a replica set member. The default is an electable voter of priority 1.
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]
 pub struct MemberSpec {
@@ -26,7 +26,7 @@ impl Default for MemberSpec {
 }
 
 impl MemberSpec {
-    /// An electable voter of priority 1 without tags.
+    /// Creates an electable voter of priority 1 without tags.
     pub const fn new() -> Self {
         Self {
             priority: 1.0,
@@ -38,43 +38,43 @@ impl MemberSpec {
         }
     }
 
-    /// Sets the priority; 0 cannot be elected.
+    /// Sets the priority; with 0 the member cannot be elected.
     pub const fn priority(mut self, priority: f64) -> Self {
         self.priority = priority;
         self
     }
 
-    /// Takes its vote, and with it its priority.
+    /// Removes its vote, and sets its priority to 0.
     pub const fn no_vote(mut self) -> Self {
         self.votes = 0;
         self.priority(0.0)
     }
 
-    /// Hides it from clients, which takes its priority.
+    /// Hides it from clients, and sets its priority to 0.
     pub const fn hidden(mut self) -> Self {
         self.hidden = true;
         self.priority(0.0)
     }
 
-    /// Makes it an arbiter, which has no data and no priority.
+    /// Makes it an arbiter, which has no data, and sets its priority to 0.
     pub const fn arbiter(mut self) -> Self {
         self.arbiter = true;
         self.priority(0.0)
     }
 
-    /// Adds a tag; order is kept.
+    /// Adds a tag; the order of tags is kept.
     pub fn tag(mut self, name: &str, value: &str) -> Self {
         self.tags.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// Lets it replicate late, which takes its priority. The unit of the server is the second.
+    /// Delays its replication, and sets its priority to 0. The unit of the server is the second.
     pub const fn delayed(mut self, delay: Duration) -> Self {
         self.delay = delay;
         self.priority(0.0)
     }
 
-    /// The element of `members` in a configuration.
+    /// Returns the element of `members` in a configuration.
     pub(super) fn config(&self, id: usize, host: &str, max_wire_version: i32) -> Document {
         let mut config = doc! {
             "_id": id as i32,

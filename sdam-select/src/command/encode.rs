@@ -1,4 +1,4 @@
-//! As much BSON as a read preference takes.
+//! The BSON encoding of a read preference.
 
 use alloc::{string::ToString, vec::Vec};
 use core::fmt;
@@ -10,8 +10,8 @@ const BOOLEAN: u8 = 0x08;
 const INT32: u8 = 0x10;
 const INT64: u8 = 0x12;
 
-/// Bytes that are not framed as a BSON document: their length is not the one they declare, or they
-/// do not end with a zero byte.
+/// The error for bytes that are not framed as a BSON document: their length differs from the
+/// declared one, or they do not end with a zero byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MalformedDocument;
@@ -28,7 +28,7 @@ impl core::error::Error for MalformedDocument {}
 #[derive(Default)]
 pub(super) struct Fields(Vec<u8>);
 
-/// The document with the fields that `build` adds.
+/// Returns the document with the fields that `build` adds.
 pub(super) fn document(build: impl FnOnce(&mut Fields)) -> Vec<u8> {
     let mut fields = Fields::default();
     build(&mut fields);
@@ -43,7 +43,7 @@ impl Fields {
         self.0.push(0);
     }
 
-    /// As the smaller of the two integer types, if the value fits into it.
+    /// Adds the smaller of the two integer types that fits the value.
     pub(super) fn integer(&mut self, key: &str, value: i64) {
         if let Ok(value) = i32::try_from(value) {
             push_key(&mut self.0, INT32, key);
@@ -63,7 +63,7 @@ impl Fields {
         push_document(&mut self.0, key, value);
     }
 
-    /// An array of one document for each of `items`.
+    /// Adds an array of one document for each of `items`.
     pub(super) fn array<T>(&mut self, key: &str, items: &[T], build: impl Fn(&mut Self, &T)) {
         let array = document(|array| {
             for (index, item) in items.iter().enumerate() {
@@ -84,19 +84,19 @@ pub(super) fn push_document(target: &mut Vec<u8>, key: &str, value: &[u8]) {
 
 fn push_key(target: &mut Vec<u8>, element: u8, key: &str) {
     target.push(element);
-    // A zero byte would end the key early and turn its rest into garbage; no valid preference has
-    // one in the name of a tag.
+    // A zero byte would end the key early and corrupt the rest; no valid preference has one in the
+    // name of a tag.
     target.extend(key.bytes().filter(|byte| *byte != 0));
     target.push(0);
 }
 
 fn push_length(target: &mut Vec<u8>, length: usize) {
-    // Nothing near the limit is ever sent: messages end at 48 MB.
+    // No message is near the limit: the maximum is 48 MB.
     let length = i32::try_from(length).unwrap_or(i32::MAX);
     target.extend_from_slice(&length.to_le_bytes());
 }
 
-/// The document with these fields.
+/// Returns the document with these fields.
 pub(super) fn framed(fields: &[u8]) -> Vec<u8> {
     let length = fields.len() + 5;
     let mut document = Vec::with_capacity(length);
@@ -106,7 +106,6 @@ pub(super) fn framed(fields: &[u8]) -> Vec<u8> {
     document
 }
 
-/// The fields of `document`.
 pub(super) fn fields(document: &[u8]) -> Result<&[u8], MalformedDocument> {
     let (length, rest) = document.split_first_chunk().ok_or(MalformedDocument)?;
     let declared = usize::try_from(i32::from_le_bytes(*length)).map_err(|_| MalformedDocument)?;
@@ -116,7 +115,6 @@ pub(super) fn fields(document: &[u8]) -> Result<&[u8], MalformedDocument> {
     }
 }
 
-/// The key of the first of `fields`.
 pub(super) fn first_key(fields: &[u8]) -> Option<&[u8]> {
     let (_, key) = fields.split_first()?;
     key.split(|byte| *byte == 0).next()

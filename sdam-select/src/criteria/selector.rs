@@ -1,4 +1,4 @@
-//! Criteria in full, for logs.
+//! The full text of criteria, for logs.
 
 use core::fmt;
 
@@ -7,11 +7,11 @@ use sdam_core::read_preference::ReadPreference;
 use super::{Criteria, Operation};
 use crate::settings::Settings;
 
-/// Everything that decides which servers are suitable, as `selector` in logs (Server Selection:
+/// The full text of all criteria of suitability, as `selector` in logs (Server Selection:
 /// "Logging", K-7).
 ///
-/// Unlike the text of a [`Criteria`], which leaves out what restricts nothing, it shows every part of
-/// the read preference that is set, and that selectors of the application take part.
+/// The text of a [`Criteria`] omits what restricts nothing. This one has every part of the read
+/// preference that is set, and whether the application's selectors take part.
 #[derive(Debug)]
 pub struct SelectorText<'a> {
     criteria: &'a Criteria,
@@ -19,7 +19,7 @@ pub struct SelectorText<'a> {
 }
 
 impl Criteria {
-    /// The criteria in full, for a client with these settings.
+    /// Returns the full text of the criteria, for a client with these settings.
     pub fn selector_text<'a>(&'a self, settings: &'a Settings) -> SelectorText<'a> {
         SelectorText {
             criteria: self,
@@ -52,7 +52,7 @@ impl fmt::Display for SelectorText<'_> {
     }
 }
 
-/// The parts in the words and the order of a command's `$readPreference`.
+/// Formats the parts in the words and the order of a command's `$readPreference`.
 fn fmt_preference(f: &mut fmt::Formatter<'_>, preference: &ReadPreference) -> fmt::Result {
     write!(f, "read preference {{ mode: {}", preference.mode)?;
     if !preference.tag_sets.is_empty() {

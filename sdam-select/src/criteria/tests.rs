@@ -38,7 +38,7 @@ fn preferences_that_contradict_themselves_are_refused_when_criteria_are_built() 
 
 #[test]
 fn limits_finer_than_staleness_can_be_told_are_refused_on_replica_sets_only() {
-    // A-8, L-24, L-25, L-28: also without any server, and also zero
+    // A-8, L-24, L-25, L-28: also without any server, and also zero.
     let check = |topology_type, seconds, heartbeat, smallest: Option<u64>| {
         let settings = Settings {
             heartbeat_frequency: Duration::from_secs(heartbeat),

@@ -31,7 +31,7 @@ fn network(number: u64, stage: Stage) -> ServerDescription {
     failed(number, ErrorKind::Network, stage, "broken")
 }
 
-/// A secondary that names the members with these numbers.
+/// Returns a secondary that names the members with these numbers.
 fn naming(number: u64, members: &[u64]) -> ServerDescription {
     let mut server = server(number, RsSecondary);
     server.hosts = members.iter().map(|number| address(*number)).collect();
@@ -183,7 +183,7 @@ fn wrong_names_are_reported_where_they_matter() {
         assert_eq!(diagnoses(&topology, &Criteria::write()), expected);
     };
     check(ReplicaSetWithPrimary, &[mismatch]);
-    // Through a tunnel that is how it should be.
+    // It is normal through a tunnel.
     check(Single, &[]);
 }
 
@@ -300,7 +300,7 @@ fn every_remedy_is_a_sentence_of_its_own() {
         let others = all.iter().skip(index + 1);
         let mut same = others.filter(|other| other.remedy() == diagnosis.remedy());
         assert_eq!(same.next(), None, "{diagnosis}");
-        // The engine refuses `tls=true` and reads none of the other options about TLS.
+        // The engine rejects `tls=true` and reads none of the other options about TLS.
         assert!(!diagnosis.remedy().contains("tls="), "{diagnosis}");
         assert!(!diagnosis.remedy().contains("tlsCAFile"), "{diagnosis}");
     }

@@ -1,4 +1,4 @@
-//! Diagnoses and their remedies in words.
+//! The texts of diagnoses and their remedies.
 
 use core::fmt;
 
@@ -7,7 +7,7 @@ use sdam_core::{address::ServerAddress, topology::DepartureReason};
 use super::Diagnosis;
 
 impl Diagnosis {
-    /// What to do about it.
+    /// Returns the remedy.
     pub const fn remedy(&self) -> &'static str {
         match self {
             Self::Incompatible(_) => {
@@ -56,7 +56,7 @@ impl Diagnosis {
                  negotiates none; else check that the transport trusts the server's certificate \
                  authority, and that the certificate is valid for the host name"
             }
-            // Not `tls=true`, which is refused: no transport of ours negotiates TLS.
+            // Not `tls=true`, which is rejected: none of this project's transports negotiates TLS.
             Self::TlsExpected { .. } => {
                 "if the server requires TLS, start the topology on a runtime whose transport \
                  negotiates it, or let the server accept connections without TLS \
@@ -161,7 +161,7 @@ const MISNAMED: &str = "address the member as it calls itself, or change its hos
                         set's configuration";
 const WRONG_SET_NAME: &str = "if replicaSet is right, address members of that set instead";
 
-/// What to do about a server that has left.
+/// Returns the remedy for a departure.
 const fn departed(reason: &DepartureReason) -> &'static str {
     match reason {
         DepartureReason::WrongSetName { .. } => WRONG_SET_NAME,
@@ -179,7 +179,7 @@ const fn departed(reason: &DepartureReason) -> &'static str {
     }
 }
 
-/// Says where the addresses that follow come from.
+/// Returns the words for the source of the addresses that follow.
 fn named(advertised: bool) -> &'static str {
     if advertised {
         "named as members by the replica set: "

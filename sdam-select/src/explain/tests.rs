@@ -39,7 +39,8 @@ fn secondary(number: u64, rtt: u64, dc: &str, lag: i64) -> ServerDescription {
     server
 }
 
-/// A primary, then secondaries that differ in latency, tags and lag, and one that is down.
+/// Returns a topology with a primary, secondaries that differ in latency, tags and lag, and a
+/// server that is down.
 fn members() -> TopologyDescription {
     let mut primary = secondary(1, 5, "ny", 0);
     primary.server_type = RsPrimary;
@@ -54,7 +55,7 @@ fn members() -> TopologyDescription {
     topology(ReplicaSetWithPrimary, servers)
 }
 
-/// The verdict on the server with this number, in words.
+/// Returns the verdict on the server with this number as text.
 fn say(topology: &TopologyDescription, criteria: &Criteria, number: u64) -> std::string::String {
     let explanation = explain(topology, &Settings::default(), criteria);
     let at = address(number);
@@ -110,7 +111,8 @@ fn every_stage_names_what_it_compared() {
         1,
         "is only used when there is no suitable RSSecondary",
     );
-    // The primary was taken for want of an eligible secondary: what did the secondaries lack?
+    // The primary is the fallback for lack of an eligible secondary: why were the secondaries
+    // rejected?
     let fallback = mode(ReadMode::SecondaryPreferred).with_tag_sets(vec![tags(&[("dc", "sf")])]);
     check(fallback.clone(), 1, "is eligible at 5 ms");
     check(
@@ -198,7 +200,7 @@ fn reasons_that_concern_the_whole_topology_come_first() {
     assert!(verdicts.all(|verdict| *verdict == Verdict::NotConsidered));
 }
 
-/// What is known after the only member said that it is from 2014.
+/// Returns the description after the only member has reported a wire version from 2014.
 fn incompatible() -> Arc<TopologyDescription> {
     let mut machine = TopologyMachine::new(&Options::new(vec![address(1)]), ObjectId::default());
     let opening = machine.handle(Instant::EPOCH, Input::Open);

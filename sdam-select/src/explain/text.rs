@@ -1,4 +1,4 @@
-//! Explanations in words.
+//! The texts of explanations.
 
 use core::{fmt, time::Duration};
 

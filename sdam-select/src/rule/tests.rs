@@ -40,13 +40,13 @@ fn mode(mode: ReadMode) -> ReadPreference {
     ReadPreference::new(mode)
 }
 
-/// The numbers of the suitable servers.
+/// Returns the numbers of the suitable servers.
 fn found(topology: &TopologyDescription, criteria: &Criteria) -> Vec<u64> {
     let found = suitable(topology, &Settings::default(), criteria).unwrap();
     found.iter().map(|server| server.id.as_u64()).collect()
 }
 
-/// Servers of these types, numbered from 1.
+/// Returns servers of these types, numbered from 1.
 fn of_types(topology_type: TopologyType, types: &[ServerType]) -> TopologyDescription {
     let servers = types.iter().zip(1..);
     topology(
@@ -55,7 +55,8 @@ fn of_types(topology_type: TopologyType, types: &[ServerType]) -> TopologyDescri
     )
 }
 
-/// A primary (1) and secondaries (2, 3), each with a tag `n` of its number; 2 and 3 share `dc`.
+/// Returns a primary (1) and secondaries (2, 3), each with a tag `n` of its number; 2 and 3 share
+/// `dc`.
 fn tagged() -> TopologyDescription {
     let types = [RsPrimary, RsSecondary, RsSecondary];
     let servers = types.into_iter().zip(1..).map(|(server_type, number)| {
@@ -108,8 +109,8 @@ fn writes_go_to_the_primary_and_to_nothing_else() {
 
 #[test]
 fn other_topologies_ignore_the_read_preference() {
-    // L-2, L-5, L-25, L-32, L-33, L-34, L-35: tags that no server has and a limit that is too small.
-    // Nor is mode primary refused early where no primary is.
+    // L-2, L-5, L-25, L-32, L-33, L-34, L-35: tags that no server has and a limit that is too
+    // small. Mode primary is not rejected early either, although there is no primary.
     let picky = mode(ReadMode::Secondary)
         .with_tag_sets(vec![tags(&[("dc", "none")])])
         .with_max_staleness(Duration::from_secs(1));
@@ -146,9 +147,9 @@ fn the_first_tag_set_that_matches_a_candidate_decides() {
     check(ReadMode::Nearest, &[&[("dc", "x")], &[]], &[1, 2, 3]);
     check(ReadMode::Nearest, &[&[("dc", "la"), ("n", "1")]], &[]);
     check(ReadMode::Nearest, &[&[("dc", "x")]], &[]);
-    // The primary is no candidate, so its tags decide nothing.
+    // The primary is no candidate, so its tags have no effect.
     check(ReadMode::Secondary, &[&[("n", "1")], &[("n", "2")]], &[2]);
-    // And where it is the alternative, it needs none.
+    // As the fallback it needs no tags.
     check(ReadMode::PrimaryPreferred, &[&[("n", "2")]], &[1]);
     check(ReadMode::SecondaryPreferred, &[&[("n", "2")]], &[2]);
     check(ReadMode::SecondaryPreferred, &[&[("n", "1")]], &[1]);
@@ -194,8 +195,8 @@ fn avoided_servers_are_taken_only_if_nothing_else_is_left() {
 
 #[test]
 fn pipelines_that_write_are_for_the_primary_while_any_server_is_older_than_5_0() {
-    // L-6: MongoDB 5.0 has wire version 13. The limit on staleness is too small, which does not
-    // matter where the preference does not.
+    // L-6: MongoDB 5.0 has wire version 13. The staleness limit is too small, which has no effect
+    // where the preference is overridden.
     let secondary = read(mode(ReadMode::Secondary));
     let picky = read(mode(ReadMode::Secondary).with_max_staleness(Duration::from_secs(1)));
     let check = |topology_type, servers: &[(ServerType, i32)], expected: &[u64], overridden| {
@@ -234,7 +235,7 @@ fn pipelines_that_write_are_for_the_primary_while_any_server_is_older_than_5_0()
         &[1],
         true,
     );
-    // Nobody knows how old a server is that has not answered.
+    // The age of a server that has not answered is unknown.
     check(
         with,
         &[(RsPrimary, 13), (RsSecondary, 13), (Unknown, 0)],
@@ -252,7 +253,7 @@ fn pipelines_that_write_are_for_the_primary_while_any_server_is_older_than_5_0()
     assert!(!write.is_overridden_on(&old));
 }
 
-/// A secondary that was checked and last wrote at these milliseconds.
+/// Returns a server with these times, in milliseconds, of its check and its last write.
 fn member(number: u64, server_type: ServerType, updated: u64, wrote: i64) -> ServerDescription {
     let mut server = server(number, server_type);
     server.last_update_time = Some(Instant::from_millis(updated));
@@ -282,7 +283,7 @@ fn with_a_primary_lag_is_told_by_what_both_wrote_when_they_were_checked() {
     check(1_000_000, 5_000_000, &[2]);
     check(1_000_000, 4_920_000, &[2]);
     check(1_000_000, 4_919_999, &[]);
-    // It was checked a minute later than the primary, so a minute of its lag is none.
+    // It was checked a minute later than the primary, so a minute of the difference is no lag.
     check(1_060_000, 4_980_000, &[2]);
     check(1_060_000, 4_979_999, &[]);
     check(940_000, 4_860_000, &[2]);
@@ -327,10 +328,10 @@ fn lag_is_told_by_the_whole_topology_even_if_the_newest_member_is_avoided() {
         member(2, RsSecondary, 0, 4_000_000),
     ];
     let topology = topology(ReplicaSetNoPrimary, servers);
-    // Were 1 left out of account, 2 would be the newest and suitable.
+    // Without 1, 2 would be the newest and suitable.
     let avoiding = read(limited(90)).with_deprioritized([address(1)]);
     assert_eq!(found(&topology, &avoiding), [1]);
-    // So it is with a primary: 3 lags behind it, and not behind 2.
+    // The same with a primary: 3 lags behind it, and not behind 2.
     let servers = [
         member(1, RsPrimary, 0, 5_000_000),
         member(2, RsSecondary, 0, 4_000_000),

@@ -18,7 +18,7 @@ fn mongoses(latencies: &[u64]) -> TopologyDescription {
     topology(TopologyType::Sharded, servers)
 }
 
-/// How often each server is chosen in `draws` draws.
+/// Returns how often each server is chosen in `draws` draws.
 fn frequencies(
     topology: &TopologyDescription,
     strategy: SelectionStrategy,
@@ -59,7 +59,7 @@ fn the_window_starts_at_the_fastest_suitable_server_and_is_inclusive() {
 
 #[test]
 fn latencies_of_up_to_a_century_are_told_apart() {
-    // L-40: the arithmetic neither wraps nor rounds, whatever clocks and settings say.
+    // L-40: the arithmetic neither wraps nor rounds, for any clocks and settings.
     const YEAR: u64 = 365 * 24 * 60 * 60;
     let check = |years: &[u64], threshold: Duration, expected: usize| {
         let latencies: Vec<_> = years.iter().map(|years| years * YEAR * 1_000).collect();
@@ -73,7 +73,7 @@ fn latencies_of_up_to_a_century_are_told_apart() {
     check(&[98, 99], Duration::from_secs(YEAR), 2);
     check(&[0, 98, 99], Duration::from_secs(98 * YEAR), 2);
     check(&[0, 99, 10_000], Duration::MAX, 3);
-    // What is longer than a century counts as one.
+    // A latency above a century counts as a century.
     check(&[101, 10_000], Duration::ZERO, 2);
 }
 
@@ -184,7 +184,7 @@ fn extreme_random_bits_stay_within_the_window() {
 
 #[test]
 fn the_load_of_a_single_server_is_not_asked_for() {
-    // L-41: one server in the window is taken as it is.
+    // L-41: the only server in the window is chosen without its load.
     let servers = [server(1, RsPrimary), server(2, RsSecondary)];
     let topology = topology(TopologyType::ReplicaSetWithPrimary, servers);
     let load = |_: Candidate<'_>| -> u32 { panic!("asked for the load of the only server") };

@@ -24,7 +24,8 @@ use crate::{
     criteria::Criteria,
 };
 
-/// Topologies of all types with servers of all types, also combinations that SDAM never yields.
+/// Returns topologies of all types with servers of all types, also combinations that SDAM never
+/// yields.
 pub(crate) fn any_topology() -> impl Strategy<Value = TopologyDescription> {
     let types = prop::sample::select(vec![
         Unknown,
@@ -77,8 +78,8 @@ pub(crate) fn any_topology() -> impl Strategy<Value = TopologyDescription> {
     })
 }
 
-/// Criteria of all kinds that are valid by themselves; servers 1 to 8 may be avoided, and a selector
-/// may drop every second server.
+/// Returns valid criteria of all kinds; servers 1 to 8 may be deprioritized, and a selector may
+/// drop every second server.
 pub(crate) fn any_criteria() -> impl Strategy<Value = Criteria> {
     let modes = prop::sample::select(vec![
         ReadMode::PrimaryPreferred,

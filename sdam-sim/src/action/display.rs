@@ -1,4 +1,4 @@
-//! Actions written as lines of text, which [`FromStr`](std::str::FromStr) reads again.
+//! Formatting of actions as lines of text, which [`FromStr`](std::str::FromStr) parses.
 
 use std::{fmt, time::Duration};
 
@@ -6,8 +6,8 @@ use super::{Action, Edit, FailCommand, HorizonPolicy, Mode, Target};
 use crate::config::MemberConfig;
 
 impl fmt::Display for Action {
-    /// The line that [`Action::SYNTAX`] describes. A name or tag with a blank or a separator in it
-    /// has no text form that could be read again.
+    /// Writes the line that [`Action::SYNTAX`] describes. A name or tag that contains a blank or a
+    /// separator has no text form that can be parsed.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::StepDown { period } => write!(f, "stepdown {}", seconds(*period)),
@@ -86,7 +86,7 @@ impl fmt::Display for Edit {
     }
 }
 
-/// A target as a word of a line; its own text form is for sentences.
+/// A target as a word of a line; its `Display` form is for sentences.
 pub(crate) struct Word(pub(crate) Target);
 
 impl fmt::Display for Word {
@@ -99,7 +99,7 @@ impl fmt::Display for Word {
     }
 }
 
-/// Only what differs from an ordinary member.
+/// Writes a member's settings that differ from the default.
 fn write_member(f: &mut fmt::Formatter<'_>, member: &MemberConfig) -> fmt::Result {
     write!(f, " {}", member.address)?;
     let plain = MemberConfig::new(member.address.clone());
@@ -166,7 +166,7 @@ fn list(f: &mut fmt::Formatter<'_>, items: impl Iterator<Item: fmt::Display>) ->
     Ok(())
 }
 
-/// A duration in seconds, with as many digits as it needs.
+/// Formats a duration in seconds, with as many digits as it needs.
 pub(crate) fn seconds(duration: Duration) -> String {
     let nanos = duration.subsec_nanos();
     if nanos == 0 {

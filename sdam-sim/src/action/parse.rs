@@ -1,4 +1,4 @@
-//! Actions read from lines of text.
+//! Parsing of actions from lines of text.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -10,7 +10,7 @@ use crate::{
     config::{MemberConfig, SetConfig},
 };
 
-/// A line that is no [`Action`].
+/// The error for a line that is not an [`Action`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseActionError(String);
 
@@ -23,7 +23,7 @@ impl fmt::Display for ParseActionError {
 impl std::error::Error for ParseActionError {}
 
 impl Action {
-    /// One line for each action: how it is written, and what it does.
+    /// The syntax and meaning of every action, one line each.
     pub const SYNTAX: &str = "\
 stepdown [SECONDS]             the primary steps down for 60 s and hands over
 stepup MEMBER                  the member runs for election
@@ -79,7 +79,7 @@ impl FromStr for Target {
     }
 }
 
-/// The words of a line that are left.
+/// The remaining words of a line.
 struct Words<'a>(std::str::SplitWhitespace<'a>);
 
 impl<'a> Words<'a> {
@@ -140,7 +140,7 @@ impl<'a> Words<'a> {
         parse_seconds(self.word("SECONDS")?)
     }
 
-    /// A time that passes again and again, or `off`.
+    /// Reads an interval, or `off`.
     fn period(&mut self) -> Result<Option<Duration>, ParseActionError> {
         match self.word("SECONDS")? {
             "off" => Ok(None),
@@ -211,7 +211,7 @@ impl<'a> Words<'a> {
     }
 }
 
-/// A member of a set, such as `a:27017;priority=0;hidden=true`.
+/// Parses a member of a set, such as `a:27017;priority=0;hidden=true`.
 fn member_config(word: &str) -> Result<MemberConfig, ParseActionError> {
     let mut parts = word.split(';');
     let host = parts.next().unwrap_or_default();

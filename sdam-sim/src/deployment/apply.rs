@@ -1,4 +1,4 @@
-//! Carrying out actions.
+//! Applying actions to a deployment.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl Deployment {
-    /// Does `action`.
+    /// Applies `action`.
     pub fn apply(&mut self, now: Instant, action: &Action) -> Result<Outputs, ActionError> {
         self.act(now, action)?;
         Ok(self.finish(now))
@@ -126,7 +126,7 @@ impl Deployment {
         Ok(member)
     }
 
-    /// The running primary; of two, the one elected last.
+    /// Returns the running primary; if there are two, the one elected last.
     pub(crate) fn current_primary(&self) -> Option<MemberId> {
         let term = |member: &MemberId| self.replica(*member).map(|replica| replica.term);
         self.ids()
@@ -186,7 +186,7 @@ impl Deployment {
         Ok(())
     }
 
-    /// The process ends in order: a primary steps down first, and clients are told for a while.
+    /// Shuts the process down: a primary steps down first, and the shutdown is announced.
     pub(crate) fn shut_down(&mut self, now: Instant, member: MemberId) {
         if self.member(member).role() == Some(Role::Primary) {
             self.step_down(now, member, Duration::from_secs(60));
@@ -298,8 +298,8 @@ impl Deployment {
         self.reconfigure(now, config, false)
     }
 
-    /// The primary takes over `config` and tells everybody; with `force`, any running member does
-    /// it and the version jumps, as mongod's does.
+    /// Installs `config` on the primary and distributes it. With `force`, any running member does
+    /// so and the version jumps, as mongod's does.
     pub(crate) fn reconfigure(
         &mut self,
         now: Instant,
@@ -330,7 +330,7 @@ impl Deployment {
         let removed = current.clone();
         self.install(now, by, Arc::new(config));
         self.gossip(now, by);
-        // Removed members learn of it from those who still remember them.
+        // Removed members still gossip with members that know them, and learn of the change.
         for entry in &removed.members {
             if let Some(member) = self.member_at(&entry.address) {
                 self.gossip(now, member);

@@ -1,4 +1,4 @@
-//! What to start.
+//! The description of a deployment to start.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::{
     version::ServerVersion,
 };
 
-/// The description of a deployment that is to be started.
+/// The description of a deployment to start.
 #[derive(Clone, Debug)]
 pub struct Blueprint {
     pub(super) timing: Timing,
@@ -19,7 +19,7 @@ pub struct Blueprint {
     pub(super) balanced: bool,
     version: ServerVersion,
     processes: Processes,
-    /// Processes with `--replSet` that no configuration names.
+    /// Processes with `--replSet` that are not named by any configuration.
     spares: Vec<ServerAddress>,
 }
 
@@ -30,22 +30,22 @@ enum Processes {
     Replicas(SetConfig),
 }
 
-/// 2024-01-01, so that dates of simulated runs are recognised.
+/// 2024-01-01, so that dates of simulated runs are recognisable.
 const EPOCH_MILLIS: i64 = 1_704_067_200_000;
 
 impl Blueprint {
-    /// A replica set.
+    /// Describes a replica set.
     pub fn replica_set(config: SetConfig) -> Self {
         Self::new(Processes::Replicas(config))
     }
 
-    /// The mongoses of a sharded cluster; their shards are not simulated, only their answers.
+    /// Describes the mongoses of a sharded cluster; of the shards, only replies are simulated.
     pub fn sharded(mongoses: impl IntoIterator<Item = ServerAddress>) -> Self {
         Self::new(Processes::Mongoses(mongoses.into_iter().collect()))
     }
 
-    /// The mongoses of a sharded cluster behind a load balancer; the caller is the balancer and
-    /// decides which mongos a connection is opened to.
+    /// Describes the mongoses of a sharded cluster behind a load balancer. The caller is the
+    /// balancer and decides which mongos a connection is opened to.
     pub fn load_balanced(mongoses: impl IntoIterator<Item = ServerAddress>) -> Self {
         Self {
             balanced: true,
@@ -53,7 +53,7 @@ impl Blueprint {
         }
     }
 
-    /// One mongod without a replica set.
+    /// Describes one mongod without a replica set.
     pub fn standalone(address: ServerAddress) -> Self {
         Self::new(Processes::Standalone(address))
     }
@@ -69,29 +69,29 @@ impl Blueprint {
         }
     }
 
-    /// The release all servers run, 8.0 by default.
+    /// Sets the release of all servers, 8.0 by default.
     #[must_use]
     pub fn version(mut self, version: ServerVersion) -> Self {
         self.version = version;
         self
     }
 
-    /// The deployment's intervals, mongod's by default.
+    /// Sets the deployment's intervals, mongod's by default.
     #[must_use]
     pub fn timing(mut self, timing: Timing) -> Self {
         self.timing = timing;
         self
     }
 
-    /// What the servers' wall clocks show at the epoch of the caller's clock, in milliseconds
-    /// since the Unix epoch.
+    /// Sets the servers' wall clock time at the epoch of the caller's clock, in milliseconds since
+    /// the Unix epoch.
     #[must_use]
     pub fn epoch_millis(mut self, millis: i64) -> Self {
         self.epoch_millis = millis;
         self
     }
 
-    /// One more process that waits to be added to the replica set.
+    /// Adds a process that is not yet a member of the replica set.
     #[must_use]
     pub fn spare(mut self, address: ServerAddress) -> Self {
         self.spares.push(address);
@@ -128,7 +128,7 @@ impl Blueprint {
     }
 }
 
-/// The election id of a term, as mongod makes it: it grows with the term.
+/// Returns the election id of a term in mongod's form: it increases with the term.
 pub(crate) fn election_id(term: i64) -> ObjectId {
     let mut bytes = [0; 12];
     bytes[0] = 0x7f;

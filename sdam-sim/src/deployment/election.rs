@@ -1,4 +1,4 @@
-//! Who becomes primary, and who stops being it.
+//! Elections, step-downs and takeovers.
 
 use std::time::Duration;
 
@@ -12,24 +12,24 @@ use crate::{
 };
 
 impl Deployment {
-    /// A random part of `span`.
+    /// Returns a random part of `span`.
     pub(super) fn jitter(&mut self, span: Duration) -> Duration {
         let span = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
         Duration::from_nanos(self.rng.below(span))
     }
 
-    /// The most preferred member of a new set is elected at once.
+    /// Elects the most preferred member of a new set immediately.
     pub(super) fn elect_first(&mut self, now: Instant) {
         if let Some(member) = self.best_candidate(now, None)
             && self.run_election(now, member)
         {
-            // There is nothing to catch up with.
+            // There are no writes to catch up with.
             self.accept_writes(member);
         }
     }
 
-    /// The reachable electable member of the highest priority, the first of equals; if `from` is
-    /// given it hands over, and is no candidate itself.
+    /// Returns the reachable electable member of the highest priority, the first of equals.
+    /// `from`, if given, hands over and is not a candidate.
     pub(crate) fn best_candidate(&self, now: Instant, from: Option<MemberId>) -> Option<MemberId> {
         let newest = |member| self.replica(member).map(|own| own.oplog.last().time);
         self.ids()
@@ -49,7 +49,7 @@ impl Deployment {
         self.member(member).config().map_or(0.0, |own| own.priority)
     }
 
-    /// Whether `member` may run for election at `now`.
+    /// Returns whether `member` may run for election at `now`.
     pub(crate) fn can_run(&self, now: Instant, member: MemberId) -> bool {
         let own = self.member(member);
         own.life == Life::Up
@@ -62,7 +62,7 @@ impl Deployment {
             })
     }
 
-    /// `member` waits a full election timeout for a primary.
+    /// Starts the election timeout of `member`.
     pub(super) fn await_primary(&mut self, now: Instant, member: MemberId) {
         let electable = self
             .member(member)
@@ -72,7 +72,7 @@ impl Deployment {
             self.timers.cancel(Timer::Election(member));
             return;
         }
-        // mongod spreads elections over 15 % of the timeout, so that ties are rare.
+        // mongod spreads elections over 15 % of the timeout, to make ties rare.
         let jitter = self.jitter(self.timing.election_timeout * 3 / 20);
         self.timers.set(
             Timer::Election(member),
@@ -80,7 +80,7 @@ impl Deployment {
         );
     }
 
-    /// A member of higher priority than the primary plans to replace it (mongod: "priority
+    /// Schedules the election of a member of higher priority than the primary (mongod: "priority
     /// takeover"); the higher its rank, the sooner.
     pub(super) fn consider_takeover(&mut self, now: Instant, member: MemberId, primary: MemberId) {
         let own = self.priority(member);
@@ -94,7 +94,7 @@ impl Deployment {
             .set_if_unset(Timer::Takeover(member), now + wait);
     }
 
-    /// `member` runs for election because it misses a primary or outranks the one it has.
+    /// Runs `member` for election because it sees no primary or outranks the primary.
     pub(super) fn campaign(&mut self, now: Instant, member: MemberId) {
         let Some(own) = self.replica(member) else {
             return;
@@ -111,7 +111,7 @@ impl Deployment {
         }
     }
 
-    /// Asks everybody for their vote; whether `member` won.
+    /// Collects votes for `member`; returns whether it won.
     pub(crate) fn run_election(&mut self, now: Instant, member: MemberId) -> bool {
         let Some(own) = self.replica(member) else {
             return false;
@@ -158,12 +158,12 @@ impl Deployment {
         self.timers.cancel(Timer::Takeover(member));
         self.timers
             .set(Timer::CatchUp(member), now + self.timing.catch_up);
-        // A new primary writes a no-op, which also starts its periodic ones.
+        // A new primary writes a no-op, which also starts its periodic no-ops.
         self.record_write(now, member);
         self.gossip(now, member);
     }
 
-    /// `member` has caught up and is primary in full.
+    /// Ends the catch-up of `member`, which accepts writes from now on.
     pub(super) fn accept_writes(&mut self, member: MemberId) {
         self.timers.cancel(Timer::CatchUp(member));
         if let Some(own) = self.replica_mut(member) {
@@ -171,7 +171,7 @@ impl Deployment {
         }
     }
 
-    /// A primary that has not heard from a majority for an election timeout gives up.
+    /// Makes a primary step down after an election timeout without contact to a majority.
     pub(super) fn check_majority(&mut self, now: Instant, member: MemberId) {
         let Some(own) = self.replica(member) else {
             return;
@@ -196,7 +196,7 @@ impl Deployment {
         }
     }
 
-    /// `member` stops being primary.
+    /// Ends the primary role of `member`.
     pub(super) fn relinquish(&mut self, now: Instant, member: MemberId) {
         let address = self.member(member).address.clone();
         let Some(own) = self.replica_mut(member) else {
@@ -211,8 +211,8 @@ impl Deployment {
         self.await_primary(now, member);
     }
 
-    /// `member` stops being primary for at least `period` and hands over to the best of the
-    /// others, if one is electable.
+    /// Makes `member` step down for at least `period` and hand over to the best other member, if
+    /// one is electable.
     pub(crate) fn step_down(&mut self, now: Instant, member: MemberId, period: Duration) {
         let successor = self.best_candidate(now, Some(member));
         self.relinquish(now, member);
@@ -225,7 +225,7 @@ impl Deployment {
                 .set(Timer::Election(successor), now + self.timing.hand_over);
         }
         self.gossip(now, member);
-        // Hearing that the primary is gone must not make the successor wait.
+        // The heartbeat without a primary must not delay the successor.
         if let Some(successor) = successor {
             self.timers
                 .set(Timer::Election(successor), now + self.timing.hand_over);
@@ -233,7 +233,7 @@ impl Deployment {
     }
 }
 
-/// Whether `voter` would vote for `candidate` in `term`.
+/// Returns whether `voter` would vote for `candidate` in `term`.
 fn grants_vote(voter: &Replica, candidate: &Replica, term: i64) -> bool {
     let outdated = match (&voter.config, &candidate.config) {
         (Some(theirs), Some(own)) => theirs.is_newer_than(own),

@@ -1,4 +1,4 @@
-//! What members tell each other: heartbeats and replication.
+//! Communication between members: heartbeats and replication.
 
 use std::sync::Arc;
 
@@ -13,14 +13,14 @@ use crate::{
 };
 
 impl Deployment {
-    /// `member` has started and takes its place in the set, or waits to be given one.
+    /// Joins `member` to its set after its start, or leaves it waiting for a configuration.
     pub(super) fn join(&mut self, now: Instant, member: MemberId) {
         let address = self.member(member).address.clone();
         let Some(replica) = self.replica_mut(member) else {
             return;
         };
         replica.role = replica.resting_role(&address);
-        // A random phase, so that members do not act in lockstep.
+        // A random phase prevents members from acting in lockstep.
         let phase = self.jitter(self.timing.heartbeat_interval);
         self.timers.set(Timer::Heartbeat(member), now + phase);
         self.await_primary(now, member);
@@ -36,7 +36,7 @@ impl Deployment {
         self.check_majority(now, member);
     }
 
-    /// `member` and everybody it reaches tell each other what they know.
+    /// Exchanges heartbeats between `member` and every member that it reaches.
     pub(super) fn gossip(&mut self, now: Instant, member: MemberId) {
         for peer in self.ids() {
             if peer != member && self.share_a_set(member, peer) {
@@ -45,7 +45,7 @@ impl Deployment {
         }
     }
 
-    /// Whether one of the two knows of the other.
+    /// Returns whether at least one of the two members knows of the other.
     fn share_a_set(&self, a: MemberId, b: MemberId) -> bool {
         let knows = |a, b| {
             let config = self.replica(a).and_then(|replica| replica.config.as_ref());
@@ -54,7 +54,7 @@ impl Deployment {
         knows(a, b) || knows(b, a)
     }
 
-    /// Whether messages pass between two members.
+    /// Returns whether messages pass between two members.
     pub(super) fn are_connected(&self, a: MemberId, b: MemberId) -> bool {
         a == b
             || self.member(a).gossips()
@@ -69,14 +69,14 @@ impl Deployment {
         if self.are_connected(member, peer) {
             self.learn(now, member, peer);
             self.learn(now, peer, member);
-            // The second may have taught the first something that both should know.
+            // The second call may have updated `peer` with state that `member` needs.
             self.learn(now, member, peer);
         } else {
             self.missed(now, member, peer);
         }
     }
 
-    /// `member` gets no answer from `peer`.
+    /// Records that `member` got no answer from `peer`.
     fn missed(&mut self, now: Instant, member: MemberId, peer: MemberId) {
         let timeout = self.timing.election_timeout;
         let refused = !self.member(peer).is_running();
@@ -87,7 +87,7 @@ impl Deployment {
             .heard
             .entry(peer)
             .or_insert(Heard { at: now, up: false });
-        // A refused connection is certain, silence only after a while.
+        // A refused connection counts immediately, silence only after a time-out.
         if refused || now.since(heard.at) >= timeout {
             heard.up = false;
             if replica.primary == Some(peer) {
@@ -97,7 +97,7 @@ impl Deployment {
         }
     }
 
-    /// `member` hears from `peer`.
+    /// Updates `member` with the state of `peer`.
     fn learn(&mut self, now: Instant, member: MemberId, peer: MemberId) {
         let Some(other) = self.replica(peer) else {
             return;
@@ -144,7 +144,7 @@ impl Deployment {
         self.consider_takeover(now, member, peer);
     }
 
-    /// `member` replicates what `primary` wrote.
+    /// Replicates the writes of `primary` to `member`.
     fn follow(&mut self, now: Instant, member: MemberId, primary: MemberId) {
         let delay = self.member(member).config().map(|config| config.delay);
         let Some(source) = self.replica(primary).map(|primary| primary.oplog.clone()) else {
@@ -159,7 +159,7 @@ impl Deployment {
         }
     }
 
-    /// `member` takes over `config`.
+    /// Installs `config` on `member`.
     pub(super) fn install(&mut self, now: Instant, member: MemberId, config: Arc<SetConfig>) {
         let address = self.member(member).address.clone();
         let electable = config
@@ -183,7 +183,7 @@ impl Deployment {
         self.await_primary(now, member);
     }
 
-    /// A write reaches `member`, if it is primary, and from it the others.
+    /// Records a write on `member` if it is primary, and replicates it to the others.
     pub(crate) fn record_write(&mut self, now: Instant, member: MemberId) {
         let date = self.date(now);
         let retain = self
@@ -199,7 +199,7 @@ impl Deployment {
             })
             .max()
             .unwrap_or_default();
-        // The date is no significant change.
+        // A change of the date is not a significant topology change.
         let Some(own) = self.member_mut(member).replica_mut() else {
             return;
         };
@@ -221,7 +221,7 @@ impl Deployment {
         }
     }
 
-    /// An idle primary writes a no-op from time to time (M-43).
+    /// Writes the periodic no-op of an idle primary (M-43).
     pub(super) fn write_no_op(&mut self, now: Instant, member: MemberId) {
         self.record_write(now, member);
     }

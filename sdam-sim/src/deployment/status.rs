@@ -1,4 +1,4 @@
-//! What an observer who sees everything would say.
+//! The true state of a deployment, for observers.
 
 use sdam_core::{address::ServerAddress, ids::ObjectId, ids::TopologyVersion};
 
@@ -23,7 +23,7 @@ pub struct Status {
 pub struct MemberStatus {
     /// Its number.
     pub id: MemberId,
-    /// Where clients find it.
+    /// The address at which clients find it.
     pub address: ServerAddress,
     /// Its role; `None` for a standalone or a mongos.
     pub role: Option<Role>,
@@ -31,28 +31,28 @@ pub struct MemberStatus {
     pub running: bool,
     /// Whether the process runs and answers clients.
     pub answers: bool,
-    /// Whether the process announces its shutdown to whoever asks (M-31).
+    /// Whether the process announces its shutdown in its replies (M-31).
     pub quiesces: bool,
-    /// The newest term it has heard of, 0 outside of a replica set.
+    /// The newest term that the member knows, 0 outside of a replica set.
     pub term: i64,
-    /// The id of its election, if it is primary.
+    /// The id of its election, if it is the primary.
     pub election_id: Option<ObjectId>,
     /// The version of the configuration it knows.
     pub set_version: Option<i64>,
-    /// The topology version it would report.
+    /// The topology version that it would report.
     pub topology_version: TopologyVersion,
-    /// The member it follows, or itself if it is primary.
+    /// The member that it follows; itself if it is the primary.
     pub primary: Option<MemberId>,
 }
 
 impl Status {
-    /// The primary; of two, the one elected last.
+    /// Returns the primary; if there are two, the one elected last.
     pub fn primary(&self) -> Option<&MemberStatus> {
         self.with_role(Role::Primary)
             .max_by_key(|member| member.term)
     }
 
-    /// The running members in `role`.
+    /// Returns the running members in `role`.
     pub fn with_role(&self, role: Role) -> impl Iterator<Item = &MemberStatus> {
         self.members
             .iter()
@@ -61,13 +61,13 @@ impl Status {
 }
 
 impl Deployment {
-    /// The true state of everything.
+    /// Returns the true state of all members.
     pub fn status(&self) -> Status {
         let members = self.ids().map(|id| describe(id, self.member(id))).collect();
         Status { members }
     }
 
-    /// The newest configuration a running member of the set knows.
+    /// Returns the newest configuration that a running member of the set knows.
     pub fn config(&self) -> Option<SetConfig> {
         let known = self.members.iter().filter(|member| member.is_running());
         let newest = known

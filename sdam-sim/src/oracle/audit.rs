@@ -14,7 +14,7 @@ use sdam_core::{
 
 use super::{Oracle, PoolCall, Violation, selections, unmeasured};
 
-/// What is remembered of a server while its record is read.
+/// The state of a server at the current event of the record.
 #[derive(Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 struct Server {
@@ -26,12 +26,13 @@ struct Server {
     generation: Generation,
     services: BTreeMap<ObjectId, Generation>,
     open: bool,
-    /// It was lost in a way that makes its connections stale, and its pool has not been cleared.
+    /// Whether the server was lost in a way that makes its connections stale, and its pool has not
+    /// been cleared yet.
     owes_clear: bool,
     commands: Vec<PoolCall>,
 }
 
-/// A record being read.
+/// The state of the audit of one record.
 #[derive(Default)]
 struct Audit {
     at: Instant,
@@ -39,12 +40,13 @@ struct Audit {
     topology: Arc<TopologyDescription>,
 }
 
-/// Judges the record of a closed topology: all its events of the kinds `SDAM` and `POOLS`, in order
-/// (others may be among them, those of selections all or none), and all calls to its pools.
+/// Checks the record of a closed topology: all its events of the kinds `SDAM` and `POOLS`, in
+/// order, and all calls to its pools. Other events may be included; those of selections must be
+/// complete or absent.
 ///
 /// # Errors
 ///
-/// The first rule that is broken.
+/// The first violation.
 pub fn audit(events: &[Event], calls: &[(ServerId, PoolCall)]) -> Result<(), Violation> {
     let mut audit = Audit::default();
     let mut told = events
@@ -74,7 +76,7 @@ pub fn audit(events: &[Event], calls: &[(ServerId, PoolCall)]) -> Result<(), Vio
     audit.end(calls)
 }
 
-/// Whether the event tells what has become of the topology, and not what it was told or asked.
+/// Returns whether the event reports a change of the topology, and not an input or a selection.
 fn is_told(kind: &EventKind) -> bool {
     !matches!(
         kind,
@@ -86,7 +88,7 @@ fn is_told(kind: &EventKind) -> bool {
     )
 }
 
-/// P4: events are numbered without gaps, and time does not go back.
+/// Checks P4: events are numbered without gaps, and time does not go back.
 fn numbers(events: &[Event]) -> Result<(), Violation> {
     let mut last = (0, Instant::EPOCH);
     for event in events {
@@ -187,7 +189,7 @@ impl Audit {
         let server = self.server(id)?;
         let told = server.description.replace(Arc::clone(new));
         let open = server.open;
-        // The specification's rule for connections: what was lost on the network is stale.
+        // By the specification's rule for connections, a network error makes them stale.
         server.owes_clear = new.server_type == ServerType::Unknown
             && previous.server_type.is_available()
             && new
@@ -200,7 +202,7 @@ impl Audit {
         self.ensure(previous != new, Oracle::Story, || {
             format!("J-18: server {id} changes from {previous} to itself")
         })?;
-        // J-19: a mere hint shows only in the topology.
+        // J-19: a primary hint (PossiblePrimary) only appears in the topology.
         if let Some(told) = told
             && previous.server_type != ServerType::PossiblePrimary
         {
@@ -218,7 +220,7 @@ impl Audit {
     fn ready(&mut self, id: ServerId) -> Result<(), Violation> {
         let at = self.at;
         let server = self.server(id)?;
-        // Behind a load balancer nothing is checked.
+        // Servers behind a load balancer are not monitored.
         let balanced = server.description.is_none() && server.connection == 0;
         if !server.succeeded && !balanced {
             let message =
@@ -241,7 +243,7 @@ impl Audit {
             Some(service) => server.services.entry(service).or_default(),
             None => &mut server.generation,
         };
-        // A service that was gone comes back with a generation above all that went before.
+        // A service that returns gets a generation above all earlier ones.
         let leaps = clear.service_id.is_some() && clear.generation > *last;
         if !leaps && clear.generation != last.next() {
             let message = format!(
@@ -296,7 +298,7 @@ impl Audit {
         Ok(server)
     }
 
-    /// What must hold when there is nothing more to come.
+    /// Checks the state after the last event.
     fn end(&self, calls: &[(ServerId, PoolCall)]) -> Result<(), Violation> {
         let gone = self.topology.servers().is_empty()
             && self.topology.topology_type() == TopologyType::Unknown;

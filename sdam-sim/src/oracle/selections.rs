@@ -1,4 +1,4 @@
-//! The events of each selection pair up.
+//! Checks that the events of each selection pair up.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -6,8 +6,8 @@ use sdam_core::event::{Event, EventKind, Selection};
 
 use super::{Oracle, Violation};
 
-/// Every selection that was published as started ends exactly once and waits at most once, both
-/// before the topology is closed (K-7, K-8).
+/// Checks that every selection that was published as started ends exactly once and waits at most
+/// once, both before the topology is closed (K-7, K-8).
 pub(super) fn pairs(events: &[Event]) -> Result<(), Violation> {
     let mut open: BTreeMap<*const Selection, Step<'_>> = BTreeMap::new();
     for event in events {
@@ -46,7 +46,7 @@ pub(super) fn pairs(events: &[Event]) -> Result<(), Violation> {
     Ok(())
 }
 
-/// How far a selection that has not ended has come.
+/// The progress of a selection that has not ended.
 struct Step<'e> {
     selection: &'e Selection,
     waits: bool,

@@ -1,4 +1,4 @@
-//! Each rule is broken once, and found.
+//! Each rule is broken once, and the violation is found.
 
 use std::sync::Arc;
 
@@ -67,7 +67,7 @@ fn heartbeat() -> Heartbeat {
     Heartbeat::new(ID, address(), connection, false)
 }
 
-/// A server is found, lost and left behind.
+/// Returns a record in which a server is discovered, lost and removed.
 fn story() -> (Vec<EventKind>, PoolCalls) {
     let unknown = || ServerDescription::unknown(ID, address());
     let found = || server(ServerType::Standalone, 5);

@@ -13,7 +13,7 @@ use sdam_transport::clock::Clock;
 
 use super::Shared;
 
-/// Time that passes only when nothing is ready.
+/// A clock whose time passes only when no task is ready.
 #[derive(Debug)]
 pub(super) struct SimClock(Arc<Shared>);
 
@@ -37,7 +37,7 @@ impl Clock for SimClock {
     }
 }
 
-/// A timer; it is forgotten when it is dropped.
+/// A timer, cancelled on drop.
 pub(super) struct Sleep {
     shared: Arc<Shared>,
     deadline: Instant,

@@ -8,7 +8,7 @@ use sdam_transport::dial::{Dial, DialTarget};
 
 use super::{Shared, clock::Sleep, stream::SimStream, world::Attempt};
 
-/// Connects to the simulated deployment.
+/// The dialer of the simulated network.
 #[derive(Debug)]
 pub(super) struct SimDial(Arc<Shared>);
 
@@ -17,7 +17,7 @@ impl SimDial {
         Self(shared)
     }
 
-    /// Lets the time pass that one way through the network takes.
+    /// Waits for the latency of one way through the network.
     async fn travel(&self) {
         let deadline = {
             let mut world = self.0.world();
@@ -58,7 +58,7 @@ impl Dial for SimDial {
             Attempt::Open(link) => {
                 let stream = SimStream::new(Arc::clone(&self.0), link);
                 self.travel().await;
-                // The network may have failed while the answer was on its way.
+                // The network may have failed while the reply was in transit.
                 if self.0.world().is_silent(&address) {
                     Silence {
                         shared: Arc::clone(&self.0),
@@ -89,7 +89,7 @@ impl Dial for SimDial {
     }
 }
 
-/// An answer that never comes.
+/// A connection attempt without a reply.
 struct Silence {
     shared: Arc<Shared>,
 }

@@ -1,4 +1,4 @@
-//! Which task is polled next: a seeded choice among those that are ready.
+//! The scheduler: a seeded choice among the tasks that are ready.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,7 +20,7 @@ pub(super) struct Queue(Mutex<Ready>);
 
 #[derive(Debug)]
 struct Ready {
-    /// In the order in which they became ready, each once.
+    /// Task ids in the order in which they became ready, each once.
     order: Vec<u64>,
     queued: BTreeSet<u64>,
     rng: Rng,
@@ -37,7 +37,7 @@ impl Queue {
         }))
     }
 
-    /// A number for the future that the world is run for.
+    /// Returns an id and a waker for the main future of `block_on`.
     pub(super) fn main(self: &Arc<Self>) -> (u64, Waker) {
         let id = self.lock().next_id();
         (id, self.waker(id))
@@ -50,7 +50,7 @@ impl Queue {
         }
     }
 
-    /// Any of those that are ready, chosen by the seed.
+    /// Removes and returns a ready task, chosen by the seed.
     pub(super) fn next(&self) -> Option<u64> {
         let mut ready = self.lock();
         let count = ready.order.len() as u64;
@@ -101,7 +101,7 @@ impl Wake for TaskWaker {
     }
 }
 
-/// The tasks that are alive. A task is taken out while it is polled.
+/// All live tasks. A task is taken out while it is polled.
 #[derive(Default)]
 pub(super) struct Tasks(Mutex<BTreeMap<u64, Option<Task>>>);
 
@@ -122,7 +122,7 @@ impl Tasks {
             }
             return;
         }
-        // What the task holds may spawn or wake when it is dropped.
+        // Dropping the task's contents may spawn or wake tasks.
         drop(task);
         self.lock().remove(&id);
     }
@@ -142,7 +142,7 @@ impl Tasks {
     }
 }
 
-/// Adds tasks to the world.
+/// The spawner of the simulated world.
 #[derive(Debug)]
 pub(super) struct SimSpawner(Arc<Shared>);
 

@@ -1,4 +1,4 @@
-//! The state of the network: who reaches whom, how fast, and what gets lost.
+//! The state of the network: reachability, latency, and loss.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -12,12 +12,12 @@ use sdam_core::{rng::Rng, time::Instant};
 
 use crate::{ConnectionId, MemberId};
 
-/// How long bytes take on their way, and how they are cut.
+/// The latency of bytes, and whether messages are split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Latency {
-    /// The shortest time one way.
+    /// The minimum latency one way.
     pub least: Duration,
-    /// What may come on top, evenly distributed.
+    /// The maximum additional latency, evenly distributed.
     pub spread: Duration,
     /// Whether messages arrive in pieces.
     pub chunked: bool,
@@ -30,7 +30,7 @@ impl Latency {
         spread: Duration::from_micros(200),
         chunked: false,
     };
-    /// Another continent: 40 to 80 ms one way, in pieces.
+    /// A network between continents: 40 to 80 ms one way, with split messages.
     pub const WAN: Self = Self {
         least: Duration::from_millis(40),
         spread: Duration::from_millis(40),
@@ -43,7 +43,7 @@ impl Latency {
     }
 }
 
-/// Which way a frame goes.
+/// The direction of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// From the program to a server.
@@ -52,33 +52,33 @@ pub enum Direction {
     ToClient,
 }
 
-/// Bytes on their way, for a rule to judge.
+/// Bytes in transit, for a rule to judge.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'f> {
-    /// When they were sent.
+    /// The time at which the bytes were sent.
     pub at: Instant,
     /// The server at one end.
     pub member: MemberId,
-    /// Which way they go.
+    /// The direction of the bytes.
     pub direction: Direction,
     /// The bytes: one message, or a piece of one.
     pub bytes: &'f [u8],
 }
 
-/// What becomes of a frame.
+/// The decision of a rule on a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It arrives as always.
+    /// The frame arrives normally.
     Pass,
-    /// It arrives that much later, and so does what follows on its connection.
+    /// The frame arrives this much later, and so does all later data on its connection.
     Delay(Duration),
-    /// It is lost, and so is everything that follows on its connection in this direction.
+    /// The frame is lost, and so is all later data on its connection in this direction.
     Cut,
-    /// Its connection is reset.
+    /// The frame's connection is reset.
     Reset,
 }
 
-/// The door of one server, as the network sees it.
+/// The network faults of one server.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Door {
     pub(super) refuse: bool,
@@ -91,19 +91,19 @@ pub(super) struct Door {
 pub(super) struct Link {
     pub(super) member: MemberId,
     pub(super) connection: ConnectionId,
-    /// What has arrived and was not read.
+    /// Bytes that have arrived and were not read yet.
     pub(super) inbox: VecDeque<u8>,
     pub(super) reader: Option<Waker>,
     pub(super) end: Option<End>,
-    /// Nothing arrives out of order.
+    /// The last arrival time for each direction; data arrives in order.
     pub(super) last_arrival: [Instant; 2],
-    /// Directions in which bytes were lost.
+    /// The directions in which bytes were lost.
     pub(super) cut: [bool; 2],
-    /// How many more bytes the server may send before the connection is reset.
+    /// The number of bytes that the server may still send before the connection is reset.
     pub(super) reset_after: Option<usize>,
 }
 
-/// How a connection has ended, as the program sees it.
+/// How a connection ended for the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     Closed,
@@ -112,10 +112,9 @@ pub(super) enum End {
 
 pub(super) type Rule = Box<dyn FnMut(&Frame<'_>) -> Verdict + Send>;
 
-/// The network.
 pub(super) struct NetworkState {
     pub(super) latency: Latency,
-    /// How long a look-up takes; `None`: it fails.
+    /// The duration of a DNS look-up; with `None` it fails.
     pub(super) dns: Option<Duration>,
     doors: BTreeMap<MemberId, Door>,
     pub(super) links: BTreeMap<u64, Link>,
@@ -160,7 +159,7 @@ impl NetworkState {
         self.latency = Latency::LAN;
     }
 
-    /// The address of a host, invented when it is first asked for.
+    /// Returns the address of a host; creates one on first use.
     pub(super) fn ip_of(&mut self, host: &str) -> IpAddr {
         let known = self.hosts.iter().position(|own| &**own == host);
         let index = known.unwrap_or_else(|| {
@@ -171,7 +170,7 @@ impl NetworkState {
         IpAddr::V4(Ipv4Addr::new(10, 0, high, low))
     }
 
-    /// The host that has this address.
+    /// Returns the host of this address.
     pub(super) fn host_at(&self, ip: IpAddr) -> Option<&str> {
         let IpAddr::V4(ip) = ip else { return None };
         let [_, _, high, low] = ip.octets();
@@ -210,7 +209,7 @@ impl NetworkState {
         Some(removed)
     }
 
-    /// Cuts `bytes` as the network likes.
+    /// Splits `bytes` at random if the latency asks for it.
     pub(super) fn chunks(&mut self, bytes: &[u8]) -> Vec<Vec<u8>> {
         if !self.latency.chunked {
             return vec![bytes.to_vec()];
@@ -226,7 +225,7 @@ impl NetworkState {
         chunks
     }
 
-    /// What becomes of bytes sent on `link`, and when they arrive.
+    /// Decides whether and when bytes sent on `link` arrive.
     pub(super) fn judge(
         &mut self,
         now: Instant,
@@ -278,7 +277,7 @@ impl NetworkState {
     }
 }
 
-/// What becomes of bytes.
+/// The outcome for sent bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     Arrives(Instant),

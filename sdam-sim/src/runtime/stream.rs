@@ -12,7 +12,7 @@ use sdam_transport::stream::ByteStream;
 
 use super::{Shared, network::End};
 
-/// A stream of bytes; dropping it hangs up.
+/// A stream of bytes; dropping it closes the connection.
 pub(super) struct SimStream {
     shared: Arc<Shared>,
     link: u64,

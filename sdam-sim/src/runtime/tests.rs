@@ -16,7 +16,7 @@ fn sim(seed: u64) -> Sim {
     Sim::new(seed, &Blueprint::replica_set(SetConfig::new("rs", hosts)))
 }
 
-/// The order in which eight tasks that are ready at once are polled.
+/// Returns the order in which eight simultaneously ready tasks are polled.
 fn order(seed: u64) -> (Vec<u32>, u64) {
     let sim = sim(seed);
     let order = Arc::<Mutex<Vec<u32>>>::default();

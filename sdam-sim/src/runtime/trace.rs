@@ -1,4 +1,4 @@
-//! A fingerprint of everything that happened.
+//! A hash of all events of a run.
 
 use sdam_core::{rng::mix, time::Instant};
 

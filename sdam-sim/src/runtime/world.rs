@@ -1,4 +1,4 @@
-//! Everything that changes: time, timers, what is on its way, the deployment.
+//! The mutable state of the world: time, timers, deliveries in transit, the deployment.
 
 use std::{collections::BTreeMap, task::Waker, time::Duration};
 
@@ -10,7 +10,6 @@ use super::{
 };
 use crate::{Action, ConnectionId, Deployment, MemberId, Output, Outputs, action::ActionError};
 
-/// The state of the world.
 #[derive(Debug)]
 pub(crate) struct World {
     now: Instant,
@@ -20,11 +19,11 @@ pub(crate) struct World {
     timers: BTreeMap<(Instant, u64), Waker>,
     deliveries: BTreeMap<(Instant, u64), Delivery>,
     last_number: u64,
-    /// Whom a load balancer sends the next connection to.
+    /// The mongos that the load balancer uses for the next connection.
     next_mongos: u16,
 }
 
-/// Something on its way.
+/// A network event in transit.
 #[derive(Debug)]
 enum Delivery {
     ToServer { link: u64, bytes: Vec<u8> },
@@ -33,12 +32,12 @@ enum Delivery {
     ClosedByClient { connection: ConnectionId },
 }
 
-/// How an attempt to connect ends.
+/// The outcome of an attempt to connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Attempt {
     Open(u64),
     Refused,
-    /// Nothing ever answers.
+    /// There is no reply.
     Silent,
 }
 
@@ -64,7 +63,7 @@ impl World {
         self.timers.len()
     }
 
-    /// Sets or renews a timer.
+    /// Sets or renews a timer; returns its id.
     pub(super) fn set_timer(&mut self, at: Instant, timer: Option<u64>, waker: &Waker) -> u64 {
         let number = timer.unwrap_or_else(|| self.next_number());
         self.timers.insert((at, number), waker.clone());
@@ -75,8 +74,8 @@ impl World {
         self.timers.remove(&(at, timer));
     }
 
-    /// Lets time pass to whatever comes next, and says whom that wakes; `None` if nothing ever
-    /// comes.
+    /// Advances time to the next event, and returns the wakers that it triggers; `None` if there
+    /// is no next event.
     pub(super) fn pass_time(&mut self) -> Option<Vec<Waker>> {
         let next = [
             self.timers.first_key_value().map(|((at, _), _)| *at),
@@ -84,7 +83,7 @@ impl World {
             self.deployment.next_deadline(),
         ];
         let next = next.into_iter().flatten().min()?;
-        // A deployment alone in the world goes on for ever, and nobody would notice.
+        // A deployment without clients has timers forever, which must not hide a deadlock.
         if self.timers.is_empty() && self.deliveries.is_empty() && self.network.links.is_empty() {
             return None;
         }
@@ -114,7 +113,7 @@ impl World {
         Ok(wakers)
     }
 
-    /// The program's connection request has arrived at `address`.
+    /// Handles the arrival of a connection request at `address`.
     pub(super) fn accept(&mut self, address: &ServerAddress) -> Attempt {
         let Some(member) = self.member_at(address) else {
             return Attempt::Refused;
@@ -132,7 +131,7 @@ impl World {
         }
     }
 
-    /// Whether the program could reach `address` at all.
+    /// Returns whether `address` gives no reply to the program.
     pub(super) fn is_silent(&self, address: &ServerAddress) -> bool {
         self.deployment
             .member_at(address)
@@ -145,7 +144,8 @@ impl World {
         own.is_some_and(|own| own.running && !own.answers)
     }
 
-    /// Behind a load balancer all processes have one address, and take turns.
+    /// Returns the member at `address`. Behind a load balancer all mongoses share one address and
+    /// take turns.
     fn member_at(&mut self, address: &ServerAddress) -> Option<MemberId> {
         let first = self.deployment.member_at(address)?;
         if !self.deployment.is_balanced() {
@@ -156,7 +156,7 @@ impl World {
         Some(MemberId(self.next_mongos))
     }
 
-    /// The program writes.
+    /// Sends the program's bytes.
     pub(super) fn send(&mut self, link: u64, bytes: &[u8]) -> Vec<Waker> {
         let mut wakers = Vec::new();
         for chunk in self.network.chunks(bytes) {
@@ -172,7 +172,7 @@ impl World {
         wakers
     }
 
-    /// The program drops its end.
+    /// Closes the program's end.
     pub(super) fn hang_up(&mut self, link: u64) {
         let Some(link) = self.network.remove_link(link) else {
             return;
@@ -235,7 +235,7 @@ impl World {
         }
     }
 
-    /// Does what the deployment asks for.
+    /// Performs the outputs of the deployment.
     fn perform(&mut self, outputs: Outputs, wakers: &mut Vec<Waker>) {
         for output in outputs {
             match output {
@@ -275,7 +275,7 @@ impl World {
         self.deliveries.insert((at, number), delivery);
     }
 
-    /// How long a connection request or a look-up takes.
+    /// Returns a random one-way latency.
     pub(super) fn travel(&mut self) -> Duration {
         self.network.latency.draw(&mut self.network.rng)
     }

@@ -1,4 +1,4 @@
-//! Scenarios read from text.
+//! Parsing of scenarios from text.
 
 use std::{
     fmt,
@@ -13,7 +13,7 @@ use crate::{
     runtime::Latency,
 };
 
-/// A text that is no [`Scenario`].
+/// The error for a text that is not a [`Scenario`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseScenarioError {
     line: usize,
@@ -21,7 +21,7 @@ pub struct ParseScenarioError {
 }
 
 impl ParseScenarioError {
-    /// The number of the line, from 1.
+    /// Returns the number of the line, from 1.
     pub fn line(&self) -> usize {
         self.line
     }
@@ -35,15 +35,15 @@ impl fmt::Display for ParseScenarioError {
 
 impl std::error::Error for ParseScenarioError {}
 
-/// A text that is no [`Step`], or no time followed by one.
+/// The error for a text that is not a [`Step`], or not a time followed by one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseStepError {
     what: String,
-    /// How the line is written.
+    /// The syntax to show in the message.
     usage: Usage,
 }
 
-/// Which line of the syntax helps.
+/// The part of the syntax that helps with an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Usage {
     Line,
@@ -81,7 +81,7 @@ impl fmt::Display for ParseStepError {
 impl std::error::Error for ParseStepError {}
 
 impl NetFault {
-    /// One line for each fault of the network: how it is written, and what it does.
+    /// The syntax and meaning of every fault of the network, one line each.
     pub const SYNTAX: &str = "\
 net refuse MEMBER [off]             new connections to the member are refused
 net blackhole MEMBER [off]          nothing passes, and nothing says so
@@ -129,7 +129,7 @@ impl FromStr for NetFault {
 
     fn from_str(text: &str) -> Result<Self, ParseStepError> {
         let mut words = text.split_whitespace().peekable();
-        // Alone it is written without the word that tells it from an action.
+        // The prefix `net` is optional: only scenarios need it to distinguish faults from actions.
         words.next_if_eq(&"net");
         let verb = words.next().unwrap_or_default();
         let words: Vec<&str> = words.collect();
@@ -142,7 +142,7 @@ impl FromStr for NetFault {
     }
 }
 
-/// A time and a step.
+/// Parses a time and a step.
 fn timed_step(line: &str) -> Result<(Duration, Step), ParseStepError> {
     let (at, step) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     let at = time(at).ok_or_else(|| ParseStepError {
@@ -201,7 +201,7 @@ fn read_fault(verb: &str, words: &[&str]) -> Result<NetFault, String> {
     })
 }
 
-/// The part of the line of `syntax` that says how something is written.
+/// Returns the usage of a verb from the matching line of `syntax`.
 fn usage(syntax: &'static str, is_it: impl Fn(&str) -> bool) -> Option<&'static str> {
     let line = syntax.lines().find(|line| is_it(line))?;
     Some(line.split_once("  ").map_or(line, |(usage, _)| usage))
@@ -212,7 +212,7 @@ fn starts_with(line: &str, words: &[&str]) -> bool {
     words.iter().all(|word| line.next() == Some(*word))
 }
 
-/// The first words of the lines of a syntax that begin with a verb.
+/// Returns the first words of the lines of a syntax that begin with a verb.
 fn words(syntax: &'static str) -> impl Iterator<Item = &'static str> {
     syntax
         .lines()

@@ -1,4 +1,4 @@
-//! Scenarios as text, and in a simulated world.
+//! Scenarios as text and in a simulated world.
 
 use sdam_core::address::ServerAddress;
 
@@ -18,7 +18,7 @@ fn address(host: &str) -> ServerAddress {
     ServerAddress::new(host, 27017)
 }
 
-/// Every kind of step, with every kind of argument.
+/// Returns every kind of step, with every kind of argument.
 fn every_step() -> Vec<Step> {
     let mut config = SetConfig::new("rs", [address("a")]);
     config.members.extend([
@@ -101,7 +101,7 @@ fn every_step() -> Vec<Step> {
         .collect()
 }
 
-/// What is done to replies to awaitable hellos.
+/// Returns actions that change the replies to awaitable hellos.
 fn replies() -> [Action; 6] {
     [
         Action::Horizon(HorizonPolicy::Close),
@@ -222,7 +222,7 @@ fn an_error_names_the_line_and_the_remedy() {
 fn steps_are_taken_in_the_order_of_their_times_and_the_impossible_is_reported() {
     let hosts = ["a", "b", "c"].map(address);
     let sim = Sim::new(5, &Blueprint::replica_set(SetConfig::new("rs", hosts)));
-    // The set cannot elect anybody once two are dead, and nine is not a member.
+    // The set cannot elect a primary once two members are dead, and 9 is not a member.
     let text =
         "3s kill primary\n1s kill 1\n1s kill 2\n2s net refuse 9\n4s kill primary\n5s net heal\n";
     let scenario: Scenario = text.parse().unwrap();

@@ -1,4 +1,4 @@
-//! What to serve, and where.
+//! The description of a deployment to serve on TCP.
 
 use std::{
     io,
@@ -17,7 +17,7 @@ use crate::{
     Deployment, config::SetConfig, deployment::Blueprint, timing::Timing, version::ServerVersion,
 };
 
-/// The description of a deployment that is to be served.
+/// The description of a deployment to serve on TCP.
 #[derive(Debug)]
 pub struct Builder {
     kind: Kind,
@@ -38,7 +38,7 @@ enum Kind {
     LoadBalanced,
 }
 
-/// A change of the first configuration.
+/// A change of the initial configuration.
 struct Configure(Box<dyn FnOnce(&mut SetConfig) + Send>);
 
 impl std::fmt::Debug for Configure {
@@ -48,22 +48,22 @@ impl std::fmt::Debug for Configure {
 }
 
 impl Builder {
-    /// A replica set `rs0` of that many members.
+    /// Describes a replica set `rs0` with this many members.
     pub fn replica_set(members: u16) -> Self {
         Self::new(Kind::ReplicaSet, members)
     }
 
-    /// That many mongoses.
+    /// Describes a sharded cluster with this many mongoses.
     pub fn sharded(mongoses: u16) -> Self {
         Self::new(Kind::Sharded, mongoses)
     }
 
-    /// That many mongoses behind a load balancer, which is the only one that listens.
+    /// Describes this many mongoses behind a load balancer, which is the only listener.
     pub fn load_balanced(mongoses: u16) -> Self {
         Self::new(Kind::LoadBalanced, mongoses)
     }
 
-    /// One mongod without a replica set.
+    /// Describes one mongod without a replica set.
     pub fn standalone() -> Self {
         Self::new(Kind::Standalone, 1)
     }
@@ -81,42 +81,42 @@ impl Builder {
         }
     }
 
-    /// The release of all servers, 8.0 by default.
+    /// Sets the release of all servers, 8.0 by default.
     #[must_use]
     pub fn version(mut self, version: ServerVersion) -> Self {
         self.version = version;
         self
     }
 
-    /// The deployment's intervals, [`Timing::brisk`] by default.
+    /// Sets the deployment's intervals, [`Timing::brisk`] by default.
     #[must_use]
     pub fn timing(mut self, timing: Timing) -> Self {
         self.timing = timing;
         self
     }
 
-    /// The first of consecutive ports; free ones by default.
+    /// Sets the first of consecutive ports; by default free ports are used.
     #[must_use]
     pub fn port(mut self, port: u16) -> Self {
         self.port = Some(port);
         self
     }
 
-    /// Further processes that wait to be added to the replica set; other deployments have none.
+    /// Sets the number of spare processes of a replica set; other deployments have none.
     #[must_use]
     pub fn spares(mut self, spares: u16) -> Self {
         self.spares = spares;
         self
     }
 
-    /// The seed of every random choice; by default the wall clock's time.
+    /// Sets the seed of every random choice; the default is the wall clock time.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self
     }
 
-    /// Changes the replica set's first configuration.
+    /// Changes the initial configuration of the replica set.
     #[must_use]
     pub fn configure(mut self, change: impl FnOnce(&mut SetConfig) + Send + 'static) -> Self {
         self.configure.push(Configure(Box::new(change)));

@@ -17,14 +17,14 @@ use crate::{
     deployment::Status,
 };
 
-/// Who listens on a port.
+/// The server that listens on a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Door {
     Member(MemberId),
     Balancer,
 }
 
-/// What the driver waits for.
+/// A message to the driver thread.
 #[derive(Debug)]
 pub(super) enum Event {
     Accepted(Door, TcpStream),
@@ -37,7 +37,7 @@ pub(super) enum Event {
     Stop,
 }
 
-/// A client that does not read for that long is given up.
+/// The write time-out, after which a client that does not read is disconnected.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 
 struct Driver {
@@ -47,7 +47,7 @@ struct Driver {
     addresses: BTreeMap<Door, SocketAddr>,
     listeners: BTreeMap<Door, Listener>,
     sockets: BTreeMap<ConnectionId, Socket>,
-    /// Which mongos the load balancer gives the next connection to.
+    /// The mongos that the load balancer uses for the next connection.
     next_mongos: u16,
 }
 
@@ -57,7 +57,7 @@ struct Socket {
     reader: JoinHandle<()>,
 }
 
-/// Serves `deployment`, whose member `n` listens on `listeners[n]`.
+/// Serves `deployment`; member `n` listens on `listeners[n]`.
 pub(super) fn start(
     deployment: Deployment,
     listeners: Vec<TcpListener>,
@@ -97,7 +97,7 @@ impl Driver {
     fn run(mut self, events: &Receiver<Event>) {
         loop {
             let outputs = self.deployment.advance(self.now());
-            // Nobody waits for the outcome of a restart that time alone brought about.
+            // A restart that a timer triggered has no caller to report an error to.
             let _ = self.perform(outputs);
             match self.next_event(events) {
                 Some(Event::Stop) => break,
@@ -216,11 +216,11 @@ impl Driver {
             })
     }
 
-    /// Does what the deployment asks for.
+    /// Performs the outputs of the deployment.
     ///
     /// # Errors
     ///
-    /// If the port of a process that starts again is taken; the rest is done nevertheless.
+    /// If the port of a restarted process is taken; the remaining outputs are still performed.
     fn perform(&mut self, outputs: Outputs) -> io::Result<()> {
         let mut result = Ok(());
         for output in outputs {
@@ -248,15 +248,15 @@ impl Driver {
         }
     }
 
-    /// Closes the socket; its reader notices and reports, and is then forgotten.
+    /// Closes the socket; its reader thread then reports the end, and the connection is forgotten.
     fn close(&mut self, connection: ConnectionId) {
         if let Some(socket) = self.sockets.get(&connection) {
-            // An error means that the client was faster.
+            // An error means that the client closed first.
             let _ = socket.stream.shutdown(Shutdown::Both);
         }
     }
 
-    /// Listens again where `door` was; the balancer never stopped.
+    /// Listens again at `door`; the balancer never stops listening.
     fn reopen(&mut self, door: Door) -> io::Result<()> {
         match self.addresses.get(&door) {
             Some(address) => {

@@ -1,4 +1,4 @@
-//! Accepting connections until told to stop.
+//! A listener thread that accepts connections until it is stopped.
 
 use std::{
     io,
@@ -38,7 +38,7 @@ impl Listener {
                     if stopped.load(Ordering::Acquire) {
                         return;
                     }
-                    // A connection that failed before it was accepted concerns nobody.
+                    // A connection that failed before it was accepted is ignored.
                     if let Ok(stream) = stream
                         && events.send(Event::Accepted(door, stream)).is_err()
                     {
@@ -53,11 +53,11 @@ impl Listener {
         })
     }
 
-    /// Refuses connections from now on.
+    /// Stops accepting connections.
     pub(super) fn stop(self) {
         self.stop.store(true, Ordering::Release);
-        // The thread waits for a connection; it gets one. If it cannot be had, the listener is
-        // broken and its thread must not be waited for.
+        // This connection unblocks the thread. If it fails, the listener is broken and joining the
+        // thread could block forever.
         if TcpStream::connect_timeout(&self.address, Duration::from_secs(1)).is_ok() {
             let _ = self.thread.join();
         }

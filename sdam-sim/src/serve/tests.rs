@@ -1,4 +1,4 @@
-//! Over real sockets, with no other clock than the deployment's own.
+//! Tests over real sockets, with the deployment's clock only.
 
 use std::{
     io::{Read, Write},

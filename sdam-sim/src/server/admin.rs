@@ -1,4 +1,4 @@
-//! Commands that steer a replica set.
+//! Administrative commands of a replica set.
 
 use std::{sync::Arc, time::Duration};
 
@@ -124,7 +124,7 @@ impl Deployment {
         }
     }
 
-    /// What `member` knows of the one `entry` names.
+    /// Returns the status that `member` reports for the member of `entry`.
     fn member_status(&self, member: MemberId, index: usize, entry: &MemberConfig) -> Document {
         let peer = self.member_at(&entry.address);
         let heard = |peer| {

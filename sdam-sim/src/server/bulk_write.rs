@@ -1,4 +1,4 @@
-//! The command `bulkWrite` of release 8.0: writes of every kind to several collections.
+//! The command `bulkWrite` of release 8.0: writes of all kinds to several collections.
 
 use bson::{Document, doc};
 
@@ -9,7 +9,7 @@ use crate::{
     request::{flag, number},
 };
 
-/// How much was written, by the keys of the reply.
+/// The numbers of written documents, by the keys of the reply.
 #[derive(Default)]
 struct Tally {
     errors: i32,
@@ -53,7 +53,7 @@ impl Deployment {
         Ok(reply)
     }
 
-    /// Does one of the writes; what is said of it.
+    /// Performs one of the writes; returns its reply.
     fn bulk_operation(
         &mut self,
         namespaces: &[&Document],

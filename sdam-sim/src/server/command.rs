@@ -1,4 +1,4 @@
-//! Every command but hello.
+//! All commands except hello.
 
 use bson::{Document, doc};
 use sdam_core::time::Instant;
@@ -99,7 +99,7 @@ pub(super) fn not_found(request: &Request) -> CommandError {
     )
 }
 
-/// Only version 1 of the versioned API exists.
+/// Checks the API version; only version 1 of the versioned API exists.
 pub(super) fn check_api(version: ServerVersion, body: &Document) -> Result<(), CommandError> {
     match body.get_str("apiVersion") {
         Ok("1") | Err(_) => Ok(()),

@@ -1,4 +1,4 @@
-//! Reading and writing documents: enough that a client believes it did.
+//! Reads and writes of documents, as far as clients of the simulation need them.
 
 use bson::{Bson, Document, doc};
 use sdam_core::time::Instant;
@@ -46,7 +46,7 @@ pub(super) fn is_data_command(name: &str) -> bool {
 }
 
 impl Deployment {
-    /// Whether `member` may run `request` in its role.
+    /// Checks whether `member` may run `request` in its role.
     pub(super) fn check_role(
         &self,
         member: MemberId,
@@ -61,7 +61,7 @@ impl Deployment {
         } else {
             replica.role
         };
-        // Only clients that know hello are spoken to in its words (M-45).
+        // Only clients that sent `helloOk` get the new wording (M-45).
         let word = if hello_ok { "primary" } else { "master" };
         let secondary_ok = if hello_ok { "secondaryOk" } else { "slaveOk" };
         match role {
@@ -216,7 +216,7 @@ impl Deployment {
         Ok(doc! { "n": self.store.find(namespace, filter)?.len() as i32 })
     }
 
-    /// What clients count documents with: one `$match`, then a `$group` that sums ones.
+    /// Runs the count pipeline of clients: one `$match`, then a `$group` that sums ones.
     fn aggregate(&self, namespace: &str, body: &Document) -> CommandResult {
         let mut filter = &Document::new();
         let mut counts = None;
@@ -266,7 +266,7 @@ impl Deployment {
     }
 }
 
-/// Whether the client reads from secondaries.
+/// Returns whether the client allows reads from secondaries.
 fn allows_secondary(request: &Request) -> bool {
     let preference = request.body.get_document("$readPreference");
     let mode = preference.and_then(|preference| preference.get_str("mode"));
@@ -282,7 +282,7 @@ fn allows_secondary(request: &Request) -> bool {
     }
 }
 
-/// What is said of a document whose `_id` is taken.
+/// Returns the write error for a document whose `_id` is taken.
 pub(super) fn duplicate_key(namespace: &str, document: &Document) -> Document {
     let id = document.get("_id").cloned().unwrap_or(Bson::Null);
     let message = format!(

@@ -23,29 +23,29 @@ use crate::{
     version::ServerVersion,
 };
 
-/// A hello that waits for a change or for its time to pass.
+/// An awaitable hello that waits for a change or its deadline.
 #[derive(Debug)]
 pub(super) struct Waiting {
     pub(super) request: Request,
     pub(super) response_to: i32,
 }
 
-/// What an awaitable hello asks for.
+/// The arguments of an awaitable hello.
 struct Await {
     process_id: ObjectId,
     counter: i64,
     max: Duration,
 }
 
-/// The longest `client` document a mongos takes (M-44).
+/// The maximum size of the `client` document on a mongos (M-44).
 const MAX_METADATA: usize = 512;
-/// The longest `client` document a mongod takes.
+/// The maximum size of the `client` document on a mongod.
 const MAX_METADATA_MONGOD: usize = 1024;
-/// The longest application name (M-44).
+/// The maximum length of the application name (M-44).
 const MAX_APP_NAME: usize = 128;
 
 impl Deployment {
-    /// Begins to serve a hello: answers it, or lets it wait.
+    /// Begins to serve a hello: answers it, or makes it wait.
     pub(super) fn hello(
         &mut self,
         now: Instant,
@@ -68,7 +68,7 @@ impl Deployment {
         }
     }
 
-    /// Checks the arguments; how long the hello has to wait, if it has to.
+    /// Checks the arguments; returns how long the hello has to wait, if at all.
     fn admit_hello(
         &mut self,
         id: ConnectionId,
@@ -87,7 +87,7 @@ impl Deployment {
             connection.hello_ok = true;
         }
         if !own.version.streams() {
-            // Older servers know neither argument (M-11).
+            // Older servers ignore both arguments (M-11).
             return Ok(None);
         }
         let awaited = parse_await(own.version, request)?;
@@ -120,7 +120,7 @@ impl Deployment {
         )
     }
 
-    /// Answers a hello, and goes on streaming if the client allows it.
+    /// Answers a hello, and continues streaming if the client allows it.
     pub(super) fn answer_hello(
         &mut self,
         now: Instant,
@@ -139,7 +139,7 @@ impl Deployment {
         }
         let own = self.member(member);
         let version = own.version.streams().then(|| topology_version(own));
-        // A stream that never waits would never end: a client that asks for it gets one reply.
+        // A stream without waiting would never pause, so a client that asks for it gets one reply.
         let streams = version.is_some()
             && own.exhaust
             && request.exhaust_allowed()
@@ -148,13 +148,13 @@ impl Deployment {
         let reply = self.reply_document(now, member, &request, Ok(fields));
         let sent = self.send(id, &request, response_to, streams, &reply);
         if let (true, Some(version), Some(request_id)) = (streams, version, sent) {
-            // What follows is as if the client had asked again with what it was just told.
+            // The next reply is sent as if the client had asked again with this topology version.
             request.body.insert("topologyVersion", version);
             self.begin(now, id, request, request_id);
         }
     }
 
-    /// The error that announces a shutdown (M-31).
+    /// Returns the error that announces a shutdown (M-31).
     fn quiesce_document(
         &self,
         now: Instant,
@@ -172,7 +172,7 @@ impl Deployment {
         reply
     }
 
-    /// Hellos that wait are told that the horizon changed, which ends their streams (M-30).
+    /// Fails waiting hellos with SplitHorizonChange, which ends their streams (M-30).
     pub(crate) fn fail_waiters_of_horizon_change(&mut self, now: Instant, member: MemberId) {
         for id in self.connections_of(member) {
             let waits = |connection: &Connection| matches!(connection.task, Task::Hello(_));
@@ -190,11 +190,11 @@ impl Deployment {
         }
     }
 
-    /// The fields of a hello reply, in the server's order (M-42).
+    /// Returns the fields of a hello reply, in the server's order (M-42).
     fn hello_fields(&self, now: Instant, connection: &Connection, request: &Request) -> Document {
         let own = self.member(connection.member);
         let mut reply = Document::new();
-        // From 5.0 on it is enough to name it.
+        // From 5.0 on the presence of `helloOk` is enough.
         let names = own.version.has_versioned_api() && request.body.contains_key("helloOk");
         if own.version.answers_hello_ok() && (names || flag(&request.body, "helloOk")) {
             reply.insert("helloOk", true);
@@ -256,12 +256,12 @@ impl Deployment {
         }
         host_fields(reply, config);
         reply.insert("setName", &*config.name);
-        // Replies told a double until the version became an int64; clients take any number.
+        // Replies had a double until the version became an int64; clients accept any number type.
         match i32::try_from(config.version) {
             Ok(version) => reply.insert("setVersion", version),
             Err(_) => reply.insert("setVersion", config.version),
         };
-        // Until it has caught up, a new primary calls itself a secondary with an election id.
+        // Until it has caught up, a new primary reports itself as a secondary with an election id.
         let catching_up = replica.role == Role::Primary && replica.draining;
         reply.insert(writable, replica.is_writable());
         reply.insert("secondary", replica.role == Role::Secondary || catching_up);
@@ -291,14 +291,14 @@ impl Deployment {
 }
 
 impl Connection {
-    /// Learns the name of the application from a first hello.
+    /// Stores the application name from a first hello.
     pub(super) fn learn_app_name(&mut self, hello: &Document) {
         if let (false, Ok(client)) = (self.greeted, hello.get_document("client")) {
             self.app_name = app_name(client).map(str::to_owned);
         }
     }
 
-    /// Takes the client's metadata, which only the first hello may carry (M-44).
+    /// Stores the client's metadata, which only the first hello may carry (M-44).
     fn take_metadata(&mut self, server: &Member, hello: &Document) -> Result<(), CommandError> {
         let greeted = std::mem::replace(&mut self.greeted, true);
         let Ok(client) = hello.get_document("client") else {
@@ -353,11 +353,11 @@ fn app_name(client: &Document) -> Option<&str> {
     application.get_str("name").ok()
 }
 
-/// The wait a hello asks for (M-4, M-7, M-25).
+/// Parses the wait that a hello asks for (M-4, M-7, M-25).
 fn parse_await(server: ServerVersion, request: &Request) -> Result<Option<Await>, CommandError> {
     let body = &request.body;
     let modern = server.has_versioned_api();
-    // Only newer releases take a null for nothing.
+    // Only newer releases treat a null as absent.
     let version = body
         .get("topologyVersion")
         .filter(|version| !modern || **version != Bson::Null);
@@ -412,7 +412,7 @@ fn parse_await(server: ServerVersion, request: &Request) -> Result<Option<Await>
     }))
 }
 
-/// The process id and the counter in `version`.
+/// Parses the process id and the counter in `version`.
 fn parse_topology_version(modern: bool, version: &Bson) -> Result<(ObjectId, i64), CommandError> {
     let Some(document) = version.as_document() else {
         return Err(if modern {
@@ -505,7 +505,7 @@ fn entry_fields(reply: &mut Document, own: &Member, entry: &MemberConfig) {
     }
 }
 
-/// What a member tells that no configuration names.
+/// Writes the fields of a member that no configuration names (RSGhost).
 fn ghost_fields(reply: &mut Document, writable: &str) {
     reply.insert(writable, false);
     reply.insert("secondary", false);
@@ -520,7 +520,7 @@ pub(super) fn topology_version(own: &Member) -> Document {
     }
 }
 
-/// The signature of a cluster time without authentication.
+/// Returns the signature of a cluster time without authentication.
 pub(super) fn unsigned() -> Binary {
     Binary {
         subtype: BinarySubtype::Generic,

@@ -1,4 +1,4 @@
-//! What servers refuse of a `$readPreference`; fields they do not know are none of their business.
+//! Checks of `$readPreference`; servers ignore fields that they do not know.
 
 use bson::{Bson, Document};
 use sdam_core::{options::SMALLEST_MAX_STALENESS, read_preference::ReadMode};
@@ -62,7 +62,7 @@ fn mode(version: ServerVersion, preference: &Document) -> Result<ReadMode, Comma
     Err(CommandError::new(BAD_VALUE, message))
 }
 
-/// Whether some tag set excludes servers.
+/// Returns whether some tag set excludes servers.
 fn has_tags(preference: &Document) -> Result<bool, CommandError> {
     match preference.get("tags") {
         None => Ok(false),
@@ -73,7 +73,7 @@ fn has_tags(preference: &Document) -> Result<bool, CommandError> {
     }
 }
 
-/// Whether there is a limit on staleness; zero is none.
+/// Returns whether there is a limit on staleness; zero means no limit.
 fn is_limited(preference: &Document) -> Result<bool, CommandError> {
     let seconds = match preference.get("maxStalenessSeconds") {
         None => return Ok(false),

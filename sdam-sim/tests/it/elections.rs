@@ -1,4 +1,4 @@
-//! Who is primary, and what elections leave behind.
+//! Elections and their effects on the members' states.
 
 use std::time::Duration;
 
@@ -292,7 +292,7 @@ fn the_same_seed_is_the_same_run_and_another_is_not() {
         for step in 0..20 {
             let script = ["kill primary", "restart 0", "restart 1", "restart 2"];
             let action = script[step % script.len()].parse().unwrap();
-            // Who is not there cannot be killed; that, too, is part of the run.
+            // Killing a process that is not running fails; that is part of the run, too.
             let outputs = world.deployment.apply(world.now, &action);
             trace.push(format!("{outputs:?}"));
             world.advance_millis(7_000);

@@ -5,7 +5,7 @@ use sdam_sim::{ConnectionId, version::ServerVersion};
 
 use crate::support::{World, awaiting, code, counter, hello, is_ok};
 
-/// A stream from member 0, and the id of the request it answers.
+/// Starts a stream from member 0; returns the connection and the id of the request.
 fn stream(world: &mut World, max_await_time_ms: i64) -> (ConnectionId, i32) {
     let connection = world.connect(0);
     let known = world.call(connection, &hello());
@@ -39,12 +39,12 @@ fn m_20_a_server_may_answer_an_awaitable_hello_once_although_it_may_stream() {
     assert_eq!(reply.response_to, request);
     world.run("reconfig 1 tags=a:b");
     assert!(world.try_receive(connection).is_none());
-    // Asked again, it tells what it has not told yet.
+    // A new request gets the change that was not reported yet.
     world.send_exhaust(connection, &awaiting(&reply.body, 1000));
     let next = world.receive(connection);
     assert_eq!(counter(&next.body), counter(&reply.body) + 1);
     assert!(!next.more_to_come);
-    // M-24: a stream that goes on when that begins ends with the next reply.
+    // M-24: a stream that is in progress when exhaust is turned on ends with the next reply.
     world.run("exhaust 0 on");
     world.send_exhaust(connection, &awaiting(&next.body, 1000));
     world.advance_millis(1000);
@@ -92,7 +92,7 @@ fn m_21_replies_follow_each_change_and_each_wait() {
     world.advance_millis(500);
     world.run("reconfig 1 tags=a:b");
     seen.push(counter(&world.receive(connection).body));
-    // The wait starts anew with each reply.
+    // The wait restarts with each reply.
     world.advance_millis(1999);
     assert!(world.try_receive(connection).is_none());
     world.advance_millis(1);
@@ -119,7 +119,7 @@ fn m_22_an_error_ends_the_stream() {
     let mut world = World::replica_set(3);
     let (connection, _) = stream(&mut world, 1000);
     world.run("failpoint 0 commands=hello times=1 code=91");
-    // The request under way was let through before the fail point was set.
+    // The pending request was admitted before the fail point was set.
     world.advance_millis(1000);
     assert!(world.receive(connection).more_to_come);
     let error = world.receive(connection);

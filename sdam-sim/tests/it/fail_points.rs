@@ -13,7 +13,7 @@ fn configure(mode: impl Into<Bson>, data: Document) -> Document {
     doc! { "configureFailPoint": "failCommand", "mode": mode, "data": data, "$db": "admin" }
 }
 
-/// Which of `commands` succeed, one after the other, on a server that `mode` applies to.
+/// Returns which of `count` commands in sequence succeed on a server with `mode`.
 fn outcomes(mode: impl Into<Bson>, count: usize) -> Vec<bool> {
     let mut world = World::standalone();
     let connection = world.connect(0);
@@ -100,7 +100,7 @@ fn m_46_a_blocked_command_is_answered_later_and_may_still_fail() {
         world.call_member(0, &configure(doc! { "times": 1 }, data));
         let connection = world.connect(0);
         world.send(connection, &ping());
-        // The next request waits for its turn.
+        // The next request is queued.
         world.send(connection, &ping());
         world.advance_millis(499);
         assert!(world.try_receive(connection).is_none());
@@ -196,7 +196,7 @@ fn m_46_a_write_concern_error_comes_with_the_write_done() {
 
 #[test]
 fn injected_state_changes_tell_the_version_and_injected_shutdowns_do_not() {
-    // As mongod 4.4 to 6.0 do: a client takes the former for stale and acts upon the latter.
+    // As mongod 4.4 to 6.0: clients treat the former as stale and handle the latter.
     for (error, versioned) in [
         (10107, true),
         (13435, true),

@@ -1,4 +1,4 @@
-//! Partitions, split brains, and servers that do not answer.
+//! Partitions, split brains, and unresponsive servers.
 
 use bson::doc;
 use sdam_sim::deployment::Role;

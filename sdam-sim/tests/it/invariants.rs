@@ -1,4 +1,4 @@
-//! What holds whatever happens to a set: random actions, many seeds.
+//! Invariants of a set under random actions, with many seeds.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::support::{World, addresses};
 
 const MEMBERS: u16 = 5;
 
-/// One line of a script, drawn from `rng`.
+/// Draws one line of a script from `rng`.
 fn draw(rng: &mut Rng) -> String {
     let member = rng.below(u64::from(MEMBERS));
     let other = rng.below(u64::from(MEMBERS));
@@ -35,10 +35,10 @@ fn draw(rng: &mut Rng) -> String {
     }
 }
 
-/// What was seen of a run so far.
+/// The observations of a run so far.
 #[derive(Default)]
 struct History {
-    /// Who led which term.
+    /// The primary of each term.
     leaders: BTreeMap<i64, MemberId>,
     /// The last counter of each process.
     counters: BTreeMap<ObjectId, i64>,
@@ -68,7 +68,7 @@ fn run(seed: u64) {
     for _ in 0..60 {
         let line = draw(&mut rng);
         let action: Action = line.parse().unwrap();
-        // What is refused must change nothing; the invariants hold either way.
+        // A refused action must change nothing; the invariants are checked in either case.
         let _ = world.deployment.apply(world.now, &action);
         history.observe(&world.status());
         for _ in 0..rng.below(12) {

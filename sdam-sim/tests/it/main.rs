@@ -1,4 +1,4 @@
-//! The simulated deployment against the numbered requirements, in virtual time.
+//! Tests of the simulated deployment against the numbered requirements, in virtual time.
 
 #[cfg(test)]
 mod elections;

@@ -1,11 +1,11 @@
-//! L-31: what a mongos refuses of a read preference.
+//! L-31: read preferences that a mongos refuses.
 
 use bson::{Bson, Document, doc};
 use sdam_sim::version::ServerVersion;
 
 use crate::support::{World, code, is_ok};
 
-/// The code of the error that a read with this preference meets; `None` if it is served.
+/// Returns the error code of a read with this preference; `None` if it succeeds.
 fn refusal(world: &mut World, preference: impl Into<Bson>) -> Option<i32> {
     let find = doc! { "find": "things", "$readPreference": preference.into(), "$db": "test" };
     let reply = world.call_member(0, &find);

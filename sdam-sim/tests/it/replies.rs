@@ -1,4 +1,4 @@
-//! M.4: what replies say.
+//! M.4: the contents of replies.
 
 use std::time::Duration;
 
@@ -221,7 +221,7 @@ fn m_43_an_idle_primary_writes_every_ten_seconds() {
     world.advance_millis(1);
     assert_eq!(last_write(&world.hello(0)), start + 10_000);
     assert_eq!(last_write(&world.hello(1)), start + 10_000);
-    // A write puts the next no-op off.
+    // A write postpones the next no-op.
     world.advance_millis(5_000);
     let insert = doc! { "insert": "things", "documents": [{}], "$db": "test" };
     assert!(is_ok(&world.call_member(0, &insert)));
@@ -269,7 +269,7 @@ fn m_44_client_metadata_is_limited() {
     let mut world = World::replica_set(1);
     assert!(is_ok(&world.call_member(0, &client(10, 128))));
     assert_eq!(code(&world.call_member(0, &client(10, 129))), 184);
-    // A mongod takes twice as much as a mongos.
+    // The limit of a mongod is twice that of a mongos.
     assert!(is_ok(&world.call_member(0, &client(512, 1))));
     assert_eq!(code(&world.call_member(0, &client(1024, 1))), 185);
     let mut mongos = World::sharded(1);
@@ -412,7 +412,7 @@ fn c_4_the_core_reads_every_role_out_of_the_replies() {
     }
     check(&mut World::standalone(), 0, ServerType::Standalone);
     check(&mut World::sharded(1), 0, ServerType::Mongos);
-    // Who has won an election and still catches up is a secondary.
+    // A member that has won an election and is still catching up reports itself as a secondary.
     let mut world = World::replica_set(3);
     world.run("stepup 1");
     check(&mut world, 1, ServerType::RsSecondary);
@@ -443,7 +443,7 @@ fn writes_of_every_kind_go_in_bulk_from_8_0_on() {
     let reply = world.call_member(0, &bulk);
     let counts = ["nInserted", "nModified", "nDeleted", "nErrors"];
     let counts = counts.map(|key| reply.get_i32(key).unwrap());
-    // Writes are done in their order, and none after the first that failed.
+    // Writes run in order and stop after the first failure.
     assert_eq!(counts, [2, 1, 1, 1], "{reply}");
     let results = reply.get_document("cursor").unwrap();
     let results = results.get_array("firstBatch").unwrap();

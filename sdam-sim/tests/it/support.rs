@@ -23,7 +23,7 @@ pub(crate) struct World {
     requests: i32,
 }
 
-/// The reply to a request, taken apart.
+/// The parsed reply to a request.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) id: i32,
@@ -32,7 +32,7 @@ pub(crate) struct Reply {
     pub(crate) body: Document,
 }
 
-/// The address of member `number` of every deployment here.
+/// Returns the address of member `number`, the same in all deployments of these tests.
 pub(crate) fn address(number: u16) -> ServerAddress {
     ServerAddress::new("sim", 27017 + number)
 }
@@ -41,7 +41,7 @@ pub(crate) fn addresses(count: u16) -> impl Iterator<Item = ServerAddress> {
     (0..count).map(address)
 }
 
-/// The configuration of a set with these members, in order.
+/// Returns the configuration of a set with these members, in order.
 pub(crate) fn set(members: impl IntoIterator<Item = MemberConfig>) -> SetConfig {
     let mut config = SetConfig::new("rs0", []);
     config.members.extend(members);
@@ -139,7 +139,7 @@ impl World {
         self.take(outputs);
     }
 
-    /// The next reply on `connection`, if it has arrived.
+    /// Returns the next reply on `connection`, if it has arrived.
     pub(crate) fn try_receive(&mut self, connection: ConnectionId) -> Option<Reply> {
         let message = self.received.get_mut(&connection)?.pop_front()?;
         Some(Reply {
@@ -155,7 +155,7 @@ impl World {
             .expect("a reply must have arrived")
     }
 
-    /// The last of the replies that have arrived on `connection`.
+    /// Returns the last of the replies that have arrived on `connection`.
     pub(crate) fn receive_last(&mut self, connection: ConnectionId) -> Reply {
         let mut last = self.receive(connection);
         while let Some(next) = self.try_receive(connection) {
@@ -164,13 +164,13 @@ impl World {
         last
     }
 
-    /// Sends a command and returns the body of its reply, which comes at once.
+    /// Sends a command and returns the body of its reply, which must arrive immediately.
     pub(crate) fn call(&mut self, connection: ConnectionId, body: &Document) -> Document {
         self.send(connection, body);
         self.receive(connection).body
     }
 
-    /// The reply to `body` on a connection of its own.
+    /// Returns the reply to `body` on a new connection.
     pub(crate) fn call_member(&mut self, member: u16, body: &Document) -> Document {
         let connection = self.connect(member);
         let reply = self.call(connection, body);
@@ -186,7 +186,7 @@ impl World {
         self.closed.contains(&connection)
     }
 
-    /// Lets time pass, deadline by deadline.
+    /// Advances time deadline by deadline.
     pub(crate) fn advance(&mut self, duration: Duration) {
         let until = self.now + duration;
         while let Some(deadline) = self.deployment.next_deadline().filter(|at| *at <= until) {
@@ -201,7 +201,7 @@ impl World {
         self.advance(Duration::from_millis(millis));
     }
 
-    /// Does what the line of a script says.
+    /// Applies the line of a script.
     pub(crate) fn run(&mut self, line: &str) {
         let action: Action = line.parse().unwrap();
         let outputs = self.deployment.apply(self.now, &action).unwrap();
@@ -231,7 +231,7 @@ impl World {
         members.iter().map(|member| member.role.unwrap()).collect()
     }
 
-    /// The member clients should write to.
+    /// Returns the member that clients should write to.
     pub(crate) fn primary(&self) -> Option<u16> {
         self.status().primary().map(|primary| primary.id.0)
     }
@@ -259,7 +259,7 @@ pub(crate) fn hello() -> Document {
     doc! { "hello": 1, "$db": "admin" }
 }
 
-/// A hello that waits for something newer than what `reply` tells.
+/// Returns a hello that waits for a newer topology version than that of `reply`.
 pub(crate) fn awaiting(reply: &Document, max_await_time_ms: i64) -> Document {
     doc! {
         "hello": 1,

@@ -1,4 +1,4 @@
-//! M.1: topologyVersion and the hellos that wait for it.
+//! M.1: topologyVersion and awaitable hellos.
 
 use bson::{Bson, doc, oid::ObjectId};
 use sdam_sim::version::ServerVersion;
@@ -48,7 +48,7 @@ fn m_2_every_hello_tells_the_version() {
         let reply = world.call(connection, &doc! { name: 1, "$db": "admin" });
         assert!(reply.contains_key("topologyVersion"), "{name}: {reply}");
     }
-    // Whatever the server is, and whatever state it is in.
+    // All kinds of servers, in all states.
     let mut set = World::replica_set(3);
     set.run("maintenance 2 on");
     set.run("remove 1");
@@ -170,7 +170,7 @@ fn m_7_arguments_that_make_no_sense_are_errors() {
     check(ServerVersion::V8_0, 1000, 1000, 31382);
     check(ServerVersion::V8_0, -1, 1000, 31372);
     check(ServerVersion::V4_4, 1, -1, 31373);
-    // Since 5.0 the argument is refused before it is understood.
+    // Since 5.0 the argument is refused before it is interpreted.
     check(ServerVersion::V5_0, 1, -1, 51024);
 }
 

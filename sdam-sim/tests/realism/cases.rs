@@ -4,7 +4,7 @@ use bson::{Bson, Document, doc, oid::ObjectId};
 
 use crate::conversation::{AWAIT, Framing};
 
-/// Whom a request is for.
+/// The server that a request is sent to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Whom {
     Primary,
@@ -17,11 +17,11 @@ pub(crate) enum Whom {
 pub(crate) enum Step {
     /// A request and its reply.
     Ask(Framing, Document),
-    /// A further reply, unasked.
+    /// A further reply of a stream.
     Hear,
 }
 
-/// Steps on a connection of their own.
+/// Steps on a new connection.
 #[derive(Debug)]
 pub(crate) struct Case {
     pub(crate) name: &'static str,
@@ -35,7 +35,7 @@ fn case(name: &'static str, steps: impl IntoIterator<Item = Step>) -> Case {
     }
 }
 
-/// Asks database `admin`.
+/// Builds a request to database `admin`.
 fn ask(body: Document) -> Step {
     Step::Ask(Framing::Msg, admin(body))
 }
@@ -53,7 +53,8 @@ fn exhaust(body: Document) -> Step {
     Step::Ask(Framing::Exhaust, admin(body))
 }
 
-/// Every case; `hello` is what the server said before, or would have said with a topology version.
+/// Returns every case; `hello` is an earlier reply of the server, with or without topology
+/// version.
 pub(crate) fn cases(whom: Whom, hello: &Document) -> Vec<Case> {
     let mut cases = greetings();
     cases.extend(metadata());
@@ -183,7 +184,7 @@ fn waiting(hello: &Document) -> Vec<Case> {
     ]
 }
 
-/// What is no proper request to wait.
+/// Returns the cases with malformed awaitable hellos.
 fn malformed(hello: &Document) -> Vec<Case> {
     let known = known(hello);
     let (process, counter) = parts(&known);
@@ -238,7 +239,8 @@ fn malformed(hello: &Document) -> Vec<Case> {
     ]
 }
 
-/// The topology version `hello` tells, or any: servers that only poll ignore it.
+/// Returns the topology version of `hello`, or an arbitrary one, which polling-only servers
+/// ignore.
 fn known(hello: &Document) -> Document {
     let known = hello.get_document("topologyVersion").cloned();
     known.unwrap_or_else(|_| version(ObjectId::from_bytes([7; 12]), 6))
@@ -253,7 +255,7 @@ fn with(version: Document, max: i64) -> Document {
     doc! { "hello": 1, "topologyVersion": version, "maxAwaitTimeMS": max }
 }
 
-/// The cases that only servers which stream can answer.
+/// Returns the cases for servers that support streaming.
 pub(crate) fn streams(hello: &Document) -> Vec<Case> {
     let known = hello.get_document("topologyVersion").unwrap();
     let max = AWAIT.as_millis() as i64;
@@ -342,7 +344,7 @@ fn commands(whom: Whom) -> Vec<Case> {
     cases
 }
 
-/// Read preferences that say something, or nothing that is allowed.
+/// Returns the cases with valid and invalid read preferences.
 fn read_preferences() -> Vec<Case> {
     let prefers = |name, preference: Bson| {
         let find = doc! { "find": "none", "$db": "realism", "$readPreference": preference };

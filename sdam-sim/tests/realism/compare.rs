@@ -1,4 +1,4 @@
-//! What is different about two replies.
+//! Comparison of two replies.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use bson::{Bson, Document};
 
 use crate::conversation::Seen;
 
-/// Fields whose values cannot be the same; their types can.
+/// Fields whose values always differ; their types are still compared.
 const VOLATILE: &[&str] = &[
     "localTime",
     "connectionId",
@@ -30,7 +30,7 @@ const VOLATILE: &[&str] = &[
 
 const TIMING: &str = "(timing)";
 
-/// One aspect in which the simulated server is not like the real one.
+/// One difference between the simulated server and the real one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Aspect {
     /// A field, with dots, or one of `(flags)`, `(order)`, `(timing)`, `(replies)`.
@@ -45,7 +45,7 @@ impl Aspect {
     }
 }
 
-/// Compares what two servers sent, reply by reply.
+/// Compares the replies of two servers, one by one.
 pub(crate) fn compare(real: &[Seen], simulated: &[Seen]) -> Vec<Aspect> {
     let mut aspects = Vec::new();
     let mut note = |path: &str, real: Option<String>, simulated: Option<String>| {
@@ -78,7 +78,7 @@ pub(crate) fn compare(real: &[Seen], simulated: &[Seen]) -> Vec<Aspect> {
         for path in paths {
             note(path, own.get(path).cloned(), other.get(path).cloned());
         }
-        // The order of a hello is mongod's own (M-42); other replies only have one by accident.
+        // The field order of a hello is specified (M-42); that of other replies is arbitrary.
         if real.body.contains_key("maxWireVersion") {
             let order = |body: &Document, other: &Document| {
                 let common = body.keys().filter(|key| other.contains_key(key.as_str()));
@@ -104,7 +104,7 @@ fn outline(seen: &[Seen]) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// Type and value of every field, by its path.
+/// Returns type and value of every field, by its path.
 fn fields(body: &Document) -> BTreeMap<String, String> {
     let mut fields = BTreeMap::new();
     collect(&mut fields, "", body);
@@ -116,14 +116,14 @@ fn collect(fields: &mut BTreeMap<String, String>, prefix: &str, body: &Document)
         let path = format!("{prefix}{name}");
         match value {
             Bson::Document(inner) => collect(fields, &format!("{path}."), inner),
-            // Addresses are different; how many there are is not.
+            // Addresses differ, but their number must not.
             Bson::Array(items) if matches!(&*path, "hosts" | "passives" | "arbiters") => {
                 fields.insert(path, format!("Array of {}", items.len()));
             }
             _ if VOLATILE.contains(&&*path) => {
                 fields.insert(path, format!("{:?}", value.element_type()));
             }
-            // It quotes the counters of the two servers.
+            // The message quotes the counters of the two servers.
             Bson::String(text) if text.starts_with("Received a topology version") => {
                 fields.insert(
                     path,

@@ -1,4 +1,4 @@
-//! One raw connection, and what is seen on it.
+//! One raw connection, and the replies on it.
 
 use std::{
     io::{self, Read, Write},
@@ -9,13 +9,13 @@ use std::{
 use bson::Document;
 use sdam_transport::wire::{OpCode, OpMsg, OpQuery, WireMessage};
 
-/// No server may be silent for longer.
+/// The time-out for a reply.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The wait that hellos ask for if they are to wait in vain.
+/// The wait time of awaitable hellos that are expected to time out.
 pub(crate) const AWAIT: Duration = Duration::from_millis(600);
 
-/// What took longer has waited. Clocks of servers are coarse, and machines are busy.
+/// A reply that took longer has waited; servers have coarse clocks, and machines are loaded.
 const WAITED: Duration = Duration::from_millis(350);
 
 /// How a request is framed.
@@ -28,29 +28,29 @@ pub(crate) enum Framing {
     Query(&'static str),
 }
 
-/// When a reply came.
+/// The timing of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Timing {
-    /// Too soon to have waited.
+    /// The reply came too soon to have waited.
     Immediate,
-    /// Not before about [`AWAIT`] had passed.
+    /// The reply came no sooner than about [`AWAIT`].
     Waited,
 }
 
-/// What came back.
+/// The outcome of waiting for a reply.
 #[derive(Clone, Debug)]
 pub(crate) enum Seen {
     Reply(Reply),
     Closed,
 }
 
-/// A reply, and how it was carried.
+/// A reply, with its framing.
 #[derive(Clone, Debug)]
 pub(crate) struct Reply {
     pub(crate) op_code: OpCode,
-    /// Flags of the message that say something about this one.
+    /// The flags of this message.
     pub(crate) more_to_come: bool,
-    /// Whether it names the message it answers: the request or, in a stream, the reply before.
+    /// Whether `responseTo` is the last message: the request or, in a stream, the previous reply.
     pub(crate) answers_last: bool,
     pub(crate) timing: Timing,
     pub(crate) body: Document,
@@ -59,7 +59,7 @@ pub(crate) struct Reply {
 pub(crate) struct Conversation {
     stream: TcpStream,
     requests: i32,
-    /// The id of the last message either way.
+    /// The id of the last message sent or received.
     last: i32,
     sent: Instant,
 }

@@ -1,4 +1,4 @@
-//! Where the simulated servers are different on purpose, and why.
+//! Deliberate differences between simulated and real servers, with their reasons.
 
 use sdam_live::Version;
 
@@ -7,10 +7,10 @@ use crate::{cases::Whom, compare::Aspect};
 /// A deliberate difference.
 #[derive(Debug)]
 pub(crate) struct Difference {
-    /// The first and last series that have it.
+    /// The first and last release series with this difference.
     versions: (Version, Version),
     whom: &'static [Whom],
-    /// The name of the case, or how it begins if it ends with `*`.
+    /// The name of the case, or its prefix if it ends with `*`.
     case: &'static str,
     path: &'static str,
     #[expect(

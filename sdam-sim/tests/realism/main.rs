@@ -1,7 +1,7 @@
-//! The simulated servers against real ones: the same requests, the replies field by field.
+//! Compares simulated servers with real ones: the same requests, the replies field by field.
 //!
-//! Whatever is different on purpose stands in [`differences`] with its reason; a difference that
-//! is not there fails the test, and so does an entry that no longer tells one.
+//! Deliberate differences are listed in [`differences`] with their reasons. A difference that is
+//! not listed fails the test, and so does a listed one that no longer exists.
 
 #[cfg(test)]
 mod cases;
@@ -30,7 +30,7 @@ mod tests {
         step_down,
     };
 
-    /// How often a case whose time is different is tried again.
+    /// The number of retries for a case whose timing differs.
     const ATTEMPTS: usize = 3;
 
     #[test]
@@ -62,7 +62,7 @@ mod tests {
         assert!(complaints.is_empty(), "\n{}", complaints.join("\n"));
     }
 
-    /// The differences that are not listed, and the listed ones that are none.
+    /// Returns the differences that are not listed, and the listed ones that do not exist.
     fn check(version: Version, real: &dyn Servers, simulated: &dyn Servers) -> Vec<String> {
         let mut found = Vec::new();
         for whom in [Whom::Standalone, Whom::Primary, Whom::Secondary] {
@@ -84,7 +84,7 @@ mod tests {
             for (own, other) in real_cases.iter().zip(&simulated_cases) {
                 let run = || compare(&own.run(real), &other.run(simulated));
                 let mut aspects = run();
-                // A machine under load is late at times, a server that waits is so each time.
+                // A loaded machine is late only sometimes, a server that waits is late each time.
                 for _ in 0..ATTEMPTS {
                     if aspects.iter().any(Aspect::is_of_time) {
                         let again = run();

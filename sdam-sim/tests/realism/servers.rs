@@ -19,7 +19,7 @@ pub(crate) trait Servers {
 
     fn members(&self) -> Vec<SocketAddr>;
 
-    /// What the server says of itself, the modern way.
+    /// Returns the server's reply to legacy hello, sent as OP_MSG.
     fn hello(&self, address: SocketAddr) -> Document {
         let mut server = Conversation::open(address).unwrap();
         server.call(&doc! { "isMaster": 1, "$db": "admin" })
@@ -43,7 +43,7 @@ pub(crate) trait Servers {
 }
 
 impl Case {
-    /// What `address` sends.
+    /// Returns the replies of `address`.
     pub(crate) fn run(&self, address: SocketAddr) -> Vec<Seen> {
         let mut conversation = Conversation::open(address).unwrap();
         let mut seen = Vec::new();

@@ -1,4 +1,4 @@
-//! What clients that wait see of a step-down.
+//! The effects of a step-down on waiting clients.
 
 use bson::doc;
 
@@ -15,10 +15,10 @@ pub(crate) const NAMES: [&str; 4] = [
     "step down: the successor",
 ];
 
-/// Lets the primary step down while one client waits and another one streams.
+/// Makes the primary step down while one client awaits a hello and another one streams.
 ///
-/// If the change came before the requests, their answer would be the same and at once, so nothing
-/// here depends on who is faster.
+/// If the change came before the requests, they would get the same reply at once, so the result
+/// does not depend on the order.
 pub(crate) fn observe(servers: &dyn Servers) -> [Vec<Seen>; 4] {
     let primary = servers.address(Whom::Primary);
     let hello = servers.hello(primary);
@@ -43,7 +43,7 @@ pub(crate) fn observe(servers: &dyn Servers) -> [Vec<Seen>; 4] {
         streamed.push(first_change(streaming.receive()));
     }
     let successor = loop {
-        // Polling is what clients of servers that do not stream have to do.
+        // Clients of servers without streaming have to poll.
         let found = servers.members().into_iter().find(|address| {
             *address != primary && servers.hello(*address).get_bool("ismaster").unwrap()
         });
@@ -56,8 +56,8 @@ pub(crate) fn observe(servers: &dyn Servers) -> [Vec<Seen>; 4] {
     [obeyed, woken, streamed, vec![asked.receive()]]
 }
 
-/// The first reply after the step-down, without what depends on who was faster: how long it took,
-/// and whether the server had only stopped taking writes or was a secondary already.
+/// Removes the race-dependent parts from the first reply after the step-down: its timing, and
+/// whether the server had only stopped taking writes or was a secondary already.
 fn first_change(seen: Seen) -> Seen {
     match seen {
         Seen::Reply(mut reply) => {

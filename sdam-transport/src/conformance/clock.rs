@@ -1,4 +1,4 @@
-//! What a clock promises.
+//! Checks of the clock contract.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,7 +19,7 @@ pub(super) async fn now_never_goes_backwards(io: Io, run: Run) -> Outcome {
         let now = io.clock.now();
         ensure!(now >= last, "{now:?} came after {last:?}");
         last = now;
-        // What one thread has seen, no other thread may see undone.
+        // A time that one thread has read must not be later than what another thread reads next.
         if round % 100 == 0 {
             run.step("asking `now` on another thread");
             let clock = Arc::clone(&io.clock);
@@ -47,7 +47,7 @@ pub(super) async fn past_deadlines_are_ready_at_once(io: Io, run: Run) -> Outcom
 pub(super) async fn timers_are_never_early(io: Io, run: Run) -> Outcome {
     let start = io.clock.now();
     run.step("waiting for timers of 1 to 31 milliseconds");
-    // A blocking clock takes them one after the other.
+    // A blocking clock waits for the timers one after the other.
     try_join_all([1, 10, 20, 30, 31].map(|millis| {
         let deadline = start + Duration::from_millis(millis);
         let timer = io.clock.sleep_until(deadline);
@@ -64,7 +64,7 @@ pub(super) async fn timers_are_never_early(io: Io, run: Run) -> Outcome {
 }
 
 pub(super) async fn a_timer_may_move_to_another_thread(io: Io, run: Run) -> Outcome {
-    // On a slow machine a short timer is ready before it has moved, and that says nothing.
+    // On a slow machine a short timer is ready before it is moved; that is no failure.
     for millis in [20, 200, 2000] {
         let deadline = io.clock.now() + Duration::from_millis(millis);
         let mut timer: BoxFuture<'static, ()> = io.clock.sleep_until(deadline);

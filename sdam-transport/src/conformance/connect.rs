@@ -1,4 +1,4 @@
-//! What a transport promises.
+//! Checks of the transport contract.
 
 use std::{io, net::TcpListener, time::Duration};
 
@@ -19,7 +19,7 @@ use super::{
 use crate::{connect::Connection, error::TransportError, runtime::Io};
 
 pub(super) async fn host_names_are_looked_up_and_all_families_tried(io: Io, run: Run) -> Outcome {
-    // Nothing listens on ::1, which is the first address of localhost on many machines.
+    // No peer listens on ::1, which is the first address of localhost on many machines.
     let peer = Peer::start(echo)?;
     let port = peer.address.port().unwrap_or_default();
     let mut connection = open(&io, &ServerAddress::new("localhost", port), &run).await?;
@@ -28,7 +28,7 @@ pub(super) async fn host_names_are_looked_up_and_all_families_tried(io: Io, run:
 
 pub(super) async fn a_host_name_that_cannot_be_fails_at_stage_dns(io: Io, run: Run) -> Outcome {
     run.step("connecting to a host whose name is too long for the DNS");
-    // A label of more than 63 bytes: resolvers refuse it without asking anybody.
+    // A label of more than 63 bytes: resolvers refuse it without a query.
     let target = ServerAddress::new(&"a".repeat(300), 27017);
     let error = refused(&io, &target, io.clock.now() + PATIENCE).await?;
     expect(&error, ErrorKind::Network, Stage::Dns)
@@ -56,7 +56,7 @@ pub(super) async fn a_connect_without_answer_times_out(io: Io, run: Run) -> Outc
 pub(super) async fn a_dropped_connect_is_abandoned(io: Io, run: Run) -> Outcome {
     let (listener, address) = listen()?;
     run.step("dropping an attempt to connect that was polled once");
-    // Depending on the system, it is done by now or not.
+    // Depending on the system, the attempt has finished by now or not.
     drop(io.transport.connect(&address, None).now_or_never());
     drop(io.transport.connect(&address, None));
     let peer = Peer::run(address, move || first_message(&listener));
@@ -67,7 +67,7 @@ pub(super) async fn a_dropped_connect_is_abandoned(io: Io, run: Run) -> Outcome 
     peer.finish(&run).await
 }
 
-/// Accepts connections until one brings a message; those before it have to be closed.
+/// Accepts connections until one sends a message; those before it have to be closed.
 fn first_message(listener: &TcpListener) -> io::Result<()> {
     loop {
         let (mut stream, _) = listener.accept()?;
@@ -115,7 +115,7 @@ pub(super) async fn unix_sockets_work_or_are_unsupported(io: Io, run: Run) -> Ou
     peer.finish(&run).await.map(drop)
 }
 
-/// A connection to `address`, which is there.
+/// Connects to `address`, which has a listener.
 pub(super) async fn open(
     io: &Io,
     address: &ServerAddress,
@@ -129,7 +129,7 @@ pub(super) async fn open(
     Ok(connection)
 }
 
-/// The error of connecting to `address`, which is not there.
+/// Returns the error of connecting to `address`, which has no listener.
 async fn refused(
     io: &Io,
     address: &ServerAddress,
@@ -141,7 +141,7 @@ async fn refused(
     }
 }
 
-/// Checks what the error says, and what a pool that was opening a connection would report.
+/// Checks the error's message, and the cause that a pool would report while opening a connection.
 pub(super) fn expect(error: &TransportError, kind: ErrorKind, stage: Stage) -> Outcome {
     ensure!(
         error.kind() == kind && error.stage() == stage,
@@ -156,5 +156,5 @@ pub(super) fn expect(error: &TransportError, kind: ErrorKind, stage: Stage) -> O
     Ok(())
 }
 
-/// How long what works may take; far more than it needs.
+/// The deadline of attempts that succeed; far more than they need.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -1,4 +1,4 @@
-//! What a connection promises.
+//! Checks of the connection contract.
 
 use std::{io::Write, net::Shutdown, sync::mpsc, time::Duration};
 
@@ -35,7 +35,7 @@ pub(super) async fn messages_travel_both_ways(io: Io, run: Run) -> Outcome {
 pub(super) async fn long_messages_travel_whole(io: Io, run: Run) -> Outcome {
     let peer = Peer::start(echo)?;
     let mut connection = open(&io, &peer.address, &run).await?;
-    // The longest document there is, with room for what a reply wraps around it.
+    // The maximum document length, plus what a reply adds to it.
     exchange(&mut *connection, 1, (16 << 20) + (16 << 10), &run).await
 }
 
@@ -56,7 +56,7 @@ pub(super) async fn an_oversized_message_is_refused_by_its_header(io: Io, run: R
     let mut header = message(1, 0)?.into_bytes();
     header.truncate(16);
     header[..4].copy_from_slice(&i32::MAX.to_le_bytes());
-    // The peer sends no more than the header, so nothing but its length can end the wait.
+    // The peer sends only the header, so only its length can end the wait.
     let peer = Peer::start(move |stream| {
         stream.write_all(&header)?;
         wait_for_close(stream)
@@ -79,7 +79,7 @@ pub(super) async fn a_closed_connection_is_a_network_error(io: Io, run: Run) -> 
 }
 
 pub(super) async fn a_reset_connection_is_a_network_error(io: Io, run: Run) -> Outcome {
-    // A socket that is closed before what arrived was read is reset.
+    // Closing a socket with unread data resets the connection.
     let peer = Peer::start(|stream| stream.peek(&mut [0]))?;
     let mut connection = open(&io, &peer.address, &run).await?;
     run.step("sending to a peer that resets the connection");
@@ -110,7 +110,7 @@ pub(super) async fn silence_ends_at_the_deadline(io: Io, run: Run) -> Outcome {
     let deadline = io.clock.now() + Duration::from_millis(50);
     connection.set_deadline(Some(deadline));
     run.step("receiving from a silent peer by a deadline of 50 milliseconds");
-    // A blocking connection knows the deadline, any other one is dropped when it has passed.
+    // A blocking connection has the deadline; any other future is dropped when it has passed.
     match race::deadline(&*io.clock, Some(deadline), connection.recv()).await {
         Ok(Ok(message)) => return Err(format!("{message:?} was never sent")),
         Ok(Err(error)) => expect(&error, ErrorKind::Timeout, Stage::Hello)?,
@@ -149,10 +149,10 @@ pub(super) async fn a_dropped_receive_makes_the_connection_unusable(io: Io, run:
 }
 
 pub(super) async fn a_receive_may_move_to_another_thread(io: Io, run: Run) -> Outcome {
-    // The peer answers when the receive has been polled on both threads.
+    // The peer answers after the receive has been polled on both threads.
     let (polled, moved) = mpsc::channel::<()>();
     let peer = Peer::start(move |stream| {
-        // Ends by being dropped.
+        // Runs until it is dropped.
         let _ = moved.recv();
         echo(stream)
     })?;
@@ -175,7 +175,7 @@ pub(super) async fn a_receive_may_move_to_another_thread(io: Io, run: Run) -> Ou
     peer.finish(&run).await.map(drop)
 }
 
-/// Sends a message whose body has `padding` bytes more than the least, and expects its echo.
+/// Sends a message whose body has `padding` bytes more than the minimum, and expects its echo.
 pub(super) async fn exchange(
     connection: &mut dyn Connection,
     request_id: i32,
@@ -196,7 +196,7 @@ pub(super) async fn exchange(
     Ok(())
 }
 
-/// The error of receiving what is no message.
+/// Returns the error of receiving invalid bytes.
 async fn no_message(connection: &mut dyn Connection) -> Result<TransportError, String> {
     match connection.recv().await {
         Ok(message) => Err(format!(
@@ -210,7 +210,7 @@ async fn no_message(connection: &mut dyn Connection) -> Result<TransportError, S
     }
 }
 
-/// Checks that the connection refuses whatever is asked of it.
+/// Checks that every later call on the connection fails.
 async fn unusable(connection: &mut dyn Connection) -> Outcome {
     let sent = connection.send(message(9, 0)?).await;
     ensure!(sent.is_err(), "it can be written after it failed");

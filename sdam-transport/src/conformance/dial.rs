@@ -1,4 +1,4 @@
-//! What a dialler promises, as seen through the transport that is made of it.
+//! Checks of the dialler contract, through the transport that is made of it.
 
 use std::{
     io,
@@ -50,7 +50,7 @@ impl<D: Dial> Dial for OneName<D> {
     }
 }
 
-/// A dialler under test and the clock that goes with it.
+/// A dialler under test and its clock.
 #[derive(Debug)]
 pub(super) struct Dialler<D> {
     dial: Arc<D>,
@@ -74,8 +74,8 @@ impl<D: Dial> Dialler<D> {
         }
     }
 
-    /// Connects to a name whose first address is [`LOOPBACK`] at the port of `other`, where
-    /// `listener` is, and exchanges a message with that.
+    /// Connects to a name whose first address is [`LOOPBACK`] at the port of `other`, which is
+    /// where `listener` is, and exchanges a message with it.
     async fn reach(&self, listener: TcpListener, other: SocketAddr, run: &Run) -> Outcome {
         let peer = echo_on(listener, other);
         let connected = self.connect(&[LOOPBACK, other.ip()], other.port()).await;
@@ -99,7 +99,7 @@ impl<D: Dial> Dialler<D> {
         let transport = NetTransport::new(dial, Arc::clone(&self.clock))
             .with_attempt_delay(Duration::from_millis(10));
         let target = ServerAddress::new("conformance.test", port);
-        // Blocking diallers use half of it for an address that is silent.
+        // A blocking dialler spends half of it on an address that does not answer.
         let deadline = self.clock.now() + Duration::from_secs(4);
         let connected = transport.connect(&target, Some(deadline)).await;
         let mut connection = connected.map_err(|error| error.to_string())?;
@@ -134,7 +134,7 @@ pub(super) async fn a_silent_address_is_overtaken<D: Dial>(
     dialler.reach(listener, other, &run).await
 }
 
-/// A listener on another loopback address than [`LOOPBACK`], where the system has one.
+/// Opens a listener on another loopback address than [`LOOPBACK`], if the system has one.
 fn other_loopback(port: u16) -> Option<(TcpListener, SocketAddr)> {
     let others = [
         IpAddr::V6(Ipv6Addr::LOCALHOST),

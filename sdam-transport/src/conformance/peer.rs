@@ -1,4 +1,4 @@
-//! What is at the other end of the connections under test: threads with sockets.
+//! The peers of the connections under test: threads with sockets.
 
 use std::{
     io::{self, Read, Write},
@@ -27,26 +27,26 @@ impl<T: Send + 'static> Peer<T> {
         let (listener, address) = listen()?;
         Ok(Self::run(address, move || {
             let (mut stream, _) = listener.accept()?;
-            // A peer that waits in vain must not keep its thread for ever.
+            // A timeout, so that a waiting peer does not keep its thread for ever.
             stream.set_read_timeout(Some(PATIENCE))?;
             script(&mut stream)
         }))
     }
 
-    /// Runs `script`, whose connection will come to `address`.
+    /// Runs `script`; its connection will be made to `address`.
     pub(super) fn run(
         address: ServerAddress,
         script: impl FnOnce() -> io::Result<T> + Send + 'static,
     ) -> Self {
         let (done, outcome) = oneshot::channel();
         thread::spawn(move || {
-            // Dropped if the check has failed by now.
+            // The receiver is dropped if the check has failed.
             let _ = done.send(script());
         });
         Self { address, outcome }
     }
 
-    /// What the script returned.
+    /// Returns the result of the script.
     pub(super) async fn finish(self, run: &Run) -> Result<T, String> {
         let outcome = run.wait(self.outcome).await;
         let outcome = outcome.ok_or("the peer has panicked")?;
@@ -62,7 +62,7 @@ pub(super) struct Blackhole {
 }
 
 impl Blackhole {
-    /// `None` where the system refuses instead of ignoring, or the queue has no end.
+    /// Returns `None` if the system refuses instead of ignoring, or the queue is unlimited.
     pub(super) fn start() -> Result<Option<Self>, String> {
         let (listener, address) = listen()?;
         let target = listener.local_addr().map_err(|error| error.to_string())?;
@@ -84,7 +84,7 @@ impl Blackhole {
     }
 }
 
-/// A listener on a port of 127.0.0.1 that the system picks.
+/// Opens a listener on a port of 127.0.0.1 that the system picks.
 pub(super) fn listen() -> Result<(TcpListener, ServerAddress), String> {
     let bind = || {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
@@ -98,8 +98,7 @@ fn address_of(address: SocketAddr) -> ServerAddress {
     ServerAddress::new(&address.ip().to_string(), address.port())
 }
 
-/// Answers every message by one with the same body until the client closes the connection, and
-/// counts them.
+/// Answers and counts messages, with the same body for all, until the client closes the connection.
 pub(super) fn echo(stream: &mut (impl Read + Write)) -> io::Result<usize> {
     let mut echoed = 0;
     while let Some(request) = read_message(stream)? {
@@ -128,7 +127,7 @@ pub(super) fn wait_for_close(stream: &mut impl Read) -> io::Result<()> {
     }
 }
 
-/// The next message; `None` if the client has closed the connection.
+/// Returns the next message; `None` if the client has closed the connection.
 pub(super) fn read_message(stream: &mut impl Read) -> io::Result<Option<WireMessage>> {
     let mut header = [0; Header::LENGTH];
     if stream.read(&mut header[..1])? == 0 {
@@ -146,5 +145,5 @@ fn invalid(error: WireError) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error)
 }
 
-/// How long a peer waits for its client; far more than any needs.
+/// The timeout of a peer that waits for its client; far more than any needs.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);

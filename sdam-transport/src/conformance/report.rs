@@ -1,4 +1,4 @@
-//! How far a check has come, and what has gone wrong.
+//! The progress of a check, and the failures.
 
 use std::{
     any::Any,
@@ -15,12 +15,12 @@ use futures::{channel::oneshot, executor::block_on};
 
 use super::Outcome;
 
-/// What a check demands.
+/// The rule that a check tests.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rule {
     /// The name of the check.
     pub(super) check: &'static str,
-    /// The trait whose contract has the rule.
+    /// The trait whose contract contains the rule.
     pub(super) contract: &'static str,
     /// The words of the contract.
     pub(super) words: &'static str,
@@ -29,14 +29,14 @@ pub(super) struct Rule {
 /// One run of a check.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Run {
-    /// The number of the step, and what it does.
+    /// The number of the step and its description.
     step: Arc<Mutex<(u32, &'static str)>>,
-    /// Whether waiting is to block the thread, because no future may be pending.
+    /// Whether to block the thread instead of awaiting, because no future may be pending.
     blocks: bool,
 }
 
 impl Run {
-    /// A run in which no future may be pending.
+    /// Creates a run in which no future may be pending.
     pub(super) fn blocking() -> Self {
         Self {
             blocks: true,
@@ -44,7 +44,7 @@ impl Run {
         }
     }
 
-    /// Says what the check does from now on, for the message should it fail.
+    /// Starts a step, whose description a failure message contains.
     pub(super) fn step(&self, doing: &'static str) {
         let mut step = self.step.lock().unwrap_or_else(PoisonError::into_inner);
         *step = (step.0 + 1, doing);
@@ -54,9 +54,9 @@ impl Run {
         *self.step.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What another thread sends, or `None` if it sends nothing.
+    /// Receives a value from another thread; `None` if its sender is dropped.
     ///
-    /// Does not block a thread that may be the one that drives the runtime.
+    /// It does not block the thread, which may be the one that drives the runtime.
     pub(super) async fn wait<T>(&self, sent: oneshot::Receiver<T>) -> Option<T> {
         let sent = if self.blocks {
             block_on(sent)
@@ -66,7 +66,7 @@ impl Run {
         sent.ok()
     }
 
-    /// What `work` yields on a thread of its own.
+    /// Returns the result of `work`, which runs on its own thread.
     pub(super) async fn elsewhere<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -74,7 +74,7 @@ impl Run {
         let (done, outcome) = oneshot::channel();
         thread::spawn(move || {
             let outcome = catch_unwind(AssertUnwindSafe(work));
-            // Dropped if the check took too long.
+            // The receiver is dropped if the check took too long.
             let _ = done.send(outcome.map_err(|payload| panicked(&*payload)));
         });
         let outcome = self.wait(outcome).await;
@@ -82,14 +82,14 @@ impl Run {
     }
 }
 
-/// Collects what went wrong.
+/// Collects the failures.
 pub(super) struct Report {
     patience: Duration,
     failures: Vec<String>,
 }
 
 impl Report {
-    /// A report in which a step that takes longer than `patience` hangs.
+    /// Creates a report for which a step that takes longer than `patience` hangs.
     pub(super) fn new(patience: Duration) -> Self {
         Self {
             patience,
@@ -97,7 +97,7 @@ impl Report {
         }
     }
 
-    /// Does the `work` of a check on a thread of its own, which is left behind if a step takes too
+    /// Runs the `work` of a check on its own thread, which is left running if a step takes too
     /// long.
     pub(super) fn run(
         &mut self,
@@ -109,7 +109,7 @@ impl Report {
         let (done, outcome) = mpsc::channel();
         thread::spawn(move || {
             let outcome = catch_unwind(AssertUnwindSafe(work));
-            // Dropped if the check took too long.
+            // The receiver is dropped if the check took too long.
             let _ = done.send(outcome.unwrap_or_else(|payload| Err(panicked(&*payload))));
         });
         let reason = loop {
@@ -135,12 +135,12 @@ impl Report {
         ));
     }
 
-    /// What went wrong, one text for each check.
+    /// Returns the failures, one text for each check.
     pub(super) fn failures(&self) -> &[String] {
         &self.failures
     }
 
-    /// Panics if anything went wrong.
+    /// Panics if there is any failure.
     pub(super) fn finish(self) {
         let failures = self.failures().join("\n  ");
         assert!(failures.is_empty(), "contracts are broken:\n  {failures}");

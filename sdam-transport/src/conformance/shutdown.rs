@@ -1,4 +1,4 @@
-//! What is left of a runtime's promises when it has ended.
+//! Checks of the contracts after a runtime has ended.
 
 use std::{
     future::{self, Future},
@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{connect::Connection, race, runtime::Runtime, spawn::Task};
 
-/// What the suite demands, in the order in which it is checked.
+/// The rules, in the order in which they are checked.
 pub(super) const RULES: [Rule; 6] = [
     Rule {
         check: "tasks_start_before_the_end",
@@ -57,7 +57,7 @@ pub(super) const RULES: [Rule; 6] = [
     },
 ];
 
-/// Starts tasks, lets `shut_down` end the runtime, and checks what is left.
+/// Starts tasks, ends the runtime by `shut_down`, and checks the rules afterwards.
 pub(super) fn check(runtime: &Runtime, shut_down: impl FnOnce(), report: &mut Report) {
     let [start, live_tasks, late_tasks, timers, attempts, connections] = RULES;
     let (before, live) = oneshot::channel();
@@ -65,7 +65,7 @@ pub(super) fn check(runtime: &Runtime, shut_down: impl FnOnce(), report: &mut Re
     let own = run.clone();
     report.run(start, "", &run, move || {
         let live = block_on(Live::start(&starting, &own))?;
-        // Dropped if this has taken too long.
+        // The receiver is dropped if this took too long.
         let _ = before.send(live);
         Ok(())
     });
@@ -96,7 +96,7 @@ fn follow<F: Future<Output = Outcome> + Send + 'static>(
     report.run(rule, "", &run, || block_on(work));
 }
 
-/// What was alive before the runtime was shut down.
+/// The tasks, timer and connection that were alive before the runtime was shut down.
 struct Live {
     /// Ends when every task has been dropped.
     tasks: mpsc::UnboundedReceiver<()>,
@@ -107,7 +107,7 @@ struct Live {
 }
 
 impl Live {
-    /// Starts tasks that would go on for ever, and keeps a timer and a connection outside them.
+    /// Starts tasks that never end, and creates a timer and a connection outside of them.
     async fn start(runtime: &Runtime, run: &Run) -> Result<Self, String> {
         let (started, mut tasks) = mpsc::unbounded();
         let io = &runtime.io;
@@ -126,7 +126,7 @@ impl Live {
             runtime.spawner.spawn(Task::new("conformance", async move {
                 // The first poll registers with the runtime.
                 let _ = wait.as_mut().now_or_never();
-                // Dropped if the check has failed by now.
+                // The receiver is dropped if the check has failed.
                 let _ = started.unbounded_send(());
                 wait.await;
             }));
@@ -150,7 +150,7 @@ impl Live {
 
 async fn live_tasks_are_dropped(mut tasks: mpsc::UnboundedReceiver<()>, run: Run) -> Outcome {
     run.step("waiting for tasks to be dropped that were alive at the end");
-    // Ends when each has dropped its sender; none sends again.
+    // Ends when each task has dropped its sender; none sends again.
     while tasks.next().await.is_some() {}
     Ok(())
 }
@@ -159,7 +159,7 @@ async fn late_tasks_are_dropped(runtime: Runtime, run: Run) -> Outcome {
     let (guard, later) = oneshot::channel::<()>();
     run.step("waiting for a task to be dropped that was spawned after the end");
     runtime.spawner.spawn(Task::new("late", async move {
-        // Received only if the task has run, which it must not.
+        // Received only if the task has run, which is an error.
         let _ = guard.send(());
     }));
     ensure!(later.await.is_err(), "it ran after the runtime had ended");

@@ -1,4 +1,4 @@
-//! What a spawner promises.
+//! Checks of the spawner contract.
 
 use std::{
     panic,
@@ -24,7 +24,7 @@ pub(super) async fn tasks_never_run_inline(runtime: Runtime, run: Run) -> Outcom
     run.step("spawning a task");
     runtime.spawner.spawn(Task::new("conformance", async move {
         let here = thread::current().id() == spawner;
-        // Dropped if the check has failed by now.
+        // The receiver is dropped if the check has failed.
         let _ = done.send(here && seen.load(Ordering::SeqCst));
     }));
     spawning.store(false, Ordering::SeqCst);
@@ -43,7 +43,7 @@ pub(super) async fn tasks_are_spawned_from_any_thread(runtime: Runtime, run: Run
             for number in 0..16 {
                 let done = done.clone();
                 runtime.spawner.spawn(Task::new("conformance", async move {
-                    // Dropped if the check has failed by now.
+                    // The receiver is dropped if the check has failed.
                     let _ = done.unbounded_send(number);
                 }));
             }
@@ -67,7 +67,7 @@ pub(super) async fn tasks_spawn_tasks(runtime: Runtime, run: Run) -> Outcome {
     run.step("waiting for a task that a task has spawned");
     runtime.spawner.spawn(Task::new("outer", async move {
         spawner.spawn(Task::new("inner", async move {
-            // Dropped if the check has failed by now.
+            // The receiver is dropped if the check has failed.
             let _ = done.send(());
         }));
     }));
@@ -80,10 +80,10 @@ pub(super) async fn a_panic_ends_one_task_alone(runtime: Runtime, run: Run) -> O
     run.step("waiting for a task that has panicked to be dropped");
     runtime.spawner.spawn(Task::new("panicking", async move {
         let _guard = guard;
-        // Unlike `panic!`, this prints nothing.
+        // Unlike `panic!`, this does not call the panic hook.
         panic::resume_unwind(Box::new("a task under test panics"));
     }));
-    // Ends when the guard is dropped, as nothing is sent.
+    // Ends when the guard is dropped, because nothing is sent.
     run.wait(dropped).await;
     let later = tasks_spawn_tasks(runtime, run).await;
     later.map_err(|reason| format!("{reason} after another task had panicked"))

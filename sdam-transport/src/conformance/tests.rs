@@ -1,4 +1,4 @@
-//! Whether the suite passes what keeps the contracts, notices what breaks them, and says which.
+//! Tests that the suite passes a correct runtime, and detects and names each broken rule.
 
 mod base;
 mod doubles;
@@ -11,10 +11,10 @@ use self::{
 };
 use super::*;
 
-/// Enough for a step of a runtime that works, and short for one that hangs.
+/// The timeout of a step: enough for a working runtime, and short for one that hangs.
 const SHORT: Duration = Duration::from_secs(3);
 
-/// Every check's rule.
+/// Returns the rule of every check.
 fn rules() -> Vec<Rule> {
     let io = IO_CHECKS.iter().chain(PENDING_CHECKS);
     let mut rules: Vec<Rule> = io.map(|check| check.rule).collect();
@@ -32,7 +32,7 @@ fn a_runtime_of_one_thread_passes() {
     shutdown(&base.runtime.clone(), || base.end());
 }
 
-/// Each rule, a runtime that breaks it and nothing before it, and what the suite has to say.
+/// Each rule, a runtime that breaks it and no rule before it, and the expected message.
 const BROKEN: &[(&str, Fault, &str)] = &[
     (
         "now_never_goes_backwards",
@@ -211,7 +211,7 @@ const BROKEN: &[(&str, Fault, &str)] = &[
     ),
 ];
 
-/// What the suite says when only `check` is run, on a runtime with this fault.
+/// Returns the suite's report when only `check` is run, on a runtime with this fault.
 fn complaints(check: &str, fault: Fault) -> Vec<String> {
     let mut report = Report::new(SHORT);
     let base = breaking(fault);
@@ -234,7 +234,7 @@ fn complaints(check: &str, fault: Fault) -> Vec<String> {
 #[test]
 fn every_broken_rule_is_named_with_the_step_and_the_words_of_the_contract() {
     let rules = rules();
-    // What hangs does so side by side.
+    // Hanging checks run concurrently.
     thread::scope(|scope| {
         for (check, fault, words) in BROKEN {
             let rule = *rules.iter().find(|rule| rule.check == *check).unwrap();
@@ -258,7 +258,7 @@ fn every_rule_is_broken_by_some_double() {
     assert_eq!(checks, broken);
 }
 
-/// The bullets of the contract of `name` in the source of its trait, each on one line.
+/// Returns the bullets of the contract of `name` in the source of its trait, each on one line.
 fn contract(name: &str) -> Vec<String> {
     let source = match name {
         "Clock" => include_str!("../clock.rs"),

@@ -41,7 +41,7 @@ fn text_is_one_line_with_server_kind_stage_and_every_cause() {
     assert_eq!(named.to_string(), format!("a:1: {line}"));
     assert_eq!(format!("{named:?}"), named.to_string());
     assert_eq!(format!("{named:#?}"), named.to_string());
-    // A chain printer that follows `source` must not repeat it.
+    // A program that prints the chain of sources must not print the causes twice.
     assert!(error.source().is_none());
 
     let plain = ServerError::from(&named.at(Stage::Tls));
@@ -68,7 +68,7 @@ fn the_causes_of_a_cause_are_in_the_text() {
     assert_eq!(error.message(), "sending: outer: broken pipe");
 }
 
-/// Whether a pool reports a network error, and whether one that timed out; else a protocol error.
+/// What a pool reports: a network error, a network timeout, or a protocol error.
 #[derive(Debug, PartialEq)]
 enum Reported {
     Network,
@@ -76,8 +76,8 @@ enum Reported {
     Protocol,
 }
 
-/// I-10, I-11, I-14, I-16; which failure of a pooled connection is reported as what, and which has
-/// the labels of overload.
+/// I-10, I-11, I-14, I-16; what is reported for which failure of a pooled connection, and which
+/// failures get the labels of overload.
 #[test]
 fn io_errors_and_timeouts_up_to_hello_are_labelled_as_overload_and_nothing_else_is() {
     let check = |error: &TransportError, phase, reported, labelled| {
@@ -118,7 +118,7 @@ fn io_errors_and_timeouts_up_to_hello_are_labelled_as_overload_and_nothing_else_
     let eof = TransportError::network(Stage::Hello, "the server closed the connection");
     check(&eof, opening, Reported::Network, true);
 
-    // A name that is not found, or not in time; a proxy that refuses, breaks off or is silent.
+    // A name that is not found, or times out; a proxy that refuses, disconnects or does not answer.
     for stage in [Stage::Dns, Stage::Proxy] {
         check(&io(stage, Io::NotFound), opening, Reported::Network, false);
         check(
@@ -129,13 +129,13 @@ fn io_errors_and_timeouts_up_to_hello_are_labelled_as_overload_and_nothing_else_
         );
         check(&slow(stage), opening, Reported::Timeout, false);
     }
-    // A certificate, however the library says so.
+    // A bad certificate, in each form in which the library may report it.
     let certificate = TransportError::protocol(Stage::Tls, "the certificate has expired");
     check(&certificate, opening, Reported::Protocol, false);
     for kind in [Io::InvalidData, Io::InvalidInput, Io::Other] {
         check(&io(Stage::Tls, kind), opening, Reported::Protocol, false);
     }
-    // Another protocol's greeting.
+    // The greeting of another protocol.
     check(&wire(Stage::Hello), opening, Reported::Protocol, false);
 
     // Authentication, and operations of an established connection.

@@ -15,14 +15,14 @@ use sdam_core::error::ErrorKind;
 use super::*;
 use crate::wire::OpMsg;
 
-/// What a stream does when it is read or written next; at the end it is pending for ever.
+/// The result of a stream's next read or write; after the last step it is pending for ever.
 #[derive(Debug)]
 enum Step {
     Bytes(Vec<u8>),
     Pending,
     Eof,
     Fail(io::ErrorKind),
-    /// Takes this many bytes of a write.
+    /// Accepts this many bytes of a write.
     Take(usize),
 }
 
@@ -95,7 +95,7 @@ fn framed(steps: impl IntoIterator<Item = Step>) -> Framed<Script> {
     })
 }
 
-/// A message of id `request_id` and `padding` bytes more than the least.
+/// Returns a message of id `request_id` with `padding` bytes more than the minimum.
 fn message(request_id: i32, padding: usize) -> WireMessage {
     let mut body = vec![0; 5 + padding];
     body[..4].copy_from_slice(&(5 + padding as i32).to_le_bytes());
@@ -111,7 +111,7 @@ fn bytes(request_id: i32) -> Vec<u8> {
     message(request_id, 0).into_bytes()
 }
 
-/// What `recv` says at once.
+/// Returns the immediate result of `recv`.
 fn recv(framed: &mut Framed<Script>) -> Result<WireMessage, TransportError> {
     framed.recv().now_or_never().expect("nothing was pending")
 }

@@ -1,4 +1,4 @@
-//! The `client` document, shortened until it fits.
+//! Encoding of the `client` document, shortened until it fits.
 
 use super::{ClientMetadata, DELIMITER, FaasProvider, Library, cut};
 
@@ -26,7 +26,7 @@ pub(super) fn encode(metadata: &ClientMetadata) -> Box<[u8]> {
     while document.len() > ClientMetadata::MAX_LENGTH {
         if plan.platform.is_empty() {
             if plan.libraries <= 1 {
-                // Out of reach: the driver's own texts are limited so that they always fit.
+                // Unreachable: the driver's own texts are limited so that they always fit.
                 break;
             }
             plan.libraries -= 1;
@@ -40,13 +40,13 @@ pub(super) fn encode(metadata: &ClientMetadata) -> Box<[u8]> {
     document.into()
 }
 
-/// How much of each part to write.
+/// Which parts of the metadata to write.
 struct Plan {
     environment: Detail,
     os: Detail,
-    /// Empty for none.
+    /// Empty if left out.
     platform: String,
-    /// How many of the libraries, the driver included.
+    /// The number of libraries, the driver included.
     libraries: usize,
 }
 
@@ -66,7 +66,7 @@ impl Plan {
         }
         let libraries = metadata.libraries.iter().take(self.libraries);
         client.document("driver", |document| {
-            // One entry each, also where there is no version, so that the two can be matched.
+            // One entry for each library, even without a version, so that the two can be matched.
             document.text("name", &join(libraries.clone().map(|own| &*own.name)));
             let versions = libraries.map(|own| own.version.as_deref().unwrap_or_default());
             document.text("version", &join(versions));
@@ -130,7 +130,7 @@ impl Writer {
     }
 
     fn length(&mut self, length: usize) {
-        // Every text comes from memory and the whole is checked against 512 bytes.
+        // All texts are in memory and the whole is checked against 512 bytes.
         self.0.extend_from_slice(&(length as i32).to_le_bytes());
     }
 
@@ -161,7 +161,7 @@ impl Writer {
         self.0.extend_from_slice(&document.finish());
     }
 
-    /// A document is left out if nothing is in it.
+    /// Writes a document, unless it is empty.
     fn optional_document(&mut self, key: &'static str, write: impl FnOnce(&mut Self)) {
         let mut document = Self::default();
         write(&mut document);

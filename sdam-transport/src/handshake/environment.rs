@@ -1,10 +1,10 @@
-//! What a client finds around it.
+//! The client's environment for its metadata.
 
 use std::{collections::BTreeMap, path::Path};
 
 use super::{cut, set};
 
-/// The variables that matter to client metadata.
+/// The environment variables that client metadata uses.
 const VARIABLES: [&str; 13] = [
     "AWS_EXECUTION_ENV",
     "AWS_LAMBDA_FUNCTION_MEMORY_SIZE",
@@ -21,9 +21,9 @@ const VARIABLES: [&str; 13] = [
     "VERCEL_REGION",
 ];
 
-/// What a client finds around it: variables, container, operating system.
+/// The environment of a client: variables, container, operating system.
 ///
-/// The default one is empty: no variables, no container, an unknown operating system.
+/// The default is empty: no variables, no container, an unknown operating system.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Environment {
     variables: BTreeMap<Box<str>, Box<str>>,
@@ -32,11 +32,11 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// The environment of this process, as it is now.
+    /// Reads the current environment of this process.
     ///
-    /// Reads variables, looks for `/.dockerenv` and, on Linux, reads two small files about the
-    /// operating system, so it is meant to be called once, when a client is built. What cannot be
-    /// read or is not UTF-8 counts as absent.
+    /// It reads variables, looks for `/.dockerenv` and, on Linux, reads two small files about the
+    /// operating system, so call it once, when a client is built. Values that cannot be read or are
+    /// not UTF-8 count as absent.
     pub fn from_process() -> Self {
         let variables = VARIABLES
             .iter()
@@ -49,7 +49,7 @@ impl Environment {
             .with_os(OperatingSystem::of_process())
     }
 
-    /// The same environment with this variable; an empty value unsets it.
+    /// Sets this variable; an empty value unsets it.
     #[must_use]
     pub fn with_variable(mut self, name: &str, value: &str) -> Self {
         match set(value) {
@@ -59,27 +59,27 @@ impl Environment {
         self
     }
 
-    /// The same environment with or without the marker of a Docker container, `/.dockerenv`.
+    /// Sets whether the marker of a Docker container, `/.dockerenv`, exists.
     #[must_use]
     pub fn with_docker(mut self, docker: bool) -> Self {
         self.docker = docker;
         self
     }
 
-    /// The same environment with this operating system.
+    /// Sets the operating system.
     #[must_use]
     pub fn with_os(mut self, os: OperatingSystem) -> Self {
         self.os = os;
         self
     }
 
-    /// Whether the client runs as a function of a FaaS provider.
+    /// Returns whether the client runs as a function of a FaaS provider.
     pub fn is_faas(&self) -> bool {
         self.faas_provider().is_some()
     }
 
-    /// The FaaS provider, if the variables name exactly one; Vercel, which is built on AWS Lambda,
-    /// counts as one (Handshake: "FaaS").
+    /// Returns the FaaS provider, if the variables name exactly one; Vercel, which is built on AWS
+    /// Lambda, counts as one (Handshake: "FaaS").
     pub fn faas_provider(&self) -> Option<FaasProvider> {
         let vercel = self.has("VERCEL");
         let lambda = self
@@ -148,13 +148,13 @@ impl Environment {
         self.variable(name).is_some()
     }
 
-    /// A value that is no number counts as absent; metadata must never fail because of it.
+    /// Parses a variable; an invalid number counts as absent, because metadata must never fail.
     fn number(&self, name: &str) -> Option<i32> {
         self.variable(name)?.parse().ok()
     }
 }
 
-/// A provider of functions as a service.
+/// A provider of functions as a service (FaaS).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FaasProvider {
@@ -169,7 +169,7 @@ pub enum FaasProvider {
 }
 
 impl FaasProvider {
-    /// The provider's name in `client.env.name`.
+    /// Returns the provider's name in `client.env.name`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::AwsLambda => "aws.lambda",
@@ -180,7 +180,7 @@ impl FaasProvider {
     }
 }
 
-/// An operating system, in the words of client metadata.
+/// An operating system, as client metadata describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OperatingSystem {
     pub(super) kind: Box<str>,
@@ -190,10 +190,10 @@ pub struct OperatingSystem {
 }
 
 impl OperatingSystem {
-    /// The greatest length of a type, in bytes; what lies beyond is cut off.
+    /// The maximum length of a type, in bytes; longer ones are truncated.
     pub const MAX_TYPE_LENGTH: usize = 32;
 
-    /// A system of that type, such as `Linux`; empty for unknown.
+    /// Creates a system of that type, such as `Linux`; empty for unknown.
     pub fn new(kind: &str) -> Self {
         Self {
             kind: set(cut(kind, Self::MAX_TYPE_LENGTH)).unwrap_or_else(|| "unknown".into()),
@@ -203,21 +203,21 @@ impl OperatingSystem {
         }
     }
 
-    /// The same system with the name of its distribution.
+    /// Sets the name of the distribution.
     #[must_use]
     pub fn with_name(mut self, name: &str) -> Self {
         self.name = set(name);
         self
     }
 
-    /// The same system with the machine's hardware name, such as `x86_64`.
+    /// Sets the machine's hardware name, such as `x86_64`.
     #[must_use]
     pub fn with_architecture(mut self, architecture: &str) -> Self {
         self.architecture = set(architecture);
         self
     }
 
-    /// The same system with its version.
+    /// Sets the system's version.
     #[must_use]
     pub fn with_version(mut self, version: &str) -> Self {
         self.version = set(version);
@@ -243,13 +243,13 @@ impl OperatingSystem {
 }
 
 impl Default for OperatingSystem {
-    /// An unknown one.
+    /// Returns an unknown operating system.
     fn default() -> Self {
         Self::new("")
     }
 }
 
-/// `PRETTY_NAME` of os-release(5), without its quotes.
+/// Returns `PRETTY_NAME` of os-release(5), without its quotes.
 pub(super) fn pretty_name(os_release: &str) -> String {
     os_release
         .lines()

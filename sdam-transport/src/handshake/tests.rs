@@ -199,14 +199,14 @@ fn a_platform_is_cut_to_fill_the_document_exactly() {
     let base = metadata(&Environment::default());
     let cut = base.clone().with_platform(&"p".repeat(1000)).unwrap();
     assert_eq!(cut.encode().len(), ClientMetadata::MAX_LENGTH);
-    // Not in the middle of a character.
+    // Not cut in the middle of a character.
     let cut = base.with_platform(&"\u{20ac}".repeat(1000)).unwrap();
     let platform = decode(&cut).get_str("platform").unwrap().to_owned();
     assert!(platform.chars().all(|c| c == '\u{20ac}'));
     assert!(cut.encode().len() > ClientMetadata::MAX_LENGTH - 3);
 }
 
-/// O-21: the longest texts that are accepted fit, whatever else there is.
+/// O-21: the longest accepted texts fit, together with any other fields.
 #[test]
 fn the_document_never_exceeds_its_limit() {
     let long = "\u{20ac}".repeat(42) + "ab";
@@ -286,7 +286,7 @@ fn library(name: &str, version: &str, platform: &str) -> Library {
         .with_platform(platform)
 }
 
-/// Name, version and platform that the document has after these libraries were appended.
+/// Returns name, version and platform of the document after these libraries were appended.
 fn appended(libraries: &[Library]) -> (String, String, String) {
     let mut metadata = metadata(&Environment::default());
     for library in libraries {

@@ -49,7 +49,7 @@ fn work_is_done_although_its_sender_is_gone() {
 fn a_panic_ends_one_task_alone() {
     let (remote, jobs) = remote();
     let (ran, runs) = oneshot::channel();
-    // Unlike `panic!`, this prints nothing.
+    // Unlike `panic!`, this does not call the panic hook.
     remote.spawn(Task::new("panics", async {
         panic::resume_unwind(Box::new("a task under test panics"))
     }));

@@ -8,7 +8,7 @@ use crate::{stream::ByteStream, testing::ManualClock};
 
 impl ByteStream for Cursor<Vec<u8>> {}
 
-/// What becomes of an attempt or a look-up.
+/// The result of an attempt or a look-up.
 #[derive(Clone, Copy, Debug)]
 enum Fate {
     Open,
@@ -16,7 +16,7 @@ enum Fate {
     Silent,
 }
 
-/// A network of which every name and address is known.
+/// A dialler whose names and addresses have fixed results.
 #[derive(Clone, Debug, Default)]
 struct FakeDial {
     names: BTreeMap<&'static str, Vec<&'static str>>,
@@ -78,7 +78,7 @@ fn dial(names: &[(&'static str, &[&'static str])], fates: &[(&'static str, Fate)
     }
 }
 
-/// Connects to `target` by 1000 ms, time passing in steps until it is done.
+/// Connects to `target` with a deadline of 1000 ms, advancing time in steps until it is done.
 fn connect(dial: &FakeDial, target: &str) -> Result<(), ServerError> {
     let clock = dial.blocking.clone().unwrap_or_default();
     let transport = NetTransport::new(dial.clone(), Arc::new(clock.clone()));
@@ -189,7 +189,7 @@ fn a_failed_connect_tells_what_became_of_every_address() {
         "connecting took longer than allowed: 2.2.2.2:27017: connection refused; \
          1.1.1.1:27017: no answer",
     );
-    // What the system calls a time-out is one only if no address gave another reason.
+    // A timeout that the system reports counts as one only if no address failed for another reason.
     let expired = Fate::Fail(io::ErrorKind::TimedOut);
     fails(
         &dial(names, &[first(expired), second(refused)]),

@@ -41,7 +41,7 @@ fn without_a_deadline_a_future_takes_as_long_as_it_takes() {
     assert_eq!(poll(&mut raced), Poll::Pending);
 }
 
-/// What the attempts at a race's candidates have done and shall do.
+/// The scripted results and the log of a race's attempts.
 #[derive(Clone, Default)]
 struct Network {
     begun: Rc<RefCell<Vec<char>>>,
@@ -49,7 +49,7 @@ struct Network {
     outcomes: Rc<RefCell<BTreeMap<char, Result<char, i32>>>>,
 }
 
-/// Records that the attempt of this name is gone.
+/// Records that the attempt of this name was dropped.
 struct Attempt(Network, char);
 
 impl Drop for Attempt {
@@ -77,7 +77,7 @@ impl Network {
     }
 }
 
-/// Runs the race of `candidates` in `$network` by `$clock`, pinned as `$race`.
+/// Starts the race of `candidates` in `$network` by `$clock`, pinned as `$race`.
 macro_rules! race {
     ($race:ident, $clock:ident, $network:ident, $deadline:expr, $candidates:expr) => {
         let ($clock, $network) = (ManualClock::default(), Network::default());
@@ -105,7 +105,7 @@ fn attempts_join_one_by_one_after_the_delay() {
     clock.advance(250);
     assert!(poll(&mut race).is_pending());
     assert_eq!(network.begun(), "abc");
-    // The last one has nobody to wait for.
+    // No attempt follows the last one.
     clock.advance(10_000);
     assert!(poll(&mut race).is_pending());
 }
@@ -142,7 +142,7 @@ fn a_failure_begins_the_next_attempt_at_once() {
     network.settle('a', Err(1));
     assert!(poll(&mut race).is_pending());
     assert_eq!(network.begun(), "ab");
-    // Its delay counts from its own beginning.
+    // The delay counts from the start of the attempt.
     clock.advance(249);
     assert!(poll(&mut race).is_pending());
     assert_eq!(network.begun(), "ab");

@@ -17,10 +17,10 @@ use sdam_core::time::Instant;
 use super::Epoch;
 use crate::clock::Clock;
 
-/// The system's time, and timers that a thread keeps: for runtimes that have none, or whose timers
-/// work on their own thread or as long as they run alone.
+/// The system's clock with timers on a background thread, for runtimes without timers, or whose
+/// timers work only on their own thread or only while they run.
 ///
-/// The thread starts with the first timer that is waited for and ends with the last one.
+/// The thread starts with the first pending timer and ends with the last one.
 #[derive(Clone, Debug)]
 pub struct ThreadClock {
     epoch: Epoch,
@@ -28,7 +28,7 @@ pub struct ThreadClock {
 }
 
 impl ThreadClock {
-    /// A clock that counts from `epoch`.
+    /// Creates a clock that counts from `epoch`.
     pub fn new(epoch: Epoch) -> Self {
         Self {
             epoch,
@@ -59,10 +59,10 @@ struct Timers {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Who waits, by deadline and number.
+    /// The wakers of pending timers, by deadline and number.
     waiting: BTreeMap<(Instant, u64), Waker>,
     next_number: u64,
-    /// Whether there is a thread.
+    /// Whether the thread is running.
     watched: bool,
 }
 
@@ -71,7 +71,7 @@ impl Timers {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes who waits when it is time, until nobody does.
+    /// Wakes timers at their deadlines, until no timer is pending.
     fn watch(&self, epoch: Epoch) {
         let mut state = self.state();
         while let Some((&(deadline, _), _)) = state.waiting.first_key_value() {
@@ -128,7 +128,7 @@ impl Future for Timer {
         drop(replaced);
         timers.changed.notify_one();
         if !watched {
-            // The system has no thread left, so time is watched by polling.
+            // The system cannot start a thread, so the timer polls the time.
             cx.waker().wake_by_ref();
         }
         Poll::Pending
@@ -140,7 +140,7 @@ impl Drop for Timer {
         if let Some(number) = self.number {
             let timers = &self.clock.timers;
             let removed = timers.state().waiting.remove(&(self.deadline, number));
-            // Not before the lock is free, as above.
+            // Dropped after the lock is released, as above.
             drop(removed);
             timers.changed.notify_one();
         }
@@ -155,7 +155,7 @@ impl fmt::Debug for Timer {
     }
 }
 
-/// Far deadlines are looked at again now and then, as not every system can wait that long at once.
+/// The maximum pause of the thread; not every system can wait longer at once.
 const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
 
 #[cfg(test)]
@@ -172,7 +172,7 @@ mod tests {
         assert!((&mut far).now_or_never().is_none());
         assert_eq!(clock.timers.state().waiting.len(), 1);
         drop(far);
-        // The thread ends because nothing waits; the last clock is then the only owner.
+        // The thread ends because no timer is pending; the last clock is then the only owner.
         let mut state = clock.timers.state();
         assert!(state.waiting.is_empty());
         while state.watched {

@@ -1,16 +1,16 @@
 //! CRC-32C (Castagnoli), the checksum of OP_MSG.
 
-/// The checksum of `bytes`.
+/// Returns the checksum of `bytes`.
 pub(super) fn checksum(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0, |crc, byte| {
         (crc >> 8) ^ TABLE[usize::from(crc as u8 ^ byte)]
     })
 }
 
-/// The polynomial with its bits reversed, as the checksum takes the lowest bit first.
+/// The polynomial in reversed bit order, because the checksum processes the lowest bit first.
 const POLYNOMIAL: u32 = 0x82F6_3B78;
 
-/// What each value of the lowest byte contributes.
+/// The contribution of each value of the lowest byte.
 const TABLE: [u32; 256] = {
     let mut table = [0; 256];
     let mut index = 0;

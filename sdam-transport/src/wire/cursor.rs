@@ -1,10 +1,10 @@
-//! A position in bytes that are read from front to back.
+//! A cursor that reads bytes from front to back.
 
 use std::ops::Range;
 
 use super::WireError;
 
-/// Reads little-endian fields; every read beyond the end is an error that names the field.
+/// Reads little-endian fields; a read beyond the end is an error that names the field.
 #[derive(Debug)]
 pub(super) struct Cursor<'a> {
     bytes: &'a [u8],
@@ -24,12 +24,12 @@ impl<'a> Cursor<'a> {
         self.bytes.get(self.at..).unwrap_or_default()
     }
 
-    /// All bytes, also those that were read already.
+    /// Returns all bytes, including those already read.
     pub(super) fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// Makes the last `length` bytes unreadable and returns them.
+    /// Removes and returns the last `length` bytes.
     pub(super) fn split_off(
         &mut self,
         length: usize,
@@ -73,7 +73,7 @@ impl<'a> Cursor<'a> {
         self.array(field).map(i32::from_le_bytes)
     }
 
-    /// A text that ends in NUL, without it.
+    /// Reads a NUL-terminated string, without the NUL.
     pub(super) fn cstring(&mut self, field: &'static str) -> Result<Range<usize>, WireError> {
         let length = self
             .rest()
@@ -88,7 +88,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// A BSON document, by its length and its last byte; its elements are not looked at.
+    /// Reads a BSON document and checks its length and last byte, not its elements.
     pub(super) fn document(&mut self, field: &'static str) -> Result<Range<usize>, WireError> {
         let start = self.at;
         let length = Self::new(self.bytes, start).i32(field)?;

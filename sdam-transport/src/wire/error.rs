@@ -1,49 +1,49 @@
-//! Why bytes are no message.
+//! The error of the wire codec.
 
 use std::fmt;
 
-/// Why bytes are no message, a message cannot be written, or one comes out of turn.
+/// The error of decoding or encoding a message, or of one that arrives out of turn.
 ///
-/// A connection that received such bytes is of no more use.
+/// The connection that received such bytes is unusable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WireError {
     /// There are fewer bytes than a header has.
     TooShort {
-        /// How many there are.
+        /// The number of bytes.
         length: usize,
     },
-    /// The message would be longer than its length field can say.
+    /// The message would be longer than the length field allows.
     TooLong {
-        /// How long it would be.
+        /// The length of the message.
         length: usize,
     },
-    /// The header declares less than its own length.
+    /// The header declares a length below the header's own.
     LengthBelowHeader {
-        /// What it declares.
+        /// The declared length.
         declared: i32,
     },
-    /// The header declares more than the receiver accepts.
+    /// The header declares a length above the receiver's limit.
     LengthAboveLimit {
-        /// What it declares.
+        /// The declared length.
         declared: usize,
-        /// What is accepted.
+        /// The limit.
         limit: usize,
     },
-    /// The header declares another length than the message has.
+    /// The declared length differs from the message's length.
     WrongLength {
-        /// What it declares.
+        /// The declared length.
         declared: usize,
-        /// What is there.
+        /// The length of the message.
         actual: usize,
     },
-    /// The message is OP_COMPRESSED, which a client that offers no compressor is never sent.
+    /// The message is OP_COMPRESSED, although the client offers no compressor.
     Compressed,
-    /// The opcode is none of those this protocol uses.
+    /// The opcode is unknown.
     UnknownOpCode(i32),
-    /// Flags are set that must be understood and are not (OP_MSG: bits 0 to 15).
+    /// Unknown required flags are set (OP_MSG: bits 0 to 15).
     UnknownFlags(u32),
-    /// A section is of a kind that is not known.
+    /// The kind of a section is unknown.
     UnknownSection(u8),
     /// The message ends inside a field.
     Truncated {
@@ -52,14 +52,14 @@ pub enum WireError {
     },
     /// Bytes are left after the last field.
     TrailingBytes,
-    /// A document is shorter than it can be, or does not end where it says.
+    /// A document's length is too small, or the document does not end where its length says.
     Document {
-        /// Which document.
+        /// The document.
         field: &'static str,
     },
-    /// A text is no UTF-8, or has a NUL inside.
+    /// A string is not UTF-8, or contains a NUL.
     NotUtf8 {
-        /// Which text.
+        /// The string.
         field: &'static str,
     },
     /// There is no section of kind 0, or no document in the reply.
@@ -68,29 +68,29 @@ pub enum WireError {
     SecondBody,
     /// Two sections of kind 1 have the same identifier.
     DuplicateSequence(Box<str>),
-    /// The checksum is not that of the message.
+    /// The checksum does not match the message.
     Checksum {
-        /// What the message says.
+        /// The checksum in the message.
         declared: u32,
-        /// What its bytes yield.
+        /// The checksum of its bytes.
         actual: u32,
     },
-    /// The message answers another one than the one whose answer is due.
+    /// The reply is for another message than the expected one.
     WrongResponseTo {
-        /// Whose answer is due.
+        /// The request id whose reply is due.
         expected: i32,
-        /// What the message answers.
+        /// The request id that the message answers.
         actual: i32,
     },
     /// A reply arrived while none was due.
     UnexpectedReply,
-    /// A request was received where a reply is due.
+    /// A request was received instead of a reply.
     NotAReply,
     /// The reply announces more replies although the request did not allow it.
     UnexpectedMoreToCome,
-    /// A request was made before the last reply to the one before had arrived.
+    /// A request was started before the last reply to the previous one had arrived.
     ReplyOutstanding,
-    /// A request can only be framed as OP_MSG: streaming and `hello` do not exist in OP_QUERY.
+    /// The request requires OP_MSG: streaming and `hello` do not exist in OP_QUERY.
     NotInOpQuery,
 }
 

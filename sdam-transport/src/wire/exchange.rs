@@ -4,18 +4,17 @@ use sdam_core::hello::HelloRequest;
 
 use super::{OpCode, OpMsg, OpQuery, WireError, WireMessage};
 
-/// The state of one connection, seen from the client: which request id is next, and which reply is
-/// due.
+/// The client's state of one connection: the next request id, and which reply is due.
 ///
-/// One request is out at a time. A reply must name the request, or within a stream the reply before
-/// it, so that a message that belongs to something else is never taken for the answer.
+/// One request is outstanding at a time. A reply must name the request, or within a stream the
+/// previous reply, so that an unrelated message is never taken for the reply.
 #[derive(Clone, Debug, Default)]
 pub struct Exchange {
     last_request_id: i32,
     due: Option<Due>,
 }
 
-/// The reply that is to arrive next.
+/// The next expected reply.
 #[derive(Clone, Copy, Debug)]
 struct Due {
     response_to: i32,
@@ -28,17 +27,17 @@ struct Due {
 pub struct Reply<'m> {
     /// The reply's document, BSON.
     pub body: &'m [u8],
-    /// Whether another reply follows unasked; until the last one has arrived, nothing may be sent.
+    /// Whether another reply follows unasked; nothing may be sent until the last one has arrived.
     pub more_to_come: bool,
 }
 
 impl Exchange {
-    /// The state of a connection on which nothing was sent yet.
+    /// Creates the state of a connection on which nothing has been sent.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The message that carries `hello`, after which its reply is due.
+    /// Creates the message for `hello`, after which its reply is due.
     ///
     /// # Errors
     ///
@@ -71,11 +70,11 @@ impl Exchange {
         })
     }
 
-    /// The message that carries the BSON document `command`, after which its reply is due.
+    /// Creates the message for the BSON document `command`, after which its reply is due.
     ///
     /// # Errors
     ///
-    /// As [`hello`](Self::hello), and [`WireError::Document`] if `command` is no BSON document.
+    /// Those of [`hello`](Self::hello), and [`WireError::Document`] if `command` is not BSON.
     pub fn command(&mut self, command: &[u8]) -> Result<WireMessage, WireError> {
         self.request(false, |request_id| {
             OpMsg {
@@ -91,7 +90,7 @@ impl Exchange {
     ///
     /// # Errors
     ///
-    /// Whatever comes out of turn; the connection is of no more use then.
+    /// A [`WireError`] if the message is out of turn; the connection is then unusable.
     pub fn accept<'m>(&mut self, message: &'m WireMessage) -> Result<Reply<'m>, WireError> {
         let due = self.due.take().ok_or(WireError::UnexpectedReply)?;
         if message.op_code() == OpCode::Query {
@@ -119,7 +118,7 @@ impl Exchange {
         })
     }
 
-    /// Whether a reply is due, so that nothing may be sent.
+    /// Returns whether a reply is due, so that nothing may be sent.
     pub fn is_reply_due(&self) -> bool {
         self.due.is_some()
     }
@@ -132,7 +131,7 @@ impl Exchange {
         if self.due.is_some() {
             return Err(WireError::ReplyOutstanding);
         }
-        // Ids only have to differ from those in flight; 0 stands for "no message" in `responseTo`.
+        // Ids only have to differ from outstanding ones; 0 means "no message" in `responseTo`.
         let request_id = self.last_request_id.checked_add(1).unwrap_or(1);
         let message = encode(request_id)?;
         self.last_request_id = request_id;

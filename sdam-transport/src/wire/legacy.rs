@@ -1,27 +1,27 @@
-//! OP_QUERY and OP_REPLY, which carry legacy hello to servers that may not know OP_MSG.
+//! OP_QUERY and OP_REPLY, for legacy hello to servers that may not know OP_MSG.
 
 use std::ops::Range;
 
 use super::{Header, OP_QUERY, OP_REPLY, WireError, WireMessage, cursor::Cursor, set_length};
 
-/// An OP_QUERY to be written: a command, as servers before 3.6 take it.
+/// An OP_QUERY to encode: a command for servers before 3.6.
 #[derive(Clone, Copy, Debug)]
 pub struct OpQuery<'a> {
-    /// The number of the message, for its answer to name.
+    /// The request id, which the reply names.
     pub request_id: i32,
     /// Flag bits, see [`Self::SECONDARY_OK`].
     pub flags: u32,
-    /// What is queried: `admin.$cmd` for commands.
+    /// The queried collection: `admin.$cmd` for commands.
     pub collection: &'a str,
     /// The command, one BSON document.
     pub body: &'a [u8],
 }
 
 impl OpQuery<'_> {
-    /// The flag that lets secondaries answer.
+    /// The flag that allows secondaries to answer.
     pub const SECONDARY_OK: u32 = 1 << 2;
 
-    /// The message, validated as one that is received.
+    /// Encodes the message and validates it like a received one.
     pub fn encode(&self) -> Result<WireMessage, WireError> {
         if self.collection.contains('\0') {
             return Err(WireError::NotUtf8 { field: COLLECTION });
@@ -41,12 +41,12 @@ impl OpQuery<'_> {
     }
 }
 
-/// An OP_REPLY to be written: the answer to a command that came as [`OpQuery`].
+/// An OP_REPLY to encode: the reply to a command sent as [`OpQuery`].
 #[derive(Clone, Copy, Debug)]
 pub struct OpReply<'a> {
-    /// The number of the message.
+    /// The request id of the message.
     pub request_id: i32,
-    /// The number of the message that this one answers.
+    /// The request id that this message answers.
     pub response_to: i32,
     /// Flag bits, see [`Self::QUERY_FAILURE`] and [`Self::AWAIT_CAPABLE`].
     pub flags: u32,
@@ -55,12 +55,12 @@ pub struct OpReply<'a> {
 }
 
 impl OpReply<'_> {
-    /// The flag of a reply whose document holds `$err`.
+    /// The flag of a reply whose document contains `$err`.
     pub const QUERY_FAILURE: u32 = 1 << 1;
     /// The flag that every server since 1.6 sets.
     pub const AWAIT_CAPABLE: u32 = 1 << 3;
 
-    /// The message, validated as one that is received.
+    /// Encodes the message and validates it like a received one.
     pub fn encode(&self) -> Result<WireMessage, WireError> {
         let capacity = self.body.len() + 20;
         let mut bytes = Header::start(self.request_id, self.response_to, OP_REPLY, capacity);
@@ -76,7 +76,7 @@ impl OpReply<'_> {
     }
 }
 
-/// Where the parts of an OP_QUERY are.
+/// The positions of an OP_QUERY's parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct QueryLayout {
     pub(super) flags: u32,
@@ -85,7 +85,7 @@ pub(super) struct QueryLayout {
 }
 
 impl QueryLayout {
-    /// Checks everything after the header.
+    /// Decodes and validates everything after the header.
     pub(super) fn decode(cursor: &mut Cursor<'_>) -> Result<Self, WireError> {
         let flags = cursor.u32("the flags")?;
         let collection = cursor.cstring(COLLECTION)?;
@@ -104,7 +104,7 @@ impl QueryLayout {
     }
 }
 
-/// Where the parts of an OP_REPLY are.
+/// The positions of an OP_REPLY's parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ReplyLayout {
     pub(super) flags: u32,
@@ -112,7 +112,7 @@ pub(super) struct ReplyLayout {
 }
 
 impl ReplyLayout {
-    /// Checks everything after the header.
+    /// Decodes and validates everything after the header.
     pub(super) fn decode(cursor: &mut Cursor<'_>) -> Result<Self, WireError> {
         let flags = cursor.u32("the flags")?;
         cursor.take(size_of::<i64>(), "the cursor id")?;

@@ -1,4 +1,4 @@
-//! OP_MSG.
+//! Encoding and decoding of OP_MSG.
 
 use std::{collections::BTreeSet, ops::Range};
 
@@ -7,22 +7,22 @@ use super::{Header, OP_MSG, WireError, WireMessage, crc32c, cursor::Cursor, set_
 pub(super) const CHECKSUM_PRESENT: u32 = 1;
 pub(super) const MORE_TO_COME: u32 = 1 << 1;
 pub(super) const EXHAUST_ALLOWED: u32 = 1 << 16;
-/// Flags that a receiver must understand or else refuse the message.
+/// The flags that a receiver must know, or else refuse the message.
 const REQUIRED: u32 = 0xFFFF;
 
 const KIND_BODY: u8 = 0;
 const KIND_SEQUENCE: u8 = 1;
 
-/// An OP_MSG to be written.
+/// An OP_MSG to encode.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpMsg<'a> {
-    /// The number of the message, for its answer to name.
+    /// The request id, which the reply names.
     pub request_id: i32,
-    /// The number of the message that this one answers, 0 in a request.
+    /// The request id that this message answers, 0 in a request.
     pub response_to: i32,
-    /// In a reply: another one follows unasked. In a request: no reply is wanted.
+    /// In a reply: another reply follows without a request. In a request: no reply is expected.
     pub more_to_come: bool,
-    /// In a request: a stream of replies is welcome.
+    /// In a request: a stream of replies is allowed.
     pub exhaust_allowed: bool,
     /// Whether to append a checksum.
     pub checksum: bool,
@@ -33,7 +33,7 @@ pub struct OpMsg<'a> {
 }
 
 impl OpMsg<'_> {
-    /// The message, validated as one that is received.
+    /// Encodes the message and validates it like a received one.
     pub fn encode(&self) -> Result<WireMessage, WireError> {
         let mut bytes = Header::start(
             self.request_id,
@@ -66,7 +66,7 @@ impl OpMsg<'_> {
     }
 }
 
-/// The documents of a section of kind 1, an argument of the command that may be long.
+/// A section of kind 1: a sequence of documents that is an argument of the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sequence<'a> {
     identifier: &'a str,
@@ -74,7 +74,7 @@ pub struct Sequence<'a> {
 }
 
 impl<'a> Sequence<'a> {
-    /// The argument `identifier` with `documents`, BSON documents one directly after the other.
+    /// Creates the argument `identifier` with `documents`, concatenated BSON documents.
     pub fn new(identifier: &'a str, documents: &'a [u8]) -> Self {
         Self {
             identifier,
@@ -82,12 +82,12 @@ impl<'a> Sequence<'a> {
         }
     }
 
-    /// The name of the argument, such as `documents`.
+    /// Returns the name of the argument, such as `documents`.
     pub fn identifier(&self) -> &'a str {
         self.identifier
     }
 
-    /// The documents, in order.
+    /// Returns the documents, in order.
     pub fn documents(&self) -> Documents<'a> {
         Documents {
             rest: self.documents,
@@ -127,7 +127,7 @@ impl<'a> Iterator for Sequences<'a> {
     fn next(&mut self) -> Option<Sequence<'a>> {
         loop {
             let mut cursor = Cursor::new(self.sections, 0);
-            // The sections were checked when the message was made, so an error is their end.
+            // The sections were validated when the message was created, so an error is the end.
             let section = Section::decode(&mut cursor).ok()?;
             let sections = self.sections;
             self.sections = cursor.rest();
@@ -145,7 +145,7 @@ impl<'a> Iterator for Sequences<'a> {
     }
 }
 
-/// BSON documents that follow directly upon each other.
+/// An iterator of concatenated BSON documents.
 #[derive(Clone, Debug)]
 pub struct Documents<'a> {
     rest: &'a [u8],
@@ -156,14 +156,14 @@ impl<'a> Iterator for Documents<'a> {
 
     fn next(&mut self) -> Option<&'a [u8]> {
         let mut cursor = Cursor::new(self.rest, 0);
-        // An error is the end of a checked sequence, or bytes that nobody has encoded yet.
+        // An error is the end of a validated sequence, or of bytes that are not encoded yet.
         let document = self.rest.get(cursor.document(DOCUMENT).ok()?);
         self.rest = cursor.rest();
         document
     }
 }
 
-/// Where the parts of an OP_MSG are.
+/// The positions of an OP_MSG's parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     pub(super) flags: u32,
@@ -172,7 +172,7 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// Checks everything after the header.
+    /// Decodes and validates everything after the header.
     pub(super) fn decode(cursor: &mut Cursor<'_>) -> Result<Self, WireError> {
         let flags = cursor.u32("the flags")?;
         let unknown = flags & REQUIRED & !(CHECKSUM_PRESENT | MORE_TO_COME);
@@ -189,7 +189,7 @@ impl Layout {
         }
         let start = cursor.position();
         let mut body = None;
-        // Sorted, because nothing but the message's length bounds their number.
+        // A sorted set, because only the message's length limits their number.
         let mut identifiers: BTreeSet<&[u8]> = BTreeSet::new();
         while !cursor.rest().is_empty() {
             match Section::decode(cursor)? {
@@ -213,7 +213,7 @@ impl Layout {
     }
 }
 
-/// One section of an OP_MSG, by where its parts are.
+/// The positions of one section's parts.
 enum Section {
     Body(Range<usize>),
     Sequence {

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// `{}` and `{"": {}}`: the codec looks at lengths alone.
+/// `{}` and `{"": {}}`: the codec checks only lengths.
 const EMPTY: &[u8] = &[5, 0, 0, 0, 0];
 const NESTED: &[u8] = &[12, 0, 0, 0, 3, 0, 5, 0, 0, 0, 0, 0];
 
@@ -15,7 +15,7 @@ fn message(request_id: i32, response_to: i32, op_code: i32, rest: &[u8]) -> Vec<
     bytes
 }
 
-/// An OP_MSG of `flags` and `sections`.
+/// Returns an OP_MSG of `flags` and `sections`.
 fn op_msg(flags: u32, sections: &[&[u8]]) -> Vec<u8> {
     message(
         7,
@@ -164,7 +164,7 @@ fn documents_must_fill_what_holds_them() {
             field: "a document of a sequence",
         },
     );
-    // An identifier without its end, and one that is no text.
+    // An identifier without a NUL, and one that is not UTF-8.
     refused(
         op_msg(0, &[&[1, 5, 0, 0, 0, b'a'], &body(EMPTY)]),
         &WireError::Truncated {
@@ -191,7 +191,7 @@ fn checksum_is_verified_if_flagged_o_38() {
     .unwrap();
     assert!(sealed.has_checksum());
     assert_eq!(sealed.body(), NESTED);
-    // Whichever bit is flipped on the way, the message is refused.
+    // Flipping any bit makes the message invalid.
     for at in 0..sealed.as_bytes().len() * 8 {
         let mut bytes = sealed.as_bytes().to_vec();
         bytes[at / 8] ^= 1 << (at % 8);
@@ -317,7 +317,7 @@ fn what_cannot_be_decoded_is_not_encoded() {
     assert!(matches!(nul.encode(), Err(WireError::NotUtf8 { .. })));
 }
 
-/// A document of `length` bytes after its length and before its end.
+/// Returns a document with `length` bytes between its length and its end.
 fn document(length: usize) -> Vec<u8> {
     let mut document = vec![0; length + 5];
     document[..4].copy_from_slice(&(length as i32 + 5).to_le_bytes());

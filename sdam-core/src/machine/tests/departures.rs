@@ -3,7 +3,7 @@
 use super::*;
 use crate::{event::EventKind, topology::Departure};
 
-/// The departures that `effects` tell of, and those that are remembered, in words.
+/// Returns the departures that `effects` publish and those that the description keeps, as text.
 fn departures(machine: &TopologyMachine, effects: Effects) -> [Vec<String>; 2] {
     let told = effects.into_iter().filter_map(|effect| match effect {
         Effect::Emit(EventKind::ServerClosed {
@@ -20,7 +20,7 @@ fn departures(machine: &TopologyMachine, effects: Effects) -> [Vec<String>; 2] {
     ]
 }
 
-/// What comes of `news` about the first of `seeds`, after `before` about the last of them.
+/// Checks the departure after `before` about the last of `seeds` and `news` about the first.
 #[track_caller]
 fn leaves(options: &Options, before: Option<Hello>, news: Hello, expected: &str) {
     let mut machine = opened(options);

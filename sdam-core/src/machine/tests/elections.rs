@@ -1,4 +1,4 @@
-//! What the corpus leaves open about elections and roles.
+//! Cases of elections and roles that the corpus does not cover.
 
 use super::*;
 
@@ -53,7 +53,7 @@ fn elections_are_compared_byte_by_byte_the_first_one_first() {
             primary.map(|server| server.address.clone())
         };
         assert_eq!(primary_is(&machine), Some(address("a")));
-        // More than what a signed byte holds.
+        // Above the range of a signed byte.
         let _ = check(&mut machine, "b", primary(id(0x80, 0)));
         assert_eq!(primary_is(&machine), Some(address("b")));
     }
@@ -112,7 +112,7 @@ fn an_election_that_is_known_is_not_stale() {
 
 #[test]
 fn a_standalone_is_the_topology_only_if_it_was_the_only_seed() {
-    // D-20: what counts are the seeds, not the servers that are left of them.
+    // D-20: the number of seeds counts, not the number of servers left.
     let mut machine = opened(&options(&["a", "b"]));
     for name in ["a", "b"] {
         let _ = check(&mut machine, name, hello(ServerType::Standalone));
@@ -127,7 +127,7 @@ fn a_standalone_is_the_topology_only_if_it_was_the_only_seed() {
 
 #[test]
 fn a_member_of_another_name_leaves_a_set_with_a_primary() {
-    // D-26: also the primary itself, once it is none any more.
+    // D-26: also the former primary itself.
     for (name, left) in [
         ("b", TopologyType::ReplicaSetWithPrimary),
         ("a", TopologyType::ReplicaSetNoPrimary),

@@ -1,4 +1,4 @@
-//! Which errors of operations matter, and what they lead to.
+//! Which errors of operations matter, and their effects.
 
 use alloc::{string::String, vec::Vec};
 
@@ -25,7 +25,7 @@ fn report(
     (outcome, brief(machine, &effects))
 }
 
-/// What follows when an operation meets a broken connection.
+/// Returns the effects of an operation's broken connection.
 pub(super) fn network_error(machine: &mut TopologyMachine, server: ServerId) -> Effects {
     let cause = Cause::Network {
         timeout: false,
@@ -35,7 +35,7 @@ pub(super) fn network_error(machine: &mut TopologyMachine, server: ServerId) -> 
     met(machine, server, cause)
 }
 
-/// What follows when an operation is told that the primary has stepped down.
+/// Returns the effects of a reply that the primary has stepped down.
 pub(super) fn state_change(machine: &mut TopologyMachine, server: ServerId) -> Effects {
     let reply = doc! { "ok": 0, "code": 189, "errmsg": "stepped down" };
     let bytes = bson::RawDocumentBuf::try_from(&reply).unwrap().into_bytes();
@@ -103,7 +103,7 @@ fn network_errors_of_operations_clear_and_cancel_but_do_not_ask_for_a_check() {
         Cause::Auth { message: "no" },
         ErrorOutcome::Cleared,
     );
-    // A message that was too long for the connection is no sign of a server that is down.
+    // A message that is too long for the connection does not mean that the server is down.
     let protocol = Cause::Protocol { message: "long" };
     check(Phase::AfterHandshake, protocol, ErrorOutcome::Irrelevant);
     check(Phase::BeforeHandshake, protocol, ErrorOutcome::Cleared);
@@ -143,8 +143,8 @@ fn the_knob_lets_every_failed_establishment_mark_unknown() {
     );
 }
 
-/// A primary `a` whose monitor has heard of version 5 by a server of wire version 17, and what it
-/// makes of this reply to a connection that speaks `max_wire_version`.
+/// Reports a reply on a connection of `max_wire_version` by a primary `a`, whose monitor knows
+/// topology version 5 and wire version 17.
 fn reply(
     phase: Phase,
     reply: &bson::Document,
@@ -307,7 +307,7 @@ fn a_failed_check_loses_the_server_whatever_topology_version_it_carries() {
         assert!(effects.contains(&"clear a to 1".into()), "{own:?}");
         let lost = machine.description().server(&address("a")).unwrap();
         assert_eq!(lost.server_type, ServerType::Unknown, "{own:?}");
-        // nothing older replaces what is known.
+        // an older version does not replace the known one.
         let newer = own.filter(|own| own.counter > 5);
         assert_eq!(lost.topology_version, newer);
     }

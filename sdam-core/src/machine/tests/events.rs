@@ -1,11 +1,10 @@
-//! What events say.
+//! Contents of events.
 
 use alloc::format;
 
 use super::*;
 use crate::event::EventKind;
 
-/// The events among `effects`.
 fn told(effects: Effects) -> Vec<EventKind> {
     let events = effects.into_iter().filter_map(|effect| match effect {
         Effect::Emit(event) => Some(event),
@@ -114,7 +113,7 @@ fn a_version_alone_is_news_and_what_changes_with_every_check_is_none() {
         assert_eq!(server.rtt, Some(rtt(millis)));
         brief(&machine, &effects)
     };
-    // Who looks sees the new value, and nobody is told.
+    // The new value is published without an event.
     assert_eq!(told(1, 2, 5), ["publish"]);
     assert_eq!(
         told(2, 2, 5),
@@ -128,7 +127,7 @@ fn a_version_alone_is_news_and_what_changes_with_every_check_is_none() {
 
 #[test]
 fn a_pool_that_is_paused_is_cleared_in_silence() {
-    // F-63: its generation grows all the same.
+    // F-63: its generation still increases.
     let mut machine = opened(&options(&["a"]));
     let clears = |effects: Effects| -> Vec<(u64, bool)> {
         let clears = effects.into_iter().filter_map(|effect| match effect {

@@ -1,4 +1,4 @@
-//! What it means that a server is lost, whoever notices.
+//! Effects of losing a server, whatever the cause.
 
 use alloc::vec::Vec;
 

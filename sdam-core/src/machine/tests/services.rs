@@ -23,7 +23,7 @@ impl Balancer {
         generation.unwrap().as_u64()
     }
 
-    /// The generation of the new connection.
+    /// Opens a connection and returns its generation.
     fn open(&mut self, service: ObjectId) -> u64 {
         let mut hello = hello(ServerType::Mongos);
         hello.service_id = Some(service);

@@ -1,4 +1,4 @@
-//! Cancellation: which checks it meets, and what follows.
+//! Cancellation: the checks that it affects, and its consequences.
 
 use std::vec::Vec;
 
@@ -7,7 +7,7 @@ use crate::error::ErrorKind;
 
 type Step = (u64, Say, &'static str);
 
-/// A monitor that has asked for a change at 0 ms while the pool had generation 3.
+/// Returns the script of a monitor whose awaitable hello was sent at 0 ms, under generation 3.
 fn awaiting() -> Vec<Step> {
     [
         (0, Say::Pool(3), ""),
@@ -87,7 +87,7 @@ fn only_connections_that_began_under_an_older_generation_are_closed() {
 
 #[test]
 fn server_whose_check_was_cancelled_is_not_known() {
-    // F-51, F-52: an operation has already marked it Unknown.
+    // F-51, F-52: an operation has already marked the server Unknown.
     run(&[
         (
             1,
@@ -140,7 +140,7 @@ fn known_server_whose_connection_is_closed_is_checked_as_soon_as_allowed() {
         (300, Say::Cancel(4), cancelled),
     ];
     run(&[&known[..], &reading].concat());
-    // It does not matter who has found it.
+    // The source of the server's description does not matter.
     run(&[
         (100, Say::Pool(4), ""),
         (100, Say::Found, ""),
@@ -189,7 +189,7 @@ fn idle_connection_is_closed_and_a_requested_check_still_comes() {
 
 #[test]
 fn connection_that_follows_its_own_report_began_under_the_cleared_pool() {
-    // F-51, F-72: the report cleared the pool, and what was said about it is no news.
+    // F-51, F-72: the report cleared the pool, so the cancellation for that clear has no effect.
     run(&[
         (
             100,
@@ -214,7 +214,7 @@ fn check_is_cancelled_while_it_connects() {
                 Say::Cancel(1),
                 "disconnect, failed #1 after 7: Cancelled | 10007",
             ),
-            // The connection that opens too late belongs to nobody.
+            // A connection that opens after its cancellation is ignored.
             (8, Say::Connected, "| 10007"),
         ],
     );

@@ -1,4 +1,4 @@
-//! Failures: when to try again, what to report, what to forget.
+//! Failures: retries, reports, and the state that is reset.
 
 use std::{borrow::ToOwned, format, vec, vec::Vec};
 
@@ -7,7 +7,7 @@ use crate::error::ErrorKind;
 
 type Step = (u64, Say, &'static str);
 
-/// A monitor whose server is known since 0 ms and which polls at 10 s.
+/// Returns a monitor whose server is known since 0 ms and which polls at 10 s.
 fn known() -> Vec<Step> {
     [
         (0, Say::Start, "started #1, connect | 10000"),
@@ -51,7 +51,7 @@ fn network_error_of_a_known_server_is_retried_once_without_any_pause() {
 
 #[test]
 fn timeout_counts_as_a_network_error() {
-    // F-51, F-10: the text is that of the limit, so that equal failures are equal.
+    // F-51, F-10: the text has the limit, so that equal failures are equal.
     run(
         polling(),
         &[
@@ -213,8 +213,8 @@ fn legacy_retry_does_not_withhold_refusals() {
 
 #[test]
 fn deadline_missed_by_a_heartbeat_means_that_the_host_slept() {
-    // The suspended check is given another second, once; a reply within it saves the connection, but
-    // tells nothing about the round trip, nor about what the server is by now.
+    // The suspended check is extended by a second, once. A reply within it saves the connection,
+    // but it neither measures the round trip nor describes the server's current state.
     let slept = [(50_000, Say::Due, "| 51000")];
     let run = |rest: &[Step]| run(polling(), &[&slept[..], rest].concat());
     run(&[
@@ -255,7 +255,7 @@ fn deadline_missed_by_less_is_a_timeout() {
 
 #[test]
 fn reply_that_beats_a_missed_deadline_is_no_sample_so_the_check_asks_again() {
-    // G-3: once; what is late again has taken as long as it may.
+    // G-3: once; a second late reply counts as a round trip of the limit.
     let late = (20_001, says(old()), "send hello | 30001");
     run(
         polling(),
@@ -283,7 +283,7 @@ fn reply_that_beats_a_missed_deadline_is_no_sample_so_the_check_asks_again() {
 
 #[test]
 fn first_check_of_a_suspended_host_asks_again_before_it_streams() {
-    // G-3, G-4: without a sample the server would be known and never chosen.
+    // G-3, G-4: without a sample the server would be known but never selected.
     check(
         streaming(),
         &[

@@ -1,9 +1,9 @@
-//! Every order in which a monitor, its mailbox, its server and whoever clears the pool can take
-//! their steps (F-71, F-72).
+//! Every order of the steps of a monitor, its mailbox, its server and the operation that clears the
+//! pool (F-71, F-72).
 //!
-//! The world is that of the engine: what a monitor is told of its server is written under the
+//! The model is that of the engine: the monitor's view of its server is written under the
 //! topology's lock and read without it, the control word is posted last, and a report waits for the
-//! lock. Time stands still, so all that is due happens, in every order.
+//! lock. Time stands still, so everything that is due happens, in every order.
 
 use std::{collections::BTreeSet, format, string::String, sync::Arc, vec::Vec};
 
@@ -19,8 +19,8 @@ use crate::{
 
 const NOW: Instant = Instant::from_millis(1_000);
 
-/// What an operation that has met a network error does next. It holds the lock from the first step
-/// to the last.
+/// The next step of an operation that has met a network error. It holds the lock from the first
+/// step to the last.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Clearing {
     Not,
@@ -28,7 +28,7 @@ enum Clearing {
     Raised,
 }
 
-/// What the server can do for the connection.
+/// The outstanding request on the connection.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Asked {
     Nothing,
@@ -38,11 +38,10 @@ enum Asked {
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// The monitor's task runs until it waits for something.
+    /// The monitor's task runs until it waits.
     Monitor,
     /// The connection opens, or a reply arrives.
     Answer,
-    /// The connection breaks.
     Break,
     /// The operation takes its next step.
     Clear,
@@ -67,16 +66,16 @@ struct World {
     check: bool,
     clearing: Clearing,
     asked: Asked,
-    /// What the task finds when it looks at its connection; `true` for an answer.
+    /// The next result on the connection; `true` for an answer.
     arrived: Option<bool>,
-    /// The outcome that waits for the lock.
+    /// The outcome of a report that waits for the lock.
     report: Option<bool>,
     /// The generation under which the connection began to be opened.
     connection: Option<Generation>,
-    /// How many connections were closed because of mail.
+    /// The number of connections closed because of a cancellation.
     cancelled: u32,
     clears: u32,
-    /// How much may still happen.
+    /// The numbers of answers, breaks and finds that may still happen.
     answers: u32,
     breaks: u32,
     finds: u32,
@@ -152,7 +151,7 @@ impl World {
         };
     }
 
-    /// The engine's order: what remains to be reported, mail, answers, deadlines.
+    /// Runs the task in the engine's order: pending report, mail, answers, deadlines.
     fn run(&mut self) -> bool {
         if let Some(found) = self.report {
             if self.clearing != Clearing::Not {
@@ -228,7 +227,7 @@ impl World {
         }
     }
 
-    /// What holds once the monitor has done all it had to do and nothing is half-done.
+    /// Checks the invariants when the monitor is idle and no step is half-done.
     fn judge(&self) {
         assert!(
             self.connection

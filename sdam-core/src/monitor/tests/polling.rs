@@ -43,7 +43,7 @@ fn next_check_comes_a_heartbeat_after_the_end_of_the_last() {
                 says(old()),
                 "sample 400, succeeded #1/42 after 400, report Standalone | 1100",
             ),
-            // Woken too early, it goes on waiting.
+            // A wake-up before the deadline has no effect.
             (1_099, Say::Due, "| 1100"),
             (1_100, Say::Due, "started #1/42, send hello | 11100"),
         ],
@@ -70,7 +70,7 @@ fn requested_check_waits_for_the_floor_and_no_longer() {
     ]);
     run(&[(510, Say::Request, "started #1/42, send hello | 10510")]);
     run(&[(7_000, Say::Request, "started #1/42, send hello | 17000")]);
-    // F-43: the part of the wait that no request can shorten ends with the monitor.
+    // F-43: stopping the monitor ends the minimum wait.
     run(&[
         (100, Say::Request, "| 510"),
         (101, Say::Stop, "disconnect, exit | never"),
@@ -121,7 +121,7 @@ fn hello_is_spoken_where_the_last_reply_allows_it() {
 
 #[test]
 fn hello_is_all_that_is_spoken_with_a_declared_api_or_to_a_load_balancer() {
-    // F-5, F-7: whatever the server says about helloOk.
+    // F-5, F-7: regardless of helloOk in the reply.
     let run = |config: MonitorConfig, api: &str| {
         let first = std::format!("send hello handshake{api} | 10000");
         let later = std::format!("started #1, send hello{api} | 20000");

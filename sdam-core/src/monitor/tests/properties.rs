@@ -1,4 +1,4 @@
-//! What holds whatever happens.
+//! Invariants under arbitrary inputs.
 
 use std::{sync::Arc, time::Duration, vec::Vec};
 
@@ -16,10 +16,10 @@ use crate::{
     time::Instant,
 };
 
-/// What the world does next.
+/// The next external event.
 #[derive(Clone, Debug)]
 enum Act {
-    /// Lets time pass up to the deadline, and as much longer.
+    /// Lets time pass up to the deadline, and this much longer.
     Wait(u64),
     Connected,
     Reply {
@@ -30,7 +30,7 @@ enum Act {
     Request,
     /// An operation meets a network error: the pool is cleared, and the server Unknown.
     Clear,
-    /// The monitor hears of the latest clear, possibly not for the first time.
+    /// The monitor is notified of the latest clear, possibly repeatedly.
     Cancel,
     /// A pooled connection finds the server.
     Found,
@@ -93,7 +93,7 @@ enum Outstanding {
     Reply,
 }
 
-/// A driver that keeps its contract, and watches whether the machine keeps its own.
+/// A driver that keeps its contract and checks the machine's.
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is a fact of its own about the machine under test"
@@ -287,7 +287,7 @@ impl Driver {
         self.outstanding = Some(what);
     }
 
-    /// Whether the event ends a check, and successfully.
+    /// Returns whether the event ends a check, and whether successfully.
     fn event(&mut self, event: EventKind) -> Option<bool> {
         match event {
             EventKind::ServerHeartbeatStarted(heartbeat) => {
@@ -328,7 +328,7 @@ impl Driver {
         self.ended = Some((self.now, end));
     }
 
-    /// The floor of 500 ms, and what is exempt from it.
+    /// Checks the minimum wait of 500 ms and its exceptions.
     fn pause_was_long_enough(&self, next: &Heartbeat) {
         let Some((at, end)) = self.ended else {
             return;
@@ -345,7 +345,7 @@ impl Driver {
         );
     }
 
-    /// A failure that was not reported was cancelled, or waits for its retry.
+    /// Checks that an unreported failure was cancelled or waits for its retry.
     fn unreported(&mut self) {
         match self.ended {
             Some((_, End::Lost { was_known })) => {
@@ -356,7 +356,7 @@ impl Driver {
         }
     }
 
-    /// What holds between two inputs.
+    /// Checks the invariants between two inputs.
     fn rest(&self) {
         let deadline = self.machine.deadline();
         if self.exited {
@@ -380,8 +380,9 @@ impl Driver {
 }
 
 proptest! {
-    /// J-31, F-40, F-41, F-51, F-71, F-72, G-5, G-8: heartbeats pair, one request is outstanding, checks keep
-    /// their distance, nothing happens after the end, nothing is awaited for ever but the network.
+    /// J-31, F-40, F-41, F-51, F-71, F-72, G-5, G-8: heartbeats pair, one request is outstanding,
+    /// checks keep their minimum interval, there are no effects after the end, and every wait but
+    /// that for the network is bounded.
     #[test]
     fn machine_keeps_its_contract(config in any_config(), acts in vec(act(), 0..200)) {
         let mut driver = Driver::new(config);
@@ -397,7 +398,7 @@ proptest! {
         }
     }
 
-    /// Replies are the server's, who may be anybody.
+    /// Replies are untrusted.
     #[test]
     fn any_bytes_end_the_check(bytes in vec(any::<u8>(), 0..100), more in any::<bool>()) {
         let mut driver = Driver::new(config(&options()));

@@ -15,7 +15,7 @@ use crate::{
     event::Heartbeat,
 };
 
-/// What happens to the monitor.
+/// An input of the script.
 #[derive(Clone, Debug)]
 pub(super) enum Say {
     Start,
@@ -33,12 +33,12 @@ pub(super) enum Say {
     Authenticated,
     Abandon,
     Stop,
-    /// Tells the monitor nothing: an error has made the server Unknown, and the pool has this
+    /// No input of the monitor: an error has made the server Unknown, and the pool has this
     /// generation now.
     Pool(u64),
-    /// Tells the monitor nothing: a pooled connection has found the server.
+    /// No input of the monitor: a pooled connection has found the server.
     Found,
-    /// Tells the monitor nothing: from now on its successor is in its place.
+    /// No input of the monitor: its successor replaces it.
     Succeed,
 }
 
@@ -62,17 +62,17 @@ pub(super) fn streaming() -> MonitorConfig {
     config(&options())
 }
 
-/// A reply that understands hello but cannot stream.
+/// Returns the reply of a server that supports hello but not streaming.
 pub(super) fn old() -> Document {
     doc! { "ok": 1, "maxWireVersion": 8, "helloOk": true, "connectionId": 42 }
 }
 
-/// A reply of the first process, which can stream, with this counter.
+/// Returns a reply of the first process, which supports streaming, with this counter.
 pub(super) fn new(counter: i64) -> Document {
     new_process(0x11, counter)
 }
 
-/// A reply of another process.
+/// Returns a reply of another process.
 pub(super) fn new_process(process: u8, counter: i64) -> Document {
     let process = ObjectId::from_bytes([process; 12]);
     let mut reply = old();
@@ -83,7 +83,7 @@ pub(super) fn new_process(process: u8, counter: i64) -> Document {
     reply
 }
 
-/// A refusal.
+/// Returns an error reply.
 pub(super) fn refusal() -> Document {
     doc! { "ok": 0, "code": 91, "errmsg": "shutting down" }
 }
@@ -106,8 +106,8 @@ pub(super) fn encode(document: &Document) -> Vec<u8> {
     RawDocumentBuf::try_from(document).unwrap().into_bytes()
 }
 
-/// Plays the script: at each time in milliseconds, says this and expects these effects in this
-/// order, then `|` and the deadline in milliseconds.
+/// Runs the script: at each time in milliseconds, passes the input and expects these effects in
+/// this order, then `|` and the deadline in milliseconds.
 #[track_caller]
 pub(super) fn check(config: MonitorConfig, script: &[(u64, Say, &str)]) {
     let address = ServerAddress::new("db.lan", 27017);
@@ -173,7 +173,8 @@ pub(super) fn check(config: MonitorConfig, script: &[(u64, Say, &str)]) {
 }
 
 impl ServerStatus {
-    /// What an error leaves if it is the first one after which the pool has generation `next`.
+    /// Sets the status after an error, if it is the first after which the pool has generation
+    /// `next`.
     fn clear(&mut self, next: u64) {
         let next = Generation::from_u64(next);
         if self.generation < next {
@@ -185,7 +186,7 @@ impl ServerStatus {
     }
 }
 
-/// The effects of the reply `said`, or of something else, in words, and the deadline.
+/// Returns the effects of the reply `said`, or of another input, as text, and the deadline.
 fn describe(effects: Vec<MonitorEffect>, deadline: Option<Instant>, said: &[u8]) -> String {
     let mut text = String::new();
     for effect in effects {
@@ -249,7 +250,7 @@ fn describe_request(request: &HelloRequest) -> String {
     text
 }
 
-/// J-6, J-7, J-8: every field of an event is checked, or part of the words.
+/// Returns an event as text. J-6, J-7, J-8: every field is checked, or part of the text.
 fn describe_event(event: EventKind, said: &[u8]) -> String {
     let check = |heartbeat: &Heartbeat| {
         assert_eq!(heartbeat.server, ServerId::from_u64(1));

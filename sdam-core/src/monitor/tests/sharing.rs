@@ -1,4 +1,4 @@
-//! Connections that operations use as well.
+//! Connections shared with operations.
 
 use std::{vec, vec::Vec};
 
@@ -7,7 +7,8 @@ use bson::doc;
 use super::script::*;
 use crate::error::ErrorKind;
 
-/// A server that is known since 0 ms, on a connection that operations have authenticated on or not.
+/// Returns a script of a server that is known since 0 ms, on a connection that operations may have
+/// authenticated on.
 fn shared(authenticated: bool) -> Vec<(u64, Say, &'static str)> {
     let mut script = [
         (0, Say::Start, "started #1, connect | 10000"),
@@ -51,7 +52,7 @@ fn an_overloaded_server_does_not_cost_an_authenticated_connection() {
             says(old()),
             "sample 1, succeeded #1/42 after 1, report Standalone | 30006",
         ),
-        // Any other refusal does.
+        // Any other error reply closes it.
         (30_006, Say::Due, "started #1/42, send hello | 40006"),
         (
             30_007,
@@ -86,7 +87,7 @@ fn any_failed_check_costs_a_connection_that_nobody_authenticated_on() {
 fn a_connection_that_was_closed_by_its_other_user_is_replaced_by_the_next_check() {
     let mut script = shared(false);
     script.extend([
-        // While the check runs nobody else uses the connection.
+        // No operation uses the connection while the check runs.
         (10_001, Say::Disconnected, "| 20000"),
         (
             10_002,
@@ -94,7 +95,7 @@ fn a_connection_that_was_closed_by_its_other_user_is_replaced_by_the_next_check(
             "sample 2, succeeded #1/42 after 2, report Standalone | 20002",
         ),
         (10_100, Say::Disconnected, "| 20002"),
-        // The server is as well known as before.
+        // The server's description is unchanged.
         (20_002, Say::Due, "started #2, connect | 30002"),
         (
             20_003,
@@ -117,7 +118,7 @@ fn a_check_that_nobody_looked_after_ends_without_an_outcome_and_begins_anew() {
         ),
         (50_000, Say::Abandon, "| 50000"),
         (50_000, Say::Request, "started #2, connect | 60000"),
-        // The server is as well known as before.
+        // The server's description is unchanged.
         (
             50_001,
             Say::Failed(ErrorKind::Network),

@@ -5,7 +5,7 @@ use std::{format, vec::Vec};
 use super::script::*;
 use crate::error::ErrorKind;
 
-/// A monitor that sends its first awaitable hello at 1 ms.
+/// Returns a monitor that sends its first awaitable hello at 1 ms.
 fn begin() -> Vec<(u64, Say, &'static str)> {
     [
         (0, Say::Start, "started #1, connect | 10000"),
@@ -64,7 +64,8 @@ fn stream_without_a_pause_is_cut_and_asked_for_again_on_another_connection() {
             streams(new(51)),
             "succeeded #1/42 awaited after 0, report Standalone, disconnect | 501",
         ),
-        // Nobody may hasten it, and an error of an operation has nothing to cancel.
+        // A requested check cannot shorten the wait, and an operation's error has nothing to
+        // cancel.
         (1, Say::Request, "| 501"),
         (2, Say::Cancel(1), "| 501"),
         (501, Say::Due, "started #2, connect | 10501"),
@@ -92,8 +93,8 @@ fn stream_of_twenty_replies_a_second_is_never_cut() {
 
 #[test]
 fn stream_that_ends_is_asked_for_again_with_the_last_version() {
-    // F-33, F-37, F-38, F-36, J-34: whatever version came last, even an older one or that of another
-    // process, and whatever the topology made of it.
+    // F-33, F-37, F-38, F-36, J-34: the version of the last reply counts, even an older one or that
+    // of another process, and even if the topology has rejected the reply.
     run(&[
         (
             10,
@@ -136,7 +137,7 @@ fn stream_that_ends_is_asked_for_again_with_the_last_version() {
 
 #[test]
 fn reply_without_a_version_ends_streaming_unless_more_is_to_come() {
-    // F-22, F-25; G-6, G-8: polls are samples again, so the task ends until it is needed anew.
+    // F-22, F-25; G-6, G-8: polls are samples again, so the task ends until it is needed again.
     run(&[
         (
             10,
@@ -244,7 +245,7 @@ fn awaited_reply_may_take_a_heartbeat_longer() {
 
 #[test]
 fn legacy_hello_streams_as_well() {
-    // F-6, F-30: MongoDB 4.4.0 streams and does not know hello.
+    // F-6, F-30: MongoDB 4.4.0 supports streaming but not hello.
     let legacy = |counter| {
         let mut reply = new(counter);
         reply.remove("helloOk");

@@ -50,8 +50,8 @@ fn tell(machine: &mut RttMachine, now: Instant, say: &Say) -> Vec<RttEffect> {
     effects.into_iter().collect()
 }
 
-/// Plays the script: at each time in milliseconds, says this and expects these effects, then `|`
-/// and the deadline in milliseconds.
+/// Runs the script: at each time in milliseconds, passes the input and expects these effects, then
+/// `|` and the deadline in milliseconds.
 #[track_caller]
 fn check(config: MonitorConfig, script: &[(u64, Say, &str)]) {
     let mut machine = RttMachine::new(Arc::new(config));
@@ -120,7 +120,7 @@ fn hello_is_measured_once_per_heartbeat_on_one_connection() {
 
 #[test]
 fn errors_close_the_connection_and_cost_a_heartbeat() {
-    // G-11, G-13: what was negotiated is forgotten.
+    // G-11, G-13: the negotiation is reset.
     let begin = [
         (0, Say::Start, "connect | 10000"),
         (0, Say::Connected, "isMaster handshake | 10000"),

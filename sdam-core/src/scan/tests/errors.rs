@@ -1,9 +1,9 @@
-//! What errors of operations mean for scans.
+//! The effects of operation errors on scans.
 
 use super::{super::*, world::*};
 use crate::{app_error::Cause, server::ServerType};
 
-/// A set of two, scanned at 0 ms.
+/// Returns a replica set of two, scanned at 0 ms.
 fn scanned(immediate_check: bool) -> World {
     let mut world = World::new("a b", 1, |options| {
         options.replica_set = Some("rs".into());
@@ -89,12 +89,12 @@ fn i_15_h_7_a_broken_connection_calls_for_no_scan_and_starts_no_cooldown() {
     let a = world.topology.description().server(&address("a")).unwrap();
     assert_eq!(a.last_update_time, Some(world.now));
     assert!(!world.scan.is_stale(world.now));
-    // An operation that needs it finds out at once whether it can be reached again: it was no check
-    // that failed.
+    // The next operation checks at once whether the server is reachable: no check has failed, so
+    // there is no cooldown.
     world.answer("a", Answer::Down(0));
     let log = world.select(0);
     assert!(log == "b, a, Fail(TriedOnce)", "{log}");
-    // Now it was.
+    // Now a check has failed.
     assert_eq!(world.at(2_000).select(0), "b, Fail(TriedOnce)");
 }
 

@@ -1,4 +1,4 @@
-//! Which servers a scan checks, and in which order.
+//! The order in which a scan checks servers.
 
 use std::{string::ToString, vec::Vec};
 
@@ -9,7 +9,7 @@ fn rs(seeds: &str) -> World {
     World::new(seeds, 1, |options| options.replica_set = Some("rs".into()))
 }
 
-/// Runs one scan, and says which servers were checked.
+/// Runs one scan, and returns the names of the checked servers.
 fn scan(world: &mut World) -> std::string::String {
     let first = world.log.len();
     assert_eq!(world.run(ScanInput::Scan), ScanEffect::Rest);

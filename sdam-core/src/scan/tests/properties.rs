@@ -1,4 +1,4 @@
-//! Whatever servers say, a scan ends.
+//! Every scan ends, for any replies.
 
 use std::{collections::BTreeMap, vec::Vec};
 
@@ -88,7 +88,7 @@ proptest! {
                 if let ScanEffect::Check { server } = effect {
                     let description = world.topology.description();
                     let checked = description.server_by_id(server).unwrap().address.clone();
-                    // Every check has an outcome of its own, and the last one repeats.
+                    // Every check takes the next outcome, and the last one repeats.
                     if let Some(answer) = answers.pop() {
                         world.answers.insert(checked.clone(), answer);
                     }
@@ -99,7 +99,7 @@ proptest! {
                 effect = world.step(effect).unwrap();
             }
             prop_assert!(checks.values().all(|count| *count <= 2), "{checks:?}");
-            // Whoever is still there was visited, or rests in its cooldown.
+            // Every server still in the topology was checked, or is in its cooldown.
             let started = world.scan.last_scan().unwrap();
             for server in world.topology.description().servers() {
                 prop_assert!(

@@ -1,11 +1,11 @@
-//! When a selection scans, waits, probes and fails.
+//! Scans, waits, probes and failures of single-threaded selection.
 
 use std::string::String;
 
 use super::{super::*, world::*};
 use crate::options::Options;
 
-/// A set with the one seed `p`, which takes 10 ms to answer.
+/// Returns a replica set with the one seed `p`, which takes 10 ms to answer.
 fn world(change: impl FnOnce(&mut Options)) -> World {
     let mut world = World::new("p", 1, |options| {
         options.replica_set = Some("rs".into());
@@ -72,7 +72,7 @@ fn h_11_l_65_l_66_try_once_scans_exactly_once_after_a_failure() {
     let mut world = world(|_| ());
     world.select(30_000);
     world.no_primary();
-    // The topology is fresh, but no secondary is known: one scan, then the end.
+    // The topology is fresh, but no secondary is known: one scan, then failure.
     world.wanted = ServerType::RsSecondary;
     world.up();
     assert_eq!(world.selects(5_000, 30_000), "p, Fail(TriedOnce)");
@@ -125,7 +125,7 @@ fn h_2_l_65_scans_are_500_ms_apart_until_a_server_is_found() {
 
 #[test]
 fn l_67_the_deadline_is_soft_by_500_ms_before_and_a_scan_after() {
-    // The next scan would begin after the deadline, so there is nothing to wait for.
+    // The next scan would begin after the deadline, so the selection fails at once.
     let mut early = world(patient);
     early.no_primary();
     assert_eq!(early.select(1_019), "p, sleep 510, p, Fail(Timeout)");
@@ -204,7 +204,7 @@ fn h_12_x_38_a_dead_connection_leads_to_exactly_one_more_selection() {
     world.select(0);
     world.idle = Some(Duration::from_secs(9));
     world.probes = [false, false].into();
-    // What is selected then is taken as it is.
+    // The server selected next is not probed.
     assert_eq!(world.selects(9_010, 0), "probe p dead, p, selected p");
     assert_eq!(world.probes.len(), 1);
 }
@@ -287,8 +287,8 @@ fn a_selection_that_was_given_up_leaves_its_probe_to_the_next_one() {
     assert!(log.ends_with("selected a"), "{log}");
 }
 
-/// A set of two secondaries, one of which was checked at 0 ms by a selection that then gave up; the
-/// names of the checked one and the other.
+/// Returns a set of two secondaries, one of which was checked at 0 ms by an abandoned selection,
+/// with the names of the checked one and the other.
 fn given_up() -> (World, &'static str, &'static str) {
     let mut world = World::new("a b", 1, |options| options.replica_set = Some("rs".into()));
     world

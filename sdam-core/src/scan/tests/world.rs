@@ -1,4 +1,4 @@
-//! A driver that checks servers by table instead of by network.
+//! A driver with scripted servers instead of a network.
 
 use std::{
     collections::BTreeMap,
@@ -19,7 +19,7 @@ use crate::{
     server::{Rtt, ServerType, WireVersions},
 };
 
-/// What a check of a server comes to, and how many milliseconds it takes.
+/// The outcome of a server's check, and its duration in milliseconds.
 #[derive(Clone, Debug)]
 #[expect(clippy::large_enum_variant, reason = "there are few of them")]
 pub(super) enum Answer {
@@ -30,19 +30,18 @@ pub(super) enum Answer {
     Refuses(u64),
 }
 
-/// A topology, its scans, and the servers as they answer now.
+/// A topology, its scans, and the current answers of its servers.
 pub(super) struct World {
     pub(super) now: Instant,
     pub(super) topology: TopologyMachine,
     pub(super) scan: ScanMachine,
     pub(super) answers: BTreeMap<ServerAddress, Answer>,
-    /// Which server type operations want.
+    /// The server type that operations require.
     pub(super) wanted: ServerType,
-    /// How long connections have not been used.
+    /// The idle time of connections.
     pub(super) idle: Option<Duration>,
-    /// What probes come to, in order; alive afterwards.
+    /// The outcomes of probes, in order; alive afterwards.
     pub(super) probes: Vec<bool>,
-    /// What has happened, in words.
     pub(super) log: Vec<String>,
 }
 
@@ -54,7 +53,7 @@ fn addresses(names: &str) -> Vec<ServerAddress> {
     names.split_whitespace().map(address).collect()
 }
 
-/// The reply of a member of the set `rs` that names `members`.
+/// Returns the reply of a member of the set `rs` that names `members`.
 pub(super) fn member(server_type: ServerType, members: &str) -> Hello {
     Hello {
         server_type,
@@ -87,7 +86,7 @@ pub(super) fn mongos() -> Answer {
 }
 
 impl World {
-    /// A topology with these seeds and options, opened at 0 ms.
+    /// Creates a topology with these seeds and options, opened at 0 ms.
     pub(super) fn new(seeds: &str, seed: u64, change: impl FnOnce(&mut Options)) -> Self {
         let mut options = Options::new(addresses(seeds));
         change(&mut options);
@@ -131,7 +130,7 @@ impl World {
         }
     }
 
-    /// Selects with `timeout` milliseconds, and says what happened: the log and the outcome.
+    /// Selects with `timeout` milliseconds, and returns the log and the outcome.
     pub(super) fn select(&mut self, timeout: u64) -> String {
         let first = self.log.len();
         let timeout = Duration::from_millis(timeout);
@@ -144,7 +143,7 @@ impl World {
         lines.join(", ")
     }
 
-    /// Does what the effect says; `None` if it is the last one.
+    /// Executes the effect, and returns the next one; `None` after the last one.
     pub(super) fn step(&mut self, effect: ScanEffect) -> Option<ScanEffect> {
         Some(match effect {
             ScanEffect::Rest | ScanEffect::Select { .. } | ScanEffect::Fail(_) => return None,
@@ -182,7 +181,7 @@ impl World {
         })
     }
 
-    /// The server an operation would get; the first of several.
+    /// Returns the first suitable server.
     pub(super) fn suitable(&self) -> Option<ServerId> {
         let servers = self.topology.description().servers();
         let mut suitable = servers
@@ -191,7 +190,7 @@ impl World {
         suitable.next().map(|server| server.id)
     }
 
-    /// Checks a server by table; whether its monitor would try again.
+    /// Checks a scripted server, and returns whether its monitor would retry.
     pub(super) fn check(&mut self, server: ServerId) -> bool {
         let description = self.topology.description();
         let address = description.server_by_id(server).unwrap().address.clone();
@@ -218,7 +217,7 @@ impl World {
         let _effects = self.topology.handle(self.now, input);
     }
 
-    /// An operation has met `cause` on the server.
+    /// Reports that an operation has met `cause` on the server.
     pub(super) fn report(&mut self, name: &str, cause: Cause<'_>) {
         let description = self.topology.description();
         let server = description.server(&address(name)).unwrap().id;
@@ -248,7 +247,7 @@ pub(super) fn millis(at: Instant) -> u128 {
     at.since(Instant::EPOCH).as_millis()
 }
 
-/// The BSON document of an error reply with this code.
+/// Returns the BSON document of an error reply with this code.
 pub(super) fn error_reply(code: i32) -> Vec<u8> {
     let reply = bson::doc! { "ok": 0, "code": code, "errmsg": "no" };
     bson::RawDocumentBuf::try_from(&reply).unwrap().into_bytes()

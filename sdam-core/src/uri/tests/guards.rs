@@ -1,9 +1,9 @@
-//! Options that guard what connections carry, or which way they take.
+//! Options that guard the data or the route of connections.
 
 use super::*;
 use crate::{options::HIDDEN, uri::kind::Kind};
 
-/// What is no value of an option of this kind.
+/// Returns texts that are invalid for an option of this kind.
 fn malformed(kind: &Kind) -> &'static [&'static str] {
     match kind {
         Kind::Flag => &[
@@ -24,7 +24,7 @@ fn malformed(kind: &Kind) -> &'static [&'static str] {
     }
 }
 
-/// A string with `options` that may carry them all, as far as it can be without looking up hosts.
+/// Returns a string with `options`, which may carry them all, resolved without lookups.
 fn resolve(options: &str) -> (ConnectionString, Options) {
     let string = parse(&format!("mongodb+srv://a.example.com/?{options}"));
     let hosts = vec![ServerAddress::new("b.example.com", 1)];
@@ -32,7 +32,7 @@ fn resolve(options: &str) -> (ConnectionString, Options) {
     (string, resolved.into_options().unwrap())
 }
 
-/// Says that the parser warns of `pair`, and that no topology starts with it.
+/// Asserts that the parser warns of `pair`, and that no topology starts with it.
 #[track_caller]
 fn check_unguarded(pair: &str) {
     let (string, options) = resolve(pair);
@@ -74,7 +74,7 @@ fn no_topology_starts_with_a_guarding_option_that_is_malformed() {
         check_unguarded(&format!("ssl={value}"));
     }
     assert!(checked > 70, "{checked}");
-    // A second, valid value does not make up for it.
+    // A second, valid value does not repair the first.
     for options in [
         "tls=1&tls=true",
         "tls=false&ssl=1",
@@ -95,7 +95,7 @@ fn no_topology_starts_with_an_unknown_option_that_guards_by_its_name() {
     ] {
         check_unguarded(&format!("{name}=x"));
     }
-    // Other unknown options are none of that.
+    // Other unknown options do not guard connections.
     for name in ["foo", "ss", "xtls", "\u{fc}tls", "pr"] {
         let options = Options::parse(&format!("mongodb://a/?{name}=x")).unwrap();
         assert_eq!(options.validate(), Ok(()), "{name}");

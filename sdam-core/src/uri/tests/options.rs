@@ -1,9 +1,9 @@
-//! The options: which values they take, and what happens to others.
+//! Tests of the options: valid, invalid and unknown ones.
 
 use super::*;
 use crate::read_preference::TagSet;
 
-/// Says that `options` are accepted without warnings, and returns what they become.
+/// Asserts that `options` are accepted without warnings, and returns the result.
 #[track_caller]
 fn accepted(options: &str) -> Options {
     let text = format!("mongodb://a/?{options}");
@@ -12,7 +12,7 @@ fn accepted(options: &str) -> Options {
     string.into_options().unwrap()
 }
 
-/// Says that each of `pairs` is ignored with a warning that names it.
+/// Asserts that each of `pairs` is ignored with a warning that names it.
 #[track_caller]
 fn check_ignored(pairs: &[&str]) {
     for pair in pairs {
@@ -59,7 +59,7 @@ fn the_last_of_repeated_values_counts_with_a_warning() {
     let string = parse("mongodb://a/?replicaSet=x&replicaset=y");
     assert_eq!(warned(&string), ["replicaSet"]);
     assert_eq!(string.option("replicaSet"), Some(&Value::Text("y".into())));
-    // A value that is ignored replaces nothing.
+    // An ignored value replaces nothing.
     let string = parse("mongodb://a/?connectTimeoutMS=5&connectTimeoutMS=x");
     let expected = Value::Duration(Duration::from_millis(5));
     assert_eq!(string.option("connectTimeoutMS"), Some(&expected));

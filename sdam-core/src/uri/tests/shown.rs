@@ -1,4 +1,4 @@
-//! What a refusal shows of the text.
+//! The text that error messages show.
 
 use super::*;
 use crate::options::HIDDEN;

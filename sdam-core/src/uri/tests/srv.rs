@@ -1,4 +1,4 @@
-//! SRV strings, up to where names have to be looked up.
+//! SRV strings, without lookups.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! User info, hosts, database, and what messages must not show.
+//! User info, hosts, database, and hidden parts of messages.
 
 use super::*;
 
@@ -15,7 +15,7 @@ fn hosts_are_lower_cased_and_paths_are_not() {
     check("[::1]:9/", &["[::1]:9"]);
     check("%2Ftmp%2FMongo.sock", &["/tmp/Mongo.sock"]);
     check("rel%2Fa%20b.sock/db", &["rel/a b.sock"]);
-    // No path without a slash.
+    // Without a slash it is no path.
     check("db.sock", &["db.sock:27017"]);
     check("BÜCHER.example.com", &["bÜcher.example.com:27017"]);
     check("a?tls=true", &["a:27017"]);
@@ -221,7 +221,7 @@ fn no_text_makes_the_parser_panic() {
             if let Ok(options) = string.into_options()
                 && let Err(error) = options.validate()
             {
-                // Only what guards something is a warning first and an error then.
+                // Only an option that guards connections is first a warning and then an error.
                 assert!(
                     warned.iter().any(|name| name == error.option()),
                     "{text}: {error}"

@@ -1,4 +1,4 @@
-//! A sink that does not keep up.
+//! Load shedding for a sink that does not keep up.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ fn queue() -> EventQueue {
     EventQueue::new(TOPOLOGY, Interest::SDAM)
 }
 
-/// Fills the queue with heartbeats, more than it takes.
+/// Fills the queue with more heartbeats than it accepts.
 fn flood(queue: &EventQueue) {
     for round in 0..100_000 {
         for server in 1..=SERVERS {
@@ -46,7 +46,7 @@ fn flood(queue: &EventQueue) {
     }
 }
 
-/// The totals that were told.
+/// Returns the totals of the `EventsDropped` events.
 fn told(events: &[Event]) -> Vec<u64> {
     let totals = events.iter().filter_map(|event| match event.kind {
         EventKind::EventsDropped { total } => Some(total),
@@ -66,7 +66,7 @@ fn a_flood_of_heartbeats_takes_no_more_than_the_mark_and_leaves_out_whole_ones()
     let sink = Recorder::shared();
     queue.drain_now(&sink);
     assert_eq!((queue.bytes(), queue.depth()), (0, 0));
-    // What comes after that is whole again.
+    // Later heartbeats are delivered as a whole again.
     queue.push(at(100_000), started(1));
     queue.push(at(100_000), failed(1));
     queue.drain_now(&sink);

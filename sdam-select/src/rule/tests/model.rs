@@ -1,4 +1,5 @@
-//! The specification's filters one after the other on lists, as its text has them: slow, but plain.
+//! A reference model: the specification's filters applied to lists one after the other; slow, but
+//! simple.
 
 use std::{vec, vec::Vec};
 
@@ -20,8 +21,8 @@ use crate::criteria::Criteria;
 
 type Servers = Vec<ServerDescription>;
 
-/// The suitable servers for a client with a heartbeat of 10 s; `None` if the limit on staleness is
-/// refused.
+/// Returns the suitable servers for a client with a heartbeat of 10 s; `None` if the staleness
+/// limit is rejected.
 pub(super) fn suitable(topology: &TopologyDescription, criteria: &Criteria) -> Option<Servers> {
     let limit = criteria.read_preference().and_then(|it| it.max_staleness);
     let limit = limit.map(|limit| limit.as_millis() as i64);

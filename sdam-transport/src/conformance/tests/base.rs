@@ -1,5 +1,5 @@
-//! A runtime that keeps its contracts, for doubles to break: tasks on one thread, sockets on
-//! threads of their own.
+//! A runtime that keeps its contracts, as the base of test doubles: tasks on one thread, sockets on
+//! their own threads.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -47,14 +47,14 @@ impl Base {
         }
     }
 
-    /// Ends the runtime, and returns when it has ended.
+    /// Shuts the runtime down and waits for its end.
     pub(super) fn end(self) {
         self.stop.send(()).unwrap();
         self.thread.join().unwrap();
     }
 }
 
-/// Sockets that have a thread for each direction.
+/// Sockets with one thread for each direction.
 #[derive(Debug)]
 pub(super) struct Threads;
 
@@ -67,7 +67,7 @@ impl Dial for Threads {
             return Err(target.unsupported());
         };
         let (opened, socket) = oneshot::channel();
-        // Dropped, and so closed, by a caller that has given up.
+        // If the caller has dropped its future, the socket is dropped here, which closes it.
         thread::spawn(move || drop(opened.send(TcpStream::connect(address))));
         pump(socket.await.map_err(io::Error::other)??)
     }
@@ -101,7 +101,7 @@ pub(super) fn pump(mut socket: TcpStream) -> io::Result<Piped> {
                 break;
             }
         }
-        // Ends the other thread; a socket that is broken has ended it already.
+        // Ends the other thread, unless a broken socket has ended it already.
         let _ = socket.shutdown(Shutdown::Both);
     });
     Ok(stream)

@@ -30,7 +30,7 @@ use crate::{
     wire::WireMessage,
 };
 
-/// What is wrong with a runtime.
+/// The fault of a runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     ClockGoesBack,
@@ -64,11 +64,11 @@ pub(super) enum Fault {
     DialBlocks,
 }
 
-/// A runtime with this fault.
+/// Creates a runtime with this fault.
 pub(super) fn breaking(fault: Fault) -> Base {
     let mut base = Base::start();
     let runtime = &mut base.runtime;
-    // Known to the seams when the runtime's tasks are dropped.
+    // Set when the runtime's tasks are dropped; clock, transport and spawner read it.
     let ended = Arc::new(AtomicBool::new(false));
     let guard = SetOnDrop(Arc::clone(&ended));
     runtime.spawner.spawn(Task::new("guard", async move {
@@ -163,7 +163,7 @@ impl Clock for BrokenClock {
     }
 }
 
-/// Lets only the task whose poll came first be woken.
+/// Polls `future` with its first waker only, so that later tasks are not woken.
 async fn first_waker<F: Future + Unpin>(mut future: F, first: &mut Option<Waker>) -> F::Output {
     poll_fn(move |cx| {
         let waker = first.get_or_insert_with(|| cx.waker().clone());
@@ -227,11 +227,11 @@ impl Transport for BrokenTransport {
 
 #[derive(Debug)]
 struct BrokenConnection {
-    /// Always there until it is dropped.
+    /// Always `Some` until it is dropped.
     inner: Option<Box<dyn Connection>>,
     fault: Fault,
     last: Option<WireMessage>,
-    /// Whose poll came first.
+    /// The waker of the first poll.
     first: Option<Waker>,
 }
 
@@ -240,7 +240,7 @@ impl BrokenConnection {
         &mut **self.inner.as_mut().unwrap()
     }
 
-    /// Lets only the connection's first waker be woken, if that is what is wrong.
+    /// Wakes only the connection's first waker, if that is the fault.
     async fn wake<T>(
         &mut self,
         call: impl for<'c> FnOnce(&'c mut dyn Connection) -> BoxFuture<'c, T>,
@@ -320,7 +320,7 @@ impl Spawner for BrokenSpawner {
     }
 }
 
-/// Remembers that its task has panicked.
+/// A guard that records whether its task has panicked.
 struct Panicking {
     task: Mutex<Task>,
     panicked: Arc<AtomicBool>,
@@ -337,7 +337,7 @@ impl Future for Panicking {
 
 impl Drop for Panicking {
     fn drop(&mut self) {
-        // A lock that was held during a panic is poisoned.
+        // A lock held during a panic is poisoned.
         let panicked = self.task.is_poisoned();
         self.panicked.fetch_or(panicked, Ordering::SeqCst);
     }
@@ -352,7 +352,7 @@ impl Dial for BrokenDial {
 
     async fn dial(&self, target: &DialTarget, deadline: Option<Instant>) -> io::Result<Piped> {
         match (self.0, target) {
-            // As of a socket that connects when it is first used.
+            // Like a socket that connects on first use.
             (Fault::RefusalsComeLate, _) => {
                 let opened = Threads.dial(target, deadline).await;
                 Ok(opened.unwrap_or_else(|_| pipe::piped().0))

@@ -23,7 +23,7 @@ fn reply(request_id: i32, response_to: i32, more_to_come: bool) -> WireMessage {
     .unwrap()
 }
 
-/// An exchange whose first request, of id 1, is out.
+/// Returns an exchange whose first request, of id 1, is outstanding.
 fn requested(streaming_allowed: bool) -> Exchange {
     let mut exchange = Exchange::new();
     let sent = exchange
