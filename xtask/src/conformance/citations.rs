@@ -46,7 +46,7 @@ impl Citations {
                     if let Some(folder) = folder(comment) {
                         self.prove(rule, format!("official files `{folder}`"), None);
                     }
-                } else if ORACLES.iter().any(|oracle| path.starts_with(oracle)) {
+                } else if is_oracle(path) {
                     self.prove(rule, format!("oracle `{path}`"), None);
                 } else if index >= tests_begin {
                     self.prove(rule, format!("`{path}`"), function(&lines, index));
@@ -86,6 +86,12 @@ impl Citations {
     pub(super) fn named(&self) -> impl Iterator<Item = (&str, &str)> {
         self.named.iter().map(|(rule, place)| (&**rule, &**place))
     }
+}
+
+/// Whether a file judges simulated runs; the tests of such files are tests like others.
+fn is_oracle(path: &str) -> bool {
+    let judges = ORACLES.iter().any(|oracle| path.starts_with(oracle));
+    judges && !path.ends_with("/tests.rs")
 }
 
 /// The first line of the file that belongs to a test.
