@@ -1,8 +1,8 @@
-//! A runtime of one's own: an executor and sockets, made of the standard library.
+//! A custom runtime: an executor and sockets, made of the standard library.
 //!
 //! `cargo run --example bring_your_own_runtime [URI]`; without one a deployment is simulated. The
-//! executor polls everything on the main thread. Sockets have two threads each, which is simple
-//! rather than cheap, too. What else a runtime needs, `sdam-transport` has.
+//! executor polls everything on the main thread. Each socket has two threads, which is simple but
+//! expensive. `sdam-transport` provides the other parts of a runtime.
 
 use std::{
     env,
@@ -36,7 +36,7 @@ use sdam_transport::{
     system::{self, Epoch, ThreadClock},
 };
 
-/// The executor: polls `main` on this thread whenever anything has happened.
+/// Runs the executor: polls `main` on this thread after each wake-up.
 fn run<T>(main: impl Future<Output = T>) -> T {
     let waker = Waker::from(Arc::new(Bell(thread::current())));
     let (mut cx, mut main) = (Context::from_waker(&waker), pin!(main));
@@ -44,7 +44,7 @@ fn run<T>(main: impl Future<Output = T>) -> T {
         if let Poll::Ready(value) = main.as_mut().poll(&mut cx) {
             return value;
         }
-        // Returns at once if the bell has rung since the last time.
+        // Returns at once if the bell has rung since the last wait.
         thread::park();
     }
 }
@@ -57,7 +57,7 @@ impl Wake for Bell {
     }
 }
 
-/// The seam: sockets, two threads for each.
+/// The transport: sockets with two threads each.
 #[derive(Debug)]
 struct Sockets;
 
@@ -70,7 +70,7 @@ impl Dial for Sockets {
             return Err(target.unsupported());
         };
         let (opened, socket) = oneshot::channel();
-        // A socket that is opened too late is dropped, and so closed.
+        // A socket that is opened after the caller is gone is dropped, and so closed.
         thread::Builder::new().spawn(move || drop(opened.send(TcpStream::connect(address))))?;
         let socket = socket.await.map_err(io::Error::other)??;
         socket.set_nodelay(true)?;
@@ -104,13 +104,13 @@ fn carry(mut socket: TcpStream, end: PipeEnd) -> io::Result<()> {
                 break;
             }
         }
-        // This ends the other thread; a socket that is broken has ended it already.
+        // This ends the other thread, unless a broken socket has already ended it.
         let _ = socket.shutdown(Shutdown::Both);
     })?;
     Ok(())
 }
 
-/// A runtime, and what the executor has to run for it.
+/// Creates a runtime, and the tasks that the executor has to run for it.
 fn runtime() -> (Runtime, Jobs) {
     let (spawner, jobs) = local::remote();
     let clock = Arc::new(ThreadClock::new(Epoch::begin()));

@@ -1,4 +1,4 @@
-//! Serves what is known of a deployment to other programs: `--help` says how.
+//! Serves pages about a deployment over HTTP: `--help` shows the usage.
 
 use std::{env, process::ExitCode};
 

@@ -1,5 +1,5 @@
-//! Shows what a client would make of replies and errors that somebody has written down, or made of
-//! them according to a recording: `--help` says how.
+//! Replays written or recorded replies and errors, and shows the resulting topology: `--help`
+//! shows the usage.
 
 use std::{
     env,

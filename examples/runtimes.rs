@@ -1,7 +1,7 @@
 //! The same application on every runtime: `cargo run --example runtimes -- --runtime smol`.
 //!
-//! `--runtime tokio` (the default), `smol` or `async-std`; `--uri URI` names a deployment, else one
-//! is simulated.
+//! `--runtime tokio` (the default), `smol` or `async-std`; `--uri URI` names a deployment,
+//! otherwise one is simulated.
 
 use std::{env, error::Error, process::ExitCode};
 
@@ -11,7 +11,7 @@ use sdam_select::criteria::Criteria;
 use sdam_sim::serve::ReplicaSet;
 use sdam_transport::runtime::Runtime;
 
-/// The application. It does not know what it runs on.
+/// The application, which is independent of its runtime.
 async fn application(uri: &str, runtime: Runtime) -> Result<(), Box<dyn Error>> {
     let topology = Topology::builder(uri)?.start(runtime)?;
     let selected = topology.select(&Criteria::write()).await?;
@@ -28,7 +28,7 @@ fn run(name: &str, uri: &str) -> Result<(), Box<dyn Error>> {
             let host = tokio::runtime::Runtime::new()?;
             host.block_on(async { application(uri, runtime::tokio()?).await })
         }
-        // These two work under any executor.
+        // These two work with any executor.
         "smol" => block_on(application(uri, runtime::smol())),
         "async-std" => block_on(application(uri, runtime::async_std())),
         other => Err(format!("no such runtime: {other}; there are tokio, smol, async-std").into()),

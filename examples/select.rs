@@ -1,4 +1,4 @@
-//! Shows which server an operation would go to, and why: `--help` says how.
+//! Shows which server an operation would go to, and why: `--help` shows the usage.
 
 use std::{env, process::ExitCode};
 

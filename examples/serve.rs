@@ -1,7 +1,7 @@
 //! Serves a simulated deployment on loopback TCP, for any MongoDB client to connect to.
 //!
 //! The first line on standard output is the connection string. Commands are read from standard
-//! input, one a line, and each is answered by `ok` or `error: ...`; `help` lists them. Without
+//! input, one per line, and each is answered by `ok` or `error: ...`; `help` lists them. Without
 //! standard input the deployment is served until it is interrupted.
 
 use std::{
@@ -79,12 +79,12 @@ fn run() -> Result<(), Box<dyn Error>> {
         }
     }
     loop {
-        // Only an interrupt ends a deployment that nobody gives commands to.
+        // Without commands only an interrupt ends the deployment.
         thread::park();
     }
 }
 
-/// What the command line asks for.
+/// The parsed command line.
 struct Options {
     builder: Builder,
     script: Option<String>,
@@ -139,14 +139,14 @@ fn count(text: &str) -> Result<u16, Box<dyn Error>> {
     }
 }
 
-/// Whether a script is a scenario.
+/// Returns whether a script is a scenario.
 fn begins_with_a_time(script: &str) -> bool {
     let mut lines = script.lines().map(without_comment);
     let first = lines.find(|line| !line.is_empty()).unwrap_or_default();
     first.starts_with(|letter: char| letter.is_ascii_digit())
 }
 
-/// Takes the steps of `scenario` when their times come, and answers each.
+/// Executes the steps of `scenario` at their times, and prints the answer to each.
 fn play(server: &Server, scenario: Scenario) -> io::Result<()> {
     let start = Instant::now();
     let mut steps = scenario.steps;
@@ -171,7 +171,7 @@ fn without_comment(line: &str) -> &str {
     line.split('#').next().unwrap_or_default().trim()
 }
 
-/// Does what `line` says and answers; false if it is the last.
+/// Executes `line` and prints the answer; returns false after the last command.
 fn obey(server: &Server, line: &str) -> io::Result<bool> {
     let line = without_comment(line);
     match line.split_once(' ').unwrap_or((line, "")) {
@@ -205,7 +205,7 @@ fn act(server: &Server, line: &str) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// One line for each member.
+/// Describes the members, one line for each.
 fn describe(status: &Status) -> String {
     let lines = status.members.iter().map(|member| {
         let role = match (member.running, member.role) {
@@ -227,7 +227,7 @@ fn describe(status: &Status) -> String {
     lines.collect()
 }
 
-/// Prints at once, also into a pipe.
+/// Prints and flushes, also into a pipe.
 fn say(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "{text}")?;

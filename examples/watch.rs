@@ -1,4 +1,4 @@
-//! Shows what a deployment consists of, and every change of it: `--help` says how.
+//! Shows the servers of a deployment, and their changes: `--help` shows the usage.
 
 use std::{env, process::ExitCode};
 

@@ -1,4 +1,4 @@
-//! Writes inputs for the targets to begin with: `cargo run --bin seeds` in this folder.
+//! Writes the seed inputs of the targets: `cargo run --bin seeds` in this folder.
 
 #[path = "../sdam-core/benches/fixture/mod.rs"]
 mod fixture;
@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// A random history.
+/// Generates a random history.
 fn noise(seed: u64) -> Vec<u8> {
     let mut rng = Rng::new(seed);
     let words = std::iter::repeat_with(|| rng.next_u64().to_le_bytes());

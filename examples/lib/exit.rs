@@ -1,4 +1,4 @@
-//! How programs end.
+//! Exit codes and the main function of the programs.
 
 use std::{
     future::{Future, pending},
@@ -10,39 +10,39 @@ use tokio::{runtime::Builder, signal};
 
 use crate::{output::Output, watch::Console};
 
-/// What a program tells whoever has started it.
+/// The exit code of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "it is what main has to return"]
 pub struct Exit(u8);
 
 impl Exit {
-    /// Everything went well.
+    /// Success.
     pub const SUCCESS: Self = Self(0);
-    /// `replay`: some lines made no sense.
+    /// `replay`: some lines were invalid.
     pub const BAD_LINES: Self = Self(1);
-    /// `watch --once`: there are servers to read from, and none to write to.
+    /// `watch --once`: there are readable servers, but no writable one.
     pub const READABLE_ONLY: Self = Self(1);
-    /// `replay --trace`: the recording does not happen again.
+    /// `replay --trace`: the replay differs from the recording.
     pub const DIFFERENT: Self = Self(2);
-    /// `watch --once`: there is no server to read from.
+    /// `watch --once`: there is no readable server.
     pub const NEITHER: Self = Self(2);
     /// `select`: no server was selected.
     pub const NO_SERVER: Self = Self(2);
-    /// The command line or the connection string makes no sense.
+    /// The command line or the connection string is invalid.
     pub const CONFIGURATION: Self = Self(3);
-    /// Something failed that has nothing to do with the deployment, such as writing the output.
+    /// An error unrelated to the deployment, such as writing the output.
     pub const FAILED: Self = Self(4);
 
-    /// The end of a program whose last word may not have been heard.
+    /// Converts the result of a program to its exit code.
     ///
-    /// A reader that has seen enough, such as `head`, is no error; anything else is, and is said on
+    /// A reader that closes its end, such as `head`, is no error; any other error is printed on
     /// standard error.
     pub fn of(result: io::Result<Self>) -> Self {
         match result {
             Ok(exit) => exit,
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Self::SUCCESS,
             Err(error) => {
-                // Who does not read that either has to do without.
+                // If standard error fails as well, the error is lost.
                 let mut remarks = Output::stderr();
                 let _ = writeln!(remarks, "error: {error}");
                 Self::FAILED
@@ -51,14 +51,14 @@ impl Exit {
     }
 }
 
-/// Runs `program` on a runtime of its own, and ends when it does.
+/// Runs `program` on a new runtime, and ends when it does.
 ///
-/// Monitors work on a thread of their own. What they may have left behind is not waited for: the
-/// look-up of a host name is a thread that nothing can interrupt.
+/// Monitors run on a separate thread. Its remaining tasks are not waited for: a DNS look-up is a
+/// thread that cannot be interrupted.
 ///
 /// # Errors
 ///
-/// If there is no runtime, those of `program`, and if its output is not read to the end.
+/// If the runtime cannot be created, those of `program`, and if its output is not read to the end.
 pub fn run<F>(program: impl FnOnce(Console<Output, Output>) -> F) -> io::Result<Exit>
 where
     F: Future<Output = io::Result<Exit>>,
@@ -77,7 +77,7 @@ where
     Ok(exit)
 }
 
-/// Ready at Ctrl-C; never where that cannot be heard, and then it ends the process as usual.
+/// Becomes ready at Ctrl-C. If that cannot be handled, it ends the process as usual.
 ///
 /// Has to be awaited in the context of a tokio runtime with I/O.
 pub async fn interrupted() {
@@ -86,7 +86,7 @@ pub async fn interrupted() {
     }
 }
 
-/// Prints a text, such as how to call a program, on standard output.
+/// Prints a text, such as the usage, on standard output.
 pub fn say(text: &str) -> Exit {
     Exit::of(
         io::stdout()
@@ -112,7 +112,7 @@ mod tests {
         let (over, never) = mpsc::channel::<()>();
         let (begun, look_up) = mpsc::channel();
         let exit = run(|_| async move {
-            // Where tokio looks up host names.
+            // The threads on which tokio resolves host names.
             tokio::task::spawn_blocking(move || {
                 begun.send(()).unwrap();
                 never.recv()

@@ -1,4 +1,4 @@
-//! Why a program has nothing to do.
+//! The error of a program that cannot start its work.
 
 use std::{
     fmt::Display,
@@ -7,22 +7,22 @@ use std::{
 
 use crate::exit::Exit;
 
-/// How the program ends, and what it says.
+/// The exit code and the message.
 #[derive(Debug)]
 pub(crate) struct Failure(Exit, String);
 
 impl Failure {
-    /// What the user asked for makes no sense.
+    /// The arguments are invalid.
     pub(crate) fn config(error: impl Display) -> Self {
         Self(Exit::CONFIGURATION, error.to_string())
     }
 
-    /// Anything else.
+    /// Any other error.
     pub(crate) fn other(error: impl Display) -> Self {
         Self(Exit::FAILED, error.to_string())
     }
 
-    /// Says what is wrong.
+    /// Returns the message.
     pub(crate) fn report(self, remarks: &mut impl Write) -> io::Result<Exit> {
         writeln!(remarks, "error: {}", self.1)?;
         Ok(self.0)

@@ -1,5 +1,5 @@
-//! As much of HTTP/1.1 as a page for other programs needs: `GET` and `HEAD`, one request for each
-//! connection, and limits on everything that a client decides.
+//! A minimal HTTP/1.1 server for pages: `GET` and `HEAD`, one request for each connection, and
+//! limits on all input of a client.
 
 mod request;
 mod response;
@@ -20,17 +20,16 @@ pub use self::{
     response::{Response, Status},
 };
 
-/// The longest request line with all headers, in bytes.
+/// The maximum length of the request line with all headers, in bytes.
 pub const LONGEST_HEAD: usize = 8 * 1024;
-/// The most connections at a time; further ones wait.
+/// The maximum number of connections at a time; further ones wait.
 pub const MOST_CONNECTIONS: usize = 64;
-/// How long a whole exchange may take, whichever side is slow.
+/// The time limit of a whole exchange, whichever side is slow.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long accepting rests after it has failed, which it does while there are no free descriptors.
+/// The pause after a failed accept, which fails while there are no free file descriptors.
 const REST: Duration = Duration::from_millis(100);
 
-/// Answers requests on `listener` with `answer`. Ends only when it is dropped, and then leaves no
-/// connection behind.
+/// Answers requests on `listener` with `answer`. Dropping it closes all connections.
 pub async fn serve(listener: &TcpListener, answer: impl Fn(&Request<'_>) -> Response) {
     let mut connections = FuturesUnordered::new();
     loop {
@@ -46,7 +45,7 @@ pub async fn serve(listener: &TcpListener, answer: impl Fn(&Request<'_>) -> Resp
             () = connections.select_next_some() => {}
             accepted = pin!(accepted.fuse()) => match accepted {
                 Ok((stream, _)) => connections.push(async {
-                    // A client that breaks off, or is too slow, has nobody to complain to.
+                    // An error of a client that disconnects or is too slow is not reported.
                     let _ = timeout(PATIENCE, exchange(stream, &answer)).await;
                 }),
                 Err(_) => sleep(REST).await,
@@ -55,7 +54,7 @@ pub async fn serve(listener: &TcpListener, answer: impl Fn(&Request<'_>) -> Resp
     }
 }
 
-/// One request and its answer.
+/// Handles one request.
 async fn exchange<S: AsyncRead + AsyncWrite + Unpin>(
     mut stream: S,
     answer: impl Fn(&Request<'_>) -> Response,
@@ -73,7 +72,7 @@ async fn exchange<S: AsyncRead + AsyncWrite + Unpin>(
     linger(&mut stream).await
 }
 
-/// Everything up to the empty line or the end; `None` if that is too much.
+/// Reads up to the empty line or the end; `None` if that is too long.
 async fn read_head<S: AsyncRead + Unpin>(stream: &mut S) -> io::Result<Option<Vec<u8>>> {
     let mut head = Vec::new();
     let mut buffer = [0; 1024];
@@ -94,8 +93,8 @@ fn ends_head(bytes: &[u8]) -> bool {
     bytes.windows(4).any(|window| window == b"\r\n\r\n")
 }
 
-/// Takes what the client still sends: closing with bytes unread would reset the connection, and the
-/// client might lose the answer.
+/// Reads what the client still sends: closing with unread bytes would reset the connection, and
+/// the client might lose the answer.
 async fn linger<S: AsyncRead + Unpin>(stream: &mut S) -> io::Result<()> {
     let mut rest = stream.take(64 * 1024);
     tokio::io::copy(&mut rest, &mut tokio::io::sink()).await?;

@@ -1,9 +1,10 @@
 //! A topology as a JSON document, for scripts.
 //!
-//! Names and types are spelled as in the specification, what is absent is `null`, servers are
-//! sorted by address, ids are hexadecimal, round-trip times are in milliseconds with a precision of
-//! microseconds, and `lastWriteDate` is in milliseconds since the Unix epoch.
-//! What only a server can tell, such as its wire versions, is `null` for one that has not told.
+//! Names and types are spelled as in the specification, absent values are `null`, servers are
+//! sorted by address, ids are hexadecimal, round-trip times are in milliseconds with a precision
+//! of microseconds, and `lastWriteDate` is in milliseconds since the Unix epoch.
+//! Values that only a server can provide, such as its wire versions, are `null` until it has sent
+//! them.
 
 use sdam_core::{
     address::ServerAddress,
@@ -17,19 +18,19 @@ use serde_json::{Map, Value, json};
 #[cfg(test)]
 mod tests;
 
-/// The version of the format; grows when a key changes its meaning or vanishes.
+/// The version of the format; incremented when a key changes its meaning or is removed.
 pub const VERSION: u32 = 1;
 
-/// Whether to speak of round-trip times.
+/// Whether to include round-trip times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RoundTrips {
-    /// `rttMs` and `minRttMs` are there.
+    /// With `rttMs` and `minRttMs`.
     Shown,
-    /// They are not: nothing was measured, so nobody shall compare them.
+    /// Without them: nothing was measured, so there is nothing to compare.
     LeftOut,
 }
 
-/// Everything about a topology as one JSON object.
+/// Converts a topology to one JSON object.
 pub fn snapshot(topology: &TopologyDescription, round_trips: RoundTrips) -> Value {
     let servers = topology.servers().iter();
     let servers: Vec<Value> = servers.map(|of| server(of, round_trips)).collect();
@@ -82,7 +83,7 @@ fn server(server: &ServerDescription, round_trips: RoundTrips) -> Value {
     Value::Object(object)
 }
 
-/// Why a server is not there any more.
+/// Converts the removal of a server.
 fn departure(departure: &Departure) -> Value {
     json!({
         "address": departure.address.as_str(),

@@ -1,18 +1,18 @@
-//! What the examples consist of, apart from their `main`: programs as functions of their arguments,
-//! so that they can be tested without a process.
+//! The code of the examples except their `main`: programs as functions of their arguments, so that
+//! they can be tested without a process.
 //!
 //! | module | what it holds |
 //! | --- | --- |
-//! | [`watch`] | what `cargo run --example watch` shows of a deployment |
-//! | [`select`] | what `cargo run --example select` says of a selection |
-//! | [`metrics`] | what `cargo run --example metrics` serves of a deployment |
-//! | [`replay`] | the what-if of `cargo run --example replay` |
-//! | [`http`] | pages for other programs |
+//! | [`watch`] | the program of `cargo run --example watch` |
+//! | [`select`] | the program of `cargo run --example select` |
+//! | [`metrics`] | the program of `cargo run --example metrics` |
+//! | [`replay`] | the program of `cargo run --example replay` |
+//! | [`http`] | a minimal HTTP server |
 //! | [`json`] | a topology as a JSON document |
 //! | [`log`] | log messages as lines of text |
 //! | [`terminal`] | colours and lines of 80 columns |
-//! | [`output`] | writing without ever waiting for the reader |
-//! | [`exit`] | how programs end |
+//! | [`output`] | output without blocking on the reader |
+//! | [`exit`] | exit codes |
 
 pub mod exit;
 mod failure;

@@ -1,7 +1,7 @@
-//! Log messages as lines of text, as the variables MONGODB_LOG_* want them.
+//! Log messages as lines of text, configured by the variables MONGODB_LOG_*.
 //!
-//! A program that has a logger gives it the same messages, for instance with
-//! `sdam::events::trace::TracingSink`; this is the least that does without one.
+//! A program with a logger passes the same messages to it, for instance with
+//! `sdam::events::trace::TracingSink`; this module is a minimal replacement.
 
 use std::{
     env, fmt,
@@ -19,12 +19,12 @@ use sdam_events::{
 
 use crate::output::Output;
 
-/// What the environment of the process wants to be logged.
+/// Reads the log configuration from the environment of the process.
 pub fn config() -> LogConfig {
     LogConfig::from_env(|name| env::var(name).ok())
 }
 
-/// Writes a line for each event that makes a log message.
+/// A sink that writes a line for each event with a log message.
 pub struct LogSink {
     config: LogConfig,
     state: Mutex<State>,
@@ -32,7 +32,7 @@ pub struct LogSink {
 
 struct State {
     out: Box<dyn Write + Send>,
-    /// A moment by both clocks, so that lines carry the time of what happened and not of writing.
+    /// One moment on both clocks, so that lines carry the time of the event and not of writing.
     anchor: Option<(Instant, SystemTime)>,
 }
 
@@ -83,7 +83,7 @@ impl EventSink for LogSink {
             format!("{severity:?}").to_uppercase(),
             component.as_str()
         );
-        // In one piece, so that nothing gets in between; there is nowhere to say that it failed.
+        // In one call, so that lines are not mixed; an error cannot be reported anywhere.
         let _ = state.out.write_all(line.as_bytes());
     }
 
@@ -100,7 +100,7 @@ impl fmt::Debug for LogSink {
     }
 }
 
-/// Date and time in UTC (RFC 3339).
+/// Formats date and time in UTC (RFC 3339).
 fn timestamp(wall: SystemTime) -> String {
     let since_epoch = wall.duration_since(UNIX_EPOCH).unwrap_or_default();
     let (seconds, millis) = (since_epoch.as_secs(), since_epoch.subsec_millis());
@@ -109,13 +109,13 @@ fn timestamp(wall: SystemTime) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{seconds:02}.{millis:03}Z")
 }
 
-/// Year, month and day that begin so many days after 1970-01-01.
+/// Returns the year, month and day that begin `days` days after 1970-01-01.
 ///
-/// Counted in years that begin with March, the day that comes every four years is the last one, and
-/// the lengths of the other months follow a straight line.
+/// Years are counted from March, so that the leap day is the last one, and the lengths of the
+/// other months follow a linear formula.
 fn date(days: u64) -> (u64, u64, u64) {
     const DAYS_OF_400_YEARS: u64 = 146_097;
-    /// From 0000-03-01.
+    /// Counted from 0000-03-01.
     const BEFORE_1970: u64 = 719_468;
     let days = days + BEFORE_1970;
     let (era, day) = (days / DAYS_OF_400_YEARS, days % DAYS_OF_400_YEARS);

@@ -1,5 +1,5 @@
-//! What a deployment is like, for other programs to ask over HTTP: numbers for Prometheus, whether
-//! it can be written to, who is the primary, and everything as JSON.
+//! Pages about a deployment over HTTP: metrics for Prometheus, whether it is writable, the
+//! primary, and the topology as JSON.
 
 mod arguments;
 mod pages;
@@ -27,17 +27,17 @@ pub use self::arguments::{Arguments, Command, USAGE};
 use self::pages::{Numbers, Pages};
 use crate::{exit::Exit, failure::Failure, http, log::LogSink};
 
-/// How often numbers that nobody fetches are summed up, so that they take no more and more memory.
+/// The interval for aggregating metrics that nothing fetches, so that their memory is bounded.
 const UPKEEP: Duration = Duration::from_secs(5);
 
-/// Serves pages about what `arguments` name until `interrupt` is ready. The first line of `output`
-/// is where; what is wrong or remarkable goes to `remarks`.
+/// Serves pages about the deployment of `arguments` until `interrupt` is ready. The first line of
+/// `output` is their address; errors and remarks go to `remarks`.
 ///
 /// Has to be called in the context of a tokio runtime with I/O and timers.
 ///
 /// # Errors
 ///
-/// Only those of writing; everything else is said in `remarks` and in the exit code.
+/// Only those of writing; other errors go to `remarks` and the exit code.
 pub async fn run(
     arguments: &Arguments,
     mut output: impl Write,
@@ -62,17 +62,17 @@ pub async fn run(
             () = pin!(served.fuse()) => {}
         }
     }
-    // Also if nothing could be written, so that no server is left with half a conversation.
+    // Also after an error of writing, so that no connection is cut during an exchange.
     exporter.topology.close().await;
     result.map(|()| Exit::SUCCESS)
 }
 
-/// A topology and where its pages are served.
+/// A topology and the listener of its pages.
 struct Exporter {
     topology: Topology,
     pages: Pages,
     listener: TcpListener,
-    /// The deployment, if there is none of the user's.
+    /// The simulated deployment, if no connection string was given.
     simulated: Option<(ReplicaSet, Duration)>,
 }
 
@@ -104,13 +104,13 @@ impl Exporter {
         })
     }
 
-    /// Never ends by itself.
+    /// Runs until it is dropped.
     async fn serve(&self) {
         let served = http::serve(&self.listener, |request| self.pages.answer(request));
         let upkeep = every(UPKEEP, || self.pages.sum_up());
         let show = async {
             match &self.simulated {
-                // A set that is between two primaries already has nobody to step down.
+                // A set without a primary has no member that could step down.
                 Some((set, period)) => every(*period, || drop(set.step_down())).await,
                 None => pending().await,
             }
@@ -119,7 +119,7 @@ impl Exporter {
     }
 }
 
-/// Does `act` again and again, for the first time after one `period`.
+/// Runs `act` repeatedly, for the first time after one `period`.
 async fn every(period: Duration, act: impl Fn()) {
     let mut ticks = interval(period);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

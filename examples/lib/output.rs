@@ -1,7 +1,7 @@
-//! Writing without ever waiting for the reader.
+//! Output without blocking on the reader.
 //!
-//! A program whose reader has stopped reading, such as a pager, has to go on watching and has to end
-//! when it is told to. So a thread writes, and the program only waits for it for a moment.
+//! A program has to keep monitoring and to end on request even if its reader, such as a pager, has
+//! stopped reading. So a separate thread writes, and the program waits for it only briefly.
 
 use std::{
     fmt,
@@ -15,18 +15,18 @@ use std::{
 #[cfg(test)]
 mod tests;
 
-/// How much may wait to be written; what comes on top of that is lost.
+/// The size of the buffer; output beyond it is lost.
 const MOST: usize = 1 << 20;
 
-/// How long a flush waits: a reader that reads has read by then.
+/// The time limit of a flush; an active reader has read by then.
 const MOMENT: Duration = Duration::from_millis(50);
 
-/// How long the end of the program waits.
+/// The time limit of the final flush.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// A writer that never waits for long. Clones write to the same place.
+/// A writer that never blocks for long. Clones write to the same output.
 ///
-/// The last one to be dropped waits until all is written, or until a second has passed, unless the
+/// Dropping the last clone waits until everything is written, or for at most a second, unless the
 /// reader is known not to read.
 #[derive(Clone)]
 pub struct Output(Arc<Handle>);
@@ -36,7 +36,7 @@ struct Handle(Arc<Shared>);
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
-    /// The writing thread has written or failed, or there is something to write.
+    /// Notified when the writing thread has written or failed, or there is something to write.
     changed: Condvar,
 }
 
@@ -44,18 +44,18 @@ struct Shared {
 struct State {
     waiting: Vec<u8>,
     writer: Writer,
-    /// Whether the reader let somebody wait in vain, and has not read since.
+    /// Whether a wait has timed out, and the reader has not read since.
     stuck: bool,
-    /// Bytes that found no place.
+    /// The number of bytes that did not fit.
     lost: usize,
     error: Option<io::Error>,
     ended: bool,
 }
 
-/// What the writing thread does.
+/// The state of the writing thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Writer {
-    /// It waits for something to write.
+    /// It waits for output.
     #[default]
     Waiting,
     Writing,
@@ -64,17 +64,17 @@ enum Writer {
 }
 
 impl Output {
-    /// Standard output.
+    /// Opens standard output.
     pub fn stdout() -> Self {
         Self::new(io::stdout())
     }
 
-    /// Standard error.
+    /// Opens standard error.
     pub fn stderr() -> Self {
         Self::new(io::stderr())
     }
 
-    /// What is written here is written to `writer`, by a thread of its own.
+    /// Creates an output to `writer`, with a thread that writes to it.
     pub fn new(mut writer: impl Write + Send + 'static) -> Self {
         let shared = Arc::<Shared>::default();
         let own = Arc::clone(&shared);
@@ -85,11 +85,11 @@ impl Output {
         Self(Arc::new(Handle(shared)))
     }
 
-    /// Waits until all is written, or until a second has passed.
+    /// Waits until everything is written, for at most a second.
     ///
     /// # Errors
     ///
-    /// What the writer said, or that not everything could be written in time.
+    /// The writer's error, or a timeout if not everything could be written in time.
     pub fn finish(self) -> io::Result<()> {
         let shared = &self.0.0;
         let mut state = shared.wait(PATIENCE);
@@ -107,7 +107,7 @@ impl Output {
 }
 
 impl Write for Output {
-    /// All of `bytes`, or nothing if there is no room for all of them.
+    /// Writes all of `bytes`, or nothing if there is no room for all of them.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let shared = &self.0.0;
         let mut state = shared.lock();
@@ -123,7 +123,7 @@ impl Write for Output {
         Ok(bytes.len())
     }
 
-    /// Gives the reader a moment, so that an error is seen where it belongs.
+    /// Waits briefly for the reader, so that an error is returned by the call that caused it.
     fn flush(&mut self) -> io::Result<()> {
         let shared = &self.0.0;
         let patience = if shared.lock().stuck {
@@ -138,7 +138,7 @@ impl Write for Output {
 }
 
 impl Shared {
-    /// Writes what comes until the last handle is gone.
+    /// Writes the buffered output until the last handle is dropped.
     fn write_to(&self, writer: &mut impl Write) {
         let mut state = self.lock();
         loop {
@@ -163,7 +163,7 @@ impl Shared {
         }
     }
 
-    /// Waits until nothing is left to be written, for `patience` at most.
+    /// Waits until nothing is left to be written, for at most `patience`.
     fn wait(&self, patience: Duration) -> MutexGuard<'_, State> {
         let busy = |state: &mut State| !state.is_idle();
         let (state, _) = self
@@ -196,7 +196,7 @@ impl State {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // Who has waited in vain already does not wait again.
+        // After a timeout it does not wait again.
         let stuck = self.0.lock().stuck;
         let patience = if stuck { Duration::ZERO } else { PATIENCE };
         self.0.wait(patience).ended = true;

@@ -1,7 +1,7 @@
-//! What a topology makes of replies and errors that somebody has written down.
+//! Replay of replies and errors from a text: the effects on a topology.
 //!
-//! Nothing is connected to: the state machine of `sdam-core` takes in one line after the other, and
-//! what it knows after each one is the answer.
+//! Nothing is connected: the state machine of `sdam-core` processes one line after the other, and
+//! its state after each one is printed.
 
 mod line;
 #[cfg(test)]
@@ -37,7 +37,7 @@ use crate::{
 
 pub use self::trace::trace;
 
-/// How to call the program, and what it reads and prints.
+/// The usage text, with the input and output formats.
 pub const USAGE: &str = r#"usage: cargo run --example replay < LINES
        cargo run --example replay -- --trace FILE
 
@@ -62,14 +62,14 @@ each change. If not all that the client did happens again, the first difference
 is reported and the exit code is 2.
 "#;
 
-/// What the command line asks for.
+/// The parsed command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// How to call the program.
+    /// A request for the usage text.
     Help,
-    /// To read lines from standard input.
+    /// A request to read lines from standard input.
     Lines,
-    /// To replay the recording in this file.
+    /// A request to replay the recording in this file.
     Trace(PathBuf),
 }
 
@@ -78,7 +78,7 @@ impl Command {
     ///
     /// # Errors
     ///
-    /// What is wrong, naming the option and the remedy.
+    /// The error message, with the option and the remedy.
     pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, ConfigError> {
         let mut arguments = arguments.into_iter();
         let command = match arguments.next() {
@@ -100,12 +100,11 @@ impl Command {
     }
 }
 
-/// Reads lines from `input`, prints what is known after each to `output`, and what is wrong or
-/// remarkable to `remarks`.
+/// Reads lines from `input`, prints the state after each to `output`, and errors to `remarks`.
 ///
 /// # Errors
 ///
-/// Only those of the three streams: a line that makes no sense is [`Exit::BAD_LINES`].
+/// Only those of the three streams: an invalid line leads to [`Exit::BAD_LINES`].
 pub fn run(
     mut input: impl BufRead,
     mut output: impl Write,
@@ -139,7 +138,7 @@ pub fn run(
     Ok(exit)
 }
 
-/// A topology whose servers answer as somebody says.
+/// A topology whose servers' replies are read from lines.
 #[derive(Debug, Default)]
 pub struct Replay {
     /// `None` until the first line.
@@ -147,22 +146,22 @@ pub struct Replay {
     now: Instant,
 }
 
-/// What a line leads to.
+/// The result of a line.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Answer {
-    /// What is known of the topology, as JSON.
+    /// The topology as JSON.
     pub snapshot: Value,
-    /// What a reader of the snapshot alone would wonder about, in words.
+    /// Explanations that the snapshot does not contain.
     pub remarks: Vec<String>,
 }
 
 impl Replay {
-    /// Takes in one line, without or with its line break.
+    /// Processes one line, with or without its line break.
     ///
     /// # Errors
     ///
-    /// What is wrong with the line, in words; nothing has changed then.
+    /// The error in the line; the topology is then unchanged.
     pub fn line(&mut self, line: &[u8]) -> Result<Answer, String> {
         let step = Step::parse(line)?;
         let remarks = match (&mut self.topology, step) {
@@ -170,7 +169,7 @@ impl Replay {
             (None, _) => return Err(r#"the first line has to be {"uri":"mongodb://..."}"#.into()),
             (Some(_), Step::Start(_)) => return Err("there already is a topology".into()),
             (Some(topology), step) => {
-                // Only the order of events matters, so any progress of time will do.
+                // Only the order of events matters, so any increase of the time will do.
                 self.now = self.now + Duration::from_secs(1);
                 let remark = match step {
                     Step::Start(_) => None,
@@ -189,9 +188,9 @@ impl Replay {
     }
 
     fn start(&mut self, options: &Options) -> Vec<String> {
-        // No event is ever seen, so it does not matter which id they would carry.
+        // Events are discarded, so their topology id does not matter.
         let mut topology = TopologyMachine::new(options, ObjectId::default());
-        // There are no pools and no monitors that effects could be meant for, here and below.
+        // There are no pools and no monitors, so effects for them are dropped, here and below.
         drop(topology.handle(self.now, Input::Open));
         self.topology = Some(topology);
         let warnings = options.multi_threaded_warnings();
@@ -199,7 +198,7 @@ impl Replay {
     }
 }
 
-/// Tells `topology` how a check ended; says so if that changes nothing.
+/// Applies the result of a check to `topology`; returns a remark if that changes nothing.
 fn check(
     topology: &mut TopologyMachine,
     now: Instant,
@@ -225,7 +224,7 @@ fn check(
     remark
 }
 
-/// Tells `topology` what an operation has met; says so if that changes nothing.
+/// Applies an application error to `topology`; returns a remark if that changes nothing.
 fn report(
     topology: &mut TopologyMachine,
     now: Instant,

@@ -1,4 +1,4 @@
-//! Which server an operation goes to, and why not to another one.
+//! Explained selection: the server of an operation, and why the others were rejected.
 
 mod arguments;
 mod table;
@@ -31,23 +31,23 @@ use crate::{
     watch::{Console, is_known},
 };
 
-/// How long to wait, once there is a suitable server, for what is still unknown of the others.
+/// The time to wait for the state of the other servers, once there is a suitable one.
 const GRACE: Duration = Duration::from_secs(1);
-/// How many tasks select at once.
+/// The number of concurrently selecting tasks.
 const TASKS: u32 = 20;
-/// How long an operation would take.
+/// The simulated duration of an operation.
 const OPERATION: Duration = Duration::from_millis(5);
 
 /// The tags of the simulated members.
 const TAGS: [(&str, &str); 3] = [("ny", "1"), ("ny", "2"), ("la", "1")];
 
-/// Selects what `arguments` ask for, and says what became of each server.
+/// Selects a server by `arguments`, and prints the result for each server.
 ///
 /// Has to be called in the context of a tokio runtime with I/O and timers.
 ///
 /// # Errors
 ///
-/// Only those of writing; everything else is said on the console and in the exit code.
+/// Only those of writing; other errors are printed on the console and set the exit code.
 pub async fn run<O: Write, R: Write>(
     arguments: &Arguments,
     mut console: Console<O, R>,
@@ -63,12 +63,12 @@ pub async fn run<O: Write, R: Write>(
         }
     };
     let result = session.run(arguments, &mut console).await;
-    // Also after an error of writing, so that no server is left with half a conversation.
+    // Also after an error of writing, so that no connection is cut during an exchange.
     session.topology.close().await;
     result
 }
 
-/// What is selected from.
+/// The deployment to select from.
 struct Session {
     topology: Topology,
     criteria: Criteria,
@@ -128,10 +128,10 @@ impl Session {
         }
     }
 
-    /// Selects when it is known what there is to select from.
+    /// Selects once the deployment is known.
     async fn select(&self) -> Result<ServerAddress, SelectionError> {
         self.topology.select(&self.criteria).await?;
-        // Who is still silent then is shown as that.
+        // A server that is still silent then is shown as such.
         let _known = self
             .topology
             .wait_for(|now| is_known(now.description()).then_some(()), GRACE)
@@ -153,8 +153,7 @@ impl Session {
         write!(console.output, "{table}{notes}")
     }
 
-    /// Selects again and again, holds on to each server as long as an operation takes, and shows
-    /// how that was distributed.
+    /// Selects repeatedly, holds each server for an operation's time, and shows the distribution.
     async fn load<O: Write, R: Write>(
         &self,
         rounds: u32,
@@ -195,7 +194,7 @@ impl Session {
     }
 }
 
-/// A number of selections to be shared out among tasks, and where they went.
+/// A number of selections that tasks share, and their results.
 struct Load {
     left: Mutex<u32>,
     shares: Mutex<BTreeMap<ServerAddress, Share>>,
@@ -216,7 +215,7 @@ impl Load {
         Ok(())
     }
 
-    /// Whether there is a selection left to do, which is done by the caller then.
+    /// Takes one of the remaining selections; returns false if none is left.
     fn take(&self) -> bool {
         let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
         let is_left = *left > 0;
@@ -230,7 +229,7 @@ impl Load {
     }
 }
 
-/// Says why no server was selected.
+/// Prints why no server was selected.
 fn fail<O, R: Write>(error: &SelectionError, console: &mut Console<O, R>) -> io::Result<Exit> {
     let (exit, text) = match error {
         SelectionError::InvalidCriteria(error) => (Exit::CONFIGURATION, error.to_string()),
@@ -241,7 +240,7 @@ fn fail<O, R: Write>(error: &SelectionError, console: &mut Console<O, R>) -> io:
     Ok(exit)
 }
 
-/// A set whose members can be told apart.
+/// Starts a replica set whose members have different tags.
 fn simulate() -> Result<ReplicaSet, ServeError> {
     let builder = Builder::replica_set(TAGS.len() as u16).configure(|config| {
         for (member, (dc, rack)) in config.members.iter_mut().zip(TAGS) {

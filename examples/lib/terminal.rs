@@ -1,43 +1,43 @@
-//! Text for people: colours, and lines of 80 columns.
+//! Terminal output: colours, and lines of 80 columns.
 
 use std::{
     ffi::OsStr,
     fmt::{self, Write},
 };
 
-/// How many columns lines have at most, unless a single word is longer.
+/// The maximum number of columns of a line, unless a single word is longer.
 pub const WIDTH: usize = 80;
 
 /// Whether to use colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Palette {
-    /// No escape sequence is ever printed.
+    /// No escape sequences.
     Plain,
-    /// Those that every terminal has.
+    /// The standard ANSI colours.
     Ansi,
 }
 
-/// How a piece of text is meant.
+/// The meaning of a piece of text, which decides its colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tone {
-    /// As it is.
+    /// No emphasis.
     Normal,
-    /// Look here.
+    /// Emphasis.
     Strong,
-    /// Nothing new.
+    /// Unchanged information.
     Faint,
-    /// All is well.
+    /// A good state.
     Good,
-    /// Of use, though not for everything.
+    /// Partly usable.
     Fair,
-    /// On the way, or out of the way.
+    /// A transient state.
     Doubtful,
-    /// Something is wrong.
+    /// An error.
     Bad,
 }
 
 impl Palette {
-    /// Colours for a terminal, unless the user wants none.
+    /// Chooses colours for a terminal, unless the user has disabled them.
     ///
     /// `no_color` is the environment variable `NO_COLOR`, which counts if it is not empty, and
     /// `term` is `TERM`.
@@ -50,7 +50,7 @@ impl Palette {
         }
     }
 
-    /// The text in the colour of its tone; without control characters, wherever it comes from.
+    /// Returns the text in the colour of its tone, without any control characters.
     pub fn paint(self, tone: Tone, text: impl fmt::Display) -> Painted {
         let code = match tone {
             Tone::Normal => None,
@@ -68,7 +68,7 @@ impl Palette {
     }
 }
 
-/// A text that shows itself in its colour.
+/// A text that is displayed in its colour.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Painted {
     code: Option<&'static str>,
@@ -84,13 +84,13 @@ impl fmt::Display for Painted {
     }
 }
 
-/// What servers say must not steer the terminal.
+/// Texts from servers must not control the terminal.
 fn harmless(text: &str) -> String {
     let replaced = |c: char| if c.is_control() { '\u{fffd}' } else { c };
     text.chars().map(replaced).collect()
 }
 
-/// `text` in lines that leave room for `indent` columns; words stay whole.
+/// Wraps `text` with `indent` columns left free; words stay whole.
 pub fn wrap(text: &str, indent: usize) -> Vec<String> {
     let room = WIDTH.saturating_sub(indent).max(1);
     let mut lines: Vec<String> = Vec::new();
@@ -106,7 +106,7 @@ pub fn wrap(text: &str, indent: usize) -> Vec<String> {
     lines
 }
 
-/// How many columns `text` takes.
+/// Returns the number of columns of `text`.
 pub fn columns(text: &str) -> usize {
     text.chars().count()
 }

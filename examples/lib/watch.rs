@@ -1,7 +1,6 @@
-//! What a deployment consists of, and how it changes.
+//! The servers of a deployment, and their changes.
 //!
-//! Everything here is the public interface of `sdam`: a sink of events, snapshots, and waiting for a
-//! snapshot of a kind.
+//! Everything here uses the public interface of `sdam`: event sink, snapshots, waiting.
 
 mod arguments;
 mod demonstration;
@@ -45,20 +44,20 @@ pub use self::{
 use self::{demonstration::Demonstration, view::View};
 use crate::{exit::Exit, failure::Failure, log::LogSink, output::Output, terminal::Palette};
 
-/// Where a program writes to.
+/// The outputs of a program.
 #[derive(Debug)]
 pub struct Console<O, R> {
-    /// What was asked for.
+    /// The requested output.
     pub output: O,
-    /// What is wrong or remarkable.
+    /// Errors and remarks.
     pub remarks: R,
     /// The colours of the output.
     pub palette: Palette,
 }
 
 impl Console<Output, Output> {
-    /// Standard output, in colours if it is a terminal whose user wants them, and standard error;
-    /// neither makes the program wait.
+    /// Opens standard output, in colours if it is a terminal and the user has not disabled them,
+    /// and standard error. Neither blocks the program.
     pub fn standard() -> Self {
         let output = io::stdout();
         let (no_color, term) = (env::var_os("NO_COLOR"), env::var_os("TERM"));
@@ -71,13 +70,13 @@ impl Console<Output, Output> {
     }
 }
 
-/// Watches what `arguments` name until `interrupt` is ready, or until all has been shown.
+/// Watches the deployment of `arguments` until `interrupt` is ready or everything was shown.
 ///
 /// Has to be called in the context of a tokio runtime with I/O and timers.
 ///
 /// # Errors
 ///
-/// Only those of writing; everything else is said on the console and in the exit code.
+/// Only those of writing; other errors are printed on the console and set the exit code.
 pub async fn run<O: Write, R: Write>(
     arguments: &Arguments,
     mut console: Console<O, R>,
@@ -89,7 +88,7 @@ pub async fn run<O: Write, R: Write>(
     }
 }
 
-/// What is to be watched.
+/// The deployment to watch.
 struct Session {
     options: Options,
     demonstration: Option<Demonstration>,
@@ -100,7 +99,7 @@ impl Session {
         let Some(uri) = &arguments.uri else {
             let demonstration = Demonstration::start(arguments.pause).map_err(Failure::other)?;
             let mut options = Options::parse(demonstration.uri()).map_err(Failure::config)?;
-            // One is enough: to see how the others are discovered is half of the demonstration.
+            // One seed is enough, so that the demonstration shows the discovery of the others.
             options.seeds.truncate(1);
             return Ok(Self {
                 options,
@@ -109,7 +108,7 @@ impl Session {
         };
         let options = Options::parse(uri).map_err(Failure::config)?;
         if options.pass_through.tls() == Some(true) {
-            // Watching in the clear what is meant to be encrypted would be worse.
+            // Connecting in plain text where TLS is configured would be worse.
             let reason = "this example has no TLS";
             let remedy = "leave it out if the servers allow connections without";
             return Err(Failure::config(ConfigError::new(
@@ -161,7 +160,7 @@ impl Session {
             };
             follow(&topology, events, heard, &mut view, until).await
         };
-        // Also after an error of writing, so that no server is left with half a conversation.
+        // Also after an error of writing, so that no connection is cut during an exchange.
         topology.close().await;
         let lost = recording.and_then(|recording| recording.take_error());
         match (result, lost) {
@@ -174,7 +173,7 @@ impl Session {
     }
 }
 
-/// What watches, and what tells of it.
+/// A started topology and its outputs.
 struct Started {
     topology: Topology,
     events: EventStream,
@@ -210,7 +209,7 @@ fn start(options: Options, arguments: &Arguments) -> Result<Started, Failure> {
     })
 }
 
-/// Shows the first snapshot that tells what the deployment is good for, or the last one in time.
+/// Shows the first snapshot with a known verdict, or the last one before the timeout.
 async fn once<O: Write, R: Write>(
     topology: &Topology,
     view: &mut View<O, R>,
@@ -218,7 +217,7 @@ async fn once<O: Write, R: Write>(
 ) -> io::Result<Exit> {
     let timeout = topology.options().server_selection_timeout;
     let known = topology.wait_for(|now| is_known(now.description()).then_some(()), timeout);
-    // While somebody waits for a primary, servers that are down are asked twice a second.
+    // While a selection is waiting, servers that are down are checked twice a second.
     let criteria = Criteria::write();
     let hurry = async {
         let _primary = topology.select(&criteria).await;
@@ -254,7 +253,7 @@ async fn follow<O: Write, R: Write>(
     };
     topology.close().await;
     let mut rest: Vec<_> = iter::from_fn(|| events.try_next()).collect();
-    // The last change is that nothing is watched any more, which is no news of the deployment.
+    // The last change is the closing of the topology, which is no change of the deployment.
     let is_change = |kind: &EventKind| matches!(kind, EventKind::TopologyDescriptionChanged { .. });
     rest.truncate(
         rest.iter()

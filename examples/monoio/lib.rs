@@ -1,9 +1,8 @@
-//! A runtime whose futures and sockets never leave their thread: monoio, brought to sdam as a user
-//! would bring it.
+//! A runtime whose futures and sockets never leave their thread: an adapter for monoio, written
+//! like a user's.
 //!
-//! Tasks, and all that touches a socket, run on one thread; what the engine and the application
-//! hold are channels to it. Timers and look-ups are those that `sdam-transport` has for runtimes
-//! without.
+//! Tasks and all socket operations run on one thread; the engine and the application hold channels
+//! to it. Timers and DNS look-ups are those of `sdam-transport` for runtimes without their own.
 
 #![cfg(target_os = "linux")]
 
@@ -32,10 +31,10 @@ use sdam_transport::{
     system::{self, Epoch, ThreadClock},
 };
 
-/// monoio on a thread of its own.
+/// monoio on a separate thread.
 #[derive(Debug)]
 pub struct Monoio {
-    /// What topologies are started with.
+    /// Returns the runtime value that topologies are started on.
     pub runtime: Runtime,
     stop: oneshot::Sender<()>,
     thread: JoinHandle<io::Result<()>>,
@@ -67,7 +66,7 @@ impl Monoio {
     ///
     /// # Errors
     ///
-    /// monoio could not be started.
+    /// If monoio could not be started.
     pub fn end(self) -> io::Result<()> {
         drop(self.stop);
         let ended = self.thread.join();

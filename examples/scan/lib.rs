@@ -1,4 +1,4 @@
-//! What the example `scan` does: selects a server in single-threaded mode and shows what was found.
+//! The example `scan`: selects a server in single-threaded mode and shows the result.
 //!
 //! No async runtime is involved: everything happens on the calling thread, within the calls.
 
@@ -16,7 +16,7 @@ use sdam_core::{
 use sdam_select::criteria::Criteria;
 use sdam_sim::serve::{ReplicaSet, ServeError};
 
-/// How the example is used.
+/// The usage text.
 pub const USAGE: &str = "\
 usage: cargo run --package sdam-examples-scan --example scan -- [URI] [MODE]
 
@@ -26,25 +26,25 @@ primary, primaryPreferred, secondary, secondaryPreferred or nearest. Without MOD
 preference of the connection string is used.
 ";
 
-/// What the command line asks for.
+/// The parsed command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// To be told how the example is used.
+    /// A request for the usage text.
     Help,
-    /// To select a server.
+    /// A request to select a server.
     Select(Request),
 }
 
-/// Which server to select.
+/// The selection to make.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
-    /// The deployment; `None` for a simulated one.
+    /// The connection string; `None` for a simulated deployment.
     pub uri: Option<String>,
-    /// What for; `None` for reading as the connection string says.
+    /// The purpose; `None` for reading with the connection string's read preference.
     pub purpose: Option<Purpose>,
 }
 
-/// What a server is selected for.
+/// The purpose of a selection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// Reading in this mode.
@@ -76,11 +76,11 @@ impl Command {
     }
 }
 
-/// Selects what was requested, and shows it on `output`.
+/// Makes the requested selection, and shows the result on `output`.
 ///
 /// # Errors
 ///
-/// If no server was selected, or something else stands in the way.
+/// If no server was selected, or another error occurred.
 pub fn run(request: &Request, output: &mut impl Write) -> Result<(), Error> {
     if let Some(uri) = &request.uri {
         let mut topology = TopologyBuilder::new(Options::parse(uri)?).blocking()?;
@@ -101,7 +101,7 @@ pub fn run(request: &Request, output: &mut impl Write) -> Result<(), Error> {
     show(&mut topology, request, output)
 }
 
-/// Selects a server, and shows which one, how long it took, and what is known then.
+/// Selects a server, and shows it, the time it took, and the topology.
 fn show(topology: &mut Topology, request: &Request, output: &mut impl Write) -> Result<(), Error> {
     let criteria = match request.purpose {
         Some(Purpose::Write) => Criteria::write(),
@@ -122,7 +122,7 @@ fn show(topology: &mut Topology, request: &Request, output: &mut impl Write) -> 
     Ok(())
 }
 
-/// The deployment as it is known, a line for each server.
+/// Displays the topology, a line for each server.
 struct Deployment<'t>(&'t Topology);
 
 impl Display for Deployment<'_> {
@@ -146,15 +146,15 @@ impl Display for Deployment<'_> {
     }
 }
 
-/// Why the example has failed.
+/// The error of the example.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// An argument that means nothing.
+    /// An invalid argument.
     Argument(String),
-    /// No server was selected; `{:#}` says everything that is known about why.
+    /// No server was selected; `{:#}` prints all details.
     Selection(SelectionError),
-    /// Anything else.
+    /// Any other error.
     Other(Box<dyn std::error::Error>),
 }
 
@@ -178,7 +178,7 @@ impl From<SelectionError> for Error {
     }
 }
 
-/// Lets `?` turn errors of these types into [`Error::Other`].
+/// Lets `?` convert errors of these types to [`Error::Other`].
 macro_rules! other {
     ($($type:ty),+) => {
         $(impl From<$type> for Error {

@@ -21,10 +21,10 @@ use sdam_examples::{
 use sdam_live::{MemberSpec, ReplicaSet, or_skip};
 use serde_json::Value;
 
-/// The longest that anything here may take on a machine under load.
+/// The time limit of every wait, for a machine under load.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Passes every piece of text on.
+/// A writer that sends every piece of text to a channel.
 struct Pieces(Sender<String>);
 
 impl Write for Pieces {
@@ -39,12 +39,12 @@ impl Write for Pieces {
     }
 }
 
-/// A file of this process alone.
+/// A temporary file of this process.
 struct Scratch(PathBuf);
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // Whether it was ever written is what the test is about.
+        // The test may not have created the file.
         let _ = fs::remove_file(&self.0);
     }
 }
@@ -76,7 +76,7 @@ fn a_wrong_set_name_is_named_with_the_right_one() {
         let mut arguments = Arguments::default();
         arguments.uri = Some(uri.to_owned());
         arguments.once = true;
-        // Of the servers that stay, because there is just one.
+        // With `directConnection` the only server stays in the topology, so the wait times out.
         arguments.timeout = Some(Duration::from_secs(2));
         let mut output = Vec::new();
         let console = Console {
@@ -133,7 +133,7 @@ fn a_real_failover_is_recorded_and_happens_again() {
     });
     wait_for(&pieces, &["ReplicaSetWithPrimary"]).unwrap();
     set.step_down().unwrap();
-    // The new primary may be heard before the old one, or between two checks of that.
+    // The new primary may be known before the old one, or between two checks of that.
     wait_for(&pieces, &["no primary for ", "never without primary: "]).unwrap();
     interrupt.send(()).unwrap();
     assert_eq!(program.join().unwrap().unwrap(), Exit::SUCCESS);

@@ -1,5 +1,5 @@
-//! Replies of any kind: the parsers of hello and of errors agree with a slow reading of the same
-//! document, and what they keep is in order and bounded.
+//! Arbitrary replies: the parsers of hello and of errors agree with a slow reading of the same
+//! document, and the values they keep are ordered and bounded.
 #![no_main]
 
 #[path = "../../sdam-core/tests/hello/reference.rs"]
@@ -15,8 +15,8 @@ use sdam_core::{
 
 fuzz_target!(|bytes: &[u8]| {
     check(bytes);
-    // The same bytes as the fields of a document that is well-formed outside, so that the fuzzer
-    // need not find out about its length.
+    // The same bytes as the fields of a document with a correct frame, so that the fuzzer need not
+    // find its length.
     let mut framed = vec![0; 4];
     framed.extend_from_slice(bytes);
     framed.push(0);
@@ -50,7 +50,7 @@ fn check(bytes: &[u8]) {
     assert_eq!(error, reference::error(&document), "{document}");
 }
 
-/// The document that fills `bytes`, unless it repeats a key, which a `Document` cannot tell.
+/// Parses the document that fills `bytes`; `None` for repeated keys, unknown to `Document`.
 fn document(bytes: &[u8]) -> Option<Document> {
     let length = i32::from_le_bytes(*bytes.first_chunk()?);
     if usize::try_from(length) != Ok(bytes.len()) {

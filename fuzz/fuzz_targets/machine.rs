@@ -1,4 +1,4 @@
-//! Histories of any kind: no invariant of the topology machine is broken, whatever happens.
+//! Arbitrary histories: no input breaks an invariant of the topology machine.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

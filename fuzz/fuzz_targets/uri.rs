@@ -1,18 +1,18 @@
-//! Connection strings of any kind: hosts are in their normal form, options follow the string, and
-//! a password never shows.
+//! Arbitrary connection strings: hosts are in their normal form, options match the string, and no
+//! password is ever displayed.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use sdam_core::{address::ServerAddress, uri::ConnectionString};
 
-/// Lower case, as hosts are shown.
+/// Lower case, as hosts are displayed.
 const PASSWORD: &str = "hunter2hunter2";
 
 fuzz_target!(|text: &str| {
     check(text);
     check(&format!("mongodb://{text}"));
     check(&format!("mongodb://a/?{text}"));
-    // The password shows neither in what is made of the string nor in what is said about it.
+    // The password appears neither in the results nor in the messages about the string.
     if !smuggles_password(text) {
         for string in [
             format!("mongodb://u:{PASSWORD}@{text}"),
@@ -24,7 +24,7 @@ fuzz_target!(|text: &str| {
     }
 });
 
-/// Whether the input itself spells the password, which fuzzers find out how to: in any case, and
+/// Returns whether the input itself contains the password, which fuzzers find: in any case, and
 /// with percent signs.
 fn smuggles_password(text: &str) -> bool {
     let mut decoded = String::new();
@@ -65,7 +65,7 @@ fn check(text: &str) {
             assert!(!options.load_balanced || options.seeds.len() == 1);
             assert!(options.direct_connection != Some(true) || options.seeds.len() == 1);
         }
-        // `parse` has validated all but what the hosts of an SRV string decide.
+        // `parse` has validated everything except what depends on the hosts of an SRV string.
         Err(error) => assert!(is_srv, "{error}"),
     }
 }

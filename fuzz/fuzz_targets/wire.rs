@@ -1,5 +1,5 @@
-//! Messages of any kind: what decodes is kept byte for byte, and writing its parts again makes a
-//! message with the same parts.
+//! Arbitrary messages: decoding keeps every byte, and encoding the parts again makes a message
+//! with the same parts.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -7,7 +7,7 @@ use sdam_transport::wire::{Exchange, OpCode, OpMsg, OpQuery, OpReply, WireMessag
 
 fuzz_target!(|bytes: &[u8]| {
     check(bytes);
-    // The same bytes under a header that is right, so that the fuzzer need not find out about it.
+    // The same bytes with a correct header, so that the fuzzer need not find one.
     let mut framed = bytes.to_vec();
     if let Some(header) = framed.first_chunk_mut::<16>() {
         let op_code = [2013_i32, 2004, 1][usize::from(header[12]) % 3];
@@ -25,9 +25,9 @@ fn check(bytes: &[u8]) {
     assert_eq!(message.as_bytes(), bytes);
     let again = encode(&message);
     assert_eq!(Parts::of(&again), Parts::of(&message));
-    // Written once, it is in its canonical form, which does not change any more.
+    // After one encoding it is in canonical form, which does not change any more.
     assert_eq!(encode(&again), again);
-    // Nothing was asked, so nothing is accepted.
+    // No request was sent, so no reply is accepted.
     assert!(Exchange::new().accept(&message).is_err());
 }
 
@@ -71,12 +71,12 @@ fn encode(message: &WireMessage) -> WireMessage {
     encoded.expect("what was decoded can be written")
 }
 
-/// What the two directions have in common.
+/// The parts of a message that re-encoding keeps.
 #[derive(Debug, PartialEq)]
 struct Parts<'a> {
     op_code: OpCode,
     request_id: i32,
-    /// An OP_QUERY answers nothing, whatever its header says.
+    /// `None` for an OP_QUERY, whose header field is ignored.
     response_to: Option<i32>,
     flags: [bool; 4],
     query_flags: Option<u32>,

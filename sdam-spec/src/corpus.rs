@@ -1,4 +1,4 @@
-//! Where the test files are, and how many there must be.
+//! The locations of the test files, and their required numbers.
 
 use std::{
     fmt, fs,
@@ -14,7 +14,7 @@ pub struct Folder {
     specifications: Place,
     /// Below `test/` of a source distribution of PyMongo.
     pymongo: Place,
-    /// How the names of the files begin; others are none of this folder's.
+    /// The prefix of the file names; other files do not belong to this folder.
     only: Option<&'static str>,
 }
 
@@ -44,12 +44,12 @@ impl Folder {
         self
     }
 
-    /// The folder's path in the specifications' repository, which is its name in reports.
+    /// Returns the folder's path in the specifications' repository, which is its name in reports.
     pub const fn name(&self) -> &'static str {
         self.specifications.path
     }
 
-    /// How the names of the files begin, if there are others that do not count.
+    /// Returns the prefix of the file names, if the folder contains other files.
     pub const fn only(&self) -> Option<&'static str> {
         self.only
     }
@@ -60,7 +60,7 @@ pub const SERVER_SELECTION: Folder = Folder::new(
     ("server-selection/tests/server_selection", 88),
     ("server_selection/server_selection", 88),
 );
-/// How often each server of the latency window is chosen.
+/// The frequencies of choosing each server of the latency window.
 pub const IN_WINDOW: Folder = Folder::new(
     ("server-selection/tests/in_window", 8),
     ("server_selection/in_window", 8),
@@ -70,7 +70,7 @@ pub const RTT: Folder = Folder::new(
     ("server-selection/tests/rtt", 7),
     ("server_selection/rtt", 7),
 );
-/// Suitable servers where the read preference limits staleness.
+/// Suitable servers for read preferences with a limit on staleness.
 pub const MAX_STALENESS: Folder = Folder::new(("max-staleness/tests", 32), ("max_staleness", 32));
 /// Options of connection strings. PyMongo has no proxies.
 pub const URI_OPTIONS: Folder = Folder::new(("uri-options/tests", 12), ("uri_options", 11));
@@ -123,7 +123,7 @@ pub const SELECTION_LOGGING: Folder = Folder::new(
     ("server_selection_logging", 5),
 );
 
-/// The test files, somewhere on disk.
+/// The test files on disk.
 #[derive(Clone, Debug)]
 pub struct Corpus {
     root: PathBuf,
@@ -141,24 +141,24 @@ enum Layout {
 pub struct File {
     /// Its path below the folder.
     pub name: String,
-    /// What it says.
+    /// Its content.
     pub json: Value,
 }
 
-/// What came of a folder of test files.
+/// The results of a folder of test files.
 #[derive(Clone, Debug)]
 #[must_use = "a report may hold failures"]
 pub struct Report {
     /// The folder that was run.
     pub folder: Folder,
-    /// How many files passed.
+    /// The number of files that passed.
     pub passed: usize,
     /// The files that failed, with the difference.
     pub failed: Vec<(String, String)>,
 }
 
 impl Report {
-    /// Whether every file passed.
+    /// Returns whether every file passed.
     pub fn is_success(&self) -> bool {
         self.failed.is_empty()
     }
@@ -180,8 +180,8 @@ impl fmt::Display for Report {
 }
 
 impl Corpus {
-    /// The corpus at `root`: a clone of the specifications' repository, its `source` folder, a
-    /// source distribution of PyMongo or its `test` folder.
+    /// Opens the corpus at `root`: a clone of the specifications' repository, its `source` folder,
+    /// a source distribution of PyMongo or its `test` folder.
     pub fn open(root: &Path) -> Result<Self, String> {
         let layouts = [
             ("", Layout::Specifications),
@@ -206,16 +206,16 @@ impl Corpus {
         ))
     }
 
-    /// Where the files are: what [`open`](Self::open) takes to find them again.
+    /// Returns the root of the files, which [`open`](Self::open) accepts.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// The JSON files of `folder` and of the folders below it, sorted by path.
+    /// Reads the JSON files of `folder` and of the folders below it, sorted by path.
     ///
     /// # Errors
     ///
-    /// If there are not exactly as many as there should be, or one is not readable.
+    /// If the number of files is not the required one, or one is not readable.
     pub fn files(&self, folder: Folder) -> Result<Vec<File>, String> {
         let path = self.path(folder);
         let mut paths = Vec::new();
@@ -250,7 +250,7 @@ impl Corpus {
     ///
     /// # Errors
     ///
-    /// As [`files`](Self::files). Checks that fail are in the report.
+    /// As [`files`](Self::files). Failed checks are in the report.
     pub fn run(
         &self,
         folder: Folder,
@@ -282,8 +282,8 @@ impl Corpus {
     }
 }
 
-/// PyMongo logs nothing above the level debug, and in its copies of the files the one message that
-/// the specification wants to be of level info is of level debug, too.
+/// Restores the level info of one message. PyMongo logs nothing above the level debug, so its
+/// copies of the files have level debug where the specification has info.
 fn restore_level(value: &mut Value) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(restore_level),

@@ -1,9 +1,9 @@
-//! Files against a whole running topology, on any runtime.
+//! Test files against a running topology, on any runtime.
 //!
-//! The engine is what users run; only what it is given differs. Tasks run where the [`Host`] runs
-//! them. Connections are [`transport`]'s, whose servers say what the file says. Time is
-//! [`clock`]'s and stands still until a file needs it to pass. So nothing waits for real time:
-//! whether the engine has digested what it was given is known from its tasks ([`activity`]).
+//! The engine is the one that users run; only its environment differs. Tasks run on the [`Host`].
+//! Connections are [`transport`]'s, whose servers reply as the file says. The time is [`clock`]'s
+//! and advances only when a file needs it. So nothing waits for real time: the tasks' [`activity`]
+//! tells when the engine has processed its input.
 
 pub mod activity;
 pub mod canned;
@@ -28,7 +28,7 @@ use crate::unified::{Kind, World};
 
 pub use self::selection::{in_window, max_staleness, rtt, server_selection};
 
-/// Where tasks are run.
+/// An executor of tasks.
 pub struct Host {
     spawner: Arc<dyn Spawner>,
     block_on: BlockOn,
@@ -40,8 +40,8 @@ pub(crate) type BlockOn = Box<dyn Fn(BoxFuture<'_, ()>)>;
 type Deploy = Box<dyn Fn(Kind) -> Result<World, String>>;
 
 impl Host {
-    /// The host that starts tasks with `spawner`, and with `block_on` runs a future to its end on
-    /// the calling thread, on which tasks may run meanwhile.
+    /// Creates a host that starts tasks with `spawner`. `block_on` runs a future to its end on the
+    /// calling thread, on which tasks may run meanwhile.
     pub fn new(spawner: Arc<dyn Spawner>, block_on: impl Fn(BoxFuture<'_, ()>) + 'static) -> Self {
         Self {
             spawner,
@@ -50,7 +50,7 @@ impl Host {
         }
     }
 
-    /// Adds deployments that this host's runtime reaches: a new one each time.
+    /// Sets the function that starts a new deployment, reachable from this host's runtime.
     #[must_use]
     pub fn with_deployments(
         mut self,
@@ -60,7 +60,7 @@ impl Host {
         self
     }
 
-    /// A new deployment.
+    /// Starts a new deployment.
     pub(crate) fn world(&self, kind: Kind) -> Result<World, String> {
         let deploy = self.deploy.as_ref();
         deploy.ok_or("the host has no deployments")?(kind)
@@ -70,7 +70,7 @@ impl Host {
         Arc::clone(&self.spawner)
     }
 
-    /// What `future` yields.
+    /// Runs `future` and returns its result.
     fn block_on<T: Send>(&self, future: impl Future<Output = T> + Send) -> Option<T> {
         let mut result = None;
         (self.block_on)(Box::pin(async {
@@ -88,10 +88,10 @@ impl fmt::Debug for Host {
     }
 }
 
-/// Plays a file of `server-discovery-and-monitoring/tests` to a running topology.
+/// Runs a file of `server-discovery-and-monitoring/tests` against a running topology.
 ///
-/// Checks besides that it takes in one check of a server at a time, that events are numbered
-/// without gaps, that every heartbeat ends, and that closing leaves neither task nor connection.
+/// Also checks that it processes one check of a server at a time, that events are numbered without
+/// gaps, that every heartbeat ends, and that closing leaves neither tasks nor connections.
 pub fn discovery_and_monitoring(host: &Host, file: &Value) -> Result<(), String> {
     crate::sdam::check(file, |options| sdam::Engine::start(host, options))
 }

@@ -1,4 +1,4 @@
-//! Reading of JSON that names what is wrong, and the extended JSON of the test files.
+//! JSON reading with errors that name the position, and the extended JSON of the test files.
 
 use std::fmt;
 
@@ -7,16 +7,16 @@ use sdam_core::address::ServerAddress;
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::{Map, Value};
 
-/// Reads a whole file or a part of it.
+/// Deserializes a whole file or a part of it.
 ///
 /// # Errors
 ///
-/// The value does not have the format; the error names the key or the value.
+/// If the value does not have the format; the error names the key or the value.
 pub fn read<T: DeserializeOwned>(value: &Value) -> Result<T, String> {
     T::deserialize(value).map_err(|error| error.to_string())
 }
 
-/// What a file says of a key, which is `#[serde(default)]`: nothing, `null`, or a value.
+/// The state of a `#[serde(default)]` key in a file: absent, `null`, or a value.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum Stated<T> {
     /// The key is absent.
@@ -99,7 +99,7 @@ pub struct Object<'v> {
 }
 
 impl<'v> Object<'v> {
-    /// `value` as an object that has no other keys than `known`; `what` names it in errors.
+    /// Reads `value` as an object with no other keys than `known`; `what` names it in errors.
     pub fn new(value: &'v Value, what: &'static str, known: &[&str]) -> Result<Self, String> {
         let Value::Object(fields) = value else {
             return Err(format!("{what} is no object: {value}"));
@@ -110,23 +110,23 @@ impl<'v> Object<'v> {
         }
     }
 
-    /// The value of `key`; `None` if it is absent or null.
+    /// Returns the value of `key`; `None` if it is absent or null.
     pub fn optional(&self, key: &str) -> Option<&'v Value> {
         self.fields.get(key).filter(|value| !value.is_null())
     }
 
-    /// The value of `key`, null or not; `None` if it is absent.
+    /// Returns the value of `key`, null or not; `None` if it is absent.
     pub fn present(&self, key: &str) -> Option<&'v Value> {
         self.fields.get(key)
     }
 
-    /// The value of `key`.
+    /// Returns the value of `key`, which must be present and not null.
     pub fn required(&self, key: &str) -> Result<&'v Value, String> {
         self.optional(key)
             .ok_or_else(|| format!("{} has no {key}", self.what))
     }
 
-    /// The value of `key` as read by `read`; an error names the key.
+    /// Reads the value of `key` with `read`; an error names the key.
     pub fn read<T>(
         &self,
         key: &str,
@@ -135,7 +135,7 @@ impl<'v> Object<'v> {
         read(self.required(key)?).map_err(|error| self.at(key, &error))
     }
 
-    /// As [`read`](Self::read), `None` if `key` is absent or null.
+    /// Does the same as [`read`](Self::read); `None` if `key` is absent or null.
     pub fn read_optional<T>(
         &self,
         key: &str,
@@ -150,14 +150,14 @@ impl<'v> Object<'v> {
     }
 }
 
-/// A text.
+/// Reads a string.
 pub fn text(value: &Value) -> Result<&str, String> {
     value
         .as_str()
         .ok_or_else(|| format!("{value} is no string"))
 }
 
-/// A truth value.
+/// Reads a boolean.
 pub fn boolean(value: &Value) -> Result<bool, String> {
     value
         .as_bool()
@@ -174,19 +174,19 @@ pub fn integer(value: &Value) -> Result<i64, String> {
     number.ok_or_else(|| format!("{value} is no whole number"))
 }
 
-/// A whole number that is not negative.
+/// Reads a non-negative integer.
 pub fn natural(value: &Value) -> Result<u64, String> {
     u64::try_from(integer(value)?).map_err(|_| format!("{value} is negative"))
 }
 
-/// A number with a fraction, or without.
+/// Reads a number, with or without a fraction.
 pub fn number(value: &Value) -> Result<f64, String> {
     value
         .as_f64()
         .ok_or_else(|| format!("{value} is no number"))
 }
 
-/// A list whose items are read by `read`.
+/// Reads a list with `read` for its items.
 pub fn list<'v, T>(
     value: &'v Value,
     read: impl FnMut(&'v Value) -> Result<T, String>,
@@ -196,7 +196,7 @@ pub fn list<'v, T>(
     items.iter().map(read).collect()
 }
 
-/// What `read` makes of a value that is not null.
+/// Reads a value with `read`, unless it is null.
 pub fn nullable<'v, T>(
     value: &'v Value,
     read: impl FnOnce(&'v Value) -> Result<T, String>,
@@ -213,7 +213,7 @@ pub fn object_id(value: &Value) -> Result<[u8; 12], String> {
     }
 }
 
-/// The BSON document that a server would send instead of `value`.
+/// Converts `value` to the BSON document that a server would send.
 pub fn document(value: &Value) -> Result<Vec<u8>, String> {
     match bson(value)? {
         Bson::Document(document) => document.to_vec().map_err(|error| error.to_string()),

@@ -1,14 +1,14 @@
-//! The official specification tests, as functions from a file to a verdict.
+//! The official specification tests, as functions from a file to a result.
 //!
-//! This crate holds no test file: [`corpus`] finds them where they were fetched to and refuses to
-//! run a folder with fewer files than it should have. [`sdam`], [`selection`] and [`uri`] know the
-//! formats of one specification each; they turn a file into descriptions, run the code under test
-//! and name the first difference. [`engine`] runs the same files against a running topology, on
-//! whichever runtime it is given, [`scan`] against one in single-threaded mode, and [`unified`] runs
-//! files that need a whole deployment. [`suite`] lists what there is to run.
+//! This crate contains no test file: [`corpus`] finds the fetched files and refuses to run a
+//! folder with missing files. [`sdam`], [`selection`] and [`uri`] implement the formats of one
+//! specification each: they convert a file to descriptions, run the code under test and report the
+//! first difference. [`engine`] runs the same files against a running topology on any given
+//! runtime, [`scan`] against one in single-threaded mode, and [`unified`] runs files that need a
+//! whole deployment. [`suite`] lists all suites.
 //!
-//! A check fails on anything it does not know: a key, a type or a value that is not expected would
-//! otherwise be a test that passes because it is not run.
+//! A check fails on any unknown key, type or value: otherwise the test would pass because a part
+//! of it was not run.
 
 pub mod corpus;
 pub mod engine;

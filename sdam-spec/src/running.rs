@@ -1,4 +1,4 @@
-//! What running topologies of both kinds are given, and what they have to do alike.
+//! The shared environment and checks of both kinds of running topologies.
 
 pub(crate) mod deployment;
 pub(crate) mod events;
@@ -15,8 +15,7 @@ use sdam_transport::handshake::{ClientMetadata, Environment};
 
 use self::pools::RecordingPools;
 
-/// What a topology is built with. Its checks may take as long as the script likes, and are made
-/// one by one.
+/// Creates the builder of a topology. Its checks have no time limit and are made one by one.
 pub(crate) fn builder(options: Options, pools: &RecordingPools) -> Result<TopologyBuilder, String> {
     let options = options
         .with_server_monitoring_mode(ServerMonitoringMode::Poll)

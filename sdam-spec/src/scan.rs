@@ -1,7 +1,7 @@
-//! Files against a topology in single-threaded mode.
+//! Test files against a topology in single-threaded mode.
 //!
-//! There is no runtime and no task: whatever takes time moves the world's clock and is done, as
-//! with blocking sockets. So every future of the topology has to be ready when it is polled once.
+//! There is no runtime and no task: as with blocking sockets, every operation advances the world's
+//! clock and completes. So every future of the topology has to be ready at its first poll.
 
 mod lead;
 mod sdam;
@@ -14,33 +14,34 @@ use serde_json::Value;
 
 use crate::{selection::file::InWindowFile, suite::Check};
 
-/// How the files of a suite are run in single-threaded mode.
+/// The check of a suite in single-threaded mode.
 #[derive(Clone, Copy, Debug)]
 pub struct ScanCheck {
     /// The check.
     pub check: Check,
-    /// Whether single-threaded mode has to do what the file says; one that cannot be read is
-    /// covered, so that the check says why.
+    /// Whether the file applies to single-threaded mode. An unreadable file does, so that the
+    /// check reports why.
     pub covers: fn(&Value) -> bool,
 }
 
 impl ScanCheck {
-    /// `server-discovery-and-monitoring/tests`: what a phase lets a server say is said to one check
-    /// of it. Checks besides that it is asked no more often, that events are numbered without gaps,
+    /// `server-discovery-and-monitoring/tests`: each reply of a phase answers one check. Also
+    /// checks that the server is not checked more often, that events are numbered without gaps,
     /// that every heartbeat ends, and that closing leaves no connection.
     pub const DISCOVERY_AND_MONITORING: Self = Self::all(sdam::check);
-    /// `server-selection/tests/server_selection`: a scan leads to the description, and servers are
+    /// `server-selection/tests/server_selection`: a scan produces the description, and servers are
     /// selected from it, with and without `serverSelectionTryOnce`.
     pub const SERVER_SELECTION: Self = Self::all(selection::server_selection);
     /// `max-staleness/tests`, likewise.
     pub const MAX_STALENESS: Self = Self::all(selection::max_staleness);
-    /// `server-selection/tests/rtt`: a server takes its time to answer checks.
+    /// `server-selection/tests/rtt`: a server delays its replies.
     pub const RTT: Self = Self::all(selection::rtt);
     /// `server-selection/tests/in_window`: how often each server is selected.
     pub const IN_WINDOW: Self = Self {
         check: selection::in_window,
-        // Server Selection: "Selecting servers within the latency window": a single-threaded client
-        // chooses at random. That is what operation counts lead to only if they are all equal.
+        // Server Selection: "Selecting servers within the latency window": a single-threaded
+        // client chooses at random. Operation counts produce the same result only if they are all
+        // equal.
         covers: |file| InWindowFile::parse(file).map_or(true, |file| file.is_balanced()),
     };
 

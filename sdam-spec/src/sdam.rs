@@ -1,8 +1,8 @@
-//! Server discovery and monitoring: replies and errors in; descriptions, generations and events
-//! out.
+//! Server discovery and monitoring tests: replies and errors in; descriptions, generations and
+//! events out.
 //!
-//! A file is a [`Script`] of phases. What is under test is a [`Subject`]: the state machine alone
-//! ([`pure`]), or anything else that can be handed a reply and asked what it knows.
+//! A file is a [`Script`] of phases. The code under test is a [`Subject`]: the state machine alone
+//! ([`pure`]), or anything else that accepts replies and returns its state.
 
 mod events;
 mod outcome;
@@ -25,34 +25,34 @@ pub use self::script::{ApplicationError, Response, Script};
 use self::script::{Expectation, Phase};
 use crate::json::Stated;
 
-/// Something that discovers and monitors, and has been started.
+/// A started implementation of discovery and monitoring.
 pub trait Subject {
-    /// Takes in what the server at `response.address` says to a check; if the server has left the
-    /// topology, nothing happens. All that follows has happened on return.
+    /// Processes the reply of the server at `response.address` to a check. Does nothing if the
+    /// server has left the topology. All effects have run on return.
     fn respond(&mut self, response: &Response) -> Result<(), String>;
 
-    /// Takes in an error that an operation met. All that follows has happened on return.
+    /// Processes an application error. All effects have run on return.
     fn fail(&mut self, error: &ApplicationError) -> Result<(), String>;
 
-    /// What is known now.
+    /// Returns the current state and the new events.
     fn observe(&mut self) -> Result<Observation, String>;
 
-    /// Ends; the error says what is left behind.
+    /// Ends the subject; the error names what is left behind.
     fn end(self) -> Result<(), String>;
 }
 
-/// What a subject knows, and what it has told.
+/// The state and the events of a subject.
 #[derive(Clone, Debug)]
 pub struct Observation {
-    /// The present description.
+    /// The current description.
     pub description: Arc<TopologyDescription>,
-    /// The generation that each server's pool has reached, by what the pool was commanded.
+    /// The generation of each server's pool, from the calls to the pool.
     pub generations: BTreeMap<ServerId, Generation>,
-    /// The events since the last observation, or since the topology was made.
+    /// The events since the last observation, or since the start.
     pub events: Vec<EventKind>,
 }
 
-/// Plays `file` to what `start` makes of its connection string.
+/// Runs `file` against the subject that `start` creates from its connection string.
 ///
 /// # Errors
 ///
@@ -88,7 +88,7 @@ fn play(phase: &Phase, subject: &mut impl Subject) -> Result<(), String> {
     }
 }
 
-/// Compares with what the file states: an absent key asserts nothing, `null` that there is nothing.
+/// Compares a value with the file's: an absent key asserts nothing, `null` asserts absence.
 fn compare<T: Debug + PartialEq>(
     key: &str,
     actual: Option<&T>,

@@ -1,4 +1,4 @@
-//! Server selection, maximum staleness and averages of round-trip times.
+//! Tests of server selection, maximum staleness and averages of round-trip times.
 
 pub(crate) mod file;
 
@@ -17,13 +17,13 @@ use serde_json::Value;
 
 use self::file::{InWindowFile, RttFile, SelectionFile};
 
-/// How many random numbers the single selection call is tried with per file.
+/// The number of random numbers that selection is tried with per file.
 const DRAWS: u64 = 64;
 
 /// Checks one file of `server-selection/tests/server_selection`.
 ///
-/// Suitable servers and latency window are compared as sets of addresses, and the single selection
-/// call and the explanation must agree with them.
+/// Suitable servers and the latency window are compared as sets of addresses. A complete selection
+/// and the explanation must agree with them.
 pub fn server_selection(file: &Value) -> Result<(), String> {
     let file = SelectionFile::server_selection(file)?;
     match &file.criteria {
@@ -52,7 +52,7 @@ pub fn max_staleness(file: &Value) -> Result<(), String> {
     }
 }
 
-/// Checks one file of `server-selection/tests/in_window`: how often each server is chosen.
+/// Checks one file of `server-selection/tests/in_window`: the frequency of choosing each server.
 pub fn in_window(file: &Value) -> Result<(), String> {
     let file = InWindowFile::parse(file)?;
     let mut rng = Rng::new(0x5DA);
@@ -85,8 +85,8 @@ pub fn rtt(file: &Value) -> Result<(), String> {
     file.compare(window.average_millis())
 }
 
-/// Compares suitable servers and latency window with those of the file, and then the single call
-/// with both.
+/// Compares the suitable servers and the latency window with those of the file, and a complete
+/// selection with both.
 fn check_stages(
     file: &SelectionFile,
     settings: &Settings,

@@ -1,7 +1,7 @@
-//! All suites there are.
+//! The list of all suites.
 //!
-//! What the folders about discovery and monitoring prove on their own, by the numbers of the rules;
-//! tests beside the code name the other rules:
+//! The rules that the folders about discovery and monitoring prove on their own, by number; tests
+//! beside the code name the other rules:
 //!
 //! | folder | rules |
 //! | --- | --- |
@@ -27,16 +27,16 @@ pub type Check = fn(&Value) -> Result<(), String>;
 /// A check of one file on a host of tasks.
 pub type HostedCheck = fn(&Host, &Value) -> Result<(), String>;
 
-/// A folder of files and what they are run against.
+/// A folder of files and its checks.
 #[derive(Clone, Copy, Debug)]
 pub struct Suite {
-    /// Where the files are.
+    /// The folder of the files.
     pub folder: Folder,
-    /// The check that needs no runtime; `None` for what only a running topology does.
+    /// The check without a runtime; `None` for behaviour of a running topology.
     pub pure: Option<Check>,
-    /// The check through the engine; `None` for what an engine has no part in.
+    /// The check through the engine; `None` if the engine is not involved.
     pub engine: Option<HostedCheck>,
-    /// The check in single-threaded mode; `None` for what that has no part in.
+    /// The check in single-threaded mode; `None` if that is not involved.
     pub scan: Option<ScanCheck>,
 }
 
@@ -93,8 +93,8 @@ impl Suite {
         self
     }
 
-    /// The folder's path in the specifications' repository without `tests`, such as
-    /// `server-selection/rtt`, and what its files have in common if there are others in it, such as
+    /// Returns the folder's path in the specifications' repository without `tests`, such as
+    /// `server-selection/rtt`, and the prefix of its files if there is one, such as
     /// `server-discovery-and-monitoring/unified/logging`.
     pub fn name(&self) -> String {
         let parts = self.folder.name().split('/');
@@ -107,7 +107,7 @@ impl Suite {
         parts.join("/")
     }
 
-    /// Whether `pattern` means this suite: it is the name, or begins or ends it.
+    /// Returns whether `pattern` matches this suite's name, or its beginning or end.
     pub fn is_meant_by(&self, pattern: &str) -> bool {
         let name = self.name();
         let rest = [name.strip_prefix(pattern), name.strip_suffix(pattern)];

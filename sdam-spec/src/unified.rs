@@ -1,9 +1,9 @@
-//! The unified test format, as far as tests of log messages need it.
+//! The unified test format, to the extent that tests of log messages need it.
 //!
-//! A file runs against a deployment, through everything there is: [`World`]s consist of a
-//! deployment, a runtime that reaches it, and a place to wait. Clients are topologies; operations
-//! select a server under the name of their command, and send it that command on a connection of its
-//! own, as there are no pools.
+//! A file runs against a deployment with the complete stack: a [`World`] consists of a deployment,
+//! a runtime that reaches it, and an executor. Clients are topologies. Operations select a server
+//! under the name of their command, and send it that command on a separate connection, as there
+//! are no pools.
 
 mod client;
 mod log;
@@ -39,7 +39,7 @@ pub enum Kind {
     LoadBalanced,
 }
 
-/// A deployment that belongs to one test, and what reaches it.
+/// A deployment of one test, and the runtime that reaches it.
 pub struct World {
     uri: String,
     /// The release of its servers.
@@ -51,8 +51,8 @@ pub struct World {
 }
 
 impl World {
-    /// A world of the deployment at `uri`, of release `version`, which lives as long as
-    /// `deployment`. Whatever waits is run to its end by `block_on`.
+    /// Creates a world of the deployment at `uri`, of release `version`, which lives as long as
+    /// `deployment`. `block_on` runs futures to their end.
     pub fn new(
         uri: impl Into<String>,
         version: (u32, u32),
@@ -69,7 +69,7 @@ impl World {
         }
     }
 
-    /// What `future` yields.
+    /// Runs `future` and returns its result.
     fn block_on<T: Send>(&self, future: impl Future<Output = T> + Send) -> Option<T> {
         let mut result = None;
         (self.block_on)(Box::pin(async {
@@ -87,11 +87,11 @@ impl fmt::Debug for World {
     }
 }
 
-/// Plays every test of a file, each against a deployment of its own.
+/// Runs every test of a file, each against its own deployment.
 ///
 /// # Errors
 ///
-/// The first difference, and also whatever of a file is not understood: nothing is skipped.
+/// The first difference, or anything in the file that is not understood: nothing is skipped.
 pub fn logging(host: &Host, file: &Value) -> Result<(), String> {
     let keys = [
         "description",
@@ -146,7 +146,7 @@ async fn play(
             break;
         }
     }
-    // Also after a difference, so that nothing is left to the next test.
+    // Also after a difference, so that nothing affects the next test.
     let logs = script.end().await;
     outcome?;
     test.read("expectLogMessages", |expected| log::check(expected, &logs))

@@ -1,7 +1,7 @@
-//! Connection strings and their options.
+//! Tests of connection strings and their options.
 //!
-//! A case is a string that is valid or not, causes a warning or not, and names hosts, credentials
-//! and options; `null` asserts nothing.
+//! A case is a valid or invalid string with or without a warning, and names hosts, credentials and
+//! options; `null` asserts nothing.
 
 use std::{net::Ipv4Addr, time::Duration};
 
@@ -141,7 +141,7 @@ fn host_type(host: &ServerAddress) -> &'static str {
     }
 }
 
-/// Stricter than the format demands: within credentials, `null` means that there is nothing.
+/// Checks credentials more strictly than the format demands: within them, `null` asserts absence.
 fn check_auth(expected: &Auth, string: &ConnectionString) -> Result<(), String> {
     let password = string.password().map(Secret::expose);
     for (name, expected, found) in [
@@ -156,8 +156,8 @@ fn check_auth(expected: &Auth, string: &ConnectionString) -> Result<(), String> 
     Ok(())
 }
 
-/// Options must have the value in the string and, where no host has to be looked up first, in what
-/// a topology is started with.
+/// Checks the values of options in the string and, if no host has to be resolved first, in a
+/// topology's start options.
 fn check_options(expected: &Map<String, Json>, string: ConnectionString) -> Result<(), String> {
     let expected = || expected.iter().filter(|(_, value)| !value.is_null());
     for (name, value) in expected() {
@@ -179,7 +179,7 @@ fn check_options(expected: &Map<String, Json>, string: ConnectionString) -> Resu
     Ok(())
 }
 
-/// The value of the option `name` among those a topology would be started with.
+/// Returns the value of the option `name` among the start options of a topology.
 fn effective(options: &Options, name: &str) -> Option<Json> {
     let preference = &options.read_preference;
     let millis = |time: Duration| Some(json!(time.as_millis() as u64));
@@ -211,7 +211,7 @@ fn to_json(value: &Value) -> Json {
         Value::List(items) => json!(items),
         Value::Properties(properties) => pairs(properties.iter()),
         Value::TagSets(sets) => sets.iter().map(|set| pairs(set.iter())).collect(),
-        // A kind of value the files say nothing about equals none of theirs.
+        // A kind of value that does not occur in the files equals none of theirs.
         other => json!({ "unknown": format!("{other:?}") }),
     }
 }

@@ -1,6 +1,6 @@
-//! What a selection costs an application: lock-free readers of a running topology.
+//! The cost of a selection: lock-free readers of a running topology.
 //!
-//! The servers are canned replies behind the transport seam, so the topology is a real one.
+//! The servers are canned replies behind the transport interface, so the topology is a real one.
 
 #![expect(
     clippy::unwrap_used,
@@ -28,7 +28,7 @@ use sdam_select::criteria::Criteria;
 use sdam_spec::engine::canned::{Answer, CannedTransport};
 use sdam_transport::runtime::{Io, Runtime};
 
-/// A topology that knows all its servers.
+/// Starts a topology that knows all its servers.
 fn topology(runtime: &Runtime, servers: u16, sharded: bool) -> Topology {
     let hosts: Vec<_> = (0..servers)
         .map(|index| ServerAddress::new("db.lan", 20_000 + index))
@@ -77,9 +77,9 @@ fn benches(criterion: &mut Criterion, runtime: &Runtime) {
         criterion.bench_function(&format!("engine/select/{name}"), |bencher| {
             bencher.iter(|| topology.try_select(black_box(criteria)).unwrap().unwrap());
         });
-        // One selection of this thread while another thread selects as fast as it can: no more
-        // than alone, if the two do not hinder each other. One pair of threads in four has the same
-        // lane for what it counts, and then they do.
+        // One selection of this thread while another thread selects in a loop. It costs no more
+        // than alone if the two threads do not contend. One pair of threads in four shares a
+        // counting lane, and then they do.
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -95,10 +95,11 @@ fn benches(criterion: &mut Criterion, runtime: &Runtime) {
     }
 }
 
-/// How many selections wait together.
+/// The number of concurrently waiting selections.
 const WAITERS: usize = 1000;
 
-/// How fast those who wait for a primary are served once there is one: from the first to the last.
+/// Measures the time from the first to the last wake-up of selections that wait for a primary,
+/// once there is one.
 fn waiters(host: &tokio::runtime::Runtime, runtime: &Runtime) {
     let server = ServerAddress::new("db.lan", 20_000);
     let hosts = [server.clone()];
@@ -137,13 +138,13 @@ fn waiters(host: &tokio::runtime::Runtime, runtime: &Runtime) {
     );
 }
 
-/// The most that a selection which finds a server allocates.
+/// Measures the maximum number of allocations of a selection that finds a server.
 fn allocations(runtime: &Runtime) {
     let topology = topology(runtime, 50, false);
     let nearest = Criteria::read(ReadPreference::new(ReadMode::Nearest)).unwrap();
     let of = |criteria: &Criteria| {
         let select = || drop(black_box(topology.try_select(criteria).unwrap()));
-        // What a thread needs once is not the price of a selection.
+        // Allocations that a thread makes only once are not counted.
         select();
         allocation_counter::measure(select).count_total
     };
@@ -151,16 +152,15 @@ fn allocations(runtime: &Runtime) {
     println!("bench: engine/select/allocations_per_call {most} allocations");
 }
 
-/// What the briefest of operations costs its client, far less than a round trip on loopback.
+/// The client-side cost of a very short operation, far less than a round trip on loopback.
 const OPERATION: Duration = Duration::from_micros(5);
 
-/// How much more two threads select than one, in the same time.
+/// Measures how many more selections two threads make than one, in the same time.
 ///
-/// A selection that finds one server looks at nothing that threads of other lanes write.
-/// To compare two servers means to look at what other threads have counted a moment ago (L-43), and
-/// to get that from another core takes longer than all the rest.
-/// So threads that do nothing but that hinder each other, and threads that use what they have
-/// selected do not.
+/// A selection with only one suitable server reads nothing that threads of other lanes write.
+/// Comparing two servers means reading recent counts of other threads (L-43), and fetching those
+/// from another core takes longer than all the rest.
+/// So threads that only select contend, and threads that use the selected server do not.
 fn scaling(runtime: &Runtime) {
     let topology = topology(runtime, 3, false);
     let nearest = Criteria::read(ReadPreference::new(ReadMode::Nearest)).unwrap();
@@ -179,7 +179,7 @@ fn scaling(runtime: &Runtime) {
     }
 }
 
-/// How often `threads` select and then `work` together in a given time.
+/// Counts how often `threads` threads select and then `work` in a given time.
 fn rate(topology: &Topology, criteria: &Criteria, work: Duration, threads: usize) -> u64 {
     let (count, barrier) = (AtomicU64::new(0), Barrier::new(threads));
     std::thread::scope(|scope| {
@@ -202,7 +202,7 @@ fn rate(topology: &Topology, criteria: &Criteria, work: Duration, threads: usize
     count.into_inner()
 }
 
-/// Keeps the thread's core busy.
+/// Keeps the core busy.
 fn busy(work: Duration) {
     if work.is_zero() {
         return;

@@ -1,4 +1,4 @@
-//! A deadline that may move.
+//! A timer whose deadline may move.
 
 use std::{
     fmt,
@@ -11,12 +11,12 @@ use futures::future::BoxFuture;
 use sdam_core::time::Instant;
 use sdam_transport::clock::Clock;
 
-/// Waits for a deadline; a timer is made only when the deadline has changed.
+/// Waits for a deadline. A new timer is made only when the deadline changes.
 #[derive(Default)]
 pub(crate) struct Alarm(Option<(Instant, BoxFuture<'static, ()>)>);
 
 impl Alarm {
-    /// Ready once `deadline` has passed; never without one.
+    /// Becomes ready once `deadline` has passed; stays pending without a deadline.
     pub(crate) fn poll(
         &mut self,
         clock: &dyn Clock,
@@ -28,7 +28,7 @@ impl Alarm {
             return Poll::Pending;
         };
         if self.0.as_ref().is_none_or(|(set, _)| *set != deadline) {
-            // A check that follows at once needs no timer.
+            // A deadline that has passed needs no timer.
             if deadline <= clock.now() {
                 self.0 = None;
                 return Poll::Ready(());

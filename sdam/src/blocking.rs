@@ -1,7 +1,7 @@
 //! Single-threaded mode for programs without async code.
 //!
 //! Every call blocks its thread until it is done; nothing happens between calls.
-//! How long a selection takes is told at [`scan`](crate::scan#how-long-a-selection-takes).
+//! [`scan`](crate::scan#how-long-a-selection-takes) says how long a selection may take.
 
 use std::{
     future::Future,
@@ -28,16 +28,16 @@ use crate::{
     scan::{ScanSelected, ScanTopology},
 };
 
-/// A deployment that is looked at when a server is needed, on the sockets of the system.
+/// A deployment that is scanned only when a server is needed, on the system's sockets.
 ///
-/// A thin cover over a [`ScanTopology`], which has more to offer and can be got at any time.
+/// A thin wrapper around a [`ScanTopology`] with fewer methods; see [`inner`](Self::inner).
 #[derive(Debug)]
 pub struct Topology {
     scan: ScanTopology,
 }
 
 impl TopologyBuilder {
-    /// Makes a topology for a program without async code. Performs no I/O itself.
+    /// Builds a topology for a program without async code. Performs no I/O itself.
     ///
     /// # Errors
     ///
@@ -50,7 +50,7 @@ impl TopologyBuilder {
 }
 
 impl Topology {
-    /// Begins to set up a topology from a connection string; to be ended with
+    /// Creates a builder from a connection string; finish it with
     /// [`blocking`](TopologyBuilder::blocking).
     ///
     /// # Errors
@@ -60,7 +60,7 @@ impl Topology {
         crate::topology::Topology::builder(uri)
     }
 
-    /// A topology without pools and sinks. Performs no I/O.
+    /// Starts a topology without pools and sinks. Performs no I/O.
     ///
     /// # Errors
     ///
@@ -69,27 +69,27 @@ impl Topology {
         TopologyBuilder::new(options).blocking()
     }
 
-    /// The id that all events of this topology carry.
+    /// Returns the id that all events of this topology carry.
     pub fn id(&self) -> ObjectId {
         self.scan.id()
     }
 
-    /// The options it was started with.
+    /// Returns the options that the topology was started with.
     pub fn options(&self) -> &Options {
         self.scan.options()
     }
 
-    /// What the user should know about the options, see [`ScanTopology::warnings`].
+    /// Returns the configuration warnings, see [`ScanTopology::warnings`].
     pub fn warnings(&self) -> &[Warning] {
         self.scan.warnings()
     }
 
-    /// What is known now.
+    /// Returns the current topology description.
     pub fn description(&self) -> &Arc<TopologyDescription> {
         self.scan.description()
     }
 
-    /// Selects a server; scans before if that is due, and after a failure.
+    /// Selects a server. Scans first if a scan is due, or after a failure.
     ///
     /// # Errors
     ///
@@ -98,8 +98,8 @@ impl Topology {
         wait(self.scan.select(criteria))
     }
 
-    /// Like [`select`](Self::select), but with this timeout if it is shorter than
-    /// `serverSelectionTimeoutMS`. It takes the place of the client's `timeoutMS`.
+    /// Selects a server like [`select`](Self::select), with this timeout if it is shorter than
+    /// `serverSelectionTimeoutMS`. The timeout replaces the client's `timeoutMS`.
     ///
     /// # Errors
     ///
@@ -123,11 +123,11 @@ impl Topology {
     }
 
     /// Runs a command on the connection to `server`, see [`ScanTopology::run_command`]. Waits for
-    /// the reply for `timeout` at most; for ever without one (`socketTimeoutMS`).
+    /// the reply for at most `timeout`, or without limit if it is `None` (`socketTimeoutMS`).
     ///
     /// # Errors
     ///
-    /// If there is no connection and none could be opened, or it broke.
+    /// If there is no connection and none could be opened, or if it broke.
     pub fn run_command(
         &mut self,
         server: ServerId,
@@ -139,8 +139,8 @@ impl Topology {
         reply
     }
 
-    /// Reports what an operation has met on `server`, see [`ScanTopology::handle_error`]. With
-    /// `singleThreadedImmediateCheck` a server that is not the primary any more is checked before
+    /// Reports an application error on `server`, see [`ScanTopology::handle_error`]. With
+    /// `singleThreadedImmediateCheck`, a server that is no longer the primary is checked before
     /// the call returns.
     pub fn handle_error(&mut self, server: ServerId, error: AppError<'_>) -> ErrorOutcome {
         let outcome = self.scan.handle_error(server, error);
@@ -153,16 +153,16 @@ impl Topology {
         self.scan.close();
     }
 
-    /// The topology that is covered.
+    /// Returns the wrapped topology.
     pub fn inner(&mut self) -> &mut ScanTopology {
         &mut self.scan
     }
 }
 
-/// The result of a future that blocks where it would wait.
+/// Blocks the thread until `future` is ready.
 ///
-/// Such a future is ready when it is polled once. Should a transport break that promise, the thread
-/// sleeps until it is woken.
+/// Futures on blocking sockets are ready at the first poll. If a transport's future is not, the
+/// thread parks until it is woken.
 fn wait<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
@@ -175,7 +175,7 @@ fn wait<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// Wakes the thread that waits.
+/// A waker that unparks the waiting thread.
 struct Unpark(Thread);
 
 impl Wake for Unpark {

@@ -1,4 +1,4 @@
-//! From options and seams to a running topology.
+//! The builder of topologies.
 
 use std::{fmt, sync::Arc};
 
@@ -33,7 +33,7 @@ use crate::{
     topology::Topology,
 };
 
-/// What a topology is to be started with.
+/// Builds a topology from options, pools, sinks, a selector and client metadata.
 #[must_use = "nothing is watched until the topology is started"]
 pub struct TopologyBuilder {
     options: Options,
@@ -45,7 +45,7 @@ pub struct TopologyBuilder {
 }
 
 impl Topology {
-    /// Begins to set up a topology from a connection string.
+    /// Creates a builder from a connection string.
     ///
     /// # Errors
     ///
@@ -56,7 +56,7 @@ impl Topology {
 }
 
 impl TopologyBuilder {
-    /// Begins to set up a topology from options.
+    /// Creates a builder from options.
     pub fn new(options: Options) -> Self {
         Self {
             options,
@@ -68,35 +68,34 @@ impl TopologyBuilder {
         }
     }
 
-    /// Lets `pools` make the connection pool of each server; the default are pools that do nothing.
+    /// Sets the factory of each server's connection pool; [`NoPools`] by default.
     pub fn pools(mut self, pools: impl PoolFactory) -> Self {
         self.pools = Arc::new(pools);
         self
     }
 
-    /// Lets `sink` receive events; may be called several times.
+    /// Adds an event sink; may be called several times.
     pub fn sink(mut self, sink: impl EventSink) -> Self {
         self.sinks.push(Arc::new(sink));
         self
     }
 
-    /// Lets `selector` take part in every selection (Server Selection: "Application-Provided Server
-    /// Selector").
+    /// Sets the custom server selector, which takes part in every selection (Server Selection:
+    /// "Application-Provided Server Selector").
     pub fn selector(mut self, selector: Arc<dyn Selector>) -> Self {
         self.selector = Some(selector);
         self
     }
 
-    /// What every connection tells servers about the client, and what is known of the platform it
-    /// runs on. The default names this crate and looks at the environment of the process.
+    /// Sets the client metadata of every connection's handshake, including the platform. The
+    /// default names this crate and reads the process environment.
     pub fn metadata(mut self, metadata: ClientMetadata) -> Self {
         self.metadata = Some(metadata);
         self
     }
 
-    /// Lets the topology remember its last `transitions`, with what caused them, and selections that
-    /// time out tell them
-    /// ([`SelectionTimeout::history`](crate::error::SelectionTimeout::history)).
+    /// Keeps a history of the last `transitions` and their causes. Errors of selections that time
+    /// out include it ([`SelectionTimeout::history`](crate::error::SelectionTimeout::history)).
     pub fn history(mut self, transitions: usize) -> Self {
         self.history = Some(Arc::new(History::new(transitions)));
         self
@@ -109,7 +108,7 @@ impl TopologyBuilder {
     }
 
     /// Starts monitoring on `runtime`. Performs no I/O itself and does not wait, so it never fails
-    /// because of servers that are down (SDAM: "Client construction").
+    /// because servers are down (SDAM: "Client construction").
     ///
     /// # Errors
     ///
@@ -146,15 +145,15 @@ impl TopologyBuilder {
         if let Some(sink) = sink {
             dispatch(&cell, sink);
         }
-        // Closed again if a pool panics.
+        // Dropping it closes the topology if a pool panics.
         let topology = Topology::new(Arc::clone(&cell));
         cell.apply(Input::Open);
         publish_warnings(&cell.events, cell.now(), &cell.warnings);
         Ok(topology)
     }
 
-    /// Makes a topology without background work: servers are checked inline with selections, on
-    /// nothing but `io`. Performs no I/O itself.
+    /// Builds a single-threaded topology without background tasks. Servers are checked inline with
+    /// selections, using only `io`. Performs no I/O itself.
     ///
     /// # Errors
     ///
@@ -164,7 +163,7 @@ impl TopologyBuilder {
         Ok(ScanTopology::new(prepared, io))
     }
 
-    /// What both kinds of topology begin with. `warnings` are those of the kind.
+    /// Prepares what both kinds of topology start with. `warnings` are those of the kind.
     fn prepare(
         mut self,
         io: &Io,
@@ -214,8 +213,8 @@ impl TopologyBuilder {
     }
 }
 
-/// Refuses options that ask for TLS or a proxy, which this engine has not: connecting in the clear,
-/// or past the proxy, would betray the user who asked for it.
+/// Refuses options that ask for TLS or a proxy, which this engine does not support. Connecting in
+/// plain text, or past the proxy, would violate the user's security settings.
 fn refuse_guards(options: &Options) -> Result<(), ConfigError> {
     let Some((name, value)) = options.pass_through.guards().next() else {
         return Ok(());
@@ -235,7 +234,7 @@ fn refuse_guards(options: &Options) -> Result<(), ConfigError> {
     Err(ConfigError::new(name, value.to_string(), reason, remedy))
 }
 
-/// What a topology begins with.
+/// The validated parts that a topology starts with.
 pub(crate) struct Prepared {
     pub(crate) options: Options,
     pub(crate) topology: ObjectId,
@@ -250,7 +249,7 @@ pub(crate) struct Prepared {
     pub(crate) warnings: Vec<Warning>,
 }
 
-/// Publishes the warnings about the options of a topology that has opened.
+/// Publishes the configuration warnings of a topology that has just opened.
 pub(crate) fn publish_warnings(events: &EventQueue, now: Instant, warnings: &[Warning]) {
     for warning in warnings {
         events.push_with(now, EventName::ConfigWarning, || {
@@ -271,7 +270,7 @@ fn dispatch(cell: &Arc<TopologyCell>, sink: Arc<dyn EventSink>) {
     cell.runtime.spawner.spawn(Task::new("sdam-events", task));
 }
 
-/// Counts the end of the dispatcher, however it ends.
+/// A guard that counts the end of the dispatcher, however it ends.
 struct Ended(Arc<TopologyCell>);
 
 impl Drop for Ended {

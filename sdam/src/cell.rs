@@ -1,5 +1,5 @@
-//! The state that handle, monitors and pools share: one lock for whoever changes it, none for
-//! whoever reads it.
+//! The state that handle, monitors and pools share. Writers lock a mutex; readers load an
+//! `ArcSwap`.
 
 mod lock;
 
@@ -46,10 +46,10 @@ use crate::{
     tasks::Tasks,
 };
 
-/// How many counters random numbers are drawn from.
+/// The number of counters that random numbers are drawn from.
 const LANES: usize = 4;
 
-/// Everything about a running topology.
+/// The shared state of a running topology.
 #[derive(Debug)]
 pub(crate) struct TopologyCell {
     state: Lock<State>,
@@ -61,12 +61,11 @@ pub(crate) struct TopologyCell {
     pub(crate) events: Arc<EventQueue>,
     pub(crate) runtime: Runtime,
     pub(crate) settings: Settings,
-    /// How long selections wait that are not told how long.
+    /// The default selection timeout.
     pub(crate) limit: Limit,
-    /// What has happened lately, if somebody wants selection errors to say so.
+    /// The recent transitions for selection errors, if enabled.
     pub(crate) history: Option<Arc<History>>,
     pub(crate) options: Options,
-    /// What the user should know about the options.
     pub(crate) warnings: Vec<Warning>,
     pub(crate) monitors: Tasks,
     pub(crate) dispatchers: Tasks,
@@ -76,7 +75,7 @@ pub(crate) struct TopologyCell {
     random: [Random; LANES],
 }
 
-/// What changes, and only under the lock.
+/// The state that changes only under the lock.
 #[derive(Debug)]
 struct State {
     machine: TopologyMachine,
@@ -84,12 +83,12 @@ struct State {
     version: u64,
 }
 
-/// A counter on cache lines of its own.
+/// A random counter, aligned to its own cache lines.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Random(AtomicU64);
 
-/// What remains to be done once the lock is released.
+/// The work that remains once the lock is released.
 #[derive(Debug, Default)]
 struct Aftermath {
     published: bool,
@@ -98,7 +97,6 @@ struct Aftermath {
     panic: HeldPanic,
 }
 
-/// What a cell is made of.
 pub(crate) struct Parts {
     pub(crate) options: Options,
     pub(crate) topology: ObjectId,
@@ -128,7 +126,7 @@ impl TopologyCell {
             warnings,
             runtime,
         } = parts;
-        // All counters begin alike, so a thread gets the same numbers whichever it uses.
+        // All counters start with the same seed, so a thread draws the same numbers from any lane.
         let seed = rng.next_u64();
         let machine = TopologyMachine::new(&options, topology);
         let snapshot = Snapshot {
@@ -168,12 +166,12 @@ impl TopologyCell {
         self.runtime.io.clock.now()
     }
 
-    /// What readers see now.
+    /// Returns the published snapshot.
     pub(crate) fn snapshot(&self) -> &ArcSwap<Snapshot> {
         &self.snapshot
     }
 
-    /// 64 random bits, and the lane of the calling thread.
+    /// Returns 64 random bits and the lane of the calling thread.
     pub(crate) fn random(&self) -> (u64, usize) {
         let lane = lane_of_thread() % LANES;
         let [first, ..] = &self.random;
@@ -184,14 +182,14 @@ impl TopologyCell {
         )
     }
 
-    /// Tells the topology what happened; all that follows has happened on return, even if a pool
-    /// panics.
+    /// Applies an input to the topology machine. On return all effects have run, even after a
+    /// panic of a pool.
     pub(crate) fn apply(self: &Arc<Self>, input: Input<'_>) {
         self.apply_as(self.state.lock(), input, RecordedInput::of, |_| ());
     }
 
-    /// Tells the topology that a pooled connection was opened, and what the `reply` to its handshake
-    /// said. Returns the generation of the connection; `None` if the server has left.
+    /// Applies the handshake of a pooled connection, with its raw `reply` for recordings. Returns
+    /// the current generation; `None` if the server has left the topology.
     pub(crate) fn apply_handshake(
         self: &Arc<Self>,
         server: ServerId,
@@ -222,7 +220,7 @@ impl TopologyCell {
         })
     }
 
-    /// `answer` sees the machine before anything else can happen to it.
+    /// Applies an input and runs its effects. `answer` reads the machine under the same lock.
     fn apply_as<T>(
         self: &Arc<Self>,
         mut state: LockGuard<'_, State>,
@@ -248,7 +246,7 @@ impl TopologyCell {
         answer
     }
 
-    /// Tells the topology what an operation or a pool has met.
+    /// Applies an application error that an operation or a pool reports.
     pub(crate) fn apply_error(
         self: &Arc<Self>,
         server: ServerId,
@@ -266,7 +264,7 @@ impl TopologyCell {
         outcome
     }
 
-    /// Ends the topology; tasks end soon after.
+    /// Closes the topology; tasks end soon after.
     pub(crate) fn shut_down(self: &Arc<Self>) {
         let mut panic = HeldPanic::default();
         panic.catch(|| self.apply(Input::Close));
@@ -276,21 +274,21 @@ impl TopologyCell {
         panic.resume();
     }
 
-    /// Lets every monitor check soon.
+    /// Requests a check from every monitor.
     pub(crate) fn request_checks(&self) {
         for server in self.snapshot.load().servers.iter() {
             server.mailbox.check();
         }
     }
 
-    /// Counts the end of a monitoring task; the last one of a closed topology ends the events.
+    /// Counts the end of a monitoring task. The last one of a closed topology closes the queue.
     pub(crate) fn monitor_ended(&self) {
         if self.monitors.end() {
             self.events.close();
         }
     }
 
-    /// Runs effects under the lock, in their order.
+    /// Runs effects in order, under the lock.
     fn run(self: &Arc<Self>, state: &mut State, now: Instant, effects: Effects) -> Aftermath {
         let mut aftermath = Aftermath::default();
         let moved = effects.iter().any(|effect| {
@@ -308,7 +306,7 @@ impl TopologyCell {
                 } => {
                     let server = self.open_server(id, address, &mut aftermath.panic);
                     if monitored {
-                        // Counted under the lock, so that closing waits for it, too.
+                        // Counted under the lock, so that closing waits for this monitor, too.
                         let server = Arc::clone(&server);
                         aftermath
                             .monitors
@@ -368,7 +366,7 @@ impl TopologyCell {
         aftermath
     }
 
-    /// A new server with its pool; one without a pool is watched all the same.
+    /// Creates a server with its pool. If the pool factory panics, the server is still monitored.
     fn open_server(
         &self,
         id: ServerId,
@@ -406,8 +404,8 @@ impl TopologyCell {
         });
     }
 
-    /// Lets readers see `description`. Unless servers have come or gone, the list of their states
-    /// is shared with the snapshot before.
+    /// Publishes `description` in a new snapshot. Reuses the previous snapshot's list of servers
+    /// unless servers were added or removed.
     fn publish(&self, state: &mut State, description: Arc<TopologyDescription>, moved: bool) {
         state.version += 1;
         let servers = if moved {
@@ -441,7 +439,7 @@ impl TopologyCell {
     }
 }
 
-/// Keeps what a server has failed with.
+/// Records a server's error from its new description.
 fn remember(state: &State, now: Instant, event: &EventKind) {
     if let EventKind::ServerDescriptionChanged { new, .. } = event
         && let Some(server) = state.servers.get(&new.id)

@@ -1,31 +1,30 @@
-//! How many selections wait for a server.
+//! The count of selections that wait for a server.
 
 use crate::sync::atomic::{AtomicUsize, Ordering};
 
 /// The number of waiting selections.
 ///
-/// While it is not zero, every monitor that has nothing to do asks itself for a check, so servers
-/// are checked every `minHeartbeatFrequencyMS` however many wait (SDAM: "minHeartbeatFrequencyMS",
-/// Server Selection: "request an immediate check"). Being a level and not an edge, it cannot be
-/// missed by a monitor that was busy.
+/// While it is not zero, every idle monitor requests a check. Servers are then checked every
+/// `minHeartbeatFrequencyMS`, however many selections wait (SDAM: "minHeartbeatFrequencyMS",
+/// Server Selection: "request an immediate check"). The count is a level and not an edge, so a
+/// busy monitor cannot miss it.
 #[derive(Debug, Default)]
 pub(crate) struct Demand(AtomicUsize);
 
 impl Demand {
-    /// Whether anybody waits.
+    /// Returns whether any selection is waiting.
     pub(crate) fn is_pressing(&self) -> bool {
         self.0.load(Ordering::SeqCst) > 0
     }
 
-    /// How many wait.
     pub(crate) fn waiters(&self) -> usize {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// One more waits, until the ticket is dropped; `None` if `limit` wait already. The second value
-    /// says whether it is the first, who has to wake the monitors.
+    /// Counts a waiter until the ticket is dropped. Returns `None` if `limit` selections wait
+    /// already. The second value is true for the first waiter, which has to wake the monitors.
     pub(crate) fn ticket(&self, limit: usize) -> Option<(Ticket<'_>, bool)> {
-        // Whoever is turned away is never counted, or the first could take itself for the second.
+        // A refused waiter is never counted; otherwise the first waiter could see a count of one.
         let more = |waiters: usize| (waiters < limit).then_some(waiters + 1);
         let taken = self
             .0
@@ -35,7 +34,7 @@ impl Demand {
     }
 }
 
-/// A place among those who wait.
+/// The registration of one waiting selection.
 #[derive(Debug)]
 pub(crate) struct Ticket<'d>(&'d Demand);
 

@@ -1,4 +1,4 @@
-//! Why a topology could not be started, and why no server was selected.
+//! Errors of starting a topology and of selecting a server.
 
 mod timeout;
 
@@ -10,7 +10,7 @@ use sdam_transport::handshake::InvalidMetadata;
 
 pub use self::timeout::{Bound, SelectionTimeout};
 
-/// Why a topology could not be started.
+/// An error that kept a topology from starting.
 ///
 /// `Debug` shows the same text as `Display`, for programs whose `main` returns it.
 #[derive(Clone, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub use self::timeout::{Bound, SelectionTimeout};
 pub enum StartError {
     /// The options contradict each other or themselves.
     Config(ConfigError),
-    /// What servers are to be told about the client cannot be told.
+    /// The client metadata is invalid.
     Metadata(InvalidMetadata),
 }
 
@@ -51,38 +51,37 @@ impl From<InvalidMetadata> for StartError {
     }
 }
 
-/// Why no server was selected.
+/// An error that a selection failed with.
 ///
-/// `{}` is one line; of a time-out, `{:#}` says everything that is known, in several lines. `{:?}`
-/// and `{:#?}` print the same.
+/// `{}` is one line; `{:#}` of a timeout prints all details. `{:?}` and `{:#?}` print the same.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum SelectionError {
     /// No suitable server appeared in time.
     Timeout(Box<SelectionTimeout>),
-    /// A server speaks no wire version that the client speaks; selections fail until that changes.
+    /// A server supports no wire version of the client. Selections fail until that changes.
     Incompatible {
-        /// What was known.
+        /// The topology description at that time.
         description: Arc<TopologyDescription>,
     },
-    /// No server could ever meet the criteria.
+    /// The criteria are invalid: no server could ever match them.
     InvalidCriteria(CriteriaError),
-    /// No server was suitable at once, and as many selections wait as may.
+    /// No server was suitable at once, and the maximum number of selections is waiting.
     TooManyWaiters {
-        /// [`Options::max_waiters`](sdam_core::options::Options::max_waiters).
+        /// The limit, [`Options::max_waiters`](sdam_core::options::Options::max_waiters).
         limit: usize,
     },
     /// The topology was closed.
     Closed,
-    /// The runtime has dropped the tasks that watch the servers, though the topology was not closed:
-    /// no server would ever be found.
+    /// The runtime has dropped the monitoring tasks although the topology was not closed. No
+    /// server could ever be found.
     RuntimeShutDown,
 }
 
 impl SelectionError {
-    /// Whether the runtime has shut down before the topology was closed.
+    /// Returns whether the runtime has shut down before the topology was closed.
     ///
-    /// Selecting again is in vain; a new topology on a runtime that runs is what helps.
+    /// Retrying cannot succeed; start a new topology on a running runtime.
     pub fn is_runtime_shut_down(&self) -> bool {
         matches!(self, Self::RuntimeShutDown)
     }
@@ -115,7 +114,7 @@ impl fmt::Display for SelectionError {
 }
 
 impl fmt::Debug for SelectionError {
-    /// The text, as a program prints it that returns the error from `main`.
+    /// Prints the `Display` text, for programs whose `main` returns the error.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }

@@ -1,4 +1,4 @@
-//! What a server has failed with, so that a selection that waited in vain can say so.
+//! The first and last error of a server, for selection timeouts.
 
 use std::sync::Arc;
 
@@ -6,29 +6,29 @@ use sdam_core::{
     error::ServerError, ids::ServerId, machine::Input, server::ServerDescription, time::Instant,
 };
 
-/// An error of a server, and when it was taken in.
+/// An error of a server and its time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Failure {
     /// The error.
     pub error: Arc<ServerError>,
-    /// When the topology was told, by the clock of its runtime.
+    /// When the topology processed the error, by the clock of its runtime.
     pub at: Instant,
 }
 
-/// The first and the last error of a server, which seldom have the same cause: what began an outage
-/// is soon hidden by what follows from it.
+/// The first and the last error of a server. They often differ: follow-up errors soon hide the
+/// error that began an outage.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Failures {
-    /// The first error since the server was last available; `None` while it is.
+    /// The first error since the server was last available; `None` while it is available.
     pub first: Option<Failure>,
     /// The last error, even if the server has been available since.
     pub last: Option<Failure>,
 }
 
 impl Failures {
-    /// Takes in that the server is as `new` says since `now`.
+    /// Updates the errors from the server's description as of `now`.
     pub(crate) fn observe(&mut self, new: &ServerDescription, now: Instant) {
         if let Some(error) = &new.error {
             let failure = Failure {
@@ -42,7 +42,7 @@ impl Failures {
         }
     }
 
-    /// The server whose failed check `input` reports.
+    /// Returns the server whose failed check `input` reports.
     pub(crate) fn failed_check(input: &Input<'_>) -> Option<ServerId> {
         match input {
             Input::Checked {
@@ -54,8 +54,8 @@ impl Failures {
         }
     }
 
-    /// Takes in that a check has failed. An error that repeats itself is no change of the server's
-    /// description, but it is the latest one all the same.
+    /// Updates the time of the last error after a failed check. A repeated error does not change
+    /// the server's description, but it is still the last one.
     pub(crate) fn repeat(&mut self, now: Instant) {
         if let (Some(_), Some(last)) = (&self.first, &mut self.last) {
             last.at = now;

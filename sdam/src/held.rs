@@ -1,4 +1,4 @@
-//! Panics of connection pools, held back until everything else is done.
+//! Panics of connection pools, held until the remaining effects have run.
 
 use std::{
     any::Any,
@@ -6,25 +6,23 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
 };
 
-/// The first panic of a pool, on its way to whoever brought it about.
+/// The first panic of a pool, to be re-raised in the calling thread.
 ///
-/// A pool that panics half-way through a list of effects must not cost the others theirs: they would
-/// be lost for good, since no machine asks for the same thing twice.
+/// The remaining effects must still run after a pool panics: the machine never repeats an effect.
 #[derive(Default)]
 pub(crate) struct HeldPanic(Option<Box<dyn Any + Send>>);
 
 impl HeldPanic {
-    /// Calls a pool; `None` if it panicked.
+    /// Calls a pool; returns `None` if it panicked.
     ///
-    /// What the pool leaves half done is its own: nothing of it is looked at here.
+    /// Unwind safety: the pool's state after a panic is the pool's own; nothing here reads it.
     pub(crate) fn catch<T>(&mut self, call: impl FnOnce() -> T) -> Option<T> {
         catch_unwind(AssertUnwindSafe(call))
             .map_err(|panic| self.0.get_or_insert(panic))
             .ok()
     }
 
-    /// Lets the panic go on, unless there was none or the thread is panicking already, which would
-    /// end the process.
+    /// Re-raises the panic, unless the thread is already panicking, which would abort the process.
     pub(crate) fn resume(self) {
         if let Some(panic) = self.0
             && !std::thread::panicking()

@@ -1,4 +1,4 @@
-//! What new connections tell servers about the client.
+//! The client metadata of new connections' handshakes.
 
 use std::sync::{Arc, PoisonError};
 
@@ -7,11 +7,11 @@ use sdam_transport::handshake::{ClientMetadata, InvalidMetadata, Library};
 
 use crate::sync::{ArcSwap, Mutex};
 
-/// The metadata of the client, to which libraries may be added while it runs.
+/// The client metadata, to which wrapping libraries may be appended at run time.
 #[derive(Debug)]
 pub(crate) struct Introduction {
     metadata: Mutex<ClientMetadata>,
-    /// The same, encoded; read by every new connection.
+    /// The encoded metadata, read by every new connection.
     handshake: ArcSwap<Handshake>,
     load_balanced: bool,
 }
@@ -25,24 +25,24 @@ impl Introduction {
         }
     }
 
-    /// What a connection that is opened now says.
+    /// Returns the handshake of a connection that is opened now.
     pub(crate) fn handshake(&self) -> Arc<Handshake> {
         self.handshake.load_full()
     }
 
-    /// Appends a library; whether that changed anything.
+    /// Appends a library and returns whether that changed the metadata.
     pub(crate) fn append(&self, library: Library) -> Result<bool, InvalidMetadata> {
         let mut metadata = self.metadata.lock().unwrap_or_else(PoisonError::into_inner);
         let changed = metadata.append(library)?;
         if changed {
-            // Under the lock, so that of two libraries none is lost.
+            // Stored under the lock, so that concurrent appends lose no library.
             let handshake = encode(&metadata, self.load_balanced);
             self.handshake.store(Arc::new(handshake));
         }
         Ok(changed)
     }
 
-    /// The same request; the first one of a connection says what is true now.
+    /// Replaces the handshake of a connection's first request with the current one.
     pub(crate) fn renew(&self, request: HelloRequest) -> HelloRequest {
         if request.handshake.is_some() {
             request.with_handshake(self.handshake())

@@ -1,13 +1,13 @@
 //! MongoDB server discovery, monitoring and selection on any runtime.
 //!
-//! A [`topology::Topology`] finds every server of a deployment, keeps watching them, commands
-//! connection pools, publishes events, and answers which server an operation is for.
+//! A [`topology::Topology`] discovers the servers of a deployment, monitors them, controls
+//! connection pools, publishes events, and selects a server for each operation.
 //!
-//! A [`scan::ScanTopology`] does the same without anything in the background, for programs with one
-//! thread.
+//! A [`scan::ScanTopology`] does the same without background tasks, for single-threaded programs.
 //!
-//! This crate names no runtime: what it needs of one is a
-//! [`Runtime`](sdam_transport::runtime::Runtime) value, made by a function of [`runtime`] or by hand.
+//! This crate depends on no particular runtime. A topology is started on a
+//! [`Runtime`](sdam_transport::runtime::Runtime) value, made by a function of [`runtime`] or by
+//! hand.
 //!
 //! ```no_run
 //! use sdam::{
@@ -69,13 +69,13 @@ mod tasks;
 pub mod topology;
 pub mod watch;
 
-/// The vocabulary and the state machines.
+/// Types and state machines of server discovery and monitoring.
 pub use sdam_core as core;
-/// Sinks for events, logs and metrics.
+/// Event sinks, logs and metrics.
 pub use sdam_events as events;
-/// What is selected, why, and why not.
+/// Server selection: criteria, explanations and diagnoses.
 pub use sdam_select as selection;
 #[cfg(feature = "sim")]
 pub use sdam_sim as sim;
-/// The seams of a runtime.
+/// The interfaces of a runtime: transport, clock, spawner.
 pub use sdam_transport as transport;

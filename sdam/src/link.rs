@@ -1,4 +1,4 @@
-//! A monitor's connection, and the one thing it is busy with.
+//! The connection of one monitoring task and its current operation.
 
 use std::{
     fmt,
@@ -21,37 +21,36 @@ use sdam_transport::{
     wire::{Exchange, WireError, WireMessage},
 };
 
-/// What a link was asked for and has done.
+/// The result of a link's operation.
 pub(crate) enum Answer {
     /// The connection is open.
     Connected,
-    /// A reply is there.
     Reply {
         message: WireMessage,
         more_to_come: bool,
     },
-    /// The connection could not be opened or is of no use any more.
+    /// The connection could not be opened or is unusable.
     Failed(ServerError),
 }
 
 /// The connection of one monitoring task.
 ///
-/// What is under way owns the connection, so giving it up closes the connection, too: no reply that
-/// belongs to a cancelled check can ever be taken for that of a later one.
+/// The operation in progress owns the connection, so dropping it also closes the connection. The
+/// reply to a cancelled check can never be taken for that of a later one.
 #[derive(Default)]
 pub(crate) struct Link {
     idle: Option<Wire>,
     busy: Option<BoxFuture<'static, Done>>,
 }
 
-/// An open connection and the order of its messages.
+/// An open connection and the state of its message exchange.
 pub(crate) struct Wire {
     pub(crate) connection: Box<dyn Connection>,
     pub(crate) exchange: Exchange,
     max_hello_size: usize,
 }
 
-/// What is sent before a reply is read.
+/// The message that is sent before a reply is read.
 enum Request {
     Hello(HelloRequest),
     Command(Vec<u8>),
@@ -64,7 +63,7 @@ struct Done {
 }
 
 impl Link {
-    /// Begins to open a connection, on which [`Options::max_hello_size`] limits what is read.
+    /// Starts to open a connection. [`Options::max_hello_size`] limits the size of its replies.
     pub(crate) fn connect(
         &mut self,
         io: &Io,
@@ -95,38 +94,37 @@ impl Link {
         });
     }
 
-    /// Begins to send a request and to read the first reply.
+    /// Starts to send a request and to read the first reply.
     pub(crate) fn send(&mut self, request: HelloRequest, deadline: Option<Instant>) {
         self.converse(Request::Hello(request), deadline);
     }
 
-    /// Begins to read a reply that comes unasked.
+    /// Starts to read the next streamed reply, without a request.
     pub(crate) fn read_next(&mut self, deadline: Option<Instant>) {
         self.converse(Request::None, deadline);
     }
 
-    /// Begins to send a command, a BSON document, and to read its reply.
+    /// Starts to send a command, a BSON document, and to read its reply.
     pub(crate) fn command(&mut self, command: Vec<u8>, deadline: Option<Instant>) {
         self.converse(Request::Command(command), deadline);
     }
 
-    /// Whether something is under way.
     pub(crate) fn is_busy(&self) -> bool {
         self.busy.is_some()
     }
 
-    /// The connection, if it is open and nothing is under way.
+    /// Returns the connection if it is open and no operation is in progress.
     pub(crate) fn wire(&mut self) -> Option<&mut Wire> {
         self.idle.as_mut()
     }
 
-    /// Gives up whatever is under way and closes the connection.
+    /// Cancels the operation in progress and closes the connection.
     pub(crate) fn disconnect(&mut self) {
         self.busy = None;
         self.idle = None;
     }
 
-    /// Ready when what was begun has ended; never if nothing was begun.
+    /// Becomes ready when the operation in progress ends; stays pending without one.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Answer> {
         let Some(busy) = &mut self.busy else {
             return Poll::Pending;
@@ -183,7 +181,7 @@ impl Wire {
             let message = message.map_err(|error| protocol(&error))?;
             self.connection.send(message).await?;
         }
-        // Each time, because a single-threaded client's operations need more.
+        // Set for each request, because operations of a single-threaded client raise the limit.
         self.connection.set_max_message_size(self.max_hello_size);
         let message = self.connection.recv().await?;
         let more_to_come = self

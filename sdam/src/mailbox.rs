@@ -1,4 +1,4 @@
-//! How a server's tasks are told what to do.
+//! The mailbox that sends control messages to a server's tasks.
 
 use std::task::{Context, Poll};
 
@@ -15,8 +15,8 @@ const STOP: u32 = 4;
 
 /// The control word of one task.
 ///
-/// What is posted several times before the task looks counts once, nothing is allocated, and there
-/// is no queue in which anything could grow old.
+/// Repeated posts before the task polls count once. Nothing is allocated, and there is no queue
+/// that could hold outdated messages.
 #[derive(Debug, Default)]
 pub(crate) struct Mailbox {
     bits: AtomicU32,
@@ -25,7 +25,7 @@ pub(crate) struct Mailbox {
     waker: AtomicWaker,
 }
 
-/// What was in a mailbox.
+/// The messages taken from a mailbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mail {
     pub(crate) check: bool,
@@ -34,41 +34,39 @@ pub(crate) struct Mail {
 }
 
 impl Mailbox {
-    /// Asks for a check.
     pub(crate) fn check(&self) {
         self.post(CHECK);
     }
 
-    /// Asks to cancel a check that began before `generation`. Generations only grow, because they
-    /// are posted under the topology lock.
+    /// Cancels a check that began before `generation`. Generations only grow, because they are
+    /// posted under the topology lock.
     pub(crate) fn cancel(&self, generation: Generation) {
         self.generation
             .store(generation.as_u64(), Ordering::Relaxed);
         self.post(CANCEL);
     }
 
-    /// Tells the task to end. Remains posted for ever.
+    /// Stops the task. This message is never removed.
     pub(crate) fn stop(&self) {
         self.post(STOP);
     }
 
-    /// Whether the task has been told to end.
     pub(crate) fn is_stopped(&self) -> bool {
         self.bits.load(Ordering::Acquire) & STOP != 0
     }
 
-    /// Ready with what was posted since the last time, if anything was.
+    /// Becomes ready with the messages posted since the last poll, if there are any.
     pub(crate) fn poll(&self, cx: &mut Context<'_>) -> Poll<Mail> {
         if let Some(mail) = self.take() {
             return Poll::Ready(mail);
         }
         self.waker.register(cx.waker());
-        // Something may have been posted between the look and the registration.
+        // A message may have been posted between the check and the registration.
         self.take().map_or(Poll::Pending, Poll::Ready)
     }
 
     fn take(&self) -> Option<Mail> {
-        // A read before the exchange keeps the line shared while nothing is posted.
+        // Reading first keeps the cache line shared while nothing is posted.
         if self.bits.load(Ordering::Acquire) == 0 {
             return None;
         }

@@ -1,5 +1,4 @@
-//! Models of what threads of this crate share, run through every interleaving by
-//! `cargo xtask loom`.
+//! Loom models of the state that threads share; `cargo xtask loom` runs every interleaving.
 
 mod checks;
 mod demand;

@@ -1,4 +1,4 @@
-//! The task that watches one server: runs what the machine asks for, and waits.
+//! The task that monitors one server: runs the effects of the monitor machine.
 
 use std::{
     future::poll_fn,
@@ -24,14 +24,14 @@ use crate::{
     server::Server,
 };
 
-/// What a monitor was woken by, most urgent first.
+/// The reason of a wake-up, most urgent first.
 enum Wake {
     Mail(Mail),
     Answer(Answer),
     Deadline,
 }
 
-/// What watches a server; counts as a task of the topology until it is dropped.
+/// The monitor of a server; counts as a task of the topology until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Monitor {
     cell: Arc<TopologyCell>,
@@ -40,18 +40,18 @@ pub(crate) struct Monitor {
     stage: Stage,
 }
 
-/// How far a monitor has come.
+/// The life-cycle stage of a monitor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// Its task has not been polled yet.
     Spawned,
     Watching,
-    /// It has ended because it was told to.
+    /// It has ended because it was stopped.
     Finished,
 }
 
 impl Monitor {
-    /// The monitor of `server`, which has not begun.
+    /// Creates the monitor of `server`, which is not running yet.
     pub(crate) fn new(cell: Arc<TopologyCell>, server: Arc<Server>) -> Self {
         cell.monitors.begin();
         let address = server.core.address.clone();
@@ -70,7 +70,7 @@ impl Monitor {
     /// the same task: a destructor would have to spawn another one.
     pub(crate) async fn run(mut self) {
         self.stage = Stage::Watching;
-        // Nothing is left half-done that is not thrown away: the connection, and the machine.
+        // Unwind safety: the connection and the machine, the only incomplete state, are discarded.
         while AssertUnwindSafe(self.watch()).catch_unwind().await.is_err() {
             self.die();
             self.machine = self.machine.successor();
@@ -79,16 +79,16 @@ impl Monitor {
         self.finish();
     }
 
-    /// Ends as it was told to.
+    /// Marks the monitor as ended, so that its drop is no loss.
     fn finish(mut self) {
         self.stage = Stage::Finished;
     }
 
-    /// Ends the heartbeat of a watch that has come to grief, and says so to the topology.
+    /// Ends the heartbeat of a panicked monitor and reports its death to the topology.
     fn die(&mut self) {
-        // The pool may panic again; the hook has told that, too.
+        // The pool may panic again; the panic hook has reported that, too.
         let _ = catch_unwind(AssertUnwindSafe(|| {
-            // Whoever starts over decides anew whether to stream.
+            // The restarted monitor decides anew whether to stream.
             self.server.stop_rtt_task();
             for effect in self.handle(MonitorInput::Stop) {
                 if let MonitorEffect::Emit(event) = effect {
@@ -101,7 +101,7 @@ impl Monitor {
         }));
     }
 
-    /// Lets `minHeartbeatFrequencyMS` pass, unless there is nothing to do after that.
+    /// Waits for `minHeartbeatFrequencyMS`, or until the monitor is stopped.
     async fn pause(&self) {
         let clock = &self.cell.runtime.io.clock;
         let mut timer = clock.sleep_until(clock.now() + MIN_HEARTBEAT_FREQUENCY);
@@ -126,7 +126,7 @@ impl Monitor {
             if self.execute(effects, &mut link) {
                 return;
             }
-            // Dropped by the machine unless there is nothing else to do.
+            // The machine ignores the request unless it is idle.
             if self.cell.demand.is_pressing() {
                 effects = self.handle(MonitorInput::CheckRequested);
                 if self.execute(effects, &mut link) {
@@ -152,8 +152,8 @@ impl Monitor {
         }
     }
 
-    /// Mail before answers, so that a control word beats a new check; answers before the deadline,
-    /// so that what arrived while the host slept counts.
+    /// Mail comes before answers, so that a control message precedes a new check. Answers come
+    /// before the deadline, so that a reply that arrived while the host was suspended counts.
     async fn wait(&self, link: &mut Link, alarm: &mut Alarm) -> Wake {
         let deadline = self.machine.deadline();
         let clock = &*self.cell.runtime.io.clock;
@@ -169,7 +169,7 @@ impl Monitor {
         .await
     }
 
-    /// All but the last of the words in the mail are acted upon at once.
+    /// Handles mail, and returns the effects of its last message; the others are executed.
     fn read(&mut self, mail: Mail, link: &mut Link) -> MonitorEffects {
         if mail.stop {
             return self.handle(MonitorInput::Stop);
@@ -190,7 +190,7 @@ impl Monitor {
             .handle(self.cell.now(), self.server.status(), input)
     }
 
-    /// Runs effects in their order; whether the last one was to end.
+    /// Runs effects in order. Returns whether the last one was [`MonitorEffect::Exit`].
     fn execute(&self, effects: MonitorEffects, link: &mut Link) -> bool {
         let mut exit = false;
         for effect in effects {
@@ -231,10 +231,10 @@ impl Monitor {
 }
 
 impl Drop for Monitor {
-    /// A monitor whose runtime drops it half-way still ends its heartbeat and says that it is gone.
+    /// Ends the heartbeat and reports the death of a monitor that its runtime drops.
     fn drop(&mut self) {
         if self.stage != Stage::Finished {
-            // First of all: readers that are woken by what follows find that no monitor is left.
+            // Must come first, so that readers woken below see that the monitor is gone.
             self.server.abandon();
             if self.stage == Stage::Watching {
                 self.die();

@@ -1,4 +1,4 @@
-//! Selections that listeners were told of and that have not ended.
+//! Selections with a published start and no published end.
 
 use std::{
     collections::BTreeMap,
@@ -10,30 +10,29 @@ use sdam_core::{event::Selection, time::Instant};
 
 use crate::sync::{Mutex, MutexGuard};
 
-/// The selections whose start was published and whose end was not.
+/// The selections with a published start and no published end.
 ///
-/// Closing the topology ends all of them (K-7). So `TopologyClosed` is the last event, and yet it
-/// waits for no future that the application holds and does not poll.
+/// Closing the topology ends all of them (K-7). So `TopologyClosed` is the last event, without
+/// waiting for futures that the application holds but does not poll.
 ///
-/// Every step of a selection is published with this lock held: a selection that closing has ended
-/// takes no further step. The lock is taken under the topology lock, never the other way round, and
-/// only for selections that somebody listens to.
+/// Every step of a selection is published under this lock, so no step follows the end that closing
+/// publishes. The lock is taken under the topology lock, never the other way round, and only for
+/// selections whose events a sink wants.
 #[derive(Debug, Default)]
 pub(crate) struct Pending(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
     selections: BTreeMap<u64, Started>,
-    /// The number of the newest one.
+    /// The number of the newest selection.
     last: u64,
     closed: bool,
 }
 
-/// A selection, and when it started.
 pub(crate) type Started = (Arc<Selection>, Instant);
 
 impl Pending {
-    /// Publishes the start of a selection, and gives it a number; `None` if the topology is closed.
+    /// Publishes the start of a selection and returns its number; `None` once closed.
     pub(crate) fn begin(&self, started: Started, publish: impl FnOnce()) -> Option<u64> {
         let mut state = self.lock();
         if state.closed {
@@ -46,7 +45,7 @@ impl Pending {
         Some(number)
     }
 
-    /// Publishes a step of a selection that has not ended.
+    /// Publishes a step of a selection, unless it has ended.
     pub(crate) fn step(&self, number: u64, publish: impl FnOnce()) {
         let state = self.lock();
         if state.selections.contains_key(&number) {
@@ -54,7 +53,7 @@ impl Pending {
         }
     }
 
-    /// Publishes the end of a selection that has not ended; whether it had not.
+    /// Publishes the end of a selection, unless it has ended. Returns whether it published.
     pub(crate) fn end(&self, number: u64, publish: impl FnOnce()) -> bool {
         let mut state = self.lock();
         let open = state.selections.remove(&number).is_some();
@@ -64,7 +63,7 @@ impl Pending {
         open
     }
 
-    /// Publishes the end of all selections, oldest first, and lets none begin any more.
+    /// Publishes the end of all selections, oldest first, and refuses new ones.
     pub(crate) fn close(&self, publish: impl FnMut(Started)) {
         let mut state = self.lock();
         state.closed = true;
@@ -73,7 +72,7 @@ impl Pending {
             .for_each(publish);
     }
 
-    /// A publication that panics leaves nothing half-changed.
+    /// Ignores poisoning: a panic while publishing leaves the state consistent.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

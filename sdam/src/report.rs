@@ -14,16 +14,15 @@ use sdam_select::{criteria::Criteria, settings::Settings};
 
 use crate::{error::SelectionError, pending::Pending};
 
-/// Where a selection takes place.
+/// The environment of a selection.
 pub(crate) trait Scene {
     fn events(&self) -> &EventQueue;
 
-    /// The selections that have not ended.
+    /// Returns the selections that have not ended.
     fn pending(&self) -> &Pending;
 
     fn now(&self) -> Instant;
 
-    /// What is known now.
     fn description(&self) -> Arc<TopologyDescription>;
 
     /// Publishes an event about `selection`.
@@ -36,7 +35,7 @@ pub(crate) trait Scene {
         self.events().push(self.now(), event);
     }
 
-    /// Publishes that a `selection` that began at `started` has failed.
+    /// Publishes the failure of a `selection` that began at `started`.
     fn publish_failure(
         &self,
         selection: &Arc<Selection>,
@@ -57,7 +56,7 @@ pub(crate) trait Scene {
     }
 }
 
-/// Publishes the failure of all selections that have not ended, because the topology is closed.
+/// Publishes the failure of all selections in progress when the topology is closed.
 pub(crate) fn close(scene: &impl Scene) {
     let error = SelectionError::Closed;
     scene.pending().close(|(selection, started)| {
@@ -65,18 +64,18 @@ pub(crate) fn close(scene: &impl Scene) {
     });
 }
 
-/// Publishes the steps of a selection, if anybody listens; a selection that is dropped fails.
+/// Publishes the steps of a selection that a sink wants. Dropping it publishes a failure.
 pub(crate) struct Report<S: Scene> {
     pub(crate) scene: S,
     pub(crate) started: Instant,
-    /// The selection with its number among those that have not ended.
+    /// The selection with its number in [`Pending`].
     selection: Option<(u64, Arc<Selection>)>,
 }
 
 impl<S: Scene> Report<S> {
     pub(crate) fn begin(scene: S, settings: &Settings, criteria: &Criteria) -> Self {
         let started = scene.now();
-        // Of a selection that is left out no step is told.
+        // No step is published of a selection that the queue sheds.
         let events = scene.events();
         let told = events.wants_any(Interest::SELECTION) && events.admits_selection(started);
         let selection = told
@@ -115,7 +114,7 @@ impl<S: Scene> Report<S> {
         });
     }
 
-    /// Publishes the outcome, and returns it; if closing has ended the selection before, that counts.
+    /// Publishes the outcome and returns it, or `Closed` if closing has ended the selection.
     pub(crate) fn end<T>(
         mut self,
         outcome: Result<T, SelectionError>,
@@ -166,7 +165,7 @@ impl<S: Scene> Drop for Report<S> {
     }
 }
 
-/// What the events of a selection call it.
+/// Describes a selection for its events.
 fn describe(settings: &Settings, criteria: &Criteria) -> Arc<Selection> {
     let selector = criteria.selector_text(settings).to_string();
     let mut selection = Selection::new(selector);
@@ -187,7 +186,7 @@ impl SelectionError {
         }
     }
 
-    /// The text for events and logs, which carry the selector and the topology description
+    /// Returns the text for events and logs, which carry the selector and the topology description
     /// themselves (Server Selection: "Server Selection Failed Message").
     fn without_description(&self) -> String {
         match self {

@@ -16,7 +16,7 @@ use crate::{
     server::Server,
 };
 
-/// Measures until `mailbox` says that nobody needs it any more.
+/// Measures round-trip times until `mailbox` is stopped.
 pub(crate) fn run(
     cell: Arc<TopologyCell>,
     server: Arc<Server>,
@@ -70,7 +70,7 @@ enum Wake {
     Deadline,
 }
 
-/// Runs effects in their order; whether the last one was to end.
+/// Runs effects in order. Returns whether the last one was [`RttEffect::Exit`].
 fn execute(effects: RttEffects, cell: &TopologyCell, server: &Server, link: &mut Link) -> bool {
     let mut exit = false;
     for effect in effects {
@@ -94,7 +94,7 @@ fn execute(effects: RttEffects, cell: &TopologyCell, server: &Server, link: &mut
     exit
 }
 
-/// Counts the task, however it ends.
+/// A guard that counts the end of the task, however it ends.
 struct Guard {
     cell: Arc<TopologyCell>,
     server: Arc<Server>,

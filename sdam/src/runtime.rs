@@ -1,7 +1,7 @@
-//! Runtimes: one function for each that is enabled by a Cargo feature.
+//! Runtimes, one function for each Cargo feature.
 //!
-//! A topology is started on a value that may come from anywhere; these functions make the usual
-//! ones. Each exists only with its feature:
+//! A topology is started on a [`Runtime`](sdam_transport::runtime::Runtime) value. These functions
+//! make the usual ones. Each exists only with its feature:
 //!
 //! | function | feature | works |
 //! | --- | --- | --- |
@@ -11,7 +11,7 @@
 //! | `blocking` | `blocking` | everywhere; for single-threaded mode |
 //! | `current` | any of the first three | see there |
 //!
-//! The adapter crates offer more, such as a tokio runtime that is named by its handle.
+//! The adapter crates offer more functions, such as one for the handle of a tokio runtime.
 
 #[cfg(test)]
 mod tests;
@@ -40,29 +40,29 @@ use sdam_transport::runtime::Io;
 ))]
 use sdam_transport::runtime::Runtime;
 
-/// The tokio runtime in whose context this is called.
+/// Returns the tokio runtime of the calling context.
 ///
 /// # Errors
 ///
-/// There is none, or it was built without timers.
+/// If there is none, or it was built without timers.
 #[cfg(feature = "runtime-tokio")]
 pub fn tokio() -> Result<Runtime, NoTokioContext> {
     sdam_runtime_tokio::current()
 }
 
-/// smol with its global executor.
+/// Returns the smol runtime with its global executor.
 #[cfg(feature = "runtime-smol")]
 pub fn smol() -> Runtime {
     sdam_runtime_smol::runtime()
 }
 
-/// The async-std runtime of the process.
+/// Returns the async-std runtime of the process.
 #[cfg(feature = "runtime-async-std")]
 pub fn async_std() -> Runtime {
     sdam_runtime_async_std::runtime()
 }
 
-/// The sockets and the clock of the system, for single-threaded mode: nothing is ever spawned.
+/// Returns the sockets and the clock of the system for single-threaded mode, which spawns nothing.
 #[cfg(feature = "blocking")]
 pub fn blocking() -> Io {
     sdam_runtime_blocking::io()

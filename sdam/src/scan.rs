@@ -1,27 +1,28 @@
 //! Single-threaded mode: a topology without background work.
 //!
-//! Servers are checked inline with operations, so a program that selects no server does nothing at
-//! all (SDAM: "Single-threaded monitoring").
+//! Servers are checked inline with operations. A program that selects no server performs no I/O
+//! (SDAM: "Single-threaded monitoring").
 //!
 //! # How long a selection takes
 //!
 //! With `serverSelectionTryOnce` (the default) a selection may take as long as one scan, which
-//! begins no sooner than 500 ms after the previous one, and neither `serverSelectionTimeoutMS` nor
-//! `timeoutMS` has any effect.
-//! Without it a selection fails between 500 ms before `serverSelectionTimeoutMS` has passed, or
-//! `timeoutMS` if that is shorter and not zero, and the time of a scan after that.
+//! begins at least 500 ms after the previous one. `serverSelectionTimeoutMS` and `timeoutMS` then
+//! have no effect.
+//! Without it, the limit is `serverSelectionTimeoutMS`, or `timeoutMS` if that is shorter and not
+//! zero. A selection fails at the earliest 500 ms before that limit, and at the latest the time of
+//! one scan after it.
 //!
 //! A scan checks one server after the other.
-//! Each takes `connectTimeoutMS` for connecting and as much for its reply at most, and both once
-//! more if it was known before; one that did not answer is skipped for the next 5 seconds.
-//! Looking up host names comes on top where the system puts no limit to it.
+//! Each takes at most `connectTimeoutMS` to connect and as much for its reply, and both twice if
+//! it was known before. A server that did not answer is skipped for the next 5 seconds.
+//! DNS look-ups of host names come on top if the system does not limit them.
 //!
 //! # SRV records
 //!
-//! No SRV record is looked up again before a scan (H-13), because this version looks up none: a
+//! SRV records are not polled before a scan (H-13), because this version resolves none. A
 //! `mongodb+srv` string is a configuration error unless the program resolves it
-//! ([`ConnectionString::resolved`](sdam_core::uri::ConnectionString::resolved)), and then the hosts
-//! it names are those that the topology begins with and nothing more.
+//! ([`ConnectionString::resolved`](sdam_core::uri::ConnectionString::resolved)); the topology then
+//! begins with the resolved hosts and nothing more.
 
 mod channel;
 mod check;
@@ -63,28 +64,27 @@ use crate::{
     select::Limit,
 };
 
-/// A deployment that is looked at when a server is needed.
+/// A deployment that is scanned only when a server is needed.
 ///
-/// It takes `&mut self` for whatever changes it: there is no lock, no task and no spawner.
-/// The machines that decide everything are those of [`Topology`](crate::topology::Topology).
-/// Futures block where the [`Io`] blocks; with an `Io` that does not, any executor will do.
+/// Methods that change it take `&mut self`: there is no lock, no task and no spawner.
+/// It uses the same state machines as [`Topology`](crate::topology::Topology).
+/// Futures block where the [`Io`] blocks; with a non-blocking `Io`, any executor works.
 ///
 /// # Connections
 ///
 /// There is one connection to each server.
-/// Checks are made on it, and operations are meant to use it, too: see [`channel`](Self::channel).
-/// Connection pools that are given to the builder are commanded as ever.
+/// Checks use it, and operations should use it, too: see [`channel`](Self::channel).
+/// Connection pools that are given to the builder are still created, cleared and closed.
 ///
 /// # Events
 ///
 /// The sink is called at the end of each call, in order, before the call returns.
-/// An event sink that is slow makes its caller wait.
+/// A slow event sink blocks its caller.
 pub struct ScanTopology {
     options: Options,
-    /// What the user should know about the options.
     warnings: Vec<Warning>,
     settings: Settings,
-    /// How long selections wait that are not told how long.
+    /// The default selection timeout.
     limit: Limit,
     config: Arc<MonitorConfig>,
     introduction: Introduction,
@@ -101,7 +101,8 @@ pub struct ScanTopology {
 }
 
 impl ScanTopology {
-    /// A topology without pools and sinks; see [`TopologyBuilder::scan`] for more. Performs no I/O.
+    /// Starts a topology without pools and sinks; see also [`TopologyBuilder::scan`]. Performs no
+    /// I/O.
     ///
     /// # Errors
     ///
@@ -124,7 +125,7 @@ impl ScanTopology {
             selector,
             warnings,
         } = prepared;
-        // H-16: nobody would read what a server streams.
+        // H-16: between calls nothing would read streamed replies.
         config.streaming = false;
         config.heartbeat_frequency = options.scan_frequency();
         let mut settings = Settings::single_threaded(&options);
@@ -154,82 +155,82 @@ impl ScanTopology {
         this
     }
 
-    /// The id that all events of this topology carry.
+    /// Returns the id that all events of this topology carry.
     pub fn id(&self) -> ObjectId {
         self.machine.topology()
     }
 
-    /// The options it was started with.
+    /// Returns the options that the topology was started with.
     pub fn options(&self) -> &Options {
         &self.options
     }
 
-    /// What the user should know about the options: what was worked around in the connection
-    /// string, and what has no effect on a single-threaded client. Each was also
+    /// Returns the configuration warnings: workarounds for the connection string, and options
+    /// without effect on a single-threaded client. Each was also
     /// [published](sdam_core::event::EventKind::ConfigWarning) when the topology opened.
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
     }
 
-    /// Appends a library that wraps this one to what connections tell servers about the client, and
-    /// tells whether that changed anything: one that has been appended before is not appended
-    /// again. Only connections that are opened later say so (Handshake: "Supporting wrapping
-    /// libraries").
+    /// Appends a wrapping library to the client metadata and returns whether that changed
+    /// anything: a library that was appended before is not appended again. Only connections that
+    /// are opened later send it (Handshake: "Supporting wrapping libraries").
     ///
     /// # Errors
     ///
-    /// One of the library's texts contains a `|`; then nothing is changed.
+    /// If one of the library's texts contains a `|`; then nothing is changed.
     pub fn append_metadata(&self, library: Library) -> Result<bool, InvalidMetadata> {
         self.introduction.append(library)
     }
 
-    /// What a connection that is opened now says in its first hello; pools introduce theirs with
-    /// the same.
+    /// Returns the handshake of the first hello of a connection that is opened now. Pools use it
+    /// for their connections, too.
     pub fn handshake(&self) -> Arc<Handshake> {
         self.introduction.handshake()
     }
 
-    /// What is known now.
+    /// Returns the current topology description.
     pub fn description(&self) -> &Arc<TopologyDescription> {
         self.machine.description()
     }
 
-    /// Whether the next selection begins with a scan (SDAM: "stale"); never behind a load balancer.
+    /// Returns whether the next selection begins with a scan (SDAM: "stale"); false if load
+    /// balanced.
     pub fn is_stale(&self) -> bool {
         self.description().topology_type() != TopologyType::LoadBalanced
             && self.scan.is_stale(self.now())
     }
 
-    /// When the newest scan ended, on the clock of the `Io`.
+    /// Returns when the newest scan ended, on the clock of the `Io`.
     pub fn last_scan(&self) -> Option<Instant> {
         self.scan.last_scan()
     }
 
-    /// The generation of connections to `server` that are opened now; behind a load balancer, that
-    /// of connections to `service`. `None` if the server has left the topology.
+    /// Returns the generation of connections to `server` that are opened now; behind a load
+    /// balancer, that of connections to `service`. `None` if the server has left the topology.
     pub fn generation(&self, server: ServerId, service: Option<ObjectId>) -> Option<Generation> {
         self.machine.generation(server, service)
     }
 
-    /// Selects a server; scans before if that is due, and after a failure.
+    /// Selects a server. Scans first if a scan is due, or after a failure.
     ///
-    /// How long that takes is told [above](self#how-long-a-selection-takes).
+    /// See [how long a selection takes](self#how-long-a-selection-takes).
     ///
     /// # Errors
     ///
-    /// If no suitable server was found, or waiting would be in vain: the topology is incompatible or
-    /// closed, or the criteria can never be met.
+    /// If no suitable server was found, or none can be: the topology is incompatible or closed, or
+    /// the criteria are invalid.
     ///
     /// # Cancel safety
     ///
-    /// May be dropped at any time. The check that is under way then rests until the next call that
-    /// checks servers, which goes on with it.
+    /// May be dropped at any time. The check in progress is then suspended, and the next call that
+    /// checks servers continues it.
     pub async fn select(&mut self, criteria: &Criteria) -> Result<ScanSelected, SelectionError> {
         self.select_limited(criteria, self.limit).await
     }
 
-    /// Like [`select`](Self::select), but with this timeout if it is shorter than
-    /// `serverSelectionTimeoutMS`. It takes the place of the client's `timeoutMS`.
+    /// Selects a server like [`select`](Self::select), with this timeout if it is shorter than
+    /// `serverSelectionTimeoutMS`. The timeout replaces the client's `timeoutMS`.
     ///
     /// # Errors
     ///
@@ -257,7 +258,7 @@ impl ScanTopology {
         report.look(self.description());
         let mut outcome = report.end(outcome, |selected| (selected.id(), selected.address()));
         self.deliver();
-        // It is told like any sink, so only now it knows what this call has done.
+        // The history is a sink, so it includes this call only after the delivery.
         if let (Err(SelectionError::Timeout(timeout)), Some(history)) =
             (&mut outcome, &self.history)
         {
@@ -266,8 +267,8 @@ impl ScanTopology {
         outcome
     }
 
-    /// Checks all servers but those that failed within the last 5 seconds, no sooner than 500 ms
-    /// after the last scan.
+    /// Checks all servers except those that failed within the last 5 seconds, no sooner than 500
+    /// ms after the last scan.
     ///
     /// # Cancel safety
     ///
@@ -286,8 +287,9 @@ impl ScanTopology {
         self.carry_out(ScanInput::Check { server }).await;
     }
 
-    /// Makes the checks that [reported errors](Self::handle_error) have called for, which the next
-    /// selection would begin with otherwise. There are some only with `singleThreadedImmediateCheck`.
+    /// Makes the checks that [reported errors](Self::handle_error) have requested, which otherwise
+    /// the next selection makes first. Errors request checks only with
+    /// `singleThreadedImmediateCheck`.
     ///
     /// # Cancel safety
     ///
@@ -306,7 +308,7 @@ impl ScanTopology {
         self.deliver();
     }
 
-    /// Does what needs no criteria, until nothing is left to do.
+    /// Runs the scan machine from `input` until it has no more effects.
     async fn carry_out(&mut self, input: ScanInput) {
         if !self.machine.is_closed() {
             let mut next = Some(self.tell(input));
@@ -317,7 +319,7 @@ impl ScanTopology {
         self.deliver();
     }
 
-    /// Does one thing that takes time, and says what comes next; `None` if it is no such thing.
+    /// Executes one asynchronous effect and returns the next effect; `None` for any other effect.
     async fn execute(&mut self, effect: ScanEffect) -> Option<ScanEffect> {
         let input = match effect {
             ScanEffect::Check { server } => ScanInput::Checked {
@@ -347,7 +349,7 @@ impl ScanTopology {
         self.io.clock.now()
     }
 
-    /// Ends a call: tells the sink whatever has happened, and lets the panic of a pool go on.
+    /// Ends a call: delivers the events to the sink and re-raises the panic of a pool.
     fn deliver(&mut self) {
         if let Some(sink) = &self.sink {
             self.events.drain_now(&**sink);

@@ -1,4 +1,4 @@
-//! From criteria to a server: at once if there is one, and else by waiting.
+//! Server selection: at once if a server is suitable, otherwise by waiting.
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
@@ -18,7 +18,7 @@ use crate::{
 };
 
 impl TopologyCell {
-    /// One look at what is known now: no lock, no allocation, no waiting.
+    /// Selects from the current snapshot, without lock, allocation or waiting.
     pub(crate) fn try_select(
         &self,
         criteria: &Criteria,
@@ -65,14 +65,14 @@ impl TopologyCell {
         Ok(selected)
     }
 
-    /// Selects, waiting as long as `limit` allows if need be (Server Selection: "Multi-threaded or
-    /// asynchronous server selection").
+    /// Selects a server, waiting for up to `limit` if necessary (Server Selection: "Multi-threaded
+    /// or asynchronous server selection").
     pub(crate) async fn select(
         &self,
         criteria: &Criteria,
         limit: Limit,
     ) -> Result<Selected, SelectionError> {
-        // Who only wants to hear of waiting has nothing to hear of a selection that does not wait.
+        // A selection that does not wait publishes nothing to sinks that only want waiting events.
         const WAITING: Interest = Interest::of(&[EventName::ServerSelectionWaiting]);
         if !self.events.wants_any(Interest::SELECTION.without(WAITING))
             && let Some(selected) = self.try_select(criteria)?
@@ -95,7 +95,7 @@ impl TopologyCell {
         report: &Report<&Self>,
     ) -> Result<Selected, SelectionError> {
         if limit.timeout.is_zero() {
-            // Who asks again and again without waiting still gets servers that are checked.
+            // A caller that polls without waiting still gets servers that are checked.
             self.request_checks();
             return Err(self.timed_out(criteria, limit, report.started));
         }
@@ -112,7 +112,7 @@ impl TopologyCell {
         }
         let mut expiry = self.runtime.io.clock.sleep_until(deadline);
         loop {
-            // Listening before looking means that no change between the two goes unnoticed.
+            // Listening before reading the snapshot means that no change in between is missed.
             let changed = self.changed.listen();
             if let Some(selected) = self.try_select(criteria)? {
                 return Ok(selected);
@@ -120,7 +120,7 @@ impl TopologyCell {
             if either(changed, &mut expiry).await {
                 continue;
             }
-            // What came together with the deadline counts (L-63).
+            // A change that came together with the deadline counts (L-63).
             return match self.try_select(criteria)? {
                 Some(selected) => Ok(selected),
                 None => Err(self.timed_out(criteria, limit, report.started)),
@@ -128,7 +128,7 @@ impl TopologyCell {
         }
     }
 
-    /// Why a selection that has found nothing since `started` gives up.
+    /// Builds the timeout error of a selection that began at `started`.
     fn timed_out(&self, criteria: &Criteria, limit: Limit, started: Instant) -> SelectionError {
         let at = self.now();
         let snapshot = self.snapshot().load_full();
@@ -152,14 +152,14 @@ impl TopologyCell {
         }))
     }
 
-    /// What a selection would make of every server that is known now.
+    /// Explains for each known server why a selection would choose or reject it.
     pub(crate) fn explain(&self, criteria: &Criteria) -> Explanation {
-        // A guard is not held while the application's selectors run.
+        // No snapshot guard is held while the application's selectors run.
         let topology = Arc::clone(&self.snapshot().load().description);
         explain(&topology, &self.settings, criteria)
     }
 
-    /// Waits until `ready` says so of what is known, or `deadline` has passed.
+    /// Waits until `ready` yields a value for a snapshot, or `deadline` has passed.
     pub(crate) async fn wait_for<T>(
         &self,
         mut ready: impl FnMut(&Snapshot) -> Option<T>,
@@ -182,7 +182,7 @@ impl TopologyCell {
     }
 }
 
-/// How long a selection may wait.
+/// The time limit of a selection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limit {
     pub(crate) timeout: Duration,
@@ -190,15 +190,15 @@ pub(crate) struct Limit {
 }
 
 impl Limit {
-    /// What the options say: `serverSelectionTimeoutMS`, or `timeoutMS` if that is shorter, of
-    /// which zero means no limit (Server Selection: "Timeouts").
+    /// Returns the configured limit: `serverSelectionTimeoutMS`, or `timeoutMS` if that is
+    /// shorter. A `timeoutMS` of zero means no limit (Server Selection: "Timeouts").
     pub(crate) fn configured(options: &Options) -> Self {
         let timeout = options.pass_through.timeout();
         let timeout = timeout.filter(|timeout| !timeout.is_zero());
         Self::within(options, timeout, Bound::Timeout)
     }
 
-    /// The time that a call is given, within `serverSelectionTimeoutMS`. It stands for what is left
+    /// Returns the limit of a call, at most `serverSelectionTimeoutMS`. `timeout` is what is left
     /// of the `timeoutMS` of an operation.
     pub(crate) fn of_call(options: &Options, timeout: Duration) -> Self {
         Self::within(options, Some(timeout), Bound::Call)
@@ -216,7 +216,7 @@ impl Limit {
     }
 }
 
-/// Whether the change came before the deadline.
+/// Waits for the change or the deadline; returns whether the change came first.
 async fn either(changed: EventListener, expiry: &mut BoxFuture<'_, ()>) -> bool {
     matches!(select(pin!(changed), expiry).await, Either::Left(_))
 }

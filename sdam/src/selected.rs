@@ -16,11 +16,11 @@ use crate::{
     sync::CountedArc,
 };
 
-/// A selected server; counts as one operation in progress until it is dropped.
+/// A selected server. It counts as one operation in progress until it is dropped.
 ///
 /// Keep it for as long as the operation takes: the count decides which of two servers the next
 /// operation goes to (Server Selection: "operationCount").
-/// Dropping it wakes nobody.
+/// Dropping it wakes no waiter.
 pub struct Selected {
     lane: CountedArc<Lane>,
     server_type: ServerType,
@@ -46,39 +46,39 @@ impl Selected {
         }
     }
 
-    /// The server's incarnation, to report errors with.
+    /// Returns the server id (the incarnation), for error reports.
     pub fn id(&self) -> ServerId {
         self.lane.server.id
     }
 
-    /// The server's address.
+    /// Returns the server's address.
     pub fn address(&self) -> &ServerAddress {
         &self.lane.server.address
     }
 
-    /// The server's pool, as the pool factory made it.
+    /// Returns the server's pool, as the pool factory made it.
     pub fn pool(&self) -> &Arc<dyn PoolHandle> {
         &self.lane.server.pool
     }
 
-    /// The server's role when it was selected.
+    /// Returns the server type at the time of the selection.
     pub fn server_type(&self) -> ServerType {
         self.server_type
     }
 
-    /// The kind of the deployment when the server was selected; with the server's role it decides
-    /// how a read preference is sent.
+    /// Returns the topology type at the time of the selection. Together with the server type it
+    /// decides how a read preference is sent.
     pub fn topology_type(&self) -> TopologyType {
         self.topology_type
     }
 
-    /// Whether the server was selected with mode primary instead of the criteria's read preference,
-    /// which then must not be sent either; see [`Criteria::with_write_stage`].
+    /// Returns whether the server was selected with mode primary instead of the criteria's read
+    /// preference, which then must not be sent either; see [`Criteria::with_write_stage`].
     pub fn overrides_read_preference(&self) -> bool {
         self.overrides_read_preference
     }
 
-    /// The wire versions that the monitor knows of; a connection's own handshake has the last word.
+    /// Returns the monitor's wire versions. A connection's own handshake takes precedence.
     pub fn wire_versions(&self) -> WireVersions {
         self.wire_versions
     }

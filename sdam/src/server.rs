@@ -22,10 +22,10 @@ use crate::{
     },
 };
 
-/// How many counters an operation count is spread over.
+/// The number of counters that an operation count is spread over.
 const LANES: usize = 4;
 
-/// What the engine keeps of a server, besides its description.
+/// The engine's state of a server, besides its description.
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(crate) core: Arc<ServerCore>,
@@ -33,17 +33,17 @@ pub(crate) struct Server {
     /// started through it.
     lanes: [CountedArc<Lane>; LANES],
     pub(crate) mailbox: Mailbox,
-    /// How the task that measures round-trip times is told to end, while there is one.
+    /// The mailbox of the RTT task, while there is one.
     rtt_task: Mutex<Option<Arc<Mailbox>>>,
     rtt: Mutex<RttWindow>,
     failures: Mutex<Failures>,
     abandoned: AtomicBool,
-    /// The generation of the pool, twice, and one more if the server is known: a single word, so
-    /// that a monitor sees both as they were at one moment. Written under the topology's lock.
+    /// The pool's generation shifted left by one; the lowest bit is set if the server is known.
+    /// One word, so that a monitor reads both consistently. Written under the topology lock.
     status: AtomicU64,
 }
 
-/// What a selected server offers for as long as it is held.
+/// The part of a server that a [`Selected`](crate::selected::Selected) keeps alive.
 #[derive(Debug)]
 pub(crate) struct ServerCore {
     pub(crate) id: ServerId,
@@ -51,7 +51,7 @@ pub(crate) struct ServerCore {
     pub(crate) pool: Arc<dyn PoolHandle>,
 }
 
-/// A counter on cache lines of its own, so that threads do not slow each other down.
+/// An operation counter, aligned to its own cache lines so that threads do not contend.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Lane {
@@ -81,7 +81,7 @@ impl Server {
         self.core.id
     }
 
-    /// How many operations are in progress (Server Selection: "operationCount").
+    /// Returns the number of operations in progress (Server Selection: "operationCount").
     pub(crate) fn operation_count(&self) -> u32 {
         let strong: usize = self.lanes.iter().map(CountedArc::strong_count).sum();
         u32::try_from(strong - LANES).unwrap_or(u32::MAX)
@@ -93,7 +93,7 @@ impl Server {
         CountedArc::clone(self.lanes.get(lane % LANES).unwrap_or(first))
     }
 
-    /// The generation that the server's pool has reached, and whether the server is known.
+    /// Returns the generation of the server's pool, and whether the server is known.
     pub(crate) fn status(&self) -> ServerStatus {
         let word = self.status.load(Ordering::Acquire);
         ServerStatus {
@@ -121,28 +121,28 @@ impl Server {
         self.status.store(word, Ordering::Release);
     }
 
-    /// The server's round-trip times; held for a few instructions at a time.
+    /// Locks the server's round-trip times; hold the guard only briefly.
     pub(crate) fn rtt(&self) -> MutexGuard<'_, RttWindow> {
         self.rtt.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the server has failed with; held for a few instructions at a time.
+    /// Locks the server's errors; hold the guard only briefly.
     pub(crate) fn failures(&self) -> MutexGuard<'_, Failures> {
         self.failures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that the server's monitor is gone without having been told to end.
+    /// Marks the server's monitor as dropped without having been stopped.
     pub(crate) fn abandon(&self) {
         self.abandoned.store(true, Ordering::Release);
     }
 
-    /// Whether the server had a monitor and has lost it.
+    /// Returns whether the server has lost its monitor.
     pub(crate) fn is_abandoned(&self) -> bool {
         self.abandoned.load(Ordering::Acquire)
     }
 
-    /// Where to listen for the end of a task that is to measure round-trip times; `None` if there
-    /// is one already, or nothing to measure any more.
+    /// Registers an RTT task and returns its mailbox. Returns `None` if there is a task already,
+    /// or if the server is stopped.
     pub(crate) fn begin_rtt_task(&self) -> Option<Arc<Mailbox>> {
         let mut task = self.rtt_task();
         // Looked at under the lock, so that `stop` cannot miss a task that begins meanwhile.
@@ -152,14 +152,13 @@ impl Server {
         Some(Arc::clone(task.insert(Arc::default())))
     }
 
-    /// Ends the task that measures round-trip times, if there is one.
     pub(crate) fn stop_rtt_task(&self) {
         if let Some(mailbox) = self.rtt_task().take() {
             mailbox.stop();
         }
     }
 
-    /// Notes that the task that was listening to `mailbox` has ended, however it did.
+    /// Unregisters the RTT task that was using `mailbox`.
     pub(crate) fn rtt_task_ended(&self, mailbox: &Arc<Mailbox>) {
         let mut task = self.rtt_task();
         if task.as_ref().is_some_and(|one| Arc::ptr_eq(one, mailbox)) {
@@ -167,7 +166,6 @@ impl Server {
         }
     }
 
-    /// Ends the server's tasks.
     pub(crate) fn stop(&self) {
         self.mailbox.stop();
         self.stop_rtt_task();
@@ -178,11 +176,10 @@ impl Server {
     }
 }
 
-/// A number that is the same each time a thread asks, and seldom the same for two threads.
+/// Returns a number that is constant for each thread and seldom shared by two threads.
 ///
-/// It only decides which counter is used, never what is selected. What is kept per thread is the
-/// number itself, which says nothing about any topology: asking for the id costs a quarter of a
-/// selection.
+/// It only decides which counter is used, never what is selected. Only the number is kept in a
+/// thread-local, nothing of any topology: reading the thread id costs a quarter of a selection.
 pub(crate) fn lane_of_thread() -> usize {
     thread_local! {
         static LANE: usize = {
@@ -194,7 +191,7 @@ pub(crate) fn lane_of_thread() -> usize {
     LANE.try_with(|lane| *lane).unwrap_or_default()
 }
 
-/// Lets a thread's number out of its opaque id.
+/// A hasher that extracts a thread's number from its opaque id.
 struct ThreadNumber(u64);
 
 impl Hasher for ThreadNumber {

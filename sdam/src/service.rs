@@ -4,11 +4,11 @@ use sdam_core::ids::{Generation, ObjectId, ServerId};
 
 /// A pooled connection to a service behind a load balancer, as the topology counts it.
 ///
-/// A pool keeps it with the connection, puts [`generation`](Self::generation) and
-/// [`service_id`](Self::service_id) into the errors that it reports of the connection, and gives it
-/// back when the connection is closed
-/// ([`handle_service_connection_closed`](crate::topology::Topology::handle_service_connection_closed)),
-/// which no connection can do twice.
+/// A pool keeps it with the connection and puts [`generation`](Self::generation) and
+/// [`service_id`](Self::service_id) into the connection's error reports. When the connection is
+/// closed, the pool passes it by value to
+/// [`handle_service_connection_closed`](crate::topology::Topology::handle_service_connection_closed),
+/// so none can be reported twice.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "the topology remembers the service until the connection is reported as closed"]
 pub struct ServiceConnection {
@@ -18,18 +18,18 @@ pub struct ServiceConnection {
 }
 
 impl ServiceConnection {
-    /// The load balancer.
+    /// Returns the server id of the load balancer.
     pub fn server(&self) -> ServerId {
         self.server
     }
 
-    /// The service that the connection leads to.
+    /// Returns the service that the connection leads to.
     pub fn service_id(&self) -> ObjectId {
         self.service
     }
 
-    /// The generation of the connection. It is stale once its service's pool has been cleared with
-    /// a greater one.
+    /// Returns the generation of the connection. It is stale once its service's pool has been
+    /// cleared with a greater one.
     pub fn generation(&self) -> Generation {
         self.generation
     }

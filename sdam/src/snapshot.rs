@@ -1,4 +1,4 @@
-//! What readers see.
+//! Immutable snapshots of a topology.
 
 use std::{fmt, ops::Deref, sync::Arc};
 
@@ -6,7 +6,7 @@ use sdam_core::topology::TopologyDescription;
 
 use crate::{failures::Failures, server::Server, sync::Guard};
 
-/// The state of a topology at one moment, whole and immutable.
+/// The consistent, immutable state of a topology at one moment.
 #[derive(Clone)]
 pub struct Snapshot {
     pub(crate) version: u64,
@@ -17,36 +17,36 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Counts publications from 1; a greater version is newer.
+    /// Returns the version: publications are counted from 1; a greater version is newer.
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// What was known.
+    /// Returns the topology description.
     pub fn description(&self) -> &Arc<TopologyDescription> {
         &self.description
     }
 
-    /// Whether the topology was closed.
+    /// Returns whether the topology was closed.
     pub fn is_closed(&self) -> bool {
         self.closed
     }
 
-    /// Whether every server has lost its monitor without the topology having asked for it: then the
-    /// runtime has dropped its tasks, and no server will ever be known again. A monitor that starts
-    /// over after a panic is not lost, and a load balancer has none to lose.
+    /// Returns whether every server has lost its monitor although the topology was not closed: the
+    /// runtime has dropped the tasks, and no server will ever be known again. A monitor that
+    /// restarts after a panic is not lost, and a load balancer has none to lose.
     pub(crate) fn is_abandoned(&self) -> bool {
         !self.servers.is_empty() && self.servers.iter().all(|server| server.is_abandoned())
     }
 
-    /// How many operations are in progress on the server with this place in the description now.
+    /// Returns the number of operations now in progress on the server at this index.
     pub fn operation_count(&self, index: usize) -> u32 {
         self.servers
             .get(index)
             .map_or(0, |server| server.operation_count())
     }
 
-    /// What the server with this place in the description has failed with so far.
+    /// Returns the errors so far of the server at this index of the description.
     pub fn failures(&self, index: usize) -> Failures {
         self.servers
             .get(index)
@@ -65,9 +65,9 @@ impl fmt::Debug for Snapshot {
     }
 }
 
-/// A borrowed [`Snapshot`], got without lock and allocation.
+/// A borrowed [`Snapshot`], loaded without lock and allocation.
 ///
-/// Do not hold it across an await: a thread has only a few that are free of cost. Clone the
+/// Do not hold it across an await: each thread has only a few guards without cost. Clone the
 /// snapshot's [`description`](Snapshot::description) to keep it.
 #[derive(Debug)]
 pub struct SnapshotGuard(pub(crate) Guard<Arc<Snapshot>>);

@@ -1,9 +1,9 @@
-//! The atomics, locks, wakers and events that threads of this crate meet at.
+//! The atomics, locks, wakers and events that threads of this crate share.
 //!
 //! A build with `--cfg sdam_loom`, which only `cargo xtask loom` makes, takes them from loom, or
-//! from stand-ins made of loom's parts, so that models run the real code through every interleaving
-//! of its threads. What only counts for statistics or draws random numbers stays outside: it would
-//! multiply the interleavings and decides nothing.
+//! from stand-ins made of loom's parts. Models then run the real code through every interleaving
+//! of its threads. Statistics counters and random numbers stay outside: they would multiply the
+//! interleavings without deciding anything.
 
 #[cfg(not(sdam_loom))]
 pub(crate) use std::sync::{Arc as CountedArc, Mutex, MutexGuard, atomic};

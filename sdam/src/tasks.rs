@@ -1,4 +1,4 @@
-//! Which tasks are alive, and which of them is the last.
+//! The count of a topology's running tasks.
 
 use futures::future::FutureExt;
 
@@ -7,16 +7,16 @@ use crate::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-/// One task, as `Tasks` counts.
+/// The increment for one task.
 const TASK: usize = 2;
 
-/// Set once no task begins any more.
+/// The flag that is set on closing.
 const CLOSED: usize = 1;
 
 /// Counts the tasks of a topology, so that closing can wait for the last of them.
 ///
-/// Closing and the end of the last task may come together. Both change the same word, so exactly one
-/// of them is the end of it all.
+/// Closing and the end of the last task may race. Both change the same word, so exactly one of
+/// them observes the end.
 #[derive(Debug, Default)]
 pub(crate) struct Tasks {
     /// `TASK` for each task that is alive, and `CLOSED`.
@@ -25,13 +25,13 @@ pub(crate) struct Tasks {
 }
 
 impl Tasks {
-    /// Counts a task that is about to be spawned. After [`close`](Self::close) only a task that is
-    /// counted itself may still begin another one.
+    /// Counts a task that is about to be spawned. After [`close`](Self::close) only a counted task
+    /// may still start another one.
     pub(crate) fn begin(&self) {
         self.state.fetch_add(TASK, Ordering::SeqCst);
     }
 
-    /// Counts a task's end; whether it was the last one after [`close`](Self::close).
+    /// Counts a task's end. Returns whether it was the last one after [`close`](Self::close).
     pub(crate) fn end(&self) -> bool {
         let before = self.state.fetch_sub(TASK, Ordering::SeqCst);
         if before / TASK == 1 {
@@ -40,12 +40,12 @@ impl Tasks {
         before == TASK | CLOSED
     }
 
-    /// Says that no more tasks will begin; whether none is alive.
+    /// Refuses further tasks. Returns whether none is alive.
     pub(crate) fn close(&self) -> bool {
         self.state.fetch_or(CLOSED, Ordering::SeqCst) / TASK == 0
     }
 
-    /// Ready when no task is alive.
+    /// Waits until no task is alive.
     pub(crate) async fn finished(&self) {
         loop {
             let ended = self.ended.listen().fuse();

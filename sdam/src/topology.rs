@@ -1,4 +1,4 @@
-//! The handle that applications hold.
+//! The topology handle of applications.
 
 use std::{fmt, pin::pin, sync::Arc, time::Duration};
 
@@ -25,16 +25,16 @@ use crate::{
     watch::Watch,
 };
 
-/// A deployment that is being watched.
+/// A deployment whose servers are monitored in the background.
 ///
-/// Cloning it is a reference count. When the last clone is dropped, or [`close`](Self::close) is
-/// called, monitoring ends.
+/// Cloning only increments a reference count. Monitoring ends when the last clone is dropped or
+/// [`close`](Self::close) is called.
 #[derive(Clone)]
 pub struct Topology {
     handle: Arc<Handle>,
 }
 
-/// What the user holds; tasks hold the cell, so there is no cycle.
+/// The user's handle. Tasks hold only the cell, so there is no reference cycle.
 struct Handle {
     cell: Arc<TopologyCell>,
 }
@@ -50,52 +50,51 @@ impl Topology {
         &self.handle.cell
     }
 
-    /// The id that all events of this topology carry.
+    /// Returns the id that all events of this topology carry.
     pub fn id(&self) -> ObjectId {
         self.cell().events.topology()
     }
 
-    /// The options it was started with.
+    /// Returns the options that the topology was started with.
     pub fn options(&self) -> &Options {
         &self.cell().options
     }
 
-    /// What the user should know about the options: what was worked around in the connection
-    /// string, and what has no effect on a client with background monitors. Each was also
+    /// Returns the configuration warnings: workarounds for the connection string, and options
+    /// without effect on a client with background monitors. Each was also
     /// [published](sdam_core::event::EventKind::ConfigWarning) when the topology opened.
     pub fn warnings(&self) -> &[Warning] {
         &self.cell().warnings
     }
 
-    /// Appends a library that wraps this one to what connections tell servers about the client, and
-    /// tells whether that changed anything: one that has been appended before is not appended
-    /// again. Only connections that are opened later say so (Handshake: "Supporting wrapping
-    /// libraries").
+    /// Appends a wrapping library to the client metadata and returns whether that changed
+    /// anything: a library that was appended before is not appended again. Only connections that
+    /// are opened later send it (Handshake: "Supporting wrapping libraries").
     ///
     /// # Errors
     ///
-    /// One of the library's texts contains a `|`; then nothing is changed.
+    /// If one of the library's texts contains a `|`; then nothing is changed.
     pub fn append_metadata(&self, library: Library) -> Result<bool, InvalidMetadata> {
         self.cell().introduction.append(library)
     }
 
-    /// What a connection that is opened now says in its first hello; pools introduce theirs with
-    /// the same.
+    /// Returns the handshake of the first hello of a connection that is opened now. Pools use it
+    /// for their connections, too.
     pub fn handshake(&self) -> Arc<Handshake> {
         self.cell().introduction.handshake()
     }
 
-    /// What is known now. Takes no lock and allocates nothing.
+    /// Returns the current snapshot. Takes no lock and allocates nothing.
     pub fn snapshot(&self) -> SnapshotGuard {
         SnapshotGuard(self.cell().snapshot().load())
     }
 
-    /// The events that have happened and not been delivered yet.
+    /// Returns the queue of events that are not delivered yet.
     pub fn events(&self) -> &Arc<EventQueue> {
         &self.cell().events
     }
 
-    /// How many selections are waiting for a server now.
+    /// Returns the number of selections that are waiting for a server.
     pub fn waiters(&self) -> usize {
         self.cell().demand.waiters()
     }
@@ -104,32 +103,33 @@ impl Topology {
     ///
     /// # Errors
     ///
-    /// If waiting would be in vain: the topology is incompatible or closed, its runtime has shut
-    /// down, or the criteria can never be met.
+    /// If no selection can succeed: the topology is incompatible or closed, its runtime has shut
+    /// down, or the criteria are invalid.
     pub fn try_select(&self, criteria: &Criteria) -> Result<Option<Selected>, SelectionError> {
         self.cell().try_select(criteria)
     }
 
-    /// Selects a server, waiting up to `serverSelectionTimeoutMS` for a suitable one, or up to
-    /// `timeoutMS` if the connection string has one that is shorter and not zero.
+    /// Selects a server. Waits for a suitable one up to `serverSelectionTimeoutMS`, or up to
+    /// `timeoutMS` if that is configured, shorter and not zero.
     ///
-    /// While anybody waits, servers are checked every 500 ms. A time-out of zero means not to wait.
+    /// While selections wait, servers are checked every 500 ms. A timeout of zero means not to
+    /// wait.
     ///
     /// # Errors
     ///
-    /// As [`try_select`](Self::try_select), and when the time has passed.
+    /// As [`try_select`](Self::try_select), and when the timeout expires.
     ///
     /// # Cancel safety
     ///
-    /// May be dropped at any time; nothing is left behind.
+    /// May be dropped at any time without side effects.
     pub async fn select(&self, criteria: &Criteria) -> Result<Selected, SelectionError> {
         let cell = self.cell();
         cell.select(criteria, cell.limit).await
     }
 
-    /// Like [`select`](Self::select), but waits for `timeout` at most, and never longer than
-    /// `serverSelectionTimeoutMS`. It takes the place of the client's `timeoutMS`, so a driver
-    /// passes what is left of the time of an operation.
+    /// Selects a server like [`select`](Self::select), but waits for at most `timeout`, and never
+    /// longer than `serverSelectionTimeoutMS`. The timeout replaces the client's `timeoutMS`, so a
+    /// driver passes what is left of an operation's time.
     ///
     /// # Errors
     ///
@@ -137,7 +137,7 @@ impl Topology {
     ///
     /// # Cancel safety
     ///
-    /// May be dropped at any time; nothing is left behind.
+    /// May be dropped at any time without side effects.
     pub async fn select_within(
         &self,
         criteria: &Criteria,
@@ -148,21 +148,21 @@ impl Topology {
             .await
     }
 
-    /// What a selection would make of every server that is known now, and why.
+    /// Explains for each known server why a selection would choose or reject it.
     ///
-    /// For people and logs: it allocates, and calls selectors as a selection does.
+    /// Meant for diagnostics and logs: it allocates, and calls selectors as a selection does.
     pub fn explain(&self, criteria: &Criteria) -> Explanation {
         self.cell().explain(criteria)
     }
 
-    /// Waits until `ready` yields a value for what is known, for `timeout` at most.
+    /// Waits until `ready` yields a value for a snapshot, for at most `timeout`.
     ///
-    /// `None` if the time has passed or the topology was closed. Unlike a selection it does not
-    /// hasten any check.
+    /// Returns `None` if the timeout has expired or the topology was closed. Unlike a selection,
+    /// it requests no checks.
     ///
     /// # Cancel safety
     ///
-    /// May be dropped at any time; nothing is left behind.
+    /// May be dropped at any time without side effects.
     pub async fn wait_for<T>(
         &self,
         ready: impl FnMut(&Snapshot) -> Option<T>,
@@ -172,36 +172,37 @@ impl Topology {
         cell.wait_for(ready, Some(cell.now() + timeout)).await
     }
 
-    /// A stream of ever newer snapshots, beginning with the present one.
+    /// Returns a stream of ever newer snapshots, beginning with the current one.
     pub fn watch(&self) -> Watch {
         Watch::new(Arc::clone(self.cell()))
     }
 
-    /// Reports what an operation or a connection pool has met on `server`.
+    /// Reports an application error of an operation or a connection pool on `server`.
     ///
-    /// Whatever a command's reply or a broken connection says may be reported; what matters is
-    /// sorted out here, and has taken effect when the call returns.
-    /// [`TransportError::cause`](sdam_transport::error::TransportError::cause) says what a failed
-    /// connection is reported as.
+    /// Any reply to a command and any connection error may be reported; irrelevant ones are
+    /// ignored. All effects have run when the call returns.
+    /// [`TransportError::cause`](sdam_transport::error::TransportError::cause) returns the cause
+    /// to report for a failed connection.
     /// Must not be called with a lock held that the pool's own `ready`, `clear` or `close` take.
     pub fn handle_error(&self, server: ServerId, error: AppError<'_>) -> ErrorOutcome {
         self.cell().apply_error(server, error)
     }
 
-    /// Reports the reply to the handshake of a new pooled connection, a BSON document, as soon as it
-    /// is there and before authentication.
+    /// Reports the reply to the handshake of a new pooled connection, a BSON document, as soon as
+    /// it arrives and before authentication.
     ///
     /// Behind a load balancer, and only there, the connection is counted for the service that the
-    /// reply names, and what is returned says its generation; give that back with
-    /// [`handle_service_connection_closed`](Self::handle_service_connection_closed).
+    /// reply names. The returned value holds its generation; pass it to
+    /// [`handle_service_connection_closed`](Self::handle_service_connection_closed) later.
     /// A closed topology counts nothing: close the connection.
     /// Must not be called with a lock held that the pool's own `ready`, `clear` or `close` take.
     ///
     /// # Errors
     ///
-    /// If the reply is no successful hello: report that with [`handle_error`](Self::handle_error),
-    /// as [`Cause::Reply`](sdam_core::app_error::Cause::Reply), and close the connection. If it names
-    /// no service, though `loadBalanced=true` was configured: just close the connection.
+    /// If the reply is not a successful hello: report it with
+    /// [`handle_error`](Self::handle_error), as
+    /// [`Cause::Reply`](sdam_core::app_error::Cause::Reply), and close the connection. If it names
+    /// no service, although `loadBalanced=true` was configured: just close the connection.
     pub fn handle_handshake(
         &self,
         server: ServerId,
@@ -228,8 +229,8 @@ impl Topology {
     /// Reports that a connection to a service behind a load balancer is closed, or has been handed
     /// to a task that closes it.
     ///
-    /// With its last connection the topology forgets the service (CMAP: "Load Balancer Mode").
-    /// Report the error that a connection has met before its end, or it is
+    /// The topology forgets the service with its last connection (CMAP: "Load Balancer Mode").
+    /// Report the connection's error before its closing, or the error is
     /// [stale](ErrorOutcome::Stale).
     /// Must not be called with a lock held that the pool's own `ready`, `clear` or `close` take.
     #[expect(
@@ -249,27 +250,27 @@ impl Topology {
         });
     }
 
-    /// Asks every monitor to check soon, no sooner than 500 ms after its last check.
+    /// Requests a check from every monitor, no sooner than 500 ms after its last check.
     pub fn request_check(&self) {
         self.cell().request_checks();
     }
 
-    /// How long [`close`](Self::close) waits for a sink that does not return.
+    /// The time that [`close`](Self::close) waits for a sink that does not return.
     pub const DELIVERY_PATIENCE: Duration = Duration::from_secs(2);
 
-    /// Ends monitoring, fails waiting selections, and waits until no task and no socket of this
-    /// topology is left and the last event has been delivered. Events tell of the failures before
-    /// `TopologyClosed`, even of selections whose futures are not polled any more.
+    /// Ends monitoring, fails waiting selections, and waits until all tasks and sockets of this
+    /// topology are gone and the last event has been delivered. The failures are published before
+    /// `TopologyClosed`, even those of selections whose futures are no longer polled.
     ///
-    /// A sink that hangs is waited for no longer than
-    /// [`DELIVERY_PATIENCE`](Self::DELIVERY_PATIENCE); if it ever returns, it is given the rest.
-    /// Look-ups of host names are not waited for. Some runtimes make them on threads of their own,
-    /// which nothing can interrupt: tokio's waits for those when it is dropped, but not in its
+    /// Waits for a hanging sink no longer than [`DELIVERY_PATIENCE`](Self::DELIVERY_PATIENCE). If
+    /// the sink ever returns, it receives the remaining events.
+    /// DNS look-ups of host names are not waited for. Some runtimes make them on separate threads
+    /// that cannot be interrupted: tokio waits for those when it is dropped, but not in its
     /// `shutdown_background`.
     ///
     /// # Cancel safety
     ///
-    /// Monitoring has ended even if the future is dropped after it was polled once.
+    /// Monitoring has ended even if the future is dropped after its first poll.
     pub async fn close(&self) {
         let cell = self.cell();
         cell.shut_down();

@@ -1,4 +1,4 @@
-//! A stream of what is known.
+//! The stream of topology snapshots.
 
 use std::{
     pin::Pin,
@@ -10,14 +10,14 @@ use futures::{future::Future, stream::Stream};
 
 use crate::{cell::TopologyCell, snapshot::Snapshot, sync::EventListener};
 
-/// A stream of ever newer snapshots, beginning with the present one.
+/// A stream of ever newer snapshots, beginning with the current one.
 ///
-/// Snapshots that come faster than they are taken are skipped. The stream ends after the snapshot
-/// of the closed topology.
+/// Snapshots are skipped when the reader is slower than they are published. The stream ends after
+/// the snapshot of the closed topology.
 ///
 /// # Cancel safety
 ///
-/// Waiting for the next snapshot may be given up at any time; nothing is lost.
+/// The future of the next snapshot may be dropped at any time; no snapshot is lost.
 #[derive(Debug)]
 #[must_use = "a stream does nothing unless it is polled"]
 pub struct Watch {
@@ -67,7 +67,7 @@ impl Stream for Watch {
             if let Some(snapshot) = this.newer() {
                 return Poll::Ready(Some(snapshot));
             }
-            // Listening before looking again means that no change goes unnoticed.
+            // Listening before reading the snapshot again means that no change is missed.
             this.listener = Some(this.cell.changed.listen());
             if let Some(snapshot) = this.newer() {
                 return Poll::Ready(Some(snapshot));

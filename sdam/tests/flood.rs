@@ -22,15 +22,15 @@ use sdam_select::criteria::Criteria;
 use sdam_sim::serve::Builder;
 use sdam_transport::wire::OpMsg;
 
-/// The longest that anything here may take on a machine under load.
+/// The time limit of every wait, for a machine under load.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A mongos on loopback that never stops talking once it may; its address. Each stream that was
-/// given up by the client is told to `given_up`.
+/// Starts a mongos on loopback that streams without pause once it may, and returns its address.
+/// Each stream that the client closes is sent to `given_up`.
 fn talkative(given_up: Sender<()>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    // Ends with the process: what it waits for is the next connection of a test.
+    // The thread ends with the process: it blocks on the test's next connection.
     thread::spawn(move || {
         for stream in listener.incoming() {
             let given_up = given_up.clone();
@@ -100,7 +100,7 @@ fn a_flood_and_a_stuck_sink_cost_bounded_memory_and_delay_nobody() {
         .unwrap()
         .sink(sink_fn(move |event| {
             if event.kind.name() == EventName::ServerHeartbeatSucceeded {
-                // Nothing is ever sent: it returns when the test lets go.
+                // Nothing is ever sent: this returns when the test drops the sender.
                 assert!(stuck.lock().unwrap().recv().is_err());
             }
         }))

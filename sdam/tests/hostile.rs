@@ -1,4 +1,4 @@
-//! Servers that answer with nonsense: each gets its error, and nobody else notices.
+//! Servers with malformed replies: each gets its error, and the other servers are not affected.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -21,13 +21,13 @@ use sdam_core::{
 use sdam_sim::serve::Builder;
 use sdam_transport::wire::{OpMsg, OpReply};
 
-/// The longest that anything here may take on a machine under load.
+/// The time limit of every wait, for a machine under load.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What a server sends when it was asked a question with this number; nothing more comes after it.
+/// Sends a server's answer to the request with this id; nothing more comes after it.
 type Answer = dyn Fn(i32, &mut TcpStream) + Send + Sync;
 
-/// A server on loopback that sends `answer` to whoever asks, and then leaves the connection open.
+/// A server on loopback that sends `answer` to each client, and then leaves the connection open.
 struct Hostile {
     address: String,
 }
@@ -37,7 +37,7 @@ impl Hostile {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let answer: Arc<Answer> = Arc::new(answer);
-        // Ends with the process: what it waits for is the next connection of a test.
+        // The thread ends with the process: it blocks on the test's next connection.
         thread::spawn(move || {
             for stream in listener.incoming() {
                 let answer = Arc::clone(&answer);
@@ -57,11 +57,11 @@ fn serve(stream: &mut TcpStream, answer: &Answer) {
         return;
     };
     answer(i32::from_le_bytes([*a, *b, *c, *d]), stream);
-    // Whoever closes the connection ends this.
+    // Ends when the client closes the connection.
     let _ = std::io::copy(stream, &mut std::io::sink());
 }
 
-/// The error that `answer` earns its server, beside a mongos that is as it should be.
+/// Returns the error of a server with `answer`, monitored beside a correct mongos.
 fn error_of(answer: impl Fn(i32, &mut TcpStream) + Send + Sync + 'static) -> Arc<ServerError> {
     let (healthy, hostile) = (Builder::sharded(1).start().unwrap(), Hostile::start(answer));
     let healthy_host = healthy
@@ -158,7 +158,7 @@ fn a_reply_that_is_longer_than_a_check_accepts_is_refused_by_its_header() {
             let mut header = message(request, &ok());
             header.truncate(16);
             header[..4].copy_from_slice(&((1_i32 << 20) + 1).to_le_bytes());
-            // Only the length can end the wait: nothing comes after the header.
+            // Only the length can end the read: nothing comes after the header.
             stream.write_all(&header).unwrap();
         },
         ErrorKind::Protocol,
@@ -200,7 +200,7 @@ fn what_is_no_bson_is_a_protocol_error() {
     check(
         |request, stream| {
             let mut body = ok();
-            // The type of the first element becomes one that does not exist.
+            // The type of the first element becomes an invalid one.
             body[4] = 0x7E;
             stream.write_all(&message(request, &body)).unwrap();
         },
@@ -298,7 +298,7 @@ fn a_reply_of_the_old_kind_to_a_question_of_the_new_kind_is_taken_at_its_word() 
     );
 }
 
-/// Hosts that are none are skipped, and more than are allowed are not monitored.
+/// Invalid hosts are skipped, and hosts beyond the limit are not monitored.
 #[test]
 fn a_primary_with_ten_thousand_hosts_is_followed_within_bounds() {
     let server = Hostile::start(|request, stream| {

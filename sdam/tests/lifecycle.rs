@@ -1,4 +1,4 @@
-//! Beginnings and ends: what is left when a handle, a runtime, a sink or a pool gives up.
+//! Start and shutdown: what is left when a handle, a runtime, a sink or a pool ends or fails.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -37,7 +37,7 @@ use sdam_transport::{
     spawn::{Spawner, Task},
 };
 
-/// The longest that anything here may take on a machine under load.
+/// The time limit of every wait, for a machine under load.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn tokio() -> tokio::runtime::Runtime {
@@ -52,7 +52,7 @@ fn on(host: &tokio::runtime::Runtime) -> Runtime {
     sdam_runtime_tokio::from_handle(host.handle().clone()).unwrap()
 }
 
-/// A connection string of a deployment that is not there.
+/// A connection string of a deployment that does not exist.
 const NOWHERE: &str = "mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=600000";
 
 #[test]
@@ -107,7 +107,7 @@ fn closing_leaves_no_connection_behind_and_fails_who_waits() {
     block_on(topology.select(&Criteria::write())).unwrap();
     assert!(set.connections().unwrap() > 0);
     block_on(topology.close());
-    // The server notices a closed socket in its own time.
+    // The server notices a closed socket with a delay.
     while set.connections().unwrap() > 0 {
         std::thread::yield_now();
     }
@@ -149,7 +149,7 @@ fn a_runtime_that_ends_first_leaves_an_answer_and_lets_close_return() {
     assert!(topology.snapshot().is_closed());
 }
 
-/// A topology of servers that are not there, on `runtime`; the waiting selection is ended by `end`.
+/// Checks that `end`, on `runtime`, ends a selection from unreachable servers.
 fn check_shut_down(runtime: Runtime, end: impl FnOnce()) {
     let uri = "mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=30000";
     let topology = Topology::builder(uri).unwrap().start(runtime).unwrap();
@@ -224,7 +224,7 @@ impl PoolHandle for Brittle {
     fn close(&self) {}
 }
 
-/// Counts the monitors that it spawns.
+/// A spawner that counts monitors.
 #[derive(Debug)]
 struct CountingSpawner(Arc<dyn Spawner>, Arc<AtomicUsize>);
 
@@ -259,7 +259,7 @@ fn a_monitor_that_a_pool_has_stopped_starts_over_in_its_task() {
     };
     block_on(topology.wait_for(complete, PATIENCE)).unwrap();
     assert!(pools.0.load(Ordering::SeqCst), "a pool has panicked");
-    // A monitor that spawned another one would have to do it while it is dropped.
+    // A replacement monitor would have to be spawned while the old one is dropped.
     assert_eq!(monitors.load(Ordering::SeqCst), 3);
     block_on(topology.close());
 }
@@ -302,7 +302,7 @@ fn topologies_that_share_a_runtime_differ() {
     ids.sort_unstable();
     ids.dedup();
     assert_eq!(ids.len(), 3, "{topologies:?}");
-    // And yet a seed that is given again leads to the same ids.
+    // A fixed seed still leads to the same ids.
     let again = || {
         let io = Io::new(
             Arc::clone(&runtime.io.clock),
@@ -360,8 +360,7 @@ fn operations_count_while_they_are_held() {
     block_on(topology.close());
 }
 
-/// A transport whose look-ups are threads that do not return, as tokio's are while no name server
-/// answers.
+/// A transport whose DNS look-ups block threads, as tokio's do while no name server answers.
 #[derive(Debug)]
 struct HangingLookUps {
     host: tokio::runtime::Handle,
@@ -379,7 +378,7 @@ impl Transport for HangingLookUps {
         let (begun, end) = (self.begun.clone(), Arc::clone(&self.end));
         let look_up = self.host.spawn_blocking(move || {
             begun.send(()).unwrap();
-            // Nothing is ever sent: it returns when the test is over.
+            // Nothing is ever sent: this returns when the test is over.
             end.lock().unwrap().recv()
         });
         assert!(look_up.await.unwrap().is_err());
@@ -454,7 +453,7 @@ fn a_selection_that_waits_in_vain_tells_what_happened_if_asked_to() {
         PATIENCE,
     ))
     .unwrap();
-    // History is told by the dispatcher, in its own time.
+    // The dispatcher feeds the history with a delay.
     let told = loop {
         let error = block_on(topology.select(&criteria)).unwrap_err();
         let told = format!("{error:#}");

@@ -1,4 +1,4 @@
-//! What follows from the loss of a server, whoever notices it, in virtual time.
+//! The effects of losing a server, whoever detects it, in virtual time.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -28,7 +28,7 @@ use sdam_sim::{
 
 const LONG: Duration = Duration::from_secs(120);
 
-/// A set of three that is completely known.
+/// A replica set of three, all of them known.
 struct World {
     sim: Sim,
     topology: Topology,
@@ -36,7 +36,7 @@ struct World {
 }
 
 impl World {
-    /// Watched from all of its members.
+    /// Starts a topology with all members as seeds.
     fn start(options: &str) -> Self {
         let this = Self::watch(&format!("a,b,c/?replicaSet=rs&{options}"));
         this.wait_for(|snapshot| {
@@ -48,7 +48,7 @@ impl World {
         this
     }
 
-    /// Watched as the connection string says.
+    /// Starts a topology with this connection string.
     fn watch(uri: &str) -> Self {
         let hosts = ["a", "b", "c"].map(|host| ServerAddress::new(host, 27017));
         let blueprint = Blueprint::replica_set(SetConfig::new("rs", hosts));
@@ -78,7 +78,7 @@ impl World {
         Arc::clone(snapshot.description().server_by_id(id).unwrap())
     }
 
-    /// An operation meets an error on a connection of the first generation.
+    /// Reports an operation's error on a connection of the first generation.
     fn report(&self, server: ServerId, cause: Cause<'_>) -> ErrorOutcome {
         let error = AppError {
             generation: Generation::FIRST,
@@ -90,13 +90,13 @@ impl World {
         self.topology.handle_error(server, error)
     }
 
-    /// An operation is told that its server is no primary any more.
+    /// Reports an operation's error that its server is no longer primary.
     fn report_step_down(&self, server: ServerId) -> ErrorOutcome {
         let reply = doc! { "ok": 0, "code": 189, "errmsg": "the primary stepped down" };
         self.report(server, Cause::Reply(&reply.to_vec().unwrap()))
     }
 
-    /// A secondary: as the topology knows it, and as the deployment does.
+    /// Returns a secondary's ids in the topology and in the deployment.
     fn secondary(&self) -> (ServerId, MemberId) {
         let snapshot = self.topology.snapshot();
         let mut servers = snapshot.description().servers().iter();
@@ -109,7 +109,7 @@ impl World {
         (server.id, member.unwrap().id)
     }
 
-    /// What a server has answered last.
+    /// Returns the last reply of a server.
     fn last_reply(&mut self, server: ServerId) -> Document {
         let replies =
             std::iter::from_fn(|| self.events.try_next()).filter_map(|event| match event.kind {
@@ -129,7 +129,7 @@ fn versioned(mut reply: Document, ahead: i64) -> Vec<u8> {
     reply.to_vec().unwrap()
 }
 
-/// F-50: a check that is answered with an error loses its server, though a pooled connection has
+/// F-50: a check with an error reply marks its server Unknown, even if a pooled connection has
 /// brought a newer topology version than that of the error.
 #[test]
 fn an_error_older_than_the_news_of_a_pool_loses_the_server_all_the_same() {
@@ -162,7 +162,7 @@ fn an_error_older_than_the_news_of_a_pool_loses_the_server_all_the_same() {
     assert!(cleared);
 }
 
-/// G-3, G-10: after an ordinary failover the old primary is read from like any other secondary.
+/// G-3, G-10: after an ordinary failover the old primary serves reads like any other secondary.
 #[test]
 fn an_old_primary_stays_within_the_latency_window() {
     let world = World::start("");
@@ -190,8 +190,8 @@ fn an_old_primary_stays_within_the_latency_window() {
     assert!(chosen.count() > 10, "it is one of three");
 }
 
-/// F-80: an operation that opens a connection to a lost server finds it for everybody, though the
-/// monitor hears nothing new on its stream.
+/// F-80: a handshake of an operation to a lost server makes it known again, although the monitor
+/// receives nothing new on its stream.
 #[test]
 fn a_pooled_handshake_finds_a_lost_server_that_streams() {
     let mut world = World::start("");
@@ -209,8 +209,8 @@ fn a_pooled_handshake_finds_a_lost_server_that_streams() {
     assert!(found.rtt.unwrap().average > Duration::ZERO);
 }
 
-/// F-51, F-52, D-70: what answers under another set's name is Unknown, so the loss of the connection
-/// to it is no reason to hurry.
+/// F-51, F-52, D-70: a server with another set name is Unknown, so the loss of its connection
+/// causes no immediate check.
 #[test]
 fn a_server_of_another_set_is_not_checked_again_at_once() {
     let mut world = World::watch("a/?directConnection=true&replicaSet=other");

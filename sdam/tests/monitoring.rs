@@ -1,4 +1,4 @@
-//! What monitors send, to whom and when, in virtual time.
+//! The messages of monitors, their recipients and their times, in virtual time.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -31,7 +31,7 @@ use sdam_transport::handshake::Library;
 
 const HEARTBEAT: Duration = Duration::from_secs(10);
 
-/// A command that a server was sent.
+/// A command that a server received.
 #[derive(Clone, Debug)]
 struct Sent {
     at: Instant,
@@ -53,7 +53,7 @@ impl Sent {
     }
 }
 
-/// What a pool was told, in the order in which all pools were.
+/// A call to a pool, in the order of the calls to all pools.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Call {
     Created,
@@ -112,7 +112,7 @@ impl EventSink for Recorder {
     }
 }
 
-/// A topology in a simulated world, and everything that was heard of it.
+/// A topology in a simulated world, and its recorded events and messages.
 struct Watched {
     sim: Sim,
     topology: Topology,
@@ -122,7 +122,7 @@ struct Watched {
 }
 
 impl Watched {
-    /// A set of `a`, `b` and `c`, watched from the seed `a` until all three are known.
+    /// Starts a topology from the seed `a` and waits until `a`, `b` and `c` are known.
     fn start(options: &str) -> Self {
         Self::start_on(ServerVersion::default(), Latency::LAN, options)
     }
@@ -189,7 +189,7 @@ impl Watched {
         self.sent.lock().unwrap().clone()
     }
 
-    /// The successful checks of `host` since `from`.
+    /// Counts the successful checks of `host` since `from`.
     fn checks(&self, host: &str, from: Instant) -> usize {
         let is_check = |event: &&Event| {
             event.at > from
@@ -200,7 +200,7 @@ impl Watched {
     }
 }
 
-/// F-1: a server that does not answer delays the checks of no other.
+/// F-1: a server that does not answer delays no check of another server.
 #[test]
 fn a_silent_server_delays_no_other() {
     let watched = Watched::start("a/?replicaSet=rs&serverMonitoringMode=poll");
@@ -218,8 +218,8 @@ fn a_silent_server_delays_no_other() {
     assert_eq!(watched.checks("c", from), 0);
 }
 
-/// F-2, F-3, G-16, O-1, O-8: two connections to each server beside whatever pools have, and on them nothing
-/// but hello, without a trace of the user's credentials.
+/// F-2, F-3, G-16, O-1, O-8: monitoring uses two connections to each server besides those of
+/// pools, and sends only hello on them, without any of the user's credentials.
 #[test]
 fn monitors_speak_hello_alone_on_connections_of_their_own() {
     let watched = Watched::start(
@@ -245,11 +245,12 @@ fn monitors_speak_hello_alone_on_connections_of_their_own() {
     }
 }
 
-/// F-4, J-14, J-24: whoever is found is announced and then monitored, and F-61: no pool is ready before its server is known.
+/// F-4, J-14, J-24: a discovered server is announced and then monitored, and F-61: no pool is
+/// ready before its server is known.
 #[test]
 fn members_that_a_reply_names_are_monitored_at_once() {
     let watched = Watched::start("b/?replicaSet=rs");
-    // Events are delivered by a task of their own.
+    // A separate task delivers events.
     watched.sim.run_for(Duration::from_millis(1));
     let events = watched.events();
     let first = |host: &str, name: EventName| {
@@ -269,7 +270,7 @@ fn members_that_a_reply_names_are_monitored_at_once() {
     }
 }
 
-/// F-12: the time an operation may take says nothing about checks.
+/// F-12: the timeout of operations does not apply to checks.
 #[test]
 fn the_timeout_of_operations_does_not_apply_to_monitors() {
     let watched = Watched::start_on(
@@ -286,7 +287,7 @@ fn the_timeout_of_operations_does_not_apply_to_monitors() {
         .iter()
         .any(|event| event.kind.name() == EventName::ServerHeartbeatFailed);
     assert!(!failed);
-    // What measures round-trip times fails without an event, but then it would connect again.
+    // The RTT task fails without an event, but then it would connect again.
     for member in (0..3).map(MemberId) {
         let sent = watched.sent();
         let own = |sent: &&Sent| sent.member == member && sent.is_handshake();
@@ -294,7 +295,7 @@ fn the_timeout_of_operations_does_not_apply_to_monitors() {
     }
 }
 
-/// G-7, G-12: what measures round-trip times sends a hello per heartbeat, and no event says so.
+/// G-7, G-12: the RTT task sends a hello per heartbeat, without any event.
 #[test]
 fn measurements_are_silent() {
     let watched = Watched::start("a/?replicaSet=rs");
@@ -306,7 +307,7 @@ fn measurements_are_silent() {
             .count()
     };
     for (member, host) in (0..3).map(MemberId).zip(["a", "b", "c"]) {
-        // Its handshake, those of the task, and nothing between them.
+        // The monitor's handshake, the RTT task's, and none between them.
         assert_eq!(asked(member, Sent::is_handshake), 2);
         let plain = asked(member, |sent| !sent.is_handshake() && !sent.is_awaitable());
         assert!((9..=10).contains(&plain), "{host}: {plain}");
@@ -322,8 +323,8 @@ fn measurements_are_silent() {
     }
 }
 
-/// G-10, G-15: what is known of the round-trip times of servers that stream is what the task has
-/// measured, and no event says that they have changed.
+/// G-10, G-15: the round-trip times of streaming servers are those that the RTT task measures, and
+/// their changes publish no event.
 #[test]
 fn streamed_replies_bear_what_was_measured() {
     let watched = Watched::start("a/?replicaSet=rs");
@@ -352,7 +353,7 @@ fn streamed_replies_bear_what_was_measured() {
     assert_eq!(changes(), before);
 }
 
-/// F-45: an operation that waits goes on at the very moment at which a check finds its server.
+/// F-45: a waiting operation continues at the moment at which a check finds its server.
 #[test]
 fn a_check_lets_waiting_operations_go_on() {
     let watched = Watched::start("a/?replicaSet=rs&serverSelectionTimeoutMS=100000");
@@ -363,7 +364,7 @@ fn a_check_lets_waiting_operations_go_on() {
         .block_on(watched.topology.select(&Criteria::write()));
     let now = watched.sim.now();
     drop(selected.unwrap());
-    // Events are delivered by a task of their own.
+    // A separate task delivers events.
     watched.sim.run_for(Duration::from_nanos(1));
     let found = watched
         .events()
@@ -378,8 +379,8 @@ fn a_check_lets_waiting_operations_go_on() {
     assert_eq!(found, Some(now));
 }
 
-/// F-55: a server that says that it is overloaded is asked again after a heartbeat, like any other
-/// that fails: no earlier, no later.
+/// F-55: a server that reports an overload is checked again after a heartbeat, like after any
+/// other failure: no earlier, no later.
 #[test]
 fn overload_changes_nothing_about_checks() {
     let watched = Watched::start("a/?replicaSet=rs&serverMonitoringMode=poll");
@@ -411,7 +412,7 @@ fn overload_changes_nothing_about_checks() {
     }
 }
 
-/// F-56: what is seen of a failed check, in this order.
+/// F-56: the events of a failed check and their order.
 #[test]
 fn a_failed_check_is_told_before_what_follows_from_it() {
     let watched = Watched::start("a/?replicaSet=rs");
@@ -434,9 +435,9 @@ fn a_failed_check_is_told_before_what_follows_from_it() {
     assert_eq!(names, expected);
 }
 
-/// F-66, F-68, I-5: when the report of an error returns, the pool was cleared and knows the reason, so
-/// the connection is checked in to a cleared pool and check-outs can say why they fail. The order of
-/// the events that a pool publishes is its own duty.
+/// F-66, F-68, I-5: when the report of an error returns, the pool has been cleared with the
+/// reason. The connection is then checked in to a cleared pool, and check-outs can name the reason
+/// of their failure. The order of the pool's own events is its responsibility.
 #[test]
 fn a_pool_is_cleared_before_whoever_reported_the_error_goes_on() {
     let watched = Watched::start("a/?replicaSet=rs");
@@ -469,7 +470,7 @@ fn a_pool_is_cleared_before_whoever_reported_the_error_goes_on() {
     assert_eq!(watched.calls.lock().unwrap().len(), calls.len());
 }
 
-/// F-69: the pool of a server that leaves the set is closed, and no other.
+/// F-69: only the pool of a server that leaves the set is closed.
 #[test]
 fn a_server_that_leaves_takes_its_pool_along() {
     let watched = Watched::start("a/?replicaSet=rs");
@@ -496,8 +497,7 @@ fn a_server_that_leaves_takes_its_pool_along() {
     assert_eq!(closed, [format!("{host}:27017")]);
 }
 
-/// O-27: connections that are opened later tell of a library, those that are open do not, and it
-/// does not matter that they go on.
+/// O-27: only connections opened later send the appended library; open ones are kept.
 #[test]
 fn new_connections_tell_of_libraries_that_came_later() {
     let watched = Watched::start("a/?replicaSet=rs");
@@ -546,13 +546,13 @@ fn new_connections_tell_of_libraries_that_came_later() {
     assert_eq!(*own.client, *client.to_vec().unwrap());
 }
 
-/// G-8, F-25: a set that is replaced by servers that cannot stream is polled, and nothing is left
-/// of what measured round-trip times; and back again.
+/// G-8, F-25: a set that is replaced by servers without streaming is polled, its RTT tasks end,
+/// and the change back works, too.
 #[test]
 fn servers_that_cannot_stream_any_more_are_not_measured_apart() {
     let watched = Watched::start("a/?replicaSet=rs");
     watched.sim.run_for(2 * HEARTBEAT);
-    // A monitor and a measurement for each server, and whoever delivers events.
+    // A monitor and an RTT task for each server, and the dispatcher.
     assert_eq!((watched.sim.tasks(), watched.sim.connections()), (7, 6));
     let upgrade = |version| {
         for member in (0..3).map(MemberId) {

@@ -1,4 +1,4 @@
-//! Twenty thousand events in a burst, on every runtime: none lost, none out of order, and nobody
+//! Twenty thousand events in a burst, on every runtime: none is lost or out of order, and no call
 //! waits for a sink.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
@@ -28,7 +28,7 @@ use sdam_transport::spawn::{Spawner, Task};
 const SOURCES: usize = 4;
 const EACH: usize = 5_000;
 
-/// Remembers what it is told, and does not return from the first event before it may.
+/// A sink that records events and blocks in the first one until it is released.
 #[derive(Debug)]
 struct Recorder {
     seen: Arc<Mutex<Vec<Event>>>,
@@ -48,7 +48,7 @@ impl EventSink for Recorder {
     }
 }
 
-/// A queue with a dispatcher that runs on `spawner`; what it delivers, and its end.
+/// Starts a queue with a dispatcher on `spawner`; returns also its deliveries and its end.
 fn start(
     spawner: &dyn Spawner,
     gate: Option<mpsc::Receiver<()>>,
@@ -72,7 +72,7 @@ fn start(
     (queue, seen, end)
 }
 
-/// Lets other tasks have their turn.
+/// Yields to other tasks.
 async fn yield_now() {
     let mut yielded = false;
     poll_fn(|cx| {
@@ -95,7 +95,7 @@ fn push(queue: &EventQueue, source: usize, number: usize) {
     );
 }
 
-/// Every number comes once and in order, and so do the events of each source.
+/// Asserts that every number comes once and in order, and so do the events of each source.
 fn check(runtime: &str, seen: &[Event]) {
     assert_eq!(seen.len(), SOURCES * EACH, "{runtime}");
     let mut next = [0; SOURCES];
@@ -134,7 +134,7 @@ fn a_burst_arrives_whole_and_in_order_on_every_runtime_of_threads() {
                 scope.spawn(move || (0..EACH).for_each(|number| push(queue, source, number)));
             }
         });
-        // All were pushed while the sink was stuck in the first event at the latest.
+        // All were pushed while the sink was blocked in its first event.
         assert!(seen.lock().unwrap().is_empty(), "{name}");
         open.send(()).unwrap();
         queue.close();

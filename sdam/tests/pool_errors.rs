@@ -1,4 +1,4 @@
-//! A small connection pool behind `PoolHandle`, and what its check-outs fail with.
+//! A small connection pool behind `PoolHandle`, and its check-out errors.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -22,7 +22,7 @@ use sdam_events::{record::RecordSink, replay::replay};
 use sdam_select::criteria::Criteria;
 use sdam_sim::serve::Builder;
 
-/// A pool whose connections are the generations they were opened under.
+/// A pool whose connections are just their generations.
 #[derive(Debug)]
 struct Pool {
     address: ServerAddress,
@@ -60,7 +60,7 @@ impl PoolHandle for Pool {
     }
 }
 
-/// Makes the pool of the only server, and knows it.
+/// The factory of the only server's pool, which it keeps.
 #[derive(Clone, Debug, Default)]
 struct Only(Arc<Mutex<Option<Arc<Pool>>>>);
 
@@ -86,7 +86,7 @@ fn a_paused_pool_refuses_and_the_topology_does_not_hear_of_it() {
     let host = tokio::runtime::Runtime::new().unwrap();
     let topology = Topology::builder(server.uri())
         .unwrap()
-        // Nobody checks the server but for a selection that waits.
+        // Only a waiting selection causes a check.
         .options(|options| {
             options.heartbeat_frequency = Some(Duration::from_secs(600));
             options.server_monitoring_mode = ServerMonitoringMode::Poll;
@@ -98,7 +98,7 @@ fn a_paused_pool_refuses_and_the_topology_does_not_hear_of_it() {
     let selected = block_on(topology.select(&Criteria::write())).unwrap();
     let generation = pool.check_out().unwrap();
 
-    // An operation meets an error, and all that follows has happened on return.
+    // Reports an operation's error; all effects have run on return.
     let report = |error: &str| {
         let cause = Cause::Network {
             timeout: false,
@@ -126,8 +126,8 @@ fn a_paused_pool_refuses_and_the_topology_does_not_hear_of_it() {
         )
     );
     assert!(error.is_retryable());
-    // The type system keeps it from the topology. Whoever passes its text on as that of a broken
-    // connection has no connection, and hence no generation but an old one.
+    // The type system prevents reporting a check-out error. If its text is reported as a
+    // connection error, there is no connection, and hence only an old generation.
     assert_eq!(report(&error.to_string()), ErrorOutcome::Stale);
     assert_eq!(topology.snapshot().version(), before);
     assert_eq!(pool.check_out(), Err(error), "it is as paused as before");
@@ -140,7 +140,7 @@ fn a_paused_pool_refuses_and_the_topology_does_not_hear_of_it() {
     assert!(!closed.is_retryable());
 }
 
-/// What a recording is written to.
+/// A buffer that a recording is written to.
 #[derive(Clone, Default)]
 struct Tape(Arc<Mutex<Vec<u8>>>);
 

@@ -1,5 +1,5 @@
-//! Pools that panic while the topology commands them: whoever brought it about gets the panic, and
-//! nobody loses what was to be done besides.
+//! Pools that panic when the topology calls them: the panic reaches the caller, and the remaining
+//! effects still run.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -28,10 +28,10 @@ use sdam_events::{
 use sdam_select::criteria::Criteria;
 use sdam_sim::serve::ReplicaSet;
 
-/// The longest that anything here may take on a machine under load.
+/// The time limit of every wait, for a machine under load.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Pools that note what they are told, and panic the next time that it is what breaks them.
+/// Pools that record their calls and panic at the next call of the chosen kind.
 #[derive(Clone, Debug, Default)]
 struct Pools(Arc<Mutex<Book>>);
 
@@ -83,13 +83,13 @@ impl PoolHandle for Pools {
     }
 }
 
-/// Runs what brings the panic about, and checks that it is the pool's.
+/// Asserts that `call` panics with the pool's panic.
 fn breaking<T>(call: impl FnOnce() -> T) {
     let panic = catch_unwind(AssertUnwindSafe(call)).err().unwrap();
     assert_eq!(panic.downcast_ref::<String>().unwrap(), BROKEN);
 }
 
-/// A topology whose servers are checked once, and then only if somebody asks for it.
+/// A topology whose servers are checked once, and again only on request.
 fn builder(set: &ReplicaSet, pools: &Pools) -> (TopologyBuilder, EventStream) {
     let (sink, events) = unbounded();
     let builder = Topology::builder(set.uri())
@@ -108,7 +108,7 @@ fn start(builder: TopologyBuilder, host: &tokio::runtime::Runtime) -> Topology {
     builder.start(runtime).unwrap()
 }
 
-/// Every event there is, once the topology has ended.
+/// Returns all events, once the topology has ended.
 fn all(events: EventStream) -> Vec<Event> {
     let events: Vec<_> = block_on(events.collect());
     assert_eq!(events.last().unwrap().kind, EventKind::TopologyClosed);
@@ -135,7 +135,7 @@ fn a_server_whose_pool_panics_when_cleared_is_checked_again_all_the_same() {
         };
         topology.handle_error(primary.id(), error)
     });
-    // I-35: the check that the error calls for comes after the clear, and nobody else waits.
+    // I-35: the check that the error requests comes after the clear, and no selection is waiting.
     let found = topology.wait_for(
         |snapshot| {
             let server = snapshot.description().server_by_id(primary.id())?;

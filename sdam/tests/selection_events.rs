@@ -1,4 +1,4 @@
-//! What is published about server selections, and that nothing is where nobody listens.
+//! The events of server selections, and the absence of cost and events without a sink.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -17,10 +17,10 @@ use sdam_events::{channel::unbounded, sink::Interest};
 use sdam_select::{candidate::Candidates, criteria::Criteria};
 use sdam_sim::serve::ReplicaSet;
 
-/// A deployment that is not there.
+/// A deployment that does not exist.
 const NOWHERE: &str = "mongodb://127.0.0.1:1";
 
-/// The events of `interest` while `select` runs.
+/// Returns the events of `interest` that are published during `select`.
 fn listen(uri: &str, interest: Interest, select: impl FnOnce(&Topology)) -> Vec<EventKind> {
     let host = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -75,7 +75,7 @@ fn each_listener_hears_the_steps_it_asked_for() {
     check(&[succeeded], Criteria::write(), &[succeeded]);
     check(&[waiting], Criteria::write(), &[]);
     check(&[failed], Criteria::write(), &[]);
-    // Less than the smallest limit on staleness is refused by replica sets.
+    // Replica sets refuse a limit below the smallest one on staleness.
     check(&[failed], secondary(1), &[failed]);
     check(&[started, failed], secondary(1), &[started, failed]);
 }
@@ -111,7 +111,7 @@ fn a_selection_that_finds_nothing_waits_once_and_fails_once() {
     assert_eq!(*reason, SelectionFailure::Timeout);
     assert_eq!(selection.operation.as_deref(), Some("insert"));
     assert_eq!(selection.operation_id, Some(7));
-    // The event itself names selector and servers.
+    // The event contains the selector and the servers separately.
     assert_eq!(&*selection.selector, "write operation");
     assert!(
         failure.starts_with("no server was suitable; gave up after "),
@@ -128,7 +128,7 @@ fn a_selection_that_finds_nothing_waits_once_and_fails_once() {
 #[test]
 #[expect(deprecated, reason = "servers before 8.0 still take it")]
 fn the_selector_is_told_in_full() {
-    // K-7: also what restricts nothing, and that the application has a say.
+    // K-7: the text also names criteria without restrictions, and the custom selector.
     let impatient = format!("{NOWHERE}/?serverSelectionTimeoutMS=0");
     let events = listen(&impatient, Interest::SELECTION, |topology| {
         let tags = vec![TagSet::default(), TagSet::from_iter([("dc", "ny")])];
@@ -192,7 +192,7 @@ fn closing_ends_every_selection_even_if_its_future_is_not_polled() {
     for selection in &mut selections {
         assert!(selection.as_mut().poll(&mut cx).is_pending());
     }
-    // One is given up, the others are held without being polled.
+    // One selection is dropped, the others are held without being polled.
     drop(selections.pop());
     block_on(topology.close());
     for mut selection in selections {

@@ -1,4 +1,4 @@
-//! The engine in a simulated world: a seed reproduces everything, and nothing waits for real time.
+//! The engine in a simulated world: a seed reproduces every run, in virtual time.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -41,7 +41,7 @@ fn complete(snapshot: &Snapshot) -> Option<ServerAddress> {
         .map(|server| server.address.clone())
 }
 
-/// A day with a step-down, a silent primary and a partition from it; the trace, and the events.
+/// Runs a day with a step-down, a silent primary and a partition; returns trace and events.
 fn outage(seed: u64) -> (u64, Vec<Event>) {
     let sim = world(seed);
     sim.network().set_latency(Latency::WAN);
@@ -51,7 +51,7 @@ fn outage(seed: u64) -> (u64, Vec<Event>) {
         let topology = builder.start(sim.runtime()).unwrap();
         let first = topology.wait_for(complete, LONG).await.unwrap();
         sim.step_down().unwrap();
-        // The successor may be heard of before the old primary is.
+        // The new primary may be known before the old one is.
         let other = |snapshot: &Snapshot| complete(snapshot).filter(|primary| *primary != first);
         let second = topology.wait_for(other, LONG).await.unwrap();
         let selected = topology.select(&Criteria::write()).await.unwrap();
@@ -96,7 +96,7 @@ fn a_seed_reproduces_an_outage_and_other_seeds_find_other_ones() {
     assert_eq!(traces.len(), 10);
 }
 
-/// F-44: however many wait, a server is checked every 500 ms, and one answer wakes them all.
+/// F-44: a server is checked every 500 ms for any number of waiters; one answer wakes them all.
 #[test]
 fn a_thousand_waiters_cost_a_server_one_check_each_half_second() {
     let sim = world(5);
@@ -150,7 +150,7 @@ fn a_thousand_waiters_cost_a_server_one_check_each_half_second() {
     );
 }
 
-/// F-21, F-20: `auto` polls exactly where the environment names one provider of functions.
+/// F-21, F-20: `auto` polls exactly if the environment names one FaaS provider.
 #[test]
 fn clients_that_run_as_a_function_poll() {
     let check = |variables: &[&str], mode: &str, streams: bool| {
@@ -179,13 +179,13 @@ fn clients_that_run_as_a_function_poll() {
     check(&[], "poll", false);
     check(&["AWS_LAMBDA_RUNTIME_API"], "auto", false);
     check(&["AWS_LAMBDA_RUNTIME_API"], "stream", true);
-    // Vercel runs on AWS; any other two contradict each other.
+    // Vercel runs on AWS; any other two providers contradict each other.
     check(&["AWS_LAMBDA_RUNTIME_API", "VERCEL"], "auto", false);
     check(&["AWS_LAMBDA_RUNTIME_API", "K_SERVICE"], "auto", true);
 }
 
-/// F-65: a check that times out interrupts the connections in use, one that breaks does not. Which
-/// connections those are is told by the generation.
+/// F-65: a check that times out interrupts the connections in use; one that breaks does not. The
+/// generation tells which connections those are.
 #[test]
 fn only_silence_interrupts_connections_in_use() {
     let sim = world(1);

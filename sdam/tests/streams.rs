@@ -1,4 +1,4 @@
-//! How monitors take awaited replies: one by one, and from a server that pushes without a pause.
+//! Awaited replies of monitors: one per request, and streamed without pause.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -23,10 +23,10 @@ use sdam_sim::{
     runtime::{Direction, Sim, Verdict},
 };
 
-/// The member that is told what to do; it is not primary.
+/// The member whose behaviour the tests change; it is not primary.
 const MEMBER: MemberId = MemberId(1);
 
-/// A topology in a simulated world, what it told, and how often [`MEMBER`] was asked to wait.
+/// A simulated topology, its events, and the number of awaitable requests to [`MEMBER`].
 struct Watched {
     sim: Sim,
     topology: Topology,
@@ -35,7 +35,7 @@ struct Watched {
 }
 
 impl Watched {
-    /// A set of `a`, `b` and `c` on which `action` was carried out first.
+    /// Starts a topology of a set of `a`, `b` and `c`, after `action` was applied to the set.
     fn start(action: &Action) -> Self {
         let hosts = ["a", "b", "c"].map(|host| ServerAddress::new(host, 27017));
         let sim = Sim::new(1, &Blueprint::replica_set(SetConfig::new("rs", hosts)));
@@ -85,7 +85,7 @@ impl Watched {
         assert!(found.is_some(), "{host} is {server_type}");
     }
 
-    /// The checks of `host` that have succeeded since `from`.
+    /// Returns the checks of `host` that have succeeded since `from`.
     fn heartbeats(&self, host: &str, from: Instant) -> Vec<Heartbeat> {
         let events = self.events.lock().unwrap();
         let heartbeats = events.iter().filter_map(|event| match &event.kind {
@@ -104,7 +104,7 @@ impl Watched {
     }
 }
 
-/// M-20: a server MAY stream, so one that does not is asked each time and tells changes as fast.
+/// M-20: a server MAY stream; one that is asked for each reply reports changes as fast.
 #[test]
 fn a_server_that_waits_but_does_not_stream_is_asked_each_time() {
     let check = |exhaust: bool, asks_each_time: bool| {
@@ -127,7 +127,7 @@ fn a_server_that_waits_but_does_not_stream_is_asked_each_time() {
         let awaited = awaited.iter().filter(|heartbeat| heartbeat.awaited).count();
         assert!(awaited > 3, "{awaited}");
         let asked = *world.awaitable.lock().unwrap();
-        // The last question has no answer yet.
+        // The last request has no reply yet.
         assert_eq!(asked, if asks_each_time { awaited + 1 } else { 1 });
         world.end();
     };
@@ -135,8 +135,8 @@ fn a_server_that_waits_but_does_not_stream_is_asked_each_time() {
     check(true, false);
 }
 
-/// A server that says something new a thousand times a second costs a bounded amount of work, is
-/// known all the same, and delays nobody else.
+/// A server that reports a change a thousand times a second causes a bounded amount of work, stays
+/// known, and delays no other server.
 #[test]
 fn a_server_that_pushes_without_a_pause_is_not_read_without_a_pause() {
     let world = Watched::start(&Action::Exhaust(MEMBER.into(), true));
@@ -154,7 +154,7 @@ fn a_server_that_pushes_without_a_pause_is_not_read_without_a_pause() {
         "{}",
         pushed.len()
     );
-    // They are events of its own, of the topology and of the check.
+    // Each causes events of the server, of the topology and of the check.
     let told = world.events.lock().unwrap().len();
     assert!(told < 6 * pushed.len() + 200, "{told}");
     for host in ["a", "c"] {
@@ -165,7 +165,7 @@ fn a_server_that_pushes_without_a_pause_is_not_read_without_a_pause() {
         .sim
         .block_on(world.topology.select(&Criteria::write()));
     drop(selected.unwrap());
-    // Also in the midst of it: what is known is never older than the shortest wait.
+    // Also during the burst: the description is never older than the shortest wait.
     let before = world.sim.now();
     world.sim.apply(&Action::StepUp(MEMBER.into())).unwrap();
     world.sim.run_for(Duration::from_secs(1));

@@ -1,4 +1,4 @@
-//! What real sockets fail with, reported as a pool would, and what it does to the topology.
+//! Errors of real sockets, reported as a pool would, and their effect on the topology.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -22,7 +22,7 @@ use sdam_select::criteria::Criteria;
 use sdam_sim::serve::Builder;
 use sdam_transport::{error::TransportError, race, runtime::Io, wire::Exchange};
 
-/// A port whose first connection is served by `script`.
+/// Opens a port whose first connection is served by `script`.
 fn peer(script: impl FnOnce(TcpStream) + Send + 'static) -> ServerAddress {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -30,7 +30,8 @@ fn peer(script: impl FnOnce(TcpStream) + Send + 'static) -> ServerAddress {
     ServerAddress::new("127.0.0.1", port)
 }
 
-/// What a pooled connection to `address` fails with, that sends a command and waits for the reply.
+/// Returns the error of a pooled connection to `address` that sends a command and awaits the
+/// reply.
 async fn failure(io: &Io, address: &ServerAddress) -> TransportError {
     let ping = sdam_core::hello::ping(None);
     let command = Exchange::new().command(&ping).unwrap();
@@ -54,7 +55,7 @@ async fn failure(io: &Io, address: &ServerAddress) -> TransportError {
     }
 }
 
-/// Another address of the peer that never answers, to tell it apart.
+/// Another address of the peer that never answers, to distinguish its server.
 const SILENT: &str = "localhost";
 
 #[test]
@@ -67,7 +68,7 @@ fn what_a_connection_fails_with_counts_by_its_kind_its_stage_and_its_phase() {
     let topology = Topology::builder(server.uri())
         .unwrap()
         .options(|options| {
-            // Only a selection that waits lets the server be checked.
+            // Only a waiting selection causes a check.
             options.heartbeat_frequency = Some(Duration::from_secs(600));
             options.server_monitoring_mode = ServerMonitoringMode::Poll;
         })
@@ -105,7 +106,7 @@ fn what_a_connection_fails_with_counts_by_its_kind_its_stage_and_its_phase() {
     check(&ends, Phase::BeforeHandshake, cleared);
     check(&ends, established, cleared);
 
-    // A socket that is closed before what arrived was read is reset.
+    // Closing a socket before reading what arrived resets the connection.
     let resets = peer(|stream| {
         stream.peek(&mut [0]).unwrap();
     });

@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 
 use crate::Result;
 
-/// The arguments not yet taken.
+/// The arguments that are not taken yet.
 ///
-/// Take the flags and options first, then the positional arguments, then call [`Args::finish`]:
-/// what is left is then an error. Everything behind `--` is positional.
+/// Take the flags and options first, then the positional arguments, then call [`Args::finish`],
+/// which reports the rest as an error. Everything behind `--` is positional.
 #[derive(Debug)]
 pub(crate) struct Args {
     rest: VecDeque<String>,
@@ -15,7 +15,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// The arguments of this process, without the program's name.
+    /// Reads the arguments of this process, without the program's name.
     pub(crate) fn from_env() -> Self {
         Self::new(
             std::env::args_os()
@@ -34,7 +34,7 @@ impl Args {
         Self { rest, verbatim }
     }
 
-    /// Takes every occurrence of `name` and tells whether there was one.
+    /// Takes every occurrence of `name` and returns whether there was one.
     pub(crate) fn flag(&mut self, name: &str) -> bool {
         let before = self.rest.len();
         self.rest.retain(|arg| arg != name);

@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: figures, beside the ones they are to stay below.
+//! `cargo xtask bench`: measured figures and their limits.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,7 +25,7 @@ Figures of a loaded machine say little: compare ratios, or run it when nothing e
 /// The crates that have benchmarks.
 const CRATES: &[&str] = &["sdam-core", "sdam-select", "sdam-events", "sdam"];
 
-/// What a figure should not exceed, or, for a ratio, fall below.
+/// The limit that a figure should not exceed, or, for a ratio, not fall below.
 const TARGETS: &[(&str, f64)] = &[
     ("hello/parse_into_description", 2_000.0),
     ("machine/unchanged/3_members", 1_000.0),
@@ -64,7 +64,7 @@ pub(crate) fn run(mut args: Args) -> Result<()> {
     let filter = args.positional().unwrap_or_default();
     args.finish()?;
     let folder = root().join("target/criterion");
-    // What an earlier run left behind would pass for a figure of this one.
+    // Results of an earlier run would be taken for those of this one.
     if folder.exists() {
         fs::remove_dir_all(&folder)?;
     }
@@ -98,12 +98,12 @@ pub(crate) fn run(mut args: Args) -> Result<()> {
     Ok(())
 }
 
-/// Runs the benchmarks of one crate and returns what they print.
+/// Runs the benchmarks of one crate and returns their output.
 fn bench(name: &str, quick: bool, filter: &str) -> Result<String> {
     let manifest = root().join(name).join("Cargo.toml");
     let benches = fs::read_to_string(&manifest)?;
     let mut printed = String::new();
-    // Named one by one: the harness of unit tests does not know criterion's options.
+    // Named one by one: the unit test harness does not know criterion's options.
     for bench in benches.split("[[bench]]").skip(1) {
         let Some(bench) = bench.split('"').nth(1) else {
             continue;
@@ -134,7 +134,7 @@ fn bench(name: &str, quick: bool, filter: &str) -> Result<String> {
     Ok(printed)
 }
 
-/// A line `bench: NAME VALUE UNIT`, as benchmarks that measure no time print it.
+/// Parses a line `bench: NAME VALUE UNIT`, which benchmarks print that do not measure time.
 fn own_line(line: &str) -> Option<(String, Figure)> {
     let mut words = line.strip_prefix("bench: ")?.split_whitespace();
     let (name, value, unit) = (words.next()?, words.next()?.parse().ok()?, words.next()?);
@@ -147,7 +147,7 @@ fn own_line(line: &str) -> Option<(String, Figure)> {
     ))
 }
 
-/// Reads the medians that criterion left below `folder`.
+/// Reads the medians that criterion has written below `folder`.
 fn collect(folder: &Path, figures: &mut BTreeMap<String, Figure>) -> Result<()> {
     if !folder.is_dir() {
         return Ok(());

@@ -1,17 +1,17 @@
-//! Running cargo, and where the workspace is.
+//! Running cargo, and the workspace's folder.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::Result;
 
-/// The workspace's root folder.
+/// Returns the workspace's root folder.
 pub(crate) fn root() -> PathBuf {
     let own = Path::new(env!("CARGO_MANIFEST_DIR"));
     own.parent().unwrap_or(own).to_owned()
 }
 
-/// A cargo that works on the workspace, the one that runs this program.
+/// Creates a command for the same cargo that runs this program, in the workspace.
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root());
@@ -35,10 +35,10 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     }
 }
 
-/// What `command` prints on standard output.
+/// Runs `command` and returns its standard output.
 ///
 /// # Errors
-/// When it cannot be started or fails; the message shows the command and what it complained of.
+/// When it cannot be started or fails; the message shows the command and its error output.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let shown = show(command);
     let output = command
@@ -51,7 +51,7 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// The command as one would type it.
+/// Formats the command as it would be typed.
 pub(crate) fn show(command: &Command) -> String {
     let program = Path::new(command.get_program());
     let program = program.file_name().unwrap_or(command.get_program());

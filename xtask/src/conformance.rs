@@ -1,4 +1,4 @@
-//! `cargo xtask conformance`: the catalogue of rules, and what proves each of them.
+//! `cargo xtask conformance`: the catalogue of rules, and the proofs of each.
 
 mod catalogue;
 mod citations;
@@ -27,7 +27,7 @@ finds those names and writes the `Proof:` lines. `cargo xtask tidy` checks that 
 date, that every rule that code names is in the catalogue, and that every MUST has a proof or a
 line that says why it has none.";
 
-/// Where the pages are.
+/// The folder of the pages.
 const PAGES: &str = "docs/conformance";
 
 pub(crate) fn run(mut args: Args) -> Result<()> {
@@ -52,12 +52,12 @@ pub(crate) fn run(mut args: Args) -> Result<()> {
     Ok(())
 }
 
-/// What is wrong with the catalogue, one line each.
+/// Returns the errors of the catalogue, one line each.
 pub(crate) fn violations() -> Result<Vec<String>> {
     Ok(Catalogue::read()?.violations())
 }
 
-/// All pages, and every place in the code that names a rule.
+/// Reads all pages, and every place in the code that names a rule.
 struct Catalogue {
     pages: Vec<(PathBuf, Page, String)>,
     citations: Citations,
@@ -131,12 +131,12 @@ impl Catalogue {
     }
 }
 
-/// Every Rust file of the workspace and of the fuzz targets.
+/// Lists every Rust file of the workspace and of the fuzz targets.
 fn sources() -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(root())? {
         let folder = entry?.path();
-        // The example rules in this program's own tests are none.
+        // The example rules in this program's own tests do not count.
         if folder.join("Cargo.toml").is_file() && !folder.ends_with("xtask") {
             rust_files(&folder, &mut files)?;
         }

@@ -1,4 +1,4 @@
-//! `cargo xtask features`: every feature of the facade alone and beside every other.
+//! `cargo xtask features`: every feature of the facade alone and with every other.
 
 use crate::Result;
 use crate::args::Args;
@@ -13,7 +13,7 @@ Checks `sdam` without features, with each one, with every pair of them and with 
 adds items and never changes what others do, so larger choices tell nothing that pairs do not.
 Warnings are failures: what a feature leaves unused shows only without its neighbours.";
 
-/// The crate whose features users choose from.
+/// The crate whose features are checked.
 const FACADE: &str = "sdam";
 
 pub(crate) fn run(args: Args) -> Result<()> {
@@ -38,7 +38,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
     Ok(())
 }
 
-/// The features of `package` except the default one, which is a choice like any other.
+/// Lists the features of `package`, except `default`, which is a combination like any other.
 fn features_of(metadata: &str, package: &str) -> Result<Vec<String>> {
     let metadata: serde_json::Value = serde_json::from_str(metadata)?;
     let packages = metadata["packages"].as_array();
@@ -48,12 +48,12 @@ fn features_of(metadata: &str, package: &str) -> Result<Vec<String>> {
         .ok_or_else(|| format!("cargo knows no features of {package}"))?;
     let names = features.keys().filter(|name| *name != "default");
     let mut names: Vec<_> = names.cloned().collect();
-    // Whether the reader keeps the order of the file is another crate's choice of features.
+    // The order of the keys depends on features that another crate chooses.
     names.sort();
     Ok(names)
 }
 
-/// None, one, two, and all, each once.
+/// Lists no, one, two and all features, each once.
 fn choices(features: &[String]) -> Vec<Vec<&str>> {
     let all: Vec<&str> = features.iter().map(String::as_str).collect();
     let mut choices = vec![Vec::new()];

@@ -1,4 +1,4 @@
-//! `cargo xtask foreign`: clients nobody here wrote, against the simulated deployment.
+//! `cargo xtask foreign`: third-party clients against the simulated deployment.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ Each serves deployments with the example `serve`, follows their failovers, write
 client that disagrees makes the command fail. A client that cannot be fetched is skipped and that is
 said; SDAM_FOREIGN_REQUIRED=1 makes it a failure.";
 
-/// The PyMongo versions that are tried: no version talks to all releases that are simulated.
+/// The tested PyMongo versions: no single version supports all simulated releases.
 const PYMONGO: [&str; 2] = ["4.20.0", "4.10.1"];
 
 /// The environment variable that makes a missing client a failure.
@@ -45,7 +45,7 @@ pub(crate) fn run(mut args: Args) -> Result<()> {
     Ok(())
 }
 
-/// Who judges.
+/// A third-party client.
 #[derive(Clone, Copy)]
 enum Client {
     PyMongo,
@@ -74,7 +74,7 @@ impl Client {
     }
 }
 
-/// Builds the example `serve`; where it is.
+/// Builds the example `serve` and returns its path.
 fn serve() -> Result<PathBuf> {
     run_command(cargo().args(["build", "--package", "sdam-examples", "--example", "serve"]))?;
     let arguments = ["metadata", "--no-deps", "--format-version", "1"];
@@ -127,7 +127,7 @@ fn rust(serve: &Path) -> Result<()> {
     run_command(check.arg("--").arg(serve))
 }
 
-/// Copies a project to where it may leave what it fetches and builds.
+/// Copies a project to a folder where it may leave downloads and build results.
 fn copied(project: &str, files: &[&str]) -> Result<PathBuf> {
     let folder = root().join("target/foreign").join(project);
     for file in files {

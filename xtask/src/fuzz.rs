@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz`: every fuzz target, on the toolchain that is there.
+//! `cargo xtask fuzz`: every fuzz target, on the installed toolchain.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ Inputs begin with what fuzz/seeds.rs writes and what earlier runs have left in f
 a target fails on is kept in fuzz/artifacts. It works with the stable toolchain, which counts
 coverage but has no sanitizers; those need the nightly one and cargo-fuzz.";
 
-/// What counts coverage, and what checks arithmetic.
+/// The compiler flags for coverage and arithmetic checks.
 const FLAGS: &[&str] = &[
     "-Cpasses=sancov-module",
     "-Cllvm-args=-sanitizer-coverage-level=4",
@@ -62,7 +62,7 @@ pub(crate) fn run(mut args: Args) -> Result<()> {
     Ok(())
 }
 
-/// The names of the targets: one file is one target.
+/// Returns the names of the targets: one file is one target.
 fn targets(folder: &Path) -> Result<Vec<String>> {
     let mut targets = Vec::new();
     for entry in fs::read_dir(folder.join("fuzz_targets"))? {
@@ -90,7 +90,7 @@ fn build(folder: &Path, targets: &[String]) -> Result<PathBuf> {
         .lines()
         .find_map(|line| line.strip_prefix("host: "))
         .ok_or("rustc does not say for which host it is")?;
-    // With a target that is named, the flags are not for build scripts and macros.
+    // With an explicit target, the flags do not apply to build scripts and macros.
     let mut command = manifest(folder, "build");
     command
         .env("RUSTFLAGS", FLAGS.join(" "))
@@ -106,7 +106,7 @@ fn build(folder: &Path, targets: &[String]) -> Result<PathBuf> {
     Ok(target_dir.join(host).join("release"))
 }
 
-/// Runs one target; the last thing it says.
+/// Runs one target and returns its last line of output.
 fn fuzz(folder: &Path, binaries: &Path, target: &str, effort: &[String]) -> Result<String> {
     let artifacts = format!("artifacts/{target}/");
     fs::create_dir_all(folder.join(&artifacts))?;

@@ -1,4 +1,4 @@
-//! `cargo xtask layers`: who may depend on whom.
+//! `cargo xtask layers`: the allowed dependencies between crates.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -19,7 +19,7 @@ Checks the arrows between the crates of the workspace, that no crate but the run
 names a runtime, that the pure crates are no_std and show no type of the bson crate, that
 async-std is reached only by asking for it, and that single-threaded mode reaches no runtime. Prints the number of crates in the default tree.";
 
-/// The crates of the workspace and the ones of the workspace they may depend on.
+/// The crates of the workspace and their allowed dependencies in the workspace.
 const ARROWS: &[(&str, &[&str])] = &[
     ("sdam-core", &[]),
     ("sdam-select", &["sdam-core"]),
@@ -46,7 +46,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Crates that only `examples`, `xtask` and tests may use, and those two themselves.
+/// The crates that only `examples`, `xtask` and tests may use, and those two themselves.
 const INTERNAL: &[&str] = &[
     "sdam-chaos",
     "sdam-examples",
@@ -56,7 +56,7 @@ const INTERNAL: &[&str] = &[
     "xtask",
 ];
 
-/// What a crate may not depend on directly, because it could then name a runtime.
+/// The forbidden direct dependencies, which would let a crate name a runtime.
 const RUNTIMES: &[&str] = &[
     "async-executor",
     "async-io",
@@ -67,7 +67,7 @@ const RUNTIMES: &[&str] = &[
     "tokio",
 ];
 
-/// Crates whose promise to do no I/O is checked by the compiler.
+/// The crates without I/O, which the compiler checks.
 const PURE: &[&str] = &["sdam-core", "sdam-select"];
 
 pub(crate) fn run(args: Args) -> Result<()> {
@@ -87,7 +87,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
             violations.push(format!("{runtime} is in the default tree of sdam"));
         }
     }
-    // Single-threaded mode is for programs that want none.
+    // Single-threaded mode is for programs without a runtime.
     let single_threaded = self::tree(&["--package", "sdam-examples-scan"])?;
     for runtime in RUNTIMES {
         if single_threaded.contains(*runtime) {
@@ -105,7 +105,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
     Ok(())
 }
 
-/// The crates of the workspace with what they depend on, tests apart.
+/// Returns the crates of the workspace with their dependencies, except those of tests.
 fn packages() -> Result<BTreeMap<String, BTreeSet<String>>> {
     let arguments = ["metadata", "--no-deps", "--format-version", "1"];
     let metadata: Value = serde_json::from_str(&output(cargo().args(arguments))?)?;
@@ -157,7 +157,7 @@ fn check_runtimes(name: &str, dependencies: &BTreeSet<String>, violations: &mut 
     }
 }
 
-/// The crate is `no_std`, and no public item names the bson crate.
+/// Checks that the crate is `no_std`, and that no public item names the bson crate.
 fn check_pure(name: &str, violations: &mut Vec<String>) -> Result<()> {
     let folder = root().join(name).join("src");
     if !fs::read_to_string(folder.join("lib.rs"))?.contains("#![no_std]") {
@@ -181,7 +181,7 @@ fn check_pure(name: &str, violations: &mut Vec<String>) -> Result<()> {
     Ok(())
 }
 
-/// The Rust files below `folder`.
+/// Collects the Rust files below `folder`.
 pub(crate) fn rust_files(folder: &Path, files: &mut Vec<std::path::PathBuf>) -> Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
@@ -194,7 +194,7 @@ pub(crate) fn rust_files(folder: &Path, files: &mut Vec<std::path::PathBuf>) -> 
     Ok(())
 }
 
-/// The names of the crates that a build reaches, itself included.
+/// Returns the names of the crates that a build reaches, including itself.
 fn tree(arguments: &[&str]) -> Result<BTreeSet<String>> {
     let fixed = [
         "tree", "--edges", "normal", "--prefix", "none", "--format", "{p}",

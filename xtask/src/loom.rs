@@ -1,4 +1,4 @@
-//! `cargo xtask loom`: every interleaving of threads that share something.
+//! `cargo xtask loom`: every interleaving of the threads in the loom models.
 
 use std::path::Path;
 use std::process::Command;
@@ -27,8 +27,8 @@ pub(crate) fn run(mut args: Args) -> Result<()> {
     run_command(models(&root(), &["sdam-events", "sdam"], &name).arg("--show-output"))
 }
 
-/// Builds the models of some crates of a workspace and runs those whose names begin with `name`.
-/// What is added to the command is for the program that runs them.
+/// Returns a command that builds the models of some crates of a workspace and runs those whose
+/// names begin with `name`. Arguments that are added to it go to the test program.
 pub(crate) fn models(workspace: &Path, crates: &[&str], name: &str) -> Command {
     let mut command = cargo();
     command
@@ -39,7 +39,7 @@ pub(crate) fn models(workspace: &Path, crates: &[&str], name: &str) -> Command {
         .arg("--no-default-features")
         .arg("--target-dir")
         .arg(root().join("target/loom"))
-        // The unit tests beside them are for ordinary atomics.
+        // The unit tests beside them need ordinary atomics.
         .args(["--", &format!("models::{name}")]);
     command
 }

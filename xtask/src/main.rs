@@ -1,4 +1,4 @@
-//! `cargo xtask`: what the workspace is built, tested and measured with.
+//! `cargo xtask`: the tool that builds, tests and measures the workspace.
 //!
 //! A subcommand is one variant of [`Subcommand`] and one module of the same name with a `USAGE`
 //! text and a `run(Args)` function. Results go to standard output, progress to standard error.
@@ -26,10 +26,10 @@ use std::process::ExitCode;
 
 use crate::args::Args;
 
-/// What every subcommand returns: the message of the error is printed and the exit code is 1.
+/// The result of every subcommand: the error's message is printed and the exit code is 1.
 type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
 
-/// What `cargo xtask` can do, in the order the help lists it.
+/// The subcommands, in the order of the help.
 #[derive(Clone, Copy, Debug)]
 enum Subcommand {
     Bench,
@@ -88,7 +88,7 @@ impl Subcommand {
         }
     }
 
-    /// The text `cargo xtask NAME --help` prints; its first line is the summary in the overview.
+    /// Returns the text of `cargo xtask NAME --help`; the overview shows its first line.
     const fn usage(self) -> &'static str {
         match self {
             Self::Bench => bench::USAGE,

@@ -1,5 +1,5 @@
-//! `cargo xtask mutants`: whether the oracles of the simulation see, the models of what threads share,
-//! and the fast tests.
+//! `cargo xtask mutants`: tests whether the oracles of the simulation, the loom models and the
+//! fast tests detect deliberate bugs.
 
 mod sample;
 mod table;
@@ -40,7 +40,7 @@ Why both: cargo-mutants changes one place after the other and asks whether any t
 named here breaks a rule and leaves the rest at work; it shows which oracle or model sees that, which
 the failure of a unit test does not.";
 
-/// The scenarios that are tried, with how many seeds of each.
+/// The scenarios that are run, with the number of seeds of each.
 const TRIALS: &[(&str, &str)] = &[
     ("random", "0..4000"),
     ("failover", "0..2000"),
@@ -48,17 +48,17 @@ const TRIALS: &[(&str, &str)] = &[
     ("flapping", "0..2000"),
 ];
 
-/// Who has to notice a mutant.
+/// The check that has to detect a mutant.
 #[derive(Clone, Copy)]
 enum Hunter {
     Simulation,
-    /// The models whose names begin so.
+    /// The models whose names begin with this prefix.
     Models(&'static str),
 }
 
-/// What happened to a mutant.
+/// The outcome of a mutant.
 enum Fate {
-    /// An oracle or a model noticed, `with` a seed of a scenario or in some interleaving.
+    /// An oracle or a model detected it, `with` a seed of a scenario or in some interleaving.
     Caught {
         by: String,
         with: String,
@@ -112,7 +112,7 @@ pub(crate) fn run(mut args: Args) -> Result<()> {
     }
 }
 
-/// Every mutant, with who has to notice it.
+/// Returns every mutant with the check that has to detect it.
 fn all() -> impl Iterator<Item = (Hunter, &'static Mutant)> {
     let simulated = MUTANTS.iter().map(|mutant| (Hunter::Simulation, mutant));
     let modelled = THREAD_MUTANTS.iter();
@@ -124,13 +124,13 @@ fn names() -> String {
     all().map(line).collect()
 }
 
-/// Brings the copy up to date; what is alike keeps its date, so that little is built again.
+/// Updates the copy. Unchanged files keep their date, so that little is rebuilt.
 fn copy_workspace(copy: &Path) -> Result<()> {
     let arguments = ["ls-files", "--cached", "--others", "--exclude-standard"];
     let files = output(Command::new("git").args(arguments).current_dir(root()))?;
     for file in files.lines() {
         let (from, to) = (root().join(file), copy.join(file));
-        // Deleted, and the deletion is not committed.
+        // Deleted without a commit of the deletion.
         let Ok(bytes) = fs::read(&from) else {
             continue;
         };
@@ -145,7 +145,7 @@ fn copy_workspace(copy: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Builds the copy and runs it until an oracle notices.
+/// Builds the copy and runs it until an oracle detects the mutant.
 fn simulate(copy: &Path) -> Result<Fate> {
     let build = root().join("target/mutants-build");
     let arguments = [
@@ -161,7 +161,7 @@ fn simulate(copy: &Path) -> Result<Fate> {
             .args(arguments)
             .current_dir(copy)
             .env("CARGO_TARGET_DIR", &build)
-            // What is broken on purpose need not be tidy.
+            // Deliberate bugs may cause warnings.
             .env("RUSTFLAGS", "--cap-lints=allow"),
     )?;
     for (scenario, seeds) in TRIALS {
@@ -187,16 +187,16 @@ fn simulate(copy: &Path) -> Result<Fate> {
     Ok(Fate::Survived)
 }
 
-/// Builds the models of the crate that was broken and runs those whose names begin with `prefix`.
+/// Builds the models of the mutated crate and runs those whose names begin with `prefix`.
 fn interleave(copy: &Path, mutant: &Mutant, prefix: &str) -> Result<Fate> {
     let (package, _) = mutant.file.split_once('/').unwrap_or_default();
-    // A copy that does not even compile has not been caught.
+    // A compile error does not count as detection.
     output(models(copy, &[package], prefix).arg("--list"))?;
     let found = models(copy, &[package], prefix).output()?;
     if found.status.success() {
         return Ok(Fate::Survived);
     }
-    // A standstill may end the process before it has listed what failed.
+    // A deadlock may end the process before it has listed the failed models.
     let told = [found.stdout, found.stderr].concat();
     let told = String::from_utf8_lossy(&told);
     let failed: BTreeSet<_> = told
@@ -214,10 +214,10 @@ fn interleave(copy: &Path, mutant: &Mutant, prefix: &str) -> Result<Fate> {
 }
 
 impl Mutant {
-    /// The text with the rule broken.
+    /// Returns the text with the mutation.
     ///
     /// # Errors
-    /// When the place is not found exactly once: the table has to follow the code.
+    /// When the text is not found exactly once: the table has to follow the code.
     fn patch(&self, text: &str) -> Result<String> {
         match text.matches(self.find).count() {
             1 => Ok(text.replacen(self.find, self.replace, 1)),

@@ -15,7 +15,7 @@ Fails for a crate that crates.io would refuse, and for one that lacks what a rea
 expects: a description, a readme, keywords, categories, a licence and the documentation's address.
 Nothing is uploaded. The packages are left in target/package.";
 
-/// What the page of a crate shows.
+/// The fields that the page of a crate shows.
 const SHOWN: &[&str] = &[
     "categories",
     "description",
@@ -47,7 +47,7 @@ pub(crate) fn run(mut args: Args) -> Result<()> {
     Ok(())
 }
 
-/// The names of all crates that are published, and what their pages would lack.
+/// Returns the names of all published crates, and the missing fields of their pages.
 fn published(metadata: &serde_json::Value) -> (Vec<&str>, Vec<String>) {
     let mut names = Vec::new();
     let mut missing = Vec::new();

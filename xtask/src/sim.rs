@@ -29,7 +29,7 @@ pub(crate) fn run(mut args: Args) -> Result<()> {
     if once {
         words.push("--once".to_owned());
     }
-    // In a profile of its own: optimised, and with all checks of the debug build.
+    // In a separate profile: optimised, and with all checks of the debug build.
     let arguments = [
         "run",
         "--quiet",

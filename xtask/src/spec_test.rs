@@ -1,4 +1,4 @@
-//! `cargo xtask spec-test`: the official files, as functions, through the engine and in
+//! `cargo xtask spec-test`: the official test files, as functions, through the engine and in
 //! single-threaded mode.
 
 mod deployment;
@@ -82,7 +82,7 @@ fn run_all(jobs: &[Job], columns: &[Column]) -> Report {
     report
 }
 
-/// Every value of an option that may be given several times.
+/// Takes every value of an option that may be given several times.
 fn values(args: &mut Args, name: &str) -> Result<Vec<String>> {
     let mut values = Vec::new();
     while let Some(value) = args.option(name)? {

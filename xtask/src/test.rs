@@ -1,4 +1,4 @@
-//! `cargo xtask test`: all tests there are.
+//! `cargo xtask test`: all tests.
 
 mod live;
 

@@ -18,7 +18,7 @@ Files are under 600 lines, have no trailing white space, and hold no unfinished 
 takes the lints of the workspace, which forbid unsafe code; docs/conformance defines every rule that
 the code names, and says what proves it.";
 
-/// The most lines a file may have.
+/// The maximum number of lines of a file.
 const LIMIT: usize = 600;
 
 pub(crate) fn run(args: Args) -> Result<()> {
@@ -69,7 +69,7 @@ fn check(name: &str, text: &str, violations: &mut Vec<String>) {
         if line.ends_with([' ', '\t']) {
             violations.push(format!("{place} ends with white space"));
         }
-        // Put together here, so that this file does not find itself.
+        // Concatenated here, so that this file does not match itself.
         for word in [
             concat!("to", "do!("),
             concat!("unimpl", "emented!("),

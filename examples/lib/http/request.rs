@@ -1,31 +1,31 @@
 use super::Status;
 
-/// What a client wants.
+/// A request of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request<'a> {
-    /// How it wants it.
+    /// The method.
     pub method: Method,
     /// The path, beginning with a slash.
     pub path: &'a str,
-    /// What follows the question mark, as it was sent.
+    /// The query after the question mark, as it was sent.
     query: &'a str,
 }
 
-/// The methods that are understood.
+/// The supported methods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// The page.
+    /// `GET`: the page.
     Get,
-    /// The page's header alone.
+    /// `HEAD`: only the page's header.
     Head,
 }
 
 impl<'a> Request<'a> {
-    /// Reads a request line and its headers, with or without the empty line behind them.
+    /// Parses a request line and its headers, with or without the empty line behind them.
     ///
     /// # Errors
     ///
-    /// What to answer instead (RFC 9110 and RFC 9112).
+    /// The error status to answer (RFC 9110 and RFC 9112).
     pub fn parse(head: &'a [u8]) -> Result<Self, Status> {
         let head = std::str::from_utf8(head).map_err(|_| Status::BAD_REQUEST)?;
         let mut lines = head.split("\r\n");
@@ -58,7 +58,7 @@ impl<'a> Request<'a> {
         })
     }
 
-    /// The names and values of the query, in their order, as they were sent.
+    /// Returns the names and values of the query, in order, as they were sent.
     pub fn parameters(&self) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
         let pairs = self.query.split('&').filter(|pair| !pair.is_empty());
         pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")))
@@ -70,8 +70,8 @@ fn is_host(line: &str) -> bool {
         .is_some_and(|(name, _)| name.eq_ignore_ascii_case("host"))
 }
 
-/// Path and query of a target. Every server has to understand the form that proxies are sent, too
-/// (RFC 9112, 3.2.2).
+/// Splits a target into path and query. Every server has to accept the form for proxies, too (RFC
+/// 9112, 3.2.2).
 fn origin_form(target: &str) -> Option<&str> {
     if target.starts_with('/') {
         return Some(target);

@@ -5,26 +5,26 @@ use super::Method;
 /// A status code with its meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// Three digits.
+    /// The code, of three digits.
     pub code: u16,
-    /// What they mean.
+    /// The reason phrase.
     pub reason: &'static str,
 }
 
 impl Status {
-    /// Here it is.
+    /// 200: success.
     pub const OK: Self = Self::new(200, "OK");
-    /// This is no HTTP, or the query makes no sense.
+    /// 400: the request is not HTTP, or its query is invalid.
     pub const BAD_REQUEST: Self = Self::new(400, "Bad Request");
-    /// There is no such page.
+    /// 404: there is no such page.
     pub const NOT_FOUND: Self = Self::new(404, "Not Found");
-    /// Pages can only be read.
+    /// 405: the method is not supported.
     pub const METHOD_NOT_ALLOWED: Self = Self::new(405, "Method Not Allowed");
-    /// The request is longer than [`LONGEST_HEAD`](super::LONGEST_HEAD).
+    /// 431: the request is longer than [`LONGEST_HEAD`](super::LONGEST_HEAD).
     pub const HEADERS_TOO_LARGE: Self = Self::new(431, "Request Header Fields Too Large");
-    /// Not now.
+    /// 503: temporarily unavailable.
     pub const UNAVAILABLE: Self = Self::new(503, "Service Unavailable");
-    /// Only HTTP/1 is spoken.
+    /// 505: only HTTP/1 is supported.
     pub const VERSION_NOT_SUPPORTED: Self = Self::new(505, "HTTP Version Not Supported");
 
     const fn new(code: u16, reason: &'static str) -> Self {
@@ -41,16 +41,16 @@ impl fmt::Display for Status {
 /// An answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Response {
-    /// How it went.
+    /// The status.
     pub status: Status,
-    /// What the body is.
+    /// The content type of the body.
     pub content_type: &'static str,
-    /// The page.
+    /// The body.
     pub body: String,
 }
 
 impl Response {
-    /// A page of plain text.
+    /// Creates a page of plain text.
     pub fn text(status: Status, body: impl Into<String>) -> Self {
         Self {
             status,
@@ -59,12 +59,12 @@ impl Response {
         }
     }
 
-    /// The page that says no more than the status.
+    /// Creates a page with only the status.
     pub fn of(status: Status) -> Self {
         Self::text(status, format!("{status}\n"))
     }
 
-    /// The bytes to send to somebody who asked with `method`.
+    /// Encodes the answer to a request with `method`.
     pub fn encode(&self, method: Method) -> Vec<u8> {
         let allow = match self.status {
             Status::METHOD_NOT_ALLOWED => "Allow: GET, HEAD\r\n",

@@ -87,7 +87,7 @@ fn answers_say_how_long_they_are_and_that_they_are_the_last() {
     assert!(refusal.contains("\r\nAllow: GET, HEAD\r\n"), "{refusal}");
 }
 
-/// What comes back for `parts`, which are sent one by one through a pipe that holds few bytes.
+/// Returns the answer to `parts`, which are sent one by one through a pipe with a small buffer.
 fn talk(parts: &[&[u8]]) -> String {
     let (mut client, server) = duplex(16);
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -127,7 +127,7 @@ fn requests_arrive_in_any_pieces() {
     check(&[request], "200 OK", "/page");
     let bytes: Vec<&[u8]> = request.chunks(1).collect();
     check(&bytes, "200 OK", "/page");
-    // A body that nobody wants does not cost the client its answer.
+    // An unread request body does not cost the client its answer.
     let body = [b'x'; 4096];
     let post = b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 4096\r\n\r\n";
     let status = "405 Method Not Allowed";

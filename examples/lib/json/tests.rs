@@ -1,4 +1,4 @@
-//! Whole documents, because every key and every spelling is a promise to scripts.
+//! Compares whole documents, because scripts rely on every key and every spelling.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ fn answered(name: &str, reply: &Document, rtt: Option<Rtt>) -> ServerDescription
     ServerDescription::from_hello(id, address(name), hello, rtt, Instant::EPOCH)
 }
 
-/// Keys in the documented order, so that people can read it.
+/// Prints keys in the documented order, for readability.
 fn check(topology: &TopologyDescription, round_trips: RoundTrips, expected: &Value) {
     let actual = snapshot(topology, round_trips);
     assert_eq!(actual, *expected);
@@ -111,7 +111,7 @@ fn without_round_trip_times_their_keys_are_not_there() {
     check(&topology, RoundTrips::LeftOut, &expected);
 }
 
-/// What belongs to the topology as a whole is only known to a machine that has lived through it.
+/// Fields of the whole topology come only from a machine that has processed its history.
 #[test]
 fn the_maxima_and_the_incompatibility_of_a_topology_are_told() {
     use sdam_core::{

@@ -29,7 +29,7 @@ fn times_are_dates_and_times_of_day() {
 fn nothing_is_logged_unless_a_variable_says_so() {
     let open = |lookup: &dyn Fn(&str) -> Option<String>| LogSink::open(LogConfig::from_env(lookup));
     assert!(open(&|_| None).unwrap().is_none());
-    // Commands belong to drivers.
+    // Command events belong to drivers.
     let command = |name: &str| (name == "MONGODB_LOG_COMMAND").then(|| "debug".to_owned());
     assert!(open(&command).unwrap().is_none());
 }
@@ -63,8 +63,8 @@ impl Write for Shared {
     }
 }
 
-/// Of what a topology does from its beginning to its end, the lines that `config` enables. It
-/// selects a server of `set` in between.
+/// Returns the log lines that `config` enables for a topology from start to close. It selects a
+/// server of `set` in between.
 fn lines(set: &ReplicaSet, config: LogConfig) -> Vec<String> {
     let shared = Shared::default();
     let sink = LogSink::new(config, Box::new(shared.clone()));
@@ -124,7 +124,7 @@ fn lines_carry_time_severity_component_and_the_sentence_of_the_specification() {
 fn only_what_is_enabled_is_logged() {
     let mut config = LogConfig::default();
     config.server_selection = Severity::Info;
-    // Where nobody can be selected, whoever selects waits for sure.
+    // Without a suitable server a selection certainly waits.
     let set = ReplicaSet::start(1).unwrap();
     set.kill(0).unwrap();
     let logged = lines(&set, config);

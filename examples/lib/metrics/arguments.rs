@@ -9,7 +9,7 @@ use std::{
 use sdam_core::options::ConfigError;
 use sdam_events::log::LogConfig;
 
-/// How to call the program.
+/// The usage text.
 pub const USAGE: &str = "\
 usage: cargo run --example metrics -- [OPTIONS] ['mongodb://...']
 
@@ -35,35 +35,35 @@ exit codes: 0 interrupted, 3 the command line or connection string is wrong,
 4 other failures
 ";
 
-/// What the command line asks for.
+/// The parsed command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// How to call the program.
+    /// A request for the usage text.
     Help,
-    /// To serve pages.
+    /// A request to serve pages.
     Serve(Arguments),
 }
 
-/// Which deployment to speak of, and where.
+/// The deployment and the address of the pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Arguments {
     /// The connection string; `None` for a simulated deployment.
     pub uri: Option<String>,
-    /// Where pages are served.
+    /// The address on which pages are served.
     pub listen: SocketAddr,
-    /// How often the primary of a simulated deployment steps down.
+    /// The interval between step-downs of a simulated deployment's primary.
     pub failover_period: Duration,
-    /// What is logged; the command line says nothing of it.
+    /// The log configuration, which is not part of the command line.
     pub log: LogConfig,
 }
 
 impl Default for Arguments {
-    /// Those of a command line without any.
+    /// Returns the defaults of an empty command line.
     fn default() -> Self {
         Self {
             uri: None,
-            // The port that exporters for MongoDB have been given by the Prometheus project.
+            // The port that the Prometheus project has assigned to MongoDB exporters.
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 9216)),
             failover_period: Duration::from_secs(30),
             log: LogConfig::default(),
@@ -76,7 +76,7 @@ impl Command {
     ///
     /// # Errors
     ///
-    /// What is wrong, naming the option and the remedy.
+    /// The error message, with the option and the remedy.
     pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, ConfigError> {
         let mut parsed = Arguments::default();
         let mut arguments = arguments.into_iter();
@@ -94,7 +94,7 @@ impl Command {
                     return Err(ConfigError::new(argument, "", reason, "see `--help`"));
                 }
                 _ if parsed.uri.is_some() => {
-                    // What it is might be a password.
+                    // The value is not shown, because it might be a password.
                     let reason = "there is more than one";
                     let remedy = "name all hosts of the deployment in one, and quote it";
                     return Err(ConfigError::new("connection string", "", reason, remedy));

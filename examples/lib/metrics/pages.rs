@@ -36,11 +36,10 @@ const INDEX: &str = "\
 /primary       the address of the primary, or 503
 ";
 
-/// The numbers of one topology.
+/// The metrics of one topology.
 ///
-/// A program has one recorder that everything in it shares, and installs it with
-/// [`metrics::set_global_recorder`]. This one is kept to itself, so that several exporters can live
-/// in one process without knowing each other.
+/// A program usually installs one shared recorder with [`metrics::set_global_recorder`]. This
+/// recorder is local, so that several exporters can run independently in one process.
 #[derive(Clone)]
 pub(super) struct Numbers(Arc<Inner>);
 
@@ -65,7 +64,7 @@ impl Numbers {
         })))
     }
 
-    /// What turns events into these numbers.
+    /// Returns the sink that converts events to these metrics.
     pub(super) fn sink(&self) -> impl EventSink + use<> {
         self.clone()
     }
@@ -96,7 +95,7 @@ impl fmt::Debug for Numbers {
     }
 }
 
-/// Every page there is.
+/// All pages of a topology.
 pub(super) struct Pages {
     topology: Topology,
     settings: Settings,
@@ -112,7 +111,7 @@ impl Pages {
         }
     }
 
-    /// The page that is asked for.
+    /// Returns the requested page.
     pub(super) fn answer(&self, request: &Request<'_>) -> Response {
         let description = Arc::clone(self.topology.snapshot().description());
         let response = match request.path {
@@ -132,7 +131,7 @@ impl Pages {
             "/primary" => primary(&description),
             _ => Response::of(Status::NOT_FOUND),
         };
-        // Prometheus adds parameters only if told to; whoever sends one expects it to matter.
+        // Prometheus adds parameters only if configured to, so one is expected to have an effect.
         match request.parameters().next() {
             Some((name, _)) if response.status == Status::OK && request.path != "/healthz" => {
                 Response::text(
@@ -144,19 +143,19 @@ impl Pages {
         }
     }
 
-    /// Sums up what has been measured since the numbers were fetched.
+    /// Aggregates the measurements since the last fetch.
     pub(super) fn sum_up(&self) {
         self.numbers.0.handle.run_upkeep();
     }
 }
 
-/// Whether the deployment is of use for what the request says.
+/// Returns the health of the deployment for the requested kind of operation.
 fn health(topology: &TopologyDescription, settings: &Settings, request: &Request<'_>) -> Response {
     let criteria = match criteria(request) {
         Ok(criteria) => criteria,
         Err(reason) => return Response::text(Status::BAD_REQUEST, format!("{reason}\n")),
     };
-    // Nothing is selected: asking for health is no operation, and shall not count as one.
+    // Nothing is selected: a health request is not an operation and must not be counted as one.
     let explanation = explain(topology, settings, &criteria);
     if explanation.eligible().next().is_some() {
         Response::text(Status::OK, "ok\n")

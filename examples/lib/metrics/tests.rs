@@ -1,4 +1,4 @@
-//! Whole runs of the program, over real sockets, against simulated deployments.
+//! Complete runs of the program, over real sockets, against simulated deployments.
 
 use std::{
     io::Read,
@@ -15,14 +15,14 @@ use serde_json::Value;
 
 use super::*;
 
-/// A program that runs.
+/// A running program.
 struct Running {
     address: SocketAddr,
     interrupt: oneshot::Sender<()>,
     thread: thread::JoinHandle<(Exit, String)>,
 }
 
-/// Passes every line on.
+/// A writer that sends every line to a channel.
 struct Lines(String, mpsc::Sender<String>);
 
 impl Write for Lines {
@@ -67,7 +67,7 @@ impl Running {
         }
     }
 
-    /// The status and the body that a request is answered with.
+    /// Returns the status and the body of the answer to a request.
     fn ask(&self, method: &str, target: &str) -> (u16, String) {
         let mut stream = TcpStream::connect(self.address).unwrap();
         write!(stream, "{method} {target} HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
@@ -82,7 +82,7 @@ impl Running {
         self.ask("GET", target)
     }
 
-    /// Asks until the answer has this status.
+    /// Repeats a request until the answer has this status.
     fn get_until(&self, target: &str, status: u16) -> String {
         loop {
             match self.get(target) {
@@ -158,7 +158,7 @@ fn what_is_not_there_and_what_makes_no_sense_is_refused() {
     program.finish();
 }
 
-/// Health is about what a program wants to do, and the reason is about every server.
+/// Health depends on the intended operation, and the reason names every server.
 #[test]
 fn health_depends_on_what_is_wanted() {
     let set = ReplicaSet::start(3).unwrap();
@@ -181,7 +181,7 @@ fn health_depends_on_what_is_wanted() {
     program.finish();
 }
 
-/// What Prometheus itself says of the page, where it is installed.
+/// Checks the page with Prometheus' own tool, if it is installed.
 #[test]
 fn the_page_of_numbers_is_as_prometheus_wants_it() {
     let set = ReplicaSet::start(3).unwrap();
@@ -234,7 +234,7 @@ fn lint(page: &str) {
         .spawn();
     let mut child = match child {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            // The test harness does not capture it.
+            // The test harness does not capture this output.
             let said = "SKIPPED promtool is not installed, so nobody else judges the numbers";
             return writeln!(io::stderr(), "{said}").unwrap();
         }

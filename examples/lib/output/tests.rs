@@ -5,7 +5,7 @@ use std::{
 
 use super::*;
 
-/// Passes on what it is given, and waits before each piece for a word.
+/// A writer that forwards its input, and waits for a permit before each piece.
 struct Gated {
     words: Receiver<()>,
     pieces: Sender<Vec<u8>>,
@@ -13,7 +13,7 @@ struct Gated {
 
 impl Write for Gated {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // Without a word it waits as long as the test lasts.
+        // Without a permit it waits as long as the test runs.
         if self.words.recv().is_err() {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
@@ -57,7 +57,7 @@ fn a_reader_that_does_not_read_costs_a_moment_and_the_end_a_second() {
     assert!(output.0.0.lock().waiting.len() <= MOST);
     let error = output.finish().unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::TimedOut);
-    // The first flush, the end and the drop; on a machine under load.
+    // The time of the first flush, the end and the drop, on a machine under load.
     assert!(began.elapsed() < Duration::from_secs(20));
 }
 

@@ -1,4 +1,4 @@
-//! What a line says.
+//! The format of the lines.
 
 use bson::Document;
 use sdam_core::{
@@ -12,21 +12,21 @@ use sdam_core::{
 use sdam_spec::json::{self, Object};
 use serde_json::Value;
 
-/// What a line says.
+/// The content of a line.
 #[derive(Debug)]
 pub(super) enum Step {
-    /// What the client was given.
+    /// The options of the client.
     Start(Box<Options>),
-    /// How a check of a server ended.
+    /// The result of a server's check.
     Check(ServerAddress, Box<Result<Hello, ServerError>>),
-    /// What an operation met on a connection to a server.
+    /// An application error on a connection to a server.
     Report(ServerAddress, Report),
 }
 
-/// An error of an operation, as the tests of the specification have it.
+/// An application error in the format of the specification's tests.
 #[derive(Debug)]
 pub(super) struct Report {
-    /// The connection's generation; `None` for the present one.
+    /// The connection's generation; `None` for the current one.
     generation: Option<Generation>,
     max_wire_version: i32,
     phase: Phase,
@@ -40,7 +40,7 @@ enum Failure {
 }
 
 impl Step {
-    /// Reads a line; an error says what is wrong with it.
+    /// Parses a line; the error message describes what is invalid.
     pub(super) fn parse(line: &[u8]) -> Result<Self, String> {
         let value: Value =
             serde_json::from_slice(line.trim_ascii_end()).map_err(|error| not_json(&error))?;
@@ -61,7 +61,7 @@ impl Step {
             [false, _, false, false, true] => {
                 let inner = line.required("applicationError")?;
                 let (named, report) = Report::parse(inner)?;
-                // The tests name the server inside, where it may be left as it was copied.
+                // The tests name the server inside of the error, where a copied line may keep it.
                 let address = match (line.read_optional("address", self::address)?, named) {
                     (Some(outer), Some(inner)) if outer != inner => {
                         return Err(format!("it is about two servers, {outer} and {inner}"));
@@ -80,7 +80,7 @@ impl Step {
 }
 
 impl Report {
-    /// Reads an error of an operation, and which server it is about if that is said here.
+    /// Parses an application error, and its server if that is named inside.
     fn parse(value: &Value) -> Result<(Option<ServerAddress>, Self), String> {
         let keys = [
             "address",
@@ -122,14 +122,14 @@ impl Report {
         Ok((error.read_optional("address", address)?, report))
     }
 
-    /// What the pool reports, if its generation is `current`.
+    /// Returns the report of a pool whose generation is `current`.
     pub(super) fn app_error(&self, current: Generation) -> AppError<'_> {
         let cause = match &self.failure {
             Failure::Reply(reply) => Cause::Reply(reply),
             Failure::Network { timeout } => Cause::Network {
                 timeout: *timeout,
-                // A pool gives these labels to what fails while it opens a connection (SDAM:
-                // "Connection Pool Backpressure"); the lines leave that to the reader.
+                // A pool adds these labels to errors during the establishment of a connection
+                // (SDAM: "Connection Pool Backpressure"); lines do not contain them.
                 labels: match self.phase {
                     Phase::BeforeHello => Cause::OVERLOAD_LABELS,
                     _ => &[],
@@ -157,7 +157,7 @@ fn address(value: &Value) -> Result<ServerAddress, String> {
     ServerAddress::parse(json::text(value)?).map_err(|error| error.to_string())
 }
 
-/// The BSON document that a server would send instead of this extended JSON.
+/// Converts extended JSON to the BSON document that a server would send.
 fn document(value: &Value) -> Result<Vec<u8>, String> {
     let Value::Object(fields) = value.clone() else {
         return Err(format!("{value} is no document"));
@@ -180,7 +180,7 @@ fn unknown(what: &str, value: &str, known: &str) -> String {
     format!("{what} is {value}, which is none of {known}")
 }
 
-/// The position inside of a line is of use, the number of the line is not: it is always the first.
+/// Formats a JSON error without the line number, which is always the first, but with the column.
 fn not_json(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let reason = text.split(" at line ").next().unwrap_or(&text);

@@ -6,7 +6,7 @@ const URI: &str = r#"{"uri":"mongodb://a,b/?replicaSet=rs"}"#;
 const PRIMARY: &str = r#"{"address":"a:27017","reply":{"ok":1,"isWritablePrimary":true,"setName":"rs","setVersion":{"$numberLong":"3"},"electionId":{"$oid":"000000000000000000000001"},"hosts":["a:27017","b:27017"],"maxWireVersion":21,"topologyVersion":{"processId":{"$oid":"000000000000000000000002"},"counter":{"$numberLong":"5"}}}}"#;
 const NOT_PRIMARY: &str = r#"{"address":"a:27017","applicationError":{"address":"a:27017","when":"afterHandshakeCompletes","maxWireVersion":21,"type":"command","response":{"ok":0,"code":10107,"errmsg":"not primary"}}}"#;
 
-/// What a program that is fed `lines` prints, what it remarks, and how it ends.
+/// Runs the program on `lines`; returns its output, its remarks and its exit code.
 fn replay(lines: &[&str]) -> (Vec<Value>, Vec<String>, Exit) {
     let (mut output, mut remarks) = (Vec::new(), Vec::new());
     let exit = run(lines.join("\n").as_bytes(), &mut output, &mut remarks).unwrap();
@@ -22,7 +22,7 @@ fn replay(lines: &[&str]) -> (Vec<Value>, Vec<String>, Exit) {
     )
 }
 
-/// The type of the topology, and address and type of each server.
+/// Returns the type of the topology, and the address and type of each server.
 fn types(snapshot: &Value) -> String {
     let servers = snapshot["servers"].as_array().unwrap().iter();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
@@ -256,7 +256,7 @@ fn the_command_line_names_a_recording_or_nothing() {
     );
 }
 
-/// What `--trace` prints and remarks.
+/// Runs `--trace`; returns its output and its remarks.
 fn retrace(recording: &str) -> (String, String, Exit) {
     let (mut output, mut remarks) = (Vec::new(), Vec::new());
     let exit = trace(recording.as_bytes(), &mut output, &mut remarks).unwrap();

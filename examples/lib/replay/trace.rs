@@ -1,4 +1,4 @@
-//! What happened once happens again.
+//! Replay of recordings.
 
 use std::{
     error::Error,
@@ -13,13 +13,13 @@ use crate::{
     json::{self, RoundTrips},
 };
 
-/// Replays a recording. Prints what is known after each change of the topology that has happened
-/// again to `output`, and how it went to `remarks`.
+/// Replays a recording. Prints the topology after each reproduced change to `output`, and the
+/// result to `remarks`.
 ///
 /// # Errors
 ///
-/// Only those of the three streams: a recording that makes no sense is [`Exit::BAD_LINES`], one that
-/// does not happen again is [`Exit::DIFFERENT`].
+/// Only those of the three streams: an invalid recording leads to [`Exit::BAD_LINES`], one that is
+/// not reproduced to [`Exit::DIFFERENT`].
 pub fn trace(
     recording: impl BufRead,
     mut output: impl Write,

@@ -7,7 +7,7 @@ use sdam_core::{
     read_preference::{ReadMode, ReadPreference, TagSet},
 };
 
-/// How to call the program.
+/// The usage text.
 pub const USAGE: &str = "\
 usage: cargo run --example select -- [OPTIONS] ['mongodb://...']
 
@@ -33,22 +33,22 @@ exit codes: 0 a server was selected, 2 none was, 3 the command line or the
 connection string is wrong, 4 other failures
 ";
 
-/// How often `--loop` selects by default.
+/// The default number of selections of `--loop`.
 const ROUNDS: u32 = 1000;
 
 /// The options without a value.
 const FLAGS: [&str; 2] = ["--help", "--write"];
 
-/// What the command line asks for.
+/// The parsed command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// How to call the program.
+    /// A request for the usage text.
     Help,
-    /// To select servers.
+    /// A request to select servers.
     Select(Arguments),
 }
 
-/// What to select, and where.
+/// The criteria and the deployment of the selection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Arguments {
@@ -62,14 +62,14 @@ pub struct Arguments {
     pub tags: Vec<TagSet>,
     /// The limit on staleness, if it is not that of the connection string.
     pub max_staleness: Option<Duration>,
-    /// How long to wait for a server.
+    /// The timeout of the selection.
     pub timeout: Option<Duration>,
-    /// How often to select, to show how that loads the servers.
+    /// The number of selections, to show how they load the servers.
     pub rounds: Option<u32>,
 }
 
 impl Arguments {
-    /// The read preference, where `default` is that of the connection string.
+    /// Returns the read preference; `default` is that of the connection string.
     pub fn preference(&self, default: &ReadPreference) -> ReadPreference {
         let mut preference = default.clone();
         preference.mode = self.mode.unwrap_or(preference.mode);
@@ -86,7 +86,7 @@ impl Command {
     ///
     /// # Errors
     ///
-    /// What is wrong, naming the option and the remedy.
+    /// The error message, with the option and the remedy.
     pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, ConfigError> {
         let mut parsed = Arguments::default();
         let words: Result<Vec<String>, _> = arguments.into_iter().map(text).collect();
@@ -121,7 +121,7 @@ impl Command {
                     return Err(wrong(option, "", "there is no such option", "see `--help`"));
                 }
                 _ if parsed.uri.is_some() => {
-                    // What it is might be a password.
+                    // The value is not shown, because it might be a password.
                     let reason = "there is more than one";
                     let remedy = "name all hosts of the deployment in one, and quote it";
                     return Err(wrong("connection string", "", reason, remedy));
@@ -151,7 +151,7 @@ fn mode(value: &str) -> Result<ReadMode, ConfigError> {
     ReadMode::parse(value).ok_or_else(|| wrong("--mode", value, "there is no such mode", remedy))
 }
 
-/// A tag set such as `dc:ny,rack:1`; nothing at all is the one that every member matches.
+/// Parses a tag set such as `dc:ny,rack:1`; the empty string is the one that every member matches.
 fn tags(value: Option<String>) -> Result<TagSet, ConfigError> {
     let remedy = "write for example `--tags dc:ny,rack:1`, or `--tags ''` for any member";
     let value = value.ok_or_else(|| wrong("--tags", "", "it needs a value", remedy))?;

@@ -1,4 +1,4 @@
-//! What became of each server, and how selections load them, in tables of 80 columns.
+//! Tables of 80 columns: the result of a selection for each server, and the load of servers.
 
 use std::{collections::BTreeMap, fmt::Write, time::Duration};
 
@@ -19,7 +19,7 @@ const RTT: usize = 9;
 /// Columns for a bar of 100 %.
 const BAR: usize = 25;
 
-/// What was looked for, the server that was chosen, the others, and why they were not.
+/// Formats the criteria, the selected server, and the others with the reasons for their rejection.
 pub(super) fn explanation(
     palette: Palette,
     topology: &TopologyDescription,
@@ -46,7 +46,7 @@ pub(super) fn explanation(
         );
         let (tone, verdict) = verdict(server, is_chosen);
         let indent = columns(&row);
-        // Long addresses leave no room beside them.
+        // Long addresses leave no space beside them.
         let (indent, mut row) = if indent + BAR <= WIDTH {
             (indent, row)
         } else {
@@ -75,7 +75,7 @@ fn verdict(server: &ExplainedServer, is_chosen: bool) -> (Tone, String) {
     }
 }
 
-/// What is probably wrong although a server was found.
+/// Formats the probable problems although a server was found.
 pub(super) fn diagnoses(palette: Palette, diagnoses: &[Diagnosis]) -> String {
     let mut text = String::new();
     for diagnosis in diagnoses {
@@ -85,7 +85,7 @@ pub(super) fn diagnoses(palette: Palette, diagnoses: &[Diagnosis]) -> String {
     text
 }
 
-/// Lines that may be longer than the screen, at their own indentation.
+/// Wraps lines that may be longer than the screen, and keeps their indentation.
 pub(super) fn lines(lines: &str) -> String {
     let mut text = String::new();
     for line in lines.lines() {
@@ -95,7 +95,7 @@ pub(super) fn lines(lines: &str) -> String {
     text
 }
 
-/// How many selections went to which server, and how many operations it had at once at most.
+/// Formats the number of selections per server, and its maximum of concurrent operations.
 pub(super) fn distribution(
     palette: Palette,
     servers: &BTreeMap<ServerAddress, Share>,
@@ -119,7 +119,7 @@ pub(super) fn distribution(
     text
 }
 
-/// What one server got.
+/// The load of one server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Share {
     pub(super) selections: u32,
@@ -128,7 +128,7 @@ pub(super) struct Share {
 }
 
 fn paragraph(text: &mut String, palette: Palette, tone: Tone, words: &str, indent: usize) {
-    // What continues a line is further in than the line.
+    // Continuation lines have a deeper indentation.
     for (index, line) in wrap(words, indent + 2).into_iter().enumerate() {
         let indent = indent + if index > 0 { 2 } else { 0 };
         // Writing to a string cannot fail.
@@ -141,7 +141,7 @@ fn widest<'a>(addresses: impl Iterator<Item = &'a ServerAddress>) -> usize {
     lengths.max().unwrap_or_default()
 }
 
-/// A time in milliseconds.
+/// Formats a time in milliseconds.
 pub(super) fn millis(time: Duration) -> String {
     format!("{:.2} ms", time.as_secs_f64() * 1e3)
 }

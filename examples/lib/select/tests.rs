@@ -4,7 +4,7 @@ use tokio::runtime::Builder as Tokio;
 use super::*;
 use crate::terminal::{Palette, WIDTH, columns};
 
-/// The exit code, what was asked for, and what was remarked.
+/// Runs the program; returns the exit code, the output and the remarks.
 fn select(arguments: &Arguments) -> (Exit, String, String) {
     let tokio = Tokio::new_multi_thread()
         .worker_threads(1)
@@ -20,7 +20,7 @@ fn select(arguments: &Arguments) -> (Exit, String, String) {
     let exit = tokio.block_on(run(arguments, console)).unwrap();
     let [output, remarks] = [output, remarks].map(|text| String::from_utf8(text).unwrap());
     for line in output.lines().chain(remarks.lines()) {
-        // Connection strings cannot be broken.
+        // Connection strings cannot be wrapped.
         let fits = columns(line) <= WIDTH || line.contains("mongodb://");
         assert!(fits, "{line}");
     }
@@ -31,7 +31,7 @@ fn tags(dc: &str, rack: &str) -> TagSet {
     [("dc", dc), ("rack", rack)].into_iter().collect()
 }
 
-/// The lines about servers, without their addresses and times.
+/// Returns the lines about servers, without their addresses and times.
 fn verdicts(output: &str) -> Vec<(bool, &str, &str)> {
     let rows = output.lines().filter(|line| line.contains(" RS"));
     let mut verdicts: Vec<_> = rows
@@ -77,7 +77,7 @@ fn tags_are_tried_in_their_order() {
     let verdicts = verdicts(&output);
     let chosen: Vec<_> = verdicts.iter().filter(|(chosen, ..)| *chosen).collect();
     assert_eq!(chosen.len(), 1, "{output}");
-    // The words are wrapped, of which the first line is here.
+    // The text is wrapped; this is its first line.
     let others = verdicts.iter().filter(|(chosen, ..)| !*chosen);
     assert!(
         others

@@ -5,7 +5,7 @@ use std::{ffi::OsString, path::PathBuf, time::Duration};
 use sdam_core::options::ConfigError;
 use sdam_events::log::LogConfig;
 
-/// How to call the program.
+/// The usage text.
 pub const USAGE: &str = "\
 usage: cargo run --example watch -- [OPTIONS] ['mongodb://...']
 
@@ -30,16 +30,16 @@ exit codes of --once: 0 writable, 1 readable only, 2 neither
 in any case: 3 the command line or connection string is wrong, 4 other failures
 ";
 
-/// What the command line asks for.
+/// The parsed command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// How to call the program.
+    /// A request for the usage text.
     Help,
-    /// To watch a deployment.
+    /// A request to watch a deployment.
     Watch(Arguments),
 }
 
-/// How to watch which deployment.
+/// The deployment and the options of the output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Arguments {
@@ -49,18 +49,18 @@ pub struct Arguments {
     pub json: bool,
     /// Whether to end after one snapshot.
     pub once: bool,
-    /// How long to wait for that snapshot.
+    /// The timeout for that snapshot.
     pub timeout: Option<Duration>,
     /// The file to record to.
     pub record: Option<PathBuf>,
-    /// How long a simulated deployment is left alone, so that its discovery can be read.
+    /// The pause of a simulated deployment after its start, so that its discovery can be read.
     pub pause: Duration,
-    /// What is logged; the command line says nothing of it.
+    /// The log configuration, which is not part of the command line.
     pub log: LogConfig,
 }
 
 impl Default for Arguments {
-    /// Those of a command line without any.
+    /// Returns the defaults of an empty command line.
     fn default() -> Self {
         Self {
             uri: None,
@@ -79,7 +79,7 @@ impl Command {
     ///
     /// # Errors
     ///
-    /// What is wrong, naming the option and the remedy.
+    /// The error message, with the option and the remedy.
     pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, ConfigError> {
         let mut parsed = Arguments::default();
         let mut arguments = arguments.into_iter();
@@ -121,7 +121,7 @@ impl Command {
                     return Err(wrong(option, "", "there is no such option", "see `--help`"));
                 }
                 _ if parsed.uri.is_some() => {
-                    // What it is might be a password.
+                    // The value is not shown, because it might be a password.
                     let reason = "there is more than one";
                     let remedy = "name all hosts of the deployment in one, and quote it";
                     return Err(wrong("connection string", "", reason, remedy));

@@ -1,4 +1,4 @@
-//! A deployment to watch where there is none.
+//! A simulated deployment with a step-down, for runs without a connection string.
 
 use std::time::Duration;
 
@@ -12,16 +12,16 @@ use sdam_sim::{
 
 use super::is_known;
 
-/// How long the old primary takes to hand over: as long as one that has some work to finish.
+/// The hand-over time of the old primary, like that of one that has work to finish.
 const HAND_OVER: Duration = Duration::from_millis(400);
-/// After that long something is wrong; it should take a tenth of it.
+/// The time limit of each wait; the normal time is less than a tenth of it.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A simulated replica set, and what happens to it.
+/// A simulated replica set and its scripted step-down.
 #[derive(Debug)]
 pub(super) struct Demonstration {
     set: ReplicaSet,
-    /// How long the new set is left alone, so that its discovery can be read.
+    /// The pause after the start, so that the discovery can be read.
     pause: Duration,
 }
 
@@ -34,19 +34,18 @@ impl Demonstration {
         Ok(Self { set, pause })
     }
 
-    /// The connection string of the set.
+    /// Returns the connection string of the set.
     pub(super) fn uri(&self) -> &str {
         self.set.uri()
     }
 
-    /// Lets the primary step down and waits until `topology` knows its successor; says on the way
-    /// what happens.
+    /// Steps the primary down and waits until `topology` knows the new one; notes each step.
     pub(super) async fn run(
         &self,
         topology: &Topology,
         notes: UnboundedSender<String>,
     ) -> Result<(), String> {
-        // If nobody listens any more, nothing has to be said.
+        // Notes without a receiver are dropped.
         let say = |note: String| drop(notes.unbounded_send(note));
         say(format!(
             "a simulated replica set, for any client: {}",
@@ -61,7 +60,7 @@ impl Demonstration {
         Ok(())
     }
 
-    /// Waits for a primary other than `old` and for whatever else there is to know.
+    /// Waits for a primary other than `old` and for all other members.
     async fn primary(
         &self,
         topology: &Topology,

@@ -1,4 +1,4 @@
-//! What people are shown.
+//! The output for terminals.
 
 use std::{fmt::Write, mem, time::Duration};
 
@@ -15,30 +15,30 @@ use crate::terminal::{Palette, Tone, WIDTH, columns, wrap};
 #[cfg(test)]
 mod tests;
 
-/// Where texts that belong to a time begin, after `12:34:56.789Z  `.
+/// The column of texts that belong to a time, after `12:34:56.789Z  `.
 const TEXT: usize = 15;
-/// Where the address of a server begins, after the mark of what has become of it.
+/// The column of a server's address, after the mark of its change.
 const ADDRESS: usize = 3;
 /// Columns for `PossiblePrimary`, the longest type.
 const TYPE: usize = 15;
 /// Columns for `9999.99 ms`.
 const RTT: usize = 10;
-/// Columns for addresses, unless a longer one comes.
+/// Columns for addresses, unless a longer one appears.
 const LONGEST_ADDRESS: usize = WIDTH - ADDRESS - TYPE - RTT - 4;
-/// Of more servers only those that have changed are shown.
+/// With more servers only the changed ones are shown.
 const MANY: usize = 12;
 
-/// Turns descriptions and facts into lines.
+/// Formats descriptions and facts as lines.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Screen {
     palette: Palette,
 }
 
-/// What has become of a server.
+/// The change of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Fate {
     Joined,
-    /// What is not as it was before, in the words of the specification.
+    /// The changed fields, in the words of the specification.
     Changed(String),
     Same,
 }
@@ -48,7 +48,7 @@ impl Screen {
         Self { palette }
     }
 
-    /// A topology at `time`, and what has changed since `previous`.
+    /// Formats a topology at `time` and its changes since `previous`.
     pub(super) fn topology(
         self,
         time: &str,
@@ -84,7 +84,7 @@ impl Screen {
         text
     }
 
-    /// What follows from a change at `time`; empty if that is plain from the change itself.
+    /// Formats the consequences of a change at `time`; empty if the change itself shows them.
     pub(super) fn facts(self, time: &str, facts: &[Fact]) -> String {
         let mut text = String::new();
         let told = facts
@@ -111,12 +111,12 @@ impl Screen {
         text
     }
 
-    /// A remark at `time`.
+    /// Formats a remark at `time`.
     pub(super) fn note(self, time: &str, tone: Tone, words: &str) -> String {
         let mut text = String::new();
         let mut time = time;
         for words in wrap(words, TEXT) {
-            // What does not fit and cannot be broken, such as a connection string, moves left.
+            // A text that cannot be wrapped, such as a connection string, moves left.
             let indent = if TEXT + columns(&words) > WIDTH && time.is_empty() {
                 ADDRESS
             } else {
@@ -202,7 +202,7 @@ impl Screen {
         }
     }
 
-    /// A text of its own lines, below what it belongs to.
+    /// Formats a text on separate lines below its subject.
     fn paragraph(self, text: &mut String, tone: Tone, words: &str) {
         for words in wrap(words, ADDRESS + 2) {
             let words = self.palette.paint(tone, words);
@@ -211,7 +211,7 @@ impl Screen {
     }
 }
 
-/// Every server of `new`, in its order.
+/// Returns every server of `new`, in order.
 fn fates<'t>(
     previous: Option<&'t TopologyDescription>,
     new: &'t TopologyDescription,
@@ -228,7 +228,7 @@ fn fates<'t>(
     servers.map(|server| (fate(server), &**server)).collect()
 }
 
-/// Who has left since `previous`; in a single snapshot, all that are remembered.
+/// Returns the servers that have left since `previous`, or all remembered ones without it.
 fn left<'t>(
     previous: Option<&'t TopologyDescription>,
     new: &'t TopologyDescription,
@@ -247,7 +247,7 @@ fn left<'t>(
     .collect()
 }
 
-/// What is not as it was before.
+/// Describes the changed fields.
 fn news(before: &ServerDescription, now: &ServerDescription) -> String {
     if before.server_type != now.server_type {
         return format!("was {}", before.server_type);
@@ -275,7 +275,7 @@ fn news(before: &ServerDescription, now: &ServerDescription) -> String {
     ];
     let names = changes.into_iter().filter(|(_, changed)| *changed);
     news.extend(names.map(|(name, _)| format!("new {name}")));
-    // It changes with everything else, so it is only worth a word if nothing else does.
+    // It changes with all other fields, so it is only mentioned if nothing else has changed.
     if news.is_empty() {
         news.push("new topologyVersion".to_owned());
     }
@@ -295,7 +295,7 @@ fn tone_of(server: &ServerDescription) -> Tone {
     }
 }
 
-/// How many servers of which type there are besides.
+/// Counts the remaining servers by type.
 fn others<'t>(servers: impl Iterator<Item = &'t ServerDescription>) -> String {
     let mut counts: Vec<(ServerType, usize)> = Vec::new();
     for server in servers {
@@ -322,7 +322,7 @@ fn describe(failover: &Failover) -> String {
     }
 }
 
-/// Hundredths are what people compare, except where they would see next to nothing.
+/// Two decimals, except where they would show almost nothing.
 fn seconds(duration: Duration) -> String {
     let seconds = duration.as_secs_f64();
     if seconds < 0.1 {

@@ -1,4 +1,4 @@
-//! Whole runs of the program, against simulated deployments on loopback.
+//! Complete runs of the program, against simulated deployments on loopback.
 
 use std::{
     env, fs,
@@ -18,7 +18,7 @@ use serde_json::Value;
 use super::*;
 use crate::replay;
 
-/// Runs the program; what it printed, what it remarked, and how it ended.
+/// Runs the program; returns the output, the remarks and the exit code.
 fn watch(line: &[&str]) -> (String, String, io::Result<Exit>) {
     let (mut output, mut remarks) = (Vec::new(), Vec::new());
     let console = Console {
@@ -68,7 +68,7 @@ fn once(uri: &str, timeout: &str, exit: Exit, topology_type: &str, access: &str)
     json
 }
 
-/// A text as it was before its lines were broken.
+/// Undoes the wrapping of a text.
 fn unfolded(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -81,7 +81,7 @@ fn types(snapshot: &Value) -> Vec<&str> {
     types.collect()
 }
 
-/// The time limit of runs that are to end long before.
+/// The time limit of runs that should end long before.
 const LONG: &str = "60";
 
 #[test]
@@ -125,7 +125,7 @@ fn once_a_set_that_cannot_elect_is_readable_only() {
         "ReplicaSetNoPrimary",
         "readable only",
     );
-    // The secondary may still believe in the primary, which makes it a possible one.
+    // The secondary may still report the old primary, which makes it a possible one.
     let dead = |of: &&str| matches!(*of, "Unknown" | "PossiblePrimary");
     let (dead, alive): (Vec<_>, Vec<_>) = types(&json).into_iter().partition(dead);
     assert_eq!((dead.len(), alive), (2, vec!["RSSecondary"]));
@@ -148,7 +148,7 @@ fn once_nobody_answers_neither_is_possible() {
     assert_eq!(remarks, "warning: no server has answered in time\n");
 }
 
-/// No time limit is waited for: a set that excludes all seeds has nobody left who could answer.
+/// Does not wait for the timeout: with all seeds excluded, no server is left to answer.
 #[test]
 fn once_all_seeds_belong_to_another_set_neither_is_possible() {
     let set = ReplicaSet::start(1).unwrap();
@@ -209,7 +209,7 @@ struct Deaf(std::sync::mpsc::Receiver<()>);
 
 impl Write for Deaf {
     fn write(&mut self, _: &[u8]) -> io::Result<usize> {
-        // Nothing is sent: it returns when the test is over.
+        // Nothing is sent: this returns when the test is over.
         let _ = self.0.recv();
         Err(io::ErrorKind::BrokenPipe.into())
     }
@@ -235,7 +235,7 @@ fn a_reader_that_does_not_read_delays_neither_the_watch_nor_its_end() {
     assert_eq!(error.kind(), io::ErrorKind::TimedOut);
 }
 
-/// An output that tells when a text has been printed.
+/// An output that signals when a text has been printed.
 #[derive(Debug)]
 struct Listening {
     text: Arc<Mutex<String>>,
@@ -301,7 +301,7 @@ fn until_interrupted_every_change_is_shown_and_none_is_made_up() {
             .iter()
             .any(|line| line.starts_with("primary found: 127.0.0.1:"))
     );
-    // Closing the topology is no change of the deployment.
+    // Closing the topology does not change the deployment.
     assert!(!text.contains("Unknown,"), "{text}");
     assert!(!text.contains("lost"), "{text}");
 }
@@ -349,7 +349,7 @@ fn json_is_an_object_a_change_and_nothing_else() {
     );
 }
 
-/// An output whose reader has left.
+/// An output whose reader has closed its end.
 #[derive(Debug)]
 struct Closed;
 
@@ -377,8 +377,8 @@ fn a_reader_that_has_seen_enough_ends_the_program_quietly() {
     assert_eq!(remarks, b"");
 }
 
-/// A failover is recorded by one program, and another one shows that it happens again; once the
-/// recording is tampered with, it does not.
+/// One program records a failover, and another one reproduces it; after the recording was
+/// modified, it does not.
 #[test]
 fn what_is_recorded_can_be_replayed() {
     let file = Scratch::new("failover");
@@ -397,7 +397,7 @@ fn what_is_recorded_can_be_replayed() {
     primaries.dedup();
     assert_eq!(primaries.len(), 2, "{primaries:?}");
 
-    // The last primary is reported to be a secondary.
+    // The recording now contains the last primary as a secondary.
     let changed = recording.rfind("RSPrimary").unwrap();
     let tampered = format!(
         "{}RSSecondary{}",
@@ -428,7 +428,7 @@ fn primary(snapshot: &Value) -> Option<String> {
     Some(primary["address"].as_str()?.to_owned())
 }
 
-/// A file of this process and test alone.
+/// A temporary file of this process and test.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -440,7 +440,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // Whether it was ever written is what the test is about.
+        // The test may not have created the file.
         let _ = fs::remove_file(&self.0);
     }
 }

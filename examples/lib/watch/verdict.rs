@@ -1,4 +1,4 @@
-//! What a deployment is good for, and whether enough is known to tell.
+//! The readability and writability of a deployment, and whether enough is known to decide it.
 
 use std::fmt;
 
@@ -11,19 +11,19 @@ use sdam_select::{readable::has_readable_server, settings::Settings};
 
 use crate::{exit::Exit, terminal::Tone};
 
-/// What a deployment is good for.
+/// The readability and writability of a deployment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// There is a server to write to.
+    /// There is a writable server.
     Writable,
-    /// There are only servers to read from.
+    /// There are only readable servers.
     ReadableOnly,
-    /// There is no server of use, or the client must not talk to one of them.
+    /// There is no usable server, or the client is incompatible with one of them.
     Neither,
 }
 
 impl Access {
-    /// What can be done with `topology`, whatever member it is read from.
+    /// Evaluates `topology`; any readable member counts.
     pub fn of(topology: &TopologyDescription, settings: &Settings) -> Self {
         let nearest = ReadPreference::new(ReadMode::Nearest);
         if !topology.is_compatible() {
@@ -37,7 +37,7 @@ impl Access {
         }
     }
 
-    /// The exit code of `--once`.
+    /// Returns the exit code of `--once`.
     pub fn exit(self) -> Exit {
         match self {
             Self::Writable => Exit::SUCCESS,
@@ -65,12 +65,11 @@ impl fmt::Display for Access {
     }
 }
 
-/// Whether waiting longer would only show changes of the deployment, not more of what it is.
+/// Returns whether the state of all servers is known, so that waiting would only show changes.
 ///
-/// That is when every server has answered or failed, so that no member is left that might turn out
-/// to be the primary, and one of them has answered: if none has, they may be about to start, for
-/// which whoever waits has set a time limit. A topology that has no server left will never have one
-/// again.
+/// True if every server has answered or failed, so that no other member can turn out to be the
+/// primary, and at least one has answered. If none has, they may be about to start, which the
+/// user's timeout limits. A topology without servers will never have one again.
 pub fn is_known(topology: &TopologyDescription) -> bool {
     let servers = topology.servers();
     let answered = servers
@@ -79,15 +78,15 @@ pub fn is_known(topology: &TopologyDescription) -> bool {
     servers.iter().all(|server| is_heard_of(server)) && (answered || servers.is_empty())
 }
 
-/// Whether the server has answered or failed.
+/// Returns whether the server has answered or failed.
 fn is_heard_of(server: &ServerDescription) -> bool {
     server.last_update_time.is_some() || server.server_type == ServerType::LoadBalancer
 }
 
-/// Of more servers only these are named.
+/// The maximum number of servers that are named.
 const MOST_NAMED: usize = 10;
 
-/// Why a topology is not known, in words.
+/// Explains why a topology is not known.
 pub(super) fn missing(topology: &TopologyDescription) -> String {
     let unheard = topology
         .servers()
@@ -117,7 +116,7 @@ mod tests {
 
     use super::*;
 
-    /// A server that was asked; without a type it did not answer.
+    /// Builds a server that was checked; without a type it did not answer.
     fn asked(port: u16, server_type: Option<ServerType>) -> ServerDescription {
         let (id, address) = (
             ServerId::from_u64(u64::from(port)),

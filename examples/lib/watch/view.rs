@@ -1,4 +1,4 @@
-//! Where events become text.
+//! Output of events and snapshots.
 
 use std::{
     io::{self, Write},
@@ -21,14 +21,14 @@ use crate::{
     terminal::Tone,
 };
 
-/// The console, and what has been shown on it so far.
+/// The console, and the state of its output.
 pub(super) struct View<O, R> {
     console: Console<O, R>,
     json: bool,
     screen: Screen,
     facts: Facts,
     settings: Settings,
-    /// A moment by both clocks, so that lines carry the time of what happened and not of printing.
+    /// One moment on both clocks, so that lines carry the time of the event and not of printing.
     anchor: Option<(Instant, SystemTime)>,
 }
 
@@ -44,7 +44,7 @@ impl<O: Write, R: Write> View<O, R> {
         }
     }
 
-    /// Shows what an event changes; most change nothing.
+    /// Shows the changes of an event; most events change nothing.
     pub(super) fn event(&mut self, event: &Event) -> io::Result<()> {
         let (at, began) = *self.anchor.get_or_insert((event.at, SystemTime::now()));
         let facts = self.facts.observe(event);
@@ -61,7 +61,7 @@ impl<O: Write, R: Write> View<O, R> {
         self.print(&format!("{change}{facts}"))
     }
 
-    /// Shows what is known, as a whole.
+    /// Shows a whole topology.
     pub(super) fn snapshot(&mut self, topology: &TopologyDescription) -> io::Result<Exit> {
         let access = Access::of(topology, &self.settings);
         if self.json {
@@ -74,7 +74,7 @@ impl<O: Write, R: Write> View<O, R> {
         Ok(access.exit())
     }
 
-    /// Says something to people; scripts are not to be troubled.
+    /// Prints a note, except in JSON output.
     pub(super) fn note(&mut self, words: &str) -> io::Result<()> {
         if self.json {
             return Ok(());
@@ -84,7 +84,7 @@ impl<O: Write, R: Write> View<O, R> {
         self.print(&text)
     }
 
-    /// Says that what is shown is not all there is to know.
+    /// Prints a warning that the output is incomplete.
     pub(super) fn warn(&mut self, words: &str) -> io::Result<()> {
         writeln!(self.console.remarks, "warning: {words}")
     }
@@ -99,14 +99,14 @@ impl<O: Write, R: Write> View<O, R> {
         self.print(&text)
     }
 
-    /// At once, whatever the output is: somebody is looking.
+    /// Prints and flushes at once, for a reader that is watching.
     fn print(&mut self, text: &str) -> io::Result<()> {
         self.console.output.write_all(text.as_bytes())?;
         self.console.output.flush()
     }
 }
 
-/// The time of day in UTC, as servers log it.
+/// Formats the time of day in UTC, as in servers' logs.
 fn time_of_day(wall: SystemTime) -> String {
     let since_epoch = wall.duration_since(UNIX_EPOCH).unwrap_or_default();
     let (seconds, millis) = (since_epoch.as_secs(), since_epoch.subsec_millis());

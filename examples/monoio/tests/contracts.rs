@@ -1,4 +1,4 @@
-//! The contracts of the seams, and a topology on the runtime.
+//! The contracts of the runtime interfaces, and a topology on the runtime.
 
 #![cfg(target_os = "linux")]
 

@@ -1,4 +1,4 @@
-//! The example, run.
+//! Runs of the example.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

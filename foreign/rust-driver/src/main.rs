@@ -1,4 +1,4 @@
-//! Lets the official Rust driver discover, follow, write to and read from the simulated deployment.
+//! Runs the official Rust driver against the simulated deployment: monitoring, writes, reads.
 //!
 //! usage: sdam-foreign-rust-driver PATH_OF_THE_SERVE_EXAMPLE
 //!
@@ -27,7 +27,7 @@ type Result<T, E = Box<dyn Error + Send + Sync>> = std::result::Result<T, E>;
 
 const DEADLINE: Duration = Duration::from_secs(15);
 
-/// A deployment in a process of its own.
+/// A deployment in a separate process.
 struct Serve {
     _process: Child,
     input: ChildStdin,
@@ -76,7 +76,7 @@ impl Serve {
     }
 }
 
-/// What the driver believes.
+/// The driver's view of the deployment.
 #[derive(Clone, Debug, Default)]
 struct View {
     kind: Option<TopologyType>,

@@ -2,7 +2,7 @@ use std::process;
 
 use super::*;
 
-/// A folder that disappears with the value.
+/// A temporary folder that is removed on drop.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -12,7 +12,7 @@ impl Scratch {
         Self(path)
     }
 
-    /// Writes `count` files into the place of `folder` below `root`.
+    /// Writes `count` files to the path of `folder` below `root`.
     fn fill(&self, root: &str, folder: &str, count: usize) {
         let path = self.0.join(root).join(folder).join("nested");
         fs::create_dir_all(&path).unwrap();

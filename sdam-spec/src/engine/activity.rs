@@ -1,4 +1,4 @@
-//! Whether tasks have anything to do.
+//! Detection of when all tasks are idle.
 
 use std::{
     future::{Future, poll_fn},
@@ -9,10 +9,10 @@ use std::{
 
 use sdam_transport::spawn::{Spawner, Task};
 
-/// Counts the tasks that are running, or have been woken and are about to.
+/// Counts the tasks that are running or have been woken.
 ///
-/// A task that wakes another one is itself running, so the count cannot fall to zero while anything
-/// is on its way from task to task.
+/// A task that wakes another one is itself running, so the count cannot reach zero while a message
+/// is in transit between tasks.
 #[derive(Clone, Debug, Default)]
 pub struct Activity {
     counts: Arc<Mutex<Counts>>,
@@ -26,7 +26,7 @@ struct Counts {
 }
 
 impl Activity {
-    /// Ready when every task waits for something that is outside of all of them.
+    /// Waits until every task waits for an external event.
     pub fn settled(&self) -> impl Future<Output = ()> + Send + use<> {
         let counts = Arc::clone(&self.counts);
         poll_fn(move |cx| {
@@ -39,12 +39,12 @@ impl Activity {
         })
     }
 
-    /// How many tasks have not ended.
+    /// Returns the number of tasks that have not ended.
     pub fn alive(&self) -> usize {
         lock(&self.counts).alive
     }
 
-    /// A spawner that counts its tasks here and leaves running them to `inner`.
+    /// Returns a spawner that counts its tasks here and runs them on `inner`.
     pub fn watch(&self, inner: Arc<dyn Spawner>) -> WatchedSpawner {
         WatchedSpawner {
             activity: self.clone(),
@@ -110,7 +110,7 @@ struct Watched {
     status: Arc<Status>,
 }
 
-/// What the task's wakers share with it.
+/// The state that the task shares with its wakers.
 struct Status {
     activity: Activity,
     state: Mutex<State>,
@@ -118,18 +118,18 @@ struct Status {
 
 struct State {
     phase: Phase,
-    /// The runtime's.
+    /// The runtime's waker.
     waker: Waker,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// It waits.
+    /// It is pending.
     Resting,
-    /// It will run.
+    /// It was woken and will run.
     Woken,
     Running,
-    /// It will run again.
+    /// It was woken while running and will run again.
     RunningAndWoken,
     Ended,
 }
@@ -142,7 +142,7 @@ impl Future for Watched {
         {
             let mut state = lock(&status.state);
             if state.phase == Phase::Resting {
-                // Runtimes may poll a task that nobody has woken.
+                // Runtimes may poll a task without a wake-up.
                 status.activity.woken();
             }
             state.phase = Phase::Running;
@@ -169,7 +169,7 @@ impl Future for Watched {
 }
 
 impl Drop for Watched {
-    /// A task that its runtime gives up counts no longer.
+    /// Stops counting a task that its runtime drops.
     fn drop(&mut self) {
         let phase = std::mem::replace(&mut lock(&self.status.state).phase, Phase::Ended);
         match phase {

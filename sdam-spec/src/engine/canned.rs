@@ -1,4 +1,4 @@
-//! Servers that answer by themselves, at once, and always the same until they are told otherwise.
+//! Canned servers: each answers every check at once with the same answer until it is changed.
 
 use std::{
     collections::BTreeMap,
@@ -19,19 +19,19 @@ use sdam_transport::{
 
 use super::transport::encode;
 
-/// What becomes of a check of a server.
+/// The result of a check of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// It is answered with this BSON document.
     Reply(Vec<u8>),
-    /// Connections are refused, in these words.
+    /// Connections are refused with this message.
     Refuse(String),
-    /// Nothing, until the server is given another answer.
+    /// No answer until another one is set.
     Silence,
 }
 
 impl Answer {
-    /// The reply of a member of a replica set `rs` of `hosts`.
+    /// Builds the reply of a member of a replica set `rs` of `hosts`.
     pub fn member(hosts: &[ServerAddress], is_primary: bool) -> Self {
         let mut members = RawArrayBuf::new();
         for host in hosts {
@@ -44,7 +44,7 @@ impl Answer {
         Self::Reply(reply.into_bytes())
     }
 
-    /// The reply of a mongos.
+    /// Builds the reply of a mongos.
     pub fn mongos() -> Self {
         let reply = rawdoc! {
             "ok": 1, "ismaster": true, "msg": "isdbgrid", "minWireVersion": 0, "maxWireVersion": 17,
@@ -53,9 +53,9 @@ impl Answer {
     }
 }
 
-/// A transport to servers that have their answers ready; shared by its clones.
+/// A transport to servers with canned answers; clones share the state.
 ///
-/// Who has not been given an answer is silent.
+/// A server without an answer is silent.
 #[derive(Clone, Debug)]
 pub struct CannedTransport {
     clock: Arc<dyn Clock>,
@@ -65,7 +65,7 @@ pub struct CannedTransport {
 #[derive(Debug)]
 struct Server {
     answer: Answer,
-    /// When the checks of it came to their end.
+    /// The end times of its checks.
     checks: Vec<Instant>,
     waiting: Vec<Waker>,
 }
@@ -81,7 +81,7 @@ impl Default for Server {
 }
 
 impl CannedTransport {
-    /// A transport to servers that are all silent; `clock` tells when they are checked.
+    /// Creates a transport whose servers are all silent; `clock` is read for the times of checks.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
             clock,
@@ -89,7 +89,7 @@ impl CannedTransport {
         }
     }
 
-    /// Lets the server at `address` answer so from now on, also whoever waits for it already.
+    /// Sets the answer of the server at `address` from now on, also for requests that are waiting.
     pub fn set(&self, address: &ServerAddress, answer: Answer) {
         let mut servers = self.lock();
         let server = servers.entry(address.clone()).or_default();
@@ -99,14 +99,14 @@ impl CannedTransport {
         waiting.into_iter().for_each(Waker::wake);
     }
 
-    /// When the server at `address` answered a check or refused one.
+    /// Returns the times at which the server at `address` answered or refused a check.
     pub fn checks(&self, address: &ServerAddress) -> Vec<Instant> {
         let servers = self.lock();
         let server = servers.get(address);
         server.map_or_else(Vec::new, |server| server.checks.clone())
     }
 
-    /// What `address` answers, once it is not silent, according to `digest`.
+    /// Waits for an answer of `address` that `digest` accepts.
     async fn answer<T>(
         &self,
         address: &ServerAddress,
@@ -132,10 +132,10 @@ impl CannedTransport {
     }
 }
 
-/// What a caller makes of an answer.
+/// The part of an answer that a caller uses.
 struct Digested<T> {
     value: T,
-    /// Whether a check has come to its end.
+    /// Whether this ends a check.
     is_check: bool,
 }
 

@@ -1,4 +1,4 @@
-//! A clock that stands still until it is told to go on.
+//! A manual clock, which advances only on request.
 
 use std::{
     collections::BTreeMap,
@@ -12,7 +12,7 @@ use futures::future::BoxFuture;
 use sdam_core::time::Instant;
 use sdam_transport::clock::Clock;
 
-/// Time for one topology, shared by its clones.
+/// The clock of one topology; clones share the time.
 #[derive(Clone, Debug, Default)]
 pub struct ManualClock {
     dial: Arc<Mutex<Dial>>,
@@ -22,12 +22,12 @@ pub struct ManualClock {
 struct Dial {
     now: Instant,
     last_sleeper: u64,
-    /// By deadline, then in the order in which they went to sleep.
+    /// Ordered by deadline, then by creation.
     sleepers: BTreeMap<(Instant, u64), Waker>,
 }
 
 impl ManualClock {
-    /// Moves on to `instant` and wakes whoever slept until then; never goes back.
+    /// Advances to `instant` and wakes the timers that have expired; never goes back.
     pub fn advance_to(&self, instant: Instant) {
         let mut dial = self.lock();
         let now = dial.now.max(instant);
@@ -40,7 +40,7 @@ impl ManualClock {
         }
     }
 
-    /// When the next sleeper wants to wake.
+    /// Returns the deadline of the next timer.
     pub fn next_deadline(&self) -> Option<Instant> {
         let dial = self.lock();
         dial.sleepers.keys().next().map(|(deadline, _)| *deadline)

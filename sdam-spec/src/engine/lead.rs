@@ -1,4 +1,4 @@
-//! Leading a topology to a given description by nothing but what its servers say, and when.
+//! Brings a topology to a given description only through its servers' replies and their times.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use crate::running::deployment::{
     unreached,
 };
 
-/// Longer than any round trip, so that there is time for all of them before the first update.
+/// Longer than any round trip, so that all of them fit before the first update.
 const PRELUDE: Duration = Duration::from_secs(10);
 
-/// What happens at one moment to a server's first check.
+/// One event of a server's first check.
 struct Step {
     at: Instant,
     address: ServerAddress,
@@ -25,12 +25,12 @@ struct Step {
     reply: Option<Vec<u8>>,
 }
 
-/// Starts a topology on a slow `stage` and leads it to `wanted`: the same types, round-trip times,
-/// tags and last writes, and updates equally far apart.
+/// Starts a topology on a slow `stage` and brings it to `wanted`: the same types, round-trip
+/// times, tags and last writes, and the same intervals between updates.
 ///
 /// # Errors
 ///
-/// If it ends up elsewhere.
+/// If the result differs.
 pub(super) fn lead_to(
     stage: &Stage<'_>,
     wanted: &TopologyDescription,
@@ -56,7 +56,7 @@ pub(super) fn lead_to(
     Ok(topology)
 }
 
-/// Lets the server at `address` tell its opinion, and then that it does not belong here.
+/// Makes the server at `address` reply as a member, and then as one of no set.
 fn come_and_go(
     stage: &Stage<'_>,
     address: &ServerAddress,
@@ -79,7 +79,7 @@ fn come_and_go(
     stage.answer(address, Some(&encode(&farewell)?))
 }
 
-/// Every check begins a round trip before the update that it leads to. Updates are counted from
+/// Plans the steps: every check begins one round trip before its update. Updates are relative to
 /// `zero`.
 fn steps(wanted: &TopologyDescription, zero: Instant) -> Result<Vec<Step>, String> {
     let members = members(wanted);
@@ -104,7 +104,7 @@ fn steps(wanted: &TopologyDescription, zero: Instant) -> Result<Vec<Step>, Strin
     Ok(steps)
 }
 
-/// Compares the times of updates, which are counted from `zero`.
+/// Compares the times of updates, relative to `zero`.
 fn compare_updates(
     wanted: &TopologyDescription,
     actual: &TopologyDescription,

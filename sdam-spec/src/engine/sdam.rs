@@ -1,4 +1,4 @@
-//! Discovery and monitoring, through the engine.
+//! Discovery and monitoring tests, through the engine.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::{
     sdam::{ApplicationError, Observation, Response, Subject},
 };
 
-/// A running topology whose servers read from a script.
+/// A running topology with scripted servers.
 pub(super) struct Engine<'h> {
     stage: Stage<'h>,
     topology: Topology,

@@ -1,4 +1,4 @@
-//! Server selection, through the engine.
+//! Server selection tests, through the engine.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -13,13 +13,13 @@ use crate::{
     selection::file::{InWindowFile, RttFile, SelectionFile},
 };
 
-/// Plays a file of `server-selection/tests/server_selection`: leads a running topology to the
+/// Runs a file of `server-selection/tests/server_selection`: brings a running topology to the
 /// description and selects from it, at once and by waiting.
 pub fn server_selection(host: &Host, file: &Value) -> Result<(), String> {
     select(host, &SelectionFile::server_selection(file)?)
 }
 
-/// Plays a file of `max-staleness/tests` like [`server_selection`].
+/// Runs a file of `max-staleness/tests` like [`server_selection`].
 pub fn max_staleness(host: &Host, file: &Value) -> Result<(), String> {
     select(host, &SelectionFile::max_staleness(file)?)
 }
@@ -44,7 +44,7 @@ fn select(host: &Host, file: &SelectionFile) -> Result<(), String> {
     stage.close(&topology)
 }
 
-/// Whoever waits gets a server of the window, or waits until the time is over.
+/// Checks that a waiting selection gets a server of the window or times out.
 fn check_waiting(
     stage: &Stage<'_>,
     topology: &Topology,
@@ -74,7 +74,7 @@ fn try_select(topology: &Topology, criteria: &Criteria) -> Selected {
     Ok(selected.map(|selected| selected.address().clone()))
 }
 
-/// The outcome of a waiting selection during which `patience` passes.
+/// Returns the outcome of a waiting selection after `patience` has passed.
 fn wait(
     stage: &Stage<'_>,
     topology: &Topology,
@@ -84,7 +84,7 @@ fn wait(
     let (settled, clock) = (stage.settled(), stage.clock.clone());
     let end = stage.now() + patience;
     let meanwhile = async move {
-        // The selection was polled first: it waits, and the checks it asked for are under way.
+        // The selection was polled first: it is waiting, and the requested checks are in progress.
         settled.await;
         clock.advance_to(end);
     };
@@ -96,8 +96,8 @@ fn wait(
         .ok_or_else(|| "the host has not run the selection".to_owned())
 }
 
-/// Plays a file of `server-selection/tests/in_window`: operations are in progress on the servers
-/// of a running topology, and others come and go.
+/// Runs a file of `server-selection/tests/in_window`: operations are in progress on the servers of
+/// a running topology, and others begin and end.
 pub fn in_window(host: &Host, file: &Value) -> Result<(), String> {
     let file = InWindowFile::parse(file)?;
     let stage = Stage::new(host, ScriptedTransport::slow());
@@ -127,7 +127,7 @@ pub fn in_window(host: &Host, file: &Value) -> Result<(), String> {
     stage.close(&topology)
 }
 
-/// Plays a file of `server-selection/tests/rtt`: a server takes its time to answer checks.
+/// Runs a file of `server-selection/tests/rtt` with a server whose replies are delayed.
 pub fn rtt(host: &Host, file: &Value) -> Result<(), String> {
     let file = RttFile::parse(file)?;
     let stage = Stage::new(host, ScriptedTransport::default());

@@ -1,4 +1,4 @@
-//! The world of one topology: where its tasks run, its time, its servers and its pools.
+//! The environment of one topology: tasks, clock, servers and pools.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use sdam_transport::{
 use super::{Host, activity::Activity, clock::ManualClock, transport::ScriptedTransport};
 use crate::running::{builder, nothing_left, pools::RecordingPools};
 
-/// How often time may have to pass until a server is asked: once to the end of the pause between
-/// its checks, and once more if that was spent on another server.
+/// How often the clock may have to advance until a server is checked: once to the end of the pause
+/// between its checks, and once more if that was used by another server.
 const PATIENCE: usize = 16;
 
-/// Everything that a topology is given, in the hands of a script.
+/// The scripted environment of a topology.
 pub(super) struct Stage<'h> {
     pub(super) host: &'h Host,
     activity: Activity,
@@ -38,7 +38,7 @@ impl<'h> Stage<'h> {
         }
     }
 
-    /// Starts the topology that `build` makes of `options`.
+    /// Starts the topology that `build` creates from `options`.
     pub(super) fn start(
         &self,
         options: Options,
@@ -55,22 +55,22 @@ impl<'h> Stage<'h> {
         Ok(topology)
     }
 
-    /// The present.
+    /// Returns the current time.
     pub(super) fn now(&self) -> Instant {
         self.clock.now()
     }
 
-    /// Lets tasks run until all of them wait for the script.
+    /// Runs tasks until all of them wait for the script.
     pub(super) fn settle(&self) {
         self.host.block_on(self.settled());
     }
 
-    /// As [`settle`](Self::settle), for code that is on the host already.
+    /// Does the same as [`settle`](Self::settle), for code that already runs on the host.
     pub(super) fn settled(&self) -> impl Future<Output = ()> + Send + use<> {
         self.activity.settled()
     }
 
-    /// Lets time pass until the server at `address` is asked.
+    /// Advances the clock until the server at `address` is checked.
     pub(super) fn await_request(&self, address: &ServerAddress) -> Result<(), String> {
         for _ in 0..PATIENCE {
             match self.transport.requests(address) {
@@ -86,7 +86,7 @@ impl<'h> Stage<'h> {
         Err(format!("nobody asks {address}"))
     }
 
-    /// Lets the server at `address` answer its next check, and the topology digest that.
+    /// Answers the next check of the server at `address` and settles.
     pub(super) fn answer(
         &self,
         address: &ServerAddress,
@@ -98,7 +98,7 @@ impl<'h> Stage<'h> {
         Ok(())
     }
 
-    /// Closes `topology`; nothing of it may be left.
+    /// Closes `topology`; fails if anything of it is left.
     pub(super) fn close(&self, topology: &Topology) -> Result<(), String> {
         self.host.block_on(topology.close());
         self.settle();

@@ -1,4 +1,4 @@
-//! The plainest host: a thread for each task.
+//! A minimal host: a thread for each task.
 
 use std::{sync::Arc, thread};
 

@@ -1,4 +1,4 @@
-//! The harness itself: it knows when tasks are done, and notices what is wrong.
+//! Tests of the harness: it detects idle tasks and wrong expectations.
 
 use std::{
     sync::{
@@ -26,7 +26,7 @@ use super::{
 
 #[test]
 fn tasks_are_settled_when_each_waits_for_something_outside() {
-    // Each task passes the word on to the next one, each on a thread of its own.
+    // Each task sends a message to the next one, each on its own thread.
     const LINKS: usize = 50;
     let activity = Activity::default();
     let spawner = activity.watch(Arc::new(Threads));
@@ -76,7 +76,7 @@ fn a_task_that_is_woken_while_it_runs_is_not_done() {
     assert_eq!(ended.try_recv(), Ok(Some(1000)));
 }
 
-/// Runs nothing: its tasks are dropped at once.
+/// A spawner that runs nothing and drops tasks at once.
 #[derive(Debug)]
 struct Ended;
 

@@ -1,4 +1,4 @@
-//! Servers that say what a script lets them say.
+//! Scripted servers.
 
 use std::{
     fmt,
@@ -14,8 +14,8 @@ use sdam_transport::{
     wire::{OpCode, OpMsg, OpReply, WireError, WireMessage},
 };
 
-/// A transport without a network: connections open at once, and each request waits until it is
-/// answered by hand. Shared by its clones.
+/// A transport without a network: connections open at once, and each request waits for a manual
+/// answer. Clones share the state.
 #[derive(Clone, Debug, Default)]
 pub struct ScriptedTransport {
     desk: Arc<Mutex<Desk>>,
@@ -23,30 +23,30 @@ pub struct ScriptedTransport {
 
 #[derive(Debug, Default)]
 struct Desk {
-    /// Whether connections wait, too.
+    /// Whether connections wait to be admitted, too.
     slow: bool,
     requests: Vec<Request>,
-    /// How many connections are open.
+    /// The number of open connections.
     connections: usize,
 }
 
-/// Something that waits for an answer.
+/// A request that waits for an answer.
 struct Request {
     address: ServerAddress,
-    /// What was sent; `None` if a connection is asked for.
+    /// The sent message; `None` for a connection request.
     message: Option<WireMessage>,
     answer: oneshot::Sender<Result<Option<WireMessage>, TransportError>>,
 }
 
 impl ScriptedTransport {
-    /// A transport whose connections wait until they are [`admit`](Self::admit)ted, too.
+    /// Creates a transport whose connections wait until they are [`admit`](Self::admit)ted, too.
     pub fn slow() -> Self {
         let transport = Self::default();
         transport.lock().slow = true;
         transport
     }
 
-    /// How many requests wait for the answer of the server at `address`.
+    /// Returns the number of requests that wait for an answer of the server at `address`.
     pub fn requests(&self, address: &ServerAddress) -> usize {
         let mut desk = self.lock();
         desk.forget_cancelled();
@@ -55,12 +55,12 @@ impl ScriptedTransport {
         desk.requests.iter().filter(is_meant).count()
     }
 
-    /// How many connections are open.
+    /// Returns the number of open connections.
     pub fn connections(&self) -> usize {
         self.lock().connections
     }
 
-    /// Opens the connection to `address` that waits.
+    /// Opens the waiting connection to `address`.
     ///
     /// # Errors
     ///
@@ -69,7 +69,7 @@ impl ScriptedTransport {
         self.take(address, false)?.give(Ok(None))
     }
 
-    /// Answers the request to `address` that waits: with the BSON document `reply`, or by breaking
+    /// Answers the waiting request to `address`: with the BSON document `reply`, or by breaking
     /// the connection.
     ///
     /// # Errors
@@ -122,7 +122,7 @@ impl ScriptedTransport {
 }
 
 impl Desk {
-    /// Whoever gave up waiting is not there any more.
+    /// Removes requests whose callers were dropped.
     fn forget_cancelled(&mut self) {
         self.requests
             .retain(|request| !request.answer.is_canceled());
@@ -137,7 +137,7 @@ impl Request {
     }
 }
 
-/// The message that answers `request` with the document `body`.
+/// Encodes the reply to `request` with the document `body`.
 pub(crate) fn encode(request: &WireMessage, body: &[u8]) -> Result<WireMessage, WireError> {
     let (request_id, response_to) = (1, request.request_id());
     if request.op_code() == OpCode::Query {

@@ -1,4 +1,4 @@
-//! Servers whose words lead to a given description.
+//! Servers whose replies produce a given description.
 
 use bson::{DateTime, Document, doc};
 use sdam_core::{
@@ -11,8 +11,7 @@ use sdam_core::{
 
 pub(crate) const SET_NAME: &str = "rs";
 
-/// The `options` of a client that gets to know all servers of `wanted`, and the others that it
-/// needs to meet on the way.
+/// Adds seeds for all servers of `wanted` and the extra ones to `options`.
 pub(crate) fn seeded(options: Options, wanted: &TopologyDescription) -> Options {
     let seeds = members(wanted).into_iter().chain(extras(wanted)).collect();
     let options = options.with_seeds(seeds);
@@ -26,16 +25,16 @@ pub(crate) fn seeded(options: Options, wanted: &TopologyDescription) -> Options 
     }
 }
 
-/// The addresses of the servers of `wanted`.
+/// Returns the addresses of the servers of `wanted`.
 pub(crate) fn members(wanted: &TopologyDescription) -> Vec<ServerAddress> {
     let servers = wanted.servers().iter();
     servers.map(|server| server.address.clone()).collect()
 }
 
-/// Seeds that are not wanted, but needed on the way.
+/// Returns extra seeds that are not in the wanted description, but needed to reach it.
 ///
-/// A deployment without servers is left when all its seeds turn out to be standalone servers, of
-/// which there have to be two. That a server might be the primary has to be said by another one.
+/// A topology loses all servers when its seeds, at least two, turn out to be standalone servers.
+/// Another server has to report that a server might be the primary.
 pub(crate) fn extras(wanted: &TopologyDescription) -> Vec<ServerAddress> {
     let number = match wanted.servers() {
         [] => 2,
@@ -50,12 +49,12 @@ pub(crate) fn is_hinted(server: &ServerDescription) -> bool {
     server.server_type == ServerType::PossiblePrimary
 }
 
-/// Whether the server has answered a check.
+/// Returns whether the server has answered a check.
 pub(crate) fn is_asked(server: &ServerDescription) -> bool {
     server.server_type.is_available() && server.server_type != ServerType::LoadBalancer
 }
 
-/// What the server says of itself.
+/// Builds the server's hello reply.
 pub(crate) fn hello(
     server: &ServerDescription,
     members: &[ServerAddress],
@@ -103,7 +102,7 @@ pub(crate) fn encode(document: &Document) -> Result<Vec<u8>, String> {
     document.to_vec().map_err(|error| error.to_string())
 }
 
-/// Compares all that matters to selection but the times of updates.
+/// Compares everything relevant to selection except the times of updates.
 pub(crate) fn compare(
     wanted: &TopologyDescription,
     actual: &TopologyDescription,

@@ -1,4 +1,4 @@
-//! Events as a topology tells them, with a look at their order.
+//! The events of a topology, with checks of their order.
 
 use std::collections::BTreeSet;
 
@@ -8,12 +8,12 @@ use sdam_core::{
 };
 use sdam_events::channel::EventStream;
 
-/// What a topology has told.
+/// The recorded events of a topology.
 pub(crate) struct EventLog {
     events: EventStream,
     /// The number of the last event.
     seen: u64,
-    /// Servers whose heartbeat has started and not ended.
+    /// Servers with a heartbeat in progress.
     beating: BTreeSet<ServerId>,
 }
 
@@ -26,7 +26,7 @@ impl EventLog {
         }
     }
 
-    /// The events of `topology` since the last call, after a look at their order.
+    /// Returns the events of `topology` since the last call, and checks their order.
     pub(crate) fn take(&mut self, topology: ObjectId) -> Result<Vec<EventKind>, String> {
         let mut events = Vec::new();
         while let Some(event) = self.events.try_next() {
@@ -52,7 +52,7 @@ impl EventLog {
         Ok(events)
     }
 
-    /// Fails unless the rest ends as that of a closed topology has to.
+    /// Fails unless the remaining events end correctly for a closed topology.
     pub(crate) fn end(mut self, topology: ObjectId) -> Result<(), String> {
         let events = self.take(topology)?;
         if !self.beating.is_empty() {

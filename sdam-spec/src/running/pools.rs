@@ -1,4 +1,4 @@
-//! Pools that only remember what they were told.
+//! Pools that only record their calls.
 
 use std::{
     collections::BTreeMap,
@@ -11,14 +11,14 @@ use sdam_core::{
     pool::{PoolClear, PoolFactory, PoolHandle},
 };
 
-/// The generations that pools were told, by server; shared by its clones.
+/// The generations of the pools, by server; clones share the state.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RecordingPools {
     generations: Arc<Mutex<BTreeMap<ServerId, Generation>>>,
 }
 
 impl RecordingPools {
-    /// The pools that are open.
+    /// Returns the generations of the open pools.
     pub(crate) fn generations(&self) -> BTreeMap<ServerId, Generation> {
         self.lock().clone()
     }

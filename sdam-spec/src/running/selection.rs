@@ -1,4 +1,4 @@
-//! What selecting has to lead to, however it is done.
+//! The expected results of selection in both modes.
 
 use std::{
     collections::BTreeSet,
@@ -13,10 +13,10 @@ use sdam_select::{candidate::Candidates, criteria::Criteria};
 /// The server that is selected now; `None` if none is suitable.
 pub(crate) type Selected = Result<Option<ServerAddress>, String>;
 
-/// How often a server is selected: enough for every server of a latency window to have its turn.
+/// The number of selections: enough to select every server of a latency window.
 const DRAWS: usize = 256;
 
-/// Waiting would be in vain, so nobody waits.
+/// Checks that a selection that cannot succeed fails without waiting.
 pub(crate) fn check_refusal<S: Debug>(outcome: Result<S, SelectionError>) -> Result<(), String> {
     match outcome {
         Err(SelectionError::InvalidCriteria(_)) => Ok(()),
@@ -25,7 +25,7 @@ pub(crate) fn check_refusal<S: Debug>(outcome: Result<S, SelectionError>) -> Res
     }
 }
 
-/// What an application's selector is shown are the suitable servers.
+/// Checks that a custom selector receives exactly the suitable servers.
 pub(crate) fn check_suitable(
     mut select: impl FnMut(&Criteria) -> Selected,
     criteria: &Criteria,
@@ -48,7 +48,7 @@ pub(crate) fn check_suitable(
     ))
 }
 
-/// All servers in the window are selected sooner or later, and no others.
+/// Checks that exactly the servers of the window are selected.
 pub(crate) fn check_window(
     mut select: impl FnMut(&Criteria) -> Selected,
     criteria: &Criteria,

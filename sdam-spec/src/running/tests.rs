@@ -1,4 +1,4 @@
-//! Both kinds of topology: a file that expects the wrong thing must fail.
+//! For both kinds of topology: a file with a wrong expectation must fail.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use crate::{
     suite::Suite,
 };
 
-/// Runs `test` with each way to play files of the suite `name`.
+/// Runs `test` with each way to run files of the suite `name`.
 fn each(name: &str, test: impl Fn(&dyn Fn(&Value) -> Result<(), String>)) {
     let suite = Suite::ALL.iter().find(|suite| suite.is_meant_by(name));
     let suite = suite.unwrap();

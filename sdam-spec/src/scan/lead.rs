@@ -1,4 +1,4 @@
-//! Leading a topology to a given description by one scan.
+//! Brings a topology to a given description with one scan.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,20 +16,20 @@ use crate::running::deployment::{
     compare, encode, extras, greeting, hello, is_asked, is_hinted, members, seeded,
 };
 
-/// Makes a topology in `world` and leads it to `wanted`: the same types, round-trip times and tags,
-/// and whatever else staleness is computed from. Says how long the scan took, too.
+/// Creates a topology in `world` and brings it to `wanted`: the same types, round-trip times and
+/// tags, and all inputs of the staleness formula. Also returns how long the scan took.
 ///
-/// Servers that are Unknown cannot be reached. Those that might be the primary are Unknown, too: a
-/// scan checks them like any other (SDAM: "Scanning order"), so none of them outlives it.
+/// Unknown servers cannot be reached. Possible primaries are Unknown, too: a scan checks them like
+/// any other server (SDAM: "Scanning order"), so none remains afterwards.
 ///
-/// A scan checks one server after the other, so the times of updates are not those that are wanted.
-/// With a primary only the time between a server's last write and its update counts (Max Staleness:
-/// "Estimating Staleness"), so last writes are moved by as much. Without one only last writes
-/// count, and they are as wanted.
+/// A scan checks one server after the other, so the times of updates differ from the wanted ones.
+/// With a primary only the time between a server's last write and its update counts (Max
+/// Staleness: "Estimating Staleness"), so last writes are moved by the same amount. Without one
+/// only last writes count, and they are as wanted.
 ///
 /// # Errors
 ///
-/// If it ends up elsewhere.
+/// If the result differs.
 pub(super) fn lead_to(
     world: &World,
     wanted: &TopologyDescription,
@@ -42,7 +42,7 @@ pub(super) fn lead_to(
     for extra in &extras(&wanted) {
         world.serve(extra, Duration::ZERO, always(Some(encode(&farewell)?)));
     }
-    // No update may come sooner than it should.
+    // No update may come earlier than wanted.
     let updates = wanted.servers().iter();
     let updates = updates.filter_map(|server| server.last_update_time);
     world.advance_to(updates.max().unwrap_or_default());
@@ -74,7 +74,7 @@ pub(super) fn lead_to(
     Ok((topology, lasted))
 }
 
-/// What is left of `wanted` after a scan.
+/// Returns the part of `wanted` that a scan can produce.
 fn scannable(wanted: &TopologyDescription) -> TopologyDescription {
     let servers = wanted.servers().iter().map(|server| {
         let mut server = (**server).clone();
@@ -86,7 +86,7 @@ fn scannable(wanted: &TopologyDescription) -> TopologyDescription {
     TopologyDescription::new(wanted.topology_type(), servers)
 }
 
-/// The server as it is wanted, but updated at `update`; then its last write `moves`, too.
+/// Returns the wanted server, but updated at `update`. If `moves`, its last write moves, too.
 fn updated(
     server: &ServerDescription,
     update: Instant,

@@ -1,4 +1,4 @@
-//! Discovery and monitoring, in single-threaded mode.
+//! Discovery and monitoring tests, in single-threaded mode.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,14 +13,14 @@ use crate::{
     sdam::{ApplicationError, Observation, Response, Subject},
 };
 
-/// How long replies take.
+/// The delay of replies.
 const DELAY: Duration = Duration::from_millis(1);
 
 pub(super) fn check(file: &Value) -> Result<(), String> {
     crate::sdam::check(file, Scanned::start)
 }
 
-/// A topology whose servers are checked one by one, as the script says.
+/// A topology whose servers are checked one by one, by the script.
 struct Scanned {
     world: World,
     topology: ScanTopology,
@@ -46,8 +46,8 @@ impl Subject for Scanned {
             return Ok(());
         };
         let (id, was_known) = (server.id, server.server_type.is_available());
-        // SDAM: "Network or command error during server check": a server that was known is asked
-        // once more at once if the connection breaks, and breaks the next one, too.
+        // SDAM: "Network or command error during server check": a known server is checked once
+        // more at once if the connection breaks, and breaks the next one, too.
         let times = if response.reply.is_none() && was_known {
             2
         } else {

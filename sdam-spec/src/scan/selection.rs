@@ -1,4 +1,4 @@
-//! Server selection, in single-threaded mode.
+//! Server selection tests, in single-threaded mode.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -51,7 +51,7 @@ fn select(file: &SelectionFile) -> Result<(), String> {
                 return Err("scans before it fails".to_owned());
             }
         } else {
-            // The failure of the first makes the topology stale, so the second begins with a scan.
+            // The first failure makes the topology stale, so the second selection scans first.
             for _ in 0..2 {
                 check_patience(&mut topology, scan, criteria, &file.window)?;
             }
@@ -66,8 +66,8 @@ fn select(file: &SelectionFile) -> Result<(), String> {
     Ok(())
 }
 
-/// A server of the window is selected, or the selection fails for the right reason and in time. The
-/// last scan has just ended, and a scan takes as long as `scan`.
+/// Checks that a server of the window is selected, or that the selection fails for the right
+/// reason and in time. The last scan has just ended, and a scan takes `scan`.
 pub(super) fn check_patience(
     topology: &mut ScanTopology,
     scan: Duration,
@@ -107,7 +107,7 @@ fn try_select(topology: &mut ScanTopology, criteria: &Criteria) -> Selected {
     }
 }
 
-/// How often each server is chosen.
+/// Checks how often each server is chosen.
 pub(super) fn in_window(file: &Value) -> Result<(), String> {
     let file = InWindowFile::parse(file)?;
     let world = World::default();
@@ -116,7 +116,7 @@ pub(super) fn in_window(file: &Value) -> Result<(), String> {
     world.close(&mut topology)
 }
 
-/// A server takes its time to answer successive checks.
+/// Checks the RTT average of a server that delays the replies to successive checks.
 pub(super) fn rtt(file: &Value) -> Result<(), String> {
     let file = RttFile::parse(file)?;
     let world = World::default();

@@ -1,4 +1,4 @@
-//! What only single-threaded mode does.
+//! Tests of the runner that apply only to single-threaded mode.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -83,7 +83,7 @@ fn only_files_whose_servers_are_equally_busy_say_what_random_choice_leads_to() {
     let covers = ScanCheck::IN_WINDOW.covers;
     assert!(covers(&file([5, 5])));
     assert!(!covers(&file([5, 6])));
-    // The check itself says what is wrong with it.
+    // The check itself reports the error.
     assert!(covers(&json!({})));
 }
 

@@ -1,4 +1,4 @@
-//! Time and servers of one topology; nothing in it is ever waited for.
+//! The clock and servers of one topology; no future in it is ever pending.
 
 use std::{
     collections::BTreeMap,
@@ -25,7 +25,7 @@ use crate::{
     running::{builder, nothing_left, pools::RecordingPools},
 };
 
-/// Everything that a topology is given; shared by its clones.
+/// The environment of a topology; clones share the state.
 #[derive(Clone, Debug, Default)]
 pub(super) struct World {
     state: Arc<Mutex<State>>,
@@ -36,24 +36,24 @@ pub(super) struct World {
 struct State {
     now: Instant,
     servers: BTreeMap<ServerAddress, Server>,
-    /// How many connections are open.
+    /// The number of open connections.
     connections: usize,
 }
 
 /// A server that can be reached.
 struct Server {
-    /// How long a reply takes.
+    /// The delay of a reply.
     delay: Duration,
     words: Words,
-    /// How often it was asked.
+    /// The number of requests.
     asked: usize,
 }
 
-/// The BSON document that a server says at an instant; `None` if the connection breaks instead.
+/// The BSON document of a server's reply at an instant; `None` breaks the connection instead.
 pub(super) type Words = Arc<dyn Fn(Instant) -> Option<Vec<u8>> + Send + Sync>;
 
 impl World {
-    /// The topology that `build` makes of `options`.
+    /// Starts the topology that `build` creates from `options`.
     pub(super) fn start(
         &self,
         options: Options,
@@ -64,7 +64,7 @@ impl World {
         topology.map_err(|error| error.to_string())
     }
 
-    /// From now on `address` can be reached, takes `delay` for each reply, and says `words`.
+    /// Makes `address` reachable, with `delay` for each reply and the replies of `words`.
     pub(super) fn serve(&self, address: &ServerAddress, delay: Duration, words: Words) {
         let server = Server {
             delay,
@@ -74,19 +74,18 @@ impl World {
         self.lock().servers.insert(address.clone(), server);
     }
 
-    /// Lets `address` disappear, and says how often it was asked since it was there.
+    /// Makes `address` unreachable and returns how many requests it received.
     pub(super) fn vanish(&self, address: &ServerAddress) -> usize {
         let server = self.lock().servers.remove(address);
         server.map_or(0, |server| server.asked)
     }
 
-    /// Lets time pass.
     pub(super) fn advance_to(&self, instant: Instant) {
         let mut state = self.lock();
         state.now = state.now.max(instant);
     }
 
-    /// Closes `topology`; nothing of it may be left.
+    /// Closes `topology`; fails if anything of it is left.
     pub(super) fn close(&self, topology: &mut ScanTopology) -> Result<(), String> {
         topology.close();
         nothing_left(&[
@@ -95,7 +94,7 @@ impl World {
         ])
     }
 
-    /// What `address` says when it is asked now.
+    /// Returns the current reply of `address`.
     fn say(&self, address: &ServerAddress) -> Option<Vec<u8>> {
         let mut state = self.lock();
         let server = state.servers.get_mut(address)?;
@@ -110,12 +109,12 @@ impl World {
     }
 }
 
-/// The same at every instant.
+/// Returns the same reply at every instant.
 pub(super) fn always(words: Option<Vec<u8>>) -> Words {
     Arc::new(move |_| words.clone())
 }
 
-/// What `future` yields without being waited for.
+/// Returns the result of `future`, which must be ready at its first poll.
 pub(super) fn ready<T>(future: impl Future<Output = T>) -> Result<T, String> {
     let output = future.now_or_never();
     output.ok_or_else(|| "something is waited for that does not come by itself".to_owned())

@@ -1,4 +1,4 @@
-//! The events that a phase has to lead to (SDAM Logging and Monitoring: "Tests").
+//! The expected events of a phase (SDAM Logging and Monitoring: "Tests").
 
 use std::{collections::BTreeSet, fmt};
 
@@ -13,7 +13,7 @@ use serde::{Deserialize, de::IgnoredAny};
 use super::{compare as compare_key, same};
 use crate::json::{Address, Stated};
 
-/// An event, as far as the file tells it.
+/// An event with the fields that a file specifies.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(clippy::enum_variant_names, reason = "the names of the format")]
@@ -100,7 +100,7 @@ impl ExpectedEvent {
         }
     }
 
-    /// The address of the server that the event is about.
+    /// Returns the address of the server that the event is about.
     fn address(&self) -> Option<&ServerAddress> {
         match self {
             Self::TopologyOpeningEvent(_)
@@ -155,7 +155,7 @@ fn describe(
 }
 
 /// Compares the events of discovery and monitoring among `actual` with `expected`: number, order
-/// and what the file tells of them. Neighbours that only open, or only close, come in any order.
+/// and the fields in the file. Adjacent events that only open, or only close, come in any order.
 pub(super) fn compare(expected: &[ExpectedEvent], actual: &[EventKind]) -> Result<(), String> {
     let mut expected: Vec<_> = expected.iter().collect();
     let mut actual: Vec<_> = actual
@@ -200,7 +200,7 @@ fn is_compared(name: EventName) -> bool {
     )
 }
 
-/// Sorts each run of events of one kind whose order among themselves does not matter.
+/// Sorts each run of events of one kind whose relative order does not matter.
 fn sort_neighbours<'e, T>(
     events: &mut [&'e T],
     key: impl Fn(&'e T) -> (EventName, Option<&'e ServerAddress>),

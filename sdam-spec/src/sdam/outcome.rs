@@ -1,4 +1,4 @@
-//! The description that a phase has to lead to.
+//! The expected description of a phase.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use serde::Deserialize;
 use super::{Observation, compare as compare_key, same};
 use crate::json::{Address, Integer, Oid, Stated};
 
-/// A description of the topology, as far as the file tells it.
+/// A description of the topology with the fields that a file specifies.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct Outcome {
@@ -66,7 +66,7 @@ struct Version {
     counter: Integer,
 }
 
-/// Compares what is expected with what is known.
+/// Compares the expected description with the observed one.
 pub(super) fn compare(expected: &Outcome, observed: &Observation) -> Result<(), String> {
     let topology = &observed.description;
     let topology_type = topology.topology_type().as_str();
@@ -134,7 +134,7 @@ fn compare_server(
         server.logical_session_timeout_minutes.as_ref(),
         &expected.logical_session_timeout_minutes,
     )?;
-    // A load balancer was never asked which versions it speaks.
+    // A load balancer is never checked, so its wire versions are unknown.
     let asked = server.server_type.is_available() && server.server_type != ServerType::LoadBalancer;
     let (min, max) = (server.wire_versions.min, server.wire_versions.max);
     let (min, max) = (asked.then_some(min), asked.then_some(max));
@@ -149,7 +149,7 @@ fn compare_server(
     Ok(())
 }
 
-/// The text of an error only has to contain what is expected.
+/// Compares an error, whose text only has to contain the expected one.
 fn compare_error(expected: &Stated<String>, server: &ServerDescription) -> Result<(), String> {
     let actual = server.error.as_deref().map(|error| &*error.message);
     let Stated::Value(expected) = expected else {

@@ -16,16 +16,16 @@ use serde_json::Value;
 
 use super::{ApplicationError, Observation, Response, Subject};
 
-/// Plays `file` to a [`TopologyMachine`].
+/// Runs `file` against a [`TopologyMachine`].
 pub fn check(file: &Value) -> Result<(), String> {
     super::check(file, |options| Ok(Bare::start(&options)))
 }
 
-/// A machine, and the world that its effects make.
+/// A machine and the state that its effects produce.
 struct Bare {
     machine: TopologyMachine,
     now: Instant,
-    /// As commanded to the pools.
+    /// From the calls to the pools.
     generations: BTreeMap<ServerId, Generation>,
     events: Vec<EventKind>,
 }
@@ -64,7 +64,7 @@ impl Bare {
                 | Effect::RequestCheck { .. } => {}
             }
         }
-        // Everything happens at a time of its own.
+        // Each input happens at a different time.
         self.now = self.now + Duration::from_millis(1);
     }
 }

@@ -1,4 +1,4 @@
-//! The format of the files.
+//! The format of the discovery and monitoring files.
 
 use std::sync::Arc;
 
@@ -14,8 +14,7 @@ use serde_json::Value;
 use super::{events::ExpectedEvent, outcome::Outcome};
 use crate::json::{self, Address};
 
-/// A file, read as a whole before anything is played. Unknown keys are refused, so that nothing is
-/// left unchecked.
+/// A file, parsed completely before it is run. Unknown keys are refused, so nothing is unchecked.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Script {
@@ -38,7 +37,7 @@ pub(super) struct Phase {
     pub(super) expectation: Expectation,
 }
 
-/// What a phase has to lead to.
+/// The expected result of a phase.
 #[derive(Debug, Deserialize)]
 #[serde(try_from = "Value")]
 pub(super) enum Expectation {
@@ -65,13 +64,13 @@ impl TryFrom<Value> for Expectation {
     }
 }
 
-/// What a server says to a check.
+/// A server's reply to a check.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "(Address, Value)")]
 pub struct Response {
-    /// The server that is asked.
+    /// The server that is checked.
     pub address: ServerAddress,
-    /// The BSON document of the reply; `None` if there is a network error instead.
+    /// The BSON document of the reply; `None` for a network error.
     pub reply: Option<Vec<u8>>,
 }
 
@@ -85,13 +84,13 @@ impl TryFrom<(Address, Value)> for Response {
     }
 }
 
-/// An error that an operation meets on a pooled connection.
+/// An application error on a pooled connection.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "ApplicationErrorFormat")]
 pub struct ApplicationError {
     /// The server that the connection leads to.
     pub address: ServerAddress,
-    /// The connection's generation; `None` for the pool's present one.
+    /// The connection's generation; `None` for the pool's current one.
     pub generation: Option<Generation>,
     max_wire_version: i32,
     progress: Progress,
@@ -162,7 +161,7 @@ impl Script {
     ///
     /// # Errors
     ///
-    /// The file does not have the format, or no phase.
+    /// If the file does not have the format, or no phase.
     pub fn parse(file: &Value) -> Result<Self, String> {
         let script: Self = json::read(file)?;
         if script.phases.is_empty() {
@@ -173,10 +172,10 @@ impl Script {
 }
 
 impl ApplicationError {
-    /// What the pool reports, if its generation is `current`.
+    /// Returns the report of a pool whose generation is `current`.
     ///
-    /// A pool labels network errors that it meets while it opens a connection, which is what makes
-    /// them errors of an overloaded server.
+    /// A pool labels network errors during the establishment of a connection, which marks them as
+    /// errors of an overloaded server.
     pub fn report(&self, current: Generation) -> AppError<'_> {
         let cause = match &self.failure {
             Failure::Command { reply } => Cause::Reply(reply),

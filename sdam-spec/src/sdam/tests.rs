@@ -1,4 +1,4 @@
-//! The checks themselves are checked: a file that expects the wrong thing must fail.
+//! Tests of the checks: a file with a wrong expectation must fail.
 
 use serde_json::json;
 
@@ -46,7 +46,7 @@ pub(crate) fn outcome() -> Value {
     })
 }
 
-/// The outcome with something `wrong` at `pointer` fails with this message.
+/// Asserts that the outcome with the value `wrong` at `pointer` fails with this message.
 fn check(pointer: &str, wrong: Value, message: &str) {
     let mut outcome = outcome();
     *outcome.pointer_mut(pointer).unwrap() = wrong;
@@ -202,7 +202,7 @@ fn errors_are_reported_as_pools_report_them() {
     };
     generation("afterHandshakeCompletes", "network", 1);
     generation("afterHandshakeCompletes", "timeout", 0);
-    // A pool calls the server overloaded.
+    // A pool labels this as an overload error.
     generation("beforeHandshakeCompletes", "network", 0);
     generation("beforeHandshakeCompletes", "timeout", 0);
 }

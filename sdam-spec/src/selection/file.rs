@@ -1,4 +1,4 @@
-//! The formats of the files.
+//! The formats of the selection files.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,13 +23,13 @@ use serde_json::Value;
 
 use crate::json::{self, Address, Integer};
 
-/// What is selected from which topology, and what has to come of it.
+/// The topology, the criteria and the expected result of a selection.
 pub(crate) struct SelectionFile {
     pub(crate) topology: TopologyDescription,
     pub(crate) heartbeat_frequency: Option<Duration>,
-    /// The error says why there can be no such criteria.
+    /// An error if the criteria are invalid.
     pub(crate) criteria: Result<Criteria, CriteriaError>,
-    /// Whether the criteria cannot be made or never be met.
+    /// Whether the file expects criteria that are invalid or can never be met.
     pub(crate) expects_error: bool,
     pub(crate) suitable: BTreeSet<ServerAddress>,
     pub(crate) window: BTreeSet<ServerAddress>,
@@ -108,7 +108,7 @@ impl SelectionFile {
         })
     }
 
-    /// What to select; `None` if the file expects that there are no such criteria.
+    /// Returns the criteria; `None` if the file expects that they are invalid.
     pub(crate) fn criteria(&self) -> Result<Option<&Criteria>, String> {
         match (&self.criteria, self.expects_error) {
             (Ok(criteria), _) => Ok(Some(criteria)),
@@ -118,10 +118,10 @@ impl SelectionFile {
     }
 }
 
-/// How often each server has to be chosen.
+/// The expected frequencies of choosing each server.
 pub(crate) struct InWindowFile {
     pub(crate) topology: TopologyDescription,
-    /// Operations in progress.
+    /// The operations in progress.
     pub(crate) loads: BTreeMap<ServerAddress, u32>,
     iterations: u64,
     pub(crate) criteria: Criteria,
@@ -178,7 +178,7 @@ impl InWindowFile {
         })
     }
 
-    /// Whether all servers are as busy as each other.
+    /// Returns whether all servers have the same load.
     pub(crate) fn is_balanced(&self) -> bool {
         let first = self.loads.values().next();
         self.loads.values().all(|load| Some(load) == first)
@@ -191,7 +191,7 @@ impl InWindowFile {
             && self.frequencies.keys().eq(servers.iter().copied())
     }
 
-    /// Lets `choose` choose as often as the file wants, and compares how often each server was.
+    /// Calls `choose` as often as the file says, and compares the frequencies of the servers.
     pub(crate) fn compare(
         &self,
         mut choose: impl FnMut() -> Result<Option<ServerAddress>, String>,
@@ -204,7 +204,7 @@ impl InWindowFile {
         for (address, expected) in &self.frequencies {
             let times = chosen.get(address).copied().unwrap_or_default();
             let actual = times as f64 / self.iterations as f64;
-            // Never and always are exact.
+            // Frequencies of 0 and 1 are exact.
             let exact = [0.0, 1.0].contains(expected);
             let tolerance = if exact { 0.0 } else { self.tolerance };
             if (actual - expected).abs() > tolerance {
@@ -218,7 +218,7 @@ impl InWindowFile {
     }
 }
 
-/// One more sample in a moving average, in milliseconds.
+/// A new sample of a moving average, in milliseconds.
 pub(crate) struct RttFile {
     pub(crate) before: Option<f64>,
     pub(crate) sample: f64,
@@ -233,7 +233,7 @@ struct RttFormat {
     new_avg_rtt: f64,
 }
 
-/// The average before: a number, or the text `NULL`.
+/// The previous average: a number, or the text `NULL`.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Before {
@@ -261,7 +261,7 @@ impl RttFile {
         })
     }
 
-    /// Compares with the average that was computed.
+    /// Compares the expected average with the computed one.
     pub(crate) fn compare(&self, average: Option<f64>) -> Result<(), String> {
         match average {
             Some(average) if (average - self.average).abs() < 1e-6 => Ok(()),
@@ -273,7 +273,7 @@ impl RttFile {
     }
 }
 
-/// A topology, taken as it is: no state machine, and no check of wire versions.
+/// A topology description, without state machine or check of wire versions.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Topology {
@@ -349,7 +349,7 @@ impl Preference {
         if let Some(sets) = self.tag_sets {
             preference = preference.with_tag_sets(sets.iter().map(tag_set).collect());
         }
-        // -1 is the spelling of "no limit".
+        // -1 means "no limit".
         if let Some(limit) = self.max_staleness_seconds.filter(|limit| *limit != -1) {
             let seconds = u64::try_from(limit).map_err(|_| format!("{limit} s is negative"))?;
             preference = preference.with_max_staleness(Duration::from_secs(seconds));

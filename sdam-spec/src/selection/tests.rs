@@ -1,4 +1,4 @@
-//! The checks themselves are checked: a file that expects the wrong thing must fail.
+//! Tests of the checks: a file with a wrong expectation must fail.
 
 use serde_json::json;
 
@@ -85,7 +85,7 @@ fn staleness_files_pass_only_if_errors_are_expected_where_they_occur() {
         assert_eq!(max_staleness(&file(seconds, fails)), Ok(()), "{seconds}");
         assert!(max_staleness(&file(seconds, !fails)).is_err(), "{seconds}");
     }
-    // Only where an error is expected, no servers need to be.
+    // Servers may be missing only if an error is expected.
     let mut brief = file(0, true);
     brief.as_object_mut().unwrap().remove("suitable_servers");
     assert_eq!(max_staleness(&brief), Ok(()));

@@ -1,4 +1,4 @@
-//! A topology in the role of a client.
+//! A client entity: a topology.
 
 use std::{iter, time::Duration};
 
@@ -28,13 +28,13 @@ use serde_json::Value;
 use super::log;
 use crate::json::{self, Object};
 
-/// How long the format lets clients wait for an event.
+/// The time limit of the format for waiting for an event.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Tests may shorten the pause between checks of clients that do not set it themselves; this is the
-/// shortest that is allowed.
+/// Tests may shorten the pause between checks of clients that do not set it themselves; this is
+/// the smallest allowed value.
 const HEARTBEAT_FREQUENCY: Duration = Duration::from_millis(500);
 
-/// A topology, and everything that has happened in it.
+/// A topology and its recorded events.
 pub(super) struct Client {
     topology: Topology,
     io: Io,
@@ -43,16 +43,16 @@ pub(super) struct Client {
     log: LogConfig,
 }
 
-/// Why an operation has failed.
+/// The error of an operation.
 pub(super) enum Failure {
-    /// No server has had a part in it.
+    /// The client failed without a server's reply.
     Client(String),
-    /// The server has said so.
+    /// The server replied with an error.
     Server(String),
 }
 
 impl Client {
-    /// Starts a client of the deployment at `uri`, as the entity `client` has it.
+    /// Starts a client of the deployment at `uri` with the settings of the entity `client`.
     pub(super) fn start(uri: &str, runtime: &Runtime, client: &Object<'_>) -> Result<Self, String> {
         let log = client.read_optional("observeLogMessages", log::config)?;
         let log = log.unwrap_or_default();
@@ -77,7 +77,7 @@ impl Client {
         })
     }
 
-    /// Waits until `count` events since the client was created are as `expected`.
+    /// Waits until `count` events since the client's creation match `expected`.
     pub(super) async fn wait_for(&mut self, expected: &Value, count: u64) -> Result<(), String> {
         let expected = ExpectedEvent::parse(expected)?;
         let deadline = self.io.clock.now() + PATIENCE;
@@ -99,7 +99,7 @@ impl Client {
         }
     }
 
-    /// Selects a server by `criteria` and lets it run `command`.
+    /// Selects a server by `criteria` and runs `command` on it.
     pub(super) async fn run(&self, criteria: &Criteria, command: &Document) -> Result<(), Failure> {
         let selected = self.topology.select(criteria).await;
         let selected = selected.map_err(|error| Failure::Client(error.to_string()))?;
@@ -134,15 +134,15 @@ impl Client {
         Document::from_reader(reply.body).map_err(|error| error.to_string())
     }
 
-    /// Ends the client; may be called again.
+    /// Closes the client; may be called again.
     pub(super) async fn close(&self) {
         self.topology.close().await;
     }
 
-    /// What a closed client has logged.
+    /// Returns the log messages of a closed client.
     ///
-    /// If a test has not closed it, that are also the messages about its end; tests that know
-    /// nothing of these observe no topology, or ignore what comes late.
+    /// If a test has not closed it, these include the messages about its end. Tests that do not
+    /// expect those observe no topology, or ignore late messages.
     pub(super) fn messages(mut self) -> Vec<Value> {
         let rest = iter::from_fn(|| self.stream.try_next());
         self.events.extend(rest);
@@ -153,7 +153,7 @@ impl Client {
 /// An event to wait for.
 struct ExpectedEvent<'v> {
     name: EventName,
-    /// The type in the new description.
+    /// The server type in the new description.
     new_type: Option<&'v str>,
 }
 
@@ -185,7 +185,7 @@ impl<'v> ExpectedEvent<'v> {
     }
 }
 
-/// The event that the format calls so: with a small letter first and `Event` last.
+/// Converts an event name of the format (lowercase first letter, `Event` last).
 fn event_name(value: &Value) -> Result<EventName, String> {
     let text = json::text(value)?;
     let name = text.strip_suffix("Event").unwrap_or(text);
@@ -198,7 +198,7 @@ fn event_name(value: &Value) -> Result<EventName, String> {
         .ok_or_else(|| format!("{text} is no event that is known here"))
 }
 
-/// The options of a client of the deployment at `uri`.
+/// Builds the options of a client of the deployment at `uri`.
 fn options(uri: &str, client: &Object<'_>) -> Result<Options, String> {
     let mut uri = uri.to_owned();
     let mut sets_frequency = false;
@@ -219,7 +219,7 @@ fn options(uri: &str, client: &Object<'_>) -> Result<Options, String> {
     if !sets_frequency {
         options.heartbeat_frequency = Some(HEARTBEAT_FREQUENCY);
     }
-    // Members are found, mongoses are named; a client gets several only if it asks for them.
+    // Members are discovered, but mongoses must be listed; a client gets several only on request.
     let several = client.read_optional("useMultipleMongoses", json::boolean)?;
     if options.replica_set.is_none() && several != Some(true) {
         options.seeds.truncate(1);

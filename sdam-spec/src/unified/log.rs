@@ -1,4 +1,4 @@
-//! Log messages, as the format speaks of them.
+//! Log messages in the terms of the format.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +9,14 @@ use serde_json::{Map, Value, json};
 use super::matching;
 use crate::json::{self as read, Object};
 
-/// Documents must not be cut, or they could not be compared (unified test format:
+/// Larger than any document, because truncated ones cannot be compared (unified test format:
 /// "observeLogMessages").
 const MAX_DOCUMENT_LENGTH: usize = 10_000;
 
 /// The messages of each client, by its id.
 pub(super) type Logs = BTreeMap<String, Vec<Value>>;
 
-/// What is observed of a client's messages.
+/// Reads which messages of a client are observed.
 pub(super) fn config(observed: &Value) -> Result<LogConfig, String> {
     let components = ["topology", "serverSelection", "connection", "command"];
     let observed = Object::new(observed, "observeLogMessages", &components)?;
@@ -36,7 +36,7 @@ pub(super) fn config(observed: &Value) -> Result<LogConfig, String> {
     Ok(config)
 }
 
-/// The messages that `config` lets through.
+/// Returns the messages that `config` lets through.
 pub(super) fn messages(config: &LogConfig, events: &[Event]) -> Vec<Value> {
     let messages = events
         .iter()

@@ -1,8 +1,8 @@
-//! Whether a value is as expected (unified test format: "Rules for matching").
+//! Matching of values (unified test format: "Rules for matching").
 
 use serde_json::{Map, Value};
 
-/// Compares a value with what is expected of it; the error names the place of the difference.
+/// Compares a value with the expected one; the error names the path of the difference.
 ///
 /// Documents at the root may have more keys than expected, others may not.
 pub(super) fn check(expected: &Value, actual: &Value) -> Result<(), String> {
@@ -31,7 +31,7 @@ impl Matching {
                     result.map_err(|error| format!("[{index}]{error}"))
                 })
             }
-            // Whatever type a number is sent as.
+            // Numbers are compared independently of their type.
             (Value::Number(expected), Value::Number(actual))
                 if expected.as_f64() == actual.as_f64() =>
             {
@@ -95,14 +95,14 @@ impl Matching {
     }
 }
 
-/// The operator and its operand, if `expected` is one.
+/// Returns the operator and its operand, if `expected` is one.
 fn operator(expected: &Value) -> Option<(&str, &Value)> {
     let fields = expected.as_object().filter(|fields| fields.len() == 1)?;
     let (key, operand) = fields.iter().next()?;
     key.starts_with("$$").then_some((key, operand))
 }
 
-/// Whether `value` is of one of the BSON types that `names` names.
+/// Returns whether `value` has one of the BSON types in `names`.
 fn is_of_type(names: &Value, value: &Value) -> bool {
     let is = |name: &Value| match name.as_str() {
         Some("string") => value.is_string(),

@@ -1,4 +1,4 @@
-//! What a file or test needs of a deployment.
+//! The requirements of a file or test on a deployment.
 
 use serde_json::Value;
 
@@ -17,7 +17,7 @@ impl Kind {
     }
 }
 
-/// One way to meet the requirements.
+/// One alternative of the requirements.
 struct Requirement {
     kinds: Option<Vec<Kind>>,
     at_least: Option<(u32, u32)>,
@@ -33,7 +33,7 @@ impl Requirement {
             "serverless",
         ];
         let requirement = Object::new(value, "runOnRequirement", &keys)?;
-        // Nothing here is serverless, so only who demands it is out of place.
+        // No deployment here is serverless, so only requiring it fails.
         if requirement.read_optional("serverless", json::text)? == Some("require") {
             return Err("nothing is serverless here".to_owned());
         }
@@ -54,7 +54,7 @@ impl Requirement {
     }
 }
 
-/// The kind of deployment that a file runs against: the first one that it names.
+/// Returns the kind of deployment that a file runs against: the first one that it names.
 pub(super) fn kind(requirements: Option<&Value>) -> Result<Kind, String> {
     let requirements = requirements.map(|value| json::list(value, Requirement::parse));
     let requirements = requirements.transpose()?.unwrap_or_default();
@@ -64,8 +64,7 @@ pub(super) fn kind(requirements: Option<&Value>) -> Result<Kind, String> {
     Ok(kinds.next().copied().unwrap_or(Kind::ReplicaSet))
 }
 
-/// Makes sure that one of the requirements is met. A test that could not be run would be a test
-/// that is skipped, and none is.
+/// Fails unless one of the requirements is met: no test may be skipped.
 pub(super) fn check(value: &Value, kind: Kind, version: (u32, u32)) -> Result<(), String> {
     let requirements = json::list(value, Requirement::parse)?;
     if requirements.iter().any(|it| it.admits(kind, version)) {

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::json::{self, Object};
 
-/// Everything that a test has made so far.
+/// The entities that a test has created so far.
 pub(super) struct Script<'w> {
     uri: &'w str,
     runtime: &'w Runtime,
@@ -38,7 +38,7 @@ struct Collection {
     read_preference: ReadPreference,
 }
 
-/// What an operation asks of a client.
+/// A request of an operation to a client.
 struct Request {
     client: String,
     criteria: Criteria,
@@ -57,7 +57,7 @@ impl<'w> Script<'w> {
         }
     }
 
-    /// Makes a list of entities.
+    /// Creates a list of entities.
     pub(super) fn create(&mut self, entities: &Value) -> Result<(), String> {
         json::list(entities, |entity| {
             let entity = Object::new(entity, "entity", &["client", "database", "collection"])?;
@@ -189,7 +189,7 @@ impl<'w> Script<'w> {
         })
     }
 
-    /// Closes every client; what they have logged.
+    /// Closes every client and returns their log messages.
     pub(super) async fn end(self) -> Logs {
         let mut logs = Logs::new();
         for (id, client) in self.clients {
@@ -232,7 +232,7 @@ impl Collection {
     }
 }
 
-/// `body` with its command `name` in the first place, for `database`.
+/// Builds the command `name` for `database`: `body` with the name in the first place.
 fn command(name: &str, mut body: Document, database: &str) -> Document {
     let mut command = Document::new();
     command.insert(name, body.remove(name).unwrap_or(Bson::Int32(1)));
@@ -241,7 +241,7 @@ fn command(name: &str, mut body: Document, database: &str) -> Document {
     command
 }
 
-/// The only model of a write that files have: an insert, and into which namespace.
+/// Reads the only write model of the files, an insert; returns its namespace and document.
 fn insert_model(value: &Value) -> Result<(Option<String>, Document), String> {
     let model = Object::new(value, "model", &["insertOne"])?;
     let insert = Object::new(
@@ -285,7 +285,7 @@ fn find<'m, T>(entities: &'m BTreeMap<String, T>, id: &str) -> Result<&'m T, Str
         .ok_or_else(|| format!("there is no entity {id}"))
 }
 
-/// Whether an operation ended as expected.
+/// Compares the outcome of an operation with the expected one.
 fn compare(expected: Option<&Value>, outcome: Result<(), Failure>) -> Result<(), String> {
     let Some(expected) = expected else {
         return match outcome {

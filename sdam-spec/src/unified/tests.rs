@@ -1,4 +1,4 @@
-//! What is not as expected has to be noticed, and what is not understood too.
+//! Tests of the runner: differences and unknown content must be reported.
 
 use std::sync::Arc;
 
@@ -130,7 +130,7 @@ fn messages_of_another_level_or_component_are_others() {
     check("component", "serverSelection");
 }
 
-/// A host whose deployments do not exist: good enough for what goes wrong earlier.
+/// Creates a host without real deployments, for errors that come earlier.
 fn host() -> Host {
     #[derive(Debug)]
     struct Nowhere;

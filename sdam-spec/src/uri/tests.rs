@@ -1,6 +1,6 @@
 use super::*;
 
-/// The runner must notice whatever differs: each case is right but for one thing.
+/// The runner must detect any difference: each case has exactly one error.
 #[test]
 fn a_wrong_expectation_is_noticed() {
     let right = json!({

@@ -1,4 +1,4 @@
-//! One client, then a hundred more.
+//! The cost of one client, and of each of a hundred more.
 
 use std::{
     future::Future,
@@ -18,16 +18,16 @@ use sdam_transport::spawn::{Spawner, Task};
 
 use crate::process::{cpu, memory, sockets, switches};
 
-/// How many clients are added to the first one.
+/// The number of clients that are added to the first one.
 const FURTHER: usize = 100;
 
-/// A heartbeat and the time for its checks: then buffers have been filled and freed.
+/// One heartbeat and the time for its checks, after which buffers have been filled and freed.
 const SETTLING: Duration = Duration::from_secs(11);
 
 /// The longest that clients may take to find their servers.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What each of the further clients costs, and the memory of the first.
+/// The cost of each further client, and the memory of the first.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Figures {
     /// In KiB.
@@ -62,7 +62,7 @@ impl Figures {
     }
 }
 
-/// Counts tasks and how often they are polled.
+/// A spawner that counts tasks and their polls.
 #[derive(Debug, Default)]
 struct Counts {
     alive: AtomicUsize,
@@ -97,7 +97,7 @@ impl Drop for Counted {
     }
 }
 
-/// What grows while time passes.
+/// The figures that grow with time.
 #[derive(Clone, Copy)]
 struct Work {
     polls: f64,
@@ -115,7 +115,7 @@ impl Work {
     }
 }
 
-/// Prints what clients cost that watch a set of so many `members`.
+/// Prints the cost of clients that monitor a set of `members` members.
 pub(crate) fn measure(uri: &str, members: usize, seconds: u64) {
     let host = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -168,7 +168,7 @@ pub(crate) fn measure(uri: &str, members: usize, seconds: u64) {
     }
 }
 
-/// Waits until every client knows its servers and has all its connections, and a heartbeat longer.
+/// Waits until every client knows its servers and has all connections, and one more heartbeat.
 fn settle(clients: &[Topology], members: usize, expected: usize) {
     for client in clients {
         let complete = block_on(client.wait_for(

@@ -1,8 +1,8 @@
-//! What a client costs that nobody uses: tasks, sockets, memory, wake-ups and processor time.
+//! The cost of an idle client: tasks, sockets, memory, wake-ups and processor time.
 //!
-//! Deployments are simulated in a process of their own, on loopback, and every set of clients is
-//! measured in one of its own, so that each figure is that of the clients alone. Heartbeats are the
-//! default of ten seconds.
+//! Deployments are simulated in a separate process, on loopback. Each set of clients is measured
+//! in its own process, so that the figures include only the clients. Heartbeats are the default of
+//! ten seconds.
 
 #![expect(
     clippy::unwrap_used,
@@ -36,16 +36,16 @@ fn main() {
 mod report {
     use crate::{clients::Figures, process::Deployment};
 
-    /// How long a steady state is watched, in seconds: whole heartbeats.
+    /// The seconds for which a steady state is measured: whole heartbeats.
     const WINDOW: u64 = 30;
 
-    /// The same for a first impression.
+    /// The same for a quick run.
     const QUICK_WINDOW: u64 = 10;
 
-    /// The figures; `words` are what criterion understands: options, and the part of a name.
+    /// Measures all figures. `words` are criterion's options and part of a benchmark's name.
     pub(crate) fn all(words: &[&str]) {
         let quick = words.contains(&"--measurement-time");
-        // Cargo appends an option of its own.
+        // Cargo appends its own option.
         let is_filter = |word: &&&str| !word.starts_with('-') && word.parse::<f64>().is_err();
         let filter = words.iter().rev().find(is_filter).copied().unwrap_or("");
         if !"idle/".contains(filter) && !filter.starts_with("idle/") {

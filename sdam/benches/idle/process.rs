@@ -1,4 +1,4 @@
-//! Processes that serve and processes that are measured, and what `/proc` says of the latter.
+//! Server processes and measured processes, and the figures of the latter from `/proc`.
 
 use std::{
     env, fs,
@@ -10,7 +10,7 @@ use sdam_sim::serve::ReplicaSet;
 
 use crate::clients::Figures;
 
-/// A replica set in a process of its own, which ends with this one.
+/// A replica set in a separate process, which ends with this one.
 pub(crate) struct Deployment {
     process: Child,
     uri: String,
@@ -31,7 +31,7 @@ impl Deployment {
         Self { process, uri }
     }
 
-    /// What clients cost that watch this deployment of so many `members` for `seconds`.
+    /// Measures clients that monitor this deployment of `members` members for `seconds`.
     pub(crate) fn measure(&self, options: &str, members: usize, seconds: u64) -> Figures {
         let uri = format!("{}{options}", self.uri);
         let (members, seconds) = (members.to_string(), seconds.to_string());
@@ -47,7 +47,7 @@ impl Deployment {
 impl Drop for Deployment {
     fn drop(&mut self) {
         drop(self.process.stdin.take());
-        // It ends by itself; killing it only makes sure of that.
+        // It ends by itself; the kill is only a safeguard.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -66,7 +66,7 @@ pub(crate) fn serve(members: u16) {
     let _ = std::io::stdin().read(&mut [0]);
 }
 
-/// The sockets of this process.
+/// Counts the sockets of this process.
 pub(crate) fn sockets() -> usize {
     let is_socket = |entry: &fs::DirEntry| {
         fs::read_link(entry.path())
@@ -79,12 +79,12 @@ pub(crate) fn sockets() -> usize {
         .count()
 }
 
-/// Memory in use by this process, in KiB.
+/// Returns the memory in use by this process, in KiB.
 pub(crate) fn memory() -> f64 {
     status_of("/proc/self/status", "RssAnon:")
 }
 
-/// How often the threads of this process went to sleep.
+/// Counts how often the threads of this process went to sleep.
 pub(crate) fn switches() -> f64 {
     fs::read_dir("/proc/self/task")
         .unwrap()
@@ -100,7 +100,7 @@ fn status_of(path: &str, key: &str) -> f64 {
     number.parse().unwrap()
 }
 
-/// Processor time of all threads of this process, in microseconds.
+/// Returns the processor time of all threads of this process, in microseconds.
 pub(crate) fn cpu() -> f64 {
     // Nanoseconds, where /proc/self/stat counts hundredths of a second.
     fs::read_dir("/proc/self/task")

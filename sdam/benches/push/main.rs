@@ -1,6 +1,6 @@
-//! What a reply costs that a server pushes: until it is an event, and processor time.
+//! The cost of a streamed reply: the latency until it is an event, and the processor time.
 //!
-//! The servers are threads of this process on loopback, which push when they are told to; their
+//! The servers are threads of this process on loopback, which push replies on request; their
 //! processor time is not counted.
 
 #![expect(
@@ -39,14 +39,14 @@ mod measurements {
 
     use crate::servers::Servers;
 
-    /// How many replies are pushed, and how many before them that do not count.
+    /// The number of measured pushes, and of warm-up pushes before them.
     const PUSHES: u32 = 4000;
     const FIRST: u32 = 200;
 
-    /// The longest that anything may take.
+    /// The time limit of every wait.
     const PATIENCE: Duration = Duration::from_secs(30);
 
-    /// The figures, if `words`, which criterion understands, name them.
+    /// Measures all figures, if `words`, which are criterion's arguments, select them.
     pub(crate) fn all(words: impl Iterator<Item = String>) {
         let is_filter = |word: &String| !word.starts_with('-') && word.parse::<f64>().is_err();
         let filter = words.filter(is_filter).last().unwrap_or_default();
@@ -75,7 +75,7 @@ mod measurements {
         durations[durations.len() / 2]
     }
 
-    /// How long each pushed reply takes to reach a sink, and the processor time it costs.
+    /// Measures the time of each pushed reply to a sink, and the processor time of all of them.
     fn pushes(members: usize) -> (Vec<Duration>, Duration) {
         let host = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
@@ -89,7 +89,7 @@ mod measurements {
             if let EventKind::ServerHeartbeatSucceeded { heartbeat, .. } = &event.kind
                 && heartbeat.awaited
             {
-                // The receiver is gone at the end.
+                // The receiver is dropped at the end.
                 let _ = told.send(Instant::now());
             }
         });
@@ -118,7 +118,7 @@ mod measurements {
         (latencies, cpu)
     }
 
-    /// How long a message takes from one thread to another, with nothing in between but a socket.
+    /// Measures the time of a message from one thread to another over a plain socket.
     fn floor() -> Vec<Duration> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -144,7 +144,7 @@ mod measurements {
         latencies
     }
 
-    /// Processor time of all threads but this one, which plays the servers.
+    /// Returns the processor time of all threads except this one, which plays the servers.
     fn cpu_of_others() -> Duration {
         let own = fs::read_link("/proc/thread-self").unwrap();
         let own = own.file_name().unwrap().to_owned();

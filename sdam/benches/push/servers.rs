@@ -1,4 +1,4 @@
-//! A replica set of threads whose primary says something new when it is told to.
+//! A replica set of threads whose primary pushes a changed reply on request.
 
 use std::{
     io::{Read, Write},
@@ -20,22 +20,22 @@ pub(crate) struct Servers {
     counter: i64,
 }
 
-/// Who waits for news, by member.
+/// The connections that await a change, by member.
 #[derive(Default)]
 struct Streams {
     open: Mutex<Vec<Option<Stream>>>,
     opened: Condvar,
 }
 
-/// A connection whose request is answered when there is something new.
+/// A connection whose request is answered on the next change.
 struct Stream {
     socket: TcpStream,
-    /// What the next reply answers: the request, and then each reply the one before.
+    /// The `responseTo` of the next reply: the request, then each previous reply.
     answered: i32,
 }
 
 impl Servers {
-    /// About as long as a reply is.
+    /// The approximate size of a reply.
     pub(crate) const REPLY_SIZE: usize = 400;
 
     pub(crate) fn start(number: usize) -> Self {
@@ -66,7 +66,7 @@ impl Servers {
         }
     }
 
-    /// A heartbeat is an hour, so that nothing is sent but what is pushed.
+    /// Returns the connection string. Heartbeats take an hour, so that only pushes are sent.
     pub(crate) fn uri(&self) -> String {
         let hosts: Vec<_> = self.members.iter().map(ServerAddress::as_str).collect();
         let hosts = hosts.join(",");
@@ -87,7 +87,7 @@ impl Servers {
         );
     }
 
-    /// Lets the primary say that something has changed.
+    /// Pushes a changed reply of the primary.
     pub(crate) fn push(&mut self) {
         self.counter += 1;
         let body = hello(0, &self.members, self.counter);
@@ -108,7 +108,7 @@ impl Servers {
     }
 }
 
-/// Answers what needs an answer at once, until the connection ends.
+/// Answers requests that need an immediate reply, until the connection ends.
 fn serve(mut socket: TcpStream, index: usize, members: &[ServerAddress], streams: &Streams) {
     socket.set_nodelay(true).unwrap();
     while let Some(request) = read(&mut socket) {
@@ -147,7 +147,7 @@ fn serve(mut socket: TcpStream, index: usize, members: &[ServerAddress], streams
     }
 }
 
-/// The next request; `None` at the end.
+/// Reads the next request; `None` at the end of the stream.
 fn read(socket: &mut TcpStream) -> Option<WireMessage> {
     let mut bytes = vec![0; 4];
     socket.read_exact(&mut bytes).ok()?;

@@ -1,4 +1,4 @@
-//! The topology lock: a mutex that tells a pool author what went wrong.
+//! The topology lock: a mutex that detects reentrant calls of connection pools.
 
 use std::{
     ops::{Deref, DerefMut},
@@ -7,10 +7,10 @@ use std::{
 
 use crate::sync::{Mutex, MutexGuard};
 
-/// A mutex that ignores poisoning, because no machine can stop half-way.
+/// A mutex that ignores poisoning, because a state machine never stops half-way.
 ///
-/// In debug builds, locking it again on the thread that holds it panics with an explanation instead
-/// of waiting for ever: a pool has called back into the topology.
+/// In debug builds, locking it again on the same thread panics with an explanation instead of a
+/// deadlock: a pool has called back into the topology.
 #[derive(Debug, Default)]
 pub(super) struct Lock<T> {
     value: Mutex<T>,
@@ -18,7 +18,7 @@ pub(super) struct Lock<T> {
     holder: Mutex<Option<std::thread::ThreadId>>,
 }
 
-/// The lock, held.
+/// The guard of a held [`Lock`].
 #[derive(Debug)]
 pub(super) struct LockGuard<'l, T> {
     value: MutexGuard<'l, T>,

@@ -1,4 +1,4 @@
-//! A selection that has waited in vain, with all that is known about why.
+//! The error of a selection that has timed out, with all diagnostics.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -8,56 +8,56 @@ use sdam_select::{criteria::Criteria, diagnose::Diagnosis, error_text, explain::
 
 use crate::failures::{Failure, Failures};
 
-/// A selection that has waited in vain.
+/// The error of a selection that has timed out.
 ///
-/// `{}` is one line: the specification's text, how long the selection waited and what bounded it,
-/// and what is most probably wrong with its remedy (L-80, L-81).
-/// `{:#}` says for people what was looked for, what became of each server, its first and its last
-/// error, and everything that is probably wrong.
+/// `{}` is one line: the specification's text, how long the selection waited and what limited it,
+/// and the most probable problem with its remedy (L-80, L-81).
+/// `{:#}` also prints the criteria, each server with its state and its first and last error, and
+/// all probable problems.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct SelectionTimeout {
-    /// What was looked for.
+    /// The criteria of the selection.
     pub criteria: Criteria,
-    /// What was known at the end.
+    /// The topology description at the end.
     pub description: Arc<TopologyDescription>,
-    /// What selection made of it.
+    /// The result of the selection criteria for each server.
     pub explanation: Explanation,
-    /// What each server has failed with, in the order of the description.
+    /// The errors of each server, in the order of the description.
     pub failures: Box<[Failures]>,
-    /// What is probably wrong, most fundamental things first.
+    /// The probable problems, the most fundamental first.
     pub diagnoses: Vec<Diagnosis>,
-    /// How long the selection was allowed to wait; nothing comes of it with [`Bound::TryOnce`].
+    /// The timeout of the selection; it has no effect with [`Bound::TryOnce`].
     pub timeout: Duration,
-    /// Who has set that limit.
+    /// The source of that limit.
     pub bound: Bound,
-    /// How long it has waited.
+    /// The time that the selection has waited.
     pub waited: Duration,
-    /// When it gave up, by the clock of the topology's runtime.
+    /// The time of the failure, by the clock of the topology's runtime.
     pub at: Instant,
-    /// What happened before, oldest first, if the topology was
-    /// [asked](crate::builder::TopologyBuilder::history) to remember it.
+    /// The transitions before the failure, oldest first, if the topology was
+    /// [asked](crate::builder::TopologyBuilder::history) to keep them.
     pub history: Vec<Transition>,
 }
 
-/// What limits how long a selection waits.
+/// The source of a selection's time limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Bound {
     /// The client's option `serverSelectionTimeoutMS`.
     ServerSelectionTimeout,
-    /// The client's option `timeoutMS`, which was less.
+    /// The client's option `timeoutMS`, which was shorter.
     Timeout,
-    /// The time that the call was given, which was less.
+    /// The timeout of the call, which was shorter.
     Call,
-    /// The client's option `serverSelectionTryOnce`: a selection of a single-threaded client gives
-    /// up after one scan, however long that takes.
+    /// The client's option `serverSelectionTryOnce`: a selection of a single-threaded client fails
+    /// after one scan, however long that takes.
     TryOnce,
 }
 
 impl SelectionTimeout {
-    /// The text for events and logs, which carry the selector and the topology description
-    /// themselves: also servers' errors are part of that (Server Selection: "Server Selection Failed
+    /// Returns the text for events and logs. They carry the selector and the topology description,
+    /// including servers' errors, themselves (Server Selection: "Server Selection Failed
     /// Message").
     pub(crate) fn without_description(&self) -> String {
         format!("no server was suitable; {}", Wait(self))
@@ -135,7 +135,7 @@ impl fmt::Display for SelectionTimeout {
 }
 
 impl fmt::Debug for SelectionTimeout {
-    /// The text, as a program prints it that returns the error from `main`.
+    /// Prints the `Display` text, for programs whose `main` returns the error.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
@@ -152,7 +152,7 @@ impl fmt::Display for Bound {
     }
 }
 
-/// How long a selection has waited, and why not longer.
+/// Displays how long a selection has waited and what limited it.
 struct Wait<'t>(&'t SelectionTimeout);
 
 impl fmt::Display for Wait<'_> {
@@ -170,7 +170,7 @@ impl fmt::Display for Wait<'_> {
     }
 }
 
-/// A duration in seconds, to the millisecond.
+/// Displays a duration in seconds, to the millisecond.
 struct Seconds(Duration);
 
 impl fmt::Display for Seconds {

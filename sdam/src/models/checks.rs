@@ -10,8 +10,8 @@ use sdam_select::criteria::Criteria;
 
 use super::world::{World, member};
 
-/// The primary shows at the second check, which a monitor makes of its own accord only after ten
-/// seconds, and those never pass in a model.
+/// A world whose primary appears at the second check. Without a request a monitor makes that check
+/// only after ten seconds, which never pass in a model.
 fn world() -> World {
     let world = World::new(&[
         member("secondary", &["a:1"]),
@@ -40,7 +40,7 @@ fn a_monitor_checks_again_for_the_second_when_the_first_has_given_up() {
         let impatient = thread::spawn(move || {
             let criteria = Criteria::write();
             let selection = pin!(topology.select(&criteria));
-            // Given up after its first look.
+            // Dropped after its first poll.
             let _ = selection.poll(&mut Context::from_waker(Waker::noop()));
         });
         block_on(world.topology.select(&Criteria::write())).unwrap();

@@ -42,7 +42,7 @@ fn the_last_cancellation_arrives_with_its_generation() {
         for _ in 0..2 {
             let (mailbox, latest) = (Arc::clone(&mailbox), Arc::clone(&latest));
             thread::spawn(move || {
-                // As under the topology lock.
+                // Stands for the topology lock.
                 let mut latest = latest.lock().unwrap();
                 *latest = latest.next();
                 mailbox.cancel(*latest);

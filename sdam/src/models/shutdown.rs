@@ -15,7 +15,7 @@ use sdam_select::criteria::Criteria;
 use super::world::{World, bytes, member};
 use crate::server::Server;
 
-/// The names of all events.
+/// A sink that records the names of all events.
 #[derive(Clone, Debug, Default)]
 struct Names(Arc<Mutex<Vec<EventName>>>);
 
@@ -73,7 +73,7 @@ fn every_selection_ends_once_and_before_the_closing() {
 
 #[test]
 fn no_monitor_begins_after_closing_has_returned() {
-    // A pooled connection's handshake may name a new member while somebody closes.
+    // A pooled connection's handshake may add a new member during the close.
     explore(2, || {
         let world = World::new(&[]);
         world.checked(&member("isWritablePrimary", &["a:1"]));
@@ -94,7 +94,7 @@ fn the_queue_is_closed_by_whoever_is_last() {
         let world = World::new(&[]);
         let monitors = world.tasks.take();
         assert!(!monitors.is_empty());
-        // As a runtime that ends drops them.
+        // A runtime that shuts down drops its tasks like this.
         let runtime = thread::spawn(move || drop(monitors));
         world.topology.cell().shut_down();
         runtime.join().unwrap();
@@ -108,7 +108,7 @@ fn a_selection_that_waits_hears_that_the_runtime_has_dropped_its_monitors() {
         let world = World::new(&[]);
         let monitors = world.tasks.take();
         let runtime = thread::spawn(move || drop(monitors));
-        // Without the last wake-up it would wait for ever.
+        // Without the last wake-up this would block for ever.
         let error = block_on(world.topology.select(&Criteria::write())).unwrap_err();
         assert!(error.is_runtime_shut_down());
         runtime.join().unwrap();

@@ -1,4 +1,4 @@
-//! A topology of the real engine whose tasks are threads of a model.
+//! A topology of the real engine whose tasks run as loom threads.
 
 use std::{
     fmt,
@@ -29,30 +29,30 @@ use sdam_transport::{
 
 use crate::{builder::TopologyBuilder, topology::Topology};
 
-/// Longer waits never end in a model: what they would end has to come from elsewhere.
+/// Longer timers never fire in a model: another event has to end the wait.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// A topology with the seed `a:1`, and its tasks that have not begun.
+/// A topology with the seed `a:1`, and its tasks that have not started.
 pub(super) struct World {
     pub(super) topology: Topology,
     pub(super) tasks: Tasks,
 }
 
-/// The tasks that have not begun.
+/// A spawner that holds tasks until [`begin`](Self::begin).
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tasks(Arc<Mutex<Held>>);
 
 #[derive(Debug, Default)]
 struct Held {
     tasks: Vec<Task>,
-    /// Whether tasks are no longer held, but begin as threads.
+    /// Whether new tasks start as threads at once.
     begun: bool,
-    /// Whether no task may come any more.
+    /// Whether spawning a task fails the test.
     over: bool,
 }
 
 impl World {
-    /// The servers answer each hello with the next one of `replies`, and then fall silent.
+    /// Starts a world whose servers answer each hello with the next one of `replies`, then never.
     pub(super) fn new(replies: &[Document]) -> Self {
         Self::start(replies, |builder| builder)
     }
@@ -80,12 +80,12 @@ impl World {
         Self { topology, tasks }
     }
 
-    /// The incarnation of the seed.
+    /// Returns the server id of the seed.
     pub(super) fn seed(&self) -> ServerId {
         self.topology.snapshot().description().servers()[0].id
     }
 
-    /// Tells the topology of a reply of the seed, as its monitor would.
+    /// Applies a reply of the seed, as its monitor would.
     pub(super) fn checked(&self, reply: &Document) {
         let mut window = RttWindow::default();
         window.add(Duration::from_millis(1));
@@ -98,14 +98,14 @@ impl World {
 }
 
 impl Drop for World {
-    /// Tasks that never began hold what holds them.
+    /// Breaks the reference cycle of tasks that never started.
     fn drop(&mut self) {
         drop(self.tasks.take());
     }
 }
 
 impl Tasks {
-    /// Lets the tasks there are begin, each on a thread of its own, and those that come later.
+    /// Starts the held tasks and all later ones, each on its own thread.
     pub(super) fn begin(&self) {
         let tasks = {
             let mut held = self.0.lock().unwrap();
@@ -115,12 +115,12 @@ impl Tasks {
         tasks.into_iter().for_each(Self::run);
     }
 
-    /// The tasks that have not begun, which is how a runtime ends that they were given to.
+    /// Takes the tasks that have not started; dropping them simulates a runtime's shutdown.
     pub(super) fn take(&self) -> Vec<Task> {
         std::mem::take(&mut self.0.lock().unwrap().tasks)
     }
 
-    /// From now on no task may come.
+    /// Forbids new tasks from now on.
     pub(super) fn end(&self) {
         self.0.lock().unwrap().over = true;
     }
@@ -143,7 +143,7 @@ impl Spawner for Tasks {
     }
 }
 
-/// The reply of a member of the set `rs` in this role, which names `hosts`.
+/// Builds the reply of a member of the set `rs` with this role and these `hosts`.
 pub(super) fn member(role: &str, hosts: &[&str]) -> Document {
     doc! { "ok": 1, role: true, "setName": "rs", "hosts": hosts, "maxWireVersion": 21 }
 }
@@ -152,7 +152,7 @@ pub(super) fn bytes(reply: &Document) -> Vec<u8> {
     RawDocumentBuf::try_from(reply).unwrap().into_bytes()
 }
 
-/// Time that leaps to the deadline of whoever waits for a short while.
+/// A clock that jumps to the deadline of each short timer.
 #[derive(Debug, Default)]
 struct ModelClock(AtomicU64);
 
@@ -177,7 +177,7 @@ struct Servers {
     asked: AtomicUsize,
 }
 
-/// Connections to it are open at once, and answer at once or never.
+/// A transport whose connections open at once and answer at once or never.
 #[derive(Clone, Debug)]
 struct Replica(Arc<Servers>);
 

@@ -1,10 +1,11 @@
-//! The runtime that goes without saying.
+//! Inference of the runtime from features and context.
 
 use std::fmt;
 
 use sdam_transport::runtime::Runtime;
 
-/// The runtime that goes without saying, for binaries: libraries should let their users choose.
+/// Infers the runtime when exactly one is possible. For binaries: libraries should leave the
+/// choice to their users.
 ///
 /// | runtime features | the answer |
 /// | --- | --- |
@@ -13,17 +14,17 @@ use sdam_transport::runtime::Runtime;
 /// | several otherwise | [`CurrentError::Ambiguous`] |
 ///
 /// It never guesses. Another dependency may enable further features, so a program that has chosen
-/// should call the function of its choice.
+/// a runtime should call its function.
 ///
 /// # Errors
 ///
-/// As the table says, and [`CurrentError::NotInContext`] if there is only tokio and no context. A
-/// tokio runtime that was built without timers is no context.
+/// As the table says, and [`CurrentError::NotInContext`] if only tokio is enabled and there is no
+/// context. A tokio runtime without timers does not count as a context.
 pub fn current() -> Result<Runtime, CurrentError> {
     choose(ENABLED)
 }
 
-/// Why no runtime could be chosen.
+/// An error of [`current`]: no runtime could be chosen.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CurrentError {
@@ -31,15 +32,15 @@ pub enum CurrentError {
     NotInContext,
     /// Several runtimes are enabled.
     Ambiguous {
-        /// Their features.
+        /// The features of the enabled runtimes.
         enabled: Box<[&'static str]>,
     },
 }
 
-/// What is known of an adapter.
+/// An enabled runtime adapter.
 pub(super) struct Adapter<R> {
     pub(super) feature: &'static str,
-    /// Whether it captures the runtime in whose context it is called; else it works everywhere.
+    /// Whether it captures the runtime of the calling context; otherwise it works everywhere.
     pub(super) needs_context: bool,
     /// `None` if there is no such context.
     pub(super) make: fn() -> Option<R>,
@@ -67,7 +68,7 @@ const ENABLED: &[Adapter<Runtime>] = &[
 ];
 
 pub(super) fn choose<R>(enabled: &[Adapter<R>]) -> Result<R, CurrentError> {
-    // Whoever runs inside of a runtime has made a choice that nobody else can make for them.
+    // A caller inside of a runtime's context has chosen that runtime.
     let mut contexts = enabled.iter().filter(|adapter| adapter.needs_context);
     if let Some(runtime) = contexts.find_map(|adapter| (adapter.make)()) {
         return Ok(runtime);
@@ -96,7 +97,7 @@ impl fmt::Display for CurrentError {
 }
 
 impl fmt::Debug for CurrentError {
-    /// The text, as a program prints it that returns the error from `main`.
+    /// Prints the `Display` text, for programs whose `main` returns the error.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }

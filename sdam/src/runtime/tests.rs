@@ -57,7 +57,7 @@ mod chosen {
         assert!(CurrentError::NotInContext.to_string().contains("block_on"));
     }
 
-    /// Of the features that this test was built with.
+    /// Uses the features that this test was built with.
     #[test]
     fn outside_of_any_runtime_only_the_one_enabled_is_current() {
         let enabled: Vec<&str> = [

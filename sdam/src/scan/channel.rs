@@ -19,20 +19,20 @@ use super::Member;
 
 /// The open connection to a server, lent to one operation.
 ///
-/// What goes wrong on it is for the operation to report
-/// ([`handle_error`](super::ScanTopology::handle_error)), and an operation that gives up half-way
-/// closes the connection ([`disconnect`](super::ScanTopology::disconnect)); that is done by itself
-/// for one that was dropped within [`command`](Self::command).
+/// The operation has to report its errors ([`handle_error`](super::ScanTopology::handle_error)).
+/// An operation that gives up before the reply has to close the connection
+/// ([`disconnect`](super::ScanTopology::disconnect)); dropping a [`command`](Self::command) future
+/// does that automatically.
 pub struct Channel<'t> {
     member: &'t mut Member,
     now: Instant,
     generation: Generation,
-    /// What the server's monitor is told of it.
+    /// The status that the server's monitor machine needs.
     status: ServerStatus,
 }
 
 impl<'t> Channel<'t> {
-    /// `None` if the connection is not open or cannot be used any more.
+    /// Borrows the member's connection; `None` if it is closed or unusable.
     pub(super) fn of(
         member: &'t mut Member,
         now: Instant,
@@ -51,18 +51,17 @@ impl<'t> Channel<'t> {
         })
     }
 
-    /// The generation the connection belongs to, for error reports.
+    /// Returns the generation of the connection, for error reports.
     pub fn generation(&self) -> Generation {
         self.generation
     }
 
-    /// The service behind a load balancer that the connection leads to, for error reports.
+    /// Returns the service behind a load balancer that the connection leads to, for error reports.
     pub fn service_id(&self) -> Option<ObjectId> {
         self.member.service
     }
 
-    /// Says that the connection is authenticated from now on, so that an overloaded server's refusal
-    /// to answer a check does not cost it.
+    /// Marks the connection as authenticated: an overload error of a check then does not close it.
     pub fn set_authenticated(&mut self) {
         let Self {
             member,
@@ -71,22 +70,21 @@ impl<'t> Channel<'t> {
             ..
         } = self;
         if let Some(monitor) = &mut member.monitor {
-            // It has no effect but this one.
+            // This input yields no effects.
             let _ = monitor.handle(*now, *status, MonitorInput::Authenticated);
         }
     }
 
-    /// Sends `command`, a BSON document with `$db`, and reads the reply, by `deadline` if the
-    /// connection blocks; for others the caller races a timer.
+    /// Sends `command`, a BSON document with `$db`, and reads the reply. `deadline` applies to
+    /// blocking connections; for others the caller races a timer.
     ///
     /// # Errors
     ///
-    /// If the connection breaks, or the deadline passes. What the reply says is for the caller to
-    /// find out.
+    /// If the connection breaks, or the deadline passes. Command errors are left to the caller.
     ///
     /// # Cancel safety
     ///
-    /// Not cancel safe: the connection is closed by the next call that comes across it.
+    /// Not cancel safe: the next call that uses the connection closes it.
     pub async fn command(
         &mut self,
         command: &[u8],
@@ -110,10 +108,10 @@ impl<'t> Channel<'t> {
         Ok(reply)
     }
 
-    /// The connection itself, for drivers that frame their own messages.
+    /// Returns the connection itself, for drivers that frame their own messages.
     ///
-    /// Every message that is sent has to be answered, and the answer read, before the topology's
-    /// next call. The deadline is that of the last check until another one is set; replies of up to
+    /// Every sent message must be answered, and the reply read, before the topology's next call.
+    /// The deadline of the last check applies until another one is set. Replies of up to
     /// [`Hello::DEFAULT_MAX_MESSAGE_SIZE`] are accepted until the next check.
     pub fn connection(&mut self) -> Option<&mut dyn Connection> {
         let wire = self.member.link.wire()?;

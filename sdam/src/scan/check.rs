@@ -1,4 +1,4 @@
-//! Checks, probes and the connection to a load balancer, each run to its end.
+//! Checks, probes and the connection to a load balancer.
 
 use std::{future::poll_fn, task::Poll};
 
@@ -18,8 +18,8 @@ use super::{Member, ScanTopology};
 use crate::{alarm::Alarm, link::Answer, service::ServiceConnection};
 
 impl ScanTopology {
-    /// Checks a server, or goes on with a check that was left half-way. Says whether a new attempt
-    /// may lead to an answer where this one has not.
+    /// Checks a server, or continues a suspended check. Returns whether a retry may succeed where
+    /// this attempt has failed.
     pub(super) async fn check_server(&mut self, server: ServerId) -> bool {
         let Some(member) = self.members.get_mut(&server) else {
             return false;
@@ -33,7 +33,7 @@ impl ScanTopology {
             let member = self.members.get(&server);
             return member.is_some_and(|member| member.wants_retry(now));
         }
-        // Ignored by a monitor whose check is under way.
+        // The monitor ignores this while a check is in progress.
         self.tell_monitor(server, MonitorInput::CheckRequested);
         let mut alarm = Alarm::default();
         let mut begun = false;
@@ -45,7 +45,7 @@ impl ScanTopology {
             if begun && !member.link.is_busy() {
                 return member.wants_retry(now);
             }
-            // A monitor that was checked less than 500 ms ago begins when its deadline comes.
+            // If the last check was less than 500 ms ago, the monitor begins at its deadline.
             begun |= member.link.is_busy();
             let deadline = member.monitor.as_ref().and_then(MonitorMachine::deadline);
             let answer = wait(&*self.io.clock, member, deadline, &mut alarm).await;
@@ -53,9 +53,9 @@ impl ScanTopology {
         }
     }
 
-    /// Takes in what has become of a check that an earlier call has left half-way; whether it has
-    /// ended with that. If its time is up and no answer is there, it is abandoned: that somebody who
-    /// does not look sees nothing is no evidence.
+    /// Processes the result of a check that an earlier call left suspended. Returns whether that
+    /// ended the check. A check past its deadline without an answer is abandoned: silence while
+    /// nothing was polled is no evidence against the server.
     async fn revive_check(&mut self, server: ServerId) -> bool {
         let now = self.now();
         let Some(member) = self.members.get_mut(&server) else {
@@ -86,7 +86,7 @@ impl ScanTopology {
         member.is_none_or(|member| !member.link.is_busy())
     }
 
-    /// Passes on what has become of what the monitor asked for.
+    /// Passes the link's result to the monitor; `None` means that the deadline has passed.
     fn answer(&mut self, server: ServerId, answer: Option<Answer>) {
         match answer {
             None => self.tell_monitor(server, MonitorInput::DeadlineReached),
@@ -110,8 +110,8 @@ impl ScanTopology {
         }
     }
 
-    /// Sends `ping` on the server's connection, or goes on waiting for the reply to one. Any reply
-    /// shows that the connection is alive; without one the server is Unknown.
+    /// Sends `ping` on the server's connection, or continues to wait for the reply to one. Any
+    /// reply shows that the connection is alive; without one the server is marked Unknown.
     pub(super) async fn probe(&mut self, server: ServerId) -> bool {
         let deadline = self.reply_deadline();
         let ping = ping(self.options.server_api.as_ref());
@@ -136,8 +136,8 @@ impl ScanTopology {
         false
     }
 
-    /// Closes the connection that a probe has found dead, and marks the server Unknown. A load
-    /// balancer is never Unknown.
+    /// Closes a connection that failed its probe, and marks the server Unknown. A load balancer is
+    /// never marked Unknown.
     fn lose(&mut self, server: ServerId, error: ServerError) {
         if let Some(member) = self.members.get_mut(&server) {
             member.disconnect();
@@ -154,8 +154,8 @@ impl ScanTopology {
         }
     }
 
-    /// Opens the one connection to a load balancer. Whatever goes wrong says nothing about the
-    /// topology (Load Balancers: "Error handling").
+    /// Opens the one connection to a load balancer. Its errors do not change the topology (Load
+    /// Balancers: "Error handling").
     pub(super) async fn open_balanced(&mut self, server: ServerId) -> Result<(), ServerError> {
         let outcome = self.greet_balancer(server).await;
         if let (Err(_), Some(member)) = (&outcome, self.members.get_mut(&server)) {
@@ -173,7 +173,7 @@ impl ScanTopology {
         ) else {
             return Err(gone());
         };
-        // What an earlier call has left half-way is not worth its remaining time.
+        // An attempt that an earlier call left suspended is not continued.
         member.disconnect();
         member
             .link
@@ -208,7 +208,7 @@ impl ScanTopology {
         Ok(())
     }
 
-    /// Counts a new connection to a load balancer in the place of the one before.
+    /// Counts a new connection to a load balancer in place of the previous one.
     fn count(&mut self, server: ServerId, service: ObjectId, hello: Hello, reply: &[u8]) {
         let member = self.members.get_mut(&server);
         if let Some(before) = member.and_then(|member| member.counted.take()) {
@@ -224,7 +224,7 @@ impl ScanTopology {
             server,
             generation,
             hello,
-            // A load balancer is not measured.
+            // The RTT of a load balancer is not measured.
             rtt: None,
         };
         self.apply_as(input, None, |_| {
@@ -246,7 +246,7 @@ impl ScanTopology {
         }
     }
 
-    /// When a reply that is asked for now has to be there.
+    /// Returns the deadline of a reply to a request that is sent now.
     fn reply_deadline(&self) -> Option<Instant> {
         let limit = self.config.connect_timeout?;
         Some(self.now() + limit)
@@ -266,13 +266,13 @@ impl ScanTopology {
             && self.members.contains_key(&server)
     }
 
-    /// Whether the connection to `server` may be used as it is.
+    /// Returns whether the connection to `server` is open and usable.
     pub(super) fn is_connected(&mut self, server: ServerId) -> bool {
         let member = self.members.get_mut(&server);
         member.is_some_and(|member| !member.is_abandoned() && member.link.wire().is_some())
     }
 
-    /// Why there is no connection to `server`.
+    /// Returns the reason why there is no connection to `server`.
     pub(super) fn connection_error(&self, server: ServerId) -> ServerError {
         let description = self.machine.description().server_by_id(server);
         match description.and_then(|server| server.error.as_deref()) {
@@ -290,8 +290,7 @@ fn gone() -> ServerError {
     )
 }
 
-/// What comes first: the answer to what was asked for, or the deadline (`None`). An answer that is
-/// there counts even if it is late.
+/// Waits for the link's answer or the deadline (`None`). A late answer that is there counts.
 async fn wait(
     clock: &dyn Clock,
     member: &mut Member,

@@ -1,4 +1,4 @@
-//! What the topology and the monitors want, done.
+//! Execution of the effects of the topology and monitor machines.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use super::{Member, ScanTopology};
 use crate::failures::Failures;
 
 impl ScanTopology {
-    /// Tells the topology what happened. `checked` is the server whose check brought it about.
+    /// Applies an input to the topology machine. `checked` is the server whose check caused it.
     pub(super) fn apply(&mut self, input: Input<'_>, checked: Option<ServerId>) {
         self.apply_as(input, checked, RecordedInput::of);
     }
@@ -51,7 +51,7 @@ impl ScanTopology {
         outcome
     }
 
-    /// Tells a server's monitor something, and does what it wants.
+    /// Passes an input to a server's monitor and runs its effects.
     pub(super) fn tell_monitor(&mut self, server: ServerId, input: MonitorInput<'_>) {
         let now = self.now();
         let status = self.machine.status(server);
@@ -67,7 +67,7 @@ impl ScanTopology {
     fn run_monitor_effect(&mut self, server: ServerId, effect: MonitorEffect) {
         let now = self.now();
         let Some(member) = self.members.get_mut(&server) else {
-            // Its monitor was told to stop by what came before, and has said its last word.
+            // An earlier effect has removed the server and stopped its monitor.
             return;
         };
         match effect {
@@ -95,12 +95,12 @@ impl ScanTopology {
                 self.apply(input, Some(server));
             }
             MonitorEffect::Emit(event) => self.events.push(now, event),
-            // Monitors do not stream here, and those that end are gone.
+            // Monitors do not stream here, and a stopped monitor is already removed.
             MonitorEffect::StartRtt | MonitorEffect::StopRtt | MonitorEffect::Exit => {}
         }
     }
 
-    /// Runs effects in their order.
+    /// Runs effects in order.
     fn run(&mut self, effects: Effects, checked: Option<ServerId>) {
         let now = self.now();
         for effect in effects {
@@ -111,7 +111,7 @@ impl ScanTopology {
                     monitored,
                 } => {
                     let pool = self.panic.catch(|| self.pools.create(server, &address));
-                    // A server without a pool is watched all the same.
+                    // If the pool factory panics, the server is still monitored.
                     let pool = pool.unwrap_or_else(|| Arc::new(NoPools));
                     let monitor =
                         monitored.then(|| Member::monitor(&self.config, server, &address));
@@ -134,14 +134,14 @@ impl ScanTopology {
                 Effect::CancelCheck { server, generation } => {
                     self.tell_monitor(server, MonitorInput::Cancel { generation });
                 }
-                // Readers and monitors look at the machine itself, and which server is checked when
-                // is decided by the scan.
+                // Readers and monitors read the machine directly, and the scan decides which
+                // server is checked when.
                 Effect::Publish(_) | Effect::ServerKnown { .. } | Effect::RequestCheck { .. } => {}
             }
         }
     }
 
-    /// Keeps what a server has failed with.
+    /// Records a server's error from its new description.
     fn remember(&mut self, now: Instant, event: &EventKind) {
         if let EventKind::ServerDescriptionChanged { new, .. } = event
             && let Some(member) = self.members.get_mut(&new.id)
@@ -164,8 +164,8 @@ impl ScanTopology {
         }
     }
 
-    /// Clears the pool, and closes the connection as one of its connections. A failed check has
-    /// decided on its own connection already, and may have kept it.
+    /// Clears the pool, and closes the checks' connection like a pooled one. A failed check has
+    /// already decided whether to keep its connection.
     fn pool_clear(&mut self, server: ServerId, clear: PoolClear, by_check: bool) {
         let now = self.now();
         let Some(member) = self.members.get_mut(&server) else {
@@ -191,7 +191,7 @@ impl ScanTopology {
         }
     }
 
-    /// Closes the pool and the connection; a check that is under way ends its heartbeat.
+    /// Closes the pool and the connection; a check in progress ends its heartbeat.
     fn close_server(&mut self, server: ServerId) {
         if let Some(member) = self.members.get(&server) {
             self.panic.catch(|| member.pool.close());

@@ -1,4 +1,4 @@
-//! What single-threaded mode keeps of a server.
+//! The state of one server in single-threaded mode.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,23 +13,22 @@ use sdam_core::{
 
 use crate::{failures::Failures, link::Link, service::ServiceConnection};
 
-/// One server: its connection, how it is checked, its pool.
+/// A server's connection, monitor and pool.
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) pool: Arc<dyn PoolHandle>,
     /// `None` for a load balancer, which is never checked.
     pub(super) monitor: Option<MonitorMachine>,
-    /// Never belongs to an earlier generation than the pool's: clearing closes it.
+    /// Its generation is never older than the pool's: clearing the pool closes it.
     pub(super) link: Link,
     pub(super) rtt: RttWindow,
-    /// What it has failed with.
     pub(super) failures: Failures,
     /// When the connection was last used.
     pub(super) used: Instant,
     /// The service behind a load balancer that the connection leads to.
     pub(super) service: Option<ObjectId>,
-    /// The newest connection to a load balancer that the topology counts. It is uncounted with the
-    /// next one, for an operation may report its error when the connection is closed already.
+    /// The newest counted connection to a load balancer. It is uncounted only when the next one
+    /// opens, because an operation may report its error after the connection is closed.
     pub(super) counted: Option<ServiceConnection>,
     /// The `maxWireVersion` of the connection to that service.
     pub(super) max_wire_version: i32,
@@ -50,7 +49,7 @@ impl Member {
         }
     }
 
-    /// The monitor of a server that is checked.
+    /// Creates the monitor of a server that is checked.
     pub(super) fn monitor(
         config: &Arc<MonitorConfig>,
         server: ServerId,
@@ -59,12 +58,12 @@ impl Member {
         MonitorMachine::new(Arc::clone(config), server, address.clone())
     }
 
-    /// How long the connection has not been used; `None` if there is none.
+    /// Returns how long the connection has been idle; `None` if there is none.
     pub(super) fn idle(&mut self, now: Instant) -> Option<Duration> {
         self.link.wire().map(|_| now.since(self.used))
     }
 
-    /// Whether an operation was given up before its reply, so that the connection is of no use.
+    /// Returns whether an operation was dropped before its reply: the connection is unusable.
     pub(super) fn is_abandoned(&mut self) -> bool {
         let wire = self.link.wire();
         wire.is_some_and(|wire| wire.exchange.is_reply_due())
@@ -76,7 +75,7 @@ impl Member {
         self.service = None;
     }
 
-    /// Whether the monitor, having just failed, would try again without a pause.
+    /// Returns whether the monitor, after a failed check, would retry without a pause.
     pub(super) fn wants_retry(&self, now: Instant) -> bool {
         let deadline = self.monitor.as_ref().and_then(MonitorMachine::deadline);
         deadline.is_some_and(|deadline| deadline <= now)

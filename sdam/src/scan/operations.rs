@@ -1,4 +1,4 @@
-//! What operations do with servers: use their connections, report what they meet.
+//! The API of operations: use a server's connection, report errors.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,12 +14,12 @@ use sdam_transport::{error::TransportError, race};
 use super::{Channel, ScanTopology};
 
 impl ScanTopology {
-    /// Reports what an operation has met on `server`.
+    /// Reports an application error on `server`.
     ///
-    /// Whatever a command's reply or a broken connection says may be reported; what matters is
-    /// sorted out here, and has taken effect when the call returns.
-    /// An error of the network costs the connection in any case, and a primary that is none any more
-    /// makes the next selection scan first (SDAM: "not writable primary and node is recovering").
+    /// Any reply to a command and any connection error may be reported; irrelevant ones are
+    /// ignored. All effects have run when the call returns.
+    /// A network error also closes the connection. After an error of a former primary, the next
+    /// selection scans first (SDAM: "not writable primary and node is recovering").
     /// No I/O is performed.
     pub fn handle_error(&mut self, server: ServerId, error: AppError<'_>) -> ErrorOutcome {
         let own = self.generation(server, error.service_id);
@@ -34,10 +34,10 @@ impl ScanTopology {
         outcome
     }
 
-    /// The connection to `server`, if it is open.
+    /// Returns the connection to `server`, if it is open.
     ///
-    /// After a selection it usually is, because the scan has opened it.
-    /// It counts as used at this moment, which decides when it is probed.
+    /// It usually is after a selection, because the scan has opened it.
+    /// The call counts as a use of the connection, which decides when it is probed.
     pub fn channel(&mut self, server: ServerId) -> Option<Channel<'_>> {
         let now = self.now();
         let service = self.members.get(&server)?.service;
@@ -47,15 +47,15 @@ impl ScanTopology {
         Channel::of(member, now, generation, status)
     }
 
-    /// The connection to `server`, opened if need be.
+    /// Returns the connection to `server`, and opens it if necessary.
     ///
-    /// Opening one means to check the server, no sooner than 500 ms after its last check.
-    /// Behind a load balancer it means a handshake, and there is that one connection (Load Balancers:
-    /// "Connection Pooling").
+    /// Opening it checks the server, no sooner than 500 ms after its last check.
+    /// Behind a load balancer it makes a handshake, and there is only that one connection (Load
+    /// Balancers: "Connection Pooling").
     ///
     /// # Errors
     ///
-    /// If it could not be opened; the topology knows.
+    /// If it could not be opened; the topology is already updated.
     ///
     /// # Cancel safety
     ///
@@ -75,20 +75,20 @@ impl ScanTopology {
         self.channel(server).ok_or(error)
     }
 
-    /// Runs a command, a BSON document with `$db`, on the connection to `server`, which is opened if
-    /// need be, and returns the reply.
+    /// Runs a command, a BSON document with `$db`, on the connection to `server` and returns the
+    /// reply. Opens the connection if necessary.
     ///
-    /// Whatever goes wrong is reported to the topology, and so is what the reply says.
-    /// A reply that takes longer than `timeout` costs the connection.
+    /// Errors and the reply are reported to the topology.
+    /// A reply that takes longer than `timeout` closes the connection.
     ///
     /// # Errors
     ///
-    /// If there is no connection and none could be opened, or it broke. A reply that says that the
-    /// command has failed is no error.
+    /// If there is no connection and none could be opened, or if it broke. A reply with a command
+    /// error is not an error of this call.
     ///
     /// # Cancel safety
     ///
-    /// May be dropped at any time. Nobody knows then what became of the command.
+    /// May be dropped at any time. Whether the command took effect is then unknown.
     pub async fn run_command(
         &mut self,
         server: ServerId,
@@ -128,14 +128,14 @@ impl ScanTopology {
         }
     }
 
-    /// Closes the connection to `server`, unless a check is under way on it. Says nothing about the
-    /// server.
+    /// Closes the connection to `server`, unless a check is in progress on it. The server's
+    /// description does not change.
     pub fn disconnect(&mut self, server: ServerId) {
         self.disconnect_quietly(server);
         self.deliver();
     }
 
-    /// The greatest wire version of the connection to `server`.
+    /// Returns the greatest wire version of the connection to `server`.
     fn max_wire_version(&self, server: ServerId) -> i32 {
         if let Some(member) = self
             .members

@@ -15,15 +15,15 @@ use crate::{
 
 pub(super) type Report = report::Report<Onlooker>;
 
-/// Whoever is left when the selection, which has the topology to itself, is dropped.
+/// The scene of a selection that borrows the topology mutably, for events on drop.
 pub(super) struct Onlooker {
     events: Arc<EventQueue>,
-    /// Of its own: the topology cannot be closed while a selection has it.
+    /// Not shared: the topology cannot be closed while a selection borrows it.
     pending: Pending,
     clock: Arc<dyn Clock>,
-    /// What was known last.
+    /// The last known topology description.
     description: Arc<TopologyDescription>,
-    /// When the selection gives up; `None` if it is not a matter of time.
+    /// The deadline of the selection; `None` with `serverSelectionTryOnce`.
     deadline: Option<Instant>,
     waited: bool,
 }
@@ -46,7 +46,7 @@ impl Scene for Onlooker {
     }
 }
 
-/// The report of a selection that begins now.
+/// Starts the report of a selection that begins now.
 pub(super) fn begin(topology: &ScanTopology, criteria: &Criteria, timeout: Duration) -> Report {
     let try_once = topology.options.server_selection_try_once.unwrap_or(true);
     let onlooker = Onlooker {
@@ -61,14 +61,14 @@ pub(super) fn begin(topology: &ScanTopology, criteria: &Criteria, timeout: Durat
 }
 
 impl Report {
-    /// Remembers what is known, in case nothing is heard any more.
+    /// Keeps the current description, for events after the selection is dropped.
     pub(super) fn look(&mut self, description: &Arc<TopologyDescription>) {
         if !Arc::ptr_eq(&self.scene.description, description) {
             self.scene.description = Arc::clone(description);
         }
     }
 
-    /// Says that the selection goes on; once (K-8).
+    /// Publishes that the selection is waiting, at most once (K-8).
     pub(super) fn go_on(&mut self, description: &Arc<TopologyDescription>) {
         if std::mem::replace(&mut self.scene.waited, true) {
             return;

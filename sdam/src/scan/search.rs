@@ -1,4 +1,4 @@
-//! From criteria to a server, by way of scans if need be.
+//! Server selection in single-threaded mode, with scans as needed.
 
 use std::{sync::Arc, time::Duration};
 
@@ -48,7 +48,7 @@ impl ScanTopology {
         }
     }
 
-    /// Looks for a server once.
+    /// Tries to choose a server once.
     fn attempt(
         &mut self,
         criteria: &Criteria,
@@ -64,14 +64,14 @@ impl ScanTopology {
         Ok(next)
     }
 
-    /// A suitable server, and how long its connection has not been used.
+    /// Chooses a suitable server and returns how long its connection has been idle.
     fn choose(
         &mut self,
         criteria: &Criteria,
     ) -> Result<Option<(ServerId, Option<Duration>)>, SelectionError> {
         let random = self.rng.next_u64();
         let topology = Arc::clone(self.machine.description());
-        // Nothing counts operations where there is one at a time.
+        // There is only one operation at a time, so there are no operation counts.
         let chosen = choose(&topology, &self.settings, criteria, |_| 0, random)
             .map_err(SelectionError::InvalidCriteria)?;
         let now = self.now();
@@ -128,7 +128,7 @@ impl ScanTopology {
             },
             waited: at.since(started),
             at,
-            // Is added once the events of this call are delivered.
+            // Added after the events of this call are delivered.
             history: Vec::new(),
         }))
     }

@@ -13,8 +13,8 @@ use sdam_select::criteria::Criteria;
 
 /// A selected server.
 ///
-/// A plain value that holds nothing: the server's connection is got from
-/// [`ScanTopology::channel`](super::ScanTopology::channel).
+/// A plain value without resources: [`ScanTopology::channel`](super::ScanTopology::channel)
+/// returns the server's connection.
 #[derive(Clone)]
 pub struct ScanSelected {
     description: Arc<ServerDescription>,
@@ -41,39 +41,39 @@ impl ScanSelected {
         }
     }
 
-    /// The server's incarnation, to get its connection and to report errors with.
+    /// Returns the server id (the incarnation), for its connection and error reports.
     pub fn id(&self) -> ServerId {
         self.description.id
     }
 
-    /// The server's address.
+    /// Returns the server's address.
     pub fn address(&self) -> &ServerAddress {
         &self.description.address
     }
 
-    /// What was known of the server when it was selected.
+    /// Returns the server description at the time of the selection.
     pub fn description(&self) -> &Arc<ServerDescription> {
         &self.description
     }
 
-    /// The kind of the deployment when the server was selected; with the server's role it decides
-    /// how a read preference is sent.
+    /// Returns the topology type at the time of the selection. Together with the server type it
+    /// decides how a read preference is sent.
     pub fn topology_type(&self) -> TopologyType {
         self.topology_type
     }
 
-    /// Whether the server was selected with mode primary instead of the criteria's read preference,
-    /// which then must not be sent either; see [`Criteria::with_write_stage`].
+    /// Returns whether the server was selected with mode primary instead of the criteria's read
+    /// preference, which then must not be sent either; see [`Criteria::with_write_stage`].
     pub fn overrides_read_preference(&self) -> bool {
         self.overrides_read_preference
     }
 
-    /// The generation of the server's connections when it was selected, to report errors with.
+    /// Returns the generation of connections at the time of the selection, for error reports.
     pub fn generation(&self) -> Generation {
         self.generation
     }
 
-    /// The server's pool, as the pool factory made it.
+    /// Returns the server's pool, as the pool factory made it.
     pub fn pool(&self) -> &Arc<dyn PoolHandle> {
         &self.pool
     }

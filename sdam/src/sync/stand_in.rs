@@ -1,5 +1,5 @@
-//! What models have in the place of `arc-swap` and `event-listener`, whose own atomics loom does not
-//! see.
+//! Replacements of `arc-swap` and `event-listener` for models, because loom does not see the
+//! originals' atomics.
 
 use std::{
     collections::BTreeMap,
@@ -18,11 +18,11 @@ use super::{
 
 /// Stands in for `arc_swap::ArcSwap`.
 ///
-/// What is assumed of the original: a load sees some value whole, and with it all that was written
-/// before that value was stored. It need not see the latest one, unless something else orders the
-/// store before the load.
+/// Assumption about the original: a load returns some complete value, and all writes before its
+/// store are visible. It may not be the latest value, unless something else orders the store
+/// before the load.
 pub(crate) struct ArcSwap<T> {
-    /// Everything ever stored. Its lock is invisible to loom, so it orders nothing.
+    /// All values ever stored. Its lock is invisible to loom, so it orders nothing.
     values: std::sync::Mutex<Vec<Arc<T>>>,
     latest: AtomicUsize,
 }
@@ -75,16 +75,16 @@ impl<T> Deref for Guard<T> {
 
 /// Stands in for `event_listener::Event`.
 ///
-/// What is assumed of the original: `notify` and `listen` are full fences, and where they meet they
-/// have an order. Either the listener is notified, or it was made after the notification and sees
-/// what was written before that.
+/// Assumption about the original: `notify` and `listen` are full fences and are ordered with each
+/// other. Either the listener is notified, or it was created after the notification and sees all
+/// writes before it.
 #[derive(Debug, Default)]
 pub(crate) struct Event(Arc<Mutex<Listeners>>);
 
 #[derive(Debug, Default)]
 struct Listeners {
     next: usize,
-    /// Listeners not notified yet, in the order in which they were made.
+    /// Listeners not notified yet, in order of creation.
     waiting: BTreeMap<usize, Option<Waker>>,
 }
 
@@ -93,7 +93,7 @@ impl Event {
         Self::default()
     }
 
-    /// Notifies listeners until `count` of those there are have been notified.
+    /// Notifies up to `count` of the existing listeners.
     pub(crate) fn notify(&self, count: usize) {
         fence(Ordering::SeqCst);
         let mut listeners = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! Nothing connects unguarded where a connection string asks for TLS or a proxy, in whatever words.
+//! Nothing connects without TLS or a proxy when a connection string asks for it, in any spelling.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use sdam_transport::runtime::Runtime;
 
 use crate::{Kept, Refusing};
 
-/// What each kind of topology answers to `options`, and how many connections it has asked for.
+/// Starts each kind of topology with `options`; returns its error and connection count.
 fn attempts(options: &str) -> [(Option<StartError>, usize); 2] {
     let builder = || Topology::builder(&format!("mongodb://a/?{options}")).unwrap();
     let (server, tasks) = (Refusing::new(), Kept::default());
@@ -24,7 +24,7 @@ fn attempts(options: &str) -> [(Option<StartError>, usize); 2] {
     [threaded, (scanned.err(), server.attempts())]
 }
 
-/// Says that neither kind of topology starts or connects because of `option`.
+/// Asserts that neither kind of topology starts or connects because of `option`.
 #[track_caller]
 fn check_refused(options: &str, option: &str) {
     for (error, connections) in attempts(options) {
@@ -50,7 +50,7 @@ const TLS: [&str; 8] = [
 
 #[test]
 fn without_guards_both_kinds_connect() {
-    // Or the other tests would prove nothing.
+    // Control: otherwise the other tests would prove nothing.
     for options in ["", "tls=false", "ssl=false&compressors=x&foo=1"] {
         for (error, connections) in attempts(options) {
             assert_eq!((error, connections), (None, 1), "{options}");
@@ -102,7 +102,7 @@ fn what_the_engine_has_not_is_refused_rather_than_left_out() {
          on a runtime whose transport negotiates TLS itself"
     );
     let [(error, _), _] = attempts("tls=1");
-    // What `fn main() -> Result<(), StartError>` prints.
+    // The output of `fn main() -> Result<(), StartError>`.
     assert_eq!(
         format!("{:?}", error.unwrap()),
         "`tls` is `1`: it must be `true` or `false`; correct the value, or leave the option out if \

@@ -1,4 +1,4 @@
-//! What connection strings lead to before anything connects: refusals and warnings.
+//! Errors and warnings about connection strings, before anything connects.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -41,7 +41,7 @@ impl Refusing {
         )
     }
 
-    /// How many connections were asked for.
+    /// Returns the number of attempted connections.
     fn attempts(&self) -> usize {
         self.0.checks(&Self::address()).len()
     }

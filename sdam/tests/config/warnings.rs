@@ -1,4 +1,4 @@
-//! What is worked around is said: by the running topology, in events, and in the log.
+//! Configuration warnings are reported by the running topology, in events, and in the log.
 
 use std::{
     fmt::Debug,
@@ -24,7 +24,7 @@ use tracing::{
 
 use crate::{Kept, Refusing};
 
-/// The messages of level WARN and the target of the topology that are logged on this thread.
+/// Collects the messages of level WARN and the target of the topology that this thread logs.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<String>>>);
 
@@ -50,7 +50,7 @@ impl Subscriber for Log {
     fn exit(&self, _: &span::Id) {}
 }
 
-/// Picks the field `warning`.
+/// A visitor that reads the field `warning`.
 struct Warned<'l>(&'l Mutex<Vec<String>>);
 
 impl Visit for Warned<'_> {
@@ -61,7 +61,7 @@ impl Visit for Warned<'_> {
     }
 }
 
-/// What was said about options: by the topology, in events, and in the log.
+/// The warnings about options: from the topology, in events, and in the log.
 #[derive(Debug, Default, PartialEq)]
 struct Said {
     topology: Vec<String>,
@@ -73,7 +73,7 @@ fn texts(warnings: &[Warning]) -> Vec<String> {
     warnings.iter().map(ToString::to_string).collect()
 }
 
-/// Starts a topology by `start`, and listens.
+/// Starts a topology with `start` and collects its warnings.
 fn listen(options: Options, start: impl FnOnce(TopologyBuilder) -> Vec<String>) -> Said {
     let events = Arc::new(Mutex::new(Vec::new()));
     let log = Log::default();
@@ -98,7 +98,7 @@ fn listen(options: Options, start: impl FnOnce(TopologyBuilder) -> Vec<String>) 
     }
 }
 
-/// What a topology with background monitors says.
+/// Returns the warnings of a topology with background monitors.
 fn multi_threaded(options: Options) -> Said {
     listen(options, |builder| {
         let tasks = Kept::default();
@@ -110,14 +110,14 @@ fn multi_threaded(options: Options) -> Said {
     })
 }
 
-/// What a single-threaded topology says.
+/// Returns the warnings of a single-threaded topology.
 fn single_threaded(options: Options) -> Said {
     listen(options, |builder| {
         texts(builder.scan(Refusing::new().io()).unwrap().warnings())
     })
 }
 
-/// Says that each kind of topology says exactly this, everywhere, in this order.
+/// Asserts that each kind of topology reports exactly these warnings everywhere, in this order.
 fn check(options: &Options, multi: &[&str], single: &[&str]) {
     for (said, expected) in [
         (multi_threaded(options.clone()), multi),

@@ -1,4 +1,4 @@
-//! A primary that steps down, dies, or falls silent.
+//! A primary that steps down, dies, or stops answering.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use sdam_sim::oracle::PoolCall;
 
 use crate::{observer::Observer, runtime::replica_set};
 
-/// Whether all three members are known and one of them is primary.
+/// Returns whether all three members are known and one of them is primary.
 pub(crate) fn is_complete(topology: &TopologyDescription) -> bool {
     let count = |wanted| {
         topology
@@ -27,7 +27,7 @@ pub(crate) fn is_complete(topology: &TopologyDescription) -> bool {
         && count(ServerType::RsSecondary) == 2
 }
 
-/// A topology that knows the whole set, from the seed of one member.
+/// Starts a topology from the seed of one member and waits until it knows the whole set.
 pub(crate) fn observe(set: &ReplicaSet, seed: usize, options: &str) -> (Observer, usize) {
     let uri = format!(
         "mongodb://{}/?replicaSet={}&heartbeatFrequencyMS=500{options}",
@@ -78,7 +78,7 @@ fn a_step_down_is_followed_without_clearing_pools() {
     let (observer, mark) = observe(&set, 0, "");
     let old = set.step_down().unwrap();
     let old = set.member(old).host();
-    // Between two polls another one may have been elected already.
+    // Another primary may already be elected between two polls.
     let (found, mark) = observer.wait_for_topology("another primary", mark, |topology| {
         topology
             .primary()
@@ -94,7 +94,7 @@ fn a_step_down_is_followed_without_clearing_pools() {
     observer.finish();
 }
 
-/// F-50, F-51: a dead primary is Unknown, its pool is cleared, and it is checked again at once.
+/// F-50, F-51: a dead primary becomes Unknown, its pool is cleared, and a check follows at once.
 #[test]
 fn a_killed_primary_is_replaced_and_its_pool_cleared() {
     let Some(set) = replica_set() else { return };
@@ -133,7 +133,7 @@ fn a_killed_primary_is_replaced_and_its_pool_cleared() {
     observer.finish();
 }
 
-/// F-11, F-65: silence is noticed by time-out and interrupts the connections in use.
+/// F-11, F-65: a silent server is detected by timeout, which interrupts the connections in use.
 #[test]
 fn a_silent_primary_is_noticed_by_timeout_and_comes_back() {
     let Some(set) = replica_set() else { return };
@@ -158,7 +158,7 @@ fn a_silent_primary_is_noticed_by_timeout_and_comes_back() {
     observer.finish();
 }
 
-/// F-70: closing does not wait for servers that are silent.
+/// F-70: closing does not wait for silent servers.
 #[test]
 fn closing_interrupts_blocked_reads_at_once() {
     let Some(set) = replica_set() else { return };

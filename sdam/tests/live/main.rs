@@ -1,7 +1,8 @@
-//! Real servers, real failovers: what a person would see, in the order in which it must happen.
+//! Real servers and failovers: the observable changes, in the order in which they must happen.
 //!
-//! `SDAM_LIVE_VERSION` (4.2, 4.4, 5.0, 6.0) and `SDAM_LIVE_RUNTIME` (tokio, smol, async-std) choose
-//! what the tests run against; `cargo xtask test --live-matrix` runs all that make sense.
+//! `SDAM_LIVE_VERSION` (4.2, 4.4, 5.0, 6.0) and `SDAM_LIVE_RUNTIME` (tokio, smol, async-std)
+//! choose what the tests run against; `cargo xtask test --live-matrix` runs all supported
+//! combinations.
 
 #![expect(
     clippy::unwrap_used,

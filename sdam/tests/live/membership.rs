@@ -7,7 +7,7 @@ use crate::{
     runtime::replica_set,
 };
 
-/// D-5, D-32: who leaves the configuration is closed, who returns is another incarnation.
+/// D-5, D-32: a removed member is closed; one that returns gets a new server id.
 #[test]
 fn a_removed_member_is_closed_and_opened_again_when_it_returns() {
     let Some(set) = replica_set() else { return };
@@ -37,7 +37,7 @@ fn a_removed_member_is_closed_and_opened_again_when_it_returns() {
     observer.finish();
 }
 
-/// F-38, M-33: a restarted process counts from the beginning, and is believed all the same.
+/// F-38, M-33: a restarted process counts from the beginning, and its replies are accepted.
 #[test]
 fn a_restarted_member_is_believed_though_it_counts_anew() {
     let Some(set) = replica_set() else { return };

@@ -1,4 +1,4 @@
-//! A topology under observation: every event, and every call to a pool.
+//! A topology whose events and pool calls are all recorded.
 
 use std::{
     sync::{Arc, Condvar, Mutex},
@@ -24,7 +24,7 @@ use sdam_sim::oracle::{self, PoolCall, PoolCalls};
 
 use crate::runtime::Host;
 
-/// The longest that anything here may take on a machine under load.
+/// The time limit of every wait, for a machine under load.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running topology and the record of what it did.
@@ -36,7 +36,7 @@ pub(crate) struct Observer {
     host: Host,
 }
 
-/// Every event so far, and who waits for more.
+/// Every event so far, and a condition variable for more.
 #[derive(Debug, Default)]
 struct Record {
     events: Mutex<Vec<Event>>,
@@ -112,13 +112,13 @@ impl Observer {
         }
     }
 
-    /// Everything so far.
+    /// Returns all events so far.
     pub(crate) fn events(&self) -> Vec<Event> {
         self.record.events.lock().unwrap().clone()
     }
 
-    /// The first thing that `find` finds in an event from `mark` on, once it is there, and the mark
-    /// behind that event.
+    /// Waits for the first event from `mark` on for which `find` yields a value. Returns the value
+    /// and the mark behind that event.
     pub(crate) fn wait_for<T>(
         &self,
         what: &str,
@@ -145,7 +145,7 @@ impl Observer {
         }
     }
 
-    /// Waits for a description that satisfies `wanted`, which may be the present one.
+    /// Waits for a description that satisfies `wanted`; the current one counts.
     pub(crate) fn wait_for_topology(
         &self,
         what: &str,
@@ -171,12 +171,12 @@ impl Observer {
         .1
     }
 
-    /// The calls to pools so far.
+    /// Returns the calls to pools so far.
     pub(crate) fn pool_calls(&self) -> Vec<(ServerId, PoolCall)> {
         self.pools.0.lock().unwrap().clone()
     }
 
-    /// Closes the topology and checks everything that ever happened in it.
+    /// Closes the topology and checks the invariants on all recorded events.
     pub(crate) fn finish(self) {
         futures::executor::block_on(self.topology.close());
         oracle::audit(&self.events(), &self.pool_calls()).unwrap();
@@ -184,7 +184,7 @@ impl Observer {
         drop(self.host);
     }
 
-    /// What the topology did follows from what it was told, and from nothing else.
+    /// Replays the recorded inputs: the topology's actions follow from them alone.
     fn replay(&self) {
         let events = self.events();
         let recording = RecordSink::new(Vec::new(), &self.options).unwrap();

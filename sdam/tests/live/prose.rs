@@ -1,7 +1,7 @@
-//! The prose tests of monitoring, and what a suspended host must not cause.
+//! The prose tests of monitoring, and the behaviour after a suspension of the host.
 //!
-//! Time is what events say it was; nothing here sleeps. Each test has a server of its own, so a fail
-//! point meets nobody's hello but that of the client under test.
+//! Times are taken from events; nothing here sleeps. Each test has its own server, so a fail point
+//! affects only the hellos of the client under test.
 
 mod order;
 mod suspend;
@@ -22,30 +22,30 @@ use crate::{observer::Observer, runtime::standalone};
 /// `heartbeatFrequencyMS` of these tests.
 const HEARTBEAT: Duration = Duration::from_millis(500);
 
-/// `heartbeatFrequencyMS` where nothing else is said.
+/// The default `heartbeatFrequencyMS`.
 const DEFAULT_HEARTBEAT: Duration = Duration::from_secs(10);
 
-/// How many streamed replies tell their pace.
+/// The number of streamed replies that the frequency is measured over.
 const REPLIES: u32 = 8;
 
-/// What the round-trip time has to exceed while a hello takes [`HEARTBEAT`].
+/// The lower bound of the round-trip time while a hello takes [`HEARTBEAT`].
 const SLOW: Duration = Duration::from_millis(250);
 
-/// How many checks are held at most; four of [`HEARTBEAT`] exceed [`SLOW`] from any average.
+/// The maximum number of delayed checks; four of [`HEARTBEAT`] exceed [`SLOW`] from any average.
 const MOST_HELD: usize = 20;
 
-/// A topology of this server alone.
+/// Starts a topology of this server alone.
 fn observe(mongod: &Mongod, options: &str) -> Observer {
     let host = mongod.host();
     Observer::start(&format!("mongodb://{host}/?directConnection=true{options}"))
 }
 
-/// Whether the server streams, as all do from 4.4 on.
+/// Returns whether the server streams, as all do from 4.4 on.
 fn streams(mongod: &Mongod) -> bool {
     mongod.hello().unwrap().contains_key("topologyVersion")
 }
 
-/// Every kind of hello.
+/// A fail point for every kind of hello.
 fn any_hello() -> FailCommand {
     FailCommand::new(["hello", "isMaster"])
 }
@@ -68,7 +68,7 @@ fn count(events: &[Event], wanted: impl Fn(&EventKind) -> bool) -> usize {
     events.iter().filter(|event| wanted(&event.kind)).count()
 }
 
-/// The average round-trip time after a check that has succeeded.
+/// Returns the average round-trip time after a successful check.
 fn average(kind: &EventKind) -> Option<Duration> {
     match kind {
         EventKind::Input(input) => match &**input {
@@ -81,8 +81,8 @@ fn average(kind: &EventKind) -> Option<Duration> {
     }
 }
 
-/// F-30, F-32, F-24: a server that streams sends a reply each `heartbeatFrequencyMS`, one that is
-/// polled is asked as often.
+/// F-30, F-32, F-24: a streaming server sends a reply each `heartbeatFrequencyMS`; a polled one is
+/// checked as often.
 #[test]
 fn streaming_1_replies_come_once_per_heartbeat() {
     let Some(mongod) = standalone() else { return };
@@ -99,14 +99,14 @@ fn streaming_1_replies_come_once_per_heartbeat() {
         });
     }
     let passed = observer.events()[mark - 1].at.since(first);
-    // A machine under load reads replies late, and therefore never too many.
+    // A machine under load reads replies late, and so never too many.
     assert!(passed > HEARTBEAT * (REPLIES - 1), "{passed:?}");
     assert!(passed < DEFAULT_HEARTBEAT * REPLIES / 2, "{passed:?}");
     observer.finish();
 }
 
-/// G-15, G-4, G-6, G-7, G-10: no server is shown without a round-trip time, and the time follows
-/// the server, be it streaming or polled.
+/// G-15, G-4, G-6, G-7, G-10: a known server always has a round-trip time, and the time follows
+/// the server's, with streaming or polling.
 #[test]
 fn rtt_1_every_description_has_a_time_and_the_average_follows_the_server() {
     let Some(mongod) = standalone() else { return };
@@ -146,8 +146,8 @@ fn rtt_1_every_description_has_a_time_and_the_average_follows_the_server() {
     observer.finish();
 }
 
-/// Lets the check that begins after `mark` take [`HEARTBEAT`], on a server of 4.2: its `failCommand`
-/// cannot delay. On a machine under load that check may be through already.
+/// Delays the check that begins after `mark` by [`HEARTBEAT`], on a 4.2 server, whose
+/// `failCommand` cannot delay. On a machine under load that check may already have ended.
 fn hold_next_check(mongod: &Mongod, observer: &Observer, mark: usize) {
     let held = mongod
         .fail_point("waitInIsMaster", "alwaysOn", Document::new())
@@ -158,7 +158,7 @@ fn hold_next_check(mongod: &Mongod, observer: &Observer, mark: usize) {
     held.disable().unwrap();
 }
 
-/// G-1, G-6: each check that polls is a sample, and its duration is the one that its event tells.
+/// G-1, G-6: each polling check is a sample, and its duration is that of its event.
 fn check_polled_average(events: &[Event]) {
     let mut expected: Option<f64> = None;
     for event in events {
@@ -173,7 +173,7 @@ fn check_polled_average(events: &[Event]) {
     }
 }
 
-/// F-41, F-44, F-52: a selection hastens checks, but each begins 500 ms after the last at least.
+/// F-41, F-44, F-52: a selection speeds up checks, but each begins at least 500 ms after the last.
 #[test]
 fn monitors_sleep_at_least_the_minimum_between_checks() {
     let Some(mongod) = standalone() else { return };
@@ -199,14 +199,14 @@ fn monitors_sleep_at_least_the_minimum_between_checks() {
         assert!(pause >= HEARTBEAT, "{pause:?} from check to check");
     }
     let all = starts[5].since(starts[0]);
-    // Without anybody waiting the second check alone would come later.
+    // Without a waiting selection the second check alone would come later.
     assert!(all < Duration::from_secs(120), "{all:?}");
     failing.disable().unwrap();
     observer.finish();
 }
 
-/// F-60, F-50, F-64: a pool is ready after the first successful check and not before, cleared when
-/// a check fails, and ready again once one succeeds.
+/// F-60, F-50, F-64: a pool becomes ready only after the first successful check, is cleared when a
+/// check fails, and becomes ready again after the next success.
 #[test]
 fn pools_are_ready_after_a_successful_check_and_cleared_by_a_failed_one() {
     let Some(mongod) = standalone() else { return };

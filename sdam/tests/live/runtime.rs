@@ -1,16 +1,16 @@
-//! The runtime and server version that the tests were asked to run on.
+//! The runtime and server version of the live tests.
 
 use sdam_live::{MemberSpec, Mongod, ReplicaSet, Version, or_skip};
 use sdam_transport::runtime::Runtime;
 
-/// A runtime, and what keeps it running.
+/// A runtime and the value that keeps it running.
 pub(crate) struct Host {
     pub(crate) runtime: Runtime,
     _tokio: Option<tokio::runtime::Runtime>,
 }
 
 impl Host {
-    /// The runtime named by `SDAM_LIVE_RUNTIME`, or tokio.
+    /// Starts the runtime named by `SDAM_LIVE_RUNTIME`, or tokio.
     pub(crate) fn start() -> Self {
         let name = std::env::var("SDAM_LIVE_RUNTIME").unwrap_or_else(|_| "tokio".to_owned());
         match name.as_str() {
@@ -26,7 +26,7 @@ impl Host {
                     _tokio: Some(tokio),
                 }
             }
-            // Their timers, sockets and executors belong to the process.
+            // Their timers, sockets and executors are global to the process.
             "smol" => Self::of_process(sdam_runtime_smol::runtime()),
             "async-std" => Self::of_process(sdam_runtime_async_std::runtime()),
             other => panic!("SDAM_LIVE_RUNTIME={other}: one of tokio, smol, async-std"),
@@ -41,18 +41,18 @@ impl Host {
     }
 }
 
-/// A replica set of three members that elects quickly; `None` if no server can be had.
+/// Starts a replica set of three members that elects quickly; `None` if no server is available.
 pub(crate) fn replica_set() -> Option<ReplicaSet> {
     let members = [MemberSpec::new(), MemberSpec::new(), MemberSpec::new()];
     or_skip(ReplicaSet::start(version(), &members)).unwrap()
 }
 
-/// One server; `None` if none can be had.
+/// Starts one server; `None` if none is available.
 pub(crate) fn standalone() -> Option<Mongod> {
     or_skip(Mongod::start(version())).unwrap()
 }
 
-/// The version named by `SDAM_LIVE_VERSION`; `None` for whatever there is.
+/// Returns the version named by `SDAM_LIVE_VERSION`; `None` for any version.
 pub(crate) fn version() -> Option<Version> {
     std::env::var("SDAM_LIVE_VERSION")
         .ok()

@@ -1,6 +1,6 @@
-//! Real members with tags, one of them late, and who is selected.
+//! Selection from real members with tags, one of them lagging.
 //!
-//! Members that are late by configuration are of no use here: no member tells clients of them.
+//! Members with a configured delay cannot be used: no member announces them to clients.
 
 use std::{
     collections::BTreeSet,
@@ -31,19 +31,19 @@ use crate::{
     runtime::{replica_set, version},
 };
 
-/// More than lies between the checks of different members that were asked for together.
+/// More than the time between checks of different members that were requested together.
 const ROUND: Duration = Duration::from_secs(3);
 
-/// The longest that anything here may take on a machine under load.
+/// The time limit of every wait, for a machine under load.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// So long that ten seconds of lag are too much: a limit on staleness has to be ten seconds more,
-/// and the frequency counts as lag.
+/// For this frequency ten seconds of lag are too much: a limit on staleness has to be ten seconds
+/// more, and the frequency counts as lag.
 const FREQUENCY: Duration = Duration::from_secs(500);
-/// The least limit with that frequency.
+/// The smallest limit with that frequency.
 const LIMIT: Duration = Duration::from_secs(510);
 
-/// The primary and two secondaries, each in a place of its own. Nobody else is elected, however
+/// A primary and two secondaries, each with a different tag. No other member is elected, however
 /// slow the machine is.
 fn tagged_set() -> Option<ReplicaSet> {
     let set = ReplicaSet::builder(version()).election_timeout(PATIENCE);
@@ -62,7 +62,7 @@ fn observe(set: &ReplicaSet) -> Observer {
         FREQUENCY.as_millis(),
     );
     let observer = Observer::start(&uri);
-    // Members that have only just come up say more than once what they are.
+    // Members that have just started report changed states more than once.
     let complete = observer.topology.wait_for(
         |snapshot| is_complete(snapshot.description()).then_some(()),
         PATIENCE,
@@ -79,7 +79,7 @@ fn read(mode: ReadMode, tags: &[&str]) -> Criteria {
     Criteria::read(preference).unwrap()
 }
 
-/// The hosts that many selections lead to.
+/// Returns the hosts of many selections.
 fn selected(topology: &Topology, criteria: &Criteria) -> BTreeSet<String> {
     let select = || block_on(topology.select(criteria)).unwrap();
     (0..50).map(|_| select().address().to_string()).collect()
@@ -122,7 +122,7 @@ fn tags_and_modes_lead_to_the_members_that_have_them() {
     );
     assert_eq!(error.diagnoses, [Diagnosis::NoMatchingTags]);
 
-    // The selected server takes the write.
+    // The selected server accepts the write.
     let writable = block_on(topology.select(&Criteria::write())).unwrap();
     let primary = member(&set, writable.address().as_str());
     write(primary).unwrap();
@@ -143,7 +143,7 @@ fn described<'t>(topology: &'t TopologyDescription, host: &str) -> &'t ServerDes
     topology.server(&host.parse().unwrap()).unwrap()
 }
 
-/// By how many milliseconds `late` was behind the primary, in the specification's arithmetic.
+/// Returns the lag of `late` behind the primary in milliseconds, by the specification's formula.
 fn lag(topology: &TopologyDescription, late: &str) -> Option<i64> {
     let behind = |server: &ServerDescription| {
         let updated = server.last_update_time?.as_nanos() / 1_000_000;
@@ -152,8 +152,7 @@ fn lag(topology: &TopologyDescription, late: &str) -> Option<i64> {
     Some(behind(described(topology, late))? - behind(topology.primary()?)?)
 }
 
-/// L-21, L-23: a member that is late is left out because of what the members' hellos say, and only
-/// because of that.
+/// L-21, L-23: a lagging member is rejected only because of the members' hellos.
 #[test]
 fn a_member_that_lags_too_far_behind_is_left_out() {
     let Some(set) = tagged_set() else { return };
@@ -163,12 +162,12 @@ fn a_member_that_lags_too_far_behind_is_left_out() {
     let preference = ReadPreference::new(ReadMode::Secondary).with_max_staleness(LIMIT);
     let criteria = Criteria::read(preference).unwrap();
 
-    // The primary writes, and the late member applies nothing until it is ten seconds late.
+    // The primary writes, and the lagging member applies nothing until it is ten seconds behind.
     let stop = doc! { "configureFailPoint": "rsSyncApplyStop", "mode": "alwaysOn" };
     set.member(2).run_command("admin", stop).unwrap();
     let deadline = Instant::now() + PATIENCE;
     let allowed = (LIMIT.checked_sub(FREQUENCY).unwrap()).as_millis() as i64;
-    // The members' checks of one round may still be on their way, and must not change the verdict.
+    // The members' checks of one round may still be in progress, and must not change the result.
     let clearly = allowed + ROUND.as_millis() as i64;
     let description = loop {
         assert!(Instant::now() < deadline, "{:?}", topology.snapshot());
@@ -201,7 +200,7 @@ fn a_member_that_lags_too_far_behind_is_left_out() {
     let expected = lag(&description, &late).unwrap() + FREQUENCY.as_millis() as i64;
     let off = expected - staleness.as_millis() as i64;
     assert!(off.abs() <= 1, "{staleness:?} instead of {expected} ms");
-    // The member's own word, which does not change because it applies nothing.
+    // The member's own last write date, which does not change because it applies nothing.
     let hello = set.member(2).hello().unwrap();
     let last_write = hello.get_document("lastWrite").unwrap();
     assert_eq!(
@@ -219,8 +218,8 @@ fn a_member_that_lags_too_far_behind_is_left_out() {
     observer.finish();
 }
 
-/// L-70, L-79: a secondary that is connected to directly serves reads without being told to, and
-/// refuses writes itself.
+/// L-70, L-79: a directly connected secondary serves reads without an explicit read preference,
+/// and refuses writes itself.
 #[test]
 fn a_directly_connected_secondary_serves_reads_and_refuses_writes() {
     let Some(set) = replica_set() else { return };

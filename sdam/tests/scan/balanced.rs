@@ -1,4 +1,4 @@
-//! Behind a load balancer.
+//! Single-threaded mode behind a load balancer.
 
 use bson::{doc, oid::ObjectId};
 use sdam::scan::ScanTopology;
@@ -84,7 +84,7 @@ fn i_50_i_52_a_lost_connection_changes_nothing_but_its_service_generation() {
     assert_eq!(stage.open(), 0);
     ready(topology.run_command(server, &ping(), None)).unwrap();
     assert_eq!(stage.open(), 1);
-    // F-67: the connection before was the last of its service, which has come back.
+    // F-67: the previous connection was the last of its service, which has come back.
     assert!(topology.generation(server, service) > Some(before.next()));
     let mut error = AppError {
         generation: before.next(),

@@ -1,4 +1,4 @@
-//! Futures that are dropped half-way, on an `Io` that is pending where it waits.
+//! Futures that are dropped before they are ready, on an `Io` whose operations can be pending.
 
 use std::{future::Future, pin::pin, task::Context};
 
@@ -8,7 +8,7 @@ use sdam_select::criteria::Criteria;
 
 use crate::stage::*;
 
-/// Polls a future until it waits, and drops it.
+/// Polls a future until it is pending, and drops it.
 fn abandon<F: Future>(future: F) {
     let mut future = pin!(future);
     let state = future
@@ -50,7 +50,7 @@ fn a_check_may_be_given_up_again_and_again_while_its_time_lasts() {
         stage.advance(100);
     }
     assert_eq!(select(&mut topology), Ok("a".into()));
-    // The answer came, and another check measures.
+    // The reply has arrived, and another check measures the RTT.
     assert_eq!(stage.log(), "a connect, a isMaster, a hello");
     let told = told(&mut events);
     let failed = told
@@ -67,7 +67,7 @@ fn a_reply_that_waited_long_for_its_caller_saves_the_connection_and_another_one_
     stage.serve("a", mongos());
     stage.stall();
     abandon(topology.scan());
-    // The reply takes 1 ms, and nobody looks for half a minute.
+    // The reply takes 1 ms, and nothing polls for half a minute.
     stage.advance(30_000);
     assert_eq!(select(&mut topology), Ok("a".into()));
     assert_eq!(stage.log(), "a connect, a isMaster, a hello");
@@ -149,7 +149,7 @@ fn an_operation_that_was_given_up_costs_its_connection() {
     abandon(topology.run_command(server, &find, None));
     stage.log();
     stage.advance(1_000);
-    // The late reply is never taken for another one.
+    // The late reply is never taken for another command's.
     ready(topology.run_command(server, &find, None)).unwrap();
     assert_eq!(stage.log(), "a connect, a isMaster, a find");
     assert_eq!(stage.open(), 3);

@@ -21,7 +21,7 @@ fn operations_run_on_the_connection_that_the_scan_has_opened() {
     assert_eq!(reply, bytes(&doc! { "ok": 1 }));
     assert_eq!(stage.log(), "a find");
     assert_eq!(stage.open(), 3);
-    // The next check is made on it as well.
+    // The next check uses it as well.
     stage.advance(70_000);
     select(&mut topology).unwrap();
     assert!(!stage.log().contains("connect"));
@@ -37,7 +37,7 @@ fn h_12_x_38_a_connection_unused_for_5_seconds_is_probed_before_it_is_lent() {
     stage.advance(4_990);
     select(&mut topology).unwrap();
     assert_eq!(stage.log(), "");
-    // Being lent counts as use.
+    // Borrowing the channel counts as use.
     ready(topology.run_command(server, &find(), None)).unwrap();
     stage.advance(4_990);
     select(&mut topology).unwrap();
@@ -71,7 +71,7 @@ fn h_12_a_dead_connection_makes_its_server_unknown_and_selection_begins_anew() {
     told(&mut events);
     assert_eq!(select(&mut topology), Ok("a".into()));
     let log = stage.log();
-    // No primary is known then, so the second selection scans, and takes what it finds as it is.
+    // No primary is known then, so the second selection scans, and selects without a probe.
     assert!(log.starts_with("a ping, "), "{log}");
     assert!(log.contains("a connect, a isMaster"), "{log}");
     assert_eq!(log.matches("ping").count(), 1, "{log}");
@@ -99,7 +99,7 @@ fn h_12_a_silent_connection_is_dead_after_connect_timeout_ms() {
     assert!(select(&mut topology).is_err());
     let lost = topology.description().server(&address("a")).unwrap();
     assert_eq!(lost.error.as_ref().unwrap().kind, ErrorKind::Timeout);
-    // The probe, and one attempt of the scan at a server that is not known any more.
+    // The probe, and one attempt of the scan at a server that is no longer known.
     assert_eq!(stage.millis() - before, 20_002);
 }
 
@@ -146,7 +146,7 @@ fn h_9_an_overloaded_server_does_not_cost_an_authenticated_connection() {
         select(&mut topology).unwrap();
         assert_eq!(kind(&topology, "b"), ServerType::Unknown);
         assert_eq!(stage.open(), if authenticated { 3 } else { 2 });
-        // What is left can still be used, in the generation that the pool has now.
+        // A remaining connection can still be used, in the pool's current generation.
         assert_eq!(topology.channel(server).is_some(), authenticated);
         if let Some(channel) = topology.channel(server) {
             let generation = channel.generation();
@@ -174,7 +174,7 @@ fn an_operation_that_takes_too_long_costs_its_connection_and_nothing_else() {
     assert_eq!(kind(&topology, "a"), ServerType::RsPrimary);
     assert_eq!(stage.open(), 2);
     assert!(topology.channel(server).is_none());
-    // Another connection is opened for the next one, which checks the server at the same time.
+    // The next command opens another connection, which also checks the server.
     stage.change("a", |server| server.silent = false);
     stage.log();
     ready(topology.run_command(server, &find(), limit)).unwrap();

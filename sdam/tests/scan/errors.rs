@@ -1,4 +1,4 @@
-//! What operations report.
+//! Errors that operations report.
 
 use bson::doc;
 use sdam_core::{
@@ -36,7 +36,7 @@ fn i_38_x_6_x_45_a_primary_that_stepped_down_makes_the_next_selection_scan() {
     assert!(topology.is_stale());
     assert_eq!(kind(&topology, "a"), ServerType::Unknown);
     assert_eq!(select(&mut topology), Ok("b".into()));
-    // Its connection is as good as before (I-36), and so is the server.
+    // The connection is kept (I-36), and the server stays known.
     assert!(!stage.log().contains("connect"));
     assert_eq!(kind(&topology, "a"), ServerType::RsSecondary);
 }
@@ -110,7 +110,7 @@ fn i_15_a_broken_connection_makes_its_server_unknown_and_calls_for_no_check() {
     );
     assert!(!topology.is_stale());
     assert_eq!(stage.open(), 2);
-    // The next operation that needs it finds out, at once.
+    // The next operation that uses it detects this at once.
     stage.advance(1_000);
     assert_eq!(select(&mut topology), Ok("a".into()));
 }

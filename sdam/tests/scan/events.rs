@@ -119,7 +119,7 @@ fn a_sink_may_be_slow_but_is_called_with_nothing_in_progress() {
     let sink = {
         let (seen, stage) = (Arc::clone(&seen), stage.clone());
         sink_fn(move |event| {
-            // The stage is free, so no I/O is under way.
+            // The stage can be locked, so no I/O is in progress.
             stage.advance(10);
             seen.lock().unwrap().push(event.seq);
         })
@@ -133,7 +133,7 @@ fn a_sink_may_be_slow_but_is_called_with_nothing_in_progress() {
     assert_eq!(*seen, expected, "no gap, no repetition");
 }
 
-/// Pools that write down what they are told.
+/// Pools that record their calls.
 #[derive(Clone, Debug, Default)]
 struct Pools(Arc<Mutex<Vec<String>>>);
 

@@ -1,4 +1,4 @@
-//! Single-threaded mode against a transport by script, in virtual time, where nothing is ever
+//! Single-threaded mode with a scripted transport, in virtual time, where no future is ever
 //! pending.
 
 #![expect(

@@ -1,4 +1,4 @@
-//! Pools that panic: the call ends with the panic, and everything else has happened.
+//! Pools that panic: the call re-raises the panic after all effects have run.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -17,7 +17,7 @@ use sdam_events::channel::EventStream;
 
 use crate::stage::*;
 
-/// Pools that panic the next time that they are told what breaks them.
+/// Pools that panic at the next call of the chosen kind.
 #[derive(Clone, Debug)]
 struct Brittle(Arc<Mutex<Option<&'static str>>>);
 
@@ -48,7 +48,7 @@ impl PoolHandle for Brittle {
     }
 }
 
-/// A replica set whose pools panic once, when they are told `method`.
+/// Starts a replica set whose pools panic once, in `method`.
 fn breaking_at(stage: &Stage, method: &'static str) -> (ScanTopology, EventStream) {
     let pools = Brittle(Arc::new(Mutex::new(Some(method))));
     stage.replica_set_with(|builder| builder.pools(pools))

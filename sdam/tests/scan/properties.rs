@@ -1,4 +1,4 @@
-//! Whatever servers and operations do, each call ends and every invariant holds.
+//! For any actions of servers and operations, each call ends and every invariant holds.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use sdam_core::{event::EventKind, ids::ServerId};
 
 use crate::stage::*;
 
-/// What happens between and in calls.
+/// An action between or during calls.
 #[derive(Clone, Debug)]
 enum Step {
     Pass(u64),
@@ -116,7 +116,7 @@ proptest! {
                 Step::Scan => ready(topology.scan()),
                 Step::Check(number) => ready(topology.check(ServerId::from_u64(number))),
                 Step::Run(number) => {
-                    // Servers come and go, so this is an error as often as not.
+                    // The server may have left, so the call may fail.
                     let _ = ready(topology.run_command(ServerId::from_u64(number), &find, second));
                 }
                 Step::Restart(name) => stage.restart(name),
@@ -126,7 +126,7 @@ proptest! {
                 Step::Answer(name, role) => stage.serve(name, hello(role)),
                 Step::Refuse(name, code) => stage.change(name, |server| server.other = refusal(code)),
             }
-            // Each of four servers takes four timeouts of a second at most, and the probe one.
+            // Each of four servers takes at most four timeouts of a second, and the probe one.
             prop_assert!(stage.millis() - before <= 2_000 + 2 * 17_000, "{step:?}");
             prop_assert!(stage.open() <= topology.description().servers().len());
         }

@@ -1,4 +1,4 @@
-//! Checks: when, of whom, on which connection.
+//! The times, servers and connections of checks.
 
 use bson::doc;
 use sdam::scan::ScanTopology;
@@ -6,7 +6,7 @@ use sdam_core::{error::ErrorKind, server::ServerType};
 
 use crate::stage::*;
 
-/// The log of one selection, and whether it found the primary.
+/// Returns the log of one selection, and whether it found the primary.
 fn log(stage: &Stage, topology: &mut ScanTopology) -> (String, bool) {
     stage.log();
     let found = select(topology).is_ok();

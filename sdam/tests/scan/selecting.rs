@@ -1,4 +1,4 @@
-//! Which server an operation gets, and when it gets none.
+//! Selection results and errors in single-threaded mode.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -73,7 +73,7 @@ fn l_65_l_66_try_once_is_the_default_and_scans_once() {
         let log = stage.log();
         assert!(log == "a connect, a isMaster" || log == "a hello", "{log}");
     }
-    // Three scans of 1 ms, each 500 ms after the one before.
+    // Three scans of 1 ms, each 500 ms after the previous one.
     assert_eq!(stage.millis(), 1_003);
 }
 
@@ -137,7 +137,7 @@ fn a_selection_that_fails_tells_what_happened_if_asked_to() {
         }
     };
     assert!(told(|builder| builder).is_empty());
-    // The scan of this very selection is part of it.
+    // The history includes the scan of this selection.
     let last: Vec<_> = told(|builder| builder.history(2))
         .into_iter()
         .map(|transition| (transition.change, transition.cause))
@@ -223,7 +223,7 @@ fn l_24_the_limit_on_staleness_is_judged_by_the_frequency_of_scans() {
 
 #[test]
 fn read_preferences_decide_as_in_every_other_mode() {
-    // L-10, L-11: the rules are those of the one selection crate.
+    // L-10, L-11: the rules are those of the shared selection crate.
     let stage = Stage::default();
     let (mut topology, _) = stage.replica_set(|_| ());
     let hosts = |topology: &mut ScanTopology, mode| {

@@ -1,4 +1,4 @@
-//! Single-threaded mode in simulated worlds, in which everything goes wrong that the seed says.
+//! Single-threaded mode in simulated worlds with random faults by seed.
 
 use std::{
     pin::pin,
@@ -33,7 +33,7 @@ use crate::stage::bytes;
 
 const MEMBERS: u16 = 3;
 
-/// Pools that remember what they were told.
+/// Pools that record their calls.
 #[derive(Clone, Debug, Default)]
 struct Pools(Arc<Mutex<PoolCalls>>);
 
@@ -66,7 +66,7 @@ impl PoolHandle for Pool {
     }
 }
 
-/// One run: its trace, and how many selections have succeeded.
+/// Runs one seed; returns its trace and the number of successful selections.
 fn run(seed: u64) -> (u64, usize) {
     let hosts = ["a", "b", "c"].map(|host| ServerAddress::new(host, 27017));
     let sim = Sim::new(seed, &Blueprint::replica_set(SetConfig::new("rs", hosts)));
@@ -93,8 +93,8 @@ fn run(seed: u64) -> (u64, usize) {
     heal(&sim);
     sim.run_for(Duration::from_secs(30));
     sim.block_on(topology.scan());
-    // The first scan may have met a connection that broke while its server was Unknown anyway: that
-    // is not retried at once (H-10), but after the cooldown.
+    // In the first scan a connection may have broken while its server was Unknown: that is not
+    // retried at once (H-10), but after the cooldown.
     sim.run_for(Duration::from_secs(5));
     sim.block_on(topology.scan());
     assert_truth(&sim, &topology, seed);
@@ -111,11 +111,11 @@ fn run(seed: u64) -> (u64, usize) {
     (sim.trace(), found)
 }
 
-/// Lets something happen to the deployment, or nothing.
+/// Applies a random action to the deployment, or none.
 fn befall(sim: &Sim, rng: &mut Rng) {
     let member = MemberId(rng.below(MEMBERS.into()) as u16);
     let network = sim.network();
-    // What is not possible at the moment does not happen.
+    // An action that is impossible at the moment has no effect.
     let _ = match rng.below(12) {
         0 => sim.step_down(),
         1 => sim.kill(member),
@@ -145,17 +145,17 @@ fn befall(sim: &Sim, rng: &mut Rng) {
 fn heal(sim: &Sim) {
     sim.network().heal();
     for number in 0..MEMBERS {
-        // One of the two is not possible.
+        // One of the two is impossible.
         let _ = sim.apply(&Action::Thaw(number.into()));
         let _ = sim.restart(number);
     }
 }
 
-/// Does what an application does; whether it got a server.
+/// Works like an application; returns whether a selection succeeded.
 fn work(sim: &Sim, topology: &mut ScanTopology, rng: &mut Rng) -> bool {
     let criteria = Criteria::write();
     let clock = sim.runtime().io.clock;
-    // Some lose patience, wherever the selection is at that moment.
+    // Some selections are dropped at any point.
     let patience = match rng.below(3) {
         0 => Duration::from_millis(rng.below(700)),
         _ => Duration::from_secs(600),
@@ -172,13 +172,13 @@ fn work(sim: &Sim, topology: &mut ScanTopology, rng: &mut Rng) -> bool {
     };
     let insert = bytes(&doc! { "insert": "things", "documents": [{ "x": 1 }], "$db": "test" });
     let second = Some(Duration::from_secs(1));
-    // It may fail in any way.
+    // Any error is allowed.
     let _ = sim.block_on(topology.run_command(selected.id(), &insert, second));
     sim.block_on(topology.settle());
     true
 }
 
-/// What is known is what is the case.
+/// Asserts that the description matches the deployment.
 fn assert_truth(sim: &Sim, topology: &ScanTopology, seed: u64) {
     let status = sim.status();
     let primary = status.primary().unwrap();

@@ -1,4 +1,4 @@
-//! Servers by script, a clock that jumps, and a log of what was asked of whom.
+//! Scripted servers, a clock that jumps, and a log of requests.
 
 use std::{
     collections::BTreeMap,
@@ -35,13 +35,13 @@ use sdam_transport::{
     wire::{OpMsg, WireMessage},
 };
 
-/// The seed of whatever is random in a test that does not care.
+/// The default random seed of tests.
 pub(crate) const SEED: u64 = 7;
 
-/// All events but the recorded inputs.
+/// All events except the recorded inputs.
 const EVENTS: Interest = Interest::ALL.without(Interest::INPUTS);
 
-/// Everything outside the topology.
+/// The environment of the topology: servers, clock and log.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stage(Arc<Mutex<World>>);
 
@@ -52,26 +52,26 @@ struct World {
     log: Vec<String>,
     open: usize,
     connections: i64,
-    /// How many receives are pending once before they go on.
+    /// The number of receives that are pending once before they proceed.
     stalls: usize,
     /// Whether the next timer is pending once, because a receive was.
     stalled: bool,
 }
 
-/// A server as it behaves now.
+/// The current behaviour of a server.
 #[derive(Clone, Debug)]
 pub(crate) struct Server {
     /// Whether connections can be opened.
     pub(crate) up: bool,
-    /// Whether it answers what it is asked.
+    /// Whether it does not answer requests.
     pub(crate) silent: bool,
-    /// The milliseconds that a reply takes.
+    /// The delay of a reply in milliseconds.
     pub(crate) delay: u64,
     /// The reply to hello.
     pub(crate) hello: Document,
-    /// The reply to everything else.
+    /// The reply to all other commands.
     pub(crate) other: Document,
-    /// Connections of an earlier process are broken.
+    /// The process number; connections of an earlier process are broken.
     process: u64,
 }
 
@@ -80,7 +80,7 @@ impl Stage {
         self.0.lock().unwrap()
     }
 
-    /// Sets what the server answers to hello; it begins to exist, takes 1 ms and is up.
+    /// Sets the server's reply to hello. A new server is up and takes 1 ms.
     pub(crate) fn serve(&self, name: &str, hello: Document) {
         let mut world = self.world();
         let server = world
@@ -119,17 +119,17 @@ impl Stage {
         self.world().now.since(Instant::EPOCH).as_millis() as u64
     }
 
-    /// What was asked of servers since the last call, such as `a connect, a isMaster`.
+    /// Returns and clears the log of requests, such as `a connect, a isMaster`.
     pub(crate) fn log(&self) -> String {
         std::mem::take(&mut self.world().log).join(", ")
     }
 
-    /// How many connections are open.
+    /// Returns the number of open connections.
     pub(crate) fn open(&self) -> usize {
         self.world().open
     }
 
-    /// Lets the next reply be pending when it is asked for first.
+    /// Makes the next receive pending at its first poll.
     pub(crate) fn stall(&self) {
         self.world().stalls += 1;
     }
@@ -138,7 +138,7 @@ impl Stage {
         Io::new(Arc::new(self.clone()), Arc::new(self.clone()), seed)
     }
 
-    /// A topology with these seeds.
+    /// Starts a topology with these seeds.
     pub(crate) fn topology(
         &self,
         seeds: &str,
@@ -158,7 +158,7 @@ impl Stage {
         (builder.scan(self.io(SEED)).unwrap(), events)
     }
 
-    /// A replica set of a primary `a` and secondaries `b` and `c`, which are the seeds.
+    /// Starts a topology of a replica set with the seeds `a` (primary), `b` and `c` (secondaries).
     pub(crate) fn replica_set(
         &self,
         change: impl FnOnce(&mut Options),
@@ -166,7 +166,7 @@ impl Stage {
         self.replica_set_with(|builder| builder.options(change))
     }
 
-    /// The same, of another builder.
+    /// Does the same with another builder.
     pub(crate) fn replica_set_with(
         &self,
         change: impl FnOnce(TopologyBuilder) -> TopologyBuilder,
@@ -189,7 +189,7 @@ impl World {
         self.log.push(format!("{} {what}", address.host()));
     }
 
-    /// Lets time pass until the answer is there, or says that the deadline came first.
+    /// Advances the clock to the answer's time; fails if the deadline comes first.
     fn wait(&mut self, ready: Option<Instant>, deadline: Option<Instant>) -> Result<(), ()> {
         match (ready, deadline) {
             (Some(ready), deadline) if deadline.is_none_or(|deadline| ready <= deadline) => {
@@ -334,14 +334,14 @@ impl Drop for Line {
     }
 }
 
-/// The name of the command in a message.
+/// Returns the name of the command in a message.
 fn command(message: &WireMessage) -> String {
     let body = RawDocument::from_bytes(message.body()).unwrap();
     let (name, _) = body.iter().next().unwrap().unwrap();
     name.to_string()
 }
 
-/// The result of a future that must not be pending.
+/// Returns the result of a future that must not be pending.
 pub(crate) fn ready<F: Future>(future: F) -> F::Output {
     future.now_or_never().expect("a future is pending")
 }
@@ -354,7 +354,7 @@ fn addresses(names: &str) -> Vec<ServerAddress> {
     names.split_whitespace().map(address).collect()
 }
 
-/// The reply of a member of the set `rs`, of a server that could stream.
+/// Builds the hello reply of a member of the set `rs` with streaming support.
 pub(crate) fn member(primary: bool, members: &str) -> Document {
     let hosts: Vec<String> = addresses(members).iter().map(ToString::to_string).collect();
     doc! {
@@ -372,12 +372,12 @@ pub(crate) fn member(primary: bool, members: &str) -> Document {
     }
 }
 
-/// The reply of a mongos.
+/// Builds the hello reply of a mongos.
 pub(crate) fn mongos() -> Document {
     doc! { "ok": 1, "helloOk": true, "isWritablePrimary": true, "msg": "isdbgrid", "maxWireVersion": 21 }
 }
 
-/// The refusal of a command with this code.
+/// Builds an error reply with this code.
 pub(crate) fn refusal(code: i32) -> Document {
     doc! { "ok": 0, "code": code, "errmsg": "no" }
 }
@@ -390,7 +390,7 @@ pub(crate) fn read(mode: ReadMode) -> Criteria {
     Criteria::read(ReadPreference::new(mode)).unwrap()
 }
 
-/// The host that is selected for writing, or the error.
+/// Returns the host that is selected for writing, or the error.
 pub(crate) fn select(topology: &mut ScanTopology) -> Result<String, String> {
     let selected = ready(topology.select(&Criteria::write()));
     selected
@@ -408,7 +408,7 @@ pub(crate) fn kind(topology: &ScanTopology, name: &str) -> ServerType {
     description.server(&address(name)).unwrap().server_type
 }
 
-/// Everything that has happened, one word or two for each event.
+/// Returns a summary of all events, one word or two for each.
 pub(crate) fn told(events: &mut EventStream) -> Vec<String> {
     std::iter::from_fn(|| events.try_next())
         .map(|event| brief(&event))

@@ -1,4 +1,4 @@
-//! Real servers.
+//! Blocking mode against real servers.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ fn version() -> Option<Version> {
     Some(version.parse().unwrap())
 }
 
-/// A replica set of three members that elects quickly; `None` if no server can be had.
+/// Starts a replica set of three members that elects quickly; `None` if no server is available.
 fn replica_set() -> Option<ReplicaSet> {
     let members = [MemberSpec::new(), MemberSpec::new(), MemberSpec::new()];
     or_skip(ReplicaSet::start(version(), &members)).unwrap()
@@ -61,7 +61,7 @@ fn a_set_is_followed_through_a_step_down_and_the_death_of_its_primary() {
     assert_ne!(secondary.address().as_str(), first);
     assert_eq!(secondary.description().server_type, ServerType::RsSecondary);
 
-    // Whoever takes a write is primary; elsewhere a set may elect whom it likes at any time.
+    // A member that accepts a write is primary; a set may hold an election at any time.
     let old = set.step_down().unwrap();
     assert_ne!(write(&mut topology), set.member(old).host());
 
@@ -82,7 +82,7 @@ fn a_direct_connection_to_a_secondary_reads_and_is_refused_to_write() {
     let insert = doc! { "insert": "things", "documents": [{ "x": 1 }], "$db": "test" };
     let reply = run(&mut topology, &selected, &insert).unwrap();
     assert_eq!(reply.get("code"), Some(&10_107.into()));
-    // I-38: it is scanned again, and found to be what it was. No cooldown stands in the way.
+    // I-38: the server is scanned again and keeps its type. No cooldown applies.
     let again = topology.select(&read(ReadMode::Nearest)).unwrap();
     assert_eq!(again.description().server_type, ServerType::RsSecondary);
 }

@@ -18,7 +18,7 @@ use sdam::{blocking::Topology, error::SelectionError, scan::ScanSelected};
 use sdam_core::read_preference::{ReadMode, ReadPreference};
 use sdam_select::criteria::Criteria;
 
-/// The longest that anything here may take on a machine under load.
+/// The time limit of every wait, for a machine under load.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn start(uri: &str, options: &str) -> Topology {
@@ -39,10 +39,10 @@ fn run(topology: &mut Topology, server: &ScanSelected, command: &Document) -> Op
     Some(Document::try_from(reply.as_ref()).unwrap())
 }
 
-/// Writes to whatever is the primary until a write succeeds, as an application with retries would;
-/// the host that took it.
+/// Writes to the current primary until a write succeeds, like an application with retries. Returns
+/// the host that accepted it.
 ///
-/// Every attempt fails or ends within its own bounds, so nothing here waits by itself.
+/// Every attempt is limited by its own timeouts, so this function does not sleep.
 fn write(topology: &mut Topology) -> String {
     let insert = bson::doc! { "insert": "things", "documents": [{ "x": 1 }], "$db": "test" };
     let start = Instant::now();

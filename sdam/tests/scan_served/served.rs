@@ -17,7 +17,7 @@ use sdam_sim::serve::{Builder, ReplicaSet};
 
 use crate::{PATIENCE, read, run, start, write};
 
-/// The name of the primary as the deployment itself sees it.
+/// Returns the name of the primary in the deployment's own view.
 fn primary(set: &ReplicaSet) -> String {
     let status = set.status().unwrap();
     status.primary().unwrap().address.to_string()
@@ -122,7 +122,7 @@ fn i_15_h_6_a_killed_primary_is_replaced_and_found_again_when_it_is_back() {
     };
     while !known(&topology) {
         assert!(begun.elapsed() < PATIENCE, "{}", topology.description());
-        // Each of these waits until half a second after the last one.
+        // Each of these waits until half a second after the previous one.
         topology.scan();
     }
 }
@@ -147,7 +147,7 @@ fn h_15_a_member_that_hangs_costs_its_timeout_once() {
     let hung = topology.description().server(&frozen.address).unwrap();
     assert_eq!(hung.server_type, ServerType::Unknown);
     assert_eq!(hung.error.as_ref().unwrap().kind, ErrorKind::Timeout);
-    // H-6: it is left alone for now, so another scan is quick.
+    // H-6: the server is skipped for now, so another scan is quick.
     let last = hung.last_update_time;
     topology.scan();
     let hung = topology.description().server(&frozen.address).unwrap();

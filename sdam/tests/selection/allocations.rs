@@ -1,6 +1,6 @@
 //! Selecting from a topology that has a suitable server allocates nothing.
 //!
-//! The counting allocator is that of `allocation_counter`, which counts per thread.
+//! The counting allocator is `allocation_counter`, which counts per thread.
 
 use std::time::Duration;
 
@@ -12,9 +12,9 @@ use sdam_spec::engine::canned::Answer;
 
 use crate::world::{World, hosts};
 
-/// How many allocations `select` makes in 100 calls, after a first one.
+/// Counts the allocations of `select` in 100 calls, after a first one.
 fn allocations(mut select: impl FnMut()) -> u64 {
-    // What a thread and its snapshot guards need once is not the price of a selection.
+    // Allocations that a thread and its snapshot guards make only once are not counted.
     select();
     allocation_counter::measure(|| (0..100).for_each(|_| select())).count_total
 }
@@ -26,7 +26,7 @@ fn check(name: &str, topology: &Topology, criteria: &Criteria) {
     assert_eq!(allocations(waiting), 0, "{name}: select");
 }
 
-/// L-62: no lock is visible from here, but allocations are.
+/// L-62: this test cannot observe locks, but it counts allocations.
 #[test]
 fn finding_a_server_at_once_allocates_nothing() {
     let nearest = Criteria::read(ReadPreference::new(ReadMode::Nearest)).unwrap();
@@ -52,7 +52,7 @@ fn finding_a_server_at_once_allocates_nothing() {
     check("1000 mongos", &topology, &Criteria::write());
 }
 
-/// The counter counts: what has to wait needs a timer at least.
+/// Control: a waiting selection allocates at least a timer.
 #[test]
 fn waiting_allocates() {
     let mut world = World::new();

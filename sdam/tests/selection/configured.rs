@@ -1,4 +1,4 @@
-//! What a connection string says about every selection of a client.
+//! The effect of connection string options on selections.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use sdam_spec::engine::canned::Answer;
 
 use crate::world::{World, hosts};
 
-/// A topology with the options of `query` behind it.
+/// Starts a topology with the options of `query`.
 fn start(world: &mut World, number: u16, query: &str) -> Topology {
     let hosts = hosts(number);
     let options = Options::parse(&format!("mongodb://a/?{query}")).unwrap();
@@ -51,7 +51,7 @@ fn reads_go_to_the_member_whose_tag_has_a_colon_in_its_value() {
     }
 }
 
-/// L-61, B-32: the shorter of the two time-outs bounds a selection, and the error names it.
+/// L-61, B-32: the shorter of the two timeouts limits a selection, and the error names it.
 #[test]
 fn selections_wait_for_the_shorter_of_both_time_outs() {
     let check = |query: &str, millis, bound, text: &str| {
@@ -84,7 +84,7 @@ fn selections_wait_for_the_shorter_of_both_time_outs() {
     }
 }
 
-/// L-61: what is left of the time of an operation takes the place of the client's `timeoutMS`.
+/// L-61: the remaining time of an operation replaces the client's `timeoutMS`.
 #[test]
 fn the_time_of_a_call_takes_the_place_of_the_clients() {
     let check = |call, millis, bound| {
@@ -108,7 +108,7 @@ fn the_time_of_a_call_takes_the_place_of_the_clients() {
     check(90, 80, Bound::ServerSelectionTimeout);
 }
 
-/// D-6: what is configured does not fit the deployment, so no server is left.
+/// D-6: the configuration does not fit the deployment, so no server is left.
 #[test]
 fn the_loss_of_the_last_server_is_published() {
     let (mut world, hosts) = (World::new(), hosts(1));

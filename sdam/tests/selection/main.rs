@@ -1,7 +1,7 @@
-//! Selection from a running topology: what waits, what fails, and what it costs.
+//! Selection from a running topology: waiting, errors and cost.
 //!
-//! Servers have their answers ready behind the transport seam, and time is virtual, so that
-//! everything here happens exactly when it is said to.
+//! Servers are canned replies behind the transport interface, and time is virtual, so that
+//! everything happens at exact times.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

@@ -9,7 +9,7 @@ use sdam_spec::engine::canned::Answer;
 
 use crate::world::{World, hosts};
 
-/// What members of the set `rs` answer: the fields that tell their role.
+/// Builds the reply of a member of the set `rs` with these role fields.
 fn member(role: Document) -> Document {
     let mut reply = doc! {
         "ok": 1, "setName": "rs", "minWireVersion": 0, "maxWireVersion": 17,
@@ -20,7 +20,7 @@ fn member(role: Document) -> Document {
     reply
 }
 
-/// The places of the servers whose pools become ready when each answers with its reply.
+/// Returns the indexes of the servers whose pools become ready with these replies.
 fn ready(replies: &[Document], single: bool) -> BTreeSet<usize> {
     let hosts = hosts(u16::try_from(replies.len()).unwrap());
     let mut world = World::new();
@@ -54,8 +54,8 @@ fn ready(replies: &[Document], single: bool) -> BTreeSet<usize> {
     ready
 }
 
-/// F-60: the pools of data-bearing servers, and in a topology of type Single those of every server
-/// that answers.
+/// F-60: the pools of data-bearing servers become ready; in a topology of type Single, those of
+/// every server that answers.
 #[test]
 fn pools_are_ready_where_operations_may_go() {
     let primary = member(doc! { "ismaster": true });

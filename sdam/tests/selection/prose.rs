@@ -29,7 +29,7 @@ fn nearest() -> ReadPreference {
     ReadPreference::new(ReadMode::Nearest)
 }
 
-/// L-45, "Application-Provided Server Selector": the highest port, ten times.
+/// L-45, "Application-Provided Server Selector": selects the highest port, ten times.
 #[test]
 fn the_applications_selector_has_its_way() {
     let hosts = hosts(3);
@@ -47,7 +47,7 @@ fn the_applications_selector_has_its_way() {
     }
 }
 
-/// How many of ten concurrent workers' ten finds each went to which server, where they take `times`.
+/// Counts the operations per server of ten concurrent workers' ten finds each, which take `times`.
 fn load(
     world: &mut World,
     topology: &Topology,
@@ -109,7 +109,7 @@ fn a_slow_server_is_given_fewer_operations() {
     );
 }
 
-/// The reply of a member whose last write was `last_write` milliseconds after the epoch.
+/// Builds the reply of a member whose last write was `last_write` milliseconds after the epoch.
 fn member(hosts: &[ServerAddress], is_primary: bool, last_write: i64) -> Answer {
     let mut members = RawArrayBuf::new();
     for host in hosts {
@@ -138,7 +138,7 @@ fn last_writes_are_taken_from_each_reply_of_members() {
     world.servers.set(&hosts[1], member(&hosts, false, 900));
     let topology = world.start(&hosts, |builder| builder);
     assert_eq!(last_writes(&topology), [Some(1_000), Some(900)]);
-    // A write is no change of the topology that anybody would publish an event for.
+    // A write does not change the topology and publishes no event.
     world.servers.set(&hosts[0], member(&hosts, true, 2_000));
     world.pass(Duration::from_secs(10));
     assert_eq!(last_writes(&topology), [Some(2_000), Some(900)]);

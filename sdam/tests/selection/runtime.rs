@@ -1,4 +1,4 @@
-//! What selections say when the runtime has dropped the tasks that watch the servers.
+//! Selection errors after the runtime has dropped the monitoring tasks.
 
 use std::{
     pin::pin,
@@ -25,7 +25,7 @@ use sdam_spec::engine::canned::Answer;
 
 use crate::world::{World, hosts};
 
-/// What a selection that begins now comes to; `None` if it waits.
+/// Returns the result of a new selection; `None` if it waits.
 fn attempt(topology: &Topology) -> Option<Result<ServerAddress, SelectionError>> {
     let outcome = topology.select(&Criteria::write()).now_or_never()?;
     Some(outcome.map(|selected| selected.address().clone()))
@@ -56,7 +56,7 @@ fn selections_fail_at_once_when_all_monitors_are_dropped() {
     check_shut_down(&attempt(&topology).unwrap().unwrap_err());
     check_shut_down(&topology.try_select(&criteria).unwrap_err());
     assert_eq!(topology.waiters(), 0);
-    // Listeners are told, too, if they still get anything.
+    // The events say so, too, if they are still delivered.
     let delivered = |queue: &sdam_events::queue::EventQueue| {
         let (again, all) = unbounded();
         queue.drain_now(&again);
@@ -73,7 +73,7 @@ fn selections_fail_at_once_when_all_monitors_are_dropped() {
         reasons.collect::<Vec<_>>(),
         [SelectionFailure::RuntimeShutDown; 2]
     );
-    // A topology that was closed says so.
+    // A closed topology reports that it is closed.
     topology.close().now_or_never().unwrap();
     let error = attempt(&topology).unwrap().unwrap_err();
     assert!(matches!(error, SelectionError::Closed), "{error}");
@@ -102,7 +102,7 @@ fn one_monitor_of_several_is_enough_to_wait() {
 
 #[test]
 fn topologies_without_monitors_are_not_abandoned() {
-    // Every server is removed: its set has another name.
+    // Every server is removed, because its set has another name.
     let (mut world, hosts) = (World::with_replica_set(&hosts(2)), hosts(2));
     let topology = world.start(&hosts, |builder| {
         builder.options(|options| options.replica_set = Some("other".into()))
@@ -112,7 +112,7 @@ fn topologies_without_monitors_are_not_abandoned() {
     world.drop_tasks();
     assert!(attempt(&topology).is_none());
 
-    // A load balancer is never watched.
+    // A load balancer is never monitored.
     let mut world = World::new();
     let balancer = &hosts[..1];
     let topology = world.start(balancer, |builder| {

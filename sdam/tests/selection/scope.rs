@@ -1,4 +1,4 @@
-//! What is a selection, what it has to know first, and which read preference it goes by.
+//! The scope of selections, the knowledge that they need, and their read preferences.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -16,7 +16,7 @@ fn read(preference: ReadPreference) -> Criteria {
     Criteria::read(preference).unwrap()
 }
 
-/// The ports of the servers that 30 selections get.
+/// Returns the ports of the servers of 30 selections.
 fn selected(topology: &Topology, criteria: &Criteria) -> BTreeSet<u16> {
     let select = |_| topology.try_select(criteria).unwrap().unwrap();
     let ports = (0..30)
@@ -25,8 +25,8 @@ fn selected(topology: &Topology, criteria: &Criteria) -> BTreeSet<u16> {
     ports.map(Option::unwrap).collect()
 }
 
-/// L-1: no server is selected for a check, and one that was selected for a cursor stays the same
-/// while others are selected. To use it for the cursor's later commands is the caller's duty.
+/// L-1: checks select no server, and a server that was selected for a cursor stays the same while
+/// others are selected. Using it for the cursor's later commands is the caller's duty.
 #[test]
 fn checks_select_no_server_and_a_selected_one_stays() {
     let hosts = hosts(3);
@@ -51,8 +51,8 @@ fn checks_select_no_server_and_a_selected_one_stays() {
     assert_eq!(held.address(), &hosts[0]);
 }
 
-/// L-7: the client's default read preference changes no criteria that do not ask for it, and no
-/// selection is bound to the server of the one before. Which operation has which criteria (L-3, L-4,
+/// L-7: the client's default read preference changes no criteria that do not use it, and a
+/// selection does not depend on the previous one. Choosing the criteria of an operation (L-3, L-4,
 /// L-5) is the caller's duty, see `Criteria`.
 #[test]
 fn a_default_read_preference_is_for_criteria_that_ask_for_it() {
@@ -71,7 +71,7 @@ fn a_default_read_preference_is_for_criteria_that_ask_for_it() {
     assert_eq!(selected(&topology, &Criteria::write()), [20_000].into());
 }
 
-/// L-6: whoever is told the preference is told the one that counted.
+/// L-6: a selected server says whether its read preference was overridden.
 #[test]
 fn a_pipeline_that_writes_says_which_preference_counted() {
     let hosts = hosts(2);
@@ -95,7 +95,7 @@ fn a_pipeline_that_writes_says_which_preference_counted() {
     assert!(select().overrides_read_preference());
 }
 
-/// L-60: the others may stay silent for ever.
+/// L-60: other servers may stay silent for ever.
 #[test]
 fn one_suitable_server_is_enough() {
     let hosts = hosts(3);
@@ -113,8 +113,7 @@ fn one_suitable_server_is_enough() {
     assert_eq!(selected.unwrap().address(), &hosts[1]);
 }
 
-/// L-64: as many as may wait do, the next one fails at once, and a place that becomes free can be
-/// taken.
+/// L-64: as many selections wait as may, the next one fails at once, a freed place is reused.
 #[test]
 fn no_more_selections_wait_than_may() {
     let mut world = World::new();

@@ -1,4 +1,4 @@
-//! What a selection that has waited in vain says.
+//! The error of a selection that has timed out.
 
 use std::{error::Error, time::Duration};
 
@@ -17,7 +17,7 @@ use sdam_spec::engine::canned::Answer;
 
 use crate::world::{World, hosts};
 
-/// The outcome of a selection with two seconds to wait.
+/// Returns the error of a selection with a timeout of two seconds.
 fn fail(world: &mut World, hosts: &[ServerAddress], criteria: Criteria) -> Box<SelectionTimeout> {
     let topology = world.start(hosts, |builder| builder);
     fail_on(world, &topology, criteria)
@@ -38,7 +38,7 @@ fn fail_on(world: &mut World, topology: &Topology, criteria: Criteria) -> Box<Se
     }
 }
 
-/// L-81, L-82, L-83: the error of all servers, who set the limit, and what to do.
+/// L-81, L-82, L-83: the errors of all servers, the source of the limit, and the remedy.
 #[test]
 fn servers_that_are_down_are_named_with_a_remedy() {
     let (mut world, hosts) = (World::new(), hosts(2));
@@ -74,7 +74,7 @@ probably: no server accepts connections";
     ));
 }
 
-/// The text of an empty topology says why it is empty, and so do its events.
+/// The text for an empty topology says why it is empty, and so do its events.
 #[test]
 fn a_topology_that_everybody_has_left_says_why() {
     let (mut world, hosts) = (World::new(), hosts(1));
@@ -95,7 +95,7 @@ fn a_topology_that_everybody_has_left_says_why() {
     assert!(error.description.to_string().contains(reason));
 }
 
-/// L-80: a read preference that no member meets is what is wrong.
+/// L-80: a read preference that no member matches is diagnosed.
 #[test]
 fn a_preference_that_nobody_meets_is_explained_for_each_server() {
     let hosts = hosts(1);
@@ -120,7 +120,7 @@ query with ReadPreference secondary on ReplicaSetWithPrimary:
     assert!(servers.map(|server| server.server_type).eq(expected));
 }
 
-/// What began an outage and what it looks like now are both remembered, until the server is back.
+/// The first and the last error of an outage are kept until the server is back.
 #[test]
 fn the_first_and_the_last_error_of_each_server_are_told() {
     let hosts = hosts(3);
@@ -133,7 +133,7 @@ fn the_first_and_the_last_error_of_each_server_are_told() {
     };
     set(&world, 0, "out of memory");
     set(&world, 1, "shut down");
-    // The next checks find it on the connections that are open, and try others at once.
+    // The next checks detect it on the open connections, and connect again at once.
     world.pass(Duration::from_secs(10));
     set(&world, 0, "no route");
     let error = fail_on(&mut world, &topology, Criteria::write());
@@ -171,7 +171,7 @@ probably: the replica set has no primary; 1 of 3 members are reached
     assert_eq!(times(0), [None, at(12_000)], "it is back");
 }
 
-/// A failed selection is rare: it must not make every result of a selection bigger.
+/// A failed selection is rare, so its error must not enlarge every selection result.
 #[test]
 fn errors_are_small() {
     assert!(size_of::<SelectionError>() <= 64);

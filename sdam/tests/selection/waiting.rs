@@ -1,4 +1,4 @@
-//! Who waits, for how long, and what that asks of servers.
+//! Waiting selections: how long they wait, and the checks that they request.
 
 use std::{cell::Cell, future::poll_fn, pin::pin, rc::Rc, time::Duration};
 
@@ -17,7 +17,7 @@ use crate::world::{Running, World, hosts};
 
 type Outcome = Result<ServerAddress, SelectionError>;
 
-/// Selects a server to write to, and counts how often that takes a turn.
+/// Selects a server for writing, and counts the polls.
 fn select(
     world: &mut World,
     topology: &Topology,
@@ -42,21 +42,21 @@ fn refuse(world: &World, hosts: &[ServerAddress]) {
     }
 }
 
-/// How often each server was checked.
+/// Returns the number of checks of each server.
 fn checks(world: &World, hosts: &[ServerAddress]) -> Vec<usize> {
     let of = |host| world.servers.checks(host).len();
     hosts.iter().map(of).collect()
 }
 
 /// F-44, L-62: waiting selections keep each server at one check per 500 ms, however many they are,
-/// and all of them are served by the first change that allows it.
+/// and the first suitable change ends all of them.
 #[test]
 fn a_thousand_waiters_cost_each_server_one_check_per_500_ms() {
     const WAITERS: usize = 1000;
     let (mut world, hosts) = (World::new(), hosts(3));
     refuse(&world, &hosts);
     let topology = world.start(&hosts, |builder| builder);
-    // Nobody waits yet, so that the next check is due in ten seconds.
+    // No selection is waiting yet, so the next check is due in ten seconds.
     world.pass(Duration::from_secs(3));
     assert_eq!(checks(&world, &hosts), [1, 1, 1]);
 
@@ -101,7 +101,7 @@ fn a_thousand_waiters_cost_each_server_one_check_per_500_ms() {
         served <= WAITERS * changes,
         "{served} turns, {changes} changes"
     );
-    // Nobody waits any more, and nobody is in a hurry, once what was asked for is done.
+    // No selection is waiting any more, so after the requested checks there are no extra ones.
     world.pass(MIN_HEARTBEAT_FREQUENCY);
     let settled = checks(&world, &hosts);
     assert_eq!(settled, [14, 14, 14]);
@@ -119,7 +119,7 @@ fn what_comes_together_with_the_deadline_counts() {
         let criteria = Criteria::write();
         let mut selection = pin!(topology.select_within(&criteria, timeout));
         assert!(selection.as_mut().now_or_never().is_none());
-        // The selection is no task, so that it notices both in the same turn.
+        // The selection is not a task, so it sees both in the same poll.
         world.clock.advance_to(world.clock.now() + timeout);
         if arrives {
             world.servers.set(&hosts[0], Answer::member(&hosts, true));
@@ -134,7 +134,7 @@ fn what_comes_together_with_the_deadline_counts() {
     assert_eq!((error.waited, error.bound), (timeout, Bound::Call));
 }
 
-/// L-61: the lesser limit counts, and a selection ends exactly when it is reached.
+/// L-61: the shorter limit applies, and a selection ends exactly when it is reached.
 #[test]
 fn a_selection_fails_at_the_lesser_of_both_limits() {
     let check = |call: u64, expected: u64, bound: Bound| {
@@ -165,7 +165,7 @@ fn a_selection_fails_at_the_lesser_of_both_limits() {
     check(5000, 5000, Bound::ServerSelectionTimeout);
 }
 
-/// L-62: without time to wait nobody does, but servers are asked.
+/// L-62: with a timeout of zero no selection waits, but servers are checked.
 #[test]
 fn a_limit_of_zero_means_not_to_wait() {
     let (mut world, hosts) = (World::new(), hosts(1));
@@ -189,7 +189,7 @@ fn a_limit_of_zero_means_not_to_wait() {
     assert_eq!(outcome.unwrap().address(), &hosts[0]);
 }
 
-/// L-62, E-1, E-6: nobody waits for a server that must not be talked to, not even who waits already.
+/// L-62, E-1, E-6: no selection waits on an incompatible topology, not even an earlier one.
 #[test]
 fn an_incompatible_topology_fails_at_once() {
     let (mut world, hosts) = (World::new(), hosts(2));
@@ -223,7 +223,7 @@ fn an_incompatible_topology_fails_at_once() {
     check(late.unwrap_err());
 }
 
-/// Closing fails everybody who waits, and who comes later.
+/// Closing fails all waiting and later selections.
 #[test]
 fn closing_fails_every_waiter() {
     let (mut world, hosts) = (World::new(), hosts(3));
@@ -252,7 +252,7 @@ fn closing_fails_every_waiter() {
     assert_eq!(topology.waiters(), 0);
 }
 
-/// L-44: a selection that is given up leaves nothing behind, least of all checks.
+/// L-44: a dropped selection leaves nothing behind, and in particular causes no further checks.
 #[test]
 fn a_selection_that_is_given_up_leaves_no_demand() {
     let (mut world, hosts) = (World::new(), hosts(3));
@@ -267,7 +267,7 @@ fn a_selection_that_is_given_up_leaves_no_demand() {
         assert_eq!(topology.waiters(), 1);
     }
     assert_eq!(topology.waiters(), 0);
-    // What was asked for before is still done.
+    // Checks that were requested before are still made.
     world.pass(MIN_HEARTBEAT_FREQUENCY);
     assert_eq!(checks(&world, &hosts), [6, 6, 6]);
     world.pass(Duration::from_millis(9_999));

@@ -1,4 +1,4 @@
-//! A world of one thread whose time passes only when a test says so.
+//! A single-threaded world with virtual time that only the test advances.
 
 use std::{
     mem,
@@ -35,7 +35,7 @@ pub(crate) struct World {
     pub(crate) servers: CannedTransport,
 }
 
-/// Tasks that have not begun.
+/// Tasks that have not started.
 #[derive(Clone, Debug, Default)]
 struct Spawned(Arc<Mutex<Vec<Task>>>);
 
@@ -45,7 +45,7 @@ impl Spawner for Spawned {
     }
 }
 
-/// The addresses of `number` servers.
+/// Returns the addresses of `number` servers.
 pub(crate) fn hosts(number: u16) -> Vec<ServerAddress> {
     (0..number)
         .map(|index| ServerAddress::new("db.lan", 20_000 + index))
@@ -53,7 +53,7 @@ pub(crate) fn hosts(number: u16) -> Vec<ServerAddress> {
 }
 
 impl World {
-    /// A world in which every server is silent.
+    /// Creates a world in which every server is silent.
     pub(crate) fn new() -> Self {
         let clock = ManualClock::default();
         clock.advance_to(Instant::from_millis(1000));
@@ -65,7 +65,7 @@ impl World {
         }
     }
 
-    /// A world with a replica set of `hosts`, the first of which is primary.
+    /// Creates a world with a replica set of `hosts`, the first of which is primary.
     pub(crate) fn with_replica_set(hosts: &[ServerAddress]) -> Self {
         let world = Self::new();
         for host in hosts {
@@ -75,7 +75,7 @@ impl World {
         world
     }
 
-    /// Starts a topology of `hosts`, which learns what the servers have to say at once.
+    /// Starts a topology of `hosts`, which processes the servers' replies at once.
     pub(crate) fn start(
         &mut self,
         hosts: &[ServerAddress],
@@ -86,7 +86,7 @@ impl World {
         topology
     }
 
-    /// Starts a topology of `hosts`, whose tasks have not begun.
+    /// Starts a topology of `hosts` without running its tasks.
     pub(crate) fn spawn(
         &mut self,
         hosts: &[ServerAddress],
@@ -102,18 +102,18 @@ impl World {
             .unwrap()
     }
 
-    /// Drops all tasks, as a runtime does that shuts down. Later tasks run.
+    /// Drops all tasks, like a runtime that shuts down. Later tasks run.
     pub(crate) fn drop_tasks(&mut self) {
         self.pool = LocalPool::new();
         self.spawned.0.lock().unwrap().clear();
     }
 
-    /// Drops the first of the tasks that have not begun.
+    /// Drops the first of the tasks that have not started.
     pub(crate) fn drop_first_new_task(&mut self) {
         drop(self.spawned.0.lock().unwrap().remove(0));
     }
 
-    /// Lets tasks run until all of them wait.
+    /// Runs tasks until all of them are pending.
     pub(crate) fn settle(&mut self) {
         loop {
             self.pool.run_until_stalled();
@@ -127,7 +127,7 @@ impl World {
         }
     }
 
-    /// Lets `time` pass, stopping wherever somebody wants to wake.
+    /// Advances the time by `time`, stopping at each timer.
     pub(crate) fn pass(&mut self, time: Duration) {
         self.settle();
         let end = self.clock.now() + time;
@@ -139,7 +139,6 @@ impl World {
         self.settle();
     }
 
-    /// Begins a task.
     pub(crate) fn begin<T: 'static>(
         &mut self,
         future: impl Future<Output = T> + 'static,
@@ -148,17 +147,17 @@ impl World {
     }
 }
 
-/// A task that was begun.
+/// The handle of a started task.
 #[derive(Debug)]
 pub(crate) struct Running<T>(RemoteHandle<T>);
 
 impl<T: 'static> Running<T> {
-    /// Lets the task go on by itself; a task whose result nobody can get is given up otherwise.
+    /// Detaches the task; dropping the handle cancels it otherwise.
     pub(crate) fn forget(self) {
         self.0.forget();
     }
 
-    /// What the task has come to.
+    /// Returns the result of the task.
     pub(crate) fn result(self) -> T {
         self.0.now_or_never().unwrap()
     }

@@ -1,10 +1,10 @@
-//! A page of the catalogue: prose, and rules with what proves them.
+//! A page of the catalogue: prose, and rules with their proofs.
 
 use super::citations::Citations;
 
-/// Begins the line that this program writes.
+/// The prefix of lines that this program writes.
 const PROOF: &str = "  Proof: ";
-/// Begin the lines that say why a rule has no test.
+/// The prefixes of lines that say why a rule has no test.
 const EXCUSES: &[&str] = &[
     "  By construction: ",
     "  Caller's duty: ",
@@ -23,17 +23,17 @@ enum Line {
     Rule(Rule),
 }
 
-/// A rule of the specifications, or one of our own.
+/// A rule of the specifications, or an own rule.
 #[derive(Debug)]
 pub(super) struct Rule {
-    /// Such as `L-43`.
+    /// The id, such as `L-43`.
     pub(super) id: String,
     text: String,
     excuse: Option<String>,
 }
 
 impl Page {
-    /// Reads a page. What an earlier run has written is left out.
+    /// Reads a page without the lines that an earlier run has written.
     pub(super) fn parse(text: &str) -> Self {
         let mut page = Self::default();
         for line in text.lines() {
@@ -65,7 +65,7 @@ impl Page {
         })
     }
 
-    /// The page with its proofs as they are now.
+    /// Returns the page with its current proofs.
     pub(super) fn render(&self, citations: &Citations) -> String {
         let mut text = String::new();
         for line in &self.lines {
@@ -91,13 +91,13 @@ impl Page {
 }
 
 impl Rule {
-    /// Whether a test has to name the rule.
+    /// Returns whether a test has to name the rule.
     pub(super) fn needs_proof(&self) -> bool {
         self.excuse.is_none() && self.text.contains("** MUST.")
     }
 }
 
-/// The rule that a line defines.
+/// Returns the rule that a line defines.
 fn defined(line: &str) -> Option<&str> {
     line.strip_prefix("- **")?
         .split_once("** ")

@@ -1,4 +1,4 @@
-//! Which places of the code name which rule.
+//! The places in the code that name a rule.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,22 +7,22 @@ use std::{
 
 /// The sections of the catalogue.
 const SECTIONS: std::ops::RangeInclusive<char> = 'A'..='O';
-/// Code that judges every simulated run.
+/// The code that checks every simulated run.
 const ORACLES: &[&str] = &["sdam-chaos/src/", "sdam-sim/src/oracle"];
-/// The table of what the official files prove.
+/// The table of the rules that the official files prove.
 const SUITES: &str = "sdam-spec/src/suite.rs";
 
-/// What is named where.
+/// All citations of rules.
 #[derive(Debug, Default)]
 pub(super) struct Citations {
-    /// For each rule, for each file, the functions that prove it; empty for the file as a whole.
+    /// For each rule and each file, the functions that prove it; empty for the file as a whole.
     proofs: BTreeMap<String, BTreeMap<String, BTreeSet<String>>>,
     /// One place for each rule that any code names.
     named: BTreeMap<String, String>,
 }
 
 impl Citations {
-    /// Takes in one file.
+    /// Adds the citations of one file.
     pub(super) fn read(&mut self, path: &str, text: &str) {
         let lines: Vec<_> = text.lines().collect();
         let tests_begin = tests_begin(path, &lines);
@@ -61,12 +61,12 @@ impl Citations {
         functions.extend(function.map(str::to_owned));
     }
 
-    /// Whether anything proves the rule.
+    /// Returns whether anything proves the rule.
     pub(super) fn proves(&self, rule: &str) -> bool {
         self.proofs.contains_key(rule)
     }
 
-    /// What proves the rule, in words.
+    /// Describes the proofs of the rule.
     pub(super) fn proof(&self, rule: &str) -> Option<String> {
         let mut text = String::new();
         for (place, functions) in self.proofs.get(rule)? {
@@ -82,19 +82,19 @@ impl Citations {
         Some(text)
     }
 
-    /// Every rule that any code names, and one place where it does.
+    /// Returns every rule that any code names, and one place for each.
     pub(super) fn named(&self) -> impl Iterator<Item = (&str, &str)> {
         self.named.iter().map(|(rule, place)| (&**rule, &**place))
     }
 }
 
-/// Whether a file judges simulated runs; the tests of such files are tests like others.
+/// Returns whether a file judges simulated runs. Its tests are ordinary tests.
 fn is_oracle(path: &str) -> bool {
     let judges = ORACLES.iter().any(|oracle| path.starts_with(oracle));
     judges && !path.ends_with("/tests.rs")
 }
 
-/// The first line of the file that belongs to a test.
+/// Finds the first line of the file that belongs to a test.
 fn tests_begin(path: &str, lines: &[&str]) -> usize {
     if path.contains("/tests/") || path.ends_with("/tests.rs") {
         return 0;
@@ -105,19 +105,19 @@ fn tests_begin(path: &str, lines: &[&str]) -> usize {
         .unwrap_or(lines.len())
 }
 
-/// The part of a line that is a comment or a text: only there a rule can be named.
+/// Returns the part of a line that is a comment or a string: only there a rule can be named.
 fn comment(line: &str) -> Option<&str> {
     line.find("//")
         .or_else(|| line.find('"'))
         .and_then(|at| line.get(at..))
 }
 
-/// The folder of official files that a row of the table is about.
+/// Returns the folder of official files of a table row.
 fn folder(comment: &str) -> Option<&str> {
     comment.strip_prefix("//! | `")?.split('`').next()
 }
 
-/// The function that a line belongs to: the one whose comment it is part of, or the one it is in.
+/// Returns the function that a line belongs to: as part of its doc comment or of its body.
 fn function<'t>(lines: &[&'t str], index: usize) -> Option<&'t str> {
     let is_about_next = |line: &&&str| {
         let line = line.trim_start();
@@ -132,7 +132,7 @@ fn function<'t>(lines: &[&'t str], index: usize) -> Option<&'t str> {
     head.and_then(|line| name(line)).or_else(before)
 }
 
-/// The name of the function that a line begins to define.
+/// Returns the name of the function that a line begins to define.
 fn name(line: &str) -> Option<&str> {
     let mut rest = line.trim_start();
     for word in ["pub ", "pub(crate) ", "pub(super) ", "const ", "async "] {
@@ -143,7 +143,7 @@ fn name(line: &str) -> Option<&str> {
     rest.get(..end)
 }
 
-/// The rules that a text names: `L-43`, and all from `L-10` to `L-12`.
+/// Returns the rules that a text names: `L-43`, and all from `L-10` to `L-12`.
 fn rules(text: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     let mut rest = text;
@@ -167,7 +167,7 @@ fn rules(text: &str) -> Vec<String> {
     found
 }
 
-/// The rules that the name of a function has as words: `l_43_operations_are_counted`.
+/// Returns the rules in the name of a function: `l_43_operations_are_counted`.
 fn rules_in_name(name: &str) -> Vec<String> {
     let words: Vec<_> = name.split('_').collect();
     let mut found = Vec::new();
@@ -181,7 +181,7 @@ fn rules_in_name(name: &str) -> Vec<String> {
     found
 }
 
-/// The rule that a text begins with: section, number, suffix, length.
+/// Parses a rule at the beginning of a text: section, number, suffix, length.
 fn rule(text: &str) -> Option<(char, u32, &str, usize)> {
     let section = text.chars().next().filter(|c| SECTIONS.contains(c))?;
     let digits = text.get(1..)?.strip_prefix('-')?;
@@ -196,7 +196,7 @@ fn rule(text: &str) -> Option<(char, u32, &str, usize)> {
     ends.then_some((section, number, suffix, 2 + end + suffix.len()))
 }
 
-/// The number of a rule of this section.
+/// Parses the number of a rule of this section.
 fn number_of(rule: &str, section: char) -> Option<u32> {
     rule.strip_prefix(section)?.strip_prefix('-')?.parse().ok()
 }

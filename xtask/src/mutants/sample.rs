@@ -1,4 +1,5 @@
-//! `cargo xtask mutants --sample`: whether the fast tests see what `cargo-mutants` changes.
+//! `cargo xtask mutants --sample`: tests whether the fast tests detect the mutants of
+//! `cargo-mutants`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,12 +12,12 @@ use crate::args::Args;
 use crate::cargo::{cargo, output, root, show};
 use crate::spec_test::fetch;
 
-/// A crate whose code is changed.
+/// A crate whose code is mutated.
 struct Subject {
     package: &'static str,
-    /// The tests that are tried first: few to build, and few survive them.
+    /// The tests of the first pass: quick to build, and they detect most mutants.
     own: &'static [&'static str],
-    /// Which of those wait for the second pass, by a part of their names.
+    /// Tests of those that are left to the second pass, by a part of their names.
     slow: &'static [&'static str],
 }
 
@@ -49,8 +50,7 @@ const SUBJECTS: &[Subject] = &[
     },
 ];
 
-/// The packages whose tests are tried on what the first pass leaves, and which of their tests: all
-/// that need no server but a simulated one.
+/// The packages whose tests run in the second pass, and their tests: all that need no real server.
 const ALL_PACKAGES: &[&str] = &[
     "sdam-core",
     "sdam-select",
@@ -77,10 +77,10 @@ const ALL_TESTS: &[&str] = &[
     "--test=simulated",
 ];
 
-/// How many of a hundred mutants that compile the tests have to notice.
+/// The percentage of compiling mutants that the tests have to detect.
 const TARGET: usize = 95;
 
-/// What a pass says of its mutants.
+/// The results of a pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Tally {
     viable: usize,
@@ -130,7 +130,7 @@ pub(super) fn run(shard: &str, mut args: Args) -> Result<()> {
 }
 
 impl Subject {
-    /// A run in the copy of the workspace, which builds and runs these of the tests.
+    /// A run in the copy of the workspace that builds and runs these tests.
     fn command(&self, copy: &Path, corpus: &Path, tests: &[&str]) -> Command {
         let mut command = cargo();
         command
@@ -140,7 +140,7 @@ impl Subject {
             .env("CARGO_TARGET_DIR", root().join("target/mutants-build"))
             .env("CARGO_PROFILE_DEV_DEBUG", "0")
             .env("SDAM_SPEC_CORPUS", corpus)
-            // A case that one mutant fails must not be tried first on the next one.
+            // A failing case of one mutant must not be tried first on the next one.
             .env("PROPTEST_DISABLE_FAILURE_PERSISTENCE", "true");
         command
     }
@@ -157,35 +157,35 @@ impl Subject {
     }
 }
 
-/// Tries all tests on what the first pass has left.
+/// Runs all tests on the mutants that the first pass has not detected.
 fn second_pass(mut command: Command, missed: &[String], out: &Path) -> Result<Tally> {
     if missed.is_empty() {
         return Ok(Tally::default());
     }
     command.arg("--output").arg(out);
-    // Not `--test-package`, which does not hold for the run without a change.
+    // Not `--test-package`, which does not apply to the baseline run.
     for package in ALL_PACKAGES {
         command.arg(format!("--cargo-arg=--package={package}"));
     }
     for mutant in missed {
         command.args(["--re", &format!("^{}$", escape(mutant))]);
     }
-    // Some mutants are made whatever the expressions say.
+    // Some mutants are generated regardless of the expressions.
     Tally::of(&test(command, out)?, |mutant| {
         missed.iter().any(|own| own == mutant)
     })
 }
 
-/// Runs `cargo-mutants` and returns what it found, which it writes below `out`.
+/// Runs `cargo-mutants`, which writes below `out`, and returns its results.
 fn test(mut command: Command, out: &Path) -> Result<Value> {
-    // What an earlier run has left must not be taken for this one's.
+    // Results of an earlier run must not be taken for this one's.
     let found: PathBuf = out.join("mutants.out");
     if found.exists() {
         fs::remove_dir_all(&found)?;
     }
     fs::create_dir_all(out)?;
     eprintln!("$ {}", show(&command));
-    // Its exit code tells survivors from failures, and so does the file, which tells more.
+    // The exit code distinguishes survivors from failures, but the file has more details.
     command.status()?;
     let outcomes = fs::read_to_string(found.join("outcomes.json"))
         .map_err(|error| format!("cargo mutants has written no outcomes: {error}"))?;
@@ -193,10 +193,10 @@ fn test(mut command: Command, out: &Path) -> Result<Value> {
 }
 
 impl Tally {
-    /// What `outcomes.json` says of the mutants that count.
+    /// Reads the counted mutants from `outcomes.json`.
     ///
     /// # Errors
-    /// When the unchanged code did not pass, or a mutant has no outcome that is known.
+    /// When the unchanged code failed, or a mutant has an unknown outcome.
     fn of(outcomes: &Value, counts: impl Fn(&str) -> bool) -> Result<Self> {
         let mut tally = Self::default();
         let outcomes = outcomes["outcomes"].as_array();
@@ -222,7 +222,7 @@ impl Tally {
         Ok(tally)
     }
 
-    /// Adds a first pass and the second one, which tried what the first had left.
+    /// Combines the first pass and the second one, which ran on the remaining mutants.
     fn add(&mut self, first: &Self, second: Self) {
         self.viable += first.viable;
         self.caught += first.caught + second.caught;
@@ -243,7 +243,7 @@ impl Tally {
     }
 }
 
-/// `text` as a regular expression that matches nothing else.
+/// Escapes `text` as a regular expression that matches only itself.
 fn escape(text: &str) -> String {
     let special = |c: char| r"\.+*?()|[]{}^$#&-~".contains(c);
     text.chars().fold(String::new(), |mut escaped, c| {

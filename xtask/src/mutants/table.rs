@@ -1,6 +1,6 @@
 //! Deliberate bugs.
 
-/// A deliberate bug: a text in a file, and what is put in its place.
+/// A deliberate bug: a text in a file, and its replacement.
 #[derive(Debug)]
 pub(super) struct Mutant {
     pub(super) name: &'static str,

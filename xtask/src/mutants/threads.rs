@@ -1,8 +1,8 @@
-//! Deliberate bugs that only show between threads.
+//! Deliberate concurrency bugs.
 
 use super::table::Mutant;
 
-/// Each with the models that have to notice it.
+/// Each mutant with the models that have to detect it.
 pub(super) const THREAD_MUTANTS: &[(&str, Mutant)] = &[
     (
         "mailbox::",

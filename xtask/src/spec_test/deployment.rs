@@ -1,4 +1,4 @@
-//! Simulated deployments for files that speak of whole deployments.
+//! Simulated deployments for files that need a whole deployment.
 
 use futures::future::BoxFuture;
 use sdam_core::address::ServerAddress;
@@ -9,10 +9,10 @@ use sdam_sim::serve::Builder;
 use sdam_spec::unified::{Kind, World};
 use sdam_transport::runtime::Runtime;
 
-/// The release that is simulated unless told otherwise.
+/// The default simulated release.
 const VERSION: (u32, u32) = (8, 0);
 
-/// A deployment on loopback TCP.
+/// Starts a deployment on loopback TCP.
 pub(super) fn serve(
     kind: Kind,
     runtime: Runtime,
@@ -29,7 +29,7 @@ pub(super) fn serve(
     Ok(World::new(uri, VERSION, runtime, block_on, server))
 }
 
-/// A deployment in a world of its own, where time passes only if everybody waits.
+/// Starts a deployment in a simulated world, where time passes only if all tasks wait.
 pub(super) fn simulate(kind: Kind, seed: u64) -> World {
     let hosts = |count: u16| (0..count).map(|port| ServerAddress::new("server", 27017 + port));
     let blueprint = match kind {

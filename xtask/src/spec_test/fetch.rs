@@ -1,4 +1,4 @@
-//! Finding the files, or fetching them.
+//! Finding or fetching the test files.
 
 use std::env;
 use std::fs;
@@ -13,13 +13,12 @@ use crate::cargo::run as run_command;
 const REPOSITORY: &str = "https://github.com/mongodb/specifications";
 const COMMIT: &str = "92b3c0b9287bfba1b0ec4084300858d05c654f8c";
 
-/// A distribution that carries the same files under other names. The hash makes it the one that
-/// was once looked at.
+/// A distribution with the same files under other names. The hash pins the reviewed version.
 const REQUIREMENT: &str = "pymongo==4.20.0 \
     --hash=sha256:f773b0aec28687587cdeda490463a82debc4566a4a3620dcc8dada9d2c0a1acd\n";
 
-/// The corpus named by the environment, or the one below the build directory, which is fetched
-/// unless it is there.
+/// Returns the corpus named by the environment, or the one below the build directory, which is
+/// fetched if it is missing.
 pub(crate) fn corpus() -> Result<Corpus> {
     match env::var_os("SDAM_SPEC_CORPUS") {
         Some(folder) if !folder.is_empty() => Ok(Corpus::open(Path::new(&folder))?),
@@ -27,13 +26,13 @@ pub(crate) fn corpus() -> Result<Corpus> {
     }
 }
 
-/// The corpus in the folder `spec-corpus` of `target`.
+/// Returns the corpus in the folder `spec-corpus` of `target`.
 fn below(target: &Path) -> Result<Corpus> {
     let home = target.join("spec-corpus");
     if !home.is_dir() {
         let staging = Staging::new(target)?;
         let fetched = fetch(&staging.0)?;
-        // What is in place is whole: it gets there in one step.
+        // An existing folder is complete: it is renamed into place in one step.
         fs::rename(&fetched, &home)
             .map_err(|error| format!("cannot create {}: {error}", home.display()))?;
     }
@@ -41,7 +40,7 @@ fn below(target: &Path) -> Result<Corpus> {
     Ok(Corpus::open(&home).map_err(hint)?)
 }
 
-/// A folder of this process alone, which disappears with the value.
+/// A temporary folder of this process, removed on drop.
 struct Staging(PathBuf);
 
 impl Staging {
@@ -55,7 +54,7 @@ impl Staging {
 
 impl Drop for Staging {
     fn drop(&mut self) {
-        // What cannot be removed lies in the build directory, where it does no harm.
+        // If it cannot be removed, it remains in the build directory, where it does no harm.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
@@ -73,13 +72,13 @@ fn fetch(staging: &Path) -> Result<PathBuf> {
     })
 }
 
-/// One commit of the repository, without its history.
+/// Fetches one commit of the repository, without its history.
 fn clone(staging: &Path) -> Result<PathBuf> {
     let clone = staging.join("clone");
     fs::create_dir_all(&clone)?;
     let git = |arguments: &[&str]| {
         let mut command = Command::new("git");
-        // A repository that asks for a password is as good as none.
+        // A repository that asks for a password counts as missing.
         let quiet = [("GIT_TERMINAL_PROMPT", "0"), ("GIT_ASKPASS", "true")];
         run_command(command.args(arguments).envs(quiet).current_dir(&clone))
     };

@@ -1,4 +1,4 @@
-//! What came of it: a table, a list of failures, one line.
+//! The report: a table, a list of failures, one line.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use crate::Result;
 #[derive(Debug, Default)]
 pub(crate) struct Cell {
     pub(crate) passed: usize,
-    /// File, and the difference with its phase.
+    /// The file, and the difference with its phase.
     pub(crate) failed: Vec<(String, String)>,
     /// Files that were not run.
     pub(crate) skipped: Vec<String>,
@@ -22,7 +22,7 @@ impl Cell {
     }
 }
 
-/// The outcome of everything.
+/// The outcome of all suites.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     suites: Vec<String>,
@@ -41,12 +41,12 @@ impl Report {
         self.cells.push((suite, runtime, cell));
     }
 
-    /// Cells that ran something.
+    /// The cells that ran something.
     fn cells(&self) -> impl Iterator<Item = &(String, &'static str, Cell)> {
         self.cells.iter().filter(|(.., cell)| cell.total() > 0)
     }
 
-    /// Passed, failed, skipped.
+    /// The numbers of passed, failed and skipped files.
     fn totals(&self) -> (usize, usize, usize) {
         self.cells().fold((0, 0, 0), |sum, (.., cell)| {
             (

@@ -1,4 +1,4 @@
-//! Files against one column of the table.
+//! Running files in one column of the table.
 
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -22,14 +22,14 @@ use crate::Result;
 /// A suite with its files.
 pub(crate) type Job = (&'static Suite, Vec<File>);
 
-/// How long a file may take before it counts as stuck. The slowest wait for selections to
-/// fail, which takes some seconds.
+/// The time limit of a file, after which it counts as stuck. The slowest files wait for selections
+/// to fail, which takes some seconds.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// What decides the order of tasks in the simulated column.
+/// The seed of the task order in the simulated column.
 const SEED: u64 = 1;
 
-/// What files are run against.
+/// A column: the code that files are run against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Column {
     /// Functions and state machines alone.
@@ -40,7 +40,7 @@ pub(crate) enum Column {
     Smol,
     /// The engine, its tasks on async-std.
     AsyncStd,
-    /// The engine, its tasks in the order that a seed decides.
+    /// The engine, its tasks in an order decided by a seed.
     Sim,
     /// Single-threaded mode.
     Scan,
@@ -67,8 +67,7 @@ impl Column {
         }
     }
 
-    /// The files of the job that can be run against it; `None` if the suite has nothing to do
-    /// with it.
+    /// Returns the files of the job that run in this column; `None` if the suite does not apply.
     pub(crate) fn select(self, (suite, files): &Job) -> Option<Job> {
         let covers: fn(&Value) -> bool = match self {
             Self::Pure => suite.pure.map(|_| |_: &Value| true)?,
@@ -79,7 +78,7 @@ impl Column {
         Some((suite, files.cloned().collect()))
     }
 
-    /// Where the engine's tasks run; `None` without engine.
+    /// Returns the host of the engine's tasks; `None` without engine.
     fn host(self) -> Result<Option<Host>, String> {
         let runtime = match self {
             Self::Pure | Self::Scan => return Ok(None),
@@ -88,7 +87,7 @@ impl Column {
             Self::AsyncStd => sdam_runtime_async_std::runtime(),
             Self::Sim => return Ok(Some(sim())),
         };
-        // Both have threads of their own.
+        // Both have their own threads.
         let block_on = |future: BoxFuture<'_, ()>| futures::executor::block_on(future);
         let host = Host::new(Arc::clone(&runtime.spawner), block_on);
         Ok(Some(host.with_deployments(move |kind| {
@@ -110,8 +109,8 @@ fn tokio() -> Result<Host, String> {
     Ok(host.with_deployments(move |kind| deployment::serve(kind, parts.clone(), block_on.clone())))
 }
 
-/// Most files bring their own servers, so this world's is never asked; the others get a world of
-/// their own.
+/// Creates the host of the simulated column. Most files do not use its servers but define their
+/// own; the others get separate worlds.
 fn sim() -> Host {
     let server = ServerAddress::new("nobody", 27017);
     let sim = Sim::new(SEED, &Blueprint::standalone(server));
@@ -119,8 +118,8 @@ fn sim() -> Host {
     host.with_deployments(|kind| Ok(deployment::simulate(kind, SEED)))
 }
 
-/// Runs every file of `jobs`, on a thread of its own that is left alone if it gets stuck; the
-/// outcome of each job.
+/// Runs every file of `jobs` on a separate thread, which is abandoned if it gets stuck. Returns
+/// the outcome of each job.
 pub(crate) fn run(column: Column, jobs: &Arc<Vec<Job>>) -> Vec<Cell> {
     let (verdicts, receiver) = mpsc::channel();
     let work = Arc::clone(jobs);
@@ -128,7 +127,7 @@ pub(crate) fn run(column: Column, jobs: &Arc<Vec<Job>>) -> Vec<Cell> {
         let host = column.host();
         for (suite, files) in work.iter() {
             for file in files {
-                // The receiver is gone once a file took too long.
+                // The receiver is dropped once a file took too long.
                 if verdicts
                     .send(check(column, host.as_ref(), suite, file))
                     .is_err()
@@ -156,8 +155,8 @@ fn check(
     }
 }
 
-/// Matches verdicts, which come in the order of files, with their files. After one that does not
-/// come, nothing is known of the rest.
+/// Matches results, which come in the order of files, with their files. After a missing result,
+/// the remaining files have no known outcome.
 pub(super) fn collect(
     jobs: &[Job],
     limit: Duration,

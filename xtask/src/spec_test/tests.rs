@@ -1,4 +1,4 @@
-//! The runner must not let a failure, a skipped file or a missing one pass.
+//! The runner must report every failure, skipped file and missing file.
 
 use std::sync::mpsc;
 use std::time::Duration;

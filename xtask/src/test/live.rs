@@ -1,4 +1,4 @@
-//! The live tests on one runtime after the other, against one server after the other.
+//! The live tests on all combinations of runtimes and servers.
 
 use std::env;
 use std::fmt;
@@ -10,14 +10,14 @@ use sdam_live::Version;
 use crate::Result;
 use crate::cargo::cargo;
 
-/// A runtime and a version of the server, as the live tests are told.
+/// A runtime and a server version for the live tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Combination {
     runtime: &'static str,
     version: Version,
 }
 
-/// What became of one combination.
+/// The outcome of one combination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Outcome {
     Passed {
@@ -25,11 +25,11 @@ enum Outcome {
         time: Duration,
     },
     Failed,
-    /// There is no such server; says why.
+    /// The server is not available, for this reason.
     Skipped(String),
 }
 
-/// All that makes sense: versions differ in what monitors say, runtimes in how it is sent.
+/// All supported combinations: versions change the monitors' messages, runtimes their transport.
 pub(super) const MATRIX: &[Combination] = &[
     Combination::new("tokio", Version::V4_2),
     Combination::new("tokio", Version::V4_4),
@@ -39,8 +39,8 @@ pub(super) const MATRIX: &[Combination] = &[
     Combination::new("async-std", Version::V6_0),
 ];
 
-/// What the tests of the workspace leave out, which run on tokio against the newest server: the
-/// other runtimes, and a server that cannot stream.
+/// The combinations that the workspace's own tests, on tokio and the newest server, leave out: the
+/// other runtimes, and a server without streaming.
 pub(super) const COMPLEMENT: &[Combination] = &[
     Combination::new("tokio", Version::V4_2),
     Combination::new("smol", Version::V6_0),
@@ -73,13 +73,13 @@ impl Combination {
     }
 }
 
-/// Whether a missing server is a failure wherever live tests run.
+/// Returns whether a missing server is a failure of live tests.
 pub(super) fn is_required() -> bool {
     env::var_os("SDAM_LIVE_REQUIRED").is_some_and(|value| value == "1")
 }
 
-/// Runs the live tests once for each combination and prints a line for each; `required` says
-/// whether a missing server is a failure.
+/// Runs the live tests once for each combination and prints a line for each. `required` makes a
+/// missing server a failure.
 ///
 /// # Errors
 /// When any of them failed, after all of them were run.
@@ -107,7 +107,7 @@ impl Outcome {
     }
 }
 
-/// A run without tests has proved nothing.
+/// A run without tests proves nothing.
 fn judge(output: &Output, time: Duration) -> Outcome {
     let passed = passed(&String::from_utf8_lossy(&output.stdout));
     match passed {
@@ -116,7 +116,7 @@ fn judge(output: &Output, time: Duration) -> Outcome {
     }
 }
 
-/// How many tests passed, from the last line of a test program.
+/// Returns the number of passed tests, from the last line of a test program.
 fn passed(output: &str) -> Option<u32> {
     let result = output.lines().rev().find_map(|line| {
         let line = line.trim();

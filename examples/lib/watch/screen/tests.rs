@@ -180,7 +180,7 @@ fn only_a_terminal_gets_escape_sequences() {
     assert!(!coloured.contains("\x1b[2J"), "{coloured}");
 }
 
-/// The facts come from real events, so this also shows that they are enough for the words.
+/// The facts come from real events, so this also shows that they suffice for the texts.
 #[test]
 fn a_failover_names_both_primaries_and_the_time_without() {
     use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Heartbeat events beside what the server sees.
+//! The order of heartbeat events and the server's observations.
 
 use std::{
     io::Read,
@@ -12,14 +12,14 @@ use sdam_transport::clock::Clock;
 
 use crate::{observer::Observer, runtime::Host};
 
-/// What the server saw, on the clock of the client's runtime.
+/// An observation of the server, on the clock of the client's runtime.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     connected: Instant,
     greeted: Instant,
 }
 
-/// Reads a hello from each connection and closes it, until nobody wants to know.
+/// Reads a hello from each connection and closes it, until the receiver is dropped.
 fn serve(listener: &TcpListener, clock: &Arc<dyn Clock>, seen: &mpsc::Sender<Seen>) {
     for stream in listener.incoming() {
         let mut stream = stream.unwrap();
@@ -69,7 +69,7 @@ fn heartbeat_1_started_connected_hello_failed() {
     );
     assert!(duration <= failed.since(started));
     observer.finish();
-    // The server stops at a connection that says nothing.
+    // The server stops at a connection that sends nothing.
     drop(std::net::TcpStream::connect(address).unwrap());
     server.join().unwrap();
 }

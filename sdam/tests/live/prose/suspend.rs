@@ -1,4 +1,4 @@
-//! A client that the operating system suspends while its servers go on.
+//! A client process that is suspended while its servers keep running.
 
 use std::{
     env,
@@ -14,26 +14,25 @@ use crate::{
     runtime::{standalone, version},
 };
 
-/// Tells the process that is to be suspended what to watch.
+/// The environment variable with the connection string for the suspended process.
 const WATCHED: &str = "SDAM_LIVE_WATCHED";
 
-/// The options of who is suspended.
+/// The options of the suspended client.
 const OPTIONS: &str = "&heartbeatFrequencyMS=500&connectTimeoutMS=2000";
 
-/// How long a check may take with these options, in milliseconds.
+/// The time limit of a check with these options, in milliseconds.
 const LIMIT: u64 = 2_500;
 
-/// The name under which the test program knows [`process_that_is_suspended`].
+/// The name of the test [`process_that_is_suspended`].
 const CLIENT: &str = "prose::suspend::process_that_is_suspended";
 
-/// How many heartbeats of somebody else the suspension lasts: more than twice what a check may
-/// take.
+/// The suspension in heartbeats of another client: more than twice a check's time limit.
 const HEARTBEATS: usize = 12;
 
-/// How many checks may end until the client is stopped by the signal that was sent.
+/// The maximum number of checks that end before the sent signal stops the client.
 const MOST_BEFORE: usize = 1_000;
 
-/// The client, and the lines it prints.
+/// The client process and the lines it prints.
 struct Client {
     child: Child,
     lines: BufReader<ChildStdout>,
@@ -52,7 +51,7 @@ impl Client {
         Self { child, lines }
     }
 
-    /// The next line that begins with `word`, and that nothing has failed before it.
+    /// Returns the number on the next line that begins with `word`; nothing may fail before it.
     fn wait_for(&mut self, word: &str) -> u64 {
         let mut line = String::new();
         loop {
@@ -81,14 +80,14 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        // It may have ended, and a stopped one cannot.
+        // It may have ended already; a stopped one cannot end by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// F-11: a process that was suspended for longer than a check may take reads what its server has
-/// sent meanwhile, instead of calling the server silent.
+/// F-11: a process that was suspended for longer than a check's time limit reads what its server
+/// has sent meanwhile, instead of timing out.
 #[test]
 fn a_suspended_client_loses_no_server() {
     let Some(mongod) = standalone() else { return };
@@ -125,9 +124,9 @@ fn a_suspended_client_loses_no_server() {
     witness.finish();
 }
 
-/// The process that is suspended: says when which check succeeds until its standard input ends.
+/// The suspended process: prints which checks succeed and when, until its standard input ends.
 ///
-/// It is what the test above runs in a process of its own, and nothing by itself.
+/// The test above runs it in a separate process; run by itself, it does nothing.
 #[test]
 fn process_that_is_suspended() {
     let Ok(uri) = env::var(WATCHED) else { return };
