@@ -1,6 +1,6 @@
 //! Runtimes, one function for each Cargo feature.
 //!
-//! A topology is started on a [`Runtime`](sdam_transport::runtime::Runtime) value. These functions
+//! A topology is started on a [`Runtime`] value. These functions
 //! make the usual ones. Each exists only with its feature:
 //!
 //! | function | feature | works |
