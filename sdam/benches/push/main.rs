@@ -40,8 +40,11 @@ mod measurements {
     use crate::servers::Servers;
 
     /// The number of measured pushes, and of warm-up pushes before them.
-    const PUSHES: u32 = 4000;
-    const FIRST: u32 = 200;
+    const PUSHES: u32 = 1000;
+    const FIRST: u32 = 100;
+
+    /// The pause between two pushes of one server. A client reads 20 replies a second.
+    const PACE: Duration = Duration::from_millis(55);
 
     /// The time limit of every wait.
     const PATIENCE: Duration = Duration::from_secs(30);
@@ -102,10 +105,12 @@ mod measurements {
         servers.await_streams(PATIENCE);
         let mut latencies = Vec::new();
         let mut before = Duration::ZERO;
+        let pause = PACE / members as u32;
         for number in 0..FIRST + PUSHES {
             if number == FIRST {
                 before = cpu_of_others();
             }
+            thread::sleep(pause);
             let begin = Instant::now();
             servers.push();
             let arrival = arrivals.recv_timeout(PATIENCE).unwrap();
@@ -134,6 +139,7 @@ mod measurements {
         stream.set_nodelay(true).unwrap();
         let message = [0; Servers::REPLY_SIZE];
         let latencies = (0..PUSHES).map(|_| {
+            thread::sleep(PACE / 50);
             let begin = Instant::now();
             std::io::Write::write_all(&mut stream, &message).unwrap();
             arrivals.recv_timeout(PATIENCE).unwrap() - begin

@@ -87,12 +87,13 @@ impl Servers {
         );
     }
 
-    /// Pushes a changed reply of the primary.
+    /// Pushes a changed reply of the next member in turn.
     pub(crate) fn push(&mut self) {
         self.counter += 1;
-        let body = hello(0, &self.members, self.counter);
+        let index = self.counter as usize % self.members.len();
+        let body = hello(index, &self.members, self.counter);
         let mut open = self.streams.open.lock().unwrap();
-        let stream = open[0].as_mut().unwrap();
+        let stream = open[index].as_mut().unwrap();
         let reply = OpMsg {
             request_id: stream.answered + 1,
             response_to: stream.answered,
