@@ -207,9 +207,9 @@ fn departures_come_first_where_nobody_is_left_and_only_mistakes_count_where_some
         )
     };
     let [first, second] = departures.clone().map(Diagnosis::Departed);
-    let nobody = Diagnosis::NoServers { set_name: None };
+    let no_servers = Diagnosis::NoServers { set_name: None };
     let empty = told(topology(ReplicaSetNoPrimary, []));
-    assert_eq!(empty, [first.clone(), second, nobody]);
+    assert_eq!(empty, [first.clone(), second, no_servers]);
     assert_eq!(
         empty[0].to_string(),
         "s01:27017 belongs to the set `rs0`, not `wrong`: use replicaSet=rs0"

@@ -99,11 +99,11 @@ fn every_departure_names_its_reason() {
 #[test]
 fn a_primary_that_names_nobody_leaves_with_the_others() {
     let mut machine = opened(&options(&["a", "b"]));
-    let nobody = Hello {
+    let memberless = Hello {
         hosts: [].into(),
         ..hello(ServerType::RsPrimary)
     };
-    let effects = check(&mut machine, "a", nobody);
+    let effects = check(&mut machine, "a", memberless);
     let [told, remembered] = departures(&machine, effects);
     let expected = [
         "a:27017 is primary, but does not name itself as a member of the set",
