@@ -14,7 +14,7 @@ use super::{
     Outcome, Run,
     connection::{exchange, message},
     ensure,
-    peer::{self, Blackhole, Peer, echo, listen},
+    peer::{self, Blackhole, Peer, Refusing, echo, listen},
 };
 use crate::{connect::Connection, error::TransportError, runtime::Io};
 
@@ -35,10 +35,9 @@ pub(super) async fn a_host_name_that_cannot_be_fails_at_stage_dns(io: Io, run: R
 }
 
 pub(super) async fn a_refused_connect_is_a_network_error(io: Io, run: Run) -> Outcome {
-    let (listener, address) = listen()?;
-    drop(listener);
+    let refusing = Refusing::start()?;
     run.step("connecting to a port that is closed");
-    let error = refused(&io, &address, io.clock.now() + PATIENCE).await?;
+    let error = refused(&io, &refusing.address, io.clock.now() + PATIENCE).await?;
     expect(&error, ErrorKind::Network, Stage::Connect)
 }
 

@@ -13,7 +13,7 @@ use sdam_core::{address::ServerAddress, time::Instant};
 use super::{
     Outcome, Run,
     connection::exchange,
-    peer::{Blackhole, Peer, echo},
+    peer::{Blackhole, Peer, Refusing, echo},
 };
 use crate::{
     clock::Clock,
@@ -112,7 +112,9 @@ pub(super) async fn a_refusing_address_is_passed_over<D: Dial>(
     dialler: Dialler<D>,
     run: Run,
 ) -> Outcome {
-    let Some((listener, other)) = other_loopback(0) else {
+    let refusing = Refusing::start()?;
+    let port = refusing.address.port().unwrap_or_default();
+    let Some((listener, other)) = other_loopback(port) else {
         return Ok(());
     };
     run.step("connecting to two addresses, of which the first refuses");

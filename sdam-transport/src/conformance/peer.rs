@@ -84,6 +84,29 @@ impl Blackhole {
     }
 }
 
+/// A port of 127.0.0.1 that refuses attempts to connect.
+///
+/// It is the local port of a connection, so that no other listener is given it meanwhile.
+pub(super) struct Refusing {
+    pub(super) address: ServerAddress,
+    _listener: TcpListener,
+    _connection: TcpStream,
+}
+
+impl Refusing {
+    pub(super) fn start() -> Result<Self, String> {
+        let (listener, _) = listen()?;
+        let connect = || TcpStream::connect(listener.local_addr()?);
+        let connected = connect().and_then(|stream| Ok((address_of(stream.local_addr()?), stream)));
+        let (address, connection) = connected.map_err(|error| format!("no connection: {error}"))?;
+        Ok(Self {
+            address,
+            _listener: listener,
+            _connection: connection,
+        })
+    }
+}
+
 /// Opens a listener on a port of 127.0.0.1 that the system picks.
 pub(super) fn listen() -> Result<(TcpListener, ServerAddress), String> {
     let bind = || {

@@ -3,7 +3,7 @@
 use std::{
     future::{Future, poll_fn},
     io, mem,
-    net::{IpAddr, TcpStream},
+    net::{IpAddr, Ipv4Addr, TcpStream},
     pin::Pin,
     sync::{
         Mutex,
@@ -14,7 +14,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use futures::{FutureExt as _, channel::oneshot, executor::block_on, future};
+use futures::{FutureExt as _, executor::block_on, future};
 use sdam_core::{address::ServerAddress, error::Stage, time::Instant};
 
 use super::{
@@ -163,11 +163,15 @@ impl Clock for BrokenClock {
     }
 }
 
-/// Polls `future` with its first waker only, so that later tasks are not woken.
+/// Polls `future` for its first waker only, so that it never ends for a later task.
 async fn first_waker<F: Future + Unpin>(mut future: F, first: &mut Option<Waker>) -> F::Output {
     poll_fn(move |cx| {
-        let waker = first.get_or_insert_with(|| cx.waker().clone());
-        future.poll_unpin(&mut Context::from_waker(waker))
+        let first = first.get_or_insert_with(|| cx.waker().clone());
+        if first.will_wake(cx.waker()) {
+            future.poll_unpin(cx)
+        } else {
+            Poll::Pending
+        }
     })
     .await
 }
@@ -196,13 +200,22 @@ impl Transport for BrokenTransport {
                 panic!("the runtime has ended")
             }
             Fault::AttemptsGoOn => {
-                let (inner, target) = (Arc::clone(&self.inner), target.clone());
-                let (done, connected) = oneshot::channel();
-                thread::spawn(move || {
-                    let connection = block_on(inner.connect(&target, deadline));
-                    done.send(connection).unwrap_or_else(mem::forget);
-                });
-                connected.await.unwrap()
+                // Connects within the first poll; without a second poll the socket stays open.
+                let connect = || block_on(self.inner.connect(target, deadline));
+                let connected = thread::scope(|scope| scope.spawn(connect).join().unwrap());
+                let connected = mem::ManuallyDrop::new(connected);
+                let mut polled = false;
+                poll_fn(|cx| {
+                    cx.waker().wake_by_ref();
+                    let ready = mem::replace(&mut polled, true);
+                    if ready {
+                        Poll::Ready(())
+                    } else {
+                        Poll::Pending
+                    }
+                })
+                .await;
+                mem::ManuallyDrop::into_inner(connected)
             }
             _ => self.inner.connect(target, deadline).await,
         };
@@ -353,9 +366,10 @@ impl Dial for BrokenDial {
     async fn dial(&self, target: &DialTarget, deadline: Option<Instant>) -> io::Result<Piped> {
         match (self.0, target) {
             // Like a socket that connects on first use.
-            (Fault::RefusalsComeLate, _) => {
-                let opened = Threads.dial(target, deadline).await;
-                Ok(opened.unwrap_or_else(|_| pipe::piped().0))
+            (Fault::RefusalsComeLate, DialTarget::Tcp(address))
+                if address.ip() == Ipv4Addr::LOCALHOST =>
+            {
+                Ok(pipe::piped().0)
             }
             (Fault::DialBlocks, DialTarget::Tcp(address)) => pump(TcpStream::connect(address)?),
             _ => Threads.dial(target, deadline).await,
