@@ -25,7 +25,7 @@ use futures::{
 };
 use sdam::topology::Topology;
 use sdam_core::time::Instant;
-use sdam_select::criteria::Criteria;
+use sdam_select::Criteria;
 use sdam_sim::serve::ReplicaSet;
 use sdam_transport::{
     dial::{Dial, DialTarget},

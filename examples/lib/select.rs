@@ -19,7 +19,7 @@ use sdam::{
     topology::Topology,
 };
 use sdam_core::{address::ServerAddress, options::Options};
-use sdam_select::{criteria::Criteria, diagnose};
+use sdam_select::{Criteria, diagnose};
 use sdam_sim::serve::{Builder, ReplicaSet, ServeError};
 
 pub use self::arguments::{Arguments, Command, USAGE};

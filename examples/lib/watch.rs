@@ -35,7 +35,7 @@ use sdam_events::{
     facts::Facts,
     record::RecordSink,
 };
-use sdam_select::criteria::Criteria;
+use sdam_select::Criteria;
 
 pub use self::{
     arguments::{Arguments, Command, USAGE},

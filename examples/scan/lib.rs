@@ -13,7 +13,7 @@ use sdam_core::{
     options::{ConfigError, Options},
     read_preference::{ReadMode, ReadPreference},
 };
-use sdam_select::criteria::Criteria;
+use sdam_select::Criteria;
 use sdam_sim::serve::{ReplicaSet, ServeError};
 
 /// The usage text.

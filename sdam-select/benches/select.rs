@@ -62,7 +62,7 @@ fn benches(criterion: &mut Criterion) {
         .with_tag_sets([tags("none"), tags("odd")].into())
         .with_max_staleness(Duration::from_secs(120));
     let fifty = replica_set(50);
-    let avoided = fifty.servers().first().map(|server| server.address.clone());
+    let deprioritized = fifty.servers().first().map(|server| server.address.clone());
     let cases = [
         ("3 members, write", replica_set(3), Criteria::write()),
         (
@@ -83,9 +83,9 @@ fn benches(criterion: &mut Criterion) {
             read(picky),
         ),
         (
-            "50 members, one to avoid",
+            "50 members, one deprioritized",
             fifty,
-            nearest().with_deprioritized(avoided),
+            nearest().with_deprioritized(deprioritized),
         ),
         ("1000 mongos", sharded(1000), Criteria::write()),
     ];

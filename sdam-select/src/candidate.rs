@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 
 /// One server of a topology, with its index.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Candidate<'t> {
     /// The index of the server in [`TopologyDescription::servers`], for per-server data in the same
     /// order.

@@ -19,6 +19,7 @@ mod encode;
 
 /// The framing of commands on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Opcode {
     /// OP_MSG, for every server since wire version 6.
     Msg,

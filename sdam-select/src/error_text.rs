@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn available_members_that_do_not_match_leave_the_read_preference_to_blame() {
+    fn the_text_has_the_read_preference_if_no_available_member_matches() {
         // L-80
         let members = topology(ReplicaSetNoPrimary, [server(1, RsSecondary)]);
         let check = |criteria: &Criteria, text| assert_eq!(error_text(&members, criteria), text);
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn on_other_topologies_an_available_server_leaves_the_criteria_to_blame() {
+    fn the_text_has_the_criteria_on_other_topologies_with_an_available_server() {
         // L-81: a selector has dropped the mongos.
         let routers = topology(Sharded, [server(1, Mongos), server(2, Unknown)]);
         assert_eq!(
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_to_blame_if_no_server_is_available() {
+    fn the_text_has_the_errors_if_no_server_is_available() {
         // L-81
         let refused = || (ErrorKind::Network, Stage::Connect, "refused");
         let slow = || (ErrorKind::Timeout, Stage::Hello, "no reply");
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_that_have_not_answered_yet_leave_the_criteria() {
+    fn the_text_has_the_criteria_if_no_server_has_answered_yet() {
         // L-80
         let topology = topology(TopologyType::Unknown, [server(1, Unknown)]);
         assert_eq!(

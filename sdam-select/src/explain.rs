@@ -12,10 +12,10 @@ use sdam_core::{
 };
 
 use crate::{
+    algorithm::{apply_selectors, latency, latency_limit, suitable_candidates},
     criteria::{Criteria, CriteriaError, Operation},
-    rule::{Rule, Tags, Types},
     settings::Settings,
-    steps::{latency, latency_limit, narrow, rule_candidates},
+    suitability::{ServerTypes, Suitability, TagFilter},
 };
 
 /// The result of selection for every server of a topology.
@@ -84,12 +84,12 @@ pub enum Rejection {
     /// Its type does not serve the operation.
     Type {
         /// The required type: `a primary`, `a mongos` and so on.
-        wanted: &'static str,
+        required: &'static str,
     },
     /// It would be suitable, but available servers of another type are preferred.
-    Outranked {
+    NotPreferred {
         /// The preferred type.
-        by: ServerType,
+        preferred: ServerType,
     },
     /// It exceeds the staleness limit.
     Stale {
@@ -108,7 +108,7 @@ pub enum Rejection {
         /// The server's tags.
         own: TagSet,
         /// The first tag set that matches a server; `None` if none does.
-        in_force: Option<TagSet>,
+        effective: Option<TagSet>,
     },
     /// It is deprioritized, and there are other servers.
     Deprioritized,
@@ -133,11 +133,11 @@ pub fn explain(
     settings: &Settings,
     criteria: &Criteria,
 ) -> Explanation {
-    let (refusal, verdicts) = match Rule::new(topology, settings, criteria) {
-        Ok(rule) => {
-            let judge = Judge::new(topology, settings, criteria, rule);
+    let (refusal, verdicts) = match Suitability::new(topology, settings, criteria) {
+        Ok(suitability) => {
+            let explainer = Explainer::new(topology, settings, criteria, suitability);
             let servers = topology.servers().iter().enumerate();
-            let verdicts = servers.map(|(index, server)| judge.verdict(index, server));
+            let verdicts = servers.map(|(index, server)| explainer.verdict(index, server));
             (refusal(topology), verdicts.collect())
         }
         Err(error) => {
@@ -194,10 +194,11 @@ impl ExplainedServer {
 }
 
 /// One selection, with the data to explain its result.
-struct Judge<'a> {
-    rule: Rule<'a>,
-    /// The rule for secondaries where the primary is the fallback: explains why none was eligible.
-    passed_over: Option<Rule<'a>>,
+struct Explainer<'a> {
+    suitability: Suitability<'a>,
+    /// What secondaries had to meet where the primary is the fallback: explains why none was
+    /// eligible.
+    secondaries: Option<Suitability<'a>>,
     preference: Option<&'a ReadPreference>,
     /// The indexes of the servers that the selectors have kept.
     suitable: Vec<usize>,
@@ -205,25 +206,38 @@ struct Judge<'a> {
     threshold: Duration,
 }
 
-impl<'a> Judge<'a> {
+impl<'a> Explainer<'a> {
     fn new(
         topology: &TopologyDescription,
         settings: &Settings,
         criteria: &'a Criteria,
-        rule: Rule<'a>,
+        suitability: Suitability<'a>,
     ) -> Self {
         let preference = criteria.operation_on(topology).read_preference();
-        let passed_over = preference
+        let secondaries = preference
             .filter(|preference| preference.mode == ReadMode::SecondaryPreferred)
-            .filter(|_| topology.topology_type().is_replica_set() && rule.types == Types::PRIMARY)
+            .filter(|_| {
+                topology.topology_type().is_replica_set()
+                    && suitability.types == ServerTypes::PRIMARY
+            })
             .map(|preference| {
-                Rule::eligible(topology, settings, preference, Types::SECONDARY, rule.avoid)
+                Suitability::eligible(
+                    topology,
+                    settings,
+                    preference,
+                    ServerTypes::SECONDARY,
+                    suitability.deprioritized,
+                )
             });
-        let suitable = narrow(rule_candidates(topology, &rule), settings, criteria);
+        let suitable = apply_selectors(
+            suitable_candidates(topology, &suitability),
+            settings,
+            criteria,
+        );
         let latencies = suitable.iter().map(|candidate| latency(candidate.server));
         Self {
-            rule,
-            passed_over,
+            suitability,
+            secondaries,
             preference,
             fastest: latencies.min().unwrap_or_default(),
             suitable: suitable.iter().map(|candidate| candidate.index).collect(),
@@ -233,7 +247,7 @@ impl<'a> Judge<'a> {
 
     fn verdict(&self, index: usize, server: &ServerDescription) -> Verdict {
         let average = server.rtt.map(|rtt| rtt.average);
-        Verdict::Rejected(if !self.rule.admits(server) {
+        Verdict::Rejected(if !self.suitability.is_suitable(server) {
             self.unsuitable(server)
         } else if !self.suitable.contains(&index) {
             Rejection::Selector
@@ -248,25 +262,28 @@ impl<'a> Judge<'a> {
         })
     }
 
-    /// Returns why the rule rejects `server`.
+    /// Returns why `server` is not suitable.
     fn unsuitable(&self, server: &ServerDescription) -> Rejection {
-        let wanted = Rejection::Type {
-            wanted: self.wanted(),
+        let wrong_type = Rejection::Type {
+            required: self.required_type(),
         };
         if !server.server_type.is_available() {
-            return wanted;
+            return wrong_type;
         }
-        if self.rule.avoids(server) {
+        if self.suitability.is_deprioritized(server) {
             return Rejection::Deprioritized;
         }
-        let rule = match (&self.passed_over, server.server_type) {
-            (Some(rule), ServerType::RsSecondary) => rule,
-            _ => &self.rule,
+        let suitability = match (&self.secondaries, server.server_type) {
+            (Some(suitability), ServerType::RsSecondary) => suitability,
+            _ => &self.suitability,
         };
-        if !rule.types.contains(server.server_type) {
-            return self.outranked(server.server_type).unwrap_or(wanted);
+        if !suitability.types.contains(server.server_type) {
+            return self.not_preferred(server.server_type).unwrap_or(wrong_type);
         }
-        if let Some(limit) = rule.staleness.filter(|limit| !limit.admits(server)) {
+        if let Some(limit) = suitability
+            .staleness
+            .filter(|limit| !limit.is_met_by(server))
+        {
             let staleness = limit
                 .estimate(server)
                 .map(|nanos| Duration::from_nanos(u64::try_from(nanos.max(0)).unwrap_or(u64::MAX)));
@@ -278,36 +295,36 @@ impl<'a> Judge<'a> {
         }
         Rejection::Tags {
             own: server.tags.clone(),
-            in_force: match rule.tags {
-                Tags::Set(tags) => Some(tags.clone()),
-                Tags::Any | Tags::Unmatched => None,
+            effective: match suitability.tags {
+                TagFilter::Set(tags) => Some(tags.clone()),
+                TagFilter::Any | TagFilter::NoMatch => None,
             },
         }
     }
 
     /// Returns the rejection if a server of this type would be suitable without servers of the
     /// preferred type.
-    fn outranked(&self, server_type: ServerType) -> Option<Rejection> {
-        let by = match (self.preference?.mode, server_type) {
+    fn not_preferred(&self, server_type: ServerType) -> Option<Rejection> {
+        let preferred = match (self.preference?.mode, server_type) {
             (ReadMode::PrimaryPreferred, ServerType::RsSecondary) => ServerType::RsPrimary,
             (ReadMode::SecondaryPreferred, ServerType::RsPrimary) => ServerType::RsSecondary,
             _ => return None,
         };
-        Some(Rejection::Outranked { by })
+        Some(Rejection::NotPreferred { preferred })
     }
 
     /// Returns the required type of server.
-    fn wanted(&self) -> &'static str {
-        match (self.rule.types, self.preference.map(|it| it.mode)) {
+    fn required_type(&self) -> &'static str {
+        match (self.suitability.types, self.preference.map(|it| it.mode)) {
             (
-                Types::PRIMARY | Types::SECONDARY,
+                ServerTypes::PRIMARY | ServerTypes::SECONDARY,
                 Some(ReadMode::PrimaryPreferred | ReadMode::SecondaryPreferred),
             )
-            | (Types::PRIMARY_AND_SECONDARY, _) => "a primary or a secondary",
+            | (ServerTypes::PRIMARY_AND_SECONDARY, _) => "a primary or a secondary",
             // NONE: a write to a replica set whose primary is unknown.
-            (Types::PRIMARY, _) | (Types::NONE, None) => "a primary",
-            (Types::SECONDARY, _) => "a secondary",
-            (Types::MONGOS, _) => "a mongos",
+            (ServerTypes::PRIMARY, _) | (ServerTypes::NONE, None) => "a primary",
+            (ServerTypes::SECONDARY, _) => "a secondary",
+            (ServerTypes::MONGOS, _) => "a mongos",
             _ => "a usable server",
         }
     }

@@ -16,7 +16,7 @@
 //!     server::{ServerDescription, ServerType},
 //!     topology::{TopologyDescription, TopologyType},
 //! };
-//! use sdam_select::{choose, criteria::Criteria, explain, settings::Settings};
+//! use sdam_select::{Criteria, Settings, choose, explain};
 //!
 //! let mut secondary = ServerDescription::unknown(ServerId::from_u64(1), "a:27017".parse()?);
 //! secondary.server_type = ServerType::RsSecondary;
@@ -42,7 +42,7 @@
 //! | [`criteria`] | the operation's criteria |
 //! | [`settings`] | the client's settings |
 //! | [`choose`] | selection in one call |
-//! | [`suitable`], [`window`], [`pick`] | its three steps |
+//! | [`suitable`], [`latency_window`], [`pick`] | its three steps |
 //! | [`candidate`] | candidate servers, and application-provided selectors |
 //! | [`readable`] | whether a topology is readable or writable |
 //! | [`mod@explain`], [`mod@diagnose`], [`error_text()`] | explanations, diagnoses and error texts |
@@ -55,6 +55,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod algorithm;
 pub mod candidate;
 pub mod command;
 pub mod criteria;
@@ -62,14 +63,23 @@ pub mod diagnose;
 mod error_text;
 pub mod explain;
 pub mod readable;
-mod rule;
 pub mod settings;
 mod staleness;
-mod steps;
+mod suitability;
 #[cfg(test)]
 mod testing;
 
-pub use diagnose::diagnose;
+pub use algorithm::{choose, latency_window, pick, suitable};
+#[doc(inline)]
+pub use candidate::{Candidate, Candidates, Selector};
+#[doc(inline)]
+pub use criteria::{Criteria, CriteriaError, Operation};
+#[doc(inline)]
+pub use diagnose::{Diagnosis, diagnose};
 pub use error_text::error_text;
-pub use explain::explain;
-pub use steps::{choose, pick, suitable, window};
+#[doc(inline)]
+pub use explain::{Explanation, explain};
+#[doc(inline)]
+pub use readable::{has_readable_server, has_writable_server};
+#[doc(inline)]
+pub use settings::Settings;

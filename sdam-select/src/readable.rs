@@ -6,7 +6,7 @@ use sdam_core::{
     topology::TopologyDescription,
 };
 
-use crate::{criteria::CriteriaError, rule::Rule, settings::Settings};
+use crate::{criteria::CriteriaError, settings::Settings, suitability::Suitability};
 
 /// Returns whether some server is readable, with `preference` if there is one.
 ///
@@ -21,7 +21,8 @@ pub fn has_readable_server(
     let preference = preference.unwrap_or(&primary);
     preference.validate().is_ok()
         && CriteriaError::check(topology, settings, preference).is_ok()
-        && Rule::avoiding(topology, settings, Some(preference), &[]).admits_any(topology)
+        && Suitability::for_preference(topology, settings, Some(preference), &[])
+            .any_suitable(topology)
 }
 
 /// Returns whether some server is writable.

@@ -73,7 +73,7 @@ impl StalenessLimit {
     }
 
     /// Returns whether the known lag of `server` is within the limit.
-    pub(crate) fn admits(&self, server: &ServerDescription) -> bool {
+    pub(crate) fn is_met_by(&self, server: &ServerDescription) -> bool {
         server.server_type != ServerType::RsSecondary
             || self.lag(server).is_some_and(|lag| lag <= self.allowed)
     }

@@ -68,7 +68,7 @@ fn selection_allocates_nothing_up_to_1024_servers() {
         let tagged = preference.with_tag_sets([tags("la"), tags("ny")].into());
         read(tagged.with_max_staleness(Duration::from_secs(120)))
     };
-    let avoid = || (1..4).map(|number| ServerAddress::new(&format!("s{number}"), 27017));
+    let deprioritized = || (1..4).map(|number| ServerAddress::new(&format!("s{number}"), 27017));
     let routers = |count| {
         let types = std::iter::repeat_n(ServerType::Mongos, count);
         topology(TopologyType::Sharded, types)
@@ -81,9 +81,9 @@ fn selection_allocates_nothing_up_to_1024_servers() {
     check("nearest", &replica_set(3), &nearest());
     check("tags and staleness", &replica_set(3), &picky());
     check(
-        "avoiding everything",
+        "every server deprioritized",
         &replica_set(3),
-        &picky().with_deprioritized(avoid()),
+        &picky().with_deprioritized(deprioritized()),
     );
     check("50 members", &replica_set(50), &picky());
     check("1000 mongos", &routers(1000), &Criteria::write());

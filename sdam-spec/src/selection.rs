@@ -6,12 +6,7 @@ use std::collections::BTreeSet;
 
 use sdam_core::{address::ServerAddress, options::Options, rng::Rng, rtt::RttWindow};
 use sdam_select::{
-    candidate::Candidates,
-    choose,
-    criteria::{Criteria, CriteriaError},
-    explain,
-    settings::Settings,
-    suitable, window,
+    Candidates, Criteria, CriteriaError, Settings, choose, explain, latency_window, suitable,
 };
 use serde_json::Value;
 
@@ -57,7 +52,7 @@ pub fn in_window(file: &Value) -> Result<(), String> {
     let file = InWindowFile::parse(file)?;
     let mut rng = Rng::new(0x5DA);
     file.compare(|| {
-        let load = |candidate: sdam_select::candidate::Candidate<'_>| {
+        let load = |candidate: sdam_select::Candidate<'_>| {
             file.loads
                 .get(&candidate.address)
                 .copied()
@@ -95,7 +90,7 @@ fn check_stages(
     let topology = &file.topology;
     let describe = |error: CriteriaError| format!("should not fail: {error}");
     let suitable = suitable(topology, settings, criteria).map_err(describe)?;
-    let window = window(&suitable, settings.local_threshold);
+    let window = latency_window(&suitable, settings.local_threshold);
     for (key, actual, expected) in [
         ("suitable_servers", &suitable, &file.suitable),
         ("in_latency_window", &window, &file.window),

@@ -82,7 +82,7 @@ fn lines(set: &ReplicaSet, config: LogConfig) -> Vec<String> {
             .sink(sink)
             .start(sdam::runtime::tokio().unwrap())
             .unwrap();
-        let write = sdam_select::criteria::Criteria::write().with_operation_name("insert");
+        let write = sdam_select::Criteria::write().with_operation_name("insert");
         let selected = topology.select(&write).await;
         assert_eq!(selected.is_ok(), set.primary().unwrap().is_some());
         topology.close().await;

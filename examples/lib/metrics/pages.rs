@@ -14,7 +14,7 @@ use sdam_events::{
     metrics::{MetricsSink, describe},
     sink::{EventSink, Interest},
 };
-use sdam_select::{criteria::Criteria, explain::explain, settings::Settings};
+use sdam_select::{Criteria, Settings, explain};
 
 use crate::{
     http::{Request, Response, Status},

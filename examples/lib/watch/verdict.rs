@@ -7,7 +7,7 @@ use sdam_core::{
     server::{ServerDescription, ServerType},
     topology::TopologyDescription,
 };
-use sdam_select::{readable::has_readable_server, settings::Settings};
+use sdam_select::{Settings, has_readable_server};
 
 use crate::{exit::Exit, terminal::Tone};
 

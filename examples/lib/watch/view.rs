@@ -12,7 +12,7 @@ use sdam_core::{
     topology::TopologyDescription,
 };
 use sdam_events::facts::Facts;
-use sdam_select::settings::Settings;
+use sdam_select::Settings;
 
 use super::{Access, Console, screen::Screen};
 use crate::{

@@ -42,7 +42,7 @@ fn sent(
 }
 
 #[test]
-fn op_msg_tells_routers_and_members_every_mode_but_primary() {
+fn op_msg_sends_every_mode_but_primary_to_mongos_and_members() {
     // L-70, L-74
     let not_primary = MODES[1..].to_vec();
     for (topology_type, server_type) in [
@@ -60,7 +60,7 @@ fn op_msg_tells_routers_and_members_every_mode_but_primary() {
 }
 
 #[test]
-fn op_msg_lets_a_single_member_serve_reads_and_tells_standalones_nothing() {
+fn op_msg_sends_primary_preferred_to_a_single_member_and_nothing_to_standalones() {
     // L-70, L-79
     let primary = ReadPreference::default();
     let check = |topology_type, server_type, mode: Option<ReadMode>| {
@@ -82,7 +82,7 @@ fn op_msg_lets_a_single_member_serve_reads_and_tells_standalones_nothing() {
 }
 
 #[test]
-fn op_query_sets_the_flag_and_tells_only_mongos_more() {
+fn op_query_sets_secondary_ok_and_sends_a_document_only_to_mongos() {
     // L-70, L-72
     let check = |topology_type, server_type, documents: &[ReadMode], flags: &[ReadMode]| {
         assert_eq!(
@@ -105,7 +105,7 @@ fn op_query_sets_the_flag_and_tells_only_mongos_more() {
 
 #[test]
 #[expect(deprecated, reason = "servers before 8.0 still take it")]
-fn op_query_sends_secondary_preferred_only_with_something_to_add() {
+fn op_query_sends_secondary_preferred_only_with_further_options() {
     // L-72
     let check = |preference: ReadPreference, sent| {
         let added = Additions::for_read(Sharded, Mongos, Some(&preference), Opcode::Query);
@@ -144,7 +144,7 @@ fn run_command_sends_explicit_preferences_to_all_but_standalones() {
 
 #[test]
 #[expect(deprecated, reason = "servers before 8.0 still take it")]
-fn documents_hold_what_is_set_and_nothing_else() {
+fn read_preference_documents_have_exactly_the_fields_that_are_set() {
     // L-18, L-71, L-75, L-77: the value of a tag is a string
     let check = |preference: ReadPreference, expected: RawDocumentBuf| {
         let document = ReadPreferenceDocument::new(&preference);
@@ -187,7 +187,7 @@ fn documents_hold_what_is_set_and_nothing_else() {
 }
 
 #[test]
-fn commands_get_one_more_field_and_queries_are_wrapped() {
+fn commands_get_a_read_preference_field_and_queries_are_wrapped() {
     // L-70, L-73
     let preference = ReadPreference::new(ReadMode::Secondary);
     let document = ReadPreferenceDocument::new(&preference);
@@ -217,7 +217,7 @@ fn commands_get_one_more_field_and_queries_are_wrapped() {
 }
 
 #[test]
-fn bytes_that_are_no_document_are_refused() {
+fn malformed_documents_are_refused() {
     let document = ReadPreferenceDocument::bare(ReadMode::Nearest);
     for bytes in [
         &b""[..],

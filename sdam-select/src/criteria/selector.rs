@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     #[expect(deprecated, reason = "servers before 8.0 still take it")]
-    fn the_text_has_every_part_of_the_read_preference_and_names_custom_selectors() {
+    fn selector_text_has_every_part_of_the_read_preference_and_custom_selectors() {
         // K-7
         let plain = Settings::default();
         let check = |criteria: &Criteria, settings: &Settings, text: &str| {

@@ -21,7 +21,7 @@ fn limited(seconds: u64) -> ReadPreference {
 }
 
 #[test]
-fn preferences_that_contradict_themselves_are_refused_when_criteria_are_built() {
+fn contradictory_read_preferences_are_refused_when_criteria_are_built() {
     // L-17, L-20
     let primary = ReadPreference::default();
     let tagged = primary
@@ -37,7 +37,7 @@ fn preferences_that_contradict_themselves_are_refused_when_criteria_are_built() 
 }
 
 #[test]
-fn limits_finer_than_staleness_can_be_told_are_refused_on_replica_sets_only() {
+fn too_small_staleness_limits_are_refused_on_replica_sets_only() {
     // A-8, L-24, L-25, L-28: also without any server, and also zero.
     let check = |topology_type, seconds, heartbeat, smallest: Option<u64>| {
         let settings = Settings {
@@ -114,7 +114,7 @@ fn the_error_about_a_small_limit_names_every_number_and_the_remedy() {
 }
 
 #[test]
-fn old_servers_are_refused_only_by_clients_that_speak_to_them() {
+fn servers_without_last_write_are_refused_only_if_the_client_supports_them() {
     // L-30
     let check = |min_wire_version, old: Option<i32>, refused: bool| {
         let mut first = server(1, old.map_or(Unknown, |_| RsSecondary));
@@ -139,7 +139,7 @@ fn old_servers_are_refused_only_by_clients_that_speak_to_them() {
 }
 
 #[test]
-fn selectors_run_in_order_and_only_narrow_what_is_suitable() {
+fn selectors_run_in_order_and_can_only_remove_servers() {
     // L-45, L-46: the client's selector first, then the operation's; neither if nothing is suitable
     let topology = topology(
         Sharded,
@@ -164,7 +164,7 @@ fn selectors_run_in_order_and_only_narrow_what_is_suitable() {
 }
 
 #[test]
-fn a_retry_avoids_the_server_that_failed_where_others_may_do_better() {
+fn a_retry_deprioritizes_the_failed_server_if_sharded_or_overloaded() {
     // L-54
     let check = |topology_type, overloaded, expected: &[u64]| {
         let first = Criteria::write().for_retry(topology_type, &address(2), overloaded);

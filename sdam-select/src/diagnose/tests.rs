@@ -39,7 +39,7 @@ fn naming(number: u64, members: &[u64]) -> ServerDescription {
 }
 
 #[test]
-fn names_of_the_set_that_do_not_resolve_are_told_from_misspelt_seeds() {
+fn unresolvable_member_names_are_distinguished_from_misspelt_seeds() {
     let check = |topology: &TopologyDescription, advertised, text: &str| {
         let found = diagnoses(topology, &read(ReadMode::Nearest, vec![]));
         let diagnosis = &found[0];
@@ -67,7 +67,7 @@ fn names_of_the_set_that_do_not_resolve_are_told_from_misspelt_seeds() {
 }
 
 #[test]
-fn nothing_reachable_is_told_from_some_members_unreachable() {
+fn nothing_reachable_is_distinguished_from_some_members_unreachable() {
     let refused = |number| network(number, Stage::Connect);
     let late = |number| failed(number, ErrorKind::Timeout, Stage::Connect, "no connection");
     let write = Criteria::write();
@@ -136,7 +136,7 @@ fn tls_on_one_side_only_is_suspected_unless_some_server_answers() {
 }
 
 #[test]
-fn a_primary_that_only_the_members_reach_is_told_from_none() {
+fn an_unreachable_primary_is_distinguished_from_no_primary() {
     let write = Criteria::write();
     let mut informed = naming(1, &[1, 2, 3]);
     informed.primary = Some(address(2));
@@ -163,7 +163,7 @@ fn a_primary_that_only_the_members_reach_is_told_from_none() {
 }
 
 #[test]
-fn wrong_names_are_reported_where_they_matter() {
+fn wrong_set_names_are_always_reported_and_address_mismatches_only_on_replica_sets() {
     let message = "belongs to the set `other`, not `rs`: use replicaSet=other";
     let wrong = failed(1, ErrorKind::SetName, Stage::Hello, message);
     let found = diagnoses(&topology(Single, [wrong]), &Criteria::write());
@@ -188,7 +188,7 @@ fn wrong_names_are_reported_where_they_matter() {
 }
 
 #[test]
-fn departures_come_first_where_nobody_is_left_and_only_mistakes_count_where_somebody_is() {
+fn departures_come_first_if_no_server_is_available_and_else_only_mistakes_are_reported() {
     let wrong = || DepartureReason::WrongSetName {
         found: Some("rs0".into()),
         wanted: "wrong".into(),
@@ -219,7 +219,7 @@ fn departures_come_first_where_nobody_is_left_and_only_mistakes_count_where_some
 }
 
 #[test]
-fn rejected_credentials_are_reported_with_the_servers_words() {
+fn rejected_credentials_are_reported_with_the_servers_message() {
     let rejected = failed(1, ErrorKind::Command, Stage::Auth, "Authentication failed.");
     let found = diagnoses(&topology(Sharded, [rejected]), &Criteria::write());
     assert_eq!(
@@ -229,7 +229,7 @@ fn rejected_credentials_are_reported_with_the_servers_words() {
 }
 
 #[test]
-fn an_empty_topology_and_one_that_has_not_answered_are_told_apart() {
+fn an_empty_topology_is_distinguished_from_one_that_has_not_answered() {
     let write = Criteria::write();
     let empty = topology(ReplicaSetNoPrimary, []);
     assert_eq!(
@@ -241,7 +241,7 @@ fn an_empty_topology_and_one_that_has_not_answered_are_told_apart() {
 }
 
 #[test]
-fn the_last_demand_that_servers_failed_is_the_one_to_relax() {
+fn the_last_criterion_that_excluded_servers_is_reported() {
     let members = || {
         let mut tagged = server(2, RsSecondary);
         tagged.tags = tags(&[("dc", "ny")]);
@@ -264,7 +264,7 @@ fn the_last_demand_that_servers_failed_is_the_one_to_relax() {
 }
 
 #[test]
-fn every_remedy_is_a_sentence_of_its_own() {
+fn every_diagnosis_has_its_own_remedy() {
     let addresses = || vec![address(1)];
     let error = || ServerError::new(ErrorKind::SetName, Stage::Hello, "m").shared();
     let all = [

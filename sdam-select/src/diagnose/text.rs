@@ -11,7 +11,7 @@ impl Diagnosis {
     pub const fn remedy(&self) -> &'static str {
         match self {
             Self::Incompatible(_) => {
-                "upgrade whichever is older, or widen the range of wire versions if that is set"
+                "upgrade the older of the two, or widen the range of wire versions if one is set"
             }
             Self::Departed(departure) => departed(&departure.reason),
             Self::NoServers { set_name: Some(_) } => {
@@ -19,8 +19,8 @@ impl Diagnosis {
                  and that the members know each other by names this client can use"
             }
             Self::NoServers { set_name: None } => {
-                "check that the seeds are what the deployment is addressed by; a standalone server \
-                 must be the only seed"
+                "check that the seeds are servers of the deployment; a standalone server must be the \
+                 only seed"
             }
             Self::NotAnsweredYet => {
                 "wait longer (serverSelectionTimeoutMS), or check that the runtime runs its tasks"
@@ -33,7 +33,9 @@ impl Diagnosis {
                  replica set's configuration to ones that clients can resolve; directConnection=true \
                  reaches a single member regardless"
             }
-            Self::Unresolvable { .. } => "check the spelling of the hosts and the name server",
+            Self::Unresolvable { .. } => {
+                "check the spelling of the host names, and the name server"
+            }
             Self::NothingReachable {
                 timed_out: true, ..
             } => {
@@ -80,10 +82,10 @@ impl Diagnosis {
                  matches"
             }
             Self::AllStale => {
-                "raise maxStalenessSeconds, look at why replication lags, or allow the primary \
+                "raise maxStalenessSeconds, find out why replication lags, or allow the primary \
                  (readPreference=secondaryPreferred)"
             }
-            Self::DroppedBySelector => "look at what the server selector drops",
+            Self::DroppedBySelector => "check which servers the server selector drops",
         }
     }
 }
@@ -95,8 +97,8 @@ impl fmt::Display for Diagnosis {
             Self::Departed(departure) => departure.fmt(f),
             Self::NoServers {
                 set_name: Some(name),
-            } => write!(f, "no seed turned out to be a member of replica set {name}"),
-            Self::NoServers { set_name: None } => f.write_str("no seed turned out to be usable"),
+            } => write!(f, "no seed is a member of replica set {name}"),
+            Self::NoServers { set_name: None } => f.write_str("no seed is usable"),
             Self::NotAnsweredYet => f.write_str("no server has answered yet"),
             Self::WrongSetName { address, error } => write!(f, "{address} {}", error.message),
             Self::Unresolvable {
@@ -127,11 +129,9 @@ impl fmt::Display for Diagnosis {
             Self::TlsFailed { addresses } => {
                 write!(f, "TLS could not be negotiated with {}", List(addresses))
             }
-            Self::TlsExpected { addresses } => write!(
-                f,
-                "{} breaks connections instead of answering on them",
-                List(addresses)
-            ),
+            Self::TlsExpected { addresses } => {
+                write!(f, "{} closes connections without a reply", List(addresses))
+            }
             Self::AuthenticationFailed { address, error } => {
                 write!(f, "{address} rejects the credentials: {}", error.message)
             }
@@ -140,18 +140,20 @@ impl fmt::Display for Diagnosis {
             }
             Self::PrimaryUnreachable { address } => write!(
                 f,
-                "the members have a primary, {address}, but it is not reached from here"
+                "the members have a primary, {address}, but it cannot be reached from here"
             ),
             Self::NoPrimary { reached, members } => write!(
                 f,
-                "the replica set has no primary; {reached} of {members} members are reached"
+                "the replica set has no primary; {reached} of {members} members can be reached"
             ),
             Self::NoMatchingTags => {
-                f.write_str("members are available, but none has the tags asked for")
+                f.write_str("members are available, but none has the requested tags")
             }
-            Self::AllStale => f.write_str("secondaries are available, but all lag too far behind"),
+            Self::AllStale => {
+                f.write_str("secondaries are available, but all exceed maxStalenessSeconds")
+            }
             Self::DroppedBySelector => {
-                f.write_str("servers are suitable, but a server selector dropped them all")
+                f.write_str("servers are suitable, but a server selector dropped all of them")
             }
         }
     }
@@ -175,7 +177,7 @@ const fn departed(reason: &DepartureReason) -> &'static str {
             "address the servers of one deployment only, and set replicaSet only if that is a \
              replica set"
         }
-        _ => "check what the name server says about the deployment",
+        _ => "check the DNS records of the deployment",
     }
 }
 

@@ -14,8 +14,8 @@ use sdam_core::{
 
 use super::*;
 use crate::{
+    algorithm::{latency_window, suitable},
     candidate::Candidates,
-    steps::{suitable, window},
     testing::{
         address,
         any::{any_criteria, any_topology},
@@ -66,7 +66,7 @@ fn say(topology: &TopologyDescription, criteria: &Criteria, number: u64) -> std:
 }
 
 #[test]
-fn every_stage_names_what_it_compared() {
+fn every_rejection_has_the_values_that_were_compared() {
     let topology = members();
     let limit = Duration::from_secs(90);
     let ny = || vec![tags(&[("dc", "ny")])];
@@ -123,7 +123,7 @@ fn every_stage_names_what_it_compared() {
 }
 
 #[test]
-fn a_server_of_the_wrong_type_is_told_which_one_is_wanted() {
+fn a_server_of_the_wrong_type_is_rejected_with_the_required_type() {
     let check = |topology_type, server_type, criteria: &Criteria, text| {
         let topology = topology(topology_type, [server(1, server_type)]);
         assert_eq!(say(&topology, criteria, 1), text, "{topology_type}");
@@ -155,16 +155,16 @@ fn a_server_of_the_wrong_type_is_told_which_one_is_wanted() {
 }
 
 #[test]
-fn avoided_and_dropped_servers_say_so() {
+fn deprioritized_servers_and_servers_dropped_by_selectors_are_explained() {
     // L-45, L-50
     let topology = members();
     let nearest = read(mode(ReadMode::Nearest));
-    let avoiding = nearest.clone().with_deprioritized([address(2), address(5)]);
+    let retry = nearest.clone().with_deprioritized([address(2), address(5)]);
     assert_eq!(
-        say(&topology, &avoiding, 2),
-        "is avoided in favour of others"
+        say(&topology, &retry, 2),
+        "is deprioritized, and other servers are suitable"
     );
-    assert!(say(&topology, &avoiding, 5).starts_with("is not available"));
+    assert!(say(&topology, &retry, 5).starts_with("is not available"));
     let last = |suitable: &mut Candidates<'_>| suitable.retain(|candidate| candidate.index > 2);
     let selecting = nearest.with_selector(Arc::new(last));
     assert_eq!(
@@ -221,7 +221,7 @@ fn incompatible() -> Arc<TopologyDescription> {
 }
 
 #[test]
-fn a_server_that_is_too_old_is_the_reason_whatever_is_asked_for() {
+fn incompatibility_is_the_reason_for_every_operation() {
     // E-6
     let topology = incompatible();
     let error = topology.compatibility_error().unwrap();
@@ -269,7 +269,7 @@ proptest! {
                 prop_assert!(found.is_empty());
             }
             Ok(suitable) => {
-                let window = window(&suitable, settings.local_threshold);
+                let window = latency_window(&suitable, settings.local_threshold);
                 let names = |candidates: &Candidates<'_>| -> Vec<_> {
                     candidates.iter().map(|candidate| candidate.address.clone()).collect()
                 };

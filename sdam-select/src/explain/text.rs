@@ -57,8 +57,10 @@ impl fmt::Display for ExplainedServer {
 impl fmt::Display for Rejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Type { wanted } => write!(f, "is not {wanted}"),
-            Self::Outranked { by } => write!(f, "is only used when there is no suitable {by}"),
+            Self::Type { required } => write!(f, "is not {required}"),
+            Self::NotPreferred { preferred } => {
+                write!(f, "is only used when there is no suitable {preferred}")
+            }
             Self::Stale { staleness, limit } => write!(
                 f,
                 "lags {:.3} s behind, which is more than {} s",
@@ -67,20 +69,20 @@ impl fmt::Display for Rejection {
             ),
             Self::StalenessUnknown { limit } => write!(
                 f,
-                "does not tell its last write, so it may lag more than {} s behind",
+                "does not report its last write, so it may lag more than {} s behind",
                 limit.as_secs_f64()
             ),
             Self::Tags {
                 own,
-                in_force: Some(wanted),
+                effective: Some(required),
             } => write!(
                 f,
-                "has the tags {own}, but {wanted} is the first tag set that some server matches"
+                "has the tags {own}, but {required} is the first tag set that some server matches"
             ),
             Self::Tags { own, .. } => {
                 write!(f, "has the tags {own}, and no tag set matches any server")
             }
-            Self::Deprioritized => f.write_str("is avoided in favour of others"),
+            Self::Deprioritized => f.write_str("is deprioritized, and other servers are suitable"),
             Self::Selector => f.write_str("was dropped by a server selector"),
             Self::Latency {
                 average: Some(average),

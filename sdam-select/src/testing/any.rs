@@ -102,11 +102,15 @@ pub(crate) fn any_criteria() -> impl Strategy<Value = Criteria> {
     });
     let primary = Criteria::read(ReadPreference::default()).unwrap();
     let fixed = prop::sample::select(vec![Criteria::write(), primary]);
-    let avoided = prop::collection::vec(1_u64..9, 0..4);
+    let deprioritized = prop::collection::vec(1_u64..9, 0..4);
     let drops_odd = any::<bool>();
-    (prop_oneof![4 => reads, 1 => fixed], avoided, drops_odd).prop_map(
-        |(criteria, avoided, drops_odd)| {
-            let criteria = criteria.with_deprioritized(avoided.into_iter().map(address));
+    (
+        prop_oneof![4 => reads, 1 => fixed],
+        deprioritized,
+        drops_odd,
+    )
+        .prop_map(|(criteria, deprioritized, drops_odd)| {
+            let criteria = criteria.with_deprioritized(deprioritized.into_iter().map(address));
             if !drops_odd {
                 return criteria;
             }
@@ -115,6 +119,5 @@ pub(crate) fn any_criteria() -> impl Strategy<Value = Criteria> {
             };
             let odd: Arc<dyn Selector> = Arc::new(odd);
             criteria.with_selector(odd)
-        },
-    )
+        })
 }

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use sdam::{error::SelectionError, topology::Topology};
 use sdam_core::{address::ServerAddress, options::Options};
-use sdam_select::{candidate::Candidates, criteria::Criteria};
+use sdam_select::{Candidates, Criteria};
 use serde_json::Value;
 
 use super::{Host, lead::lead_to, stage::Stage, transport::ScriptedTransport};

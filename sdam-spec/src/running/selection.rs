@@ -8,7 +8,7 @@ use std::{
 
 use sdam::error::SelectionError;
 use sdam_core::address::ServerAddress;
-use sdam_select::{candidate::Candidates, criteria::Criteria};
+use sdam_select::{Candidates, Criteria};
 
 /// The server that is selected now; `None` if none is suitable.
 pub(crate) type Selected = Result<Option<ServerAddress>, String>;

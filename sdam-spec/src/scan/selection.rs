@@ -10,7 +10,7 @@ use sdam_core::{
     address::ServerAddress,
     options::{MIN_HEARTBEAT_FREQUENCY, Options},
 };
-use sdam_select::criteria::Criteria;
+use sdam_select::Criteria;
 use sdam_transport::clock::Clock;
 use serde_json::Value;
 

@@ -14,7 +14,7 @@ use sdam_core::{
     time::Instant,
     topology::{TopologyDescription, TopologyType},
 };
-use sdam_select::criteria::{Criteria, CriteriaError};
+use sdam_select::{Criteria, CriteriaError};
 use serde::{
     Deserialize, Deserializer,
     de::{Error as _, IgnoredAny},

@@ -18,7 +18,7 @@ use sdam_events::{
     log::LogConfig,
     sink::Interest,
 };
-use sdam_select::criteria::Criteria;
+use sdam_select::Criteria;
 use sdam_transport::{
     runtime::{Io, Runtime},
     wire::Exchange,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bson::{Bson, Document, doc};
 use sdam_core::read_preference::{ReadMode, ReadPreference, TagSet};
-use sdam_select::criteria::Criteria;
+use sdam_select::Criteria;
 use sdam_transport::runtime::Runtime;
 use serde_json::Value;
 

@@ -244,8 +244,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "secondary-writes",
         about: "writes go to secondaries",
-        file: "sdam-select/src/steps.rs",
-        find: "if rule.admits(server) {",
+        file: "sdam-select/src/algorithm.rs",
+        find: "if suitability.is_suitable(server) {",
         replace: "if server.server_type.is_data_bearing() {",
     },
 ];

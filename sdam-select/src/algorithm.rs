@@ -1,4 +1,4 @@
-//! Selection in one call or in steps.
+//! Selection in one call or in algorithm.
 
 use core::time::Duration;
 
@@ -10,13 +10,13 @@ use smallvec::SmallVec;
 use crate::{
     candidate::{Candidate, Candidates},
     criteria::{Criteria, CriteriaError},
-    rule::Rule,
     settings::Settings,
+    suitability::Suitability,
 };
 
 /// The number of servers that a selection handles without allocating; the default maximum of a
 /// topology.
-const INLINE: usize = 1024;
+const INLINE_SERVERS: usize = 1024;
 
 /// Selects a server; returns `None` if none is suitable yet (Server Selection: "Multi-threaded or
 /// asynchronous server selection", one round of its loop).
@@ -39,15 +39,19 @@ pub fn choose<'t>(
     load: impl Fn(Candidate<'t>) -> u32,
     random: u64,
 ) -> Result<Option<Candidate<'t>>, CriteriaError> {
-    let rule = Rule::new(topology, settings, criteria)?;
+    let suitability = Suitability::new(topology, settings, criteria)?;
     if settings.selector.is_some() || criteria.selector().is_some() {
-        let suitable = narrow(rule_candidates(topology, &rule), settings, criteria);
+        let suitable = apply_selectors(
+            suitable_candidates(topology, &suitability),
+            settings,
+            criteria,
+        );
         let latencies = suitable.iter().map(|candidate| latency(candidate.server));
         let at = |index: usize| suitable.get(index).copied();
         return Ok(pick_in_window(latencies, at, settings, load, random));
     }
     let latencies = topology.servers().iter().map(|server| {
-        if rule.admits(server) {
+        if suitability.is_suitable(server) {
             latency(server)
         } else {
             UNSUITABLE
@@ -71,14 +75,18 @@ pub fn suitable<'t>(
     settings: &Settings,
     criteria: &Criteria,
 ) -> Result<Candidates<'t>, CriteriaError> {
-    let rule = Rule::new(topology, settings, criteria)?;
-    Ok(narrow(rule_candidates(topology, &rule), settings, criteria))
+    let suitability = Suitability::new(topology, settings, criteria)?;
+    Ok(apply_selectors(
+        suitable_candidates(topology, &suitability),
+        settings,
+        criteria,
+    ))
 }
 
 /// Returns the servers of `suitable` that are at most `threshold` slower than the fastest of them,
 /// by average round-trip time and inclusive (Server Selection: "Selecting servers within the
 /// latency window").
-pub fn window<'t>(suitable: &Candidates<'t>, threshold: Duration) -> Candidates<'t> {
+pub fn latency_window<'t>(suitable: &Candidates<'t>, threshold: Duration) -> Candidates<'t> {
     let mut window = suitable.clone();
     let fastest = window
         .iter()
@@ -101,15 +109,15 @@ pub fn pick<'t>(
     pick_among(window.len(), at, strategy, load, random)
 }
 
-pub(crate) fn rule_candidates<'t>(
+pub(crate) fn suitable_candidates<'t>(
     topology: &'t TopologyDescription,
-    rule: &Rule<'_>,
+    suitability: &Suitability<'_>,
 ) -> Candidates<'t> {
-    Candidates::of(topology, |server| rule.admits(server))
+    Candidates::of(topology, |server| suitability.is_suitable(server))
 }
 
 /// Applies the client's selector and then the operation's own.
-pub(crate) fn narrow<'t>(
+pub(crate) fn apply_selectors<'t>(
     mut suitable: Candidates<'t>,
     settings: &Settings,
     criteria: &Criteria,
@@ -157,7 +165,7 @@ fn pick_in_window<'t>(
     load: impl Fn(Candidate<'t>) -> u32,
     random: u64,
 ) -> Option<Candidate<'t>> {
-    let mut copy = SmallVec::<[u64; INLINE]>::new();
+    let mut copy = SmallVec::<[u64; INLINE_SERVERS]>::new();
     copy.extend(latencies);
     let latencies = copy.as_slice();
     let fastest = latencies.iter().copied().min()?;

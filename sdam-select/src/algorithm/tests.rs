@@ -46,7 +46,7 @@ fn the_window_starts_at_the_fastest_suitable_server_and_is_inclusive() {
     let check = |latencies: &[u64], threshold, expected: &[usize]| {
         let topology = mongoses(latencies);
         let all = suitable(&topology, &Settings::default(), &Criteria::write()).unwrap();
-        let window = window(&all, Duration::from_millis(threshold));
+        let window = latency_window(&all, Duration::from_millis(threshold));
         let indices: Vec<_> = window.iter().map(|candidate| candidate.index).collect();
         assert_eq!(indices, expected, "{latencies:?} within {threshold} ms");
     };
@@ -58,14 +58,14 @@ fn the_window_starts_at_the_fastest_suitable_server_and_is_inclusive() {
 }
 
 #[test]
-fn latencies_of_up_to_a_century_are_told_apart() {
+fn latencies_of_up_to_a_century_are_distinguished() {
     // L-40: the arithmetic neither wraps nor rounds, for any clocks and settings.
     const YEAR: u64 = 365 * 24 * 60 * 60;
     let check = |years: &[u64], threshold: Duration, expected: usize| {
         let latencies: Vec<_> = years.iter().map(|years| years * YEAR * 1_000).collect();
         let topology = mongoses(&latencies);
         let all = suitable(&topology, &Settings::default(), &Criteria::write()).unwrap();
-        let size = window(&all, threshold).len();
+        let size = latency_window(&all, threshold).len();
         assert_eq!(size, expected, "{years:?} years within {threshold:?}");
     };
     check(&[98, 99], Duration::ZERO, 1);
@@ -78,7 +78,7 @@ fn latencies_of_up_to_a_century_are_told_apart() {
 }
 
 #[test]
-fn the_selectors_of_client_and_operation_are_both_heeded() {
+fn the_selectors_of_client_and_operation_are_both_applied() {
     // L-45
     let topology = mongoses(&[5, 5, 5]);
     let without = |index: usize| -> Arc<dyn Selector> {
@@ -142,7 +142,7 @@ fn servers_outside_the_window_are_never_chosen() {
 }
 
 #[test]
-fn of_two_different_servers_the_one_with_fewer_operations_is_taken() {
+fn of_two_random_servers_the_one_with_fewer_operations_is_chosen() {
     // L-41: with three servers the least loaded one is drawn two times out of three, the most
     // loaded one always loses.
     let topology = mongoses(&[5, 5, 5]);
@@ -183,17 +183,18 @@ fn extreme_random_bits_stay_within_the_window() {
 }
 
 #[test]
-fn the_load_of_a_single_server_is_not_asked_for() {
+fn the_operation_count_of_a_single_server_is_not_read() {
     // L-41: the only server in the window is chosen without its load.
     let servers = [server(1, RsPrimary), server(2, RsSecondary)];
     let topology = topology(TopologyType::ReplicaSetWithPrimary, servers);
-    let load = |_: Candidate<'_>| -> u32 { panic!("asked for the load of the only server") };
+    let load =
+        |_: Candidate<'_>| -> u32 { panic!("the operation count of the only server was read") };
     let found = choose(&topology, &Settings::default(), &Criteria::write(), load, 5);
     assert_eq!(found.unwrap().unwrap().server_type, RsPrimary);
 }
 
 #[test]
-fn the_steps_one_by_one_lead_where_the_single_call_leads() {
+fn the_three_steps_choose_the_same_server_as_the_single_call() {
     let topology = mongoses(&[5, 9, 20, 21, 7, 40, 20, 5, 5, 6, 13]);
     let settings = Settings::default();
     let criteria = Criteria::write();
@@ -203,7 +204,7 @@ fn the_steps_one_by_one_lead_where_the_single_call_leads() {
         let random = rng.next_u64();
         let chosen = choose(&topology, &settings, &criteria, load, random).unwrap();
         let suitable = suitable(&topology, &settings, &criteria).unwrap();
-        let window = window(&suitable, settings.local_threshold);
+        let window = latency_window(&suitable, settings.local_threshold);
         let picked = pick(&window, settings.strategy, load, random);
         assert_eq!(
             chosen.map(|candidate| candidate.index),

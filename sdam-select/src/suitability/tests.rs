@@ -69,7 +69,7 @@ fn tagged() -> TopologyDescription {
 }
 
 #[test]
-fn each_mode_takes_its_members_and_falls_back_on_the_others() {
+fn each_mode_selects_its_members_and_falls_back_to_the_others() {
     // L-10, L-11, L-12
     let rest = [RsArbiter, RsOther, RsGhost, Unknown, PossiblePrimary];
     let check = |members: &[ServerType], expected: [&[u64]; 5]| {
@@ -98,7 +98,7 @@ fn each_mode_takes_its_members_and_falls_back_on_the_others() {
 }
 
 #[test]
-fn writes_go_to_the_primary_and_to_nothing_else() {
+fn writes_go_only_to_the_primary() {
     // L-14
     let write = Criteria::write();
     let with = of_types(ReplicaSetWithPrimary, &[RsSecondary, RsPrimary]);
@@ -156,14 +156,20 @@ fn the_first_tag_set_that_matches_a_candidate_decides() {
 }
 
 #[test]
-fn avoided_servers_are_taken_only_if_nothing_else_is_left() {
+fn deprioritized_servers_are_suitable_only_if_no_other_is() {
     // L-50, L-51, L-52
-    let check =
-        |topology: &TopologyDescription, criteria: &Criteria, avoid: &[u64], expected: &[u64]| {
-            let addresses = avoid.iter().map(|number| address(*number));
-            let avoiding = criteria.clone().with_deprioritized(addresses);
-            assert_eq!(found(topology, &avoiding), expected, "{criteria} {avoid:?}");
-        };
+    let check = |topology: &TopologyDescription,
+                 criteria: &Criteria,
+                 deprioritized: &[u64],
+                 expected: &[u64]| {
+        let addresses = deprioritized.iter().map(|number| address(*number));
+        let for_preference = criteria.clone().with_deprioritized(addresses);
+        assert_eq!(
+            found(topology, &for_preference),
+            expected,
+            "{criteria} {deprioritized:?}"
+        );
+    };
     let set = tagged();
     let reads = |of| read(mode(of));
     check(&set, &reads(ReadMode::Nearest), &[2], &[1, 3]);
@@ -194,7 +200,7 @@ fn avoided_servers_are_taken_only_if_nothing_else_is_left() {
 }
 
 #[test]
-fn pipelines_that_write_are_for_the_primary_while_any_server_is_older_than_5_0() {
+fn write_stages_run_on_the_primary_while_any_server_is_older_than_5_0() {
     // L-6: MongoDB 5.0 has wire version 13. The staleness limit is too small, which has no effect
     // where the preference is overridden.
     let secondary = read(mode(ReadMode::Secondary));
@@ -266,7 +272,7 @@ fn limited(seconds: u64) -> ReadPreference {
 }
 
 #[test]
-fn with_a_primary_lag_is_told_by_what_both_wrote_when_they_were_checked() {
+fn with_a_primary_staleness_compares_last_writes_and_check_times() {
     // L-21, L-23: lag + 10 s of heartbeat <= 90 s; L-27: the clock may have begun at any time
     let check = |updated, wrote, expected: &[u64]| {
         for earlier in [0, 940_000] {
@@ -294,7 +300,7 @@ fn with_a_primary_lag_is_told_by_what_both_wrote_when_they_were_checked() {
 }
 
 #[test]
-fn without_a_primary_lag_is_told_by_the_most_recent_write_of_any_secondary() {
+fn without_a_primary_staleness_is_measured_from_the_newest_secondary_write() {
     // L-22, L-28
     let servers = |wrote| {
         [
@@ -321,7 +327,7 @@ fn without_a_primary_lag_is_told_by_the_most_recent_write_of_any_secondary() {
 }
 
 #[test]
-fn lag_is_told_by_the_whole_topology_even_if_the_newest_member_is_avoided() {
+fn staleness_is_measured_from_the_whole_topology_even_if_the_newest_member_is_deprioritized() {
     // L-53
     let servers = [
         member(1, RsSecondary, 0, 5_000_000),
@@ -329,8 +335,8 @@ fn lag_is_told_by_the_whole_topology_even_if_the_newest_member_is_avoided() {
     ];
     let topology = topology(ReplicaSetNoPrimary, servers);
     // Without 1, 2 would be the newest and suitable.
-    let avoiding = read(limited(90)).with_deprioritized([address(1)]);
-    assert_eq!(found(&topology, &avoiding), [1]);
+    let for_preference = read(limited(90)).with_deprioritized([address(1)]);
+    assert_eq!(found(&topology, &for_preference), [1]);
     // The same with a primary: 3 lags behind it, and not behind 2.
     let servers = [
         member(1, RsPrimary, 0, 5_000_000),
@@ -339,12 +345,12 @@ fn lag_is_told_by_the_whole_topology_even_if_the_newest_member_is_avoided() {
     ];
     let topology = self::topology(ReplicaSetWithPrimary, servers);
     let preferred = mode(ReadMode::PrimaryPreferred).with_max_staleness(Duration::from_secs(90));
-    let avoiding = read(preferred).with_deprioritized([address(1)]);
-    assert_eq!(found(&topology, &avoiding), [1]);
+    let for_preference = read(preferred).with_deprioritized([address(1)]);
+    assert_eq!(found(&topology, &for_preference), [1]);
 }
 
 #[test]
-fn members_whose_lag_cannot_be_told_count_as_stale() {
+fn members_of_unknown_staleness_count_as_stale() {
     // L-26
     let bare = |number| server(number, RsSecondary);
     let check = |servers: Vec<ServerDescription>, expected: &[u64]| {
@@ -371,7 +377,7 @@ fn members_whose_lag_cannot_be_told_count_as_stale() {
 }
 
 #[test]
-fn staleness_is_judged_before_tags() {
+fn staleness_is_applied_before_tags() {
     // L-13: the first tag set matches only a stale member, so the second one decides.
     let mut stale = member(1, RsSecondary, 0, 0);
     stale.tags = tags(&[("disk", "ssd")]);
@@ -390,13 +396,13 @@ fn staleness_is_judged_before_tags() {
 
 proptest! {
     #[test]
-    fn suitable_servers_are_those_of_the_model(
+    fn suitable_servers_match_the_reference_model(
         topology in any_topology(),
         criteria in any_criteria(),
     ) {
-        let rule = Rule::new(&topology, &Settings::default(), &criteria);
-        let found = rule.ok().map(|rule| -> Vec<_> {
-            let admitted = topology.servers().iter().filter(|server| rule.admits(server));
+        let suitability = Suitability::new(&topology, &Settings::default(), &criteria);
+        let found = suitability.ok().map(|suitability| -> Vec<_> {
+            let admitted = topology.servers().iter().filter(|server| suitability.is_suitable(server));
             admitted.map(|server| server.address.clone()).collect()
         });
         let expected = model::suitable(&topology, &criteria).map(|servers| -> Vec<_> {

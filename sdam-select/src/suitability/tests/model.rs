@@ -35,8 +35,11 @@ pub(super) fn suitable(topology: &TopologyDescription, criteria: &Criteria) -> O
         preference: criteria.read_preference(),
         limit,
     };
-    let avoid = criteria.deprioritized();
-    let preferred = model.all.iter().filter(|it| !avoid.contains(&it.address));
+    let deprioritized = criteria.deprioritized();
+    let preferred = model
+        .all
+        .iter()
+        .filter(|it| !deprioritized.contains(&it.address));
     Some(or(
         model.suitable(&preferred.cloned().collect()),
         model.suitable(&model.all),

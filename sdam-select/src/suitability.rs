@@ -1,0 +1,206 @@
+//! Suitability, decided once per selection and then applied to each server.
+
+use sdam_core::{
+    address::ServerAddress,
+    read_preference::{ReadMode, ReadPreference, TagSet},
+    server::{ServerDescription, ServerType},
+    topology::{TopologyDescription, TopologyType},
+};
+
+use crate::{
+    criteria::{Criteria, CriteriaError, Operation},
+    settings::Settings,
+    staleness::StalenessLimit,
+};
+
+/// The conditions under which a server is suitable (Server Selection: "suitable").
+///
+/// Everything that depends on more than one server (the effective tag set, the fallback to the
+/// primary) is decided when this value is created. So it can be applied to each server alone, and repeated
+/// passes over the servers agree.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Suitability<'a> {
+    pub(crate) types: ServerTypes,
+    pub(crate) staleness: Option<StalenessLimit>,
+    pub(crate) tags: TagFilter<'a>,
+    pub(crate) deprioritized: &'a [ServerAddress],
+}
+
+/// The effective tag set.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum TagFilter<'a> {
+    /// Tags are not restricted.
+    Any,
+    /// The first tag set that matches at least one candidate.
+    Set(&'a TagSet),
+    /// No tag set matches any candidate.
+    NoMatch,
+}
+
+impl<'a> Suitability<'a> {
+    /// Decides which servers of `topology` are suitable for `criteria`.
+    pub(crate) fn new(
+        topology: &TopologyDescription,
+        settings: &Settings,
+        criteria: &'a Criteria,
+    ) -> Result<Self, CriteriaError> {
+        let preference = match criteria.operation_on(topology) {
+            Operation::Read(preference) => {
+                CriteriaError::check(topology, settings, preference)?;
+                Some(&**preference)
+            }
+            Operation::Write => None,
+        };
+        let deprioritized = criteria.deprioritized();
+        if !deprioritized.is_empty() {
+            let suitability = Self::for_preference(topology, settings, preference, deprioritized);
+            if suitability.any_suitable(topology) {
+                return Ok(suitability);
+            }
+        }
+        Ok(Self::for_preference(topology, settings, preference, &[]))
+    }
+
+    /// Decides which servers are suitable for reading with `preference` or, without one, for
+    /// writing, except the `deprioritized` ones (Server Selection: "topology-type-specific server
+    /// selection rules").
+    pub(crate) fn for_preference(
+        topology: &TopologyDescription,
+        settings: &Settings,
+        preference: Option<&'a ReadPreference>,
+        deprioritized: &'a [ServerAddress],
+    ) -> Self {
+        let of_types = |types| Self {
+            types,
+            staleness: None,
+            tags: TagFilter::Any,
+            deprioritized,
+        };
+        match (topology.topology_type(), preference) {
+            (TopologyType::Unknown, _) | (TopologyType::ReplicaSetNoPrimary, None) => {
+                of_types(ServerTypes::NONE)
+            }
+            (TopologyType::Single, _) => of_types(ServerTypes::AVAILABLE),
+            (TopologyType::Sharded, _) => of_types(ServerTypes::MONGOS),
+            (TopologyType::LoadBalanced, _) => of_types(ServerTypes::ALL),
+            (TopologyType::ReplicaSetWithPrimary, None) => of_types(ServerTypes::PRIMARY),
+            (
+                TopologyType::ReplicaSetWithPrimary | TopologyType::ReplicaSetNoPrimary,
+                Some(preference),
+            ) => {
+                let eligible =
+                    |types| Self::eligible(topology, settings, preference, types, deprioritized);
+                let preferred = match preference.mode {
+                    ReadMode::Primary => return of_types(ServerTypes::PRIMARY),
+                    ReadMode::Secondary => return eligible(ServerTypes::SECONDARY),
+                    ReadMode::Nearest => return eligible(ServerTypes::PRIMARY_AND_SECONDARY),
+                    ReadMode::PrimaryPreferred => of_types(ServerTypes::PRIMARY),
+                    ReadMode::SecondaryPreferred => eligible(ServerTypes::SECONDARY),
+                };
+                if preferred.any_suitable(topology) {
+                    preferred
+                } else if preference.mode == ReadMode::PrimaryPreferred {
+                    eligible(ServerTypes::SECONDARY)
+                } else {
+                    of_types(ServerTypes::PRIMARY)
+                }
+            }
+        }
+    }
+
+    /// Accepts members of these types that meet the preference's staleness and tags (Server
+    /// Selection: "eligible").
+    pub(crate) fn eligible(
+        topology: &TopologyDescription,
+        settings: &Settings,
+        preference: &'a ReadPreference,
+        types: ServerTypes,
+        deprioritized: &'a [ServerAddress],
+    ) -> Self {
+        let mut suitability = Self {
+            types,
+            staleness: StalenessLimit::new(topology, settings, preference),
+            tags: TagFilter::Any,
+            deprioritized,
+        };
+        if !preference.matches_any_tags() {
+            let sets = preference.tag_sets.iter();
+            let tags = sets.map(TagFilter::Set).find(|tags| {
+                suitability.tags = *tags;
+                suitability.any_suitable(topology)
+            });
+            suitability.tags = tags.unwrap_or(TagFilter::NoMatch);
+        }
+        suitability
+    }
+
+    /// Returns whether `server` is suitable.
+    #[inline]
+    pub(crate) fn is_suitable(&self, server: &ServerDescription) -> bool {
+        self.types.contains(server.server_type)
+            && (self.depends_on_type_only()
+                || self.is_fresh(server)
+                    && self.matches_tags(server)
+                    && !self.is_deprioritized(server))
+    }
+
+    /// Returns whether only the type matters, a fast path for many mongos.
+    #[inline]
+    fn depends_on_type_only(&self) -> bool {
+        self.staleness.is_none()
+            && matches!(self.tags, TagFilter::Any)
+            && self.deprioritized.is_empty()
+    }
+
+    pub(crate) fn any_suitable(&self, topology: &TopologyDescription) -> bool {
+        topology
+            .servers()
+            .iter()
+            .any(|server| self.is_suitable(server))
+    }
+
+    pub(crate) fn is_fresh(&self, server: &ServerDescription) -> bool {
+        self.staleness.is_none_or(|limit| limit.is_met_by(server))
+    }
+
+    pub(crate) fn matches_tags(&self, server: &ServerDescription) -> bool {
+        match self.tags {
+            TagFilter::Any => true,
+            TagFilter::Set(tags) => tags.is_subset_of(&server.tags),
+            TagFilter::NoMatch => false,
+        }
+    }
+
+    /// Returns whether `server` is deprioritized. Compares only the address: the description may be newer
+    /// than the failure that led here (L-50).
+    pub(crate) fn is_deprioritized(&self, server: &ServerDescription) -> bool {
+        self.deprioritized.binary_search(&server.address).is_ok()
+    }
+}
+
+/// A set of server types.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ServerTypes(u16);
+
+impl ServerTypes {
+    pub(crate) const NONE: Self = Self(0);
+    pub(crate) const ALL: Self = Self(u16::MAX);
+    pub(crate) const PRIMARY: Self = Self::of(ServerType::RsPrimary);
+    pub(crate) const SECONDARY: Self = Self::of(ServerType::RsSecondary);
+    pub(crate) const PRIMARY_AND_SECONDARY: Self = Self(Self::PRIMARY.0 | Self::SECONDARY.0);
+    pub(crate) const MONGOS: Self = Self::of(ServerType::Mongos);
+    pub(crate) const AVAILABLE: Self =
+        Self(!(Self::of(ServerType::Unknown).0 | Self::of(ServerType::PossiblePrimary).0));
+
+    const fn of(server_type: ServerType) -> Self {
+        Self(1 << server_type as u16)
+    }
+
+    #[inline]
+    pub(crate) const fn contains(self, server_type: ServerType) -> bool {
+        self.0 & Self::of(server_type).0 != 0
+    }
+}
+
+#[cfg(test)]
+mod tests;
