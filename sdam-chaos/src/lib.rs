@@ -13,7 +13,7 @@
 //! | P3 | a selectable server's pool is ready, before it is published; a lost server's is cleared, after |
 //! | P4 | event numbers and pool generations have no gaps |
 //! | P5 | every heartbeat ends exactly once |
-//! | P6 | one check at a time, the 500 ms floor but for the one retry and streamed replies, and none late |
+//! | P6 | one check at a time, at least 500 ms apart but for one retry and streamed replies, and none late |
 //! | P7 | no task, timer, connection or pool outlives its server |
 //! | P8 | after all faults are healed the description matches the deployment in time |
 //! | P9 | no selection waits while a suitable server exists, or beyond its time-out |
@@ -21,7 +21,7 @@
 //! | story, freshness, errors, selection, memory, busy-loop, panic, determinism | see [`Oracle`](sdam_sim::oracle::Oracle) |
 //!
 //! The steps of a single-threaded client ([`plan::Kind::Scan`]) are not observable, so it is
-//! checked between its calls, by the same rules; its checks obey the floor and the cooldown.
+//! checked between its calls, by the same rules; its checks obey the minimum interval and the cooldown.
 //!
 //! `cargo xtask sim --seeds 0..2000` runs seeds; `cargo xtask mutants` shows that the oracles
 //! detect bugs.
@@ -34,9 +34,9 @@ pub mod run;
 pub mod shrink;
 pub mod timeline;
 
-mod ask;
-mod ledger;
 mod load;
 mod oracle;
+mod record;
+mod request;
 
-pub use crate::ledger::Counts;
+pub use crate::record::Counts;

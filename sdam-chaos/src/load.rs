@@ -18,8 +18,8 @@ use sdam_sim::oracle::Oracle;
 use sdam_transport::{clock::Clock, runtime::Runtime, spawn::Task};
 
 use crate::{
-    ask::Ask,
-    ledger::{Ledger, Waiting},
+    record::{RunRecord, Waiting},
+    request::SelectionRequest,
 };
 
 /// The maximum number of timers that a task of the load waits for at once.
@@ -28,7 +28,7 @@ pub(crate) const TASK_TIMERS: usize = 3;
 /// The state of every task of the load.
 struct Application {
     topology: Topology,
-    ledger: Arc<Ledger>,
+    record: Arc<RunRecord>,
     clock: Arc<dyn Clock>,
     rng: Rng,
     /// The time after which no new operation begins.
@@ -38,46 +38,50 @@ struct Application {
 /// Starts tasks that use `topology` until `until`.
 pub(crate) fn start(
     topology: &Topology,
-    ledger: &Arc<Ledger>,
+    record: &Arc<RunRecord>,
     runtime: &Runtime,
     until: Instant,
     mut rng: Rng,
 ) {
     let application = |rng: &mut Rng| Application {
         topology: topology.clone(),
-        ledger: Arc::clone(ledger),
+        record: Arc::clone(record),
         clock: Arc::clone(&runtime.io.clock),
         rng: rng.fork(),
         until,
     };
     for _ in 0..rng.below(4) {
-        spawn(ledger, runtime, application(&mut rng).select());
+        spawn(record, runtime, application(&mut rng).select());
     }
     if rng.below(2) == 0 {
-        spawn(ledger, runtime, application(&mut rng).report());
+        spawn(record, runtime, application(&mut rng).report());
     }
     if rng.below(2) == 0 {
-        spawn(ledger, runtime, application(&mut rng).watch());
+        spawn(record, runtime, application(&mut rng).watch());
     }
 }
 
-fn spawn(ledger: &Arc<Ledger>, runtime: &Runtime, work: impl Future<Output = ()> + Send + 'static) {
-    ledger.load.fetch_add(1, Ordering::SeqCst);
-    let ledger = Arc::clone(ledger);
+fn spawn(
+    record: &Arc<RunRecord>,
+    runtime: &Runtime,
+    work: impl Future<Output = ()> + Send + 'static,
+) {
+    record.load.fetch_add(1, Ordering::SeqCst);
+    let record = Arc::clone(record);
     let task = async move {
         work.await;
-        ledger.load.fetch_sub(1, Ordering::SeqCst);
+        record.load.fetch_sub(1, Ordering::SeqCst);
     };
     runtime.spawner.spawn(Task::new("application", task));
 }
 
 impl Application {
-    fn millis(&mut self, most: u64) -> Duration {
-        Duration::from_millis(self.rng.below(most))
+    fn millis(&mut self, max: u64) -> Duration {
+        Duration::from_millis(self.rng.below(max))
     }
 
-    async fn pause(&mut self, most: u64) {
-        let deadline = self.clock.now() + self.millis(most);
+    async fn pause(&mut self, max: u64) {
+        let deadline = self.clock.now() + self.millis(max);
         self.clock.sleep_until(deadline).await;
     }
 
@@ -88,15 +92,15 @@ impl Application {
     /// Selects servers and uses them.
     async fn select(mut self) {
         loop {
-            let most = [100, 3000, 10_000][self.rng.below(3) as usize];
-            self.pause(most).await;
+            let max = [100, 3000, 10_000][self.rng.below(3) as usize];
+            self.pause(max).await;
             if self.is_over() {
                 return;
             }
-            let ask = Ask::draw(&mut self.rng);
-            let patience = Duration::from_millis(self.rng.below(8000));
-            let patience = patience.min(self.until.since(self.clock.now()));
-            let Some(selected) = self.one_selection(ask, patience).await else {
+            let request = SelectionRequest::draw(&mut self.rng);
+            let timeout = Duration::from_millis(self.rng.below(8000));
+            let timeout = timeout.min(self.until.since(self.clock.now()));
+            let Some(selected) = self.one_selection(request, timeout).await else {
                 continue;
             };
             self.pause(50).await;
@@ -107,11 +111,21 @@ impl Application {
         }
     }
 
-    async fn one_selection(&mut self, ask: Ask, patience: Duration) -> Option<Selected> {
-        let impatient = self.rng.below(8) == 0;
+    async fn one_selection(
+        &mut self,
+        request: SelectionRequest,
+        timeout: Duration,
+    ) -> Option<Selected> {
+        let is_cancelled = self.rng.below(8) == 0;
         let give_up = self.clock.now() + self.millis(4000);
-        let selection = wait_for(&self.topology, &self.ledger, &*self.clock, &ask, patience);
-        if impatient {
+        let selection = wait_for(
+            &self.topology,
+            &self.record,
+            &*self.clock,
+            &request,
+            timeout,
+        );
+        if is_cancelled {
             let give_up = self.clock.sleep_until(give_up);
             match select(std::pin::pin!(selection), give_up).await {
                 Either::Left((outcome, _)) => outcome.ok(),
@@ -126,8 +140,8 @@ impl Application {
     /// Reports errors and handshakes of random servers.
     async fn report(mut self) {
         loop {
-            let most = [200, 2000, 6000][self.rng.below(3) as usize];
-            self.pause(most).await;
+            let max = [200, 2000, 6000][self.rng.below(3) as usize];
+            self.pause(max).await;
             if self.is_over() {
                 return;
             }
@@ -153,72 +167,79 @@ impl Application {
         loop {
             let over = self.clock.sleep_until(self.until);
             let Either::Left((Some(snapshot), _)) = select(snapshots.next(), over).await else {
-                *self.ledger.watched() = None;
+                *self.record.watched() = None;
                 return;
             };
             if snapshot.version() <= last {
-                let message = format!("version {} follows version {last}", snapshot.version());
-                self.ledger.violated(Oracle::Freshness, message);
+                let message = format!(
+                    "snapshot version {} was published after version {last}",
+                    snapshot.version()
+                );
+                self.record.violated(Oracle::Freshness, message);
             }
             last = snapshot.version();
-            *self.ledger.watched() = Some(last);
+            *self.record.watched() = Some(last);
         }
     }
 }
 
 /// An entry in the list of waiting selections, removed on drop.
-struct Place<'l> {
-    ledger: &'l Ledger,
+struct WaiterGuard<'l> {
+    record: &'l RunRecord,
     number: u64,
 }
 
-impl Drop for Place<'_> {
+impl Drop for WaiterGuard<'_> {
     fn drop(&mut self) {
-        self.ledger.waiting().remove(&self.number);
+        self.record.waiting().remove(&self.number);
     }
 }
 
 /// Selects a server, and checks the result and its time.
 pub(crate) async fn wait_for(
     topology: &Topology,
-    ledger: &Ledger,
+    record: &RunRecord,
     clock: &dyn Clock,
-    ask: &Ask,
-    patience: Duration,
+    request: &SelectionRequest,
+    timeout: Duration,
 ) -> Result<Selected, SelectionError> {
-    let deadline = clock.now() + patience;
+    let deadline = clock.now() + timeout;
     let number = {
-        let mut waiting = ledger.waiting();
+        let mut waiting = record.waiting();
         let number = waiting.last_key_value().map_or(0, |(last, _)| last + 1);
-        let ask = ask.clone();
-        waiting.insert(number, Waiting { ask, deadline });
+        let request = request.clone();
+        waiting.insert(number, Waiting { request, deadline });
         number
     };
-    let place = Place { ledger, number };
-    let outcome = topology.select_within(&ask.criteria, patience).await;
-    drop(place);
+    let guard = WaiterGuard { record, number };
+    let outcome = topology.select_within(&request.criteria, timeout).await;
+    drop(guard);
     match &outcome {
         Ok(selected) => {
-            ledger.counts().selected += 1;
-            if ask.suits(selected.topology_type(), selected.server_type()) == Some(false) {
-                let message = format!("{selected:?} for {}", ask.criteria);
-                ledger.violated(Oracle::Selection, message);
+            record.counts().selected += 1;
+            if request.is_suitable(selected.topology_type(), selected.server_type()) == Some(false)
+            {
+                let message = format!("{selected:?} for {}", request.criteria);
+                record.violated(Oracle::Selection, message);
             }
         }
         Err(SelectionError::Timeout(_)) => {
-            ledger.counts().timed_out += 1;
+            record.counts().timed_out += 1;
             let now = clock.now();
             if now != deadline {
-                let message = format!("a selection gave up at {now:?} instead of {deadline:?}");
-                ledger.violated(Oracle::Waiters, message);
+                let message = format!("a selection timed out at {now:?} instead of {deadline:?}");
+                record.violated(Oracle::Waiters, message);
             }
         }
         Err(SelectionError::Closed) => {
             if !topology.snapshot().is_closed() {
-                ledger.violated(Oracle::Waiters, "an open topology is called closed");
+                record.violated(
+                    Oracle::Waiters,
+                    "a selection failed because the topology is closed, but it is open",
+                );
             }
         }
-        Err(error) => ledger.violated(Oracle::Selection, error.to_string()),
+        Err(error) => record.violated(Oracle::Selection, error.to_string()),
     }
     outcome
 }

@@ -25,7 +25,7 @@ use sdam_chaos::{
 const THREADS: usize = 2;
 
 /// The command line.
-struct Orders {
+struct Arguments {
     seeds: Range<u64>,
     kind: Kind,
     /// Whether each seed is run once instead of twice.
@@ -36,8 +36,8 @@ struct Orders {
 }
 
 fn main() -> ExitCode {
-    let orders = match read(std::env::args().skip(1)) {
-        Ok(orders) => orders,
+    let arguments = match parse_arguments(std::env::args().skip(1)) {
+        Ok(arguments) => arguments,
         Err(error) => {
             eprintln!("error: {error}");
             return ExitCode::FAILURE;
@@ -45,7 +45,7 @@ fn main() -> ExitCode {
     };
     // An oracle detects and reports panics.
     std::panic::set_hook(Box::new(|_| {}));
-    match carry_out(&orders) {
+    match run_seeds(&arguments) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -55,28 +55,32 @@ fn main() -> ExitCode {
     }
 }
 
-fn read(mut words: impl Iterator<Item = String>) -> Result<Orders, String> {
-    let mut orders = Orders {
+fn parse_arguments(mut arguments_left: impl Iterator<Item = String>) -> Result<Arguments, String> {
+    let mut arguments = Arguments {
         seeds: 0..2000,
         kind: Kind::default(),
         once: false,
         probe: false,
     };
-    while let Some(word) = words.next() {
-        let mut value = || words.next().ok_or(format!("{word} needs a value"));
-        match word.as_str() {
-            "--seeds" => orders.seeds = seeds(&value()?)?,
-            "--scenario" => orders.kind = value()?.parse()?,
-            "--once" => orders.once = true,
-            "--probe" => orders.probe = true,
-            _ => return Err(format!("unexpected argument: {word}")),
+    while let Some(argument) = arguments_left.next() {
+        let mut value = || {
+            arguments_left
+                .next()
+                .ok_or(format!("{argument} needs a value"))
+        };
+        match argument.as_str() {
+            "--seeds" => arguments.seeds = seeds(&value()?)?,
+            "--scenario" => arguments.kind = value()?.parse()?,
+            "--once" => arguments.once = true,
+            "--probe" => arguments.probe = true,
+            _ => return Err(format!("unexpected argument: {argument}")),
         }
     }
-    Ok(orders)
+    Ok(arguments)
 }
 
 fn seeds(text: &str) -> Result<Range<u64>, String> {
-    let wrong = || format!("`{text}` is neither A..B nor a seed");
+    let wrong = || format!("`{text}` is neither a range A..B nor a seed");
     let number = |text: &str| text.parse::<u64>().map_err(|_| wrong());
     match text.split_once("..") {
         Some((from, to)) => Ok(number(from)?..number(to)?),
@@ -85,94 +89,94 @@ fn seeds(text: &str) -> Result<Range<u64>, String> {
 }
 
 /// Runs the seeds; returns whether none failed.
-fn carry_out(orders: &Orders) -> io::Result<bool> {
-    let mut sound = true;
-    let kept = if orders.probe {
+fn run_seeds(arguments: &Arguments) -> io::Result<bool> {
+    let mut passed = true;
+    let kept = if arguments.probe {
         Vec::new()
     } else {
         regression::all()?
     };
     for (name, regression) in &kept {
         if let Err(failure) = regression.run() {
-            sound = false;
+            passed = false;
             println!("{}", timeline(&regression.plan, &failure));
-            println!("regression {name} fails again: {failure}\n");
+            println!("regression {name} failed again: {failure}\n");
         }
     }
     let started = Instant::now();
-    let tally = Tally::default();
-    let next = AtomicU64::new(orders.seeds.start);
+    let totals = Totals::default();
+    let next = AtomicU64::new(arguments.seeds.start);
     thread::scope(|scope| {
         for _ in 0..THREADS {
-            scope.spawn(|| work(orders, &next, &tally));
+            scope.spawn(|| worker(arguments, &next, &totals));
         }
     });
     let took = started.elapsed();
-    let failures = std::mem::take(&mut *tally.failures());
-    sound &= failures.is_empty();
+    let failures = std::mem::take(&mut *totals.failures());
+    passed &= failures.is_empty();
     for (plan, failure) in failures {
-        report(orders, &plan, failure)?;
+        report(arguments, &plan, failure)?;
     }
-    if !orders.probe {
+    if !arguments.probe {
         println!("{} regressions", kept.len());
-        tally.print(took);
+        totals.print(took);
     }
-    Ok(sound)
+    Ok(passed)
 }
 
-fn work(orders: &Orders, next: &AtomicU64, tally: &Tally) {
+fn worker(arguments: &Arguments, next: &AtomicU64, totals: &Totals) {
     loop {
         let seed = next.fetch_add(1, Ordering::Relaxed);
-        if seed >= orders.seeds.end || tally.stop.load(Ordering::Relaxed) {
+        if seed >= arguments.seeds.end || totals.stop.load(Ordering::Relaxed) {
             return;
         }
-        let plan = Plan::new(seed, orders.kind);
-        let outcome = if orders.once {
+        let plan = Plan::new(seed, arguments.kind);
+        let outcome = if arguments.once {
             run(&plan)
         } else {
             run_twice(&plan)
         };
         match outcome {
-            Ok(stats) => tally.add(&stats),
+            Ok(stats) => totals.add(&stats),
             Err(failure) => {
-                let mut failures = tally.failures();
+                let mut failures = totals.failures();
                 failures.push((plan, failure));
-                if orders.probe || failures.len() >= 5 {
-                    tally.stop.store(true, Ordering::Relaxed);
+                if arguments.probe || failures.len() >= 5 {
+                    totals.stop.store(true, Ordering::Relaxed);
                 }
             }
         }
     }
 }
 
-fn report(orders: &Orders, plan: &Plan, failure: Box<Failure>) -> io::Result<()> {
-    if orders.probe {
+fn report(arguments: &Arguments, plan: &Plan, failure: Box<Failure>) -> io::Result<()> {
+    if arguments.probe {
         println!("caught {} {}", failure.violation.oracle, plan.seed);
         return Ok(());
     }
     let before = plan.scenario.steps.len();
     let (small, failure) = shrink(plan, failure);
     println!("{}", timeline(&small, &failure));
-    println!("seed {} fails: {failure}", small.seed);
+    println!("seed {} failed: {failure}", small.seed);
     println!(
-        "{} of {before} steps are enough:",
+        "{} of {before} steps are enough to reproduce it:",
         small.scenario.steps.len()
     );
     print!("{}", small.scenario);
     let path = regression::keep(&small, &failure)?;
-    println!("kept in {}\n", path.display());
+    println!("stored in {}\n", path.display());
     Ok(())
 }
 
 /// The totals of all runs.
 #[derive(Default)]
-struct Tally {
+struct Totals {
     sums: Mutex<(u64, Stats)>,
     failures: Mutex<Vec<(Plan, Box<Failure>)>>,
     stop: AtomicBool,
 }
 
-impl Tally {
+impl Totals {
     fn failures(&self) -> std::sync::MutexGuard<'_, Vec<(Plan, Box<Failure>)>> {
         self.failures.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -206,8 +210,8 @@ impl Tally {
         );
         println!(
             "{faults} faults, {} events, {selected} servers selected, {timed_out} time-outs, \
-             {errors} errors ({late} of services that were gone) and {handshakes} handshakes \
-             reported, {excused} runs excused",
+             {errors} errors ({late} of closed service connections) and {handshakes} \
+             handshakes reported, {excused} runs excused",
             sum.events,
         );
     }

@@ -65,7 +65,7 @@ impl FromStr for Kind {
             .find(|kind| kind.as_str() == name)
             .ok_or_else(|| {
                 format!(
-                    "`{name}` is no scenario, which are {:?}",
+                    "`{name}` is not a scenario; use one of {:?}",
                     Self::ALL.map(Self::as_str)
                 )
             })
@@ -127,7 +127,7 @@ struct Client {
     /// Whether only the first member is a seed.
     one_seed: bool,
     /// Whether `replicaSet` is given.
-    named: bool,
+    has_set_name: bool,
 }
 
 impl Plan {
@@ -178,7 +178,7 @@ impl Plan {
                 if self.client.one_seed {
                     options.seeds = vec![first()];
                 }
-                if !self.client.named {
+                if !self.client.has_set_name {
                     options.replica_set = None;
                 }
             }
@@ -194,7 +194,7 @@ impl Plan {
 
     /// Returns how long the client may take to discover everything after the deployment has
     /// settled: a check that times out, the wait after it, and one that succeeds.
-    pub fn patience(&self) -> Duration {
+    pub fn convergence_limit(&self) -> Duration {
         2 * (self.client.heartbeat + self.client.connect_timeout) + Duration::from_secs(1)
     }
 }
@@ -214,7 +214,7 @@ impl Client {
                 ],
             ),
             one_seed: rng.below(3) == 0,
-            named: rng.below(4) > 0,
+            has_set_name: rng.below(4) > 0,
         }
     }
 }
@@ -230,7 +230,11 @@ impl fmt::Display for Plan {
             client.connect_timeout,
             client.mode,
             if client.one_seed { "one seed, " } else { "" },
-            if client.named { "" } else { "set not named, " },
+            if client.has_set_name {
+                ""
+            } else {
+                "no set name, "
+            },
             if self.load { "on" } else { "off" },
             self.ending,
         )

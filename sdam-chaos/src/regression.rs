@@ -60,7 +60,7 @@ impl FromStr for Regression {
     fn from_str(text: &str) -> Result<Self, String> {
         let (head, steps) = text
             .split_once("---\n")
-            .ok_or("a line of three dashes is missing")?;
+            .ok_or("a line `---` is missing before the steps")?;
         let (mut seed, mut kind, mut load) = (None, None, true);
         let mut about = Vec::new();
         for line in head.lines() {
@@ -70,16 +70,20 @@ impl FromStr for Regression {
                     seed = Some(
                         number
                             .parse()
-                            .map_err(|_| format!("`{number}` is no seed"))?,
+                            .map_err(|_| format!("`{number}` is not a seed"))?,
                     );
                 }
                 Some(("scenario", name)) => kind = Some(name.parse()?),
                 Some(("load", "off")) => load = false,
-                _ => return Err(format!("`{line}` makes no sense")),
+                _ => {
+                    return Err(format!(
+                        "`{line}` is not a comment, `seed NUMBER`, `scenario NAME` or `load off`"
+                    ));
+                }
             }
         }
         let (Some(seed), Some(kind)) = (seed, kind) else {
-            return Err("`seed NUMBER` and `scenario NAME` are needed".into());
+            return Err("the lines `seed NUMBER` and `scenario NAME` are required".into());
         };
         let scenario = steps
             .parse()
@@ -146,11 +150,11 @@ mod tests {
     use crate::plan::Kind;
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn written_regressions_are_read_back() {
         for seed in 0..200 {
             let mut plan = Plan::new(seed, Kind::ALL[seed as usize % Kind::ALL.len()]);
             plan.load = seed % 3 != 0;
-            let about = "P9: somebody waits\nfor ever".to_owned();
+            let about = "P9: a selection waits\nwithout end".to_owned();
             let text = Regression { plan, about }.to_string();
             let read: Regression = text.parse().unwrap();
             assert_eq!(read.to_string(), text);
@@ -158,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kept_file_can_be_read() {
+    fn every_stored_regression_is_valid() {
         all().unwrap();
     }
 }

@@ -22,18 +22,18 @@ use sdam_sim::{
 use sdam_transport::handshake::{ClientMetadata, Environment};
 
 use crate::{
-    ask::Ask,
-    ledger::{Counts, Ledger, Pools, Recorder},
     load,
     oracle::{cadence, elections, step::StepOracle, truth::Truth},
     plan::{Ending, Kind, Plan, Shape},
+    record::{Counts, EventRecorder, RecordingPools, RunRecord},
+    request::SelectionRequest,
 };
 
 /// How long the world is observed after it was healed: longer than an election and a server's
 /// shutdown.
-const QUIET: Duration = Duration::from_secs(16);
+const OBSERVATION: Duration = Duration::from_secs(16);
 /// The maximum virtual time that closing may take.
-const CLOSING: Duration = Duration::from_millis(1);
+const CLOSE_LIMIT: Duration = Duration::from_millis(1);
 
 /// The statistics of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,28 +77,28 @@ impl std::error::Error for Failure {}
 ///
 /// The first violation.
 pub fn run(plan: &Plan) -> Result<Stats, Box<Failure>> {
-    let ledger = Arc::new(Ledger::default());
+    let record = Arc::new(RunRecord::default());
     // Half-done state after a panic is discarded with the world.
-    let outcome = catch_unwind(AssertUnwindSafe(|| drive(plan, &ledger)));
+    let outcome = catch_unwind(AssertUnwindSafe(|| run_in_simulation(plan, &record)));
     let failed = |violation| {
         Err(Box::new(Failure {
             violation,
-            events: ledger.events().clone(),
-            notes: ledger.notes().clone(),
+            events: record.events().clone(),
+            notes: record.notes().clone(),
         }))
     };
     // The violation that was found first takes precedence.
-    match (ledger.verdict(), outcome) {
+    match (record.verdict(), outcome) {
         (Some(violation), _) | (None, Ok(Err(violation))) => failed(violation),
         (None, Ok(Ok(stats))) => Ok(stats),
         (None, Err(panic)) => {
-            let message = message_of(&*panic);
+            let message = panic_message(&*panic);
             let oracle = if message.starts_with("a busy loop") {
                 Oracle::BusyLoop
             } else {
                 Oracle::Panic
             };
-            failed(oracle.violated(ledger.now(), message))
+            failed(oracle.violated(record.now(), message))
         }
     }
 }
@@ -114,7 +114,7 @@ pub fn run_twice(plan: &Plan) -> Result<Stats, Box<Failure>> {
     if first == second {
         return Ok(first);
     }
-    let message = format!("{first:?} and then {second:?}");
+    let message = format!("the first run had {first:?}, the second one {second:?}");
     Err(Box::new(Failure {
         violation: Oracle::Determinism.violated(Instant::EPOCH, message),
         events: Vec::new(),
@@ -122,22 +122,24 @@ pub fn run_twice(plan: &Plan) -> Result<Stats, Box<Failure>> {
     }))
 }
 
-fn message_of(panic: &(dyn Any + Send)) -> String {
+fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned())
         .unwrap_or_else(|| "a panic without a message".into())
 }
 
-fn drive(plan: &Plan, ledger: &Arc<Ledger>) -> Result<Stats, Violation> {
+fn run_in_simulation(plan: &Plan, record: &Arc<RunRecord>) -> Result<Stats, Violation> {
     let sim = Sim::new(plan.seed, &plan.blueprint);
-    ledger.set_clock(sim.runtime().io.clock);
-    let options = plan.options(&sim.uri()).map_err(|error| broken(&error))?;
+    record.set_clock(sim.runtime().io.clock);
+    let options = plan
+        .options(&sim.uri())
+        .map_err(|error| setup_failure(&error))?;
     if plan.kind == Kind::Scan {
-        sim.block_on(scan::live(plan, &sim, ledger, options.clone()))?;
+        sim.block_on(scan::run_client(plan, &sim, record, options.clone()))?;
     } else {
-        let mut judge = StepOracle::new(&sim, ledger);
-        let work = live(plan, &sim, ledger, options.clone());
-        sim.block_on_watching(work, |step| judge.look(step))?;
+        let mut check = StepOracle::new(&sim, record);
+        let work = run_client(plan, &sim, record, options.clone());
+        sim.block_on_watching(work, |step| check.observe(step))?;
     }
     // Nothing may be left of the closed topology.
     for (what, left) in [
@@ -146,19 +148,19 @@ fn drive(plan: &Plan, ledger: &Arc<Ledger>) -> Result<Stats, Violation> {
         ("timers", sim.timers()),
     ] {
         if left > 0 {
-            let message = format!("{left} {what} are left of a closed topology");
+            let message = format!("{left} {what} are left after the topology was closed");
             return Err(Oracle::Leftovers.violated(sim.now(), message));
         }
     }
-    let events = ledger.events().clone();
-    audit(&events, &ledger.pools().calls)?;
-    elections::judge(&events)?;
+    let events = record.events().clone();
+    audit(&events, &record.pools().calls)?;
+    elections::check(&events)?;
     if plan.kind == Kind::Scan {
-        cadence::judge_scans(&events)?;
+        cadence::check_scans(&events)?;
     } else {
-        cadence::judge(&events, &options)?;
+        cadence::check(&events, &options)?;
     }
-    let counts = *ledger.counts();
+    let counts = *record.counts();
     Ok(Stats {
         virtual_time: sim.now().since(Instant::EPOCH),
         trace: sim.trace(),
@@ -169,18 +171,18 @@ fn drive(plan: &Plan, ledger: &Arc<Ledger>) -> Result<Stats, Violation> {
 }
 
 /// Runs a topology from its start to its end.
-async fn live(
+async fn run_client(
     plan: &Plan,
     sim: &Sim,
-    ledger: &Arc<Ledger>,
+    record: &Arc<RunRecord>,
     options: Options,
 ) -> Result<(), Violation> {
-    let topology = start(sim, ledger, options)?;
+    let topology = start(sim, record, options)?;
     let span = plan.scenario.duration() + Duration::from_secs(2);
     let until = sim.now() + span;
     if plan.load {
         let rng = Rng::new(plan.seed ^ 0x10AD).fork();
-        load::start(&topology, ledger, &sim.runtime(), until, rng);
+        load::start(&topology, record, &sim.runtime(), until, rng);
     }
     let clock = sim.runtime().io.clock;
     let faults = plan.scenario.play(sim);
@@ -190,49 +192,49 @@ async fn live(
             Either::Left((_, moment)) => moment.await,
             Either::Right(_) => {}
         }
-        return finish(plan, sim, ledger, topology).await;
+        return finish(plan, sim, record, topology).await;
     } else {
         faults.await
     };
-    ledger.counts().faults += (plan.scenario.steps.len() - refused.len()) as u64;
+    record.counts().faults += (plan.scenario.steps.len() - refused.len()) as u64;
     for refused in refused {
-        ledger.note(format!("could not do {refused}"));
+        record.note(format!("step was not possible: {refused}"));
     }
     clock.sleep_until(until).await;
-    settle(plan, sim, ledger, &topology).await?;
-    finish(plan, sim, ledger, topology).await
+    converge(plan, sim, record, &topology).await?;
+    finish(plan, sim, record, topology).await
 }
 
-fn start(sim: &Sim, ledger: &Arc<Ledger>, options: Options) -> Result<Topology, Violation> {
-    let topology = builder(ledger, options)?
+fn start(sim: &Sim, record: &Arc<RunRecord>, options: Options) -> Result<Topology, Violation> {
+    let topology = builder(record, options)?
         .start(sim.runtime())
-        .map_err(|error| broken(&error))?;
-    ledger.attach(topology.clone());
+        .map_err(|error| setup_failure(&error))?;
+    record.attach(topology.clone());
     Ok(topology)
 }
 
-fn builder(ledger: &Arc<Ledger>, options: Options) -> Result<TopologyBuilder, Violation> {
+fn builder(record: &Arc<RunRecord>, options: Options) -> Result<TopologyBuilder, Violation> {
     // The metadata does not use the process environment, which would make runs differ.
     let metadata = ClientMetadata::new("sdam-chaos", "0", &Environment::default())
-        .map_err(|error| broken(&error))?;
+        .map_err(|error| setup_failure(&error))?;
     Ok(TopologyBuilder::new(options)
         .metadata(metadata)
-        .sink(Recorder(Arc::clone(ledger)))
-        .pools(Pools(Arc::clone(ledger))))
+        .sink(EventRecorder(Arc::clone(record)))
+        .pools(RecordingPools(Arc::clone(record))))
 }
 
-fn broken(error: &dyn fmt::Display) -> Violation {
+fn setup_failure(error: &dyn fmt::Display) -> Violation {
     Oracle::Panic.violated(Instant::EPOCH, error.to_string())
 }
 
 /// Heals all faults and waits until the client's description matches the truth (P8).
-async fn settle(
+async fn converge(
     plan: &Plan,
     sim: &Sim,
-    ledger: &Ledger,
+    record: &RunRecord,
     topology: &Topology,
 ) -> Result<(), Violation> {
-    ledger.note("everything heals");
+    record.note("all faults are healed");
     heal(sim);
     let clock = sim.runtime().io.clock;
     let healed = sim.now();
@@ -242,7 +244,7 @@ async fn settle(
         clock
             .sleep_until(sim.now() + Duration::from_millis(250))
             .await;
-        revive(sim);
+        restart_stopped(sim);
         let now = sim.now();
         let present = Truth::of(plan, sim);
         if present != truth || !Truth::is_settled(sim) {
@@ -251,16 +253,16 @@ async fn settle(
         }
         let description = Arc::clone(topology.snapshot().description());
         let Some(difference) = truth.differs_from(&description) else {
-            if now.since(healed) >= QUIET {
+            if now.since(healed) >= OBSERVATION {
                 return Ok(());
             }
             continue;
         };
-        if now.since(since) <= plan.patience() {
+        if now.since(since) <= plan.convergence_limit() {
             continue;
         }
-        if truth.is_excused(&description, &ledger.events()) {
-            ledger.counts().excused += 1;
+        if truth.is_excused(&description, &record.events()) {
+            record.counts().excused += 1;
             return Ok(());
         }
         return Err(Oracle::Truth.violated(now, difference));
@@ -282,11 +284,11 @@ fn heal(sim: &Sim) {
         }
     }
     let _ = sim.apply(&Action::Heal);
-    revive(sim);
+    restart_stopped(sim);
 }
 
 /// Restarts processes that are not running, such as those that were shut down.
-fn revive(sim: &Sim) {
+fn restart_stopped(sim: &Sim) {
     for member in sim.status().members {
         if !member.running {
             let _ = sim.restart(member.id);
@@ -298,25 +300,27 @@ fn revive(sim: &Sim) {
 async fn finish(
     plan: &Plan,
     sim: &Sim,
-    ledger: &Arc<Ledger>,
+    record: &Arc<RunRecord>,
     topology: Topology,
 ) -> Result<(), Violation> {
     let runtime = sim.runtime();
     let clock = &runtime.io.clock;
     let began = sim.now();
-    let limit = clock.sleep_until(began + CLOSING);
+    let limit = clock.sleep_until(began + CLOSE_LIMIT);
     let closing = async {
         match plan.ending {
             Ending::Abrupt(_) => topology.close().await,
             Ending::Close => {
-                let ask = Ask::tagged("nowhere");
-                let patience = Duration::from_secs(5);
-                let waiting = load::wait_for(&topology, ledger, &**clock, &ask, patience);
+                let request = SelectionRequest::tagged("nowhere");
+                let timeout = Duration::from_secs(5);
+                let waiting = load::wait_for(&topology, record, &**clock, &request, timeout);
                 if plan.shape == Shape::ReplicaSet {
                     let (outcome, ()) = join(waiting, topology.close()).await;
                     if !matches!(outcome, Err(SelectionError::Closed)) {
-                        let message = format!("closing leads to {outcome:?}");
-                        ledger.violated(Oracle::Close, message);
+                        let message = format!(
+                            "a selection during the close returned {outcome:?}, expected Closed"
+                        );
+                        record.violated(Oracle::Close, message);
                     }
                 } else {
                     topology.close().await;
@@ -324,25 +328,28 @@ async fn finish(
             }
             Ending::Drop => {
                 // This must be the last handle.
-                drop(ledger.detach());
+                drop(record.detach());
                 drop(topology);
                 let ended = |event: &Event| {
                     matches!(event.kind, sdam_core::event::EventKind::TopologyClosed)
                 };
-                while sim.tasks() > 0 || !ledger.events().last().is_some_and(ended) {
-                    clock.sleep_until(sim.now() + CLOSING / 100).await;
+                while sim.tasks() > 0 || !record.events().last().is_some_and(ended) {
+                    clock.sleep_until(sim.now() + CLOSE_LIMIT / 100).await;
                 }
             }
         }
     };
     if let Either::Right(_) = select(pin!(closing), limit).await {
-        let message = format!("{} tasks have not ended within {CLOSING:?}", sim.tasks());
+        let message = format!(
+            "{} tasks have not ended within {CLOSE_LIMIT:?}",
+            sim.tasks()
+        );
         return Err(Oracle::Close.violated(sim.now(), message));
     }
     // Applications only notice the end at their next step.
-    while ledger.load_alive() > 0 {
+    while record.load_alive() > 0 {
         clock.sleep_until(sim.now() + Duration::from_secs(1)).await;
     }
-    drop(ledger.detach());
+    drop(record.detach());
     Ok(())
 }

@@ -77,7 +77,7 @@ fn line(kind: &EventKind) -> Option<String> {
             format!("pool of {server} cleared, generation {}", clear.generation)
         }
         EventKind::Input(input) => match &**input {
-            RecordedInput::MonitorDied { server } => format!("the monitor of {server} died"),
+            RecordedInput::MonitorDied { server } => format!("the monitor of {server} panicked"),
             _ => return None,
         },
         EventKind::ServerSelectionWaiting {

@@ -8,7 +8,7 @@ use sdam_chaos::{
 };
 
 #[test]
-fn every_kind_of_trouble_is_survived_and_does_what_it_is_for() {
+fn every_kind_of_faults_passes_and_exercises_the_client() {
     for kind in Kind::ALL {
         let mut seen = Counts::default();
         for seed in 0..8 {
@@ -33,7 +33,7 @@ fn every_kind_of_trouble_is_survived_and_does_what_it_is_for() {
 }
 
 #[test]
-fn other_seeds_are_other_runs() {
+fn different_seeds_yield_different_runs() {
     let trace = |seed| run(&Plan::new(seed, Kind::Random)).unwrap().trace;
     let mut traces: Vec<u64> = (0..10).map(trace).collect();
     traces.sort_unstable();
@@ -42,7 +42,7 @@ fn other_seeds_are_other_runs() {
 }
 
 #[test]
-fn what_once_failed_does_not_fail_again() {
+fn stored_regressions_pass() {
     for (name, regression) in regression::all().unwrap() {
         if let Err(failure) = regression.run() {
             panic!("{name}: {failure}");

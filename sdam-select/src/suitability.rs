@@ -16,8 +16,8 @@ use crate::{
 /// The conditions under which a server is suitable (Server Selection: "suitable").
 ///
 /// Everything that depends on more than one server (the effective tag set, the fallback to the
-/// primary) is decided when this value is created. So it can be applied to each server alone, and repeated
-/// passes over the servers agree.
+/// primary) is decided when this value is created. So it can be applied to each server alone, and
+/// repeated passes over the servers agree.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Suitability<'a> {
     pub(crate) types: ServerTypes,
@@ -171,8 +171,8 @@ impl<'a> Suitability<'a> {
         }
     }
 
-    /// Returns whether `server` is deprioritized. Compares only the address: the description may be newer
-    /// than the failure that led here (L-50).
+    /// Returns whether `server` is deprioritized. Compares only the address: the description may be
+    /// newer than the failure that led here (L-50).
     pub(crate) fn is_deprioritized(&self, server: &ServerDescription) -> bool {
         self.deprioritized.binary_search(&server.address).is_ok()
     }

@@ -41,13 +41,15 @@ impl BalancedPool {
         self.open.push(connection);
         if own != generation {
             return Err(format!(
-                "a connection to {service} is opened under generation {own}, and its pool's is \
-                 {generation}"
+                "a connection to {service} is opened with generation {own}, but the pool has \
+                 generation {generation}"
             ));
         }
         let mut closed = self.closed.iter();
         if fresh && closed.any(|(of, earlier)| *of == service && *earlier >= own) {
-            return Err(format!("{service} comes back with generation {own}"));
+            return Err(format!(
+                "{service} is known again with generation {own}, which closed connections had, too"
+            ));
         }
         Ok(())
     }
@@ -82,7 +84,9 @@ impl BalancedPool {
     /// Records a clear; `Err` if it is wrong.
     pub(crate) fn clear(&mut self, service: ObjectId, next: Generation) -> Result<(), String> {
         let Some((generation, _)) = self.services.get_mut(&service) else {
-            return Err(format!("{service} is cleared, which has no connection"));
+            return Err(format!(
+                "the pool of {service} is cleared, but it has no connection"
+            ));
         };
         let last = std::mem::replace(generation, next);
         if next == last.next() {
@@ -112,28 +116,29 @@ impl Application {
         let service = oid::ObjectId::from_bytes([number; 12]);
         let reply = doc! { "ok": 1, "msg": "isdbgrid", "maxWireVersion": 21, "serviceId": service };
         let reply = reply.to_vec().unwrap_or_default();
-        self.ledger.counts().handshakes += 1;
+        self.record.counts().handshakes += 1;
         let handshake = self
             .topology
             .handle_handshake(server, Generation::FIRST, &reply);
         let complaint = match handshake {
             Ok(Some(connection)) => {
-                self.ledger.note(format!("opens {connection:?}"));
-                self.ledger.balanced().open(connection).err()
+                self.record.note(format!("opens {connection:?}"));
+                self.record.balanced().open(connection).err()
             }
-            Ok(None) => (!self.topology.snapshot().is_closed())
-                .then(|| "a connection to a load balancer is not counted".into()),
+            Ok(None) => (!self.topology.snapshot().is_closed()).then(|| {
+                "the handshake with a load balancer returned no service connection".into()
+            }),
             Err(error) => Some(error.to_string()),
         };
         if let Some(complaint) = complaint {
-            self.ledger.violated(Oracle::Pools, complaint);
+            self.record.violated(Oracle::Pools, complaint);
         }
     }
 
     fn close_connection(&mut self) {
-        let closed = self.ledger.balanced().close(&mut self.rng);
+        let closed = self.record.balanced().close(&mut self.rng);
         if let Some(connection) = closed {
-            self.ledger.note(format!("closes {connection:?}"));
+            self.record.note(format!("closes {connection:?}"));
             self.topology.handle_service_connection_closed(connection);
         }
     }
@@ -141,7 +146,7 @@ impl Application {
     /// Reports an error of an open connection; the error of a current connection is never stale.
     fn report_on_connection(&mut self, server: &ServerDescription) {
         let (service, generation, current) = {
-            let pool = self.ledger.balanced();
+            let pool = self.record.balanced();
             let Some(index) = pool.draw(&mut self.rng) else {
                 return;
             };
@@ -156,7 +161,7 @@ impl Application {
     /// Reports an error of a closed connection, which is stale even if its service is back.
     fn report_late(&mut self, server: &ServerDescription) {
         let late = {
-            let pool = self.ledger.balanced();
+            let pool = self.record.balanced();
             let gone = |(service, generation): &&(ObjectId, Generation)| {
                 pool.generation(*service) != Some(*generation)
             };
@@ -164,7 +169,7 @@ impl Application {
             (!late.is_empty()).then(|| pick(&mut self.rng, &late))
         };
         if late.is_some() {
-            self.ledger.counts().late += 1;
+            self.record.counts().late += 1;
             self.report_of(server, late, false);
         }
     }
@@ -180,26 +185,26 @@ impl Application {
         current: bool,
     ) {
         let topology = self.topology.snapshot();
-        let met = draw(&mut self.rng, topology.description(), server);
+        let drawn = draw(&mut self.rng, topology.description(), server);
         drop(topology);
         let (service, generation) = connection.unzip();
-        let error = met.on(server, generation.unwrap_or_default(), service);
+        let error = drawn.on(server, generation.unwrap_or_default(), service);
         let outcome = self.topology.handle_error(server.id, error);
-        self.ledger.counts().errors += 1;
-        self.ledger.note(format!(
+        self.record.counts().errors += 1;
+        self.record.note(format!(
             "{:?} of {connection:?}, {:?}: {outcome:?}",
-            error.cause, met.phase
+            error.cause, drawn.phase
         ));
         let expected = if current {
-            met.expected(service)
+            drawn.expected(service)
         } else {
             Some(ErrorOutcome::Stale)
         };
         if expected.is_some_and(|expected| expected != outcome)
             || current && outcome == ErrorOutcome::Stale
         {
-            let message = format!("{error:?} came to {outcome:?}, not {expected:?}");
-            self.ledger.violated(Oracle::Errors, message);
+            let message = format!("{error:?} resulted in {outcome:?}, expected {expected:?}");
+            self.record.violated(Oracle::Errors, message);
         }
     }
 }

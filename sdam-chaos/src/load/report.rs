@@ -20,15 +20,15 @@ use crate::plan::pick;
 const STATE_CHANGES: [i32; 4] = [10107, 13435, 91, 11600];
 
 /// An error that an application reports.
-pub(crate) struct Met {
+pub(crate) struct DrawnError {
     pub(crate) phase: Phase,
-    cause: What,
+    cause: DrawnCause,
     /// The expected outcome for a monitored server; `None` if it cannot be predicted.
     expected: Option<ErrorOutcome>,
     balanced: bool,
 }
 
-impl Met {
+impl DrawnError {
     /// Returns the expected outcome; `None` if it cannot be predicted.
     pub(crate) fn expected(&self, service_id: Option<ObjectId>) -> Option<ErrorOutcome> {
         let expected = self.expected?;
@@ -53,7 +53,7 @@ impl Met {
             service_id,
             phase: self.phase,
             cause: match &self.cause {
-                What::Network { timeout, overload } => Cause::Network {
+                DrawnCause::Network { timeout, overload } => Cause::Network {
                     timeout: *timeout,
                     labels: if *overload {
                         Cause::OVERLOAD_LABELS
@@ -62,9 +62,9 @@ impl Met {
                     },
                     message: "the connection broke",
                 },
-                What::Reply(reply) => Cause::Reply(reply),
-                What::Auth => Cause::Auth {
-                    message: "who are you?",
+                DrawnCause::Reply(reply) => Cause::Reply(reply),
+                DrawnCause::Auth => Cause::Auth {
+                    message: "authentication failed",
                 },
             },
             max_wire_version: server.wire_versions.max.max(8),
@@ -72,7 +72,7 @@ impl Met {
     }
 }
 
-enum What {
+enum DrawnCause {
     Network { timeout: bool, overload: bool },
     Reply(Vec<u8>),
     Auth,
@@ -95,11 +95,11 @@ impl Application {
 
     /// Reports the reply to a handshake, which may be late.
     fn report_handshake(&mut self, server: ServerId) {
-        let Some(pool) = self.ledger.pool(server) else {
+        let Some(pool) = self.record.pool(server) else {
             return;
         };
         let replies: Vec<Arc<[u8]>> = {
-            let events = self.ledger.events();
+            let events = self.record.events();
             let of_server = events.iter().rev().filter_map(|event| match &event.kind {
                 EventKind::ServerHeartbeatSucceeded {
                     heartbeat, reply, ..
@@ -111,26 +111,26 @@ impl Application {
         let Some(reply) = replies.get(self.rng.below(3) as usize) else {
             return;
         };
-        let generation = aged(&mut self.rng, pool.generation);
-        self.ledger.counts().handshakes += 1;
-        self.ledger.note(format!(
+        let generation = possibly_stale(&mut self.rng, pool.generation);
+        self.record.counts().handshakes += 1;
+        self.record.note(format!(
             "handshake with server {server}, generation {generation}"
         ));
         let before = self.topology.snapshot().version();
         if let Err(error) = self.topology.handle_handshake(server, generation, reply) {
-            self.ledger.violated(Oracle::Errors, error.to_string());
+            self.record.violated(Oracle::Errors, error.to_string());
         }
         if generation < pool.generation && self.topology.snapshot().version() != before {
             let message = format!(
-                "a handshake of generation {generation}, before {}, counts",
+                "a handshake of generation {generation}, older than {}, changed the topology",
                 pool.generation
             );
-            self.ledger.violated(Oracle::Errors, message);
+            self.record.violated(Oracle::Errors, message);
         }
     }
 
     fn report_error(&mut self, server: ServerId) {
-        let Some(pool) = self.ledger.pool(server) else {
+        let Some(pool) = self.record.pool(server) else {
             return;
         };
         let description = Arc::clone(self.topology.snapshot().description());
@@ -138,30 +138,31 @@ impl Application {
         let Some(known) = description.server_by_id(server) else {
             return;
         };
-        let met = draw(&mut self.rng, &description, known);
+        let drawn = draw(&mut self.rng, &description, known);
         let current = pool.generation;
-        let generation = aged(&mut self.rng, current);
-        let error = met.on(known, generation, None);
+        let generation = possibly_stale(&mut self.rng, current);
+        let error = drawn.on(known, generation, None);
         let outcome = self.topology.handle_error(server, error);
-        self.ledger.counts().errors += 1;
-        self.ledger.note(format!(
+        self.record.counts().errors += 1;
+        self.record.note(format!(
             "{:?} on {}, generation {generation} of {current}, {:?}: {outcome:?}",
-            error.cause, known.address, met.phase
+            error.cause, known.address, drawn.phase
         ));
         let expected = if generation < current {
             Some(ErrorOutcome::Stale)
         } else {
-            met.expected(None)
+            drawn.expected(None)
         };
         if expected.is_some_and(|expected| expected != outcome) {
-            let message = format!("{error:?} on {known} came to {outcome:?}, not {expected:?}");
-            self.ledger.violated(Oracle::Errors, message);
+            let message =
+                format!("{error:?} on {known} resulted in {outcome:?}, expected {expected:?}");
+            self.record.violated(Oracle::Errors, message);
         }
-        self.judge_effect(server, outcome, before, current);
+        self.check_effect(server, outcome, before, current);
     }
 
     /// Checks the effects that are guaranteed when the call returns.
-    fn judge_effect(
+    fn check_effect(
         &self,
         server: ServerId,
         outcome: ErrorOutcome,
@@ -176,27 +177,27 @@ impl Application {
             .server_by_id(server)
             .is_some_and(|server| server.server_type.is_available());
         let cleared = self
-            .ledger
+            .record
             .pool(server)
             .is_none_or(|pool| pool.generation > generation);
         let complaint = match outcome {
             ErrorOutcome::Stale | ErrorOutcome::Irrelevant if after != version => {
-                "what changes nothing has changed something"
+                "the topology changed"
             }
             ErrorOutcome::MarkedUnknown | ErrorOutcome::Cleared if available => {
-                "what was marked Unknown is still known"
+                "the server is still available"
             }
             ErrorOutcome::Cleared if !cleared => "the pool was not cleared",
             ErrorOutcome::MarkedUnknown if cleared => "the pool was cleared",
             _ => return,
         };
         let message = format!("{outcome:?} of server {server}: {complaint}");
-        self.ledger.violated(Oracle::Errors, message);
+        self.record.violated(Oracle::Errors, message);
     }
 }
 
 /// Returns the current generation mostly, sometimes an earlier one.
-pub(crate) fn aged(rng: &mut Rng, generation: Generation) -> Generation {
+pub(crate) fn possibly_stale(rng: &mut Rng, generation: Generation) -> Generation {
     let age = pick(rng, &[0, 0, 0, 1, 2]);
     Generation::from_u64(generation.as_u64().saturating_sub(age))
 }
@@ -205,7 +206,7 @@ pub(crate) fn draw(
     rng: &mut Rng,
     topology: &TopologyDescription,
     server: &ServerDescription,
-) -> Met {
+) -> DrawnError {
     let balanced = topology.topology_type() == TopologyType::LoadBalanced;
     let phase = pick(
         rng,
@@ -226,11 +227,11 @@ pub(crate) fn draw(
             } else {
                 ErrorOutcome::Cleared
             };
-            (What::Network { timeout, overload }, Some(expected))
+            (DrawnCause::Network { timeout, overload }, Some(expected))
         }
         3 | 4 => {
             let (reply, expected) = state_change(rng, server);
-            (What::Reply(reply), expected.filter(|_| established))
+            (DrawnCause::Reply(reply), expected.filter(|_| established))
         }
         _ => {
             let expected = if established {
@@ -238,10 +239,10 @@ pub(crate) fn draw(
             } else {
                 ErrorOutcome::Cleared
             };
-            (What::Auth, Some(expected))
+            (DrawnCause::Auth, Some(expected))
         }
     };
-    Met {
+    DrawnError {
         phase,
         cause,
         expected,
@@ -252,7 +253,7 @@ pub(crate) fn draw(
 /// Creates a state change error for the server, sometimes a stale one.
 fn state_change(rng: &mut Rng, server: &ServerDescription) -> (Vec<u8>, Option<ErrorOutcome>) {
     let code = pick(rng, &STATE_CHANGES);
-    let mut reply = doc! { "ok": 0, "code": code, "errmsg": "not what I was" };
+    let mut reply = doc! { "ok": 0, "code": code, "errmsg": "state changed" };
     let shuts_down = matches!(code, 91 | 11600);
     let fresh = if shuts_down {
         ErrorOutcome::Cleared

@@ -12,15 +12,15 @@ use sdam_core::{
 use sdam_sim::oracle::{Oracle, Violation};
 
 /// SDAM: "minHeartbeatFrequencyMS".
-const FLOOR: Duration = Duration::from_millis(500);
+const MIN_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The most checks of a server in any second, however much it pushes and however often it breaks: a
 /// burst, what may follow within the second, and checks after a pause.
-const MOST_IN_A_SECOND: usize = 50 + 20 + 10;
+const MAX_PER_SECOND: usize = 50 + 20 + 10;
 
 /// A retry may be delayed only if the checks before it came without a pause: this many in a second,
 /// about what a burst regains within the shortest pause.
-const HURRIED: usize = 8;
+const UNPAUSED: usize = 8;
 
 /// The state of a server's checks.
 struct Checks {
@@ -53,27 +53,27 @@ struct Cadence {
     heartbeat: Duration,
     connect_timeout: Option<Duration>,
     servers: BTreeMap<ServerId, Checks>,
-    /// The waiting selections; `pressing_since` is when this list became non-empty.
+    /// The waiting selections; `waiting_since` is when this list became non-empty.
     waiters: Vec<Arc<Selection>>,
-    pressing_since: Instant,
+    waiting_since: Instant,
     /// The server on which an operation has just had a network error.
-    broken: Option<ServerId>,
+    network_error_on: Option<ServerId>,
 }
 
 /// Checks the cadence of every server that `options` asks to monitor.
-pub(crate) fn judge(events: &[Event], options: &Options) -> Result<(), Violation> {
+pub(crate) fn check(events: &[Event], options: &Options) -> Result<(), Violation> {
     let mut cadence = Cadence {
         heartbeat: options.heartbeat_frequency(),
         connect_timeout: options.connect_timeout(),
         servers: BTreeMap::new(),
         waiters: Vec::new(),
-        pressing_since: Instant::EPOCH,
-        broken: None,
+        waiting_since: Instant::EPOCH,
+        network_error_on: None,
     };
     if options.load_balanced {
         let checked = |event: &&Event| matches!(event.kind, EventKind::ServerHeartbeatStarted(_));
         return match events.iter().find(checked) {
-            Some(event) => Err(Oracle::Cadence.violated(event.at, "a load balancer is checked")),
+            Some(event) => Err(Oracle::Cadence.violated(event.at, "a load balancer was checked")),
             None => Ok(()),
         };
     }
@@ -85,8 +85,8 @@ pub(crate) fn judge(events: &[Event], options: &Options) -> Result<(), Violation
 }
 
 /// Checks the cadence of a single-threaded client, which checks servers only for selections. Two
-/// rules apply: the floor, and the cooldown after a network error (SDAM: "cooldownMS").
-pub(crate) fn judge_scans(events: &[Event]) -> Result<(), Violation> {
+/// rules apply: the minimum interval, and the cooldown after a network error (SDAM: "cooldownMS").
+pub(crate) fn check_scans(events: &[Event]) -> Result<(), Violation> {
     let mut ended = BTreeMap::<ServerId, (Instant, State)>::new();
     let mut known = BTreeMap::<ServerId, bool>::new();
     for event in events {
@@ -96,14 +96,15 @@ pub(crate) fn judge_scans(events: &[Event]) -> Result<(), Violation> {
                     continue;
                 };
                 let gap = event.at.since(*end);
-                let least = match state {
+                let min = match state {
                     State::Lost { known: true } if gap.is_zero() => gap,
                     State::Lost { .. } => COOLDOWN,
-                    _ => FLOOR,
+                    _ => MIN_INTERVAL,
                 };
-                if gap < least {
+                if gap < min {
                     let address = &heartbeat.address;
-                    let message = format!("{address}: a check {gap:?} after the last one");
+                    let message =
+                        format!("{address}: a check started {gap:?} after the previous one");
                     return Err(Oracle::Cadence.violated(event.at, message));
                 }
             }
@@ -162,7 +163,7 @@ impl Cadence {
             } => match self.servers.get(server) {
                 Some(checks) => self
                     .not_overdue(checks, at)
-                    .map_err(|late| format!("{address}, at its end: {late}")),
+                    .map_err(|late| format!("{address}, when it was closed: {late}")),
                 None => Ok(()),
             },
             EventKind::ServerHeartbeatStarted(heartbeat) => self
@@ -198,7 +199,7 @@ impl Cadence {
                 Ok(())
             }
             EventKind::PoolCleared { server, .. } => {
-                if self.broken == Some(*server)
+                if self.network_error_on == Some(*server)
                     && let Some(checks) = self.servers.get_mut(server)
                     && matches!(checks.state, State::Running { .. })
                 {
@@ -214,12 +215,12 @@ impl Cadence {
     }
 
     fn input(&mut self, input: &RecordedInput) {
-        self.broken = None;
+        self.network_error_on = None;
         let RecordedInput::AppError { server, error } = input else {
             return;
         };
         if matches!(error.cause, RecordedCause::Network { .. }) {
-            self.broken = Some(*server);
+            self.network_error_on = Some(*server);
         }
     }
 
@@ -227,7 +228,7 @@ impl Cadence {
         match kind {
             EventKind::ServerSelectionWaiting { selection, .. } => {
                 if self.waiters.is_empty() {
-                    self.pressing_since = at;
+                    self.waiting_since = at;
                 }
                 self.waiters.push(Arc::clone(selection));
             }
@@ -245,23 +246,23 @@ impl Cadence {
         };
         self.not_overdue(checks, at)?;
         let gap = at.since(checks.since);
-        let at_once = match checks.state {
+        let immediate = match checks.state {
             State::New => true,
             State::Succeeded => awaited,
             State::Lost { known } => known,
             State::Running { .. } | State::Failed => false,
         };
-        if gap < FLOOR && !(at_once && gap.is_zero()) && checks.state != State::New {
+        if gap < MIN_INTERVAL && !(immediate && gap.is_zero()) && checks.state != State::New {
             return Err(format!(
-                "a check {gap:?} after the last one, which {:?}",
+                "a check started {gap:?} after the previous one ({:?})",
                 checks.state
             ));
         }
-        let hurried = checks.recent.len() >= HURRIED;
+        let unpaused = checks.recent.len() >= UNPAUSED;
         if let State::Lost { known: true } = checks.state
-            && !(gap.is_zero() || hurried && gap == FLOOR)
+            && !(gap.is_zero() || unpaused && gap == MIN_INTERVAL)
         {
-            return Err(format!("the retry came only after {gap:?}"));
+            return Err(format!("the retry started only after {gap:?}"));
         }
         let Some(checks) = self.servers.get_mut(&server) else {
             return Ok(());
@@ -272,8 +273,11 @@ impl Cadence {
         checks
             .recent
             .retain(|start| at.since(*start) < Duration::from_secs(1));
-        if checks.recent.len() > MOST_IN_A_SECOND {
-            return Err(format!("{} checks within a second", checks.recent.len()));
+        if checks.recent.len() > MAX_PER_SECOND {
+            return Err(format!(
+                "{} checks started within a second",
+                checks.recent.len()
+            ));
         }
         Ok(())
     }
@@ -299,7 +303,7 @@ impl Cadence {
     /// Checks that an event at `at` is not too late.
     fn not_overdue(&self, checks: &Checks, at: Instant) -> Result<(), String> {
         let took = at.since(checks.since);
-        let most = match checks.state {
+        let max = match checks.state {
             State::New => Some(Duration::ZERO),
             State::Running { awaited: false } => self.connect_timeout.map(|limit| 2 * limit),
             State::Running { awaited: true } => {
@@ -307,9 +311,9 @@ impl Cadence {
             }
             State::Succeeded | State::Lost { .. } | State::Failed => Some(self.heartbeat),
         };
-        if most.is_some_and(|most| took > most) {
+        if max.is_some_and(|max| took > max) {
             return Err(format!(
-                "{:?} for {took:?}, longer than {most:?}",
+                "{:?} for {took:?}, allowed are {max:?}",
                 checks.state
             ));
         }
@@ -317,7 +321,7 @@ impl Cadence {
             && at > cancelled
         {
             return Err(format!(
-                "F-71: the check goes on, which was cancelled at {cancelled:?}"
+                "F-71: the check continues, although it was cancelled at {cancelled:?}"
             ));
         }
         let idle = matches!(
@@ -325,10 +329,10 @@ impl Cadence {
             State::Succeeded | State::Lost { .. } | State::Failed
         );
         // F-44: a waiting selection requests checks.
-        let due = (checks.since + FLOOR).max(self.pressing_since);
+        let due = (checks.since + MIN_INTERVAL).max(self.waiting_since);
         if idle && !self.waiters.is_empty() && at > due {
             return Err(format!(
-                "no check since {:?}, although somebody waits",
+                "no check since {:?}, although a selection is waiting",
                 checks.since
             ));
         }

@@ -5,7 +5,7 @@ use sdam_model::election::objection;
 use sdam_sim::oracle::{Oracle, Violation};
 
 /// Checks every change of the topology.
-pub(crate) fn judge(events: &[Event]) -> Result<(), Violation> {
+pub(crate) fn check(events: &[Event]) -> Result<(), Violation> {
     for event in events {
         let EventKind::TopologyDescriptionChanged { previous, new } = &event.kind else {
             continue;

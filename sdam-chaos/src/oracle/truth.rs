@@ -92,7 +92,7 @@ impl Truth {
                 let member = status
                     .members
                     .iter()
-                    .find(|member| member.address == entry.address && is_well(member));
+                    .find(|member| member.address == entry.address && is_up(member));
                 let found = match member.and_then(|member| member.role) {
                     None => ServerType::Unknown,
                     Some(Role::Primary) => ServerType::RsPrimary,
@@ -109,7 +109,7 @@ impl Truth {
     /// Returns whether all servers are up. A client that knows only a server that announces its
     /// shutdown cannot discover the others.
     pub(crate) fn is_settled(sim: &Sim) -> bool {
-        sim.status().members.iter().all(is_well)
+        sim.status().members.iter().all(is_up)
     }
 
     /// Returns how the client's description differs from the truth.
@@ -129,7 +129,7 @@ impl Truth {
             })
             .collect();
         let right = known == self.servers && description.topology_type() == self.topology_type;
-        (!right).then(|| format!("{description}, but the truth is {self:?}"))
+        (!right).then(|| format!("the client has {description}, but the deployment is {self:?}"))
     }
 
     /// Returns whether the rules require the client's error: before 6.0, a primary that was
@@ -145,21 +145,21 @@ impl Truth {
         let Some(rejected) = rejected else {
             return false;
         };
-        let said = events.iter().rev().find_map(|event| match &event.kind {
+        let reply = events.iter().rev().find_map(|event| match &event.kind {
             EventKind::ServerHeartbeatSucceeded {
                 heartbeat, reply, ..
             } if heartbeat.server == rejected.id => Hello::parse(reply).ok(),
             _ => None,
         });
-        let said = said.map(|hello| {
+        let reply = reply.map(|hello| {
             let (id, address) = (rejected.id, rejected.address.clone());
             ServerDescription::from_hello(id, address, hello, None, Instant::EPOCH)
         });
-        said.is_some_and(|primary| !is_newest(description.max_election(), &primary))
+        reply.is_some_and(|primary| !is_newest(description.max_election(), &primary))
     }
 }
 
 /// Returns whether the server answers and does not announce its shutdown.
-fn is_well(member: &MemberStatus) -> bool {
+fn is_up(member: &MemberStatus) -> bool {
     member.answers && !member.quiesces
 }

@@ -71,12 +71,12 @@ pub(super) fn deploy(kind: Kind, rng: &mut Rng) -> Deployed {
 }
 
 fn replica_set(kind: Kind, shape: Shape, version: ServerVersion, rng: &mut Rng) -> Deployed {
-    let least = if matches!(kind, Kind::Random | Kind::Scan) {
+    let min = if matches!(kind, Kind::Random | Kind::Scan) {
         1
     } else {
         3
     };
-    let members = least + rng.below(6 - least);
+    let members = min + rng.below(6 - min);
     let mut config = SetConfig::new("rs", (0..members).map(host));
     let (mut arbiter, mut hidden) = (false, false);
     for own in config.members.iter_mut().skip(1) {

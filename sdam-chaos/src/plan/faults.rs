@@ -26,38 +26,38 @@ pub(super) fn scenario(kind: Kind, deployed: &Deployed, rng: &mut Rng) -> Scenar
         Kind::Flapping => 15 + rng.below(25),
         _ => 1 + rng.below(10),
     };
-    let mut maker = Maker {
+    let mut generator = FaultGenerator {
         rng,
         deployed,
         span: Duration::from_secs(seconds),
         steps: Vec::new(),
     };
-    if maker.rng.below(4) == 0 {
-        maker.far_away();
+    if generator.rng.below(4) == 0 {
+        generator.add_latency();
     }
     for _ in 0..faults {
         match kind {
-            Kind::Random | Kind::Scan => maker.anything(),
-            Kind::Failover => maker.failover(),
-            Kind::Partition => maker.partition(),
-            Kind::Flapping => maker.flap(),
+            Kind::Random | Kind::Scan => generator.any_fault(),
+            Kind::Failover => generator.failover(),
+            Kind::Partition => generator.partition(),
+            Kind::Flapping => generator.flapping(),
         }
     }
-    let mut steps = maker.steps;
+    let mut steps = generator.steps;
     steps.sort_by_key(|(at, _)| *at);
     Scenario { steps }
 }
 
 /// Generates faults, one at a time.
-struct Maker<'m> {
+struct FaultGenerator<'m> {
     rng: &'m mut Rng,
     deployed: &'m Deployed,
     span: Duration,
     steps: Vec<(Duration, Step)>,
 }
 
-impl Maker<'_> {
-    fn anything(&mut self) {
+impl FaultGenerator<'_> {
+    fn any_fault(&mut self) {
         let is_set = matches!(self.deployed.shape, Shape::ReplicaSet | Shape::Direct);
         match self.rng.below(if is_set { 11 } else { 6 }) {
             0 | 1 => self.network(),
@@ -72,15 +72,15 @@ impl Maker<'_> {
     }
 
     /// Returns a random time of the scenario, in whole milliseconds.
-    fn moment(&mut self) -> Duration {
+    fn random_time(&mut self) -> Duration {
         let span = u64::try_from(self.span.as_millis()).unwrap_or(u64::MAX);
         Duration::from_millis(self.rng.below(span))
     }
 
     /// Returns a fault's duration: mostly short, sometimes longer than every time-out.
-    fn while_(&mut self) -> Duration {
-        let most = pick(self.rng, &[300, 2000, 8000, 30_000]);
-        Duration::from_millis(1 + self.rng.below(most))
+    fn fault_duration(&mut self) -> Duration {
+        let max = pick(self.rng, &[300, 2000, 8000, 30_000]);
+        Duration::from_millis(1 + self.rng.below(max))
     }
 
     fn member(&mut self) -> MemberId {
@@ -88,7 +88,7 @@ impl Maker<'_> {
     }
 
     /// Returns any member but the first.
-    fn other(&mut self) -> Option<MemberId> {
+    fn not_first(&mut self) -> Option<MemberId> {
         let others = self.deployed.processes.checked_sub(1).filter(|n| *n > 0)?;
         Some(MemberId(1 + self.rng.below(others) as u16))
     }
@@ -102,19 +102,19 @@ impl Maker<'_> {
     }
 
     fn step(&mut self, step: impl Into<Step>) {
-        let at = self.moment();
+        let at = self.random_time();
         self.steps.push((at, step.into()));
     }
 
     /// Adds a fault that ends after a while.
-    fn episode(&mut self, begin: impl Into<Step>, end: impl Into<Step>) {
-        let at = self.moment();
-        let until = at + self.while_();
+    fn temporary_fault(&mut self, begin: impl Into<Step>, end: impl Into<Step>) {
+        let at = self.random_time();
+        let until = at + self.fault_duration();
         self.steps.push((at, begin.into()));
         self.steps.push((until, end.into()));
     }
 
-    fn far_away(&mut self) {
+    fn add_latency(&mut self) {
         let step = NetFault::Latency(self.latency()).into();
         self.steps.push((Duration::ZERO, step));
     }
@@ -124,8 +124,8 @@ impl Maker<'_> {
         if self.rng.below(2) == 0 {
             return Latency::WAN;
         }
-        let most = pick(self.rng, &[1, 30, 300]);
-        let micros = |rng: &mut Rng| Duration::from_micros(rng.below(1000 * most));
+        let max = pick(self.rng, &[1, 30, 300]);
+        let micros = |rng: &mut Rng| Duration::from_micros(rng.below(1000 * max));
         Latency {
             least: micros(self.rng),
             spread: 3 * micros(self.rng),
@@ -136,18 +136,18 @@ impl Maker<'_> {
     fn network(&mut self) {
         let member = self.member().into();
         match self.rng.below(8) {
-            0 => self.episode(
+            0 => self.temporary_fault(
                 NetFault::Refuse(member, true),
                 NetFault::Refuse(member, false),
             ),
-            1 | 2 => self.episode(
+            1 | 2 => self.temporary_fault(
                 NetFault::Blackhole(member, true),
                 NetFault::Blackhole(member, false),
             ),
             3 | 4 => self.step(NetFault::Reset(member)),
             5 => {
                 let bytes = self.rng.below(3000) as usize;
-                self.episode(
+                self.temporary_fault(
                     NetFault::ResetAfter(member, Some(bytes)),
                     NetFault::ResetAfter(member, None),
                 );
@@ -155,11 +155,11 @@ impl Maker<'_> {
             6 => {
                 let delay = pick(self.rng, &[None, Some(50), Some(2000)]);
                 let delay = delay.map(Duration::from_millis);
-                self.episode(NetFault::Dns(delay), NetFault::Dns(Some(Duration::ZERO)));
+                self.temporary_fault(NetFault::Dns(delay), NetFault::Dns(Some(Duration::ZERO)));
             }
             _ => {
                 let latency = self.latency();
-                self.episode(NetFault::Latency(latency), NetFault::Latency(Latency::LAN));
+                self.temporary_fault(NetFault::Latency(latency), NetFault::Latency(Latency::LAN));
             }
         }
     }
@@ -168,11 +168,11 @@ impl Maker<'_> {
         let member = self.member();
         let target = Target::from(member);
         match self.rng.below(6) {
-            0 | 1 => self.episode(Action::Kill(target), Action::Restart(target)),
-            2 => self.episode(Action::Shutdown(target), Action::Restart(target)),
+            0 | 1 => self.temporary_fault(Action::Kill(target), Action::Restart(target)),
+            2 => self.temporary_fault(Action::Shutdown(target), Action::Restart(target)),
             3 => self.step(Action::Restart(target)),
-            4 => self.episode(Action::Freeze(target), Action::Thaw(target)),
-            _ => self.episode(Action::CutOff(target), Action::Heal),
+            4 => self.temporary_fault(Action::Freeze(target), Action::Thaw(target)),
+            _ => self.temporary_fault(Action::CutOff(target), Action::Heal),
         }
     }
 
@@ -180,7 +180,7 @@ impl Maker<'_> {
         let member = self.target();
         match self.rng.below(7) {
             0 | 1 => {
-                let period = self.while_();
+                let period = self.fault_duration();
                 self.step(Action::StepDown { period });
             }
             2 => self.step(Action::StepUp(member)),
@@ -214,21 +214,21 @@ impl Maker<'_> {
                     side.push(Target::from(member as u16));
                 }
                 if !sides.0.is_empty() && !sides.1.is_empty() {
-                    self.episode(Action::Partition(sides.0, sides.1), Action::Heal);
+                    self.temporary_fault(Action::Partition(sides.0, sides.1), Action::Heal);
                 }
             }
-            1 => self.episode(Action::Isolate(member), Action::Heal),
-            2 => self.episode(Action::CutOff(member), Action::Heal),
-            3 => self.episode(Action::SplitBrain, Action::Heal),
-            _ => self.episode(
+            1 => self.temporary_fault(Action::Isolate(member), Action::Heal),
+            2 => self.temporary_fault(Action::CutOff(member), Action::Heal),
+            3 => self.temporary_fault(Action::SplitBrain, Action::Heal),
+            _ => self.temporary_fault(
                 NetFault::Blackhole(member, true),
                 NetFault::Blackhole(member, false),
             ),
         }
     }
 
-    fn flap(&mut self) {
-        let at = self.moment();
+    fn flapping(&mut self) {
+        let at = self.random_time();
         let member = Target::from(self.member());
         let gap = Duration::from_millis(10 + self.rng.below(900));
         let (begin, end): (Step, Step) = match self.rng.below(4) {
@@ -248,16 +248,18 @@ impl Maker<'_> {
     }
 
     fn membership(&mut self) {
-        let Some(member) = self.other() else { return };
+        let Some(member) = self.not_first() else {
+            return;
+        };
         let target = Target::from(member);
         match self.rng.below(4) {
             0 | 1 if self.deployed.spare => {
                 let spare = MemberId(self.deployed.processes as u16 - 1);
                 self.step(Action::Add(spare));
             }
-            0 | 1 => self.episode(Action::Remove(target), Action::Add(member)),
+            0 | 1 => self.temporary_fault(Action::Remove(target), Action::Add(member)),
             2 => self.step(Action::Remove(target)),
-            _ => self.episode(
+            _ => self.temporary_fault(
                 Action::Edit(target, vec![Edit::Hidden(true), Edit::Priority(0.0)]),
                 Action::Edit(target, vec![Edit::Hidden(false), Edit::Priority(1.0)]),
             ),
@@ -269,10 +271,12 @@ impl Maker<'_> {
         match self.rng.below(7) {
             0 => {
                 let priority = self.rng.below(4) as f64;
-                let Some(member) = self.other() else { return };
+                let Some(member) = self.not_first() else {
+                    return;
+                };
                 self.step(Action::Edit(member.into(), vec![Edit::Priority(priority)]));
             }
-            1 => self.episode(
+            1 => self.temporary_fault(
                 Action::Maintenance(target, true),
                 Action::Maintenance(target, false),
             ),
@@ -281,11 +285,11 @@ impl Maker<'_> {
                 self.step(Action::Horizon(policy));
             }
             3 => {
-                let lag = self.while_();
+                let lag = self.fault_duration();
                 self.step(Action::Lag(target, lag));
             }
             4 => {
-                let period = self.while_();
+                let period = self.fault_duration();
                 self.step(Action::ReplSetFreeze(target, period));
             }
             5 => {
@@ -304,14 +308,14 @@ impl Maker<'_> {
     fn replies(&mut self) {
         let target = Target::from(self.member());
         if self.rng.below(2) == 0 {
-            self.episode(
+            self.temporary_fault(
                 Action::Exhaust(target, false),
                 Action::Exhaust(target, true),
             );
         } else {
             let every = pick(self.rng, &[1000, 3000, 20_000, 60_000]);
             let every = Duration::from_micros(every);
-            self.episode(
+            self.temporary_fault(
                 Action::Flood(target, Some(every)),
                 Action::Flood(target, None),
             );
@@ -329,15 +333,15 @@ impl Maker<'_> {
         match self.rng.below(4) {
             0 => fail.close_connection = true,
             1 => {
-                let most = pick(self.rng, &[50, 1000, 15_000]);
-                fail.block = Some(Duration::from_millis(self.rng.below(most)));
+                let max = pick(self.rng, &[50, 1000, 15_000]);
+                fail.block = Some(Duration::from_millis(self.rng.below(max)));
             }
             _ => {
                 fail.error_code =
                     Some(pick(self.rng, &[91, 10107, 11600, 11602, 13435, 462, 8000]));
             }
         }
-        self.episode(
+        self.temporary_fault(
             Action::FailPoint(target, Some(fail)),
             Action::FailPoint(target, None),
         );

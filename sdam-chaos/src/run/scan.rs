@@ -14,29 +14,29 @@ use sdam_sim::{
     runtime::Sim,
 };
 
-use super::{QUIET, broken, builder, heal, revive};
+use super::{OBSERVATION, builder, heal, restart_stopped, setup_failure};
 use crate::{
-    ask::Ask,
-    ledger::Ledger,
-    load::report::{aged, draw},
+    load::report::{draw, possibly_stale},
     oracle::truth::Truth,
     plan::Plan,
+    record::RunRecord,
+    request::SelectionRequest,
 };
 
-pub(super) async fn live(
+pub(super) async fn run_client(
     plan: &Plan,
     sim: &Sim,
-    ledger: &Arc<Ledger>,
+    record: &Arc<RunRecord>,
     mut options: Options,
 ) -> Result<(), Violation> {
     let mut rng = Rng::new(plan.seed ^ 0x5CA4).fork();
     options.server_selection_try_once = Some(rng.below(2) == 0);
-    let topology = builder(ledger, options)?
+    let topology = builder(record, options)?
         .scan(sim.runtime().io)
-        .map_err(|error| broken(&error))?;
+        .map_err(|error| setup_failure(&error))?;
     let mut client = Client {
         topology,
-        ledger,
+        record,
         sim,
         rng,
     };
@@ -47,23 +47,23 @@ pub(super) async fn live(
         }
     };
     let (refused, ()) = join(plan.scenario.play(sim), work).await;
-    ledger.counts().faults += (plan.scenario.steps.len() - refused.len()) as u64;
-    client.settle(plan).await?;
+    record.counts().faults += (plan.scenario.steps.len() - refused.len()) as u64;
+    client.converge(plan).await?;
     client.topology.close();
     Ok(())
 }
 
 struct Client<'c> {
     topology: ScanTopology,
-    ledger: &'c Arc<Ledger>,
+    record: &'c Arc<RunRecord>,
     sim: &'c Sim,
     rng: Rng,
 }
 
 impl Client<'_> {
     async fn work(&mut self) {
-        let most = [100, 2000, 8000][self.rng.below(3) as usize];
-        let pause = Duration::from_millis(1 + self.rng.below(most));
+        let max = [100, 2000, 8000][self.rng.below(3) as usize];
+        let pause = Duration::from_millis(1 + self.rng.below(max));
         let clock = self.sim.runtime().io.clock;
         clock.sleep_until(self.sim.now() + pause).await;
         match self.rng.below(8) {
@@ -71,34 +71,40 @@ impl Client<'_> {
             1 => self.report(),
             _ => self.select().await,
         }
-        self.judge();
+        self.check();
     }
 
     async fn select(&mut self) {
-        let ask = Ask::draw(&mut self.rng);
-        let patience = Duration::from_millis(self.rng.below(8000));
-        match self.topology.select_within(&ask.criteria, patience).await {
+        let request = SelectionRequest::draw(&mut self.rng);
+        let timeout = Duration::from_millis(self.rng.below(8000));
+        match self
+            .topology
+            .select_within(&request.criteria, timeout)
+            .await
+        {
             Ok(selected) => {
-                self.ledger.counts().selected += 1;
+                self.record.counts().selected += 1;
                 let server_type = selected.description().server_type;
-                if ask.suits(selected.topology_type(), server_type) == Some(false) {
-                    let message = format!("{server_type} for {}", ask.criteria);
-                    self.ledger.violated(Oracle::Selection, message);
+                if request.is_suitable(selected.topology_type(), server_type) == Some(false) {
+                    let message = format!("{server_type} for {}", request.criteria);
+                    self.record.violated(Oracle::Selection, message);
                 }
             }
             Err(SelectionError::Timeout(_)) => {
-                self.ledger.counts().timed_out += 1;
+                self.record.counts().timed_out += 1;
                 let description = self.topology.description();
                 // A selection without time for the scan that is due fails, whatever is known
                 // (Server Selection: "Single-threaded server selection").
-                let hasty = patience < MIN_HEARTBEAT_FREQUENCY;
-                if !hasty && ask.is_answered_by(description) == Some(true) {
-                    let message =
-                        format!("{} failed although there is {description}", ask.criteria);
-                    self.ledger.violated(Oracle::Waiters, message);
+                let too_short = timeout < MIN_HEARTBEAT_FREQUENCY;
+                if !too_short && request.has_suitable_server(description) == Some(true) {
+                    let message = format!(
+                        "a selection of {} timed out, although {description} has a suitable server",
+                        request.criteria
+                    );
+                    self.record.violated(Oracle::Waiters, message);
                 }
             }
-            Err(error) => self.ledger.violated(Oracle::Selection, error.to_string()),
+            Err(error) => self.record.violated(Oracle::Selection, error.to_string()),
         }
     }
 
@@ -111,50 +117,51 @@ impl Client<'_> {
         let Some(current) = self.topology.generation(server.id, None) else {
             return;
         };
-        let met = draw(&mut self.rng, &description, server);
-        let generation = aged(&mut self.rng, current);
+        let drawn = draw(&mut self.rng, &description, server);
+        let generation = possibly_stale(&mut self.rng, current);
         let outcome = self
             .topology
-            .handle_error(server.id, met.on(server, generation, None));
-        self.ledger.counts().errors += 1;
-        let expected = met.expected(None).filter(|_| generation == current);
+            .handle_error(server.id, drawn.on(server, generation, None));
+        self.record.counts().errors += 1;
+        let expected = drawn.expected(None).filter(|_| generation == current);
         if expected.is_some_and(|expected| expected != outcome) {
-            let message = format!("an error on {server} came to {outcome:?}, not {expected:?}");
-            self.ledger.violated(Oracle::Errors, message);
+            let message =
+                format!("an error on {server} resulted in {outcome:?}, expected {expected:?}");
+            self.record.violated(Oracle::Errors, message);
         }
     }
 
     /// Checks P1, P3 and P7 between the calls, when no other code can observe the client.
-    fn judge(&self) {
+    fn check(&self) {
         let description = self.topology.description();
         let servers = description.servers();
         if let Some(message) = one_primary(description) {
-            self.ledger.violated(Oracle::OnePrimary, message);
+            self.record.violated(Oracle::OnePrimary, message);
         }
         if let Some(server) = unmeasured(description) {
-            let message = format!("{server} was never measured");
-            self.ledger.violated(Oracle::RoundTrip, message);
+            let message = format!("{server} has no round-trip time");
+            self.record.violated(Oracle::RoundTrip, message);
         }
         for server in servers {
-            let ready = self.ledger.pool(server.id).is_some_and(|pool| pool.ready);
+            let ready = self.record.pool(server.id).is_some_and(|pool| pool.ready);
             if is_selectable(description, server) && !ready {
-                let message = format!("{server} is selectable, and its pool is paused");
-                self.ledger.violated(Oracle::Pools, message);
+                let message = format!("{server} is selectable, but its pool is paused");
+                self.record.violated(Oracle::Pools, message);
             }
         }
-        for (what, there, most) in [
+        for (what, there, max) in [
             ("connections", self.sim.connections(), servers.len()),
             ("tasks", self.sim.tasks(), 0),
         ] {
-            if there > most {
+            if there > max {
                 let message = format!("{there} {what} for {} servers", servers.len());
-                self.ledger.violated(Oracle::Leftovers, message);
+                self.record.violated(Oracle::Leftovers, message);
             }
         }
     }
 
     /// Checks P8: scans find the truth as soon as no server is in its cooldown.
-    async fn settle(&mut self, plan: &Plan) -> Result<(), Violation> {
+    async fn converge(&mut self, plan: &Plan) -> Result<(), Violation> {
         heal(self.sim);
         let clock = self.sim.runtime().io.clock;
         let healed = self.sim.now();
@@ -164,27 +171,27 @@ impl Client<'_> {
             clock
                 .sleep_until(self.sim.now() + Duration::from_secs(1))
                 .await;
-            revive(self.sim);
+            restart_stopped(self.sim);
             let present = Truth::of(plan, self.sim);
             if present != truth || !Truth::is_settled(self.sim) {
                 truth = present;
                 since = self.sim.now();
             }
             self.topology.scan().await;
-            self.judge();
+            self.check();
             let now = self.sim.now();
             let description = self.topology.description();
             let Some(difference) = truth.differs_from(description) else {
-                if now.since(healed) >= QUIET {
+                if now.since(healed) >= OBSERVATION {
                     return Ok(());
                 }
                 continue;
             };
-            if now.since(since) <= plan.patience() + COOLDOWN {
+            if now.since(since) <= plan.convergence_limit() + COOLDOWN {
                 continue;
             }
-            if truth.is_excused(description, &self.ledger.events()) {
-                self.ledger.counts().excused += 1;
+            if truth.is_excused(description, &self.record.events()) {
+                self.record.counts().excused += 1;
                 return Ok(());
             }
             return Err(Oracle::Truth.violated(now, difference));

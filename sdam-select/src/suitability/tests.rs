@@ -402,7 +402,8 @@ proptest! {
     ) {
         let suitability = Suitability::new(&topology, &Settings::default(), &criteria);
         let found = suitability.ok().map(|suitability| -> Vec<_> {
-            let admitted = topology.servers().iter().filter(|server| suitability.is_suitable(server));
+            let servers = topology.servers().iter();
+            let admitted = servers.filter(|server| suitability.is_suitable(server));
             admitted.map(|server| server.address.clone()).collect()
         });
         let expected = model::suitable(&topology, &criteria).map(|servers| -> Vec<_> {

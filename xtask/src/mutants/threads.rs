@@ -8,7 +8,7 @@ pub(super) const THREAD_MUTANTS: &[(&str, Mutant)] = &[
         "mailbox::",
         Mutant {
             name: "register-late",
-            about: "a task does not look into its mailbox once more after it has registered",
+            about: "a task does not check for messages again after it has registered its waker",
             file: "sdam/src/mailbox.rs",
             find: "self.take().map_or(Poll::Pending, Poll::Ready)",
             replace: "Poll::Pending",
@@ -18,7 +18,7 @@ pub(super) const THREAD_MUTANTS: &[(&str, Mutant)] = &[
         "mailbox::",
         Mutant {
             name: "wake-before-post",
-            about: "a task is woken before the word is in its mailbox",
+            about: "a task is woken before the message is stored",
             file: "sdam/src/mailbox.rs",
             find: r"        self.bits.fetch_or(bit, Ordering::AcqRel);
         self.waker.wake();",
@@ -40,7 +40,7 @@ pub(super) const THREAD_MUTANTS: &[(&str, Mutant)] = &[
         "demand::",
         Mutant {
             name: "ticket-in-two-steps",
-            about: "who may wait is decided before it is counted",
+            about: "the limit of waiting selections is checked before the count is raised",
             file: "sdam/src/demand.rs",
             find: r"        let taken = self
             .0
@@ -56,7 +56,7 @@ pub(super) const THREAD_MUTANTS: &[(&str, Mutant)] = &[
         "lanes::",
         Mutant {
             name: "forget-lanes",
-            about: "operations of other lanes do not count",
+            about: "operations of other lanes are not counted",
             file: "sdam/src/server.rs",
             find: "self.lanes.iter().map(CountedArc::strong_count).sum();",
             replace: "CountedArc::strong_count(&self.lanes[0]) + LANES - 1;",
@@ -66,7 +66,7 @@ pub(super) const THREAD_MUTANTS: &[(&str, Mutant)] = &[
         "publication::",
         Mutant {
             name: "listen-late",
-            about: "a selection begins to listen for changes after it has looked",
+            about: "a selection listens for changes only after it has read the snapshot",
             file: "sdam/src/select.rs",
             find: r"            let changed = self.changed.listen();
             if let Some(selected) = self.try_select(criteria)? {
@@ -82,7 +82,7 @@ pub(super) const THREAD_MUTANTS: &[(&str, Mutant)] = &[
         "publication::",
         Mutant {
             name: "watch-late",
-            about: "a stream of snapshots does not look again after it has begun to listen",
+            about: "a stream of snapshots does not check again after it has begun to listen",
             file: "sdam/src/watch.rs",
             find: r"            this.listener = Some(this.cell.changed.listen());
             if let Some(snapshot) = this.newer() {
@@ -95,7 +95,7 @@ pub(super) const THREAD_MUTANTS: &[(&str, Mutant)] = &[
         "publication::",
         Mutant {
             name: "notify-one",
-            about: "of two that wait one hears of a publication",
+            about: "a publication wakes only one of two waiting tasks",
             file: "sdam/src/cell.rs",
             find: "self.changed.notify(usize::MAX);",
             replace: "self.changed.notify(1);",
@@ -105,7 +105,7 @@ pub(super) const THREAD_MUTANTS: &[(&str, Mutant)] = &[
         "checks::",
         Mutant {
             name: "forget-demand",
-            about: "a monitor that becomes idle does not look whether somebody waits",
+            about: "a monitor that becomes idle does not check for waiting selections",
             file: "sdam/src/monitor.rs",
             find: "if self.cell.demand.is_pressing() {",
             replace: "if false {",
@@ -115,7 +115,7 @@ pub(super) const THREAD_MUTANTS: &[(&str, Mutant)] = &[
         "checks::",
         Mutant {
             name: "request-before-ticket",
-            about: "monitors are woken before whoever waits is counted",
+            about: "monitors are woken before the waiting selection is counted",
             file: "sdam/src/select.rs",
             find: "let Some((_ticket, first)) = self.demand.ticket(limit_of_waiters) else {",
             replace: r"self.request_checks();
@@ -166,7 +166,7 @@ pub(super) const THREAD_MUTANTS: &[(&str, Mutant)] = &[
         "shutdown::",
         Mutant {
             name: "close-in-two-steps",
-            about: "closing looks for tasks before it says that it closes",
+            about: "closing checks for tasks before it marks the topology as closed",
             file: "sdam/src/tasks.rs",
             find: "self.state.fetch_or(CLOSED, Ordering::SeqCst) / TASK == 0",
             replace: r"{
@@ -180,7 +180,7 @@ pub(super) const THREAD_MUTANTS: &[(&str, Mutant)] = &[
         "shutdown::",
         Mutant {
             name: "finished-late",
-            about: "closing begins to listen for the last task after it has looked",
+            about: "closing listens for the end of the last task only after it has checked the count",
             file: "sdam/src/tasks.rs",
             find: r"            let ended = self.ended.listen().fuse();
             if self.state.load(Ordering::SeqCst) / TASK == 0 {
@@ -196,7 +196,7 @@ pub(super) const THREAD_MUTANTS: &[(&str, Mutant)] = &[
         "shutdown::",
         Mutant {
             name: "measure-after-stop",
-            about: "a measurement asks whether the server has left before it takes its place",
+            about: "an RTT task checks whether the server was removed before it registers itself",
             file: "sdam/src/server.rs",
             find: r"        let mut task = self.rtt_task();
         // Looked at under the lock, so that `stop` cannot miss a task that begins meanwhile.
@@ -210,7 +210,7 @@ pub(super) const THREAD_MUTANTS: &[(&str, Mutant)] = &[
         "queue::",
         Mutant {
             name: "early-dispatcher",
-            about: "a dispatcher looks into the queue before it can be woken",
+            about: "a dispatcher reads the queue before it registers its waker",
             file: "sdam-events/src/dispatch.rs",
             find: r"            this.queue.waker.register(cx.waker());
             let delivery = this.queue.deliver(&**sink, BUDGET);",
@@ -222,7 +222,7 @@ pub(super) const THREAD_MUTANTS: &[(&str, Mutant)] = &[
         "queue::",
         Mutant {
             name: "silent-return",
-            about: "who gives the right to deliver back does not wake the dispatcher",
+            about: "releasing the right to deliver does not wake the dispatcher",
             file: "sdam-events/src/queue/batch.rs",
             find: r"        if more {
             self.queue.waker.wake();
@@ -234,7 +234,7 @@ pub(super) const THREAD_MUTANTS: &[(&str, Mutant)] = &[
         "queue::",
         Mutant {
             name: "drain-once",
-            about: "who drains does not look once more after others were turned away",
+            about: "a drain does not check again after other drains were turned away",
             file: "sdam-events/src/queue.rs",
             find: "if round.stopped != Stopped::Empty || self.depth() == 0 {",
             replace: "if true {",
@@ -244,7 +244,7 @@ pub(super) const THREAD_MUTANTS: &[(&str, Mutant)] = &[
         "queue::",
         Mutant {
             name: "push-after-failure",
-            about: "what is pushed while the sink panics stays in the queue",
+            about: "events pushed while a sink panics stay in the queue",
             file: "sdam-events/src/queue.rs",
             find: r"        let mut state = self.lock();
         state.closed = true;

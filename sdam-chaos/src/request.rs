@@ -14,15 +14,15 @@ use crate::plan::pick;
 
 /// A selection of an application.
 #[derive(Clone, Debug)]
-pub(crate) struct Ask {
+pub(crate) struct SelectionRequest {
     pub(crate) criteria: Criteria,
     /// The simple form; `None` if suitability depends on more than server types.
-    plain: Option<Plain>,
+    by_type: Option<TypeCriteria>,
 }
 
 /// A selection that is decided by the types of servers alone.
 #[derive(Clone, Copy, Debug)]
-enum Plain {
+enum TypeCriteria {
     Write,
     Read(ReadMode),
 }
@@ -35,13 +35,13 @@ const MODES: [ReadMode; 5] = [
     ReadMode::Nearest,
 ];
 
-impl Ask {
+impl SelectionRequest {
     /// Draws a random selection.
     pub(crate) fn draw(rng: &mut Rng) -> Self {
         let mode = pick(rng, &MODES);
         match rng.below(10) {
             0..4 => Self::write(),
-            4..8 => Self::read(ReadPreference::new(mode), Some(Plain::Read(mode))),
+            4..8 => Self::read(ReadPreference::new(mode), Some(TypeCriteria::Read(mode))),
             8 => Self::tagged(pick(rng, &["ny", "la"])),
             _ => {
                 let limit = Duration::from_secs(90 + rng.below(60));
@@ -54,7 +54,7 @@ impl Ask {
     pub(crate) fn write() -> Self {
         Self {
             criteria: Criteria::write(),
-            plain: Some(Plain::Write),
+            by_type: Some(TypeCriteria::Write),
         }
     }
 
@@ -65,18 +65,18 @@ impl Ask {
         Self::read(preference, None)
     }
 
-    fn read(preference: ReadPreference, plain: Option<Plain>) -> Self {
+    fn read(preference: ReadPreference, by_type: Option<TypeCriteria>) -> Self {
         // The preference is valid by construction; an error here would only simplify the
         // selection.
         match Criteria::read(preference) {
-            Ok(criteria) => Self { criteria, plain },
+            Ok(criteria) => Self { criteria, by_type },
             Err(_) => Self::write(),
         }
     }
 
     /// Returns whether a server of this type suits; `None` if the type does not decide.
-    pub(crate) fn suits(&self, topology: TopologyType, server: ServerType) -> Option<bool> {
-        let plain = self.plain?;
+    pub(crate) fn is_suitable(&self, topology: TopologyType, server: ServerType) -> Option<bool> {
+        let by_type = self.by_type?;
         Some(match topology {
             TopologyType::Unknown => false,
             TopologyType::Single => server.is_available(),
@@ -85,29 +85,29 @@ impl Ask {
             TopologyType::ReplicaSetNoPrimary | TopologyType::ReplicaSetWithPrimary => {
                 let primary = server == ServerType::RsPrimary;
                 let secondary = server == ServerType::RsSecondary;
-                match plain {
-                    Plain::Write | Plain::Read(ReadMode::Primary) => primary,
-                    Plain::Read(ReadMode::Secondary) => secondary,
-                    Plain::Read(_) => primary || secondary,
+                match by_type {
+                    TypeCriteria::Write | TypeCriteria::Read(ReadMode::Primary) => primary,
+                    TypeCriteria::Read(ReadMode::Secondary) => secondary,
+                    TypeCriteria::Read(_) => primary || secondary,
                 }
             }
         })
     }
 
     /// Returns whether a server suits; `None` if server types do not decide.
-    pub(crate) fn is_answered_by(&self, topology: &TopologyDescription) -> Option<bool> {
-        self.plain?;
+    pub(crate) fn has_suitable_server(&self, topology: &TopologyDescription) -> Option<bool> {
+        self.by_type?;
         if !topology.is_compatible() {
             // Selections fail immediately in this case.
             return Some(true);
         }
         let kind = topology.topology_type();
-        let suits = |server: ServerType| self.suits(kind, server) == Some(true);
+        let is_suitable = |server: ServerType| self.is_suitable(kind, server) == Some(true);
         Some(
             topology
                 .servers()
                 .iter()
-                .any(|server| suits(server.server_type)),
+                .any(|server| is_suitable(server.server_type)),
         )
     }
 }

@@ -22,15 +22,15 @@ use sdam_model::oracle::is_selectable;
 use sdam_sim::oracle::{Oracle, PoolCall, PoolCalls, Violation};
 use sdam_transport::clock::Clock;
 
-use crate::{ask::Ask, load::balanced::BalancedPool};
+use crate::{load::balanced::BalancedPool, request::SelectionRequest};
 
 /// The record of one run. Locks are held briefly, and never two at once.
 #[derive(Default)]
-pub(crate) struct Ledger {
+pub(crate) struct RunRecord {
     clock: OnceLock<Arc<dyn Clock>>,
     topology: Mutex<Option<Topology>>,
     events: Mutex<Vec<Event>>,
-    pools: Mutex<PoolBook>,
+    pools: Mutex<PoolRecord>,
     balanced: Mutex<BalancedPool>,
     waiting: Mutex<BTreeMap<u64, Waiting>>,
     /// The version of the newest snapshot that the watcher has received.
@@ -86,13 +86,13 @@ impl std::ops::AddAssign for Counts {
 /// A selection in progress.
 #[derive(Clone)]
 pub(crate) struct Waiting {
-    pub(crate) ask: Ask,
+    pub(crate) request: SelectionRequest,
     pub(crate) deadline: Instant,
 }
 
 /// The calls to pools.
 #[derive(Default)]
-pub(crate) struct PoolBook {
+pub(crate) struct PoolRecord {
     pub(crate) calls: PoolCalls,
     /// The pools that are not closed.
     pub(crate) open: BTreeMap<ServerId, PoolState>,
@@ -104,9 +104,9 @@ pub(crate) struct PoolState {
     pub(crate) generation: Generation,
 }
 
-impl Ledger {
+impl RunRecord {
     pub(crate) fn set_clock(&self, clock: Arc<dyn Clock>) {
-        // A ledger serves one run, so the clock is set once.
+        // A record serves one run, so the clock is set once.
         let _ = self.clock.set(clock);
     }
 
@@ -118,7 +118,7 @@ impl Ledger {
         *lock(&self.topology) = Some(topology);
     }
 
-    /// Gives away the ledger's handle, so that another handle can be the last one.
+    /// Returns the record's handle, so that another handle can be the last one.
     pub(crate) fn detach(&self) -> Option<Topology> {
         lock(&self.topology).take()
     }
@@ -131,7 +131,7 @@ impl Ledger {
         lock(&self.events)
     }
 
-    pub(crate) fn pools(&self) -> MutexGuard<'_, PoolBook> {
+    pub(crate) fn pools(&self) -> MutexGuard<'_, PoolRecord> {
         lock(&self.pools)
     }
 
@@ -185,9 +185,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// An event listener that records every event.
 #[derive(Debug)]
-pub(crate) struct Recorder(pub(crate) Arc<Ledger>);
+pub(crate) struct EventRecorder(pub(crate) Arc<RunRecord>);
 
-impl EventSink for Recorder {
+impl EventSink for EventRecorder {
     fn emit(&self, event: &Event) {
         self.0.events().push(event.clone());
     }
@@ -199,54 +199,54 @@ impl EventSink for Recorder {
 
 /// A factory of pools that record their calls.
 #[derive(Debug)]
-pub(crate) struct Pools(pub(crate) Arc<Ledger>);
+pub(crate) struct RecordingPools(pub(crate) Arc<RunRecord>);
 
 #[derive(Debug)]
-struct Pool {
+struct RecordingPool {
     server: ServerId,
-    ledger: Arc<Ledger>,
+    record: Arc<RunRecord>,
 }
 
-impl PoolFactory for Pools {
+impl PoolFactory for RecordingPools {
     fn create(&self, server: ServerId, _: &ServerAddress) -> Arc<dyn PoolHandle> {
         let before = self.0.pools().open.insert(server, PoolState::default());
         if before.is_some() {
-            let message = format!("server {server} gets a second pool");
+            let message = format!("a second pool is created for server {server}");
             self.0.violated(Oracle::Pools, message);
         }
-        Arc::new(Pool {
+        Arc::new(RecordingPool {
             server,
-            ledger: Arc::clone(&self.0),
+            record: Arc::clone(&self.0),
         })
     }
 }
 
-impl Pool {
+impl RecordingPool {
     /// Returns whether readers could select the server now.
     fn is_published(&self) -> Option<bool> {
-        let topology = self.ledger.topology()?;
+        let topology = self.record.topology()?;
         let snapshot = topology.snapshot();
         let description = snapshot.description();
         let server = description.server_by_id(self.server);
         Some(server.is_some_and(|server| is_selectable(description, server)))
     }
 
-    fn told(&self, call: PoolCall) {
-        self.ledger.pools().calls.push((self.server, call));
+    fn record_call(&self, call: PoolCall) {
+        self.record.pools().calls.push((self.server, call));
     }
 }
 
-impl PoolHandle for Pool {
+impl PoolHandle for RecordingPool {
     fn ready(&self) {
         if self.is_published() == Some(true) {
             let message = format!(
                 "F-62: server {} is published before its pool is ready",
                 self.server
             );
-            self.ledger.violated(Oracle::Pools, message);
+            self.record.violated(Oracle::Pools, message);
         }
-        self.told(PoolCall::Ready);
-        if let Some(state) = self.ledger.pools().open.get_mut(&self.server) {
+        self.record_call(PoolCall::Ready);
+        if let Some(state) = self.record.pools().open.get_mut(&self.server) {
             state.ready = true;
         }
     }
@@ -254,33 +254,33 @@ impl PoolHandle for Pool {
     fn clear(&self, clear: &PoolClear) {
         if clear.service_id.is_none() && self.is_published() == Some(true) {
             let message = format!(
-                "F-64: the pool of server {} is cleared before readers know why",
+                "F-64: the pool of server {} is cleared before the failure is published",
                 self.server
             );
-            self.ledger.violated(Oracle::Pools, message);
+            self.record.violated(Oracle::Pools, message);
         }
-        self.told(PoolCall::Clear(clear.clone()));
+        self.record_call(PoolCall::Clear(clear.clone()));
         if let Some(service) = clear.service_id {
-            let cleared = self.ledger.balanced().clear(service, clear.generation);
+            let cleared = self.record.balanced().clear(service, clear.generation);
             if let Err(complaint) = cleared {
-                self.ledger.violated(Oracle::Pools, complaint);
+                self.record.violated(Oracle::Pools, complaint);
             }
-        } else if let Some(state) = self.ledger.pools().open.get_mut(&self.server) {
+        } else if let Some(state) = self.record.pools().open.get_mut(&self.server) {
             state.ready = false;
             state.generation = clear.generation;
         }
     }
 
     fn close(&self) {
-        self.told(PoolCall::Close);
-        if self.ledger.pools().open.remove(&self.server).is_none() {
+        self.record_call(PoolCall::Close);
+        if self.record.pools().open.remove(&self.server).is_none() {
             let message = format!("the pool of server {} is closed twice", self.server);
-            self.ledger.violated(Oracle::Pools, message);
+            self.record.violated(Oracle::Pools, message);
         }
     }
 }
 
-impl fmt::Debug for Ledger {
+impl fmt::Debug for RunRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Ledger").finish_non_exhaustive()
     }
