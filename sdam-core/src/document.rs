@@ -2,19 +2,22 @@
 //!
 //! Documents are read with the `bson` crate, which only this module uses, so that it stays a
 //! private dependency. Values are decoded on request; a value of another type than requested, or
-//! one that cannot be decoded, is `None`.
+//! one that cannot be decoded, is `None`. [`DocumentWriter`] writes them.
+
+mod writer;
 
 use alloc::{
     boxed::Box,
     format,
     string::{String, ToString},
-    vec::Vec,
 };
 
 use bson::{
     raw::{RawBson, RawBsonRef, RawDocument, RawElement, RawIter},
     spec::ElementType,
 };
+
+pub use writer::{DocumentWriter, MalformedDocument};
 
 use crate::ids::{ObjectId, TopologyVersion};
 
@@ -192,67 +195,5 @@ impl<'a> Field<'_, 'a> {
                 process_id,
                 counter,
             }))
-    }
-}
-
-/// A BSON document under construction.
-pub(crate) struct Writer(Vec<u8>);
-
-impl Writer {
-    pub(crate) fn new() -> Self {
-        Self(Vec::from([0; 4]))
-    }
-
-    /// Completes the document and returns its bytes.
-    pub(crate) fn finish(mut self) -> Vec<u8> {
-        self.0.push(0);
-        let length = (self.0.len() as i32).to_le_bytes();
-        for (byte, digit) in self.0.iter_mut().zip(length) {
-            *byte = digit;
-        }
-        self.0
-    }
-
-    fn key(&mut self, element_type: ElementType, key: &'static str) {
-        self.0.push(element_type as u8);
-        self.0.extend_from_slice(key.as_bytes());
-        self.0.push(0);
-    }
-
-    pub(crate) fn int32(&mut self, key: &'static str, value: i32) {
-        self.key(ElementType::Int32, key);
-        self.0.extend_from_slice(&value.to_le_bytes());
-    }
-
-    pub(crate) fn int64(&mut self, key: &'static str, value: i64) {
-        self.key(ElementType::Int64, key);
-        self.0.extend_from_slice(&value.to_le_bytes());
-    }
-
-    pub(crate) fn boolean(&mut self, key: &'static str, value: bool) {
-        self.key(ElementType::Boolean, key);
-        self.0.push(value.into());
-    }
-
-    pub(crate) fn text(&mut self, key: &'static str, value: &str) {
-        self.key(ElementType::String, key);
-        self.0
-            .extend_from_slice(&(value.len() as i32 + 1).to_le_bytes());
-        self.0.extend_from_slice(value.as_bytes());
-        self.0.push(0);
-    }
-
-    pub(crate) fn object_id(&mut self, key: &'static str, value: ObjectId) {
-        self.key(ElementType::ObjectId, key);
-        self.0.extend_from_slice(&value.bytes());
-    }
-
-    /// Embeds a document that is already encoded. Leaves it out if its length field is wrong,
-    /// because all later fields would be lost.
-    pub(crate) fn document(&mut self, key: &'static str, bytes: &[u8]) {
-        if RawDocument::from_bytes(bytes).is_ok() {
-            self.key(ElementType::EmbeddedDocument, key);
-            self.0.extend_from_slice(bytes);
-        }
     }
 }

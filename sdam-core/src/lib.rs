@@ -10,6 +10,7 @@
 //! | [`address`], [`ids`], [`time`], [`rng`] | basic types |
 //! | [`hello`] | one-pass parser of hello replies, builder of hello requests |
 //! | [`reply`] | errors in replies to other commands |
+//! | [`document`] | writer of BSON documents |
 //! | [`error`] | errors of servers, as plain data |
 //! | [`server`], [`topology`] | immutable descriptions and their equality |
 //! | [`machine`] | [`machine::TopologyMachine`]: takes inputs, returns effects |
@@ -30,7 +31,7 @@ extern crate std;
 
 pub mod address;
 pub mod app_error;
-mod document;
+pub mod document;
 pub mod error;
 pub mod event;
 pub mod hello;

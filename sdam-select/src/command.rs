@@ -8,14 +8,11 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use sdam_core::{
+    document::{DocumentWriter, MalformedDocument},
     read_preference::{ReadMode, ReadPreference, TagSet},
     server::ServerType,
     topology::TopologyType,
 };
-
-pub use encode::MalformedDocument;
-
-mod encode;
 
 /// The framing of commands on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -137,24 +134,30 @@ impl<'p> ReadPreferenceDocument<'p> {
 
     /// Encodes the document as BSON.
     pub fn to_bson_bytes(&self) -> Vec<u8> {
-        encode::document(|document| {
-            document.string("mode", self.mode.as_str());
-            if !self.tags.is_empty() {
-                document.array("tags", self.tags, |document, tags| {
-                    for (name, value) in tags.iter() {
-                        document.string(name, value);
-                    }
-                });
+        let mut document = DocumentWriter::new();
+        self.write(&mut document);
+        document.finish()
+    }
+
+    fn write(&self, document: &mut DocumentWriter) {
+        document.text("mode", self.mode.as_str());
+        if !self.tags.is_empty() {
+            document.documents("tags", self.tags, |document, tags| {
+                for (name, value) in tags.iter() {
+                    document.text(name, value);
+                }
+            });
+        }
+        if let Some(limit) = self.max_staleness {
+            let seconds = i64::try_from(limit.as_secs()).unwrap_or(i64::MAX);
+            match i32::try_from(seconds) {
+                Ok(seconds) => document.int32("maxStalenessSeconds", seconds),
+                Err(_) => document.int64("maxStalenessSeconds", seconds),
             }
-            if let Some(limit) = self.max_staleness {
-                let seconds = i64::try_from(limit.as_secs()).unwrap_or(i64::MAX);
-                document.integer("maxStalenessSeconds", seconds);
-            }
-            if let Some(enabled) = self.hedge {
-                let hedge = encode::document(|document| document.boolean("enabled", enabled));
-                document.document("hedge", &hedge);
-            }
-        })
+        }
+        if let Some(enabled) = self.hedge {
+            document.document("hedge", |hedge| hedge.boolean("enabled", enabled));
+        }
     }
 
     /// Appends `$readPreference` to the command as its last field: the body of an OP_MSG.
@@ -163,9 +166,9 @@ impl<'p> ReadPreferenceDocument<'p> {
     ///
     /// If `command` is not framed as a BSON document; its fields are not checked.
     pub fn append_to(&self, command: &[u8]) -> Result<Vec<u8>, MalformedDocument> {
-        let mut fields = encode::fields(command)?.to_vec();
-        encode::push_document(&mut fields, "$readPreference", &self.to_bson_bytes());
-        Ok(encode::framed(&fields))
+        let mut command = DocumentWriter::extending(command)?;
+        command.document("$readPreference", |document| self.write(document));
+        Ok(command.finish())
     }
 
     /// Adds `$readPreference` as a modifier to the query of an OP_QUERY.
@@ -177,14 +180,15 @@ impl<'p> ReadPreferenceDocument<'p> {
     ///
     /// As [`append_to`](Self::append_to).
     pub fn modify_query(&self, query: &[u8]) -> Result<Vec<u8>, MalformedDocument> {
-        let fields = encode::fields(query)?;
-        if encode::first_key(fields) == Some(b"$query") {
+        // A document begins with its length and the type of its first field.
+        let first_key = query.get(5..).unwrap_or_default();
+        if first_key.starts_with(b"$query\0") {
             return self.append_to(query);
         }
-        let mut modified = Vec::new();
-        encode::push_document(&mut modified, "$query", query);
-        encode::push_document(&mut modified, "$readPreference", &self.to_bson_bytes());
-        Ok(encode::framed(&modified))
+        let mut modified = DocumentWriter::new();
+        modified.encoded_document("$query", query)?;
+        modified.document("$readPreference", |document| self.write(document));
+        Ok(modified.finish())
     }
 }
 

@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use super::{Handshake, HelloRequest};
 use crate::{
-    document::Writer,
+    document::DocumentWriter,
     ids::TopologyVersion,
     options::{HandshakeOpcode, ServerApi},
 };
@@ -92,18 +92,19 @@ impl HelloRequest {
     ///
     /// A `client` document that is not BSON is left out.
     pub fn encode(&self) -> Vec<u8> {
-        let mut command = Writer::new();
+        let mut command = DocumentWriter::new();
         command.int32(self.command_name(), 1);
         command.boolean("helloOk", true);
         if let Some((known, max_await)) = self.awaiting {
-            let mut version = Writer::new();
-            version.object_id("processId", known.process_id);
-            version.int64("counter", known.counter);
-            command.document("topologyVersion", &version.finish());
+            command.document("topologyVersion", |version| {
+                version.object_id("processId", known.process_id);
+                version.int64("counter", known.counter);
+            });
             command.int64("maxAwaitTimeMS", max_await);
         }
         if let Some(handshake) = &self.handshake {
-            command.document("client", &handshake.client);
+            // Without a valid document no metadata is sent.
+            let _ = command.encoded_document("client", &handshake.client);
             // Handshake: "backpressure". The older text of Client Backpressure asks for `true`.
             command.text("backpressure", "2");
             if handshake.load_balanced {
@@ -123,7 +124,7 @@ impl HelloRequest {
 /// Encodes the `ping` command as a BSON document, to check whether a connection is alive (Server
 /// Selection: "socketCheckIntervalMS").
 pub fn ping(server_api: Option<&ServerApi>) -> Vec<u8> {
-    let mut command = Writer::new();
+    let mut command = DocumentWriter::new();
     command.int32("ping", 1);
     if let Some(api) = server_api {
         declare(api, &mut command);
@@ -133,14 +134,10 @@ pub fn ping(server_api: Option<&ServerApi>) -> Vec<u8> {
 }
 
 /// Adds the parameters that every command carries once an API is declared.
-fn declare(api: &ServerApi, command: &mut Writer) {
-    command.text("apiVersion", &api.version);
-    if let Some(strict) = api.strict {
-        command.boolean("apiStrict", strict);
-    }
-    if let Some(deprecation_errors) = api.deprecation_errors {
-        command.boolean("apiDeprecationErrors", deprecation_errors);
-    }
+fn declare(api: &ServerApi, command: &mut DocumentWriter) {
+    command.text("apiVersion", &*api.version);
+    command.boolean("apiStrict", api.strict);
+    command.boolean("apiDeprecationErrors", api.deprecation_errors);
 }
 
 impl Handshake {

@@ -227,9 +227,9 @@ fn malformed_documents_are_refused() {
         b"\x05\0\0\0\x01",
         b"\xff\xff\xff\xff\0",
     ] {
-        assert_eq!(document.append_to(bytes), Err(MalformedDocument));
-        assert_eq!(document.modify_query(bytes), Err(MalformedDocument));
+        for refused in [document.append_to(bytes), document.modify_query(bytes)] {
+            let text = "the bytes are not framed as a BSON document";
+            assert_eq!(refused.unwrap_err().to_string(), text);
+        }
     }
-    let text = "the command is not framed as a BSON document";
-    assert_eq!(MalformedDocument.to_string(), text);
 }

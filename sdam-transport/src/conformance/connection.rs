@@ -3,7 +3,10 @@
 use std::{io::Write, net::Shutdown, sync::mpsc, time::Duration};
 
 use futures::{FutureExt as _, executor::block_on};
-use sdam_core::error::{ErrorKind, Stage};
+use sdam_core::{
+    document::DocumentWriter,
+    error::{ErrorKind, Stage},
+};
 
 use super::{
     Outcome, Run,
@@ -175,7 +178,7 @@ pub(super) async fn a_receive_may_move_to_another_thread(io: Io, run: Run) -> Ou
     peer.finish(&run).await.map(drop)
 }
 
-/// Sends a message whose body has `padding` bytes more than the minimum, and expects its echo.
+/// Sends a message with a text of `padding` bytes, and expects its echo.
 pub(super) async fn exchange(
     connection: &mut dyn Connection,
     request_id: i32,
@@ -220,13 +223,11 @@ async fn unusable(connection: &mut dyn Connection) -> Outcome {
 }
 
 pub(super) fn message(request_id: i32, padding: usize) -> Result<WireMessage, String> {
-    let length = padding + 5;
-    let mut body = (length as i32).to_le_bytes().to_vec();
-    body.resize(length - 1, 1);
-    body.push(0);
+    let mut body = DocumentWriter::new();
+    body.text("padding", "x".repeat(padding).as_str());
     let message = OpMsg {
         request_id,
-        body: &body,
+        body: &body.finish(),
         ..OpMsg::default()
     };
     message.encode().map_err(|error| error.to_string())

@@ -107,7 +107,7 @@ const BROKEN: &[(&str, Fault, &str)] = &[
     (
         "the_limit_of_a_message_can_be_set",
         Fault::LimitIsFixed,
-        "a message of 126 bytes is accepted when receiving a message that is longer",
+        "a message of 140 bytes is accepted when receiving a message that is longer",
     ),
     (
         "an_oversized_message_is_refused_by_its_header",

@@ -1,5 +1,7 @@
 //! Encoding of the `client` document, shortened until it fits.
 
+use sdam_core::document::DocumentWriter;
+
 use super::{ClientMetadata, DELIMITER, FaasProvider, Library, cut};
 
 pub(super) fn encode(metadata: &ClientMetadata) -> Box<[u8]> {
@@ -60,42 +62,45 @@ enum Detail {
 
 impl Plan {
     fn write(&self, metadata: &ClientMetadata) -> Vec<u8> {
-        let mut client = Writer::default();
+        let mut client = DocumentWriter::new();
         if let Some(application) = &metadata.application {
-            client.document("application", |document| document.text("name", application));
+            client.document("application", |document| {
+                document.text("name", &**application);
+            });
         }
         let libraries = metadata.libraries.iter().take(self.libraries);
         client.document("driver", |document| {
             // One entry for each library, even without a version, so that the two can be matched.
-            document.text("name", &join(libraries.clone().map(|own| &*own.name)));
+            let names = join(libraries.clone().map(|own| &*own.name));
+            document.text("name", names.as_str());
             let versions = libraries.map(|own| own.version.as_deref().unwrap_or_default());
-            document.text("version", &join(versions));
+            document.text("version", join(versions).as_str());
         });
         let os = metadata.environment.os();
         client.document("os", |document| {
-            document.text("type", &os.kind);
+            document.text("type", &*os.kind);
             if self.os == Detail::Full {
-                document.optional_text("name", os.name.as_deref());
-                document.optional_text("architecture", os.architecture.as_deref());
-                document.optional_text("version", os.version.as_deref());
+                document.text("name", os.name.as_deref());
+                document.text("architecture", os.architecture.as_deref());
+                document.text("version", os.version.as_deref());
             }
         });
         if !self.platform.is_empty() {
-            client.text("platform", &self.platform);
+            client.text("platform", self.platform.as_str());
         }
         let environment = &metadata.environment;
-        client.optional_document("env", |document| {
+        client.document_unless_empty("env", |document| {
             if self.environment >= Detail::Essential {
                 let provider = environment.faas_provider();
-                document.optional_text("name", provider.map(FaasProvider::as_str));
+                document.text("name", provider.map(FaasProvider::as_str));
             }
             if self.environment == Detail::Full {
-                document.optional_int32("timeout_sec", environment.timeout_sec());
-                document.optional_int32("memory_mb", environment.memory_mb());
-                document.optional_text("region", environment.region());
-                document.optional_document("container", |container| {
-                    container.optional_text("runtime", environment.container_runtime());
-                    container.optional_text("orchestrator", environment.container_orchestrator());
+                document.int32("timeout_sec", environment.timeout_sec());
+                document.int32("memory_mb", environment.memory_mb());
+                document.text("region", environment.region());
+                document.document_unless_empty("container", |container| {
+                    container.text("runtime", environment.container_runtime());
+                    container.text("orchestrator", environment.container_orchestrator());
                 });
             }
         });
@@ -116,66 +121,4 @@ fn join<'a>(texts: impl Iterator<Item = &'a str>) -> String {
 
 fn join_platforms(libraries: &[Library]) -> String {
     join(libraries.iter().filter_map(|own| own.platform.as_deref()))
-}
-
-/// A BSON document being written.
-#[derive(Default)]
-struct Writer(Vec<u8>);
-
-impl Writer {
-    fn key(&mut self, element_type: u8, key: &'static str) {
-        self.0.push(element_type);
-        self.0.extend_from_slice(key.as_bytes());
-        self.0.push(0);
-    }
-
-    fn length(&mut self, length: usize) {
-        // All texts are in memory and the whole is checked against 512 bytes.
-        self.0.extend_from_slice(&(length as i32).to_le_bytes());
-    }
-
-    fn text(&mut self, key: &'static str, text: &str) {
-        self.key(0x02, key);
-        self.length(text.len() + 1);
-        self.0.extend_from_slice(text.as_bytes());
-        self.0.push(0);
-    }
-
-    fn optional_text(&mut self, key: &'static str, text: Option<&str>) {
-        if let Some(text) = text {
-            self.text(key, text);
-        }
-    }
-
-    fn optional_int32(&mut self, key: &'static str, number: Option<i32>) {
-        if let Some(number) = number {
-            self.key(0x10, key);
-            self.0.extend_from_slice(&number.to_le_bytes());
-        }
-    }
-
-    fn document(&mut self, key: &'static str, write: impl FnOnce(&mut Self)) {
-        let mut document = Self::default();
-        write(&mut document);
-        self.key(0x03, key);
-        self.0.extend_from_slice(&document.finish());
-    }
-
-    /// Writes a document, unless it is empty.
-    fn optional_document(&mut self, key: &'static str, write: impl FnOnce(&mut Self)) {
-        let mut document = Self::default();
-        write(&mut document);
-        if !document.0.is_empty() {
-            self.key(0x03, key);
-            self.0.extend_from_slice(&document.finish());
-        }
-    }
-
-    fn finish(self) -> Vec<u8> {
-        let mut document = Self(Vec::with_capacity(self.0.len() + 5));
-        document.length(self.0.len() + 5);
-        document.0.extend_from_slice(&self.0);
-        document.0.push(0);
-        document.0
-    }
 }

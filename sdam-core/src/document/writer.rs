@@ -1,0 +1,283 @@
+use alloc::{string::ToString, vec::Vec};
+use core::fmt;
+
+use bson::{raw::RawDocument, spec::ElementType};
+
+use crate::ids::ObjectId;
+
+/// Writes a BSON document, field by field, in the order of the calls.
+///
+/// A field whose value is `None` is left out.
+///
+/// ```
+/// use sdam_core::document::DocumentWriter;
+///
+/// let mut command = DocumentWriter::new();
+/// command.int32("ping", 1);
+/// command.boolean("apiStrict", None);
+/// command.text("$db", "admin");
+/// assert_eq!(command.finish().len(), 30);
+/// ```
+#[derive(Clone, Debug)]
+pub struct DocumentWriter(Vec<u8>);
+
+impl DocumentWriter {
+    /// Creates an empty document.
+    pub fn new() -> Self {
+        Self(Vec::from([0; 4]))
+    }
+
+    /// Creates a document that begins with the fields of `document`.
+    ///
+    /// # Errors
+    ///
+    /// If `document` is not framed as a BSON document; its fields are not checked.
+    pub fn extending(document: &[u8]) -> Result<Self, MalformedDocument> {
+        check_frame(document)?;
+        let mut bytes = document.to_vec();
+        bytes.pop();
+        Ok(Self(bytes))
+    }
+
+    /// Completes the document and returns its bytes.
+    pub fn finish(mut self) -> Vec<u8> {
+        self.close(0);
+        self.0
+    }
+
+    /// Writes a 32-bit integer.
+    pub fn int32(&mut self, key: &str, value: impl Into<Option<i32>>) {
+        if let Some(value) = value.into() {
+            self.key(ElementType::Int32, key);
+            self.0.extend_from_slice(&value.to_le_bytes());
+        }
+    }
+
+    /// Writes a 64-bit integer.
+    pub fn int64(&mut self, key: &str, value: impl Into<Option<i64>>) {
+        if let Some(value) = value.into() {
+            self.key(ElementType::Int64, key);
+            self.0.extend_from_slice(&value.to_le_bytes());
+        }
+    }
+
+    /// Writes a boolean.
+    pub fn boolean(&mut self, key: &str, value: impl Into<Option<bool>>) {
+        if let Some(value) = value.into() {
+            self.key(ElementType::Boolean, key);
+            self.0.push(value.into());
+        }
+    }
+
+    /// Writes a string.
+    pub fn text<'t>(&mut self, key: &str, value: impl Into<Option<&'t str>>) {
+        if let Some(value) = value.into() {
+            self.key(ElementType::String, key);
+            self.length(value.len() + 1);
+            self.0.extend_from_slice(value.as_bytes());
+            self.0.push(0);
+        }
+    }
+
+    /// Writes an ObjectId.
+    pub fn object_id(&mut self, key: &str, value: impl Into<Option<ObjectId>>) {
+        if let Some(value) = value.into() {
+            self.key(ElementType::ObjectId, key);
+            self.0.extend_from_slice(&value.bytes());
+        }
+    }
+
+    /// Writes the document with the fields that `write` adds.
+    pub fn document(&mut self, key: &str, write: impl FnOnce(&mut Self)) {
+        self.key(ElementType::EmbeddedDocument, key);
+        self.nested(write);
+    }
+
+    /// Writes the document with the fields that `write` adds, or nothing if it adds none.
+    pub fn document_unless_empty(&mut self, key: &str, write: impl FnOnce(&mut Self)) {
+        let before = self.0.len();
+        self.key(ElementType::EmbeddedDocument, key);
+        let start = self.0.len();
+        self.nested(write);
+        if self.0.len() == start + EMPTY {
+            self.0.truncate(before);
+        }
+    }
+
+    /// Writes a document that is already encoded.
+    ///
+    /// # Errors
+    ///
+    /// If `document` is not framed as a BSON document. It is left out, because all later fields
+    /// would be lost.
+    pub fn encoded_document(
+        &mut self,
+        key: &str,
+        document: &[u8],
+    ) -> Result<(), MalformedDocument> {
+        check_frame(document)?;
+        self.key(ElementType::EmbeddedDocument, key);
+        self.0.extend_from_slice(document);
+        Ok(())
+    }
+
+    /// Writes an array with one document for each of `items`, whose fields `write` adds.
+    pub fn documents<T>(
+        &mut self,
+        key: &str,
+        items: impl IntoIterator<Item = T>,
+        mut write: impl FnMut(&mut Self, T),
+    ) {
+        self.key(ElementType::Array, key);
+        self.nested(|array| {
+            for (index, item) in items.into_iter().enumerate() {
+                array.document(&index.to_string(), |document| write(document, item));
+            }
+        });
+    }
+
+    /// Writes the type and the name of a field.
+    fn key(&mut self, element_type: ElementType, key: &str) {
+        self.0.push(element_type as u8);
+        // A zero byte would end the key early and corrupt the rest; no valid key has one.
+        for part in key.split('\0') {
+            self.0.extend_from_slice(part.as_bytes());
+        }
+        self.0.push(0);
+    }
+
+    fn length(&mut self, length: usize) {
+        // No message is near the limit: the maximum is 48 MB.
+        let length = i32::try_from(length).unwrap_or(i32::MAX);
+        self.0.extend_from_slice(&length.to_le_bytes());
+    }
+
+    fn nested(&mut self, write: impl FnOnce(&mut Self)) {
+        let start = self.0.len();
+        self.length(0);
+        write(self);
+        self.close(start);
+    }
+
+    /// Ends the document that begins at `start`, and fills in its length.
+    fn close(&mut self, start: usize) {
+        self.0.push(0);
+        let length = i32::try_from(self.0.len() - start).unwrap_or(i32::MAX);
+        let field = self.0.iter_mut().skip(start);
+        for (byte, digit) in field.zip(length.to_le_bytes()) {
+            *byte = digit;
+        }
+    }
+}
+
+impl Default for DocumentWriter {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The length of a document without fields.
+const EMPTY: usize = 5;
+
+fn check_frame(document: &[u8]) -> Result<(), MalformedDocument> {
+    match RawDocument::from_bytes(document) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(MalformedDocument),
+    }
+}
+
+/// The error for bytes that are not framed as a BSON document: their length differs from the
+/// declared one, or they do not end with a zero byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MalformedDocument;
+
+impl fmt::Display for MalformedDocument {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the bytes are not framed as a BSON document")
+    }
+}
+
+impl core::error::Error for MalformedDocument {}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use bson::{Document, doc};
+
+    use super::*;
+
+    fn decoded(writer: DocumentWriter) -> Document {
+        let bytes = writer.finish();
+        let document = RawDocument::from_bytes(&bytes).unwrap();
+        Document::try_from(document).unwrap()
+    }
+
+    fn filled() -> DocumentWriter {
+        let mut writer = DocumentWriter::new();
+        writer.int32("int32", -2);
+        writer.int64("int64", i64::MIN);
+        writer.boolean("boolean", true);
+        writer.text("text", "a\0é");
+        writer.object_id("id", ObjectId::from_bytes([3; 12]));
+        writer.document("empty", |_| {});
+        writer.document("outer", |outer| {
+            outer.document_unless_empty("inner", |inner| inner.text("x", ""));
+            outer.int32("after", 1);
+        });
+        writer.documents("list", [1, 2], |item, number| item.int32("n", number));
+        let encoded = DocumentWriter::new().finish();
+        writer.encoded_document("encoded", &encoded).unwrap();
+        writer
+    }
+
+    #[test]
+    fn every_field_is_decoded_as_it_was_written() {
+        let id = bson::oid::ObjectId::from_bytes([3; 12]);
+        let expected = doc! {
+            "int32": -2, "int64": i64::MIN, "boolean": true, "text": "a\0é", "id": id, "empty": {},
+            "outer": { "inner": { "x": "" }, "after": 1 }, "list": [{ "n": 1 }, { "n": 2 }],
+            "encoded": {},
+        };
+        assert_eq!(decoded(filled()), expected);
+    }
+
+    #[test]
+    fn absent_values_and_malformed_documents_are_left_out() {
+        let mut writer = DocumentWriter::default();
+        writer.int32("int32", None);
+        writer.int64("int64", None);
+        writer.boolean("boolean", None);
+        writer.text("text", None);
+        writer.object_id("id", None);
+        writer.document_unless_empty("empty", |inner| {
+            inner.document_unless_empty("inner", |_| {});
+        });
+        for malformed in [&[5, 0, 0, 0][..], &[5, 0, 0, 0, 0, 0]] {
+            let written = writer.encoded_document("encoded", malformed);
+            assert_eq!(written, Err(MalformedDocument));
+        }
+        assert_eq!(decoded(writer), doc! {});
+    }
+
+    #[test]
+    fn a_zero_byte_in_a_key_is_left_out() {
+        let mut writer = DocumentWriter::new();
+        writer.int32("a\0b\0", 1);
+        assert_eq!(decoded(writer), doc! { "ab": 1 });
+    }
+
+    #[test]
+    fn fields_are_added_after_those_of_an_encoded_document() {
+        let mut writer = DocumentWriter::extending(&filled().finish()).unwrap();
+        writer.int32("last", 1);
+        let mut expected = decoded(filled());
+        expected.insert("last", 1);
+        assert_eq!(decoded(writer), expected);
+        for malformed in [&[][..], &[6, 0, 0, 0, 0], &[5, 0, 0, 0, 1]] {
+            let error = DocumentWriter::extending(malformed).unwrap_err();
+            assert_eq!(error, MalformedDocument);
+        }
+    }
+}
