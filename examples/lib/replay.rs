@@ -235,7 +235,7 @@ fn report(
         return Some(stranger(address));
     };
     let generation = topology.generation(current.id, None).unwrap_or_default();
-    let (outcome, effects) = topology.handle_error(now, current.id, error.app_error(generation));
+    let (outcome, effects) = topology.handle_error(now, current.id, &error.app_error(generation));
     drop(effects);
     let reason = match outcome {
         ErrorOutcome::Stale => "its generation or topologyVersion is older than what is known",

@@ -9,7 +9,8 @@ use std::{hint::black_box, sync::Arc, time::Duration};
 use criterion::{BatchSize, Criterion};
 use sdam_core::{
     address::ServerAddress,
-    app_error::{AppError, Cause, ErrorOutcome, Phase},
+    app_error::{AppError, ErrorOutcome},
+    error::Stage,
     hello::Hello,
     ids::{ElectionTuple, Generation, ObjectId, ServerId, TopologyVersion},
     machine::{Effect, Input, TopologyMachine},
@@ -206,20 +207,11 @@ impl Balancer {
     /// Breaks a connection to the service and replaces it.
     fn fail(&mut self, service: ObjectId) {
         let generation = self.generation(service);
-        let error = AppError {
-            generation,
-            service_id: Some(service),
-            phase: Phase::AfterHandshake,
-            cause: Cause::Network {
-                timeout: false,
-                labels: &[],
-                message: "connection reset",
-            },
-            max_wire_version: 21,
-        };
+        let error = AppError::network(generation, Stage::Operation, "connection reset")
+            .with_service(service);
         let (outcome, effects) = self
             .machine
-            .handle_error(Instant::EPOCH, self.server, error);
+            .handle_error(Instant::EPOCH, self.server, &error);
         assert_eq!(outcome, ErrorOutcome::ServiceCleared);
         let _ = black_box(effects);
         self.open(service);

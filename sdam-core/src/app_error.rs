@@ -1,12 +1,54 @@
 //! Errors of servers that operations and connection pools report (SDAM: "Error handling").
 
+use alloc::borrow::Cow;
+
 use crate::{
-    error::{ErrorKind, RETRYABLE_ERROR, SYSTEM_OVERLOADED_ERROR, Stage},
+    error::{RETRYABLE_ERROR, SYSTEM_OVERLOADED_ERROR, Stage},
     ids::{Generation, ObjectId},
 };
 
-/// An error on a pooled connection, as the operation or the pool reports it.
-#[derive(Clone, Copy, Debug)]
+/// An error or a reply on a pooled connection, as the operation or the pool reports it.
+///
+/// A pool reports each of these events of a connection, once:
+///
+/// | event | report | effect on the server |
+/// | --- | --- | --- |
+/// | the name is not found, or the proxy fails | [`network`](Self::network) or [`timeout`](Self::timeout) at [`Stage::Dns`] or [`Stage::Proxy`] | Unknown, pool cleared, check cancelled |
+/// | connecting, TLS or hello breaks or takes too long | `network` or `timeout` at [`Stage::Connect`], [`Stage::Tls`] or [`Stage::Hello`] | none: it may be [overloaded](Self::labels) |
+/// | the certificate is not trusted, or the peer does not speak the protocol | [`protocol`](Self::protocol) at `Stage::Tls` or `Stage::Hello` | Unknown, pool cleared, check cancelled |
+/// | hello is answered with `ok: 0` | [`reply`](Self::reply) at `Stage::Hello` | Unknown, pool cleared; none if the server is overloaded |
+/// | hello is answered with `ok: 1` | no error: [`Input::Handshake`](crate::machine::Input::Handshake) | as after a successful check |
+/// | the connection breaks or takes too long during authentication | `network` or `timeout` at [`Stage::Auth`] | Unknown, pool cleared, check cancelled |
+/// | authentication fails | [`auth`](Self::auth), or `reply` at `Stage::Auth` | Unknown, pool cleared, check cancelled |
+/// | an established connection breaks | `network` at [`Stage::Operation`] | Unknown, pool cleared, check cancelled |
+/// | a reply takes longer than the operation allows | `timeout` at `Stage::Operation` | none |
+/// | a reply is malformed or too long | `protocol` at `Stage::Operation` | none |
+/// | a command is answered, with or without error | `reply` at `Stage::Operation` | a state change error: Unknown, check requested, and at a shutdown the pool is cleared; any other reply: none |
+/// | no connection can be checked out | nothing: see [`PoolError`](crate::pool::PoolError) | none |
+/// | the pool closes a connection for reasons of its own | nothing, but see [`Input::ServiceConnectionClosed`](crate::machine::Input::ServiceConnectionClosed) | none |
+///
+/// [`handshake_errors_mark_unknown`](crate::options::Options::handshake_errors_mark_unknown) lets
+/// errors of overload mark the server Unknown, too.
+/// Behind a load balancer the server never becomes Unknown: an error that would clear the pool
+/// clears the connections to [its service](Self::with_service), and before the reply to hello,
+/// which names the service, it has no effect.
+/// An error whose [generation](Self::generation) is older than the pool's is stale and has no
+/// effect.
+///
+/// ```
+/// use sdam_core::{app_error::AppError, error::Stage, ids::Generation};
+///
+/// // The connection of generation 3 broke, and the pool's user had sent a command.
+/// let generation = Generation::from_u64(3);
+/// let error = AppError::network(generation, Stage::Operation, "connection reset by peer");
+/// assert_eq!(error.labels(), [""; 0]);
+///
+/// // The server accepted the connection and closed it.
+/// let error = AppError::network(generation, Stage::Hello, "end of file");
+/// assert_eq!(error.labels(), ["SystemOverloadedError", "RetryableError"]);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct AppError<'a> {
     /// The generation the connection was opened under; for a connection that could not be opened,
     /// the pool's generation when the attempt began.
@@ -14,96 +56,130 @@ pub struct AppError<'a> {
     /// The service behind a load balancer that the connection belongs to; else `None`.
     pub service_id: Option<ObjectId>,
     /// How far the connection had come.
-    pub phase: Phase,
+    pub stage: Stage,
     /// The cause of the error.
     pub cause: Cause<'a>,
-    /// The `maxWireVersion` of the connection's own handshake; 0 if it never got that far.
-    pub max_wire_version: i32,
-}
-
-/// How far a pooled connection had come when its error occurred.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Phase {
-    /// During TCP, TLS or hello.
-    BeforeHello,
-    /// After hello, during authentication.
-    BeforeHandshake,
-    /// The connection is established.
-    AfterHandshake,
+    /// The `maxWireVersion` of the connection's own handshake.
+    /// `None` means at least 8, as every supported server has.
+    pub max_wire_version: Option<i32>,
 }
 
 /// The cause of an error on a pooled connection.
-///
-/// Check-out errors are not application errors, see [`PoolError`](crate::pool::PoolError).
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cause<'a> {
-    /// The connection could not be opened, broke or timed out.
-    ///
-    /// [`of_connection`](Self::of_connection) defines which labels the pool adds.
-    Network {
-        /// Whether it was a time-out.
-        timeout: bool,
-        /// The labels that the pool added.
-        labels: &'a [&'a str],
-        /// The human-readable message.
-        message: &'a str,
-    },
+    /// The connection could not be opened, or broke. Holds a message for people.
+    Network(Cow<'a, str>),
+    /// Opening the connection, or a reply, took too long. Holds a message for people.
+    Timeout(Cow<'a, str>),
     /// The peer's answer was not acceptable: broken framing, a message longer than the connection
-    /// accepts, an unexpected reply or an untrusted certificate.
+    /// accepts, an unexpected reply or an untrusted certificate. Holds a message for people.
     ///
     /// SDAM covers network errors only, so on an established connection this does not affect the
     /// server: only the connection is closed. While the connection is being established, it marks
     /// the server Unknown and clears the pool, as every failure without labels does.
-    Protocol {
-        /// The human-readable message.
-        message: &'a str,
-    },
+    Protocol(Cow<'a, str>),
     /// The BSON document of the server's reply, successful or not. It is searched for errors that
     /// matter here (`ok: 0`, `writeConcernError`, `$err`, never `writeErrors`).
-    Reply(&'a [u8]),
-    /// Authentication failed, with any mechanism.
-    Auth {
-        /// The human-readable message.
-        message: &'a str,
-    },
+    Reply(Cow<'a, [u8]>),
+    /// Authentication failed, with any mechanism. Holds a message for people.
+    Auth(Cow<'a, str>),
 }
 
-impl<'a> Cause<'a> {
+impl<'a> AppError<'a> {
     /// The labels of an I/O error or time-out while a connection is opened: an overloaded server
     /// is not marked Unknown by default, and the operation may be retried.
     pub const OVERLOAD_LABELS: &'static [&'static str] =
         &[SYSTEM_OVERLOADED_ERROR, RETRYABLE_ERROR];
 
-    /// Returns the cause that a pool reports for a connection that failed in `phase` with an error
-    /// of this kind at this stage (SDAM: "Connection Pool Backpressure").
-    ///
-    /// | error | cause | labels |
-    /// | --- | --- | --- |
-    /// | [`Network`](ErrorKind::Network), [`Timeout`](ErrorKind::Timeout) | [`Network`](Self::Network) | [`OVERLOAD_LABELS`](Self::OVERLOAD_LABELS) in [`Phase::BeforeHello`], except of [`Stage::Dns`] and [`Stage::Proxy`] |
-    /// | any other | [`Protocol`](Self::Protocol) | none |
-    ///
-    /// A failed look-up, proxy or certificate is not a sign of overload, and neither is any error
-    /// during authentication or later. An end of file during the TLS or hello exchange is one.
-    pub fn of_connection(phase: Phase, kind: ErrorKind, stage: Stage, message: &'a str) -> Self {
-        let timeout = match kind {
-            ErrorKind::Network => false,
-            ErrorKind::Timeout => true,
-            _ => return Self::Protocol { message },
-        };
-        let overload = phase == Phase::BeforeHello && !matches!(stage, Stage::Dns | Stage::Proxy);
-        Self::Network {
-            timeout,
-            labels: if overload { Self::OVERLOAD_LABELS } else { &[] },
-            message,
+    /// Creates the error of a connection that could not be opened, or broke.
+    pub fn network(generation: Generation, stage: Stage, message: impl Into<Cow<'a, str>>) -> Self {
+        Self::new(generation, stage, Cause::Network(message.into()))
+    }
+
+    /// Creates the error of a connection or a reply that took too long.
+    pub fn timeout(generation: Generation, stage: Stage, message: impl Into<Cow<'a, str>>) -> Self {
+        Self::new(generation, stage, Cause::Timeout(message.into()))
+    }
+
+    /// Creates the error of a peer whose answer is [not acceptable](Cause::Protocol).
+    pub fn protocol(
+        generation: Generation,
+        stage: Stage,
+        message: impl Into<Cow<'a, str>>,
+    ) -> Self {
+        Self::new(generation, stage, Cause::Protocol(message.into()))
+    }
+
+    /// Creates the report of a reply, the BSON document `reply`, with or without an error in it.
+    pub fn reply(generation: Generation, stage: Stage, reply: impl Into<Cow<'a, [u8]>>) -> Self {
+        Self::new(generation, stage, Cause::Reply(reply.into()))
+    }
+
+    /// Creates the error of a failed authentication.
+    pub fn auth(generation: Generation, message: impl Into<Cow<'a, str>>) -> Self {
+        Self::new(generation, Stage::Auth, Cause::Auth(message.into()))
+    }
+
+    /// Creates the error of a connection of `generation` that had come to `stage`.
+    pub fn new(generation: Generation, stage: Stage, cause: Cause<'a>) -> Self {
+        Self {
+            generation,
+            service_id: None,
+            stage,
+            cause,
+            max_wire_version: None,
         }
     }
 
-    /// Returns the labels that the pool added; a reply carries the labels of the server.
-    pub fn labels(&self) -> &'a [&'a str] {
-        match *self {
-            Self::Network { labels, .. } => labels,
-            Self::Protocol { .. } | Self::Reply(_) | Self::Auth { .. } => &[],
+    /// Sets the service behind a load balancer that the connection belongs to: the `serviceId` of
+    /// its handshake.
+    #[must_use]
+    pub fn with_service(mut self, service_id: impl Into<Option<ObjectId>>) -> Self {
+        self.service_id = service_id.into();
+        self
+    }
+
+    /// Sets the `maxWireVersion` of the connection's own handshake. It decides whether a server
+    /// that is no longer primary has closed its connections.
+    #[must_use]
+    pub fn with_max_wire_version(mut self, max_wire_version: i32) -> Self {
+        self.max_wire_version = Some(max_wire_version);
+        self
+    }
+
+    /// Returns the labels that a pool adds to the error, which the failed operation's error gets
+    /// as well (CMAP: "Connection Pool Backpressure").
+    ///
+    /// They are [`OVERLOAD_LABELS`](Self::OVERLOAD_LABELS) of [`Cause::Network`] and
+    /// [`Cause::Timeout`] at [`Stage::Connect`], [`Stage::Tls`] and [`Stage::Hello`], also of an
+    /// end of file during the TLS or hello exchange; else there are none.
+    /// A failed look-up, proxy or certificate is not a sign of overload, and neither is any error
+    /// during authentication or later. A reply carries the labels of the server.
+    pub fn labels(&self) -> &'static [&'static str] {
+        let overload = matches!(self.cause, Cause::Network(_) | Cause::Timeout(_))
+            && matches!(self.stage, Stage::Connect | Stage::Tls | Stage::Hello);
+        if overload { Self::OVERLOAD_LABELS } else { &[] }
+    }
+
+    /// Converts to an error that owns its data, to be kept or sent.
+    pub fn into_owned(self) -> AppError<'static> {
+        AppError {
+            cause: self.cause.into_owned(),
+            ..self
+        }
+    }
+}
+
+impl Cause<'_> {
+    /// Converts to a cause that owns its data.
+    pub fn into_owned(self) -> Cause<'static> {
+        let owned = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
+        match self {
+            Self::Network(message) => Cause::Network(owned(message)),
+            Self::Timeout(message) => Cause::Timeout(owned(message)),
+            Self::Protocol(message) => Cause::Protocol(owned(message)),
+            Self::Auth(message) => Cause::Auth(owned(message)),
+            Self::Reply(reply) => Cause::Reply(Cow::Owned(reply.into_owned())),
         }
     }
 }

@@ -196,6 +196,19 @@ impl Stage {
             .find(|stage| stage.as_str() == word)
     }
 
+    /// Returns whether the connection was not established yet (SDAM: "before handshake completes").
+    /// The handshake comprises hello and authentication.
+    #[doc(alias = "beforeHandshakeCompletes")]
+    pub fn is_before_handshake_completes(self) -> bool {
+        self < Self::Operation
+    }
+
+    /// Returns whether hello was not answered yet, so that nothing is known about the server, or
+    /// about the service behind a load balancer.
+    pub fn is_before_hello_completes(self) -> bool {
+        self <= Self::Hello
+    }
+
     /// Returns one lower-case word, for counters and records.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -16,7 +16,7 @@ use crate::{
 
 mod recorded;
 
-pub use recorded::{RecordedCause, RecordedError, RecordedInput};
+pub use recorded::RecordedInput;
 
 /// A published event with its sequence number and time.
 #[derive(Clone, Debug)]

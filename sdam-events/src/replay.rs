@@ -20,9 +20,8 @@ use std::{
 
 use sdam_core::{
     address::ServerAddress,
-    app_error::{AppError, Cause},
     error::ServerError,
-    event::{Event, EventKind, EventName, RecordedCause, RecordedError, RecordedInput},
+    event::{Event, EventKind, EventName, RecordedInput},
     hello::Hello,
     ids::{ObjectId, ServerId},
     machine::{Effect, Effects, Input, TopologyMachine},
@@ -306,7 +305,7 @@ impl Replayer {
                 machine.handle(now, input)
             }
             RecordedInput::AppError { server, error } => {
-                handle_error(&mut machine, now, *server, error)?
+                machine.handle_error(now, *server, error).1
             }
             RecordedInput::Hosts(hosts) => machine.handle(now, Input::Hosts(hosts)),
             RecordedInput::MonitorDied { server } => {
@@ -386,41 +385,6 @@ impl Replayer {
                 .unwrap_or_default(),
         }
     }
-}
-
-fn handle_error(
-    machine: &mut TopologyMachine,
-    now: Instant,
-    server: ServerId,
-    error: &RecordedError,
-) -> Result<Effects, Box<str>> {
-    let labels: Vec<&str>;
-    let cause = match &error.cause {
-        RecordedCause::Network {
-            timeout,
-            labels: recorded,
-            message,
-        } => {
-            labels = recorded.iter().map(|label| &**label).collect();
-            Cause::Network {
-                timeout: *timeout,
-                labels: &labels,
-                message,
-            }
-        }
-        RecordedCause::Protocol { message } => Cause::Protocol { message },
-        RecordedCause::Reply(reply) => Cause::Reply(reply),
-        RecordedCause::Auth { message } => Cause::Auth { message },
-        _ => return Err("a cause this version does not know".into()),
-    };
-    let error = AppError {
-        generation: error.generation,
-        service_id: error.service_id,
-        phase: error.phase,
-        max_wire_version: error.max_wire_version,
-        cause,
-    };
-    Ok(machine.handle_error(now, server, error).1)
 }
 
 /// Returns a line without its number and time. The number also counts events that a replay does not

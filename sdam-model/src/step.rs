@@ -5,7 +5,6 @@ use std::fmt;
 use bson::doc;
 use sdam_core::{
     address::ServerAddress,
-    app_error::Phase,
     error::{ErrorKind, ServerError, Stage},
     hello::Hello,
     ids::{ElectionTuple, ObjectId, TopologyVersion},
@@ -238,12 +237,12 @@ impl Failure {
 }
 
 impl Complaint {
-    /// Returns the phase of the connection.
-    pub(crate) fn phase(self) -> Phase {
+    /// Returns how far the connection had come.
+    pub(crate) fn stage(self) -> Stage {
         match self {
-            Self::Overloaded => Phase::BeforeHello,
-            Self::Auth => Phase::BeforeHandshake,
-            _ => Phase::AfterHandshake,
+            Self::Overloaded => Stage::Connect,
+            Self::Auth => Stage::Auth,
+            _ => Stage::Operation,
         }
     }
 

@@ -254,30 +254,17 @@ impl World {
             return Ok(false);
         };
         let reply = error.reply(on);
-        let labels: &[&str] = if error == Complaint::Overloaded {
-            &["SystemOverloadedError", "RetryableError"]
-        } else {
-            &[]
-        };
-        let cause = match (&reply, error) {
-            (Some(reply), _) => Cause::Reply(reply),
-            (None, Complaint::Auth) => Cause::Auth { message: "who?" },
-            (None, _) => Cause::Network {
-                timeout: error == Complaint::Timeout,
-                labels,
-                message: "broken",
-            },
+        let cause = match (reply, error) {
+            (Some(reply), _) => Cause::Reply(reply.into()),
+            (None, Complaint::Auth) => Cause::Auth("who?".into()),
+            (None, Complaint::Timeout) => Cause::Timeout("slow".into()),
+            (None, _) => Cause::Network("broken".into()),
         };
         let description = self.machine.description().server_by_id(server);
         let max_wire_version = description.map_or(0, |server| server.wire_versions.max);
-        let report = AppError {
-            generation,
-            service_id: None,
-            phase: error.phase(),
-            cause,
-            max_wire_version,
-        };
-        let (outcome, effects) = self.machine.handle_error(NOW, server, report);
+        let report =
+            AppError::new(generation, error.stage(), cause).with_max_wire_version(max_wire_version);
+        let (outcome, effects) = self.machine.handle_error(NOW, server, &report);
         if late && outcome != ErrorOutcome::Stale {
             return Err(format!("a late error comes to {outcome:?}"));
         }
@@ -330,14 +317,8 @@ impl World {
             rtt: None,
         };
         let effects = self.machine.handle(NOW, input);
-        let error = AppError {
-            generation: Generation::FIRST,
-            service_id: None,
-            phase: Complaint::Broken.phase(),
-            cause: Cause::Auth { message: "late" },
-            max_wire_version: 17,
-        };
-        let (outcome, other) = self.machine.handle_error(NOW, server, error);
+        let error = AppError::auth(Generation::FIRST, "late");
+        let (outcome, other) = self.machine.handle_error(NOW, server, &error);
         if effects.is_empty() && other.is_empty() && outcome == ErrorOutcome::UnknownServer {
             Ok(())
         } else {

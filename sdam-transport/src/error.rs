@@ -4,8 +4,9 @@ use std::{error::Error, fmt, io, sync::Arc};
 
 use sdam_core::{
     address::ServerAddress,
-    app_error::{Cause, Phase},
+    app_error::AppError,
     error::{ErrorKind, ServerError, Stage},
+    ids::Generation,
 };
 
 use crate::wire::WireError;
@@ -114,10 +115,16 @@ impl TransportError {
         self.kind == ErrorKind::Timeout
     }
 
-    /// Returns the cause that a pool reports for its connection at `phase`, including the labels
-    /// that the error of the operation also gets: see [`Cause::of_connection`].
-    pub fn cause(&self, phase: Phase) -> Cause<'_> {
-        Cause::of_connection(phase, self.kind, self.stage, &self.message)
+    /// Returns what a pool reports for its connection of `generation`, with this kind and stage.
+    ///
+    /// An error of authenticating or of an operation is moved to its stage before: see
+    /// [`at`](Self::at). The operation's own error also gets the [labels](AppError::labels).
+    pub fn app_error(&self, generation: Generation) -> AppError<'_> {
+        match self.kind {
+            ErrorKind::Network => AppError::network(generation, self.stage, &*self.message),
+            ErrorKind::Timeout => AppError::timeout(generation, self.stage, &*self.message),
+            _ => AppError::protocol(generation, self.stage, &*self.message),
+        }
     }
 
     fn new(kind: ErrorKind, stage: Stage, message: Arc<str>) -> Self {

@@ -142,7 +142,7 @@ impl Topology {
     /// Reports an application error on `server`, see [`ScanTopology::handle_error`]. With
     /// `singleThreadedImmediateCheck`, a server that is no longer the primary is checked before
     /// the call returns.
-    pub fn handle_error(&mut self, server: ServerId, error: AppError<'_>) -> ErrorOutcome {
+    pub fn handle_error(&mut self, server: ServerId, error: &AppError<'_>) -> ErrorOutcome {
         let outcome = self.scan.handle_error(server, error);
         wait(self.scan.settle());
         outcome

@@ -250,12 +250,12 @@ impl TopologyCell {
     pub(crate) fn apply_error(
         self: &Arc<Self>,
         server: ServerId,
-        error: AppError<'_>,
+        error: &AppError<'_>,
     ) -> ErrorOutcome {
         let mut state = self.state.lock();
         let now = self.now();
         self.events.push_with(now, EventName::Input, || {
-            EventKind::Input(Arc::new(RecordedInput::of_error(server, &error)))
+            EventKind::Input(Arc::new(RecordedInput::of_error(server, error)))
         });
         let (outcome, effects) = state.machine.handle_error(now, server, error);
         let aftermath = self.run(&mut state, now, effects);

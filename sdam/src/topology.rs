@@ -184,7 +184,7 @@ impl Topology {
     /// [`TransportError::cause`](sdam_transport::error::TransportError::cause) returns the cause
     /// to report for a failed connection.
     /// Must not be called with a lock held that the pool's own `ready`, `clear` or `close` take.
-    pub fn handle_error(&self, server: ServerId, error: AppError<'_>) -> ErrorOutcome {
+    pub fn handle_error(&self, server: ServerId, error: &AppError<'_>) -> ErrorOutcome {
         self.cell().apply_error(server, error)
     }
 

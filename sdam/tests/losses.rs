@@ -8,7 +8,8 @@ use bson::{Document, doc};
 use sdam::{snapshot::Snapshot, topology::Topology};
 use sdam_core::{
     address::ServerAddress,
-    app_error::{AppError, Cause, ErrorOutcome, Phase},
+    app_error::{AppError, ErrorOutcome},
+    error::Stage,
     event::EventKind,
     ids::{Generation, ServerId},
     read_preference::{ReadMode, ReadPreference},
@@ -78,22 +79,13 @@ impl World {
         Arc::clone(snapshot.description().server_by_id(id).unwrap())
     }
 
-    /// Reports an operation's error on a connection of the first generation.
-    fn report(&self, server: ServerId, cause: Cause<'_>) -> ErrorOutcome {
-        let error = AppError {
-            generation: Generation::FIRST,
-            service_id: None,
-            phase: Phase::AfterHandshake,
-            cause,
-            max_wire_version: 21,
-        };
-        self.topology.handle_error(server, error)
-    }
-
-    /// Reports an operation's error that its server is no longer primary.
+    /// Reports an operation's error on a connection of the first generation that its server is no
+    /// longer primary.
     fn report_step_down(&self, server: ServerId) -> ErrorOutcome {
         let reply = doc! { "ok": 0, "code": 189, "errmsg": "the primary stepped down" };
-        self.report(server, Cause::Reply(&reply.to_vec().unwrap()))
+        let reply = reply.to_vec().unwrap();
+        let error = AppError::reply(Generation::FIRST, Stage::Operation, reply);
+        self.topology.handle_error(server, &error)
     }
 
     /// Returns a secondary's ids in the topology and in the deployment.

@@ -11,7 +11,8 @@ use bson::Document;
 use sdam::topology::Topology;
 use sdam_core::{
     address::ServerAddress,
-    app_error::{AppError, Cause, ErrorOutcome, Phase},
+    app_error::{AppError, ErrorOutcome},
+    error::Stage,
     event::{Event, EventKind, EventName},
     ids::{Generation, ServerId},
     pool::{PoolClear, PoolFactory, PoolHandle},
@@ -445,18 +446,8 @@ fn a_pool_is_cleared_before_whoever_reported_the_error_goes_on() {
         .sim
         .block_on(watched.topology.select(&Criteria::write()))
         .unwrap();
-    let error = AppError {
-        generation: Generation::FIRST,
-        service_id: None,
-        phase: Phase::AfterHandshake,
-        cause: Cause::Network {
-            timeout: false,
-            labels: &[],
-            message: "the socket broke",
-        },
-        max_wire_version: 25,
-    };
-    let outcome = watched.topology.handle_error(selected.id(), error);
+    let error = AppError::network(Generation::FIRST, Stage::Operation, "the socket broke");
+    let outcome = watched.topology.handle_error(selected.id(), &error);
     assert_eq!(outcome, ErrorOutcome::Cleared);
     let calls = watched.calls.lock().unwrap().clone();
     let (host, call) = calls.last().unwrap();
@@ -465,7 +456,7 @@ fn a_pool_is_cleared_before_whoever_reported_the_error_goes_on() {
         matches!(call, Call::Cleared(reason) if reason.contains("the socket broke")),
         "{call:?}"
     );
-    let again = watched.topology.handle_error(selected.id(), error);
+    let again = watched.topology.handle_error(selected.id(), &error);
     assert_eq!(again, ErrorOutcome::Stale);
     assert_eq!(watched.calls.lock().unwrap().len(), calls.len());
 }

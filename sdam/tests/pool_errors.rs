@@ -13,7 +13,8 @@ use futures::executor::block_on;
 use sdam::{builder::TopologyBuilder, topology::Topology};
 use sdam_core::{
     address::ServerAddress,
-    app_error::{AppError, Cause, ErrorOutcome, Phase},
+    app_error::{AppError, ErrorOutcome},
+    error::Stage,
     ids::{Generation, ObjectId, ServerId},
     options::{Options, ServerMonitoringMode},
     pool::{PoolClear, PoolError, PoolFactory, PoolHandle},
@@ -100,19 +101,8 @@ fn a_paused_pool_refuses_and_the_topology_does_not_hear_of_it() {
 
     // Reports an operation's error; all effects have run on return.
     let report = |error: &str| {
-        let cause = Cause::Network {
-            timeout: false,
-            labels: &[],
-            message: error,
-        };
-        let error = AppError {
-            generation,
-            service_id: None,
-            phase: Phase::AfterHandshake,
-            cause,
-            max_wire_version: 17,
-        };
-        topology.handle_error(selected.id(), error)
+        let error = AppError::network(generation, Stage::Operation, error);
+        topology.handle_error(selected.id(), &error)
     };
     assert_eq!(report("connection reset"), ErrorOutcome::Cleared);
     let before = topology.snapshot().version();
@@ -177,18 +167,9 @@ fn errors_count_until_the_last_connection_of_their_service_is_closed() {
     };
     let close = |connection| topology.handle_service_connection_closed(connection);
     let fail = |generation| {
-        let error = AppError {
-            generation,
-            service_id: Some(ObjectId::from_bytes(SERVICE)),
-            phase: Phase::AfterHandshake,
-            cause: Cause::Network {
-                timeout: false,
-                labels: &[],
-                message: "connection reset",
-            },
-            max_wire_version: 17,
-        };
-        topology.handle_error(server, error)
+        let error = AppError::network(generation, Stage::Operation, "connection reset")
+            .with_service(ObjectId::from_bytes(SERVICE));
+        topology.handle_error(server, &error)
     };
     for _ in 0..3 {
         let (first, second) = (open(), open());

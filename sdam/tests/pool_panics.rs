@@ -14,7 +14,8 @@ use futures::{StreamExt, executor::block_on};
 use sdam::{builder::TopologyBuilder, topology::Topology};
 use sdam_core::{
     address::ServerAddress,
-    app_error::{AppError, Cause, Phase},
+    app_error::AppError,
+    error::Stage,
     event::{Event, EventKind, EventName},
     ids::{Generation, ServerId},
     options::ServerMonitoringMode,
@@ -126,14 +127,8 @@ fn a_server_whose_pool_panics_when_cleared_is_checked_again_all_the_same() {
     let reply = reply.to_vec().unwrap();
     pools.break_at("clear");
     breaking(|| {
-        let error = AppError {
-            generation: Generation::FIRST,
-            service_id: None,
-            phase: Phase::AfterHandshake,
-            cause: Cause::Reply(&reply),
-            max_wire_version: 21,
-        };
-        topology.handle_error(primary.id(), error)
+        let error = AppError::reply(Generation::FIRST, Stage::Operation, &reply);
+        topology.handle_error(primary.id(), &error)
     });
     // I-35: the check that the error requests comes after the clear, and no selection is waiting.
     let found = topology.wait_for(

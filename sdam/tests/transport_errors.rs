@@ -12,10 +12,7 @@ use std::{
 use futures::executor::block_on;
 use sdam::topology::Topology;
 use sdam_core::{
-    address::ServerAddress,
-    app_error::{AppError, ErrorOutcome, Phase},
-    error::Stage,
-    ids::Generation,
+    address::ServerAddress, app_error::ErrorOutcome, error::Stage, ids::Generation,
     options::ServerMonitoringMode,
 };
 use sdam_select::criteria::Criteria;
@@ -75,20 +72,14 @@ fn what_a_connection_fails_with_counts_by_its_kind_its_stage_and_its_phase() {
         .start(runtime)
         .unwrap();
     let mut clears = 0;
-    let mut check = |error: &TransportError, phase, expected| {
+    let mut check = |error: &TransportError, expected| {
         let selected = block_on(topology.select(&Criteria::write())).unwrap();
-        let report = AppError {
-            generation: Generation::from_u64(clears),
-            service_id: None,
-            phase,
-            cause: error.cause(phase),
-            max_wire_version: 17,
-        };
-        let outcome = topology.handle_error(selected.id(), report);
-        assert_eq!(outcome, expected, "{error} {phase:?}");
+        let report = error.app_error(Generation::from_u64(clears));
+        let outcome = topology.handle_error(selected.id(), &report);
+        assert_eq!(outcome, expected, "{error}");
         clears += u64::from(outcome == ErrorOutcome::Cleared);
     };
-    let (opening, established) = (Phase::BeforeHello, Phase::AfterHandshake);
+    let established = |error: &TransportError| error.clone().at(Stage::Operation);
     let (nothing, cleared) = (ErrorOutcome::Irrelevant, ErrorOutcome::Cleared);
 
     let closed = TcpListener::bind("127.0.0.1:0")
@@ -96,29 +87,29 @@ fn what_a_connection_fails_with_counts_by_its_kind_its_stage_and_its_phase() {
         .local_addr()
         .unwrap();
     let closed = ServerAddress::new("127.0.0.1", closed.port());
-    check(&block_on(failure(&io, &closed)), opening, nothing);
+    check(&block_on(failure(&io, &closed)), nothing);
 
     let unknown = ServerAddress::new(&"a".repeat(300), 27017);
-    check(&block_on(failure(&io, &unknown)), opening, cleared);
+    check(&block_on(failure(&io, &unknown)), cleared);
 
     let ends = block_on(failure(&io, &peer(drop)));
-    check(&ends, opening, nothing);
-    check(&ends, Phase::BeforeHandshake, cleared);
-    check(&ends, established, cleared);
+    check(&ends, nothing);
+    check(&ends.clone().at(Stage::Auth), cleared);
+    check(&established(&ends), cleared);
 
     // Closing a socket before reading what arrived resets the connection.
     let resets = peer(|stream| {
         stream.peek(&mut [0]).unwrap();
     });
     let reset = block_on(failure(&io, &resets));
-    check(&reset, opening, nothing);
-    check(&reset, established, cleared);
+    check(&reset, nothing);
+    check(&established(&reset), cleared);
 
     let silent = peer(|mut stream| drop(stream.read_to_end(&mut Vec::new())));
     let silent = ServerAddress::new(SILENT, silent.port().unwrap());
     let silence = block_on(failure(&io, &silent));
-    check(&silence, opening, nothing);
-    check(&silence, established, nothing);
+    check(&silence, nothing);
+    check(&established(&silence), nothing);
 
     // A header that announces more than a connection accepts.
     let long = peer(|mut stream| {
@@ -128,7 +119,7 @@ fn what_a_connection_fails_with_counts_by_its_kind_its_stage_and_its_phase() {
         drop(stream.read_to_end(&mut Vec::new()));
     });
     let long = block_on(failure(&io, &long));
-    check(&long, opening, cleared);
-    check(&long, established, nothing);
+    check(&long, cleared);
+    check(&established(&long), nothing);
     block_on(topology.close());
 }

@@ -3,7 +3,7 @@
 use bson::Document;
 use sdam_core::{
     address::ServerAddress,
-    app_error::{AppError, Cause, Phase},
+    app_error::{AppError, Cause},
     error::{ErrorKind, ServerError, Stage},
     hello::Hello,
     ids::Generation,
@@ -29,14 +29,8 @@ pub(super) struct Report {
     /// The connection's generation; `None` for the current one.
     generation: Option<Generation>,
     max_wire_version: i32,
-    phase: Phase,
-    failure: Failure,
-}
-
-#[derive(Debug)]
-enum Failure {
-    Network { timeout: bool },
-    Reply(Vec<u8>),
+    stage: Stage,
+    cause: Cause<'static>,
 }
 
 impl Step {
@@ -92,19 +86,19 @@ impl Report {
         ];
         let error = Object::new(value, "applicationError", &keys)?;
         let response = error.read_optional("response", document)?;
-        let failure = match (error.read("type", json::text)?, response) {
-            ("network", None) => Failure::Network { timeout: false },
-            ("timeout", None) => Failure::Network { timeout: true },
-            ("command", Some(reply)) => Failure::Reply(reply),
+        let cause = match (error.read("type", json::text)?, response) {
+            ("network", None) => Cause::Network(REPLAYED.into()),
+            ("timeout", None) => Cause::Timeout(REPLAYED.into()),
+            ("command", Some(reply)) => Cause::Reply(reply.into()),
             ("command", None) => return Err("a command error needs its response".into()),
             ("network" | "timeout", Some(_)) => {
                 return Err("only a command error has a response".into());
             }
             (other, _) => return Err(unknown("applicationError.type", other, CHECK_ERRORS)),
         };
-        let phase = match error.read("when", json::text)? {
-            "beforeHandshakeCompletes" => Phase::BeforeHello,
-            "afterHandshakeCompletes" => Phase::AfterHandshake,
+        let stage = match error.read("when", json::text)? {
+            "beforeHandshakeCompletes" => Stage::Hello,
+            "afterHandshakeCompletes" => Stage::Operation,
             other => {
                 let known = "beforeHandshakeCompletes and afterHandshakeCompletes";
                 return Err(unknown("applicationError.when", other, known));
@@ -116,34 +110,17 @@ impl Report {
             max_wire_version: error.read("maxWireVersion", |value| {
                 i32::try_from(json::integer(value)?).map_err(|error| error.to_string())
             })?,
-            phase,
-            failure,
+            stage,
+            cause,
         };
         Ok((error.read_optional("address", address)?, report))
     }
 
     /// Returns the report of a pool whose generation is `current`.
     pub(super) fn app_error(&self, current: Generation) -> AppError<'_> {
-        let cause = match &self.failure {
-            Failure::Reply(reply) => Cause::Reply(reply),
-            Failure::Network { timeout } => Cause::Network {
-                timeout: *timeout,
-                // A pool adds these labels to errors during the establishment of a connection
-                // (SDAM: "Connection Pool Backpressure"); lines do not contain them.
-                labels: match self.phase {
-                    Phase::BeforeHello => Cause::OVERLOAD_LABELS,
-                    _ => &[],
-                },
-                message: REPLAYED,
-            },
-        };
-        AppError {
-            generation: self.generation.unwrap_or(current),
-            service_id: None,
-            phase: self.phase,
-            cause,
-            max_wire_version: self.max_wire_version,
-        }
+        let generation = self.generation.unwrap_or(current);
+        AppError::new(generation, self.stage, self.cause.clone())
+            .with_max_wire_version(self.max_wire_version)
     }
 }
 

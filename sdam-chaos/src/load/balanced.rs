@@ -189,11 +189,11 @@ impl Application {
         drop(topology);
         let (service, generation) = connection.unzip();
         let error = drawn.on(server, generation.unwrap_or_default(), service);
-        let outcome = self.topology.handle_error(server.id, error);
+        let outcome = self.topology.handle_error(server.id, &error);
         self.record.counts().errors += 1;
         self.record.note(format!(
             "{:?} of {connection:?}, {:?}: {outcome:?}",
-            error.cause, drawn.phase
+            error.cause, drawn.stage
         ));
         let expected = if current {
             drawn.expected(service)

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use bson::{doc, oid};
 use sdam_core::{
-    app_error::{AppError, Cause, ErrorOutcome, Phase},
+    app_error::{AppError, Cause, ErrorOutcome},
+    error::Stage,
     event::EventKind,
     ids::{Generation, ObjectId, ServerId, TopologyVersion},
     rng::Rng,
@@ -21,8 +22,8 @@ const STATE_CHANGES: [i32; 4] = [10107, 13435, 91, 11600];
 
 /// An error that an application reports.
 pub(crate) struct DrawnError {
-    pub(crate) phase: Phase,
-    cause: DrawnCause,
+    pub(crate) stage: Stage,
+    cause: Cause<'static>,
     /// The expected outcome for a monitored server; `None` if it cannot be predicted.
     expected: Option<ErrorOutcome>,
     balanced: bool,
@@ -33,7 +34,7 @@ impl DrawnError {
     pub(crate) fn expected(&self, service_id: Option<ObjectId>) -> Option<ErrorOutcome> {
         let expected = self.expected?;
         // A service is known after hello, and the load balancer itself is never Unknown.
-        let of_service = service_id.is_some() && self.phase != Phase::BeforeHello;
+        let of_service = service_id.is_some() && !self.stage.is_before_hello_completes();
         Some(match expected {
             expected if !self.balanced => expected,
             ErrorOutcome::Cleared if of_service => ErrorOutcome::ServiceCleared,
@@ -48,34 +49,10 @@ impl DrawnError {
         generation: Generation,
         service_id: Option<ObjectId>,
     ) -> AppError<'_> {
-        AppError {
-            generation,
-            service_id,
-            phase: self.phase,
-            cause: match &self.cause {
-                DrawnCause::Network { timeout, overload } => Cause::Network {
-                    timeout: *timeout,
-                    labels: if *overload {
-                        Cause::OVERLOAD_LABELS
-                    } else {
-                        &[]
-                    },
-                    message: "the connection broke",
-                },
-                DrawnCause::Reply(reply) => Cause::Reply(reply),
-                DrawnCause::Auth => Cause::Auth {
-                    message: "authentication failed",
-                },
-            },
-            max_wire_version: server.wire_versions.max.max(8),
-        }
+        AppError::new(generation, self.stage, self.cause.clone())
+            .with_service(service_id)
+            .with_max_wire_version(server.wire_versions.max.max(8))
     }
-}
-
-enum DrawnCause {
-    Network { timeout: bool, overload: bool },
-    Reply(Vec<u8>),
-    Auth,
 }
 
 impl Application {
@@ -142,11 +119,11 @@ impl Application {
         let current = pool.generation;
         let generation = possibly_stale(&mut self.rng, current);
         let error = drawn.on(known, generation, None);
-        let outcome = self.topology.handle_error(server, error);
+        let outcome = self.topology.handle_error(server, &error);
         self.record.counts().errors += 1;
         self.record.note(format!(
             "{:?} on {}, generation {generation} of {current}, {:?}: {outcome:?}",
-            error.cause, known.address, drawn.phase
+            error.cause, known.address, drawn.stage
         ));
         let expected = if generation < current {
             Some(ErrorOutcome::Stale)
@@ -208,30 +185,35 @@ pub(crate) fn draw(
     server: &ServerDescription,
 ) -> DrawnError {
     let balanced = topology.topology_type() == TopologyType::LoadBalanced;
-    let phase = pick(
+    let stage = pick(
         rng,
         &[
-            Phase::AfterHandshake,
-            Phase::AfterHandshake,
-            Phase::BeforeHandshake,
-            Phase::BeforeHello,
+            Stage::Operation,
+            Stage::Operation,
+            Stage::Auth,
+            Stage::Hello,
+            Stage::Dns,
         ],
     );
-    let established = phase == Phase::AfterHandshake;
+    let established = stage == Stage::Operation;
     let (cause, expected) = match rng.below(6) {
         0..3 => {
-            let timeout = rng.below(2) == 0;
-            let overload = phase == Phase::BeforeHello && rng.below(2) == 0;
-            let expected = if overload || established && timeout {
+            let (timeout, message) = (rng.below(2) == 0, "the connection broke".into());
+            let expected = if stage == Stage::Hello || established && timeout {
                 ErrorOutcome::Irrelevant
             } else {
                 ErrorOutcome::Cleared
             };
-            (DrawnCause::Network { timeout, overload }, Some(expected))
+            let cause = if timeout {
+                Cause::Timeout(message)
+            } else {
+                Cause::Network(message)
+            };
+            (cause, Some(expected))
         }
         3 | 4 => {
             let (reply, expected) = state_change(rng, server);
-            (DrawnCause::Reply(reply), expected.filter(|_| established))
+            (Cause::Reply(reply.into()), expected.filter(|_| established))
         }
         _ => {
             let expected = if established {
@@ -239,11 +221,11 @@ pub(crate) fn draw(
             } else {
                 ErrorOutcome::Cleared
             };
-            (DrawnCause::Auth, Some(expected))
+            (Cause::Auth("authentication failed".into()), Some(expected))
         }
     };
     DrawnError {
-        phase,
+        stage,
         cause,
         expected,
         balanced,

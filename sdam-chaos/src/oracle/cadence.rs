@@ -3,8 +3,9 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use sdam_core::{
+    app_error::Cause,
     error::ErrorKind,
-    event::{Event, EventKind, RecordedCause, RecordedInput, Selection},
+    event::{Event, EventKind, RecordedInput, Selection},
     ids::ServerId,
     options::{COOLDOWN, Options},
     time::Instant,
@@ -219,7 +220,7 @@ impl Cadence {
         let RecordedInput::AppError { server, error } = input else {
             return;
         };
-        if matches!(error.cause, RecordedCause::Network { .. }) {
+        if matches!(error.cause, Cause::Network(_) | Cause::Timeout(_)) {
             self.network_error_on = Some(*server);
         }
     }

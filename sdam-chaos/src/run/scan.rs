@@ -121,7 +121,7 @@ impl Client<'_> {
         let generation = possibly_stale(&mut self.rng, current);
         let outcome = self
             .topology
-            .handle_error(server.id, drawn.on(server, generation, None));
+            .handle_error(server.id, &drawn.on(server, generation, None));
         self.record.counts().errors += 1;
         let expected = drawn.expected(None).filter(|_| generation == current);
         if expected.is_some_and(|expected| expected != outcome) {

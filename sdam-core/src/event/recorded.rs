@@ -2,7 +2,7 @@ use alloc::{boxed::Box, sync::Arc};
 
 use crate::{
     address::ServerAddress,
-    app_error::{AppError, Cause, Phase},
+    app_error::AppError,
     error::ServerError,
     ids::{Generation, ObjectId, ServerId},
     machine::Input,
@@ -53,7 +53,7 @@ pub enum RecordedInput {
         /// The id of the server.
         server: ServerId,
         /// The error.
-        error: RecordedError,
+        error: AppError<'static>,
     },
     /// [`Input::Hosts`]
     Hosts(Box<[ServerAddress]>),
@@ -64,48 +64,6 @@ pub enum RecordedInput {
     },
     /// [`Input::Close`]
     Close,
-}
-
-/// An [`AppError`] that owns its data.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RecordedError {
-    /// See [`AppError::generation`].
-    pub generation: Generation,
-    /// See [`AppError::service_id`].
-    pub service_id: Option<ObjectId>,
-    /// See [`AppError::phase`].
-    pub phase: Phase,
-    /// See [`AppError::max_wire_version`].
-    pub max_wire_version: i32,
-    /// See [`AppError::cause`].
-    pub cause: RecordedCause,
-}
-
-/// A [`Cause`] that owns its data.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum RecordedCause {
-    /// [`Cause::Network`]
-    Network {
-        /// Whether it was a time-out.
-        timeout: bool,
-        /// The labels that the pool added.
-        labels: Box<[Box<str>]>,
-        /// The human-readable message.
-        message: Box<str>,
-    },
-    /// [`Cause::Protocol`]
-    Protocol {
-        /// The human-readable message.
-        message: Box<str>,
-    },
-    /// [`Cause::Reply`]
-    Reply(Box<[u8]>),
-    /// [`Cause::Auth`]
-    Auth {
-        /// The human-readable message.
-        message: Box<str>,
-    },
 }
 
 impl RecordedInput {
@@ -141,33 +99,9 @@ impl RecordedInput {
 
     /// Records an error of `server`.
     pub fn of_error(server: ServerId, error: &AppError<'_>) -> Self {
-        let cause = match error.cause {
-            Cause::Network {
-                timeout,
-                labels,
-                message,
-            } => RecordedCause::Network {
-                timeout,
-                labels: labels.iter().map(|label| (*label).into()).collect(),
-                message: message.into(),
-            },
-            Cause::Protocol { message } => RecordedCause::Protocol {
-                message: message.into(),
-            },
-            Cause::Reply(reply) => RecordedCause::Reply(reply.into()),
-            Cause::Auth { message } => RecordedCause::Auth {
-                message: message.into(),
-            },
-        };
         Self::AppError {
             server,
-            error: RecordedError {
-                generation: error.generation,
-                service_id: error.service_id,
-                phase: error.phase,
-                max_wire_version: error.max_wire_version,
-                cause,
-            },
+            error: error.clone().into_owned(),
         }
     }
 }

@@ -7,7 +7,7 @@ use super::{
     update::{Clear, Consequences, KEEPS_CONNECTIONS},
 };
 use crate::{
-    app_error::{AppError, Cause, ErrorOutcome, Phase},
+    app_error::{AppError, Cause, ErrorOutcome},
     error::{ErrorKind, SYSTEM_OVERLOADED_ERROR, ServerError, Stage, StateChange},
     ids::{ObjectId, ServerId},
     pool::PoolClear,
@@ -34,7 +34,7 @@ impl TopologyMachine {
         &mut self,
         now: Instant,
         server: ServerId,
-        error: AppError<'_>,
+        error: &AppError<'_>,
     ) -> (ErrorOutcome, Effects) {
         let ignored = |outcome| (outcome, Effects::default());
         if self.phase != LifePhase::Open {
@@ -57,11 +57,12 @@ impl TopologyMachine {
         if current.is_newer_than_error(failure.topology_version) {
             return ignored(ErrorOutcome::Stale);
         }
-        let Some(verdict) = self.judge(&error, failure) else {
+        let Some(verdict) = self.judge(error, failure) else {
             return ignored(ErrorOutcome::Irrelevant);
         };
         if load_balanced {
-            return match service.filter(|_| verdict.clear && error.phase != Phase::BeforeHello) {
+            let counts = verdict.clear && !error.stage.is_before_hello_completes();
+            return match service.filter(|_| counts) {
                 Some(service) => self.clear_service(server, service, verdict.error),
                 None => ignored(ErrorOutcome::Irrelevant),
             };
@@ -91,7 +92,7 @@ impl TopologyMachine {
 
     /// Returns the consequences of `error`; `None` if it says nothing about the server's state.
     fn judge(&self, report: &AppError<'_>, error: ServerError) -> Option<Verdict> {
-        let establishing = report.phase != Phase::AfterHandshake;
+        let establishing = report.stage.is_before_handshake_completes();
         let overloaded = error.has_label(SYSTEM_OVERLOADED_ERROR);
         if establishing && overloaded && !self.config.handshake_errors_mark_unknown {
             return None;
@@ -99,7 +100,9 @@ impl TopologyMachine {
         let state_change = error.state_change();
         if let (Some(state_change), false) = (state_change, establishing) {
             let clear = state_change == StateChange::ShuttingDown
-                || report.max_wire_version < KEEPS_CONNECTIONS;
+                || report
+                    .max_wire_version
+                    .is_some_and(|own| own < KEEPS_CONNECTIONS);
             return Some(Verdict {
                 error,
                 clear,
@@ -110,7 +113,7 @@ impl TopologyMachine {
         let relevant = establishing || error.kind == ErrorKind::Network;
         // A reply shows that the server is alive, so its monitor's check is cancelled only if
         // authentication failed, as the specification requires.
-        let cancel_check = error.is_network() || report.phase == Phase::BeforeHandshake;
+        let cancel_check = error.is_network() || report.stage == Stage::Auth;
         relevant.then_some(Verdict {
             error,
             clear: true,
@@ -142,33 +145,15 @@ impl TopologyMachine {
 impl AppError<'_> {
     /// Returns the error in the reported cause; `None` if a reply carries none.
     fn failure(&self) -> Option<ServerError> {
-        let stage = match self.phase {
-            Phase::BeforeHello => Stage::Hello,
-            Phase::BeforeHandshake => Stage::Auth,
-            Phase::AfterHandshake => Stage::Operation,
+        let (kind, message) = match &self.cause {
+            Cause::Reply(reply) => return reply::error(reply, self.stage),
+            Cause::Network(message) => (ErrorKind::Network, message),
+            Cause::Timeout(message) => (ErrorKind::Timeout, message),
+            Cause::Protocol(message) => (ErrorKind::Protocol, message),
+            Cause::Auth(message) => (ErrorKind::Command, message),
         };
-        match self.cause {
-            Cause::Network {
-                timeout,
-                labels,
-                message,
-            } => {
-                let kind = if timeout {
-                    ErrorKind::Timeout
-                } else {
-                    ErrorKind::Network
-                };
-                let mut error = ServerError::new(kind, stage, message);
-                error.labels = labels.iter().map(|label| (*label).into()).collect();
-                Some(error)
-            }
-            Cause::Protocol { message } => {
-                Some(ServerError::new(ErrorKind::Protocol, stage, message))
-            }
-            Cause::Reply(bytes) => reply::error(bytes, stage),
-            Cause::Auth { message } => {
-                Some(ServerError::new(ErrorKind::Command, Stage::Auth, message))
-            }
-        }
+        let mut error = ServerError::new(kind, self.stage, &**message);
+        error.labels = self.labels().iter().map(|label| (*label).into()).collect();
+        Some(error)
     }
 }

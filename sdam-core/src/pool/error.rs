@@ -8,8 +8,8 @@ use crate::{address::ServerAddress, error::ServerError};
 ///
 /// `{}` is the text of the specification, in the casing of its tests.
 ///
-/// It says nothing about the server, so it is never reported to the topology and no
-/// [`Cause`](crate::app_error::Cause) can be made of it. It carries no error label: a client with
+/// It says nothing about the server, so it is never reported to the topology and is no
+/// [`AppError`](crate::app_error::AppError). It carries no error label: a client with
 /// `retryWrites` adds `RetryableWriteError` to an error that [is retryable](Self::is_retryable),
 /// because only the client knows that option (Retryable Writes: "RetryableWriteError Labels").
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,7 +3,8 @@
 use std::{collections::BTreeSet, mem, sync::atomic::Ordering};
 
 use sdam_core::{
-    event::{EventKind, EventName, RecordedCause, RecordedInput},
+    app_error::Cause,
+    event::{EventKind, EventName, RecordedInput},
     ids::ServerId,
     server::ServerDescription,
     time::Instant,
@@ -143,11 +144,11 @@ pub(super) fn weight(kind: &EventKind) -> usize {
         EventKind::Input(input) => match &**input {
             RecordedInput::Handshake { reply, .. } => reply.len(),
             RecordedInput::AppError { error, .. } => match &error.cause {
-                RecordedCause::Reply(reply) => reply.len(),
-                RecordedCause::Network { message, .. } | RecordedCause::Auth { message } => {
-                    message.len()
-                }
-                _ => 0,
+                Cause::Reply(reply) => reply.len(),
+                Cause::Network(message)
+                | Cause::Timeout(message)
+                | Cause::Protocol(message)
+                | Cause::Auth(message) => message.len(),
             },
             RecordedInput::Hosts(hosts) => hosts
                 .iter()

@@ -2,9 +2,9 @@ use std::time::Duration;
 
 use sdam_core::{
     address::ServerAddress,
-    app_error::Phase,
+    app_error::{AppError, Cause},
     error::ServerError,
-    event::{Event, EventKind, Heartbeat, RecordedCause, RecordedError, RecordedInput, Selection},
+    event::{Event, EventKind, Heartbeat, RecordedInput, Selection},
     ids::{ServerId, TopologyVersion},
     server::{Rtt, ServerDescription},
     topology::TopologyDescription,
@@ -185,36 +185,17 @@ fn write_input(line: &mut Object<'_>, input: &RecordedInput) {
     }
 }
 
-fn write_app_error(line: &mut Object<'_>, error: &RecordedError) {
+fn write_app_error(line: &mut Object<'_>, error: &AppError<'_>) {
     line.plain("generation", Some(error.generation));
     line.show("serviceId", error.service_id);
-    line.text(
-        "phase",
-        match error.phase {
-            Phase::BeforeHello => "BeforeHello",
-            Phase::BeforeHandshake => "BeforeHandshake",
-            Phase::AfterHandshake => "AfterHandshake",
-        },
-    );
-    line.plain("maxWireVersion", Some(error.max_wire_version));
+    line.text("stage", error.stage.as_str());
+    line.plain("maxWireVersion", error.max_wire_version);
     match &error.cause {
-        RecordedCause::Network {
-            timeout,
-            labels,
-            message,
-        } => line.object("network", |object| {
-            object.plain("timeout", Some(timeout));
-            object.texts("labels", labels);
-            object.text("message", message);
-        }),
-        RecordedCause::Protocol { message } => {
-            line.object("protocol", |object| object.text("message", message));
-        }
-        RecordedCause::Reply(reply) => line.base64("reply", reply),
-        RecordedCause::Auth { message } => {
-            line.object("auth", |object| object.text("message", message));
-        }
-        _ => {}
+        Cause::Network(message) => line.text("network", message),
+        Cause::Timeout(message) => line.text("timeout", message),
+        Cause::Protocol(message) => line.text("protocol", message),
+        Cause::Auth(message) => line.text("auth", message),
+        Cause::Reply(reply) => line.base64("reply", reply),
     }
 }
 

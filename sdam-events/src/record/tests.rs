@@ -6,7 +6,7 @@ use std::{
 
 use bson::doc;
 use sdam_core::{
-    app_error::{AppError, Cause, Phase},
+    app_error::AppError,
     error::{ErrorKind, ServerError, Stage},
     event::{EventKind, RecordedInput, SelectionFailure},
     ids::{Generation, ObjectId, ServerId, TopologyVersion},
@@ -187,36 +187,33 @@ fn inputs_have_their_lines() {
         RecordedInput::Hosts([address("a"), address("b")].into()),
         r#""input":"Hosts","hosts":["a:27017","b:27017"]"#,
     );
-    let app_error = |cause| {
-        let error = AppError {
-            generation: Generation::from_u64(1),
-            service_id: None,
-            phase: Phase::AfterHandshake,
-            cause,
-            max_wire_version: 21,
-        };
-        RecordedInput::of_error(server, &error)
+    let common = r#""input":"AppError","server":3,"generation":1"#;
+    let check_error = |error: AppError<'_>, fields: &str| {
+        let recorded = RecordedInput::of_error(server, &error);
+        check_input(recorded, &format!("{common},{fields}"));
     };
-    let common = r#""input":"AppError","server":3,"generation":1,"phase":"AfterHandshake","maxWireVersion":21"#;
-    check_input(
-        app_error(Cause::Network {
-            timeout: true,
-            labels: &["a"],
-            message: "m",
-        }),
-        &format!(r#"{common},"network":{{"timeout":true,"labels":["a"],"message":"m"}}"#),
+    let generation = Generation::from_u64(1);
+    check_error(
+        AppError::network(generation, Stage::Dns, "m"),
+        r#""stage":"dns","network":"m""#,
     );
-    check_input(
-        app_error(Cause::Protocol { message: "m" }),
-        &format!(r#"{common},"protocol":{{"message":"m"}}"#),
+    check_error(
+        AppError::timeout(generation, Stage::Connect, "m"),
+        r#""stage":"connect","timeout":"m""#,
     );
-    check_input(
-        app_error(Cause::Reply(b"x")),
-        &format!(r#"{common},"reply":"eA==""#),
+    check_error(
+        AppError::protocol(generation, Stage::Tls, "m"),
+        r#""stage":"tls","protocol":"m""#,
     );
-    check_input(
-        app_error(Cause::Auth { message: "m" }),
-        &format!(r#"{common},"auth":{{"message":"m"}}"#),
+    check_error(
+        AppError::auth(generation, "m").with_max_wire_version(21),
+        r#""stage":"auth","maxWireVersion":21,"auth":"m""#,
+    );
+    check_error(
+        AppError::reply(generation, Stage::Operation, b"x")
+            .with_service(ObjectId::from_bytes([2; 12]))
+            .with_max_wire_version(7),
+        r#""serviceId":"020202020202020202020202","stage":"operation","maxWireVersion":7,"reply":"eA==""#,
     );
 }
 

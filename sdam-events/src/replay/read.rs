@@ -2,9 +2,9 @@ use std::{sync::Arc, time::Duration};
 
 use sdam_core::{
     address::ServerAddress,
-    app_error::Phase,
+    app_error::{AppError, Cause},
     error::{ErrorKind, ServerError, Stage},
-    event::{EventName, RecordedCause, RecordedError, RecordedInput},
+    event::{EventName, RecordedInput},
     ids::{Generation, ObjectId, ServerId, TopologyVersion},
     options::Options,
     server::{Rtt, WireVersions},
@@ -133,13 +133,7 @@ fn input(name: &str, line: &Fields<'_>) -> Result<RecordedInput, Box<str>> {
         },
         "AppError" => RecordedInput::AppError {
             server: line.server()?,
-            error: RecordedError {
-                generation: Generation::from_u64(line.number("generation")?),
-                service_id: line.optional_id("serviceId")?,
-                phase: phase(line.text("phase")?)?,
-                max_wire_version: line.number("maxWireVersion")?,
-                cause: cause(line)?,
-            },
+            error: app_error(line)?,
         },
         "Hosts" => RecordedInput::Hosts(line.addresses("hosts")?),
         "MonitorDied" => RecordedInput::MonitorDied {
@@ -160,31 +154,35 @@ fn rtt(line: &Fields<'_>) -> Result<Option<Rtt>, Box<str>> {
     }))
 }
 
-fn cause(line: &Fields<'_>) -> Result<RecordedCause, Box<str>> {
-    if let Some(network) = line.optional_object("network")? {
-        return Ok(RecordedCause::Network {
-            timeout: network.boolean("timeout")?,
-            labels: network.texts("labels")?,
-            message: network.text("message")?.into(),
-        });
+fn app_error(line: &Fields<'_>) -> Result<AppError<'static>, Box<str>> {
+    let text = |key| Ok::<_, Box<str>>(line.optional_text(key)?.map(|text| text.to_owned().into()));
+    let cause = if let Some(message) = text("network")? {
+        Cause::Network(message)
+    } else if let Some(message) = text("timeout")? {
+        Cause::Timeout(message)
+    } else if let Some(message) = text("protocol")? {
+        Cause::Protocol(message)
+    } else if let Some(message) = text("auth")? {
+        Cause::Auth(message)
+    } else {
+        Cause::Reply(line.bytes("reply")?.into())
+    };
+    let generation = Generation::from_u64(line.number("generation")?);
+    let mut error =
+        AppError::new(generation, stage(line)?, cause).with_service(line.optional_id("serviceId")?);
+    if line.find("maxWireVersion").is_some() {
+        error = error.with_max_wire_version(line.number("maxWireVersion")?);
     }
-    if let Some(protocol) = line.optional_object("protocol")? {
-        return Ok(RecordedCause::Protocol {
-            message: protocol.text("message")?.into(),
-        });
-    }
-    if let Some(auth) = line.optional_object("auth")? {
-        return Ok(RecordedCause::Auth {
-            message: auth.text("message")?.into(),
-        });
-    }
-    Ok(RecordedCause::Reply(line.bytes("reply")?.into()))
+    Ok(error)
+}
+
+fn stage(object: &Fields<'_>) -> Result<Stage, Box<str>> {
+    Ok(Stage::parse(object.text("stage")?).ok_or("no such stage")?)
 }
 
 fn server_error(object: &Fields<'_>) -> Result<ServerError, Box<str>> {
     let kind = ErrorKind::parse(object.text("kind")?).ok_or("no such kind of error")?;
-    let stage = Stage::parse(object.text("stage")?).ok_or("no such stage")?;
-    let mut error = ServerError::new(kind, stage, object.text("message")?);
+    let mut error = ServerError::new(kind, stage(object)?, object.text("message")?);
     error.code = match object.find("code") {
         Some(_) => Some(object.number("code")?),
         None => None,
@@ -202,15 +200,6 @@ fn server_error(object: &Fields<'_>) -> Result<ServerError, Box<str>> {
         });
     }
     Ok(error)
-}
-
-fn phase(name: &str) -> Result<Phase, Box<str>> {
-    Ok(match name {
-        "BeforeHello" => Phase::BeforeHello,
-        "BeforeHandshake" => Phase::BeforeHandshake,
-        "AfterHandshake" => Phase::AfterHandshake,
-        other => return Err(format!("no phase is called {other}").into()),
-    })
 }
 
 fn topology_type(name: &str) -> Result<TopologyType, Box<str>> {

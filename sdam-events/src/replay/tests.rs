@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use bson::{Document, RawDocumentBuf, doc};
 use sdam_core::{
-    app_error::{AppError, Cause, Phase},
+    app_error::AppError,
     error::{ErrorKind, ServerError, Stage},
     event::{EventKind, RecordedInput},
     hello::Hello,
@@ -154,28 +154,18 @@ fn recording() -> String {
     topology.answers(20, "b", &member("b", false));
     topology.fails(30, "c");
     let server = topology.id("a");
-    let causes = [
-        Cause::Network {
-            timeout: false,
-            labels: &[],
-            message: "reset",
-        },
-        Cause::Auth { message: "no" },
-        Cause::Protocol { message: "long" },
+    let errors = [
+        AppError::network(Generation::FIRST, Stage::Operation, "reset"),
+        AppError::auth(Generation::from_u64(1), "no"),
+        AppError::protocol(Generation::from_u64(2), Stage::Operation, "long"),
+        AppError::timeout(Generation::from_u64(2), Stage::Connect, "slow"),
     ];
-    for (generation, cause) in (0..).zip(causes) {
-        topology.now = at(40 + generation);
-        let error = AppError {
-            generation: Generation::from_u64(generation),
-            service_id: None,
-            phase: Phase::AfterHandshake,
-            cause,
-            max_wire_version: 21,
-        };
+    for (millis, error) in (40..).zip(errors) {
+        topology.now = at(millis);
         topology.push(EventKind::Input(Arc::new(RecordedInput::of_error(
             server, &error,
         ))));
-        let (_, effects) = topology.machine.handle_error(topology.now, server, error);
+        let (_, effects) = topology.machine.handle_error(topology.now, server, &error);
         topology.run(effects);
     }
     topology.answers(50, "a", &member("a", true));
@@ -193,7 +183,7 @@ fn a_recording_happens_again() {
     let recording = recording();
     let outcome = replay(recording.as_bytes()).unwrap();
     assert_eq!(outcome.divergence, None);
-    assert_eq!(outcome.inputs, 10);
+    assert_eq!(outcome.inputs, 11);
     let is_replayed = |line: &&str| line.contains("\"event\":") && !line.contains("Heartbeat");
     assert_eq!(
         outcome.matched,

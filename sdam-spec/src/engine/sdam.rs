@@ -53,7 +53,7 @@ impl Subject for Engine<'_> {
         let current = generations.get(&server.id);
         let current = current.ok_or_else(|| format!("{} has no pool", error.address))?;
         self.topology
-            .handle_error(server.id, error.report(*current));
+            .handle_error(server.id, &error.report(*current));
         self.stage.settle();
         Ok(())
     }

@@ -69,7 +69,7 @@ impl Subject for Scanned {
         let generations = self.world.pools.generations();
         let current = generations.get(&id);
         let current = current.ok_or_else(|| format!("{} has no pool", error.address))?;
-        self.topology.handle_error(id, error.report(*current));
+        self.topology.handle_error(id, &error.report(*current));
         Ok(())
     }
 

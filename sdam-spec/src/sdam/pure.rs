@@ -106,7 +106,7 @@ impl Subject for Bare {
         let current = current.ok_or_else(|| format!("{} has no pool", error.address))?;
         let (_, effects) = self
             .machine
-            .handle_error(self.now, server, error.report(current));
+            .handle_error(self.now, server, &error.report(current));
         self.run(effects);
         Ok(())
     }

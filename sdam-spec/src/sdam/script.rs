@@ -1,11 +1,9 @@
 //! The format of the discovery and monitoring files.
 
-use std::sync::Arc;
-
 use sdam_core::{
     address::ServerAddress,
-    app_error::{AppError, Cause, Phase as Progress},
-    error::{RETRYABLE_ERROR, SYSTEM_OVERLOADED_ERROR},
+    app_error::{AppError, Cause},
+    error::Stage,
     ids::Generation,
 };
 use serde::{Deserialize, de::IgnoredAny};
@@ -93,14 +91,8 @@ pub struct ApplicationError {
     /// The connection's generation; `None` for the pool's current one.
     pub generation: Option<Generation>,
     max_wire_version: i32,
-    progress: Progress,
-    failure: Failure,
-}
-
-#[derive(Clone, Debug)]
-enum Failure {
-    Network { timeout: bool },
-    Command { reply: Arc<[u8]> },
+    stage: Stage,
+    cause: Cause<'static>,
 }
 
 #[derive(Deserialize)]
@@ -134,12 +126,10 @@ impl TryFrom<ApplicationErrorFormat> for ApplicationError {
     type Error = String;
 
     fn try_from(error: ApplicationErrorFormat) -> Result<Self, String> {
-        let failure = match (error.kind, error.response) {
-            (Kind::Network, None) => Failure::Network { timeout: false },
-            (Kind::Timeout, None) => Failure::Network { timeout: true },
-            (Kind::Command, Some(response)) => Failure::Command {
-                reply: json::document(&response)?.into(),
-            },
+        let cause = match (error.kind, error.response) {
+            (Kind::Network, None) => Cause::Network(SCRIPTED.into()),
+            (Kind::Timeout, None) => Cause::Timeout(SCRIPTED.into()),
+            (Kind::Command, Some(response)) => Cause::Reply(json::document(&response)?.into()),
             (Kind::Command, None) => return Err("an error of type command has no response".into()),
             (kind, Some(_)) => return Err(format!("an error of type {kind:?} has a response")),
         };
@@ -147,14 +137,17 @@ impl TryFrom<ApplicationErrorFormat> for ApplicationError {
             address: error.address.0,
             generation: error.generation.map(Generation::from_u64),
             max_wire_version: error.max_wire_version,
-            progress: match error.when {
-                When::BeforeHandshakeCompletes => Progress::BeforeHello,
-                When::AfterHandshakeCompletes => Progress::AfterHandshake,
+            stage: match error.when {
+                When::BeforeHandshakeCompletes => Stage::Hello,
+                When::AfterHandshakeCompletes => Stage::Operation,
             },
-            failure,
+            cause,
         })
     }
 }
+
+/// The message of errors that a file only names.
+const SCRIPTED: &str = "the script says so";
 
 impl Script {
     /// Reads a file.
@@ -173,27 +166,9 @@ impl Script {
 
 impl ApplicationError {
     /// Returns the report of a pool whose generation is `current`.
-    ///
-    /// A pool labels network errors during the establishment of a connection, which marks them as
-    /// errors of an overloaded server.
     pub fn report(&self, current: Generation) -> AppError<'_> {
-        let cause = match &self.failure {
-            Failure::Command { reply } => Cause::Reply(reply),
-            Failure::Network { timeout } => Cause::Network {
-                timeout: *timeout,
-                labels: match self.progress {
-                    Progress::BeforeHello => &[SYSTEM_OVERLOADED_ERROR, RETRYABLE_ERROR],
-                    _ => &[],
-                },
-                message: "the script says so",
-            },
-        };
-        AppError {
-            generation: self.generation.unwrap_or(current),
-            service_id: None,
-            phase: self.progress,
-            cause,
-            max_wire_version: self.max_wire_version,
-        }
+        let generation = self.generation.unwrap_or(current);
+        AppError::new(generation, self.stage, self.cause.clone())
+            .with_max_wire_version(self.max_wire_version)
     }
 }

@@ -5,8 +5,8 @@ use std::{io, net::TcpListener, time::Duration};
 use futures::FutureExt as _;
 use sdam_core::{
     address::ServerAddress,
-    app_error::Phase,
     error::{ErrorKind, SYSTEM_OVERLOADED_ERROR, Stage},
+    ids::Generation,
     time::Instant,
 };
 
@@ -140,14 +140,14 @@ async fn refused(
     }
 }
 
-/// Checks the error's message, and the cause that a pool would report while opening a connection.
+/// Checks the error's kind and stage, and the labels of its report by a pool.
 pub(super) fn expect(error: &TransportError, kind: ErrorKind, stage: Stage) -> Outcome {
     ensure!(
         error.kind() == kind && error.stage() == stage,
         "{kind:?} at {stage:?} was due, not: {error}"
     );
     let overload = kind != ErrorKind::Protocol && stage != Stage::Dns;
-    let labels = error.cause(Phase::BeforeHello).labels();
+    let labels = error.app_error(Generation::FIRST).labels();
     ensure!(
         labels.contains(&SYSTEM_OVERLOADED_ERROR) == overload,
         "the labels {labels:?} are wrong for: {error}"

@@ -1,5 +1,7 @@
 use std::io::ErrorKind as Io;
 
+use sdam_core::app_error::Cause;
+
 use super::*;
 
 #[test]
@@ -68,89 +70,66 @@ fn the_causes_of_a_cause_are_in_the_text() {
     assert_eq!(error.message(), "sending: outer: broken pipe");
 }
 
-/// What a pool reports: a network error, a network timeout, or a protocol error.
-#[derive(Debug, PartialEq)]
-enum Reported {
-    Network,
-    Timeout,
-    Protocol,
-}
-
 /// I-10, I-11, I-14, I-16; what is reported for which failure of a pooled connection, and which
 /// failures get the labels of overload.
 #[test]
 fn io_errors_and_timeouts_up_to_hello_are_labelled_as_overload_and_nothing_else_is() {
-    let check = |error: &TransportError, phase, reported, labelled| {
-        let cause = error.cause(phase);
-        let kind = match cause {
-            Cause::Network { timeout: true, .. } => Reported::Timeout,
-            Cause::Network { timeout: false, .. } => Reported::Network,
-            _ => Reported::Protocol,
+    let check = |error: &TransportError, labelled| {
+        let message = error.message().to_owned().into();
+        let cause = match error.kind() {
+            ErrorKind::Network => Cause::Network(message),
+            ErrorKind::Timeout => Cause::Timeout(message),
+            _ => Cause::Protocol(message),
         };
+        let generation = Generation::from_u64(7);
+        let report = error.app_error(generation);
+        assert_eq!(report, AppError::new(generation, error.stage(), cause));
         let labels: &[&str] = if labelled {
             &["SystemOverloadedError", "RetryableError"]
         } else {
             &[]
         };
-        assert_eq!(
-            (kind, cause.labels()),
-            (reported, labels),
-            "{error} {phase:?}"
-        );
+        assert_eq!(report.labels(), labels, "{error}");
     };
-    let io = |stage, kind: io::ErrorKind| TransportError::from_io(stage, "x", kind.into());
+    let io = |stage, kind: Io| TransportError::from_io(stage, "x", kind.into());
     let slow = |stage| TransportError::timeout(stage, "too slow");
     let wire = |stage| TransportError::from_wire(stage, WireError::Compressed);
 
-    let opening = Phase::BeforeHello;
     // Refused, reset, end of file and silence, at every step of an exchange with the server.
     for stage in [Stage::Connect, Stage::Tls, Stage::Hello] {
         for kind in [
             Io::ConnectionRefused,
             Io::ConnectionReset,
             Io::UnexpectedEof,
+            Io::TimedOut,
         ] {
-            check(&io(stage, kind), opening, Reported::Network, true);
+            check(&io(stage, kind), true);
         }
-        check(&io(stage, Io::TimedOut), opening, Reported::Timeout, true);
-        check(&slow(stage), opening, Reported::Timeout, true);
+        check(&slow(stage), true);
     }
     let eof = TransportError::network(Stage::Hello, "the server closed the connection");
-    check(&eof, opening, Reported::Network, true);
+    check(&eof, true);
 
     // A name that is not found, or times out; a proxy that refuses, disconnects or does not answer.
     for stage in [Stage::Dns, Stage::Proxy] {
-        check(&io(stage, Io::NotFound), opening, Reported::Network, false);
-        check(
-            &io(stage, Io::UnexpectedEof),
-            opening,
-            Reported::Network,
-            false,
-        );
-        check(&slow(stage), opening, Reported::Timeout, false);
+        check(&io(stage, Io::NotFound), false);
+        check(&io(stage, Io::UnexpectedEof), false);
+        check(&slow(stage), false);
     }
     // A bad certificate, in each form in which the library may report it.
     let certificate = TransportError::protocol(Stage::Tls, "the certificate has expired");
-    check(&certificate, opening, Reported::Protocol, false);
+    check(&certificate, false);
     for kind in [Io::InvalidData, Io::InvalidInput, Io::Other] {
-        check(&io(Stage::Tls, kind), opening, Reported::Protocol, false);
+        check(&io(Stage::Tls, kind), false);
     }
     // The greeting of another protocol.
-    check(&wire(Stage::Hello), opening, Reported::Protocol, false);
+    check(&wire(Stage::Hello), false);
 
     // Authentication, and operations of an established connection.
-    for (phase, stage) in [
-        (Phase::BeforeHandshake, Stage::Auth),
-        (Phase::AfterHandshake, Stage::Operation),
-    ] {
-        check(
-            &io(stage, Io::ConnectionReset),
-            phase,
-            Reported::Network,
-            false,
-        );
-        check(&eof, phase, Reported::Network, false);
-        check(&slow(stage), phase, Reported::Timeout, false);
-        check(&wire(stage), phase, Reported::Protocol, false);
+    for stage in [Stage::Auth, Stage::Operation] {
+        check(&io(stage, Io::ConnectionReset), false);
+        check(&eof.clone().at(stage), false);
+        check(&slow(stage), false);
+        check(&wire(stage), false);
     }
 }

@@ -46,7 +46,7 @@ impl ScanTopology {
         self.events.push_with(now, EventName::Input, || {
             EventKind::Input(Arc::new(RecordedInput::of_error(server, error)))
         });
-        let (outcome, effects) = self.machine.handle_error(now, server, *error);
+        let (outcome, effects) = self.machine.handle_error(now, server, error);
         self.run(effects, None);
         outcome
     }

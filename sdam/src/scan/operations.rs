@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use sdam_core::{
-    app_error::{AppError, Cause, ErrorOutcome, Phase},
+    app_error::{AppError, Cause, ErrorOutcome},
     error::{ServerError, Stage},
     ids::ServerId,
     monitor::MonitorInput,
@@ -21,10 +21,12 @@ impl ScanTopology {
     /// A network error also closes the connection. After an error of a former primary, the next
     /// selection scans first (SDAM: "not writable primary and node is recovering").
     /// No I/O is performed.
-    pub fn handle_error(&mut self, server: ServerId, error: AppError<'_>) -> ErrorOutcome {
+    pub fn handle_error(&mut self, server: ServerId, error: &AppError<'_>) -> ErrorOutcome {
         let own = self.generation(server, error.service_id);
-        let outcome = self.apply_error(server, &error);
-        if matches!(error.cause, Cause::Network { .. }) && own == Some(error.generation) {
+        let outcome = self.apply_error(server, error);
+        if matches!(error.cause, Cause::Network(_) | Cause::Timeout(_))
+            && own == Some(error.generation)
+        {
             self.disconnect_quietly(server);
         }
         if matches!(outcome, ErrorOutcome::MarkedUnknown | ErrorOutcome::Cleared) {
@@ -109,20 +111,18 @@ impl ScanTopology {
                 .with_source(elapsed)),
             };
         let max_wire_version = self.max_wire_version(server);
-        let report = |cause| AppError {
-            generation,
-            service_id,
-            phase: Phase::AfterHandshake,
-            cause,
-            max_wire_version,
-        };
         match outcome {
             Ok(reply) => {
-                self.handle_error(server, report(Cause::Reply(reply.body())));
+                let report = AppError::reply(generation, Stage::Operation, reply.body())
+                    .with_service(service_id)
+                    .with_max_wire_version(max_wire_version);
+                self.handle_error(server, &report);
                 Ok(reply.body().to_vec())
             }
             Err(error) => {
-                self.handle_error(server, report(error.cause(Phase::AfterHandshake)));
+                let error = error.at(Stage::Operation);
+                let report = error.app_error(generation).with_service(service_id);
+                self.handle_error(server, &report);
                 Err(error.into())
             }
         }

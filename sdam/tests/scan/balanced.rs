@@ -3,7 +3,7 @@
 use bson::{doc, oid::ObjectId};
 use sdam::scan::ScanTopology;
 use sdam_core::{
-    app_error::{AppError, Cause, ErrorOutcome, Phase},
+    app_error::{AppError, ErrorOutcome},
     error::{ErrorKind, Stage as ErrorStage},
 };
 use sdam_events::channel::EventStream;
@@ -86,22 +86,14 @@ fn i_50_i_52_a_lost_connection_changes_nothing_but_its_service_generation() {
     assert_eq!(stage.open(), 1);
     // F-67: the previous connection was the last of its service, which has come back.
     assert!(topology.generation(server, service) > Some(before.next()));
-    let mut error = AppError {
-        generation: before.next(),
-        service_id: service,
-        phase: Phase::AfterHandshake,
-        cause: Cause::Network {
-            timeout: false,
-            labels: &[],
-            message: "broken",
-        },
-        max_wire_version: 21,
-    };
-    assert_eq!(topology.handle_error(server, error), ErrorOutcome::Stale);
+    let mut error =
+        AppError::network(before.next(), ErrorStage::Operation, "broken").with_service(service);
+    let outcome = topology.handle_error(server, &error);
+    assert_eq!(outcome, ErrorOutcome::Stale);
     assert_eq!(stage.open(), 1, "it was another connection's error");
     error.generation = topology.channel(server).unwrap().generation();
     assert_eq!(
-        topology.handle_error(server, error),
+        topology.handle_error(server, &error),
         ErrorOutcome::ServiceCleared
     );
     assert_eq!(stage.open(), 0);

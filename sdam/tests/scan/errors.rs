@@ -2,7 +2,8 @@
 
 use bson::doc;
 use sdam_core::{
-    app_error::{AppError, Cause, ErrorOutcome, Phase},
+    app_error::{AppError, ErrorOutcome},
+    error::Stage as ErrorStage,
     ids::Generation,
     server::ServerType,
 };
@@ -120,25 +121,15 @@ fn i_1_an_error_of_an_earlier_generation_is_ignored() {
     let stage = Stage::default();
     let (mut topology, _) = stage.replica_set(|_| ());
     let selected = ready(topology.select(&sdam_select::criteria::Criteria::write())).unwrap();
-    let error = AppError {
-        generation: selected.generation(),
-        service_id: None,
-        phase: Phase::AfterHandshake,
-        cause: Cause::Network {
-            timeout: false,
-            labels: &[],
-            message: "reset",
-        },
-        max_wire_version: 21,
-    };
+    let error = AppError::network(selected.generation(), ErrorStage::Operation, "reset");
     assert_eq!(
-        topology.handle_error(selected.id(), error),
+        topology.handle_error(selected.id(), &error),
         ErrorOutcome::Cleared
     );
     stage.advance(1_000);
     select(&mut topology).unwrap();
     assert_eq!(
-        topology.handle_error(selected.id(), error),
+        topology.handle_error(selected.id(), &error),
         ErrorOutcome::Stale
     );
     assert_eq!(kind(&topology, "a"), ServerType::RsPrimary);

@@ -5,52 +5,29 @@ use alloc::{string::String, vec::Vec};
 use bson::doc;
 
 use super::*;
-use crate::app_error::{AppError, Cause, ErrorOutcome, Phase};
+use crate::app_error::{AppError, Cause, ErrorOutcome};
 
-fn report(
-    machine: &mut TopologyMachine,
-    phase: Phase,
-    cause: Cause<'_>,
-) -> (ErrorOutcome, Vec<String>) {
+/// Reports `error`, which is of the current generation, for server `a`.
+fn report(machine: &mut TopologyMachine, error: &AppError<'_>) -> (ErrorOutcome, Vec<String>) {
     let server = id(machine, "a");
-    let generation = machine.generation(server, None).unwrap();
-    let error = AppError {
-        generation,
-        service_id: None,
-        phase,
-        cause,
-        max_wire_version: 17,
-    };
     let (outcome, effects) = machine.handle_error(NOW, server, error);
     (outcome, brief(machine, &effects))
 }
 
 /// Returns the effects of an operation's broken connection.
 pub(super) fn network_error(machine: &mut TopologyMachine, server: ServerId) -> Effects {
-    let cause = Cause::Network {
-        timeout: false,
-        labels: &[],
-        message: "broken pipe",
-    };
-    met(machine, server, cause)
+    let generation = machine.generation(server, None).unwrap();
+    let error = AppError::network(generation, Stage::Operation, "broken pipe");
+    machine.handle_error(NOW, server, &error).1
 }
 
 /// Returns the effects of a reply that the primary has stepped down.
 pub(super) fn state_change(machine: &mut TopologyMachine, server: ServerId) -> Effects {
     let reply = doc! { "ok": 0, "code": 189, "errmsg": "stepped down" };
     let bytes = bson::RawDocumentBuf::try_from(&reply).unwrap().into_bytes();
-    met(machine, server, Cause::Reply(&bytes))
-}
-
-fn met(machine: &mut TopologyMachine, server: ServerId, cause: Cause<'_>) -> Effects {
-    let error = AppError {
-        generation: machine.generation(server, None).unwrap(),
-        service_id: None,
-        phase: Phase::AfterHandshake,
-        cause,
-        max_wire_version: 17,
-    };
-    machine.handle_error(NOW, server, error).1
+    let generation = machine.generation(server, None).unwrap();
+    let error = AppError::reply(generation, Stage::Operation, bytes);
+    machine.handle_error(NOW, server, &error).1
 }
 
 #[test]
@@ -65,88 +42,84 @@ fn network_errors_of_operations_clear_and_cancel_but_do_not_ask_for_a_check() {
         "clear a to 1",
         "cancel a",
     ];
-    let network = |timeout, labels| Cause::Network {
-        timeout,
-        labels,
-        message: "broken pipe",
-    };
-    let overloaded: &[&str] = &["SystemOverloadedError", "RetryableError"];
-    let check = |phase, cause, expected| {
+    let check = |error: AppError<'_>, expected| {
         let mut machine = opened(&options(&["a", "b"]));
         let _ = super::check(&mut machine, "a", hello(ServerType::RsPrimary));
-        let (outcome, effects) = report(&mut machine, phase, cause);
-        assert_eq!(outcome, expected, "{phase:?} {cause:?}");
-        let all: &[&str] = if expected == ErrorOutcome::Cleared {
-            &UNKNOWN
-        } else {
-            &[]
-        };
-        assert_eq!(effects, all, "{phase:?} {cause:?}");
+        let (outcome, effects) = report(&mut machine, &error);
+        assert_eq!(outcome, expected, "{error:?}");
+        if expected != ErrorOutcome::Cleared {
+            assert_eq!(effects, [""; 0], "{error:?}");
+            return;
+        }
+        assert_eq!(effects, UNKNOWN, "{error:?}");
+        let lost = machine.description().server(&address("a")).unwrap();
+        assert_eq!(lost.error.as_ref().unwrap().stage, error.stage);
     };
-    check(
-        Phase::AfterHandshake,
-        network(false, &[]),
+    let (first, cleared, ignored) = (
+        Generation::FIRST,
         ErrorOutcome::Cleared,
-    );
-    check(
-        Phase::AfterHandshake,
-        network(true, &[]),
         ErrorOutcome::Irrelevant,
     );
-    check(
-        Phase::BeforeHandshake,
-        network(true, &[]),
-        ErrorOutcome::Cleared,
-    );
-    check(
-        Phase::BeforeHandshake,
-        Cause::Auth { message: "no" },
-        ErrorOutcome::Cleared,
-    );
+    let network = |stage| AppError::network(first, stage, "broken pipe");
+    let timeout = |stage| AppError::timeout(first, stage, "too slow");
     // A message that is too long for the connection does not mean that the server is down.
-    let protocol = Cause::Protocol { message: "long" };
-    check(Phase::AfterHandshake, protocol, ErrorOutcome::Irrelevant);
-    check(Phase::BeforeHandshake, protocol, ErrorOutcome::Cleared);
-    check(Phase::BeforeHello, protocol, ErrorOutcome::Cleared);
-    check(
-        Phase::BeforeHello,
-        network(false, overloaded),
-        ErrorOutcome::Irrelevant,
-    );
-    check(
-        Phase::BeforeHello,
-        network(true, overloaded),
-        ErrorOutcome::Irrelevant,
-    );
-    check(
-        Phase::BeforeHello,
-        network(false, &[]),
-        ErrorOutcome::Cleared,
-    );
+    let protocol = |stage| AppError::protocol(first, stage, "too long");
+    for stage in [Stage::Dns, Stage::Proxy, Stage::Auth] {
+        check(network(stage), cleared);
+        check(timeout(stage), cleared);
+        check(protocol(stage), cleared);
+    }
+    for stage in [Stage::Connect, Stage::Tls, Stage::Hello] {
+        check(network(stage), ignored);
+        check(timeout(stage), ignored);
+        check(protocol(stage), cleared);
+    }
+    check(AppError::auth(first, "no"), cleared);
+    check(network(Stage::Operation), cleared);
+    check(timeout(Stage::Operation), ignored);
+    check(protocol(Stage::Operation), ignored);
 }
 
 #[test]
-fn the_knob_lets_every_failed_establishment_mark_unknown() {
+fn with_handshake_errors_mark_unknown_an_overloaded_server_is_marked_unknown() {
     // I-10: handshakeErrorsMarkUnknown
     let mut options = options(&["a", "b"]);
     options.handshake_errors_mark_unknown = true;
     let mut machine = opened(&options);
     let _ = check(&mut machine, "a", hello(ServerType::RsPrimary));
-    let cause = Cause::Network {
-        timeout: true,
-        labels: &["SystemOverloadedError"],
-        message: "slow",
-    };
-    assert_eq!(
-        report(&mut machine, Phase::BeforeHello, cause).0,
-        ErrorOutcome::Cleared
+    let error = AppError::timeout(Generation::FIRST, Stage::Connect, "slow");
+    let (outcome, _) = report(&mut machine, &error);
+    assert_eq!(outcome, ErrorOutcome::Cleared);
+    let lost = machine.description().server(&address("a")).unwrap();
+    assert!(
+        lost.error
+            .as_ref()
+            .unwrap()
+            .has_label("SystemOverloadedError")
     );
+}
+
+#[test]
+fn an_owned_error_is_the_same_error() {
+    let service = ObjectId::from_bytes([7; 12]);
+    let (first, message) = (Generation::FIRST, String::from("m"));
+    let errors = [
+        AppError::network(first, Stage::Dns, &message),
+        AppError::timeout(first, Stage::Hello, &message).with_service(service),
+        AppError::protocol(first, Stage::Tls, &message),
+        AppError::auth(first, &message),
+        AppError::reply(first, Stage::Operation, message.as_bytes()).with_max_wire_version(7),
+    ];
+    let owned = errors.clone().map(AppError::into_owned);
+    assert_eq!(owned, errors);
+    drop(message);
+    assert_eq!(owned[0].cause, Cause::Network("m".into()));
 }
 
 /// Reports a reply on a connection of `max_wire_version` by a primary `a`, whose monitor knows
 /// topology version 5 and wire version 17.
 fn reply(
-    phase: Phase,
+    stage: Stage,
     reply: &bson::Document,
     max_wire_version: i32,
 ) -> (ErrorOutcome, Vec<String>, TopologyMachine) {
@@ -155,15 +128,10 @@ fn reply(
     news.topology_version = Some(version(1, 5));
     let _ = super::check(&mut machine, "a", news);
     let bytes = bson::RawDocumentBuf::try_from(reply).unwrap().into_bytes();
-    let error = AppError {
-        generation: Generation::FIRST,
-        service_id: None,
-        phase,
-        cause: Cause::Reply(&bytes),
-        max_wire_version,
-    };
+    let error =
+        AppError::reply(Generation::FIRST, stage, bytes).with_max_wire_version(max_wire_version);
     let server = id(&machine, "a");
-    let (outcome, effects) = machine.handle_error(NOW, server, error);
+    let (outcome, effects) = machine.handle_error(NOW, server, &error);
     let effects = brief(&machine, &effects);
     (outcome, effects, machine)
 }
@@ -180,7 +148,7 @@ fn state_changes_ask_for_a_check_and_only_a_shutdown_clears() {
     // I-17, I-34, I-35, I-36; E-9: the connection's own handshake decides, not the monitor's.
     let check = |code: i32, max_wire_version, clears: bool| {
         let error = doc! { "ok": 0, "code": code, "errmsg": "no" };
-        let (outcome, effects, machine) = reply(Phase::AfterHandshake, &error, max_wire_version);
+        let (outcome, effects, machine) = reply(Stage::Operation, &error, max_wire_version);
         let mut expected = Vec::from([
             "publish",
             "ServerDescriptionChanged a",
@@ -219,7 +187,7 @@ fn state_changes_ask_for_a_check_and_only_a_shutdown_clears() {
 fn other_errors_of_commands_say_nothing_about_the_server() {
     // I-37, I-60, I-33
     let check = |error: bson::Document| {
-        let (outcome, effects, _) = reply(Phase::AfterHandshake, &error, 7);
+        let (outcome, effects, _) = reply(Stage::Operation, &error, 7);
         assert_eq!(outcome, ErrorOutcome::Irrelevant, "{error}");
         assert_eq!(effects, [""; 0], "{error}");
     };
@@ -234,10 +202,10 @@ fn other_errors_of_commands_say_nothing_about_the_server() {
 fn while_a_connection_is_made_a_refusal_counts_unless_the_server_is_overloaded() {
     // I-12, I-13, I-61
     let check = |code: i32, labels: &[&str], expected| {
-        for phase in [Phase::BeforeHello, Phase::BeforeHandshake] {
+        for stage in [Stage::Hello, Stage::Auth] {
             let labels: Vec<&str> = labels.into();
             let error = doc! { "ok": 0, "code": code, "errorLabels": labels };
-            let (outcome, effects, _) = reply(phase, &error, 17);
+            let (outcome, effects, _) = reply(stage, &error, 17);
             assert_eq!(outcome, expected, "{error}");
             let asks = effects.iter().any(|effect| effect == "check a");
             assert_eq!(asks, code == 10107, "{error}");
@@ -264,7 +232,7 @@ fn an_error_is_as_old_as_its_topology_version() {
             let own = doc! { "processId": process, "counter": own.counter };
             error.insert("topologyVersion", own);
         }
-        let (outcome, effects, machine) = reply(Phase::AfterHandshake, &error, 17);
+        let (outcome, effects, machine) = reply(Stage::Operation, &error, 17);
         if stale {
             assert_eq!(
                 (outcome, effects.len()),
@@ -319,17 +287,7 @@ fn errors_of_earlier_generations_and_of_strangers_change_nothing() {
     let mut machine = opened(&options(&["a", "b"]));
     let _ = check(&mut machine, "a", hello(ServerType::RsPrimary));
     let server = id(&machine, "a");
-    let error = AppError {
-        generation: Generation::FIRST,
-        service_id: None,
-        phase: Phase::AfterHandshake,
-        cause: Cause::Network {
-            timeout: false,
-            labels: &[],
-            message: "broken",
-        },
-        max_wire_version: 17,
-    };
+    let error = &AppError::network(Generation::FIRST, Stage::Operation, "broken");
     assert_eq!(
         machine.handle_error(NOW, server, error).0,
         ErrorOutcome::Cleared
@@ -351,23 +309,14 @@ fn behind_a_load_balancer_only_the_service_is_cleared() {
     let mut options = options(&["a"]);
     options.load_balanced = true;
     let service = ObjectId::from_bytes([7; 12]);
-    let check = |phase, timeout, expected| {
+    let first = Generation::FIRST;
+    let check = |error: AppError<'_>, expected| {
         let mut machine = opened(&options);
         let before = machine.description().clone();
         let server = id(&machine, "a");
-        let error = AppError {
-            generation: Generation::FIRST,
-            service_id: Some(service),
-            phase,
-            cause: Cause::Network {
-                timeout,
-                labels: &[],
-                message: "broken",
-            },
-            max_wire_version: 17,
-        };
-        let (outcome, effects) = machine.handle_error(NOW, server, error);
-        assert_eq!(outcome, expected, "{phase:?} {timeout}");
+        let error = error.with_service(service);
+        let (outcome, effects) = machine.handle_error(NOW, server, &error);
+        assert_eq!(outcome, expected, "{error:?}");
         assert_eq!(*machine.description(), before);
         if expected == ErrorOutcome::ServiceCleared {
             // I-53
@@ -376,17 +325,22 @@ fn behind_a_load_balancer_only_the_service_is_cleared() {
                 _ => None,
             });
             assert_eq!(clear.unwrap().service_id, Some(service));
-            let generation = Generation::FIRST.next();
+            let generation = first.next();
             assert_eq!(machine.generation(server, Some(service)), Some(generation));
-            assert_eq!(machine.generation(server, None), Some(Generation::FIRST));
+            assert_eq!(machine.generation(server, None), Some(first));
             assert_eq!(
-                machine.handle_error(NOW, server, error).0,
+                machine.handle_error(NOW, server, &error).0,
                 ErrorOutcome::Stale
             );
         }
     };
-    check(Phase::BeforeHello, false, ErrorOutcome::Irrelevant);
-    check(Phase::BeforeHandshake, true, ErrorOutcome::ServiceCleared);
-    check(Phase::AfterHandshake, false, ErrorOutcome::ServiceCleared);
-    check(Phase::AfterHandshake, true, ErrorOutcome::Irrelevant);
+    let network = |stage| AppError::network(first, stage, "broken");
+    let timeout = |stage| AppError::timeout(first, stage, "slow");
+    let (cleared, ignored) = (ErrorOutcome::ServiceCleared, ErrorOutcome::Irrelevant);
+    check(network(Stage::Dns), ignored);
+    check(network(Stage::Hello), ignored);
+    check(AppError::protocol(first, Stage::Hello, "text"), ignored);
+    check(timeout(Stage::Auth), cleared);
+    check(network(Stage::Operation), cleared);
+    check(timeout(Stage::Operation), ignored);
 }

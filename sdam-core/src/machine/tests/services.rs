@@ -1,7 +1,7 @@
 //! The generations of services behind a load balancer (F-67).
 
 use super::*;
-use crate::app_error::{AppError, Cause, ErrorOutcome, Phase};
+use crate::app_error::{AppError, ErrorOutcome};
 
 /// A load balancer, and connections to services of it.
 struct Balancer {
@@ -47,18 +47,9 @@ impl Balancer {
     }
 
     fn fail(&mut self, service: ObjectId, generation: u64) -> ErrorOutcome {
-        let error = AppError {
-            generation: Generation::from_u64(generation),
-            service_id: Some(service),
-            phase: Phase::AfterHandshake,
-            cause: Cause::Network {
-                timeout: false,
-                labels: &[],
-                message: "broken",
-            },
-            max_wire_version: 17,
-        };
-        self.machine.handle_error(NOW, self.server, error).0
+        let generation = Generation::from_u64(generation);
+        let error = AppError::network(generation, Stage::Operation, "broken").with_service(service);
+        self.machine.handle_error(NOW, self.server, &error).0
     }
 
     fn known(&self) -> usize {

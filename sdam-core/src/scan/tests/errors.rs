@@ -22,7 +22,7 @@ fn scanned(immediate_check: bool) -> World {
 fn i_38_x_6_x_45_not_writable_primary_and_shutdown_make_the_topology_stale() {
     let check = |code, stale| {
         let mut world = scanned(false);
-        world.report("a", Cause::Reply(&error_reply(code)));
+        world.report("a", Cause::Reply(error_reply(code).into()));
         let a = world.topology.description().server(&address("a")).unwrap();
         assert_eq!(a.server_type, ServerType::Unknown, "{code}");
         assert_eq!(world.scan.is_stale(world.now), stale, "{code}");
@@ -52,7 +52,7 @@ fn i_38_x_6_x_45_not_writable_primary_and_shutdown_make_the_topology_stale() {
 #[test]
 fn i_38_the_knob_checks_the_server_itself_at_once() {
     let mut world = scanned(true);
-    world.report("a", Cause::Reply(&error_reply(10_107)));
+    world.report("a", Cause::Reply(error_reply(10_107).into()));
     assert!(!world.scan.is_stale(world.now));
     assert_eq!(world.run(ScanInput::Settle), ScanEffect::Rest);
     assert_eq!(world.log, ["a"]);
@@ -64,14 +64,14 @@ fn i_38_the_knob_checks_the_server_itself_at_once() {
 #[test]
 fn i_38_with_the_knob_the_next_selection_does_what_nobody_settled() {
     let mut world = scanned(true);
-    world.report("a", Cause::Reply(&error_reply(10_107)));
+    world.report("a", Cause::Reply(error_reply(10_107).into()));
     assert_eq!(world.select(0), "a, selected a");
 }
 
 #[test]
 fn i_39_a_recovering_node_is_not_checked_even_with_the_knob() {
     let mut world = scanned(true);
-    world.report("a", Cause::Reply(&error_reply(11_602)));
+    world.report("a", Cause::Reply(error_reply(11_602).into()));
     assert_eq!(world.run(ScanInput::Settle), ScanEffect::Rest);
     assert_eq!(world.log.len(), 0);
     assert!(!world.scan.is_stale(world.now));
@@ -80,12 +80,7 @@ fn i_39_a_recovering_node_is_not_checked_even_with_the_knob() {
 #[test]
 fn i_15_h_7_a_broken_connection_calls_for_no_scan_and_starts_no_cooldown() {
     let mut world = scanned(false);
-    let cause = Cause::Network {
-        timeout: false,
-        labels: &[],
-        message: "reset",
-    };
-    world.report("a", cause);
+    world.report("a", Cause::Network("reset".into()));
     let a = world.topology.description().server(&address("a")).unwrap();
     assert_eq!(a.last_update_time, Some(world.now));
     assert!(!world.scan.is_stale(world.now));
@@ -103,7 +98,7 @@ fn i_38_an_error_during_a_scan_calls_for_another_one() {
     let mut world = scanned(false);
     let first = world.tell(ScanInput::Scan);
     let second = world.step(first).unwrap();
-    world.report("a", Cause::Reply(&error_reply(10_107)));
+    world.report("a", Cause::Reply(error_reply(10_107).into()));
     let mut effect = second;
     while let Some(next) = world.step(effect) {
         effect = next;

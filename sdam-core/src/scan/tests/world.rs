@@ -10,7 +10,7 @@ use std::{
 use super::super::*;
 use crate::{
     address::ServerAddress,
-    app_error::{AppError, Cause, Phase},
+    app_error::{AppError, Cause},
     error::{ErrorKind, Stage},
     hello::Hello,
     ids::{ElectionTuple, Generation, ObjectId},
@@ -221,14 +221,8 @@ impl World {
     pub(super) fn report(&mut self, name: &str, cause: Cause<'_>) {
         let description = self.topology.description();
         let server = description.server(&address(name)).unwrap().id;
-        let error = AppError {
-            generation: Generation::from_u64(u64::MAX),
-            service_id: None,
-            phase: Phase::AfterHandshake,
-            cause,
-            max_wire_version: 21,
-        };
-        let (_, _effects) = self.topology.handle_error(self.now, server, error);
+        let error = AppError::new(Generation::from_u64(u64::MAX), Stage::Operation, cause);
+        let (_, _effects) = self.topology.handle_error(self.now, server, &error);
         self.scan.server_lost(self.topology.description(), server);
     }
 
