@@ -18,7 +18,7 @@
 //! | P8 | after all faults are healed the description matches the deployment in time |
 //! | P9 | no selection waits while a suitable server exists, or beyond its time-out |
 //! | P10 | closing and dropping complete at once |
-//! | story, freshness, errors, selection, memory, busy-loop, panic, determinism | see [`Oracle`](sdam_sim::oracle::Oracle) |
+//! | continuity, freshness, errors, selection, memory, busy-loop, panic, determinism | see [`Oracle`](sdam_sim::oracle::Oracle) |
 //!
 //! The steps of a single-threaded client ([`plan::Kind::Scan`]) are not observable, so it is
 //! checked between its calls, by the same rules; its checks obey the minimum interval and the cooldown.

@@ -149,7 +149,7 @@ fn run_in_simulation(plan: &Plan, record: &Arc<RunRecord>) -> Result<Stats, Viol
     ] {
         if left > 0 {
             let message = format!("{left} {what} are left after the topology was closed");
-            return Err(Oracle::Leftovers.violated(sim.now(), message));
+            return Err(Oracle::Leaks.violated(sim.now(), message));
         }
     }
     let events = record.events().clone();
@@ -265,7 +265,7 @@ async fn converge(
             record.counts().excused += 1;
             return Ok(());
         }
-        return Err(Oracle::Truth.violated(now, difference));
+        return Err(Oracle::Convergence.violated(now, difference));
     }
 }
 

@@ -19,6 +19,7 @@ use crate::{
 
 /// A member, named directly or by its current role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Target {
     /// The member with this number.
     Member(MemberId),
@@ -52,6 +53,7 @@ impl fmt::Display for Target {
 
 /// How clients observe a change of the split horizon (M-30).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum HorizonPolicy {
     /// Client connections are closed, as in all releases.
     #[default]
@@ -178,10 +180,10 @@ pub enum ActionError {
 impl fmt::Display for ActionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoTarget(target) => write!(f, "there is no such member: {target}"),
+            Self::NoTarget(target) => write!(f, "{target} does not exist now"),
             Self::NoReplicaSet => f.write_str("the deployment is not a replica set"),
             Self::NotElected(member) => write!(f, "member {member} cannot be elected now"),
-            Self::NotRunning(member) => write!(f, "member {member} does not run"),
+            Self::NotRunning(member) => write!(f, "member {member} is not running"),
             Self::WrongRole(member) => {
                 write!(f, "the role of member {member} does not allow it")
             }

@@ -21,7 +21,7 @@ pub use self::{
 pub use crate::member::Role;
 use crate::{
     action::HorizonPolicy,
-    member::{Kind, Life, Member, Process, Replica},
+    member::{Kind, Member, Process, ProcessState, Replica},
     reply::INTERRUPTED_AT_SHUTDOWN,
     server::Connection,
     store::Store,
@@ -79,7 +79,7 @@ pub enum Output {
 
 /// The [`Output`]s of one call, in order.
 #[derive(Debug, Default, PartialEq, Eq)]
-#[must_use = "clients wait for what is to be sent"]
+#[must_use = "dropping it loses replies that clients wait for"]
 pub struct Outputs(Vec<Output>);
 
 impl Outputs {
@@ -120,7 +120,7 @@ pub struct Deployment {
     pub(crate) horizon_policy: HorizonPolicy,
     balanced: bool,
     pub(crate) outputs: Vec<Output>,
-    /// Whether the `Face` of a member may have changed.
+    /// Whether the `AdvertisedState` of a member may have changed.
     pub(crate) dirty: bool,
 }
 
@@ -288,11 +288,11 @@ impl Deployment {
             Timer::Election(member) | Timer::Takeover(member) => self.campaign(at, member),
             Timer::CatchUp(member) => self.accept_writes(member),
             Timer::NoOp(member) => self.write_no_op(at, member),
-            Timer::Quiesce(member) => self.end_in_order(at, member),
+            Timer::Quiesce(member) => self.finish_shutdown(at, member),
             Timer::Flood(member) => {
                 self.member_mut(member).process.counter += 1;
                 self.topology_changed(at, member, false);
-                self.tell_again(at, member);
+                self.schedule_flood(at, member);
             }
             Timer::Connection(connection) => self.connection_due(at, connection),
         }
@@ -304,15 +304,15 @@ impl Deployment {
         let startup = self.timing.startup;
         let horizon = self.horizon;
         let own = self.member_mut(member);
-        own.life = Life::Up;
+        own.state = ProcessState::Up;
         own.process = process;
         own.fail_command = None;
         own.flood = None;
-        own.strikes = 0;
+        own.fail_point_hits = 0;
         if let Some(replica) = own.replica_mut() {
             *replica = replica.restarted();
         }
-        own.process.face = own.face(horizon);
+        own.process.advertised = own.advertised(horizon);
         if own.replica().is_some() {
             self.timers.set(Timer::Startup(member), now + startup);
         }
@@ -323,7 +323,7 @@ impl Deployment {
     fn end_process(&mut self, member: MemberId) {
         self.dirty = true;
         let own = self.member_mut(member);
-        own.life = Life::Down;
+        own.state = ProcessState::Down;
         own.frozen = false;
         own.stalled.clear();
         for timer in [
@@ -343,7 +343,7 @@ impl Deployment {
     }
 
     /// Schedules the next unprompted change of `member` (`Action::Flood`), or cancels it.
-    fn tell_again(&mut self, now: Instant, member: MemberId) {
+    fn schedule_flood(&mut self, now: Instant, member: MemberId) {
         match self.member(member).flood {
             Some(every) => self.timers.set(Timer::Flood(member), now + every),
             None => self.timers.cancel(Timer::Flood(member)),
@@ -351,7 +351,7 @@ impl Deployment {
     }
 
     /// Ends the process of `member` after failing its pending requests.
-    fn end_in_order(&mut self, now: Instant, member: MemberId) {
+    fn finish_shutdown(&mut self, now: Instant, member: MemberId) {
         self.interrupt_all(now, member, INTERRUPTED_AT_SHUTDOWN);
         self.end_process(member);
     }
@@ -367,18 +367,20 @@ impl Deployment {
             for member in self.ids() {
                 let horizon = self.horizon;
                 let own = self.member_mut(member);
-                if !own.gossips() || own.replica().is_none() && own.life == Life::Up {
+                if !own.answers_members()
+                    || own.replica().is_none() && own.state == ProcessState::Up
+                {
                     // Standalones and mongoses change only when they shut down (M-9).
                     continue;
                 }
-                let face = own.face(horizon);
-                if face == own.process.face {
+                let advertised = own.advertised(horizon);
+                if advertised == own.process.advertised {
                     continue;
                 }
-                let previous = std::mem::replace(&mut own.process.face, face);
+                let previous = std::mem::replace(&mut own.process.advertised, advertised);
                 own.process.counter += 1;
-                let stepped_down = previous.stepped_down(&own.process.face);
-                if stepped_down && !own.version.keeps_connections() {
+                let stepped_down = previous.stepped_down(&own.process.advertised);
+                if stepped_down && !own.version.keeps_connections_on_step_down() {
                     self.close_connections(member);
                     continue;
                 }

@@ -34,6 +34,7 @@ pub struct FailCommand {
 
 /// How often a fail point is triggered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Mode {
     /// Always, until it is turned off.
     #[default]
@@ -46,16 +47,17 @@ pub enum Mode {
 
 impl FailCommand {
     /// Counts a matching command, and returns whether it triggers the fail point.
-    pub(crate) fn strikes(&mut self, request: &Request, app_name: Option<&str>) -> bool {
+    pub(crate) fn triggers(&mut self, request: &Request, app_name: Option<&str>) -> bool {
         // The fail point matches both spellings of legacy hello, whichever it names.
-        let named = self.commands.iter().any(|name| {
+        let is_named = self.commands.iter().any(|name| {
             *name == request.name
                 || request.is_legacy_hello() && name.eq_ignore_ascii_case("ismaster")
         });
-        let meant = self.app_name.is_none() || self.app_name.as_deref() == app_name;
+        let has_app_name = self.app_name.is_none() || self.app_name.as_deref() == app_name;
         // Only commands that take a write concern can have its error.
-        let able = self.write_concern_error.is_none() || takes_write_concern(&request.name);
-        if !named || !meant || !able || request.name == "configureFailPoint" {
+        let is_applicable =
+            self.write_concern_error.is_none() || takes_write_concern(&request.name);
+        if !is_named || !has_app_name || !is_applicable || request.name == "configureFailPoint" {
             return false;
         }
         match &mut self.mode {

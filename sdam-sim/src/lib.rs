@@ -15,13 +15,13 @@
 //! | [`scenario`] | timed faults of a simulated world, as a value and as a text file |
 //! | [`serve`] | the same deployment on loopback TCP |
 //!
-//! [`guide`] shows whole tests of programs.
+//! [`cookbook`] has whole tests of programs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod action;
 pub mod config;
+pub mod cookbook;
 pub mod deployment;
-pub mod guide;
 pub mod oracle;
 pub mod runtime;
 pub mod scenario;
@@ -38,7 +38,14 @@ mod server;
 mod store;
 mod timers;
 
+#[doc(inline)]
 pub use crate::{
-    action::Action,
-    deployment::{Blueprint, ConnectionId, Deployment, MemberId, Output, Outputs},
+    action::{Action, Target},
+    config::{MemberConfig, SetConfig},
+    deployment::{Blueprint, ConnectionId, Deployment, MemberId, Output, Outputs, Role},
+    runtime::Sim,
+    scenario::Scenario,
+    serve::ReplicaSet,
+    timing::Timing,
+    version::ServerVersion,
 };

@@ -19,7 +19,7 @@ pub(crate) struct Member {
     pub(crate) address: ServerAddress,
     pub(crate) version: ServerVersion,
     pub(crate) kind: Kind,
-    pub(crate) life: Life,
+    pub(crate) state: ProcessState,
     /// The process does not read, write or handle deadlines.
     pub(crate) frozen: bool,
     /// Clients cannot reach the process.
@@ -33,7 +33,7 @@ pub(crate) struct Member {
     pub(crate) flood: Option<Duration>,
     pub(crate) fail_command: Option<FailCommand>,
     /// How often a fail point has been triggered in this process.
-    pub(crate) strikes: i32,
+    pub(crate) fail_point_hits: i32,
 }
 
 /// The kind of server.
@@ -46,7 +46,7 @@ pub(crate) enum Kind {
 
 /// Whether the process is running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Life {
+pub(crate) enum ProcessState {
     Up,
     /// It announces its shutdown until this time.
     Quiescing(Instant),
@@ -64,7 +64,7 @@ pub(crate) struct Process {
     request_ids: i32,
     connections: i32,
     /// The state that was last published to clients, to detect significant changes.
-    pub(crate) face: Face,
+    pub(crate) advertised: AdvertisedState,
 }
 
 /// A member of a replica set, or a process that could become one.
@@ -78,21 +78,21 @@ pub(crate) struct Replica {
     // Lost in a restart.
     pub(crate) role: Role,
     pub(crate) primary: Option<MemberId>,
-    pub(crate) heard: BTreeMap<MemberId, Heard>,
+    pub(crate) peers: BTreeMap<MemberId, PeerState>,
     /// The member does not run for election until this time.
     pub(crate) frozen_until: Instant,
     pub(crate) maintenance: bool,
     /// Whether it has won its election and is still catching up.
     pub(crate) draining: bool,
     /// Whether it stays primary without a majority.
-    pub(crate) deluded: bool,
+    pub(crate) ignores_majority: bool,
     /// The replication lag in addition to its configured delay.
     pub(crate) lag: Duration,
 }
 
 /// The last known state of a peer.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Heard {
+pub(crate) struct PeerState {
     pub(crate) at: Instant,
     pub(crate) up: bool,
 }
@@ -117,7 +117,7 @@ pub enum Role {
 
 /// The fields of a hello reply whose change is a significant topology change (M-1).
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Face {
+pub(crate) struct AdvertisedState {
     role: Role,
     draining: bool,
     config: Option<(i64, i64)>,
@@ -135,7 +135,7 @@ impl Process {
             service_id: ObjectId::random(rng),
             request_ids: 0,
             connections: 0,
-            face: Face::default(),
+            advertised: AdvertisedState::default(),
         }
     }
 
@@ -161,7 +161,7 @@ impl Member {
             address,
             version,
             kind,
-            life: Life::Up,
+            state: ProcessState::Up,
             frozen: false,
             cut_off: false,
             stalled: Vec::new(),
@@ -169,12 +169,12 @@ impl Member {
             exhaust: true,
             flood: None,
             fail_command: None,
-            strikes: 0,
+            fail_point_hits: 0,
         }
     }
 
     pub(crate) fn is_running(&self) -> bool {
-        self.life != Life::Down
+        self.state != ProcessState::Down
     }
 
     /// Returns whether the member answers clients.
@@ -183,7 +183,7 @@ impl Member {
     }
 
     /// Returns whether the member answers other members.
-    pub(crate) fn gossips(&self) -> bool {
+    pub(crate) fn answers_members(&self) -> bool {
         self.is_running() && !self.frozen
     }
 
@@ -211,15 +211,15 @@ impl Member {
     }
 
     /// Returns the state that hello replies report now.
-    pub(crate) fn face(&self, horizon: u64) -> Face {
-        let quiescing = matches!(self.life, Life::Quiescing(_));
+    pub(crate) fn advertised(&self, horizon: u64) -> AdvertisedState {
+        let quiescing = matches!(self.state, ProcessState::Quiescing(_));
         let Some(replica) = self.replica() else {
-            return Face {
+            return AdvertisedState {
                 quiescing,
-                ..Face::default()
+                ..AdvertisedState::default()
             };
         };
-        Face {
+        AdvertisedState {
             role: replica.role,
             draining: replica.draining,
             config: replica
@@ -245,7 +245,7 @@ impl Replica {
     }
 
     /// Returns the role of a member that is not primary.
-    pub(crate) fn resting_role(&self, address: &ServerAddress) -> Role {
+    pub(crate) fn non_primary_role(&self, address: &ServerAddress) -> Role {
         match self.config.as_ref().map(|config| config.member(address)) {
             None => Role::Startup,
             Some(None) => Role::Removed,
@@ -268,7 +268,7 @@ impl Replica {
     }
 }
 
-impl Face {
+impl AdvertisedState {
     /// Returns whether the member was primary before and is not in `next`.
     pub(crate) fn stepped_down(&self, next: &Self) -> bool {
         self.role == Role::Primary && next.role != Role::Primary

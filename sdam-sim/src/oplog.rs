@@ -88,17 +88,17 @@ mod tests {
     }
 
     #[test]
-    fn a_follower_sees_what_was_written_until_then() {
+    fn a_secondary_replicates_writes_up_to_its_time() {
         let source = written(0..10);
         let mut follower = Oplog::default();
         follower.follow(&source, Instant::from_millis(7500));
         assert_eq!(follower.last().date, 7000);
         follower.follow(&source, Instant::from_millis(6500));
-        assert_eq!(follower.last().date, 7000, "time does not run backwards");
+        assert_eq!(follower.last().date, 7000, "time is monotonic");
     }
 
     #[test]
-    fn what_the_source_lacks_is_rolled_back() {
+    fn entries_missing_from_the_source_are_rolled_back() {
         let source = written(0..3);
         let mut follower = written(0..9);
         follower.follow(&source, Instant::from_millis(9000));
@@ -106,13 +106,13 @@ mod tests {
     }
 
     #[test]
-    fn history_is_bounded_by_what_a_delayed_member_needs() {
+    fn the_oplog_keeps_only_what_a_delayed_member_needs() {
         let oplog = written(0..1000);
         assert_eq!(oplog.entries.len(), 7);
     }
 
     #[test]
-    fn writes_of_one_second_are_counted() {
+    fn writes_within_one_second_get_increments() {
         let mut oplog = written([4]);
         oplog.write(1, Instant::from_millis(4500), 4500, Duration::ZERO);
         assert_eq!(oplog.last().time.increment, 2);

@@ -37,15 +37,15 @@ pub enum Oracle {
     /// P6: checks are neither too early nor too late.
     Cadence,
     /// P7: no task, pool, timer or connection outlives its server.
-    Leftovers,
+    Leaks,
     /// P8: after all faults are healed, the description matches the deployment.
-    Truth,
+    Convergence,
     /// P9: no selection waits while a suitable server exists, or beyond its time-out.
     Waiters,
     /// P10: closing completes.
     Close,
     /// Events have no gaps: each change starts from the state in which the previous one ended.
-    Story,
+    Continuity,
     /// Known state is never replaced by older state.
     Freshness,
     /// Every available server has a round-trip time, without which selection could not compare it;
@@ -75,11 +75,11 @@ impl Oracle {
             Self::Sequence => "P4-sequence",
             Self::Heartbeats => "P5-heartbeats",
             Self::Cadence => "P6-cadence",
-            Self::Leftovers => "P7-leftovers",
-            Self::Truth => "P8-truth",
+            Self::Leaks => "P7-leaks",
+            Self::Convergence => "P8-convergence",
             Self::Waiters => "P9-waiters",
             Self::Close => "P10-close",
-            Self::Story => "story",
+            Self::Continuity => "continuity",
             Self::Freshness => "freshness",
             Self::RoundTrip => "round-trip",
             Self::Errors => "errors",
@@ -103,14 +103,14 @@ impl Oracle {
 
 /// Returns the first available server of `topology` that selection would compare with others and
 /// that has no round-trip time ([`Oracle::RoundTrip`]).
-pub fn unmeasured(topology: &TopologyDescription) -> Option<&ServerDescription> {
+pub fn without_round_trip_time(topology: &TopologyDescription) -> Option<&ServerDescription> {
     let mut servers = topology.servers().iter();
-    let unmeasured = servers.find(|server| {
+    let without_round_trip_time = servers.find(|server| {
         server.server_type.is_available()
             && server.server_type != ServerType::LoadBalancer
             && server.rtt.is_none()
     });
-    unmeasured.map(|server| &**server)
+    without_round_trip_time.map(|server| &**server)
 }
 
 impl fmt::Display for Oracle {
@@ -141,6 +141,7 @@ impl std::error::Error for Violation {}
 
 /// A call to a connection pool.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum PoolCall {
     /// Connections may be opened.
     Ready,

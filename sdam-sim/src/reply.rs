@@ -101,7 +101,7 @@ impl CommandError {
 
 /// Returns the name of an error code; the names of 5.0 and later avoid the word master.
 pub(crate) fn code_name(code: i32, version: ServerVersion) -> String {
-    let primary = version.says_primary();
+    let primary = version.has_primary_code_names();
     let name = match code {
         BAD_VALUE => "BadValue",
         NO_SUCH_KEY => "NoSuchKey",

@@ -11,11 +11,11 @@ mod clock;
 mod dial;
 mod executor;
 mod network;
+mod state;
 mod stream;
 #[cfg(test)]
 mod tests;
 mod trace;
-mod world;
 
 use std::{
     fmt,
@@ -36,7 +36,7 @@ use self::{
     clock::SimClock,
     dial::SimDial,
     executor::{Queue, SimSpawner},
-    world::World,
+    state::SimState,
 };
 use crate::{
     Action, Blueprint, Deployment, MemberId,
@@ -67,14 +67,14 @@ pub struct Sim {
 
 /// State shared by the seams.
 pub(crate) struct Shared {
-    world: Mutex<World>,
-    /// Kept outside of the world's lock, because wakers are called while it is held.
+    state: Mutex<SimState>,
+    /// Kept outside of the state's lock, because wakers are called while it is held.
     queue: Arc<Queue>,
     tasks: executor::Tasks,
 }
 
 /// The number of steps without time passing that counts as a busy loop.
-const STEPS_AT_ONE_INSTANT: u64 = 100_000;
+const MAX_POLLS_PER_INSTANT: u64 = 100_000;
 
 impl Sim {
     /// Creates a world with the deployment of `blueprint`; `seed` decides every random choice.
@@ -84,7 +84,7 @@ impl Sim {
         let entropy = rng.next_u64();
         let queue = Arc::new(Queue::new(rng.fork()));
         let shared = Arc::new(Shared {
-            world: Mutex::new(World::new(deployment, rng.fork())),
+            state: Mutex::new(SimState::new(deployment, rng.fork())),
             queue,
             tasks: executor::Tasks::default(),
         });
@@ -102,12 +102,12 @@ impl Sim {
 
     /// Returns the connection string of the deployment.
     pub fn uri(&self) -> String {
-        self.shared.world().deployment.uri()
+        self.shared.state().deployment.uri()
     }
 
     /// Returns the virtual time.
     pub fn now(&self) -> Instant {
-        self.shared.world().now()
+        self.shared.state().now()
     }
 
     /// Runs the world until `future` is ready.
@@ -129,7 +129,7 @@ impl Sim {
     pub fn block_on_watching<F: Future>(
         &self,
         future: F,
-        mut watch: impl FnMut(Step),
+        mut watch: impl FnMut(SchedulerStep),
     ) -> F::Output {
         let mut future = pin!(future);
         let (main, waker) = self.shared.queue.main();
@@ -138,7 +138,7 @@ impl Sim {
         let mut steps = 0;
         loop {
             while let Some(task) = self.shared.queue.next() {
-                self.shared.world().trace.task(task);
+                self.shared.state().trace.task(task);
                 if task == main {
                     if let std::task::Poll::Ready(output) = future.as_mut().poll(&mut cx) {
                         return output;
@@ -148,20 +148,20 @@ impl Sim {
                 }
                 steps += 1;
                 assert!(
-                    steps < STEPS_AT_ONE_INSTANT,
-                    "a busy loop at {:?}: tasks go on without time passing",
+                    steps < MAX_POLLS_PER_INSTANT,
+                    "a busy loop at {:?}: tasks are polled again and again without time passing",
                     self.now(),
                 );
-                watch(Step::Polled);
+                watch(SchedulerStep::Polled);
             }
-            watch(Step::Idle);
+            watch(SchedulerStep::Idle);
             // The watcher may have woken a task.
             if self.shared.queue.is_empty() {
                 steps = 0;
-                let wakers = self.shared.world().pass_time();
+                let wakers = self.shared.state().advance();
                 assert!(
                     wakers.is_some(),
-                    "nothing will ever happen again at {:?}, and the program waits",
+                    "deadlock at {:?}: the program waits, but no timer or delivery is pending",
                     self.now(),
                 );
                 wakers
@@ -184,7 +184,7 @@ impl Sim {
     ///
     /// If the action is not possible now.
     pub fn apply(&self, action: &Action) -> Result<(), ActionError> {
-        let wakers = self.shared.world().act(action)?;
+        let wakers = self.shared.state().apply(action)?;
         wakers.into_iter().for_each(std::task::Waker::wake);
         Ok(())
     }
@@ -220,12 +220,12 @@ impl Sim {
 
     /// Returns the true state of the deployment.
     pub fn status(&self) -> Status {
-        self.shared.world().deployment.status()
+        self.shared.state().deployment.status()
     }
 
     /// Returns the newest configuration that a running member of the replica set knows.
     pub fn config(&self) -> Option<SetConfig> {
-        self.shared.world().deployment.config()
+        self.shared.state().deployment.config()
     }
 
     /// Returns the network between the program and the deployment.
@@ -240,23 +240,23 @@ impl Sim {
 
     /// Returns the number of connections that the program holds open.
     pub fn connections(&self) -> usize {
-        self.shared.world().network.open_links()
+        self.shared.state().network.open_sockets()
     }
 
     /// Returns the number of timers that the program waits for.
     pub fn timers(&self) -> usize {
-        self.shared.world().timers()
+        self.shared.state().timers()
     }
 
     /// Returns a hash of everything that has happened: every choice of the scheduler, every frame,
     /// every passing of time. Two runs with the same seed and program return the same hash.
     pub fn trace(&self) -> u64 {
-        self.shared.world().trace.hash()
+        self.shared.state().trace.hash()
     }
 
     /// Returns the number of events in the trace.
     pub fn steps(&self) -> u64 {
-        self.shared.world().trace.steps()
+        self.shared.state().trace.steps()
     }
 }
 
@@ -269,7 +269,7 @@ impl Drop for Sim {
 
 /// The kind of step after which a watcher is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum SchedulerStep {
     /// A task was polled.
     Polled,
     /// No task is ready; time is about to pass.
@@ -283,51 +283,51 @@ pub struct Network<'s>(&'s Shared);
 impl Network<'_> {
     /// Sets the latency of bytes and whether messages are split.
     pub fn set_latency(&self, latency: Latency) {
-        self.0.world().network.latency = latency;
+        self.0.state().network.latency = latency;
     }
 
     /// Starts or stops refusing new connections to `member`.
     pub fn refuse(&self, member: MemberId, refuse: bool) {
-        self.0.world().network.door_mut(member).refuse = refuse;
+        self.0.state().network.port_mut(member).refuse = refuse;
     }
 
     /// Starts or stops dropping all bytes between the program and `member` silently. Connections
     /// that lost bytes stay dead.
     pub fn blackhole(&self, member: MemberId, blackhole: bool) {
-        self.0.world().network.door_mut(member).blackhole = blackhole;
+        self.0.state().network.port_mut(member).blackhole = blackhole;
     }
 
     /// Resets every new connection to `member` after this many bytes from the server.
     pub fn reset_after(&self, member: MemberId, bytes: Option<usize>) {
-        self.0.world().network.door_mut(member).reset_after = bytes;
+        self.0.state().network.port_mut(member).reset_after = bytes;
     }
 
     /// Sets the delay of DNS look-ups; with `None` they fail.
     pub fn set_dns(&self, delay: Option<Duration>) {
-        self.0.world().network.dns = delay;
+        self.0.state().network.dns = delay;
     }
 
     /// Resets every connection to `member`.
     pub fn reset(&self, member: MemberId) {
-        let wakers = self.0.world().reset(member);
+        let wakers = self.0.state().reset(member);
         wakers.into_iter().for_each(std::task::Waker::wake);
     }
 
     /// Ends all faults of the network. Connections that lost bytes stay dead.
     pub fn heal(&self) {
-        self.0.world().network.heal();
+        self.0.state().network.heal();
     }
 
     /// Adds `rule` to judge every frame from now on. The first rule that does not return
     /// [`Verdict::Pass`] decides.
     pub fn add_rule(&self, rule: impl FnMut(&Frame<'_>) -> Verdict + Send + 'static) {
-        self.0.world().network.rules.push(Box::new(rule));
+        self.0.state().network.rules.push(Box::new(rule));
     }
 }
 
 impl Shared {
-    pub(crate) fn world(&self) -> MutexGuard<'_, World> {
-        self.world.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn state(&self) -> MutexGuard<'_, SimState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -78,7 +78,7 @@ pub enum NetFault {
 /// A step that was not possible at its time.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Refused {
+pub struct FailedStep {
     /// Its time, from the start.
     pub at: Duration,
     /// The step.
@@ -97,23 +97,23 @@ impl Scenario {
     /// # Cancel safety
     ///
     /// If it is dropped, the steps whose time has not come are not taken.
-    pub async fn play(&self, sim: &Sim) -> Vec<Refused> {
+    pub async fn play(&self, sim: &Sim) -> Vec<FailedStep> {
         let clock = sim.runtime().io.clock;
         let start = clock.now();
         let mut steps: Vec<_> = self.steps.iter().collect();
         steps.sort_by_key(|(at, _)| *at);
-        let mut refused = Vec::new();
+        let mut failed = Vec::new();
         for (at, step) in steps {
             clock.sleep_until(start + *at).await;
-            if let Err(error) = step.take(sim) {
-                refused.push(Refused {
+            if let Err(error) = step.apply(sim) {
+                failed.push(FailedStep {
                     at: *at,
                     step: step.clone(),
                     error,
                 });
             }
         }
-        refused
+        failed
     }
 
     /// Returns the time of the last step, from the start.
@@ -129,22 +129,22 @@ impl Step {
     /// # Errors
     ///
     /// If the step is not possible now.
-    pub fn take(&self, sim: &Sim) -> Result<(), ActionError> {
+    pub fn apply(&self, sim: &Sim) -> Result<(), ActionError> {
         match self {
             Self::Act(action) => sim.apply(action),
-            Self::Net(fault) => fault.take(sim),
+            Self::Net(fault) => fault.apply(sim),
         }
     }
 }
 
 impl NetFault {
-    fn take(self, sim: &Sim) -> Result<(), ActionError> {
+    fn apply(self, sim: &Sim) -> Result<(), ActionError> {
         let network = sim.network();
         match self {
-            Self::Refuse(target, on) => network.refuse(find(sim, target)?, on),
-            Self::Blackhole(target, on) => network.blackhole(find(sim, target)?, on),
-            Self::Reset(target) => network.reset(find(sim, target)?),
-            Self::ResetAfter(target, bytes) => network.reset_after(find(sim, target)?, bytes),
+            Self::Refuse(target, on) => network.refuse(resolve(sim, target)?, on),
+            Self::Blackhole(target, on) => network.blackhole(resolve(sim, target)?, on),
+            Self::Reset(target) => network.reset(resolve(sim, target)?),
+            Self::ResetAfter(target, bytes) => network.reset_after(resolve(sim, target)?, bytes),
             Self::Dns(delay) => network.set_dns(delay),
             Self::Latency(latency) => network.set_latency(latency),
             Self::Heal => network.heal(),
@@ -154,7 +154,7 @@ impl NetFault {
 }
 
 /// Returns the member that `target` names now.
-fn find(sim: &Sim, target: Target) -> Result<MemberId, ActionError> {
+fn resolve(sim: &Sim, target: Target) -> Result<MemberId, ActionError> {
     let status = sim.status();
     let found = match target {
         Target::Member(id) => status.members.iter().find(|member| member.id == id),
@@ -216,16 +216,16 @@ impl fmt::Display for NetFault {
             Self::Dns(Some(delay)) => write!(f, "dns {}", seconds(delay)),
             Self::Dns(None) => f.write_str("dns fail"),
             Self::Latency(latency) => {
-                let (least, spread) = (seconds(latency.least), seconds(latency.spread));
+                let (min, spread) = (seconds(latency.min), seconds(latency.spread));
                 let chunked = if latency.chunked { " chunked" } else { "" };
-                write!(f, "latency {least} {spread}{chunked}")
+                write!(f, "latency {min} {spread}{chunked}")
             }
             Self::Heal => f.write_str("heal"),
         }
     }
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for FailedStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}s {}: {}", seconds(self.at), self.step, self.error)
     }

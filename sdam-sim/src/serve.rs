@@ -67,26 +67,26 @@ impl Server {
 
     /// Applies `action`, and returns once its effect has started.
     pub fn apply(&self, action: Action) -> Result<(), ServeError> {
-        self.ask(|reply| Event::Act(action, reply))?
+        self.request(|reply| Event::Apply(action, reply))?
     }
 
     /// Returns the true state of the deployment.
     pub fn status(&self) -> Result<Status, ServeError> {
-        self.ask(Event::Status)
+        self.request(Event::Status)
     }
 
     /// Returns the configuration of the replica set; `None` if the deployment is not a replica
     /// set.
     pub fn config(&self) -> Result<Option<SetConfig>, ServeError> {
-        self.ask(Event::Config)
+        self.request(Event::Config)
     }
 
     /// Returns the number of open client connections.
     pub fn connections(&self) -> Result<usize, ServeError> {
-        self.ask(Event::Connections)
+        self.request(Event::Connections)
     }
 
-    fn ask<T>(&self, event: impl FnOnce(Sender<T>) -> Event) -> Result<T, ServeError> {
+    fn request<T>(&self, event: impl FnOnce(Sender<T>) -> Event) -> Result<T, ServeError> {
         let (reply, answer) = mpsc::channel();
         self.events
             .send(event(reply))
@@ -184,7 +184,7 @@ impl fmt::Display for ServeError {
         match self {
             Self::Action(error) => error.fmt(f),
             Self::Io(error) => write!(f, "cannot serve on loopback: {error}"),
-            Self::Stopped => f.write_str("the deployment has ended"),
+            Self::Stopped => f.write_str("the simulated deployment has stopped"),
         }
     }
 }

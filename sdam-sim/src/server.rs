@@ -158,13 +158,13 @@ impl Deployment {
         let own = &mut self.members[connection.member.index()];
         let app_name = connection.app_name.as_deref();
         // A command that the server does not know does not reach the fail point.
-        let known = own.version.knows_hello() || !request.is_modern_hello();
+        let known = own.version.supports_hello() || !request.is_modern_hello();
         let struck = known
             && own
                 .fail_command
                 .as_mut()
-                .is_some_and(|point| point.strikes(&request, app_name));
-        own.strikes += i32::from(struck);
+                .is_some_and(|point| point.triggers(&request, app_name));
+        own.fail_point_hits += i32::from(struck);
         let Some(fail) = own.fail_command.clone().filter(|_| struck) else {
             return self.perform(now, id, request, response_to, None);
         };
@@ -198,7 +198,7 @@ impl Deployment {
         }
         if let Some(code) = fail.and_then(|fail| fail.error_code) {
             let mut error = self.injected(member, code);
-            if self.member(member).version.labels_errors() {
+            if self.member(member).version.adds_error_labels() {
                 error.labels = fail.and_then(|fail| fail.error_labels.clone());
             }
             return self.answer(now, id, &request, response_to, Err(error));
@@ -271,14 +271,14 @@ impl Deployment {
             Err(error) => {
                 let retried = request.body.contains_key("txnNumber");
                 let labels: &[&str] =
-                    if retried && error.is_retryable() && own.version.labels_errors() {
+                    if retried && error.is_retryable() && own.version.adds_error_labels() {
                         &["RetryableWriteError"]
                     } else {
                         &[]
                     };
                 let mut reply = Document::new();
                 // Every state change error includes its topology version (M-2).
-                if error.is_state_change() && error.versioned && own.version.streams() {
+                if error.is_state_change() && error.versioned && own.version.supports_streaming() {
                     reply.insert("topologyVersion", hello::topology_version(own));
                 }
                 reply.extend(error.document(own.version, labels));

@@ -25,7 +25,7 @@ pub struct Timing {
 impl Timing {
     /// Returns intervals for demonstrations and tests on the real clock: a dead primary is
     /// replaced within about a second.
-    pub fn brisk() -> Self {
+    pub fn fast() -> Self {
         Self {
             heartbeat_interval: Duration::from_millis(100),
             election_timeout: Duration::from_millis(800),

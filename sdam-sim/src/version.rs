@@ -74,7 +74,7 @@ impl ServerVersion {
     }
 
     /// Returns whether the release supports `hello` in addition to legacy hello.
-    pub fn knows_hello(self) -> bool {
+    pub fn supports_hello(self) -> bool {
         self >= match (self.major, self.minor) {
             (..=3, _) => Self::new(3, 6, 21),
             (4, 0) => Self::new(4, 0, 21),
@@ -84,27 +84,27 @@ impl ServerVersion {
     }
 
     /// Returns whether replies have a topology version and hellos can be awaited and streamed.
-    pub fn streams(self) -> bool {
+    pub fn supports_streaming(self) -> bool {
         self.max_wire_version() >= 9
     }
 
     /// Returns whether a shutdown is announced to clients before the connections close.
-    pub fn quiesces(self) -> bool {
+    pub fn has_quiesce_mode(self) -> bool {
         self >= Self::new(4, 4, 2)
     }
 
     /// Returns whether connections survive a step-down.
-    pub fn keeps_connections(self) -> bool {
+    pub fn keeps_connections_on_step_down(self) -> bool {
         self.max_wire_version() >= 8
     }
 
     /// Returns whether `helloOk` is answered; the first 4.4 release that supports hello does not.
-    pub fn answers_hello_ok(self) -> bool {
-        self.knows_hello() && self != Self::new(4, 4, 2)
+    pub fn supports_hello_ok(self) -> bool {
+        self.supports_hello() && self != Self::new(4, 4, 2)
     }
 
     /// Returns whether errors are named `NotWritablePrimary` instead of `NotMaster`.
-    pub fn says_primary(self) -> bool {
+    pub fn has_primary_code_names(self) -> bool {
         self.max_wire_version() >= 9
     }
 
@@ -114,22 +114,22 @@ impl ServerVersion {
     }
 
     /// Returns whether OP_QUERY is refused for all but the handshake (5.1 and later).
-    pub fn refuses_op_query(self) -> bool {
+    pub fn rejects_op_query(self) -> bool {
         self.major >= 6
     }
 
     /// Returns whether `bulkWrite` is supported.
-    pub fn writes_in_bulk(self) -> bool {
+    pub fn supports_bulk_write(self) -> bool {
         self.major >= 8
     }
 
     /// Returns whether a mongos supports load balancers.
-    pub fn balances(self) -> bool {
+    pub fn supports_load_balancers(self) -> bool {
         self.major >= 5
     }
 
     /// Returns whether the server adds labels to retryable errors.
-    pub fn labels_errors(self) -> bool {
+    pub fn adds_error_labels(self) -> bool {
         self.max_wire_version() >= 9
     }
 }
@@ -194,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_series_means_its_last_release_and_others_are_refused() {
+    fn a_series_selects_its_last_release_and_unknown_series_are_errors() {
         assert_eq!("4.2".parse(), Ok(ServerVersion::V4_2));
         assert_eq!("4.2.9".parse(), Ok(ServerVersion::V4_2.patch(9)));
         for text in ["", "4", "4.3", "4.2.x", "4.2.1.1", "v6.0"] {
@@ -203,10 +203,10 @@ mod tests {
     }
 
     #[test]
-    fn hello_came_to_old_series_with_a_late_release() {
-        assert!(ServerVersion::V4_2.knows_hello());
-        assert!(!ServerVersion::V4_2.patch(9).knows_hello());
-        assert!(!ServerVersion::V4_4.patch(1).knows_hello());
-        assert!(ServerVersion::V5_0.patch(0).knows_hello());
+    fn old_series_support_hello_from_a_late_release_on() {
+        assert!(ServerVersion::V4_2.supports_hello());
+        assert!(!ServerVersion::V4_2.patch(9).supports_hello());
+        assert!(!ServerVersion::V4_4.patch(1).supports_hello());
+        assert!(ServerVersion::V5_0.patch(0).supports_hello());
     }
 }

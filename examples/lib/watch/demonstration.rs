@@ -28,7 +28,7 @@ pub(super) struct Demonstration {
 impl Demonstration {
     /// Starts a set of three members on loopback.
     pub(super) fn start(pause: Duration) -> Result<Self, ServeError> {
-        let mut timing = Timing::brisk();
+        let mut timing = Timing::fast();
         timing.hand_over = HAND_OVER;
         let set = ReplicaSet::build(Builder::replica_set(3).timing(timing))?;
         Ok(Self { set, pause })

@@ -6,8 +6,8 @@ use sdam::topology::Topology;
 use sdam_core::{error::ErrorKind, ids::ServerId, time::Instant, topology::TopologyDescription};
 use sdam_model::oracle::{is_selectable, one_primary};
 use sdam_sim::{
-    oracle::{Oracle, unmeasured},
-    runtime::{Sim, Step},
+    oracle::{Oracle, without_round_trip_time},
+    runtime::{SchedulerStep, Sim},
 };
 
 use crate::{load::TASK_TIMERS, record::RunRecord};
@@ -41,14 +41,14 @@ impl<'w> StepOracle<'w> {
         }
     }
 
-    pub(crate) fn observe(&mut self, step: Step) {
+    pub(crate) fn observe(&mut self, step: SchedulerStep) {
         let Some(topology) = self.record.topology() else {
             return;
         };
         self.check_publication(&topology);
         match step {
-            Step::Polled => self.polls += 1,
-            Step::Idle => {
+            SchedulerStep::Polled => self.polls += 1,
+            SchedulerStep::Idle => {
                 let now = self.sim.now();
                 self.check_polls(now);
                 self.check_leaks(&topology);
@@ -83,7 +83,7 @@ impl<'w> StepOracle<'w> {
     }
 
     fn check_round_trip_times(&self, description: &TopologyDescription) {
-        if let Some(server) = unmeasured(description) {
+        if let Some(server) = without_round_trip_time(description) {
             let message = format!("{server} has no round-trip time");
             self.violated(Oracle::RoundTrip, message);
         }
@@ -102,7 +102,7 @@ impl<'w> StepOracle<'w> {
         if pools != servers {
             let message =
                 format!("there are pools of servers {pools:?}, but the servers are {servers:?}");
-            self.violated(Oracle::Leftovers, message);
+            self.violated(Oracle::Leaks, message);
         }
         for server in description.servers() {
             let Some(pool) = open.get(&server.id) else {
@@ -155,8 +155,8 @@ impl<'w> StepOracle<'w> {
             2 * TIMERS * servers + TASK_TIMERS * (load + 1),
         );
         for (what, oracle, (there, max)) in [
-            ("tasks", Oracle::Leftovers, tasks),
-            ("connections", Oracle::Leftovers, connections),
+            ("tasks", Oracle::Leaks, tasks),
+            ("connections", Oracle::Leaks, connections),
             ("timers", Oracle::Memory, timers),
             (
                 "undelivered events",

@@ -161,5 +161,5 @@ impl Truth {
 
 /// Returns whether the server answers and does not announce its shutdown.
 fn is_up(member: &MemberStatus) -> bool {
-    member.answers && !member.quiesces
+    member.answers && !member.quiescing
 }

@@ -103,7 +103,7 @@ fn replica_set(kind: Kind, shape: Shape, version: ServerVersion, rng: &mut Rng) 
     let mut blueprint = Blueprint::replica_set(config).version(version);
     // Brisk intervals allow more elections in a run.
     if rng.below(3) == 0 {
-        blueprint = blueprint.timing(Timing::brisk());
+        blueprint = blueprint.timing(Timing::fast());
     }
     if spare {
         blueprint = blueprint.spare(host(members));

@@ -127,7 +127,7 @@ impl FaultGenerator<'_> {
         let max = pick(self.rng, &[1, 30, 300]);
         let micros = |rng: &mut Rng| Duration::from_micros(rng.below(1000 * max));
         Latency {
-            least: micros(self.rng),
+            min: micros(self.rng),
             spread: 3 * micros(self.rng),
             chunked: self.rng.below(2) == 0,
         }

@@ -10,7 +10,7 @@ use sdam_core::{
 };
 use sdam_model::oracle::{is_selectable, one_primary};
 use sdam_sim::{
-    oracle::{Oracle, Violation, unmeasured},
+    oracle::{Oracle, Violation, without_round_trip_time},
     runtime::Sim,
 };
 
@@ -138,7 +138,7 @@ impl Client<'_> {
         if let Some(message) = one_primary(description) {
             self.record.violated(Oracle::OnePrimary, message);
         }
-        if let Some(server) = unmeasured(description) {
+        if let Some(server) = without_round_trip_time(description) {
             let message = format!("{server} has no round-trip time");
             self.record.violated(Oracle::RoundTrip, message);
         }
@@ -155,7 +155,7 @@ impl Client<'_> {
         ] {
             if there > max {
                 let message = format!("{there} {what} for {} servers", servers.len());
-                self.record.violated(Oracle::Leftovers, message);
+                self.record.violated(Oracle::Leaks, message);
             }
         }
     }
@@ -194,7 +194,7 @@ impl Client<'_> {
                 self.record.counts().excused += 1;
                 return Ok(());
             }
-            return Err(Oracle::Truth.violated(now, difference));
+            return Err(Oracle::Convergence.violated(now, difference));
         }
     }
 }

@@ -28,27 +28,27 @@ impl Action {
 stepdown [SECONDS]             the primary steps down for 60 s and hands over
 stepup MEMBER                  the member runs for election
 replfreeze MEMBER SECONDS      the member does not run for election for a while
-kill MEMBER                    the process dies without a word
-shutdown MEMBER                the process shuts down in order
+kill MEMBER                    the process ends without a shutdown
+shutdown MEMBER                the process shuts down cleanly
 restart MEMBER                 the process starts again
-freeze MEMBER                  the process stops answering, its connections stay open
-thaw MEMBER                    the frozen process goes on
-partition MEMBERS MEMBERS      the two groups (such as 0,1) do not hear each other
-isolate MEMBER                 the member hears no other member
-cutoff MEMBER                  clients do not reach the member
+freeze MEMBER                  the process stops replying; its connections stay open
+thaw MEMBER                    the frozen process continues
+partition MEMBERS MEMBERS      the two groups of members (such as 0,1) are disconnected
+isolate MEMBER                 the member is disconnected from all other members
+cutoff MEMBER                  clients cannot reach the member
 splitbrain                     a second primary is elected while the first goes on
 heal                           partition, isolate, cutoff and splitbrain end
 reconfig MEMBER KEY=VALUE...   priority=N votes=BOOL hidden=BOOL delay=SECONDS tags=NAME:VALUE,...
-setconfig NAME HOST...         the set consists of these, each HOST[;KEY=VALUE]... with the keys of
+setconfig NAME HOST...         the set gets these members, each HOST[;KEY=VALUE]... with the keys of
                                reconfig and arbiter=BOOL
 add NUMBER                     the process joins the set
 remove MEMBER                  the member leaves the set
-maintenance MEMBER on|off      the member cannot be read
-horizon [close|error]          the way clients find the set changes
+maintenance MEMBER on|off      the member is not readable
+horizon [close|error]          the split horizon changes
 failpoint MEMBER off|KEY=VALUE...  commands=NAME,... times=N skip=N code=N close block=MILLIS
                                app=NAME labels=LABEL,... writeconcern=CODE
-exhaust MEMBER on|off          the member streams, or answers each awaitable hello just once
-flood MEMBER SECONDS|off       the member tells of a change again and again, after so long each time
+exhaust MEMBER on|off          the member streams, or sends one reply to each awaitable hello
+flood MEMBER SECONDS|off       the member reports a topology change at this interval
 lag MEMBER SECONDS             the member lags behind
 upgrade MEMBER VERSION         the member restarts with another release
 MEMBER is a number from 0, `primary` or `secondary`.";
@@ -62,7 +62,9 @@ impl FromStr for Action {
         let action = words.action()?;
         match words.0.next() {
             None => Ok(action),
-            Some(word) => Err(ParseActionError(format!("`{word}` is one word too many"))),
+            Some(word) => Err(ParseActionError(format!(
+                "`{word}` is unexpected after a complete action"
+            ))),
         }
     }
 }
@@ -281,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn every_action_has_a_line() {
+    fn every_action_is_written_and_parsed() {
         let member = |number| Target::Member(MemberId(number));
         check(
             "stepdown",
@@ -333,13 +335,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn errors_name_the_wrong_or_missing_word() {
         for (line, message) in [
             ("", "an action is missing"),
             ("explode", "`explode` is not an action"),
             ("kill", "MEMBER is missing"),
             ("kill x", "`x` is not MEMBER"),
-            ("kill 1 2", "`2` is one word too many"),
+            ("kill 1 2", "`2` is unexpected after a complete action"),
             ("failpoint 0 code=91", "commands=NAME,... is missing"),
             (
                 "reconfig 0 colour=red",
@@ -353,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn every_documented_action_is_parsed() {
+    fn every_documented_verb_is_parsed() {
         for line in Action::SYNTAX
             .lines()
             .filter(|line| !line.starts_with([' ', 'M']))

@@ -9,7 +9,7 @@ use crate::{
     MemberId,
     action::{Action, ActionError, Edit, HorizonPolicy, Target},
     config::{MemberConfig, SetConfig},
-    member::{Life, Replica},
+    member::{ProcessState, Replica},
     timers::Timer,
 };
 
@@ -151,7 +151,7 @@ impl Deployment {
     ) -> Result<(), ActionError> {
         let member = self.running(target)?;
         self.member_mut(member).flood = every;
-        self.tell_again(now, member);
+        self.schedule_flood(now, member);
         Ok(())
     }
 
@@ -192,15 +192,15 @@ impl Deployment {
             self.step_down(now, member, Duration::from_secs(60));
         }
         let own = self.member(member);
-        let quiesces = own.version.quiesces()
+        let quiesces = own.version.has_quiesce_mode()
             && !matches!(own.kind, crate::member::Kind::Standalone)
-            && own.life == Life::Up;
+            && own.state == ProcessState::Up;
         if !quiesces {
-            self.end_in_order(now, member);
+            self.finish_shutdown(now, member);
             return;
         }
         let until = now + self.timing.quiesce;
-        self.member_mut(member).life = Life::Quiescing(until);
+        self.member_mut(member).state = ProcessState::Quiescing(until);
         self.dirty = true;
         self.timers.set(Timer::Quiesce(member), until);
     }
@@ -239,7 +239,7 @@ impl Deployment {
         for member in self.ids() {
             self.member_mut(member).cut_off = false;
             if let Some(own) = self.replica_mut(member) {
-                own.deluded = false;
+                own.ignores_majority = false;
             }
             self.resume_clients(now, member);
         }
@@ -262,7 +262,7 @@ impl Deployment {
             return Err(ActionError::NotElected(new));
         }
         if let Some(own) = self.replica_mut(old) {
-            own.deluded = true;
+            own.ignores_majority = true;
         }
         Ok(())
     }
@@ -310,7 +310,9 @@ impl Deployment {
             Some(primary) => primary,
             None if force => self
                 .ids()
-                .find(|member| self.member(*member).gossips() && self.replica(*member).is_some())
+                .find(|member| {
+                    self.member(*member).answers_members() && self.replica(*member).is_some()
+                })
                 .ok_or(ActionError::NoTarget(Target::Primary))?,
             None => return Err(ActionError::NoTarget(Target::Primary)),
         };
@@ -357,7 +359,7 @@ impl Deployment {
             return Err(ActionError::WrongRole(member));
         };
         own.maintenance = on;
-        own.role = own.resting_role(&address);
+        own.role = own.non_primary_role(&address);
         self.await_primary(now, member);
         Ok(())
     }

@@ -7,7 +7,7 @@ use sdam_core::time::Instant;
 use super::Deployment;
 use crate::{
     MemberId,
-    member::{Life, Replica, Role},
+    member::{ProcessState, Replica, Role},
     timers::Timer,
 };
 
@@ -52,7 +52,7 @@ impl Deployment {
     /// Returns whether `member` may run for election at `now`.
     pub(crate) fn can_run(&self, now: Instant, member: MemberId) -> bool {
         let own = self.member(member);
-        own.life == Life::Up
+        own.state == ProcessState::Up
             && !own.frozen
             && own
                 .config()
@@ -152,7 +152,7 @@ impl Deployment {
         own.voted = term;
         own.role = Role::Primary;
         own.primary = Some(member);
-        own.deluded = false;
+        own.ignores_majority = false;
         own.draining = true;
         self.timers.cancel(Timer::Election(member));
         self.timers.cancel(Timer::Takeover(member));
@@ -176,22 +176,23 @@ impl Deployment {
         let Some(own) = self.replica(member) else {
             return;
         };
-        let (Role::Primary, false, Some(config)) = (own.role, own.deluded, own.config.as_ref())
+        let (Role::Primary, false, Some(config)) =
+            (own.role, own.ignores_majority, own.config.as_ref())
         else {
             return;
         };
         let timeout = self.timing.election_timeout;
-        let heard = config
+        let peers = config
             .members
             .iter()
             .filter(|voter| voter.votes)
             .filter_map(|voter| self.member_at(&voter.address))
             .filter(|voter| {
-                let last = own.heard.get(voter);
-                *voter == member || last.is_some_and(|heard| now.since(heard.at) < timeout)
+                let last = own.peers.get(voter);
+                *voter == member || last.is_some_and(|peers| now.since(peers.at) < timeout)
             })
             .count();
-        if heard * 2 <= config.voters() {
+        if peers * 2 <= config.voters() {
             self.relinquish(now, member);
         }
     }
@@ -202,9 +203,9 @@ impl Deployment {
         let Some(own) = self.replica_mut(member) else {
             return;
         };
-        own.role = own.resting_role(&address);
+        own.role = own.non_primary_role(&address);
         own.primary = None;
-        own.deluded = false;
+        own.ignores_majority = false;
         own.draining = false;
         self.timers.cancel(Timer::CatchUp(member));
         self.timers.cancel(Timer::NoOp(member));

@@ -8,7 +8,7 @@ use super::Deployment;
 use crate::{
     MemberId,
     config::SetConfig,
-    member::{Heard, Role},
+    member::{PeerState, Role},
     timers::Timer,
 };
 
@@ -19,7 +19,7 @@ impl Deployment {
         let Some(replica) = self.replica_mut(member) else {
             return;
         };
-        replica.role = replica.resting_role(&address);
+        replica.role = replica.non_primary_role(&address);
         // A random phase prevents members from acting in lockstep.
         let phase = self.jitter(self.timing.heartbeat_interval);
         self.timers.set(Timer::Heartbeat(member), now + phase);
@@ -57,13 +57,13 @@ impl Deployment {
     /// Returns whether messages pass between two members.
     pub(super) fn are_connected(&self, a: MemberId, b: MemberId) -> bool {
         a == b
-            || self.member(a).gossips()
-                && self.member(b).gossips()
+            || self.member(a).answers_members()
+                && self.member(b).answers_members()
                 && !self.partitions.contains(&(a.min(b), a.max(b)))
     }
 
     fn exchange(&mut self, now: Instant, member: MemberId, peer: MemberId) {
-        if !self.member(member).gossips() {
+        if !self.member(member).answers_members() {
             return;
         }
         if self.are_connected(member, peer) {
@@ -83,13 +83,13 @@ impl Deployment {
         let Some(replica) = self.replica_mut(member) else {
             return;
         };
-        let heard = replica
-            .heard
+        let peers = replica
+            .peers
             .entry(peer)
-            .or_insert(Heard { at: now, up: false });
+            .or_insert(PeerState { at: now, up: false });
         // A refused connection counts immediately, silence only after a time-out.
-        if refused || now.since(heard.at) >= timeout {
-            heard.up = false;
+        if refused || now.since(peers.at) >= timeout {
+            peers.up = false;
             if replica.primary == Some(peer) {
                 replica.primary = None;
                 self.timers.cancel(Timer::Takeover(member));
@@ -110,7 +110,7 @@ impl Deployment {
         let Some(own) = self.replica_mut(member) else {
             return;
         };
-        own.heard.insert(peer, Heard { at: now, up: true });
+        own.peers.insert(peer, PeerState { at: now, up: true });
         if term > own.term {
             own.term = term;
             if own.role == Role::Primary {
@@ -175,7 +175,7 @@ impl Deployment {
             }
             return;
         }
-        own.role = own.resting_role(&address);
+        own.role = own.non_primary_role(&address);
         if own.role == Role::Removed {
             own.primary = None;
         }

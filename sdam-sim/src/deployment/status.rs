@@ -6,7 +6,7 @@ use super::{Deployment, blueprint::election_id};
 use crate::{
     MemberId,
     config::SetConfig,
-    member::{Life, Member, Role},
+    member::{Member, ProcessState, Role},
 };
 
 /// The true state of a deployment.
@@ -32,7 +32,7 @@ pub struct MemberStatus {
     /// Whether the process runs and answers clients.
     pub answers: bool,
     /// Whether the process announces its shutdown in its replies (M-31).
-    pub quiesces: bool,
+    pub quiescing: bool,
     /// The newest term that the member knows, 0 outside of a replica set.
     pub term: i64,
     /// The id of its election, if it is the primary.
@@ -79,7 +79,7 @@ impl Deployment {
 
 fn describe(id: MemberId, member: &Member) -> MemberStatus {
     let replica = member.replica();
-    let running = member.life != Life::Down;
+    let running = member.state != ProcessState::Down;
     let term = replica.map_or(0, |replica| replica.term);
     MemberStatus {
         id,
@@ -87,7 +87,7 @@ fn describe(id: MemberId, member: &Member) -> MemberStatus {
         role: replica.map(|replica| replica.role),
         running,
         answers: member.answers(),
-        quiesces: matches!(member.life, Life::Quiescing(_)),
+        quiescing: matches!(member.state, ProcessState::Quiescing(_)),
         term,
         election_id: replica
             .filter(|replica| replica.role == Role::Primary)

@@ -12,11 +12,11 @@ use sdam_core::{
     topology::{TopologyDescription, TopologyType},
 };
 
-use super::{Oracle, PoolCall, Violation, selections, unmeasured};
+use super::{Oracle, PoolCall, Violation, selections, without_round_trip_time};
 
 /// The state of a server at the current event of the record.
 #[derive(Default)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "the facts are independent")]
 struct Server {
     description: Option<Arc<ServerDescription>>,
     heartbeat: Option<Heartbeat>,
@@ -28,7 +28,7 @@ struct Server {
     open: bool,
     /// Whether the server was lost in a way that makes its connections stale, and its pool has not
     /// been cleared yet.
-    owes_clear: bool,
+    clear_pending: bool,
     commands: Vec<PoolCall>,
 }
 
@@ -49,27 +49,29 @@ struct Audit {
 /// The first violation.
 pub fn audit(events: &[Event], calls: &[(ServerId, PoolCall)]) -> Result<(), Violation> {
     let mut audit = Audit::default();
-    let mut told = events
+    let mut reported = events
         .iter()
-        .filter(|event| is_told(&event.kind))
+        .filter(|event| is_change(&event.kind))
         .peekable();
     let topology = events.first().map(|event| event.topology);
-    numbers(events)?;
-    selections::pairs(events)?;
+    check_numbers(events)?;
+    selections::check_pairs(events)?;
     let mut first = true;
-    while let Some(event) = told.next() {
+    while let Some(event) = reported.next() {
         audit.at = event.at;
-        let ends = matches!(event.kind, EventKind::TopologyClosed);
-        audit.ensure(Some(event.topology) == topology, Oracle::Story, || {
-            "J-41: an event of another topology".into()
+        let is_closing = matches!(event.kind, EventKind::TopologyClosed);
+        audit.ensure(Some(event.topology) == topology, Oracle::Continuity, || {
+            "J-41: the event belongs to another topology".into()
         })?;
-        let opens = matches!(event.kind, EventKind::TopologyOpening);
-        audit.ensure(first == opens, Oracle::Story, || {
+        let is_opening = matches!(event.kind, EventKind::TopologyOpening);
+        audit.ensure(first == is_opening, Oracle::Continuity, || {
             format!("J-13: the first event is {:?}", event.kind.name())
         })?;
-        audit.ensure(told.peek().is_none() == ends, Oracle::Story, || {
-            format!("J-13: the last event is {:?}", event.kind.name())
-        })?;
+        audit.ensure(
+            reported.peek().is_none() == is_closing,
+            Oracle::Continuity,
+            || format!("J-13: the last event is {:?}", event.kind.name()),
+        )?;
         first = false;
         audit.event(&event.kind)?;
     }
@@ -77,7 +79,7 @@ pub fn audit(events: &[Event], calls: &[(ServerId, PoolCall)]) -> Result<(), Vio
 }
 
 /// Returns whether the event reports a change of the topology, and not an input or a selection.
-fn is_told(kind: &EventKind) -> bool {
+fn is_change(kind: &EventKind) -> bool {
     !matches!(
         kind,
         EventKind::Input(_)
@@ -89,16 +91,16 @@ fn is_told(kind: &EventKind) -> bool {
 }
 
 /// Checks P4: events are numbered without gaps, and time does not go back.
-fn numbers(events: &[Event]) -> Result<(), Violation> {
+fn check_numbers(events: &[Event]) -> Result<(), Violation> {
     let mut last = (0, Instant::EPOCH);
     for event in events {
         if event.seq != last.0 + 1 {
-            let message = format!("event {} follows event {}", event.seq, last.0);
+            let message = format!("event {} is delivered after event {}", event.seq, last.0);
             return Err(Oracle::Sequence.violated(event.at, message));
         }
         if event.at < last.1 {
-            let message = format!("event {} is older than its predecessor", event.seq);
-            return Err(Oracle::Story.violated(event.at, message));
+            let message = format!("event {} is older than the previous event", event.seq);
+            return Err(Oracle::Continuity.violated(event.at, message));
         }
         last = (event.seq, event.at);
     }
@@ -120,7 +122,8 @@ impl Audit {
     }
 
     fn server(&mut self, id: ServerId) -> Result<&mut Server, Violation> {
-        let missing = Oracle::Story.violated(self.at, format!("server {id} was never opened"));
+        let missing =
+            Oracle::Continuity.violated(self.at, format!("server {id} has no ServerOpening event"));
         self.servers.get_mut(&id).ok_or(missing)
     }
 
@@ -131,16 +134,16 @@ impl Audit {
             }
             EventKind::ServerOpening { server, .. } => {
                 let known = self.servers.contains_key(server);
-                self.ensure(!known, Oracle::Story, || {
-                    format!("server {server} opens again")
+                self.ensure(!known, Oracle::Continuity, || {
+                    format!("server {server} has a second ServerOpening event")
                 })?;
                 self.servers.entry(*server).or_default().open = true;
                 Ok(())
             }
             EventKind::ServerClosed { server, .. } => {
                 let was_open = std::mem::take(&mut self.server(*server)?.open);
-                self.ensure(was_open, Oracle::Story, || {
-                    format!("server {server} closes twice")
+                self.ensure(was_open, Oracle::Continuity, || {
+                    format!("server {server} has a second ServerClosed event")
                 })
             }
             EventKind::ServerDescriptionChanged { previous, new } => {
@@ -163,18 +166,18 @@ impl Audit {
         previous: &Arc<TopologyDescription>,
         new: &Arc<TopologyDescription>,
     ) -> Result<(), Violation> {
-        if let Some(server) = unmeasured(new) {
-            let message = format!("C-20: {server} was never measured");
+        if let Some(server) = without_round_trip_time(new) {
+            let message = format!("C-20: {server} has no round-trip time");
             return Err(Oracle::RoundTrip.violated(self.at, message));
         }
-        self.ensure(*previous == self.topology, Oracle::Story, || {
+        self.ensure(*previous == self.topology, Oracle::Continuity, || {
             format!(
-                "the topology was {}, and changes from {previous}",
+                "the topology was {}, but the event changes it from {previous}",
                 self.topology
             )
         })?;
-        self.ensure(previous != new, Oracle::Story, || {
-            format!("J-18: the topology changes from {previous} to itself")
+        self.ensure(previous != new, Oracle::Continuity, || {
+            format!("J-18: an event changes the topology from {previous} to the same value")
         })?;
         self.topology = Arc::clone(new);
         Ok(())
@@ -187,31 +190,32 @@ impl Audit {
     ) -> Result<(), Violation> {
         let (at, id) = (self.at, new.id);
         let server = self.server(id)?;
-        let told = server.description.replace(Arc::clone(new));
+        let reported = server.description.replace(Arc::clone(new));
         let open = server.open;
         // By the specification's rule for connections, a network error makes them stale.
-        server.owes_clear = new.server_type == ServerType::Unknown
+        server.clear_pending = new.server_type == ServerType::Unknown
             && previous.server_type.is_available()
             && new
                 .error
                 .as_ref()
                 .is_some_and(|error| matches!(error.kind, ErrorKind::Network | ErrorKind::Timeout));
-        self.ensure(open, Oracle::Story, || {
-            format!("server {id} changes while it is not open")
+        self.ensure(open, Oracle::Continuity, || {
+            format!("server {id} changes, but it is not open")
         })?;
-        self.ensure(previous != new, Oracle::Story, || {
-            format!("J-18: server {id} changes from {previous} to itself")
+        self.ensure(previous != new, Oracle::Continuity, || {
+            format!("J-18: an event changes server {id} from {previous} to the same value")
         })?;
         // J-19: a primary hint (PossiblePrimary) only appears in the topology.
-        if let Some(told) = told
+        if let Some(reported) = reported
             && previous.server_type != ServerType::PossiblePrimary
         {
-            self.ensure(told == *previous, Oracle::Story, || {
-                format!("server {id} was {told}, and changes from {previous}")
+            self.ensure(reported == *previous, Oracle::Continuity, || {
+                format!("server {id} was {reported}, but the event changes it from {previous}")
             })?;
         }
         if TopologyVersion::compare(previous.topology_version, new.topology_version).is_gt() {
-            let message = format!("A-45: {new} replaces {previous}, which is newer");
+            let message =
+                format!("A-45: {new} replaces {previous}, which has a newer topology version");
             return Err(Oracle::Freshness.violated(at, message));
         }
         Ok(())
@@ -221,14 +225,14 @@ impl Audit {
         let at = self.at;
         let server = self.server(id)?;
         // Servers behind a load balancer are not monitored.
-        let balanced = server.description.is_none() && server.connection == 0;
-        if !server.succeeded && !balanced {
+        let is_load_balanced = server.description.is_none() && server.connection == 0;
+        if !server.succeeded && !is_load_balanced {
             let message =
-                format!("J-24: the pool of server {id} is ready before a check succeeded");
+                format!("J-24: the pool of server {id} becomes ready before a check has succeeded");
             return Err(Oracle::Pools.violated(at, message));
         }
         if server.ready {
-            let message = format!("the pool of server {id} is ready twice");
+            let message = format!("the pool of server {id} becomes ready while it is ready");
             return Err(Oracle::Pools.violated(at, message));
         }
         server.ready = true;
@@ -244,8 +248,8 @@ impl Audit {
             None => &mut server.generation,
         };
         // A service that returns gets a generation above all earlier ones.
-        let leaps = clear.service_id.is_some() && clear.generation > *last;
-        if !leaps && clear.generation != last.next() {
+        let is_new_service = clear.service_id.is_some() && clear.generation > *last;
+        if !is_new_service && clear.generation != last.next() {
             let message = format!(
                 "the pool of server {id} goes from generation {last} to {}",
                 clear.generation
@@ -258,10 +262,11 @@ impl Audit {
             return Ok(());
         }
         server.ready = false;
-        server.owes_clear = false;
+        server.clear_pending = false;
         let description = server.description.as_ref();
         if description.is_some_and(|server| server.server_type.is_available()) {
-            let message = format!("F-64: the pool of server {id} is cleared, which is not Unknown");
+            let message =
+                format!("F-64: the pool of server {id} is cleared, but the server is not Unknown");
             return Err(Oracle::Pools.violated(at, message));
         }
         Ok(())
@@ -272,11 +277,17 @@ impl Audit {
         let server = self.server(id)?;
         let number = heartbeat.connection.driver;
         if let Some(running) = server.heartbeat.replace(heartbeat.clone()) {
-            let message = format!("P6: a second check of {}: {running:?}", heartbeat.address);
+            let message = format!(
+                "P6: a check of {} starts while another one is running: {running:?}",
+                heartbeat.address
+            );
             return Err(Oracle::Cadence.violated(at, message));
         }
         if number < server.connection {
-            let message = format!("connection {number} follows {}", server.connection);
+            let message = format!(
+                "connection {number} is used after connection {}",
+                server.connection
+            );
             return Err(Oracle::Heartbeats.violated(at, message));
         }
         server.connection = number;
@@ -287,12 +298,12 @@ impl Audit {
         let at = self.at;
         let server = self.server(heartbeat.server)?;
         let started = server.heartbeat.take();
-        let pairs = started.as_ref().is_some_and(|started| {
+        let check_pairs = started.as_ref().is_some_and(|started| {
             started.awaited == heartbeat.awaited
                 && started.connection.driver == heartbeat.connection.driver
         });
-        if !pairs {
-            let message = format!("J-31: {heartbeat:?} ends, and {started:?} was started");
+        if !check_pairs {
+            let message = format!("J-31: {heartbeat:?} ends, but {started:?} was started");
             return Err(Oracle::Heartbeats.violated(at, message));
         }
         Ok(server)
@@ -300,27 +311,32 @@ impl Audit {
 
     /// Checks the state after the last event.
     fn end(&self, calls: &[(ServerId, PoolCall)]) -> Result<(), Violation> {
-        let gone = self.topology.servers().is_empty()
+        let is_empty = self.topology.servers().is_empty()
             && self.topology.topology_type() == TopologyType::Unknown;
-        self.ensure(gone, Oracle::Story, || {
-            format!("J-20: the closed topology is {}", self.topology)
+        self.ensure(is_empty, Oracle::Continuity, || {
+            format!(
+                "J-20: the topology is not empty when it is closed: {}",
+                self.topology
+            )
         })?;
         for (id, server) in &self.servers {
-            self.ensure(!server.open, Oracle::Story, || {
-                format!("server {id} was never closed")
+            self.ensure(!server.open, Oracle::Continuity, || {
+                format!("server {id} has no ServerClosed event")
             })?;
             self.ensure(server.heartbeat.is_none(), Oracle::Heartbeats, || {
-                format!("J-31: a check of server {id} never ended")
+                format!("J-31: a check of server {id} has no end")
             })?;
-            self.ensure(!server.owes_clear, Oracle::Pools, || {
-                format!("F-50: server {id} was lost, and its pool was never cleared")
+            self.ensure(!server.clear_pending, Oracle::Pools, || {
+                format!("F-50: server {id} failed, but its pool was not cleared")
             })?;
-            let own = calls.iter().filter(|(server, _)| server == id);
-            let own: Vec<&PoolCall> = own.map(|(_, call)| call).collect();
+            let received = calls.iter().filter(|(server, _)| server == id);
+            let received: Vec<&PoolCall> = received.map(|(_, call)| call).collect();
             let mut expected: Vec<&PoolCall> = server.commands.iter().collect();
             expected.push(&PoolCall::Close);
-            self.ensure(own == expected, Oracle::Pools, || {
-                format!("the pool of server {id} was told {own:?}, and events say {expected:?}")
+            self.ensure(received == expected, Oracle::Pools, || {
+                format!(
+                    "the pool of server {id} received {received:?}, but the events are {expected:?}"
+                )
             })?;
         }
         Ok(())

@@ -8,36 +8,50 @@ use super::{Oracle, Violation};
 
 /// Checks that every selection that was published as started ends exactly once and waits at most
 /// once, both before the topology is closed (K-7, K-8).
-pub(super) fn pairs(events: &[Event]) -> Result<(), Violation> {
-    let mut open: BTreeMap<*const Selection, Step<'_>> = BTreeMap::new();
+pub(super) fn check_pairs(events: &[Event]) -> Result<(), Violation> {
+    let mut open: BTreeMap<*const Selection, OpenSelection<'_>> = BTreeMap::new();
     for event in events {
-        let broken = |message: &str, selection: &Selection| {
+        let violation = |message: &str, selection: &Selection| {
             let message = format!("K-7: {message}: {selection:?}");
             Err(Oracle::Selection.violated(event.at, message))
         };
         match &event.kind {
             EventKind::ServerSelectionStarted { selection, .. } => {
-                let waits = false;
-                let step = Step { selection, waits };
-                if open.insert(Arc::as_ptr(selection), step).is_some() {
-                    return broken("a selection starts twice", selection);
+                let has_waited = false;
+                let open_selection = OpenSelection {
+                    selection,
+                    has_waited,
+                };
+                if open
+                    .insert(Arc::as_ptr(selection), open_selection)
+                    .is_some()
+                {
+                    return violation("a selection has two start events", selection);
                 }
             }
             EventKind::ServerSelectionWaiting { selection, .. } => {
-                let step = open.get_mut(&Arc::as_ptr(selection));
-                if step.is_none_or(|step| std::mem::replace(&mut step.waits, true)) {
-                    return broken("a selection that is not open waits", selection);
+                let open_selection = open.get_mut(&Arc::as_ptr(selection));
+                if open_selection.is_none_or(|open_selection| {
+                    std::mem::replace(&mut open_selection.has_waited, true)
+                }) {
+                    return violation(
+                        "a selection waits twice, or without a start event",
+                        selection,
+                    );
                 }
             }
             EventKind::ServerSelectionSucceeded { selection, .. }
             | EventKind::ServerSelectionFailed { selection, .. }
                 if open.remove(&Arc::as_ptr(selection)).is_none() =>
             {
-                return broken("a selection that is not open ends", selection);
+                return violation(
+                    "a selection ends twice, or without a start event",
+                    selection,
+                );
             }
             EventKind::TopologyClosed => {
-                if let Some(step) = open.values().next() {
-                    return broken("a selection never ends", step.selection);
+                if let Some(open_selection) = open.values().next() {
+                    return violation("a selection has no end event", open_selection.selection);
                 }
             }
             _ => {}
@@ -47,7 +61,7 @@ pub(super) fn pairs(events: &[Event]) -> Result<(), Violation> {
 }
 
 /// The progress of a selection that has not ended.
-struct Step<'e> {
+struct OpenSelection<'e> {
     selection: &'e Selection,
-    waits: bool,
+    has_waited: bool,
 }

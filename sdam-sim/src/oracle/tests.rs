@@ -68,7 +68,7 @@ fn heartbeat() -> Heartbeat {
 }
 
 /// Returns a record in which a server is discovered, lost and removed.
-fn story() -> (Vec<EventKind>, PoolCalls) {
+fn record() -> (Vec<EventKind>, PoolCalls) {
     let unknown = || ServerDescription::unknown(ID, address());
     let found = || server(ServerType::Standalone, 5);
     let mut kinds = vec![
@@ -119,8 +119,8 @@ fn story() -> (Vec<EventKind>, PoolCalls) {
     (kinds, calls)
 }
 
-fn judge(change: impl FnOnce(&mut Vec<EventKind>, &mut PoolCalls)) -> Option<Oracle> {
-    let (mut kinds, mut calls) = story();
+fn violated_oracle(change: impl FnOnce(&mut Vec<EventKind>, &mut PoolCalls)) -> Option<Oracle> {
+    let (mut kinds, mut calls) = record();
     change(&mut kinds, &mut calls);
     let number = |(index, kind)| Event {
         seq: index as u64 + 1,
@@ -135,19 +135,19 @@ fn judge(change: impl FnOnce(&mut Vec<EventKind>, &mut PoolCalls)) -> Option<Ora
 }
 
 #[test]
-fn a_sound_record_passes_and_each_kind_of_damage_is_found() {
-    assert_eq!(judge(|_, _| {}), None);
-    let without = |index: usize| judge(|kinds, _| drop(kinds.remove(index)));
-    assert_eq!(without(0), Some(Oracle::Story), "opening");
+fn a_valid_record_passes_and_every_kind_of_error_is_found() {
+    assert_eq!(violated_oracle(|_, _| {}), None);
+    let without = |index: usize| violated_oracle(|kinds, _| drop(kinds.remove(index)));
+    assert_eq!(without(0), Some(Oracle::Continuity), "opening");
     assert_eq!(without(3), Some(Oracle::Heartbeats), "start");
     assert_eq!(without(4), Some(Oracle::Pools), "success");
     assert_eq!(without(5), Some(Oracle::Pools), "ready");
-    assert_eq!(without(7), Some(Oracle::Story), "topology changed");
+    assert_eq!(without(7), Some(Oracle::Continuity), "topology changed");
     assert_eq!(without(10), Some(Oracle::Pools), "clear");
-    assert_eq!(without(11), Some(Oracle::Story), "closed");
-    assert_eq!(without(13), Some(Oracle::Story), "the end");
+    assert_eq!(without(11), Some(Oracle::Continuity), "closed");
+    assert_eq!(without(13), Some(Oracle::Continuity), "the end");
     let twice = |index: usize| {
-        judge(|kinds, _| {
+        violated_oracle(|kinds, _| {
             let kind = kinds[index].clone();
             kinds.insert(index, kind);
         })
@@ -155,43 +155,49 @@ fn a_sound_record_passes_and_each_kind_of_damage_is_found() {
     assert_eq!(twice(3), Some(Oracle::Cadence), "a check in a check");
     assert_eq!(twice(4), Some(Oracle::Heartbeats), "ended twice");
     assert_eq!(twice(5), Some(Oracle::Pools), "ready twice");
-    assert_eq!(twice(6), Some(Oracle::Story), "the same change twice");
+    assert_eq!(twice(6), Some(Oracle::Continuity), "the same change twice");
     assert_eq!(twice(10), Some(Oracle::Sequence), "a generation twice");
 }
 
 #[test]
-fn pools_that_were_told_something_else_are_found() {
-    assert_eq!(judge(|_, calls| drop(calls.pop())), Some(Oracle::Pools));
-    assert_eq!(judge(|_, calls| drop(calls.remove(1))), Some(Oracle::Pools));
+fn pool_calls_that_differ_from_events_are_found() {
+    assert_eq!(
+        violated_oracle(|_, calls| drop(calls.pop())),
+        Some(Oracle::Pools)
+    );
+    assert_eq!(
+        violated_oracle(|_, calls| drop(calls.remove(1))),
+        Some(Oracle::Pools)
+    );
 }
 
 #[test]
-fn older_knowledge_must_not_replace_newer() {
+fn an_older_topology_version_must_not_replace_a_newer_one() {
     //
-    let damaged = judge(|kinds, _| {
+    let found = violated_oracle(|kinds, _| {
         let older = server(ServerType::Standalone, 4);
         let newer = server(ServerType::Standalone, 5);
         kinds.splice(8..10, changed(newer, older.clone()));
         kinds.splice(10..10, changed(older, lost()));
     });
-    assert_eq!(damaged, Some(Oracle::Freshness));
+    assert_eq!(found, Some(Oracle::Freshness));
 }
 
 #[test]
-fn what_is_known_must_have_been_measured() {
+fn available_servers_must_have_a_round_trip_time() {
     // C-20
-    let damaged = judge(|kinds, _| {
+    let found = violated_oracle(|kinds, _| {
         let found = server(ServerType::Standalone, 5);
-        let mut unmeasured = server(ServerType::Standalone, 6);
-        unmeasured.rtt = None;
-        kinds.splice(8..10, changed(found, unmeasured.clone()));
-        kinds.splice(10..10, changed(unmeasured, lost()));
+        let mut without_round_trip_time = server(ServerType::Standalone, 6);
+        without_round_trip_time.rtt = None;
+        kinds.splice(8..10, changed(found, without_round_trip_time.clone()));
+        kinds.splice(10..10, changed(without_round_trip_time, lost()));
     });
-    assert_eq!(damaged, Some(Oracle::RoundTrip));
+    assert_eq!(found, Some(Oracle::RoundTrip));
 }
 
 #[test]
-fn numbers_must_have_no_gap_and_time_must_not_go_back() {
+fn event_numbers_must_have_no_gap_and_time_must_be_monotonic() {
     let event = |seq, millis| Event {
         seq,
         at: Instant::from_millis(millis),
@@ -200,11 +206,11 @@ fn numbers_must_have_no_gap_and_time_must_not_go_back() {
     };
     let found = |events: &[Event]| audit(events, &[]).unwrap_err().oracle;
     assert_eq!(found(&[event(1, 0), event(3, 0)]), Oracle::Sequence);
-    assert_eq!(found(&[event(1, 1), event(2, 0)]), Oracle::Story);
+    assert_eq!(found(&[event(1, 1), event(2, 0)]), Oracle::Continuity);
 }
 
 #[test]
-fn every_selection_that_was_started_ends_once_and_waits_at_most_once() {
+fn every_started_selection_ends_once_and_waits_at_most_once() {
     // K-7, K-8
     let selection = Arc::new(Selection::new("write operation"));
     let step = |make: fn(Arc<Selection>) -> EventKind| make(Arc::clone(&selection));
@@ -225,12 +231,12 @@ fn every_selection_that_was_started_ends_once_and_waits_at_most_once() {
         duration: std::time::Duration::ZERO,
     };
     let steps = [step(started), step(waiting), step(failed)];
-    let check = |order: &[usize], sound: bool| {
-        let found = judge(|kinds, _| {
+    let check = |order: &[usize], valid: bool| {
+        let found = violated_oracle(|kinds, _| {
             let steps = order.iter().map(|index| steps[*index].clone());
             kinds.splice(8..8, steps);
         });
-        let expected = (!sound).then_some(Oracle::Selection);
+        let expected = (!valid).then_some(Oracle::Selection);
         assert_eq!(found, expected, "{order:?}");
     };
     check(&[0, 1, 2], true);

@@ -25,7 +25,7 @@ impl SimClock {
 
 impl Clock for SimClock {
     fn now(&self) -> Instant {
-        self.0.world().now()
+        self.0.state().now()
     }
 
     fn sleep_until(&self, deadline: Instant) -> BoxFuture<'static, ()> {
@@ -59,14 +59,14 @@ impl Future for Sleep {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = &mut *self;
-        let mut world = this.shared.world();
-        if world.now() >= this.deadline {
+        let mut state = this.shared.state();
+        if state.now() >= this.deadline {
             if let Some(timer) = this.timer.take() {
-                world.cancel_timer(this.deadline, timer);
+                state.cancel_timer(this.deadline, timer);
             }
             return Poll::Ready(());
         }
-        this.timer = Some(world.set_timer(this.deadline, this.timer, cx.waker()));
+        this.timer = Some(state.set_timer(this.deadline, this.timer, cx.waker()));
         Poll::Pending
     }
 }
@@ -74,7 +74,7 @@ impl Future for Sleep {
 impl Drop for Sleep {
     fn drop(&mut self) {
         if let Some(timer) = self.timer {
-            self.shared.world().cancel_timer(self.deadline, timer);
+            self.shared.state().cancel_timer(self.deadline, timer);
         }
     }
 }

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use sdam_core::{address::ServerAddress, time::Instant};
 use sdam_transport::dial::{Dial, DialTarget};
 
-use super::{Shared, clock::Sleep, stream::SimStream, world::Attempt};
+use super::{Shared, clock::Sleep, state::ConnectAttempt, stream::SimStream};
 
 /// The dialer of the simulated network.
 #[derive(Debug)]
@@ -18,10 +18,10 @@ impl SimDial {
     }
 
     /// Waits for the latency of one way through the network.
-    async fn travel(&self) {
+    async fn one_way(&self) {
         let deadline = {
-            let mut world = self.0.world();
-            world.now() + world.travel()
+            let mut state = self.0.state();
+            state.now() + state.one_way()
         };
         Sleep::new(Arc::clone(&self.0), deadline).await;
     }
@@ -37,33 +37,33 @@ impl Dial for SimDial {
         };
         let refused = || io::Error::from(io::ErrorKind::ConnectionRefused);
         let address = {
-            let world = self.0.world();
-            let host = world.network.host_at(target.ip()).ok_or_else(refused)?;
+            let state = self.0.state();
+            let host = state.network.host_at(target.ip()).ok_or_else(refused)?;
             ServerAddress::new(host, target.port())
         };
-        self.travel().await;
-        let attempt = self.0.world().accept(&address);
+        self.one_way().await;
+        let attempt = self.0.state().accept(&address);
         match attempt {
-            Attempt::Silent => {
-                Silence {
+            ConnectAttempt::Silent => {
+                Unanswered {
                     shared: Arc::clone(&self.0),
                 }
-                .forever()
+                .wait()
                 .await
             }
-            Attempt::Refused => {
-                self.travel().await;
+            ConnectAttempt::Refused => {
+                self.one_way().await;
                 Err(refused())
             }
-            Attempt::Open(link) => {
-                let stream = SimStream::new(Arc::clone(&self.0), link);
-                self.travel().await;
+            ConnectAttempt::Open(socket) => {
+                let stream = SimStream::new(Arc::clone(&self.0), socket);
+                self.one_way().await;
                 // The network may have failed while the reply was in transit.
-                if self.0.world().is_silent(&address) {
-                    Silence {
+                if self.0.state().is_silent(&address) {
+                    Unanswered {
                         shared: Arc::clone(&self.0),
                     }
-                    .forever()
+                    .wait()
                     .await
                 } else {
                     Ok(stream)
@@ -74,28 +74,28 @@ impl Dial for SimDial {
 
     async fn lookup_ip(&self, host: &str) -> io::Result<Vec<IpAddr>> {
         let (delay, deadline) = {
-            let world = self.0.world();
-            let delay = world.network.dns;
-            (delay, world.now() + delay.unwrap_or_default())
+            let state = self.0.state();
+            let delay = state.network.dns;
+            (delay, state.now() + delay.unwrap_or_default())
         };
         Sleep::new(Arc::clone(&self.0), deadline).await;
         if delay.is_none() {
             return Err(io::Error::new(
                 io::ErrorKind::NotFound,
-                format!("no address for {host}"),
+                format!("host {host} has no address"),
             ));
         }
-        Ok(vec![self.0.world().network.ip_of(host)])
+        Ok(vec![self.0.state().network.ip_of(host)])
     }
 }
 
 /// A connection attempt without a reply.
-struct Silence {
+struct Unanswered {
     shared: Arc<Shared>,
 }
 
-impl Silence {
-    async fn forever<T>(self) -> T {
+impl Unanswered {
+    async fn wait<T>(self) -> T {
         let _shared = self.shared;
         std::future::pending().await
     }

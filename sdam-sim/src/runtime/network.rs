@@ -16,7 +16,7 @@ use crate::{ConnectionId, MemberId};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Latency {
     /// The minimum latency one way.
-    pub least: Duration,
+    pub min: Duration,
     /// The maximum additional latency, evenly distributed.
     pub spread: Duration,
     /// Whether messages arrive in pieces.
@@ -26,20 +26,20 @@ pub struct Latency {
 impl Latency {
     /// A local network: 0.1 to 0.3 ms one way.
     pub const LAN: Self = Self {
-        least: Duration::from_micros(100),
+        min: Duration::from_micros(100),
         spread: Duration::from_micros(200),
         chunked: false,
     };
     /// A network between continents: 40 to 80 ms one way, with split messages.
     pub const WAN: Self = Self {
-        least: Duration::from_millis(40),
+        min: Duration::from_millis(40),
         spread: Duration::from_millis(40),
         chunked: true,
     };
 
     pub(super) fn draw(&self, rng: &mut Rng) -> Duration {
         let spread = u64::try_from(self.spread.as_nanos()).unwrap_or(u64::MAX);
-        self.least + Duration::from_nanos(rng.below(spread.saturating_add(1)))
+        self.min + Duration::from_nanos(rng.below(spread.saturating_add(1)))
     }
 }
 
@@ -54,6 +54,7 @@ pub enum Direction {
 
 /// Bytes in transit, for a rule to judge.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Frame<'f> {
     /// The time at which the bytes were sent.
     pub at: Instant,
@@ -67,6 +68,7 @@ pub struct Frame<'f> {
 
 /// The decision of a rule on a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Verdict {
     /// The frame arrives normally.
     Pass,
@@ -80,7 +82,7 @@ pub enum Verdict {
 
 /// The network faults of one server.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Door {
+pub(super) struct PortState {
     pub(super) refuse: bool,
     pub(super) blackhole: bool,
     pub(super) reset_after: Option<usize>,
@@ -88,7 +90,7 @@ pub(super) struct Door {
 
 /// A connection between the program and a server.
 #[derive(Debug)]
-pub(super) struct Link {
+pub(super) struct Socket {
     pub(super) member: MemberId,
     pub(super) connection: ConnectionId,
     /// Bytes that have arrived and were not read yet.
@@ -116,13 +118,13 @@ pub(super) struct NetworkState {
     pub(super) latency: Latency,
     /// The duration of a DNS look-up; with `None` it fails.
     pub(super) dns: Option<Duration>,
-    doors: BTreeMap<MemberId, Door>,
-    pub(super) links: BTreeMap<u64, Link>,
+    ports: BTreeMap<MemberId, PortState>,
+    pub(super) sockets: BTreeMap<u64, Socket>,
     pub(super) by_connection: BTreeMap<ConnectionId, u64>,
     hosts: Vec<Box<str>>,
     pub(super) rules: Vec<Rule>,
     pub(super) rng: Rng,
-    last_link: u64,
+    last_socket: u64,
 }
 
 impl NetworkState {
@@ -130,30 +132,30 @@ impl NetworkState {
         Self {
             latency: Latency::LAN,
             dns: Some(Duration::ZERO),
-            doors: BTreeMap::new(),
-            links: BTreeMap::new(),
+            ports: BTreeMap::new(),
+            sockets: BTreeMap::new(),
             by_connection: BTreeMap::new(),
             hosts: Vec::new(),
             rules: Vec::new(),
             rng,
-            last_link: 0,
+            last_socket: 0,
         }
     }
 
-    pub(super) fn open_links(&self) -> usize {
-        self.links.len()
+    pub(super) fn open_sockets(&self) -> usize {
+        self.sockets.len()
     }
 
-    pub(super) fn door(&self, member: MemberId) -> Door {
-        self.doors.get(&member).copied().unwrap_or_default()
+    pub(super) fn port(&self, member: MemberId) -> PortState {
+        self.ports.get(&member).copied().unwrap_or_default()
     }
 
-    pub(super) fn door_mut(&mut self, member: MemberId) -> &mut Door {
-        self.doors.entry(member).or_default()
+    pub(super) fn port_mut(&mut self, member: MemberId) -> &mut PortState {
+        self.ports.entry(member).or_default()
     }
 
     pub(super) fn heal(&mut self) {
-        self.doors.clear();
+        self.ports.clear();
         self.rules.clear();
         self.dns = Some(Duration::ZERO);
         self.latency = Latency::LAN;
@@ -178,17 +180,17 @@ impl NetworkState {
         self.hosts.get(index).map(|host| &**host)
     }
 
-    pub(super) fn add_link(
+    pub(super) fn add_socket(
         &mut self,
         now: Instant,
         member: MemberId,
         connection: ConnectionId,
     ) -> u64 {
-        self.last_link += 1;
-        let reset_after = self.door(member).reset_after;
-        self.links.insert(
-            self.last_link,
-            Link {
+        self.last_socket += 1;
+        let reset_after = self.port(member).reset_after;
+        self.sockets.insert(
+            self.last_socket,
+            Socket {
                 member,
                 connection,
                 inbox: VecDeque::new(),
@@ -199,12 +201,12 @@ impl NetworkState {
                 reset_after,
             },
         );
-        self.by_connection.insert(connection, self.last_link);
-        self.last_link
+        self.by_connection.insert(connection, self.last_socket);
+        self.last_socket
     }
 
-    pub(super) fn remove_link(&mut self, link: u64) -> Option<Link> {
-        let removed = self.links.remove(&link)?;
+    pub(super) fn remove_socket(&mut self, id: u64) -> Option<Socket> {
+        let removed = self.sockets.remove(&id)?;
         self.by_connection.remove(&removed.connection);
         Some(removed)
     }
@@ -225,22 +227,22 @@ impl NetworkState {
         chunks
     }
 
-    /// Decides whether and when bytes sent on `link` arrive.
-    pub(super) fn judge(
+    /// Decides whether and when bytes sent on `id` arrive.
+    pub(super) fn transmit(
         &mut self,
         now: Instant,
-        link: u64,
+        id: u64,
         direction: Direction,
         bytes: &[u8],
-    ) -> Fate {
-        let Some(state) = self.links.get_mut(&link) else {
-            return Fate::Lost;
+    ) -> Transmission {
+        let Some(socket) = self.sockets.get_mut(&id) else {
+            return Transmission::Lost;
         };
         let side = direction as usize;
-        let door = self.doors.get(&state.member).copied().unwrap_or_default();
+        let port = self.ports.get(&socket.member).copied().unwrap_or_default();
         let frame = Frame {
             at: now,
-            member: state.member,
+            member: socket.member,
             direction,
             bytes,
         };
@@ -251,35 +253,35 @@ impl NetworkState {
             .find(|verdict| *verdict != Verdict::Pass)
             .unwrap_or(Verdict::Pass);
         let delay = match verdict {
-            Verdict::Reset => return Fate::Reset,
+            Verdict::Reset => return Transmission::Reset,
             Verdict::Cut => {
-                state.cut[side] = true;
+                socket.cut[side] = true;
                 Duration::ZERO
             }
             Verdict::Delay(delay) => delay,
             Verdict::Pass => Duration::ZERO,
         };
-        state.cut[side] |= door.blackhole;
-        if state.cut[side] {
-            return Fate::Lost;
+        socket.cut[side] |= port.blackhole;
+        if socket.cut[side] {
+            return Transmission::Lost;
         }
         if direction == Direction::ToClient
-            && let Some(left) = &mut state.reset_after
+            && let Some(left) = &mut socket.reset_after
         {
             if *left < bytes.len() {
-                return Fate::Reset;
+                return Transmission::Reset;
             }
             *left -= bytes.len();
         }
         let arrival = now + self.latency.draw(&mut self.rng) + delay;
-        state.last_arrival[side] = state.last_arrival[side].max(arrival);
-        Fate::Arrives(state.last_arrival[side])
+        socket.last_arrival[side] = socket.last_arrival[side].max(arrival);
+        Transmission::Arrives(socket.last_arrival[side])
     }
 }
 
 /// The outcome for sent bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum Transmission {
     Arrives(Instant),
     Lost,
     Reset,
@@ -289,8 +291,8 @@ impl fmt::Debug for NetworkState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("NetworkState")
             .field("latency", &self.latency)
-            .field("doors", &self.doors)
-            .field("links", &self.links)
+            .field("ports", &self.ports)
+            .field("sockets", &self.sockets)
             .finish_non_exhaustive()
     }
 }

@@ -15,12 +15,12 @@ use super::{Shared, network::End};
 /// A stream of bytes; dropping it closes the connection.
 pub(super) struct SimStream {
     shared: Arc<Shared>,
-    link: u64,
+    socket: u64,
 }
 
 impl SimStream {
-    pub(super) fn new(shared: Arc<Shared>, link: u64) -> Self {
-        Self { shared, link }
+    pub(super) fn new(shared: Arc<Shared>, socket: u64) -> Self {
+        Self { shared, socket }
     }
 }
 
@@ -32,20 +32,20 @@ impl AsyncRead for SimStream {
         cx: &mut Context<'_>,
         buffer: &mut [u8],
     ) -> Poll<io::Result<usize>> {
-        let mut world = self.shared.world();
-        let Some(link) = world.network.links.get_mut(&self.link) else {
+        let mut state = self.shared.state();
+        let Some(socket) = state.network.sockets.get_mut(&self.socket) else {
             return Poll::Ready(Ok(0));
         };
-        if link.end == Some(End::Reset) {
+        if socket.end == Some(End::Reset) {
             return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
         }
-        if !link.inbox.is_empty() {
-            return Poll::Ready(io::Read::read(&mut link.inbox, buffer));
+        if !socket.inbox.is_empty() {
+            return Poll::Ready(io::Read::read(&mut socket.inbox, buffer));
         }
-        if link.end == Some(End::Closed) {
+        if socket.end == Some(End::Closed) {
             return Poll::Ready(Ok(0));
         }
-        link.reader = Some(cx.waker().clone());
+        socket.reader = Some(cx.waker().clone());
         Poll::Pending
     }
 }
@@ -56,13 +56,17 @@ impl AsyncWrite for SimStream {
         _: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let mut world = self.shared.world();
-        let end = world.network.links.get(&self.link).map(|link| link.end);
+        let mut state = self.shared.state();
+        let end = state
+            .network
+            .sockets
+            .get(&self.socket)
+            .map(|socket| socket.end);
         if end != Some(None) {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
-        let wakers = world.send(self.link, bytes);
-        drop(world);
+        let wakers = state.send(self.socket, bytes);
+        drop(state);
         wakers.into_iter().for_each(Waker::wake);
         Poll::Ready(Ok(bytes.len()))
     }
@@ -72,21 +76,21 @@ impl AsyncWrite for SimStream {
     }
 
     fn poll_close(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.shared.world().hang_up(self.link);
+        self.shared.state().close_socket(self.socket);
         Poll::Ready(Ok(()))
     }
 }
 
 impl Drop for SimStream {
     fn drop(&mut self) {
-        self.shared.world().hang_up(self.link);
+        self.shared.state().close_socket(self.socket);
     }
 }
 
 impl fmt::Debug for SimStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SimStream")
-            .field("link", &self.link)
+            .field("link", &self.socket)
             .finish_non_exhaustive()
     }
 }

@@ -18,8 +18,8 @@ impl Trace {
         self.add(2, now.as_nanos());
     }
 
-    pub(super) fn frame(&mut self, link: u64, bytes: &[u8]) {
-        self.add(3, link);
+    pub(super) fn frame(&mut self, socket: u64, bytes: &[u8]) {
+        self.add(3, socket);
         for chunk in bytes.chunks(8) {
             let mut word = [0; 8];
             word.iter_mut()

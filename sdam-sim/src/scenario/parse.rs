@@ -61,11 +61,11 @@ impl fmt::Display for ParseStepError {
             }
             Usage::Act(Some(line)) | Usage::Net(Some(line)) => write!(f, "; write it as `{line}`"),
             Usage::Act(None) => {
-                f.write_str("; known are net")?;
+                f.write_str("; the verbs are net")?;
                 words(Action::SYNTAX).try_for_each(|word| write!(f, ", {word}"))
             }
             Usage::Net(None) => {
-                f.write_str("; known are")?;
+                f.write_str("; the verbs are")?;
                 let words = NetFault::SYNTAX
                     .lines()
                     .filter_map(|line| line.split_whitespace().nth(1));
@@ -84,11 +84,11 @@ impl NetFault {
     /// The syntax and meaning of every fault of the network, one line each.
     pub const SYNTAX: &str = "\
 net refuse MEMBER [off]             new connections to the member are refused
-net blackhole MEMBER [off]          nothing passes, and nothing says so
+net blackhole MEMBER [off]          bytes to and from the member are dropped silently
 net reset MEMBER                    every connection to the member is reset
-net reset_after MEMBER BYTES|off    new connections are reset after that many bytes from the member
-net dns SECONDS|fail                look-ups of host names take that long, or fail
-net latency LEAST SPREAD [chunked]  one way takes LEAST to LEAST + SPREAD seconds; in pieces
+net reset_after MEMBER BYTES|off    new connections are reset after this many bytes from the member
+net dns SECONDS|fail                host name look-ups take this long, or fail
+net latency MIN SPREAD [chunked]    one way takes MIN to MIN + SPREAD seconds; in pieces
 net heal                            all faults of the network end";
 }
 
@@ -151,7 +151,7 @@ fn timed_step(line: &str) -> Result<(Duration, Step), ParseStepError> {
     })?;
     if step.is_empty() {
         return Err(ParseStepError {
-            what: "what happens is missing".into(),
+            what: "the step is missing".into(),
             usage: Usage::Line,
         });
     }
@@ -181,21 +181,19 @@ fn read_fault(verb: &str, words: &[&str]) -> Result<NetFault, String> {
         }
         ("dns", ["fail"]) => NetFault::Dns(None),
         ("dns", [delay]) => NetFault::Dns(Some(seconds(delay)?)),
-        ("latency", [least, spread, rest @ ..]) if matches!(rest, [] | ["chunked"]) => {
+        ("latency", [min, spread, rest @ ..]) if matches!(rest, [] | ["chunked"]) => {
             NetFault::Latency(Latency {
-                least: seconds(least)?,
+                min: seconds(min)?,
                 spread: seconds(spread)?,
                 chunked: !rest.is_empty(),
             })
         }
         ("heal", []) => NetFault::Heal,
         ("refuse" | "blackhole" | "reset" | "reset_after" | "dns" | "latency" | "heal", words) => {
-            let words = if words.is_empty() {
-                "nothing".into()
-            } else {
-                format!("`{}`", words.join(" "))
-            };
-            return Err(format!("`net {verb}` is followed by {words}"));
+            return Err(match words {
+                [] => format!("`net {verb}` lacks its arguments"),
+                words => format!("`net {verb}` does not take `{}`", words.join(" ")),
+            });
         }
         _ => return Err(format!("`{verb}` is not a fault of the network")),
     })

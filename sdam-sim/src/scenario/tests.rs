@@ -132,7 +132,7 @@ fn every_fault() -> impl Iterator<Item = Step> {
 }
 
 #[test]
-fn what_is_written_is_read_again() {
+fn written_scenarios_are_read_back() {
     let times = (0_u32..).map(|step| Duration::from_micros(333_333) * step);
     let scenario: Scenario = times.zip(every_step()).collect();
     let text = scenario.to_string();
@@ -144,7 +144,7 @@ fn what_is_written_is_read_again() {
 }
 
 #[test]
-fn every_verb_of_the_syntax_is_written_by_some_step() {
+fn every_verb_of_the_syntax_is_covered() {
     let written: Vec<String> = every_step().iter().map(Step::to_string).collect();
     let verbs = Action::SYNTAX.lines().chain(NetFault::SYNTAX.lines());
     for line in verbs.filter(|line| line.starts_with(|first: char| first.is_lowercase())) {
@@ -160,7 +160,7 @@ fn every_verb_of_the_syntax_is_written_by_some_step() {
 }
 
 #[test]
-fn comments_blank_lines_and_milliseconds_are_understood() {
+fn comments_blank_lines_and_milliseconds_are_parsed() {
     let scenario: Scenario = "# first\n\n 250ms  kill 0 # dies\n\t1.5s heal\n"
         .parse()
         .unwrap();
@@ -173,7 +173,7 @@ fn comments_blank_lines_and_milliseconds_are_understood() {
 }
 
 #[test]
-fn an_error_names_the_line_and_the_remedy() {
+fn errors_name_the_line_and_the_syntax() {
     for (text, message) in [
         (
             "1s heal\nkill 0",
@@ -181,7 +181,7 @@ fn an_error_names_the_line_and_the_remedy() {
         ),
         (
             "\n1s",
-            "line 2: what happens is missing; write a line as `AT VERB ...`, such as `1.5s kill primary`",
+            "line 2: the step is missing; write a line as `AT VERB ...`, such as `1.5s kill primary`",
         ),
         (
             "-1s heal",
@@ -197,7 +197,7 @@ fn an_error_names_the_line_and_the_remedy() {
         ),
         (
             "1s net refuse",
-            "line 1: `net refuse` is followed by nothing; write it as `net refuse MEMBER [off]`",
+            "line 1: `net refuse` lacks its arguments; write it as `net refuse MEMBER [off]`",
         ),
         (
             "1s net dns x",
@@ -205,7 +205,7 @@ fn an_error_names_the_line_and_the_remedy() {
         ),
         (
             "1s net flood 1",
-            "line 1: `flood` is not a fault of the network; known are refuse, blackhole, reset, \
+            "line 1: `flood` is not a fault of the network; the verbs are refuse, blackhole, reset, \
              reset_after, dns, latency, heal",
         ),
     ] {
@@ -214,12 +214,13 @@ fn an_error_names_the_line_and_the_remedy() {
     }
     let error = "1s explode".parse::<Scenario>().unwrap_err().to_string();
     assert!(
-        error.starts_with("line 1: `explode` is not an action; known are net, stepdown, stepup")
+        error
+            .starts_with("line 1: `explode` is not an action; the verbs are net, stepdown, stepup")
     );
 }
 
 #[test]
-fn steps_are_taken_in_the_order_of_their_times_and_the_impossible_is_reported() {
+fn steps_run_in_order_of_time_and_impossible_steps_are_reported() {
     let hosts = ["a", "b", "c"].map(address);
     let sim = Sim::new(5, &Blueprint::replica_set(SetConfig::new("rs", hosts)));
     // The set cannot elect a primary once two members are dead, and 9 is not a member.
@@ -227,21 +228,21 @@ fn steps_are_taken_in_the_order_of_their_times_and_the_impossible_is_reported() 
         "3s kill primary\n1s kill 1\n1s kill 2\n2s net refuse 9\n4s kill primary\n5s net heal\n";
     let scenario: Scenario = text.parse().unwrap();
     let start = sim.now();
-    let refused = sim.block_on(scenario.play(&sim));
+    let failed = sim.block_on(scenario.play(&sim));
     assert_eq!(sim.now().since(start), Duration::from_secs(5));
-    let told: Vec<String> = refused.iter().map(Refused::to_string).collect();
+    let reported: Vec<String> = failed.iter().map(FailedStep::to_string).collect();
     assert_eq!(
-        told,
+        reported,
         [
-            "2s net refuse 9: there is no such member: member 9",
-            "4s kill primary: there is no such member: the primary",
+            "2s net refuse 9: member 9 does not exist now",
+            "4s kill primary: the primary does not exist now",
         ]
     );
     assert!(sim.status().members.iter().all(|member| !member.running));
 }
 
 #[test]
-fn faults_of_the_network_reach_the_network() {
+fn network_faults_of_a_scenario_are_applied_and_healed() {
     let sim = Sim::new(
         5,
         &Blueprint::replica_set(SetConfig::new("rs", [address("a")])),
@@ -259,6 +260,6 @@ fn faults_of_the_network_reach_the_network() {
         }
         outcomes
     };
-    let (refused, outcomes) = sim.block_on(async { futures::join!(scenario.play(&sim), program) });
-    assert_eq!((refused, outcomes), (Vec::new(), vec![true, false, true]));
+    let (failed, outcomes) = sim.block_on(async { futures::join!(scenario.play(&sim), program) });
+    assert_eq!((failed, outcomes), (Vec::new(), vec![true, false, true]));
 }

@@ -74,7 +74,7 @@ impl Builder {
             processes,
             spares: 0,
             version: ServerVersion::default(),
-            timing: Timing::brisk(),
+            timing: Timing::fast(),
             port: None,
             seed: None,
             configure: Vec::new(),
@@ -88,7 +88,7 @@ impl Builder {
         self
     }
 
-    /// Sets the deployment's intervals, [`Timing::brisk`] by default.
+    /// Sets the deployment's intervals, [`Timing::fast`] by default.
     #[must_use]
     pub fn timing(mut self, timing: Timing) -> Self {
         self.timing = timing;
@@ -129,12 +129,12 @@ impl Builder {
     ///
     /// If a port is taken or a thread cannot be started.
     pub fn start(self) -> Result<Server, ServeError> {
-        let doors = match self.kind {
+        let ports = match self.kind {
             Kind::LoadBalanced | Kind::Standalone => 1,
             Kind::Sharded => self.processes,
             Kind::ReplicaSet => self.processes.saturating_add(self.spares),
         };
-        let listeners = (0..doors)
+        let listeners = (0..ports)
             .map(|index| bind(self.port, index))
             .collect::<io::Result<Vec<TcpListener>>>()?;
         let mut addresses = Vec::new();
@@ -188,7 +188,7 @@ fn bind(first: Option<u16>, index: u16) -> io::Result<TcpListener> {
         Some(first) => first.checked_add(index).ok_or_else(|| {
             io::Error::new(
                 io::ErrorKind::InvalidInput,
-                "there are no ports after 65535",
+                "the ports end after 65535: choose a lower first port",
             )
         })?,
     };

@@ -19,7 +19,7 @@ use crate::{
 
 /// The server that listens on a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Door {
+pub(super) enum ListenerId {
     Member(MemberId),
     Balancer,
 }
@@ -27,10 +27,10 @@ pub(super) enum Door {
 /// A message to the driver thread.
 #[derive(Debug)]
 pub(super) enum Event {
-    Accepted(Door, TcpStream),
+    Accepted(ListenerId, TcpStream),
     Received(ConnectionId, Vec<u8>),
     Closed(ConnectionId),
-    Act(Action, Sender<Result<(), ServeError>>),
+    Apply(Action, Sender<Result<(), ServeError>>),
     Status(Sender<Status>),
     Config(Sender<Option<SetConfig>>),
     Connections(Sender<usize>),
@@ -44,8 +44,8 @@ struct Driver {
     deployment: Deployment,
     started: std::time::Instant,
     sender: Sender<Event>,
-    addresses: BTreeMap<Door, SocketAddr>,
-    listeners: BTreeMap<Door, Listener>,
+    addresses: BTreeMap<ListenerId, SocketAddr>,
+    listeners: BTreeMap<ListenerId, Listener>,
     sockets: BTreeMap<ConnectionId, Socket>,
     /// The mongos that the load balancer uses for the next connection.
     next_mongos: u16,
@@ -74,13 +74,13 @@ pub(super) fn start(
         deployment,
     };
     for (index, listener) in listeners.into_iter().enumerate() {
-        let door = if balanced {
-            Door::Balancer
+        let id = if balanced {
+            ListenerId::Balancer
         } else {
-            Door::Member(MemberId(index as u16))
+            ListenerId::Member(MemberId(index as u16))
         };
-        driver.addresses.insert(door, listener.local_addr()?);
-        driver.listen(door, listener)?;
+        driver.addresses.insert(id, listener.local_addr()?);
+        driver.listen(id, listener)?;
     }
     let uri = driver.deployment.uri();
     let thread = thread::Builder::new()
@@ -128,7 +128,7 @@ impl Driver {
         let now = self.now();
         match event {
             // A connection that cannot be set up is dropped, which closes it.
-            Event::Accepted(door, stream) => drop(self.accept(door, stream)),
+            Event::Accepted(id, stream) => drop(self.accept(id, stream)),
             Event::Received(connection, bytes) => {
                 let outputs = self.deployment.receive(now, connection, &bytes);
                 let _ = self.perform(outputs);
@@ -137,7 +137,7 @@ impl Driver {
                 self.deployment.closed(connection);
                 self.sockets.remove(&connection);
             }
-            Event::Act(action, reply) => {
+            Event::Apply(action, reply) => {
                 let done = match self.deployment.apply(now, &action) {
                     Ok(outputs) => self.perform(outputs).map_err(ServeError::Io),
                     Err(error) => Err(ServeError::Action(error)),
@@ -151,14 +151,14 @@ impl Driver {
         }
     }
 
-    fn listen(&mut self, door: Door, listener: TcpListener) -> io::Result<()> {
-        let listener = Listener::start(door, listener, self.sender.clone())?;
-        self.listeners.insert(door, listener);
+    fn listen(&mut self, id: ListenerId, listener: TcpListener) -> io::Result<()> {
+        let listener = Listener::start(id, listener, self.sender.clone())?;
+        self.listeners.insert(id, listener);
         Ok(())
     }
 
-    fn accept(&mut self, door: Door, stream: TcpStream) -> io::Result<()> {
-        let Some(connection) = self.open(door) else {
+    fn accept(&mut self, id: ListenerId, stream: TcpStream) -> io::Result<()> {
+        let Some(connection) = self.open(id) else {
             return Ok(());
         };
         let started = self.start_reader(connection, &stream);
@@ -174,10 +174,10 @@ impl Driver {
         }
     }
 
-    fn open(&mut self, door: Door) -> Option<ConnectionId> {
-        match door {
-            Door::Member(member) => self.deployment.open(member),
-            Door::Balancer => {
+    fn open(&mut self, id: ListenerId) -> Option<ConnectionId> {
+        match id {
+            ListenerId::Member(member) => self.deployment.open(member),
+            ListenerId::Balancer => {
                 let mongoses = self.deployment.status().members.len() as u16;
                 (0..mongoses).find_map(|_| {
                     let mongos = MemberId(self.next_mongos % mongoses);
@@ -228,11 +228,13 @@ impl Driver {
                 Output::Send { connection, bytes } => self.send(connection, &bytes),
                 Output::Close { connection } => self.close(connection),
                 Output::Down { member } => {
-                    if let Some(listener) = self.listeners.remove(&Door::Member(member)) {
+                    if let Some(listener) = self.listeners.remove(&ListenerId::Member(member)) {
                         listener.stop();
                     }
                 }
-                Output::Up { member } => result = self.reopen(Door::Member(member)).and(result),
+                Output::Up { member } => {
+                    result = self.reopen(ListenerId::Member(member)).and(result);
+                }
             }
         }
         result
@@ -256,12 +258,12 @@ impl Driver {
         }
     }
 
-    /// Listens again at `door`; the balancer never stops listening.
-    fn reopen(&mut self, door: Door) -> io::Result<()> {
-        match self.addresses.get(&door) {
+    /// Listens again at `id`; the balancer never stops listening.
+    fn reopen(&mut self, id: ListenerId) -> io::Result<()> {
+        match self.addresses.get(&id) {
             Some(address) => {
                 let listener = TcpListener::bind(address)?;
-                self.listen(door, listener)
+                self.listen(id, listener)
             }
             None => Ok(()),
         }

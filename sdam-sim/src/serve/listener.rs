@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use super::driver::{Door, Event};
+use super::driver::{Event, ListenerId};
 
 /// A bound port and the thread that accepts connections on it.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub(super) struct Listener {
 
 impl Listener {
     pub(super) fn start(
-        door: Door,
+        id: ListenerId,
         listener: TcpListener,
         events: Sender<Event>,
     ) -> io::Result<Self> {
@@ -40,7 +40,7 @@ impl Listener {
                     }
                     // A connection that failed before it was accepted is ignored.
                     if let Ok(stream) = stream
-                        && events.send(Event::Accepted(door, stream)).is_err()
+                        && events.send(Event::Accepted(id, stream)).is_err()
                     {
                         return;
                     }

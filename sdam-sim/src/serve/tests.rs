@@ -54,7 +54,7 @@ impl Client {
 }
 
 #[test]
-fn a_step_down_is_streamed_to_whoever_waits() {
+fn a_step_down_is_streamed_to_awaiting_clients() {
     let rs = ReplicaSet::start(3).unwrap();
     let mut client = Client::connect(rs.uri(), 0).unwrap();
     let first = client.hello();
@@ -81,7 +81,7 @@ fn a_step_down_is_streamed_to_whoever_waits() {
 }
 
 #[test]
-fn a_killed_member_refuses_and_a_restarted_one_is_another_process() {
+fn a_killed_member_refuses_connections_and_a_restarted_one_has_a_new_process_id() {
     let rs = ReplicaSet::start(3).unwrap();
     let mut client = Client::connect(rs.uri(), 0).unwrap();
     let process = |hello: &Document| {
@@ -98,7 +98,7 @@ fn a_killed_member_refuses_and_a_restarted_one_is_another_process() {
 }
 
 #[test]
-fn a_balancer_hands_connections_to_mongoses_in_turn() {
+fn a_load_balancer_distributes_connections_round_robin() {
     let server = Builder::load_balanced(2).start().unwrap();
     let service = || {
         let mut client = Client::connect(server.uri(), 0).unwrap();

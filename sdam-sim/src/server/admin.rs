@@ -127,12 +127,12 @@ impl Deployment {
     /// Returns the status that `member` reports for the member of `entry`.
     fn member_status(&self, member: MemberId, index: usize, entry: &MemberConfig) -> Document {
         let peer = self.member_at(&entry.address);
-        let heard = |peer| {
+        let peers = |peer| {
             let own = self.replica(member);
-            peer == member || own.is_some_and(|own| own.heard.get(&peer).is_some_and(|h| h.up))
+            peer == member || own.is_some_and(|own| own.peers.get(&peer).is_some_and(|h| h.up))
         };
         let role = peer
-            .filter(|peer| heard(*peer))
+            .filter(|peer| peers(*peer))
             .and_then(|peer| self.member(peer).role());
         doc! {
             "_id": index as i32,

@@ -65,10 +65,7 @@ impl Deployment {
             Some(name @ ("update" | "delete")) if flag(operation, "multi") => (name, usize::MAX),
             Some(name @ ("update" | "delete")) => (name, 1),
             _ => {
-                return Err(CommandError::new(
-                    BAD_VALUE,
-                    "an operation of no known kind",
-                ));
+                return Err(CommandError::new(BAD_VALUE, "an operation of unknown kind"));
             }
         };
         let index = number(operation, name).and_then(|index| usize::try_from(index).ok());

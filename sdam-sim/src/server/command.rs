@@ -26,7 +26,7 @@ impl Deployment {
     ) -> CommandResult {
         let version = self.member(member).version;
         if let Framing::Query { collection, .. } = &request.framing
-            && (version.refuses_op_query() || !collection.ends_with(".$cmd"))
+            && (version.rejects_op_query() || !collection.ends_with(".$cmd"))
         {
             return Err(CommandError::new(
                 UNSUPPORTED_OP_QUERY,
@@ -45,7 +45,7 @@ impl Deployment {
         };
         check_api(version, &request.body)?;
         super::read_preference::check(version, &request.body)?;
-        if request.name == "bulkWrite" && !version.writes_in_bulk() {
+        if request.name == "bulkWrite" && !version.supports_bulk_write() {
             return Err(not_found(request));
         }
         if super::data::is_data_command(&request.name) {
@@ -64,7 +64,7 @@ impl Deployment {
             "configureFailPoint" => {
                 let own = self.member_mut(member);
                 own.fail_command = FailCommand::parse(&request.body)?;
-                Ok(doc! { "count": own.strikes })
+                Ok(doc! { "count": own.fail_point_hits })
             }
             "serverStatus" => Ok(self.server_status(now, member)),
             "shutdown" => {

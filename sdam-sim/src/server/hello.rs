@@ -10,7 +10,7 @@ use crate::{
     ConnectionId, Deployment, MemberId,
     config::{MemberConfig, SetConfig},
     deployment::{Role, election_id},
-    member::{Kind, Life, Member, Replica},
+    member::{Kind, Member, ProcessState, Replica},
     reply::{
         COUNTER_FROM_THE_FUTURE, COUNTER_FROM_THE_FUTURE_STANDALONE, CommandError,
         EXHAUST_WITHOUT_AWAIT, INVALID_PARAMETER, METADATA_APP_NAME_TOO_LARGE,
@@ -78,20 +78,20 @@ impl Deployment {
             return Ok(None);
         };
         let own = &self.members[connection.member.index()];
-        if request.is_modern_hello() && !own.version.knows_hello() {
+        if request.is_modern_hello() && !own.version.supports_hello() {
             return Err(super::command::not_found(request));
         }
         super::command::check_api(own.version, &request.body)?;
         connection.take_metadata(own, &request.body)?;
-        if own.version.answers_hello_ok() && flag(&request.body, "helloOk") {
+        if own.version.supports_hello_ok() && flag(&request.body, "helloOk") {
             connection.hello_ok = true;
         }
-        if !own.version.streams() {
+        if !own.version.supports_streaming() {
             // Older servers ignore both arguments (M-11).
             return Ok(None);
         }
         let awaited = parse_await(own.version, request)?;
-        if matches!(own.life, Life::Quiescing(_)) {
+        if matches!(own.state, ProcessState::Quiescing(_)) {
             return Ok(None);
         }
         let Some(awaited) = awaited else {
@@ -132,13 +132,16 @@ impl Deployment {
             return;
         };
         let member = connection.member;
-        if let Life::Quiescing(until) = self.member(member).life {
+        if let ProcessState::Quiescing(until) = self.member(member).state {
             let reply = self.quiesce_document(now, member, &request, until);
             self.send(id, &request, response_to, false, &reply);
             return;
         }
         let own = self.member(member);
-        let version = own.version.streams().then(|| topology_version(own));
+        let version = own
+            .version
+            .supports_streaming()
+            .then(|| topology_version(own));
         // A stream without waiting would never pause, so a client that asks for it gets one reply.
         let streams = version.is_some()
             && own.exhaust
@@ -196,10 +199,10 @@ impl Deployment {
         let mut reply = Document::new();
         // From 5.0 on the presence of `helloOk` is enough.
         let names = own.version.has_versioned_api() && request.body.contains_key("helloOk");
-        if own.version.answers_hello_ok() && (names || flag(&request.body, "helloOk")) {
+        if own.version.supports_hello_ok() && (names || flag(&request.body, "helloOk")) {
             reply.insert("helloOk", true);
         }
-        if own.version.streams() && !matches!(own.kind, Kind::Standalone) {
+        if own.version.supports_streaming() && !matches!(own.kind, Kind::Standalone) {
             reply.insert("topologyVersion", topology_version(own));
         }
         let writable = if request.is_modern_hello() {
@@ -210,7 +213,7 @@ impl Deployment {
         match &own.kind {
             Kind::Standalone => {
                 reply.insert(writable, true);
-                if own.version.streams() {
+                if own.version.supports_streaming() {
                     reply.insert("topologyVersion", topology_version(own));
                 }
             }
@@ -234,7 +237,7 @@ impl Deployment {
             reply.insert("readOnly", false);
         }
         let asks = flag(&request.body, "loadBalanced");
-        if self.is_balanced() && asks && own.version.balances() {
+        if self.is_balanced() && asks && own.version.supports_load_balancers() {
             reply.insert("serviceId", object_id(own.process.service_id));
         }
         reply

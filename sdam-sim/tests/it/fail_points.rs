@@ -3,7 +3,7 @@
 use bson::{Bson, Document, doc};
 use sdam_sim::version::ServerVersion;
 
-use crate::support::{World, awaiting, code, counter, hello, is_ok};
+use crate::support::{Fixture, awaiting, code, counter, hello, is_ok};
 
 fn ping() -> Document {
     doc! { "ping": 1, "$db": "admin" }
@@ -15,17 +15,17 @@ fn configure(mode: impl Into<Bson>, data: Document) -> Document {
 
 /// Returns which of `count` commands in sequence succeed on a server with `mode`.
 fn outcomes(mode: impl Into<Bson>, count: usize) -> Vec<bool> {
-    let mut world = World::standalone();
-    let connection = world.connect(0);
+    let mut fixture = Fixture::standalone();
+    let connection = fixture.connect(0);
     let request = configure(mode, doc! { "failCommands": ["ping"], "errorCode": 6 });
-    assert!(is_ok(&world.call(connection, &request)));
+    assert!(is_ok(&fixture.call(connection, &request)));
     (0..count)
-        .map(|_| is_ok(&world.call(connection, &ping())))
+        .map(|_| is_ok(&fixture.call(connection, &ping())))
         .collect()
 }
 
 #[test]
-fn m_46_modes() {
+fn m_46_fail_points_follow_their_mode() {
     assert_eq!(outcomes("alwaysOn", 3), [false, false, false]);
     assert_eq!(outcomes("off", 2), [true, true]);
     assert_eq!(outcomes(doc! { "times": 2 }, 4), [false, false, true, true]);
@@ -34,20 +34,22 @@ fn m_46_modes() {
 
 #[test]
 fn m_46_a_fail_point_can_be_turned_off_while_it_fails_everything() {
-    let mut world = World::standalone();
-    let connection = world.connect(0);
+    let mut fixture = Fixture::standalone();
+    let connection = fixture.connect(0);
     let data = doc! { "failCommands": ["ping", "configureFailPoint"], "errorCode": 6 };
-    assert!(is_ok(&world.call(connection, &configure("alwaysOn", data))));
-    assert!(!is_ok(&world.call(connection, &ping())));
-    assert!(is_ok(&world.call(connection, &configure("off", doc! {}))));
-    assert!(is_ok(&world.call(connection, &ping())));
+    assert!(is_ok(
+        &fixture.call(connection, &configure("alwaysOn", data))
+    ));
+    assert!(!is_ok(&fixture.call(connection, &ping())));
+    assert!(is_ok(&fixture.call(connection, &configure("off", doc! {}))));
+    assert!(is_ok(&fixture.call(connection, &ping())));
 }
 
 #[test]
-fn m_46_only_connections_of_the_application_are_struck() {
-    let mut world = World::standalone();
+fn m_46_app_name_limits_a_fail_point_to_matching_connections() {
+    let mut fixture = Fixture::standalone();
     let data = doc! { "failCommands": ["hello", "isMaster"], "appName": "mine", "errorCode": 91 };
-    world.call_member(0, &configure("alwaysOn", data));
+    fixture.call_member(0, &configure("alwaysOn", data));
     let greeting = |name: &str, command: &str| {
         doc! {
             command: 1,
@@ -59,16 +61,16 @@ fn m_46_only_connections_of_the_application_are_struck() {
             "$db": "admin",
         }
     };
-    assert!(is_ok(&world.hello(0)));
-    assert!(is_ok(&world.call_member(0, &greeting("other", "hello"))));
+    assert!(is_ok(&fixture.hello(0)));
+    assert!(is_ok(&fixture.call_member(0, &greeting("other", "hello"))));
     for command in ["hello", "isMaster", "ismaster"] {
-        let connection = world.connect(0);
+        let connection = fixture.connect(0);
         assert_eq!(
-            code(&world.call(connection, &greeting("mine", command))),
+            code(&fixture.call(connection, &greeting("mine", command))),
             91
         );
         assert_eq!(
-            code(&world.call(connection, &hello())),
+            code(&fixture.call(connection, &hello())),
             91,
             "later ones, too"
         );
@@ -76,70 +78,70 @@ fn m_46_only_connections_of_the_application_are_struck() {
 }
 
 #[test]
-fn m_46_a_connection_is_closed_without_an_answer() {
-    let mut world = World::standalone();
+fn m_46_close_connection_sends_no_reply() {
+    let mut fixture = Fixture::standalone();
     let data = doc! { "failCommands": ["ping"], "closeConnection": true };
-    world.call_member(0, &configure(doc! { "times": 1 }, data));
-    let (struck, other) = (world.connect(0), world.connect(0));
-    world.send(struck, &ping());
-    assert!(world.is_closed(struck));
-    assert!(world.try_receive(struck).is_none());
-    assert!(is_ok(&world.call(other, &ping())));
+    fixture.call_member(0, &configure(doc! { "times": 1 }, data));
+    let (struck, other) = (fixture.connect(0), fixture.connect(0));
+    fixture.send(struck, &ping());
+    assert!(fixture.is_closed(struck));
+    assert!(fixture.try_receive(struck).is_none());
+    assert!(is_ok(&fixture.call(other, &ping())));
 }
 
 #[test]
-fn m_46_a_blocked_command_is_answered_later_and_may_still_fail() {
+fn m_46_a_blocked_command_gets_a_late_reply_or_error() {
     for error in [None, Some(91)] {
-        let mut world = World::standalone();
+        let mut fixture = Fixture::standalone();
         let mut data = doc! {
             "failCommands": ["ping"],
             "blockConnection": true,
             "blockTimeMS": 500,
         };
         error.map(|code| data.insert("errorCode", code));
-        world.call_member(0, &configure(doc! { "times": 1 }, data));
-        let connection = world.connect(0);
-        world.send(connection, &ping());
+        fixture.call_member(0, &configure(doc! { "times": 1 }, data));
+        let connection = fixture.connect(0);
+        fixture.send(connection, &ping());
         // The next request is queued.
-        world.send(connection, &ping());
-        world.advance_millis(499);
-        assert!(world.try_receive(connection).is_none());
-        world.advance_millis(1);
-        let reply = world.receive(connection);
+        fixture.send(connection, &ping());
+        fixture.advance_millis(499);
+        assert!(fixture.try_receive(connection).is_none());
+        fixture.advance_millis(1);
+        let reply = fixture.receive(connection);
         assert_eq!(is_ok(&reply.body), error.is_none());
-        assert!(is_ok(&world.receive(connection).body));
+        assert!(is_ok(&fixture.receive(connection).body));
     }
 }
 
 #[test]
-fn m_46_a_blocked_stream_goes_on_afterwards() {
-    let mut world = World::replica_set(1);
-    let connection = world.connect(0);
-    let known = world.call(connection, &hello());
-    world.run("failpoint 0 commands=hello times=1 block=700");
-    world.send_exhaust(connection, &awaiting(&known, 1000));
-    world.advance_millis(1699);
-    assert!(world.try_receive(connection).is_none());
-    world.advance_millis(1);
-    assert!(world.receive(connection).more_to_come);
-    world.advance_millis(1000);
-    assert!(world.receive(connection).more_to_come);
+fn m_46_a_blocked_stream_continues_after_the_block() {
+    let mut fixture = Fixture::replica_set(1);
+    let connection = fixture.connect(0);
+    let known = fixture.call(connection, &hello());
+    fixture.run("failpoint 0 commands=hello times=1 block=700");
+    fixture.send_exhaust(connection, &awaiting(&known, 1000));
+    fixture.advance_millis(1699);
+    assert!(fixture.try_receive(connection).is_none());
+    fixture.advance_millis(1);
+    assert!(fixture.receive(connection).more_to_come);
+    fixture.advance_millis(1000);
+    assert!(fixture.receive(connection).more_to_come);
 }
 
 #[test]
 fn m_46_every_reply_of_a_stream_counts() {
-    let mut world = World::replica_set(1);
-    world.run("failpoint 0 commands=hello skip=2 code=91");
-    let connection = world.connect(0);
-    let known = world.call(connection, &hello());
-    world.send_exhaust(connection, &awaiting(&known, 1000));
-    world.advance_millis(1000);
-    assert!(is_ok(&world.receive(connection).body));
-    assert_eq!(code(&world.receive(connection).body), 91);
+    let mut fixture = Fixture::replica_set(1);
+    fixture.run("failpoint 0 commands=hello skip=2 code=91");
+    let connection = fixture.connect(0);
+    let known = fixture.call(connection, &hello());
+    fixture.send_exhaust(connection, &awaiting(&known, 1000));
+    fixture.advance_millis(1000);
+    assert!(is_ok(&fixture.receive(connection).body));
+    assert_eq!(code(&fixture.receive(connection).body), 91);
 }
 
 #[test]
-fn m_46_labels_are_those_asked_for_or_those_the_server_gives() {
+fn m_46_error_labels_are_those_of_the_fail_point_or_of_the_server() {
     let insert = doc! {
         "insert": "things",
         "documents": [{}],
@@ -147,9 +149,9 @@ fn m_46_labels_are_those_asked_for_or_those_the_server_gives() {
         "$db": "test",
     };
     let labels = |version: ServerVersion, data: Document| {
-        let mut world = World::replica_set_of(1, version);
-        world.call_member(0, &configure(doc! { "times": 1 }, data));
-        let reply = world.call_member(0, &insert);
+        let mut fixture = Fixture::replica_set_of(1, version);
+        fixture.call_member(0, &configure(doc! { "times": 1 }, data));
+        let reply = fixture.call_member(0, &insert);
         let labels = reply.get_array("errorLabels").cloned().unwrap_or_default();
         labels
             .iter()
@@ -179,15 +181,15 @@ fn m_46_labels_are_those_asked_for_or_those_the_server_gives() {
 }
 
 #[test]
-fn m_46_a_write_concern_error_comes_with_the_write_done() {
-    let mut world = World::replica_set(1);
+fn m_46_a_write_concern_error_follows_a_completed_write() {
+    let mut fixture = Fixture::replica_set(1);
     let data = doc! {
         "failCommands": ["insert"],
         "writeConcernError": { "code": 91, "errmsg": "whatever" },
     };
-    world.call_member(0, &configure(doc! { "times": 1 }, data));
+    fixture.call_member(0, &configure(doc! { "times": 1 }, data));
     let insert = doc! { "insert": "things", "documents": [{}], "$db": "test" };
-    let reply = world.call_member(0, &insert);
+    let reply = fixture.call_member(0, &insert);
     assert!(is_ok(&reply));
     assert_eq!(reply.get_i32("n").unwrap(), 1);
     let error = reply.get_document("writeConcernError").unwrap();
@@ -195,7 +197,7 @@ fn m_46_a_write_concern_error_comes_with_the_write_done() {
 }
 
 #[test]
-fn injected_state_changes_tell_the_version_and_injected_shutdowns_do_not() {
+fn injected_state_changes_have_a_topology_version_and_injected_shutdowns_do_not() {
     // As mongod 4.4 to 6.0: clients treat the former as stale and handle the latter.
     for (error, versioned) in [
         (10107, true),
@@ -208,10 +210,10 @@ fn injected_state_changes_tell_the_version_and_injected_shutdowns_do_not() {
         (11600, false),
         (6, false),
     ] {
-        let mut world = World::replica_set(1);
-        let known = world.hello(0);
-        world.run(&format!("failpoint 0 commands=ping code={error}"));
-        let reply = world.call_member(0, &ping());
+        let mut fixture = Fixture::replica_set(1);
+        let known = fixture.hello(0);
+        fixture.run(&format!("failpoint 0 commands=ping code={error}"));
+        let reply = fixture.call_member(0, &ping());
         assert_eq!(code(&reply), error);
         assert_eq!(reply.contains_key("topologyVersion"), versioned, "{error}");
         if versioned {
@@ -222,9 +224,9 @@ fn injected_state_changes_tell_the_version_and_injected_shutdowns_do_not() {
 
 #[test]
 fn a_fail_point_that_cannot_be_simulated_is_refused() {
-    let mut world = World::standalone();
+    let mut fixture = Fixture::standalone();
     let other = doc! { "configureFailPoint": "other", "mode": "off", "$db": "admin" };
-    assert_eq!(code(&world.call_member(0, &other)), 266);
+    assert_eq!(code(&fixture.call_member(0, &other)), 266);
     for request in [
         configure(doc! { "activationProbability": 0.5 }, doc! {}),
         configure("sometimes", doc! {}),
@@ -233,6 +235,6 @@ fn a_fail_point_that_cannot_be_simulated_is_refused() {
             doc! { "failCommands": ["ping"], "blockConnection": true },
         ),
     ] {
-        assert_eq!(code(&world.call_member(0, &request)), 2);
+        assert_eq!(code(&fixture.call_member(0, &request)), 2);
     }
 }

@@ -4,7 +4,7 @@ use bson::{Document, doc};
 use sdam_sim::version::ServerVersion;
 use sdam_transport::wire::{OpMsg, OpReply, Sequence, WireMessage};
 
-use crate::support::{World, code, hello, is_ok};
+use crate::support::{Fixture, code, hello, is_ok};
 
 fn ping() -> Document {
     doc! { "ping": 1, "$db": "admin" }
@@ -20,18 +20,18 @@ fn message(id: i32, body: &Document) -> WireMessage {
 }
 
 #[test]
-fn messages_may_arrive_in_pieces_and_in_heaps() {
-    let mut world = World::standalone();
-    let connection = world.connect(0);
+fn messages_may_be_split_and_coalesced() {
+    let mut fixture = Fixture::standalone();
+    let connection = fixture.connect(0);
     let mut bytes = message(1, &ping()).into_bytes();
     bytes.extend(message(2, &hello()).into_bytes());
     for byte in &bytes {
-        world.send_bytes(connection, &[*byte]);
+        fixture.send_bytes(connection, &[*byte]);
     }
     bytes.extend(message(3, &ping()).into_bytes());
-    world.send_bytes(connection, &bytes);
+    fixture.send_bytes(connection, &bytes);
     let mut answered = Vec::new();
-    while let Some(reply) = world.try_receive(connection) {
+    while let Some(reply) = fixture.try_receive(connection) {
         assert!(is_ok(&reply.body));
         answered.push(reply.response_to);
     }
@@ -39,7 +39,7 @@ fn messages_may_arrive_in_pieces_and_in_heaps() {
 }
 
 #[test]
-fn o_31_o_32_o_36_what_is_no_message_closes_the_connection() {
+fn o_31_o_32_o_36_invalid_messages_close_the_connection() {
     let good = message(1, &ping()).into_bytes();
     let patched = |at: usize, bytes: &[u8]| {
         let mut bad = good.clone();
@@ -56,32 +56,32 @@ fn o_31_o_32_o_36_what_is_no_message_closes_the_connection() {
         patched(20, &[9]),
         patched(21, &1000_i32.to_le_bytes()),
     ] {
-        let mut world = World::standalone();
-        let connection = world.connect(0);
-        world.send_bytes(connection, &bad);
-        assert!(world.is_closed(connection), "{bad:?}");
-        assert!(world.try_receive(connection).is_none());
+        let mut fixture = Fixture::standalone();
+        let connection = fixture.connect(0);
+        fixture.send_bytes(connection, &bad);
+        assert!(fixture.is_closed(connection), "{bad:?}");
+        assert!(fixture.try_receive(connection).is_none());
     }
 }
 
 #[test]
-fn o_31_a_reply_is_no_request() {
-    let mut world = World::standalone();
-    let connection = world.connect(0);
+fn o_31_a_reply_sent_as_a_request_closes_the_connection() {
+    let mut fixture = Fixture::standalone();
+    let connection = fixture.connect(0);
     let reply = OpReply {
         request_id: 1,
         response_to: 0,
         flags: 0,
         body: &ping().to_vec().unwrap(),
     };
-    world.send_message(connection, &reply.encode().unwrap());
-    assert!(world.is_closed(connection));
+    fixture.send_message(connection, &reply.encode().unwrap());
+    assert!(fixture.is_closed(connection));
 }
 
 #[test]
-fn o_32_document_sequences_are_arguments() {
-    let mut world = World::standalone();
-    let connection = world.connect(0);
+fn o_32_document_sequences_are_read_as_arguments() {
+    let mut fixture = Fixture::standalone();
+    let connection = fixture.connect(0);
     let documents: Vec<u8> = [doc! { "_id": 1 }, doc! { "_id": 2 }]
         .iter()
         .flat_map(|document| document.to_vec().unwrap())
@@ -93,20 +93,20 @@ fn o_32_document_sequences_are_arguments() {
         checksum: true,
         ..OpMsg::default()
     };
-    world.send_message(connection, &insert.encode().unwrap());
-    assert_eq!(world.receive(connection).body.get_i32("n").unwrap(), 2);
+    fixture.send_message(connection, &insert.encode().unwrap());
+    assert_eq!(fixture.receive(connection).body.get_i32("n").unwrap(), 2);
 }
 
 #[test]
-fn o_33_a_database_must_be_named() {
-    let mut world = World::standalone();
-    assert_eq!(code(&world.call_member(0, &doc! { "ping": 1 })), 40571);
+fn o_33_requests_without_db_are_refused() {
+    let mut fixture = Fixture::standalone();
+    assert_eq!(code(&fixture.call_member(0, &doc! { "ping": 1 })), 40571);
 }
 
 #[test]
-fn o_34_unacknowledged_requests_are_done_and_not_answered() {
-    let mut world = World::standalone();
-    let connection = world.connect(0);
+fn o_34_requests_with_more_to_come_are_executed_without_a_reply() {
+    let mut fixture = Fixture::standalone();
+    let connection = fixture.connect(0);
     let insert = OpMsg {
         request_id: 1,
         more_to_come: true,
@@ -115,27 +115,27 @@ fn o_34_unacknowledged_requests_are_done_and_not_answered() {
             .unwrap(),
         ..OpMsg::default()
     };
-    world.send_message(connection, &insert.encode().unwrap());
-    assert!(world.try_receive(connection).is_none());
-    let count = world.call(connection, &doc! { "count": "things", "$db": "test" });
+    fixture.send_message(connection, &insert.encode().unwrap());
+    assert!(fixture.try_receive(connection).is_none());
+    let count = fixture.call(connection, &doc! { "count": "things", "$db": "test" });
     assert_eq!(count.get_i32("n").unwrap(), 1);
 }
 
 #[test]
-fn o_40_o_43_op_query_carries_the_handshake_and_on_old_servers_the_rest() {
+fn o_40_o_43_op_query_is_accepted_for_hello_and_on_old_servers_for_every_command() {
     for (version, accepts) in [
         (ServerVersion::V4_4, true),
         (ServerVersion::V5_0, true),
         (ServerVersion::V6_0, false),
     ] {
-        let mut world = World::replica_set_of(1, version);
-        let connection = world.connect(0);
-        let id = world.send_query(connection, &doc! { "ismaster": 1, "helloOk": true });
-        let reply = world.receive(connection);
+        let mut fixture = Fixture::replica_set_of(1, version);
+        let connection = fixture.connect(0);
+        let id = fixture.send_query(connection, &doc! { "ismaster": 1, "helloOk": true });
+        let reply = fixture.receive(connection);
         assert_eq!(reply.response_to, id);
         assert!(is_ok(&reply.body) && reply.body.get_bool("helloOk").unwrap());
-        world.send_query(connection, &doc! { "ping": 1 });
-        let reply = world.receive(connection).body;
+        fixture.send_query(connection, &doc! { "ping": 1 });
+        let reply = fixture.receive(connection).body;
         assert_eq!(is_ok(&reply), accepts, "{version}: {reply}");
         if !accepts {
             assert_eq!(code(&reply), 352);

@@ -9,7 +9,7 @@ use sdam_sim::{
     deployment::{Role, Status},
 };
 
-use crate::support::{World, addresses};
+use crate::support::{Fixture, addresses};
 
 const MEMBERS: u16 = 5;
 
@@ -49,11 +49,11 @@ impl History {
         for member in &status.members {
             let version = member.topology_version;
             let last = self.counters.entry(version.process_id).or_default();
-            assert!(version.counter >= *last, "counters never fall: {member:?}");
+            assert!(version.counter >= *last, "the counter fell: {member:?}");
             *last = version.counter;
             if member.running && member.role == Some(Role::Primary) {
                 let leader = self.leaders.entry(member.term).or_insert(member.id);
-                assert_eq!(*leader, member.id, "a term has one leader: {status:?}");
+                assert_eq!(*leader, member.id, "a term has two leaders: {status:?}");
                 assert_eq!(member.primary, Some(member.id));
             }
         }
@@ -63,28 +63,28 @@ impl History {
 fn run(seed: u64) {
     let mut rng = Rng::new(seed);
     let config = SetConfig::new("rs0", addresses(MEMBERS));
-    let mut world = World::seeded(&Blueprint::replica_set(config), seed);
+    let mut fixture = Fixture::seeded(&Blueprint::replica_set(config), seed);
     let mut history = History::default();
     for _ in 0..60 {
         let line = draw(&mut rng);
         let action: Action = line.parse().unwrap();
         // A refused action must change nothing; the invariants are checked in either case.
-        let _ = world.deployment.apply(world.now, &action);
-        history.observe(&world.status());
+        let _ = fixture.deployment.apply(fixture.now, &action);
+        history.observe(&fixture.status());
         for _ in 0..rng.below(12) {
-            world.advance_millis(rng.below(3000));
-            history.observe(&world.status());
+            fixture.advance_millis(rng.below(3000));
+            history.observe(&fixture.status());
         }
     }
-    world.run("heal");
+    fixture.run("heal");
     for member in 0..MEMBERS {
-        world.run(&format!("thaw {member}"));
-        world.run(&format!("lag {member} 0"));
-        world.run(&format!("restart {member}"));
+        fixture.run(&format!("thaw {member}"));
+        fixture.run(&format!("lag {member} 0"));
+        fixture.run(&format!("restart {member}"));
     }
-    world.advance_millis(120_000);
-    history.observe(&world.status());
-    let roles = world.roles();
+    fixture.advance_millis(120_000);
+    history.observe(&fixture.status());
+    let roles = fixture.roles();
     let count = |role| roles.iter().filter(|other| **other == role).count();
     assert_eq!(count(Role::Primary), 1, "seed {seed}: {roles:?}");
     assert_eq!(
@@ -92,11 +92,14 @@ fn run(seed: u64) {
         usize::from(MEMBERS) - 1,
         "seed {seed}: {roles:?}"
     );
-    let primary = world.primary().map(MemberId);
-    for member in world.status().members {
+    let primary = fixture.primary().map(MemberId);
+    for member in fixture.status().members {
         assert_eq!(member.primary, primary, "seed {seed}");
     }
-    assert!(history.leaders.len() > 1, "seed {seed} elected nobody");
+    assert!(
+        history.leaders.len() > 1,
+        "no primary was elected with seed {seed}"
+    );
 }
 
 #[test]

@@ -3,12 +3,12 @@
 use bson::{Bson, Document, doc};
 use sdam_sim::version::ServerVersion;
 
-use crate::support::{World, code, is_ok};
+use crate::support::{Fixture, code, is_ok};
 
 /// Returns the error code of a read with this preference; `None` if it succeeds.
-fn refusal(world: &mut World, preference: impl Into<Bson>) -> Option<i32> {
+fn refusal(fixture: &mut Fixture, preference: impl Into<Bson>) -> Option<i32> {
     let find = doc! { "find": "things", "$readPreference": preference.into(), "$db": "test" };
-    let reply = world.call_member(0, &find);
+    let reply = fixture.call_member(0, &find);
     (!is_ok(&reply)).then(|| code(&reply))
 }
 
@@ -18,9 +18,9 @@ fn limited(mode: &str, seconds: impl Into<Bson>) -> Document {
 
 #[test]
 fn l_31_limits_on_staleness_are_whole_seconds_from_90_on_and_not_for_primaries() {
-    let mut world = World::sharded(1);
+    let mut fixture = Fixture::sharded(1);
     let mut check = |preference: Document, expected: Option<i32>| {
-        let found = refusal(&mut world, preference.clone());
+        let found = refusal(&mut fixture, preference.clone());
         assert_eq!(found, expected, "{preference}");
     };
     check(limited("secondary", 90), None);
@@ -37,9 +37,9 @@ fn l_31_limits_on_staleness_are_whole_seconds_from_90_on_and_not_for_primaries()
 
 #[test]
 fn l_31b_mode_and_tags_are_checked_and_unknown_fields_are_ignored() {
-    let mut world = World::sharded(1);
+    let mut fixture = Fixture::sharded(1);
     let mut check = |preference: Bson, expected: Option<i32>| {
-        let found = refusal(&mut world, preference.clone());
+        let found = refusal(&mut fixture, preference.clone());
         assert_eq!(found, expected, "{preference}");
     };
     let tags = |mode: &str, tags: Bson| doc! { "mode": mode, "tags": tags }.into();
@@ -62,6 +62,6 @@ fn l_31b_mode_and_tags_are_checked_and_unknown_fields_are_ignored() {
     check(tags("primary", some()), Some(2));
     check(tags("primary", empty()), None);
     check(tags("nearest", "ny".into()), Some(14));
-    let mut old = World::replica_set_of(1, ServerVersion::V4_2);
+    let mut old = Fixture::replica_set_of(1, ServerVersion::V4_2);
     assert_eq!(refusal(&mut old, doc! { "mode": "any" }), Some(9));
 }

@@ -6,7 +6,7 @@ use bson::{Bson, Document, doc};
 use sdam_core::{hello::Hello, server::ServerType};
 use sdam_sim::{Blueprint, config::MemberConfig, version::ServerVersion};
 
-use crate::support::{World, address, addresses, code, hello, is_ok, set};
+use crate::support::{Fixture, address, addresses, code, hello, is_ok, set};
 
 fn strings(reply: &Document, field: &str) -> Vec<String> {
     let array = reply.get_array(field).into_iter().flatten();
@@ -16,28 +16,28 @@ fn strings(reply: &Document, field: &str) -> Vec<String> {
 }
 
 #[test]
-fn m_40_each_hello_has_its_own_word_for_writable() {
-    let mut world = World::replica_set(1);
+fn m_40_each_hello_command_has_its_own_field_for_writable() {
+    let mut fixture = Fixture::replica_set(1);
     for (name, field, other) in [
         ("hello", "isWritablePrimary", "ismaster"),
         ("isMaster", "ismaster", "isWritablePrimary"),
         ("ismaster", "ismaster", "isWritablePrimary"),
     ] {
-        let reply = world.call_member(0, &doc! { name: 1, "$db": "admin" });
+        let reply = fixture.call_member(0, &doc! { name: 1, "$db": "admin" });
         assert!(reply.get_bool(field).unwrap(), "{reply}");
         assert!(!reply.contains_key(other), "{reply}");
     }
 }
 
 #[test]
-fn m_40_hello_ok_is_an_answer() {
+fn m_40_hello_ok_is_a_reply_to_hello_ok() {
     let check = |version: ServerVersion, asks: bool, expected: bool| {
-        let mut world = World::replica_set_of(1, version);
+        let mut fixture = Fixture::replica_set_of(1, version);
         let mut request = doc! { "isMaster": 1, "$db": "admin" };
         if asks {
             request.insert("helloOk", true);
         }
-        let reply = world.call_member(0, &request);
+        let reply = fixture.call_member(0, &request);
         assert_eq!(
             reply.contains_key("helloOk"),
             expected,
@@ -53,13 +53,13 @@ fn m_40_hello_ok_is_an_answer() {
 
 #[test]
 fn m_41_servers_without_hello_do_not_know_the_command() {
-    let mut world = World::replica_set_of(1, ServerVersion::V4_2.patch(9));
-    let reply = world.hello(0);
+    let mut fixture = Fixture::replica_set_of(1, ServerVersion::V4_2.patch(9));
+    let reply = fixture.hello(0);
     assert_eq!(code(&reply), 59);
     assert_eq!(reply.get_str("codeName").unwrap(), "CommandNotFound");
-    let mut world = World::replica_set(1);
+    let mut fixture = Fixture::replica_set(1);
     for name in ["ISMASTER", "IsMaster", "Hello"] {
-        let reply = world.call_member(0, &doc! { name: 1, "$db": "admin" });
+        let reply = fixture.call_member(0, &doc! { name: 1, "$db": "admin" });
         assert_eq!(code(&reply), 59, "{name}");
     }
 }
@@ -76,24 +76,24 @@ fn m_42_wire_versions_follow_the_release() {
         ("7.0", 21),
         ("8.0", 25),
     ] {
-        let mut world = World::replica_set_of(1, version.parse().unwrap());
-        let reply = world.call_member(0, &doc! { "isMaster": 1, "$db": "admin" });
+        let mut fixture = Fixture::replica_set_of(1, version.parse().unwrap());
+        let reply = fixture.call_member(0, &doc! { "isMaster": 1, "$db": "admin" });
         assert_eq!(reply.get_i32("minWireVersion").unwrap(), 0);
         assert_eq!(reply.get_i32("maxWireVersion").unwrap(), wire, "{version}");
-        let info = world.call_member(0, &doc! { "buildInfo": 1, "$db": "admin" });
+        let info = fixture.call_member(0, &doc! { "buildInfo": 1, "$db": "admin" });
         assert!(info.get_str("version").unwrap().starts_with(version));
     }
 }
 
 #[test]
-fn m_42_every_server_tells_its_limits() {
+fn m_42_every_server_reports_its_limits() {
     let worlds = [
-        World::standalone(),
-        World::sharded(1),
-        World::replica_set(1),
+        Fixture::standalone(),
+        Fixture::sharded(1),
+        Fixture::replica_set(1),
     ];
-    for mut world in worlds {
-        let reply = world.hello(0);
+    for mut fixture in worlds {
+        let reply = fixture.hello(0);
         for (field, value) in [
             ("maxBsonObjectSize", 16_777_216),
             ("maxMessageSizeBytes", 48_000_000),
@@ -110,7 +110,7 @@ fn m_42_every_server_tells_its_limits() {
 
 #[test]
 fn m_42_members_describe_their_set() {
-    let mut world = World::configured([
+    let mut fixture = Fixture::configured([
         MemberConfig::new(address(0)).priority(2.0),
         MemberConfig::new(address(1)).tag("dc", "ny"),
         MemberConfig::new(address(2)).priority(0.0),
@@ -121,9 +121,9 @@ fn m_42_members_describe_their_set() {
             .hidden()
             .non_voting(),
     ]);
-    world.advance_millis(10_000);
+    fixture.advance_millis(10_000);
     for member in 0..6 {
-        let reply = world.hello(member);
+        let reply = fixture.hello(member);
         assert_eq!(strings(&reply, "hosts"), ["sim:27017", "sim:27018"]);
         assert_eq!(strings(&reply, "passives"), ["sim:27019"]);
         assert_eq!(strings(&reply, "arbiters"), ["sim:27020"]);
@@ -141,21 +141,21 @@ fn m_42_members_describe_their_set() {
         (4, [true, false, true, true]),
         (5, [true, false, true, true]),
     ] {
-        let reply = world.hello(member);
+        let reply = fixture.hello(member);
         let actual = flags.map(|flag| reply.get_bool(flag).unwrap_or(false));
         assert_eq!(actual, expected, "{reply}");
         assert_eq!(reply.contains_key("electionId"), member == 0, "{reply}");
         assert_eq!(reply.contains_key("lastWrite"), member != 3, "{reply}");
     }
-    let tags = world.hello(1).get_document("tags").unwrap().clone();
+    let tags = fixture.hello(1).get_document("tags").unwrap().clone();
     assert_eq!(tags, doc! { "dc": "ny" });
-    assert_eq!(world.hello(5).get_i64("secondaryDelaySecs").unwrap(), 60);
+    assert_eq!(fixture.hello(5).get_i64("secondaryDelaySecs").unwrap(), 60);
 }
 
 #[test]
-fn m_42_a_mongos_says_so() {
-    let mut world = World::sharded(2);
-    let reply = world.hello(1);
+fn m_42_a_mongos_reports_isdbgrid() {
+    let mut fixture = Fixture::sharded(2);
+    let reply = fixture.hello(1);
     assert_eq!(reply.get_str("msg").unwrap(), "isdbgrid");
     for field in ["setName", "hosts", "secondary", "readOnly", "serviceId"] {
         assert!(!reply.contains_key(field), "{field}: {reply}");
@@ -165,39 +165,39 @@ fn m_42_a_mongos_says_so() {
 #[test]
 fn m_42_a_process_without_a_set_is_a_ghost() {
     let blueprint = Blueprint::replica_set(set([MemberConfig::new(address(0))])).spare(address(1));
-    let mut world = World::new(&blueprint);
-    let reply = world.hello(1);
+    let mut fixture = Fixture::new(&blueprint);
+    let reply = fixture.hello(1);
     assert!(reply.get_bool("isreplicaset").unwrap());
     for field in ["setName", "hosts", "setVersion", "lastWrite"] {
         assert!(!reply.contains_key(field), "{field}: {reply}");
     }
-    world.run("add 1");
-    world.advance_millis(3000);
-    let reply = world.hello(1);
+    fixture.run("add 1");
+    fixture.advance_millis(3000);
+    let reply = fixture.hello(1);
     assert!(reply.get_bool("secondary").unwrap(), "{reply}");
     assert_eq!(reply.get_i32("setVersion").unwrap(), 2);
 }
 
 #[test]
-fn m_42_a_mongos_behind_a_balancer_tells_its_service_if_asked() {
+fn m_42_a_mongos_behind_a_load_balancer_reports_its_service_id_on_request() {
     let blueprint = |version| Blueprint::load_balanced(addresses(2)).version(version);
     let balanced = doc! { "hello": 1, "loadBalanced": true, "$db": "admin" };
-    let mut world = World::new(&blueprint(ServerVersion::V8_0));
+    let mut fixture = Fixture::new(&blueprint(ServerVersion::V8_0));
     let services: Vec<_> = (0..2)
         .map(|member| {
-            world
+            fixture
                 .call_member(member, &balanced)
                 .get_object_id("serviceId")
                 .unwrap()
         })
         .collect();
     assert_ne!(services[0], services[1]);
-    let again = world.call_member(0, &balanced).get_object_id("serviceId");
+    let again = fixture.call_member(0, &balanced).get_object_id("serviceId");
     assert_eq!(again.unwrap(), services[0]);
-    assert!(!world.hello(0).contains_key("serviceId"));
-    let mut old = World::new(&blueprint(ServerVersion::V4_4));
+    assert!(!fixture.hello(0).contains_key("serviceId"));
+    let mut old = Fixture::new(&blueprint(ServerVersion::V4_4));
     assert!(!old.call_member(0, &balanced).contains_key("serviceId"));
-    let mut unbalanced = World::sharded(1);
+    let mut unbalanced = Fixture::sharded(1);
     assert!(
         !unbalanced
             .call_member(0, &balanced)
@@ -214,32 +214,32 @@ fn last_write(reply: &Document) -> i64 {
 
 #[test]
 fn m_43_an_idle_primary_writes_every_ten_seconds() {
-    let mut world = World::replica_set(3);
-    let start = last_write(&world.hello(0));
-    world.advance_millis(9_999);
-    assert_eq!(last_write(&world.hello(0)), start);
-    world.advance_millis(1);
-    assert_eq!(last_write(&world.hello(0)), start + 10_000);
-    assert_eq!(last_write(&world.hello(1)), start + 10_000);
+    let mut fixture = Fixture::replica_set(3);
+    let start = last_write(&fixture.hello(0));
+    fixture.advance_millis(9_999);
+    assert_eq!(last_write(&fixture.hello(0)), start);
+    fixture.advance_millis(1);
+    assert_eq!(last_write(&fixture.hello(0)), start + 10_000);
+    assert_eq!(last_write(&fixture.hello(1)), start + 10_000);
     // A write postpones the next no-op.
-    world.advance_millis(5_000);
+    fixture.advance_millis(5_000);
     let insert = doc! { "insert": "things", "documents": [{}], "$db": "test" };
-    assert!(is_ok(&world.call_member(0, &insert)));
-    assert_eq!(last_write(&world.hello(2)), start + 15_000);
-    world.advance_millis(9_999);
-    assert_eq!(last_write(&world.hello(0)), start + 15_000);
+    assert!(is_ok(&fixture.call_member(0, &insert)));
+    assert_eq!(last_write(&fixture.hello(2)), start + 15_000);
+    fixture.advance_millis(9_999);
+    assert_eq!(last_write(&fixture.hello(0)), start + 15_000);
 }
 
 #[test]
-fn a_member_that_lags_tells_an_older_last_write() {
-    let mut world = World::configured([
+fn a_lagging_member_reports_an_older_last_write() {
+    let mut fixture = Fixture::configured([
         MemberConfig::new(address(0)),
         MemberConfig::new(address(1)),
         MemberConfig::new(address(2)).delayed(Duration::from_secs(60)),
     ]);
-    world.run("lag 1 25");
-    world.advance_millis(200_000);
-    let [primary, lagging, delayed] = [0, 1, 2].map(|member| last_write(&world.hello(member)));
+    fixture.run("lag 1 25");
+    fixture.advance_millis(200_000);
+    let [primary, lagging, delayed] = [0, 1, 2].map(|member| last_write(&fixture.hello(member)));
     assert!(
         (25_000..=37_000).contains(&(primary - lagging)),
         "{}",
@@ -266,42 +266,46 @@ fn m_44_client_metadata_is_limited() {
             "$db": "admin",
         }
     };
-    let mut world = World::replica_set(1);
-    assert!(is_ok(&world.call_member(0, &client(10, 128))));
-    assert_eq!(code(&world.call_member(0, &client(10, 129))), 184);
+    let mut fixture = Fixture::replica_set(1);
+    assert!(is_ok(&fixture.call_member(0, &client(10, 128))));
+    assert_eq!(code(&fixture.call_member(0, &client(10, 129))), 184);
     // The limit of a mongod is twice that of a mongos.
-    assert!(is_ok(&world.call_member(0, &client(512, 1))));
-    assert_eq!(code(&world.call_member(0, &client(1024, 1))), 185);
-    let mut mongos = World::sharded(1);
+    assert!(is_ok(&fixture.call_member(0, &client(512, 1))));
+    assert_eq!(code(&fixture.call_member(0, &client(1024, 1))), 185);
+    let mut mongos = Fixture::sharded(1);
     assert_eq!(code(&mongos.call_member(0, &client(512, 1))), 185);
     for required in ["driver", "os"] {
         let mut incomplete = client(1, 1);
         let metadata = incomplete.get_document_mut("client").unwrap();
         metadata.remove(required);
-        assert_eq!(code(&world.call_member(0, &incomplete)), 183, "{required}");
+        assert_eq!(
+            code(&fixture.call_member(0, &incomplete)),
+            183,
+            "{required}"
+        );
     }
-    let connection = world.connect(0);
-    assert!(is_ok(&world.call(connection, &client(1, 1))));
-    assert_eq!(code(&world.call(connection, &client(1, 1))), 186);
-    let late = world.connect(0);
-    assert!(is_ok(&world.call(late, &hello())));
-    assert_eq!(code(&world.call(late, &client(1, 1))), 186);
+    let connection = fixture.connect(0);
+    assert!(is_ok(&fixture.call(connection, &client(1, 1))));
+    assert_eq!(code(&fixture.call(connection, &client(1, 1))), 186);
+    let late = fixture.connect(0);
+    assert!(is_ok(&fixture.call(late, &hello())));
+    assert_eq!(code(&fixture.call(late, &client(1, 1))), 186);
 }
 
 #[test]
-fn m_45_only_who_knows_hello_is_spoken_to_in_its_words() {
-    let mut world = World::replica_set(3);
+fn m_45_error_messages_say_primary_only_to_clients_with_hello_ok() {
+    let mut fixture = Fixture::replica_set(3);
     let insert = doc! { "insert": "things", "documents": [{}], "$db": "test" };
     let find = doc! { "find": "things", "$db": "test" };
     for (hello_ok, not_writable, not_readable) in [
         (true, "not primary", "not primary and secondaryOk=false"),
         (false, "not master", "not master and slaveOk=false"),
     ] {
-        let connection = world.connect(1);
+        let connection = fixture.connect(1);
         let greeting = doc! { "isMaster": 1, "helloOk": hello_ok, "$db": "admin" };
-        world.call(connection, &greeting);
+        fixture.call(connection, &greeting);
         for (command, expected) in [(&insert, not_writable), (&find, not_readable)] {
-            let reply = world.call(connection, command);
+            let reply = fixture.call(connection, command);
             assert_eq!(reply.get_str("errmsg").unwrap(), expected);
             assert_ne!(code(&reply), 0);
         }
@@ -316,18 +320,18 @@ fn m_45_code_names_follow_the_release() {
         (ServerVersion::V4_4, "NotWritablePrimary"),
         (ServerVersion::V8_0, "NotWritablePrimary"),
     ] {
-        let mut world = World::replica_set_of(3, version);
-        let reply = world.call_member(1, &insert);
+        let mut fixture = Fixture::replica_set_of(3, version);
+        let reply = fixture.call_member(1, &insert);
         assert_eq!(reply.get_str("codeName").unwrap(), name, "{version}");
     }
 }
 
 #[test]
-fn what_was_written_is_read_and_changed() {
-    let mut world = World::replica_set(3);
-    let connection = world.connect(0);
+fn documents_are_inserted_read_updated_and_deleted() {
+    let mut fixture = Fixture::replica_set(3);
+    let connection = fixture.connect(0);
     let mut call = |command: Document| {
-        let reply = world.call(connection, &command);
+        let reply = fixture.call(connection, &command);
         assert!(is_ok(&reply), "{reply}");
         reply
     };
@@ -367,27 +371,27 @@ fn what_was_written_is_read_and_changed() {
 }
 
 #[test]
-fn what_is_not_simulated_is_refused_and_not_answered_wrongly() {
-    let mut world = World::standalone();
+fn commands_that_are_not_simulated_are_refused() {
+    let mut fixture = Fixture::standalone();
     for command in [
         doc! { "find": "things", "filter": { "n": { "$gt": 1 } }, "$db": "test" },
         doc! { "aggregate": "things", "pipeline": [{ "$sort": { "n": 1 } }], "$db": "test" },
     ] {
-        let reply = world.call_member(0, &command);
+        let reply = fixture.call_member(0, &command);
         assert_eq!(code(&reply), 2, "{reply}");
         assert!(reply.get_str("errmsg").unwrap().contains("simulated"));
     }
 }
 
 #[test]
-fn c_4_the_core_reads_every_role_out_of_the_replies() {
-    let check = |world: &mut World, member: u16, expected: ServerType| {
-        let connection = world.connect(member);
+fn c_4_the_core_parses_every_server_type_from_the_replies() {
+    let check = |fixture: &mut Fixture, member: u16, expected: ServerType| {
+        let connection = fixture.connect(member);
         for name in ["hello", "isMaster"] {
-            let reply = world.call(connection, &doc! { name: 1, "$db": "admin" });
+            let reply = fixture.call(connection, &doc! { name: 1, "$db": "admin" });
             let parsed = Hello::parse(&reply.to_vec().unwrap()).unwrap();
             assert_eq!(parsed.server_type, expected, "{reply}");
-            let version = world.member(member).topology_version;
+            let version = fixture.member(member).topology_version;
             assert_eq!(parsed.topology_version, Some(version));
         }
     };
@@ -398,8 +402,8 @@ fn c_4_the_core_reads_every_role_out_of_the_replies() {
         MemberConfig::new(address(3)).hidden(),
         MemberConfig::new(address(4)),
     ]);
-    let mut world = World::new(&Blueprint::replica_set(config).spare(address(5)));
-    world.run("maintenance 4 on");
+    let mut fixture = Fixture::new(&Blueprint::replica_set(config).spare(address(5)));
+    fixture.run("maintenance 4 on");
     for (member, expected) in [
         (0, ServerType::RsPrimary),
         (1, ServerType::RsSecondary),
@@ -408,24 +412,24 @@ fn c_4_the_core_reads_every_role_out_of_the_replies() {
         (4, ServerType::RsOther),
         (5, ServerType::RsGhost),
     ] {
-        check(&mut world, member, expected);
+        check(&mut fixture, member, expected);
     }
-    check(&mut World::standalone(), 0, ServerType::Standalone);
-    check(&mut World::sharded(1), 0, ServerType::Mongos);
+    check(&mut Fixture::standalone(), 0, ServerType::Standalone);
+    check(&mut Fixture::sharded(1), 0, ServerType::Mongos);
     // A member that has won an election and is still catching up reports itself as a secondary.
-    let mut world = World::replica_set(3);
-    world.run("stepup 1");
-    check(&mut world, 1, ServerType::RsSecondary);
-    world.advance_millis(100);
-    check(&mut world, 1, ServerType::RsPrimary);
-    check(&mut world, 0, ServerType::RsSecondary);
-    let hello = Hello::parse(&world.hello(1).to_vec().unwrap()).unwrap();
-    assert_eq!(hello.election.election_id, world.member(1).election_id);
-    assert_eq!(hello.election.set_version, world.member(1).set_version);
+    let mut fixture = Fixture::replica_set(3);
+    fixture.run("stepup 1");
+    check(&mut fixture, 1, ServerType::RsSecondary);
+    fixture.advance_millis(100);
+    check(&mut fixture, 1, ServerType::RsPrimary);
+    check(&mut fixture, 0, ServerType::RsSecondary);
+    let hello = Hello::parse(&fixture.hello(1).to_vec().unwrap()).unwrap();
+    assert_eq!(hello.election.election_id, fixture.member(1).election_id);
+    assert_eq!(hello.election.set_version, fixture.member(1).set_version);
 }
 
 #[test]
-fn writes_of_every_kind_go_in_bulk_from_8_0_on() {
+fn bulk_write_supports_every_kind_of_write_since_8_0() {
     let bulk = doc! {
         "bulkWrite": 1,
         "ops": [
@@ -439,8 +443,8 @@ fn writes_of_every_kind_go_in_bulk_from_8_0_on() {
         "nsInfo": [{ "ns": "test.things" }, { "ns": "test.others" }],
         "$db": "admin",
     };
-    let mut world = World::replica_set(1);
-    let reply = world.call_member(0, &bulk);
+    let mut fixture = Fixture::replica_set(1);
+    let reply = fixture.call_member(0, &bulk);
     let counts = ["nInserted", "nModified", "nDeleted", "nErrors"];
     let counts = counts.map(|key| reply.get_i32(key).unwrap());
     // Writes run in order and stop after the first failure.
@@ -450,13 +454,13 @@ fn writes_of_every_kind_go_in_bulk_from_8_0_on() {
     let last = results.last().and_then(Bson::as_document).unwrap();
     assert_eq!((results.len(), code(last)), (5, 11000), "{reply}");
     let count = doc! { "count": "things", "query": { "a": 2 }, "$db": "test" };
-    assert_eq!(world.call_member(0, &count).get_i32("n").ok(), Some(1));
+    assert_eq!(fixture.call_member(0, &count).get_i32("n").ok(), Some(1));
 
     let mut elsewhere = bulk.clone();
     elsewhere.insert("$db", "test");
-    assert_eq!(code(&world.call_member(0, &elsewhere)), 13);
-    let mut world = World::replica_set(2);
-    assert_eq!(code(&world.call_member(1, &bulk)), 10107);
-    let mut world = World::replica_set_of(1, ServerVersion::V7_0);
-    assert_eq!(code(&world.call_member(0, &bulk)), 59);
+    assert_eq!(code(&fixture.call_member(0, &elsewhere)), 13);
+    let mut fixture = Fixture::replica_set(2);
+    assert_eq!(code(&fixture.call_member(1, &bulk)), 10107);
+    let mut fixture = Fixture::replica_set_of(1, ServerVersion::V7_0);
+    assert_eq!(code(&fixture.call_member(0, &bulk)), 59);
 }

@@ -3,91 +3,95 @@
 use bson::doc;
 use sdam_sim::version::ServerVersion;
 
-use crate::support::{World, awaiting, code, counter, hello, is_ok, is_primary, process};
+use crate::support::{Fixture, awaiting, code, counter, hello, is_ok, is_primary, process};
 
 #[test]
 fn m_30_a_horizon_change_closes_every_connection() {
-    let mut world = World::replica_set(3);
-    let idle = world.connect(1);
-    let waiting = world.connect(0);
-    let known = world.call(waiting, &hello());
-    world.send_exhaust(waiting, &awaiting(&known, 10_000));
-    world.run("horizon close");
-    assert!(world.is_closed(idle));
-    assert!(world.is_closed(waiting));
-    assert!(counter(&world.hello(0)) > counter(&known));
+    let mut fixture = Fixture::replica_set(3);
+    let idle = fixture.connect(1);
+    let waiting = fixture.connect(0);
+    let known = fixture.call(waiting, &hello());
+    fixture.send_exhaust(waiting, &awaiting(&known, 10_000));
+    fixture.run("horizon close");
+    assert!(fixture.is_closed(idle));
+    assert!(fixture.is_closed(waiting));
+    assert!(counter(&fixture.hello(0)) > counter(&known));
 }
 
 #[test]
-fn m_30_by_the_first_draft_a_horizon_change_is_an_error_to_those_who_wait() {
-    let mut world = World::replica_set(3);
-    let idle = world.connect(1);
-    let waiting = world.connect(0);
-    let known = world.call(waiting, &hello());
-    world.send_exhaust(waiting, &awaiting(&known, 10_000));
-    world.run("horizon error");
-    let reply = world.receive(waiting);
+fn m_30_with_the_error_policy_a_horizon_change_fails_awaiting_hellos() {
+    let mut fixture = Fixture::replica_set(3);
+    let idle = fixture.connect(1);
+    let waiting = fixture.connect(0);
+    let known = fixture.call(waiting, &hello());
+    fixture.send_exhaust(waiting, &awaiting(&known, 10_000));
+    fixture.run("horizon error");
+    let reply = fixture.receive(waiting);
     assert_eq!(code(&reply.body), 317);
     assert!(!reply.more_to_come);
-    assert!(!world.is_closed(waiting) && !world.is_closed(idle));
-    assert!(is_ok(&world.call(waiting, &hello())));
+    assert!(!fixture.is_closed(waiting) && !fixture.is_closed(idle));
+    assert!(is_ok(&fixture.call(waiting, &hello())));
 }
 
 #[test]
 fn m_31_a_shutdown_is_announced_before_the_connections_close() {
     for version in [ServerVersion::V4_4, ServerVersion::V8_0] {
-        let mut world = World::replica_set_of(3, version);
-        let waiting = world.connect(1);
-        let known = world.call(waiting, &hello());
-        world.send_exhaust(waiting, &awaiting(&known, 10_000));
-        world.run("shutdown 1");
-        let first = world.receive(waiting);
+        let mut fixture = Fixture::replica_set_of(3, version);
+        let waiting = fixture.connect(1);
+        let known = fixture.call(waiting, &hello());
+        fixture.send_exhaust(waiting, &awaiting(&known, 10_000));
+        fixture.run("shutdown 1");
+        let first = fixture.receive(waiting);
         assert_eq!(code(&first.body), 91);
         assert!(!first.more_to_come);
         assert_eq!(counter(&first.body), counter(&known) + 1);
         let left = |reply: &bson::Document| reply.get_i64("remainingQuiesceTimeMillis").unwrap();
         assert_eq!(left(&first.body), 15_000);
-        world.advance_millis(1000);
-        let later = world.call(waiting, &hello());
+        fixture.advance_millis(1000);
+        let later = fixture.call(waiting, &hello());
         assert_eq!(left(&later), 14_000);
-        assert_eq!(code(&world.hello(1)), 91, "new connections are told, too");
+        assert_eq!(
+            code(&fixture.hello(1)),
+            91,
+            "new connections get the error, too"
+        );
         let ping = doc! { "ping": 1, "$db": "admin" };
-        assert!(is_ok(&world.call(waiting, &ping)), "the rest still works");
-        world.advance_millis(14_000);
-        assert!(world.is_closed(waiting));
-        assert!(world.try_connect(1).is_none());
+        assert!(is_ok(&fixture.call(waiting, &ping)), "the rest still works");
+        fixture.advance_millis(14_000);
+        assert!(fixture.is_closed(waiting));
+        assert!(fixture.try_connect(1).is_none());
     }
 }
 
 #[test]
-fn m_31_without_quiesce_mode_a_shutdown_just_closes() {
-    let mut world = World::replica_set_of(3, ServerVersion::V4_2);
-    let connection = world.connect(1);
-    world.run("shutdown 1");
-    assert!(world.is_closed(connection));
-    assert!(world.try_receive(connection).is_none());
-    assert!(world.try_connect(1).is_none());
+fn m_31_without_quiesce_mode_a_shutdown_closes_connections_at_once() {
+    let mut fixture = Fixture::replica_set_of(3, ServerVersion::V4_2);
+    let connection = fixture.connect(1);
+    fixture.run("shutdown 1");
+    assert!(fixture.is_closed(connection));
+    assert!(fixture.try_receive(connection).is_none());
+    assert!(fixture.try_connect(1).is_none());
 }
 
 #[test]
 fn m_31_a_primary_that_shuts_down_hands_over_first() {
-    let mut world = World::replica_set(3);
-    world.run("shutdown primary");
-    world.advance_millis(100);
-    assert_eq!(world.primary(), Some(1));
-    assert_eq!(code(&world.hello(0)), 91);
+    let mut fixture = Fixture::replica_set(3);
+    fixture.run("shutdown primary");
+    fixture.advance_millis(100);
+    assert_eq!(fixture.primary(), Some(1));
+    assert_eq!(code(&fixture.hello(0)), 91);
 }
 
 #[test]
-fn m_31_what_is_held_up_is_interrupted_by_the_shutdown() {
-    let mut world = World::replica_set(3);
-    world.run("failpoint 1 commands=ping block=600000");
-    let connection = world.connect(1);
-    world.send(connection, &doc! { "ping": 1, "$db": "admin" });
-    world.run("shutdown 1");
-    world.advance_millis(15_000);
-    assert_eq!(code(&world.receive(connection).body), 11600);
-    assert!(world.is_closed(connection));
+fn m_31_a_shutdown_interrupts_blocked_commands() {
+    let mut fixture = Fixture::replica_set(3);
+    fixture.run("failpoint 1 commands=ping block=600000");
+    let connection = fixture.connect(1);
+    fixture.send(connection, &doc! { "ping": 1, "$db": "admin" });
+    fixture.run("shutdown 1");
+    fixture.advance_millis(15_000);
+    assert_eq!(code(&fixture.receive(connection).body), 11600);
+    assert!(fixture.is_closed(connection));
 }
 
 #[test]
@@ -99,48 +103,48 @@ fn m_32_a_step_down_keeps_connections_since_4_2() {
         (ServerVersion::V4_4, true),
         (ServerVersion::V8_0, true),
     ] {
-        let mut world = World::replica_set_of(3, version);
-        let connection = world.connect(0);
-        let other = world.connect(1);
-        world.run("stepdown");
-        assert_eq!(world.is_closed(connection), !keeps, "{version}");
-        assert!(!world.is_closed(other), "{version}");
+        let mut fixture = Fixture::replica_set_of(3, version);
+        let connection = fixture.connect(0);
+        let other = fixture.connect(1);
+        fixture.run("stepdown");
+        assert_eq!(fixture.is_closed(connection), !keeps, "{version}");
+        assert!(!fixture.is_closed(other), "{version}");
     }
 }
 
 #[test]
-fn m_32_a_step_down_interrupts_writes_that_are_held_up() {
-    let mut world = World::replica_set(3);
-    world.run("failpoint 0 commands=insert,find block=1000");
-    let (writer, reader) = (world.connect(0), world.connect(0));
+fn m_32_a_step_down_interrupts_blocked_writes() {
+    let mut fixture = Fixture::replica_set(3);
+    fixture.run("failpoint 0 commands=insert,find block=1000");
+    let (writer, reader) = (fixture.connect(0), fixture.connect(0));
     let insert = doc! { "insert": "things", "documents": [{}], "$db": "test" };
-    world.send(writer, &insert);
+    fixture.send(writer, &insert);
     let find = doc! { "find": "things", "$db": "test", "$readPreference": { "mode": "nearest" } };
-    world.send(reader, &find);
-    world.run("stepdown");
-    let reply = world.receive(writer).body;
+    fixture.send(reader, &find);
+    fixture.run("stepdown");
+    let reply = fixture.receive(writer).body;
     assert_eq!(code(&reply), 11602);
-    assert_eq!(counter(&reply), counter(&world.hello(0)));
-    assert!(world.try_receive(reader).is_none());
-    world.advance_millis(1000);
-    assert!(is_ok(&world.receive(reader).body));
+    assert_eq!(counter(&reply), counter(&fixture.hello(0)));
+    assert!(fixture.try_receive(reader).is_none());
+    fixture.advance_millis(1000);
+    assert!(is_ok(&fixture.receive(reader).body));
 }
 
 #[test]
-fn m_33_a_restart_is_another_process() {
-    let mut world = World::replica_set(3);
-    world.run("reconfig 1 tags=a:b");
-    let connection = world.connect(1);
-    let before = world.call(connection, &hello());
-    world.run("restart 1");
-    assert!(world.is_closed(connection));
-    let starting = world.hello(1);
+fn m_33_a_restart_yields_a_new_process_id() {
+    let mut fixture = Fixture::replica_set(3);
+    fixture.run("reconfig 1 tags=a:b");
+    let connection = fixture.connect(1);
+    let before = fixture.call(connection, &hello());
+    fixture.run("restart 1");
+    assert!(fixture.is_closed(connection));
+    let starting = fixture.hello(1);
     assert_eq!(counter(&starting), 0);
     assert_ne!(process(&starting), process(&before));
     assert!(starting.get_bool("isreplicaset").unwrap(), "{starting}");
     assert!(!starting.contains_key("setName"), "{starting}");
-    world.advance_millis(1000);
-    let back = world.hello(1);
+    fixture.advance_millis(1000);
+    let back = fixture.hello(1);
     assert!(back.get_bool("secondary").unwrap());
     assert_eq!(back.get_i32("setVersion").unwrap(), 2, "it remembers");
     assert!(counter(&back) > 0);
@@ -149,22 +153,22 @@ fn m_33_a_restart_is_another_process() {
 
 #[test]
 fn m_33_a_killed_process_refuses_connections() {
-    let mut world = World::replica_set(3);
-    let connection = world.connect(2);
-    world.run("kill 2");
-    assert!(world.is_closed(connection));
-    assert!(world.try_connect(2).is_none());
-    assert!(world.refuse("kill 2").contains("does not run"));
+    let mut fixture = Fixture::replica_set(3);
+    let connection = fixture.connect(2);
+    fixture.run("kill 2");
+    assert!(fixture.is_closed(connection));
+    assert!(fixture.try_connect(2).is_none());
+    assert!(fixture.refuse("kill 2").contains("is not running"));
 }
 
 #[test]
 fn m_31_a_mongos_announces_its_shutdown_too() {
-    let mut world = World::sharded(1);
-    let waiting = world.connect(0);
-    let known = world.call(waiting, &hello());
-    world.send_exhaust(waiting, &awaiting(&known, 10_000));
-    world.run("shutdown 0");
-    let reply = world.receive(waiting);
+    let mut fixture = Fixture::sharded(1);
+    let waiting = fixture.connect(0);
+    let known = fixture.call(waiting, &hello());
+    fixture.send_exhaust(waiting, &awaiting(&known, 10_000));
+    fixture.run("shutdown 0");
+    let reply = fixture.receive(waiting);
     assert_eq!(code(&reply.body), 91);
     assert_eq!(counter(&reply.body), counter(&known) + 1);
     assert!(!reply.more_to_come);

@@ -15,7 +15,7 @@ use sdam_sim::{
 };
 use sdam_transport::wire::{OpMsg, OpQuery, WireMessage};
 
-pub(crate) struct World {
+pub(crate) struct Fixture {
     pub(crate) deployment: Deployment,
     pub(crate) now: Instant,
     received: BTreeMap<ConnectionId, VecDeque<WireMessage>>,
@@ -48,7 +48,7 @@ pub(crate) fn set(members: impl IntoIterator<Item = MemberConfig>) -> SetConfig 
     config
 }
 
-impl World {
+impl Fixture {
     pub(crate) fn new(blueprint: &Blueprint) -> Self {
         Self::seeded(blueprint, 1)
     }

@@ -34,22 +34,22 @@ mod tests {
     const ATTEMPTS: usize = 3;
 
     #[test]
-    fn simulated_4_2_answers_like_the_real_one_but_for_the_listed_differences() {
+    fn simulated_4_2_replies_match_mongod_except_for_listed_differences() {
         compare_with(Version::V4_2);
     }
 
     #[test]
-    fn simulated_4_4_answers_like_the_real_one_but_for_the_listed_differences() {
+    fn simulated_4_4_replies_match_mongod_except_for_listed_differences() {
         compare_with(Version::V4_4);
     }
 
     #[test]
-    fn simulated_5_0_answers_like_the_real_one_but_for_the_listed_differences() {
+    fn simulated_5_0_replies_match_mongod_except_for_listed_differences() {
         compare_with(Version::V5_0);
     }
 
     #[test]
-    fn simulated_6_0_answers_like_the_real_one_but_for_the_listed_differences() {
+    fn simulated_6_0_replies_match_mongod_except_for_listed_differences() {
         compare_with(Version::V6_0);
     }
 

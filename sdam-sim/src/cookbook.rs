@@ -1,4 +1,4 @@
-//! A guide to tests of how a program handles failures of its deployment.
+//! Recipes for tests of how a program handles failures of its deployment.
 //!
 //! Such a test has four parts: a world with a seed, the program, the faults of the world, and the
 //! final assertions. No test sleeps: inside of a [`Sim`](crate::runtime::Sim) an hour of outage

@@ -1,17 +1,17 @@
-//! The mutable state of the world: time, timers, deliveries in transit, the deployment.
+//! The mutable state of the simulation: time, timers, deliveries in transit, the deployment.
 
 use std::{collections::BTreeMap, task::Waker, time::Duration};
 
 use sdam_core::{address::ServerAddress, rng::Rng, time::Instant};
 
 use super::{
-    network::{Direction, End, Fate, NetworkState},
+    network::{Direction, End, NetworkState, Transmission},
     trace::Trace,
 };
 use crate::{Action, ConnectionId, Deployment, MemberId, Output, Outputs, action::ActionError};
 
 #[derive(Debug)]
-pub(crate) struct World {
+pub(crate) struct SimState {
     now: Instant,
     pub(super) deployment: Deployment,
     pub(super) network: NetworkState,
@@ -23,25 +23,25 @@ pub(crate) struct World {
     next_mongos: u16,
 }
 
-/// A network event in transit.
+/// A network event in transit, with the id of its socket.
 #[derive(Debug)]
 enum Delivery {
-    ToServer { link: u64, bytes: Vec<u8> },
-    ToClient { link: u64, bytes: Vec<u8> },
-    ClosedByServer { link: u64 },
+    ToServer { id: u64, bytes: Vec<u8> },
+    ToClient { id: u64, bytes: Vec<u8> },
+    ClosedByServer { id: u64 },
     ClosedByClient { connection: ConnectionId },
 }
 
 /// The outcome of an attempt to connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Attempt {
+pub(super) enum ConnectAttempt {
     Open(u64),
     Refused,
     /// There is no reply.
     Silent,
 }
 
-impl World {
+impl SimState {
     pub(super) fn new(deployment: Deployment, rng: Rng) -> Self {
         Self {
             now: Instant::EPOCH,
@@ -76,7 +76,7 @@ impl World {
 
     /// Advances time to the next event, and returns the wakers that it triggers; `None` if there
     /// is no next event.
-    pub(super) fn pass_time(&mut self) -> Option<Vec<Waker>> {
+    pub(super) fn advance(&mut self) -> Option<Vec<Waker>> {
         let next = [
             self.timers.first_key_value().map(|((at, _), _)| *at),
             self.deliveries.first_key_value().map(|((at, _), _)| *at),
@@ -84,7 +84,7 @@ impl World {
         ];
         let next = next.into_iter().flatten().min()?;
         // A deployment without clients has timers forever, which must not hide a deadlock.
-        if self.timers.is_empty() && self.deliveries.is_empty() && self.network.links.is_empty() {
+        if self.timers.is_empty() && self.deliveries.is_empty() && self.network.sockets.is_empty() {
             return None;
         }
         self.now = self.now.max(next);
@@ -106,7 +106,7 @@ impl World {
         Some(wakers)
     }
 
-    pub(super) fn act(&mut self, action: &Action) -> Result<Vec<Waker>, ActionError> {
+    pub(super) fn apply(&mut self, action: &Action) -> Result<Vec<Waker>, ActionError> {
         let outputs = self.deployment.apply(self.now, action)?;
         let mut wakers = Vec::new();
         self.perform(outputs, &mut wakers);
@@ -114,20 +114,22 @@ impl World {
     }
 
     /// Handles the arrival of a connection request at `address`.
-    pub(super) fn accept(&mut self, address: &ServerAddress) -> Attempt {
+    pub(super) fn accept(&mut self, address: &ServerAddress) -> ConnectAttempt {
         let Some(member) = self.member_at(address) else {
-            return Attempt::Refused;
+            return ConnectAttempt::Refused;
         };
-        let door = self.network.door(member);
-        if door.blackhole || self.is_cut_off(member) {
-            return Attempt::Silent;
+        let port = self.network.port(member);
+        if port.blackhole || self.is_cut_off(member) {
+            return ConnectAttempt::Silent;
         }
-        if door.refuse {
-            return Attempt::Refused;
+        if port.refuse {
+            return ConnectAttempt::Refused;
         }
         match self.deployment.open(member) {
-            Some(connection) => Attempt::Open(self.network.add_link(self.now, member, connection)),
-            None => Attempt::Refused,
+            Some(connection) => {
+                ConnectAttempt::Open(self.network.add_socket(self.now, member, connection))
+            }
+            None => ConnectAttempt::Refused,
         }
     }
 
@@ -135,7 +137,7 @@ impl World {
     pub(super) fn is_silent(&self, address: &ServerAddress) -> bool {
         self.deployment
             .member_at(address)
-            .is_some_and(|member| self.network.door(member).blackhole || self.is_cut_off(member))
+            .is_some_and(|member| self.network.port(member).blackhole || self.is_cut_off(member))
     }
 
     fn is_cut_off(&self, member: MemberId) -> bool {
@@ -157,32 +159,34 @@ impl World {
     }
 
     /// Sends the program's bytes.
-    pub(super) fn send(&mut self, link: u64, bytes: &[u8]) -> Vec<Waker> {
+    pub(super) fn send(&mut self, id: u64, bytes: &[u8]) -> Vec<Waker> {
         let mut wakers = Vec::new();
         for chunk in self.network.chunks(bytes) {
             match self
                 .network
-                .judge(self.now, link, Direction::ToServer, &chunk)
+                .transmit(self.now, id, Direction::ToServer, &chunk)
             {
-                Fate::Lost => {}
-                Fate::Reset => self.reset_link(link, &mut wakers),
-                Fate::Arrives(at) => self.deliver_at(at, Delivery::ToServer { link, bytes: chunk }),
+                Transmission::Lost => {}
+                Transmission::Reset => self.reset_socket(id, &mut wakers),
+                Transmission::Arrives(at) => {
+                    self.deliver_at(at, Delivery::ToServer { id, bytes: chunk });
+                }
             }
         }
         wakers
     }
 
     /// Closes the program's end.
-    pub(super) fn hang_up(&mut self, link: u64) {
-        let Some(link) = self.network.remove_link(link) else {
+    pub(super) fn close_socket(&mut self, id: u64) {
+        let Some(socket) = self.network.remove_socket(id) else {
             return;
         };
         let at = self.now + self.network.latency.draw(&mut self.network.rng);
-        let at = at.max(link.last_arrival[Direction::ToServer as usize]);
+        let at = at.max(socket.last_arrival[Direction::ToServer as usize]);
         self.deliver_at(
             at,
             Delivery::ClosedByClient {
-                connection: link.connection,
+                connection: socket.connection,
             },
         );
     }
@@ -190,45 +194,46 @@ impl World {
     /// Resets every connection to `member`.
     pub(super) fn reset(&mut self, member: MemberId) -> Vec<Waker> {
         let mut wakers = Vec::new();
-        let of_member =
-            |(id, link): (&u64, &super::network::Link)| (link.member == member).then_some(*id);
-        let links: Vec<u64> = self.network.links.iter().filter_map(of_member).collect();
-        for link in links {
-            self.reset_link(link, &mut wakers);
+        let of_member = |(id, socket): (&u64, &super::network::Socket)| {
+            (socket.member == member).then_some(*id)
+        };
+        let sockets: Vec<u64> = self.network.sockets.iter().filter_map(of_member).collect();
+        for id in sockets {
+            self.reset_socket(id, &mut wakers);
         }
         wakers
     }
 
-    fn reset_link(&mut self, link: u64, wakers: &mut Vec<Waker>) {
-        if let Some(state) = self.network.links.get_mut(&link) {
-            state.end = Some(End::Reset);
-            state.cut = [true; 2];
-            wakers.extend(state.reader.take());
-            self.deployment.closed(state.connection);
+    fn reset_socket(&mut self, id: u64, wakers: &mut Vec<Waker>) {
+        if let Some(socket) = self.network.sockets.get_mut(&id) {
+            socket.end = Some(End::Reset);
+            socket.cut = [true; 2];
+            wakers.extend(socket.reader.take());
+            self.deployment.closed(socket.connection);
         }
     }
 
     fn deliver(&mut self, delivery: Delivery, wakers: &mut Vec<Waker>) {
         match delivery {
-            Delivery::ToServer { link, bytes } => {
-                let Some(state) = self.network.links.get(&link) else {
+            Delivery::ToServer { id, bytes } => {
+                let Some(socket) = self.network.sockets.get(&id) else {
                     return;
                 };
-                self.trace.frame(link, &bytes);
-                let outputs = self.deployment.receive(self.now, state.connection, &bytes);
+                self.trace.frame(id, &bytes);
+                let outputs = self.deployment.receive(self.now, socket.connection, &bytes);
                 self.perform(outputs, wakers);
             }
-            Delivery::ToClient { link, bytes } => {
-                self.trace.frame(link, &bytes);
-                if let Some(state) = self.network.links.get_mut(&link) {
-                    state.inbox.extend(bytes);
-                    wakers.extend(state.reader.take());
+            Delivery::ToClient { id, bytes } => {
+                self.trace.frame(id, &bytes);
+                if let Some(socket) = self.network.sockets.get_mut(&id) {
+                    socket.inbox.extend(bytes);
+                    wakers.extend(socket.reader.take());
                 }
             }
-            Delivery::ClosedByServer { link } => {
-                if let Some(state) = self.network.links.get_mut(&link) {
-                    state.end.get_or_insert(End::Closed);
-                    wakers.extend(state.reader.take());
+            Delivery::ClosedByServer { id } => {
+                if let Some(socket) = self.network.sockets.get_mut(&id) {
+                    socket.end.get_or_insert(End::Closed);
+                    wakers.extend(socket.reader.take());
                 }
             }
             Delivery::ClosedByClient { connection } => self.deployment.closed(connection),
@@ -240,29 +245,31 @@ impl World {
         for output in outputs {
             match output {
                 Output::Send { connection, bytes } => {
-                    let Some(link) = self.network.by_connection.get(&connection).copied() else {
+                    let Some(id) = self.network.by_connection.get(&connection).copied() else {
                         continue;
                     };
                     for chunk in self.network.chunks(&bytes) {
                         match self
                             .network
-                            .judge(self.now, link, Direction::ToClient, &chunk)
+                            .transmit(self.now, id, Direction::ToClient, &chunk)
                         {
-                            Fate::Lost => {}
-                            Fate::Reset => self.reset_link(link, wakers),
-                            Fate::Arrives(at) => {
-                                self.deliver_at(at, Delivery::ToClient { link, bytes: chunk });
+                            Transmission::Lost => {}
+                            Transmission::Reset => self.reset_socket(id, wakers),
+                            Transmission::Arrives(at) => {
+                                self.deliver_at(at, Delivery::ToClient { id, bytes: chunk });
                             }
                         }
                     }
                 }
                 Output::Close { connection } => {
-                    let Some(link) = self.network.by_connection.get(&connection).copied() else {
+                    let Some(id) = self.network.by_connection.get(&connection).copied() else {
                         continue;
                     };
-                    let fate = self.network.judge(self.now, link, Direction::ToClient, &[]);
-                    if let Fate::Arrives(at) = fate {
-                        self.deliver_at(at, Delivery::ClosedByServer { link });
+                    let transmission =
+                        self.network
+                            .transmit(self.now, id, Direction::ToClient, &[]);
+                    if let Transmission::Arrives(at) = transmission {
+                        self.deliver_at(at, Delivery::ClosedByServer { id });
                     }
                 }
                 Output::Down { .. } | Output::Up { .. } => {}
@@ -276,7 +283,7 @@ impl World {
     }
 
     /// Returns a random one-way latency.
-    pub(super) fn travel(&mut self) -> Duration {
+    pub(super) fn one_way(&mut self) -> Duration {
         self.network.latency.draw(&mut self.network.rng)
     }
 
