@@ -2,10 +2,10 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sdam_model::world::History;
+use sdam_model::checked::History;
 
 fuzz_target!(|history: History| {
-    if let Err(broken) = history.play() {
+    if let Err(broken) = history.run() {
         panic!("{broken}");
     }
 });

@@ -1,6 +1,6 @@
 //! The alphabets of steps for searches.
 
-use crate::step::{Complaint, Failure, MEMBERS, Release, Reply, Role, Step};
+use crate::step::{Failure, MEMBERS, OperationError, Release, Reply, Role, Step};
 
 /// Returns steps for two elections and two configurations, by both rules, where every member may
 /// be lost in every way.
@@ -19,7 +19,7 @@ pub fn elections() -> Vec<Step> {
     on_all(
         &replies,
         &[Failure::Network],
-        &[Complaint::Broken, Complaint::NotPrimary(0)],
+        &[OperationError::Broken, OperationError::NotPrimary(0)],
     )
 }
 
@@ -58,7 +58,7 @@ pub fn membership() -> Vec<Step> {
         hint: 1,
         ..Reply::member(Role::Secondary)
     });
-    let mut steps = on_all(&replies, &[Failure::Timeout], &[Complaint::Broken]);
+    let mut steps = on_all(&replies, &[Failure::Timeout], &[OperationError::Broken]);
     steps.extend([Step::Hosts(0b111), Step::Hosts(0b001)]);
     steps
 }
@@ -87,16 +87,16 @@ pub fn errors() -> Vec<Step> {
         Failure::Command(2),
     ];
     let complaints = [
-        Complaint::Broken,
-        Complaint::Timeout,
-        Complaint::Overloaded,
-        Complaint::Auth,
-        Complaint::NotPrimary(0),
-        Complaint::NotPrimary(1),
-        Complaint::NotPrimary(2),
-        Complaint::ShuttingDown(0),
-        Complaint::ShuttingDown(2),
-        Complaint::DuplicateKey,
+        OperationError::Broken,
+        OperationError::Timeout,
+        OperationError::Overloaded,
+        OperationError::Auth,
+        OperationError::NotPrimary(0),
+        OperationError::NotPrimary(1),
+        OperationError::NotPrimary(2),
+        OperationError::ShuttingDown(0),
+        OperationError::ShuttingDown(2),
+        OperationError::DuplicateKey,
     ];
     let mut steps = on_all(&replies, &failures, &complaints);
     for on in 0..MEMBERS {
@@ -121,7 +121,7 @@ pub fn everything() -> Vec<Step> {
     steps
 }
 
-fn on_all(replies: &[Reply], failures: &[Failure], complaints: &[Complaint]) -> Vec<Step> {
+fn on_all(replies: &[Reply], failures: &[Failure], complaints: &[OperationError]) -> Vec<Step> {
     let mut steps = Vec::new();
     for on in 0..MEMBERS {
         steps.extend(replies.iter().map(|&reply| Step::Reply { on, reply }));

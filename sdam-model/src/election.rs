@@ -12,26 +12,29 @@ use sdam_core::{
 const ELECTION_FIRST: i32 = 17;
 
 /// Returns what is wrong with the newest known election after a change of the topology.
-pub fn objection(previous: &TopologyDescription, new: &TopologyDescription) -> Option<String> {
+pub fn violation(previous: &TopologyDescription, new: &TopologyDescription) -> Option<String> {
     let (old, max) = (previous.max_election(), new.max_election());
     let Some(primary) = new.primary() else {
         // A rejected primary must not count.
         let regressed = max.election_id < old.election_id && max.set_version < old.set_version;
-        return regressed.then(|| format!("the newest election goes from {old} to {max}"));
+        return regressed.then(|| format!("max_election goes back from {old} to {max}"));
     };
     if previous.primary().is_some_and(|before| before == primary) {
         return (old != max)
-            .then(|| format!("the newest election goes from {old} to {max} by itself"));
+            .then(|| format!("max_election changes from {old} to {max} without a new primary"));
     }
     if new.topology_type() == TopologyType::Single {
         return None;
     }
     if !is_newest(old, primary) {
         let own = primary.election;
-        return Some(format!("{} has {own}, and {old} is known", primary.address));
+        return Some(format!(
+            "the primary {} has election {own}, but the newer {old} is known",
+            primary.address
+        ));
     }
     let expected = merged(old, primary);
-    (max != expected).then(|| format!("the newest election should be {expected}, not {max}"))
+    (max != expected).then(|| format!("max_election is {max}, expected {expected}"))
 }
 
 /// Returns whether `primary` is as new as the newest known election, by the rule of its release.

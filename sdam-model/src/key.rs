@@ -1,13 +1,13 @@
-//! Keys that distinguish the states of a world.
+//! Keys that distinguish the states of a checked machine.
 
 use std::hash::{Hash, Hasher};
 
 use sdam_core::server::ServerDescription;
 
-use crate::world::World;
+use crate::checked::CheckedMachine;
 
-impl World {
-    /// Returns a hash of everything that determines the future of the world.
+impl CheckedMachine {
+    /// Returns a hash of everything that determines the future of the machine.
     ///
     /// It leaves out the time, server ids and the values of generations, on which no rule depends.
     /// Of errors, only kind, stage and code are included. Two states collide by chance once in
@@ -69,12 +69,12 @@ impl Hasher for Fnv {
 #[cfg(test)]
 mod tests {
     use crate::{
-        step::{Complaint, Failure, Reply, Role, Step},
-        world::{Start, World},
+        checked::{CheckedMachine, Start},
+        step::{Failure, OperationError, Reply, Role, Step},
     };
 
     #[test]
-    fn a_state_is_the_same_however_it_was_reached() {
+    fn equal_states_have_equal_keys_on_every_path() {
         let found = Step::Reply {
             on: 0,
             reply: Reply::member(Role::Primary),
@@ -85,15 +85,15 @@ mod tests {
         };
         let broken = Step::Error {
             on: 0,
-            error: Complaint::Broken,
+            error: OperationError::Broken,
             late: false,
         };
         let key = |history: &[Step]| {
-            let mut world = World::new(Start::DISCOVERY).unwrap();
+            let mut machine = CheckedMachine::new(Start::DISCOVERY).unwrap();
             for step in history {
-                world.take(*step).unwrap();
+                machine.apply(*step).unwrap();
             }
-            world.key()
+            machine.key()
         };
         assert_eq!(key(&[found, lost]), key(&[found, lost, lost]));
         assert_eq!(
@@ -104,7 +104,7 @@ mod tests {
         assert_ne!(
             key(&[found, lost]),
             key(&[found, broken]),
-            "another stage of the error"
+            "the errors have different stages"
         );
         assert_ne!(
             key(&[found]),

@@ -2,10 +2,10 @@
 
 use std::{process::ExitCode, time::Instant};
 
-use sdam_model::{alphabet, search::search, world::Start};
+use sdam_model::{alphabet, checked::Start, search::search};
 
 /// The maximum number of states for alphabets that cannot be searched completely.
-const MOST: usize = 400_000;
+const MAX_STATES: usize = 400_000;
 
 fn main() -> ExitCode {
     let named = Start {
@@ -25,17 +25,21 @@ fn main() -> ExitCode {
         ("everything", Start::DISCOVERY, alphabet::everything()),
     ] {
         let begin = Instant::now();
-        match search(start, &alphabet, MOST) {
+        match search(start, &alphabet, MAX_STATES) {
             Ok(visited) => println!(
                 "{name}: {} states{}, {} steps, depth {}, {:.1?}",
                 visited.states,
-                if visited.complete { "" } else { " and more" },
+                if visited.complete {
+                    ""
+                } else {
+                    " (limit reached)"
+                },
                 visited.steps,
                 visited.depth,
                 begin.elapsed(),
             ),
-            Err(broken) => {
-                eprint!("{name}: {broken}");
+            Err(counterexample) => {
+                eprint!("{name}: {counterexample}");
                 return ExitCode::FAILURE;
             }
         }

@@ -10,7 +10,7 @@ use sdam_core::{
     topology::{TopologyDescription, TopologyType},
 };
 
-use crate::{election, world::Pool};
+use crate::{checked::Pool, election};
 
 /// The effect of a step on the published description.
 pub(crate) struct Change<'w> {
@@ -62,7 +62,9 @@ pub(crate) fn order(effects: &Effects, opening: bool) -> Result<(), String> {
         Effect::CancelCheck { .. } | Effect::RequestCheck { .. } => 8,
     };
     let sorted = effects.iter().map(rank).is_sorted();
-    ensure(sorted, || format!("effects out of order: {effects:?}"))
+    ensure(sorted, || {
+        format!("the effects are not in the documented order: {effects:?}")
+    })
 }
 
 /// Checks that a change is published exactly once, and nothing else is.
@@ -72,21 +74,29 @@ pub(crate) fn publication(change: &Change<'_>, effects: &Effects) -> Result<(), 
         _ => None,
     });
     let first = published.next();
-    ensure(published.next().is_none(), || "two publications".into())?;
+    ensure(published.next().is_none(), || {
+        "the description is published twice".into()
+    })?;
     match first {
         Some(description) => ensure(Arc::ptr_eq(description, change.after), || {
-            format!("{description} is published, and {} is known", change.after)
+            format!(
+                "{description} is published, but the description is {}",
+                change.after
+            )
         }),
         None => ensure(change.before == change.after, || {
-            format!("{} is not published", change.after)
+            format!(
+                "the description changed and was not published: {}",
+                change.after
+            )
         }),
     }
 }
 
 /// Checks that events report every change of the topology, without gaps and repetitions.
-pub(crate) fn story(
+pub(crate) fn events(
     change: &Change<'_>,
-    told: &mut Arc<TopologyDescription>,
+    reported: &mut Arc<TopologyDescription>,
     effects: &Effects,
 ) -> Result<(), String> {
     let mut servers: Vec<ServerId> = change.before.servers().iter().map(|own| own.id).collect();
@@ -96,20 +106,22 @@ pub(crate) fn story(
         };
         match event {
             EventKind::TopologyDescriptionChanged { previous, new } => {
-                ensure(previous == told, || {
-                    format!("the topology was {told}, and changes from {previous}")
+                ensure(previous == reported, || {
+                    format!("the topology was {reported}, but the event changes it from {previous}")
                 })?;
                 if let Some(reason) =
-                    election::objection(previous, new).filter(|_| !new.servers().is_empty())
+                    election::violation(previous, new).filter(|_| !new.servers().is_empty())
                 {
                     return Err(format!("P2: {reason}"));
                 }
-                *told = Arc::clone(new);
+                *reported = Arc::clone(new);
             }
             EventKind::ServerDescriptionChanged { previous, new } => {
-                ensure(previous != new, || format!("J-18: {new} changes to itself"))?;
+                ensure(previous != new, || {
+                    format!("J-18: an event changes {new} to the same value")
+                })?;
                 ensure(servers.contains(&new.id), || {
-                    format!("{new} changes, which is not there")
+                    format!("an event changes {new}, which is not in the topology")
                 })?;
             }
             EventKind::ServerOpening { server, .. } => servers.push(*server),
@@ -121,10 +133,13 @@ pub(crate) fn story(
     servers.sort_unstable();
     present.sort_unstable();
     ensure(servers == present, || {
-        format!("events tell of {servers:?}, and there are {present:?}")
+        format!("the events report servers {servers:?}, but the topology has {present:?}")
     })?;
-    ensure(told == change.after, || {
-        format!("{} is known, and events tell of {told}", change.after)
+    ensure(reported == change.after, || {
+        format!(
+            "the topology is {}, but the events report {reported}",
+            change.after
+        )
     })
 }
 
@@ -140,38 +155,48 @@ pub(crate) fn pools(
             Effect::OpenServer { server, .. } => {
                 let before = pools.insert(*server, Pool::default());
                 ensure(before.is_none(), || {
-                    format!("server {server} gets a second pool")
+                    format!("a second pool is created for server {server}")
                 })?;
             }
             Effect::PoolReady { server } => {
                 let pool = own(pools, *server)?;
-                ensure(!pool.ready, || format!("server {server} is ready twice"))?;
+                ensure(!pool.ready, || {
+                    format!("the pool of server {server} becomes ready while it is ready")
+                })?;
                 pool.ready = true;
                 let known = change.after.server_by_id(*server);
                 ensure(
                     known.is_some_and(|known| is_selectable(change.after, known)),
-                    || format!("F-60: the pool of {known:?} becomes ready"),
+                    || {
+                        format!(
+                            "F-60: the pool of {known:?}, which is not selectable, becomes ready"
+                        )
+                    },
                 )?;
                 ensure(change.about == Some(*server), || {
-                    format!("server {server} becomes ready without a check")
+                    format!("the pool of server {server} becomes ready in a step of another server")
                 })?;
             }
             Effect::PoolClear { server, clear } => {
                 let pool = own(pools, *server)?;
                 ensure(clear.generation == pool.generation.next(), || {
                     format!(
-                        "server {server} goes from generation {} to {}",
+                        "the pool of server {server} goes from generation {} to {}",
                         pool.generation, clear.generation
                     )
                 })?;
                 ensure(clear.was_paused != pool.ready, || {
-                    format!("F-63: server {server}: {clear:?}, and {pool:?}")
+                    format!("F-63: server {server}: {clear:?} does not match {pool:?}")
                 })?;
                 (pool.generation, pool.ready) = (clear.generation, false);
                 let known = change.after.server_by_id(*server);
                 ensure(
                     known.is_some_and(|known| !known.server_type.is_available()),
-                    || format!("F-64: the pool of {known:?} is cleared"),
+                    || {
+                        format!(
+                            "F-64: the pool of {known:?} is cleared before the server is Unknown"
+                        )
+                    },
                 )?;
             }
             Effect::CloseServer { server } => {
@@ -185,7 +210,7 @@ pub(crate) fn pools(
                 let pool = own(pools, *server)?;
                 if let Effect::CancelCheck { generation, .. } = effect {
                     ensure(*generation == pool.generation, || {
-                        format!("F-72: {effect:?}, and {pool:?}")
+                        format!("F-72: {effect:?} does not match {pool:?}")
                     })?;
                 }
             }
@@ -211,7 +236,7 @@ pub(crate) fn state(
         return Err(format!("P1: {wrong}"));
     }
     ensure(pools.len() == topology.servers().len(), || {
-        format!("pools {pools:?} for {topology}")
+        format!("there are pools {pools:?} for {topology}")
     })?;
     for server in topology.servers() {
         let Some(pool) = pools.get(&server.id) else {
@@ -219,18 +244,18 @@ pub(crate) fn state(
         };
         let generation = machine.generation(server.id, None);
         ensure(generation == Some(pool.generation), || {
-            format!("{generation:?} is not that of {pool:?}")
+            format!("the machine has generation {generation:?}, but the pool is {pool:?}")
         })?;
         ensure(pool.ready || !is_selectable(topology, server), || {
-            format!("P3: {server} is selectable, and its pool is paused")
+            format!("P3: {server} is selectable, but its pool is paused")
         })?;
         ensure(!pool.ready || may_be_ready(server), || {
-            format!("P3: {server} is lost, and its pool is ready")
+            format!("P3: {server} failed, but its pool is ready")
         })?;
         let available = server.server_type.is_available();
         ensure(available == pool.known, || {
             format!(
-                "F-51: {server}, and its monitor takes it for known: {}",
+                "F-51: {server} does not match its monitor, for which known is {}",
                 pool.known
             )
         })?;
@@ -238,7 +263,10 @@ pub(crate) fn state(
             format!("G-3: {server} has {:?}", server.rtt)
         })?;
         ensure(!available || server.error.is_none(), || {
-            format!("{server} is available, with {:?}", server.error)
+            format!(
+                "{server} is available, but has the error {:?}",
+                server.error
+            )
         })?;
     }
     Ok(())

@@ -4,8 +4,8 @@
 use std::{collections::HashSet, fmt};
 
 use crate::{
+    checked::{CheckedMachine, Start},
     step::Step,
-    world::{Start, World},
 };
 
 /// The statistics of a search.
@@ -23,14 +23,14 @@ pub struct Visited {
 
 /// A history that breaks an invariant.
 #[derive(Clone, Debug)]
-pub struct Broken {
+pub struct Counterexample {
     /// The steps, in order.
     pub history: Vec<Step>,
     /// The invariant.
     pub invariant: String,
 }
 
-impl fmt::Display for Broken {
+impl fmt::Display for Counterexample {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.invariant)?;
         self.history
@@ -39,7 +39,7 @@ impl fmt::Display for Broken {
     }
 }
 
-impl std::error::Error for Broken {}
+impl std::error::Error for Counterexample {}
 
 /// A state, and the steps that lead to it.
 struct Reached {
@@ -47,14 +47,19 @@ struct Reached {
     step: Option<Step>,
 }
 
-/// Takes every step of `alphabet` in every reachable state, until `most` states are known.
+/// Takes every step of `alphabet` in every reachable state, until `max_states` states are known.
 ///
 /// # Errors
 ///
 /// A shortest history that breaks an invariant.
-pub fn search(start: Start, alphabet: &[Step], most: usize) -> Result<Visited, Broken> {
-    let broken = |invariant, history| Broken { history, invariant };
-    let first = World::new(start).map_err(|invariant| broken(invariant, Vec::new()))?;
+pub fn search(
+    start: Start,
+    alphabet: &[Step],
+    max_states: usize,
+) -> Result<Visited, Counterexample> {
+    let counterexample = |invariant, history| Counterexample { history, invariant };
+    let first =
+        CheckedMachine::new(start).map_err(|invariant| counterexample(invariant, Vec::new()))?;
     let mut known = HashSet::from([first.key()]);
     let mut reached = vec![Reached {
         parent: 0,
@@ -68,29 +73,29 @@ pub fn search(start: Start, alphabet: &[Step], most: usize) -> Result<Visited, B
     let mut frontier = vec![(0, first)];
     while !frontier.is_empty() {
         let mut next = Vec::new();
-        for (index, world) in frontier {
+        for (index, machine) in frontier {
             for &step in alphabet {
                 visited.steps += 1;
-                let mut after = world.clone();
-                let taken = after.take(step);
-                let changed = taken.map_err(|invariant| {
+                let mut next_machine = machine.clone();
+                let applied = next_machine.apply(step);
+                let changed = applied.map_err(|invariant| {
                     let mut history = history(&reached, index);
                     history.push(step);
-                    broken(invariant, history)
+                    counterexample(invariant, history)
                 })?;
-                if !changed || !known.insert(after.key()) {
+                if !changed || !known.insert(next_machine.key()) {
                     continue;
                 }
                 reached.push(Reached {
                     parent: index,
                     step: Some(step),
                 });
-                next.push((reached.len() - 1, after));
+                next.push((reached.len() - 1, next_machine));
             }
-            world
+            machine
                 .close()
-                .map_err(|invariant| broken(invariant, history(&reached, index)))?;
-            if reached.len() >= most {
+                .map_err(|invariant| counterexample(invariant, history(&reached, index)))?;
+            if reached.len() >= max_states {
                 visited.complete = false;
                 break;
             }

@@ -46,7 +46,7 @@ pub enum Step {
         /// The member.
         on: u8,
         /// The error.
-        error: Complaint,
+        error: OperationError,
         /// Whether the connection is of the previous generation.
         late: bool,
     },
@@ -86,7 +86,7 @@ pub struct Reply {
 /// The type of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
-#[expect(missing_docs, reason = "they are server types")]
+#[expect(missing_docs, reason = "the names are those of server types")]
 pub enum Role {
     Unknown,
     Standalone,
@@ -125,7 +125,7 @@ pub enum Failure {
 /// An error that an application reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
-pub enum Complaint {
+pub enum OperationError {
     /// An established connection broke.
     Broken,
     /// The operation timed out.
@@ -236,7 +236,7 @@ impl Failure {
     }
 }
 
-impl Complaint {
+impl OperationError {
     /// Returns how far the connection had come.
     pub(crate) fn stage(self) -> Stage {
         match self {

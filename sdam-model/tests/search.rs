@@ -1,9 +1,9 @@
 //! Short searches in the ordinary tests; `cargo xtask states` runs the long one.
 
-use sdam_model::{alphabet, search::search, step::Step, world::Start};
+use sdam_model::{alphabet, checked::Start, search::search, step::Step};
 
 #[test]
-fn no_state_near_the_beginning_breaks_an_invariant() {
+fn states_near_the_start_break_no_invariant() {
     let check = |alphabet: &[Step], most| {
         let visited = search(Start::DISCOVERY, alphabet, most).unwrap();
         assert!(visited.states >= most, "{visited:?}");
@@ -15,7 +15,7 @@ fn no_state_near_the_beginning_breaks_an_invariant() {
 }
 
 #[test]
-fn a_single_server_has_few_states_and_none_breaks_an_invariant() {
+fn a_direct_connection_has_few_states_and_none_breaks_an_invariant() {
     let start = Start {
         direct: true,
         named: true,

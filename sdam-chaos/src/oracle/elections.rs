@@ -1,7 +1,7 @@
 //! P2: elections in a record are only replaced by newer ones.
 
 use sdam_core::event::{Event, EventKind};
-use sdam_model::election::objection;
+use sdam_model::election::violation;
 use sdam_sim::oracle::{Oracle, Violation};
 
 /// Checks every change of the topology.
@@ -14,7 +14,7 @@ pub(crate) fn check(events: &[Event]) -> Result<(), Violation> {
             // The topology was closed, or has no servers left.
             continue;
         }
-        if let Some(reason) = objection(previous, new) {
+        if let Some(reason) = violation(previous, new) {
             let message = format!("{reason}: {previous} becomes {new}");
             return Err(Oracle::Election.violated(event.at, message));
         }

@@ -15,7 +15,7 @@ use sdam_core::{
 
 use crate::{
     oracle::{self, Change},
-    step::{self, Complaint, Failure, MEMBERS, Reply, Step, address, members},
+    step::{self, Failure, MEMBERS, OperationError, Reply, Step, address, members},
 };
 
 /// The constant time of all steps: no rule of the machine depends on it.
@@ -30,13 +30,13 @@ const RTT: Rtt = Rtt {
 
 /// A topology, and the state that its effects produce.
 #[derive(Clone, Debug)]
-pub struct World {
+pub struct CheckedMachine {
     pub(crate) machine: TopologyMachine,
     pub(crate) pools: BTreeMap<ServerId, Pool>,
     /// The published description.
     pub(crate) published: Arc<TopologyDescription>,
     /// The description according to the events.
-    pub(crate) told: Arc<TopologyDescription>,
+    pub(crate) reported: Arc<TopologyDescription>,
 }
 
 /// The state of a server's pool and monitor.
@@ -95,23 +95,23 @@ pub struct History {
 }
 
 impl History {
-    /// Takes all steps, and closes the topology.
+    /// Applies all steps, and closes the topology.
     ///
     /// # Errors
     ///
     /// The invariant that is broken, and the step that breaks it.
-    pub fn play(&self) -> Result<(), String> {
-        let mut world = World::new(self.start)?;
+    pub fn run(&self) -> Result<(), String> {
+        let mut machine = CheckedMachine::new(self.start)?;
         for (number, step) in (1..).zip(&self.steps) {
-            world
-                .take(*step)
-                .map_err(|broken| format!("{broken}, at step {number}, {step}"))?;
+            machine
+                .apply(*step)
+                .map_err(|violation| format!("{violation}, at step {number}, {step}"))?;
         }
-        world.close()
+        machine.close()
     }
 }
 
-impl World {
+impl CheckedMachine {
     /// Opens a topology.
     ///
     /// # Errors
@@ -119,18 +119,18 @@ impl World {
     /// The invariant that is broken.
     pub fn new(start: Start) -> Result<Self, String> {
         let machine = TopologyMachine::new(&start.options(), ObjectId::default());
-        let mut world = Self {
+        let mut checked = Self {
             machine,
             pools: BTreeMap::new(),
             published: Arc::default(),
-            told: Arc::default(),
+            reported: Arc::default(),
         };
-        let effects = world.machine.handle(NOW, Input::Open);
-        world.follow(&effects, None)?;
-        Ok(world)
+        let effects = checked.machine.handle(NOW, Input::Open);
+        checked.perform(&effects, None)?;
+        Ok(checked)
     }
 
-    /// Takes `step`, and returns whether anything has changed.
+    /// Applies `step`, and returns whether anything has changed.
     ///
     /// A step for a member that does not exist, or for a connection that cannot exist, does
     /// nothing.
@@ -138,11 +138,11 @@ impl World {
     /// # Errors
     ///
     /// The invariant that is broken.
-    pub fn take(&mut self, step: Step) -> Result<bool, String> {
+    pub fn apply(&mut self, step: Step) -> Result<bool, String> {
         if let Step::Hosts(mask) = step {
             let hosts: Vec<_> = members(mask).collect();
             let effects = self.machine.handle(NOW, Input::Hosts(&hosts));
-            return self.follow(&effects, None);
+            return self.perform(&effects, None);
         }
         let Some(on) = step.on() else {
             return Ok(false);
@@ -151,13 +151,13 @@ impl World {
             return Ok(false);
         };
         match step {
-            Step::Reply { reply, .. } => self.checked(server, Ok((on, reply))),
-            Step::Failure { failure, .. } => self.checked(server, Err((on, failure))),
+            Step::Reply { reply, .. } => self.check_ended(server, Ok((on, reply))),
+            Step::Failure { failure, .. } => self.check_ended(server, Err((on, failure))),
             Step::Handshake { reply, late, .. } => self.handshake(server, on, reply, late),
             Step::Error { error, late, .. } => self.error(server, on, error, late),
             Step::MonitorDied { .. } => {
                 let effects = self.machine.handle(NOW, Input::MonitorDied { server });
-                self.follow(&effects, Some(server))
+                self.perform(&effects, Some(server))
             }
             Step::Hosts(_) => Ok(false),
         }
@@ -170,9 +170,11 @@ impl World {
     /// The invariant that is broken.
     pub fn close(mut self) -> Result<(), String> {
         let effects = self.machine.handle(NOW, Input::Close);
-        self.follow(&effects, None)?;
+        self.perform(&effects, None)?;
         if !self.pools.is_empty() {
-            return Err(format!("pools of a closed topology are left: {self:?}"));
+            return Err(format!(
+                "pools are left after the topology was closed: {self:?}"
+            ));
         }
         Ok(())
     }
@@ -182,7 +184,7 @@ impl World {
         Some(server.id)
     }
 
-    fn checked(
+    fn check_ended(
         &mut self,
         server: ServerId,
         outcome: Result<(u8, Reply), (u8, Failure)>,
@@ -201,16 +203,19 @@ impl World {
         }
         let effects = self.machine.handle(NOW, input);
         let cleared = oracle::clears(&effects, server);
-        let changed = self.follow(&effects, Some(server))?;
+        let changed = self.perform(&effects, Some(server))?;
         let description = self.machine.description().server_by_id(server);
         if failed && (!cleared || description.is_some_and(|new| new.server_type.is_available())) {
-            return Err("F-50: a failed check marks Unknown and clears".into());
+            return Err(
+                "F-50: after a failed check the server is not Unknown, or its pool was not cleared"
+                    .into(),
+            );
         }
         Ok(changed)
     }
 
     /// Returns the generation of a connection; `None` if there cannot be one.
-    fn stamp(&self, server: ServerId, late: bool) -> Option<Generation> {
+    fn connection_generation(&self, server: ServerId, late: bool) -> Option<Generation> {
         let generation = self.pools.get(&server)?.generation.as_u64();
         let generation = generation.checked_sub(u64::from(late))?;
         Some(Generation::from_u64(generation))
@@ -223,7 +228,7 @@ impl World {
         reply: Reply,
         late: bool,
     ) -> Result<bool, String> {
-        let Some(generation) = self.stamp(server, late) else {
+        let Some(generation) = self.connection_generation(server, late) else {
             return Ok(false);
         };
         let input = Input::Handshake {
@@ -238,26 +243,28 @@ impl World {
         };
         let effects = self.machine.handle(NOW, input);
         if late && !effects.is_empty() {
-            return Err(format!("F-80: a late handshake leads to {effects:?}"));
+            return Err(format!(
+                "F-80: a handshake of an earlier generation has the effects {effects:?}"
+            ));
         }
-        self.follow(&effects, Some(server))
+        self.perform(&effects, Some(server))
     }
 
     fn error(
         &mut self,
         server: ServerId,
         on: u8,
-        error: Complaint,
+        error: OperationError,
         late: bool,
     ) -> Result<bool, String> {
-        let Some(generation) = self.stamp(server, late) else {
+        let Some(generation) = self.connection_generation(server, late) else {
             return Ok(false);
         };
         let reply = error.reply(on);
         let cause = match (reply, error) {
             (Some(reply), _) => Cause::Reply(reply.into()),
-            (None, Complaint::Auth) => Cause::Auth("who?".into()),
-            (None, Complaint::Timeout) => Cause::Timeout("slow".into()),
+            (None, OperationError::Auth) => Cause::Auth("authentication failed".into()),
+            (None, OperationError::Timeout) => Cause::Timeout("timed out".into()),
             (None, _) => Cause::Network("broken".into()),
         };
         let description = self.machine.description().server_by_id(server);
@@ -266,30 +273,34 @@ impl World {
             AppError::new(generation, error.stage(), cause).with_max_wire_version(max_wire_version);
         let (outcome, effects) = self.machine.handle_error(NOW, server, &report);
         if late && outcome != ErrorOutcome::Stale {
-            return Err(format!("a late error comes to {outcome:?}"));
+            return Err(format!(
+                "an error of an earlier generation resulted in {outcome:?}, expected Stale"
+            ));
         }
-        let must_clear = matches!(error, Complaint::Broken | Complaint::Auth);
+        let must_clear = matches!(error, OperationError::Broken | OperationError::Auth);
         if !late && must_clear && outcome != ErrorOutcome::Cleared {
-            return Err(format!("{error:?} comes to {outcome:?}"));
+            return Err(format!(
+                "{error:?} resulted in {outcome:?}, expected Cleared"
+            ));
         }
         let cleared = oracle::clears(&effects, server);
         let silent = effects.is_empty();
-        let changed = self.follow(&effects, Some(server))?;
+        let changed = self.perform(&effects, Some(server))?;
         let description = self.machine.description().server_by_id(server);
         let unknown = description.is_some_and(|server| !server.server_type.is_available());
-        let kept = match outcome {
+        let matches = match outcome {
             ErrorOutcome::Cleared => cleared && unknown,
             ErrorOutcome::MarkedUnknown => !cleared && unknown,
             _ => silent,
         };
-        if !kept {
-            return Err(format!("{outcome:?}: the effects say something else"));
+        if !matches {
+            return Err(format!("the effects do not match the outcome {outcome:?}"));
         }
         Ok(changed)
     }
 
     /// Performs effects, and checks them and the resulting state.
-    fn follow(&mut self, effects: &Effects, about: Option<ServerId>) -> Result<bool, String> {
+    fn perform(&mut self, effects: &Effects, about: Option<ServerId>) -> Result<bool, String> {
         let after = Arc::clone(self.machine.description());
         let before = std::mem::replace(&mut self.published, after);
         let change = Change {
@@ -297,19 +308,19 @@ impl World {
             after: &self.published,
             about,
         };
-        oracle::order(effects, self.told.servers().is_empty())?;
+        oracle::order(effects, self.reported.servers().is_empty())?;
         oracle::publication(&change, effects)?;
-        oracle::story(&change, &mut self.told, effects)?;
-        let gone = oracle::pools(&change, &mut self.pools, effects)?;
+        oracle::events(&change, &mut self.reported, effects)?;
+        let removed = oracle::pools(&change, &mut self.pools, effects)?;
         oracle::state(&self.machine, &self.pools)?;
-        for server in gone {
-            self.stay_gone(server)?;
+        for server in removed {
+            self.check_removed(server)?;
         }
         Ok(!effects.is_empty())
     }
 
     /// Checks that late inputs for a removed server id are ignored.
-    fn stay_gone(&mut self, server: ServerId) -> Result<(), String> {
+    fn check_removed(&mut self, server: ServerId) -> Result<(), String> {
         let late = Err(ServerError::new(ErrorKind::Network, Stage::Hello, "late"));
         let input = Input::Checked {
             server,
@@ -322,7 +333,9 @@ impl World {
         if effects.is_empty() && other.is_empty() && outcome == ErrorOutcome::UnknownServer {
             Ok(())
         } else {
-            Err(format!("server {server} has left and is heard of"))
+            Err(format!(
+                "an input of the removed server {server} has an effect"
+            ))
         }
     }
 }
