@@ -107,7 +107,7 @@ impl Session {
             });
         };
         let options = Options::parse(uri).map_err(Failure::config)?;
-        if options.pass_through.tls() == Some(true) {
+        if options.driver.tls() == Some(true) {
             // Connecting in plain text where TLS is configured would be worse.
             let reason = "this example has no TLS";
             let remedy = "leave it out if the servers allow connections without";

@@ -2,10 +2,7 @@
 
 use std::{fmt::Write, time::Duration};
 
-use sdam_core::{
-    event::{EventKind, RecordedInput},
-    time::Instant,
-};
+use sdam_core::{event::EventKind, machine::RecordedInput, time::Instant};
 
 use crate::{plan::Plan, run::Failure};
 

@@ -7,16 +7,13 @@ use crate::{
     address::ServerAddress,
     error::ServerError,
     ids::{ObjectId, ServerId},
+    input::RecordedInput,
     options::Warning,
     pool::PoolClear,
     server::ServerDescription,
     time::Instant,
     topology::{DepartureReason, TopologyDescription},
 };
-
-mod recorded;
-
-pub use recorded::RecordedInput;
 
 /// A published event with its sequence number and time.
 #[derive(Clone, Debug)]

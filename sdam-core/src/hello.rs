@@ -10,10 +10,11 @@ use alloc::{boxed::Box, sync::Arc};
 pub use self::request::ping;
 use crate::{
     address::ServerAddress,
+    handshake_options::ServerApi,
     ids::{ElectionTuple, ObjectId, TopologyVersion},
-    options::ServerApi,
     read_preference::TagSet,
-    server::{ServerType, WireVersions},
+    server_type::ServerType,
+    wire_versions::WireVersions,
 };
 
 /// A successful reply to `hello` or legacy hello, parsed.

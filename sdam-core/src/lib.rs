@@ -20,7 +20,7 @@
 //! | [`app_error`] | errors that operations and pools report |
 //! | [`read_preference`] | which members may be read from |
 //! | [`event`] | published events, in order |
-//! | [`options`], [`uri`] | all options, validated; connection strings |
+//! | [`options`], [`uri_options`], [`uri`] | all options, validated; those of connection strings; connection strings |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![no_std]
 #![warn(clippy::indexing_slicing)]
@@ -34,8 +34,10 @@ pub mod app_error;
 pub mod document;
 pub mod error;
 pub mod event;
+mod handshake_options;
 pub mod hello;
 pub mod ids;
+mod input;
 pub mod machine;
 pub mod monitor;
 pub mod options;
@@ -46,6 +48,10 @@ pub mod rng;
 pub mod rtt;
 pub mod scan;
 pub mod server;
+mod server_type;
 pub mod time;
 pub mod topology;
+mod topology_type;
 pub mod uri;
+pub mod uri_options;
+mod wire_versions;

@@ -14,6 +14,7 @@ use alloc::{sync::Arc, vec::Vec};
 
 pub use self::effects::{Effect, Effects};
 use self::services::Services;
+pub use crate::input::{Input, RecordedInput};
 use crate::{
     address::ServerAddress,
     error::{ErrorKind, ServerError, Stage},
@@ -25,59 +26,6 @@ use crate::{
     time::Instant,
     topology::{TopologyDescription, TopologyType},
 };
-
-/// An input of the topology machine.
-#[derive(Debug)]
-pub enum Input<'a> {
-    /// Opens the topology: publishes the opening events and opens the seeds. Later repetitions are
-    /// ignored.
-    Open,
-    /// A check has ended.
-    Checked {
-        /// The id of the checked server.
-        server: ServerId,
-        /// The reply or the error.
-        outcome: Result<Hello, ServerError>,
-        /// The server's round-trip times after the check; present if it has succeeded.
-        rtt: Option<Rtt>,
-    },
-    /// A pooled connection has been opened and its handshake was answered.
-    ///
-    /// Behind a load balancer the connection is counted for the service in the reply, and its
-    /// generation is from now on that of the [service](TopologyMachine::generation).
-    Handshake {
-        /// The id of the connection's server.
-        server: ServerId,
-        /// The generation the connection was opened under; ignored behind a load balancer.
-        generation: Generation,
-        /// The reply.
-        hello: Hello,
-        /// The server's round-trip times, as measured by its monitor.
-        rtt: Option<Rtt>,
-    },
-    /// A connection to a service behind a load balancer was closed. Its handshake was an earlier
-    /// input. The service is forgotten with its last connection (CMAP: "Load Balancer Mode").
-    ServiceConnectionClosed {
-        /// The load balancer.
-        server: ServerId,
-        /// The service.
-        service: ObjectId,
-        /// The generation of the connection.
-        generation: Generation,
-    },
-    /// The hosts of a look-up of the SRV record, already validated and sampled.
-    Hosts(&'a [ServerAddress]),
-    /// The monitor of a server has ended unexpectedly. The sender of this input starts a new one,
-    /// whose first check is no sooner than `minHeartbeatFrequencyMS` from now; see
-    /// [`MonitorMachine::successor`](crate::monitor::MonitorMachine::successor).
-    MonitorDied {
-        /// The id of the monitored server.
-        server: ServerId,
-    },
-    /// Closes the topology: removes every server, publishes the closing events and ignores all
-    /// later inputs.
-    Close,
-}
 
 /// The state of one topology and all rules that change it (SDAM: "TopologyDescription").
 ///

@@ -1,24 +1,23 @@
 //! The options of discovery, monitoring and selection, with validation.
 
-use alloc::{boxed::Box, collections::BTreeSet, sync::Arc, vec::Vec};
+use alloc::{collections::BTreeSet, sync::Arc, vec::Vec};
 use core::time::Duration;
 
 use crate::{
-    address::ServerAddress,
-    read_preference::ReadPreference,
-    server::WireVersions,
-    topology::TopologyType,
-    uri::{PassThrough, Srv},
+    address::ServerAddress, read_preference::ReadPreference, topology_type::TopologyType,
+    uri_options::DriverOptions, wire_versions::WireVersions,
 };
 
 mod config_error;
 mod set;
+mod srv;
 #[cfg(test)]
 mod tests;
 mod validate;
 
-pub(crate) use config_error::HIDDEN;
+pub use crate::handshake_options::{HandshakeOpcode, ServerApi};
 pub use config_error::{ConfigError, Warning};
+pub use srv::Srv;
 
 /// The minimum time between two checks of a server (SDAM: "minHeartbeatFrequencyMS").
 pub const MIN_HEARTBEAT_FREQUENCY: Duration = Duration::from_millis(500);
@@ -117,7 +116,7 @@ pub struct Options {
     /// The SRV lookup of the seeds, if they came from an SRV record.
     pub srv: Option<Srv>,
     /// The connection string's options for the rest of the driver.
-    pub pass_through: PassThrough,
+    pub driver: DriverOptions,
     /// The warnings about the connection string.
     pub(crate) uri_warnings: Vec<Warning>,
     /// The error of a connection string option that guards connections and was not understood. With
@@ -157,7 +156,7 @@ impl Options {
             handshake_errors_mark_unknown: false,
             single_threaded_immediate_check: false,
             srv: None,
-            pass_through: PassThrough::default(),
+            driver: DriverOptions::default(),
             uri_warnings: Vec::new(),
             uri_unguarded: None,
             uri_try_once: None,
@@ -240,36 +239,4 @@ pub enum SelectionStrategy {
     TwoChoices,
     /// A random server, as in Server Selection 1.2.
     Random,
-}
-
-/// The framing of the first hello of a connection.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum HandshakeOpcode {
-    /// OP_MSG, which every server since MongoDB 3.6 supports.
-    #[default]
-    OpMsg,
-    /// OP_QUERY, for older servers.
-    OpQuery,
-}
-
-/// The stable API version that is declared with every command.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ServerApi {
-    /// The version; only `1` exists.
-    pub version: Box<str>,
-    /// Whether the server rejects commands outside the API.
-    pub strict: Option<bool>,
-    /// Whether the server rejects deprecated commands.
-    pub deprecation_errors: Option<bool>,
-}
-
-impl ServerApi {
-    /// Returns version 1, neither strict nor with deprecation errors.
-    pub fn v1() -> Self {
-        Self {
-            version: "1".into(),
-            strict: None,
-            deprecation_errors: None,
-        }
-    }
 }

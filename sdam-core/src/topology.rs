@@ -8,58 +8,13 @@ use alloc::{string::String, sync::Arc, vec::Vec};
 use core::fmt;
 
 pub use self::departure::{Departure, DepartureReason};
+pub use crate::topology_type::TopologyType;
 
 use crate::{
     address::ServerAddress,
     ids::{ElectionTuple, ServerId},
     server::{ServerDescription, ServerType},
 };
-
-/// The kind of a deployment (SDAM: "TopologyType").
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum TopologyType {
-    /// Nothing is known yet, or the topology is closed.
-    #[default]
-    Unknown,
-    /// One server of any type.
-    Single,
-    /// A replica set whose primary is not known.
-    ReplicaSetNoPrimary,
-    /// A replica set with a primary.
-    ReplicaSetWithPrimary,
-    /// A sharded cluster, seen through its routers.
-    Sharded,
-    /// A deployment behind a load balancer.
-    LoadBalanced,
-}
-
-impl TopologyType {
-    /// Returns the specification's spelling.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Unknown => "Unknown",
-            Self::Single => "Single",
-            Self::ReplicaSetNoPrimary => "ReplicaSetNoPrimary",
-            Self::ReplicaSetWithPrimary => "ReplicaSetWithPrimary",
-            Self::Sharded => "Sharded",
-            Self::LoadBalanced => "LoadBalanced",
-        }
-    }
-
-    /// Returns whether this is one of the two types of a replica set.
-    pub const fn is_replica_set(self) -> bool {
-        matches!(
-            self,
-            Self::ReplicaSetNoPrimary | Self::ReplicaSetWithPrimary
-        )
-    }
-}
-
-impl fmt::Display for TopologyType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
-}
 
 /// Everything known about a deployment, as an immutable value (SDAM: "TopologyDescription").
 ///

@@ -2,7 +2,7 @@
 //!
 //! [`ConnectionString::parse`] supports the whole syntax and every option of the specification.
 //! Options of discovery, monitoring and selection become [`Options`]; the others stay readable as
-//! [`PassThrough`], for the pools, the authentication and the operations of a driver.
+//! [`DriverOptions`], for the pools, the authentication and the operations of a driver.
 //!
 //! Errors are tolerated where possible: an unknown option or an invalid value is ignored with a
 //! [`Warning`]. Invalid syntax and contradictory options are a [`ConfigError`].
@@ -27,26 +27,20 @@ use core::{str::FromStr, time::Duration};
 
 use crate::{
     address::ServerAddress,
-    options::{ConfigError, Options, ServerMonitoringMode, Warning},
+    options::{ConfigError, Options, ServerMonitoringMode, Srv, Warning},
     read_preference::ReadMode,
+    uri_options::{self, DriverOptions, Secret, Settings, Value},
 };
 
-mod kind;
 mod parts;
-mod pass_through;
 mod percent;
 mod query;
 mod srv;
-mod table;
 #[cfg(test)]
 mod tests;
-mod value;
 
 use parts::{Parts, UserInfo};
-pub use pass_through::PassThrough;
-use query::{Query, Settings};
-pub use srv::Srv;
-pub use value::{Properties, Secret, Value};
+use query::Query;
 
 /// A parsed connection string.
 ///
@@ -101,7 +95,7 @@ impl ConnectionString {
         let mut query = Query::read(parts.query, parts.srv, parts.confidential)?;
         let srv = host.map(|host| {
             srv::default_tls(&mut query.settings);
-            Srv::of(&host, &query.settings)
+            srv::lookup(&host, &query.settings)
         });
         warnings.append(&mut query.warnings);
         let string = Self {
@@ -161,7 +155,7 @@ impl ConnectionString {
 
     /// Returns the value of the option `name`, in any case, if it was given and is valid.
     pub fn option(&self, name: &str) -> Option<&Value> {
-        let (row, _) = table::find(name)?;
+        let (row, _) = uri_options::find(name)?;
         self.settings.get(row.name)
     }
 
@@ -233,7 +227,7 @@ impl ConnectionString {
     fn draft(&self) -> Options {
         let mut options = Options::new(self.hosts.clone());
         options.srv.clone_from(&self.srv);
-        options.pass_through = PassThrough::of(&self.settings);
+        options.driver = DriverOptions::of(&self.settings);
         apply(&self.settings, &mut options);
         options
     }

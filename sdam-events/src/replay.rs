@@ -21,10 +21,10 @@ use std::{
 use sdam_core::{
     address::ServerAddress,
     error::ServerError,
-    event::{Event, EventKind, EventName, RecordedInput},
+    event::{Event, EventKind, EventName},
     hello::Hello,
     ids::{ObjectId, ServerId},
-    machine::{Effect, Effects, Input, TopologyMachine},
+    machine::{Effect, Effects, Input, RecordedInput, TopologyMachine},
     time::Instant,
     topology::TopologyDescription,
 };

@@ -8,7 +8,8 @@ use std::{net::Ipv4Addr, time::Duration};
 use sdam_core::{
     address::{DEFAULT_PORT, ServerAddress},
     options::Options,
-    uri::{ConnectionString, Secret, Value},
+    uri::ConnectionString,
+    uri_options::{Secret, Value},
 };
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Map, Value as Json, json};
@@ -197,7 +198,7 @@ fn effective(options: &Options, name: &str) -> Option<Json> {
         "servermonitoringmode" => Some(json!(options.server_monitoring_mode.as_str())),
         "serverselectiontimeoutms" => millis(options.server_selection_timeout),
         "serverselectiontryonce" => Some(json!(options.server_selection_try_once?)),
-        _ => options.pass_through.value(name).map(to_json),
+        _ => options.driver.value(name).map(to_json),
     }
 }
 

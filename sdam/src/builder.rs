@@ -216,7 +216,7 @@ impl TopologyBuilder {
 /// Refuses options that ask for TLS or a proxy, which this engine does not support. Connecting in
 /// plain text, or past the proxy, would violate the user's security settings.
 fn refuse_guards(options: &Options) -> Result<(), ConfigError> {
-    let Some((name, value)) = options.pass_through.guards().next() else {
+    let Some((name, value)) = options.driver.guards().next() else {
         return Ok(());
     };
     let (reason, remedy) = if name.starts_with("proxy") {

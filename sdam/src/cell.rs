@@ -14,10 +14,10 @@ use std::{
 use sdam_core::{
     address::ServerAddress,
     app_error::{AppError, ErrorOutcome},
-    event::{EventKind, EventName, RecordedInput},
+    event::{EventKind, EventName},
     hello::Hello,
     ids::{Generation, ObjectId, ServerId},
-    machine::{Effect, Effects, Input, TopologyMachine},
+    machine::{Effect, Effects, Input, RecordedInput, TopologyMachine},
     monitor::MonitorConfig,
     options::{Options, Warning},
     pool::{NoPools, PoolClear, PoolFactory},

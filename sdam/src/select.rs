@@ -193,7 +193,7 @@ impl Limit {
     /// Returns the configured limit: `serverSelectionTimeoutMS`, or `timeoutMS` if that is
     /// shorter. A `timeoutMS` of zero means no limit (Server Selection: "Timeouts").
     pub(crate) fn configured(options: &Options) -> Self {
-        let timeout = options.pass_through.timeout();
+        let timeout = options.driver.timeout();
         let timeout = timeout.filter(|timeout| !timeout.is_zero());
         Self::within(options, timeout, Bound::Timeout)
     }

@@ -181,7 +181,7 @@ impl Topology {
     ///
     /// Any reply to a command and any connection error may be reported; irrelevant ones are
     /// ignored. All effects have run when the call returns.
-    /// [`TransportError::cause`](sdam_transport::error::TransportError::cause) returns the cause
+    /// [`TransportError::app_error`](sdam_transport::error::TransportError::app_error) returns what
     /// to report for a failed connection.
     /// Must not be called with a lock held that the pool's own `ready`, `clear` or `close` take.
     pub fn handle_error(&self, server: ServerId, error: &AppError<'_>) -> ErrorOutcome {

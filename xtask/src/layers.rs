@@ -10,14 +10,18 @@ use crate::Result;
 use crate::args::Args;
 use crate::cargo::{cargo, output, root};
 
+mod modules;
+
 pub(crate) const USAGE: &str = "\
 check the rules about who may depend on whom
 
 usage: cargo xtask layers
 
 Checks the arrows between the crates of the workspace, that no crate but the runtime adapters
-names a runtime, that the pure crates are no_std and show no type of the bson crate, that
-async-std is reached only by asking for it, and that single-threaded mode reaches no runtime. Prints the number of crates in the default tree.";
+names a runtime, that the pure crates are no_std and show no type of the bson crate, that the
+modules of a crate import each other in one direction, that async-std is reached only by asking for
+it, and that single-threaded mode reaches no runtime. Prints the number of crates in the default
+tree.";
 
 /// The crates of the workspace and their allowed dependencies in the workspace.
 const ARROWS: &[(&str, &[&str])] = &[
@@ -70,6 +74,9 @@ const RUNTIMES: &[&str] = &[
 /// The crates without I/O, which the compiler checks.
 const PURE: &[&str] = &["sdam-core", "sdam-select"];
 
+/// The crates whose modules do not import each other in a circle.
+const ACYCLIC: &[&str] = &["sdam-core", "sdam-select", "sdam-transport"];
+
 pub(crate) fn run(args: Args) -> Result<()> {
     args.finish()?;
     let packages = packages()?;
@@ -80,6 +87,12 @@ pub(crate) fn run(args: Args) -> Result<()> {
     }
     for name in PURE {
         check_pure(name, &mut violations)?;
+    }
+    for name in ACYCLIC {
+        if let Some(cycle) = modules::cycle(&root().join(name).join("src"))? {
+            let cycle = cycle.join(" -> ");
+            violations.push(format!("the modules of {name} import in a circle: {cycle}"));
+        }
     }
     let tree = tree(&["--package", "sdam"])?;
     for runtime in ["async-std", "monoio"] {

@@ -5,8 +5,9 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use sdam_core::{
     app_error::Cause,
     error::ErrorKind,
-    event::{Event, EventKind, RecordedInput, Selection},
+    event::{Event, EventKind, Selection},
     ids::ServerId,
+    machine::RecordedInput,
     options::{COOLDOWN, Options},
     time::Instant,
 };

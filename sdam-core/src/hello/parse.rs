@@ -12,7 +12,7 @@ use crate::{
     ids::ObjectId,
     read_preference::TagSet,
     reply::Failure,
-    server::ServerType,
+    server_type::ServerType,
 };
 
 impl Hello {

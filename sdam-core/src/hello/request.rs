@@ -6,8 +6,8 @@ use core::time::Duration;
 use super::{Handshake, HelloRequest};
 use crate::{
     document::DocumentWriter,
+    handshake_options::{HandshakeOpcode, ServerApi},
     ids::TopologyVersion,
-    options::{HandshakeOpcode, ServerApi},
 };
 
 impl HelloRequest {

@@ -3,9 +3,6 @@
 use alloc::boxed::Box;
 use core::fmt;
 
-/// The placeholder in messages for a value that is, or may be part of, a secret.
-pub(crate) const HIDDEN: &str = "<hidden>";
-
 /// A configuration that cannot be used.
 ///
 /// It never contains passwords, or texts that might be pieces of one. `Debug` prints the same text

@@ -5,8 +5,8 @@ use core::time::Duration;
 
 use super::{HandshakeOpcode, Options, SelectionStrategy, ServerApi, ServerMonitoringMode};
 use crate::{
-    address::ServerAddress, read_preference::ReadPreference, server::WireVersions,
-    topology::TopologyType,
+    address::ServerAddress, read_preference::ReadPreference, topology_type::TopologyType,
+    wire_versions::WireVersions,
 };
 
 /// The methods check nothing, because the result would depend on the order of the calls: see

@@ -6,7 +6,7 @@ use core::time::Duration;
 use super::{ConfigError, MIN_HEARTBEAT_FREQUENCY, Options, Warning};
 use crate::{
     read_preference::{ReadMode, ReadPreference, TagSet},
-    topology::TopologyType,
+    topology_type::TopologyType,
 };
 
 /// The maximum length of `appName` in bytes (MongoDB Handshake: "client.application.name").

@@ -2,10 +2,11 @@
 
 use alloc::{boxed::Box, collections::BTreeSet, format, vec::Vec};
 
-use super::{percent, value::Secret};
+use super::percent;
 use crate::{
     address::{ServerAddress, is_ipv6},
-    options::{ConfigError, HIDDEN, Warning},
+    options::{ConfigError, Warning},
+    uri_options::{HIDDEN, Secret},
 };
 
 /// The end of a Unix domain socket's path.

@@ -8,19 +8,14 @@ use alloc::{
     vec::Vec,
 };
 
-use super::{
-    kind::Refusal,
-    percent,
-    table::{self, Alias, Repetition, Row},
-    value::Value,
+use super::percent;
+use crate::{
+    options::{ConfigError, Warning},
+    uri_options::{self, Alias, HIDDEN, Refusal, Repetition, Row, Settings, Value},
 };
-use crate::options::{ConfigError, HIDDEN, Warning};
 
 /// The consequence of an option that guards connections and is not understood.
 const UNGUARDED: &str = "no topology starts with it, as connections would be unguarded";
-
-/// Option values by option name.
-pub(super) type Settings = BTreeMap<&'static str, Value>;
 
 /// The options of a connection string, after the checks of each single option.
 #[derive(Default)]
@@ -82,7 +77,7 @@ impl Query {
                 "write name=value",
             ));
         }
-        let Some((row, alias)) = table::find(&key) else {
+        let Some((row, alias)) = uri_options::find(&key) else {
             self.unknown(&key);
             return Ok(());
         };
@@ -157,7 +152,7 @@ impl Query {
     /// misspelled name.
     fn unknown(&mut self, key: &str) {
         let (shown, reason) = (self.shown(key), "there is no such option");
-        let guards = table::guards_by_name(key);
+        let guards = uri_options::guards_by_name(key);
         if guards {
             let remedy = "take an option of the specification, such as `tls` or `proxyHost`, or \
                           leave it out if nothing needs it";
@@ -225,7 +220,7 @@ impl Query {
     /// Checks the rules about several options of drivers.
     fn check(&self) -> Result<(), ConfigError> {
         let given = |name| self.settings.contains_key(name);
-        let exclusive = table::EXCLUSIVE.iter();
+        let exclusive = uri_options::EXCLUSIVE.iter();
         if let Some((one, other)) = exclusive
             .copied()
             .find(|&(one, other)| given(one) && given(other))
@@ -237,7 +232,7 @@ impl Query {
                 "give one of the two",
             ));
         }
-        let requires = table::REQUIRES.iter();
+        let requires = uri_options::REQUIRES.iter();
         if let Some((one, other)) = requires
             .copied()
             .find(|&(one, other)| given(one) && !given(other))

@@ -34,13 +34,3 @@ fn check_refused(text: &str, option: &str) {
     assert!(error.to_string().contains(option), "{error}");
     assert!(!error.reason().is_empty() && !error.remedy().is_empty());
 }
-
-#[test]
-fn every_method_for_a_drivers_option_looks_up_a_row_of_the_table() {
-    for name in pass_through::LOOKED_UP {
-        let (row, alias) = table::find(name).unwrap();
-        assert_eq!(row.name, *name);
-        assert!(alias.is_none(), "{name}");
-        assert!(row.user == table::User::Driver, "{name}");
-    }
-}

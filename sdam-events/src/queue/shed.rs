@@ -4,8 +4,9 @@ use std::{collections::BTreeSet, mem, sync::atomic::Ordering};
 
 use sdam_core::{
     app_error::Cause,
-    event::{EventKind, EventName, RecordedInput},
+    event::{EventKind, EventName},
     ids::ServerId,
+    machine::RecordedInput,
     server::ServerDescription,
     time::Instant,
 };

@@ -4,8 +4,9 @@ use sdam_core::{
     address::ServerAddress,
     app_error::{AppError, Cause},
     error::ServerError,
-    event::{Event, EventKind, Heartbeat, RecordedInput, Selection},
+    event::{Event, EventKind, Heartbeat, Selection},
     ids::{ServerId, TopologyVersion},
+    machine::RecordedInput,
     server::{Rtt, ServerDescription},
     topology::TopologyDescription,
 };

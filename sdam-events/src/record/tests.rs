@@ -8,8 +8,9 @@ use bson::doc;
 use sdam_core::{
     app_error::AppError,
     error::{ErrorKind, ServerError, Stage},
-    event::{EventKind, RecordedInput, SelectionFailure},
+    event::{EventKind, SelectionFailure},
     ids::{Generation, ObjectId, ServerId, TopologyVersion},
+    machine::RecordedInput,
     options::Options,
     pool::PoolClear,
     server::{Rtt, ServerType},

@@ -4,10 +4,10 @@ use bson::{Document, RawDocumentBuf, doc};
 use sdam_core::{
     app_error::AppError,
     error::{ErrorKind, ServerError, Stage},
-    event::{EventKind, RecordedInput},
+    event::EventKind,
     hello::Hello,
     ids::{Generation, ServerId},
-    machine::{Effect, Effects, Input, TopologyMachine},
+    machine::{Effect, Effects, Input, RecordedInput, TopologyMachine},
     options::Options,
     server::Rtt,
     time::Instant,

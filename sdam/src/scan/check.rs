@@ -4,10 +4,9 @@ use std::{future::poll_fn, task::Poll};
 
 use sdam_core::{
     error::{ErrorKind, ServerError, Stage},
-    event::RecordedInput,
     hello::{Hello, HelloRequest, ping},
     ids::{ObjectId, ServerId},
-    machine::Input,
+    machine::{Input, RecordedInput},
     monitor::{MonitorInput, MonitorMachine},
     time::Instant,
     topology::TopologyType,

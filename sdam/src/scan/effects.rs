@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use sdam_core::{
     app_error::{AppError, ErrorOutcome},
-    event::{EventKind, EventName, RecordedInput},
+    event::{EventKind, EventName},
     ids::ServerId,
-    machine::{Effect, Effects, Input},
+    machine::{Effect, Effects, Input, RecordedInput},
     monitor::{MonitorEffect, MonitorInput},
     pool::{NoPools, PoolClear},
     time::Instant,

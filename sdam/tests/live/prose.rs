@@ -11,7 +11,8 @@ use std::time::Duration;
 use bson::{Document, doc};
 use futures::executor::block_on;
 use sdam_core::{
-    event::{Event, EventKind, RecordedInput},
+    event::{Event, EventKind},
+    machine::RecordedInput,
     server::ServerType,
 };
 use sdam_live::{FailCommand, Mongod};

@@ -1,7 +1,7 @@
 //! Options that guard the data or the route of connections.
 
 use super::*;
-use crate::{options::HIDDEN, uri::kind::Kind};
+use crate::uri_options::{HIDDEN, Kind, Repetition, rows};
 
 /// Returns texts that are invalid for an option of this kind.
 fn malformed(kind: &Kind) -> &'static [&'static str] {
@@ -50,12 +50,12 @@ fn check_unguarded(pair: &str) {
 
 #[test]
 fn all_options_about_tls_and_proxies_guard() {
-    for row in table::rows() {
+    for row in rows() {
         let guards = ["tls", "proxy"].iter().any(|it| row.name.starts_with(it))
             || row.name == "srvAllowedHostsSuffix";
         assert_eq!(row.guards, guards, "{}", row.name);
         if row.guards {
-            let lax = [table::Repetition::Warning, table::Repetition::List];
+            let lax = [Repetition::Warning, Repetition::List];
             assert!(!lax.contains(&row.repetition), "{}", row.name);
         }
     }
@@ -64,7 +64,7 @@ fn all_options_about_tls_and_proxies_guard() {
 #[test]
 fn no_topology_starts_with_a_guarding_option_that_is_malformed() {
     let mut checked = 0;
-    for row in table::rows().iter().filter(|row| row.guards) {
+    for row in rows().iter().filter(|row| row.guards) {
         for value in malformed(&row.kind) {
             check_unguarded(&format!("{}={value}", row.name));
             checked += 1;
@@ -104,7 +104,7 @@ fn no_topology_starts_with_an_unknown_option_that_guards_by_its_name() {
 
 #[test]
 fn two_values_of_a_guarding_option_are_an_error() {
-    for row in table::rows().iter().filter(|row| row.guards) {
+    for row in rows().iter().filter(|row| row.guards) {
         let pair = match row.kind {
             Kind::Flag => ["true", "false"],
             Kind::Number(_) => ["1", "2"],
@@ -122,7 +122,7 @@ fn two_values_of_a_guarding_option_are_an_error() {
 fn the_guards_that_were_asked_for_are_listed() {
     let check = |options: &str, expected: &[&str]| {
         let options = Options::parse(&format!("mongodb://a/?{options}")).unwrap();
-        let guards = options.pass_through.guards();
+        let guards = options.driver.guards();
         assert_eq!(guards.map(|(name, _)| name).collect::<Vec<_>>(), expected);
     };
     check("maxPoolSize=1&compressors=zlib", &[]);
@@ -133,5 +133,5 @@ fn the_guards_that_were_asked_for_are_listed() {
     check("tls=false&tlsCAFile=a", &["tlsCAFile"]);
     check("proxyHost=b&proxyPort=1", &["proxyHost", "proxyPort"]);
     let (_, options) = resolve("");
-    assert_eq!(options.pass_through.guards().count(), 1, "tls=true");
+    assert_eq!(options.driver.guards().count(), 1, "tls=true");
 }

@@ -34,7 +34,7 @@ fn keys_are_case_insensitive() {
     let options = accepted("REPLICASET=rs&ConnectTimeoutms=5&MAXpoolsize=7");
     assert_eq!(options.replica_set.as_deref(), Some("rs"));
     assert_eq!(options.connect_timeout, Duration::from_millis(5));
-    assert_eq!(options.pass_through.max_pool_size(), Some(7));
+    assert_eq!(options.driver.max_pool_size(), Some(7));
     let string = parse("mongodb://a/?rePlicaSet=rs");
     assert_eq!(string.option("replicaset"), Some(&Value::Text("rs".into())));
 }
@@ -121,7 +121,7 @@ fn flags_are_true_or_false() {
     ]);
     let options = accepted("directConnection=true&loadBalanced=false&retryWrites=false");
     assert_eq!(options.direct_connection, Some(true));
-    assert_eq!(options.pass_through.retry_writes(), Some(false));
+    assert_eq!(options.driver.retry_writes(), Some(false));
     assert!(!options.load_balanced);
 }
 
@@ -200,7 +200,7 @@ fn every_option_of_the_framework_reaches_the_options() {
     assert_eq!(options.server_selection_timeout, Duration::from_millis(4));
     assert_eq!(options.server_selection_try_once, Some(false));
     assert_eq!(options.socket_check_interval, Duration::from_millis(5));
-    assert_eq!(options.pass_through, PassThrough::default());
+    assert_eq!(options.driver, DriverOptions::default());
     assert!(accepted("loadBalanced=true").load_balanced);
 }
 
@@ -326,19 +326,19 @@ fn pool_and_retry_options_are_passed_through() {
         "maxPoolSize=0&minPoolSize=3&maxIdleTimeMS=4&maxConnecting=5&waitQueueTimeoutMS=6\
          &socketTimeoutMS=7&timeoutMS=0&enableOverloadRetargeting=true&maxAdaptiveRetries=0",
     );
-    let pass_through = options.pass_through;
-    assert_eq!(pass_through.max_pool_size(), Some(0));
-    assert_eq!(pass_through.min_pool_size(), Some(3));
-    assert_eq!(pass_through.max_connecting(), Some(5));
+    let driver = options.driver;
+    assert_eq!(driver.max_pool_size(), Some(0));
+    assert_eq!(driver.min_pool_size(), Some(3));
+    assert_eq!(driver.max_connecting(), Some(5));
     let millis = |millis| Some(Duration::from_millis(millis));
-    assert_eq!(pass_through.max_idle_time(), millis(4));
-    assert_eq!(pass_through.wait_queue_timeout(), millis(6));
-    assert_eq!(pass_through.socket_timeout(), millis(7));
-    assert_eq!(pass_through.timeout(), millis(0));
-    assert_eq!(pass_through.enable_overload_retargeting(), Some(true));
-    assert_eq!(pass_through.max_adaptive_retries(), Some(0));
-    assert_eq!(pass_through.retry_reads(), None);
-    assert_eq!(pass_through.iter().len(), 9);
+    assert_eq!(driver.max_idle_time(), millis(4));
+    assert_eq!(driver.wait_queue_timeout(), millis(6));
+    assert_eq!(driver.socket_timeout(), millis(7));
+    assert_eq!(driver.timeout(), millis(0));
+    assert_eq!(driver.enable_overload_retargeting(), Some(true));
+    assert_eq!(driver.max_adaptive_retries(), Some(0));
+    assert_eq!(driver.retry_reads(), None);
+    assert_eq!(driver.iter().len(), 9);
     check_ignored(&[
         "maxConnecting=0",
         "maxConnecting=-1",
@@ -355,21 +355,21 @@ fn concerns_compression_and_authentication_are_passed_through() {
          &zlibCompressionLevel=-1&authMechanism=GSSAPI&authSource=$external\
          &authMechanismProperties=SERVICE_NAME:a,X:b:c",
     );
-    let pass_through = options.pass_through;
-    assert_eq!(pass_through.w(), Some(&Value::Text("majority".into())));
-    assert_eq!(pass_through.journal(), Some(true));
-    assert_eq!(pass_through.read_concern_level(), Some("local"));
+    let driver = options.driver;
+    assert_eq!(driver.w(), Some(&Value::Text("majority".into())));
+    assert_eq!(driver.journal(), Some(true));
+    assert_eq!(driver.read_concern_level(), Some("local"));
     assert_eq!(
-        pass_through.compressors(),
+        driver.compressors(),
         Some(&["zstd".into(), "zlib".into()][..])
     );
-    assert_eq!(pass_through.zlib_compression_level(), Some(-1));
-    assert_eq!(pass_through.auth_mechanism(), Some("GSSAPI"));
-    assert_eq!(pass_through.auth_source(), Some("$external"));
-    let properties = pass_through.auth_mechanism_properties().unwrap();
+    assert_eq!(driver.zlib_compression_level(), Some(-1));
+    assert_eq!(driver.auth_mechanism(), Some("GSSAPI"));
+    assert_eq!(driver.auth_source(), Some("$external"));
+    let properties = driver.auth_mechanism_properties().unwrap();
     assert_eq!(properties.value("SERVICE_NAME"), Some("a"));
     assert_eq!(properties.value("X"), Some("b:c"));
-    assert_eq!(accepted("w=3").pass_through.w(), Some(&Value::Number(3)));
+    assert_eq!(accepted("w=3").driver.w(), Some(&Value::Number(3)));
     check_ignored(&[
         "w=-1",
         "w=2147483648",
@@ -393,7 +393,7 @@ fn tls_and_ssl_must_agree() {
     // B-36
     for options in ["tls=true&ssl=true", "ssl=false&tls=false", "ssl=true"] {
         let on = options.contains("true");
-        assert_eq!(accepted(options).pass_through.tls(), Some(on));
+        assert_eq!(accepted(options).driver.tls(), Some(on));
     }
     for options in [
         "tls=true&ssl=false",
@@ -404,7 +404,7 @@ fn tls_and_ssl_must_agree() {
     }
     let string = parse("mongodb://a/?tls=true&tls=true");
     assert_eq!(warned(&string), ["tls"]);
-    assert_eq!(accepted("").pass_through.tls(), None);
+    assert_eq!(accepted("").driver.tls(), None);
 }
 
 #[test]
@@ -413,9 +413,9 @@ fn proxies_need_a_host_and_whole_credentials() {
     check_refused("mongodb://a/?proxyHost=b&proxyUsername=c", "proxyUsername");
     check_refused("mongodb://a/?proxyHost=b&proxyHost=b", "proxyHost");
     let options = accepted("proxyHost=b&proxyPort=1&proxyUsername=c&proxyPassword=d");
-    let pass_through = options.pass_through;
-    assert_eq!(pass_through.proxy_host(), Some("b"));
-    assert_eq!(pass_through.proxy_port(), Some(1));
-    assert_eq!(pass_through.proxy_username(), Some("c"));
-    assert_eq!(pass_through.proxy_password().map(Secret::expose), Some("d"));
+    let driver = options.driver;
+    assert_eq!(driver.proxy_host(), Some("b"));
+    assert_eq!(driver.proxy_port(), Some(1));
+    assert_eq!(driver.proxy_username(), Some("c"));
+    assert_eq!(driver.proxy_password().map(Secret::expose), Some("d"));
 }

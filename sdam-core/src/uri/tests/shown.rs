@@ -1,7 +1,7 @@
 //! The text that error messages show.
 
 use super::*;
-use crate::options::HIDDEN;
+use crate::uri_options::HIDDEN;
 
 #[test]
 fn a_refusal_shows_the_part_that_is_wrong_unless_it_may_be_a_password() {

@@ -8,25 +8,25 @@ use super::kind::Kind::{
 };
 
 /// The parser's description of an option.
-pub(super) struct Row {
+pub(crate) struct Row {
     /// The name as the specification spells it.
-    pub(super) name: &'static str,
-    pub(super) kind: Kind,
+    pub(crate) name: &'static str,
+    pub(crate) kind: Kind,
     /// The user of the option.
-    pub(super) user: User,
+    pub(crate) user: User,
     /// The effect of repeating the option.
-    pub(super) repetition: Repetition,
+    pub(crate) repetition: Repetition,
     /// Whether only SRV strings may carry it.
-    pub(super) srv_only: bool,
+    pub(crate) srv_only: bool,
     /// Whether it guards the confidentiality or the route of data. Ignoring such an option would
     /// leave connections unguarded, so no topology starts with a value of it that is not
     /// understood.
-    pub(super) guards: bool,
+    pub(crate) guards: bool,
 }
 
 /// The user of an option.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum User {
+pub(crate) enum User {
     /// Discovery, monitoring or selection.
     Framework,
     /// The pools, authentication, encryption and operations of a driver.
@@ -35,7 +35,7 @@ pub(super) enum User {
 
 /// The effect of repeating an option.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Repetition {
+pub(crate) enum Repetition {
     /// The last value counts, with a warning.
     Warning,
     /// An error.
@@ -47,10 +47,10 @@ pub(super) enum Repetition {
 }
 
 /// A second name of an option.
-pub(super) struct Alias {
-    pub(super) other_name: &'static str,
-    pub(super) name: &'static str,
-    pub(super) deprecated: bool,
+pub(crate) struct Alias {
+    pub(crate) other_name: &'static str,
+    pub(crate) name: &'static str,
+    pub(crate) deprecated: bool,
 }
 
 const I32_MAX: i64 = 0x7FFF_FFFF;
@@ -138,7 +138,7 @@ const GUARDING: [&str; 3] = ["proxy", "ssl", "tls"];
 
 /// Pairs of mutually exclusive options, whatever their values (URI Options: "tlsInsecure" and the
 /// options about revocation).
-pub(super) const EXCLUSIVE: &[(&str, &str)] = &[
+pub(crate) const EXCLUSIVE: &[(&str, &str)] = &[
     ("tlsInsecure", "tlsAllowInvalidCertificates"),
     ("tlsInsecure", "tlsAllowInvalidHostnames"),
     ("tlsInsecure", "tlsDisableCertificateRevocationCheck"),
@@ -155,7 +155,7 @@ pub(super) const EXCLUSIVE: &[(&str, &str)] = &[
 ];
 
 /// Options that require another option (SOCKS5 Support: "URI options").
-pub(super) const REQUIRES: &[(&str, &str)] = &[
+pub(crate) const REQUIRES: &[(&str, &str)] = &[
     ("proxyPort", "proxyHost"),
     ("proxyUsername", "proxyHost"),
     ("proxyPassword", "proxyHost"),
@@ -164,7 +164,7 @@ pub(super) const REQUIRES: &[(&str, &str)] = &[
 ];
 
 /// Returns the row of the option `key`, in any case, and the alias if it is one.
-pub(super) fn find(key: &str) -> Option<(&'static Row, Option<&'static Alias>)> {
+pub(crate) fn find(key: &str) -> Option<(&'static Row, Option<&'static Alias>)> {
     let mut aliases = ALIASES.iter();
     let alias = aliases.find(|alias| alias.other_name.eq_ignore_ascii_case(key));
     let name = alias.map_or(key, |alias| alias.name);
@@ -174,7 +174,7 @@ pub(super) fn find(key: &str) -> Option<(&'static Row, Option<&'static Alias>)> 
 }
 
 /// Returns whether the name `key` of an unknown option shows that it guards connections.
-pub(super) fn guards_by_name(key: &str) -> bool {
+pub(crate) fn guards_by_name(key: &str) -> bool {
     let starts_with = |prefix: &str| {
         let start = key.as_bytes().get(..prefix.len());
         start.is_some_and(|start| start.eq_ignore_ascii_case(prefix.as_bytes()))
@@ -183,7 +183,7 @@ pub(super) fn guards_by_name(key: &str) -> bool {
 }
 
 #[cfg(test)]
-pub(super) fn rows() -> &'static [Row] {
+pub(crate) fn rows() -> &'static [Row] {
     ROWS
 }
 

@@ -3,7 +3,10 @@
 use alloc::{boxed::Box, collections::BTreeMap, vec::Vec};
 use core::{fmt, time::Duration};
 
-use crate::{options::HIDDEN, read_preference::TagSet};
+use crate::read_preference::TagSet;
+
+/// The placeholder in messages for a value that is, or may be part of, a secret.
+pub(crate) const HIDDEN: &str = "<hidden>";
 
 /// The value of an option of a connection string.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,7 +63,7 @@ fn separated<T: fmt::Display>(
 pub struct Secret(Box<str>);
 
 impl Secret {
-    pub(super) fn new(text: &str) -> Self {
+    pub(crate) fn new(text: &str) -> Self {
         Self(text.into())
     }
 

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use core::{fmt, time::Duration};
 
 use super::{
-    query::Settings,
+    Settings,
     table::{self, User},
     value::{Properties, Secret, Value},
 };
@@ -14,10 +14,10 @@ use super::{
 ///
 /// `None` means that the string has no valid value of the option; defaults are up to the driver.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct PassThrough(Settings);
+pub struct DriverOptions(Settings);
 
-impl PassThrough {
-    pub(super) fn of(settings: &Settings) -> Self {
+impl DriverOptions {
+    pub(crate) fn of(settings: &Settings) -> Self {
         let is_drivers = |name| table::find(name).is_some_and(|(row, _)| row.user == User::Driver);
         let settings = settings.iter().filter(|(name, _)| is_drivers(name));
         Self(
@@ -33,7 +33,7 @@ impl PassThrough {
         self.0.get(row.name)
     }
 
-    /// Returns the options that require [guarded](super#options-that-guard-something) connections,
+    /// Returns the options that require [guarded](crate::uri#options-that-guard-something) connections,
     /// sorted by name: all guarding options but `tls=false`. A driver that ignores any of them
     /// connects unguarded.
     pub fn guards(&self) -> impl Iterator<Item = (&'static str, &Value)> {
@@ -49,7 +49,7 @@ impl PassThrough {
     }
 }
 
-impl fmt::Debug for PassThrough {
+impl fmt::Debug for DriverOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_map().entries(self.iter()).finish()
     }
@@ -58,7 +58,7 @@ impl fmt::Debug for PassThrough {
 /// Declares one method per option.
 macro_rules! methods {
     ($($(#[$doc:meta])* $method:ident: $type:ty = $name:literal;)*) => {
-        impl PassThrough {
+        impl DriverOptions {
             $(
                 #[doc = concat!("`", $name, "`:")]
                 $(#[$doc])*
@@ -80,7 +80,7 @@ methods! {
     /// the properties of the authentication mechanism.
     auth_mechanism_properties: &Properties = "authMechanismProperties";
     /// the database that holds the user; see also
-    /// [`ConnectionString::auth_source`](super::ConnectionString::auth_source).
+    /// [`ConnectionString::auth_source`](crate::uri::ConnectionString::auth_source).
     auth_source: &str = "authSource";
     /// the compressors of messages, in order of preference.
     compressors: &[Box<str>] = "compressors";

@@ -13,7 +13,7 @@ use super::value::{Properties, Secret, Value};
 
 /// The kind of an option's values.
 #[derive(Clone, Debug)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// `true` or `false`.
     Flag,
     /// An integer within these bounds.
@@ -40,10 +40,10 @@ pub(super) enum Kind {
 
 /// The rejection of a text.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Refusal {
-    pub(super) reason: String,
+pub(crate) struct Refusal {
+    pub(crate) reason: String,
     /// The value of the valid part of the text.
-    pub(super) rest: Option<Value>,
+    pub(crate) rest: Option<Value>,
 }
 
 impl<S: ToString> From<S> for Refusal {
@@ -57,12 +57,12 @@ impl<S: ToString> From<S> for Refusal {
 
 impl Kind {
     /// Returns whether values of this kind are hidden in messages.
-    pub(super) fn is_secret(&self) -> bool {
+    pub(crate) fn is_secret(&self) -> bool {
         matches!(self, Self::Secret | Self::Properties)
     }
 
     /// Parses `text`, which has been percent-decoded.
-    pub(super) fn parse(&self, text: &str) -> Result<Value, Refusal> {
+    pub(crate) fn parse(&self, text: &str) -> Result<Value, Refusal> {
         if text.is_empty() && !matches!(self, Self::TagSet) {
             return Err("it has no value".into());
         }

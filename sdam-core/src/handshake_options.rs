@@ -1,0 +1,35 @@
+//! The options of the handshake: its framing and the declared API.
+
+use alloc::boxed::Box;
+
+/// The framing of the first hello of a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum HandshakeOpcode {
+    /// OP_MSG, which every server since MongoDB 3.6 supports.
+    #[default]
+    OpMsg,
+    /// OP_QUERY, for older servers.
+    OpQuery,
+}
+
+/// The stable API version that is declared with every command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerApi {
+    /// The version; only `1` exists.
+    pub version: Box<str>,
+    /// Whether the server rejects commands outside the API.
+    pub strict: Option<bool>,
+    /// Whether the server rejects deprecated commands.
+    pub deprecation_errors: Option<bool>,
+}
+
+impl ServerApi {
+    /// Returns version 1, neither strict nor with deprecation errors.
+    pub fn v1() -> Self {
+        Self {
+            version: "1".into(),
+            strict: None,
+            deprecation_errors: None,
+        }
+    }
+}

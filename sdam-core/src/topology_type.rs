@@ -1,0 +1,49 @@
+//! The kinds of deployments.
+
+use core::fmt;
+
+/// The kind of a deployment (SDAM: "TopologyType").
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum TopologyType {
+    /// Nothing is known yet, or the topology is closed.
+    #[default]
+    Unknown,
+    /// One server of any type.
+    Single,
+    /// A replica set whose primary is not known.
+    ReplicaSetNoPrimary,
+    /// A replica set with a primary.
+    ReplicaSetWithPrimary,
+    /// A sharded cluster, seen through its routers.
+    Sharded,
+    /// A deployment behind a load balancer.
+    LoadBalanced,
+}
+
+impl TopologyType {
+    /// Returns the specification's spelling.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Unknown => "Unknown",
+            Self::Single => "Single",
+            Self::ReplicaSetNoPrimary => "ReplicaSetNoPrimary",
+            Self::ReplicaSetWithPrimary => "ReplicaSetWithPrimary",
+            Self::Sharded => "Sharded",
+            Self::LoadBalanced => "LoadBalanced",
+        }
+    }
+
+    /// Returns whether this is one of the two types of a replica set.
+    pub const fn is_replica_set(self) -> bool {
+        matches!(
+            self,
+            Self::ReplicaSetNoPrimary | Self::ReplicaSetWithPrimary
+        )
+    }
+}
+
+impl fmt::Display for TopologyType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
