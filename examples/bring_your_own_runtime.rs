@@ -16,7 +16,6 @@ use std::{
     thread::{self, Thread},
 };
 
-use async_trait::async_trait;
 use futures::{
     SinkExt,
     channel::oneshot,
@@ -28,11 +27,9 @@ use sdam_core::time::Instant;
 use sdam_select::Criteria;
 use sdam_sim::serve::ReplicaSet;
 use sdam_transport::{
-    dial::{Dial, DialTarget},
+    Dial, DialTarget, Io, NetTransport, Runtime, async_trait,
     local::{self, Jobs},
-    net::NetTransport,
     pipe::{self, PipeEnd, Piped},
-    runtime::{Io, Runtime},
     system::{self, Epoch, ThreadClock},
 };
 

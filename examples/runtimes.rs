@@ -9,7 +9,7 @@ use futures::executor::block_on;
 use sdam::{runtime, topology::Topology};
 use sdam_select::Criteria;
 use sdam_sim::serve::ReplicaSet;
-use sdam_transport::runtime::Runtime;
+use sdam_transport::Runtime;
 
 /// The application, which is independent of its runtime.
 async fn application(uri: &str, runtime: Runtime) -> Result<(), Box<dyn Error>> {

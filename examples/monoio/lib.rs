@@ -14,7 +14,6 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use async_trait::async_trait;
 use futures::{SinkExt as _, StreamExt as _, channel::oneshot, future::select};
 use monoio::{
     LegacyDriver, RuntimeBuilder,
@@ -23,11 +22,9 @@ use monoio::{
 };
 use sdam_core::time::Instant;
 use sdam_transport::{
-    dial::{Dial, DialTarget},
+    Dial, DialTarget, Io, NetTransport, Runtime, async_trait,
     local::{self, Remote},
-    net::NetTransport,
     pipe::{PipeEnd, Piped},
-    runtime::{Io, Runtime},
     system::{self, Epoch, ThreadClock},
 };
 

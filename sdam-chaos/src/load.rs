@@ -15,7 +15,7 @@ use futures::{
 use sdam::{error::SelectionError, selected::Selected, topology::Topology};
 use sdam_core::{rng::Rng, time::Instant};
 use sdam_sim::oracle::Oracle;
-use sdam_transport::{clock::Clock, runtime::Runtime, spawn::Task};
+use sdam_transport::{Clock, Runtime, Task};
 
 use crate::{
     record::{RunRecord, Waiting},

@@ -20,7 +20,7 @@ use sdam_core::{
 use sdam_events::sink::{EventSink, Interest};
 use sdam_model::oracle::is_selectable;
 use sdam_sim::oracle::{Oracle, PoolCall, PoolCalls, Violation};
-use sdam_transport::clock::Clock;
+use sdam_transport::Clock;
 
 use crate::{load::balanced::BalancedPool, request::SelectionRequest};
 

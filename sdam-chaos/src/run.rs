@@ -19,7 +19,7 @@ use sdam_sim::{
     oracle::{Oracle, Violation, audit},
     runtime::Sim,
 };
-use sdam_transport::handshake::{ClientMetadata, Environment};
+use sdam_transport::{ClientMetadata, Environment};
 
 use crate::{
     load,

@@ -3,7 +3,7 @@
 use async_std::task;
 use futures::future::BoxFuture;
 use sdam_core::time::Instant;
-use sdam_transport::{clock::Clock, system::Epoch};
+use sdam_transport::{Clock, system::Epoch};
 
 #[derive(Debug)]
 pub(crate) struct AsyncStdClock {

@@ -1,4 +1,4 @@
-//! The dialler: connect and host name look-up.
+//! The dialer: connect and host name look-up.
 
 use std::{io, net::IpAddr};
 
@@ -7,13 +7,9 @@ use async_std::net::TcpStream as UnixStream;
 use async_std::net::{TcpStream, ToSocketAddrs as _};
 #[cfg(unix)]
 use async_std::os::unix::net::UnixStream;
-use async_trait::async_trait;
 use futures::future::Either;
 use sdam_core::time::Instant;
-use sdam_transport::{
-    dial::{Dial, DialTarget},
-    stream::NonBlocking,
-};
+use sdam_transport::{Dial, DialTarget, async_trait, stream::NonBlocking};
 
 #[derive(Debug)]
 pub(crate) struct AsyncStdDial;

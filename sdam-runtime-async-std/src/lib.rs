@@ -15,12 +15,7 @@ mod tests;
 
 use std::sync::Arc;
 
-use sdam_transport::{
-    clock::Clock,
-    net::NetTransport,
-    runtime::{Io, Runtime},
-    system,
-};
+use sdam_transport::{Clock, Io, NetTransport, Runtime, system};
 
 use self::{clock::AsyncStdClock, dial::AsyncStdDial, spawner::AsyncStdSpawner};
 

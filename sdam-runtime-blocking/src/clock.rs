@@ -4,7 +4,7 @@ use std::thread;
 
 use futures::future::BoxFuture;
 use sdam_core::time::Instant;
-use sdam_transport::{clock::Clock, system::Epoch};
+use sdam_transport::{Clock, system::Epoch};
 
 #[derive(Debug)]
 pub(crate) struct BlockingClock {

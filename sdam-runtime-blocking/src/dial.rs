@@ -1,16 +1,12 @@
-//! The dialler: connect and host name look-up.
+//! The dialer: connect and host name look-up.
 
 use std::{
     io,
     net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs as _},
 };
 
-use async_trait::async_trait;
 use sdam_core::time::Instant;
-use sdam_transport::{
-    dial::{Dial, DialTarget},
-    system::Epoch,
-};
+use sdam_transport::{Dial, DialTarget, async_trait, system::Epoch};
 
 use crate::socket::BlockingStream;
 

@@ -19,8 +19,7 @@ mod tests;
 use std::sync::Arc;
 
 use sdam_transport::{
-    net::NetTransport,
-    runtime::Io,
+    Io, NetTransport,
     system::{self, Epoch},
 };
 

@@ -6,14 +6,10 @@ use std::{
     sync::Arc,
 };
 
-use async_trait::async_trait;
 use futures::pending;
 use sdam_core::{address::ServerAddress, time::Instant};
 use sdam_transport::{
-    conformance,
-    connect::{Connection, Transport},
-    error::TransportError,
-    system::Epoch,
+    Connection, Transport, TransportError, async_trait, conformance, system::Epoch,
 };
 
 use super::{BlockingClock, BlockingDial, io};
@@ -43,13 +39,13 @@ impl Transport for Hesitant {
 }
 
 #[test]
-fn the_suite_notices_futures_that_are_pending() {
+fn the_suite_detects_pending_futures() {
     let mut io = io();
     io.transport = Arc::new(Hesitant(Arc::clone(&io.transport)));
     let suite = AssertUnwindSafe(|| conformance::blocking(&io));
     let payload = panic::catch_unwind(suite).expect_err("contracts are broken");
     let message = payload.downcast_ref::<String>().unwrap();
-    let named = "a_refused_connect_is_a_network_error: a future is pending, though it is to block \
+    let named = "a_refused_connect_is_a_network_error: a future is pending, but it has to block \
                  when connecting to a port that is closed";
     assert!(message.contains(named), "{message}");
 }

@@ -2,7 +2,7 @@
 
 use futures::{FutureExt as _, future::BoxFuture};
 use sdam_core::time::Instant;
-use sdam_transport::{clock::Clock, system::Epoch};
+use sdam_transport::{Clock, system::Epoch};
 use smol::Timer;
 
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! The dialler: connect and host name look-up.
+//! The dialer: connect and host name look-up.
 
 #[cfg(not(unix))]
 use std::net::TcpStream as UnixStream;
@@ -9,13 +9,9 @@ use std::{
     net::{IpAddr, SocketAddr, TcpStream},
 };
 
-use async_trait::async_trait;
 use futures::future::Either;
 use sdam_core::time::Instant;
-use sdam_transport::{
-    dial::{Dial, DialTarget},
-    stream::NonBlocking,
-};
+use sdam_transport::{Dial, DialTarget, async_trait, stream::NonBlocking};
 use smol::{Async, net};
 
 #[derive(Debug)]

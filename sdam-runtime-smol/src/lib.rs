@@ -13,13 +13,7 @@ mod tests;
 
 use std::sync::Arc;
 
-use sdam_transport::{
-    clock::Clock,
-    net::NetTransport,
-    runtime::{Io, Runtime},
-    spawn::Spawner,
-    system,
-};
+use sdam_transport::{Clock, Io, NetTransport, Runtime, Spawner, system};
 use smol::Executor;
 
 use self::{

@@ -16,7 +16,7 @@ fn runtime_keeps_its_contracts() {
 }
 
 #[test]
-fn runtime_on_an_executor_that_ends_keeps_its_contracts() {
+fn a_runtime_on_a_stopped_executor_keeps_its_contracts() {
     let executor = Arc::new(Executor::new());
     let runtime = super::on(&executor);
     let (stop, stopped) = channel::bounded::<()>(1);

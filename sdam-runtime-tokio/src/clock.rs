@@ -10,7 +10,7 @@ use std::{
 use futures::future::BoxFuture;
 use sdam_core::time::Instant;
 use sdam_transport::{
-    clock::Clock,
+    Clock,
     system::{Epoch, ThreadClock},
 };
 use tokio::{runtime::Handle, task::AbortHandle, time};

@@ -1,4 +1,4 @@
-//! The dialler: connect and host name look-up.
+//! The dialer: connect and host name look-up.
 
 use std::{
     fmt::Debug,
@@ -10,16 +10,12 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use async_trait::async_trait;
 use futures::{
     future::{BoxFuture, Either, FutureExt},
     io::{AsyncRead, AsyncWrite},
 };
 use sdam_core::time::Instant;
-use sdam_transport::{
-    dial::{Dial, DialTarget},
-    stream::ByteStream,
-};
+use sdam_transport::{ByteStream, Dial, DialTarget, async_trait};
 #[cfg(not(unix))]
 use tokio::net::TcpStream as UnixStream;
 #[cfg(unix)]

@@ -20,12 +20,7 @@ use std::{
     sync::Arc,
 };
 
-use sdam_transport::{
-    clock::Clock,
-    net::NetTransport,
-    runtime::{Io, Runtime},
-    system,
-};
+use sdam_transport::{Clock, Io, NetTransport, Runtime, system};
 use tokio::runtime::Handle;
 
 use self::{clock::TokioClock, dial::TokioDial, spawner::TokioSpawner};

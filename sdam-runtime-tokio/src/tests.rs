@@ -54,7 +54,7 @@ impl OneThread {
 }
 
 #[test]
-fn runtime_of_one_thread_keeps_its_contracts() {
+fn a_single_threaded_runtime_keeps_its_contracts() {
     let tokio = OneThread::start();
     conformance::runtime(&from_handle(tokio.handle.clone()).unwrap());
     tokio.shut_down();
@@ -76,7 +76,7 @@ fn runtimes_that_have_shut_down_keep_their_contracts() {
 }
 
 #[test]
-fn current_is_an_error_outside_a_context() {
+fn current_fails_outside_a_tokio_context() {
     let error = current().unwrap_err();
     assert!(
         error
@@ -89,7 +89,7 @@ fn current_is_an_error_outside_a_context() {
 }
 
 #[test]
-fn a_runtime_value_leaves_no_task_behind() {
+fn dropping_the_runtime_value_ends_its_task() {
     let tokio = multi_thread();
     let before = tokio.metrics().num_alive_tasks();
     let runtime = from_handle(tokio.handle().clone()).unwrap();
@@ -101,11 +101,11 @@ fn a_runtime_value_leaves_no_task_behind() {
         }
         tokio.block_on(tokio.spawn(async {})).unwrap();
     }
-    panic!("a task is left");
+    panic!("a task is still alive");
 }
 
 #[test]
-fn a_runtime_without_timers_is_an_error_and_not_a_panic() {
+fn a_runtime_without_timers_is_an_error() {
     let bare = tokio::runtime::Builder::new_current_thread()
         .build()
         .unwrap();
@@ -118,7 +118,7 @@ fn a_runtime_without_timers_is_an_error_and_not_a_panic() {
 }
 
 #[test]
-fn a_runtime_without_io_fails_to_connect_and_does_not_panic() {
+fn connecting_without_io_is_an_error() {
     let timed = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .build()

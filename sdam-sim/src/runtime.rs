@@ -26,10 +26,7 @@ use std::{
 };
 
 use sdam_core::{rng::Rng, time::Instant};
-use sdam_transport::{
-    net::NetTransport,
-    runtime::{Io, Runtime},
-};
+use sdam_transport::{Io, NetTransport, Runtime};
 
 pub use self::network::{Direction, Frame, Latency, Verdict};
 use self::{

@@ -21,7 +21,7 @@ pub mod transport;
 use std::{fmt, sync::Arc};
 
 use futures::future::BoxFuture;
-use sdam_transport::spawn::Spawner;
+use sdam_transport::Spawner;
 use serde_json::Value;
 
 use crate::unified::{Kind, World};

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use sdam::builder::TopologyBuilder;
 use sdam_core::options::{Options, ServerMonitoringMode};
-use sdam_transport::handshake::{ClientMetadata, Environment};
+use sdam_transport::{ClientMetadata, Environment};
 
 use self::pools::RecordingPools;
 

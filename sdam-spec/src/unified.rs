@@ -16,7 +16,7 @@ mod tests;
 use std::{any::Any, fmt};
 
 use futures::future::BoxFuture;
-use sdam_transport::runtime::Runtime;
+use sdam_transport::Runtime;
 use serde_json::Value;
 
 use crate::{

@@ -10,7 +10,7 @@ use sdam_core::time::Instant;
 /// # Contract
 ///
 /// - The caller holds no lock, and may call both methods from any thread.
-/// - `now` never goes backwards, from whichever thread it is asked.
+/// - `now` never goes backwards, whichever thread calls it.
 /// - A timer is never early: once the future of `sleep_until` is ready, `now` is at or after the
 ///   deadline.
 /// - A timer is ready when it is first polled if its deadline has passed by then.

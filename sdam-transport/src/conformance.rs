@@ -35,7 +35,7 @@ use std::{sync::Arc, time::Duration};
 use futures::{FutureExt as _, channel::oneshot, executor::block_on, future::BoxFuture};
 
 use self::{
-    dial::Dialler,
+    dial::Dialer,
     report::{Report, Rule, Run},
 };
 use crate::{
@@ -51,7 +51,7 @@ use crate::{
 ///
 /// If a check fails, after all have run; the message lists those that failed.
 pub fn io(io: &Io) {
-    let mut report = Report::new(PATIENCE);
+    let mut report = Report::new(STEP_TIMEOUT);
     check_io(io, &mut report);
     report.finish();
 }
@@ -63,13 +63,13 @@ pub fn io(io: &Io) {
 /// If a check fails or a future is pending, after all checks have run; the message lists those that
 /// failed.
 pub fn blocking(io: &Io) {
-    let mut report = Report::new(PATIENCE);
+    let mut report = Report::new(STEP_TIMEOUT);
     for check in IO_CHECKS {
         let run = Run::blocking();
         let future = (check.run)(io.clone(), run.clone());
         report.run(check.rule, "", &run, || {
             let outcome = future.now_or_never();
-            outcome.unwrap_or_else(|| Err("a future is pending, though it is to block".into()))
+            outcome.unwrap_or_else(|| Err("a future is pending, but it has to block".into()))
         });
     }
     report.finish();
@@ -82,18 +82,18 @@ pub fn blocking(io: &Io) {
 ///
 /// If a check fails, after all have run; the message lists those that failed.
 pub fn runtime(runtime: &Runtime) {
-    let mut report = Report::new(PATIENCE);
+    let mut report = Report::new(STEP_TIMEOUT);
     check_io(&runtime.io, &mut report);
     for check in IO_CHECKS.iter().chain(PENDING_CHECKS) {
         check.in_task(runtime, &mut report);
     }
     for check in SPAWN_CHECKS {
-        check.outside(runtime.clone(), &mut report);
+        check.on_foreign_executor(runtime.clone(), &mut report);
     }
     report.finish();
 }
 
-/// Checks a dialler through the transport that is made of it: of several addresses, one that
+/// Checks a dialer through the transport that is made of it: of several addresses, one that
 /// refuses is skipped, and one that does not answer is overtaken.
 ///
 /// The rules of all transports are checked by [`io`], [`blocking`] and [`runtime`].
@@ -102,10 +102,10 @@ pub fn runtime(runtime: &Runtime) {
 ///
 /// If a check fails, after all have run; the message lists those that failed.
 pub fn dial<D: Dial>(dial: D, clock: Arc<dyn Clock>) {
-    let dialler = Dialler::new(dial, clock);
-    let mut report = Report::new(PATIENCE);
+    let dialer = Dialer::new(dial, clock);
+    let mut report = Report::new(STEP_TIMEOUT);
     for check in dial_checks() {
-        check.outside(dialler.clone(), &mut report);
+        check.on_foreign_executor(dialer.clone(), &mut report);
     }
     report.finish();
 }
@@ -116,7 +116,7 @@ pub fn dial<D: Dial>(dial: D, clock: Arc<dyn Clock>) {
 ///
 /// If live tasks are not dropped, or the runtime's parts panic or break their contracts afterwards.
 pub fn shutdown(runtime: &Runtime, shut_down: impl FnOnce()) {
-    let mut report = Report::new(PATIENCE);
+    let mut report = Report::new(STEP_TIMEOUT);
     shutdown::check(runtime, shut_down, &mut report);
     report.finish();
 }
@@ -132,7 +132,7 @@ struct Check<T> {
 
 impl<T> Check<T> {
     /// Runs the check on a foreign executor and thread.
-    fn outside(&self, subject: T, report: &mut Report) {
+    fn on_foreign_executor(&self, subject: T, report: &mut Report) {
         let run = Run::default();
         let future = (self.run)(subject, run.clone());
         report.run(self.rule, "", &run, || block_on(future));
@@ -159,7 +159,7 @@ impl Check<Io> {
 
 fn check_io(io: &Io, report: &mut Report) {
     for check in IO_CHECKS.iter().chain(PENDING_CHECKS) {
-        check.outside(io.clone(), report);
+        check.on_foreign_executor(io.clone(), report);
     }
 }
 
@@ -188,7 +188,7 @@ macro_rules! checks {
 }
 
 const IO_CHECKS: &[Check<Io>] = &checks![
-    Clock: "`now` never goes backwards, from whichever thread it is asked."
+    Clock: "`now` never goes backwards, whichever thread calls it."
         => clock::now_never_goes_backwards,
     Clock: "A timer is ready when it is first polled if its deadline has passed by then."
         => clock::past_deadlines_are_ready_at_once,
@@ -198,21 +198,21 @@ const IO_CHECKS: &[Check<Io>] = &checks![
     Transport: "A host name is looked up, and its addresses are tried until one answers."
         => connect::host_names_are_looked_up_and_all_families_tried,
     Transport: "An error says at which [`stage`](TransportError::stage) the attempt failed"
-        => connect::a_host_name_that_cannot_be_fails_at_stage_dns,
+        => connect::an_invalid_host_name_fails_at_stage_dns,
     Transport: "An error says at which [`stage`](TransportError::stage) the attempt failed"
         => connect::a_refused_connect_is_a_network_error,
     Transport: "The attempt ends with a time-out once `deadline` has passed"
-        => connect::a_connect_without_answer_times_out,
+        => connect::a_connect_without_reply_times_out,
     Transport: "A path is connected to as a Unix domain socket, or refused by \
         [`DialTarget::unsupported`](crate::dial::DialTarget::unsupported)."
         => connect::unix_sockets_work_or_are_unsupported,
     Connection: "Messages arrive whole, in order, and once."
-        => connection::messages_travel_both_ways,
+        => connection::messages_arrive_in_both_directions,
     Connection: "Messages arrive whole, in order, and once."
-        => connection::long_messages_travel_whole,
+        => connection::long_messages_arrive_whole,
     Connection: "A message longer than the connection accepts is refused by its header, as a \
         protocol error."
-        => connection::the_limit_of_a_message_can_be_set,
+        => connection::the_message_size_limit_can_be_set,
     Connection: "A message longer than the connection accepts is refused by its header, as a \
         protocol error."
         => connection::an_oversized_message_is_refused_by_its_header,
@@ -224,10 +224,10 @@ const IO_CHECKS: &[Check<Io>] = &checks![
         => connection::a_reset_connection_is_a_network_error,
     Connection: "A connection that the server closes or resets, in the middle of a message or \
         before, is a network error at [`Stage::Hello`](sdam_core::error::Stage::Hello)."
-        => connection::half_a_message_is_a_network_error,
+        => connection::a_truncated_message_is_a_network_error,
     Connection: "A connection that blocks ends `send` and `recv` with a time-out when the deadline \
         that was set has passed."
-        => connection::silence_ends_at_the_deadline,
+        => connection::a_silent_connection_times_out_at_the_deadline,
     Connection: "Dropping the connection closes its socket, at once or as soon as the runtime runs"
         => connection::a_dropped_connection_is_closed,
 ];
@@ -254,18 +254,18 @@ const SPAWN_CHECKS: &[Check<Runtime>] = &checks![
         => spawn::tasks_are_spawned_from_any_thread,
     Spawner: "`spawn` works on any thread, outside of the runtime and inside its tasks."
         => spawn::tasks_spawn_tasks,
-    Spawner: "A task that panics is dropped and ends alone; the runtime and its other tasks go on."
-        => spawn::a_panic_ends_one_task_alone,
+    Spawner: "A task that panics is dropped and ends alone; the runtime and its other tasks continue."
+        => spawn::a_panic_ends_only_its_task,
 ];
 
-fn dial_checks<D: Dial>() -> [Check<Dialler<D>>; 2] {
+fn dial_checks<D: Dial>() -> [Check<Dialer<D>>; 2] {
     checks![
         Dial: "An address that refuses is an error at once"
-            => dial::a_refusing_address_is_passed_over,
+            => dial::a_refusing_address_is_skipped,
         Dial: "one that is silent is pending, unless [`blocks`](Self::blocks) says otherwise."
-            => dial::a_silent_address_is_overtaken,
+            => dial::the_next_address_overtakes_a_silent_one,
     ]
 }
 
 /// The time after which a step counts as hanging; far more than any step needs.
-const PATIENCE: Duration = Duration::from_secs(20);
+const STEP_TIMEOUT: Duration = Duration::from_secs(20);

@@ -1,4 +1,4 @@
-//! The dialler: what a socket runtime implements to be a [`Transport`](crate::connect::Transport).
+//! The dialer: what a socket runtime implements to be a [`Transport`](crate::connect::Transport).
 
 use std::{
     fmt,
@@ -24,7 +24,7 @@ use crate::stream::ByteStream;
 /// - An address that refuses is an error at once, and one that is silent is pending, unless
 ///   [`blocks`](Self::blocks) says otherwise.
 ///
-/// Through the transport that is made of it, a dialler also keeps the contract of
+/// Through the transport that is made of it, a dialer also keeps the contract of
 /// [`Transport`](crate::connect::Transport): dropping a future abandons the attempt and closes its
 /// socket, and a runtime that has ended causes an error and not a panic.
 #[async_trait]

@@ -64,7 +64,7 @@ impl TransportError {
 
     /// Converts an error of the wire codec: malformed bytes, or a message out of turn.
     pub fn from_wire(stage: Stage, source: WireError) -> Self {
-        Self::protocol(stage, "the conversation broke the wire protocol").with_source(source)
+        Self::protocol(stage, "the message violates the wire protocol").with_source(source)
     }
 
     /// Appends `source`, its text and its causes, to the message.

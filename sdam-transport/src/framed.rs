@@ -74,7 +74,9 @@ impl<S: ByteStream> Framed<S> {
             }
             State::Busy(action) => Err(TransportError::network(
                 STAGE,
-                format!("the connection is unusable, because {action} was abandoned half-way"),
+                format!(
+                    "the connection is unusable, because {action} was dropped before it was complete"
+                ),
             )),
             State::Failed(error) => {
                 let cause = error.message();
@@ -143,7 +145,7 @@ impl<S: ByteStream> Framed<S> {
         match result {
             Ok(0) if filled == 0 => Err(TransportError::network(
                 STAGE,
-                "the server closed the connection while a message was awaited",
+                "the server closed the connection while a message was expected",
             )),
             Ok(0) => Err(TransportError::network(
                 STAGE,
@@ -153,7 +155,7 @@ impl<S: ByteStream> Framed<S> {
             )),
             Ok(_) => Ok(()),
             Err(error) => {
-                let message = format!("receiving a message, {filled} bytes of which had arrived");
+                let message = format!("receiving a message ({filled} bytes had arrived)");
                 Err(TransportError::from_io(STAGE, message, error))
             }
         }

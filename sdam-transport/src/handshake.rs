@@ -210,7 +210,7 @@ impl fmt::Display for InvalidMetadata {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "invalid {}: ", self.option)?;
         match self.reason {
-            Reason::Empty => f.write_str("it must not be empty: name it or leave it out"),
+            Reason::Empty => f.write_str("it must not be empty: set it or leave it out"),
             Reason::TooLong { length, limit } => {
                 write!(
                     f,

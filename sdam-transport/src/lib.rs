@@ -6,7 +6,7 @@
 //!
 //! | module | content |
 //! | --- | --- |
-//! | [`runtime`] | [`runtime::Io`] and [`runtime::Runtime`]: the bundles of traits that an engine gets |
+//! | [`runtime`] | [`Io`] and [`Runtime`]: the bundles of traits that an engine gets |
 //! | [`clock`], [`spawn`], [`connect`], [`resolve`] | the traits that runtimes implement |
 //! | [`error`] | the error of transports and resolvers |
 //! | [`handshake`] | client metadata |
@@ -18,10 +18,10 @@
 //!
 //! # Implementing a runtime
 //!
-//! A runtime that has sockets implements [`clock::Clock`], [`spawn::Spawner`] and [`dial::Dial`],
-//! makes a transport of the latter by [`net::NetTransport`], and bundles all of it in a
-//! [`runtime::Runtime`]. A runtime that exchanges whole messages implements [`connect::Transport`]
-//! itself.
+//! A runtime that has sockets implements [`Clock`], [`Spawner`] and [`Dial`], makes a transport of
+//! the latter by [`NetTransport`], and bundles all of it in a [`Runtime`]. A runtime that exchanges
+//! whole messages implements [`Transport`] itself. Implementations of [`Dial`], [`Transport`],
+//! [`Connection`] and [`Resolver`] carry the attribute [`async_trait`], re-exported here.
 //!
 //! This crate has replacements for missing parts: [`system::ThreadClock`] is a clock for all
 //! runtimes, and [`system::lookup_ip`] a resolver of host names. If futures and sockets cannot
@@ -49,3 +49,19 @@ pub mod system;
 #[cfg(test)]
 mod testing;
 pub mod wire;
+
+pub use async_trait::async_trait;
+
+#[doc(inline)]
+pub use crate::{
+    clock::Clock,
+    connect::{Connection, Transport},
+    dial::{Dial, DialTarget},
+    error::TransportError,
+    handshake::{ClientMetadata, Environment, InvalidMetadata, Library},
+    net::NetTransport,
+    resolve::{Resolver, SrvRecords},
+    runtime::{Io, Runtime},
+    spawn::{Spawner, Task},
+    stream::ByteStream,
+};

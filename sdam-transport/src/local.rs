@@ -91,7 +91,7 @@ impl Remote {
                 carry(socket, end).await;
             }
         });
-        let ended = |_| io::Error::other("the runtime has ended");
+        let ended = |_| io::Error::other("the runtime has shut down");
         stream.await.map_err(ended)?
     }
 }

@@ -1,4 +1,4 @@
-//! A [`Transport`] over sockets, made of a dialler.
+//! A [`Transport`] over sockets, made of a dialer.
 
 use std::{
     fmt, io,
@@ -16,7 +16,7 @@ use crate::{
     dial::{Dial, DialTarget},
     error::TransportError,
     framed::Framed,
-    race::{self, ATTEMPT_DELAY, Lost},
+    race::{self, ATTEMPT_DELAY, NoSuccess},
 };
 
 #[cfg(test)]
@@ -87,7 +87,7 @@ impl<D: Dial> NetTransport<D> {
                 Err(TransportError::from_io(Stage::Dns, message, error))
             }
             Err(elapsed) => {
-                let message = "looking up the host name took longer than allowed";
+                let message = "the host name look-up timed out";
                 Err(TransportError::timeout(Stage::Dns, message).with_source(elapsed))
             }
         }
@@ -140,10 +140,10 @@ fn share(now: Instant, deadline: Instant, left: usize) -> Instant {
     now + deadline.since(now) / left
 }
 
-fn unreachable(lost: Lost<DialTarget, io::Error>) -> TransportError {
+fn unreachable(lost: NoSuccess<DialTarget, io::Error>) -> TransportError {
     let expired = |(_, error): &(_, io::Error)| error.kind() == io::ErrorKind::TimedOut;
-    let error = if lost.timed_out() || lost.failed.iter().all(expired) {
-        TransportError::timeout(Stage::Connect, "connecting took longer than allowed")
+    let error = if lost.is_timeout() || lost.failed.iter().all(expired) {
+        TransportError::timeout(Stage::Connect, "connecting timed out")
     } else {
         TransportError::network(Stage::Connect, "could not connect")
     };
@@ -152,7 +152,7 @@ fn unreachable(lost: Lost<DialTarget, io::Error>) -> TransportError {
 
 /// The result of each attempt, for error messages.
 #[derive(Debug)]
-struct Attempts(Lost<DialTarget, io::Error>);
+struct Attempts(NoSuccess<DialTarget, io::Error>);
 
 impl fmt::Display for Attempts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -162,7 +162,7 @@ impl fmt::Display for Attempts {
             separator = "; ";
         }
         for candidate in &self.0.running {
-            write!(f, "{separator}{candidate}: no answer")?;
+            write!(f, "{separator}{candidate}: no reply")?;
             separator = "; ";
         }
         for candidate in &self.0.waiting {

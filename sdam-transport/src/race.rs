@@ -71,7 +71,7 @@ pub const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 ///
 /// # Errors
 ///
-/// [`Lost`], with the state of every candidate, if all failed or the deadline passed.
+/// [`NoSuccess`], with the state of every candidate, if all failed or the deadline passed.
 ///
 /// # Cancel safety
 ///
@@ -82,7 +82,7 @@ pub async fn happy_eyeballs<C, T, E, F>(
     deadline: Option<Instant>,
     candidates: Vec<C>,
     mut attempt: impl FnMut(&C) -> F,
-) -> Result<T, Lost<C, E>>
+) -> Result<T, NoSuccess<C, E>>
 where
     F: Future<Output = Result<T, E>>,
 {
@@ -103,8 +103,8 @@ where
         match future::poll_fn(|cx| race.poll(cx, more)).await {
             Lap::Won(output) => return Ok(output),
             Lap::Next => {}
-            Lap::Lost => {
-                return Err(Lost {
+            Lap::NoSuccess => {
+                return Err(NoSuccess {
                     failed: race.failed,
                     running: race.running.into_iter().map(|(c, _)| c).collect(),
                     waiting: waiting.collect(),
@@ -114,10 +114,10 @@ where
     }
 }
 
-/// The state of each candidate of a race that none of them won.
+/// The state of each candidate of a race without a success.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Lost<C, E> {
+pub struct NoSuccess<C, E> {
     /// Candidates that failed, in the order in which they did.
     pub failed: Vec<(C, E)>,
     /// Candidates whose attempt was running when the deadline passed.
@@ -126,9 +126,9 @@ pub struct Lost<C, E> {
     pub waiting: Vec<C>,
 }
 
-impl<C, E> Lost<C, E> {
+impl<C, E> NoSuccess<C, E> {
     /// Returns whether the deadline passed before every candidate had failed.
-    pub fn timed_out(&self) -> bool {
+    pub fn is_timeout(&self) -> bool {
         !(self.running.is_empty() && self.waiting.is_empty())
     }
 }
@@ -166,7 +166,7 @@ enum Lap<T> {
     Won(T),
     /// The next candidate's attempt has to start.
     Next,
-    Lost,
+    NoSuccess,
 }
 
 impl<C, T, E, F> Race<C, E, F>
@@ -187,14 +187,14 @@ where
             }
         }
         if self.running.is_empty() && !more {
-            return Poll::Ready(Lap::Lost);
+            return Poll::Ready(Lap::NoSuccess);
         }
         // Timers are polled only while an attempt is pending: those of a blocking clock block.
         if more && self.failed.len() > failed_before {
             return Poll::Ready(Lap::Next);
         }
         if is_ready(self.expiry.as_mut(), cx) {
-            return Poll::Ready(Lap::Lost);
+            return Poll::Ready(Lap::NoSuccess);
         }
         if is_ready(self.next.as_mut(), cx) {
             return Poll::Ready(Lap::Next);

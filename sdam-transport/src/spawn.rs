@@ -19,7 +19,7 @@ use futures::future::BoxFuture;
 /// - `spawn` never polls the task before it returns.
 /// - The task runs to completion, or is dropped when the runtime ends: it is never leaked, so that
 ///   drop guards inside it always fire.
-/// - A task that panics is dropped and ends alone; the runtime and its other tasks go on.
+/// - A task that panics is dropped and ends alone; the runtime and its other tasks continue.
 /// - Where the runtime has ended already, the task is dropped, perhaps before `spawn` returns, and
 ///   `spawn` does not panic.
 ///

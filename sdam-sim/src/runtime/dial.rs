@@ -2,9 +2,8 @@
 
 use std::{io, net::IpAddr, sync::Arc};
 
-use async_trait::async_trait;
 use sdam_core::{address::ServerAddress, time::Instant};
-use sdam_transport::dial::{Dial, DialTarget};
+use sdam_transport::{Dial, DialTarget, async_trait};
 
 use super::{Shared, clock::Sleep, state::ConnectAttempt, stream::SimStream};
 

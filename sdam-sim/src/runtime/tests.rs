@@ -6,7 +6,7 @@ use std::{
 };
 
 use sdam_core::address::ServerAddress;
-use sdam_transport::spawn::Task;
+use sdam_transport::Task;
 
 use super::*;
 use crate::config::SetConfig;

@@ -7,13 +7,10 @@ use std::{
     task::{Poll, Waker},
 };
 
-use async_trait::async_trait;
 use bson::{RawArrayBuf, rawdoc};
 use sdam_core::{address::ServerAddress, error::Stage, time::Instant};
 use sdam_transport::{
-    clock::Clock,
-    connect::{Connection, Transport},
-    error::TransportError,
+    Clock, Connection, Transport, TransportError, async_trait,
     wire::{WireError, WireMessage},
 };
 

@@ -10,7 +10,7 @@ use std::{
 
 use futures::future::BoxFuture;
 use sdam_core::time::Instant;
-use sdam_transport::clock::Clock;
+use sdam_transport::Clock;
 
 /// The clock of one topology; clones share the time.
 #[derive(Clone, Debug, Default)]

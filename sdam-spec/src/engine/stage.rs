@@ -4,10 +4,7 @@ use std::sync::Arc;
 
 use sdam::{builder::TopologyBuilder, topology::Topology};
 use sdam_core::{address::ServerAddress, options::Options, time::Instant};
-use sdam_transport::{
-    clock::Clock,
-    runtime::{Io, Runtime},
-};
+use sdam_transport::{Clock, Io, Runtime};
 
 use super::{Host, activity::Activity, clock::ManualClock, transport::ScriptedTransport};
 use crate::running::{builder, nothing_left, pools::RecordingPools};

@@ -11,10 +11,7 @@ use std::{
 
 use futures::{FutureExt, channel::oneshot, executor::block_on};
 use sdam_core::time::Instant;
-use sdam_transport::{
-    clock::Clock,
-    spawn::{Spawner, Task},
-};
+use sdam_transport::{Clock, Spawner, Task};
 use serde_json::json;
 
 use super::{

@@ -5,12 +5,10 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use async_trait::async_trait;
 use futures::channel::oneshot;
 use sdam_core::{address::ServerAddress, error::Stage, time::Instant};
 use sdam_transport::{
-    connect::{Connection, Transport},
-    error::TransportError,
+    Connection, Transport, TransportError, async_trait,
     wire::{OpCode, OpMsg, OpReply, WireError, WireMessage},
 };
 

@@ -9,7 +9,7 @@ use sdam_core::{
     time::Instant,
     topology::TopologyDescription,
 };
-use sdam_transport::clock::Clock;
+use sdam_transport::Clock;
 
 use super::world::{World, always, ready};
 use crate::running::deployment::{

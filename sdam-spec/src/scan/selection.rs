@@ -11,7 +11,7 @@ use sdam_core::{
     options::{MIN_HEARTBEAT_FREQUENCY, Options},
 };
 use sdam_select::Criteria;
-use sdam_transport::clock::Clock;
+use sdam_transport::Clock;
 use serde_json::Value;
 
 use super::{

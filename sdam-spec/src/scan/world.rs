@@ -8,16 +8,11 @@ use std::{
     time::Duration,
 };
 
-use async_trait::async_trait;
 use futures::future::{BoxFuture, FutureExt};
 use sdam::{builder::TopologyBuilder, scan::ScanTopology};
 use sdam_core::{address::ServerAddress, error::Stage, options::Options, time::Instant};
 use sdam_transport::{
-    clock::Clock,
-    connect::{Connection, Transport},
-    error::TransportError,
-    runtime::Io,
-    wire::WireMessage,
+    Clock, Connection, Io, Transport, TransportError, async_trait, wire::WireMessage,
 };
 
 use crate::{

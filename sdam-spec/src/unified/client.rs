@@ -19,10 +19,7 @@ use sdam_events::{
     sink::Interest,
 };
 use sdam_select::Criteria;
-use sdam_transport::{
-    runtime::{Io, Runtime},
-    wire::Exchange,
-};
+use sdam_transport::{Io, Runtime, wire::Exchange};
 use serde_json::Value;
 
 use super::log;

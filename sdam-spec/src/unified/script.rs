@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bson::{Bson, Document, doc};
 use sdam_core::read_preference::{ReadMode, ReadPreference, TagSet};
 use sdam_select::Criteria;
-use sdam_transport::runtime::Runtime;
+use sdam_transport::Runtime;
 use serde_json::Value;
 
 use super::{

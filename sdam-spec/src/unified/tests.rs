@@ -135,22 +135,19 @@ fn host() -> Host {
     #[derive(Debug)]
     struct Nowhere;
 
-    impl sdam_transport::spawn::Spawner for Nowhere {
-        fn spawn(&self, task: sdam_transport::spawn::Task) {
+    impl sdam_transport::Spawner for Nowhere {
+        fn spawn(&self, task: sdam_transport::Task) {
             drop(task);
         }
     }
 
-    #[async_trait::async_trait]
-    impl sdam_transport::connect::Transport for Nowhere {
+    #[sdam_transport::async_trait]
+    impl sdam_transport::Transport for Nowhere {
         async fn connect(
             &self,
             _: &sdam_core::address::ServerAddress,
             _: Option<sdam_core::time::Instant>,
-        ) -> Result<
-            Box<dyn sdam_transport::connect::Connection>,
-            sdam_transport::error::TransportError,
-        > {
+        ) -> Result<Box<dyn sdam_transport::Connection>, sdam_transport::TransportError> {
             futures::future::pending().await
         }
     }
@@ -158,7 +155,7 @@ fn host() -> Host {
     let block_on = |future: BoxFuture<'_, ()>| futures::executor::block_on(future);
     Host::new(Arc::new(Nowhere), block_on).with_deployments(move |_| {
         let clock = Arc::new(crate::engine::clock::ManualClock::default());
-        let io = sdam_transport::runtime::Io::new(clock, Arc::new(Nowhere), 1);
+        let io = sdam_transport::Io::new(clock, Arc::new(Nowhere), 1);
         let runtime = Runtime::new(io, Arc::new(Nowhere));
         Ok(World::new("mongodb://a/", (8, 0), runtime, block_on, ()))
     })

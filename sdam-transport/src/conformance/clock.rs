@@ -15,16 +15,16 @@ use crate::runtime::Io;
 pub(super) async fn now_never_goes_backwards(io: Io, run: Run) -> Outcome {
     let mut last = io.clock.now();
     for round in 0..1000 {
-        run.step("asking `now` again on the same thread");
+        run.step("calling `now` again on the same thread");
         let now = io.clock.now();
-        ensure!(now >= last, "{now:?} came after {last:?}");
+        ensure!(now >= last, "`now` returned {now:?} after {last:?}");
         last = now;
         // A time that one thread has read must not be later than what another thread reads next.
         if round % 100 == 0 {
-            run.step("asking `now` on another thread");
+            run.step("calling `now` on another thread");
             let clock = Arc::clone(&io.clock);
-            let later = run.elsewhere(move || clock.now()).await?;
-            ensure!(later >= last, "{later:?} came after {last:?}");
+            let later = run.on_own_thread(move || clock.now()).await?;
+            ensure!(later >= last, "`now` returned {later:?} after {last:?}");
             last = later;
         }
     }
@@ -36,10 +36,7 @@ pub(super) async fn past_deadlines_are_ready_at_once(io: Io, run: Run) -> Outcom
     let now = io.clock.now();
     for past in [Instant::EPOCH, now - Duration::from_secs(1), now] {
         let ready = io.clock.sleep_until(past).now_or_never();
-        ensure!(
-            ready.is_some(),
-            "a deadline of {past:?} is pending at {now:?}"
-        );
+        ensure!(ready.is_some(), "a timer of {past:?} is pending at {now:?}");
     }
     Ok(())
 }
@@ -55,7 +52,10 @@ pub(super) async fn timers_are_never_early(io: Io, run: Run) -> Outcome {
         async move {
             timer.await;
             let now = clock.now();
-            ensure!(now >= deadline, "{deadline:?} was ready at {now:?}");
+            ensure!(
+                now >= deadline,
+                "a timer of {deadline:?} was ready at {now:?}"
+            );
             Ok(())
         }
     }))
@@ -70,8 +70,8 @@ pub(super) async fn a_timer_may_move_to_another_thread(io: Io, run: Run) -> Outc
         let mut timer: BoxFuture<'static, ()> = io.clock.sleep_until(deadline);
         run.step("polling a timer for the first time");
         let _ = timer.as_mut().now_or_never();
-        run.step("waiting for it on another thread");
-        let moved = run.elsewhere(move || {
+        run.step("waiting for a timer on another thread");
+        let moved = run.on_own_thread(move || {
             let pending = timer.as_mut().now_or_never().is_none();
             if pending {
                 block_on(timer);
@@ -79,7 +79,7 @@ pub(super) async fn a_timer_may_move_to_another_thread(io: Io, run: Run) -> Outc
             pending
         });
         let moved = moved.await?;
-        ensure!(io.clock.now() >= deadline, "it was ready early");
+        ensure!(io.clock.now() >= deadline, "the timer was ready early");
         if moved {
             break;
         }
@@ -96,13 +96,13 @@ pub(super) async fn timers_may_be_dropped_before_they_are_ready(io: Io, run: Run
         for timer in [&mut here, &mut there] {
             ensure!(
                 timer.now_or_never().is_none(),
-                "{deadline:?} is ready already"
+                "a timer of {deadline:?} is ready early"
             );
         }
         run.step("dropping a pending timer on the same thread");
         drop(here);
         run.step("dropping a pending timer on another thread");
-        run.elsewhere(move || drop(there)).await?;
+        run.on_own_thread(move || drop(there)).await?;
     }
     Ok(())
 }

@@ -26,23 +26,23 @@ pub(super) async fn host_names_are_looked_up_and_all_families_tried(io: Io, run:
     exchange(&mut *connection, 1, 0, &run).await
 }
 
-pub(super) async fn a_host_name_that_cannot_be_fails_at_stage_dns(io: Io, run: Run) -> Outcome {
+pub(super) async fn an_invalid_host_name_fails_at_stage_dns(io: Io, run: Run) -> Outcome {
     run.step("connecting to a host whose name is too long for the DNS");
     // A label of more than 63 bytes: resolvers refuse it without a query.
     let target = ServerAddress::new(&"a".repeat(300), 27017);
-    let error = refused(&io, &target, io.clock.now() + PATIENCE).await?;
+    let error = refused(&io, &target, io.clock.now() + STEP_TIMEOUT).await?;
     expect(&error, ErrorKind::Network, Stage::Dns)
 }
 
 pub(super) async fn a_refused_connect_is_a_network_error(io: Io, run: Run) -> Outcome {
     let refusing = Refusing::start()?;
     run.step("connecting to a port that is closed");
-    let error = refused(&io, &refusing.address, io.clock.now() + PATIENCE).await?;
+    let error = refused(&io, &refusing.address, io.clock.now() + STEP_TIMEOUT).await?;
     expect(&error, ErrorKind::Network, Stage::Connect)
 }
 
-pub(super) async fn a_connect_without_answer_times_out(io: Io, run: Run) -> Outcome {
-    let Some(blackhole) = run.elsewhere(Blackhole::start).await?? else {
+pub(super) async fn a_connect_without_reply_times_out(io: Io, run: Run) -> Outcome {
+    let Some(blackhole) = run.on_own_thread(Blackhole::start).await?? else {
         return Ok(());
     };
     let deadline = io.clock.now() + Duration::from_millis(50);
@@ -70,7 +70,7 @@ pub(super) async fn a_dropped_connect_is_abandoned(io: Io, run: Run) -> Outcome 
 fn first_message(listener: &TcpListener) -> io::Result<()> {
     loop {
         let (mut stream, _) = listener.accept()?;
-        stream.set_read_timeout(Some(peer::PATIENCE))?;
+        stream.set_read_timeout(Some(peer::READ_TIMEOUT))?;
         match peer::read_message(&mut stream) {
             Ok(Some(_)) => return Ok(()),
             Ok(None) => {}
@@ -95,7 +95,7 @@ pub(super) async fn unix_sockets_work_or_are_unsupported(io: Io, run: Run) -> Ou
     let path = env::temp_dir().join(name);
     let address = ServerAddress::unix(&path.to_string_lossy());
     run.step("connecting to a path where there is no socket");
-    let error = refused(&io, &address, io.clock.now() + PATIENCE).await?;
+    let error = refused(&io, &address, io.clock.now() + STEP_TIMEOUT).await?;
     expect(&error, ErrorKind::Network, Stage::Connect)?;
     let unsupported = DialTarget::Unix(path.clone()).unsupported().to_string();
     if error.message().contains(&unsupported) {
@@ -121,7 +121,7 @@ pub(super) async fn open(
     run: &Run,
 ) -> Result<Box<dyn Connection>, String> {
     run.step("connecting to a port that listens");
-    let deadline = Some(io.clock.now() + PATIENCE);
+    let deadline = Some(io.clock.now() + STEP_TIMEOUT);
     let connected = io.transport.connect(address, deadline).await;
     let mut connection = connected.map_err(|error| error.to_string())?;
     connection.set_deadline(deadline);
@@ -135,7 +135,7 @@ async fn refused(
     deadline: Instant,
 ) -> Result<TransportError, String> {
     match io.transport.connect(address, Some(deadline)).await {
-        Ok(_) => Err(format!("there is a connection to {address}")),
+        Ok(_) => Err(format!("connecting to {address} succeeded")),
         Err(error) => Ok(error),
     }
 }
@@ -144,7 +144,7 @@ async fn refused(
 pub(super) fn expect(error: &TransportError, kind: ErrorKind, stage: Stage) -> Outcome {
     ensure!(
         error.kind() == kind && error.stage() == stage,
-        "{kind:?} at {stage:?} was due, not: {error}"
+        "expected {kind:?} at {stage:?}, got: {error}"
     );
     let overload = kind != ErrorKind::Protocol && stage != Stage::Dns;
     let labels = error.app_error(Generation::FIRST).labels();
@@ -156,4 +156,4 @@ pub(super) fn expect(error: &TransportError, kind: ErrorKind, stage: Stage) -> O
 }
 
 /// The deadline of attempts that succeed; far more than they need.
-const PATIENCE: Duration = Duration::from_secs(30);
+const STEP_TIMEOUT: Duration = Duration::from_secs(30);

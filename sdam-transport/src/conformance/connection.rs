@@ -22,7 +22,7 @@ use crate::{
     wire::{OpMsg, WireMessage},
 };
 
-pub(super) async fn messages_travel_both_ways(io: Io, run: Run) -> Outcome {
+pub(super) async fn messages_arrive_in_both_directions(io: Io, run: Run) -> Outcome {
     let peer = Peer::start(echo)?;
     let mut connection = open(&io, &peer.address, &run).await?;
     for request_id in 1..=3 {
@@ -31,18 +31,18 @@ pub(super) async fn messages_travel_both_ways(io: Io, run: Run) -> Outcome {
     drop(connection);
     run.step("waiting for the peer to see the end of a dropped connection");
     let echoed = peer.finish(&run).await?;
-    ensure!(echoed == 3, "the peer got {echoed} of 3 messages");
+    ensure!(echoed == 3, "the peer received {echoed} of 3 messages");
     Ok(())
 }
 
-pub(super) async fn long_messages_travel_whole(io: Io, run: Run) -> Outcome {
+pub(super) async fn long_messages_arrive_whole(io: Io, run: Run) -> Outcome {
     let peer = Peer::start(echo)?;
     let mut connection = open(&io, &peer.address, &run).await?;
     // The maximum document length, plus what a reply adds to it.
     exchange(&mut *connection, 1, (16 << 20) + (16 << 10), &run).await
 }
 
-pub(super) async fn the_limit_of_a_message_can_be_set(io: Io, run: Run) -> Outcome {
+pub(super) async fn the_message_size_limit_can_be_set(io: Io, run: Run) -> Outcome {
     let peer = Peer::start(echo)?;
     let mut connection = open(&io, &peer.address, &run).await?;
     connection.set_max_message_size(1000);
@@ -94,7 +94,7 @@ pub(super) async fn a_reset_connection_is_a_network_error(io: Io, run: Run) -> O
     expect(&error, ErrorKind::Network, Stage::Hello)
 }
 
-pub(super) async fn half_a_message_is_a_network_error(io: Io, run: Run) -> Outcome {
+pub(super) async fn a_truncated_message_is_a_network_error(io: Io, run: Run) -> Outcome {
     for part in [7, 20] {
         let whole = message(1, 0)?.into_bytes();
         let peer = Peer::start(move |stream| stream.write_all(&whole[..part]))?;
@@ -107,7 +107,7 @@ pub(super) async fn half_a_message_is_a_network_error(io: Io, run: Run) -> Outco
     Ok(())
 }
 
-pub(super) async fn silence_ends_at_the_deadline(io: Io, run: Run) -> Outcome {
+pub(super) async fn a_silent_connection_times_out_at_the_deadline(io: Io, run: Run) -> Outcome {
     let peer = Peer::start(wait_for_close)?;
     let mut connection = open(&io, &peer.address, &run).await?;
     let deadline = io.clock.now() + Duration::from_millis(50);
@@ -121,7 +121,7 @@ pub(super) async fn silence_ends_at_the_deadline(io: Io, run: Run) -> Outcome {
     }
     ensure!(io.clock.now() >= deadline, "it timed out early");
     connection.set_deadline(None);
-    run.step("using a connection after a receive that took too long");
+    run.step("using a connection after a receive that timed out");
     unusable(&mut *connection).await?;
     drop(connection);
     run.step("waiting for the peer to see that the connection is closed");
@@ -139,10 +139,10 @@ pub(super) async fn a_dropped_connection_is_closed(io: Io, run: Run) -> Outcome 
 pub(super) async fn a_dropped_receive_makes_the_connection_unusable(io: Io, run: Run) -> Outcome {
     let peer = Peer::start(wait_for_close)?;
     let mut connection = open(&io, &peer.address, &run).await?;
-    run.step("polling a receive once that nothing answers");
+    run.step("polling once a receive without a reply");
     ensure!(
         connection.recv().now_or_never().is_none(),
-        "it is ready, though nothing was sent"
+        "a receive is ready, but nothing was sent"
     );
     run.step("using a connection after a receive that was dropped");
     unusable(&mut *connection).await?;
@@ -164,9 +164,9 @@ pub(super) async fn a_receive_may_move_to_another_thread(io: Io, run: Run) -> Ou
     let mut conversation = Box::pin(async move { exchange(&mut *connection, 1, 0, &own).await });
     run.step("polling an exchange of messages for the first time");
     if let Some(outcome) = conversation.as_mut().now_or_never() {
-        return outcome.and_then(|()| Err("an echo came before it was sent".into()));
+        return outcome.and_then(|()| Err("an echo arrived before it was sent".into()));
     }
-    let moved = run.elsewhere(move || {
+    let moved = run.on_own_thread(move || {
         if let Some(outcome) = conversation.as_mut().now_or_never() {
             return outcome;
         }
@@ -193,7 +193,7 @@ pub(super) async fn exchange(
     let reply = connection.recv().await.map_err(|error| error.to_string())?;
     ensure!(
         reply.response_to() == request_id && reply.body() == request.body(),
-        "the reply to {request_id} is not its echo, but answers {}",
+        "the reply to {request_id} is not its echo, but a reply to {}",
         reply.response_to()
     );
     Ok(())
@@ -216,9 +216,15 @@ async fn no_message(connection: &mut dyn Connection) -> Result<TransportError, S
 /// Checks that every later call on the connection fails.
 async fn unusable(connection: &mut dyn Connection) -> Outcome {
     let sent = connection.send(message(9, 0)?).await;
-    ensure!(sent.is_err(), "it can be written after it failed");
+    ensure!(
+        sent.is_err(),
+        "a send succeeded after the connection had failed"
+    );
     let received = connection.recv().await;
-    ensure!(received.is_err(), "it can be read after it failed");
+    ensure!(
+        received.is_err(),
+        "a receive succeeded after the connection had failed"
+    );
     Ok(())
 }
 

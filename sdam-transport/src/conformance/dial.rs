@@ -1,4 +1,4 @@
-//! Checks of the dialler contract, through the transport that is made of it.
+//! Checks of the dialer contract, through the transport that is made of it.
 
 use std::{
     io,
@@ -22,7 +22,7 @@ use crate::{
     net::NetTransport,
 };
 
-/// A dialler under test, for which every host name has the same addresses.
+/// A dialer under test, for which every host name has the same addresses.
 #[derive(Debug)]
 struct OneName<D> {
     dial: Arc<D>,
@@ -50,14 +50,14 @@ impl<D: Dial> Dial for OneName<D> {
     }
 }
 
-/// A dialler under test and its clock.
+/// A dialer under test and its clock.
 #[derive(Debug)]
-pub(super) struct Dialler<D> {
+pub(super) struct Dialer<D> {
     dial: Arc<D>,
     clock: Arc<dyn Clock>,
 }
 
-impl<D> Clone for Dialler<D> {
+impl<D> Clone for Dialer<D> {
     fn clone(&self) -> Self {
         Self {
             dial: Arc::clone(&self.dial),
@@ -66,7 +66,7 @@ impl<D> Clone for Dialler<D> {
     }
 }
 
-impl<D: Dial> Dialler<D> {
+impl<D: Dial> Dialer<D> {
     pub(super) fn new(dial: D, clock: Arc<dyn Clock>) -> Self {
         Self {
             dial: Arc::new(dial),
@@ -99,7 +99,7 @@ impl<D: Dial> Dialler<D> {
         let transport = NetTransport::new(dial, Arc::clone(&self.clock))
             .with_attempt_delay(Duration::from_millis(10));
         let target = ServerAddress::new("conformance.test", port);
-        // A blocking dialler spends half of it on an address that does not answer.
+        // A blocking dialer spends half of it on an address that does not answer.
         let deadline = self.clock.now() + Duration::from_secs(4);
         let connected = transport.connect(&target, Some(deadline)).await;
         let mut connection = connected.map_err(|error| error.to_string())?;
@@ -108,24 +108,21 @@ impl<D: Dial> Dialler<D> {
     }
 }
 
-pub(super) async fn a_refusing_address_is_passed_over<D: Dial>(
-    dialler: Dialler<D>,
-    run: Run,
-) -> Outcome {
+pub(super) async fn a_refusing_address_is_skipped<D: Dial>(dialer: Dialer<D>, run: Run) -> Outcome {
     let refusing = Refusing::start()?;
     let port = refusing.address.port().unwrap_or_default();
     let Some((listener, other)) = other_loopback(port) else {
         return Ok(());
     };
     run.step("connecting to two addresses, of which the first refuses");
-    dialler.reach(listener, other, &run).await
+    dialer.reach(listener, other, &run).await
 }
 
-pub(super) async fn a_silent_address_is_overtaken<D: Dial>(
-    dialler: Dialler<D>,
+pub(super) async fn the_next_address_overtakes_a_silent_one<D: Dial>(
+    dialer: Dialer<D>,
     run: Run,
 ) -> Outcome {
-    let Some(blackhole) = run.elsewhere(Blackhole::start).await?? else {
+    let Some(blackhole) = run.on_own_thread(Blackhole::start).await?? else {
         return Ok(());
     };
     let port = blackhole.address.port().unwrap_or_default();
@@ -133,7 +130,7 @@ pub(super) async fn a_silent_address_is_overtaken<D: Dial>(
         return Ok(());
     };
     run.step("connecting to two addresses, of which the first is silent");
-    dialler.reach(listener, other, &run).await
+    dialer.reach(listener, other, &run).await
 }
 
 /// Opens a listener on another loopback address than [`LOOPBACK`], if the system has one.

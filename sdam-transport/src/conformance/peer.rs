@@ -28,7 +28,7 @@ impl<T: Send + 'static> Peer<T> {
         Ok(Self::run(address, move || {
             let (mut stream, _) = listener.accept()?;
             // A timeout, so that a waiting peer does not keep its thread for ever.
-            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.set_read_timeout(Some(READ_TIMEOUT))?;
             script(&mut stream)
         }))
     }
@@ -98,7 +98,8 @@ impl Refusing {
         let (listener, _) = listen()?;
         let connect = || TcpStream::connect(listener.local_addr()?);
         let connected = connect().and_then(|stream| Ok((address_of(stream.local_addr()?), stream)));
-        let (address, connection) = connected.map_err(|error| format!("no connection: {error}"))?;
+        let (address, connection) =
+            connected.map_err(|error| format!("connecting failed: {error}"))?;
         Ok(Self {
             address,
             _listener: listener,
@@ -114,7 +115,7 @@ pub(super) fn listen() -> Result<(TcpListener, ServerAddress), String> {
         let address = address_of(listener.local_addr()?);
         io::Result::Ok((listener, address))
     };
-    bind().map_err(|error| format!("no port to listen on: {error}"))
+    bind().map_err(|error| format!("listening failed: {error}"))
 }
 
 fn address_of(address: SocketAddr) -> ServerAddress {
@@ -169,4 +170,4 @@ fn invalid(error: WireError) -> io::Error {
 }
 
 /// The timeout of a peer that waits for its client; far more than any needs.
-pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const READ_TIMEOUT: Duration = Duration::from_secs(30);

@@ -67,7 +67,7 @@ impl Run {
     }
 
     /// Returns the result of `work`, which runs on its own thread.
-    pub(super) async fn elsewhere<T: Send + 'static>(
+    pub(super) async fn on_own_thread<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, String> {
@@ -75,24 +75,24 @@ impl Run {
         thread::spawn(move || {
             let outcome = catch_unwind(AssertUnwindSafe(work));
             // The receiver is dropped if the check took too long.
-            let _ = done.send(outcome.map_err(|payload| panicked(&*payload)));
+            let _ = done.send(outcome.map_err(|payload| panic_text(&*payload)));
         });
         let outcome = self.wait(outcome).await;
-        outcome.unwrap_or_else(|| Err("a thread has ended early".into()))
+        outcome.unwrap_or_else(|| Err("a thread has panicked".into()))
     }
 }
 
 /// Collects the failures.
 pub(super) struct Report {
-    patience: Duration,
+    step_timeout: Duration,
     failures: Vec<String>,
 }
 
 impl Report {
-    /// Creates a report for which a step that takes longer than `patience` hangs.
-    pub(super) fn new(patience: Duration) -> Self {
+    /// Creates a report for which a step that takes longer than `step_timeout` hangs.
+    pub(super) fn new(step_timeout: Duration) -> Self {
         Self {
-            patience,
+            step_timeout,
             failures: Vec::new(),
         }
     }
@@ -110,15 +110,15 @@ impl Report {
         thread::spawn(move || {
             let outcome = catch_unwind(AssertUnwindSafe(work));
             // The receiver is dropped if the check took too long.
-            let _ = done.send(outcome.unwrap_or_else(|payload| Err(panicked(&*payload))));
+            let _ = done.send(outcome.unwrap_or_else(|payload| Err(panic_text(&*payload))));
         });
         let reason = loop {
             let before = run.current();
-            match outcome.recv_timeout(self.patience) {
+            match outcome.recv_timeout(self.step_timeout) {
                 Ok(Ok(())) => return,
                 Ok(Err(reason)) => break reason,
                 Err(RecvTimeoutError::Timeout) if run.current() != before => {}
-                Err(_) => break format!("hangs for {:?}", self.patience),
+                Err(_) => break format!("hangs for {:?}", self.step_timeout),
             }
         };
         let Rule {
@@ -147,7 +147,7 @@ impl Report {
     }
 }
 
-fn panicked(payload: &(dyn Any + Send)) -> String {
+fn panic_text(payload: &(dyn Any + Send)) -> String {
     let text = payload
         .downcast_ref::<&str>()
         .map(|text| (*text).to_owned())

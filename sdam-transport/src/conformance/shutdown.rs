@@ -25,32 +25,32 @@ use crate::{connect::Connection, race, runtime::Runtime, spawn::Task};
 /// The rules, in the order in which they are checked.
 pub(super) const RULES: [Rule; 6] = [
     Rule {
-        check: "tasks_start_before_the_end",
+        check: "tasks_start_before_shutdown",
         contract: "Spawner",
         words: "The task runs to completion, or is dropped when the runtime ends",
     },
     Rule {
-        check: "live_tasks_are_dropped_at_the_end",
+        check: "running_tasks_are_dropped_at_shutdown",
         contract: "Spawner",
         words: "The task runs to completion, or is dropped when the runtime ends",
     },
     Rule {
-        check: "late_tasks_are_dropped",
+        check: "tasks_spawned_after_shutdown_are_dropped",
         contract: "Spawner",
         words: "Where the runtime has ended already, the task is dropped",
     },
     Rule {
-        check: "timers_go_on_after_the_end",
+        check: "timers_continue_after_shutdown",
         contract: "Clock",
         words: "All of this holds after the runtime behind the clock has ended, too",
     },
     Rule {
-        check: "late_attempts_end",
+        check: "connects_after_shutdown_end",
         contract: "Transport",
         words: "After the runtime behind the transport has ended, an attempt succeeds or fails",
     },
     Rule {
-        check: "connections_are_closed_after_the_end",
+        check: "connections_close_after_shutdown",
         contract: "Connection",
         words: "After the runtime behind the connection has ended, `recv` fails, is pending or goes \
                 on, and dropping the connection closes its socket",
@@ -75,11 +75,15 @@ pub(super) fn check(runtime: &Runtime, shut_down: impl FnOnce(), report: &mut Re
     };
     let (again, tasks) = (runtime.clone(), live.tasks);
     follow(report, live_tasks, |run| live_tasks_are_dropped(tasks, run));
-    follow(report, late_tasks, |run| late_tasks_are_dropped(again, run));
+    follow(report, late_tasks, |run| {
+        tasks_spawned_after_shutdown_are_dropped(again, run)
+    });
     let (again, timer) = (runtime.clone(), (live.timer, live.deadline));
     follow(report, timers, |run| timers_go_on(again, timer, run));
     let again = runtime.clone();
-    follow(report, attempts, |run| late_attempts_end(again, run));
+    follow(report, attempts, |run| {
+        connects_after_shutdown_end(again, run)
+    });
     let (again, connection, peers) = (runtime.clone(), live.connection, live.peers);
     follow(report, connections, |run| {
         connections_are_closed(again, connection, peers, run)
@@ -149,20 +153,23 @@ impl Live {
 }
 
 async fn live_tasks_are_dropped(mut tasks: mpsc::UnboundedReceiver<()>, run: Run) -> Outcome {
-    run.step("waiting for tasks to be dropped that were alive at the end");
+    run.step("waiting for tasks to be dropped that were alive at the shutdown");
     // Ends when each task has dropped its sender; none sends again.
     while tasks.next().await.is_some() {}
     Ok(())
 }
 
-async fn late_tasks_are_dropped(runtime: Runtime, run: Run) -> Outcome {
+async fn tasks_spawned_after_shutdown_are_dropped(runtime: Runtime, run: Run) -> Outcome {
     let (guard, later) = oneshot::channel::<()>();
-    run.step("waiting for a task to be dropped that was spawned after the end");
+    run.step("waiting for a task to be dropped that was spawned after the shutdown");
     runtime.spawner.spawn(Task::new("late", async move {
         // Received only if the task has run, which is an error.
         let _ = guard.send(());
     }));
-    ensure!(later.await.is_err(), "it ran after the runtime had ended");
+    ensure!(
+        later.await.is_err(),
+        "it ran after the runtime had shut down"
+    );
     Ok(())
 }
 
@@ -172,20 +179,20 @@ async fn timers_go_on(
     run: Run,
 ) -> Outcome {
     let clock = &runtime.io.clock;
-    run.step("waiting for a timer that was polled before the end");
+    run.step("waiting for a timer that was polled before the shutdown");
     timer.await;
-    ensure!(clock.now() >= deadline, "it was early");
-    run.step("waiting for a timer that was made after the end");
+    ensure!(clock.now() >= deadline, "the timer was early");
+    run.step("waiting for a timer that was created after the shutdown");
     let deadline = clock.now() + Duration::from_millis(20);
     clock.sleep_until(deadline).await;
-    ensure!(clock.now() >= deadline, "it was early");
+    ensure!(clock.now() >= deadline, "the timer was early");
     Ok(())
 }
 
-async fn late_attempts_end(runtime: Runtime, run: Run) -> Outcome {
+async fn connects_after_shutdown_end(runtime: Runtime, run: Run) -> Outcome {
     let (_listener, address) = listen()?;
     let soon = Some(runtime.io.clock.now() + Duration::from_millis(20));
-    run.step("connecting after the end, by a deadline of 20 milliseconds");
+    run.step("connecting after the shutdown, by a deadline of 20 milliseconds");
     drop(runtime.io.transport.connect(&address, soon).await);
     Ok(())
 }
@@ -198,15 +205,15 @@ async fn connections_are_closed(
 ) -> Outcome {
     let clock = &*runtime.io.clock;
     let soon = Some(clock.now() + Duration::from_millis(20));
-    run.step("receiving after the end, for 20 milliseconds");
+    run.step("receiving after the shutdown, for 20 milliseconds");
     let received = race::deadline(clock, soon, connection.recv()).await;
     ensure!(
         !matches!(received, Ok(Ok(_))),
-        "a message is received, though none was sent"
+        "a message was received, but none was sent"
     );
     drop(connection);
     for peer in peers {
-        run.step("waiting for the peer to see that a connection of an ended runtime is closed");
+        run.step("waiting for the peer to see that a connection of a stopped runtime is closed");
         peer.finish(&run).await?;
     }
     Ok(())

@@ -39,7 +39,7 @@ pub(super) async fn tasks_are_spawned_from_any_thread(runtime: Runtime, run: Run
     run.step("spawning tasks on four threads outside of the runtime");
     for _ in 0..4 {
         let (runtime, done) = (runtime.clone(), done.clone());
-        run.elsewhere(move || {
+        run.on_own_thread(move || {
             for number in 0..16 {
                 let done = done.clone();
                 runtime.spawner.spawn(Task::new("conformance", async move {
@@ -75,7 +75,7 @@ pub(super) async fn tasks_spawn_tasks(runtime: Runtime, run: Run) -> Outcome {
     inner.ok_or_else(|| "the inner task was dropped".into())
 }
 
-pub(super) async fn a_panic_ends_one_task_alone(runtime: Runtime, run: Run) -> Outcome {
+pub(super) async fn a_panic_ends_only_its_task(runtime: Runtime, run: Run) -> Outcome {
     let (guard, dropped) = oneshot::channel::<()>();
     run.step("waiting for a task that has panicked to be dropped");
     runtime.spawner.spawn(Task::new("panicking", async move {

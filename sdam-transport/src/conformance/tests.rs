@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, thread, time::Duration};
 
 use self::{
     base::Base,
-    doubles::{Fault, breaking, dialler},
+    doubles::{Fault, breaking, dialer},
 };
 use super::*;
 
@@ -25,7 +25,7 @@ fn rules() -> Vec<Rule> {
 }
 
 #[test]
-fn a_runtime_of_one_thread_passes() {
+fn a_single_threaded_runtime_passes() {
     let base = Base::start();
     runtime(&base.runtime);
     dial(base::Threads, Arc::clone(&base.runtime.io.clock));
@@ -37,7 +37,7 @@ const BROKEN: &[(&str, Fault, &str)] = &[
     (
         "now_never_goes_backwards",
         Fault::ClockGoesBack,
-        "came after",
+        "`now` returned",
     ),
     (
         "past_deadlines_are_ready_at_once",
@@ -57,7 +57,7 @@ const BROKEN: &[(&str, Fault, &str)] = &[
     (
         "a_timer_may_move_to_another_thread",
         Fault::TimersWakeTheFirst,
-        "hangs for 3s when waiting for it on another thread",
+        "hangs for 3s when waiting for a timer on another thread",
     ),
     (
         "timers_may_be_dropped_before_they_are_ready",
@@ -70,24 +70,24 @@ const BROKEN: &[(&str, Fault, &str)] = &[
         "no name is known when connecting to a port that listens",
     ),
     (
-        "a_host_name_that_cannot_be_fails_at_stage_dns",
+        "an_invalid_host_name_fails_at_stage_dns",
         Fault::FailuresAreOfConnect,
-        "Network at Dns was due",
+        "expected Network at Dns",
     ),
     (
         "a_refused_connect_is_a_network_error",
         Fault::FailuresAreOfTheProtocol,
-        "Network at Connect was due",
+        "expected Network at Connect",
     ),
     (
-        "a_connect_without_answer_times_out",
+        "a_connect_without_reply_times_out",
         Fault::DeadlinesAreForgotten,
         "hangs for 3s when connecting to a port that does not answer",
     ),
     (
         "unix_sockets_work_or_are_unsupported",
         Fault::FailuresAreOfTheProtocol,
-        "Network at Connect was due",
+        "expected Network at Connect",
     ),
     (
         "a_dropped_connect_is_abandoned",
@@ -95,17 +95,17 @@ const BROKEN: &[(&str, Fault, &str)] = &[
         "hangs for 3s when waiting for the peer to see that the socket of a dropped attempt",
     ),
     (
-        "messages_travel_both_ways",
+        "messages_arrive_in_both_directions",
         Fault::RepliesAreRepeated,
-        "the reply to 2 is not its echo, but answers 1",
+        "the reply to 2 is not its echo, but a reply to 1",
     ),
     (
-        "long_messages_travel_whole",
+        "long_messages_arrive_whole",
         Fault::LimitIsSmall,
         "more than the 16777216 accepted",
     ),
     (
-        "the_limit_of_a_message_can_be_set",
+        "the_message_size_limit_can_be_set",
         Fault::LimitIsFixed,
         "a message of 140 bytes is accepted when receiving a message that is longer",
     ),
@@ -117,22 +117,22 @@ const BROKEN: &[(&str, Fault, &str)] = &[
     (
         "a_closed_connection_is_a_network_error",
         Fault::ReceivesTimeOut,
-        "Network at Hello was due",
+        "expected Network at Hello",
     ),
     (
         "a_reset_connection_is_a_network_error",
         Fault::ReceivesTimeOut,
-        "Network at Hello was due",
+        "expected Network at Hello",
     ),
     (
-        "half_a_message_is_a_network_error",
+        "a_truncated_message_is_a_network_error",
         Fault::ReceivesTimeOut,
-        "Network at Hello was due",
+        "expected Network at Hello",
     ),
     (
-        "silence_ends_at_the_deadline",
+        "a_silent_connection_times_out_at_the_deadline",
         Fault::SendsSucceed,
-        "it can be written after it failed when using a connection after a receive that took too",
+        "a send succeeded after the connection had failed when using a connection after a receive",
     ),
     (
         "a_dropped_connection_is_closed",
@@ -142,7 +142,7 @@ const BROKEN: &[(&str, Fault, &str)] = &[
     (
         "a_dropped_receive_makes_the_connection_unusable",
         Fault::SendsSucceed,
-        "it can be written after it failed when using a connection after a receive that was drop",
+        "a send succeeded after the connection had failed when using a connection after a receive",
     ),
     (
         "a_receive_may_move_to_another_thread",
@@ -165,47 +165,47 @@ const BROKEN: &[(&str, Fault, &str)] = &[
         "the inner task was dropped",
     ),
     (
-        "a_panic_ends_one_task_alone",
+        "a_panic_ends_only_its_task",
         Fault::PanicsEndAll,
         "the inner task was dropped after another task had panicked",
     ),
     (
-        "tasks_start_before_the_end",
+        "tasks_start_before_shutdown",
         Fault::TasksNeverRun,
         "hangs for 3s when waiting for three tasks to start",
     ),
     (
-        "live_tasks_are_dropped_at_the_end",
+        "running_tasks_are_dropped_at_shutdown",
         Fault::TasksOutlive,
-        "hangs for 3s when waiting for tasks to be dropped that were alive at the end",
+        "hangs for 3s when waiting for tasks to be dropped that were alive at the shutdown",
     ),
     (
-        "late_tasks_are_dropped",
+        "tasks_spawned_after_shutdown_are_dropped",
         Fault::TasksOutlive,
-        "it ran after the runtime had ended",
+        "it ran after the runtime had shut down",
     ),
     (
-        "timers_go_on_after_the_end",
+        "timers_continue_after_shutdown",
         Fault::TimersEnd,
-        "hangs for 3s when waiting for a timer that was polled before the end",
+        "hangs for 3s when waiting for a timer that was polled before the shutdown",
     ),
     (
-        "late_attempts_end",
+        "connects_after_shutdown_end",
         Fault::AttemptsPanicLate,
-        "panics: the runtime has ended",
+        "panics: the runtime has shut down",
     ),
     (
-        "connections_are_closed_after_the_end",
+        "connections_close_after_shutdown",
         Fault::ConnectionsLeak,
-        "hangs for 3s when waiting for the peer to see that a connection of an ended runtime",
+        "hangs for 3s when waiting for the peer to see that a connection of a stopped runtime",
     ),
     (
-        "a_refusing_address_is_passed_over",
+        "a_refusing_address_is_skipped",
         Fault::RefusalsComeLate,
         "the socket is closed when sending a message",
     ),
     (
-        "a_silent_address_is_overtaken",
+        "the_next_address_overtakes_a_silent_one",
         Fault::DialBlocks,
         "hangs for 3s when connecting to two addresses, of which the first is silent",
     ),
@@ -217,13 +217,13 @@ fn complaints(check: &str, fault: Fault) -> Vec<String> {
     let base = breaking(fault);
     let io = IO_CHECKS.iter().chain(PENDING_CHECKS);
     for own in io.filter(|own| own.rule.check == check) {
-        own.outside(base.runtime.io.clone(), &mut report);
+        own.on_foreign_executor(base.runtime.io.clone(), &mut report);
     }
     for own in SPAWN_CHECKS.iter().filter(|own| own.rule.check == check) {
-        own.outside(base.runtime.clone(), &mut report);
+        own.on_foreign_executor(base.runtime.clone(), &mut report);
     }
     for own in dial_checks().iter().filter(|own| own.rule.check == check) {
-        own.outside(dialler(fault), &mut report);
+        own.on_foreign_executor(dialer(fault), &mut report);
     }
     if shutdown::RULES.iter().any(|rule| rule.check == check) {
         shutdown::check(&base.runtime.clone(), || base.end(), &mut report);
@@ -232,7 +232,7 @@ fn complaints(check: &str, fault: Fault) -> Vec<String> {
 }
 
 #[test]
-fn every_broken_rule_is_named_with_the_step_and_the_words_of_the_contract() {
+fn every_broken_rule_is_reported_with_its_step_and_contract() {
     let rules = rules();
     // Hanging checks run concurrently.
     thread::scope(|scope| {
@@ -282,13 +282,13 @@ fn contract(name: &str) -> Vec<String> {
 }
 
 #[test]
-fn contracts_and_suite_say_the_same() {
+fn contracts_and_suite_have_the_same_text() {
     let rules = rules();
     for rule in &rules {
         let bullets = contract(rule.contract);
         assert!(
             bullets.iter().any(|bullet| bullet.contains(rule.words)),
-            "the contract of {} does not say: {}",
+            "the contract of {} does not contain: {}",
             rule.contract,
             rule.words
         );
@@ -300,7 +300,7 @@ fn contracts_and_suite_say_the_same() {
                 .any(|rule| rule.contract == name && bullet.contains(rule.words));
             assert!(
                 checked || bullet.starts_with("The caller holds no lock"),
-                "nothing checks that {name}: {bullet}"
+                "no check covers {name}: {bullet}"
             );
         }
     }

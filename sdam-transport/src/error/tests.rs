@@ -5,7 +5,7 @@ use sdam_core::app_error::Cause;
 use super::*;
 
 #[test]
-fn only_a_timeout_of_ours_or_of_connecting_is_a_timeout() {
+fn only_own_deadlines_and_connect_timeouts_are_timeouts() {
     let check = |stage, error: io::Error, kind| {
         assert_eq!(TransportError::from_io(stage, "x", error).kind(), kind);
     };
@@ -25,7 +25,7 @@ fn only_a_timeout_of_ours_or_of_connecting_is_a_timeout() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_peer_that_the_system_gives_up_is_a_broken_connection() {
+fn etimedout_on_an_open_connection_is_a_network_error() {
     let system = || io::Error::from_raw_os_error(110);
     assert_eq!(system().kind(), io::ErrorKind::TimedOut);
     let kind = |stage| TransportError::from_io(stage, "x", system()).kind();
@@ -52,7 +52,7 @@ fn text_is_one_line_with_server_kind_stage_and_every_cause() {
 }
 
 #[test]
-fn the_causes_of_a_cause_are_in_the_text() {
+fn nested_causes_are_in_the_text() {
     #[derive(Debug)]
     struct Outer(io::Error);
     impl fmt::Display for Outer {

@@ -113,7 +113,10 @@ fn bytes(request_id: i32) -> Vec<u8> {
 
 /// Returns the immediate result of `recv`.
 fn recv(framed: &mut Framed<Script>) -> Result<WireMessage, TransportError> {
-    framed.recv().now_or_never().expect("nothing was pending")
+    framed
+        .recv()
+        .now_or_never()
+        .expect("the receive was not pending")
 }
 
 #[track_caller]
@@ -125,7 +128,7 @@ fn refused(framed: &mut Framed<Script>, kind: ErrorKind, words: &str) {
 }
 
 #[test]
-fn messages_arrive_whole_however_the_bytes_are_cut() {
+fn messages_arrive_whole_however_the_bytes_are_split() {
     let stream: Vec<u8> = [bytes(1), message(2, 5000).into_bytes(), bytes(3)].concat();
     for chunk in [1, 7, 16, 26, 27, 4096, stream.len()] {
         let chunks = stream
@@ -188,7 +191,7 @@ fn an_announced_length_is_checked_before_anything_is_allocated_o_36() {
 }
 
 #[test]
-fn memory_grows_with_what_arrives_and_not_with_what_is_announced() {
+fn memory_grows_with_received_bytes_and_not_with_the_announced_length() {
     let mut start = bytes(1);
     start[..4].copy_from_slice(&48_000_000_i32.to_le_bytes());
     let arrived = 100 << 10;
@@ -215,12 +218,12 @@ fn errors_name_the_server_and_the_cause_in_one_line() {
 }
 
 #[test]
-fn the_end_of_the_stream_says_what_was_expected() {
+fn an_early_end_of_the_stream_names_the_missing_part() {
     let cut = |at: usize| framed([Step::Bytes(bytes(1)[..at].to_vec()), Step::Eof]);
     refused(
         &mut framed([Step::Eof]),
         ErrorKind::Network,
-        "closed the connection while a message was awaited",
+        "closed the connection while a message was expected",
     );
     refused(
         &mut cut(7),
@@ -240,7 +243,7 @@ fn errors_of_the_stream_keep_their_kind() {
     refused(
         &mut fail(io::ErrorKind::TimedOut),
         ErrorKind::Timeout,
-        "1 bytes of which had arrived",
+        "(1 bytes had arrived)",
     );
     refused(
         &mut fail(io::ErrorKind::ConnectionReset),
@@ -250,7 +253,7 @@ fn errors_of_the_stream_keep_their_kind() {
 }
 
 #[test]
-fn a_receive_dropped_half_way_makes_the_connection_unusable_i_12() {
+fn a_partial_receive_that_is_dropped_makes_the_connection_unusable_i_12() {
     let (head, tail) = (bytes(1)[..20].to_vec(), bytes(1)[20..].to_vec());
     for before in [vec![], vec![Step::Bytes(head)]] {
         let mut framed = framed(before);
@@ -262,39 +265,39 @@ fn a_receive_dropped_half_way_makes_the_connection_unusable_i_12() {
         refused(
             &mut framed,
             ErrorKind::Network,
-            "a receive was abandoned half-way",
+            "a receive was dropped before it was complete",
         );
         let sent = framed.send(message(2, 0)).now_or_never().unwrap();
         assert!(
             sent.unwrap_err()
                 .to_string()
-                .contains("a receive was abandoned")
+                .contains("a receive was dropped")
         );
         assert!(framed.stream.written.lock().unwrap().is_empty());
     }
 }
 
 #[test]
-fn a_send_dropped_half_way_makes_the_connection_unusable_i_12() {
+fn a_partial_send_that_is_dropped_makes_the_connection_unusable_i_12() {
     let mut framed = framed([Step::Take(10), Step::Pending, Step::Take(100)]);
     assert!(framed.send(message(1, 0)).now_or_never().is_none());
     refused(
         &mut framed,
         ErrorKind::Network,
-        "a send was abandoned half-way",
+        "a send was dropped before it was complete",
     );
     assert_eq!(*framed.stream.written.lock().unwrap(), bytes(1)[..10]);
 }
 
 #[test]
-fn a_future_that_was_never_polled_leaves_the_connection_as_it_was() {
+fn a_future_that_was_never_polled_does_not_affect_the_connection() {
     let mut framed = framed([Step::Bytes(bytes(1))]);
     drop(framed.recv());
     recv(&mut framed).unwrap();
 }
 
 #[test]
-fn a_failed_connection_stays_failed_and_says_why() {
+fn a_failed_connection_stays_failed_and_names_the_cause() {
     let mut framed = framed([Step::Fail(io::ErrorKind::BrokenPipe), Step::Bytes(bytes(1))]);
     let sent = framed.send(message(1, 0)).now_or_never().unwrap();
     assert_eq!(
@@ -314,7 +317,7 @@ fn a_failed_connection_stays_failed_and_says_why() {
 }
 
 #[test]
-fn messages_are_sent_whole_and_a_stream_that_takes_nothing_is_broken() {
+fn messages_are_sent_whole_and_a_zero_length_write_is_an_error() {
     let mut whole = framed([Step::Take(3), Step::Take(20), Step::Take(100)]);
     whole.send(message(1, 0)).now_or_never().unwrap().unwrap();
     assert_eq!(*whole.stream.written.lock().unwrap(), bytes(1));

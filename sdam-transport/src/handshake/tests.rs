@@ -32,7 +32,7 @@ fn decode(metadata: &ClientMetadata) -> Document {
 
 /// O-22 to O-26; handshake prose Test 1.
 #[test]
-fn env_says_what_the_variables_tell() {
+fn env_is_derived_from_the_variables() {
     let check = |variables: &[(&str, &str)], expected: Option<Document>| {
         let environment = environment(variables);
         let client = decode(&metadata(&environment));
@@ -116,7 +116,7 @@ fn env_says_what_the_variables_tell() {
 
 /// O-23
 #[test]
-fn both_halves_of_a_container_are_told() {
+fn container_has_runtime_and_orchestrator() {
     let environment = environment(&[("KUBERNETES_SERVICE_HOST", "1")]).with_docker(true);
     assert_eq!(
         decode(&metadata(&environment)).get_document("env").unwrap(),
@@ -126,7 +126,7 @@ fn both_halves_of_a_container_are_told() {
 
 /// O-20
 #[test]
-fn the_document_has_what_is_known_and_nothing_else() {
+fn the_document_has_exactly_the_known_fields() {
     let bare = metadata(&Environment::default());
     assert_eq!(
         decode(&bare),
@@ -157,7 +157,7 @@ fn the_document_has_what_is_known_and_nothing_else() {
 
 /// O-21
 #[test]
-fn what_does_not_fit_is_left_out_in_the_order_of_the_specification() {
+fn fields_that_do_not_fit_are_omitted_in_the_specified_order() {
     let check = |platform: usize, name: usize, region: usize, kept: &[&str]| {
         let os = OperatingSystem::new("Linux").with_name(&"n".repeat(name));
         let environment =
@@ -237,7 +237,7 @@ fn the_document_never_exceeds_its_limit() {
 
 /// O-21, O-27; metadata update prose Test 11.
 #[test]
-fn invalid_texts_are_refused_by_the_name_of_their_option() {
+fn invalid_texts_are_refused_with_the_name_of_the_option() {
     let base = metadata(&Environment::default());
     let long = "a".repeat(129);
     let check = |result: Result<ClientMetadata, InvalidMetadata>, option: &str, shown: &str| {
@@ -258,7 +258,7 @@ fn invalid_texts_are_refused_by_the_name_of_their_option() {
     check(
         ClientMetadata::new("driver", "", &Environment::default()),
         "driver version",
-        "invalid driver version: it must not be empty: name it or leave it out",
+        "invalid driver version: it must not be empty: set it or leave it out",
     );
     check(
         base.clone().with_platform("a|b"),

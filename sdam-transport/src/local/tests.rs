@@ -11,7 +11,7 @@ use futures::{channel::oneshot, future};
 use super::*;
 
 #[test]
-fn work_makes_futures_that_never_leave_their_thread() {
+fn jobs_create_futures_that_stay_on_their_thread() {
     let (remote, jobs) = remote();
     let log = Arc::new(Mutex::new(Vec::new()));
     let (ring, bell) = oneshot::channel::<()>();
@@ -27,14 +27,17 @@ fn work_makes_futures_that_never_leave_their_thread() {
     assert!(run.as_mut().now_or_never().is_none());
     assert_eq!(*log.lock().unwrap(), [1]);
     ring.send(()).unwrap();
-    assert!(run.as_mut().now_or_never().is_none(), "more may be sent");
+    assert!(
+        run.as_mut().now_or_never().is_none(),
+        "the jobs are still running"
+    );
     assert_eq!(*log.lock().unwrap(), [1, 2]);
     drop(remote);
     assert!(run.now_or_never().is_some());
 }
 
 #[test]
-fn work_is_done_although_its_sender_is_gone() {
+fn jobs_finish_after_their_sender_was_dropped() {
     let (remote, jobs) = remote();
     let (ring, bell) = oneshot::channel::<()>();
     remote.run(|| async { bell.await.unwrap() });
@@ -46,7 +49,7 @@ fn work_is_done_although_its_sender_is_gone() {
 }
 
 #[test]
-fn a_panic_ends_one_task_alone() {
+fn a_panic_ends_only_its_task() {
     let (remote, jobs) = remote();
     let (ran, runs) = oneshot::channel();
     // Unlike `panic!`, this does not call the panic hook.
@@ -60,7 +63,7 @@ fn a_panic_ends_one_task_alone() {
 }
 
 #[test]
-fn the_end_drops_what_runs_what_waits_and_what_comes_later() {
+fn dropping_the_run_drops_running_waiting_and_later_jobs() {
     let (remote, jobs) = remote();
     let guard = Arc::new(());
     let work = |guard: &Arc<()>| {
@@ -82,7 +85,7 @@ fn the_end_drops_what_runs_what_waits_and_what_comes_later() {
 }
 
 #[test]
-fn an_attempt_that_is_given_up_is_dropped_where_it_runs() {
+fn a_cancelled_attempt_is_dropped_on_its_thread() {
     let (remote, jobs) = remote();
     let guard = Arc::new(());
     let own = Arc::clone(&guard);
@@ -103,7 +106,7 @@ fn an_attempt_that_is_given_up_is_dropped_where_it_runs() {
 }
 
 #[test]
-fn an_attempt_fails_by_its_own_error_or_by_the_end_of_the_runtime() {
+fn an_attempt_fails_with_its_own_error_or_with_that_of_the_shutdown() {
     let (remote, jobs) = remote();
     let mut run = Box::pin(jobs.run());
     let refused = || async { Err::<(), _>(io::Error::from(io::ErrorKind::ConnectionRefused)) };
@@ -115,5 +118,5 @@ fn an_attempt_fails_by_its_own_error_or_by_the_end_of_the_runtime() {
     drop(run);
     let late = remote.open(refused, |(), _| async {}).now_or_never();
     let error = late.unwrap().unwrap_err();
-    assert_eq!(error.to_string(), "the runtime has ended");
+    assert_eq!(error.to_string(), "the runtime has shut down");
 }

@@ -10,17 +10,17 @@ impl ByteStream for Cursor<Vec<u8>> {}
 
 /// The result of an attempt or a look-up.
 #[derive(Clone, Copy, Debug)]
-enum Fate {
+enum Outcome {
     Open,
     Fail(io::ErrorKind),
     Silent,
 }
 
-/// A dialler whose names and addresses have fixed results.
+/// A dialer whose names and addresses have fixed results.
 #[derive(Clone, Debug, Default)]
 struct FakeDial {
     names: BTreeMap<&'static str, Vec<&'static str>>,
-    fates: BTreeMap<&'static str, Fate>,
+    fates: BTreeMap<&'static str, Outcome>,
     blocking: Option<ManualClock>,
     dialled: Arc<Mutex<Vec<Dialled>>>,
 }
@@ -40,11 +40,11 @@ impl Dial for FakeDial {
         let target = target.to_string();
         let fate = self.fates.get(&*target).copied();
         self.dialled.lock().unwrap().push((target, deadline));
-        match (fate.unwrap_or(Fate::Open), &self.blocking) {
-            (Fate::Open, _) => Ok(Cursor::default()),
-            (Fate::Fail(kind), _) => Err(kind.into()),
-            (Fate::Silent, None) => future::pending().await,
-            (Fate::Silent, Some(clock)) => {
+        match (fate.unwrap_or(Outcome::Open), &self.blocking) {
+            (Outcome::Open, _) => Ok(Cursor::default()),
+            (Outcome::Fail(kind), _) => Err(kind.into()),
+            (Outcome::Silent, None) => future::pending().await,
+            (Outcome::Silent, Some(clock)) => {
                 let left = deadline.unwrap().since(clock.now());
                 clock.advance(left.as_millis() as u64);
                 Err(io::ErrorKind::TimedOut.into())
@@ -54,9 +54,9 @@ impl Dial for FakeDial {
 
     async fn lookup_ip(&self, host: &str) -> io::Result<Vec<IpAddr>> {
         match self.fates.get(host).copied() {
-            Some(Fate::Fail(kind)) => return Err(kind.into()),
-            Some(Fate::Silent) => future::pending().await,
-            Some(Fate::Open) | None => {}
+            Some(Outcome::Fail(kind)) => return Err(kind.into()),
+            Some(Outcome::Silent) => future::pending().await,
+            Some(Outcome::Open) | None => {}
         }
         let addresses = self.names.get(host).into_iter().flatten();
         Ok(addresses.map(|address| address.parse().unwrap()).collect())
@@ -67,7 +67,7 @@ impl Dial for FakeDial {
     }
 }
 
-fn dial(names: &[(&'static str, &[&'static str])], fates: &[(&'static str, Fate)]) -> FakeDial {
+fn dial(names: &[(&'static str, &[&'static str])], fates: &[(&'static str, Outcome)]) -> FakeDial {
     FakeDial {
         names: names
             .iter()
@@ -126,8 +126,8 @@ fn families_take_turns_until_one_answers() {
     let dial = dial(
         &[("a", &["::1", "::2", "127.0.0.1"])],
         &[
-            ("[::1]:27017", Fate::Silent),
-            ("127.0.0.1:27017", Fate::Fail(ConnectionRefused)),
+            ("[::1]:27017", Outcome::Silent),
+            ("127.0.0.1:27017", Outcome::Fail(ConnectionRefused)),
         ],
     );
     connect(&dial, "a").unwrap();
@@ -135,12 +135,12 @@ fn families_take_turns_until_one_answers() {
 }
 
 #[test]
-fn errors_of_the_look_up_are_those_of_stage_dns() {
+fn look_up_errors_have_stage_dns() {
     let dial = dial(
         &[],
         &[
-            ("broken", Fate::Fail(io::ErrorKind::NotFound)),
-            ("silent", Fate::Silent),
+            ("broken", Outcome::Fail(io::ErrorKind::NotFound)),
+            ("silent", Outcome::Silent),
         ],
     );
     fails(
@@ -155,7 +155,7 @@ fn errors_of_the_look_up_are_those_of_stage_dns() {
         "silent",
         ErrorKind::Timeout,
         Stage::Dns,
-        "looking up the host name took longer than allowed: the deadline has passed",
+        "the host name look-up timed out: the deadline has passed",
     );
     fails(
         &dial,
@@ -168,11 +168,11 @@ fn errors_of_the_look_up_are_those_of_stage_dns() {
 }
 
 #[test]
-fn a_failed_connect_tells_what_became_of_every_address() {
+fn a_failed_connect_reports_the_outcome_for_every_address() {
     let names: &[(_, &[_])] = &[("a", &["1.1.1.1", "2.2.2.2"])];
     let first = |fate| ("1.1.1.1:27017", fate);
     let second = |fate| ("2.2.2.2:27017", fate);
-    let refused = Fate::Fail(ConnectionRefused);
+    let refused = Outcome::Fail(ConnectionRefused);
     fails(
         &dial(names, &[first(refused), second(refused)]),
         "a",
@@ -182,15 +182,15 @@ fn a_failed_connect_tells_what_became_of_every_address() {
          2.2.2.2:27017: connection refused",
     );
     fails(
-        &dial(names, &[first(Fate::Silent), second(refused)]),
+        &dial(names, &[first(Outcome::Silent), second(refused)]),
         "a",
         ErrorKind::Timeout,
         Stage::Connect,
-        "connecting took longer than allowed: 2.2.2.2:27017: connection refused; \
-         1.1.1.1:27017: no answer",
+        "connecting timed out: 2.2.2.2:27017: connection refused; \
+         1.1.1.1:27017: no reply",
     );
     // A timeout that the system reports counts as one only if no address failed for another reason.
-    let expired = Fate::Fail(io::ErrorKind::TimedOut);
+    let expired = Outcome::Fail(io::ErrorKind::TimedOut);
     fails(
         &dial(names, &[first(expired), second(refused)]),
         "a",
@@ -203,7 +203,7 @@ fn a_failed_connect_tells_what_became_of_every_address() {
         "a",
         ErrorKind::Timeout,
         Stage::Connect,
-        "connecting took longer than allowed: 1.1.1.1:27017: timed out; \
+        "connecting timed out: 1.1.1.1:27017: timed out; \
          2.2.2.2:27017: timed out",
     );
 }
@@ -212,9 +212,9 @@ fn a_failed_connect_tells_what_became_of_every_address() {
 fn blocking_attempts_share_the_time_that_is_left() {
     let names: &[(_, &[_])] = &[("a", &["1.1.1.1", "2.2.2.2", "3.3.3.3", "4.4.4.4"])];
     let fates = [
-        ("1.1.1.1:27017", Fate::Silent),
-        ("2.2.2.2:27017", Fate::Fail(ConnectionRefused)),
-        ("3.3.3.3:27017", Fate::Silent),
+        ("1.1.1.1:27017", Outcome::Silent),
+        ("2.2.2.2:27017", Outcome::Fail(ConnectionRefused)),
+        ("3.3.3.3:27017", Outcome::Silent),
     ];
     let dial = FakeDial {
         blocking: Some(ManualClock::default()),

@@ -16,13 +16,16 @@ fn bytes_pass_in_both_directions_in_order() {
     assert!(stream.read(&mut two).now_or_never().is_none());
 
     stream.write_all(&[4, 5]).now_or_never().unwrap().unwrap();
-    assert!(stream.flush().now_or_never().is_none(), "nothing was taken");
+    assert!(
+        stream.flush().now_or_never().is_none(),
+        "the write was not complete"
+    );
     assert_eq!(end.to_send.next().now_or_never(), Some(Some(vec![4, 5])));
     stream.flush().now_or_never().unwrap().unwrap();
 }
 
 #[test]
-fn neither_side_runs_ahead_of_the_other() {
+fn each_direction_buffers_one_chunk() {
     let (mut stream, mut end) = piped();
     stream.write_all(&[1]).now_or_never().unwrap().unwrap();
     assert!(stream.write_all(&[2]).now_or_never().is_none());
@@ -31,7 +34,7 @@ fn neither_side_runs_ahead_of_the_other() {
 }
 
 #[test]
-fn a_long_write_is_cut_into_chunks() {
+fn a_long_write_is_split_into_chunks() {
     let (mut stream, mut end) = piped();
     let long = vec![7; MAX_CHUNK + 1];
     assert_eq!(
@@ -43,7 +46,7 @@ fn a_long_write_is_cut_into_chunks() {
 }
 
 #[test]
-fn dropping_the_stream_ends_what_is_to_be_sent() {
+fn dropping_the_stream_ends_the_outgoing_bytes() {
     let (stream, mut end) = piped();
     drop(stream);
     assert_eq!(end.to_send.next().now_or_never(), Some(None));
@@ -52,7 +55,7 @@ fn dropping_the_stream_ends_what_is_to_be_sent() {
 }
 
 #[test]
-fn a_socket_that_is_gone_is_the_end_of_the_stream_and_breaks_writes() {
+fn dropping_the_socket_end_ends_reads_and_fails_writes() {
     let (mut stream, end) = piped();
     drop(end);
     assert_eq!(stream.read(&mut [0]).now_or_never().unwrap().unwrap(), 0);

@@ -15,7 +15,7 @@ fn poll<F: Future>(future: &mut Pin<&mut F>) -> Poll<F::Output> {
 }
 
 #[test]
-fn a_future_beats_the_deadline_if_both_are_ready() {
+fn a_ready_future_wins_over_a_passed_deadline() {
     let clock = ManualClock::default();
     let past = Some(clock.now());
     let mut raced = pin!(deadline(&clock, past, future::ready(7)));
@@ -34,7 +34,7 @@ fn a_deadline_ends_a_future_that_is_pending() {
 }
 
 #[test]
-fn without_a_deadline_a_future_takes_as_long_as_it_takes() {
+fn without_a_deadline_there_is_no_time_limit() {
     let clock = ManualClock::default();
     let mut raced = pin!(deadline(&clock, None, future::pending::<()>()));
     clock.advance(u64::MAX / 1_000_000);
@@ -92,7 +92,7 @@ macro_rules! race {
 }
 
 #[test]
-fn attempts_join_one_by_one_after_the_delay() {
+fn attempts_start_one_by_one_after_the_delay() {
     race!(race, clock, network, None, "abc");
     assert!(poll(&mut race).is_pending());
     assert_eq!(network.begun(), "a");
@@ -126,7 +126,7 @@ fn the_first_success_wins_and_the_others_are_dropped() {
 }
 
 #[test]
-fn of_two_successes_at_once_the_earlier_attempt_wins() {
+fn of_simultaneous_successes_the_earlier_attempt_wins() {
     race!(race, clock, network, None, "ab");
     assert!(poll(&mut race).is_pending());
     clock.advance(250);
@@ -137,7 +137,7 @@ fn of_two_successes_at_once_the_earlier_attempt_wins() {
 }
 
 #[test]
-fn a_failure_begins_the_next_attempt_at_once() {
+fn a_failure_starts_the_next_attempt_immediately() {
     race!(race, clock, network, None, "abc");
     network.settle('a', Err(1));
     assert!(poll(&mut race).is_pending());
@@ -152,7 +152,7 @@ fn a_failure_begins_the_next_attempt_at_once() {
 }
 
 #[test]
-fn a_late_failure_of_one_leaves_the_others_running() {
+fn a_late_failure_does_not_affect_running_attempts() {
     race!(race, clock, network, None, "ab");
     assert!(poll(&mut race).is_pending());
     clock.advance(250);
@@ -176,11 +176,11 @@ fn all_failures_are_reported_in_their_order() {
         panic!("both have failed");
     };
     assert_eq!(lost.failed, [('b', 2), ('a', 1)]);
-    assert!(!lost.timed_out());
+    assert!(!lost.is_timeout());
 }
 
 #[test]
-fn the_deadline_ends_the_race_with_what_is_known() {
+fn the_deadline_ends_the_race_with_the_state_of_every_attempt() {
     let at_300 = Some(Instant::from_millis(300));
     race!(race, clock, network, at_300, "abcd");
     network.settle('a', Err(1));
@@ -197,7 +197,7 @@ fn the_deadline_ends_the_race_with_what_is_known() {
 }
 
 #[test]
-fn an_answer_that_is_there_beats_a_deadline_that_has_passed() {
+fn a_ready_success_wins_over_a_passed_deadline() {
     race!(race, clock, network, Some(Instant::EPOCH), "ab");
     clock.advance(1);
     network.settle('a', Ok('A'));
@@ -205,12 +205,12 @@ fn an_answer_that_is_there_beats_a_deadline_that_has_passed() {
 }
 
 #[test]
-fn a_race_without_candidates_is_lost() {
+fn a_race_without_candidates_fails() {
     race!(race, _clock, network, None, "");
     let Poll::Ready(Err(lost)) = poll(&mut race) else {
         panic!("nobody runs");
     };
-    assert!(lost.failed.is_empty() && !lost.timed_out());
+    assert!(lost.failed.is_empty() && !lost.is_timeout());
     assert_eq!(network.begun(), "");
 }
 

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn instants_are_the_same_in_both_terms() {
+fn instants_convert_to_system_time_and_back() {
     let epoch = Epoch::begin();
     let later = epoch.now() + Duration::from_secs(5);
     let system = epoch.to_system(later).unwrap();

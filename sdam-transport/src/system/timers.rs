@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_timer_that_is_dropped_or_ready_is_forgotten_and_no_thread_waits_for_it() {
+    fn dropped_and_ready_timers_are_removed_and_no_thread_waits_for_them() {
         let clock = ThreadClock::new(Epoch::begin());
         let mut far = clock.sleep_until(Instant::MAX);
         assert!((&mut far).now_or_never().is_none());

@@ -101,7 +101,10 @@ impl fmt::Display for WireError {
                 write!(f, "a message of {length} bytes is shorter than a header")
             }
             Self::TooLong { length } => {
-                write!(f, "a message of {length} bytes is longer than any may be")
+                write!(
+                    f,
+                    "a message of {length} bytes is longer than the protocol allows"
+                )
             }
             Self::LengthBelowHeader { declared } => {
                 write!(
@@ -112,7 +115,7 @@ impl fmt::Display for WireError {
             Self::LengthAboveLimit { declared, limit } => write!(
                 f,
                 "the message declares a length of {declared} bytes, more than the {limit} accepted: \
-                 either the peer is no MongoDB server, or the limit is too small \
+                 either the peer is not a MongoDB server, or the limit is too small \
                  (`Options::max_hello_size` for checks, `Connection::set_max_message_size` for pools)"
             ),
             Self::WrongLength { declared, actual } => write!(
@@ -131,9 +134,9 @@ impl fmt::Display for WireError {
             }
             Self::UnknownSection(kind) => write!(f, "the section kind {kind} is unknown"),
             Self::Truncated { field } => write!(f, "the message ends inside {field}"),
-            Self::TrailingBytes => f.write_str("the message goes on after its last field"),
-            Self::Document { field } => write!(f, "{field} is no BSON document"),
-            Self::NotUtf8 { field } => write!(f, "{field} is no valid text"),
+            Self::TrailingBytes => f.write_str("the message has bytes after its last field"),
+            Self::Document { field } => write!(f, "{field} is not a BSON document"),
+            Self::NotUtf8 { field } => write!(f, "{field} is not valid UTF-8"),
             Self::NoBody => f.write_str("the message has no document"),
             Self::SecondBody => f.write_str("the message has more than one body section"),
             Self::DuplicateSequence(identifier) => {
@@ -148,15 +151,15 @@ impl fmt::Display for WireError {
             ),
             Self::WrongResponseTo { expected, actual } => write!(
                 f,
-                "the reply answers message {actual}, but the one to message {expected} is due"
+                "the reply is to message {actual}, but the reply to message {expected} is expected"
             ),
-            Self::UnexpectedReply => f.write_str("a reply arrived that nobody asked for"),
-            Self::NotAReply => f.write_str("a request arrived where a reply is due"),
+            Self::UnexpectedReply => f.write_str("a reply arrived without a request"),
+            Self::NotAReply => f.write_str("a request arrived instead of a reply"),
             Self::UnexpectedMoreToCome => {
                 f.write_str("the reply announces more replies, which the request did not allow")
             }
             Self::ReplyOutstanding => {
-                f.write_str("a request was made before the reply to the one before had arrived")
+                f.write_str("a request was made before the reply to the previous one had arrived")
             }
             Self::NotInOpQuery => {
                 f.write_str("only a legacy hello that does not stream can be sent as OP_QUERY")

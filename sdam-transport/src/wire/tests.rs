@@ -60,7 +60,7 @@ fn header_is_four_little_endian_integers_o_30() {
 }
 
 #[test]
-fn length_must_be_that_of_the_message_o_36() {
+fn the_declared_length_must_match_the_message_o_36() {
     refused(vec![0; 15], &WireError::TooShort { length: 15 });
     for declared in [i32::MIN, -1, 0, 15] {
         let mut bytes = op_msg(0, &[&body(EMPTY)]);
@@ -136,7 +136,7 @@ fn sections_come_in_any_order_with_one_body_and_unique_identifiers_o_32() {
 }
 
 #[test]
-fn documents_must_fill_what_holds_them() {
+fn documents_must_fill_their_section() {
     let no_body = WireError::Document { field: "the body" };
     refused(op_msg(0, &[&body(&[4, 0, 0, 0])]), &no_body);
     refused(op_msg(0, &[&body(&[5, 0, 0, 0, 1])]), &no_body);
@@ -292,7 +292,7 @@ fn other_opcodes_are_refused_by_name_o_45() {
 }
 
 #[test]
-fn what_cannot_be_decoded_is_not_encoded() {
+fn invalid_messages_are_not_encoded() {
     let no_document = OpMsg {
         body: b"no bson",
         ..OpMsg::default()
@@ -326,7 +326,7 @@ fn document(length: usize) -> Vec<u8> {
 
 proptest! {
     #[test]
-    fn what_is_encoded_is_what_is_decoded(
+    fn encoded_messages_decode_to_the_same_parts(
         ids in any::<(i32, i32)>(),
         flags in any::<(bool, bool, bool)>(),
         length in 0..200_usize,
@@ -359,7 +359,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_the_codec_panic_or_read_outside_the_message(
+    fn no_bytes_make_the_codec_panic_or_read_out_of_bounds(
         op_code in prop::sample::select(vec![1, 2004, 2012, 2013, 0]),
         flags in prop::sample::select(vec![0_u32, 1, 2, 3]),
         mut rest in prop::collection::vec(prop::sample::select(vec![0_u8, 0, 0, 1, 5, 6, 12, 0xFF]), 0..60),

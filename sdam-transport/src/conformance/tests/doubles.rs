@@ -94,13 +94,13 @@ pub(super) fn breaking(fault: Fault) -> Base {
         inner: Arc::clone(&runtime.spawner),
         fault,
         own_thread: block_on(name).unwrap(),
-        panicked: Arc::default(),
+        panic_text: Arc::default(),
     });
     base
 }
 
-pub(super) fn dialler(fault: Fault) -> Dialler<BrokenDial> {
-    Dialler::new(BrokenDial(fault), Base::start().runtime.io.clock)
+pub(super) fn dialer(fault: Fault) -> Dialer<BrokenDial> {
+    Dialer::new(BrokenDial(fault), Base::start().runtime.io.clock)
 }
 
 struct SetOnDrop(Arc<AtomicBool>);
@@ -197,7 +197,7 @@ impl Transport for BrokenTransport {
                 return Err(TransportError::network(Stage::Dns, text));
             }
             Fault::AttemptsPanicLate if self.ended.load(Ordering::SeqCst) => {
-                panic!("the runtime has ended")
+                panic!("the runtime has shut down")
             }
             Fault::AttemptsGoOn => {
                 // Connects within the first poll; without a second poll the socket stays open.
@@ -308,7 +308,7 @@ struct BrokenSpawner {
     inner: Arc<dyn Spawner>,
     fault: Fault,
     own_thread: ThreadId,
-    panicked: Arc<AtomicBool>,
+    panic_text: Arc<AtomicBool>,
 }
 
 impl Spawner for BrokenSpawner {
@@ -320,11 +320,11 @@ impl Spawner for BrokenSpawner {
             Fault::SpawnsOnlyOutside if inside => {}
             Fault::TasksNeverRun => mem::forget(task),
             Fault::TasksOutlive => drop(thread::spawn(|| block_on(task))),
-            Fault::PanicsEndAll if self.panicked.load(Ordering::SeqCst) => {}
+            Fault::PanicsEndAll if self.panic_text.load(Ordering::SeqCst) => {}
             Fault::PanicsEndAll => {
                 let task = Panicking {
                     task: Mutex::new(task),
-                    panicked: Arc::clone(&self.panicked),
+                    panic_text: Arc::clone(&self.panic_text),
                 };
                 self.inner.spawn(Task::new("panicking", task));
             }
@@ -336,7 +336,7 @@ impl Spawner for BrokenSpawner {
 /// A guard that records whether its task has panicked.
 struct Panicking {
     task: Mutex<Task>,
-    panicked: Arc<AtomicBool>,
+    panic_text: Arc<AtomicBool>,
 }
 
 impl Future for Panicking {
@@ -351,8 +351,8 @@ impl Future for Panicking {
 impl Drop for Panicking {
     fn drop(&mut self) {
         // A lock held during a panic is poisoned.
-        let panicked = self.task.is_poisoned();
-        self.panicked.fetch_or(panicked, Ordering::SeqCst);
+        let panic_text = self.task.is_poisoned();
+        self.panic_text.fetch_or(panic_text, Ordering::SeqCst);
     }
 }
 

@@ -70,7 +70,7 @@ fn a_streamed_reply_must_name_the_reply_before_it_m_23() {
 }
 
 #[test]
-fn nothing_is_sent_before_the_last_reply_has_arrived_o_34() {
+fn no_request_is_sent_before_the_last_reply_has_arrived_o_34() {
     let mut exchange = requested(true);
     assert_eq!(exchange.command(BODY), Err(WireError::ReplyOutstanding));
     exchange.accept(&reply(70, 1, true)).unwrap();
@@ -80,7 +80,7 @@ fn nothing_is_sent_before_the_last_reply_has_arrived_o_34() {
 }
 
 #[test]
-fn replies_that_nobody_asked_for_are_refused() {
+fn replies_without_a_request_are_refused() {
     let check = |mut exchange: Exchange, message: WireMessage, error| {
         assert_eq!(exchange.accept(&message), Err(error));
     };
@@ -108,7 +108,7 @@ fn replies_that_nobody_asked_for_are_refused() {
 }
 
 #[test]
-fn op_reply_answers_too() {
+fn op_reply_is_accepted_as_a_reply() {
     let answer = OpReply {
         request_id: 70,
         response_to: 1,
@@ -138,7 +138,7 @@ fn request_ids_wrap_around_and_stay_positive() {
 }
 
 #[test]
-fn a_hello_is_framed_as_it_asks_o_2_o_3_f_30() {
+fn a_hello_is_framed_as_requested_o_2_o_3_f_30() {
     let check = |hello: &HelloRequest, op_code, exhaust_allowed| {
         let message = Exchange::new().hello(hello).unwrap();
         assert_eq!(message.op_code(), op_code);
@@ -166,7 +166,7 @@ fn a_hello_is_framed_as_it_asks_o_2_o_3_f_30() {
 }
 
 #[test]
-fn only_a_hello_that_allows_it_is_answered_by_a_stream_m_20() {
+fn replies_are_streamed_only_to_a_hello_that_allows_it_m_20() {
     let mut exchange = Exchange::new();
     exchange.hello(&HelloRequest::poll(true, None)).unwrap();
     assert_eq!(
