@@ -21,7 +21,8 @@
 //! A runtime that has sockets implements [`Clock`], [`Spawner`] and [`Dial`], makes a transport of
 //! the latter by [`NetTransport`], and bundles all of it in a [`Runtime`]. A runtime that exchanges
 //! whole messages implements [`Transport`] itself. Implementations of [`Dial`], [`Transport`],
-//! [`Connection`] and [`Resolver`] carry the attribute [`async_trait`], re-exported here.
+//! [`Connection`] and [`Resolver`] carry the attribute [`async_trait`](macro@async_trait),
+//! re-exported here.
 //!
 //! This crate has replacements for missing parts: [`system::ThreadClock`] is a clock for all
 //! runtimes, and [`system::lookup_ip`] a resolver of host names. If futures and sockets cannot
