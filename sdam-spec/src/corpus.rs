@@ -147,7 +147,7 @@ pub struct File {
 
 /// The results of a folder of test files.
 #[derive(Clone, Debug)]
-#[must_use = "a report may hold failures"]
+#[must_use = "a report may contain failures"]
 pub struct Report {
     /// The folder that was run.
     pub folder: Folder,

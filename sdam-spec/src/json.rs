@@ -102,7 +102,7 @@ impl<'v> Object<'v> {
     /// Reads `value` as an object with no other keys than `known`; `what` names it in errors.
     pub fn new(value: &'v Value, what: &'static str, known: &[&str]) -> Result<Self, String> {
         let Value::Object(fields) = value else {
-            return Err(format!("{what} is no object: {value}"));
+            return Err(format!("{what} is not an object: {value}"));
         };
         match fields.keys().find(|key| !known.contains(&key.as_str())) {
             Some(key) => Err(format!("{what} has an unknown key: {key}")),
@@ -154,14 +154,14 @@ impl<'v> Object<'v> {
 pub fn text(value: &Value) -> Result<&str, String> {
     value
         .as_str()
-        .ok_or_else(|| format!("{value} is no string"))
+        .ok_or_else(|| format!("{value} is not a string"))
 }
 
 /// Reads a boolean.
 pub fn boolean(value: &Value) -> Result<bool, String> {
     value
         .as_bool()
-        .ok_or_else(|| format!("{value} is no boolean"))
+        .ok_or_else(|| format!("{value} is not a boolean"))
 }
 
 /// A whole number, plain or as `$numberLong` or `$numberInt`.
@@ -171,7 +171,7 @@ pub fn integer(value: &Value) -> Result<i64, String> {
         Some(digits) => digits.as_str().and_then(|digits| digits.parse().ok()),
         None => value.as_i64(),
     };
-    number.ok_or_else(|| format!("{value} is no whole number"))
+    number.ok_or_else(|| format!("{value} is not an integer"))
 }
 
 /// Reads a non-negative integer.
@@ -183,7 +183,7 @@ pub fn natural(value: &Value) -> Result<u64, String> {
 pub fn number(value: &Value) -> Result<f64, String> {
     value
         .as_f64()
-        .ok_or_else(|| format!("{value} is no number"))
+        .ok_or_else(|| format!("{value} is not a number"))
 }
 
 /// Reads a list with `read` for its items.
@@ -192,7 +192,7 @@ pub fn list<'v, T>(
     read: impl FnMut(&'v Value) -> Result<T, String>,
 ) -> Result<Vec<T>, String> {
     let items = value.as_array();
-    let items = items.ok_or_else(|| format!("{value} is no list"))?;
+    let items = items.ok_or_else(|| format!("{value} is not an array"))?;
     items.iter().map(read).collect()
 }
 
@@ -209,7 +209,7 @@ pub fn object_id(value: &Value) -> Result<[u8; 12], String> {
     let digits = Object::new(value, "ObjectId", &["$oid"])?.read("$oid", text)?;
     match ObjectId::parse_str(digits) {
         Ok(id) => Ok(id.bytes()),
-        Err(error) => Err(format!("{digits} is no ObjectId: {error}")),
+        Err(error) => Err(format!("{digits} is not an ObjectId: {error}")),
     }
 }
 
@@ -217,7 +217,7 @@ pub fn object_id(value: &Value) -> Result<[u8; 12], String> {
 pub fn document(value: &Value) -> Result<Vec<u8>, String> {
     match bson(value)? {
         Bson::Document(document) => document.to_vec().map_err(|error| error.to_string()),
-        other => Err(format!("{other} is no document")),
+        other => Err(format!("{other} is not a document")),
     }
 }
 
@@ -240,7 +240,7 @@ fn bson(value: &Value) -> Result<Bson, String> {
             }
             Some(key) if key == "$oid" => Bson::ObjectId(ObjectId::from_bytes(object_id(value)?)),
             Some(key) if key == "$numberLong" => Bson::Int64(integer(value)?),
-            Some(key) => return Err(format!("{key} is a type that no file has had so far")),
+            Some(key) => return Err(format!("{key} is an unsupported type of extended JSON")),
         },
     })
 }
@@ -253,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whole_numbers_are_read_in_all_their_spellings() {
+    fn integers_are_read_in_every_notation() {
         let check = |value: Value, expected: Option<i64>| {
             assert_eq!(integer(&value).ok(), expected, "{value}");
         };
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn extended_json_becomes_the_bson_it_stands_for() {
+    fn extended_json_is_converted_to_bson() {
         let json = json!({
             "a": 1,
             "b": { "$oid": "000000000000000000000102" },

@@ -65,16 +65,16 @@ pub fn check<S: Subject>(
     let options = Options::parse(&script.uri).map_err(|error| error.to_string())?;
     let mut subject = start(options)?;
     for (index, phase) in script.phases.iter().enumerate() {
-        play(phase, &mut subject).map_err(|difference| match &phase.description {
+        run_phase(phase, &mut subject).map_err(|difference| match &phase.description {
             None => format!("phase {}: {difference}", index + 1),
             Some(description) => format!("phase {} ({description}): {difference}", index + 1),
         })?;
     }
-    let left = |difference| format!("at the end: {difference}");
+    let left = |difference| format!("after the last phase: {difference}");
     subject.end().map_err(left)
 }
 
-fn play(phase: &Phase, subject: &mut impl Subject) -> Result<(), String> {
+fn run_phase(phase: &Phase, subject: &mut impl Subject) -> Result<(), String> {
     for response in &phase.responses {
         subject.respond(response)?;
     }

@@ -38,11 +38,11 @@ pub fn max_staleness(file: &Value) -> Result<(), String> {
         (true, Ok(criteria)) => match suitable(&file.topology, &settings, criteria) {
             Err(_) => Ok(()),
             Ok(found) => Err(format!(
-                "should fail, but found suitable {:?}",
+                "expected an error, found suitable {:?}",
                 names(&found)
             )),
         },
-        (false, Err(error)) => Err(format!("should not fail: {error}")),
+        (false, Err(error)) => Err(format!("unexpected error: {error}")),
         (false, Ok(criteria)) => check_stages(&file, &settings, criteria),
     }
 }
@@ -88,7 +88,7 @@ fn check_stages(
     criteria: &Criteria,
 ) -> Result<(), String> {
     let topology = &file.topology;
-    let describe = |error: CriteriaError| format!("should not fail: {error}");
+    let describe = |error: CriteriaError| format!("unexpected error: {error}");
     let suitable = suitable(topology, settings, criteria).map_err(describe)?;
     let window = latency_window(&suitable, settings.local_threshold);
     for (key, actual, expected) in [
@@ -105,7 +105,7 @@ fn check_stages(
     let eligible: BTreeSet<_> = explained.eligible().map(|it| it.address.clone()).collect();
     if eligible != window {
         return Err(format!(
-            "eligible are {eligible:?}, but not {window:?}: {explained}"
+            "the explanation has {eligible:?} eligible, expected {window:?}: {explained}"
         ));
     }
     for number in 0..DRAWS {
@@ -116,7 +116,9 @@ fn check_stages(
             Some(chosen) if window.contains(&chosen.address) => {}
             chosen => {
                 let chosen = chosen.map(|chosen| chosen.address.clone());
-                return Err(format!("{chosen:?} was chosen, but not from {window:?}"));
+                return Err(format!(
+                    "{chosen:?} was chosen outside of the window {window:?}"
+                ));
             }
         }
     }

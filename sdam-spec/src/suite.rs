@@ -108,7 +108,7 @@ impl Suite {
     }
 
     /// Returns whether `pattern` matches this suite's name, or its beginning or end.
-    pub fn is_meant_by(&self, pattern: &str) -> bool {
+    pub fn matches(&self, pattern: &str) -> bool {
         let name = self.name();
         let rest = [name.strip_prefix(pattern), name.strip_suffix(pattern)];
         matches!(rest, [Some(tail), _] if tail.is_empty() || tail.starts_with('/'))
@@ -121,9 +121,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn suites_are_meant_by_their_names_and_whole_parts_of_them() {
+    fn suites_match_their_names_and_whole_path_components() {
         let check = |pattern: &str, expected: &[&str]| {
-            let meant = Suite::ALL.iter().filter(|suite| suite.is_meant_by(pattern));
+            let meant = Suite::ALL.iter().filter(|suite| suite.matches(pattern));
             assert_eq!(
                 meant.map(Suite::name).collect::<Vec<_>>(),
                 expected,

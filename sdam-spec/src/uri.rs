@@ -70,7 +70,7 @@ struct Auth {
 fn check_file(file: &Json) -> Result<(), String> {
     let file: File = json::read(file)?;
     if file.tests.is_empty() {
-        return Err("there is no case in the file".into());
+        return Err("the file has no cases".into());
     }
     let failures = file.tests.iter().filter_map(|case| {
         let outcome = json::read(case).and_then(check);
@@ -88,8 +88,10 @@ fn check_file(file: &Json) -> Result<(), String> {
 fn check(case: Case) -> Result<(), String> {
     let string = match (case.valid, ConnectionString::parse(&case.uri)) {
         (false, Err(_)) => return Ok(()),
-        (false, Ok(_)) => return Err("the string is taken for valid".into()),
-        (true, Err(error)) => return Err(format!("the string is taken for invalid: {error}")),
+        (false, Ok(_)) => return Err("the string is accepted, expected an error".into()),
+        (true, Err(error)) => {
+            return Err(format!("the string is refused, expected valid: {error}"));
+        }
         (true, Ok(string)) => string,
     };
     if let Some(warning) = case.warning {
@@ -106,8 +108,8 @@ fn check(case: Case) -> Result<(), String> {
 
 fn check_warnings(expected: bool, string: &ConnectionString) -> Result<(), String> {
     match (expected, string.warnings()) {
-        (true, []) => Err("there is no warning".into()),
-        (false, [first, ..]) => Err(format!("there is a warning: {first}")),
+        (true, []) => Err("there is no warning, expected one".into()),
+        (false, [first, ..]) => Err(format!("expected no warning: {first}")),
         _ => Ok(()),
     }
 }
@@ -115,7 +117,7 @@ fn check_warnings(expected: bool, string: &ConnectionString) -> Result<(), Strin
 fn check_hosts(expected: &[Host], string: &ConnectionString) -> Result<(), String> {
     let hosts = string.hosts();
     if hosts.len() != expected.len() {
-        return Err(format!("there are {hosts:?}"));
+        return Err(format!("the hosts are {hosts:?}"));
     }
     for (expected, host) in expected.iter().zip(hosts) {
         let default_port = (!host.is_unix()).then_some(DEFAULT_PORT);
@@ -124,7 +126,10 @@ fn check_hosts(expected: &[Host], string: &ConnectionString) -> Result<(), Strin
             && expected.port.or(default_port) == host.port()
             && kind.is_none_or(|kind| kind == host_type(host));
         if !as_expected {
-            return Err(format!("there is the {} {host}", host_type(host)));
+            return Err(format!(
+                "unexpected host of type {}: {host}",
+                host_type(host)
+            ));
         }
     }
     Ok(())

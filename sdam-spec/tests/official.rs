@@ -20,5 +20,5 @@ fn the_pure_code_agrees_with_every_official_file() {
             passed += 1;
         }
     }
-    assert!(passed > 0, "no suite is pure");
+    assert!(passed > 0, "there is no pure suite");
 }

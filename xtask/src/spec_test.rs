@@ -92,14 +92,14 @@ fn values(args: &mut Args, name: &str) -> Result<Vec<String>> {
 }
 
 fn choose_suites(names: &[String]) -> Result<Vec<&'static Suite>> {
-    let meant = |name: &String| Suite::ALL.iter().any(|suite| suite.is_meant_by(name));
+    let meant = |name: &String| Suite::ALL.iter().any(|suite| suite.matches(name));
     if let Some(unknown) = names.iter().find(|name| !meant(name)) {
         let known: Vec<_> = Suite::ALL.iter().map(Suite::name).collect();
         return Err(format!("no such suite: {unknown}; there are {}", known.join(", ")).into());
     }
     let suites = Suite::ALL.iter();
     Ok(suites
-        .filter(|suite| names.is_empty() || names.iter().any(|name| suite.is_meant_by(name)))
+        .filter(|suite| names.is_empty() || names.iter().any(|name| suite.matches(name)))
         .collect())
 }
 

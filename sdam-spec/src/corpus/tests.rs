@@ -30,7 +30,7 @@ impl Drop for Scratch {
 }
 
 #[test]
-fn both_layouts_are_found_at_their_root_and_above_it() {
+fn both_layouts_are_found_at_and_above_their_root() {
     let check = |name: &str, below: &str, folder: &str| {
         let scratch = Scratch::new(name);
         scratch.fill(below, folder, 88);
@@ -46,7 +46,7 @@ fn both_layouts_are_found_at_their_root_and_above_it() {
 }
 
 #[test]
-fn a_missing_file_is_an_error_and_not_a_smaller_run() {
+fn a_missing_file_is_an_error() {
     let scratch = Scratch::new("missing");
     scratch.fill("", SERVER_SELECTION.name(), 87);
     let corpus = Corpus::open(&scratch.0).unwrap();
@@ -74,7 +74,7 @@ fn reports_count_passes_and_name_failures() {
 }
 
 #[test]
-fn files_that_a_folder_does_not_want_are_not_counted() {
+fn excluded_files_of_a_folder_are_not_counted() {
     let scratch = Scratch::new("prefix");
     scratch.fill("", SERVER_SELECTION.name(), 88);
     scratch.fill("", SDAM_LOGGING.name(), 3);
@@ -87,7 +87,7 @@ fn files_that_a_folder_does_not_want_are_not_counted() {
 }
 
 #[test]
-fn the_level_that_a_copy_has_changed_is_restored() {
+fn the_log_level_that_the_copy_changed_is_restored() {
     let scratch = Scratch::new("level");
     scratch.fill("test", "server_selection/server_selection", 88);
     scratch.fill("test", "server_selection_logging", 4);

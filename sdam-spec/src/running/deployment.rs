@@ -67,7 +67,7 @@ pub(crate) fn hello(
         ServerType::Mongos => drop(hello.insert("msg", "isdbgrid")),
         ServerType::RsGhost => drop(hello.insert("isreplicaset", true)),
         ServerType::RsSecondary => drop(hello.insert("secondary", true)),
-        other => return Err(format!("nothing makes a server a {other} here")),
+        other => return Err(format!("no reply makes a server {other}")),
     }
     if matches!(
         server.server_type,
@@ -124,7 +124,7 @@ pub(crate) fn compare(
         facts.collect()
     };
     if wanted.topology_type() != actual.topology_type() || servers(wanted) != servers(actual) {
-        return Err(unreached(&format!("there is {actual}, wanted {wanted}")));
+        return Err(unreached(&format!("it is {actual}, expected {wanted}")));
     }
     Ok(())
 }

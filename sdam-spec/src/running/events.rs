@@ -12,17 +12,17 @@ use sdam_events::channel::EventStream;
 pub(crate) struct EventLog {
     events: EventStream,
     /// The number of the last event.
-    seen: u64,
+    last_seq: u64,
     /// Servers with a heartbeat in progress.
-    beating: BTreeSet<ServerId>,
+    in_progress: BTreeSet<ServerId>,
 }
 
 impl EventLog {
     pub(crate) fn new(events: EventStream) -> Self {
         Self {
             events,
-            seen: 0,
-            beating: BTreeSet::new(),
+            last_seq: 0,
+            in_progress: BTreeSet::new(),
         }
     }
 
@@ -30,22 +30,25 @@ impl EventLog {
     pub(crate) fn take(&mut self, topology: ObjectId) -> Result<Vec<EventKind>, String> {
         let mut events = Vec::new();
         while let Some(event) = self.events.try_next() {
-            self.seen += 1;
-            if event.seq != self.seen || event.topology != topology {
-                return Err(format!("the event has not number {}: {event:?}", self.seen));
+            self.last_seq += 1;
+            if event.seq != self.last_seq || event.topology != topology {
+                return Err(format!(
+                    "expected event number {}, got {event:?}",
+                    self.last_seq
+                ));
             }
             let paired = match &event.kind {
                 EventKind::ServerHeartbeatStarted(heartbeat) => {
-                    self.beating.insert(heartbeat.server)
+                    self.in_progress.insert(heartbeat.server)
                 }
                 EventKind::ServerHeartbeatSucceeded { heartbeat, .. }
                 | EventKind::ServerHeartbeatFailed { heartbeat, .. } => {
-                    self.beating.remove(&heartbeat.server)
+                    self.in_progress.remove(&heartbeat.server)
                 }
                 _ => true,
             };
             if !paired {
-                return Err(format!("the heartbeat starts or ends twice: {event:?}"));
+                return Err(format!("a heartbeat starts or ends twice: {event:?}"));
             }
             events.push(event.kind);
         }
@@ -55,12 +58,14 @@ impl EventLog {
     /// Fails unless the remaining events end correctly for a closed topology.
     pub(crate) fn end(mut self, topology: ObjectId) -> Result<(), String> {
         let events = self.take(topology)?;
-        if !self.beating.is_empty() {
-            return Err(format!("heartbeats of {:?} never end", self.beating));
+        if !self.in_progress.is_empty() {
+            return Err(format!("heartbeats of {:?} have no end", self.in_progress));
         }
         match events.last().map(EventKind::name) {
             Some(EventName::TopologyClosed) => Ok(()),
-            last => Err(format!("the last event is {last:?}")),
+            last => Err(format!(
+                "the last event is {last:?}, expected TopologyClosed"
+            )),
         }
     }
 }

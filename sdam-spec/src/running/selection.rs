@@ -20,8 +20,8 @@ const DRAWS: usize = 256;
 pub(crate) fn check_refusal<S: Debug>(outcome: Result<S, SelectionError>) -> Result<(), String> {
     match outcome {
         Err(SelectionError::InvalidCriteria(_)) => Ok(()),
-        Err(error) => Err(format!("fails for another reason: {error}")),
-        Ok(selected) => Err(format!("should fail, but selected {selected:?}")),
+        Err(error) => Err(format!("failed with an unexpected error: {error}")),
+        Ok(selected) => Err(format!("expected an error, selected {selected:?}")),
     }
 }
 
@@ -31,20 +31,20 @@ pub(crate) fn check_suitable(
     criteria: &Criteria,
     expected: &BTreeSet<ServerAddress>,
 ) -> Result<(), String> {
-    let shown = Arc::new(Mutex::new(BTreeSet::new()));
-    let log = Arc::clone(&shown);
+    let received = Arc::new(Mutex::new(BTreeSet::new()));
+    let log = Arc::clone(&received);
     let selector = move |suitable: &mut Candidates<'_>| {
         let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
         log.extend(suitable.iter().map(|candidate| candidate.address.clone()));
     };
     let criteria = criteria.clone().with_selector(Arc::new(selector));
     select(&criteria)?;
-    let shown = shown.lock().unwrap_or_else(PoisonError::into_inner);
-    if *shown == *expected {
+    let received = received.lock().unwrap_or_else(PoisonError::into_inner);
+    if *received == *expected {
         return Ok(());
     }
     Err(format!(
-        "suitable_servers are {shown:?}, expected {expected:?}"
+        "suitable_servers are {received:?}, expected {expected:?}"
     ))
 }
 
@@ -67,5 +67,5 @@ pub(crate) fn check_window(
 }
 
 pub(crate) fn unexpected(error: &SelectionError) -> String {
-    format!("should not fail: {error}")
+    format!("unexpected error: {error}")
 }

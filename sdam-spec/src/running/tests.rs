@@ -11,7 +11,7 @@ use crate::{
 
 /// Runs `test` with each way to run files of the suite `name`.
 fn each(name: &str, test: impl Fn(&dyn Fn(&Value) -> Result<(), String>)) {
-    let suite = Suite::ALL.iter().find(|suite| suite.is_meant_by(name));
+    let suite = Suite::ALL.iter().find(|suite| suite.matches(name));
     let suite = suite.unwrap();
     let host = host();
     test(&|file| suite.engine.unwrap()(&host, file));
@@ -42,7 +42,7 @@ fn a_topology_that_differs_from_the_file_fails() {
 }
 
 #[test]
-fn a_topology_is_led_to_the_description_and_selected_from() {
+fn a_topology_is_driven_to_the_description_and_selected_from() {
     each("server_selection", |play| {
         let check = |suitable: &[&str], window: &[&str], error: Option<&str>| {
             let verdict = play(&selection::tests::file(suitable, window));
@@ -60,7 +60,7 @@ fn a_topology_is_led_to_the_description_and_selected_from() {
 }
 
 #[test]
-fn a_description_that_no_reply_leads_to_fails() {
+fn an_unreachable_description_fails() {
     each("server_selection", |play| {
         let check = |change: &dyn Fn(&mut Value), message: &str| {
             let mut file = selection::tests::file(&["b", "c"], &["b"]);
@@ -70,21 +70,21 @@ fn a_description_that_no_reply_leads_to_fails() {
         };
         check(
             &|topology| topology["servers"][1]["type"] = json!("RSPrimary"),
-            "the topology was not reached: there is ",
+            "the topology was not reached: it is ",
         );
         check(
             &|topology| topology["type"] = json!("ReplicaSetNoPrimary"),
-            "the topology was not reached: there is ",
+            "the topology was not reached: it is ",
         );
         check(
             &|topology| topology["servers"][1]["type"] = json!("RSArbiter"),
-            "nothing makes a server a RSArbiter here",
+            "no reply makes a server RSArbiter",
         );
     });
 }
 
 #[test]
-fn staleness_is_refused_where_an_error_is_expected_and_only_there() {
+fn staleness_errors_must_match_the_expectation() {
     each("max-staleness", |play| {
         let verdict = |seconds: i64, error: bool| {
             play(&json!({
@@ -138,7 +138,7 @@ fn staleness_counts_from_the_updates_of_the_file() {
 }
 
 #[test]
-fn averages_come_from_the_time_that_answers_take() {
+fn averages_are_measured_from_reply_delays() {
     each("rtt", |play| {
         let verdict = |average: f64| {
             play(&json!({ "avg_rtt_ms": 10, "new_rtt_ms": 20.5, "new_avg_rtt": average }))
@@ -149,7 +149,7 @@ fn averages_come_from_the_time_that_answers_take() {
 }
 
 #[test]
-fn servers_that_are_chosen_too_rarely_fail() {
+fn servers_chosen_too_rarely_fail() {
     each("in_window", |play| {
         let verdict = |frequencies: [f64; 2]| {
             let servers = |key: &str, value: Value| {

@@ -16,26 +16,29 @@ use crate::json::{Address, Stated};
 /// An event with the fields that a file specifies.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[expect(clippy::enum_variant_names, reason = "the names of the format")]
+#[expect(
+    clippy::enum_variant_names,
+    reason = "the names are those of the format"
+)]
 pub(super) enum ExpectedEvent {
-    TopologyOpeningEvent(OfTopology),
-    TopologyClosedEvent(OfTopology),
+    TopologyOpeningEvent(TopologyEvent),
+    TopologyClosedEvent(TopologyEvent),
     TopologyDescriptionChangedEvent(TopologyChange),
-    ServerOpeningEvent(OfServer),
-    ServerClosedEvent(OfServer),
+    ServerOpeningEvent(ServerEvent),
+    ServerClosedEvent(ServerEvent),
     ServerDescriptionChangedEvent(Box<ServerChange>),
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub(super) struct OfTopology {
+pub(super) struct TopologyEvent {
     #[serde(rename = "topologyId")]
     _topology_id: IgnoredAny,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub(super) struct OfServer {
+pub(super) struct ServerEvent {
     #[serde(rename = "topologyId")]
     _topology_id: IgnoredAny,
     address: Address,
@@ -46,8 +49,8 @@ pub(super) struct OfServer {
 pub(super) struct TopologyChange {
     #[serde(rename = "topologyId")]
     _topology_id: IgnoredAny,
-    previous_description: Topology,
-    new_description: Topology,
+    previous_description: TopologyFields,
+    new_description: TopologyFields,
 }
 
 #[derive(Debug, Deserialize)]
@@ -56,23 +59,23 @@ pub(super) struct ServerChange {
     #[serde(rename = "topologyId")]
     _topology_id: IgnoredAny,
     address: Address,
-    previous_description: Server,
-    new_description: Server,
+    previous_description: ServerFields,
+    new_description: ServerFields,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct Topology {
+struct TopologyFields {
     #[serde(rename = "topologyType", default)]
     kind: Stated<String>,
     #[serde(default)]
     set_name: Stated<String>,
-    servers: Vec<Server>,
+    servers: Vec<ServerFields>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct Server {
+struct ServerFields {
     address: Address,
     #[serde(rename = "type", default)]
     kind: Stated<String>,
@@ -162,8 +165,8 @@ pub(super) fn compare(expected: &[ExpectedEvent], actual: &[EventKind]) -> Resul
         .iter()
         .filter(|event| is_compared(event.name()))
         .collect();
-    sort_neighbours(&mut expected, |event| (event.name(), event.address()));
-    sort_neighbours(&mut actual, |event| (event.name(), event.address()));
+    sort_unordered_runs(&mut expected, |event| (event.name(), event.address()));
+    sort_unordered_runs(&mut actual, |event| (event.name(), event.address()));
     for (index, (expected, actual)) in expected.iter().zip(&actual).enumerate() {
         expected
             .compare(actual)
@@ -175,7 +178,7 @@ pub(super) fn compare(expected: &[ExpectedEvent], actual: &[EventKind]) -> Resul
     let mut extra = String::new();
     for event in actual.iter().skip(expected.len()) {
         extra.push_str(if extra.is_empty() {
-            ", the last ones being "
+            ", the unexpected ones are "
         } else {
             ", "
         });
@@ -201,7 +204,7 @@ fn is_compared(name: EventName) -> bool {
 }
 
 /// Sorts each run of events of one kind whose relative order does not matter.
-fn sort_neighbours<'e, T>(
+fn sort_unordered_runs<'e, T>(
     events: &mut [&'e T],
     key: impl Fn(&'e T) -> (EventName, Option<&'e ServerAddress>),
 ) {
@@ -216,7 +219,7 @@ fn sort_neighbours<'e, T>(
     }
 }
 
-fn compare_topology(expected: &Topology, actual: &TopologyDescription) -> Result<(), String> {
+fn compare_topology(expected: &TopologyFields, actual: &TopologyDescription) -> Result<(), String> {
     let topology_type = Some(actual.topology_type().as_str().to_owned());
     compare_key("topologyType", topology_type.as_ref(), &expected.kind)?;
     let set_name = actual.set_name().map(str::to_owned);
@@ -234,7 +237,7 @@ fn compare_topology(expected: &Topology, actual: &TopologyDescription) -> Result
     same("the set of addresses", &actual, &expected)
 }
 
-fn compare_server(expected: &Server, actual: &ServerDescription) -> Result<(), String> {
+fn compare_server(expected: &ServerFields, actual: &ServerDescription) -> Result<(), String> {
     same("address", &&actual.address, &&expected.address.0)?;
     let server_type = Some(actual.server_type.as_str().to_owned());
     compare_key("type", server_type.as_ref(), &expected.kind)?;

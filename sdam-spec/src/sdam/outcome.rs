@@ -18,7 +18,7 @@ pub(super) struct Outcome {
     topology_type: String,
     #[serde(default)]
     set_name: Stated<String>,
-    servers: BTreeMap<Address, Server>,
+    servers: BTreeMap<Address, ServerFields>,
     #[serde(default)]
     logical_session_timeout_minutes: Stated<i32>,
     #[serde(default)]
@@ -31,7 +31,7 @@ pub(super) struct Outcome {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct Server {
+struct ServerFields {
     #[serde(rename = "type")]
     kind: String,
     #[serde(default)]
@@ -105,7 +105,7 @@ pub(super) fn compare(expected: &Outcome, observed: &Observation) -> Result<(), 
 }
 
 fn compare_server(
-    expected: &Server,
+    expected: &ServerFields,
     server: &ServerDescription,
     observed: &Observation,
 ) -> Result<(), String> {
@@ -135,9 +135,10 @@ fn compare_server(
         &expected.logical_session_timeout_minutes,
     )?;
     // A load balancer is never checked, so its wire versions are unknown.
-    let asked = server.server_type.is_available() && server.server_type != ServerType::LoadBalancer;
+    let checked =
+        server.server_type.is_available() && server.server_type != ServerType::LoadBalancer;
     let (min, max) = (server.wire_versions.min, server.wire_versions.max);
-    let (min, max) = (asked.then_some(min), asked.then_some(max));
+    let (min, max) = (checked.then_some(min), checked.then_some(max));
     compare_key("minWireVersion", min.as_ref(), &expected.min_wire_version)?;
     compare_key("maxWireVersion", max.as_ref(), &expected.max_wire_version)?;
     compare_error(&expected.error, server)?;

@@ -18,11 +18,11 @@ use super::{ApplicationError, Observation, Response, Subject};
 
 /// Runs `file` against a [`TopologyMachine`].
 pub fn check(file: &Value) -> Result<(), String> {
-    super::check(file, |options| Ok(Bare::start(&options)))
+    super::check(file, |options| Ok(PureMachine::start(&options)))
 }
 
 /// A machine and the state that its effects produce.
-struct Bare {
+struct PureMachine {
     machine: TopologyMachine,
     now: Instant,
     /// From the calls to the pools.
@@ -30,7 +30,7 @@ struct Bare {
     events: Vec<EventKind>,
 }
 
-impl Bare {
+impl PureMachine {
     fn start(options: &Options) -> Self {
         let mut subject = Self {
             machine: TopologyMachine::new(options, ObjectId::from_bytes([1; 12])),
@@ -39,11 +39,11 @@ impl Bare {
             events: Vec::new(),
         };
         let effects = subject.machine.handle(subject.now, Input::Open);
-        subject.run(effects);
+        subject.perform(effects);
         subject
     }
 
-    fn run(&mut self, effects: Effects) {
+    fn perform(&mut self, effects: Effects) {
         for effect in effects {
             match effect {
                 Effect::OpenServer { server, .. } => {
@@ -69,7 +69,7 @@ impl Bare {
     }
 }
 
-impl Subject for Bare {
+impl Subject for PureMachine {
     fn respond(&mut self, response: &Response) -> Result<(), String> {
         let Some(server) = self.machine.description().server(&response.address) else {
             return Ok(());
@@ -79,7 +79,7 @@ impl Subject for Bare {
             None => Err(ServerError::new(
                 ErrorKind::Network,
                 Stage::Hello,
-                "the script says so",
+                "network error of the test file",
             )),
         };
         let rtt = Some(Rtt {
@@ -92,7 +92,7 @@ impl Subject for Bare {
             rtt,
         };
         let effects = self.machine.handle(self.now, input);
-        self.run(effects);
+        self.perform(effects);
         Ok(())
     }
 
@@ -100,14 +100,14 @@ impl Subject for Bare {
         let description = self.machine.description();
         let server = description
             .server(&error.address)
-            .ok_or_else(|| format!("{} is no server of the topology", error.address))?
+            .ok_or_else(|| format!("{} is not a server of the topology", error.address))?
             .id;
         let current = self.machine.generation(server, None);
         let current = current.ok_or_else(|| format!("{} has no pool", error.address))?;
         let (_, effects) = self
             .machine
             .handle_error(self.now, server, &error.report(current));
-        self.run(effects);
+        self.perform(effects);
         Ok(())
     }
 
@@ -116,7 +116,7 @@ impl Subject for Bare {
             let counted = self.machine.generation(*server, None);
             if counted != Some(*commanded) {
                 return Err(format!(
-                    "the machine counts {counted:?} as the generation of {server:?}, but commanded \
+                    "the machine has generation {counted:?} of {server:?}, but its effects set \
                      {commanded:?}"
                 ));
             }
@@ -130,10 +130,12 @@ impl Subject for Bare {
 
     fn end(mut self) -> Result<(), String> {
         let effects = self.machine.handle(self.now, Input::Close);
-        self.run(effects);
+        self.perform(effects);
         match self.generations.len() {
             0 => Ok(()),
-            number => Err(format!("{number} pools outlive the topology")),
+            number => Err(format!(
+                "{number} pools are left after the topology was closed"
+            )),
         }
     }
 }

@@ -147,7 +147,7 @@ impl TryFrom<ApplicationErrorFormat> for ApplicationError {
 }
 
 /// The message of errors that a file only names.
-const SCRIPTED: &str = "the script says so";
+const SCRIPTED: &str = "network error of the test file";
 
 impl Script {
     /// Reads a file.
@@ -158,7 +158,7 @@ impl Script {
     pub fn parse(file: &Value) -> Result<Self, String> {
         let script: Self = json::read(file)?;
         if script.phases.is_empty() {
-            return Err("there is no phase in the file".into());
+            return Err("the file has no phases".into());
         }
         Ok(script)
     }

@@ -55,7 +55,7 @@ fn check(pointer: &str, wrong: Value, message: &str) {
 }
 
 #[test]
-fn each_part_of_an_outcome_is_compared_and_named() {
+fn every_field_of_an_outcome_is_compared() {
     assert_eq!(pure::check(&file(&outcome())), Ok(()));
     check(
         "/topologyType",
@@ -91,7 +91,7 @@ fn each_part_of_an_outcome_is_compared_and_named() {
 }
 
 #[test]
-fn each_part_of_a_server_is_compared_and_named() {
+fn every_field_of_a_server_is_compared() {
     let server = |key: &str, wrong: Value, message: &str| {
         let message = format!("a:27017: {message}");
         check(&format!("/servers/a:27017/{key}"), wrong, &message);
@@ -177,7 +177,7 @@ fn an_absent_key_asserts_nothing_and_an_unknown_one_is_refused() {
 }
 
 #[test]
-fn errors_are_reported_as_pools_report_them() {
+fn application_errors_are_reported_like_those_of_pools() {
     let generation = |when: &str, of_type: &str, generation: u64| {
         let mut file = file(&outcome());
         let phase = &mut file["phases"][1];
@@ -251,7 +251,7 @@ fn events_are_compared_in_number_order_and_content() {
     );
     check(
         &|events| events.truncate(2),
-        "there are 4 events, expected 2, the last ones being ServerOpening of a:27017, \
+        "there are 4 events, expected 2, the unexpected ones are ServerOpening of a:27017, \
          ServerOpening of b:27017",
     );
     check(

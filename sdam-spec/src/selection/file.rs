@@ -39,13 +39,13 @@ pub(crate) struct SelectionFile {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ServerSelection {
-    topology_description: Topology,
+    topology_description: TopologyFields,
     operation: Operation,
     read_preference: Preference,
     #[serde(default)]
-    deprioritized_servers: Vec<Server>,
-    suitable_servers: Vec<Server>,
-    in_latency_window: Vec<Server>,
+    deprioritized_servers: Vec<ServerFields>,
+    suitable_servers: Vec<ServerFields>,
+    in_latency_window: Vec<ServerFields>,
 }
 
 #[derive(Deserialize)]
@@ -59,12 +59,12 @@ enum Operation {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct MaxStaleness {
-    topology_description: Topology,
+    topology_description: TopologyFields,
     #[serde(rename = "heartbeatFrequencyMS")]
     heartbeat_frequency_ms: Option<u64>,
     read_preference: Preference,
-    suitable_servers: Option<Vec<Server>>,
-    in_latency_window: Option<Vec<Server>>,
+    suitable_servers: Option<Vec<ServerFields>>,
+    in_latency_window: Option<Vec<ServerFields>>,
     #[serde(default)]
     error: bool,
 }
@@ -93,7 +93,7 @@ impl SelectionFile {
     /// Reads a file of `max-staleness/tests`.
     pub(crate) fn max_staleness(file: &Value) -> Result<Self, String> {
         let file: MaxStaleness = json::read(file)?;
-        let expected = |key: &str, servers: Option<Vec<Server>>| match servers {
+        let expected = |key: &str, servers: Option<Vec<ServerFields>>| match servers {
             None if !file.error => Err(format!("missing field `{key}`")),
             servers => Ok(addresses(servers.unwrap_or_default())),
         };
@@ -113,7 +113,7 @@ impl SelectionFile {
         match (&self.criteria, self.expects_error) {
             (Ok(criteria), _) => Ok(Some(criteria)),
             (Err(_), true) => Ok(None),
-            (Err(error), false) => Err(format!("should not fail: {error}")),
+            (Err(error), false) => Err(format!("unexpected error: {error}")),
         }
     }
 }
@@ -134,7 +134,7 @@ pub(crate) struct InWindowFile {
 struct InWindow {
     #[serde(rename = "description")]
     _description: IgnoredAny,
-    topology_description: Topology,
+    topology_description: TopologyFields,
     mocked_topology_state: Vec<Load>,
     iterations: u64,
     outcome: Frequencies,
@@ -173,9 +173,9 @@ impl InWindowFile {
                 .collect(),
             tolerance: file.outcome.tolerance,
         };
-        file.is_complete().then_some(file).ok_or_else(|| {
-            "there is not one operation count and one frequency for each server".to_owned()
-        })
+        file.is_complete()
+            .then_some(file)
+            .ok_or_else(|| "every server needs one operation count and one frequency".to_owned())
     }
 
     /// Returns whether all servers have the same load.
@@ -276,15 +276,15 @@ impl RttFile {
 /// A topology description, without state machine or check of wire versions.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Topology {
+struct TopologyFields {
     #[serde(rename = "type", deserialize_with = "topology_type")]
     topology_type: TopologyType,
-    servers: Vec<Server>,
+    servers: Vec<ServerFields>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct Server {
+struct ServerFields {
     address: Address,
     #[serde(rename = "avg_rtt_ms")]
     avg_rtt_ms: Option<f64>,
@@ -312,15 +312,15 @@ struct Preference {
     max_staleness_seconds: Option<i64>,
 }
 
-impl From<Topology> for TopologyDescription {
-    fn from(topology: Topology) -> Self {
+impl From<TopologyFields> for TopologyDescription {
+    fn from(topology: TopologyFields) -> Self {
         let numbered = topology.servers.into_iter().zip(1..);
         let servers = numbered.map(|(server, number)| server.describe(ServerId::from_u64(number)));
         Self::new(topology.topology_type, servers)
     }
 }
 
-impl Server {
+impl ServerFields {
     fn describe(self, id: ServerId) -> ServerDescription {
         let mut server = ServerDescription::unknown(id, self.address.0);
         server.server_type = self.kind;
@@ -343,7 +343,8 @@ impl Preference {
     fn read(self) -> Result<Arc<ReadPreference>, String> {
         let mode = match self.mode {
             None => ReadMode::default(),
-            Some(name) => ReadMode::parse(&name).ok_or_else(|| format!("{name} is no mode"))?,
+            Some(name) => ReadMode::parse(&name)
+                .ok_or_else(|| format!("{name} is not a read preference mode"))?,
         };
         let mut preference = ReadPreference::new(mode);
         if let Some(sets) = self.tag_sets {
@@ -358,7 +359,7 @@ impl Preference {
     }
 }
 
-fn addresses<C: FromIterator<ServerAddress>>(servers: Vec<Server>) -> C {
+fn addresses<C: FromIterator<ServerAddress>>(servers: Vec<ServerFields>) -> C {
     servers.into_iter().map(|server| server.address.0).collect()
 }
 
@@ -380,7 +381,7 @@ fn topology_type<'de, D: Deserializer<'de>>(deserializer: D) -> Result<TopologyT
     ]
     .into_iter()
     .find(|topology_type| name == topology_type.as_str())
-    .ok_or_else(|| D::Error::custom(format!("{name} is no topology type")))
+    .ok_or_else(|| D::Error::custom(format!("{name} is not a topology type")))
 }
 
 fn server_type<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ServerType, D::Error> {
@@ -399,5 +400,5 @@ fn server_type<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ServerType,
     ]
     .into_iter()
     .find(|server_type| name == server_type.as_str())
-    .ok_or_else(|| D::Error::custom(format!("{name} is no server type")))
+    .ok_or_else(|| D::Error::custom(format!("{name} is not a server type")))
 }

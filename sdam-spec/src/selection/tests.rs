@@ -45,7 +45,7 @@ fn a_file_passes_only_with_the_right_suitable_servers_and_window() {
 }
 
 #[test]
-fn avoided_servers_and_tags_are_taken_from_the_file() {
+fn deprioritized_servers_and_tags_are_read_from_the_file() {
     let mut avoiding = file(&["c"], &["c"]);
     avoiding["deprioritized_servers"] = json!([{ "address": "b:27017", "type": "Unknown" }]);
     assert_eq!(server_selection(&avoiding), Ok(()));

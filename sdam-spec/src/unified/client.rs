@@ -88,9 +88,7 @@ impl Client {
                 Either::Left((Some(event), _)) => self.events.push(event),
                 Either::Left((None, _)) => return Err("the client has ended".to_owned()),
                 Either::Right(_) => {
-                    return Err(format!(
-                        "only {matching} events of {count} have come in time"
-                    ));
+                    return Err(format!("only {matching} of {count} events arrived in time"));
                 }
             }
         }
@@ -159,7 +157,7 @@ impl<'v> ExpectedEvent<'v> {
         let fields = value.as_object().ok_or("an event is an object")?;
         let mut fields = fields.iter();
         let (Some((name, content)), None) = (fields.next(), fields.next()) else {
-            return Err(format!("{value} is not one event"));
+            return Err(format!("{value} does not have exactly one event"));
         };
         let content = Object::new(content, "event", &["newDescription"])?;
         let new_type = content.read_optional("newDescription", |description| {
@@ -192,7 +190,7 @@ fn event_name(value: &Value) -> Result<EventName, String> {
     };
     let name = EventName::ALL.iter().find(is_meant);
     name.copied()
-        .ok_or_else(|| format!("{text} is no event that is known here"))
+        .ok_or_else(|| format!("{text} is not a supported event"))
 }
 
 /// Builds the options of a client of the deployment at `uri`.

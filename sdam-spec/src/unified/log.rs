@@ -24,7 +24,7 @@ pub(super) fn config(observed: &Value) -> Result<LogConfig, String> {
         let severity = observed.read_optional(component, |value| {
             let name = read::text(value)?;
             let severity = name.parse::<Severity>();
-            severity.map_err(|()| format!("{name} is no severity"))
+            severity.map_err(|()| format!("{name} is not a severity"))
         });
         severity.map(Option::unwrap_or_default)
     };
@@ -76,7 +76,7 @@ pub(super) fn check(expected: &Value, logs: &Logs) -> Result<(), String> {
         let client = expected.read("client", read::text)?;
         let log = logs
             .get(client)
-            .ok_or_else(|| format!("there is no {client}"))?;
+            .ok_or_else(|| format!("there is no client {client}"))?;
         compare(&expected, log).map_err(|error| format!("{client}: {error}, in {log:#?}"))
     })
     .map(drop)
@@ -97,7 +97,7 @@ fn compare(expected: &Object<'_>, log: &[Value]) -> Result<(), String> {
     }
     let extra = expected.read_optional("ignoreExtraMessages", read::boolean)?;
     match log.next() {
-        Some(actual) if extra != Some(true) => Err(format!("{actual} is one too many")),
+        Some(actual) if extra != Some(true) => Err(format!("unexpected message: {actual}")),
         _ => Ok(()),
     }
 }

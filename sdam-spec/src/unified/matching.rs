@@ -81,9 +81,10 @@ impl Matching {
             ("$$matchAsDocument", _, Some(actual)) => {
                 let text = actual.as_str().unwrap_or_default();
                 let document = serde_json::from_str::<Value>(text);
-                let document = document.map_err(|error| format!(" is no JSON: {error}: {text}"))?;
+                let document =
+                    document.map_err(|error| format!(" is not JSON: {error}: {text}"))?;
                 if !document.is_object() {
-                    return Err(format!(" is no document: {text}"));
+                    return Err(format!(" is not a document: {text}"));
                 }
                 self.value(operand, Some(&document))
             }

@@ -12,7 +12,7 @@ impl Kind {
             "replicaset" => Self::ReplicaSet,
             "sharded" => Self::Sharded,
             "load-balanced" => Self::LoadBalanced,
-            other => return Err(format!("{other} is no kind of deployment")),
+            other => return Err(format!("{other} is not a kind of deployment")),
         })
     }
 }
@@ -35,7 +35,7 @@ impl Requirement {
         let requirement = Object::new(value, "runOnRequirement", &keys)?;
         // No deployment here is serverless, so only requiring it fails.
         if requirement.read_optional("serverless", json::text)? == Some("require") {
-            return Err("nothing is serverless here".to_owned());
+            return Err("serverless deployments are not supported".to_owned());
         }
         let kinds = |value| json::list(value, Kind::parse);
         Ok(Self {
@@ -81,6 +81,6 @@ fn version(value: &Value) -> Result<(u32, u32), String> {
     match (parts.next().flatten(), parts.next()) {
         (Some(major), None) => Ok((major, 0)),
         (Some(major), Some(Some(minor))) => Ok((major, minor)),
-        _ => Err(format!("{text} is no version")),
+        _ => Err(format!("{text} is not a version")),
     }
 }

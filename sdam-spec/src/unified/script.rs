@@ -262,7 +262,7 @@ fn read_preference(value: &Value) -> Result<ReadPreference, String> {
     let preference = Object::new(value, "readPreference", &["mode", "tagSets"])?;
     let mode = preference.read("mode", |value| {
         let name = json::text(value)?;
-        ReadMode::parse(name).ok_or_else(|| format!("{name} is no mode"))
+        ReadMode::parse(name).ok_or_else(|| format!("{name} is not a read preference mode"))
     })?;
     let preference_with = ReadPreference::new(mode);
     let tag_sets = preference.read_optional("tagSets", |sets| json::list(sets, tag_set))?;
@@ -299,7 +299,7 @@ fn compare(expected: Option<&Value>, outcome: Result<(), Failure>) -> Result<(),
         Err(Failure::Client(_)) if by_client => Ok(()),
         Err(Failure::Server(_)) if !by_client => Ok(()),
         Err(Failure::Client(error) | Failure::Server(error)) => {
-            Err(format!("fails for another reason: {error}"))
+            Err(format!("failed with an unexpected error: {error}"))
         }
         Ok(()) => Err("should fail".to_owned()),
     }

@@ -70,7 +70,7 @@ fn differences_are_named_with_their_place() {
     let document = json!({ "a": { "$$matchAsDocument": { "ok": 1 } } });
     let more = json!({ "a": r#"{"ok":1,"more":1}"# });
     check(document.clone(), more, ".a.more is not expected");
-    check(document, json!({ "a": "1" }), ".a is no document: 1");
+    check(document, json!({ "a": "1" }), ".a is not a document: 1");
     let unknown = json!({ "a": { "$$sessionLsid": "b" } });
     let error = r#".a is expected to be $$sessionLsid "b", which is unknown"#;
     check(unknown, json!({ "a": 1 }), error);
@@ -207,7 +207,7 @@ fn operations_end_as_expected_or_the_file_fails() {
     };
     // The tasks of the deployments are dropped, so selections say that their runtime has ended.
     check(insert(None), "the runtime has shut down");
-    check(insert(Some(false)), "fails for another reason");
+    check(insert(Some(false)), "failed with an unexpected error");
     check(
         json!({ "name": "watch", "object": "x" }),
         "the operation watch is unknown",
@@ -234,7 +234,7 @@ fn a_test_that_could_not_be_run_is_not_skipped() {
     );
     check(
         json!({ "topologies": ["sharded-replicaset"] }),
-        "no kind of deployment",
+        "not a kind of deployment",
     );
     check(
         json!({ "topologies": ["single"], "auth": true }),

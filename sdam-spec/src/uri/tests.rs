@@ -2,7 +2,7 @@ use super::*;
 
 /// The runner must detect any difference: each case has exactly one error.
 #[test]
-fn a_wrong_expectation_is_noticed() {
+fn a_wrong_expectation_fails() {
     let right = json!({
         "description": "all of it",
         "uri": "mongodb://u:p@a:1/db?replicaSet=rs&maxPoolSize=5",
@@ -21,24 +21,24 @@ fn a_wrong_expectation_is_noticed() {
         let error = connection_string(&file(&case)).unwrap_err();
         assert!(error.contains(message), "{field}: {error}");
     };
-    check("valid", json!(false), "taken for valid");
-    check("uri", json!("mongodb://a:0"), "taken for invalid");
+    check("valid", json!(false), "is accepted");
+    check("uri", json!("mongodb://a:0"), "is refused");
     check("warning", json!(true), "no warning");
-    check("hosts", json!([]), "there are [a:1]");
+    check("hosts", json!([]), "the hosts are [a:1]");
     check(
         "hosts",
         json!([{ "type": "hostname", "host": "b" }]),
-        "there is the hostname a:1",
+        "unexpected host of type hostname: a:1",
     );
     check(
         "hosts",
         json!([{ "type": "ipv4", "host": "a", "port": 1 }]),
-        "there is the hostname a:1",
+        "unexpected host of type hostname: a:1",
     );
     check(
         "hosts",
         json!([{ "type": "hostname", "host": "a" }]),
-        "there is the hostname a:1",
+        "unexpected host of type hostname: a:1",
     );
     check(
         "auth",
@@ -58,7 +58,7 @@ fn a_wrong_expectation_is_noticed() {
 }
 
 #[test]
-fn a_file_without_cases_does_not_pass() {
+fn a_file_without_cases_fails() {
     assert!(uri_options(&json!({ "tests": [] })).is_err());
     assert!(uri_options(&json!({})).is_err());
 }
