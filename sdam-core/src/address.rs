@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_refused_with_the_reason() {
+    fn an_invalid_address_is_refused_with_the_reason() {
         for text in [
             "", ":1", "a:", "a:0", "a:65536", "a:+1", "a:b", "[::1", "[::1]x", "[a]:1", "a b",
             "::1",

@@ -231,7 +231,9 @@ impl fmt::Display for Stage {
 
 /// A change of a server's state that an error reports (SDAM: "not writable primary" and
 /// "node is recovering" errors).
+#[doc(alias("isNotWritablePrimary", "isRecovering"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum StateChange {
     /// The server is no longer the primary.
     NotWritablePrimary,
@@ -267,7 +269,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_decide_and_messages_only_where_there_is_no_code() {
+    fn codes_take_precedence_over_messages() {
         // I-30, I-31
         let check = |code, message, expected| {
             assert_eq!(

@@ -17,6 +17,7 @@ use crate::{
 
 /// A published event with its sequence number and time.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Event {
     /// The sequence number, counted from 1 without gaps in each topology. It is the order of
     /// delivery and the order in which the changes were made.
@@ -29,6 +30,18 @@ pub struct Event {
     pub kind: EventKind,
 }
 
+impl Event {
+    /// Creates an event; a topology numbers its events itself.
+    pub fn new(seq: u64, at: Instant, topology: ObjectId, kind: EventKind) -> Self {
+        Self {
+            seq,
+            at,
+            topology,
+            kind,
+        }
+    }
+}
+
 /// The kind of an event and its payload.
 ///
 /// Payloads are shared, so cloning an event is cheap.
@@ -36,8 +49,10 @@ pub struct Event {
 #[non_exhaustive]
 pub enum EventKind {
     /// The first event of a topology.
+    #[doc(alias = "TopologyOpeningEvent")]
     TopologyOpening,
     /// The topology description has changed.
+    #[doc(alias = "TopologyDescriptionChangedEvent")]
     TopologyDescriptionChanged {
         /// Before the change.
         previous: Arc<TopologyDescription>,
@@ -45,11 +60,13 @@ pub enum EventKind {
         new: Arc<TopologyDescription>,
     },
     /// The last event of a topology.
+    #[doc(alias = "TopologyClosedEvent")]
     TopologyClosed,
     /// A problem with the options was worked around, or an option has no effect; see
     /// [`Options::multi_threaded_warnings`](crate::options::Options::multi_threaded_warnings).
     ConfigWarning(Arc<Warning>),
     /// A server has joined the topology; its monitor starts after this event.
+    #[doc(alias = "ServerOpeningEvent")]
     ServerOpening {
         /// The server id.
         server: ServerId,
@@ -57,6 +74,7 @@ pub enum EventKind {
         address: ServerAddress,
     },
     /// A server description has changed; not published for round-trip times alone.
+    #[doc(alias = "ServerDescriptionChangedEvent")]
     ServerDescriptionChanged {
         /// Before the change.
         previous: Arc<ServerDescription>,
@@ -64,6 +82,7 @@ pub enum EventKind {
         new: Arc<ServerDescription>,
     },
     /// A server has left the topology.
+    #[doc(alias = "ServerClosedEvent")]
     ServerClosed {
         /// The server id.
         server: ServerId,
@@ -91,8 +110,10 @@ pub enum EventKind {
         total: u64,
     },
     /// A check has begun; exactly one of the next two follows for it.
+    #[doc(alias = "ServerHeartbeatStartedEvent")]
     ServerHeartbeatStarted(Heartbeat),
     /// A check has succeeded.
+    #[doc(alias = "ServerHeartbeatSucceededEvent")]
     ServerHeartbeatSucceeded {
         /// The check.
         heartbeat: Heartbeat,
@@ -103,6 +124,7 @@ pub enum EventKind {
         reply: Arc<[u8]>,
     },
     /// A check has failed or was cancelled.
+    #[doc(alias = "ServerHeartbeatFailedEvent")]
     ServerHeartbeatFailed {
         /// The check.
         heartbeat: Heartbeat,
@@ -112,6 +134,7 @@ pub enum EventKind {
         failure: Arc<ServerError>,
     },
     /// The topology has marked a server's pool ready to open connections.
+    #[doc(alias = "PoolReadyEvent")]
     PoolReady {
         /// The server id.
         server: ServerId,
@@ -119,6 +142,7 @@ pub enum EventKind {
         address: ServerAddress,
     },
     /// The topology has cleared a server's pool, even if it [was paused](PoolClear::was_paused).
+    #[doc(alias = "PoolClearedEvent")]
     PoolCleared {
         /// The server id.
         server: ServerId,
@@ -452,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn events_bear_the_names_of_the_specification() {
+    fn events_have_the_specified_names() {
         // J-11: without the word "event", which is part of the type's name.
         let published = [
             (EventName::TopologyOpening, "TopologyOpening"),

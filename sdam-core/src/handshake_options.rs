@@ -14,6 +14,7 @@ pub enum HandshakeOpcode {
 
 /// The stable API version that is declared with every command.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ServerApi {
     /// The version; only `1` exists.
     pub version: Box<str>,

@@ -18,6 +18,7 @@ use crate::{
 };
 
 /// A successful reply to `hello` or legacy hello, parsed.
+#[doc(alias("isMaster", "isWritablePrimary", "helloOk", "legacy hello"))]
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Hello {
@@ -74,6 +75,7 @@ pub struct HelloRequest {
     pub handshake: Option<Arc<Handshake>>,
     /// Makes the hello awaitable: the topology version that the server compares with its own
     /// before it answers, and how long it may wait in milliseconds.
+    #[doc(alias = "maxAwaitTimeMS")]
     pub awaiting: Option<(TopologyVersion, i64)>,
     /// Whether the server may stream replies (exhaustAllowed).
     pub exhaust_allowed: bool,

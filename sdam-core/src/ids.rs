@@ -59,10 +59,10 @@ impl fmt::Debug for ObjectId {
     }
 }
 
-/// The id of one incarnation of a server in one topology.
+/// The id of a server in one topology.
 ///
-/// A server that is removed and added again gets a new id, so a late result that belongs to the
-/// old incarnation is recognised without comparing addresses.
+/// A server that is removed and added again gets a new id, so a late result from before the removal
+/// is recognised without comparing addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ServerId(u64);
 
@@ -87,6 +87,7 @@ impl fmt::Display for ServerId {
 /// The generation of a pool: how often it has been cleared (CMAP: "generation").
 ///
 /// The topology counts it, and connections are stamped with it when they are opened.
+#[doc(alias = "poolGeneration")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Generation(u64);
 
@@ -143,6 +144,7 @@ impl TopologyVersion {
 
 /// The pair of election id and set version that distinguishes an old primary from a new one (SDAM:
 /// "updateRSFromPrimary").
+#[doc(alias("electionId", "setVersion"))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ElectionTuple {
     /// The id of the election that made the server primary.

@@ -31,6 +31,13 @@ use crate::{
 ///
 /// The machine performs no action itself: it returns [`Effects`], in the order of the
 /// specification. It cannot fail; inputs that do not fit its state are ignored.
+#[doc(alias(
+    "updateUnknownWithStandalone",
+    "updateRSWithoutPrimary",
+    "updateRSWithPrimaryFromMember",
+    "updateRSFromPrimary",
+    "checkIfHasPrimary"
+))]
 #[derive(Clone, Debug)]
 pub struct TopologyMachine {
     config: Config,

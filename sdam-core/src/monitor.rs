@@ -94,6 +94,7 @@ pub enum MonitorInput<'a> {
     /// The instant of [`MonitorMachine::deadline`] is reached.
     DeadlineReached,
     /// An immediate check is requested.
+    #[doc(alias = "requestImmediateCheck")]
     CheckRequested,
     /// The server's pool was cleared because of a network error and now has `generation`; a
     /// connection whose opening began under an earlier generation is stale.
@@ -209,6 +210,7 @@ impl IntoIterator for MonitorEffects {
 /// `ReadNext` are never outstanding together; each is answered by exactly one of the inputs named
 /// at it, unless `Disconnect` comes first. Time does not run backwards between calls. An answer
 /// without a request, and any input after `Exit`, is ignored.
+#[doc(alias("Server Monitoring", "awaitable hello", "streaming protocol"))]
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone))]
 pub struct MonitorMachine {

@@ -20,14 +20,18 @@ pub use config_error::{ConfigError, Warning};
 pub use srv::Srv;
 
 /// The minimum time between two checks of a server (SDAM: "minHeartbeatFrequencyMS").
+#[doc(alias = "minHeartbeatFrequencyMS")]
 pub const MIN_HEARTBEAT_FREQUENCY: Duration = Duration::from_millis(500);
 /// The time for which a single-threaded client does not check a server after a network error (SDAM:
 /// "cooldownMS").
+#[doc(alias = "cooldownMS")]
 pub const COOLDOWN: Duration = Duration::from_secs(5);
 /// The interval of an idle primary's writes, which makes staleness measurable (Max Staleness:
 /// "idleWritePeriodMS").
+#[doc(alias = "idleWritePeriodMS")]
 pub const IDLE_WRITE_PERIOD: Duration = Duration::from_secs(10);
 /// The smallest staleness limit (Max Staleness: "smallestMaxStalenessSeconds").
+#[doc(alias = "smallestMaxStalenessSeconds")]
 pub const SMALLEST_MAX_STALENESS: Duration = Duration::from_secs(90);
 /// The default `heartbeatFrequencyMS` of clients with background monitors.
 pub const DEFAULT_HEARTBEAT_FREQUENCY: Duration = Duration::from_secs(10);
@@ -66,20 +70,25 @@ pub struct Options {
     pub initial_topology_type: Option<TopologyType>,
     /// `heartbeatFrequencyMS`: time between checks; at least 500 ms. `None`: the default, which
     /// depends on whether there are background monitors.
+    #[doc(alias = "heartbeatFrequencyMS")]
     pub heartbeat_frequency: Option<Duration>,
     /// `connectTimeoutMS`: for connecting and for each reply of a monitor; zero: no limit.
+    #[doc(alias = "connectTimeoutMS")]
     pub connect_timeout: Duration,
     /// `serverMonitoringMode`: whether to use streaming.
     pub server_monitoring_mode: ServerMonitoringMode,
     /// `localThresholdMS`: how much slower than the fastest suitable server a server may be.
+    #[doc(alias = "localThresholdMS")]
     pub local_threshold: Duration,
     /// `serverSelectionTimeoutMS`: how long a selection waits; zero: no wait.
+    #[doc(alias = "serverSelectionTimeoutMS")]
     pub server_selection_timeout: Duration,
     /// `serverSelectionTryOnce`: whether single-threaded clients scan at most once per selection.
     /// `None`: not configured, which means yes.
     pub server_selection_try_once: Option<bool>,
     /// `socketCheckIntervalMS`: the idle time after which a single-threaded client probes a
     /// connection before use.
+    #[doc(alias = "socketCheckIntervalMS")]
     pub socket_check_interval: Duration,
     /// The default read preference of operations that may read from secondaries.
     pub read_preference: ReadPreference,
@@ -232,6 +241,7 @@ impl ServerMonitoringMode {
 
 /// The strategy of the choice among the servers in the latency window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum SelectionStrategy {
     /// The one with fewer operations in progress of two random servers; single-threaded clients
     /// choose at random.

@@ -87,6 +87,7 @@ pub struct PoolClear {
     /// generation below [`generation`](Self::generation).
     pub service_id: Option<ObjectId>,
     /// Whether connections that are in use or being established are interrupted, too.
+    #[doc(alias = "interruptInUseConnections")]
     pub interrupt_in_use: bool,
     /// Whether the pool was paused before: then its generation still increases, but the pool
     /// publishes no event (CMAP: "Clearing a Connection Pool").

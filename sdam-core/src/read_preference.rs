@@ -13,6 +13,7 @@ pub struct ReadPreference {
     /// that every server matches.
     pub tag_sets: Vec<TagSet>,
     /// The maximum staleness of a secondary; `None` for no limit (`-1` in a connection string).
+    #[doc(alias = "maxStalenessSeconds")]
     pub max_staleness: Option<Duration>,
     /// Whether a mongos may send a read to two members at once. Deprecated since MongoDB 8.0.
     pub hedge: Option<bool>,
@@ -300,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_value_of_a_repeated_tag_counts() {
+    fn the_last_value_of_a_repeated_tag_is_used() {
         let tags: TagSet = [("a", "1"), ("a", "2")].into_iter().collect();
         assert_eq!(tags.value("a"), Some("2"));
         assert_eq!(tags.iter().len(), 1);
@@ -308,7 +309,7 @@ mod tests {
 
     #[test]
     #[expect(deprecated, reason = "servers before 8.0 still take it")]
-    fn only_modes_that_read_from_secondaries_take_tags_limits_and_hedging() {
+    fn mode_primary_refuses_tags_max_staleness_and_hedging() {
         // L-17, L-20, L-71
         let tags: TagSet = [("dc", "ny")].into_iter().collect();
         let limit = Duration::from_secs(120);
@@ -337,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_that_cannot_be_sent_are_refused() {
+    fn fractional_max_staleness_and_tag_names_with_nul_are_refused() {
         // L-71
         let limit = Duration::from_millis(90_500);
         let preference = ReadPreference::new(ReadMode::Nearest).with_max_staleness(limit);
@@ -353,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn display_leaves_out_what_restricts_nothing() {
+    fn display_omits_parts_that_restrict_nothing() {
         // L-80
         let check = |preference: ReadPreference, text| assert_eq!(preference.to_string(), text);
         let secondary = ReadPreference::new(ReadMode::Secondary);

@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn below_stays_below_and_reaches_every_value() {
+    fn below_returns_every_value_under_its_bound_and_no_other() {
         let mut rng = Rng::new(7);
         let mut seen = [0_u32; 5];
         for _ in 0..1000 {

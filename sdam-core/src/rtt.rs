@@ -14,6 +14,7 @@ const WINDOW: usize = 10;
 /// The window of round-trip time samples of one server.
 ///
 /// The average is kept in fractional milliseconds, so that no precision is lost between samples.
+#[doc(alias = "EWMA")]
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RttWindow {
     /// Exponentially weighted moving average in milliseconds.
@@ -133,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn first_sample_is_the_average_and_later_ones_weigh_a_fifth() {
+    fn the_average_starts_with_the_first_sample_and_weighs_later_ones_by_a_fifth() {
         // G-1, A-9
         assert_eq!(window(&[10]).average_millis(), Some(10.0));
         let average = window(&[10, 20]).average_millis().unwrap();
@@ -143,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn minimum_needs_two_samples_and_forgets_the_eleventh_back() {
+    fn the_minimum_covers_the_last_ten_samples_and_is_zero_before_the_second() {
         // G-9, A-9, A-24
         let check = |samples: &[u64], minimum| {
             let rtt = window(samples).rtt().unwrap();
@@ -156,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn the_percentile_leaves_out_one_outlier_of_ten() {
+    fn p90_leaves_out_one_outlier_of_ten() {
         let check = |samples: &[u64], p90| {
             let rtt = window(samples).rtt().unwrap();
             assert_eq!(rtt.p90, Duration::from_millis(p90), "{samples:?}");
@@ -178,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_reset_the_newest_sample_stands_in_for_the_next_one() {
+    fn after_a_reset_the_newest_sample_is_kept_until_the_next_one() {
         // G-3
         let mut rtt = window(&[]);
         rtt.reset();

@@ -14,6 +14,7 @@ use crate::{
 pub use crate::{server_type::ServerType, wire_versions::WireVersions};
 
 /// Round-trip times of a server's hello.
+#[doc(alias("roundTripTime", "minRoundTripTime"))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rtt {
     /// The exponentially weighted moving average.
@@ -29,11 +30,11 @@ pub struct Rtt {
 ///
 /// Two descriptions are equal (`==`) by the specification's rule: fields that change with every
 /// check (round-trip times, update time, last write) do not count, and neither does the
-/// incarnation [`id`](Self::id).
+/// [`id`](Self::id).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ServerDescription {
-    /// The id of the server's incarnation in its topology.
+    /// The id of the server in its topology; another one after each time it was removed and added.
     pub id: ServerId,
     /// The address that the client connects to; the server may report another one, see
     /// [`me`](Self::me).
@@ -191,6 +192,7 @@ impl ServerDescription {
 
     /// Returns whether an error with `version` is stale; unlike for
     /// [`is_newer_than_reply`](Self::is_newer_than_reply), one that repeats the known version is.
+    #[doc(alias = "isStaleError")]
     pub fn is_newer_than_error(&self, version: Option<TopologyVersion>) -> bool {
         TopologyVersion::compare(self.topology_version, version).is_ge()
     }

@@ -15,6 +15,7 @@ pub enum ServerType {
     /// A router of a sharded cluster.
     Mongos,
     /// The primary of a replica set.
+    #[doc(alias("isWritablePrimary", "ismaster"))]
     RsPrimary,
     /// A secondary of a replica set.
     RsSecondary,

@@ -71,6 +71,7 @@ impl TopologyDescription {
 
     /// Returns the greatest `electionId` and `setVersion` a primary has reported (SDAM:
     /// "maxElectionId", "maxSetVersion").
+    #[doc(alias("maxElectionId", "maxSetVersion"))]
     pub fn max_election(&self) -> ElectionTuple {
         self.max_election
     }
@@ -116,6 +117,7 @@ impl TopologyDescription {
     }
 
     /// Returns which server is incompatible and why (SDAM: "compatibilityError").
+    #[doc(alias = "compatible")]
     pub fn compatibility_error(&self) -> Option<&str> {
         self.compatibility_error.as_deref()
     }

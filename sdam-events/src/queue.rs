@@ -250,12 +250,7 @@ impl EventQueue {
         state.last_seq += 1;
         state.last_at = state.last_at.max(at);
         let bytes = weight(&kind);
-        let event = Event {
-            seq: state.last_seq,
-            at: state.last_at,
-            topology: self.topology,
-            kind,
-        };
+        let event = Event::new(state.last_seq, state.last_at, self.topology, kind);
         state.buffer.push_back(Queued { event, bytes });
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         let depth = self.depth.fetch_add(1, Ordering::Relaxed) + 1;

@@ -360,12 +360,7 @@ impl Replayer {
                 | Effect::RequestCheck { .. } => continue,
             };
             let is_end = kind == EventKind::TopologyClosed;
-            let event = Event {
-                seq: 0,
-                at: now,
-                topology: self.topology,
-                kind,
-            };
+            let event = Event::new(0, now, self.topology, kind);
             if is_end {
                 self.end = Some(event);
             } else {

@@ -29,12 +29,7 @@ pub(crate) fn at(millis: u64) -> Instant {
 }
 
 pub(crate) fn event(kind: EventKind) -> Event {
-    Event {
-        seq: 1,
-        at: at(1),
-        topology: TOPOLOGY,
-        kind,
-    }
+    Event::new(1, at(1), TOPOLOGY, kind)
 }
 
 pub(crate) fn heartbeat(server: u64) -> Heartbeat {

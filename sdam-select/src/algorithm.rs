@@ -32,6 +32,7 @@ const INLINE_SERVERS: usize = 1024;
 /// # Errors
 ///
 /// If no server could ever meet the criteria, so that waiting would be useless.
+#[doc(alias("selectServer", "getServer"))]
 pub fn choose<'t>(
     topology: &'t TopologyDescription,
     settings: &Settings,
@@ -86,6 +87,7 @@ pub fn suitable<'t>(
 /// Returns the servers of `suitable` that are at most `threshold` slower than the fastest of them,
 /// by average round-trip time and inclusive (Server Selection: "Selecting servers within the
 /// latency window").
+#[doc(alias = "localThresholdMS")]
 pub fn latency_window<'t>(suitable: &Candidates<'t>, threshold: Duration) -> Candidates<'t> {
     let mut window = suitable.clone();
     let fastest = window
@@ -99,6 +101,7 @@ pub fn latency_window<'t>(suitable: &Candidates<'t>, threshold: Duration) -> Can
 
 /// Chooses one server of the latency window: of two different random ones the one with fewer
 /// operations in progress, or, with the other strategy, a random one.
+#[doc(alias("operationCount", "power of two random choices"))]
 pub fn pick<'t>(
     window: &Candidates<'t>,
     strategy: SelectionStrategy,

@@ -67,6 +67,7 @@ impl<'t> Deref for Candidates<'t> {
 /// one suitable server, before the latency window is applied. It should be quick and must not
 /// select from the same topology. With a selector and more than eight suitable servers, selection
 /// allocates.
+#[doc(alias = "serverSelector")]
 pub trait Selector: Send + Sync {
     /// Removes servers from `suitable`. If none is left, selection waits for the topology to
     /// change.

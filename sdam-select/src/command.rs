@@ -37,6 +37,7 @@ pub struct Additions<'p> {
 }
 
 /// The contents of `$readPreference`.
+#[doc(alias = "$readPreference")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReadPreferenceDocument<'p> {

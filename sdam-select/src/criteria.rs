@@ -86,6 +86,7 @@ impl Criteria {
 
     /// Deprioritizes the servers at `addresses`: they are avoided as long as there are others
     /// (Server Selection: "deprioritized servers"). Replaces the addresses avoided so far.
+    #[doc(alias = "deprioritizedServers")]
     #[must_use]
     pub fn with_deprioritized(
         mut self,
@@ -329,6 +330,7 @@ impl CriteriaError {
 }
 
 /// Returns the smallest staleness limit that is valid with this heartbeat frequency.
+#[doc(alias = "smallestMaxStalenessSeconds")]
 pub fn smallest_max_staleness(heartbeat_frequency: Duration) -> Duration {
     heartbeat_frequency
         .saturating_add(IDLE_WRITE_PERIOD)

@@ -46,7 +46,7 @@ impl Selected {
         }
     }
 
-    /// Returns the server id (the incarnation), for error reports.
+    /// Returns the server id, for error reports.
     pub fn id(&self) -> ServerId {
         self.lane.server.id
     }

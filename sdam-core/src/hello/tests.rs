@@ -51,7 +51,7 @@ fn a_primary_of_mongodb_6_is_parsed_in_full() {
 }
 
 #[test]
-fn the_role_is_decided_by_the_first_rule_that_applies() {
+fn server_type_follows_the_first_matching_rule() {
     // C-2, C-4, C-5, C-6, C-8
     let check = |reply: Document, expected: ServerType| {
         let mut reply = reply;
@@ -117,7 +117,7 @@ fn texts(addresses: &[ServerAddress]) -> Vec<&str> {
 }
 
 #[test]
-fn ok_counts_in_every_numeric_form() {
+fn ok_is_accepted_as_any_numeric_type() {
     // C-3
     for ok in [1.into(), 1_i64.into(), 1.0.into(), true.into()] {
         let reply = doc! { "ok": Bson::clone(&ok) };
@@ -144,7 +144,7 @@ fn ok_counts_in_every_numeric_form() {
 }
 
 #[test]
-fn an_error_of_the_server_keeps_all_that_the_reply_says() {
+fn a_command_error_keeps_code_name_labels_and_topology_version() {
     // C-3, C-15, C-17, M-31
     let error = parse(&doc! {
         "ok": 0.0,
@@ -172,7 +172,7 @@ fn an_error_of_the_server_keeps_all_that_the_reply_says() {
 }
 
 #[test]
-fn a_legacy_hello_that_failed_as_a_query_is_an_error_of_the_server() {
+fn a_query_failure_of_legacy_hello_is_a_command_error() {
     // I-32: OP_REPLY with QueryFailure
     let error = parse(&doc! { "$err": "not master or secondary", "code": 13436 }).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Command);
@@ -180,7 +180,7 @@ fn a_legacy_hello_that_failed_as_a_query_is_an_error_of_the_server() {
 }
 
 #[test]
-fn members_are_normalised_sorted_and_listed_once() {
+fn members_are_normalised_sorted_and_deduplicated() {
     // C-11, C-16
     let hello = parse(&doc! {
         "ok": 1,
@@ -209,13 +209,13 @@ fn members_are_normalised_sorted_and_listed_once() {
 }
 
 #[test]
-fn a_socket_path_keeps_its_case_even_if_a_member_differs_by_it_only() {
+fn a_socket_path_keeps_its_case_next_to_a_member_that_differs_in_case_only() {
     let hello = parse(&doc! { "ok": 1, "hosts": ["/tmp/A.sock"], "me": "/tmp/a.sock" }).unwrap();
     assert_eq!(hello.me.unwrap().as_str(), "/tmp/a.sock");
 }
 
 #[test]
-fn a_ghost_says_nothing_about_a_set() {
+fn the_set_fields_of_a_ghost_are_ignored() {
     // C-6
     let hello = parse(&doc! {
         "ok": 1,
@@ -237,7 +237,7 @@ fn a_ghost_says_nothing_about_a_set() {
 }
 
 #[test]
-fn a_set_name_that_is_not_utf_8_makes_no_standalone_server_of_a_member() {
+fn a_member_whose_set_name_is_not_utf_8_is_still_a_member() {
     let mut reply = encode(&doc! { "ok": 1, "setName": "r?s", "secondary": true });
     let at = reply.iter().position(|byte| *byte == b'?').unwrap();
     reply[at] = 0xff;
@@ -247,7 +247,7 @@ fn a_set_name_that_is_not_utf_8_makes_no_standalone_server_of_a_member() {
 }
 
 #[test]
-fn numbers_may_be_of_any_type_and_are_absent_if_out_of_range() {
+fn numbers_of_any_type_are_accepted_and_absent_if_out_of_range() {
     // C-12, C-14, C-16
     let check = |value: Bson, expected: Option<i32>| {
         let hello = parse(&doc! {
@@ -338,7 +338,7 @@ fn optional_fields_of_unexpected_types_count_as_absent() {
 }
 
 #[test]
-fn what_is_truncated_anywhere_is_a_protocol_error() {
+fn a_reply_truncated_at_any_byte_is_a_protocol_error() {
     let reply = fixture::primary_hello();
     let check = |bytes: &[u8], length: usize| {
         let error = Hello::parse(bytes).unwrap_err();
@@ -361,7 +361,7 @@ fn what_is_truncated_anywhere_is_a_protocol_error() {
 }
 
 #[test]
-fn no_single_byte_can_make_the_parser_panic() {
+fn the_parser_never_panics_on_a_changed_byte() {
     let reply = fixture::primary_hello();
     for at in 0..reply.len() {
         for byte in [0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x0f, 0x7f, 0x80, 0xff] {
@@ -375,7 +375,7 @@ fn no_single_byte_can_make_the_parser_panic() {
 }
 
 #[test]
-fn lengths_that_lie_are_protocol_errors() {
+fn wrong_lengths_are_protocol_errors() {
     let base = encode(&doc! { "setName": "rs", "tags": { "a": "b" }, "hosts": ["h"], "ok": 1 });
     let after = |key: &str| {
         let key: Vec<u8> = key.bytes().chain([0]).collect();
@@ -415,7 +415,7 @@ fn members_and_tags_are_bounded() {
 }
 
 #[test]
-fn depth_is_no_matter() {
+fn deeply_nested_documents_are_skipped_without_recursion() {
     // Wraps `{}` in 100,000 documents under one name, which overflows any recursion.
     let mut deep = Vec::from([5, 0, 0, 0, 0]);
     let levels = 100_000;
@@ -448,7 +448,7 @@ fn depth_is_no_matter() {
 }
 
 #[test]
-fn of_fields_of_one_name_the_last_one_counts() {
+fn the_last_of_repeated_fields_is_used() {
     let mut reply = encode(&doc! { "setName": "a", "setNamE": "b", "ok": 0, "oK": 1 });
     for byte in &mut reply {
         match *byte {
@@ -462,7 +462,7 @@ fn of_fields_of_one_name_the_last_one_counts() {
 }
 
 #[test]
-fn the_sizes_that_a_server_announces_are_kept() {
+fn announced_size_limits_are_kept() {
     // C-30
     let sizes = |reply: &bson::Document| {
         let hello = parse(reply).unwrap();

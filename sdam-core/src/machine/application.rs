@@ -30,6 +30,7 @@ impl TopologyMachine {
     ///
     /// Any error of an operation may be reported. An error that does not concern the server's
     /// state, or is older than what is known, changes nothing.
+    #[doc(alias = "isStateChangeError")]
     pub fn handle_error(
         &mut self,
         now: Instant,

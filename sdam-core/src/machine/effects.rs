@@ -67,6 +67,7 @@ pub enum Effect {
         generation: Generation,
     },
     /// Ask the server's monitor to check soon.
+    #[doc(alias = "requestImmediateCheck")]
     RequestCheck {
         /// The server id.
         server: ServerId,

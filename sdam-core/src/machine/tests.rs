@@ -172,7 +172,7 @@ fn topology_of(topology_type: TopologyType) -> TopologyMachine {
 }
 
 #[test]
-fn every_cell_of_the_table_does_what_the_specification_says() {
+fn every_topology_and_server_type_has_the_specified_transition() {
     // D-10, D-11, D-12, D-13, D-14
     use ServerType as S;
     use TopologyType as T;
@@ -304,7 +304,7 @@ fn effects_come_in_the_order_of_the_specification() {
 }
 
 #[test]
-fn a_load_balancer_is_known_and_ready_without_being_asked() {
+fn a_load_balancer_is_known_and_its_pool_ready_without_a_check() {
     // J-13, J-21, D-12, E-7: its wire versions are unknown.
     let mut options = options(&["a"]);
     options.load_balanced = true;
@@ -338,7 +338,7 @@ fn a_load_balancer_is_known_and_ready_without_being_asked() {
 }
 
 #[test]
-fn a_displaced_primary_is_announced_checked_and_keeps_its_pool_from_4_2_on() {
+fn a_displaced_primary_becomes_unknown_is_checked_and_keeps_its_pool_from_4_2_on() {
     // C-19, D-31, D-34, D-35, J-22
     for (max_wire_version, clear) in [(17, false), (8, false), (7, true)] {
         let mut machine = opened(&options(&["a", "b"]));
@@ -371,7 +371,7 @@ fn a_displaced_primary_is_announced_checked_and_keeps_its_pool_from_4_2_on() {
 }
 
 #[test]
-fn a_stale_primary_is_told_by_both_tuples() {
+fn the_error_of_a_stale_primary_shows_both_election_tuples() {
     // C-18, D-30, D-36
     let mut machine = opened(&options(&["a", "b"]));
     let _ = check(&mut machine, "b", elected(2));
@@ -395,7 +395,7 @@ fn a_stale_primary_is_told_by_both_tuples() {
 }
 
 #[test]
-fn a_server_that_comes_back_is_another_incarnation() {
+fn a_server_that_rejoins_gets_a_new_server_id() {
     // D-5, D-21, C-24
     let mut machine = opened(&options(&["a", "b"]));
     let old = id(&machine, "b");
@@ -422,7 +422,7 @@ fn a_server_that_comes_back_is_another_incarnation() {
 }
 
 #[test]
-fn a_handshake_counts_like_a_check_unless_the_server_was_never_measured_or_the_news_is_old() {
+fn a_handshake_counts_as_a_check_unless_it_is_stale_or_the_server_was_never_measured() {
     // F-80
     let mut machine = opened(&options(&["a", "b"]));
     let server = id(&machine, "a");
@@ -461,7 +461,7 @@ fn a_handshake_counts_like_a_check_unless_the_server_was_never_measured_or_the_n
 }
 
 #[test]
-fn hosts_of_an_srv_record_replace_those_that_vanished() {
+fn hosts_of_an_srv_record_replace_the_removed_ones() {
     // N-20, N-24, N-29
     let mut machine = opened(&options(&["a", "b"]));
     let kept = id(&machine, "b");
@@ -488,7 +488,7 @@ fn hosts_of_an_srv_record_replace_those_that_vanished() {
 }
 
 #[test]
-fn more_members_than_allowed_are_reported_when_their_number_changes_and_not_monitored() {
+fn members_above_max_servers_are_ignored_and_reported_when_their_number_changes() {
     let mut options = options(&["a"]);
     options.max_servers = 3;
     let mut machine = opened(&options);
@@ -518,7 +518,7 @@ fn more_members_than_allowed_are_reported_when_their_number_changes_and_not_moni
 }
 
 #[test]
-fn incompatible_servers_are_named_with_the_release_that_is_needed() {
+fn the_compatibility_error_names_the_server_and_the_required_release() {
     // A-16, E-2, E-3, E-4, E-5
     let check = |min, max, expected: Option<&str>| {
         let mut machine = opened(&options(&["a"]));

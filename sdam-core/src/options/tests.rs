@@ -93,7 +93,7 @@ fn options_decide_the_initial_topology_type() {
 }
 
 #[test]
-fn a_single_topology_has_one_seed() {
+fn a_single_topology_accepts_only_one_seed() {
     // B-10
     let two = Options::new(seeds(2));
     check_refused(
@@ -110,7 +110,7 @@ fn a_single_topology_has_one_seed() {
 }
 
 #[test]
-fn a_set_name_needs_a_type_that_has_one() {
+fn replica_set_is_refused_with_a_topology_type_without_set_name() {
     // B-10
     let named = one().with_replica_set("rs");
     for explicit in [
@@ -131,7 +131,7 @@ fn a_set_name_needs_a_type_that_has_one() {
 }
 
 #[test]
-fn no_topology_begins_with_a_primary() {
+fn replica_set_with_primary_is_refused_as_initial_type() {
     // B-7
     let explicit = TopologyType::ReplicaSetWithPrimary;
     check_refused(
@@ -168,7 +168,7 @@ fn an_explicit_type_must_not_contradict_direct_connection() {
 }
 
 #[test]
-fn a_load_balancer_stands_alone() {
+fn load_balanced_is_refused_with_several_seeds_replica_set_or_direct_connection() {
     // B-12
     let balanced = one().with_load_balanced(true);
     let refused = [
@@ -188,7 +188,7 @@ fn a_load_balancer_stands_alone() {
 }
 
 #[test]
-fn only_load_balanced_makes_a_topology_load_balanced() {
+fn initial_type_load_balanced_is_refused_without_load_balanced() {
     // B-7: otherwise no connection would request its service.
     let explicit = one().with_initial_topology_type(TopologyType::LoadBalanced);
     check_refused(&explicit, "initialTopologyType", "LoadBalanced");
@@ -200,7 +200,7 @@ fn only_load_balanced_makes_a_topology_load_balanced() {
 }
 
 #[test]
-fn only_version_1_of_the_stable_api_is_declared() {
+fn only_version_1_of_the_stable_api_is_accepted() {
     // B-33
     let mut api = ServerApi::v1();
     check_accepted(&one().with_server_api(api.clone()));
@@ -245,7 +245,7 @@ fn try_once_must_not_differ_between_string_and_code() {
 }
 
 #[test]
-fn code_counts_more_than_the_string() {
+fn options_set_in_code_override_the_connection_string() {
     // B-38
     let options = Options::parse("mongodb://a/?connectTimeoutMS=5&replicaSet=x&localThresholdMS=1");
     let options = options
@@ -258,7 +258,7 @@ fn code_counts_more_than_the_string() {
 }
 
 #[test]
-fn modes_have_their_own_warnings() {
+fn each_mode_warns_of_the_options_that_it_ignores() {
     // B-15, B-20
     let options = one()
         .with_server_selection_try_once(true)
@@ -280,7 +280,7 @@ fn modes_have_their_own_warnings() {
 }
 
 #[test]
-fn no_seeds_are_a_warning_and_no_error() {
+fn an_empty_seed_list_is_a_warning() {
     // B-4
     let options = Options::new(Vec::new());
     check_accepted(&options.clone());
@@ -294,7 +294,7 @@ fn no_seeds_are_a_warning_and_no_error() {
 }
 
 #[test]
-fn a_seed_that_is_named_twice_counts_once() {
+fn a_repeated_seed_is_used_once_with_a_warning() {
     // D-20, B-10, B-12
     let twice = Options::new(vec![ServerAddress::new("a", 1), ServerAddress::new("A", 1)]);
     check_accepted(&twice.clone().with_direct_connection(true));
@@ -313,7 +313,7 @@ fn a_seed_that_is_named_twice_counts_once() {
 }
 
 #[test]
-fn more_seeds_than_servers_are_refused() {
+fn more_seeds_than_max_servers_are_refused() {
     check_refused(
         &Options::new(seeds(3)).with_max_servers(2),
         "maxServers",
@@ -323,7 +323,7 @@ fn more_seeds_than_servers_are_refused() {
 }
 
 #[test]
-fn limits_on_staleness_need_another_mode_than_primary() {
+fn max_staleness_is_refused_with_mode_primary() {
     // B-26
     let with = |mode, seconds| {
         let limit = Duration::from_secs(seconds);
@@ -337,7 +337,7 @@ fn limits_on_staleness_need_another_mode_than_primary() {
 
 #[test]
 #[expect(deprecated, reason = "servers before 8.0 still take it")]
-fn tags_and_hedged_reads_need_another_mode_than_primary() {
+fn tags_and_hedged_reads_are_refused_with_mode_primary() {
     // B-27, L-71
     let tags: TagSet = [("dc", "ny")].into_iter().collect();
     let primary = ReadPreference::default();
@@ -358,7 +358,7 @@ fn tags_and_hedged_reads_need_another_mode_than_primary() {
 }
 
 #[test]
-fn app_names_have_at_most_128_bytes() {
+fn app_names_above_128_bytes_are_refused() {
     // B-28
     check_accepted(&one().with_app_name("a".repeat(128)));
     check_refused(
@@ -372,7 +372,7 @@ fn app_names_have_at_most_128_bytes() {
 }
 
 #[test]
-fn wire_versions_are_a_range() {
+fn negative_or_reversed_wire_versions_are_refused() {
     //
     let with = |min, max| one().with_wire_versions(WireVersions { min, max });
     check_accepted(&with(0, 0));
@@ -382,12 +382,12 @@ fn wire_versions_are_a_range() {
 }
 
 #[test]
-fn names_are_not_empty() {
+fn an_empty_replica_set_name_is_refused() {
     check_refused(&one().with_replica_set(""), "replicaSet", "");
 }
 
 #[test]
-fn an_allowed_suffix_is_more_than_one_label() {
+fn an_allowed_hosts_suffix_of_one_label_is_refused() {
     let mut options = one();
     let mut srv = Srv::new("a.example.com");
     srv.allowed_hosts_suffix = Some("com".into());

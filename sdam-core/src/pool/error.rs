@@ -16,6 +16,7 @@ use crate::{address::ServerAddress, error::ServerError};
 #[non_exhaustive]
 pub enum PoolError {
     /// The pool was cleared, and is paused or has evicted its wait queue (PoolClearedError).
+    #[doc(alias = "PoolClearedError")]
     Cleared {
         /// The server of the pool.
         address: ServerAddress,
@@ -34,11 +35,13 @@ pub enum PoolError {
         address: ServerAddress,
     },
     /// The pool is closed (PoolClosedError).
+    #[doc(alias = "PoolClosedError")]
     Closed {
         /// The server of the pool.
         address: ServerAddress,
     },
     /// No connection became available in time (WaitQueueTimeoutError).
+    #[doc(alias = "WaitQueueTimeoutError")]
     TimedOut {
         /// The server of the pool.
         address: ServerAddress,
@@ -137,7 +140,7 @@ mod tests {
     };
 
     #[test]
-    fn texts_are_those_of_the_specification_and_what_passes_is_retryable() {
+    fn pool_errors_have_the_specified_texts_and_transient_ones_are_retryable() {
         // F-65, F-68, F-68b, L-36
         let address = || ServerAddress::new("a", 27017);
         let check = |error: PoolError, text: &str, retryable| {

@@ -9,7 +9,7 @@ fn encode(document: &Document) -> Vec<u8> {
 }
 
 #[test]
-fn errors_are_found_wherever_replies_carry_them() {
+fn errors_are_found_in_every_place_of_a_reply() {
     // I-32, I-33, O-42, O-44
     let check = |reply: Document, expected: Option<(Option<i32>, &str)>| {
         let error = error(&encode(&reply), Stage::Operation);
@@ -56,7 +56,7 @@ fn errors_are_found_wherever_replies_carry_them() {
 }
 
 #[test]
-fn an_error_carries_what_the_reply_says_about_it() {
+fn an_error_keeps_code_labels_and_topology_version_of_the_reply() {
     // C-15, I-34
     let process = bson::oid::ObjectId::from_bytes([7; 12]);
     let mut reply = doc! {
@@ -93,7 +93,7 @@ fn an_error_carries_what_the_reply_says_about_it() {
 }
 
 #[test]
-fn what_is_not_bson_is_no_error_of_the_server() {
+fn malformed_bytes_contain_no_error() {
     let reply = encode(&doc! { "ok": 0, "errmsg": "boom" });
     assert!(error(&reply, Stage::Operation).is_some());
     for length in 0..reply.len() {
@@ -102,7 +102,7 @@ fn what_is_not_bson_is_no_error_of_the_server() {
 }
 
 #[test]
-fn a_message_that_is_not_utf_8_is_still_a_message() {
+fn a_message_that_is_not_utf_8_is_kept_lossily() {
     let mut reply = encode(&doc! { "ok": 0, "errmsg": "b?d" });
     let at = reply.iter().position(|byte| *byte == b'?').unwrap();
     reply[at] = 0xff;

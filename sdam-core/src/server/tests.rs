@@ -50,7 +50,7 @@ fn described() -> ServerDescription {
 }
 
 #[test]
-fn a_reply_becomes_a_description_field_by_field() {
+fn from_hello_copies_every_field_of_the_reply() {
     // `==` leaves out some fields, and text does not.
     let expected = ServerDescription {
         id: ID,
@@ -85,7 +85,7 @@ fn a_reply_becomes_a_description_field_by_field() {
 }
 
 #[test]
-fn of_a_server_that_was_not_reached_nothing_is_known_but_why() {
+fn a_failed_server_has_default_fields_and_its_error() {
     // C-20
     let unknown = ServerDescription::unknown(ID, address("dialled"));
     assert_eq!(unknown.server_type, ServerType::Unknown);
@@ -119,7 +119,7 @@ fn of_a_server_that_was_not_reached_nothing_is_known_but_why() {
 }
 
 #[test]
-fn descriptions_are_equal_if_what_the_specification_compares_is() {
+fn equality_compares_only_the_fields_of_the_specification() {
     //
     type Change = fn(&mut ServerDescription);
     let differ: Vec<Change> = vec![
@@ -163,7 +163,7 @@ fn descriptions_are_equal_if_what_the_specification_compares_is() {
 }
 
 #[test]
-fn only_some_types_hold_data_and_all_bear_the_names_of_the_specification() {
+fn server_types_have_the_specified_names_and_only_some_hold_data() {
     // L-2
     let check = |of: ServerType, name, data, available| {
         assert_eq!(of.as_str(), name);

@@ -56,7 +56,7 @@ fn a_difference_in_any_field_is_a_change() {
 }
 
 #[test]
-fn servers_are_found_by_address_by_id_and_by_rank() {
+fn servers_are_found_by_address_by_id_and_as_primary() {
     let mut of_set = replica_set();
     let names: Vec<_> = of_set
         .servers()
@@ -84,7 +84,7 @@ fn servers_are_found_by_address_by_id_and_by_rank() {
 }
 
 #[test]
-fn what_may_be_written_to_depends_on_the_type_and_then_on_the_servers() {
+fn has_writable_server_depends_on_topology_type_and_server_types() {
     //
     let check = |topology_type, server_type, expected| {
         let servers = [server("a", server_type), server("b", ServerType::Unknown)];
@@ -108,7 +108,7 @@ fn what_may_be_written_to_depends_on_the_type_and_then_on_the_servers() {
 }
 
 #[test]
-fn sessions_last_as_long_as_the_least_of_the_servers_with_data_allows() {
+fn the_session_timeout_is_the_smallest_of_the_data_bearing_servers() {
     // A-17, D-80
     let check = |timeouts: &[(ServerType, Option<i32>)], expected| {
         let servers = timeouts
@@ -141,7 +141,7 @@ fn sessions_last_as_long_as_the_least_of_the_servers_with_data_allows() {
 }
 
 #[test]
-fn a_description_is_one_line_with_what_matters() {
+fn a_description_is_displayed_on_one_line() {
     let mut primary = server("a", ServerType::RsPrimary);
     primary.rtt = Some(Rtt {
         average: Duration::from_micros(2_340),

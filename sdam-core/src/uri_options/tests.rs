@@ -1,7 +1,7 @@
 use super::{driver, table};
 
 #[test]
-fn every_method_for_a_drivers_option_looks_up_a_row_of_the_table() {
+fn every_method_of_driver_options_reads_an_option_of_the_table() {
     for name in driver::LOOKED_UP {
         let (row, alias) = table::find(name).unwrap();
         assert_eq!(row.name, *name);

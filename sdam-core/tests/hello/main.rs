@@ -181,7 +181,7 @@ proptest! {
 
     /// C-2..C-16, C-22
     #[test]
-    fn the_parser_agrees_with_a_slow_reading(document in reply()) {
+    fn the_parser_agrees_with_a_simple_reader(document in reply()) {
         let bytes = RawDocumentBuf::try_from(&document).unwrap().into_bytes();
         prop_assert_eq!(Hello::parse(&bytes), reference::parse(&document));
         // I-32, I-33
@@ -189,7 +189,7 @@ proptest! {
     }
 
     #[test]
-    fn bytes_of_any_kind_are_taken_without_panic(bytes in vec(any::<u8>(), 0..200)) {
+    fn the_parser_never_panics_on_random_bytes(bytes in vec(any::<u8>(), 0..200)) {
         let mut bytes = bytes;
         if let Ok(length) = i32::try_from(bytes.len()) && length >= 5 {
             bytes[..4].copy_from_slice(&length.to_le_bytes());

@@ -33,12 +33,8 @@ impl Script {
     }
 
     fn push(&mut self, kind: EventKind) -> Vec<Fact> {
-        self.facts.observe(&sdam_core::event::Event {
-            seq: 0,
-            at: self.now,
-            topology: TOPOLOGY,
-            kind,
-        })
+        self.facts
+            .observe(&sdam_core::event::Event::new(0, self.now, TOPOLOGY, kind))
     }
 
     fn answered(&mut self, server: u64) {

@@ -122,11 +122,9 @@ fn record() -> (Vec<EventKind>, PoolCalls) {
 fn violated_oracle(change: impl FnOnce(&mut Vec<EventKind>, &mut PoolCalls)) -> Option<Oracle> {
     let (mut kinds, mut calls) = record();
     change(&mut kinds, &mut calls);
-    let number = |(index, kind)| Event {
-        seq: index as u64 + 1,
-        at: Instant::from_millis(index as u64),
-        topology: ObjectId::default(),
-        kind,
+    let number = |(index, kind)| {
+        let (seq, at) = (index as u64 + 1, Instant::from_millis(index as u64));
+        Event::new(seq, at, ObjectId::default(), kind)
     };
     let events: Vec<Event> = kinds.into_iter().enumerate().map(number).collect();
     audit(&events, &calls)
@@ -198,11 +196,9 @@ fn available_servers_must_have_a_round_trip_time() {
 
 #[test]
 fn event_numbers_must_have_no_gap_and_time_must_be_monotonic() {
-    let event = |seq, millis| Event {
-        seq,
-        at: Instant::from_millis(millis),
-        topology: ObjectId::default(),
-        kind: EventKind::TopologyOpening,
+    let event = |seq, millis| {
+        let (at, kind) = (Instant::from_millis(millis), EventKind::TopologyOpening);
+        Event::new(seq, at, ObjectId::default(), kind)
     };
     let found = |events: &[Event]| audit(events, &[]).unwrap_err().oracle;
     assert_eq!(found(&[event(1, 0), event(3, 0)]), Oracle::Sequence);

@@ -41,7 +41,7 @@ impl ScanSelected {
         }
     }
 
-    /// Returns the server id (the incarnation), for its connection and error reports.
+    /// Returns the server id, for its connection and error reports.
     pub fn id(&self) -> ServerId {
         self.description.id
     }

@@ -195,15 +195,11 @@ fn a_failover_names_both_primaries_and_the_time_without() {
     let mut previous = Arc::new(TopologyDescription::default());
     let mut at = |millis, topology: TopologyDescription| {
         let new = Arc::new(topology);
-        let event = Event {
-            seq: 0,
-            at: Instant::from_millis(millis),
-            topology: ObjectId::default(),
-            kind: EventKind::TopologyDescriptionChanged {
-                previous: std::mem::replace(&mut previous, Arc::clone(&new)),
-                new,
-            },
+        let kind = EventKind::TopologyDescriptionChanged {
+            previous: std::mem::replace(&mut previous, Arc::clone(&new)),
+            new,
         };
+        let event = Event::new(0, Instant::from_millis(millis), ObjectId::default(), kind);
         screen.facts(TIME, &facts.observe(&event))
     };
     let with = |primary: &str| {

@@ -32,7 +32,7 @@ fn the_first_message_is_legacy_hello_with_the_arguments_of_the_handshake() {
 }
 
 #[test]
-fn other_arguments_replace_those_of_a_first_message_and_of_no_other() {
+fn arguments_are_replaced_in_a_first_message_only() {
     // O-27, F-9
     let other = Arc::new(Handshake::new(super::encode(&doc! { "platform": "other" })));
     let request = HelloRequest::handshake(handshake(), None, HandshakeOpcode::OpMsg);
@@ -46,7 +46,7 @@ fn other_arguments_replace_those_of_a_first_message_and_of_no_other() {
 }
 
 #[test]
-fn a_declared_api_or_a_load_balancer_asks_for_hello_at_once() {
+fn a_declared_api_or_a_load_balancer_requires_hello_from_the_start() {
     // F-5, O-2, O-3, O-9, O-10: and never as OP_QUERY
     let api = Arc::new(ServerApi {
         version: "1".into(),
@@ -84,7 +84,7 @@ fn a_declared_api_or_a_load_balancer_asks_for_hello_at_once() {
 }
 
 #[test]
-fn an_old_server_is_asked_by_op_query_without_a_database_argument() {
+fn op_query_hello_has_no_database_argument() {
     // O-2, O-33, O-40
     let request = HelloRequest::handshake(Arc::default(), None, HandshakeOpcode::OpQuery);
     assert!(request.op_query);
@@ -98,7 +98,7 @@ fn an_old_server_is_asked_by_op_query_without_a_database_argument() {
 }
 
 #[test]
-fn later_messages_repeat_nothing_of_the_handshake_but_the_api() {
+fn later_messages_carry_the_api_but_no_handshake_arguments() {
     // F-6, F-6b, F-7, F-9, O-6, O-9
     let check = |request: HelloRequest, expected: Document| {
         assert_eq!(decode(&request), expected);
@@ -119,7 +119,7 @@ fn later_messages_repeat_nothing_of_the_handshake_but_the_api() {
 }
 
 #[test]
-fn an_awaitable_hello_names_the_version_and_the_time() {
+fn an_awaitable_hello_carries_topology_version_and_max_await_time() {
     // M-3, M-8, O-35
     let known = TopologyVersion {
         process_id: ObjectId::from_bytes([9; 12]),
@@ -156,7 +156,7 @@ fn a_client_document_that_is_not_bson_is_left_out() {
 }
 
 #[test]
-fn ping_declares_the_api_like_every_command() {
+fn ping_carries_the_declared_api() {
     // H-12, F-9
     let decode = |api: Option<&ServerApi>| {
         let bytes = crate::hello::ping(api);

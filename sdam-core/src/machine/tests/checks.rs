@@ -21,7 +21,7 @@ fn only_a_check_that_timed_out_interrupts_operations() {
 }
 
 #[test]
-fn what_finds_a_member_usable_makes_its_pool_ready() {
+fn a_check_or_handshake_that_finds_a_usable_member_makes_its_pool_ready() {
     // F-62, F-80
     for by_handshake in [false, true] {
         let mut machine = opened(&options(&["a"]));

@@ -97,7 +97,7 @@ fn every_departure_names_its_reason() {
 }
 
 #[test]
-fn a_primary_that_names_nobody_leaves_with_the_others() {
+fn a_primary_that_lists_no_members_is_removed_with_the_others() {
     let mut machine = opened(&options(&["a", "b"]));
     let memberless = Hello {
         hosts: [].into(),
@@ -121,7 +121,7 @@ fn a_primary_that_names_nobody_leaves_with_the_others() {
 }
 
 #[test]
-fn hosts_that_vanish_from_an_srv_record_and_closing_are_reasons_too() {
+fn removal_from_the_srv_record_and_closing_are_departure_reasons() {
     let mut machine = opened(&options(&["a", "b"]));
     let effects = machine.handle(NOW, Input::Hosts(&[address("b")]));
     let [told, remembered] = departures(&machine, effects);
@@ -156,7 +156,7 @@ fn the_last_departures_are_remembered_until_the_server_returns() {
 }
 
 #[test]
-fn descriptions_that_differ_only_in_who_has_left_are_equal() {
+fn departures_do_not_affect_equality() {
     let departure = Departure::new(
         ServerId::from_u64(1),
         address("a"),

@@ -7,7 +7,7 @@ fn max_election(machine: &TopologyMachine) -> ElectionTuple {
 }
 
 #[test]
-fn only_primaries_tell_of_elections() {
+fn only_primaries_raise_the_greatest_election() {
     // C-26, D-58
     let mut machine = opened(&options(&["a", "b"]));
     let _ = check(&mut machine, "a", elected(2));
@@ -25,7 +25,7 @@ fn only_primaries_tell_of_elections() {
 }
 
 #[test]
-fn elections_are_compared_byte_by_byte_the_first_one_first() {
+fn election_ids_are_compared_from_the_first_byte() {
     // C-27
     let id = |first, last| {
         let mut bytes = [0; 12];
@@ -60,7 +60,7 @@ fn elections_are_compared_byte_by_byte_the_first_one_first() {
 }
 
 #[test]
-fn any_server_may_become_anything() {
+fn a_server_of_any_type_may_change_to_any_other() {
     // C-10, D-1, D-11
     let types = [
         ServerType::Standalone,
@@ -90,7 +90,7 @@ fn any_server_may_become_anything() {
 }
 
 #[test]
-fn an_election_that_is_known_is_not_stale() {
+fn a_primary_of_the_known_election_is_not_stale() {
     // D-57
     for max_wire_version in [16, 17] {
         let primary = |hosts: &[&str]| Hello {
@@ -111,7 +111,7 @@ fn an_election_that_is_known_is_not_stale() {
 }
 
 #[test]
-fn a_standalone_is_the_topology_only_if_it_was_the_only_seed() {
+fn a_standalone_is_kept_only_if_it_is_the_only_seed() {
     // D-20: the number of seeds counts, not the number of servers left.
     let mut machine = opened(&options(&["a", "b"]));
     for name in ["a", "b"] {
@@ -126,7 +126,7 @@ fn a_standalone_is_the_topology_only_if_it_was_the_only_seed() {
 }
 
 #[test]
-fn a_member_of_another_name_leaves_a_set_with_a_primary() {
+fn a_member_with_another_set_name_is_removed_from_a_set_with_a_primary() {
     // D-26: also the former primary itself.
     for (name, left) in [
         ("b", TopologyType::ReplicaSetWithPrimary),

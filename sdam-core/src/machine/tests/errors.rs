@@ -31,7 +31,7 @@ pub(super) fn state_change(machine: &mut TopologyMachine, server: ServerId) -> E
 }
 
 #[test]
-fn network_errors_of_operations_clear_and_cancel_but_do_not_ask_for_a_check() {
+fn connection_errors_clear_the_pool_except_of_overload_and_slow_or_malformed_replies() {
     // I-14, I-15, I-16, I-10, I-11, F-54, F-63, F-81; I-20: whatever the connection was opened for
     const UNKNOWN: [&str; 7] = [
         "publish",
@@ -144,7 +144,7 @@ fn version(process: u8, counter: i64) -> TopologyVersion {
 }
 
 #[test]
-fn state_changes_ask_for_a_check_and_only_a_shutdown_clears() {
+fn state_change_errors_request_a_check_and_clear_only_at_shutdown_or_before_4_2() {
     // I-17, I-34, I-35, I-36; E-9: the connection's own handshake decides, not the monitor's.
     let check = |code: i32, max_wire_version, clears: bool| {
         let error = doc! { "ok": 0, "code": code, "errmsg": "no" };
@@ -184,7 +184,7 @@ fn state_changes_ask_for_a_check_and_only_a_shutdown_clears() {
 }
 
 #[test]
-fn other_errors_of_commands_say_nothing_about_the_server() {
+fn other_command_errors_have_no_effect() {
     // I-37, I-60, I-33
     let check = |error: bson::Document| {
         let (outcome, effects, _) = reply(Stage::Operation, &error, 7);
@@ -199,7 +199,7 @@ fn other_errors_of_commands_say_nothing_about_the_server() {
 }
 
 #[test]
-fn while_a_connection_is_made_a_refusal_counts_unless_the_server_is_overloaded() {
+fn a_command_error_before_handshake_completes_clears_unless_the_server_is_overloaded() {
     // I-12, I-13, I-61
     let check = |code: i32, labels: &[&str], expected| {
         for stage in [Stage::Hello, Stage::Auth] {
@@ -223,7 +223,7 @@ fn while_a_connection_is_made_a_refusal_counts_unless_the_server_is_overloaded()
 }
 
 #[test]
-fn an_error_is_as_old_as_its_topology_version() {
+fn an_error_with_a_known_or_older_topology_version_is_stale() {
     // I-2, A-46
     let check = |own: Option<TopologyVersion>, stale: bool| {
         let mut error = doc! { "ok": 0, "code": 10107, "errmsg": "no" };
@@ -253,7 +253,7 @@ fn an_error_is_as_old_as_its_topology_version() {
 }
 
 #[test]
-fn a_failed_check_loses_the_server_whatever_topology_version_it_carries() {
+fn a_failed_check_marks_the_server_unknown_with_any_topology_version() {
     // F-50; C-25 is about replies that can be installed.
     for own in [None, Some(version(1, 4)), Some(version(1, 6))] {
         let mut machine = opened(&options(&["a", "b"]));
@@ -282,7 +282,7 @@ fn a_failed_check_loses_the_server_whatever_topology_version_it_carries() {
 }
 
 #[test]
-fn errors_of_earlier_generations_and_of_strangers_change_nothing() {
+fn errors_of_earlier_generations_and_of_unknown_servers_have_no_effect() {
     // I-1, I-4
     let mut machine = opened(&options(&["a", "b"]));
     let _ = check(&mut machine, "a", hello(ServerType::RsPrimary));

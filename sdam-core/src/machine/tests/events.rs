@@ -14,7 +14,7 @@ fn told(effects: Effects) -> Vec<EventKind> {
 }
 
 #[test]
-fn descriptions_begin_with_nothing_and_with_servers_of_which_nothing_is_known() {
+fn the_first_descriptions_are_empty_and_of_unknown_servers() {
     // J-1 to J-5, J-14, J-15, J-40, J-42
     let mut machine = TopologyMachine::new(&options(&["b", "a"]), ObjectId::default());
     let events = told(machine.handle(NOW, Input::Open));
@@ -85,7 +85,7 @@ fn descriptions_begin_with_nothing_and_with_servers_of_which_nothing_is_known() 
 }
 
 #[test]
-fn a_version_alone_is_news_and_what_changes_with_every_check_is_none() {
+fn a_new_topology_version_is_published_but_new_times_are_not() {
     // C-1, A-44, J-5, J-18, J-23, A-39
     let news = |counter, last_write_date| Hello {
         topology_version: Some(TopologyVersion {
@@ -126,7 +126,7 @@ fn a_version_alone_is_news_and_what_changes_with_every_check_is_none() {
 }
 
 #[test]
-fn a_pool_that_is_paused_is_cleared_in_silence() {
+fn clearing_a_paused_pool_counts_and_says_that_it_was_paused() {
     // F-63: its generation still increases.
     let mut machine = opened(&options(&["a"]));
     let clears = |effects: Effects| -> Vec<(u64, bool)> {
@@ -148,7 +148,7 @@ fn a_pool_that_is_paused_is_cleared_in_silence() {
 }
 
 #[test]
-fn the_loss_of_the_last_server_is_told_once_and_never_of_a_single_topology() {
+fn topology_emptied_is_published_once_and_never_for_a_single_topology() {
     // D-6
     let empties = |effects: Effects| {
         let events = told(effects);
@@ -209,7 +209,7 @@ fn the_description_of_a_load_balancer_has_its_address_and_type_only() {
 }
 
 #[test]
-fn a_seed_that_is_named_twice_is_one_seed() {
+fn a_repeated_seed_opens_one_server() {
     // D-20: a standalone server that is the only seed makes the topology Single.
     let mut machine = opened(&options(&["a", "a"]));
     assert_eq!(machine.description().servers().len(), 1);

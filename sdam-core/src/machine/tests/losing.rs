@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use super::*;
 
 #[test]
-fn a_server_is_lost_in_the_same_way_whoever_notices() {
+fn a_lost_server_has_the_same_effects_whether_a_check_or_an_operation_failed() {
     // C-20, G-3, G-14, F-51
     type Lose = fn(&mut TopologyMachine, ServerId) -> Effects;
     let paths: [(&str, TopologyType, Lose); 7] = [
@@ -64,7 +64,7 @@ fn a_server_is_lost_in_the_same_way_whoever_notices() {
 }
 
 #[test]
-fn a_dead_monitor_leaves_its_server_unknown_and_is_no_evidence_against_the_pool() {
+fn a_dead_monitor_marks_its_server_unknown_and_does_not_clear_the_pool() {
     let mut machine = opened(&options(&["a", "b"]));
     let _ = check(&mut machine, "a", hello(ServerType::RsPrimary));
     let server = id(&machine, "a");

@@ -64,7 +64,7 @@ fn service(number: u32) -> ObjectId {
 }
 
 #[test]
-fn errors_of_the_current_generation_count_after_a_service_was_gone() {
+fn errors_of_the_current_generation_count_after_a_service_returned() {
     let mut balancer = Balancer::new();
     let s = service(1);
     for _ in 0..3 {
@@ -83,7 +83,7 @@ fn errors_of_the_current_generation_count_after_a_service_was_gone() {
 }
 
 #[test]
-fn errors_of_connections_to_a_service_that_was_gone_clear_nothing() {
+fn errors_of_connections_from_before_a_service_returned_are_stale() {
     let mut balancer = Balancer::new();
     let (s, other) = (service(1), service(2));
     let old = balancer.open(s);
@@ -101,7 +101,7 @@ fn errors_of_connections_to_a_service_that_was_gone_clear_nothing() {
 }
 
 #[test]
-fn the_end_of_a_connection_counts_for_the_service_as_it_was() {
+fn closing_an_old_connection_does_not_affect_a_service_that_returned() {
     let mut balancer = Balancer::new();
     let s = service(1);
     let old = balancer.open(s);
@@ -114,7 +114,7 @@ fn the_end_of_a_connection_counts_for_the_service_as_it_was() {
 }
 
 #[test]
-fn what_has_no_connection_is_forgotten() {
+fn a_service_without_connections_is_forgotten() {
     let mut balancer = Balancer::new();
     for number in 0..1000 {
         let generation = balancer.open(service(number));
@@ -127,7 +127,7 @@ fn what_has_no_connection_is_forgotten() {
 }
 
 #[test]
-fn a_pool_that_reports_no_handshake_begins_with_the_first_generation() {
+fn a_service_without_reported_handshakes_has_the_first_generation() {
     let mut balancer = Balancer::new();
     for generation in 0..3 {
         assert_eq!(balancer.generation(service(1)), generation);

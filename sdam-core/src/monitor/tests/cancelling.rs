@@ -33,7 +33,7 @@ fn run(rest: &[Step]) {
 }
 
 #[test]
-fn cancelled_check_fails_its_heartbeat_and_waits_normally() {
+fn a_cancelled_check_fails_its_heartbeat_and_the_next_comes_a_heartbeat_later() {
     // F-71, F-73, I-18, J-31, G-14: no report, so neither a description nor a pool changes.
     run(&[
         (
@@ -46,7 +46,7 @@ fn cancelled_check_fails_its_heartbeat_and_waits_normally() {
 }
 
 #[test]
-fn wait_after_a_cancelled_check_has_the_floor() {
+fn a_request_after_a_cancelled_check_waits_for_min_heartbeat_frequency() {
     // F-71, F-41
     run(&[
         (
@@ -86,7 +86,7 @@ fn only_connections_that_began_under_an_older_generation_are_closed() {
 }
 
 #[test]
-fn server_whose_check_was_cancelled_is_not_known() {
+fn a_server_whose_check_was_cancelled_is_not_retried_at_once() {
     // F-51, F-52: an operation has already marked the server Unknown.
     run(&[
         (
@@ -104,7 +104,7 @@ fn server_whose_check_was_cancelled_is_not_known() {
 }
 
 #[test]
-fn clear_between_a_reply_and_the_next_read_is_not_missed() {
+fn a_clear_between_a_reply_and_the_next_read_closes_the_connection() {
     // F-72: the read begins after the clear, but on a connection from before it.
     run(&[
         (
@@ -123,7 +123,7 @@ fn clear_between_a_reply_and_the_next_read_is_not_missed() {
 }
 
 #[test]
-fn known_server_whose_connection_is_closed_is_checked_as_soon_as_allowed() {
+fn a_known_server_whose_connection_is_closed_is_checked_as_soon_as_allowed() {
     // F-71: a reply came after the clear and before its cancellation.
     let known = [
         (100, Say::Pool(4), ""),
@@ -153,7 +153,7 @@ fn known_server_whose_connection_is_closed_is_checked_as_soon_as_allowed() {
 }
 
 #[test]
-fn connection_between_two_streamed_replies_is_closed() {
+fn a_cancellation_between_two_streamed_replies_closes_the_connection() {
     // F-71: no heartbeat runs, so none fails; and the next check waits like after a check.
     run(&[
         (
@@ -168,7 +168,7 @@ fn connection_between_two_streamed_replies_is_closed() {
 }
 
 #[test]
-fn idle_connection_is_closed_and_a_requested_check_still_comes() {
+fn a_cancellation_closes_an_idle_connection_and_keeps_a_requested_check() {
     // F-71, F-41
     check(
         polling(),
@@ -188,7 +188,7 @@ fn idle_connection_is_closed_and_a_requested_check_still_comes() {
 }
 
 #[test]
-fn connection_that_follows_its_own_report_began_under_the_cleared_pool() {
+fn a_connection_opened_after_its_report_has_the_generation_of_the_clear() {
     // F-51, F-72: the report cleared the pool, so the cancellation for that clear has no effect.
     run(&[
         (
@@ -203,7 +203,7 @@ fn connection_that_follows_its_own_report_began_under_the_cleared_pool() {
 }
 
 #[test]
-fn check_is_cancelled_while_it_connects() {
+fn a_check_is_cancelled_while_it_connects() {
     // F-72
     check(
         streaming(),
@@ -221,7 +221,7 @@ fn check_is_cancelled_while_it_connects() {
 }
 
 #[test]
-fn stop_completes_a_heartbeat_that_connects() {
+fn stop_completes_the_heartbeat_of_a_check_that_connects() {
     // F-70, J-31
     check(
         streaming(),

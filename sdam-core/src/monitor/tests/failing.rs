@@ -27,7 +27,7 @@ fn run(config: MonitorConfig, rest: &[Step]) {
 }
 
 #[test]
-fn network_error_of_a_known_server_is_retried_once_without_any_pause() {
+fn a_network_error_of_a_known_server_is_retried_once_without_a_pause() {
     // F-50, F-51, F-52, F-53, J-33
     run(
         polling(),
@@ -50,7 +50,7 @@ fn network_error_of_a_known_server_is_retried_once_without_any_pause() {
 }
 
 #[test]
-fn timeout_counts_as_a_network_error() {
+fn a_timeout_counts_as_a_network_error() {
     // F-51, F-10: the text has the limit, so that equal failures are equal.
     run(
         polling(),
@@ -72,7 +72,7 @@ fn timeout_counts_as_a_network_error() {
 }
 
 #[test]
-fn refusals_and_malformed_replies_are_not_retried_at_once() {
+fn command_errors_and_malformed_replies_are_not_retried_at_once() {
     // F-52, J-33
     run(
         polling(),
@@ -95,7 +95,7 @@ fn refusals_and_malformed_replies_are_not_retried_at_once() {
 }
 
 #[test]
-fn server_never_reached_is_tried_once_per_heartbeat() {
+fn a_server_never_reached_is_checked_once_per_heartbeat() {
     // F-52, J-30: the heartbeat starts before the connection and fails with it.
     check(
         polling(),
@@ -118,7 +118,7 @@ fn server_never_reached_is_tried_once_per_heartbeat() {
 }
 
 #[test]
-fn a_successor_begins_anew_but_for_the_numbers_of_connections() {
+fn a_successor_continues_only_the_numbers_of_connections() {
     check(
         polling(),
         &[
@@ -132,7 +132,7 @@ fn a_successor_begins_anew_but_for_the_numbers_of_connections() {
 }
 
 #[test]
-fn success_of_the_retry_earns_the_next_one() {
+fn a_successful_retry_permits_the_next_retry() {
     // F-51
     run(
         polling(),
@@ -160,7 +160,7 @@ fn success_of_the_retry_earns_the_next_one() {
 }
 
 #[test]
-fn legacy_retry_reports_only_what_the_retry_found() {
+fn legacy_retry_reports_only_the_outcome_of_the_retry() {
     // F-50: heartbeats are paired all the same (J-33).
     let mut legacy = polling();
     legacy.legacy_retry_before_unknown = true;
@@ -197,7 +197,7 @@ fn legacy_retry_reports_only_what_the_retry_found() {
 }
 
 #[test]
-fn legacy_retry_does_not_withhold_refusals() {
+fn legacy_retry_reports_command_errors_at_once() {
     // F-50
     let mut legacy = polling();
     legacy.legacy_retry_before_unknown = true;
@@ -212,7 +212,7 @@ fn legacy_retry_does_not_withhold_refusals() {
 }
 
 #[test]
-fn deadline_missed_by_a_heartbeat_means_that_the_host_slept() {
+fn a_deadline_missed_by_a_heartbeat_means_that_the_host_was_suspended() {
     // The suspended check is extended by a second, once. A reply within it saves the connection,
     // but it neither measures the round trip nor describes the server's current state.
     let slept = [(50_000, Say::Due, "| 51000")];
@@ -241,7 +241,7 @@ fn deadline_missed_by_a_heartbeat_means_that_the_host_slept() {
 }
 
 #[test]
-fn deadline_missed_by_less_is_a_timeout() {
+fn a_deadline_missed_by_less_is_a_timeout() {
     run(
         polling(),
         &[(
@@ -254,7 +254,7 @@ fn deadline_missed_by_less_is_a_timeout() {
 }
 
 #[test]
-fn reply_that_beats_a_missed_deadline_is_no_sample_so_the_check_asks_again() {
+fn a_reply_after_its_deadline_is_no_sample_and_the_check_repeats_its_request() {
     // G-3: once; a second late reply counts as a round trip of the limit.
     let late = (20_001, says(old()), "send hello | 30001");
     run(
@@ -282,7 +282,7 @@ fn reply_that_beats_a_missed_deadline_is_no_sample_so_the_check_asks_again() {
 }
 
 #[test]
-fn first_check_of_a_suspended_host_asks_again_before_it_streams() {
+fn the_first_check_of_a_suspended_host_repeats_its_request_before_streaming() {
     // G-3, G-4: without a sample the server would be known but never selected.
     check(
         streaming(),
@@ -314,7 +314,7 @@ fn first_check_of_a_suspended_host_asks_again_before_it_streams() {
 }
 
 #[test]
-fn answers_that_nobody_asked_for_are_ignored() {
+fn answers_without_a_request_are_ignored() {
     check(
         polling(),
         &[
@@ -335,7 +335,7 @@ fn answers_that_nobody_asked_for_are_ignored() {
 }
 
 #[test]
-fn connections_that_break_again_and_again_are_retried_with_a_pause_after_a_burst() {
+fn repeated_network_errors_are_retried_with_a_pause_after_a_burst() {
     // F-51: the retries of a server that greets and breaks without end are limited, too.
     let mut script = vec![
         (0, Say::Start, "started #1, connect | 10000".to_owned()),

@@ -247,7 +247,7 @@ impl World {
 }
 
 #[test]
-fn no_order_lets_a_connection_outlive_a_clear_or_leaves_a_known_server_unwatched() {
+fn in_every_order_a_clear_closes_older_connections_and_a_known_server_is_checked() {
     let first = World::new();
     let mut seen = BTreeSet::<String>::new();
     let mut open = Vec::from([first]);

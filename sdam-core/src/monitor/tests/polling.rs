@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use super::{super::*, script::*};
 
 #[test]
-fn new_connection_is_checked_by_its_handshake_and_later_hellos_are_bare() {
+fn the_handshake_is_the_first_check_and_later_hellos_have_no_arguments_of_it() {
     // F-8, F-9, F-6, G-4, G-6, J-10, J-30: the check lasts from the connect, its duration and the
     // sample only from the hello; a poll's duration is a sample, too.
     check(
@@ -29,7 +29,7 @@ fn new_connection_is_checked_by_its_handshake_and_later_hellos_are_bare() {
 }
 
 #[test]
-fn next_check_comes_a_heartbeat_after_the_end_of_the_last() {
+fn the_next_check_starts_a_heartbeat_after_the_end_of_the_last() {
     // F-24, F-40
     let mut options = options();
     options.heartbeat_frequency = Some(Duration::from_millis(700));
@@ -51,7 +51,7 @@ fn next_check_comes_a_heartbeat_after_the_end_of_the_last() {
 }
 
 #[test]
-fn requested_check_waits_for_the_floor_and_no_longer() {
+fn a_requested_check_waits_for_min_heartbeat_frequency_and_no_longer() {
     // F-41
     let begin = [
         (0, Say::Start, "started #1, connect | 10000"),
@@ -78,7 +78,7 @@ fn requested_check_waits_for_the_floor_and_no_longer() {
 }
 
 #[test]
-fn request_during_a_check_is_dropped() {
+fn a_request_during_a_check_is_ignored() {
     // F-41, F-42
     check(
         polling(),
@@ -97,7 +97,7 @@ fn request_during_a_check_is_dropped() {
 }
 
 #[test]
-fn hello_is_spoken_where_the_last_reply_allows_it() {
+fn hello_is_sent_if_the_last_reply_had_hello_ok() {
     // F-6, F-7
     let declined = bson::doc! { "ok": 1, "maxWireVersion": 8 };
     let script = [
@@ -120,7 +120,7 @@ fn hello_is_spoken_where_the_last_reply_allows_it() {
 }
 
 #[test]
-fn hello_is_all_that_is_spoken_with_a_declared_api_or_to_a_load_balancer() {
+fn only_hello_is_sent_with_a_declared_api_or_to_a_load_balancer() {
     // F-5, F-7: regardless of helloOk in the reply.
     let run = |config: MonitorConfig, api: &str| {
         let first = std::format!("send hello handshake{api} | 10000");
@@ -147,7 +147,7 @@ fn hello_is_all_that_is_spoken_with_a_declared_api_or_to_a_load_balancer() {
 }
 
 #[test]
-fn negotiation_begins_anew_on_every_connection() {
+fn hello_ok_is_negotiated_on_every_connection() {
     // F-6
     check(
         polling(),
@@ -172,7 +172,7 @@ fn negotiation_begins_anew_on_every_connection() {
 }
 
 #[test]
-fn old_servers_are_spoken_to_in_op_query_until_they_know_better() {
+fn op_query_is_used_until_a_reply_shows_support_of_op_msg() {
     // O-2
     let mut options = options();
     options.handshake_opcode = HandshakeOpcode::OpQuery;
@@ -199,7 +199,7 @@ fn old_servers_are_spoken_to_in_op_query_until_they_know_better() {
 }
 
 #[test]
-fn monitoring_mode_decides_whether_to_stream() {
+fn the_monitoring_mode_decides_whether_to_stream() {
     // F-20
     let check = |mode, faas, streaming| {
         let mut options = options();
@@ -232,7 +232,7 @@ fn poll_mode_never_awaits_and_never_starts_the_rtt_task() {
 }
 
 #[test]
-fn zero_connect_timeout_waits_for_ever() {
+fn a_connect_timeout_of_zero_sets_no_deadline() {
     // F-11
     let mut options = options();
     options.connect_timeout = Duration::ZERO;

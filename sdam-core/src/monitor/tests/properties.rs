@@ -384,7 +384,7 @@ proptest! {
     /// checks keep their minimum interval, there are no effects after the end, and every wait but
     /// that for the network is bounded.
     #[test]
-    fn machine_keeps_its_contract(config in any_config(), acts in vec(act(), 0..200)) {
+    fn the_machine_keeps_its_contract_for_random_inputs(config in any_config(), acts in vec(act(), 0..200)) {
         let mut driver = Driver::new(config);
         let effects = driver.machine.start(driver.now, driver.status).into_iter().collect();
         driver.execute(effects);
@@ -400,7 +400,7 @@ proptest! {
 
     /// Replies are untrusted.
     #[test]
-    fn any_bytes_end_the_check(bytes in vec(any::<u8>(), 0..100), more in any::<bool>()) {
+    fn a_reply_of_any_bytes_ends_the_check(bytes in vec(any::<u8>(), 0..100), more in any::<bool>()) {
         let mut driver = Driver::new(config(&options()));
         let effects = driver.machine.start(driver.now, driver.status).into_iter().collect();
         driver.execute(effects);

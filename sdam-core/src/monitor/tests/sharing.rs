@@ -37,7 +37,7 @@ fn overloaded() -> Say {
 }
 
 #[test]
-fn an_overloaded_server_does_not_cost_an_authenticated_connection() {
+fn an_overload_error_keeps_an_authenticated_connection() {
     // H-9
     let mut script = shared(true);
     script.extend([
@@ -72,7 +72,7 @@ fn an_overloaded_server_does_not_cost_an_authenticated_connection() {
 }
 
 #[test]
-fn any_failed_check_costs_a_connection_that_nobody_authenticated_on() {
+fn any_failed_check_closes_a_connection_without_authentication() {
     // F-50
     let mut script = shared(false);
     script.push((
@@ -84,7 +84,7 @@ fn any_failed_check_costs_a_connection_that_nobody_authenticated_on() {
 }
 
 #[test]
-fn a_connection_that_was_closed_by_its_other_user_is_replaced_by_the_next_check() {
+fn a_connection_that_an_operation_closed_is_replaced_by_the_next_check() {
     let mut script = shared(false);
     script.extend([
         // No operation uses the connection while the check runs.
@@ -107,7 +107,7 @@ fn a_connection_that_was_closed_by_its_other_user_is_replaced_by_the_next_check(
 }
 
 #[test]
-fn a_check_that_nobody_looked_after_ends_without_an_outcome_and_begins_anew() {
+fn an_abandoned_check_ends_without_an_outcome_and_another_may_begin() {
     // J-31
     let mut script = shared(false);
     script.extend([

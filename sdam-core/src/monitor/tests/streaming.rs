@@ -49,7 +49,7 @@ fn streamed_replies_are_reported_one_by_one_and_nothing_is_sent() {
 }
 
 #[test]
-fn stream_without_a_pause_is_cut_and_asked_for_again_on_another_connection() {
+fn a_stream_without_pauses_is_closed_and_requested_on_another_connection() {
     // The hello before it counts, too.
     let pushed = (2..51).flat_map(|counter| {
         let told = "succeeded #1/42 awaited after 0, report Standalone | 1";
@@ -74,7 +74,7 @@ fn stream_without_a_pause_is_cut_and_asked_for_again_on_another_connection() {
 }
 
 #[test]
-fn stream_of_twenty_replies_a_second_is_never_cut() {
+fn a_stream_of_twenty_replies_a_second_is_never_closed() {
     let pushed = (1..1000).map(|count| {
         let at = 1 + 50 * count;
         let told = format!("succeeded #1/42 awaited after 50, report Standalone | {at}");
@@ -92,7 +92,7 @@ fn stream_of_twenty_replies_a_second_is_never_cut() {
 }
 
 #[test]
-fn stream_that_ends_is_asked_for_again_with_the_last_version() {
+fn a_stream_that_ends_is_requested_again_with_the_last_version() {
     // F-33, F-37, F-38, F-36, J-34: the version of the last reply counts, even an older one or that
     // of another process, and even if the topology has rejected the reply.
     run(&[
@@ -136,7 +136,7 @@ fn stream_that_ends_is_asked_for_again_with_the_last_version() {
 }
 
 #[test]
-fn reply_without_a_version_ends_streaming_unless_more_is_to_come() {
+fn a_reply_without_a_version_ends_streaming_unless_more_is_to_come() {
     // F-22, F-25; G-6, G-8: polls are samples again, so the task ends until it is needed again.
     run(&[
         (
@@ -166,7 +166,7 @@ fn reply_without_a_version_ends_streaming_unless_more_is_to_come() {
 }
 
 #[test]
-fn request_while_streaming_is_dropped() {
+fn a_request_while_streaming_is_ignored() {
     // F-41
     run(&[
         (5_000, Say::Request, "| 20001"),
@@ -179,7 +179,7 @@ fn request_while_streaming_is_dropped() {
 }
 
 #[test]
-fn request_between_two_streamed_replies_begins_the_check_that_is_due_anyway() {
+fn a_request_between_two_streamed_replies_starts_the_due_check() {
     // F-35, F-41
     run(&[
         (
@@ -192,7 +192,7 @@ fn request_between_two_streamed_replies_begins_the_check_that_is_due_anyway() {
 }
 
 #[test]
-fn broken_stream_is_restarted_from_a_handshake_at_once() {
+fn a_broken_stream_restarts_with_a_handshake_at_once() {
     // F-34, F-51, O-1: the RTT task goes on, so it is not started again (G-8).
     for kind in [ErrorKind::Network, ErrorKind::Timeout] {
         let failed = std::format!(
@@ -217,7 +217,7 @@ fn broken_stream_is_restarted_from_a_handshake_at_once() {
 }
 
 #[test]
-fn refused_stream_waits_a_heartbeat() {
+fn a_refused_stream_waits_a_heartbeat() {
     // F-34, F-52, J-33
     run(&[
         (
@@ -230,7 +230,7 @@ fn refused_stream_waits_a_heartbeat() {
 }
 
 #[test]
-fn awaited_reply_may_take_a_heartbeat_longer() {
+fn an_awaited_reply_may_take_a_heartbeat_longer() {
     // F-11
     run(&[
         (20_000, Say::Due, "| 20001"),
@@ -244,7 +244,7 @@ fn awaited_reply_may_take_a_heartbeat_longer() {
 }
 
 #[test]
-fn legacy_hello_streams_as_well() {
+fn legacy_hello_is_streamed_too() {
     // F-6, F-30: MongoDB 4.4.0 supports streaming but not hello.
     let legacy = |counter| {
         let mut reply = new(counter);

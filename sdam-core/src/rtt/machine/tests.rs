@@ -119,7 +119,7 @@ fn hello_is_measured_once_per_heartbeat_on_one_connection() {
 }
 
 #[test]
-fn errors_close_the_connection_and_cost_a_heartbeat() {
+fn an_error_closes_the_connection_and_waits_a_heartbeat() {
     // G-11, G-13: the negotiation is reset.
     let begin = [
         (0, Say::Start, "connect | 10000"),
@@ -172,7 +172,7 @@ fn declared_api_is_sent_and_rules_out_legacy_hello() {
 }
 
 #[test]
-fn zero_connect_timeout_waits_for_ever() {
+fn a_connect_timeout_of_zero_sets_no_deadline() {
     // G-13, F-11
     let mut patient = config();
     patient.connect_timeout = None;
@@ -188,7 +188,7 @@ fn zero_connect_timeout_waits_for_ever() {
 }
 
 #[test]
-fn reply_that_beats_a_missed_deadline_is_no_sample() {
+fn a_reply_after_its_deadline_is_no_sample() {
     check(
         config(),
         &[
@@ -201,7 +201,7 @@ fn reply_that_beats_a_missed_deadline_is_no_sample() {
 }
 
 #[test]
-fn stop_ends_the_machine_wherever_it_is() {
+fn stop_ends_the_machine_in_every_state() {
     // G-13
     let stop = |at| (at, Say::Stop, "disconnect, exit | never");
     let start = (0, Say::Start, "connect | 10000");
@@ -236,7 +236,7 @@ fn say() -> impl Strategy<Value = Say> {
 proptest! {
     /// G-7, G-11, G-13: one request at a time, on a connection, a heartbeat after the last.
     #[test]
-    fn machine_keeps_its_contract(script in vec((0_u64..12_000, say()), 0..100)) {
+    fn the_machine_keeps_its_contract_for_random_inputs(script in vec((0_u64..12_000, say()), 0..100)) {
         let mut machine = RttMachine::new(Arc::new(config()));
         let mut now = Instant::from_millis(1);
         let (mut connected, mut outstanding, mut rested) = (false, None, None);

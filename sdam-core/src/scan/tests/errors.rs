@@ -50,7 +50,7 @@ fn i_38_x_6_x_45_not_writable_primary_and_shutdown_make_the_topology_stale() {
 }
 
 #[test]
-fn i_38_the_knob_checks_the_server_itself_at_once() {
+fn i_38_with_immediate_check_the_server_itself_is_checked_at_once() {
     let mut world = scanned(true);
     world.report("a", Cause::Reply(error_reply(10_107).into()));
     assert!(!world.scan.is_stale(world.now));
@@ -62,14 +62,14 @@ fn i_38_the_knob_checks_the_server_itself_at_once() {
 }
 
 #[test]
-fn i_38_with_the_knob_the_next_selection_does_what_nobody_settled() {
+fn i_38_with_immediate_check_the_next_selection_makes_a_pending_check() {
     let mut world = scanned(true);
     world.report("a", Cause::Reply(error_reply(10_107).into()));
     assert_eq!(world.select(0), "a, selected a");
 }
 
 #[test]
-fn i_39_a_recovering_node_is_not_checked_even_with_the_knob() {
+fn i_39_a_recovering_node_is_not_checked_even_with_immediate_check() {
     let mut world = scanned(true);
     world.report("a", Cause::Reply(error_reply(11_602).into()));
     assert_eq!(world.run(ScanInput::Settle), ScanEffect::Rest);
@@ -78,7 +78,7 @@ fn i_39_a_recovering_node_is_not_checked_even_with_the_knob() {
 }
 
 #[test]
-fn i_15_h_7_a_broken_connection_calls_for_no_scan_and_starts_no_cooldown() {
+fn i_15_h_7_a_broken_connection_requires_no_scan_and_starts_no_cooldown() {
     let mut world = scanned(false);
     world.report("a", Cause::Network("reset".into()));
     let a = world.topology.description().server(&address("a")).unwrap();
@@ -94,7 +94,7 @@ fn i_15_h_7_a_broken_connection_calls_for_no_scan_and_starts_no_cooldown() {
 }
 
 #[test]
-fn i_38_an_error_during_a_scan_calls_for_another_one() {
+fn i_38_an_error_during_a_scan_requires_another_scan() {
     let mut world = scanned(false);
     let first = world.tell(ScanInput::Scan);
     let second = world.step(first).unwrap();

@@ -17,7 +17,7 @@ fn scan(world: &mut World) -> std::string::String {
 }
 
 #[test]
-fn h_4_h_5_possible_primary_comes_next_and_new_servers_join_the_scan() {
+fn h_4_h_5_a_possible_primary_is_checked_next_and_new_servers_join_the_scan() {
     // SDAM: the example at "Scanning order".
     let mut world = World::new("a", 1, |_| ());
     world
@@ -90,7 +90,7 @@ fn h_5_servers_that_leave_during_the_scan_are_skipped() {
 }
 
 #[test]
-fn h_6_a_server_is_left_alone_until_5000_ms_after_a_failed_check() {
+fn h_6_a_server_is_not_checked_for_5000_ms_after_a_failed_check() {
     //
     let mut world = rs("a");
     world.answer("a", Answer::Down(0));
@@ -105,7 +105,7 @@ fn h_6_a_server_is_left_alone_until_5000_ms_after_a_failed_check() {
 }
 
 #[test]
-fn h_6_the_word_of_another_member_does_not_end_the_cooldown() {
+fn h_6_a_reply_of_another_member_does_not_end_the_cooldown() {
     let mut world = rs("a b");
     world
         .answer("a", secondary("a b", Some("b")))
@@ -116,7 +116,7 @@ fn h_6_the_word_of_another_member_does_not_end_the_cooldown() {
 }
 
 #[test]
-fn h_3_a_refused_check_has_its_cooldown_too() {
+fn h_3_a_command_error_starts_a_cooldown() {
     let mut world = rs("a");
     world.answer("a", Answer::Refuses(0));
     assert_eq!(scan(&mut world), "a");
@@ -148,7 +148,7 @@ fn h_10_a_network_error_of_a_known_server_is_retried_once_at_once() {
 }
 
 #[test]
-fn h_10_the_retry_may_find_the_server() {
+fn h_10_a_successful_retry_makes_the_server_known() {
     let mut world = rs("a");
     world.answer("a", primary("a"));
     scan(&mut world);
@@ -167,7 +167,7 @@ fn h_10_the_retry_may_find_the_server() {
 }
 
 #[test]
-fn h_10_neither_a_refusal_nor_an_unknown_server_is_retried() {
+fn h_10_neither_a_command_error_nor_an_unknown_server_is_retried() {
     let mut world = rs("a b");
     world
         .answer("a", primary("a b"))

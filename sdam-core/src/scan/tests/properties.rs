@@ -170,7 +170,7 @@ proptest! {
 }
 
 #[test]
-fn servers_that_add_and_remove_each_other_do_not_keep_a_scan_busy() {
+fn servers_that_add_and_remove_each_other_do_not_make_a_scan_endless() {
     let mut world = World::new("a", 1, |options| options.replica_set = Some("rs".into()));
     world.answer("a", primary("b")).answer("b", primary("a"));
     assert_eq!(world.run(ScanInput::Scan), ScanEffect::Rest);
@@ -178,7 +178,7 @@ fn servers_that_add_and_remove_each_other_do_not_keep_a_scan_busy() {
 }
 
 #[test]
-fn a_server_that_invents_ever_more_members_does_not_either() {
+fn a_server_that_lists_ever_more_members_does_not_make_a_scan_endless() {
     let mut world = World::new("h0", 1, |options| {
         options.replica_set = Some("rs".into());
         options.max_servers = 10;

@@ -50,7 +50,7 @@ fn h_1_l_68_the_first_selection_scans_without_delay() {
 }
 
 #[test]
-fn h_1_what_a_scan_found_is_relied_upon_for_60_seconds() {
+fn h_1_a_scan_is_valid_for_60_seconds() {
     let mut world = world(|_| ());
     world.select(30_000);
     assert_eq!(world.scan.last_scan(), Some(Instant::from_millis(10)));
@@ -91,7 +91,7 @@ fn l_66_try_once_ignores_server_selection_timeout_ms() {
 }
 
 #[test]
-fn l_66_try_once_waits_for_its_scan_rather_than_give_up() {
+fn l_66_try_once_waits_until_its_scan_is_allowed() {
     let mut world = world(|_| ());
     world.no_primary();
     assert_eq!(world.select(0), "p, Fail(TriedOnce)");
@@ -124,7 +124,7 @@ fn h_2_l_65_scans_are_500_ms_apart_until_a_server_is_found() {
 }
 
 #[test]
-fn l_67_the_deadline_is_soft_by_500_ms_before_and_a_scan_after() {
+fn l_67_a_selection_fails_up_to_500_ms_before_its_deadline_or_a_scan_after_it() {
     // The next scan would begin after the deadline, so the selection fails at once.
     let mut early = world(patient);
     early.no_primary();
@@ -143,7 +143,7 @@ fn l_67_the_deadline_is_soft_by_500_ms_before_and_a_scan_after() {
 }
 
 #[test]
-fn b_19_a_timeout_of_zero_still_gets_a_first_scan() {
+fn b_19_a_timeout_of_zero_still_permits_a_first_scan() {
     let mut world = world(patient);
     assert_eq!(world.select(0), "p, selected p");
     world.no_primary();
@@ -152,7 +152,7 @@ fn b_19_a_timeout_of_zero_still_gets_a_first_scan() {
 }
 
 #[test]
-fn l_65_e_6_an_incompatible_topology_fails_at_once_and_is_scanned_anew() {
+fn l_65_e_6_an_incompatible_topology_fails_at_once_and_is_scanned_again() {
     for try_once in [true, false] {
         let mut world = world(|options| options.server_selection_try_once = Some(try_once));
         let mut hello = member(ServerType::RsPrimary, "p");
@@ -210,7 +210,7 @@ fn h_12_x_38_a_dead_connection_leads_to_exactly_one_more_selection() {
 }
 
 #[test]
-fn h_12_the_second_selection_may_take_another_server() {
+fn h_12_the_second_selection_may_choose_another_server() {
     let mut world = World::new("a b", 1, |_| ());
     world.wanted = ServerType::Mongos;
     world.answer("a", mongos()).answer("b", mongos());
@@ -244,7 +244,7 @@ fn h_12_l_66_the_second_selection_scans_once_too() {
 }
 
 #[test]
-fn a_selection_that_was_given_up_leaves_its_scan_to_the_next_one() {
+fn an_abandoned_selection_leaves_its_scan_to_the_next_one() {
     let mut world = World::new("a b", 1, |options| options.replica_set = Some("rs".into()));
     world
         .answer("a", primary("a b"))
@@ -269,7 +269,7 @@ fn a_selection_that_was_given_up_leaves_its_scan_to_the_next_one() {
 }
 
 #[test]
-fn a_selection_that_was_given_up_leaves_its_probe_to_the_next_one() {
+fn an_abandoned_selection_leaves_its_probe_to_the_next_one() {
     let mut world = World::new("a b", 1, |_| ());
     world.wanted = ServerType::Mongos;
     world.answer("a", mongos()).answer("b", mongos());
@@ -318,7 +318,7 @@ fn l_66_a_scan_that_another_selection_began_is_not_the_one_of_this_selection() {
 }
 
 #[test]
-fn h_1_a_scan_that_was_given_up_is_as_old_as_its_beginning() {
+fn h_1_an_abandoned_scan_is_as_old_as_its_beginning() {
     let (mut world, checked, other) = given_up();
     world.answer(other, primary("a b"));
     assert_eq!(

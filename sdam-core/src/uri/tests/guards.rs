@@ -49,7 +49,7 @@ fn check_unguarded(pair: &str) {
 }
 
 #[test]
-fn all_options_about_tls_and_proxies_guard() {
+fn every_tls_and_proxy_option_is_marked_as_guarding() {
     for row in rows() {
         let guards = ["tls", "proxy"].iter().any(|it| row.name.starts_with(it))
             || row.name == "srvAllowedHostsSuffix";
@@ -62,7 +62,7 @@ fn all_options_about_tls_and_proxies_guard() {
 }
 
 #[test]
-fn no_topology_starts_with_a_guarding_option_that_is_malformed() {
+fn a_malformed_guarding_option_fails_validation() {
     let mut checked = 0;
     for row in rows().iter().filter(|row| row.guards) {
         for value in malformed(&row.kind) {
@@ -86,7 +86,7 @@ fn no_topology_starts_with_a_guarding_option_that_is_malformed() {
 }
 
 #[test]
-fn no_topology_starts_with_an_unknown_option_that_guards_by_its_name() {
+fn an_unknown_option_with_a_guarding_prefix_fails_validation() {
     for name in [
         "sslVerifyCertificate",
         "SSL_CA_CERTS",
@@ -103,7 +103,7 @@ fn no_topology_starts_with_an_unknown_option_that_guards_by_its_name() {
 }
 
 #[test]
-fn two_values_of_a_guarding_option_are_an_error() {
+fn two_different_values_of_a_guarding_option_are_refused() {
     for row in rows().iter().filter(|row| row.guards) {
         let pair = match row.kind {
             Kind::Flag => ["true", "false"],
@@ -119,7 +119,7 @@ fn two_values_of_a_guarding_option_are_an_error() {
 }
 
 #[test]
-fn the_guards_that_were_asked_for_are_listed() {
+fn guards_lists_every_given_guarding_option() {
     let check = |options: &str, expected: &[&str]| {
         let options = Options::parse(&format!("mongodb://a/?{options}")).unwrap();
         let guards = options.driver.guards();

@@ -54,7 +54,7 @@ fn unknown_keys_are_ignored_with_a_warning() {
 }
 
 #[test]
-fn the_last_of_repeated_values_counts_with_a_warning() {
+fn the_last_of_repeated_values_is_used_with_a_warning() {
     // B-34
     let string = parse("mongodb://a/?replicaSet=x&replicaset=y");
     assert_eq!(warned(&string), ["replicaSet"]);
@@ -66,7 +66,7 @@ fn the_last_of_repeated_values_counts_with_a_warning() {
 }
 
 #[test]
-fn deprecated_names_are_read_with_a_warning_and_override_nothing() {
+fn deprecated_names_are_accepted_with_a_warning_and_override_nothing() {
     // B-18, B-34
     let check = |query: &str, name: &str, millis| {
         let string = parse(&format!("mongodb://a/?{query}"));
@@ -82,7 +82,7 @@ fn deprecated_names_are_read_with_a_warning_and_override_nothing() {
 }
 
 #[test]
-fn a_pair_needs_a_name_and_a_value() {
+fn a_pair_without_name_or_value_is_refused() {
     // B-34
     check_refused("mongodb://a/?w", "w");
     check_refused("mongodb://a/?w=1&x", "x");
@@ -109,7 +109,7 @@ fn empty_values_are_ignored_with_a_warning() {
 }
 
 #[test]
-fn flags_are_true_or_false() {
+fn flags_other_than_true_and_false_are_ignored() {
     // B-22, B-35
     check_ignored(&[
         "directConnection=1",
@@ -173,7 +173,7 @@ fn heartbeats_below_half_a_second_are_ignored_in_strings() {
 }
 
 #[test]
-fn every_option_of_the_framework_reaches_the_options() {
+fn every_discovery_and_selection_option_sets_its_field() {
     // B-9, B-14 to B-25, B-28
     let options = accepted(
         "appname=app&connectTimeoutMS=1&directConnection=false&heartbeatFrequencyMS=502\
@@ -205,7 +205,7 @@ fn every_option_of_the_framework_reaches_the_options() {
 }
 
 #[test]
-fn modes_are_those_of_the_specification() {
+fn only_the_specified_monitoring_and_read_modes_are_accepted() {
     // B-15, B-23
     check_ignored(&[
         "serverMonitoringMode=invalid",
@@ -276,7 +276,7 @@ fn only_the_first_colon_of_a_tag_separates_name_and_value() {
 }
 
 #[test]
-fn staleness_is_limited_by_whole_seconds_or_not_at_all() {
+fn max_staleness_is_whole_seconds_or_minus_one() {
     // B-25, B-26
     let limit = |query: &str| accepted(query).read_preference.max_staleness;
     let secondary =
@@ -320,7 +320,7 @@ fn topology_options_that_contradict_each_other_are_refused() {
 }
 
 #[test]
-fn pool_and_retry_options_are_passed_through() {
+fn pool_and_retry_options_are_driver_options() {
     // B-17, B-30, B-31, B-32
     let options = accepted(
         "maxPoolSize=0&minPoolSize=3&maxIdleTimeMS=4&maxConnecting=5&waitQueueTimeoutMS=6\
@@ -349,7 +349,7 @@ fn pool_and_retry_options_are_passed_through() {
 }
 
 #[test]
-fn concerns_compression_and_authentication_are_passed_through() {
+fn concern_compression_and_authentication_options_are_driver_options() {
     let options = accepted(
         "w=majority&journal=true&readConcernLevel=local&compressors=ZSTD,zlib\
          &zlibCompressionLevel=-1&authMechanism=GSSAPI&authSource=$external\
@@ -379,7 +379,7 @@ fn concerns_compression_and_authentication_are_passed_through() {
 }
 
 #[test]
-fn of_several_compressors_the_known_ones_are_used() {
+fn unknown_compressors_are_left_out() {
     let string = parse("mongodb://a/?compressors=lz4,zlib");
     assert_eq!(warned(&string), ["compressors"]);
     assert_eq!(
@@ -389,7 +389,7 @@ fn of_several_compressors_the_known_ones_are_used() {
 }
 
 #[test]
-fn tls_and_ssl_must_agree() {
+fn tls_and_ssl_with_different_values_are_refused() {
     // B-36
     for options in ["tls=true&ssl=true", "ssl=false&tls=false", "ssl=true"] {
         let on = options.contains("true");
@@ -408,7 +408,7 @@ fn tls_and_ssl_must_agree() {
 }
 
 #[test]
-fn proxies_need_a_host_and_whole_credentials() {
+fn proxy_options_without_host_or_with_half_of_the_credentials_are_refused() {
     check_refused("mongodb://a/?proxyPort=1080", "proxyPort");
     check_refused("mongodb://a/?proxyHost=b&proxyUsername=c", "proxyUsername");
     check_refused("mongodb://a/?proxyHost=b&proxyHost=b", "proxyHost");

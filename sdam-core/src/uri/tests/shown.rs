@@ -4,7 +4,7 @@ use super::*;
 use crate::uri_options::HIDDEN;
 
 #[test]
-fn a_refusal_shows_the_part_that_is_wrong_unless_it_may_be_a_password() {
+fn errors_show_the_wrong_part_unless_it_may_be_a_password() {
     let check = |text: &str, expected: &str| {
         let error = ConnectionString::parse(text).expect_err(text);
         assert_eq!(error.value(), expected, "{text}: {error}");

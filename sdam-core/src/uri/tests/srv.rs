@@ -14,7 +14,7 @@ fn hosts(count: usize) -> Vec<ServerAddress> {
 }
 
 #[test]
-fn an_srv_string_names_one_host_without_a_port() {
+fn an_srv_string_with_a_port_or_several_hosts_is_refused() {
     // N-1
     for host in [
         "",
@@ -30,7 +30,7 @@ fn an_srv_string_names_one_host_without_a_port() {
 }
 
 #[test]
-fn the_pieces_of_an_srv_string_are_kept() {
+fn srv_host_service_limit_and_suffix_are_kept() {
     // B-29, N-3, N-6
     let string = parse("mongodb+srv://Test.Example.COM./");
     let srv = string.srv().unwrap();
@@ -52,7 +52,7 @@ fn the_pieces_of_an_srv_string_are_kept() {
 }
 
 #[test]
-fn srv_options_need_an_srv_string() {
+fn srv_options_are_refused_outside_an_srv_string() {
     // B-29
     for option in [
         "srvServiceName=x",
@@ -88,7 +88,7 @@ fn invalid_srv_options_are_ignored_with_a_warning() {
 }
 
 #[test]
-fn contradictions_are_refused_before_any_look_up() {
+fn contradictory_options_are_refused_before_the_look_up() {
     // B-11, B-12, B-29
     let check = |options: &str, option: &str| {
         check_refused(&format!("mongodb+srv://h.example.com/?{options}"), option);
@@ -109,7 +109,7 @@ fn contradictions_are_refused_before_any_look_up() {
 }
 
 #[test]
-fn encryption_is_on_unless_it_is_turned_off() {
+fn an_srv_string_enables_tls_unless_it_is_turned_off() {
     // B-36, N-11
     let check = |query: &str, expected| {
         let string = parse(&format!("mongodb+srv://h.example.com/{query}"));
@@ -124,7 +124,7 @@ fn encryption_is_on_unless_it_is_turned_off() {
 }
 
 #[test]
-fn options_cannot_be_made_before_the_look_up() {
+fn into_options_fails_before_the_look_up() {
     let error = Options::parse("mongodb+srv://h.example.com").unwrap_err();
     assert_eq!(error.option(), "mongodb+srv");
     assert_eq!(error.value(), "h.example.com");
@@ -163,7 +163,7 @@ fn the_number_of_hosts_does_not_decide_the_topology_type() {
 }
 
 #[test]
-fn a_txt_record_fills_in_what_the_string_leaves_out() {
+fn a_txt_record_sets_only_options_that_the_string_does_not() {
     // N-9, B-38
     let resolve = |query: &str, txt: &str| {
         parse(&format!("mongodb+srv://h.example.com/{query}")).resolved(hosts(1), Some(txt))
@@ -181,7 +181,7 @@ fn a_txt_record_fills_in_what_the_string_leaves_out() {
 }
 
 #[test]
-fn a_txt_record_holds_nothing_else() {
+fn a_txt_record_with_other_options_is_refused() {
     // N-9
     for record in [
         "ssl=false",
@@ -205,7 +205,7 @@ fn a_txt_record_holds_nothing_else() {
 }
 
 #[test]
-fn options_are_judged_with_those_of_the_txt_record() {
+fn validation_includes_the_options_of_the_txt_record() {
     // N-10, B-12, B-29
     let check = |query: &str, record: &str, count, option: &str| {
         let string = parse(&format!("mongodb+srv://h.example.com/{query}"));

@@ -22,7 +22,7 @@ fn hosts_are_lower_cased_and_paths_are_not() {
 }
 
 #[test]
-fn a_host_counts_once() {
+fn a_repeated_host_is_used_once() {
     let string = parse("mongodb://a,b,A:27017");
     assert_eq!(string.hosts().len(), 2);
     assert_eq!(warned(&string), ["host"]);
@@ -31,7 +31,7 @@ fn a_host_counts_once() {
 }
 
 #[test]
-fn what_is_no_connection_string_is_refused_by_the_part_that_is_wrong() {
+fn a_malformed_string_is_refused_with_the_name_of_the_wrong_part() {
     for text in [
         "",
         "a",
@@ -85,7 +85,7 @@ fn what_is_no_connection_string_is_refused_by_the_part_that_is_wrong() {
 }
 
 #[test]
-fn user_password_and_database_are_decoded() {
+fn user_password_and_database_are_percent_decoded() {
     let check = |text: &str, user, password, database| {
         let string = parse(text);
         assert_eq!(string.user(), user, "{text}");
@@ -164,7 +164,7 @@ fn no_message_shows_a_piece_of_a_password() {
 }
 
 #[test]
-fn no_text_makes_the_parser_panic() {
+fn the_parser_never_panics() {
     let pieces = [
         "mongodb://",
         "mongodb+srv://",
@@ -253,7 +253,7 @@ fn the_work_is_bounded_by_the_length_of_the_text() {
 }
 
 #[test]
-fn every_refusal_names_what_was_given_and_what_to_write() {
+fn every_error_shows_the_given_value_and_a_remedy() {
     let check = |text: &str, expected: &str| {
         let error = Options::parse(text).unwrap_err();
         assert_eq!(error.to_string(), expected, "{text}");
@@ -325,7 +325,7 @@ fn every_refusal_names_what_was_given_and_what_to_write() {
 }
 
 #[test]
-fn values_in_warnings_stand_as_they_were_given() {
+fn warnings_show_values_as_given() {
     let check = |options: &str, expected: &str| {
         let string = parse(&format!("mongodb://a/?{options}"));
         let texts: Vec<String> = string.warnings().iter().map(ToString::to_string).collect();
