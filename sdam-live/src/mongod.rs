@@ -55,11 +55,11 @@ impl Mongod {
         arguments: &[&str],
     ) -> Result<Self, Error> {
         let mut mongod = Self::launch(version, arguments)?;
-        mongod.settle_down()?;
+        mongod.wait_until_ready()?;
         Ok(mongod)
     }
 
-    /// Starts the process without waiting; [`Mongod::settle_down`] must follow.
+    /// Starts the process without waiting; [`Mongod::wait_until_ready`] must follow.
     pub(crate) fn launch(
         version: impl Into<Option<Version>>,
         arguments: &[&str],
@@ -84,7 +84,7 @@ impl Mongod {
     }
 
     /// Waits until the process answers; moves it to another port whenever its port is taken.
-    pub(crate) fn settle_down(&mut self) -> Result<(), Error> {
+    pub(crate) fn wait_until_ready(&mut self) -> Result<(), Error> {
         while self.await_answer()? == Start::AddressInUse {
             self.address = port::free()?;
             self.spawn()?;
@@ -215,8 +215,8 @@ impl Mongod {
                     return Ok(Some(Start::AddressInUse));
                 }
                 return Err(Error::Exited(format!(
-                    "mongod ended: {status}\n{}",
-                    self.last_words()
+                    "mongod exited: {status}\n{}",
+                    self.log_tail()
                 )));
             }
             // Another server may have taken the port in the meantime, so its identity is checked.
@@ -233,7 +233,7 @@ impl Mongod {
         self.dir.path().join("data")
     }
 
-    fn last_words(&self) -> String {
+    fn log_tail(&self) -> String {
         let read = |path| fs::read(path).unwrap_or_default();
         let mut text = read(self.log());
         text.append(&mut read(self.dir.path().join("output")));
@@ -290,7 +290,7 @@ mod tests {
     use crate::version::Version;
 
     #[test]
-    fn a_server_whose_port_is_taken_moves_to_another_one() {
+    fn a_server_whose_port_is_taken_uses_another_one() {
         let Some(first) = or_skip(Mongod::start(Version::V6_0)).unwrap() else {
             return;
         };
@@ -299,7 +299,7 @@ mod tests {
         // Simulates a port that was taken between the choice and the start.
         second.address = first.address;
         second.spawn().unwrap();
-        second.settle_down().unwrap();
+        second.wait_until_ready().unwrap();
         assert_ne!(second.address, first.address);
         second.hello().unwrap();
         first.hello().unwrap();

@@ -46,7 +46,7 @@ impl Process {
     /// Starts the child. The previous child must be dead.
     pub(crate) fn spawn(&mut self, command: &mut Command) -> io::Result<()> {
         let child = detached(command.stdin(Stdio::null())).spawn()?;
-        let told = self.tell_guard(&child.id().to_string());
+        let told = self.send_to_guard(&child.id().to_string());
         self.child = Some(child);
         self.paused = false;
         told
@@ -81,7 +81,7 @@ impl Process {
         let child = self
             .child
             .as_mut()
-            .ok_or_else(|| io::Error::other("it does not run"))?;
+            .ok_or_else(|| io::Error::other("the process is not running"))?;
         // `kill` is built into every shell, but not installed as a program everywhere.
         let pid = child.id().to_string();
         let mut kill = Command::new("sh");
@@ -113,10 +113,10 @@ impl Process {
         self.child = None;
         self.paused = false;
         // An error means that the guard has died.
-        let _ = self.tell_guard("");
+        let _ = self.send_to_guard("");
     }
 
-    fn tell_guard(&mut self, pid: &str) -> io::Result<()> {
+    fn send_to_guard(&mut self, pid: &str) -> io::Result<()> {
         match &mut self.guard_input {
             Some(input) => writeln!(input, "{pid}"),
             None => Ok(()),
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dropped_process_is_dead_and_its_data_removed() {
+    fn dropping_a_process_kills_it_and_removes_its_data() {
         let dir = WorkDir::create("process").unwrap();
         let data = dir.path().join("data");
         std::fs::create_dir(&data).unwrap();
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_dies_when_only_the_guards_input_ends() {
+    fn closing_the_guards_input_kills_the_process() {
         let dir = WorkDir::create("process").unwrap();
         let mut process = Process::guarded(&dir.path().join("data")).unwrap();
         process.spawn(&mut sleeper()).unwrap();
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_ended_is_noticed() {
+    fn an_exited_process_is_detected() {
         let dir = WorkDir::create("process").unwrap();
         let mut process = Process::guarded(&dir.path().join("data")).unwrap();
         process

@@ -20,13 +20,13 @@ use crate::wait::poll;
 const STEP_DOWN: Duration = Duration::from_secs(10);
 
 /// The time-out for reading a member's state.
-const GLANCE: Duration = Duration::from_secs(5);
+const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Error codes of a set that is busy with another change or election, or of a member that is no
 /// longer the primary: NotYetInitialized, ConfigurationInProgress, PrimarySteppedDown,
 /// LockTimeout, CurrentConfigNotCommittedYet, NotWritablePrimary, InterruptedDueToReplStateChange,
 /// NotPrimaryNoSecondaryOk, NotPrimaryOrSecondary.
-const PASSING: [i32; 9] = [94, 109, 189, 24, 308, 10107, 11602, 13435, 13436];
+const TRANSIENT_CODES: [i32; 9] = [94, 109, 189, 24, 308, 10107, 11602, 13435, 13436];
 
 /// A running replica set. Members are identified by their index in the specs that started it.
 #[derive(Debug)]
@@ -87,13 +87,13 @@ impl ReplicaSet {
 
     /// Waits until there is a primary that takes writes, and returns its index.
     pub fn primary(&self) -> Result<usize, Error> {
-        poll("a primary", || Ok(self.present_primary()))
+        poll("a primary", || Ok(self.current_primary()))
     }
 
     /// Returns the indices of the current secondaries.
     pub fn secondaries(&self) -> Vec<usize> {
         let is_secondary = |&index: &usize| {
-            self.glance(index)
+            self.try_hello(index)
                 .is_some_and(|hello| is_true(&hello, "secondary"))
         };
         (0..self.size()).filter(is_secondary).collect()
@@ -103,13 +103,15 @@ impl ReplicaSet {
     /// or arbiter. Members that are dead or stopped never are.
     pub fn wait_until_settled(&self) -> Result<(), Error> {
         poll("every member to be primary, secondary or arbiter", || {
-            let Some(primary) = self.present_primary() else {
+            let Some(primary) = self.current_primary() else {
                 return Ok(None);
             };
             let hosts = hosts(&mut self.config(primary)?)?;
             let settled = |index: usize| {
                 !hosts.contains(&self.members[index].host())
-                    || self.glance(index).is_some_and(|hello| is_settled(&hello))
+                    || self
+                        .try_hello(index)
+                        .is_some_and(|hello| is_settled(&hello))
             };
             Ok((0..self.size()).all(settled).then_some(()))
         })
@@ -128,7 +130,7 @@ impl ReplicaSet {
     /// Makes the given member primary and waits until it is.
     pub fn step_up(&self, index: usize) -> Result<(), Error> {
         poll("a member to be elected", || {
-            if self.present_primary() == Some(index) {
+            if self.current_primary() == Some(index) {
                 return Ok(Some(()));
             }
             // A member that stepped down recently does not run for election until it is unfrozen.
@@ -147,13 +149,13 @@ impl ReplicaSet {
         command: impl Fn(usize) -> Result<Document, Error>,
     ) -> Result<usize, Error> {
         let refused = poll(awaited, || {
-            let Some(primary) = self.present_primary() else {
+            let Some(primary) = self.current_primary() else {
                 return Ok(None);
             };
             match command(primary)
                 .and_then(|command| self.members[primary].run_command("admin", command))
             {
-                Err(Error::Command(error)) if !PASSING.contains(&error.code) => {
+                Err(Error::Command(error)) if !TRANSIENT_CODES.contains(&error.code) => {
                     Ok(Some(Err(Error::Command(error))))
                 }
                 other => other.map(|_| Some(Ok(primary))),
@@ -163,10 +165,10 @@ impl ReplicaSet {
     }
 
     /// Returns the member that takes writes; of two, the one with the newer election.
-    fn present_primary(&self) -> Option<usize> {
+    fn current_primary(&self) -> Option<usize> {
         (0..self.size())
             .filter_map(|index| {
-                let hello = self.glance(index)?;
+                let hello = self.try_hello(index)?;
                 is_true(&hello, "isWritablePrimary")
                     .then(|| (hello.get_object_id("electionId").ok(), index))
             })
@@ -175,12 +177,12 @@ impl ReplicaSet {
     }
 
     /// Returns the hello reply of a member, if it answers.
-    fn glance(&self, index: usize) -> Option<Document> {
+    fn try_hello(&self, index: usize) -> Option<Document> {
         let member = self.members.get(index)?;
         if !member.is_responsive() {
             return None;
         }
-        Client::connect_with_timeout(member.address(), GLANCE)
+        Client::connect_with_timeout(member.address(), HELLO_TIMEOUT)
             .ok()?
             .hello()
             .ok()

@@ -28,7 +28,7 @@ fn decide<T>(
         Ok(value) => Ok(Some(value)),
         Err(Error::Unavailable(Unavailable { reason })) if !required => {
             // A failure to write to standard error cannot be reported.
-            let _ = writeln!(out, "SKIPPED a live test, no mongod can be had: {reason}");
+            let _ = writeln!(out, "SKIPPED a live test, no mongod is available: {reason}");
             Ok(None)
         }
         Err(error) => Err(error),
@@ -45,11 +45,14 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_server_is_a_skip_that_says_why() {
+    fn a_missing_server_skips_the_test_with_the_reason() {
         let mut said = Vec::new();
         assert_eq!(decide(unavailable(), false, &mut said).unwrap(), None);
         let said = String::from_utf8(said).unwrap();
-        assert_eq!(said, "SKIPPED a live test, no mongod can be had: no pip\n");
+        assert_eq!(
+            said,
+            "SKIPPED a live test, no mongod is available: no pip\n"
+        );
     }
 
     #[test]

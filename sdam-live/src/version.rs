@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn the_banner_names_the_series_on_any_line() {
+    fn the_series_is_found_on_any_line_of_the_banner() {
         let check = |banner, expected| assert_eq!(Version::from_banner(banner), expected);
         check("db version v6.0.5\nBuild Info: {\n", Some(Version::V6_0));
         check(

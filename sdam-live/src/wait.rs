@@ -7,17 +7,17 @@ use crate::error::Error;
 
 /// The time-out of every wait. It is generous because it only bounds the time until a failure is
 /// reported: a machine may run many such tests on few cores.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The time-out of one command.
 pub(crate) const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
 
-const PAUSE: Duration = Duration::from_millis(25);
+const POLL_INTERVAL: Duration = Duration::from_millis(25);
 
 /// Calls a function until it returns a value.
 ///
 /// # Errors
-/// [Final](is_final) errors immediately, any other error if it persists for [`PATIENCE`].
+/// [Final](is_final) errors immediately, any other error if it persists for [`TIMEOUT`].
 pub(crate) fn poll<T>(
     awaited: &str,
     mut ask: impl FnMut() -> Result<Option<T>, Error>,
@@ -31,14 +31,14 @@ pub(crate) fn poll<T>(
             Err(error) => Some(Box::new(error)),
         };
         let waited = begin.elapsed();
-        if waited >= PATIENCE {
+        if waited >= TIMEOUT {
             return Err(Error::TimedOut {
                 awaited: awaited.to_owned(),
                 waited,
                 last,
             });
         }
-        thread::sleep(PAUSE);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 

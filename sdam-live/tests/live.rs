@@ -1,8 +1,5 @@
 //! Tests of the server features that the workspace's other live tests rely on.
-#![expect(
-    clippy::unwrap_used,
-    reason = "a test that cannot be set up has failed"
-)]
+#![expect(clippy::unwrap_used, reason = "a test whose set-up fails has failed")]
 
 use std::time::Duration;
 
@@ -35,7 +32,7 @@ fn with_set(members: &[MemberSpec], check: impl FnOnce(ReplicaSet)) {
 }
 
 #[test]
-fn every_version_answers_as_itself() {
+fn every_version_reports_its_series() {
     let expected = [8, 9, 13, 17];
     for (version, max_wire_version) in Version::FETCHABLE.into_iter().zip(expected) {
         with_standalone(version, |mongod| {
@@ -58,7 +55,7 @@ fn every_version_answers_as_itself() {
 }
 
 #[test]
-fn every_version_forms_a_set() {
+fn every_version_forms_a_replica_set() {
     for version in Version::FETCHABLE {
         let members = [MemberSpec::new()];
         let Some(set) = or_skip(ReplicaSet::start(version, &members)).unwrap() else {
@@ -110,10 +107,10 @@ fn a_killed_server_refuses_and_a_restarted_one_answers() {
 #[test]
 fn a_stopped_server_is_silent_until_it_continues() {
     with_standalone(Version::V6_0, |mongod| {
-        let glance = Duration::from_millis(200);
+        let try_hello = Duration::from_millis(200);
         mongod.sigstop().unwrap();
         assert!(!mongod.is_responsive());
-        let mut client = Client::connect_with_timeout(mongod.address(), glance).unwrap();
+        let mut client = Client::connect_with_timeout(mongod.address(), try_hello).unwrap();
         assert!(matches!(client.hello(), Err(Error::Io(..))));
         mongod.sigcont().unwrap();
         mongod.hello().unwrap();
@@ -121,7 +118,7 @@ fn a_stopped_server_is_silent_until_it_continues() {
 }
 
 #[test]
-fn a_server_with_bad_arguments_is_quoted() {
+fn the_log_of_a_server_with_bad_arguments_is_in_the_error() {
     let started = Mongod::start_with(Version::V6_0, &["--no-such-option"]);
     match or_skip(started) {
         Err(Error::Exited(text)) => assert!(text.contains("no-such-option"), "{text}"),
@@ -131,7 +128,7 @@ fn a_server_with_bad_arguments_is_quoted() {
 }
 
 #[test]
-fn a_fail_point_fails_what_it_names_and_ends_when_dropped() {
+fn a_fail_point_fails_matching_commands_until_dropped() {
     for version in [Version::V4_4, Version::V6_0] {
         with_standalone(version, |mongod| {
             let ping = || mongod.run_command("admin", doc! { "ping": 1 });
@@ -195,7 +192,7 @@ fn a_set_elects_another_primary_when_its_primary_leaves() {
 }
 
 #[test]
-fn a_set_takes_configurations() {
+fn reconfigurations_take_effect() {
     let members = [
         MemberSpec::new(),
         MemberSpec::new().no_vote().tag("dc", "ny"),

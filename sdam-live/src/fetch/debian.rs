@@ -82,7 +82,7 @@ fn private_sources(etc: &Path, staging: &Path) -> Result<PathBuf, Unavailable> {
     let codename = (os_release(&release, "ID") == Some("debian"))
         .then(|| os_release(&release, "VERSION_CODENAME"))
         .flatten()
-        .ok_or_else(|| Unavailable::new(format!("this is no Debian release; {REMEDY}")))?;
+        .ok_or_else(|| Unavailable::new(format!("this is not a Debian release; {REMEDY}")))?;
 
     let private = staging.join("sources");
     fs::create_dir_all(&private).map_err(|error| cannot("create", &private, &error))?;
@@ -108,7 +108,7 @@ fn private_sources(etc: &Path, staging: &Path) -> Result<PathBuf, Unavailable> {
         Ok(private)
     } else {
         Err(Unavailable::new(format!(
-            "no apt source names {codename} main; {REMEDY}"
+            "no apt source has {codename} main; {REMEDY}"
         )))
     }
 }
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_this_release_are_kept_with_the_other_suite() {
+    fn lines_of_this_release_get_the_suite_of_debian_11() {
         check(
             Form::Lines,
             "# deb http://deb.example/debian bookworm main\n\
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn stanzas_of_this_release_are_kept_with_the_other_suites() {
+    fn stanzas_of_this_release_get_the_suites_of_debian_11() {
         check(
             Form::Stanzas,
             "# the archive\nTypes: deb\nURIs: http://deb.example/bookworm\n\

@@ -74,7 +74,7 @@ impl ReplicaSetBuilder {
             .iter()
             .map(|_| launch())
             .collect::<Result<Vec<_>, _>>()?;
-        members.iter_mut().try_for_each(Mongod::settle_down)?;
+        members.iter_mut().try_for_each(Mongod::wait_until_ready)?;
 
         let max_wire_version = members[first]
             .hello()?

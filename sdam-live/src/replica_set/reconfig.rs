@@ -66,7 +66,7 @@ impl ReplicaSet {
     /// Starts and adds another member, and returns its index.
     pub fn add(&mut self, spec: MemberSpec) -> Result<usize, Error> {
         let mut member = Mongod::launch(self.version, &["--replSet", &self.name])?;
-        member.settle_down()?;
+        member.wait_until_ready()?;
         self.specs.push(spec);
         self.members.push(member);
         let index = self.size() - 1;

@@ -115,7 +115,7 @@ mod tests {
     use super::MemberSpec;
 
     #[test]
-    fn the_configuration_says_what_the_spec_says() {
+    fn the_configuration_matches_the_spec() {
         let spec = MemberSpec::new()
             .tag("dc", "ny")
             .tag("rack", "1")
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn the_delay_has_the_name_of_the_servers_version() {
+    fn the_delay_field_depends_on_the_server_version() {
         let spec = MemberSpec::new().delayed(Duration::from_secs(5));
         for (max_wire_version, key) in [
             (8, "slaveDelay"),

@@ -138,7 +138,7 @@ impl fmt::Display for Outcome {
                 write!(f, "passed {tests} tests in {:.0} s", time.as_secs_f64())
             }
             Self::Failed => f.write_str("FAILED"),
-            Self::Skipped(reason) => write!(f, "SKIPPED, no mongod can be had: {reason}"),
+            Self::Skipped(reason) => write!(f, "SKIPPED, no mongod is available: {reason}"),
         }
     }
 }
