@@ -35,7 +35,7 @@ use sdam_transport::{
 
 /// Runs the executor: polls `main` on this thread after each wake-up.
 fn run<T>(main: impl Future<Output = T>) -> T {
-    let waker = Waker::from(Arc::new(Bell(thread::current())));
+    let waker = Waker::from(Arc::new(ThreadWaker(thread::current())));
     let (mut cx, mut main) = (Context::from_waker(&waker), pin!(main));
     loop {
         if let Poll::Ready(value) = main.as_mut().poll(&mut cx) {
@@ -46,9 +46,9 @@ fn run<T>(main: impl Future<Output = T>) -> T {
     }
 }
 
-struct Bell(Thread);
+struct ThreadWaker(Thread);
 
-impl Wake for Bell {
+impl Wake for ThreadWaker {
     fn wake(self: Arc<Self>) {
         self.0.unpark();
     }
@@ -134,7 +134,7 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let (application, jobs) = (pin!(application(&uri, runtime)), pin!(jobs.run()));
     match run(select(application, jobs)) {
         Either::Left((outcome, _)) => outcome,
-        Either::Right(_) => Err("the runtime has ended early".into()),
+        Either::Right(_) => Err("the runtime has stopped early".into()),
     }
 }
 

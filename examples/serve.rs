@@ -40,10 +40,10 @@ options:
 ";
 
 const COMMANDS: &str = "\
-status                         what everybody is and believes
+status                         the state of every process
 sleep SECONDS                  wait
 help                           this text
-quit                           the end";
+quit                           stop";
 
 fn main() -> ExitCode {
     match run() {
@@ -62,19 +62,19 @@ fn run() -> Result<(), Box<dyn Error>> {
     };
     let script = options.script.map(fs::read_to_string).transpose()?;
     let server = options.builder.start()?;
-    say(server.uri())?;
+    print(server.uri())?;
     let script = script.unwrap_or_default();
     if begins_with_a_time(&script) {
         play(&server, script.parse()?)?;
     } else {
         for line in script.lines() {
-            if !obey(&server, line)? {
+            if !run_command(&server, line)? {
                 return Ok(());
             }
         }
     }
     for line in io::stdin().lock().lines() {
-        if !obey(&server, &line?)? {
+        if !run_command(&server, &line?)? {
             return Ok(());
         }
     }
@@ -157,11 +157,13 @@ fn play(server: &Server, scenario: Scenario) -> io::Result<()> {
             Step::Act(action) => server
                 .apply(action.clone())
                 .map_err(|error| error.to_string()),
-            _ => Err("the network of a served deployment is that of this machine".to_owned()),
+            _ => Err(
+                "a served deployment has no simulated network: remove the `net` steps".to_owned(),
+            ),
         };
         match done {
-            Ok(()) => say(&format!("{step}: ok"))?,
-            Err(error) => say(&format!("{step}: error: {error}"))?,
+            Ok(()) => print(&format!("{step}: ok"))?,
+            Err(error) => print(&format!("{step}: error: {error}"))?,
         }
     }
     Ok(())
@@ -172,35 +174,35 @@ fn without_comment(line: &str) -> &str {
 }
 
 /// Executes `line` and prints the answer; returns false after the last command.
-fn obey(server: &Server, line: &str) -> io::Result<bool> {
+fn run_command(server: &Server, line: &str) -> io::Result<bool> {
     let line = without_comment(line);
     match line.split_once(' ').unwrap_or((line, "")) {
         ("", _) => return Ok(true),
         ("quit", _) => {
-            say("ok")?;
+            print("ok")?;
             return Ok(false);
         }
-        ("help", _) => say(&format!("{}\n{COMMANDS}\nok", Action::SYNTAX))?,
+        ("help", _) => print(&format!("{}\n{COMMANDS}\nok", Action::SYNTAX))?,
         ("status", _) => match server.status() {
-            Ok(status) => say(&format!("{}ok", describe(&status)))?,
-            Err(error) => say(&format!("error: {error}"))?,
+            Ok(status) => print(&format!("{}ok", describe(&status)))?,
+            Err(error) => print(&format!("error: {error}"))?,
         },
         ("sleep", seconds) => match seconds.parse().map(Duration::try_from_secs_f64) {
             Ok(Ok(duration)) => {
                 thread::sleep(duration);
-                say("ok")?;
+                print("ok")?;
             }
-            _ => say(&format!("error: `{seconds}` is not a number of seconds"))?,
+            _ => print(&format!("error: `{seconds}` is not a number of seconds"))?,
         },
-        _ => match act(server, line) {
-            Ok(()) => say("ok")?,
-            Err(error) => say(&format!("error: {error}"))?,
+        _ => match apply(server, line) {
+            Ok(()) => print("ok")?,
+            Err(error) => print(&format!("error: {error}"))?,
         },
     }
     Ok(true)
 }
 
-fn act(server: &Server, line: &str) -> Result<(), Box<dyn Error>> {
+fn apply(server: &Server, line: &str) -> Result<(), Box<dyn Error>> {
     server.apply(line.parse()?)?;
     Ok(())
 }
@@ -228,7 +230,7 @@ fn describe(status: &Status) -> String {
 }
 
 /// Prints and flushes, also into a pipe.
-fn say(text: &str) -> io::Result<()> {
+fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "{text}")?;
     out.flush()

@@ -12,7 +12,7 @@ use crate::{output::Output, watch::Console};
 
 /// The exit code of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "it is what main has to return"]
+#[must_use = "main has to return it"]
 pub struct Exit(u8);
 
 impl Exit {
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_end_although_a_look_up_hangs() {
+    fn programs_end_while_a_look_up_hangs() {
         let (over, never) = mpsc::channel::<()>();
         let (begun, look_up) = mpsc::channel();
         let exit = run(|_| async move {

@@ -21,19 +21,19 @@ pub use self::{
 };
 
 /// The maximum length of the request line with all headers, in bytes.
-pub const LONGEST_HEAD: usize = 8 * 1024;
+pub const MAX_HEAD_LENGTH: usize = 8 * 1024;
 /// The maximum number of connections at a time; further ones wait.
-pub const MOST_CONNECTIONS: usize = 64;
+pub const MAX_CONNECTIONS: usize = 64;
 /// The time limit of a whole exchange, whichever side is slow.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// The pause after a failed accept, which fails while there are no free file descriptors.
-const REST: Duration = Duration::from_millis(100);
+const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 
 /// Answers requests on `listener` with `answer`. Dropping it closes all connections.
 pub async fn serve(listener: &TcpListener, answer: impl Fn(&Request<'_>) -> Response) {
     let mut connections = FuturesUnordered::new();
     loop {
-        let has_room = connections.len() < MOST_CONNECTIONS;
+        let has_room = connections.len() < MAX_CONNECTIONS;
         let accepted = async {
             if has_room {
                 listener.accept().await
@@ -46,9 +46,9 @@ pub async fn serve(listener: &TcpListener, answer: impl Fn(&Request<'_>) -> Resp
             accepted = pin!(accepted.fuse()) => match accepted {
                 Ok((stream, _)) => connections.push(async {
                     // An error of a client that disconnects or is too slow is not reported.
-                    let _ = timeout(PATIENCE, exchange(stream, &answer)).await;
+                    let _ = timeout(TIMEOUT, exchange(stream, &answer)).await;
                 }),
-                Err(_) => sleep(REST).await,
+                Err(_) => sleep(ACCEPT_BACKOFF).await,
             },
         }
     }
@@ -77,7 +77,7 @@ async fn read_head<S: AsyncRead + Unpin>(stream: &mut S) -> io::Result<Option<Ve
     let mut head = Vec::new();
     let mut buffer = [0; 1024];
     while !ends_head(&head) {
-        if head.len() >= LONGEST_HEAD {
+        if head.len() >= MAX_HEAD_LENGTH {
             return Ok(None);
         }
         let read = stream.read(&mut buffer).await?;

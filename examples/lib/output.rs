@@ -16,13 +16,13 @@ use std::{
 mod tests;
 
 /// The size of the buffer; output beyond it is lost.
-const MOST: usize = 1 << 20;
+const CAPACITY: usize = 1 << 20;
 
 /// The time limit of a flush; an active reader has read by then.
-const MOMENT: Duration = Duration::from_millis(50);
+const WRITE_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// The time limit of the final flush.
-const PATIENCE: Duration = Duration::from_secs(1);
+const FINISH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A writer that never blocks for long. Clones write to the same output.
 ///
@@ -92,14 +92,14 @@ impl Output {
     /// The writer's error, or a timeout if not everything could be written in time.
     pub fn finish(self) -> io::Result<()> {
         let shared = &self.0.0;
-        let mut state = shared.wait(PATIENCE);
+        let mut state = shared.wait(FINISH_TIMEOUT);
         state.stuck = !state.is_idle();
         if let Some(error) = state.error.take() {
             return Err(error);
         }
         let missed = state.lost > 0 && state.writer != Writer::Failed;
         if missed || !state.is_idle() {
-            let message = "the output was not read to its end";
+            let message = "the reader did not read all of the output";
             return Err(io::Error::new(io::ErrorKind::TimedOut, message));
         }
         Ok(())
@@ -114,7 +114,7 @@ impl Write for Output {
         if let Some(error) = state.error.take() {
             return Err(error);
         }
-        if state.waiting.len() + bytes.len() > MOST {
+        if state.waiting.len() + bytes.len() > CAPACITY {
             state.lost += bytes.len();
         } else {
             state.waiting.extend_from_slice(bytes);
@@ -126,12 +126,12 @@ impl Write for Output {
     /// Waits briefly for the reader, so that an error is returned by the call that caused it.
     fn flush(&mut self) -> io::Result<()> {
         let shared = &self.0.0;
-        let patience = if shared.lock().stuck {
+        let timeout = if shared.lock().stuck {
             Duration::ZERO
         } else {
-            MOMENT
+            WRITE_TIMEOUT
         };
-        let mut state = shared.wait(patience);
+        let mut state = shared.wait(timeout);
         state.stuck = !state.is_idle();
         state.error.take().map_or(Ok(()), Err)
     }
@@ -163,12 +163,12 @@ impl Shared {
         }
     }
 
-    /// Waits until nothing is left to be written, for at most `patience`.
-    fn wait(&self, patience: Duration) -> MutexGuard<'_, State> {
+    /// Waits until nothing is left to be written, for at most `timeout`.
+    fn wait(&self, timeout: Duration) -> MutexGuard<'_, State> {
         let busy = |state: &mut State| !state.is_idle();
         let (state, _) = self
             .changed
-            .wait_timeout_while(self.lock(), patience, busy)
+            .wait_timeout_while(self.lock(), timeout, busy)
             .unwrap_or_else(PoisonError::into_inner);
         state
     }
@@ -198,8 +198,12 @@ impl Drop for Handle {
     fn drop(&mut self) {
         // After a timeout it does not wait again.
         let stuck = self.0.lock().stuck;
-        let patience = if stuck { Duration::ZERO } else { PATIENCE };
-        self.0.wait(patience).ended = true;
+        let timeout = if stuck {
+            Duration::ZERO
+        } else {
+            FINISH_TIMEOUT
+        };
+        self.0.wait(timeout).ended = true;
         self.0.changed.notify_all();
     }
 }

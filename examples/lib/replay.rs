@@ -41,25 +41,25 @@ pub use self::trace::trace;
 pub const USAGE: &str = r#"usage: cargo run --example replay < LINES
        cargo run --example replay -- --trace FILE
 
-Shows what a client would make of replies and errors. Reads JSON, one object a
-line, and prints what is known of the topology after each as one line of JSON.
+Shows how a client interprets replies and errors. Reads JSON, one object a line,
+and prints the description of the topology after each, as one line of JSON.
 
-  {"uri":"mongodb://a,b/?replicaSet=rs"}         first: what the client was given
-  {"address":"a:27017","reply":{"ok":1, ...}}    a check was answered with this
-                                                 hello, in extended JSON
+  {"uri":"mongodb://a,b/?replicaSet=rs"}         first: the client's connection string
+  {"address":"a:27017","reply":{"ok":1, ...}}    a check succeeded with this hello,
+                                                 in extended JSON
   {"address":"a:27017","error":"network"}        a check failed: "network",
                                                  "timeout" or "command"
   {"address":"a:27017","applicationError":       an operation failed, as in the
     {"when":"afterHandshakeCompletes",           tests of the specification;
      "type":"network","maxWireVersion":21}}      "command" needs a "response"
 
-Empty lines are skipped. A line that makes no sense is reported with its number
-and left out; then the exit code is 1. It is 3 if the program was called wrongly.
+Empty lines are skipped. An invalid line is reported with its number and skipped;
+then the exit code is 1. It is 3 if the arguments are invalid.
 
-With --trace it feeds what a client was told, as `watch --record FILE` has
-recorded it, to a new client, and prints what is known of the topology after
-each change. If not all that the client did happens again, the first difference
-is reported and the exit code is 2.
+With --trace it replays the inputs of a client, as recorded by `watch --record
+FILE`, in a new client, and prints the description of the topology after each
+change. If the new client behaves differently, the first difference is reported
+and the exit code is 2.
 "#;
 
 /// The parsed command line.
@@ -87,7 +87,8 @@ impl Command {
             Some(argument) if argument == "--trace" => arguments.next().map(Into::into),
             Some(argument) => {
                 let argument = argument.to_string_lossy();
-                let reason = "everything but a recording is read from standard input";
+                let reason =
+                    "only a recording is read from a file; lines are read from standard input";
                 return Err(ConfigError::new(argument, "", reason, "see `--help`"));
             }
         };
@@ -166,8 +167,8 @@ impl Replay {
         let step = Step::parse(line)?;
         let remarks = match (&mut self.topology, step) {
             (None, Step::Start(options)) => self.start(&options),
-            (None, _) => return Err(r#"the first line has to be {"uri":"mongodb://..."}"#.into()),
-            (Some(_), Step::Start(_)) => return Err("there already is a topology".into()),
+            (None, _) => return Err(r#"the first line must be {"uri":"mongodb://..."}"#.into()),
+            (Some(_), Step::Start(_)) => return Err("the topology is already started".into()),
             (Some(topology), step) => {
                 // Only the order of events matters, so any increase of the time will do.
                 self.now = self.now + Duration::from_secs(1);
@@ -206,7 +207,7 @@ fn check(
     outcome: Result<Hello, ServerError>,
 ) -> Option<String> {
     let Some(current) = server(topology, address) else {
-        return Some(stranger(address));
+        return Some(not_in_topology(address));
     };
     let version = match &outcome {
         Ok(hello) => hello.topology_version,
@@ -214,7 +215,7 @@ fn check(
     };
     let remark = current
         .is_newer_than_reply(version)
-        .then(|| "ignored: its topologyVersion is older than what is known".to_owned());
+        .then(|| "ignored: its topologyVersion is older than the known one".to_owned());
     let input = Input::Checked {
         server: current.id,
         outcome,
@@ -232,14 +233,14 @@ fn report(
     error: &Report,
 ) -> Option<String> {
     let Some(current) = server(topology, address) else {
-        return Some(stranger(address));
+        return Some(not_in_topology(address));
     };
     let generation = topology.generation(current.id, None).unwrap_or_default();
     let (outcome, effects) = topology.handle_error(now, current.id, &error.app_error(generation));
     drop(effects);
     let reason = match outcome {
-        ErrorOutcome::Stale => "its generation or topologyVersion is older than what is known",
-        ErrorOutcome::Irrelevant => "it says nothing about the state of the server",
+        ErrorOutcome::Stale => "its generation or topologyVersion is older than the known one",
+        ErrorOutcome::Irrelevant => "it does not affect the state of the server",
         _ => return None,
     };
     Some(format!("ignored: {reason}"))
@@ -249,6 +250,6 @@ fn server(topology: &TopologyMachine, address: &ServerAddress) -> Option<Arc<Ser
     topology.description().server(address).map(Arc::clone)
 }
 
-fn stranger(address: &ServerAddress) -> String {
+fn not_in_topology(address: &ServerAddress) -> String {
     format!("ignored: {address} is not part of the topology")
 }

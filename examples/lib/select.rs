@@ -32,7 +32,7 @@ use crate::{
 };
 
 /// The time to wait for the state of the other servers, once there is a suitable one.
-const GRACE: Duration = Duration::from_secs(1);
+const EXTRA_TIME: Duration = Duration::from_secs(1);
 /// The number of concurrently selecting tasks.
 const TASKS: u32 = 20;
 /// The simulated duration of an operation.
@@ -134,7 +134,7 @@ impl Session {
         // A server that is still silent then is shown as such.
         let _known = self
             .topology
-            .wait_for(|now| is_known(now.description()).then_some(()), GRACE)
+            .wait_for(|now| is_known(now.description()).then_some(()), EXTRA_TIME)
             .await;
         let selected = self.topology.select(&self.criteria).await?;
         Ok(selected.address().clone())

@@ -63,7 +63,7 @@ impl Palette {
         };
         Painted {
             code: code.filter(|_| self == Self::Ansi),
-            text: harmless(&text.to_string()),
+            text: sanitize(&text.to_string()),
         }
     }
 }
@@ -85,7 +85,7 @@ impl fmt::Display for Painted {
 }
 
 /// Texts from servers must not control the terminal.
-fn harmless(text: &str) -> String {
+fn sanitize(text: &str) -> String {
     let replaced = |c: char| if c.is_control() { '\u{fffd}' } else { c };
     text.chars().map(replaced).collect()
 }
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn colours_are_for_terminals_whose_users_want_them() {
+    fn colours_need_a_terminal_and_respect_no_color() {
         let check = |is_terminal, no_color: Option<&str>, term: Option<&str>, expected| {
             let palette =
                 Palette::detect(is_terminal, no_color.map(OsStr::new), term.map(OsStr::new));
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_servers_say_steers_the_terminal() {
+    fn control_characters_of_servers_are_replaced() {
         let text = Palette::Plain.paint(Tone::Bad, "a\x1b[2Jb\nc").to_string();
         assert_eq!(text, "a\u{fffd}[2Jb\u{fffd}c");
         let text = Palette::Ansi.paint(Tone::Bad, "a").to_string();
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_filled_and_words_stay_whole() {
+    fn lines_are_wrapped_between_words() {
         let check = |text: &str, expected: &[&str]| {
             assert_eq!(wrap(text, WIDTH - 7), expected, "{text}");
         };

@@ -109,8 +109,8 @@ impl Session {
         let options = Options::parse(uri).map_err(Failure::config)?;
         if options.driver.tls() == Some(true) {
             // Connecting in plain text where TLS is configured would be worse.
-            let reason = "this example has no TLS";
-            let remedy = "leave it out if the servers allow connections without";
+            let reason = "this example does not support TLS";
+            let remedy = "remove it if the servers allow connections without TLS";
             return Err(Failure::config(ConfigError::new(
                 "tls", "true", reason, remedy,
             )));

@@ -67,7 +67,7 @@ impl Monoio {
     pub fn end(self) -> io::Result<()> {
         drop(self.stop);
         let ended = self.thread.join();
-        ended.unwrap_or_else(|_| Err(io::Error::other("monoio has panicked")))
+        ended.unwrap_or_else(|_| Err(io::Error::other("the monoio thread has panicked")))
     }
 }
 

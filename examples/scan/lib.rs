@@ -162,7 +162,7 @@ impl Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Argument(argument) => {
-                write!(f, "`{argument}` is no connection string and no mode")
+                write!(f, "`{argument}` is neither a connection string nor a mode")
             }
             Self::Selection(error) => error.fmt(f),
             Self::Other(error) => error.fmt(f),

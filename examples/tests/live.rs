@@ -65,7 +65,7 @@ fn primary(snapshot: &Value) -> Option<String> {
 }
 
 #[test]
-fn a_wrong_set_name_is_named_with_the_right_one() {
+fn a_wrong_set_name_is_reported_with_the_right_one() {
     let members = [MemberSpec::new()];
     let Some(set) = or_skip(ReplicaSet::start(None, &members)).unwrap() else {
         return;
@@ -104,7 +104,7 @@ fn a_wrong_set_name_is_named_with_the_right_one() {
 }
 
 #[test]
-fn a_real_failover_is_recorded_and_happens_again() {
+fn a_real_failover_is_recorded_and_replayed() {
     let members = [MemberSpec::new(), MemberSpec::new(), MemberSpec::new()];
     let Some(set) = or_skip(ReplicaSet::start(None, &members)).unwrap() else {
         return;

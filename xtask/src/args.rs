@@ -122,21 +122,21 @@ mod tests {
     }
 
     #[test]
-    fn an_option_is_not_taken_for_another_with_the_same_beginning() {
+    fn an_option_does_not_match_a_longer_name() {
         let mut args = args("--seeds 3");
         assert_eq!(args.option("--seed").unwrap(), None);
         assert_eq!(args.option("--seeds").unwrap().as_deref(), Some("3"));
     }
 
     #[test]
-    fn what_follows_two_dashes_is_positional() {
+    fn arguments_after_two_dashes_are_positional() {
         let mut args = args("-- --all");
         assert!(!args.flag("--all"));
         assert_eq!(args.positional().as_deref(), Some("--all"));
     }
 
     #[test]
-    fn what_nobody_took_is_an_error() {
+    fn unused_arguments_are_errors() {
         let error = args("--sed 7").finish().unwrap_err();
         assert_eq!(error.to_string(), "unexpected argument: --sed");
     }

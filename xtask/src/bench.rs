@@ -20,7 +20,7 @@ usage: cargo xtask bench [--json FILE] [--quick] [FILTER]
   --quick      shorter runs, for a first impression
   FILTER       only benchmarks whose name contains it
 
-Figures of a loaded machine say little: compare ratios, or run it when nothing else does.";
+Figures of a loaded machine are unreliable: compare ratios, or use an idle machine.";
 
 /// The crates that have benchmarks.
 const CRATES: &[&str] = &["sdam-core", "sdam-select", "sdam-events", "sdam"];
@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_are_judged_by_their_targets() {
+    fn figures_are_compared_with_their_targets() {
         let row = |name, value, unit: &str| {
             row(
                 name,

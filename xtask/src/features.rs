@@ -10,8 +10,8 @@ check that the facade compiles with every choice of features
 usage: cargo xtask features
 
 Checks `sdam` without features, with each one, with every pair of them and with all. A feature
-adds items and never changes what others do, so larger choices tell nothing that pairs do not.
-Warnings are failures: what a feature leaves unused shows only without its neighbours.";
+adds items and never changes other items, so larger sets find nothing that pairs do not. Warnings
+are failures: an item that a feature leaves unused shows only without other features.";
 
 /// The crate whose features are checked.
 const FACADE: &str = "sdam";
@@ -45,7 +45,7 @@ fn features_of(metadata: &str, package: &str) -> Result<Vec<String>> {
     let features = packages
         .and_then(|packages| packages.iter().find(|one| one["name"] == package))
         .and_then(|package| package["features"].as_object())
-        .ok_or_else(|| format!("cargo knows no features of {package}"))?;
+        .ok_or_else(|| format!("cargo reports no features of {package}"))?;
     let names = features.keys().filter(|name| *name != "default");
     let mut names: Vec<_> = names.cloned().collect();
     // The order of the keys depends on features that another crate chooses.

@@ -11,17 +11,17 @@ use crate::args::Args;
 use crate::cargo::{cargo, output, root, run as run_command};
 
 pub(crate) const USAGE: &str = "\
-let other MongoDB clients judge the simulated deployment
+test the simulated deployment with other MongoDB drivers
 
 usage: cargo xtask foreign [pymongo] [node] [rust]
 
-  pymongo  PyMongo, fetched by pip: the newest, and one that still talks to 3.6 (the default)
+  pymongo  PyMongo, fetched by pip: the newest version, and one that still supports 3.6 (the default)
   node     the Node.js driver, fetched by npm
   rust     the official Rust driver, fetched and built by cargo
 
 Each serves deployments with the example `serve`, follows their failovers, writes and reads. A
-client that disagrees makes the command fail. A client that cannot be fetched is skipped and that is
-said; SDAM_FOREIGN_REQUIRED=1 makes it a failure.";
+failed check makes the command fail. A driver that cannot be fetched is skipped with a warning;
+SDAM_FOREIGN_REQUIRED=1 makes that a failure.";
 
 /// The tested PyMongo versions: no single version supports all simulated releases.
 const PYMONGO: [&str; 2] = ["4.20.0", "4.10.1"];
@@ -40,7 +40,7 @@ pub(crate) fn run(mut args: Args) -> Result<()> {
     }
     let serve = serve()?;
     for client in clients {
-        client.judge(&serve)?;
+        client.run_checks(&serve)?;
     }
     Ok(())
 }
@@ -63,7 +63,7 @@ impl Client {
         }
     }
 
-    fn judge(self, serve: &Path) -> Result<()> {
+    fn run_checks(self, serve: &Path) -> Result<()> {
         match self {
             Self::PyMongo => PYMONGO
                 .iter()
@@ -143,6 +143,6 @@ fn unavailable(client: &str, error: &dyn std::error::Error) -> Result<()> {
     if std::env::var_os(REQUIRED).is_some_and(|value| !value.is_empty() && value != "0") {
         return Err(message.into());
     }
-    eprintln!("warning: {message}; it judges nothing this time");
+    eprintln!("warning: {message}; its checks are skipped");
     Ok(())
 }

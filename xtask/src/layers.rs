@@ -13,7 +13,7 @@ use crate::cargo::{cargo, output, root};
 mod modules;
 
 pub(crate) const USAGE: &str = "\
-check the rules about who may depend on whom
+check the dependency rules of the workspace
 
 usage: cargo xtask layers
 
@@ -142,7 +142,7 @@ fn check_arrows(name: &str, dependencies: &BTreeSet<String>, violations: &mut Ve
         return;
     }
     let Some((_, allowed)) = ARROWS.iter().find(|(own, _)| *own == name) else {
-        violations.push(format!("{name} has no place in the table of layers"));
+        violations.push(format!("{name} is missing from the table of layers"));
         return;
     };
     let ours = dependencies.iter().filter(|dependency| {
@@ -242,12 +242,12 @@ mod tests {
         );
         assert_eq!(
             check("sdam-new", &[]),
-            ["sdam-new has no place in the table of layers"]
+            ["sdam-new is missing from the table of layers"]
         );
     }
 
     #[test]
-    fn only_adapters_name_a_runtime() {
+    fn only_runtime_crates_depend_on_a_runtime() {
         assert_eq!(check("sdam-runtime-tokio", &["tokio"]), [""; 0]);
         assert_eq!(check("sdam", &["tokio"]).len(), 1);
         assert_eq!(check("sdam-sim", &["async-io"]).len(), 1);

@@ -8,17 +8,18 @@ use crate::args::Args;
 use crate::cargo::{cargo, root, run as run_command};
 
 pub(crate) const USAGE: &str = "\
-run models of what threads share through every interleaving
+run models of shared state through every interleaving of threads
 
 usage: cargo xtask loom [NAME]
 
-Builds sdam and sdam-events on the atomics and locks of loom, in target/loom, and runs their models:
-mailbox, demand, event queue, operation lanes, publication with waiters, shutdown. A model fails if
-some order in which its threads may meet breaks its assertions or leaves a thread waiting for ever.
-Prints how many orders there were. NAME limits the run to models whose names begin with it, such as mailbox.
+Builds sdam and sdam-events on the atomics and locks of loom, in target/loom, and runs their
+models: mailbox, demand, event queue, operation lanes, publication with waiters, shutdown. A model
+fails if some interleaving breaks its assertions or deadlocks. Prints the number of interleavings.
+NAME limits the run to models whose names begin with it, such as mailbox.
 
-What is assumed of arc-swap, event-listener and futures' AtomicWaker, which loom cannot look into, is
-said in src/sync/stand_in.rs of both crates. `cargo xtask mutants` shows what each model catches.";
+The assumptions about arc-swap, event-listener and futures' AtomicWaker, which loom cannot check,
+are documented in src/sync/stand_in.rs of both crates. `cargo xtask mutants` shows what each model
+finds.";
 
 pub(crate) fn run(mut args: Args) -> Result<()> {
     let name = args.positional();

@@ -176,6 +176,6 @@ fn overview() -> String {
         .collect();
     format!(
         "usage: cargo xtask SUBCOMMAND [OPTIONS]\n\n{subcommands}\n\
-         `cargo xtask SUBCOMMAND --help` tells more.\n"
+         `cargo xtask SUBCOMMAND --help` prints details.\n"
     )
 }

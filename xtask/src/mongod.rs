@@ -6,7 +6,7 @@ use crate::Result;
 use crate::args::Args;
 
 pub(crate) const USAGE: &str = "\
-print the path of a mongod binary, fetching one where there is none
+print the path of a mongod binary, fetching one if necessary
 
 usage: cargo xtask mongod [--version X.Y]
 

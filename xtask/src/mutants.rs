@@ -18,27 +18,27 @@ use crate::cargo::{cargo, output, root};
 use crate::loom::models;
 
 pub(crate) const USAGE: &str = "\
-break the engine on purpose and see which oracle, model or test notices
+insert deliberate bugs and show which oracle, model or test detects them
 
 usage: cargo xtask mutants [NAME]...
        cargo xtask mutants --sample K/N [--package NAME]...
 
-Copies the workspace to target/mutants, breaks one rule after the other there (or those named), and
-runs simulated seeds until an oracle notices. Prints each mutant with the oracle and the seed.
-Fails if 10,000 seeds of every scenario do not catch one.
+Copies the workspace to target/mutants, inserts one bug after the other there (or those named), and
+runs simulated seeds until an oracle detects it. Prints each mutant with the oracle and the seed.
+Fails if 10,000 seeds of every scenario do not detect one.
 
-The simulation has one thread. What only shows between threads is broken, too, and must be noticed
-by the model of `cargo xtask loom` that is for it.
+The simulation has one thread. Bugs that show only between threads must be detected by their model
+of `cargo xtask loom`.
 
-With --sample, cargo-mutants changes every Nth place of sdam-core, sdam-select, sdam-events and sdam,
-beginning with the Kth (from 0), or of the packages named. Tries the crate's own tests first, and on
-what they leave every test that needs no real server, and the official files. Fails if more than 5
-of 100 changes that compile are not noticed. What is not tried, and why, says .cargo/mutants.toml;
-what was found is left in target/mutants-sample. On an idle machine 0/8 takes about half an hour.
+With --sample, cargo-mutants changes every Nth place of sdam-core, sdam-select, sdam-events and
+sdam, beginning with the Kth (from 0), or of the packages named. Runs the crate's own tests first,
+and for undetected changes every test that needs no real server, and the official files. Fails if
+more than 5 of 100 changes that compile are not detected. .cargo/mutants.toml lists exclusions
+with reasons; the results are in target/mutants-sample. On an idle machine 0/8 takes about half an
+hour.
 
-Why both: cargo-mutants changes one place after the other and asks whether any test fails. What is
-named here breaks a rule and leaves the rest at work; it shows which oracle or model sees that, which
-the failure of a unit test does not.";
+Why both: cargo-mutants shows whether any test detects a small change. The deliberate bugs show
+which oracle or model detects a broken rule, which the failure of a unit test does not.";
 
 /// The scenarios that are run, with the number of seeds of each.
 const TRIALS: &[(&str, &str)] = &[
@@ -50,14 +50,14 @@ const TRIALS: &[(&str, &str)] = &[
 
 /// The check that has to detect a mutant.
 #[derive(Clone, Copy)]
-enum Hunter {
+enum Detector {
     Simulation,
     /// The models whose names begin with this prefix.
     Models(&'static str),
 }
 
 /// The outcome of a mutant.
-enum Fate {
+enum Outcome {
     /// An oracle or a model detected it, `with` a seed of a scenario or in some interleaving.
     Caught {
         by: String,
@@ -87,18 +87,18 @@ pub(crate) fn run(mut args: Args) -> Result<()> {
     let mut survivors = Vec::new();
     println!("| mutant | what is wrong | caught by | with |");
     println!("| --- | --- | --- | --- |");
-    for (hunter, mutant) in chosen {
+    for (detector, mutant) in chosen {
         let path = copy.join(mutant.file);
-        let sound = fs::read_to_string(&path)?;
-        fs::write(&path, mutant.patch(&sound)?)?;
-        let fate = match hunter {
-            Hunter::Simulation => simulate(&copy),
-            Hunter::Models(prefix) => interleave(&copy, mutant, prefix),
+        let original = fs::read_to_string(&path)?;
+        fs::write(&path, mutant.patch(&original)?)?;
+        let outcome = match detector {
+            Detector::Simulation => simulate(&copy),
+            Detector::Models(prefix) => interleave(&copy, mutant, prefix),
         };
-        fs::write(&path, sound)?;
-        let (by, with) = match fate.map_err(|error| format!("{}: {error}", mutant.name))? {
-            Fate::Caught { by, with } => (by, with),
-            Fate::Survived => {
+        fs::write(&path, original)?;
+        let (by, with) = match outcome.map_err(|error| format!("{}: {error}", mutant.name))? {
+            Outcome::Caught { by, with } => (by, with),
+            Outcome::Survived => {
                 survivors.push(mutant.name);
                 ("nothing".to_owned(), String::new())
             }
@@ -113,10 +113,10 @@ pub(crate) fn run(mut args: Args) -> Result<()> {
 }
 
 /// Returns every mutant with the check that has to detect it.
-fn all() -> impl Iterator<Item = (Hunter, &'static Mutant)> {
-    let simulated = MUTANTS.iter().map(|mutant| (Hunter::Simulation, mutant));
+fn all() -> impl Iterator<Item = (Detector, &'static Mutant)> {
+    let simulated = MUTANTS.iter().map(|mutant| (Detector::Simulation, mutant));
     let modelled = THREAD_MUTANTS.iter();
-    simulated.chain(modelled.map(|(models, mutant)| (Hunter::Models(models), mutant)))
+    simulated.chain(modelled.map(|(models, mutant)| (Detector::Models(models), mutant)))
 }
 
 fn names() -> String {
@@ -146,7 +146,7 @@ fn copy_workspace(copy: &Path) -> Result<()> {
 }
 
 /// Builds the copy and runs it until an oracle detects the mutant.
-fn simulate(copy: &Path) -> Result<Fate> {
+fn simulate(copy: &Path) -> Result<Outcome> {
     let build = root().join("target/mutants-build");
     let arguments = [
         "build",
@@ -178,23 +178,23 @@ fn simulate(copy: &Path) -> Result<Fate> {
         let found = String::from_utf8_lossy(&found.stdout);
         let caught = found.lines().find_map(|line| line.strip_prefix("caught "));
         if let Some((oracle, seed)) = caught.and_then(|caught| caught.split_once(' ')) {
-            return Ok(Fate::Caught {
+            return Ok(Outcome::Caught {
                 by: oracle.to_owned(),
                 with: format!("{scenario} {seed}"),
             });
         }
     }
-    Ok(Fate::Survived)
+    Ok(Outcome::Survived)
 }
 
 /// Builds the models of the mutated crate and runs those whose names begin with `prefix`.
-fn interleave(copy: &Path, mutant: &Mutant, prefix: &str) -> Result<Fate> {
+fn interleave(copy: &Path, mutant: &Mutant, prefix: &str) -> Result<Outcome> {
     let (package, _) = mutant.file.split_once('/').unwrap_or_default();
     // A compile error does not count as detection.
     output(models(copy, &[package], prefix).arg("--list"))?;
     let found = models(copy, &[package], prefix).output()?;
     if found.status.success() {
-        return Ok(Fate::Survived);
+        return Ok(Outcome::Survived);
     }
     // A deadlock may end the process before it has listed the failed models.
     let told = [found.stdout, found.stderr].concat();
@@ -205,9 +205,9 @@ fn interleave(copy: &Path, mutant: &Mutant, prefix: &str) -> Result<Fate> {
         .map(|(model, _)| model)
         .collect();
     if failed.is_empty() {
-        return Err(format!("the models failed without saying which: {told}").into());
+        return Err(format!("the models failed, but the output names none: {told}").into());
     }
-    Ok(Fate::Caught {
+    Ok(Outcome::Caught {
         by: failed.into_iter().collect::<Vec<_>>().join(", "),
         with: "some interleaving".to_owned(),
     })
@@ -235,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_mutant_finds_its_place_and_changes_it() {
+    fn every_mutant_matches_exactly_one_place() {
         let mut names: Vec<_> = all().map(|(_, mutant)| mutant.name).collect();
         let count = names.len();
         names.sort_unstable();

@@ -11,12 +11,12 @@ usage: cargo xtask package [--verify]
 
   --verify  also build each crate from its package, against the packages of the others
 
-Fails for a crate that crates.io would refuse, and for one that lacks what a reader of its page
-expects: a description, a readme, keywords, categories, a licence and the documentation's address.
+Fails for a crate that crates.io would refuse, and for one without the fields that its page shows: a
+description, a readme, keywords, categories, a licence and the documentation's address.
 Nothing is uploaded. The packages are left in target/package.";
 
 /// The fields that the page of a crate shows.
-const SHOWN: &[&str] = &[
+const REQUIRED_FIELDS: &[&str] = &[
     "categories",
     "description",
     "documentation",
@@ -58,7 +58,7 @@ fn published(metadata: &serde_json::Value) -> (Vec<&str>, Vec<String>) {
         }
         let name = package["name"].as_str().unwrap_or_default();
         names.push(name);
-        for field in SHOWN {
+        for field in REQUIRED_FIELDS {
             let value = &package[*field];
             if value.is_null() || value.as_array().is_some_and(Vec::is_empty) {
                 missing.push(format!("{name}/Cargo.toml has no `{field}`"));
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_published_crates_need_what_their_page_shows() {
+    fn only_published_crates_need_the_fields_of_their_page() {
         let whole = json!({
             "name": "whole", "publish": null, "categories": ["database"], "description": "d",
             "documentation": "https://docs.rs/whole", "keywords": ["k"], "license": "MIT",

@@ -11,11 +11,10 @@ usage: cargo xtask sim [--seeds A..B] [--scenario NAME] [--once]
 
 Runs each seed of 0..2000, or of A..B (a single number is one seed), twice, with oracles watching
 every step, and compares the runs. Scenarios are random (the default), failover, partition, flapping
-and, for single-threaded clients, scan. What once failed is kept in sdam-sim/regressions and is run
-first.
+and, for single-threaded clients, scan. The stored failures in sdam-sim/regressions run first.
 
-A seed that fails is run with fewer and fewer faults, and what is left of them is printed with a
-timeline of what happened and kept as a regression. --once runs each seed only once.";
+The faults of a failing seed are minimized, printed with a timeline of events, and stored as a
+regression. --once runs each seed only once.";
 
 pub(crate) fn run(mut args: Args) -> Result<()> {
     let once = args.flag("--once");

@@ -13,14 +13,14 @@ usage: cargo xtask test [--live-matrix]
 
 Runs the tests and doc tests of the workspace with all features, the live tests once more on every
 other runtime and against the oldest server, the official files on every runtime and in
-single-threaded mode, the search of states, 2,000 simulated seeds, the models of what threads share,
-then PyMongo against the simulated deployment.
+single-threaded mode, the search of states, 2,000 simulated seeds, the models of shared state, then
+PyMongo against the simulated deployment.
 
-  --live-matrix  only the live tests, on tokio against every version of the server there is a
-                 binary of and on the other runtimes against the newest; a missing binary is a
+  --live-matrix  only the live tests, on tokio against every version of the server that can be
+                 fetched and on the other runtimes against the newest; a missing binary is a
                  failure
 
-Live tests use a real mongod where one can be had and say so where they are skipped;
+Live tests use a real mongod and report if they are skipped because none is available;
 SDAM_LIVE_REQUIRED=1 makes that a failure.";
 
 pub(crate) fn run(mut args: Args) -> Result<()> {

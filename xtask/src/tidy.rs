@@ -16,7 +16,7 @@ usage: cargo xtask tidy
 
 Files are under 600 lines, have no trailing white space, and hold no unfinished work; every crate
 takes the lints of the workspace, which forbid unsafe code; docs/conformance defines every rule that
-the code names, and says what proves it.";
+the code names, with its proof.";
 
 /// The maximum number of lines of a file.
 const LIMIT: usize = 600;
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_rule_is_noticed() {
+    fn every_violation_is_found() {
         let find = |text: &str| {
             let mut violations = Vec::new();
             check("a.rs", text, &mut violations);

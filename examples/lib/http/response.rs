@@ -20,7 +20,7 @@ impl Status {
     pub const NOT_FOUND: Self = Self::new(404, "Not Found");
     /// 405: the method is not supported.
     pub const METHOD_NOT_ALLOWED: Self = Self::new(405, "Method Not Allowed");
-    /// 431: the request is longer than [`LONGEST_HEAD`](super::LONGEST_HEAD).
+    /// 431: the request is longer than [`MAX_HEAD_LENGTH`](super::MAX_HEAD_LENGTH).
     pub const HEADERS_TOO_LARGE: Self = Self::new(431, "Request Header Fields Too Large");
     /// 503: temporarily unavailable.
     pub const UNAVAILABLE: Self = Self::new(503, "Service Unavailable");

@@ -34,7 +34,7 @@ fn requests_are_read_in_both_forms() {
 }
 
 #[test]
-fn what_is_wrong_with_a_request_has_its_own_status() {
+fn every_kind_of_invalid_request_has_its_own_status() {
     let check = |head: &str, expected: Status| {
         assert_eq!(parse(head), Err(expected), "{head}");
     };
@@ -72,7 +72,7 @@ fn what_is_wrong_with_a_request_has_its_own_status() {
 }
 
 #[test]
-fn answers_say_how_long_they_are_and_that_they_are_the_last() {
+fn responses_have_content_length_and_close_the_connection() {
     let response = Response::text(Status::OK, "e\u{301}\n");
     let text = String::from_utf8(response.encode(Method::Get)).unwrap();
     assert_eq!(
@@ -114,7 +114,7 @@ fn talk(parts: &[&[u8]]) -> String {
 }
 
 #[test]
-fn requests_arrive_in_any_pieces() {
+fn requests_may_arrive_in_pieces() {
     let check = |parts: &[&[u8]], status: &str, body: &str| {
         let reply = talk(parts);
         assert!(
@@ -135,7 +135,7 @@ fn requests_arrive_in_any_pieces() {
 }
 
 #[test]
-fn nobody_sends_more_than_there_is_room_for() {
+fn a_request_head_over_the_limit_is_refused() {
     let line = [b'a'; 1024];
     let mut parts: Vec<&[u8]> = vec![b"GET / HTTP/1.1\r\nA: "];
     parts.extend([&line[..]; 16]);
@@ -145,6 +145,6 @@ fn nobody_sends_more_than_there_is_room_for() {
 }
 
 #[test]
-fn who_asks_nothing_is_told_nothing() {
+fn a_connection_without_a_request_gets_no_response() {
     assert_eq!(talk(&[]), "");
 }

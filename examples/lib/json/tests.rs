@@ -45,7 +45,7 @@ fn primary() -> Document {
 }
 
 #[test]
-fn everything_known_has_its_key() {
+fn every_known_field_has_a_key() {
     let rtt = Rtt {
         average: Duration::from_nanos(1_234_567),
         minimum: Duration::from_micros(900),
@@ -91,7 +91,7 @@ fn everything_known_has_its_key() {
 }
 
 #[test]
-fn without_round_trip_times_their_keys_are_not_there() {
+fn round_trip_times_can_be_omitted() {
     let standalone = doc! { "ok": 1, "maxWireVersion": 8 };
     let server = answered("h:1", &standalone, Some(Rtt::default()));
     let topology = TopologyDescription::new(TopologyType::Single, [server]);
@@ -113,7 +113,7 @@ fn without_round_trip_times_their_keys_are_not_there() {
 
 /// Fields of the whole topology come only from a machine that has processed its history.
 #[test]
-fn the_maxima_and_the_incompatibility_of_a_topology_are_told() {
+fn topologies_have_their_max_election_and_incompatibility() {
     use sdam_core::{
         ids::ObjectId as Id,
         machine::{Input, TopologyMachine},
@@ -147,7 +147,7 @@ fn the_maxima_and_the_incompatibility_of_a_topology_are_told() {
 }
 
 #[test]
-fn a_load_balancer_has_told_nothing() {
+fn a_load_balancer_has_no_fields_of_a_reply() {
     let mut balancer = ServerDescription::unknown(ServerId::from_u64(1), address("lb:1"));
     balancer.server_type = ServerType::LoadBalancer;
     let topology = TopologyDescription::new(TopologyType::LoadBalanced, [balancer]);

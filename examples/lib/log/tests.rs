@@ -11,7 +11,7 @@ use sdam_sim::serve::ReplicaSet;
 use super::*;
 
 #[test]
-fn times_are_dates_and_times_of_day() {
+fn timestamps_are_iso_8601() {
     let check = |seconds: u64, millis: u64, expected: &str| {
         let since = Duration::from_secs(seconds) + Duration::from_millis(millis);
         assert_eq!(timestamp(UNIX_EPOCH + since), expected);
@@ -26,7 +26,7 @@ fn times_are_dates_and_times_of_day() {
 }
 
 #[test]
-fn nothing_is_logged_unless_a_variable_says_so() {
+fn nothing_is_logged_unless_a_variable_is_set() {
     let open = |lookup: &dyn Fn(&str) -> Option<String>| LogSink::open(LogConfig::from_env(lookup));
     assert!(open(&|_| None).unwrap().is_none());
     // Command events belong to drivers.
@@ -35,7 +35,7 @@ fn nothing_is_logged_unless_a_variable_says_so() {
 }
 
 #[test]
-fn a_file_that_cannot_be_opened_is_named() {
+fn an_error_names_the_file_that_cannot_be_opened() {
     let lookup = |name: &str| match name {
         "MONGODB_LOG_ALL" => Some("debug".to_owned()),
         "MONGODB_LOG_PATH" => Some("/nowhere/at/all".to_owned()),
@@ -92,7 +92,7 @@ fn lines(set: &ReplicaSet, config: LogConfig) -> Vec<String> {
 }
 
 #[test]
-fn lines_carry_time_severity_component_and_the_sentence_of_the_specification() {
+fn lines_have_time_severity_component_and_specified_message() {
     let logged = lines(
         &ReplicaSet::start(1).unwrap(),
         LogConfig::all(Severity::Debug),
@@ -121,7 +121,7 @@ fn lines_carry_time_severity_component_and_the_sentence_of_the_specification() {
 }
 
 #[test]
-fn only_what_is_enabled_is_logged() {
+fn only_enabled_components_and_levels_are_logged() {
     let mut config = LogConfig::default();
     config.server_selection = Severity::Info;
     // Without a suitable server a selection certainly waits.

@@ -17,8 +17,8 @@ Watches a deployment and serves pages about it over HTTP until Ctrl-C. Without a
 connection string it watches a simulated replica set, whose primary steps down
 every 30 seconds. The first line of the output is the address.
 
-  /metrics            numbers, in the text format of Prometheus
-  /topology           everything that is known, as JSON
+  /metrics            metrics, in the text format of Prometheus
+  /topology           the description of the topology, as JSON
   /healthz            200 if the deployment can be written to, else 503 and why
   /healthz?read=MODE  200 if it can be read with this read preference
   /primary            the address of the primary, or 503
@@ -29,7 +29,7 @@ options:
   --help              this text
 
 The variables MONGODB_LOG_ALL, MONGODB_LOG_TOPOLOGY, MONGODB_LOG_PATH and so on
-say what is logged and where.
+configure logging.
 
 exit codes: 0 interrupted, 3 the command line or connection string is wrong,
 4 other failures
@@ -90,13 +90,13 @@ impl Command {
                 }
                 None if matches!(&*argument, "--help" | "-h") => return Ok(Self::Help),
                 _ if argument.starts_with('-') => {
-                    let reason = "there is no such option";
+                    let reason = "the option is unknown";
                     return Err(ConfigError::new(argument, "", reason, "see `--help`"));
                 }
                 _ if parsed.uri.is_some() => {
                     // The value is not shown, because it might be a password.
-                    let reason = "there is more than one";
-                    let remedy = "name all hosts of the deployment in one, and quote it";
+                    let reason = "more than one is given";
+                    let remedy = "list all hosts of the deployment in one, and quote it";
                     return Err(ConfigError::new("connection string", "", reason, remedy));
                 }
                 _ => parsed.uri = Some(argument),
@@ -109,7 +109,12 @@ impl Command {
 fn text(argument: OsString) -> Result<String, ConfigError> {
     argument.into_string().map_err(|argument| {
         let shown = argument.to_string_lossy();
-        ConfigError::new("argument", shown, "it is not UTF-8", "spell it in UTF-8")
+        ConfigError::new(
+            "argument",
+            shown,
+            "it is not valid UTF-8",
+            "encode it as UTF-8",
+        )
     })
 }
 
@@ -130,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn options_come_in_any_order() {
+    fn options_may_come_in_any_order() {
         let check = |line: &str, uri: Option<&str>, listen: &str| {
             let expected = Arguments {
                 uri: uri.map(str::to_owned),
@@ -154,22 +159,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_its_remedy() {
+    fn errors_name_the_argument_and_the_remedy() {
         let check = |line: &str, expected: &str| {
             assert_eq!(parse(line).unwrap_err().to_string(), expected, "{line}");
         };
-        check(
-            "--port 1",
-            "`--port`: there is no such option; see `--help`",
-        );
+        check("--port 1", "`--port`: the option is unknown; see `--help`");
         let remedy =
             "it needs an IP address and a port; write for example `--listen 127.0.0.1:9216`";
         check("--listen", &format!("`--listen`: {remedy}"));
         check("--listen 9216", &format!("`--listen` is `9216`: {remedy}"));
         check(
             "mongodb://a mongodb://u:secret@b",
-            "`connection string`: there is more than one; name all hosts of the deployment in \
-             one, and quote it",
+            "`connection string`: more than one is given; list all hosts of the deployment in one, and quote it",
         );
     }
 }

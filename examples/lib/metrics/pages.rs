@@ -27,8 +27,8 @@ const BUCKETS: &[f64] = &[
 ];
 
 const INDEX: &str = "\
-/metrics       numbers, in the text format of Prometheus
-/topology      everything that is known, as JSON
+/metrics       metrics, in the text format of Prometheus
+/topology      the description of the topology, as JSON
 /healthz       200 if the deployment can be written to, else 503 and the reason
 /healthz?read=MODE
                200 if it can be read with this read preference: primary,
@@ -171,7 +171,7 @@ fn criteria(request: &Request<'_>) -> Result<Criteria, String> {
             "read" => ReadMode::parse(value),
             _ => return Err(format!("there is no parameter {name}")),
         };
-        let mode = mode.ok_or_else(|| format!("{value} is no mode of a read preference"))?;
+        let mode = mode.ok_or_else(|| format!("{value} is not a read preference mode"))?;
         criteria = Criteria::read(ReadPreference::new(mode)).map_err(|error| error.to_string())?;
     }
     Ok(criteria)

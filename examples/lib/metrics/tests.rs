@@ -109,7 +109,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 }
 
 #[test]
-fn pages_say_what_a_set_is_like() {
+fn pages_describe_a_replica_set() {
     let set = ReplicaSet::start(3).unwrap();
     let program = Running::start(Some(set.uri()));
     assert_eq!(program.get_until("/healthz", 200), "ok\n");
@@ -137,7 +137,7 @@ fn pages_say_what_a_set_is_like() {
 }
 
 #[test]
-fn what_is_not_there_and_what_makes_no_sense_is_refused() {
+fn unknown_pages_and_invalid_parameters_are_refused() {
     let server = Builder::standalone().start().unwrap();
     let program = Running::start(Some(server.uri()));
     let check = |target: &str, status: u16, body: &str| {
@@ -153,14 +153,14 @@ fn what_is_not_there_and_what_makes_no_sense_is_refused() {
     check(
         "/healthz?read=all",
         400,
-        "all is no mode of a read preference",
+        "all is not a read preference mode",
     );
     program.finish();
 }
 
 /// Health depends on the intended operation, and the reason names every server.
 #[test]
-fn health_depends_on_what_is_wanted() {
+fn health_depends_on_the_requested_read_preference() {
     let set = ReplicaSet::start(3).unwrap();
     let program = Running::start(Some(set.uri()));
     program.get_until("/healthz?read=secondary", 200);
@@ -183,7 +183,7 @@ fn health_depends_on_what_is_wanted() {
 
 /// Checks the page with Prometheus' own tool, if it is installed.
 #[test]
-fn the_page_of_numbers_is_as_prometheus_wants_it() {
+fn the_metrics_page_has_the_text_format_of_prometheus() {
     let set = ReplicaSet::start(3).unwrap();
     let program = Running::start(Some(set.uri()));
     program.get_until("/healthz", 200);
@@ -235,7 +235,8 @@ fn lint(page: &str) {
     let mut child = match child {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             // The test harness does not capture this output.
-            let said = "SKIPPED promtool is not installed, so nobody else judges the numbers";
+            let said =
+                "SKIPPED promtool is not installed, so the format is checked by this test only";
             return writeln!(io::stderr(), "{said}").unwrap();
         }
         child => child.unwrap(),
@@ -258,7 +259,7 @@ fn without_a_connection_string_a_simulated_set_is_watched() {
 }
 
 #[test]
-fn what_is_wrong_is_said_and_ends_the_program() {
+fn configuration_errors_are_printed_and_end_the_program() {
     let check = |uri: &str, listen: SocketAddr, exit: Exit, said: &str| {
         let arguments = Arguments {
             uri: Some(uri.to_owned()),

@@ -33,7 +33,7 @@ fn gated() -> (Output, Sender<()>, Receiver<Vec<u8>>) {
 }
 
 #[test]
-fn what_is_written_arrives_before_the_end() {
+fn all_output_is_written_before_the_end() {
     let (mut output, word, read) = gated();
     word.send(()).unwrap();
     word.send(()).unwrap();
@@ -46,7 +46,7 @@ fn what_is_written_arrives_before_the_end() {
 }
 
 #[test]
-fn a_reader_that_does_not_read_costs_a_moment_and_the_end_a_second() {
+fn a_stalled_reader_delays_writes_and_the_end_only_up_to_a_limit() {
     let (mut output, _word, _read) = gated();
     let began = Instant::now();
     let piece = vec![b'x'; 64 << 10];
@@ -54,7 +54,7 @@ fn a_reader_that_does_not_read_costs_a_moment_and_the_end_a_second() {
         output.write_all(&piece).unwrap();
         output.flush().unwrap();
     }
-    assert!(output.0.0.lock().waiting.len() <= MOST);
+    assert!(output.0.0.lock().waiting.len() <= CAPACITY);
     let error = output.finish().unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     // The time of the first flush, the end and the drop, on a machine under load.
@@ -62,7 +62,7 @@ fn a_reader_that_does_not_read_costs_a_moment_and_the_end_a_second() {
 }
 
 #[test]
-fn a_reader_that_is_gone_is_told_at_once() {
+fn a_closed_reader_is_an_immediate_error() {
     let (mut output, word, _read) = gated();
     drop(word);
     output.write_all(b"a").unwrap();

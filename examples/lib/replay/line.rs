@@ -58,15 +58,14 @@ impl Step {
                 // The tests name the server inside of the error, where a copied line may keep it.
                 let address = match (line.read_optional("address", self::address)?, named) {
                     (Some(outer), Some(inner)) if outer != inner => {
-                        return Err(format!("it is about two servers, {outer} and {inner}"));
+                        return Err(format!("it names two servers, {outer} and {inner}"));
                     }
                     (outer, inner) => outer.or(inner).ok_or("line has no address")?,
                 };
                 Ok(Self::Report(address, report))
             }
             _ => Err(
-                "it has to consist of a uri, or of an address and one of reply, error and \
-                 applicationError"
+                "it must have a uri, or an address and one of reply, error and applicationError"
                     .into(),
             ),
         }
@@ -137,7 +136,7 @@ fn address(value: &Value) -> Result<ServerAddress, String> {
 /// Converts extended JSON to the BSON document that a server would send.
 fn document(value: &Value) -> Result<Vec<u8>, String> {
     let Value::Object(fields) = value.clone() else {
-        return Err(format!("{value} is no document"));
+        return Err(format!("{value} is not a document"));
     };
     let document = Document::try_from(fields).map_err(|error| error.to_string())?;
     document.to_vec().map_err(|error| error.to_string())
@@ -154,14 +153,14 @@ fn failed_check(value: &Value) -> Result<ServerError, String> {
 }
 
 fn unknown(what: &str, value: &str, known: &str) -> String {
-    format!("{what} is {value}, which is none of {known}")
+    format!("{what} is {value}, which is not one of {known}")
 }
 
 /// Formats a JSON error without the line number, which is always the first, but with the column.
 fn not_json(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let reason = text.split(" at line ").next().unwrap_or(&text);
-    format!("it is no JSON, {reason} at column {}", error.column())
+    format!("it is not JSON, {reason} at column {}", error.column())
 }
 
 const CHECK_ERRORS: &str = "network, timeout and command";

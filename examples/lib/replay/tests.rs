@@ -31,7 +31,7 @@ fn types(snapshot: &Value) -> String {
 }
 
 #[test]
-fn every_line_is_answered_by_what_is_known_after_it() {
+fn every_line_prints_the_resulting_topology() {
     let lines = [
         URI,
         PRIMARY,
@@ -59,7 +59,7 @@ fn every_line_is_answered_by_what_is_known_after_it() {
 }
 
 #[test]
-fn a_primary_is_told_whole() {
+fn a_primary_is_printed_with_all_fields() {
     let (snapshots, ..) = replay(&[r#"{"uri":"mongodb://a/?replicaSet=rs"}"#, PRIMARY]);
     let expected = json!({
         "v": 1, "topologyType": "ReplicaSetWithPrimary", "setName": "rs", "maxSetVersion": 3,
@@ -88,7 +88,7 @@ fn a_primary_is_told_whole() {
 }
 
 #[test]
-fn bad_lines_are_named_and_the_others_still_count() {
+fn invalid_lines_are_reported_and_the_others_are_processed() {
     let check = |line: &str, complaint: &str| {
         let (snapshots, remarks, exit) = replay(&[URI, "", line, PRIMARY]);
         assert_eq!(snapshots.len(), 2, "{line}");
@@ -100,32 +100,31 @@ fn bad_lines_are_named_and_the_others_still_count() {
         assert_eq!(remarks, [format!("error: line 3: {complaint}")], "{line}");
         assert_eq!(exit, Exit::BAD_LINES, "{line}");
     };
-    let shape = "it has to consist of a uri, or of an address and one of reply, error and \
-                 applicationError";
+    let shape = "it must have a uri, or an address and one of reply, error and applicationError";
     check(
         "{",
-        "it is no JSON, EOF while parsing an object at column 1",
+        "it is not JSON, EOF while parsing an object at column 1",
     );
-    check("[]", "line is no object: []");
+    check("[]", "line is not an object: []");
     check("{}", shape);
     check(r#"{"address":"a"}"#, shape);
     check(r#"{"address":"a","reply":{},"error":"network"}"#, shape);
-    check(URI, "there already is a topology");
+    check(URI, "the topology is already started");
     check(
         r#"{"address":"a","eror":"network"}"#,
         "line has an unknown key: eror",
     );
     check(
         r#"{"address":7,"error":"network"}"#,
-        "line.address: 7 is no string",
+        "line.address: 7 is not a string",
     );
     check(
         r#"{"address":"a","error":"dns"}"#,
-        "line.error: error is dns, which is none of network, timeout and command",
+        "line.error: error is dns, which is not one of network, timeout and command",
     );
     check(
         r#"{"address":"a","reply":[]}"#,
-        "line.reply: [] is no document",
+        "line.reply: [] is not a document",
     );
     let error = |error: &str| format!(r#"{{"address":"a","applicationError":{error}}}"#);
     check(
@@ -134,7 +133,7 @@ fn bad_lines_are_named_and_the_others_still_count() {
     );
     check(
         &error(r#"{"type":"network","when":"after","maxWireVersion":9}"#),
-        "applicationError.when is after, which is none of beforeHandshakeCompletes and \
+        "applicationError.when is after, which is not one of beforeHandshakeCompletes and \
          afterHandshakeCompletes",
     );
     check(
@@ -145,12 +144,12 @@ fn bad_lines_are_named_and_the_others_still_count() {
         &error(
             r#"{"address":"b","type":"timeout","when":"afterHandshakeCompletes","maxWireVersion":9}"#,
         ),
-        "it is about two servers, a:27017 and b:27017",
+        "it names two servers, a:27017 and b:27017",
     );
 }
 
 #[test]
-fn what_is_not_text_is_a_bad_line_like_any_other() {
+fn a_line_that_is_not_utf_8_is_an_invalid_line() {
     let mut bytes = format!("{URI}\n").into_bytes();
     bytes.extend(b"\xff\xfe\n");
     bytes.extend(PRIMARY.as_bytes());
@@ -160,13 +159,13 @@ fn what_is_not_text_is_a_bad_line_like_any_other() {
     assert_eq!(String::from_utf8(output).unwrap().lines().count(), 2);
     let remarks = String::from_utf8(remarks).unwrap();
     assert!(
-        remarks.starts_with("error: line 2: it is no JSON"),
+        remarks.starts_with("error: line 2: it is not JSON"),
         "{remarks}"
     );
 }
 
 #[test]
-fn nothing_is_known_before_a_connection_string_is() {
+fn the_first_line_must_have_a_connection_string() {
     let check = |uri: &str, complaint: &str| {
         let line = json!({ "uri": uri }).to_string();
         let (snapshots, remarks, exit) = replay(&[&line, PRIMARY, URI]);
@@ -178,7 +177,7 @@ fn nothing_is_known_before_a_connection_string_is() {
         assert!(first.contains(complaint), "{first}");
         assert_eq!(
             second,
-            r#"error: line 2: the first line has to be {"uri":"mongodb://..."}"#
+            r#"error: line 2: the first line must be {"uri":"mongodb://..."}"#
         );
         assert_eq!(exit, Exit::BAD_LINES);
     };
@@ -191,7 +190,7 @@ fn nothing_is_known_before_a_connection_string_is() {
 }
 
 #[test]
-fn what_changes_nothing_is_remarked_on() {
+fn lines_without_effect_are_reported_with_the_reason() {
     let check = |line: &str, remark: &str| {
         let (snapshots, remarks, exit) = replay(&[URI, PRIMARY, line]);
         assert_eq!(snapshots.len(), 3, "{line}");
@@ -205,30 +204,30 @@ fn what_changes_nothing_is_remarked_on() {
     );
     check(
         r#"{"address":"a","reply":{"ok":1,"setName":"rs","secondary":true,"hosts":["a:27017"],"topologyVersion":{"processId":{"$oid":"000000000000000000000002"},"counter":{"$numberLong":"4"}}}}"#,
-        "ignored: its topologyVersion is older than what is known",
+        "ignored: its topologyVersion is older than the known one",
     );
     let error = |error: &str| format!(r#"{{"address":"a","applicationError":{error}}}"#);
     check(
         &error(
             r#"{"type":"command","when":"afterHandshakeCompletes","maxWireVersion":21,"response":{"ok":1,"writeErrors":[{"code":10107}]}}"#,
         ),
-        "ignored: it says nothing about the state of the server",
+        "ignored: it does not affect the state of the server",
     );
     check(
         &error(r#"{"type":"network","when":"beforeHandshakeCompletes","maxWireVersion":0}"#),
-        "ignored: it says nothing about the state of the server",
+        "ignored: it does not affect the state of the server",
     );
     let stale =
         r#"{"type":"network","when":"afterHandshakeCompletes","maxWireVersion":21,"generation":0}"#;
     let (_, remarks, _) = replay(&[URI, PRIMARY, &error(stale), PRIMARY, &error(stale)]);
     assert_eq!(
         remarks,
-        ["note: line 5: ignored: its generation or topologyVersion is older than what is known"]
+        ["note: line 5: ignored: its generation or topologyVersion is older than the known one"]
     );
 }
 
 #[test]
-fn warnings_about_the_connection_string_are_remarked_on() {
+fn warnings_of_the_connection_string_are_reported() {
     let (snapshots, remarks, exit) = replay(&[r#"{"uri":"mongodb://a/?colour=red"}"#]);
     assert_eq!(snapshots.len(), 1);
     assert_eq!(remarks.len(), 1);
@@ -241,7 +240,7 @@ fn warnings_about_the_connection_string_are_remarked_on() {
 }
 
 #[test]
-fn the_command_line_names_a_recording_or_nothing() {
+fn the_only_argument_is_a_recording() {
     let parse = |line: &str| Command::parse(line.split_whitespace().map(OsString::from));
     assert_eq!(parse(""), Ok(Command::Lines));
     assert_eq!(parse("-h"), Ok(Command::Help));
@@ -252,7 +251,7 @@ fn the_command_line_names_a_recording_or_nothing() {
     }
     assert_eq!(
         parse("file").unwrap_err().to_string(),
-        "`file`: everything but a recording is read from standard input; see `--help`"
+        "`file`: only a recording is read from a file; lines are read from standard input; see `--help`"
     );
 }
 
@@ -265,7 +264,7 @@ fn retrace(recording: &str) -> (String, String, Exit) {
 }
 
 #[test]
-fn a_recording_that_makes_no_sense_is_a_bad_line() {
+fn an_invalid_recording_is_reported_with_its_line() {
     let (output, remarks, exit) = retrace("{}\n");
     assert_eq!((&*output, exit), ("", Exit::BAD_LINES));
     assert!(

@@ -46,7 +46,7 @@ pub fn trace(
     };
     writeln!(
         remarks,
-        "note: {} inputs were replayed, {} events and pool commands are as recorded",
+        "note: {} inputs were replayed, {} events and pool commands match the recording",
         outcome.inputs, outcome.matched
     )?;
     match outcome.divergence {

@@ -11,23 +11,23 @@ use sdam_core::{
 pub const USAGE: &str = "\
 usage: cargo run --example select -- [OPTIONS] ['mongodb://...']
 
-Selects the server that an operation would go to, and says what became of each
-of the others. Without a connection string it asks a simulated replica set,
-whose members have the tags dc:ny,rack:1 and dc:ny,rack:2 and dc:la,rack:1.
+Selects a server for an operation, and explains the result for each of the
+others. Without a connection string it uses a simulated replica set, whose
+members have the tags dc:ny,rack:1 and dc:ny,rack:2 and dc:la,rack:1.
 
 options:
   --write                  the operation writes; the default is to read
   --mode MODE              primary, primaryPreferred, secondary,
                            secondaryPreferred or nearest
-  --tags NAME:VALUE,...    a tag set; give several in order of preference, the
-                           last one '' if any member will do
+  --tags NAME:VALUE,...    a tag set; give several in order of preference,
+                           with '' as the last one to accept any member
   --max-staleness SECONDS  how far members may lag behind
   --timeout SECONDS        how long to wait (default: serverSelectionTimeoutMS)
   --loop [N]               select N times (default: 1000) from 20 tasks at once
                            and show how that loads the servers
   --help                   this text
 
-What is not given is taken from the connection string.
+The defaults are those of the connection string.
 
 exit codes: 0 a server was selected, 2 none was, 3 the command line or the
 connection string is wrong, 4 other failures
@@ -97,7 +97,7 @@ impl Command {
                 _ => (&*word, None),
             };
             if let (true, Some(value)) = (FLAGS.contains(&name), &attached) {
-                let remedy = "leave the value out";
+                let remedy = "remove the value";
                 return Err(wrong(name, value, "it takes no value", remedy));
             }
             let mut value = || attached.clone().or_else(|| words.next());
@@ -118,12 +118,12 @@ impl Command {
                     parsed.rounds = Some(number.map_or(Ok(ROUNDS), |number| rounds(&number))?);
                 }
                 option if option.starts_with('-') => {
-                    return Err(wrong(option, "", "there is no such option", "see `--help`"));
+                    return Err(wrong(option, "", "the option is unknown", "see `--help`"));
                 }
                 _ if parsed.uri.is_some() => {
                     // The value is not shown, because it might be a password.
-                    let reason = "there is more than one";
-                    let remedy = "name all hosts of the deployment in one, and quote it";
+                    let reason = "more than one is given";
+                    let remedy = "list all hosts of the deployment in one, and quote it";
                     return Err(wrong("connection string", "", reason, remedy));
                 }
                 _ => parsed.uri = Some(word),
@@ -132,7 +132,7 @@ impl Command {
         let reads = parsed.mode.is_some() || !parsed.tags.is_empty();
         if parsed.write && (reads || parsed.max_staleness.is_some()) {
             let reason = "writes have no read preference";
-            let remedy = "leave it out, or leave out `--mode`, `--tags` and `--max-staleness`";
+            let remedy = "remove it, or remove `--mode`, `--tags` and `--max-staleness`";
             return Err(wrong("--write", "", reason, remedy));
         }
         Ok(Self::Select(parsed))
@@ -142,13 +142,18 @@ impl Command {
 fn text(argument: OsString) -> Result<String, ConfigError> {
     argument.into_string().map_err(|argument| {
         let shown = argument.to_string_lossy();
-        wrong("argument", &shown, "it is not UTF-8", "spell it in UTF-8")
+        wrong(
+            "argument",
+            &shown,
+            "it is not valid UTF-8",
+            "encode it as UTF-8",
+        )
     })
 }
 
 fn mode(value: &str) -> Result<ReadMode, ConfigError> {
     let remedy = "use primary, primaryPreferred, secondary, secondaryPreferred or nearest";
-    ReadMode::parse(value).ok_or_else(|| wrong("--mode", value, "there is no such mode", remedy))
+    ReadMode::parse(value).ok_or_else(|| wrong("--mode", value, "the mode is unknown", remedy))
 }
 
 /// Parses a tag set such as `dc:ny,rack:1`; the empty string is the one that every member matches.
@@ -198,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn options_come_in_any_order() {
+    fn options_may_come_in_any_order() {
         let check = |words: &[&str], expected: Arguments| {
             assert_eq!(parse(words), Ok(Command::Select(expected)), "{words:?}");
         };
@@ -236,13 +241,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_its_remedy() {
+    fn errors_name_the_argument_and_the_remedy() {
         let check = |words: &[&str], expected: &str| {
             assert_eq!(parse(words).unwrap_err().to_string(), expected, "{words:?}");
         };
         check(
             &["--mode", "fastest"],
-            "`--mode` is `fastest`: there is no such mode; use primary, primaryPreferred, \
+            "`--mode` is `fastest`: the mode is unknown; use primary, primaryPreferred, \
              secondary, secondaryPreferred or nearest",
         );
         check(
@@ -261,13 +266,13 @@ mod tests {
         );
         check(
             &["--write", "--mode=nearest"],
-            "`--write`: writes have no read preference; leave it out, or leave out `--mode`, \
+            "`--write`: writes have no read preference; remove it, or remove `--mode`, \
              `--tags` and `--max-staleness`",
         );
         check(
             &["--write=1"],
-            "`--write` is `1`: it takes no value; leave the value out",
+            "`--write` is `1`: it takes no value; remove the value",
         );
-        check(&["-x"], "`-x`: there is no such option; see `--help`");
+        check(&["-x"], "`-x`: the option is unknown; see `--help`");
     }
 }

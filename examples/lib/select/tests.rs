@@ -66,7 +66,7 @@ fn the_chosen_server_is_marked_and_the_others_are_explained() {
 }
 
 #[test]
-fn tags_are_tried_in_their_order() {
+fn tag_sets_are_tried_in_order() {
     let reading = Arguments {
         mode: Some(ReadMode::Nearest),
         tags: vec![tags("moon", "1"), tags("la", "1")],
@@ -88,7 +88,7 @@ fn tags_are_tried_in_their_order() {
 }
 
 #[test]
-fn what_nobody_has_is_explained_and_fails() {
+fn a_selection_without_matching_servers_is_explained_and_fails() {
     let check = |arguments: &Arguments, exit: Exit, expected: &str| {
         let (ended, output, remarks) = select(arguments);
         assert_eq!(ended, exit, "{output}{remarks}");
@@ -120,7 +120,7 @@ fn what_nobody_has_is_explained_and_fails() {
 }
 
 #[test]
-fn every_selection_of_a_loop_is_accounted_for() {
+fn a_loop_counts_every_selection() {
     let looping = Arguments {
         mode: Some(ReadMode::Nearest),
         rounds: Some(60),

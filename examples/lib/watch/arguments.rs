@@ -9,22 +9,22 @@ use sdam_events::log::LogConfig;
 pub const USAGE: &str = "\
 usage: cargo run --example watch -- [OPTIONS] ['mongodb://...']
 
-Shows what a deployment consists of, and every change, until Ctrl-C. Without a
+Shows the servers of a deployment, and every change, until Ctrl-C. Without a
 connection string it starts a simulated replica set, lets its primary step down
 after a few seconds, shows the failover, and ends.
 
 options:
   --json             one JSON object for each change, instead of lines for people
   --once             wait until the topology is known, print one snapshot, end
-  --record FILE      record everything that the client was told and did; the
-                     replay example shows that it happens again
+  --record FILE      record all inputs, events and pool commands of the client,
+                     for the replay example
   --timeout SECONDS  how long --once waits (default: serverSelectionTimeoutMS)
   --help             this text
 
-The topology is known when a server has answered and all others have answered or
-failed, too. Colours are for terminals; NO_COLOR turns them off. The variables
-MONGODB_LOG_ALL, MONGODB_LOG_TOPOLOGY, MONGODB_LOG_PATH and so on say what is
-logged and where.
+The topology is known when one server has replied and all others have replied or
+failed. Colours are for terminals; NO_COLOR turns them off. The variables
+MONGODB_LOG_ALL, MONGODB_LOG_TOPOLOGY, MONGODB_LOG_PATH and so on configure
+logging.
 
 exit codes of --once: 0 writable, 1 readable only, 2 neither
 in any case: 3 the command line or connection string is wrong, 4 other failures
@@ -110,32 +110,27 @@ impl Command {
                     parsed.record = Some(file.into());
                 }
                 ("--help" | "--json" | "--once", Some(value)) => {
-                    return Err(wrong(
-                        name,
-                        value,
-                        "it takes no value",
-                        "leave the value out",
-                    ));
+                    return Err(wrong(name, value, "it takes no value", "remove the value"));
                 }
                 (option, _) if option.starts_with('-') => {
-                    return Err(wrong(option, "", "there is no such option", "see `--help`"));
+                    return Err(wrong(option, "", "the option is unknown", "see `--help`"));
                 }
                 _ if parsed.uri.is_some() => {
                     // The value is not shown, because it might be a password.
-                    let reason = "there is more than one";
-                    let remedy = "name all hosts of the deployment in one, and quote it";
+                    let reason = "more than one is given";
+                    let remedy = "list all hosts of the deployment in one, and quote it";
                     return Err(wrong("connection string", "", reason, remedy));
                 }
                 _ => parsed.uri = Some(argument),
             }
         }
         if parsed.timeout.is_some() && !parsed.once {
-            let reason = "nothing but `--once` waits";
+            let reason = "it applies to `--once` only";
             return Err(wrong(
                 "--timeout",
                 "",
                 reason,
-                "add `--once`, or leave it out",
+                "add `--once`, or remove this option",
             ));
         }
         Ok(Self::Watch(parsed))
@@ -145,7 +140,12 @@ impl Command {
 fn text(argument: OsString) -> Result<String, ConfigError> {
     argument.into_string().map_err(|argument| {
         let shown = argument.to_string_lossy();
-        wrong("argument", &shown, "it is not UTF-8", "spell it in UTF-8")
+        wrong(
+            "argument",
+            &shown,
+            "it is not valid UTF-8",
+            "encode it as UTF-8",
+        )
     })
 }
 
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn options_come_in_any_order() {
+    fn options_may_come_in_any_order() {
         let check = |line: &str, expected: Arguments| {
             assert_eq!(parse(line), Ok(Command::Watch(expected)), "{line}");
         };
@@ -212,19 +212,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_its_remedy() {
+    fn errors_name_the_argument_and_the_remedy() {
         let check = |line: &str, expected: &str| {
             assert_eq!(parse(line).unwrap_err().to_string(), expected, "{line}");
         };
         check(
             "--colour",
-            "`--colour`: there is no such option; see `--help`",
+            "`--colour`: the option is unknown; see `--help`",
         );
         let file = "`--record`: it needs the name of a file; write for example `--record \
                     sdam.jsonl`";
         check("--record", file);
         check("--record=", file);
-        check("-1", "`-1`: there is no such option; see `--help`");
+        check("-1", "`-1`: the option is unknown; see `--help`");
         let remedy = "it needs a number of seconds; write for example `--timeout 5`";
         check("--once --timeout", &format!("`--timeout`: {remedy}"));
         for value in ["soon", "-1", "NaN", "inf"] {
@@ -233,16 +233,15 @@ mod tests {
         }
         check(
             "--timeout 5",
-            "`--timeout`: nothing but `--once` waits; add `--once`, or leave it out",
+            "`--timeout`: it applies to `--once` only; add `--once`, or remove this option",
         );
         check(
             "--json=1",
-            "`--json` is `1`: it takes no value; leave the value out",
+            "`--json` is `1`: it takes no value; remove the value",
         );
         check(
             "mongodb://a mongodb://u:secret@b",
-            "`connection string`: there is more than one; name all hosts of the deployment in \
-             one, and quote it",
+            "`connection string`: more than one is given; list all hosts of the deployment in one, and quote it",
         );
     }
 }

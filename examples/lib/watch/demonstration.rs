@@ -15,7 +15,7 @@ use super::is_known;
 /// The hand-over time of the old primary, like that of one that has work to finish.
 const HAND_OVER: Duration = Duration::from_millis(400);
 /// The time limit of each wait; the normal time is less than a tenth of it.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A simulated replica set and its scripted step-down.
 #[derive(Debug)]
@@ -72,10 +72,10 @@ impl Demonstration {
                 let primary = &description.primary()?.address;
                 (is_known(description) && Some(primary) != old).then(|| primary.clone())
             },
-            PATIENCE,
+            TIMEOUT,
         );
         settled
             .await
-            .ok_or_else(|| format!("no primary was found within {PATIENCE:?}"))
+            .ok_or_else(|| format!("no primary was found within {TIMEOUT:?}"))
     }
 }

@@ -26,7 +26,7 @@ const RTT: usize = 10;
 /// Columns for addresses, unless a longer one appears.
 const LONGEST_ADDRESS: usize = WIDTH - ADDRESS - TYPE - RTT - 4;
 /// With more servers only the changed ones are shown.
-const MANY: usize = 12;
+const LIST_LIMIT: usize = 12;
 
 /// Formats descriptions and facts as lines.
 #[derive(Clone, Copy, Debug)]
@@ -36,7 +36,7 @@ pub(super) struct Screen {
 
 /// The change of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Fate {
+enum Change {
     Joined,
     /// The changed fields, in the words of the specification.
     Changed(String),
@@ -60,21 +60,21 @@ impl Screen {
         if let Some(error) = new.compatibility_error() {
             self.paragraph(&mut text, Tone::Bad, error);
         }
-        let fates = fates(previous, new);
+        let changes = changes(previous, new);
         let left = left(previous, new);
-        let addresses = fates.iter().map(|(_, server)| &server.address);
+        let addresses = changes.iter().map(|(_, server)| &server.address);
         let lengths = addresses
             .chain(left.iter().map(|(address, _)| *address))
             .map(|address| columns(address.as_str()));
         let width = lengths.max().unwrap_or_default().min(LONGEST_ADDRESS);
-        let brief = previous.is_some() && new.servers().len() > MANY;
-        for (fate, server) in &fates {
-            if !brief || *fate != Fate::Same {
-                self.server(&mut text, fate, server, width);
+        let brief = previous.is_some() && new.servers().len() > LIST_LIMIT;
+        for (change, server) in &changes {
+            if !brief || *change != Change::Same {
+                self.server(&mut text, change, server, width);
             }
         }
         if brief {
-            let same = fates.iter().filter(|(fate, _)| *fate == Fate::Same);
+            let same = changes.iter().filter(|(change, _)| *change == Change::Same);
             let rest = format!("{:ADDRESS$}{}", "", others(same.map(|(_, server)| *server)));
             line(&mut text, self.palette.paint(Tone::Faint, rest));
         }
@@ -95,7 +95,7 @@ impl Screen {
                 Fact::OutageStarted(outage) => {
                     let words = match &outage.lost {
                         Some(primary) => format!("primary lost: {primary}"),
-                        None => "no server to write to any more".to_owned(),
+                        None => "no writable server left".to_owned(),
                     };
                     text += &self.note(time, Tone::Bad, &words);
                 }
@@ -146,11 +146,11 @@ impl Screen {
         text
     }
 
-    fn server(self, text: &mut String, fate: &Fate, server: &ServerDescription, width: usize) {
-        let (mark, tone) = match fate {
-            Fate::Joined => ('+', Tone::Strong),
-            Fate::Changed(_) => ('~', Tone::Strong),
-            Fate::Same => (' ', Tone::Normal),
+    fn server(self, text: &mut String, change: &Change, server: &ServerDescription, width: usize) {
+        let (mark, tone) = match change {
+            Change::Joined => ('+', Tone::Strong),
+            Change::Changed(_) => ('~', Tone::Strong),
+            Change::Same => (' ', Tone::Normal),
         };
         let name = format!(" {mark} {:width$}", server.address);
         let name = self.palette.paint(tone, name);
@@ -160,8 +160,8 @@ impl Screen {
             format!("{:.2} ms", rtt.average.as_secs_f64() * 1e3)
         });
         let taken = ADDRESS + width + TYPE + RTT + 4;
-        let news = match fate {
-            Fate::Changed(news) => news,
+        let news = match change {
+            Change::Changed(news) => news,
             _ => "",
         };
         if taken + 2 + columns(news) <= WIDTH {
@@ -186,7 +186,7 @@ impl Screen {
         let (tone, words) = match reason {
             Some(reason) if reason.is_mistake() => (Tone::Bad, reason.to_string()),
             Some(reason) => (Tone::Faint, reason.to_string()),
-            None => (Tone::Faint, "no member any more".to_owned()),
+            None => (Tone::Faint, "removed".to_owned()),
         };
         let name = self
             .palette
@@ -212,20 +212,20 @@ impl Screen {
 }
 
 /// Returns every server of `new`, in order.
-fn fates<'t>(
+fn changes<'t>(
     previous: Option<&'t TopologyDescription>,
     new: &'t TopologyDescription,
-) -> Vec<(Fate, &'t ServerDescription)> {
-    let fate = |server: &ServerDescription| match previous {
-        None => Fate::Same,
+) -> Vec<(Change, &'t ServerDescription)> {
+    let change = |server: &ServerDescription| match previous {
+        None => Change::Same,
         Some(previous) => match previous.server(&server.address) {
-            None => Fate::Joined,
-            Some(before) if **before == *server => Fate::Same,
-            Some(before) => Fate::Changed(news(before, server)),
+            None => Change::Joined,
+            Some(before) if **before == *server => Change::Same,
+            Some(before) => Change::Changed(news(before, server)),
         },
     };
     let servers = new.servers().iter();
-    servers.map(|server| (fate(server), &**server)).collect()
+    servers.map(|server| (change(server), &**server)).collect()
 }
 
 /// Returns the servers that have left since `previous`, or all remembered ones without it.

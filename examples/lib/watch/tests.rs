@@ -112,7 +112,7 @@ fn once_other_deployments_are_writable_too() {
 }
 
 #[test]
-fn once_a_set_that_cannot_elect_is_readable_only() {
+fn once_a_set_without_a_majority_is_readable_only() {
     let set = ReplicaSet::start(3).unwrap();
     let primary = set.primary().unwrap().unwrap();
     let mut others = (0..3).map(MemberId).filter(|member| *member != primary);
@@ -132,7 +132,7 @@ fn once_a_set_that_cannot_elect_is_readable_only() {
 }
 
 #[test]
-fn once_nobody_answers_neither_is_possible() {
+fn once_without_replies_it_is_neither_readable_nor_writable() {
     let set = ReplicaSet::start(1).unwrap();
     set.kill(0).unwrap();
     let neither = "neither readable nor writable";
@@ -150,7 +150,7 @@ fn once_nobody_answers_neither_is_possible() {
 
 /// Does not wait for the timeout: with all seeds excluded, no server is left to answer.
 #[test]
-fn once_all_seeds_belong_to_another_set_neither_is_possible() {
+fn once_with_a_wrong_set_name_it_is_neither_readable_nor_writable() {
     let set = ReplicaSet::start(1).unwrap();
     let uri = set.uri().replace("replicaSet=rs0", "replicaSet=other");
     let neither = "neither readable nor writable";
@@ -165,7 +165,7 @@ fn once_all_seeds_belong_to_another_set_neither_is_possible() {
 }
 
 #[test]
-fn wrong_configurations_name_the_option_and_the_remedy() {
+fn configuration_errors_name_the_option_and_the_remedy() {
     let check = |uri: &str, expected: [&str; 2]| {
         let (output, remarks, result) = watch(&["--once", uri]);
         assert_eq!(result.unwrap(), Exit::CONFIGURATION, "{uri}");
@@ -183,7 +183,7 @@ fn wrong_configurations_name_the_option_and_the_remedy() {
         "mongodb://a,b/?directConnection=true",
         ["`directConnection` is `true`", "name one host"],
     );
-    check("mongodb://a/?tls=true", ["`tls` is `true`", "leave it out"]);
+    check("mongodb://a/?tls=true", ["`tls` is `true`", "remove it"]);
     check(
         "mongodb+srv://a.example.com/",
         ["mongodb+srv", "mongodb:// string"],
@@ -191,7 +191,7 @@ fn wrong_configurations_name_the_option_and_the_remedy() {
 }
 
 #[test]
-fn doubtful_options_are_warned_of() {
+fn doubtful_options_cause_warnings() {
     let set = ReplicaSet::start(1).unwrap();
     let uri = format!("{}&heartbeatFrequencyMS=5", set.uri());
     let (_, remarks, result) = watch(&["--once", &uri]);
@@ -220,7 +220,7 @@ impl Write for Deaf {
 }
 
 #[test]
-fn a_reader_that_does_not_read_delays_neither_the_watch_nor_its_end() {
+fn a_stalled_reader_delays_neither_the_watch_nor_its_end() {
     let set = ReplicaSet::start(3).unwrap();
     let (_over, never) = std::sync::mpsc::channel();
     let output = Output::new(Deaf(never));
@@ -280,7 +280,7 @@ fn watch_until(line: &[&str], wanted: &'static str) -> String {
 }
 
 #[test]
-fn until_interrupted_every_change_is_shown_and_none_is_made_up() {
+fn every_change_is_shown_exactly_once_until_interrupted() {
     let set = ReplicaSet::start(3).unwrap();
     let text = watch_until(&[set.uri()], "primary found");
     let headlines: Vec<&str> = text
@@ -307,7 +307,7 @@ fn until_interrupted_every_change_is_shown_and_none_is_made_up() {
 }
 
 #[test]
-fn without_a_connection_string_a_failover_is_shown_from_begin_to_end() {
+fn without_a_connection_string_a_failover_is_demonstrated() {
     let (text, remarks, result) = watch(&[]);
     assert_eq!(result.unwrap(), Exit::SUCCESS);
     assert_eq!(remarks, "");
@@ -315,7 +315,7 @@ fn without_a_connection_string_a_failover_is_shown_from_begin_to_end() {
         text.find(what)
             .unwrap_or_else(|| panic!("no {what}: {text}"))
     };
-    let story = [
+    let expected = [
         "a simulated replica set",
         "ReplicaSetNoPrimary rs0, neither readable nor writable",
         "primary found: ",
@@ -325,7 +325,7 @@ fn without_a_connection_string_a_failover_is_shown_from_begin_to_end() {
         "no primary for 0.",
         "the end",
     ];
-    assert!(story.map(place).is_sorted(), "{text}");
+    assert!(expected.map(place).is_sorted(), "{text}");
     let longest = text
         .lines()
         .max_by_key(|line| line.chars().count())
@@ -334,7 +334,7 @@ fn without_a_connection_string_a_failover_is_shown_from_begin_to_end() {
 }
 
 #[test]
-fn json_is_an_object_a_change_and_nothing_else() {
+fn json_output_is_one_object_per_change() {
     let set = ReplicaSet::start(3).unwrap();
     let text = watch_until(&["--json", set.uri()], "RSPrimary");
     let snapshots: Vec<Value> = text
@@ -364,7 +364,7 @@ impl Write for Closed {
 }
 
 #[test]
-fn a_reader_that_has_seen_enough_ends_the_program_quietly() {
+fn a_closed_output_ends_the_program_without_an_error() {
     let set = ReplicaSet::start(1).unwrap();
     let mut remarks = Vec::new();
     let console = Console {
@@ -380,7 +380,7 @@ fn a_reader_that_has_seen_enough_ends_the_program_quietly() {
 /// One program records a failover, and another one reproduces it; after the recording was
 /// modified, it does not.
 #[test]
-fn what_is_recorded_can_be_replayed() {
+fn recordings_can_be_replayed() {
     let file = Scratch::new("failover");
     let path = file.0.to_str().unwrap();
     let (text, remarks, result) = watch(&["--record", path]);
@@ -412,7 +412,7 @@ fn what_is_recorded_can_be_replayed() {
 }
 
 #[test]
-fn a_recording_that_cannot_be_written_is_said() {
+fn a_recording_that_cannot_be_written_is_an_error() {
     let nowhere = "/nowhere/at/all";
     let (output, remarks, result) = watch(&["--record", nowhere, "mongodb://a"]);
     assert_eq!((&*output, result.unwrap()), ("", Exit::FAILED));

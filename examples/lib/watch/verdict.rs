@@ -75,31 +75,31 @@ pub fn is_known(topology: &TopologyDescription) -> bool {
     let answered = servers
         .iter()
         .any(|server| server.server_type.is_available());
-    servers.iter().all(|server| is_heard_of(server)) && (answered || servers.is_empty())
+    servers.iter().all(|server| has_replied_or_failed(server)) && (answered || servers.is_empty())
 }
 
 /// Returns whether the server has answered or failed.
-fn is_heard_of(server: &ServerDescription) -> bool {
+fn has_replied_or_failed(server: &ServerDescription) -> bool {
     server.last_update_time.is_some() || server.server_type == ServerType::LoadBalancer
 }
 
 /// The maximum number of servers that are named.
-const MOST_NAMED: usize = 10;
+const MAX_NAMED: usize = 10;
 
 /// Explains why a topology is not known.
 pub(super) fn missing(topology: &TopologyDescription) -> String {
     let unheard = topology
         .servers()
         .iter()
-        .filter(|server| !is_heard_of(server));
+        .filter(|server| !has_replied_or_failed(server));
     let unheard: Vec<&str> = unheard.map(|server| server.address.as_str()).collect();
-    let (named, others) = unheard.split_at(unheard.len().min(MOST_NAMED));
+    let (named, others) = unheard.split_at(unheard.len().min(MAX_NAMED));
     let named = named.join(", ");
     match (unheard.len(), others.len()) {
         (0, _) => "no server has answered in time".to_owned(),
-        (_, 0) => format!("neither an answer nor a failure in time of {named}"),
+        (_, 0) => format!("no reply or failure in time from {named}"),
         (_, more) => {
-            format!("neither an answer nor a failure in time of {named} and {more} others")
+            format!("no reply or failure in time from {named} and {more} others")
         }
     }
 }
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     /// Builds a server that was checked; without a type it did not answer.
-    fn asked(port: u16, server_type: Option<ServerType>) -> ServerDescription {
+    fn checked(port: u16, server_type: Option<ServerType>) -> ServerDescription {
         let (id, address) = (
             ServerId::from_u64(u64::from(port)),
             ServerAddress::new("h", port),
@@ -131,44 +131,44 @@ mod tests {
         server
     }
 
-    fn unasked(port: u16) -> ServerDescription {
+    fn unchecked(port: u16) -> ServerDescription {
         ServerDescription::unknown(ServerId::from_u64(0), ServerAddress::new("h", port))
     }
 
     #[test]
-    fn known_is_when_one_has_answered_and_nobody_is_left_to_ask() {
+    fn a_topology_is_known_when_one_server_replied_and_all_others_replied_or_failed() {
         let check = |servers: Vec<ServerDescription>, expected: bool| {
             let topology = TopologyDescription::new(TopologyType::ReplicaSetNoPrimary, servers);
             assert_eq!(is_known(&topology), expected, "{topology}");
         };
         let secondary = Some(ServerType::RsSecondary);
         check(vec![], true);
-        check(vec![unasked(1)], false);
-        check(vec![asked(1, None)], false);
-        check(vec![asked(1, secondary)], true);
-        check(vec![asked(1, secondary), unasked(2)], false);
-        check(vec![asked(1, secondary), asked(2, None)], true);
-        check(vec![asked(1, Some(ServerType::RsGhost))], true);
+        check(vec![unchecked(1)], false);
+        check(vec![checked(1, None)], false);
+        check(vec![checked(1, secondary)], true);
+        check(vec![checked(1, secondary), unchecked(2)], false);
+        check(vec![checked(1, secondary), checked(2, None)], true);
+        check(vec![checked(1, Some(ServerType::RsGhost))], true);
     }
 
     #[test]
-    fn of_many_servers_that_are_silent_some_are_named() {
+    fn up_to_ten_silent_servers_are_named() {
         let check = |count: u16, end: &str| {
-            let servers: Vec<_> = (10..10 + count).map(unasked).collect();
+            let servers: Vec<_> = (10..10 + count).map(unchecked).collect();
             let topology = TopologyDescription::new(TopologyType::ReplicaSetNoPrimary, servers);
             let words = missing(&topology);
             assert!(words.ends_with(end), "{words}");
         };
         check(0, "no server has answered in time");
-        check(2, "in time of h:10, h:11");
+        check(2, "in time from h:10, h:11");
         check(10, ", h:18, h:19");
         check(50, ", h:18, h:19 and 40 others");
     }
 
     #[test]
-    fn access_follows_the_roles() {
+    fn access_depends_on_the_server_types() {
         let check = |topology_type, server_type, expected| {
-            let topology = TopologyDescription::new(topology_type, [asked(1, server_type)]);
+            let topology = TopologyDescription::new(topology_type, [checked(1, server_type)]);
             let access = Access::of(&topology, &Settings::default());
             assert_eq!(access, expected, "{topology}");
         };

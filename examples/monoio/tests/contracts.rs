@@ -10,14 +10,14 @@ use sdam_sim::serve::ReplicaSet;
 use sdam_transport::conformance;
 
 #[test]
-fn a_runtime_of_one_thread_keeps_its_contracts() {
+fn a_single_threaded_runtime_keeps_its_contracts() {
     let monoio = Monoio::start();
     conformance::runtime(&monoio.runtime);
     conformance::shutdown(&monoio.runtime.clone(), || monoio.end().unwrap());
 }
 
 #[test]
-fn a_topology_finds_its_primary_on_it() {
+fn a_topology_on_monoio_finds_its_primary() {
     let simulated = ReplicaSet::start(3).unwrap();
     let monoio = Monoio::start();
     let builder = Topology::builder(simulated.uri()).unwrap();

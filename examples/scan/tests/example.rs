@@ -1,6 +1,6 @@
 //! Runs of the example.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a test whose set-up fails has failed")]
 
 use sdam_core::read_preference::ReadMode;
 use sdam_examples_scan::{Command, Error, Purpose, Request, run};
@@ -17,7 +17,7 @@ fn output(request: &Request) -> Result<String, Error> {
 }
 
 #[test]
-fn arguments_are_a_connection_string_and_a_mode_in_any_order() {
+fn a_connection_string_and_a_mode_are_accepted_in_any_order() {
     let check = |line, uri: Option<&str>, purpose| {
         let uri = uri.map(str::to_owned);
         let request = Request { uri, purpose };
@@ -37,7 +37,7 @@ fn arguments_are_a_connection_string_and_a_mode_in_any_order() {
 }
 
 #[test]
-fn without_a_deployment_a_simulated_one_is_followed_through_a_step_down() {
+fn without_a_connection_string_a_step_down_is_demonstrated() {
     let request = Request {
         uri: None,
         purpose: Some(Purpose::Write),
@@ -54,7 +54,7 @@ fn without_a_deployment_a_simulated_one_is_followed_through_a_step_down() {
 }
 
 #[test]
-fn the_read_preference_of_the_connection_string_counts() {
+fn the_read_preference_of_the_connection_string_is_the_default() {
     let set = Builder::replica_set(2).start().unwrap();
     let separator = if set.uri().contains('?') { '&' } else { '?' };
     let uri = format!("{}{separator}readPreference=secondary", set.uri());
@@ -67,7 +67,7 @@ fn the_read_preference_of_the_connection_string_counts() {
 }
 
 #[test]
-fn a_deployment_that_is_not_there_is_an_error_that_says_why() {
+fn an_unreachable_deployment_is_an_error_with_the_reason() {
     let server = Builder::standalone().start().unwrap();
     let uri = Some(server.uri().to_owned());
     drop(server);

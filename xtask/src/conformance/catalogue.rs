@@ -5,7 +5,7 @@ use super::citations::Citations;
 /// The prefix of lines that this program writes.
 const PROOF: &str = "  Proof: ";
 /// The prefixes of lines that say why a rule has no test.
-const EXCUSES: &[&str] = &[
+const EXEMPTIONS: &[&str] = &[
     "  By construction: ",
     "  Caller's duty: ",
     "  Not offered: ",
@@ -49,7 +49,7 @@ impl Page {
                 continue;
             }
             match page.lines.last_mut() {
-                Some(Line::Rule(rule)) if EXCUSES.iter().any(|word| line.starts_with(word)) => {
+                Some(Line::Rule(rule)) if EXEMPTIONS.iter().any(|word| line.starts_with(word)) => {
                     rule.excuse = Some(line.to_owned());
                 }
                 _ => page.lines.push(Line::Prose(line.to_owned())),

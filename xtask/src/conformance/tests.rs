@@ -18,7 +18,7 @@ fn citations(files: &[(&str, &str)]) -> Citations {
 }
 
 #[test]
-fn only_a_must_without_an_excuse_needs_a_proof() {
+fn only_a_must_without_an_exemption_needs_a_proof() {
     let page = Page::parse(PAGE);
     let needs: Vec<_> = page
         .rules()
@@ -77,7 +77,7 @@ fn only_tests_oracles_and_official_files_prove_anything() {
 }
 
 #[test]
-fn rules_are_told_from_what_looks_like_them() {
+fn rule_ids_are_distinguished_from_similar_texts() {
     let check = |text: &str, expected: &[&str]| {
         let citations = citations(&[("a/tests.rs", text)]);
         let named: Vec<_> = citations.named().map(|(rule, _)| rule).collect();

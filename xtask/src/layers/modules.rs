@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cycle_is_found_in_every_form_of_an_import() {
+    fn cycles_are_found_in_every_form_of_import() {
         let forms = [
             "use crate::a;",
             "use crate::a::{B, C};",

@@ -270,14 +270,14 @@ mod tests {
     }
 
     #[test]
-    fn outcomes_are_counted_by_what_noticed_them() {
+    fn outcomes_are_counted_by_the_pass_that_detected_them() {
         let outcomes = json!({ "outcomes": [
             sound(),
             outcome("a", "CaughtMutant"),
             outcome("b", "Unviable"),
             outcome("c", "Timeout"),
             outcome("d", "MissedMutant"),
-            outcome("none of these", "MissedMutant"),
+            outcome("no outcome", "MissedMutant"),
         ] });
         let tally = Tally::of(&outcomes, |name| name.len() == 1).unwrap();
         let expected = Tally {
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_proves_nothing_is_an_error() {
+    fn a_run_without_mutants_or_with_a_failing_baseline_is_an_error() {
         for outcomes in [
             json!({}),
             json!({ "outcomes": [outcome("a", "CaughtMutant")] }),
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn the_verdict_asks_for_95_of_100() {
+    fn fewer_than_95_of_100_detected_mutants_are_an_error() {
         let verdict = |missed: usize| {
             let mut sum = Tally::default();
             let first = Tally {
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_searched_for_literally() {
+    fn names_are_escaped_in_patterns() {
         let name = r"a.rs:1:2: replace <impl F for G<'_>>::f -> Option<&[u8]> with None";
         let escaped = r"a\.rs:1:2: replace <impl F for G<'_>>::f \-> Option<\&\[u8\]> with None";
         assert_eq!(escape(name), escaped);

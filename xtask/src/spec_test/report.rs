@@ -67,7 +67,7 @@ impl Report {
     /// Unless something ran and everything passed.
     pub(crate) fn verdict(&self) -> Result<()> {
         match self.totals() {
-            (0, 0, 0) => Err("there is nothing to run".into()),
+            (0, 0, 0) => Err("no test was selected".into()),
             (_, 0, 0) => Ok(()),
             _ => Err("not every specification test passed".into()),
         }

@@ -146,7 +146,7 @@ fn check(
     suite: &Suite,
     file: &File,
 ) -> Result<(), String> {
-    let nothing = || format!("the suite has nothing to do with {}", column.name());
+    let nothing = || format!("the suite does not run on {}", column.name());
     match (column, host?) {
         (Column::Pure, _) => suite.pure.ok_or_else(nothing)?(&file.json),
         (Column::Scan, _) => (suite.scan.ok_or_else(nothing)?.check)(&file.json),
@@ -175,7 +175,7 @@ pub(super) fn collect(
             let verdict = verdicts.recv_timeout(limit).unwrap_or_else(|error| {
                 stuck = true;
                 Err(match error {
-                    RecvTimeoutError::Timeout => format!("no verdict within {limit:?}"),
+                    RecvTimeoutError::Timeout => format!("no result within {limit:?}"),
                     RecvTimeoutError::Disconnected => "the check panicked".to_owned(),
                 })
             });

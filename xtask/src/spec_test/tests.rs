@@ -126,7 +126,7 @@ fn a_wrong_expectation_fails_with_the_difference() {
 }
 
 #[test]
-fn a_check_that_gets_stuck_fails_and_what_follows_counts_as_skipped() {
+fn a_hanging_check_fails_and_the_files_after_it_are_skipped() {
     let files = ["first", "second", "third"].map(|name| rtt_file(name, 12.0));
     let jobs = [(rtt_suite(), files.to_vec())];
     let (verdicts, receiver) = mpsc::channel();
@@ -137,7 +137,7 @@ fn a_check_that_gets_stuck_fails_and_what_follows_counts_as_skipped() {
         assert_eq!(cells[0].failed[0].1, difference);
         assert_eq!(cells[0].skipped.last().unwrap(), "third");
     };
-    check("no verdict within 0ns", &receiver, 1);
+    check("no result within 0ns", &receiver, 1);
     drop(verdicts);
     check("the check panicked", &receiver, 0);
 }

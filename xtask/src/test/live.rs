@@ -64,7 +64,7 @@ impl Combination {
             .env("SDAM_LIVE_REQUIRED", "1")
             .output()
             .map_err(|error| format!("cannot run cargo: {error}"))?;
-        let outcome = judge(&output, begin.elapsed());
+        let outcome = outcome_of(&output, begin.elapsed());
         if outcome == Outcome::Failed {
             eprint!("{}", String::from_utf8_lossy(&output.stdout));
             eprint!("{}", String::from_utf8_lossy(&output.stderr));
@@ -108,7 +108,7 @@ impl Outcome {
 }
 
 /// A run without tests proves nothing.
-fn judge(output: &Output, time: Duration) -> Outcome {
+fn outcome_of(output: &Output, time: Duration) -> Outcome {
     let passed = passed(&String::from_utf8_lossy(&output.stdout));
     match passed {
         Some(tests) if tests > 0 && output.status.success() => Outcome::Passed { tests, time },
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_good_result_with_tests_in_it_is_counted() {
+    fn only_a_successful_run_with_tests_counts() {
         let check = |output: &str, expected| assert_eq!(passed(output), expected, "{output}");
         check(
             "running 7 tests\n.......\n\
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_skipped_combination_is_bad_only_where_servers_are_required() {
+    fn a_skipped_combination_fails_only_if_servers_are_required() {
         let skipped = Outcome::Skipped("no pip".to_owned());
         assert!(skipped.is_acceptable(false));
         assert!(!skipped.is_acceptable(true));
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_workspace_leaves_out_is_part_of_the_matrix() {
+    fn the_complement_is_part_of_the_matrix() {
         assert!(COMPLEMENT.iter().all(|one| MATRIX.contains(one)));
         let default = Combination::new("tokio", Version::default());
         assert!(!COMPLEMENT.contains(&default) && MATRIX.contains(&default));

@@ -65,7 +65,7 @@ fn columns_are_aligned_and_changes_are_marked() {
  ~ longer.example.com:1  Unknown                   -  was RSPrimary
      network error at connect: connection refused
  + new:27017             Unknown                   -
- - left:27017            no member any more
+ - left:27017            removed
 ",
     );
 }
@@ -84,7 +84,7 @@ fn a_single_snapshot_marks_nothing() {
 }
 
 #[test]
-fn what_is_new_about_a_server_of_the_same_type_is_named() {
+fn changed_fields_of_a_server_of_the_same_type_are_listed() {
     let check = |change: fn(&mut ServerDescription), expected: &str| {
         let before = server("a", ServerType::RsSecondary);
         let mut after = before.clone();
@@ -122,10 +122,10 @@ fn what_is_new_about_a_server_of_the_same_type_is_named() {
 }
 
 #[test]
-fn nothing_is_wider_than_the_terminal() {
+fn no_line_is_wider_than_the_terminal() {
     let long = "cluster0-shard-00-00.abcde.mongodb.example.net:27017";
-    let message = "the server at the other end of the wire has said nothing for a long time, and \
-                   it does not look as if it ever would";
+    let message = "the server has sent no reply for a long time, and this message is longer than \
+                   one line of a terminal";
     let before = set([server("a", ServerType::RsSecondary)]);
     let mut changed = server("a", ServerType::RsSecondary);
     changed.primary = Some(address(long));
