@@ -8,7 +8,7 @@ use core::fmt;
 /// It never contains passwords, or texts that might be pieces of one. `Debug` prints the same text
 /// as `Display`, for programs that return it from `main`.
 #[derive(Clone, PartialEq, Eq)]
-pub struct ConfigError(Complaint);
+pub struct ConfigError(Parts);
 
 impl ConfigError {
     /// Creates the error that `option` cannot have this `value`, with the `reason` and a remedy.
@@ -20,7 +20,7 @@ impl ConfigError {
         reason: impl Into<Box<str>>,
         remedy: impl Into<Box<str>>,
     ) -> Self {
-        Self(Complaint {
+        Self(Parts {
             option: option.into(),
             value: value.into(),
             reason: reason.into(),
@@ -68,7 +68,7 @@ impl core::error::Error for ConfigError {}
 /// The core has no log: the engine publishes each warning as an
 /// [event](crate::event::EventKind::ConfigWarning) when a topology opens.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Warning(Complaint);
+pub struct Warning(Parts);
 
 impl Warning {
     /// Creates the warning that `option` should not have this `value`, with the `reason` and the
@@ -79,7 +79,7 @@ impl Warning {
         reason: impl Into<Box<str>>,
         consequence: impl Into<Box<str>>,
     ) -> Self {
-        Self(Complaint {
+        Self(Parts {
             option: option.into(),
             value: value.into(),
             reason: reason.into(),
@@ -122,7 +122,7 @@ impl fmt::Debug for Warning {
 
 /// The parts that errors and warnings share.
 #[derive(Clone, PartialEq, Eq)]
-struct Complaint {
+struct Parts {
     option: Box<str>,
     value: Box<str>,
     reason: Box<str>,
@@ -130,7 +130,7 @@ struct Complaint {
     outcome: Box<str>,
 }
 
-impl fmt::Display for Complaint {
+impl fmt::Display for Parts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "`{}`", self.option)?;
         if !self.value.is_empty() {

@@ -180,7 +180,10 @@ impl Driver {
             Act::Stop => self.input(MonitorInput::Stop),
         };
         if !answers {
-            assert!(effects.is_empty(), "nobody asked: {effects:?}");
+            assert!(
+                effects.is_empty(),
+                "an answer without a request has effects: {effects:?}"
+            );
             assert_eq!(self.machine.deadline(), before);
         }
         self.execute(effects);

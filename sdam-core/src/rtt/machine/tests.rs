@@ -256,7 +256,7 @@ proptest! {
             }
             let effects = tell(&mut machine, now, &say);
             if !answered && !matches!(say, Say::Due | Say::Start) {
-                prop_assert!(effects.is_empty(), "nobody asked: {say:?}");
+                prop_assert!(effects.is_empty(), "an answer without a request has effects: {say:?}");
             }
             for effect in effects {
                 match effect {
@@ -273,7 +273,7 @@ proptest! {
                     }
                     RttEffect::Disconnect => (connected, outstanding) = (false, None),
                     RttEffect::Sample(_) => prop_assert!(connected && answered),
-                    RttEffect::Exit => prop_assert!(false, "nobody said stop"),
+                    RttEffect::Exit => prop_assert!(false, "the machine ended without a stop"),
                 }
             }
             if outstanding.is_none() && (answered || machine.deadline() != rested) {
