@@ -1,13 +1,11 @@
 //! Test files against a running topology, on any runtime.
 //!
 //! The engine is the one that users run; only its environment differs. Tasks run on the [`Host`].
-//! Connections are [`transport`]'s, whose servers reply as the file says. The time is [`clock`]'s
-//! and advances only when a file needs it. So nothing waits for real time: the tasks' [`activity`]
-//! tells when the engine has processed its input.
+//! Connections are those of [`Servers`](sdam_testkit::Servers), which reply as the file says. The
+//! time advances only when a file needs it. So nothing waits for real time: the tasks'
+//! [`activity`] tells when the engine has processed its input.
 
 pub mod activity;
-pub mod canned;
-pub mod clock;
 mod lead;
 mod sdam;
 mod selection;
@@ -16,7 +14,6 @@ mod stage;
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
-pub mod transport;
 
 use std::{fmt, sync::Arc};
 

@@ -15,6 +15,7 @@
 //! | [`system`] | shared parts of runtimes over an operating system: entropy, an epoch, timers, look-ups |
 //! | [`local`], [`pipe`] | adapters for tasks and sockets that stay on one thread |
 //! | `conformance` | the conformance suite for runtimes (feature `conformance`) |
+//! | `testing` | a clock that tests advance (feature `testing`) |
 //!
 //! # Implementing a runtime
 //!
@@ -47,8 +48,8 @@ pub mod runtime;
 pub mod spawn;
 pub mod stream;
 pub mod system;
-#[cfg(test)]
-mod testing;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 pub mod wire;
 
 pub use async_trait::async_trait;

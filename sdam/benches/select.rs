@@ -25,7 +25,7 @@ use sdam_core::{
     read_preference::{ReadMode, ReadPreference},
 };
 use sdam_select::criteria::Criteria;
-use sdam_spec::engine::canned::{Answer, CannedTransport};
+use sdam_testkit::{ManualClock, Server, Servers};
 use sdam_transport::runtime::{Io, Runtime};
 
 /// Starts a topology that knows all its servers.
@@ -39,11 +39,11 @@ fn topology(runtime: &Runtime, servers: u16, sharded: bool) -> Topology {
     options.local_threshold = Duration::from_secs(1);
     options.max_servers = hosts.len();
     let clock = Arc::clone(&runtime.io.clock);
-    let transport = CannedTransport::new(Arc::clone(&clock));
+    let transport = Servers::new(ManualClock::default(), Server::silent());
     for (index, host) in hosts.iter().enumerate() {
-        let member = || Answer::member(&hosts, index == 0);
-        let answer = if sharded { Answer::mongos() } else { member() };
-        transport.set(host, answer);
+        let member = || Server::member(&hosts, index == 0);
+        let server = if sharded { Server::mongos() } else { member() };
+        transport.set(host, server);
     }
     let io = Io::new(clock, Arc::new(transport), runtime.io.seed);
     let runtime = Runtime::new(io, Arc::clone(&runtime.spawner));
@@ -106,13 +106,13 @@ fn waiters(host: &tokio::runtime::Runtime, runtime: &Runtime) {
     let mut options = Options::new(hosts.to_vec());
     options.server_monitoring_mode = ServerMonitoringMode::Poll;
     let clock = Arc::clone(&runtime.io.clock);
-    let transport = CannedTransport::new(Arc::clone(&clock));
+    let transport = Servers::new(ManualClock::default(), Server::silent());
     let io = Io::new(clock, Arc::new(transport.clone()), runtime.io.seed);
     let runtime = Runtime::new(io, Arc::clone(&runtime.spawner));
     let topology = TopologyBuilder::new(options).start(runtime).unwrap();
     let secondary = Criteria::read(ReadPreference::new(ReadMode::Secondary)).unwrap();
     let round = || {
-        transport.set(&server, Answer::member(&hosts, false));
+        transport.set(&server, Server::member(&hosts, false));
         drop(futures::executor::block_on(topology.select(&secondary)).unwrap());
         let (ended, ends) = mpsc::channel();
         for _ in 0..WAITERS {
@@ -125,7 +125,7 @@ fn waiters(host: &tokio::runtime::Runtime, runtime: &Runtime) {
         while topology.waiters() < WAITERS {
             std::thread::yield_now();
         }
-        transport.set(&server, Answer::member(&hosts, true));
+        transport.set(&server, Server::member(&hosts, true));
         let ends: Vec<_> = ends.iter().take(WAITERS).collect();
         let (first, last) = (ends.iter().min().unwrap(), ends.iter().max().unwrap());
         WAITERS as f64 / last.duration_since(*first).as_secs_f64()

@@ -57,6 +57,7 @@ const INTERNAL: &[&str] = &[
     "sdam-live",
     "sdam-model",
     "sdam-spec",
+    "sdam-testkit",
     "xtask",
 ];
 

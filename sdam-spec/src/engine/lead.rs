@@ -45,8 +45,8 @@ pub(super) fn lead_to(
         stage.clock.advance_to(step.at);
         stage.settle();
         match &step.reply {
-            None => stage.transport.admit(&step.address)?,
-            Some(reply) => stage.transport.answer(&step.address, Some(reply))?,
+            None => stage.servers.admit(&step.address)?,
+            Some(reply) => stage.servers.answer(&step.address, Some(reply))?,
         }
         stage.settle();
     }
@@ -62,7 +62,7 @@ fn come_and_go(
     address: &ServerAddress,
     wanted: &TopologyDescription,
 ) -> Result<(), String> {
-    stage.transport.admit(address)?;
+    stage.servers.admit(address)?;
     stage.settle();
     for hinted in wanted.servers().iter().filter(|server| is_hinted(server)) {
         let mut opinion = greeting(25);

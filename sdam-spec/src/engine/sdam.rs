@@ -6,7 +6,7 @@ use sdam::topology::Topology;
 use sdam_core::{options::Options, topology::TopologyDescription};
 use sdam_events::channel;
 
-use super::{Host, stage::Stage, transport::ScriptedTransport};
+use super::{Host, stage::Stage};
 use crate::{
     running::events::EventLog,
     sdam::{ApplicationError, Observation, Response, Subject},
@@ -21,7 +21,7 @@ pub(super) struct Engine<'h> {
 
 impl<'h> Engine<'h> {
     pub(super) fn start(host: &'h Host, options: Options) -> Result<Self, String> {
-        let stage = Stage::new(host, ScriptedTransport::default());
+        let stage = Stage::new(host);
         let (sink, events) = channel::unbounded();
         let topology = stage.start(options, |builder| builder.sink(sink))?;
         Ok(Self {

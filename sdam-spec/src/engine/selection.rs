@@ -7,7 +7,7 @@ use sdam_core::{address::ServerAddress, options::Options};
 use sdam_select::{Candidates, Criteria};
 use serde_json::Value;
 
-use super::{Host, lead::lead_to, stage::Stage, transport::ScriptedTransport};
+use super::{Host, lead::lead_to, stage::Stage};
 use crate::{
     running::selection::{Selected, check_refusal, check_suitable, check_window, unexpected},
     selection::file::{InWindowFile, RttFile, SelectionFile},
@@ -28,7 +28,7 @@ fn select(host: &Host, file: &SelectionFile) -> Result<(), String> {
     let Some(criteria) = file.criteria()? else {
         return Ok(());
     };
-    let stage = Stage::new(host, ScriptedTransport::slow());
+    let stage = Stage::slow(host);
     let mut options = Options::new(Vec::new());
     options.heartbeat_frequency = file.heartbeat_frequency;
     let topology = lead_to(&stage, &file.topology, options)?;
@@ -100,7 +100,7 @@ fn wait(
 /// a running topology, and others begin and end.
 pub fn in_window(host: &Host, file: &Value) -> Result<(), String> {
     let file = InWindowFile::parse(file)?;
-    let stage = Stage::new(host, ScriptedTransport::slow());
+    let stage = Stage::slow(host);
     let topology = lead_to(&stage, &file.topology, Options::new(Vec::new()))?;
     let mut in_progress = Vec::new();
     for (address, load) in &file.loads {
@@ -130,7 +130,7 @@ pub fn in_window(host: &Host, file: &Value) -> Result<(), String> {
 /// Runs a file of `server-selection/tests/rtt` with a server whose replies are delayed.
 pub fn rtt(host: &Host, file: &Value) -> Result<(), String> {
     let file = RttFile::parse(file)?;
-    let stage = Stage::new(host, ScriptedTransport::default());
+    let stage = Stage::new(host);
     let server = ServerAddress::new("a", 27017);
     let options = Options::new(vec![server.clone()]);
     let topology = stage.start(options, |builder| builder)?;

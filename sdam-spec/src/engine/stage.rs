@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use sdam::{builder::TopologyBuilder, topology::Topology};
 use sdam_core::{address::ServerAddress, options::Options, time::Instant};
+use sdam_testkit::{ManualClock, Server, Servers};
 use sdam_transport::{Clock, Io, Runtime};
 
-use super::{Host, activity::Activity, clock::ManualClock, transport::ScriptedTransport};
+use super::{Host, activity::Activity};
 use crate::running::{builder, nothing_left, pools::RecordingPools};
 
 /// How often the clock may have to advance until a server is checked: once to the end of the pause
@@ -18,21 +19,29 @@ pub(super) struct Stage<'h> {
     pub(super) host: &'h Host,
     activity: Activity,
     pub(super) clock: ManualClock,
-    pub(super) transport: ScriptedTransport,
+    pub(super) servers: Servers,
     pub(super) pools: RecordingPools,
 }
 
 impl<'h> Stage<'h> {
-    pub(super) fn new(host: &'h Host, transport: ScriptedTransport) -> Self {
+    /// Creates an environment in which requests wait for the script.
+    pub(super) fn new(host: &'h Host) -> Self {
         let clock = ManualClock::default();
         clock.advance_to(Instant::from_millis(1));
         Self {
             host,
             activity: Activity::default(),
+            servers: Servers::new(clock.clone(), Server::silent()),
             clock,
-            transport,
             pools: RecordingPools::default(),
         }
+    }
+
+    /// Creates an environment in which connections wait for the script, too.
+    pub(super) fn slow(host: &'h Host) -> Self {
+        let stage = Self::new(host);
+        let servers = stage.servers.clone().holding_connections();
+        Self { servers, ..stage }
     }
 
     /// Starts the topology that `build` creates from `options`.
@@ -42,7 +51,7 @@ impl<'h> Stage<'h> {
         build: impl FnOnce(TopologyBuilder) -> TopologyBuilder,
     ) -> Result<Topology, String> {
         let clock: Arc<dyn Clock> = Arc::new(self.clock.clone());
-        let io = Io::new(clock, Arc::new(self.transport.clone()), 1);
+        let io = Io::new(clock, Arc::new(self.servers.clone()), 1);
         let spawner = self.activity.watch(self.host.spawner());
         let builder = builder(options, &self.pools)?;
         let topology = build(builder)
@@ -70,7 +79,7 @@ impl<'h> Stage<'h> {
     /// Advances the clock until the server at `address` is checked.
     pub(super) fn await_request(&self, address: &ServerAddress) -> Result<(), String> {
         for _ in 0..PATIENCE {
-            match self.transport.requests(address) {
+            match self.servers.requests(address) {
                 0 => {}
                 1 => return Ok(()),
                 number => return Err(format!("{address} is asked {number} times at once")),
@@ -90,7 +99,7 @@ impl<'h> Stage<'h> {
         reply: Option<&[u8]>,
     ) -> Result<(), String> {
         self.await_request(address)?;
-        self.transport.answer(address, reply)?;
+        self.servers.answer(address, reply)?;
         self.settle();
         Ok(())
     }
@@ -101,7 +110,7 @@ impl<'h> Stage<'h> {
         self.settle();
         nothing_left(&[
             ("tasks", self.activity.alive()),
-            ("connections", self.transport.connections()),
+            ("connections", self.servers.connections()),
             ("pools", self.pools.generations().len()),
         ])
     }

@@ -6,17 +6,15 @@ use std::{
         atomic::{AtomicUsize, Ordering},
     },
     task::Poll,
-    time::Duration,
 };
 
-use futures::{FutureExt, channel::oneshot, executor::block_on};
-use sdam_core::time::Instant;
-use sdam_transport::{Clock, Spawner, Task};
+use futures::{channel::oneshot, executor::block_on};
+use sdam_testkit::DroppedTasks;
+use sdam_transport::{Spawner, Task};
 use serde_json::json;
 
 use super::{
     activity::Activity,
-    clock::ManualClock,
     discovery_and_monitoring,
     testing::{Threads, host},
 };
@@ -73,44 +71,14 @@ fn a_task_that_is_woken_while_it_runs_is_not_done() {
     assert_eq!(ended.try_recv(), Ok(Some(1000)));
 }
 
-/// A spawner that runs nothing and drops tasks at once.
-#[derive(Debug)]
-struct Ended;
-
-impl Spawner for Ended {
-    fn spawn(&self, task: Task) {
-        drop(task);
-    }
-}
-
 #[test]
 fn a_task_that_its_runtime_drops_is_not_waited_for() {
     let activity = Activity::default();
     activity
-        .watch(Arc::new(Ended))
+        .watch(Arc::new(DroppedTasks))
         .spawn(Task::new("dropped", async {}));
     block_on(activity.settled());
     assert_eq!(activity.alive(), 0);
-}
-
-#[test]
-fn sleepers_wake_once_their_time_has_come_and_are_forgotten_when_dropped() {
-    let clock = ManualClock::default();
-    let at = |millis: u64| Instant::from_millis(millis);
-    let mut early = clock.sleep_until(at(10));
-    let mut late = clock.sleep_until(at(20));
-    assert_eq!(early.as_mut().now_or_never(), None);
-    assert_eq!(late.as_mut().now_or_never(), None);
-    assert_eq!(clock.next_deadline(), Some(at(10)));
-    clock.advance_to(at(10));
-    assert_eq!(early.as_mut().now_or_never(), Some(()));
-    assert_eq!(late.as_mut().now_or_never(), None);
-    assert_eq!(clock.next_deadline(), Some(at(20)));
-    drop(late);
-    assert_eq!(clock.next_deadline(), None);
-    clock.advance_to(at(5));
-    assert_eq!(clock.now(), at(10));
-    assert_eq!(clock.now() + Duration::from_millis(1), at(11));
 }
 
 #[test]

@@ -9,9 +9,9 @@ use sdam_core::{
     time::Instant,
     topology::TopologyDescription,
 };
-use sdam_transport::Clock;
+use sdam_testkit::{Request, always};
 
-use super::world::{World, always, ready};
+use super::world::{World, ready};
 use crate::running::deployment::{
     compare, encode, extras, greeting, hello, is_asked, is_hinted, members, seeded,
 };
@@ -52,8 +52,8 @@ pub(super) fn lead_to(
         let say = move |update| encode(&hello(&updated(&own, update, moves)?, &members)?);
         say(world.now())?;
         let delay = server.rtt.map_or(Duration::ZERO, |rtt| rtt.average);
-        let words = Arc::new(move |update| say(update).ok());
-        world.serve(&server.address, delay, words);
+        let reply = Arc::new(move |request: &Request| say(request.now).ok());
+        world.serve(&server.address, delay, reply);
     }
     let mut topology = world.start(seeded(options, &wanted), |builder| builder)?;
     let began = world.now();

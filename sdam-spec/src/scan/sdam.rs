@@ -5,9 +5,10 @@ use std::{sync::Arc, time::Duration};
 use sdam::scan::ScanTopology;
 use sdam_core::options::Options;
 use sdam_events::channel;
+use sdam_testkit::always;
 use serde_json::Value;
 
-use super::world::{World, always, ready};
+use super::world::{World, ready};
 use crate::{
     running::events::EventLog,
     sdam::{ApplicationError, Observation, Response, Subject},
@@ -29,7 +30,7 @@ struct Scanned {
 
 impl Scanned {
     fn start(options: Options) -> Result<Self, String> {
-        let world = World::default();
+        let world = World::new();
         let (sink, events) = channel::unbounded();
         Ok(Self {
             topology: world.start(options, |builder| builder.sink(sink))?,
@@ -53,10 +54,10 @@ impl Subject for Scanned {
         } else {
             1
         };
-        let words = always(response.reply.clone());
-        self.world.serve(address, DELAY, words);
+        let reply = always(response.reply.clone());
+        self.world.serve(address, DELAY, reply);
         ready(self.topology.check(id))?;
-        match self.world.vanish(address) {
+        match self.world.servers.remove(address).len() {
             asked if asked == times => Ok(()),
             asked => Err(format!("{address} is asked {asked} times, not {times}")),
         }

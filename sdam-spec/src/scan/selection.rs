@@ -11,12 +11,12 @@ use sdam_core::{
     options::{MIN_HEARTBEAT_FREQUENCY, Options},
 };
 use sdam_select::Criteria;
-use sdam_transport::Clock;
+use sdam_testkit::always;
 use serde_json::Value;
 
 use super::{
     lead::lead_to,
-    world::{World, always, ready},
+    world::{World, ready},
 };
 use crate::{
     running::{
@@ -39,7 +39,7 @@ fn select(file: &SelectionFile) -> Result<(), String> {
         return Ok(());
     };
     for try_once in [true, false] {
-        let world = World::default();
+        let world = World::new();
         let mut options = Options::new(Vec::new());
         options.heartbeat_frequency = file.heartbeat_frequency;
         options.server_selection_try_once = Some(try_once);
@@ -110,7 +110,7 @@ fn try_select(topology: &mut ScanTopology, criteria: &Criteria) -> Selected {
 /// Checks how often each server is chosen.
 pub(super) fn in_window(file: &Value) -> Result<(), String> {
     let file = InWindowFile::parse(file)?;
-    let world = World::default();
+    let world = World::new();
     let (mut topology, _) = lead_to(&world, &file.topology, Options::new(Vec::new()))?;
     file.compare(|| try_select(&mut topology, &file.criteria))?;
     world.close(&mut topology)
@@ -119,7 +119,7 @@ pub(super) fn in_window(file: &Value) -> Result<(), String> {
 /// Checks the RTT average of a server that delays the replies to successive checks.
 pub(super) fn rtt(file: &Value) -> Result<(), String> {
     let file = RttFile::parse(file)?;
-    let world = World::default();
+    let world = World::new();
     let server = ServerAddress::new("a", 27017);
     let mut topology = world.start(Options::new(vec![server.clone()]), |builder| builder)?;
     let find = |topology: &ScanTopology| topology.description().server(&server).cloned();

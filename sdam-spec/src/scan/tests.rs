@@ -95,7 +95,7 @@ fn a_selection_that_gives_up_too_soon_or_too_late_fails() {
         |suitable: &mut sdam_select::Candidates<'_>| suitable.retain(|_| false),
     ));
     let verdict = |try_once: bool, wrong: Duration| {
-        let world = World::default();
+        let world = World::new();
         let mut options = Options::new(Vec::new());
         options.server_selection_try_once = Some(try_once);
         let (mut topology, scan) = lead_to(&world, &file.topology, options).unwrap();

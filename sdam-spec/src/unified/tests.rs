@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use sdam_testkit::{DroppedTasks, ManualClock, Server, Servers};
+use sdam_transport::Io;
 use serde_json::json;
 
 use super::*;
@@ -132,31 +134,12 @@ fn messages_of_another_level_or_component_are_others() {
 
 /// Creates a host without real deployments, for errors that come earlier.
 fn host() -> Host {
-    #[derive(Debug)]
-    struct Nowhere;
-
-    impl sdam_transport::Spawner for Nowhere {
-        fn spawn(&self, task: sdam_transport::Task) {
-            drop(task);
-        }
-    }
-
-    #[sdam_transport::async_trait]
-    impl sdam_transport::Transport for Nowhere {
-        async fn connect(
-            &self,
-            _: &sdam_core::address::ServerAddress,
-            _: Option<sdam_core::time::Instant>,
-        ) -> Result<Box<dyn sdam_transport::Connection>, sdam_transport::TransportError> {
-            futures::future::pending().await
-        }
-    }
-
     let block_on = |future: BoxFuture<'_, ()>| futures::executor::block_on(future);
-    Host::new(Arc::new(Nowhere), block_on).with_deployments(move |_| {
-        let clock = Arc::new(crate::engine::clock::ManualClock::default());
-        let io = sdam_transport::Io::new(clock, Arc::new(Nowhere), 1);
-        let runtime = Runtime::new(io, Arc::new(Nowhere));
+    Host::new(Arc::new(DroppedTasks), block_on).with_deployments(move |_| {
+        let clock = ManualClock::default();
+        let servers = Servers::new(clock.clone(), Server::silent());
+        let io = Io::new(Arc::new(clock), Arc::new(servers), 1);
+        let runtime = Runtime::new(io, Arc::new(DroppedTasks));
         Ok(World::new("mongodb://a/", (8, 0), runtime, block_on, ()))
     })
 }

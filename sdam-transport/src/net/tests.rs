@@ -46,7 +46,7 @@ impl Dial for FakeDial {
             (Outcome::Silent, None) => future::pending().await,
             (Outcome::Silent, Some(clock)) => {
                 let left = deadline.unwrap().since(clock.now());
-                clock.advance(left.as_millis() as u64);
+                clock.advance(left);
                 Err(io::ErrorKind::TimedOut.into())
             }
         }
@@ -92,7 +92,7 @@ fn connect(dial: &FakeDial, target: &str) -> Result<(), ServerError> {
             clock.now() < Instant::from_millis(1000),
             "the deadline has no effect"
         );
-        clock.advance(50);
+        clock.advance(Duration::from_millis(50));
     }
 }
 

@@ -27,9 +27,9 @@ fn a_deadline_ends_a_future_that_is_pending() {
     let clock = ManualClock::default();
     let soon = Some(clock.now() + Duration::from_millis(10));
     let mut raced = pin!(deadline(&clock, soon, future::pending::<()>()));
-    clock.advance(9);
+    clock.advance(Duration::from_millis(9));
     assert_eq!(poll(&mut raced), Poll::Pending);
-    clock.advance(1);
+    clock.advance(Duration::from_millis(1));
     assert_eq!(poll(&mut raced), Poll::Ready(Err(Elapsed)));
 }
 
@@ -37,7 +37,7 @@ fn a_deadline_ends_a_future_that_is_pending() {
 fn without_a_deadline_there_is_no_time_limit() {
     let clock = ManualClock::default();
     let mut raced = pin!(deadline(&clock, None, future::pending::<()>()));
-    clock.advance(u64::MAX / 1_000_000);
+    clock.advance(Duration::MAX);
     assert_eq!(poll(&mut raced), Poll::Pending);
 }
 
@@ -96,17 +96,17 @@ fn attempts_start_one_by_one_after_the_delay() {
     race!(race, clock, network, None, "abc");
     assert!(poll(&mut race).is_pending());
     assert_eq!(network.begun(), "a");
-    clock.advance(249);
+    clock.advance(Duration::from_millis(249));
     assert!(poll(&mut race).is_pending());
     assert_eq!(network.begun(), "a");
-    clock.advance(1);
+    clock.advance(Duration::from_millis(1));
     assert!(poll(&mut race).is_pending());
     assert_eq!(network.begun(), "ab");
-    clock.advance(250);
+    clock.advance(Duration::from_millis(250));
     assert!(poll(&mut race).is_pending());
     assert_eq!(network.begun(), "abc");
     // No attempt follows the last one.
-    clock.advance(10_000);
+    clock.advance(Duration::from_secs(10));
     assert!(poll(&mut race).is_pending());
 }
 
@@ -114,7 +114,7 @@ fn attempts_start_one_by_one_after_the_delay() {
 fn the_first_success_wins_and_the_others_are_dropped() {
     race!(race, clock, network, None, "abc");
     assert!(poll(&mut race).is_pending());
-    clock.advance(250);
+    clock.advance(Duration::from_millis(250));
     assert!(poll(&mut race).is_pending());
     network.settle('b', Ok('B'));
     match poll(&mut race) {
@@ -129,7 +129,7 @@ fn the_first_success_wins_and_the_others_are_dropped() {
 fn of_simultaneous_successes_the_earlier_attempt_wins() {
     race!(race, clock, network, None, "ab");
     assert!(poll(&mut race).is_pending());
-    clock.advance(250);
+    clock.advance(Duration::from_millis(250));
     assert!(poll(&mut race).is_pending());
     network.settle('b', Ok('B'));
     network.settle('a', Ok('A'));
@@ -143,10 +143,10 @@ fn a_failure_starts_the_next_attempt_immediately() {
     assert!(poll(&mut race).is_pending());
     assert_eq!(network.begun(), "ab");
     // The delay counts from the start of the attempt.
-    clock.advance(249);
+    clock.advance(Duration::from_millis(249));
     assert!(poll(&mut race).is_pending());
     assert_eq!(network.begun(), "ab");
-    clock.advance(1);
+    clock.advance(Duration::from_millis(1));
     assert!(poll(&mut race).is_pending());
     assert_eq!(network.begun(), "abc");
 }
@@ -155,7 +155,7 @@ fn a_failure_starts_the_next_attempt_immediately() {
 fn a_late_failure_does_not_affect_running_attempts() {
     race!(race, clock, network, None, "ab");
     assert!(poll(&mut race).is_pending());
-    clock.advance(250);
+    clock.advance(Duration::from_millis(250));
     assert!(poll(&mut race).is_pending());
     network.settle('a', Err(1));
     assert!(poll(&mut race).is_pending());
@@ -167,7 +167,7 @@ fn a_late_failure_does_not_affect_running_attempts() {
 fn all_failures_are_reported_in_their_order() {
     race!(race, clock, network, None, "ab");
     assert!(poll(&mut race).is_pending());
-    clock.advance(250);
+    clock.advance(Duration::from_millis(250));
     assert!(poll(&mut race).is_pending());
     network.settle('b', Err(2));
     assert!(poll(&mut race).is_pending());
@@ -185,9 +185,9 @@ fn the_deadline_ends_the_race_with_the_state_of_every_attempt() {
     race!(race, clock, network, at_300, "abcd");
     network.settle('a', Err(1));
     assert!(poll(&mut race).is_pending());
-    clock.advance(250);
+    clock.advance(Duration::from_millis(250));
     assert!(poll(&mut race).is_pending());
-    clock.advance(50);
+    clock.advance(Duration::from_millis(50));
     let Poll::Ready(Err(lost)) = poll(&mut race) else {
         panic!("the deadline has passed");
     };
@@ -199,7 +199,7 @@ fn the_deadline_ends_the_race_with_the_state_of_every_attempt() {
 #[test]
 fn a_ready_success_wins_over_a_passed_deadline() {
     race!(race, clock, network, Some(Instant::EPOCH), "ab");
-    clock.advance(1);
+    clock.advance(Duration::from_millis(1));
     network.settle('a', Ok('A'));
     assert!(matches!(poll(&mut race), Poll::Ready(Ok('A'))));
 }

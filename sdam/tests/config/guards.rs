@@ -4,16 +4,17 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use sdam::{error::StartError, topology::Topology};
+use sdam_testkit::HeldTasks;
 use sdam_transport::runtime::Runtime;
 
-use crate::{Kept, Refusing};
+use crate::{Refusing, poll};
 
 /// Starts each kind of topology with `options`; returns its error and connection count.
 fn attempts(options: &str) -> [(Option<StartError>, usize); 2] {
     let builder = || Topology::builder(&format!("mongodb://a/?{options}")).unwrap();
-    let (server, tasks) = (Refusing::new(), Kept::default());
+    let (server, tasks) = (Refusing::new(), HeldTasks::default());
     let started = builder().start(Runtime::new(server.io(), Arc::new(tasks.clone())));
-    tasks.poll();
+    poll(&tasks);
     let threaded = (started.err(), server.attempts());
 
     let server = Refusing::new();

@@ -5,64 +5,37 @@
 mod guards;
 mod warnings;
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use futures::FutureExt;
 use sdam_core::address::ServerAddress;
-use sdam_spec::engine::{
-    canned::{Answer, CannedTransport},
-    clock::ManualClock,
-};
-use sdam_transport::{
-    runtime::Io,
-    spawn::{Spawner, Task},
-};
+use sdam_testkit::{HeldTasks, ManualClock, Server, Servers};
+use sdam_transport::Io;
 
 /// The only server, which refuses every connection.
 #[derive(Debug)]
-struct Refusing(CannedTransport);
+struct Refusing(Servers);
 
 impl Refusing {
-    fn address() -> ServerAddress {
-        ServerAddress::new("a", 27017)
-    }
-
     fn new() -> Self {
-        let transport = CannedTransport::new(Arc::new(ManualClock::default()));
-        transport.set(&Self::address(), Answer::Refuse("closed".into()));
-        Self(transport)
+        let clock = ManualClock::default();
+        Self(Servers::new(clock, Server::refusing("closed")))
     }
 
     fn io(&self) -> Io {
-        Io::new(
-            Arc::new(ManualClock::default()),
-            Arc::new(self.0.clone()),
-            1,
-        )
+        let clock = ManualClock::default();
+        Io::new(Arc::new(clock), Arc::new(self.0.clone()), 1)
     }
 
     /// Returns the number of attempted connections.
     fn attempts(&self) -> usize {
-        self.0.checks(&Self::address()).len()
+        self.0.answered(&ServerAddress::new("a", 27017)).len()
     }
 }
 
-/// Keeps tasks until they are polled.
-#[derive(Clone, Debug, Default)]
-struct Kept(Arc<Mutex<Vec<Task>>>);
-
-impl Spawner for Kept {
-    fn spawn(&self, task: Task) {
-        self.0.lock().unwrap().push(task);
-    }
-}
-
-impl Kept {
-    /// Polls each task once.
-    fn poll(&self) {
-        let tasks = std::mem::take(&mut *self.0.lock().unwrap());
-        for task in tasks {
-            let _unfinished = task.now_or_never();
-        }
+/// Polls each task once.
+fn poll(tasks: &HeldTasks) {
+    for task in tasks.take() {
+        let _unfinished = task.now_or_never();
     }
 }

@@ -15,6 +15,7 @@ use sdam_events::{
     sink::sink_fn,
     trace::TracingSink,
 };
+use sdam_testkit::HeldTasks;
 use sdam_transport::runtime::Runtime;
 use tracing::{
     Level, Metadata, Subscriber,
@@ -22,7 +23,7 @@ use tracing::{
     span,
 };
 
-use crate::{Kept, Refusing};
+use crate::{Refusing, poll};
 
 /// Collects the messages of level WARN and the target of the topology that this thread logs.
 #[derive(Clone, Default)]
@@ -101,11 +102,11 @@ fn listen(options: Options, start: impl FnOnce(TopologyBuilder) -> Vec<String>) 
 /// Returns the warnings of a topology with background monitors.
 fn multi_threaded(options: Options) -> Said {
     listen(options, |builder| {
-        let tasks = Kept::default();
+        let tasks = HeldTasks::default();
         let runtime = Runtime::new(Refusing::new().io(), Arc::new(tasks.clone()));
         let topology: Topology = builder.start(runtime).unwrap();
         let warnings = texts(topology.warnings());
-        tasks.poll();
+        poll(&tasks);
         warnings
     })
 }

@@ -106,7 +106,7 @@ fn i_52_a_state_change_clears_the_service_only_at_shutdown() {
     let server = id(&topology, "lb");
     ready(topology.run_command(server, &ping(), None)).unwrap();
     for (code, cleared) in [(10_107, false), (189, false), (91, true)] {
-        stage.change("lb", |server| server.other = refusal(code));
+        stage.change("lb", |server| server.other = reply(&refusal(code)));
         told(&mut events);
         ready(topology.run_command(server, &ping(), None)).unwrap();
         let told = told(&mut events);
@@ -125,7 +125,7 @@ fn i_51_what_goes_wrong_before_hello_is_the_caller_s_business_alone() {
     stage.kill("lb");
     let error = ready(topology.connect(server)).unwrap_err();
     assert_eq!(error.stage, ErrorStage::Connect);
-    stage.change("lb", |server| server.up = true);
+    stage.revive("lb");
     stage.serve("lb", mongos());
     let error = ready(topology.connect(server)).unwrap_err();
     // C-23

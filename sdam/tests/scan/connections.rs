@@ -53,7 +53,7 @@ fn h_12_a_refusal_is_an_answer() {
     let stage = Stage::default();
     let (mut topology, _) = stage.replica_set(|_| ());
     select(&mut topology).unwrap();
-    stage.change("a", |server| server.other = refusal(13));
+    stage.change("a", |server| server.other = reply(&refusal(13)));
     stage.advance(5_000);
     stage.log();
     assert_eq!(select(&mut topology), Ok("a".into()));

@@ -24,7 +24,7 @@ fn i_38_x_6_x_45_a_primary_that_stepped_down_makes_the_next_selection_scan() {
     let mut new = member(true, "a b c");
     new.insert("setVersion", 2);
     stage.serve("b", new);
-    stage.change("a", |server| server.other = refusal(10_107));
+    stage.change("a", |server| server.other = reply(&refusal(10_107)));
     stage.advance(1_000);
     stage.log();
     let reply = ready(topology.run_command(server, &insert(), None)).unwrap();
@@ -51,7 +51,7 @@ fn i_38_a_shutdown_makes_the_next_selection_scan_and_costs_the_connection() {
         select(&mut topology).unwrap();
         told(&mut events);
         let server = id(&topology, "a");
-        stage.change("a", |server| server.other = refusal(code));
+        stage.change("a", |server| server.other = reply(&refusal(code)));
         ready(topology.run_command(server, &insert(), None)).unwrap();
         assert!(topology.is_stale());
         assert_eq!(stage.open(), 2);
@@ -66,7 +66,7 @@ fn i_39_a_recovering_node_calls_for_nothing() {
     select(&mut topology).unwrap();
     for (name, code) in [("a", 11_602), ("b", 13_436), ("c", 189)] {
         let server = id(&topology, name);
-        stage.change(name, |server| server.other = refusal(code));
+        stage.change(name, |server| server.other = reply(&refusal(code)));
         ready(topology.run_command(server, &insert(), None)).unwrap();
         assert_eq!(kind(&topology, name), ServerType::Unknown);
         assert!(!topology.is_stale(), "{code}");
@@ -85,7 +85,7 @@ fn i_38_with_the_knob_settling_checks_the_server_at_once() {
     stage.advance(1_000);
     let server = id(&topology, "a");
     stage.serve("a", member(false, "a b c"));
-    stage.change("a", |server| server.other = refusal(10_107));
+    stage.change("a", |server| server.other = reply(&refusal(10_107)));
     ready(topology.run_command(server, &insert(), None)).unwrap();
     assert!(!topology.is_stale());
     stage.log();

@@ -1,6 +1,9 @@
 //! Events and pools.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use sdam::builder::TopologyBuilder;
 use sdam_core::{
@@ -50,7 +53,7 @@ fn j_16_j_35_events_come_in_order_and_by_the_end_of_each_call() {
 fn j_9_j_10_j_35_heartbeats_are_never_awaited_and_last_as_long_as_their_reply() {
     let stage = Stage::default();
     let (mut topology, mut events) = stage.replica_set(|_| ());
-    stage.change("b", |server| server.delay = 25);
+    stage.change("b", |server| server.delay = Duration::from_millis(25));
     for _ in 0..3 {
         select(&mut topology).unwrap();
         stage.advance(70_000);

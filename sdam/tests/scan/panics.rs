@@ -77,7 +77,7 @@ fn a_pool_that_panics_when_it_is_cleared_costs_no_event_and_keeps_no_connection(
     let (mut topology, mut events) = breaking_at(&stage, "clear");
     select(&mut topology).unwrap();
     let server = id(&topology, "a");
-    stage.change("a", |server| server.other = refusal(91));
+    stage.change("a", |server| server.other = reply(&refusal(91)));
     let insert = bytes(&doc! { "insert": "things", "$db": "test" });
     panics(|| ready(topology.run_command(server, &insert, None)));
     assert!(topology.is_stale());

@@ -121,10 +121,10 @@ proptest! {
                 }
                 Step::Restart(name) => stage.restart(name),
                 Step::Kill(name) => stage.kill(name),
-                Step::Revive(name) => stage.change(name, |server| server.up = true),
+                Step::Revive(name) => stage.revive(name),
                 Step::Silence(name, silent) => stage.change(name, |server| server.silent = silent),
                 Step::Answer(name, role) => stage.serve(name, hello(role)),
-                Step::Refuse(name, code) => stage.change(name, |server| server.other = refusal(code)),
+                Step::Refuse(name, code) => stage.change(name, |server| server.other = reply(&refusal(code))),
             }
             // Each of four servers takes at most four timeouts of a second, and the probe one.
             prop_assert!(stage.millis() - before <= 2_000 + 2 * 17_000, "{step:?}");

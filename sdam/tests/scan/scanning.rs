@@ -83,7 +83,7 @@ fn h_6_a_server_that_does_not_answer_costs_nothing_for_5_seconds() {
     stage.advance(4_999);
     assert_eq!(log(&stage, &mut topology), (String::new(), false));
     stage.advance(500);
-    stage.change("a", |server| server.up = true);
+    stage.revive("a");
     assert_eq!(
         log(&stage, &mut topology),
         ("a connect, a isMaster".into(), true)

@@ -25,8 +25,8 @@ fn l_42_the_choice_within_the_latency_window_is_uniform() {
     for name in ["a", "b", "c", "d"] {
         stage.serve(name, mongos());
     }
-    stage.change("c", |server| server.delay = 16);
-    stage.change("d", |server| server.delay = 17);
+    stage.change("c", |server| server.delay = Duration::from_millis(16));
+    stage.change("d", |server| server.delay = Duration::from_millis(17));
     let mut counts: BTreeMap<String, u32> = BTreeMap::new();
     for _ in 0..3_000 {
         *counts.entry(select(&mut topology).unwrap()).or_default() += 1;

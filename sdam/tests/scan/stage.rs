@@ -1,20 +1,12 @@
 //! Scripted servers, a clock that jumps, and a log of requests.
 
-use std::{
-    collections::BTreeMap,
-    future::{Future, poll_fn},
-    sync::{Arc, Mutex, MutexGuard},
-    task::Poll,
-    time::Duration,
-};
+use std::{future::Future, sync::Arc, time::Duration};
 
-use async_trait::async_trait;
-use bson::{Document, RawDocument, RawDocumentBuf, doc, oid::ObjectId};
-use futures::{FutureExt as _, future::BoxFuture};
+use bson::{Document, doc, oid::ObjectId};
+use futures::FutureExt as _;
 use sdam::{builder::TopologyBuilder, scan::ScanTopology};
 use sdam_core::{
     address::ServerAddress,
-    error::Stage as ErrorStage,
     event::{Event, EventKind},
     ids::ServerId,
     options::Options,
@@ -27,13 +19,8 @@ use sdam_events::{
     sink::Interest,
 };
 use sdam_select::criteria::Criteria;
-use sdam_transport::{
-    clock::Clock,
-    connect::{Connection, Transport},
-    error::TransportError,
-    runtime::Io,
-    wire::{OpMsg, WireMessage},
-};
+use sdam_testkit::{ManualClock, Reply, Server, Servers, always};
+use sdam_transport::{Clock, Io};
 
 /// The default random seed of tests.
 pub(crate) const SEED: u64 = 7;
@@ -41,101 +28,91 @@ pub(crate) const SEED: u64 = 7;
 /// All events except the recorded inputs.
 const EVENTS: Interest = Interest::ALL.without(Interest::INPUTS);
 
-/// The environment of the topology: servers, clock and log.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Stage(Arc<Mutex<World>>);
+/// Why a server that was never [served](Stage::serve) refuses connections.
+const ABSENT: &str = "no server is there";
 
-#[derive(Debug, Default)]
-struct World {
-    now: Instant,
-    servers: BTreeMap<ServerAddress, Server>,
-    log: Vec<String>,
-    open: usize,
-    connections: i64,
-    /// The number of receives that are pending once before they proceed.
-    stalls: usize,
-    /// Whether the next timer is pending once, because a receive was.
-    stalled: bool,
+/// The environment of the topology: servers, clock and log.
+#[derive(Clone, Debug)]
+pub(crate) struct Stage {
+    clock: ManualClock,
+    servers: Servers,
 }
 
-/// The current behaviour of a server.
-#[derive(Clone, Debug)]
-pub(crate) struct Server {
-    /// Whether connections can be opened.
-    pub(crate) up: bool,
-    /// Whether it does not answer requests.
-    pub(crate) silent: bool,
-    /// The delay of a reply in milliseconds.
-    pub(crate) delay: u64,
-    /// The reply to hello.
-    pub(crate) hello: Document,
-    /// The reply to all other commands.
-    pub(crate) other: Document,
-    /// The process number; connections of an earlier process are broken.
-    process: u64,
+impl Default for Stage {
+    fn default() -> Self {
+        let clock = ManualClock::jumping();
+        let absent = Server {
+            delay: Duration::from_millis(1),
+            other: reply(&doc! { "ok": 1 }),
+            ..Server::refusing(ABSENT)
+        };
+        Self {
+            servers: Servers::new(clock.clone(), absent),
+            clock,
+        }
+    }
 }
 
 impl Stage {
-    fn world(&self) -> MutexGuard<'_, World> {
-        self.0.lock().unwrap()
-    }
-
     /// Sets the server's reply to hello. A new server is up and takes 1 ms.
     pub(crate) fn serve(&self, name: &str, hello: Document) {
-        let mut world = self.world();
-        let server = world
-            .servers
-            .entry(address(name))
-            .or_insert_with(|| Server {
-                up: true,
-                silent: false,
-                delay: 1,
-                hello: Document::new(),
-                other: doc! { "ok": 1 },
-                process: 0,
-            });
-        server.hello = hello;
+        let hello: Reply = Arc::new(move |request| {
+            let mut reply = hello.clone();
+            if reply.get("ok") == Some(&1.into()) {
+                reply.insert("connectionId", request.connection);
+            }
+            Some(bytes(&reply))
+        });
+        self.change(name, |server| {
+            server.refusal.take_if(|refusal| refusal == ABSENT);
+            server.hello = hello;
+        });
     }
 
     pub(crate) fn change(&self, name: &str, change: impl FnOnce(&mut Server)) {
-        change(self.world().servers.get_mut(&address(name)).unwrap());
+        self.servers.change(&address(name), change);
     }
 
     /// Breaks all connections to a server.
     pub(crate) fn restart(&self, name: &str) {
-        self.change(name, |server| server.process += 1);
+        self.servers.restart(&address(name));
     }
 
     pub(crate) fn kill(&self, name: &str) {
-        self.change(name, |server| server.up = false);
+        self.change(name, |server| server.refusal = Some("refused".to_owned()));
         self.restart(name);
     }
 
+    pub(crate) fn revive(&self, name: &str) {
+        self.change(name, |server| server.refusal = None);
+    }
+
     pub(crate) fn advance(&self, millis: u64) {
-        self.world().pass(Duration::from_millis(millis));
+        self.clock.advance(Duration::from_millis(millis));
     }
 
     pub(crate) fn millis(&self) -> u64 {
-        self.world().now.since(Instant::EPOCH).as_millis() as u64
+        self.clock.now().since(Instant::EPOCH).as_millis() as u64
     }
 
     /// Returns and clears the log of requests, such as `a connect, a isMaster`.
     pub(crate) fn log(&self) -> String {
-        std::mem::take(&mut self.world().log).join(", ")
+        self.servers.take_log().join(", ")
     }
 
     /// Returns the number of open connections.
     pub(crate) fn open(&self) -> usize {
-        self.world().open
+        self.servers.connections()
     }
 
     /// Makes the next receive pending at its first poll.
     pub(crate) fn stall(&self) {
-        self.world().stalls += 1;
+        self.servers.stall();
     }
 
     pub(crate) fn io(&self, seed: u64) -> Io {
-        Io::new(Arc::new(self.clone()), Arc::new(self.clone()), seed)
+        let (clock, servers) = (self.clock.clone(), self.servers.clone());
+        Io::new(Arc::new(clock), Arc::new(servers), seed)
     }
 
     /// Starts a topology with these seeds.
@@ -180,167 +157,6 @@ impl Stage {
     }
 }
 
-impl World {
-    fn pass(&mut self, duration: Duration) {
-        self.now = self.now + duration;
-    }
-
-    fn note(&mut self, address: &ServerAddress, what: &str) {
-        self.log.push(format!("{} {what}", address.host()));
-    }
-
-    /// Advances the clock to the answer's time; fails if the deadline comes first.
-    fn wait(&mut self, ready: Option<Instant>, deadline: Option<Instant>) -> Result<(), ()> {
-        match (ready, deadline) {
-            (Some(ready), deadline) if deadline.is_none_or(|deadline| ready <= deadline) => {
-                self.now = self.now.max(ready);
-                Ok(())
-            }
-            (_, deadline) => {
-                self.now = deadline.expect("waits for ever").max(self.now);
-                Err(())
-            }
-        }
-    }
-}
-
-impl Clock for Stage {
-    fn now(&self) -> Instant {
-        self.world().now
-    }
-
-    fn sleep_until(&self, deadline: Instant) -> BoxFuture<'static, ()> {
-        let stage = self.clone();
-        Box::pin(poll_fn(move |_| {
-            let mut world = stage.world();
-            if std::mem::take(&mut world.stalled) {
-                return Poll::Pending;
-            }
-            world.now = world.now.max(deadline);
-            Poll::Ready(())
-        }))
-    }
-}
-
-#[async_trait]
-impl Transport for Stage {
-    async fn connect(
-        &self,
-        target: &ServerAddress,
-        deadline: Option<Instant>,
-    ) -> Result<Box<dyn Connection>, TransportError> {
-        let mut world = self.world();
-        world.note(target, "connect");
-        let server = world.servers.get(target).filter(|server| server.up);
-        let Some(process) = server.map(|server| server.process) else {
-            return Err(TransportError::network(ErrorStage::Connect, "refused"));
-        };
-        let _ = deadline;
-        world.open += 1;
-        world.connections += 1;
-        Ok(Box::new(Line {
-            stage: self.clone(),
-            target: target.clone(),
-            number: world.connections,
-            process,
-            deadline: None,
-            asked: None,
-            asked_at: world.now,
-        }))
-    }
-}
-
-/// An open connection.
-#[derive(Debug)]
-struct Line {
-    stage: Stage,
-    target: ServerAddress,
-    number: i64,
-    process: u64,
-    deadline: Option<Instant>,
-    asked: Option<WireMessage>,
-    asked_at: Instant,
-}
-
-impl Line {
-    fn answer(&mut self) -> Result<WireMessage, TransportError> {
-        let stage = self.stage.clone();
-        let mut world = stage.world();
-        let server = world.servers.get(&self.target).unwrap().clone();
-        let asked = self.asked.take().expect("nothing was asked");
-        if server.process != self.process {
-            return Err(TransportError::network(ErrorStage::Hello, "reset by peer"));
-        }
-        let ready = self.asked_at + Duration::from_millis(server.delay);
-        world
-            .wait((!server.silent).then_some(ready), self.deadline)
-            .map_err(|()| TransportError::timeout(ErrorStage::Hello, "no reply"))?;
-        let command = command(&asked);
-        let mut reply = match &*command {
-            "hello" | "isMaster" => server.hello,
-            _ => server.other,
-        };
-        if reply.get("ok") == Some(&1.into()) && command.len() > 4 {
-            reply.insert("connectionId", self.number);
-        }
-        let body = RawDocumentBuf::try_from(&reply).unwrap().into_bytes();
-        let reply = OpMsg {
-            request_id: 1000 + asked.request_id(),
-            response_to: asked.request_id(),
-            body: &body,
-            ..OpMsg::default()
-        };
-        Ok(reply.encode().unwrap())
-    }
-}
-
-#[async_trait]
-impl Connection for Line {
-    async fn send(&mut self, message: WireMessage) -> Result<(), TransportError> {
-        let mut what = command(&message);
-        let body = RawDocument::from_bytes(message.body()).unwrap();
-        if body.get("topologyVersion").unwrap().is_some() || message.exhaust_allowed() {
-            what.push_str(" awaited");
-        }
-        let mut world = self.stage.world();
-        world.note(&self.target, &what);
-        self.asked_at = world.now;
-        self.asked = Some(message);
-        Ok(())
-    }
-
-    async fn recv(&mut self) -> Result<WireMessage, TransportError> {
-        poll_fn(|_| {
-            let mut world = self.stage.world();
-            if world.stalls > 0 {
-                world.stalls -= 1;
-                world.stalled = true;
-                return Poll::Pending;
-            }
-            Poll::Ready(())
-        })
-        .await;
-        self.answer()
-    }
-
-    fn set_deadline(&mut self, deadline: Option<Instant>) {
-        self.deadline = deadline;
-    }
-}
-
-impl Drop for Line {
-    fn drop(&mut self) {
-        self.stage.world().open -= 1;
-    }
-}
-
-/// Returns the name of the command in a message.
-fn command(message: &WireMessage) -> String {
-    let body = RawDocument::from_bytes(message.body()).unwrap();
-    let (name, _) = body.iter().next().unwrap().unwrap();
-    name.to_string()
-}
-
 /// Returns the result of a future that must not be pending.
 pub(crate) fn ready<F: Future>(future: F) -> F::Output {
     future.now_or_never().expect("a future is pending")
@@ -382,8 +198,13 @@ pub(crate) fn refusal(code: i32) -> Document {
     doc! { "ok": 0, "code": code, "errmsg": "no" }
 }
 
+/// Returns `document` as the reply to every request.
+pub(crate) fn reply(document: &Document) -> Reply {
+    always(Some(bytes(document)))
+}
+
 pub(crate) fn bytes(document: &Document) -> Vec<u8> {
-    RawDocumentBuf::try_from(document).unwrap().into_bytes()
+    document.to_vec().unwrap()
 }
 
 pub(crate) fn read(mode: ReadMode) -> Criteria {

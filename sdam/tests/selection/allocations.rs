@@ -8,7 +8,7 @@ use futures::FutureExt;
 use sdam::topology::Topology;
 use sdam_core::read_preference::{ReadMode, ReadPreference, TagSet};
 use sdam_select::criteria::Criteria;
-use sdam_spec::engine::canned::Answer;
+use sdam_testkit::Server;
 
 use crate::world::{World, hosts};
 
@@ -46,7 +46,7 @@ fn finding_a_server_at_once_allocates_nothing() {
     let hosts = hosts(1000);
     let mut world = World::new();
     for host in &hosts {
-        world.servers.set(host, Answer::mongos());
+        world.servers.set(host, Server::mongos());
     }
     let topology = world.start(&hosts, |builder| builder);
     check("1000 mongos", &topology, &Criteria::write());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bson::rawdoc;
+use bson::doc;
 use futures::{FutureExt, StreamExt};
 use sdam::{
     error::{Bound, SelectionError},
@@ -11,7 +11,7 @@ use sdam::{
 use sdam_core::{event::EventName, options::Options};
 use sdam_events::channel::unbounded;
 use sdam_select::criteria::Criteria;
-use sdam_spec::engine::canned::Answer;
+use sdam_testkit::{Server, member};
 
 use crate::world::{World, hosts};
 
@@ -29,15 +29,9 @@ fn start(world: &mut World, number: u16, query: &str) -> Topology {
 fn reads_go_to_the_member_whose_tag_has_a_colon_in_its_value() {
     let (mut world, hosts) = (World::new(), hosts(3));
     for (host, zone) in hosts.iter().zip(["a:a", "a:b", "a"]) {
-        let mut members = bson::RawArrayBuf::new();
-        for host in &hosts {
-            members.push(host.as_str());
-        }
-        let reply = rawdoc! {
-            "ok": 1, "ismaster": false, "secondary": true, "setName": "rs", "hosts": members,
-            "tags": { "zone": zone }, "minWireVersion": 0, "maxWireVersion": 17,
-        };
-        world.servers.set(host, Answer::Reply(reply.into_bytes()));
+        let mut reply = member(&hosts, false);
+        reply.insert("tags", doc! { "zone": zone });
+        world.servers.set(host, Server::replying(&reply));
     }
     let topology = start(
         &mut world,
@@ -112,7 +106,7 @@ fn the_time_of_a_call_takes_the_place_of_the_clients() {
 #[test]
 fn the_loss_of_the_last_server_is_published() {
     let (mut world, hosts) = (World::new(), hosts(1));
-    world.servers.set(&hosts[0], Answer::mongos());
+    world.servers.set(&hosts[0], Server::mongos());
     let (sink, events) = unbounded();
     let topology = world.start(&hosts, |builder| {
         builder

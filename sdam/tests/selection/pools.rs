@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use bson::{Document, doc};
 use sdam_core::event::{EventKind, EventName};
 use sdam_events::channel::unbounded;
-use sdam_spec::engine::canned::Answer;
+use sdam_testkit::Server;
 
 use crate::world::{World, hosts};
 
@@ -25,9 +25,7 @@ fn ready(replies: &[Document], single: bool) -> BTreeSet<usize> {
     let hosts = hosts(u16::try_from(replies.len()).unwrap());
     let mut world = World::new();
     for (host, reply) in hosts.iter().zip(replies) {
-        world
-            .servers
-            .set(host, Answer::Reply(reply.to_vec().unwrap()));
+        world.servers.set(host, Server::replying(reply));
     }
     let (sink, mut events) = unbounded();
     let topology = world.start(&hosts, |builder| {

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use bson::{DateTime, Document, RawArrayBuf, doc, rawdoc};
+use bson::{DateTime, Document, doc};
 use sdam::topology::Topology;
 use sdam_core::{
     address::ServerAddress,
@@ -20,7 +20,7 @@ use sdam_select::{
     criteria::Criteria,
     explain::{Rejection, Verdict},
 };
-use sdam_spec::engine::canned::Answer;
+use sdam_testkit::Server;
 use sdam_transport::clock::Clock;
 
 use crate::world::{World, hosts};
@@ -83,7 +83,7 @@ fn a_slow_server_is_given_fewer_operations() {
     let hosts = hosts(2);
     let mut world = World::new();
     for host in &hosts {
-        world.servers.set(host, Answer::mongos());
+        world.servers.set(host, Server::mongos());
     }
     let topology = world.start(&hosts, |builder| {
         builder.options(|options| options.local_threshold = Duration::from_secs(30))
@@ -110,17 +110,11 @@ fn a_slow_server_is_given_fewer_operations() {
 }
 
 /// Builds the reply of a member whose last write was `last_write` milliseconds after the epoch.
-fn member(hosts: &[ServerAddress], is_primary: bool, last_write: i64) -> Answer {
-    let mut members = RawArrayBuf::new();
-    for host in hosts {
-        members.push(host.as_str());
-    }
-    let reply = rawdoc! {
-        "ok": 1, "ismaster": is_primary, "secondary": !is_primary, "setName": "rs",
-        "hosts": members, "minWireVersion": 0, "maxWireVersion": 17,
-        "lastWrite": { "lastWriteDate": DateTime::from_millis(last_write) },
-    };
-    Answer::Reply(reply.into_bytes())
+fn member(hosts: &[ServerAddress], is_primary: bool, last_write: i64) -> Server {
+    let mut reply = sdam_testkit::member(hosts, is_primary);
+    let last_write = doc! { "lastWriteDate": DateTime::from_millis(last_write) };
+    reply.insert("lastWrite", last_write);
+    Server::replying(&reply)
 }
 
 fn last_writes(topology: &Topology) -> Vec<Option<i64>> {
@@ -145,9 +139,7 @@ fn last_writes_are_taken_from_each_reply_of_members() {
 
     let alone = ServerAddress::new("alone", 1);
     let reply: Document = doc! { "ok": 1, "ismaster": true, "maxWireVersion": 17 };
-    world
-        .servers
-        .set(&alone, Answer::Reply(reply.to_vec().unwrap()));
+    world.servers.set(&alone, Server::replying(&reply));
     let topology = world.start(&[alone], |builder| builder);
     let snapshot = topology.snapshot();
     let server = &snapshot.description().servers()[0];

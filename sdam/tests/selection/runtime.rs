@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use bson::rawdoc;
+use bson::doc;
 use futures::FutureExt;
 use sdam::{error::SelectionError, topology::Topology};
 use sdam_core::{
@@ -21,7 +21,7 @@ use sdam_core::{
 };
 use sdam_events::{channel::unbounded, sink::Interest};
 use sdam_select::{candidate::Candidates, criteria::Criteria};
-use sdam_spec::engine::canned::Answer;
+use sdam_testkit::Server;
 
 use crate::world::{World, hosts};
 
@@ -95,7 +95,7 @@ fn one_monitor_of_several_is_enough_to_wait() {
     world.drop_first_new_task();
     world.settle();
     assert!(attempt(&topology).is_none());
-    world.servers.set(&hosts[1], Answer::mongos());
+    world.servers.set(&hosts[1], Server::mongos());
     world.pass(Duration::from_secs(10));
     assert_eq!(attempt(&topology).unwrap().unwrap(), hosts[1]);
 }
@@ -148,10 +148,8 @@ impl PoolHandle for Brittle {
 #[test]
 fn a_monitor_that_starts_over_is_not_lost() {
     let (mut world, hosts) = (World::new(), hosts(1));
-    let mongos = rawdoc! { "ok": 1, "ismaster": true, "msg": "isdbgrid", "maxWireVersion": 21 };
-    world
-        .servers
-        .set(&hosts[0], Answer::Reply(mongos.into_bytes()));
+    let mongos = doc! { "ok": 1, "ismaster": true, "msg": "isdbgrid", "maxWireVersion": 21 };
+    world.servers.set(&hosts[0], Server::replying(&mongos));
     let pools = Brittle::default();
     let topology = world.start(&hosts, |builder| builder.pools(pools.clone()));
     assert!(pools.0.load(Ordering::SeqCst), "the pool has panicked");

@@ -8,7 +8,7 @@ use sdam::{error::SelectionError, topology::Topology};
 use sdam_core::read_preference::{ReadMode, ReadPreference};
 use sdam_events::{channel::unbounded, sink::Interest};
 use sdam_select::criteria::Criteria;
-use sdam_spec::engine::canned::Answer;
+use sdam_testkit::{Server, member};
 
 use crate::world::{World, hosts};
 
@@ -36,7 +36,7 @@ fn checks_select_no_server_and_a_selected_one_stays() {
         builder.sink(sink.interested_in(Interest::SELECTION))
     });
     world.pass(Duration::from_secs(60));
-    assert!(world.servers.checks(&hosts[0]).len() > 5);
+    assert!(world.servers.answered(&hosts[0]).len() > 5);
     assert!(events.try_next().is_none());
 
     let held = topology
@@ -44,8 +44,8 @@ fn checks_select_no_server_and_a_selected_one_stays() {
         .now_or_never()
         .unwrap()
         .unwrap();
-    world.servers.set(&hosts[0], Answer::member(&hosts, false));
-    world.servers.set(&hosts[1], Answer::member(&hosts, true));
+    world.servers.set(&hosts[0], Server::member(&hosts, false));
+    world.servers.set(&hosts[1], Server::member(&hosts, true));
     world.pass(Duration::from_secs(10));
     assert_eq!(selected(&topology, &Criteria::write()), [20_001].into());
     assert_eq!(held.address(), &hosts[0]);
@@ -82,14 +82,9 @@ fn a_pipeline_that_writes_says_which_preference_counted() {
     assert_eq!(select().address(), &hosts[1]);
     assert!(!select().overrides_read_preference());
 
-    let Answer::Reply(reply) = Answer::member(&hosts, true) else {
-        unreachable!();
-    };
-    let mut old = bson::Document::from_reader(&*reply).unwrap();
+    let mut old = member(&hosts, true);
     old.insert("maxWireVersion", 9);
-    world
-        .servers
-        .set(&hosts[0], Answer::Reply(old.to_vec().unwrap()));
+    world.servers.set(&hosts[0], Server::replying(&old));
     world.pass(Duration::from_secs(10));
     assert_eq!(select().address(), &hosts[0]);
     assert!(select().overrides_read_preference());
@@ -100,13 +95,13 @@ fn a_pipeline_that_writes_says_which_preference_counted() {
 fn one_suitable_server_is_enough() {
     let hosts = hosts(3);
     let mut world = World::new();
-    world.servers.set(&hosts[1], Answer::mongos());
+    world.servers.set(&hosts[1], Server::mongos());
     let topology = world.start(&hosts, |builder| builder);
     let selected = topology.select(&Criteria::write()).now_or_never().unwrap();
     assert_eq!(selected.unwrap().address(), &hosts[1]);
 
     let mut world = World::new();
-    world.servers.set(&hosts[1], Answer::member(&hosts, false));
+    world.servers.set(&hosts[1], Server::member(&hosts, false));
     let topology = world.start(&hosts, |builder| builder);
     let any = read(ReadPreference::new(ReadMode::PrimaryPreferred));
     let selected = topology.select(&any).now_or_never().unwrap();

@@ -13,7 +13,7 @@ use sdam_core::{
     time::Instant,
 };
 use sdam_select::{criteria::Criteria, diagnose::Diagnosis};
-use sdam_spec::engine::canned::Answer;
+use sdam_testkit::Server;
 
 use crate::world::{World, hosts};
 
@@ -43,7 +43,7 @@ fn fail_on(world: &mut World, topology: &Topology, criteria: Criteria) -> Box<Se
 fn servers_that_are_down_are_named_with_a_remedy() {
     let (mut world, hosts) = (World::new(), hosts(2));
     for host in &hosts {
-        world.servers.set(host, Answer::Refuse("closed".into()));
+        world.servers.set(host, Server::refusing("closed"));
     }
     let error = fail(&mut world, &hosts, Criteria::write());
     assert_eq!(
@@ -78,7 +78,7 @@ probably: no server accepts connections";
 #[test]
 fn a_topology_that_everybody_has_left_says_why() {
     let (mut world, hosts) = (World::new(), hosts(1));
-    world.servers.set(&hosts[0], Answer::member(&hosts, true));
+    world.servers.set(&hosts[0], Server::member(&hosts, true));
     let topology = world.start(&hosts, |builder| {
         builder.options(|options| options.replica_set = Some("wrong".into()))
     });
@@ -128,7 +128,7 @@ fn the_first_and_the_last_error_of_each_server_are_told() {
     let topology = world.start(&hosts, |builder| builder);
     assert!(topology.try_select(&Criteria::write()).unwrap().is_some());
     let set = |world: &World, host: usize, words: &str| {
-        let answer = Answer::Refuse(words.into());
+        let answer = Server::refusing(words);
         world.servers.set(&hosts[host], answer);
     };
     set(&world, 0, "out of memory");
@@ -165,7 +165,7 @@ probably: the replica set has no primary; 1 of 3 members can be reached
     assert_eq!(times(0), [at(10_000), at(12_000)]);
     assert_eq!(times(2), [None, None]);
 
-    world.servers.set(&hosts[0], Answer::member(&hosts, true));
+    world.servers.set(&hosts[0], Server::member(&hosts, true));
     world.pass(Duration::from_secs(10));
     assert!(topology.try_select(&Criteria::write()).unwrap().is_some());
     assert_eq!(times(0), [None, at(12_000)], "it is back");

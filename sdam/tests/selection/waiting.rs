@@ -2,7 +2,7 @@
 
 use std::{cell::Cell, future::poll_fn, pin::pin, rc::Rc, time::Duration};
 
-use bson::rawdoc;
+use bson::doc;
 use futures::FutureExt;
 use sdam::{
     error::{Bound, SelectionError},
@@ -10,7 +10,7 @@ use sdam::{
 };
 use sdam_core::{address::ServerAddress, options::MIN_HEARTBEAT_FREQUENCY};
 use sdam_select::criteria::Criteria;
-use sdam_spec::engine::canned::Answer;
+use sdam_testkit::Server;
 use sdam_transport::clock::Clock;
 
 use crate::world::{Running, World, hosts};
@@ -38,13 +38,13 @@ fn select(
 
 fn refuse(world: &World, hosts: &[ServerAddress]) {
     for host in hosts {
-        world.servers.set(host, Answer::Refuse("closed".into()));
+        world.servers.set(host, Server::refusing("closed"));
     }
 }
 
 /// Returns the number of checks of each server.
 fn checks(world: &World, hosts: &[ServerAddress]) -> Vec<usize> {
-    let of = |host| world.servers.checks(host).len();
+    let of = |host| world.servers.answered(host).len();
     hosts.iter().map(of).collect()
 }
 
@@ -73,7 +73,7 @@ fn a_thousand_waiters_cost_each_server_one_check_per_500_ms() {
     );
     world.pass(Duration::from_secs(5));
     for host in &hosts {
-        let checks = world.servers.checks(host);
+        let checks = world.servers.answered(host);
         assert_eq!(checks.len(), 2 + 10, "one per 500 ms in 5 s");
         for pair in checks[1..].windows(2) {
             assert_eq!(pair[1].since(pair[0]), MIN_HEARTBEAT_FREQUENCY);
@@ -87,7 +87,7 @@ fn a_thousand_waiters_cost_each_server_one_check_per_500_ms() {
         "{turns_before} turns for {changes} changes"
     );
     for host in &hosts {
-        let answer = Answer::member(&hosts, Some(host) == hosts.first());
+        let answer = Server::member(&hosts, Some(host) == hosts.first());
         world.servers.set(host, answer);
     }
     world.pass(MIN_HEARTBEAT_FREQUENCY);
@@ -122,7 +122,7 @@ fn what_comes_together_with_the_deadline_counts() {
         // The selection is not a task, so it sees both in the same poll.
         world.clock.advance_to(world.clock.now() + timeout);
         if arrives {
-            world.servers.set(&hosts[0], Answer::member(&hosts, true));
+            world.servers.set(&hosts[0], Server::member(&hosts, true));
         }
         world.settle();
         selection.as_mut().now_or_never().unwrap().map(drop)
@@ -174,7 +174,7 @@ fn a_limit_of_zero_means_not_to_wait() {
         builder.options(|options| options.server_selection_timeout = Duration::ZERO)
     });
     world.pass(MIN_HEARTBEAT_FREQUENCY);
-    assert_eq!(world.servers.checks(&hosts[0]).len(), 1);
+    assert_eq!(world.servers.answered(&hosts[0]).len(), 1);
     let outcome = topology.select(&Criteria::write()).now_or_never().unwrap();
     let Err(SelectionError::Timeout(error)) = outcome else {
         unreachable!("{outcome:?}");
@@ -182,8 +182,8 @@ fn a_limit_of_zero_means_not_to_wait() {
     assert_eq!(error.waited, Duration::ZERO);
     assert_eq!(error.bound, Bound::ServerSelectionTimeout);
     world.settle();
-    assert_eq!(world.servers.checks(&hosts[0]).len(), 2);
-    world.servers.set(&hosts[0], Answer::member(&hosts, true));
+    assert_eq!(world.servers.answered(&hosts[0]).len(), 2);
+    world.servers.set(&hosts[0], Server::member(&hosts, true));
     world.pass(Duration::from_secs(10));
     let outcome = topology.select(&Criteria::write()).now_or_never().unwrap();
     assert_eq!(outcome.unwrap().address(), &hosts[0]);
@@ -202,12 +202,12 @@ fn an_incompatible_topology_fails_at_once() {
     );
     world.settle();
     assert_eq!(topology.waiters(), 1);
-    let future = rawdoc! {
+    let future = doc! {
         "ok": 1, "ismaster": true, "msg": "isdbgrid", "minWireVersion": 998, "maxWireVersion": 999,
     };
-    let answer = Answer::Reply(future.into_bytes());
+    let answer = Server::replying(&future);
     world.servers.set(&hosts[0], answer);
-    world.servers.set(&hosts[1], Answer::mongos());
+    world.servers.set(&hosts[1], Server::mongos());
     world.settle();
     let check = |error: SelectionError| {
         let text = error.to_string();

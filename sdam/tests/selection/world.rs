@@ -1,10 +1,6 @@
 //! A single-threaded world with virtual time that only the test advances.
 
-use std::{
-    mem,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use futures::{
     executor::LocalPool,
@@ -17,32 +13,16 @@ use sdam_core::{
     options::{Options, ServerMonitoringMode},
     time::Instant,
 };
-use sdam_spec::engine::{
-    canned::{Answer, CannedTransport},
-    clock::ManualClock,
-};
-use sdam_transport::{
-    clock::Clock,
-    runtime::{Io, Runtime},
-    spawn::{Spawner, Task},
-};
+use sdam_testkit::{HeldTasks, ManualClock, Server, Servers};
+use sdam_transport::{Clock, Io, Runtime, Spawner};
 
 /// Tasks, time and servers.
 pub(crate) struct World {
     pool: LocalPool,
-    spawned: Spawned,
+    /// Tasks that have not started.
+    spawned: HeldTasks,
     pub(crate) clock: ManualClock,
-    pub(crate) servers: CannedTransport,
-}
-
-/// Tasks that have not started.
-#[derive(Clone, Debug, Default)]
-struct Spawned(Arc<Mutex<Vec<Task>>>);
-
-impl Spawner for Spawned {
-    fn spawn(&self, task: Task) {
-        self.0.lock().unwrap().push(task);
-    }
+    pub(crate) servers: Servers,
 }
 
 /// Returns the addresses of `number` servers.
@@ -59,8 +39,8 @@ impl World {
         clock.advance_to(Instant::from_millis(1000));
         Self {
             pool: LocalPool::new(),
-            spawned: Spawned::default(),
-            servers: CannedTransport::new(Arc::new(clock.clone())),
+            spawned: HeldTasks::default(),
+            servers: Servers::new(clock.clone(), Server::silent()),
             clock,
         }
     }
@@ -69,8 +49,8 @@ impl World {
     pub(crate) fn with_replica_set(hosts: &[ServerAddress]) -> Self {
         let world = Self::new();
         for host in hosts {
-            let answer = Answer::member(hosts, Some(host) == hosts.first());
-            world.servers.set(host, answer);
+            let server = Server::member(hosts, Some(host) == hosts.first());
+            world.servers.set(host, server);
         }
         world
     }
@@ -105,19 +85,20 @@ impl World {
     /// Drops all tasks, like a runtime that shuts down. Later tasks run.
     pub(crate) fn drop_tasks(&mut self) {
         self.pool = LocalPool::new();
-        self.spawned.0.lock().unwrap().clear();
+        drop(self.spawned.take());
     }
 
     /// Drops the first of the tasks that have not started.
     pub(crate) fn drop_first_new_task(&mut self) {
-        drop(self.spawned.0.lock().unwrap().remove(0));
+        let later = self.spawned.take().into_iter().skip(1);
+        later.for_each(|task| self.spawned.spawn(task));
     }
 
     /// Runs tasks until all of them are pending.
     pub(crate) fn settle(&mut self) {
         loop {
             self.pool.run_until_stalled();
-            let spawned = mem::take(&mut *self.spawned.0.lock().unwrap());
+            let spawned = self.spawned.take();
             if spawned.is_empty() {
                 return;
             }

@@ -1,0 +1,107 @@
+use std::{fmt, sync::Arc, time::Duration};
+
+use bson::{Document, doc};
+use sdam_core::{address::ServerAddress, time::Instant};
+
+/// The behaviour of a server of [`Servers`](crate::Servers).
+#[derive(Clone)]
+pub struct Server {
+    /// If set, connections are refused and requests fail, with this message.
+    pub refusal: Option<String>,
+    /// Whether requests are not answered: they wait until the behaviour changes or until
+    /// [`Servers::answer`](crate::Servers::answer).
+    pub silent: bool,
+    /// The time from a request to its reply.
+    pub delay: Duration,
+    /// The reply to hello.
+    pub hello: Reply,
+    /// The reply to every other command.
+    pub other: Reply,
+}
+
+/// The BSON document with which a server replies; `None` breaks the connection instead.
+pub type Reply = Arc<dyn Fn(&Request) -> Option<Vec<u8>> + Send + Sync>;
+
+/// A request of which the reply is due.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The name of the command.
+    pub command: String,
+    /// The number of the connection, counted from 1 over all servers.
+    pub connection: i64,
+    /// The current time.
+    pub now: Instant,
+}
+
+impl Server {
+    /// Returns a server that replies to every command at once with this document.
+    pub fn replying(reply: &Document) -> Self {
+        Self::computing(always(reply.to_vec().ok()))
+    }
+
+    /// Returns a server that replies to every command at once with what `reply` returns.
+    pub fn computing(reply: Reply) -> Self {
+        Self {
+            refusal: None,
+            silent: false,
+            delay: Duration::ZERO,
+            hello: Arc::clone(&reply),
+            other: reply,
+        }
+    }
+
+    /// Returns a server that cannot be reached; `message` is the text of the error.
+    pub fn refusing(message: impl Into<String>) -> Self {
+        Self {
+            refusal: Some(message.into()),
+            ..Self::computing(always(None))
+        }
+    }
+
+    /// Returns a server that accepts connections and does not answer.
+    pub fn silent() -> Self {
+        Self {
+            silent: true,
+            ..Self::computing(always(None))
+        }
+    }
+
+    /// Returns a server that replies with [`member`].
+    pub fn member(hosts: &[ServerAddress], is_primary: bool) -> Self {
+        Self::replying(&member(hosts, is_primary))
+    }
+
+    /// Returns a server that replies with [`mongos`].
+    pub fn mongos() -> Self {
+        Self::replying(&mongos())
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server")
+            .field("refusal", &self.refusal)
+            .field("silent", &self.silent)
+            .field("delay", &self.delay)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Returns a reply that is the same for every request.
+pub fn always(body: Option<Vec<u8>>) -> Reply {
+    Arc::new(move |_| body.clone())
+}
+
+/// Builds the hello reply of a member of the replica set `rs` of `hosts`.
+pub fn member(hosts: &[ServerAddress], is_primary: bool) -> Document {
+    let hosts: Vec<&str> = hosts.iter().map(ServerAddress::as_str).collect();
+    doc! {
+        "ok": 1, "ismaster": is_primary, "secondary": !is_primary, "setName": "rs",
+        "hosts": hosts, "minWireVersion": 0, "maxWireVersion": 17,
+    }
+}
+
+/// Builds the hello reply of a mongos.
+pub fn mongos() -> Document {
+    doc! { "ok": 1, "ismaster": true, "msg": "isdbgrid", "minWireVersion": 0, "maxWireVersion": 17 }
+}

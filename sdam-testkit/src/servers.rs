@@ -1,0 +1,268 @@
+mod connection;
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use futures::channel::oneshot;
+use sdam_core::{address::ServerAddress, error::Stage, time::Instant};
+use sdam_transport::{Clock, Connection, Transport, TransportError, async_trait};
+
+use self::connection::ServerConnection;
+pub use self::connection::reply_to;
+use crate::{ManualClock, server::Server};
+
+/// A transport without a network, to servers whose behaviour tests set and change. Clones share
+/// the state.
+///
+/// With a clock that jumps no future is ever pending, except by [`stall`](Self::stall): a delayed
+/// reply moves the time, and a silent server moves it to the deadline of the connection.
+#[derive(Clone, Debug)]
+pub struct Servers {
+    clock: ManualClock,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// The behaviour of a server that was never set.
+    unknown: Server,
+    ports: BTreeMap<ServerAddress, Port>,
+    /// Whether connections wait to be admitted.
+    holds_connections: bool,
+    waiting: Vec<Waiting>,
+    log: Vec<String>,
+    open: usize,
+    /// The number of connections that were ever opened.
+    opened: i64,
+    /// The number of receives that will be pending once.
+    stalls: usize,
+}
+
+/// A server and what happened to it.
+#[derive(Debug)]
+struct Port {
+    server: Server,
+    /// Connections to an earlier process are broken.
+    process: u64,
+    answered: Vec<Instant>,
+}
+
+/// A connection attempt or request that waits.
+#[derive(Debug)]
+struct Waiting {
+    address: ServerAddress,
+    is_request: bool,
+    wake: oneshot::Sender<Wake>,
+}
+
+/// Why the wait of a connection attempt or a request has ended.
+#[derive(Debug)]
+enum Wake {
+    /// The server has changed.
+    Changed,
+    /// The connection is opened.
+    Admitted,
+    /// The request has this reply; `None` breaks the connection.
+    Answered(Option<Vec<u8>>),
+}
+
+impl Servers {
+    /// Creates a transport to servers that behave like `unknown` until they are set. Delays are
+    /// those of `clock`.
+    pub fn new(clock: ManualClock, unknown: Server) -> Self {
+        let state = State {
+            unknown,
+            ports: BTreeMap::new(),
+            holds_connections: false,
+            waiting: Vec::new(),
+            log: Vec::new(),
+            open: 0,
+            opened: 0,
+            stalls: 0,
+        };
+        Self {
+            clock,
+            state: Arc::new(Mutex::new(state)),
+        }
+    }
+
+    /// Lets connections wait until they are [admitted](Self::admit).
+    #[must_use]
+    pub fn holding_connections(self) -> Self {
+        self.lock().holds_connections = true;
+        self
+    }
+
+    /// Sets the behaviour of the server at `address`, also towards requests that wait.
+    pub fn set(&self, address: &ServerAddress, server: Server) {
+        self.change(address, |own| *own = server);
+    }
+
+    /// Changes the behaviour of the server at `address`, also towards requests that wait.
+    pub fn change(&self, address: &ServerAddress, change: impl FnOnce(&mut Server)) {
+        self.wake_after(address, |state| change(&mut state.port(address).server));
+    }
+
+    /// Breaks all connections to the server at `address`.
+    pub fn restart(&self, address: &ServerAddress) {
+        self.wake_after(address, |state| state.port(address).process += 1);
+    }
+
+    /// Forgets the server at `address`. Returns the times at which it has answered, refused or
+    /// broken a connection or request.
+    pub fn remove(&self, address: &ServerAddress) -> Vec<Instant> {
+        let port = self.lock().ports.remove(address);
+        port.map_or_else(Vec::new, |port| port.answered)
+    }
+
+    /// Returns the times at which the server at `address` has answered, refused or broken a
+    /// connection or request.
+    pub fn answered(&self, address: &ServerAddress) -> Vec<Instant> {
+        let state = self.lock();
+        let port = state.ports.get(address);
+        port.map_or_else(Vec::new, |port| port.answered.clone())
+    }
+
+    /// Returns and clears the log of connections and requests, such as `a connect` and `a hello`.
+    /// `awaited` follows a request whose reply the server may delay.
+    pub fn take_log(&self) -> Vec<String> {
+        std::mem::take(&mut self.lock().log)
+    }
+
+    /// Returns the number of open connections.
+    pub fn connections(&self) -> usize {
+        self.lock().open
+    }
+
+    /// Makes the next receive pending at its first poll, and on a clock that jumps also the timer
+    /// that limits it.
+    pub fn stall(&self) {
+        self.lock().stalls += 1;
+    }
+
+    /// Returns the number of requests to `address` that wait for an answer.
+    pub fn requests(&self, address: &ServerAddress) -> usize {
+        let mut state = self.lock();
+        state.forget_cancelled();
+        let waiting = state.waiting.iter();
+        waiting
+            .filter(|waiting| waiting.is_request && waiting.address == *address)
+            .count()
+    }
+
+    /// Opens the connection to `address` that waits longest.
+    ///
+    /// # Errors
+    ///
+    /// If there is none.
+    pub fn admit(&self, address: &ServerAddress) -> Result<(), String> {
+        self.end_wait(address, false, Wake::Admitted)
+    }
+
+    /// Answers the request to `address` that waits longest: with the BSON document `reply`, or by
+    /// breaking the connection.
+    ///
+    /// # Errors
+    ///
+    /// If there is none.
+    pub fn answer(&self, address: &ServerAddress, reply: Option<&[u8]>) -> Result<(), String> {
+        self.end_wait(address, true, Wake::Answered(reply.map(<[u8]>::to_vec)))
+    }
+
+    fn end_wait(
+        &self,
+        address: &ServerAddress,
+        is_request: bool,
+        wake: Wake,
+    ) -> Result<(), String> {
+        let mut state = self.lock();
+        state.forget_cancelled();
+        let is_meant =
+            |waiting: &Waiting| waiting.is_request == is_request && waiting.address == *address;
+        let index = state.waiting.iter().position(is_meant);
+        let index = index.ok_or_else(|| format!("nothing waits for {address}"))?;
+        let waiting = state.waiting.remove(index);
+        drop(state);
+        let cancelled = |_| format!("the answer of {address} comes too late");
+        waiting.wake.send(wake).map_err(cancelled)
+    }
+
+    /// Applies `change`, and lets everything that waits for `address` look at the server again.
+    fn wake_after(&self, address: &ServerAddress, change: impl FnOnce(&mut State)) {
+        let mut state = self.lock();
+        change(&mut state);
+        let (woken, waiting): (Vec<_>, _) = std::mem::take(&mut state.waiting)
+            .into_iter()
+            .partition(|waiting| waiting.address == *address);
+        state.waiting = waiting;
+        drop(state);
+        for waiting in woken {
+            // The caller may have been dropped.
+            let _ = waiting.wake.send(Wake::Changed);
+        }
+    }
+
+    /// Waits for a change of the server at `address`, for admission or for an answer.
+    async fn wait(&self, address: &ServerAddress, is_request: bool) -> Wake {
+        let (wake, woken) = oneshot::channel();
+        self.lock().waiting.push(Waiting {
+            address: address.clone(),
+            is_request,
+            wake,
+        });
+        woken.await.unwrap_or(Wake::Changed)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn port(&mut self, address: &ServerAddress) -> &mut Port {
+        let new = || Port {
+            server: self.unknown.clone(),
+            process: 0,
+            answered: Vec::new(),
+        };
+        self.ports.entry(address.clone()).or_insert_with(new)
+    }
+
+    fn note(&mut self, address: &ServerAddress, what: &str) {
+        self.log.push(format!("{} {what}", address.host()));
+    }
+
+    /// Removes what waits for callers that were dropped.
+    fn forget_cancelled(&mut self) {
+        self.waiting.retain(|waiting| !waiting.wake.is_canceled());
+    }
+}
+
+#[async_trait]
+impl Transport for Servers {
+    async fn connect(
+        &self,
+        target: &ServerAddress,
+        _deadline: Option<Instant>,
+    ) -> Result<Box<dyn Connection>, TransportError> {
+        self.lock().note(target, "connect");
+        let holds_connections = self.lock().holds_connections;
+        while holds_connections && matches!(self.wait(target, false).await, Wake::Changed) {}
+        let mut state = self.lock();
+        let now = self.clock.now();
+        let port = state.port(target);
+        if let Some(refusal) = &port.server.refusal {
+            port.answered.push(now);
+            return Err(TransportError::network(Stage::Connect, refusal.as_str()));
+        }
+        let process = port.process;
+        state.open += 1;
+        state.opened += 1;
+        let number = state.opened;
+        drop(state);
+        let connection = ServerConnection::new(self.clone(), target.clone(), process, number);
+        Ok(Box::new(connection))
+    }
+}
