@@ -22,7 +22,7 @@ use futures::{
     executor::{block_on, block_on_stream},
     future::{Either, select},
 };
-use sdam::topology::Topology;
+use sdam::Topology;
 use sdam_core::time::Instant;
 use sdam_select::Criteria;
 use sdam_sim::serve::ReplicaSet;

@@ -6,7 +6,7 @@
 use std::{env, error::Error, process::ExitCode};
 
 use futures::executor::block_on;
-use sdam::{runtime, topology::Topology};
+use sdam::{Topology, runtime};
 use sdam_select::Criteria;
 use sdam_sim::serve::ReplicaSet;
 use sdam_transport::Runtime;

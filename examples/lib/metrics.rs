@@ -14,7 +14,7 @@ use std::{
 };
 
 use futures::{FutureExt, select_biased};
-use sdam::{builder::TopologyBuilder, topology::Topology};
+use sdam::{Topology, TopologyBuilder};
 use sdam_core::options::Options;
 use sdam_events::metrics::MetricsSink;
 use sdam_sim::serve::ReplicaSet;

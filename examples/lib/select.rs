@@ -13,11 +13,7 @@ use std::{
 };
 
 use futures::future::join_all;
-use sdam::{
-    builder::TopologyBuilder,
-    error::{SelectionError, StartError},
-    topology::Topology,
-};
+use sdam::{SelectionError, StartError, Topology, TopologyBuilder};
 use sdam_core::{address::ServerAddress, options::Options};
 use sdam_select::{Criteria, diagnose};
 use sdam_sim::serve::{Builder, ReplicaSet, ServeError};

@@ -25,7 +25,7 @@ use futures::{
     channel::mpsc::{self, UnboundedReceiver},
     select_biased,
 };
-use sdam::{builder::TopologyBuilder, topology::Topology};
+use sdam::{Topology, TopologyBuilder};
 use sdam_core::{
     event::EventKind,
     options::{ConfigError, Options},

@@ -8,7 +8,7 @@ use std::{
     time::Instant,
 };
 
-use sdam::{blocking::Topology, builder::TopologyBuilder, error::SelectionError};
+use sdam::{BlockingTopology, SelectionError, TopologyBuilder};
 use sdam_core::{
     options::{ConfigError, Options},
     read_preference::{ReadMode, ReadPreference},
@@ -102,7 +102,11 @@ pub fn run(request: &Request, output: &mut impl Write) -> Result<(), Error> {
 }
 
 /// Selects a server, and shows it, the time it took, and the topology.
-fn show(topology: &mut Topology, request: &Request, output: &mut impl Write) -> Result<(), Error> {
+fn show(
+    topology: &mut BlockingTopology,
+    request: &Request,
+    output: &mut impl Write,
+) -> Result<(), Error> {
     let criteria = match request.purpose {
         Some(Purpose::Write) => Criteria::write(),
         Some(Purpose::Read(mode)) => Criteria::read(ReadPreference::new(mode))?,
@@ -117,13 +121,13 @@ fn show(topology: &mut Topology, request: &Request, output: &mut impl Write) -> 
         output,
         "selected {} ({}) for {criteria} in {took:.1?}",
         selected.address(),
-        selected.description().server_type,
+        selected.server_type(),
     )?;
     Ok(())
 }
 
 /// Displays the topology, a line for each server.
-struct Deployment<'t>(&'t Topology);
+struct Deployment<'t>(&'t BlockingTopology);
 
 impl Display for Deployment<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -193,6 +197,6 @@ other!(
     ConfigError,
     ServeError,
     io::Error,
-    sdam::error::StartError,
+    sdam::StartError,
     sdam_core::read_preference::InvalidReadPreference
 );

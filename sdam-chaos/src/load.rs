@@ -12,11 +12,12 @@ use futures::{
     future::{Either, select},
     stream::StreamExt,
 };
-use sdam::{error::SelectionError, selected::Selected, topology::Topology};
+use sdam::SelectionError;
 use sdam_core::{rng::Rng, time::Instant};
 use sdam_sim::oracle::Oracle;
 use sdam_transport::{Clock, Runtime, Task};
 
+use crate::record::{SelectedServer, Topology};
 use crate::{
     record::{RunRecord, Waiting},
     request::SelectionRequest,
@@ -115,7 +116,7 @@ impl Application {
         &mut self,
         request: SelectionRequest,
         timeout: Duration,
-    ) -> Option<Selected> {
+    ) -> Option<SelectedServer> {
         let is_cancelled = self.rng.below(8) == 0;
         let give_up = self.clock.now() + self.millis(4000);
         let selection = wait_for(
@@ -202,7 +203,7 @@ pub(crate) async fn wait_for(
     clock: &dyn Clock,
     request: &SelectionRequest,
     timeout: Duration,
-) -> Result<Selected, SelectionError> {
+) -> Result<SelectedServer, SelectionError> {
     let deadline = clock.now() + timeout;
     let number = {
         let mut waiting = record.waiting();

@@ -9,12 +9,10 @@ use std::{
     },
 };
 
-use sdam::topology::Topology;
 use sdam_core::{
-    address::ServerAddress,
     event::Event,
     ids::{Generation, ServerId},
-    pool::{PoolClear, PoolFactory, PoolHandle},
+    pool::{NewPool, PoolClear, PoolFactory, PoolHandle},
     time::Instant,
 };
 use sdam_events::sink::{EventSink, Interest};
@@ -23,6 +21,15 @@ use sdam_sim::oracle::{Oracle, PoolCall, PoolCalls, Violation};
 use sdam_transport::Clock;
 
 use crate::{load::balanced::BalancedPool, request::SelectionRequest};
+
+/// A topology with recording pools.
+pub(crate) type Topology = sdam::Topology<RecordingPool>;
+/// A builder of topologies with recording pools.
+pub(crate) type TopologyBuilder = sdam::TopologyBuilder<RecordingPool>;
+/// A single-threaded topology with recording pools.
+pub(crate) type ScanTopology = sdam::ScanTopology<RecordingPool>;
+/// A selected server with its recording pool.
+pub(crate) type SelectedServer = sdam::SelectedServer<RecordingPool>;
 
 /// The record of one run. Locks are held briefly, and never two at once.
 #[derive(Default)]
@@ -202,22 +209,25 @@ impl EventSink for EventRecorder {
 pub(crate) struct RecordingPools(pub(crate) Arc<RunRecord>);
 
 #[derive(Debug)]
-struct RecordingPool {
+pub(crate) struct RecordingPool {
     server: ServerId,
     record: Arc<RunRecord>,
 }
 
 impl PoolFactory for RecordingPools {
-    fn create(&self, server: ServerId, _: &ServerAddress) -> Arc<dyn PoolHandle> {
+    type Pool = RecordingPool;
+
+    fn create(&self, new: NewPool) -> RecordingPool {
+        let server = new.server;
         let before = self.0.pools().open.insert(server, PoolState::default());
         if before.is_some() {
             let message = format!("a second pool is created for server {server}");
             self.0.violated(Oracle::Pools, message);
         }
-        Arc::new(RecordingPool {
+        RecordingPool {
             server,
             record: Arc::clone(&self.0),
-        })
+        }
     }
 }
 
@@ -282,6 +292,6 @@ impl PoolHandle for RecordingPool {
 
 impl fmt::Debug for RunRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ledger").finish_non_exhaustive()
+        f.debug_struct("RunRecord").finish_non_exhaustive()
     }
 }

@@ -12,7 +12,7 @@ use std::{
 };
 
 use futures::future::{Either, join, select};
-use sdam::{builder::TopologyBuilder, error::SelectionError, topology::Topology};
+use sdam::SelectionError;
 use sdam_core::{event::Event, options::Options, rng::Rng, time::Instant};
 use sdam_sim::{
     Action,
@@ -21,6 +21,7 @@ use sdam_sim::{
 };
 use sdam_transport::{ClientMetadata, Environment};
 
+use crate::record::{Topology, TopologyBuilder};
 use crate::{
     load,
     oracle::{cadence, elections, step::StepOracle, truth::Truth},
@@ -217,7 +218,7 @@ fn builder(record: &Arc<RunRecord>, options: Options) -> Result<TopologyBuilder,
     // The metadata does not use the process environment, which would make runs differ.
     let metadata = ClientMetadata::new("sdam-chaos", "0", &Environment::default())
         .map_err(|error| setup_failure(&error))?;
-    Ok(TopologyBuilder::new(options)
+    Ok(sdam::TopologyBuilder::new(options)
         .metadata(metadata)
         .sink(EventRecorder(Arc::clone(record)))
         .pools(RecordingPools(Arc::clone(record))))

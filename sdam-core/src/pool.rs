@@ -1,31 +1,42 @@
 //! Commands from a topology to connection pools, and the errors of pools (CMAP).
 
 mod error;
+mod reporter;
 
-use alloc::sync::Arc;
-use core::fmt::Debug;
+use alloc::{boxed::Box, sync::Arc};
+use core::{any::Any, fmt::Debug};
 
-pub use self::error::PoolError;
+pub use self::{
+    error::PoolError,
+    reporter::{NewPool, PoolHost, Reporter, ServiceConnection},
+};
 use crate::{
-    address::ServerAddress,
     error::ServerError,
-    ids::{Generation, ObjectId, ServerId},
+    ids::{Generation, ObjectId},
 };
 
 /// Creates the pool of each server that joins the topology.
+///
+/// `Arc<F>`, `Box<F>` and `&'static F` are factories if `F` is one.
 ///
 /// # Contract
 ///
 /// `create` is called while the topology is locked.
 /// It must return quickly, must not block, and must not call back into the topology.
-/// The pool starts paused with [`Generation::FIRST`] and opens no connection before
+/// The pool starts paused with [`NewPool::generation`] and opens no connection before
 /// [`PoolHandle::ready`].
 ///
-/// A panic is re-raised in the calling thread after the remaining effects have run. A server whose
-/// pool could not be created has [`NoPools`].
+/// A panic is re-raised in the calling thread after the remaining effects have run. The server is
+/// then monitored but never selected, until a later `create` succeeds: it is called again each
+/// time the pool would become ready.
 pub trait PoolFactory: Send + Sync + Debug + 'static {
-    /// Creates the paused pool of the server `id` at `address`.
-    fn create(&self, id: ServerId, address: &ServerAddress) -> Arc<dyn PoolHandle>;
+    /// The pool of one server. A selection returns a reference to it.
+    ///
+    /// `Arc<T>` and `Box<T>` are pools if `T` is one, also `Arc<dyn PoolHandle>`.
+    type Pool: PoolHandle;
+
+    /// Creates the paused pool of a server.
+    fn create(&self, new: NewPool) -> Self::Pool;
 }
 
 /// The part of a connection pool that the topology controls.
@@ -64,7 +75,7 @@ pub trait PoolFactory: Send + Sync + Debug + 'static {
 /// [interrupts](PoolClear::interrupt_in_use) affects no connection of the new generation (F-65).
 ///
 /// A panic is re-raised in the calling thread after the remaining effects have run.
-pub trait PoolHandle: Send + Sync + Debug + 'static {
+pub trait PoolHandle: Any + Send + Sync + Debug {
     /// Marks the pool ready to open connections; does nothing if it is ready already.
     fn ready(&self);
     /// Makes all connections of earlier generations stale, see [`PoolClear`].
@@ -114,8 +125,10 @@ impl PoolClear {
 pub struct NoPools;
 
 impl PoolFactory for NoPools {
-    fn create(&self, _: ServerId, _: &ServerAddress) -> Arc<dyn PoolHandle> {
-        Arc::new(Self)
+    type Pool = Self;
+
+    fn create(&self, _: NewPool) -> Self {
+        Self
     }
 }
 
@@ -124,3 +137,36 @@ impl PoolHandle for NoPools {
     fn clear(&self, _: &PoolClear) {}
     fn close(&self) {}
 }
+
+macro_rules! forward_factory {
+    ($($pointer:ty),*) => {$(
+        impl<F: PoolFactory + ?Sized> PoolFactory for $pointer {
+            type Pool = F::Pool;
+
+            fn create(&self, new: NewPool) -> F::Pool {
+                (**self).create(new)
+            }
+        }
+    )*};
+}
+
+macro_rules! forward_handle {
+    ($($pointer:ty),*) => {$(
+        impl<H: PoolHandle + ?Sized> PoolHandle for $pointer {
+            fn ready(&self) {
+                (**self).ready();
+            }
+
+            fn clear(&self, clear: &PoolClear) {
+                (**self).clear(clear);
+            }
+
+            fn close(&self) {
+                (**self).close();
+            }
+        }
+    )*};
+}
+
+forward_factory!(Arc<F>, Box<F>, &'static F);
+forward_handle!(Arc<H>, Box<H>);

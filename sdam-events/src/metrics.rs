@@ -57,7 +57,7 @@ use sdam_core::{
 
 use crate::{
     facts::{Fact, Facts},
-    queue::EventQueue,
+    queue::PendingEvents,
     sink::{EventSink, Interest},
 };
 
@@ -120,7 +120,7 @@ impl MetricsSink {
 
     /// Sets the gauges that change without an event: round-trip times, the time without a primary,
     /// and the state of the queue. Call it before the metrics are read or every few seconds.
-    pub fn update(&self, now: Instant, topology: &TopologyDescription, queue: &EventQueue) {
+    pub fn update(&self, now: Instant, topology: &TopologyDescription, queue: PendingEvents<'_>) {
         for server in topology.servers() {
             self.set_rtt(server);
         }

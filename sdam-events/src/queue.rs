@@ -22,11 +22,13 @@ use crate::{
 };
 
 mod batch;
+mod pending;
 mod shed;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use batch::{Batch, Next};
+pub use pending::PendingEvents;
 use shed::{Shedding, weight};
 
 /// The ordered queue of one topology's events.

@@ -18,7 +18,7 @@
 //! ```
 //! use std::time::Duration;
 //!
-//! use sdam::{core::address::ServerAddress, selection::criteria::Criteria, topology::Topology};
+//! use sdam::{discovery::address::ServerAddress, selection::criteria::Criteria, Topology};
 //! use sdam_sim::{Blueprint, action::Target, config::SetConfig, runtime::Sim};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -66,9 +66,9 @@
 //! use std::time::Duration;
 //!
 //! use sdam::{
-//!     core::{address::ServerAddress, server::ServerType},
+//!     discovery::{address::ServerAddress, server::ServerType},
 //!     selection::criteria::Criteria,
-//!     topology::Topology,
+//!     Topology,
 //! };
 //! use sdam_sim::{Action, Blueprint, action::Target, config::SetConfig, runtime::Sim};
 //!
@@ -126,12 +126,12 @@
 //! use std::time::Duration;
 //!
 //! use sdam::{
-//!     core::{
+//!     discovery::{
 //!         address::ServerAddress,
 //!         read_preference::{ReadMode, ReadPreference},
 //!     },
 //!     selection::criteria::Criteria,
-//!     topology::Topology,
+//!     Topology,
 //! };
 //! use sdam_sim::{Blueprint, config::SetConfig, runtime::Sim, scenario::Scenario};
 //!

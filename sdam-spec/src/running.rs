@@ -9,13 +9,19 @@ mod tests;
 
 use std::time::Duration;
 
-use sdam::builder::TopologyBuilder;
 use sdam_core::options::{Options, ServerMonitoringMode};
 use sdam_transport::{ClientMetadata, Environment};
 
-use self::pools::RecordingPools;
+use self::pools::{RecordingPool, RecordingPools};
 
 /// Creates the builder of a topology. Its checks have no time limit and are made one by one.
+/// A topology with recording pools.
+pub(crate) type Topology = sdam::Topology<RecordingPool>;
+/// A builder of topologies with recording pools.
+pub(crate) type TopologyBuilder = sdam::TopologyBuilder<RecordingPool>;
+/// A single-threaded topology with recording pools.
+pub(crate) type ScanTopology = sdam::ScanTopology<RecordingPool>;
+
 pub(crate) fn builder(options: Options, pools: &RecordingPools) -> Result<TopologyBuilder, String> {
     let options = options
         .with_server_monitoring_mode(ServerMonitoringMode::Poll)
@@ -26,7 +32,7 @@ pub(crate) fn builder(options: Options, pools: &RecordingPools) -> Result<Topolo
         &Environment::default(),
     );
     let metadata = metadata.map_err(|error| error.to_string())?;
-    Ok(TopologyBuilder::new(options)
+    Ok(sdam::TopologyBuilder::new(options)
         .metadata(metadata)
         .pools(pools.clone()))
 }

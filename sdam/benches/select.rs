@@ -18,7 +18,7 @@ use std::{
 };
 
 use criterion::Criterion;
-use sdam::{builder::TopologyBuilder, topology::Topology};
+use sdam::{Topology, TopologyBuilder};
 use sdam_core::{
     address::ServerAddress,
     options::{Options, ServerMonitoringMode},

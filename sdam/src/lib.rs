@@ -1,19 +1,16 @@
 //! MongoDB server discovery, monitoring and selection on any runtime.
 //!
-//! A [`topology::Topology`] discovers the servers of a deployment, monitors them, controls
+//! A [`Topology`] discovers the servers of a deployment, monitors them, controls
 //! connection pools, publishes events, and selects a server for each operation.
 //!
-//! A [`scan::ScanTopology`] does the same without background tasks, for single-threaded programs.
+//! A [`ScanTopology`] does the same without background tasks, for single-threaded programs.
 //!
 //! This crate depends on no particular runtime. A topology is started on a
-//! [`Runtime`](sdam_transport::runtime::Runtime) value, made by a function of [`runtime`] or by
+//! [`Runtime`] value, made by a function of [`runtime`] or by
 //! hand.
 //!
 //! ```no_run
-//! use sdam::{
-//!     core::read_preference::{ReadMode, ReadPreference}, runtime,
-//!     selection::criteria::Criteria, topology::Topology,
-//! };
+//! use sdam::{Criteria, ReadMode, ReadPreference, Topology, runtime};
 //!
 //! # #[cfg(feature = "runtime-tokio")]
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -39,38 +36,75 @@
 //! | `replay` | `events::replay`: the proof that a recording happens again |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod alarm;
-#[cfg(feature = "blocking")]
-pub mod blocking;
-pub mod builder;
-mod cell;
-mod demand;
-pub mod error;
-pub mod failures;
-mod held;
-mod introduction;
-mod link;
-mod mailbox;
+mod engine;
 #[cfg(all(test, sdam_loom))]
 mod models;
 mod monitor;
-mod pending;
-mod report;
-mod rtt;
 pub mod runtime;
-pub mod scan;
 mod select;
-pub mod selected;
-mod server;
-pub mod service;
-pub mod snapshot;
+mod single_threaded;
 mod sync;
-mod tasks;
-pub mod topology;
-pub mod watch;
+mod topology;
+
+/// Implements the seams, whose methods are asynchronous.
+pub use async_trait::async_trait;
+#[doc(inline)]
+pub use sdam_core::{
+    address::ServerAddress,
+    app_error::{AppError, Cause, ErrorOutcome},
+    error::{ErrorKind, ServerError, Stage},
+    event::{Event, EventKind, EventName},
+    ids::{Generation, ObjectId, ServerId},
+    options::{ConfigError, Options, Warning},
+    pool::{
+        NewPool, NoPools, PoolClear, PoolError, PoolFactory, PoolHandle, Reporter,
+        ServiceConnection,
+    },
+    read_preference::{ReadMode, ReadPreference},
+    server::{ServerDescription, ServerType, WireVersions},
+    time::Instant,
+    topology::{TopologyDescription, TopologyType},
+};
+#[doc(inline)]
+pub use sdam_events::{
+    queue::PendingEvents,
+    sink::{EventSink, Interest},
+};
+#[doc(inline)]
+pub use sdam_select::{
+    candidate::{Candidates, Selector},
+    criteria::{Criteria, CriteriaError},
+    diagnose::Diagnosis,
+    explain::Explanation,
+};
+#[doc(inline)]
+pub use sdam_transport::{
+    clock::Clock,
+    connect::{Connection, Transport},
+    error::TransportError,
+    handshake::{ClientMetadata, Library},
+    runtime::{Io, Runtime},
+    spawn::{Spawner, Task},
+};
+
+#[cfg(feature = "blocking")]
+pub use self::single_threaded::BlockingTopology;
+pub use self::{
+    engine::{
+        failures::{Failure, Failures},
+        snapshot::{ServerState, Snapshot, SnapshotGuard},
+    },
+    select::{
+        error::{SelectionError, StartError},
+        selected::SelectedServer,
+        timeout::{Bound, SelectionTimeout},
+    },
+    single_threaded::{Channel, ScanTopology},
+    topology::{Topology, TopologyBuilder, Watch, WeakTopology},
+};
 
 /// Types and state machines of server discovery and monitoring.
-pub use sdam_core as core;
+pub use sdam_core as discovery;
 /// Event sinks, logs and metrics.
 pub use sdam_events as events;
 /// Server selection: criteria, explanations and diagnoses.

@@ -1,9 +1,10 @@
 //! Loom models of the state that threads share; `cargo xtask loom` runs every interleaving.
 
 mod checks;
-mod demand;
+
+mod control;
 mod lanes;
-mod mailbox;
 mod publication;
 mod shutdown;
+mod waiters;
 mod world;

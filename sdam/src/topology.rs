@@ -1,114 +1,100 @@
 //! The topology handle of applications.
 
-use std::{fmt, pin::pin, sync::Arc, time::Duration};
+mod builder;
+mod lock;
+mod metadata;
+mod select;
+pub(crate) mod shared;
+mod tasks;
+mod watch;
+
+use std::{
+    fmt,
+    marker::PhantomData,
+    pin::pin,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use futures::future;
 use sdam_core::{
     app_error::{AppError, ErrorOutcome},
     error::ServerError,
-    hello::{Handshake, Hello},
+    hello::HelloRequest,
     ids::{Generation, ObjectId, ServerId},
-    machine::Input,
-    options::{Options, Warning},
+    options::{ConfigError, Options, Warning},
+    pool::{NoPools, PoolHandle, ServiceConnection},
 };
-use sdam_events::queue::EventQueue;
+use sdam_events::queue::PendingEvents;
 use sdam_select::{criteria::Criteria, explain::Explanation};
 use sdam_transport::handshake::{InvalidMetadata, Library};
 
+use self::shared::{Background, Shared};
+pub use self::{builder::TopologyBuilder, watch::Watch};
 use crate::{
-    cell::TopologyCell,
-    error::SelectionError,
-    select::Limit,
-    selected::Selected,
-    service::ServiceConnection,
-    snapshot::{Snapshot, SnapshotGuard},
-    watch::Watch,
+    engine::snapshot::{Snapshot, SnapshotGuard},
+    select::{Limit, error::SelectionError, selected::SelectedServer},
 };
 
 /// A deployment whose servers are monitored in the background.
 ///
+/// `P` is the pool of each server, see [`TopologyBuilder::pools`].
+///
 /// Cloning only increments a reference count. Monitoring ends when the last clone is dropped or
 /// [`close`](Self::close) is called.
-#[derive(Clone)]
-pub struct Topology {
+///
+/// ```no_run
+/// use sdam::{Criteria, Topology};
+///
+/// # #[cfg(feature = "runtime-tokio")]
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let topology = Topology::builder("mongodb://db-0.example.com/?replicaSet=rs0")?
+///     .start(sdam::runtime::tokio()?)?;
+/// let primary = topology.select(&Criteria::write()).await?;
+/// println!("write to {}", primary.address());
+/// topology.close().await;
+/// # Ok(())
+/// # }
+/// ```
+pub struct Topology<P = NoPools> {
     handle: Arc<Handle>,
+    pool: PhantomData<fn() -> P>,
 }
 
-/// The user's handle. Tasks hold only the cell, so there is no reference cycle.
+/// The user's handle. Tasks and pools hold only the shared state, so there is no reference cycle.
 struct Handle {
-    cell: Arc<TopologyCell>,
+    shared: Arc<Shared>,
+}
+
+/// A [`Topology`] that does not keep monitoring alive.
+pub struct WeakTopology<P = NoPools> {
+    handle: Weak<Handle>,
+    pool: PhantomData<fn() -> P>,
 }
 
 impl Topology {
-    pub(crate) fn new(cell: Arc<TopologyCell>) -> Self {
-        Self {
-            handle: Arc::new(Handle { cell }),
-        }
-    }
+    /// The time that [`close`](Self::close) waits for a sink that does not return.
+    pub const DELIVERY_PATIENCE: Duration = Duration::from_secs(2);
 
-    pub(crate) fn cell(&self) -> &Arc<TopologyCell> {
-        &self.handle.cell
-    }
-
-    /// Returns the id that all events of this topology carry.
-    pub fn id(&self) -> ObjectId {
-        self.cell().events.topology()
-    }
-
-    /// Returns the options that the topology was started with.
-    pub fn options(&self) -> &Options {
-        &self.cell().options
-    }
-
-    /// Returns the configuration warnings: workarounds for the connection string, and options
-    /// without effect on a client with background monitors. Each was also
-    /// [published](sdam_core::event::EventKind::ConfigWarning) when the topology opened.
-    pub fn warnings(&self) -> &[Warning] {
-        &self.cell().warnings
-    }
-
-    /// Appends a wrapping library to the client metadata and returns whether that changed
-    /// anything: a library that was appended before is not appended again. Only connections that
-    /// are opened later send it (Handshake: "Supporting wrapping libraries").
+    /// Creates a builder from a connection string.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), sdam::ConfigError> {
+    /// let builder = sdam::Topology::builder("mongodb://a.example.com,b.example.com/?replicaSet=rs")?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///
-    /// If one of the library's texts contains a `|`; then nothing is changed.
-    pub fn append_metadata(&self, library: Library) -> Result<bool, InvalidMetadata> {
-        self.cell().introduction.append(library)
+    /// If the connection string is malformed or contradicts itself; the error names the option.
+    pub fn builder(uri: &str) -> Result<TopologyBuilder, ConfigError> {
+        Ok(TopologyBuilder::new(Options::parse(uri)?))
     }
+}
 
-    /// Returns the handshake of the first hello of a connection that is opened now. Pools use it
-    /// for their connections, too.
-    pub fn handshake(&self) -> Arc<Handshake> {
-        self.cell().introduction.handshake()
-    }
-
-    /// Returns the current snapshot. Takes no lock and allocates nothing.
-    pub fn snapshot(&self) -> SnapshotGuard {
-        SnapshotGuard(self.cell().snapshot().load())
-    }
-
-    /// Returns the queue of events that are not delivered yet.
-    pub fn events(&self) -> &Arc<EventQueue> {
-        &self.cell().events
-    }
-
-    /// Returns the number of selections that are waiting for a server.
-    pub fn waiters(&self) -> usize {
-        self.cell().demand.waiters()
-    }
-
-    /// Selects a server if one is suitable now. Takes no lock, allocates nothing, never waits.
-    ///
-    /// # Errors
-    ///
-    /// If no selection can succeed: the topology is incompatible or closed, its runtime has shut
-    /// down, or the criteria are invalid.
-    pub fn try_select(&self, criteria: &Criteria) -> Result<Option<Selected>, SelectionError> {
-        self.cell().try_select(criteria)
-    }
-
+/// Selection.
+impl<P: PoolHandle> Topology<P> {
     /// Selects a server. Waits for a suitable one up to `serverSelectionTimeoutMS`, or up to
     /// `timeoutMS` if that is configured, shorter and not zero.
     ///
@@ -122,9 +108,10 @@ impl Topology {
     /// # Cancel safety
     ///
     /// May be dropped at any time without side effects.
-    pub async fn select(&self, criteria: &Criteria) -> Result<Selected, SelectionError> {
-        let cell = self.cell();
-        cell.select(criteria, cell.limit).await
+    pub async fn select(&self, criteria: &Criteria) -> Result<SelectedServer<P>, SelectionError> {
+        let shared = self.shared();
+        let selected = shared.select(criteria, shared.limit).await?;
+        Ok(SelectedServer::new(selected))
     }
 
     /// Selects a server like [`select`](Self::select), but waits for at most `timeout`, and never
@@ -142,17 +129,43 @@ impl Topology {
         &self,
         criteria: &Criteria,
         timeout: Duration,
-    ) -> Result<Selected, SelectionError> {
-        let cell = self.cell();
-        cell.select(criteria, Limit::of_call(&cell.options, timeout))
-            .await
+    ) -> Result<SelectedServer<P>, SelectionError> {
+        let shared = self.shared();
+        let limit = Limit::of_call(&shared.options, timeout);
+        Ok(SelectedServer::new(shared.select(criteria, limit).await?))
+    }
+
+    /// Selects a server if one is suitable now. Takes no lock, allocates nothing, never waits.
+    ///
+    /// # Errors
+    ///
+    /// If no selection can succeed: the topology is incompatible or closed, its runtime has shut
+    /// down, or the criteria are invalid.
+    pub fn try_select(
+        &self,
+        criteria: &Criteria,
+    ) -> Result<Option<SelectedServer<P>>, SelectionError> {
+        Ok(self.shared().try_select(criteria)?.map(SelectedServer::new))
     }
 
     /// Explains for each known server why a selection would choose or reject it.
     ///
     /// Meant for diagnostics and logs: it allocates, and calls selectors as a selection does.
     pub fn explain(&self, criteria: &Criteria) -> Explanation {
-        self.cell().explain(criteria)
+        self.shared().explain(criteria)
+    }
+}
+
+/// The current state.
+impl<P: PoolHandle> Topology<P> {
+    /// Returns the current snapshot. Takes no lock and allocates nothing.
+    pub fn snapshot(&self) -> SnapshotGuard {
+        SnapshotGuard(self.shared().published.load())
+    }
+
+    /// Returns a stream of ever newer snapshots, beginning with the current one.
+    pub fn watch(&self) -> Watch {
+        Watch::new(Arc::clone(self.shared()))
     }
 
     /// Waits until `ready` yields a value for a snapshot, for at most `timeout`.
@@ -168,24 +181,49 @@ impl Topology {
         ready: impl FnMut(&Snapshot) -> Option<T>,
         timeout: Duration,
     ) -> Option<T> {
-        let cell = self.cell();
-        cell.wait_for(ready, Some(cell.now() + timeout)).await
+        let shared = self.shared();
+        shared.wait_for(ready, Some(shared.now() + timeout)).await
     }
 
-    /// Returns a stream of ever newer snapshots, beginning with the current one.
-    pub fn watch(&self) -> Watch {
-        Watch::new(Arc::clone(self.cell()))
+    /// Returns a read-only view of the events that are not delivered yet.
+    pub fn events(&self) -> PendingEvents<'_> {
+        self.shared().events.pending()
     }
 
+    /// Returns the number of selections that are waiting for a server.
+    pub fn waiters(&self) -> usize {
+        self.shared().waiters.count()
+    }
+
+    /// Returns the id that all events of this topology carry.
+    pub fn id(&self) -> ObjectId {
+        self.shared().events.topology()
+    }
+
+    /// Returns the options that the topology was started with.
+    pub fn options(&self) -> &Options {
+        &self.shared().options
+    }
+
+    /// Returns the configuration warnings: workarounds for the connection string, and options
+    /// without effect on a client with background monitors. Each was also
+    /// [published](sdam_core::event::EventKind::ConfigWarning) when the topology opened.
+    pub fn warnings(&self) -> &[Warning] {
+        &self.shared().warnings
+    }
+}
+
+/// Reports of operations and pools. Pools have a [`Reporter`](sdam_core::pool::Reporter) of their own.
+impl<P: PoolHandle> Topology<P> {
     /// Reports an application error of an operation or a connection pool on `server`.
     ///
     /// Any reply to a command and any connection error may be reported; irrelevant ones are
     /// ignored. All effects have run when the call returns.
-    /// [`TransportError::app_error`](sdam_transport::error::TransportError::app_error) returns what
-    /// to report for a failed connection.
+    /// [`TransportError::app_error`](sdam_transport::error::TransportError::app_error) returns the
+    /// error to report for a failed connection.
     /// Must not be called with a lock held that the pool's own `ready`, `clear` or `close` take.
     pub fn handle_error(&self, server: ServerId, error: &AppError<'_>) -> ErrorOutcome {
-        self.cell().apply_error(server, error)
+        self.shared().apply_error(server, error)
     }
 
     /// Reports the reply to the handshake of a new pooled connection, a BSON document, as soon as
@@ -209,21 +247,7 @@ impl Topology {
         generation: Generation,
         reply: &[u8],
     ) -> Result<Option<ServiceConnection>, ServerError> {
-        let hello = Hello::parse(reply)?;
-        let balanced = self.options().load_balanced;
-        let service = balanced
-            .then(|| hello.load_balanced_service())
-            .transpose()?;
-        let current = self
-            .cell()
-            .apply_handshake(server, generation, hello, reply);
-        Ok(service
-            .zip(current)
-            .map(|(service, generation)| ServiceConnection {
-                server,
-                service,
-                generation,
-            }))
+        self.shared().apply_handshake(server, generation, reply)
     }
 
     /// Reports that a connection to a service behind a load balancer is closed, or has been handed
@@ -238,31 +262,53 @@ impl Topology {
         reason = "no connection is reported as closed twice"
     )]
     pub fn handle_service_connection_closed(&self, connection: ServiceConnection) {
-        let ServiceConnection {
-            server,
-            service,
-            generation,
-        } = connection;
-        self.cell().apply(Input::ServiceConnectionClosed {
-            server,
-            service,
-            generation,
-        });
+        self.shared().apply_service_connection_closed(&connection);
+    }
+
+    /// Returns the generation of connections to `server` that are opened now; behind a load
+    /// balancer, that of connections to `service`. `None` if the server has left the topology.
+    pub fn generation(&self, server: ServerId, service: Option<ObjectId>) -> Option<Generation> {
+        self.shared().generation(server, service)
     }
 
     /// Requests a check from every monitor, no sooner than 500 ms after its last check.
     pub fn request_check(&self) {
-        self.cell().request_checks();
+        self.shared().request_checks();
     }
 
-    /// The time that [`close`](Self::close) waits for a sink that does not return.
-    pub const DELIVERY_PATIENCE: Duration = Duration::from_secs(2);
+    /// Returns the first message of a connection that is opened now, with the client metadata, the
+    /// declared API and the framing that the options ask for.
+    pub fn hello(&self) -> HelloRequest {
+        self.shared().hello_request()
+    }
+
+    /// Appends a wrapping library to the client metadata and returns whether that changed
+    /// anything: a library that was appended before is not appended again. Only connections that
+    /// are opened later send it (Handshake: "Supporting wrapping libraries").
+    ///
+    /// # Errors
+    ///
+    /// If one of the library's texts contains a `|`; then nothing is changed.
+    pub fn append_metadata(&self, library: Library) -> Result<bool, InvalidMetadata> {
+        self.shared().metadata.append(library)
+    }
+}
+
+/// The end.
+impl<P: PoolHandle> Topology<P> {
+    /// Returns a handle that does not keep monitoring alive.
+    pub fn downgrade(&self) -> WeakTopology<P> {
+        WeakTopology {
+            handle: Arc::downgrade(&self.handle),
+            pool: PhantomData,
+        }
+    }
 
     /// Ends monitoring, fails waiting selections, and waits until all tasks and sockets of this
     /// topology are gone and the last event has been delivered. The failures are published before
     /// `TopologyClosed`, even those of selections whose futures are no longer polled.
     ///
-    /// Waits for a hanging sink no longer than [`DELIVERY_PATIENCE`](Self::DELIVERY_PATIENCE). If
+    /// Waits for a hanging sink no longer than [`DELIVERY_PATIENCE`](Topology::DELIVERY_PATIENCE). If
     /// the sink ever returns, it receives the remaining events.
     /// DNS look-ups of host names are not waited for. Some runtimes make them on separate threads
     /// that cannot be interrupted: tokio waits for those when it is dropped, but not in its
@@ -272,25 +318,75 @@ impl Topology {
     ///
     /// Monitoring has ended even if the future is dropped after its first poll.
     pub async fn close(&self) {
-        let cell = self.cell();
-        cell.shut_down();
-        cell.monitors.finished().await;
-        let patience = cell.now() + Self::DELIVERY_PATIENCE;
-        let patience = cell.runtime.io.clock.sleep_until(patience);
-        future::select(pin!(cell.dispatchers.finished()), patience).await;
+        let shared = self.shared();
+        shared.shut_down();
+        let Background::Tasks(tasks) = &shared.background else {
+            return;
+        };
+        tasks.monitors.finished().await;
+        let patience = shared.now() + Topology::<NoPools>::DELIVERY_PATIENCE;
+        let patience = shared.io.clock.sleep_until(patience);
+        future::select(pin!(tasks.dispatchers.finished()), patience).await;
+    }
+}
+
+impl<P> Topology<P> {
+    fn new(shared: Arc<Shared>) -> Self {
+        Self {
+            handle: Arc::new(Handle { shared }),
+            pool: PhantomData,
+        }
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.handle.shared
+    }
+}
+
+impl<P> WeakTopology<P> {
+    /// Returns the topology, unless its last handle was dropped.
+    pub fn upgrade(&self) -> Option<Topology<P>> {
+        Some(Topology {
+            handle: self.handle.upgrade()?,
+            pool: PhantomData,
+        })
+    }
+}
+
+impl<P> Clone for Topology<P> {
+    fn clone(&self) -> Self {
+        Self {
+            handle: Arc::clone(&self.handle),
+            pool: PhantomData,
+        }
+    }
+}
+
+impl<P> Clone for WeakTopology<P> {
+    fn clone(&self) -> Self {
+        Self {
+            handle: Weak::clone(&self.handle),
+            pool: PhantomData,
+        }
     }
 }
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.cell.shut_down();
+        self.shared.shut_down();
     }
 }
 
-impl fmt::Debug for Topology {
+impl<P> fmt::Debug for Topology<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Topology")
-            .field("id", &self.id())
+            .field("id", &self.shared().events.topology())
             .finish_non_exhaustive()
+    }
+}
+
+impl<P> fmt::Debug for WeakTopology<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WeakTopology").finish_non_exhaustive()
     }
 }

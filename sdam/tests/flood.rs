@@ -15,7 +15,7 @@ use std::{
 
 use bson::{oid::ObjectId, rawdoc};
 use futures::executor::block_on;
-use sdam::topology::Topology;
+use sdam::Topology;
 use sdam_core::event::EventName;
 use sdam_events::{queue::EventQueue, sink::sink_fn};
 use sdam_select::criteria::Criteria;

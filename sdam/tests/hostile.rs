@@ -12,7 +12,7 @@ use std::{
 
 use bson::{RawArrayBuf, rawdoc};
 use futures::executor::block_on;
-use sdam::{snapshot::Snapshot, topology::Topology};
+use sdam::{Snapshot, Topology};
 use sdam_core::{
     error::{ErrorKind, ServerError, Stage},
     server::ServerType,

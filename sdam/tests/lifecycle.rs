@@ -15,13 +15,13 @@ use std::{
 use async_trait::async_trait;
 use bson::{Document, doc, oid::ObjectId};
 use futures::{StreamExt, executor::block_on, task::noop_waker_ref};
-use sdam::{error::SelectionError, snapshot::Snapshot, topology::Topology};
+use sdam::{SelectionError, Snapshot, Topology};
 use sdam_core::{
     address::ServerAddress,
     error::{ErrorKind, Stage},
     event::{EventKind, EventName},
-    ids::{Generation, ServerId},
-    pool::{PoolClear, PoolFactory, PoolHandle},
+    ids::Generation,
+    pool::{NewPool, PoolClear, PoolFactory, PoolHandle},
     read_preference::{ReadMode, ReadPreference, TagSet},
     server::ServerType,
     time::Instant,
@@ -209,8 +209,10 @@ fn a_sink_that_panics_is_reported_and_disturbs_nobody() {
 struct Brittle(Arc<AtomicBool>);
 
 impl PoolFactory for Brittle {
-    fn create(&self, _: ServerId, _: &ServerAddress) -> Arc<dyn PoolHandle> {
-        Arc::new(self.clone())
+    type Pool = Self;
+
+    fn create(&self, _: NewPool) -> Self {
+        self.clone()
     }
 }
 
@@ -345,12 +347,7 @@ fn operations_count_while_they_are_held() {
     let first = block_on(topology.select(&Criteria::write())).unwrap();
     let count = || {
         let snapshot = topology.snapshot();
-        let servers = snapshot.description().servers();
-        let index = servers
-            .iter()
-            .position(|server| server.id == first.id())
-            .unwrap();
-        snapshot.operation_count(index)
+        snapshot.server_by_id(first.id()).unwrap().operation_count()
     };
     assert_eq!(count(), 1);
     let second = topology.try_select(&Criteria::write()).unwrap().unwrap();

@@ -5,7 +5,7 @@
 use std::{sync::Arc, time::Duration};
 
 use bson::{Document, doc};
-use sdam::{snapshot::Snapshot, topology::Topology};
+use sdam::{Snapshot, Topology};
 use sdam_core::{
     address::ServerAddress,
     app_error::{AppError, ErrorOutcome},

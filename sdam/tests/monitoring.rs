@@ -8,14 +8,14 @@ use std::{
 };
 
 use bson::Document;
-use sdam::topology::Topology;
+use sdam::Topology;
 use sdam_core::{
     address::ServerAddress,
     app_error::{AppError, ErrorOutcome},
     error::Stage,
     event::{Event, EventKind, EventName},
-    ids::{Generation, ServerId},
-    pool::{PoolClear, PoolFactory, PoolHandle},
+    ids::Generation,
+    pool::{NewPool, PoolClear, PoolFactory, PoolHandle},
     server::ServerType,
     time::Instant,
 };
@@ -73,10 +73,12 @@ struct Pools(Calls);
 struct Pool(String, Calls);
 
 impl PoolFactory for Pools {
-    fn create(&self, _: ServerId, address: &ServerAddress) -> Arc<dyn PoolHandle> {
-        let pool = Pool(address.to_string(), Arc::clone(&self.0));
+    type Pool = Pool;
+
+    fn create(&self, new: NewPool) -> Pool {
+        let pool = Pool(new.address.to_string(), Arc::clone(&self.0));
         pool.note(Call::Created);
-        Arc::new(pool)
+        pool
     }
 }
 
@@ -116,7 +118,7 @@ impl EventSink for Recorder {
 /// A topology in a simulated world, and its recorded events and messages.
 struct Watched {
     sim: Sim,
-    topology: Topology,
+    topology: Topology<Pool>,
     events: Arc<Mutex<Vec<Event>>>,
     sent: Arc<Mutex<Vec<Sent>>>,
     calls: Calls,
@@ -533,7 +535,7 @@ fn new_connections_tell_of_libraries_that_came_later() {
             .all(|sent| !format!("{sent:?}").contains("wrapper"))
     );
     let client = later[0].command.get_document("client").unwrap();
-    let own = watched.topology.handshake();
+    let own = watched.topology.hello().handshake.unwrap();
     assert_eq!(*own.client, *client.to_vec().unwrap());
 }
 

@@ -10,14 +10,14 @@ use std::{
 
 use bson::{doc, oid};
 use futures::executor::block_on;
-use sdam::{builder::TopologyBuilder, topology::Topology};
+use sdam::{Topology, TopologyBuilder};
 use sdam_core::{
     address::ServerAddress,
     app_error::{AppError, ErrorOutcome},
     error::Stage,
-    ids::{Generation, ObjectId, ServerId},
+    ids::{Generation, ObjectId},
     options::{Options, ServerMonitoringMode},
-    pool::{PoolClear, PoolError, PoolFactory, PoolHandle},
+    pool::{NewPool, PoolClear, PoolError, PoolFactory, PoolHandle},
 };
 use sdam_events::{record::RecordSink, replay::replay};
 use sdam_select::criteria::Criteria;
@@ -66,8 +66,9 @@ impl PoolHandle for Pool {
 struct Only(Arc<Mutex<Option<Arc<Pool>>>>);
 
 impl PoolFactory for Only {
-    fn create(&self, _: ServerId, address: &ServerAddress) -> Arc<dyn PoolHandle> {
-        let address = address.clone();
+    type Pool = Arc<Pool>;
+
+    fn create(&self, NewPool { address, .. }: NewPool) -> Arc<Pool> {
         let refusal = PoolError::NotReady {
             address: address.clone(),
         };

@@ -8,7 +8,7 @@ use futures::{
     executor::{block_on, block_on_stream},
     task::noop_waker_ref,
 };
-use sdam::{error::SelectionError, snapshot::Snapshot, topology::Topology};
+use sdam::{SelectionError, Snapshot, Topology};
 use sdam_core::{
     event::{EventKind, EventName, SelectionFailure},
     read_preference::{ReadMode, ReadPreference, TagSet},

@@ -5,7 +5,7 @@
 use std::{sync::Arc, time::Duration};
 
 use futures::future::join_all;
-use sdam::{snapshot::Snapshot, topology::Topology};
+use sdam::{Snapshot, Topology};
 use sdam_core::{
     address::ServerAddress,
     event::{Event, EventKind},

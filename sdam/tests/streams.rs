@@ -8,7 +8,7 @@ use std::{
 };
 
 use bson::Document;
-use sdam::topology::Topology;
+use sdam::Topology;
 use sdam_core::{
     address::ServerAddress,
     event::{Event, EventKind, Heartbeat},

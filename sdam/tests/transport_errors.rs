@@ -10,7 +10,7 @@ use std::{
 };
 
 use futures::executor::block_on;
-use sdam::topology::Topology;
+use sdam::Topology;
 use sdam_core::{
     address::ServerAddress, app_error::ErrorOutcome, error::Stage, ids::Generation,
     options::ServerMonitoringMode,

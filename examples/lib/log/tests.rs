@@ -3,7 +3,7 @@ use std::{
     time::Duration,
 };
 
-use sdam::builder::TopologyBuilder;
+use sdam::TopologyBuilder;
 use sdam_core::options::Options;
 use sdam_events::log::Severity;
 use sdam_sim::serve::ReplicaSet;

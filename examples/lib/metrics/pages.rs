@@ -4,7 +4,7 @@ use metrics::with_local_recorder;
 use metrics_exporter_prometheus::{
     BuildError, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
 };
-use sdam::{topology::Topology, transport::clock::Clock};
+use sdam::{Topology, transport::clock::Clock};
 use sdam_core::{
     event::Event,
     read_preference::{ReadMode, ReadPreference},

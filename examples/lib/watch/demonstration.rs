@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures::channel::mpsc::UnboundedSender;
-use sdam::topology::Topology;
+use sdam::Topology;
 use sdam_core::address::ServerAddress;
 use sdam_sim::{
     serve::{Builder, ReplicaSet, ServeError},

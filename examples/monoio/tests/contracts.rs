@@ -3,7 +3,7 @@
 #![cfg(target_os = "linux")]
 
 use futures::executor::block_on;
-use sdam::topology::Topology;
+use sdam::Topology;
 use sdam_examples_monoio::Monoio;
 use sdam_select::Criteria;
 use sdam_sim::serve::ReplicaSet;

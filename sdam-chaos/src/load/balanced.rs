@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bson::{doc, oid};
-use sdam::service::ServiceConnection;
+use sdam::ServiceConnection;
 use sdam_core::{
     app_error::ErrorOutcome,
     ids::{Generation, ObjectId, ServerId},

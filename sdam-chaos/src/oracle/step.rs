@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use sdam::topology::Topology;
 use sdam_core::{error::ErrorKind, ids::ServerId, time::Instant, topology::TopologyDescription};
 use sdam_model::oracle::{is_selectable, one_primary};
 use sdam_sim::{
@@ -10,6 +9,7 @@ use sdam_sim::{
     runtime::{SchedulerStep, Sim},
 };
 
+use crate::record::Topology;
 use crate::{load::TASK_TIMERS, record::RunRecord};
 
 /// The maximum number of polls of each task in a second of virtual time.

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use futures::future::join;
-use sdam::{error::SelectionError, scan::ScanTopology};
+use sdam::SelectionError;
 use sdam_core::{
     options::{COOLDOWN, MIN_HEARTBEAT_FREQUENCY, Options},
     rng::Rng,
@@ -15,6 +15,7 @@ use sdam_sim::{
 };
 
 use super::{OBSERVATION, builder, heal, restart_stopped, setup_failure};
+use crate::record::ScanTopology;
 use crate::{
     load::report::{draw, possibly_stale},
     oracle::truth::Truth,
@@ -84,7 +85,7 @@ impl Client<'_> {
         {
             Ok(selected) => {
                 self.record.counts().selected += 1;
-                let server_type = selected.description().server_type;
+                let server_type = selected.server_type();
                 if request.is_suitable(selected.topology_type(), server_type) == Some(false) {
                     let message = format!("{server_type} for {}", request.criteria);
                     self.record.violated(Oracle::Selection, message);
@@ -96,7 +97,7 @@ impl Client<'_> {
                 // A selection without time for the scan that is due fails, whatever is known
                 // (Server Selection: "Single-threaded server selection").
                 let too_short = timeout < MIN_HEARTBEAT_FREQUENCY;
-                if !too_short && request.has_suitable_server(description) == Some(true) {
+                if !too_short && request.has_suitable_server(&description) == Some(true) {
                     let message = format!(
                         "a selection of {} timed out, although {description} has a suitable server",
                         request.criteria
@@ -109,7 +110,7 @@ impl Client<'_> {
     }
 
     fn report(&mut self) {
-        let description = Arc::clone(self.topology.description());
+        let description = self.topology.description();
         let servers = description.servers();
         let Some(server) = servers.get(self.rng.below(servers.len() as u64) as usize) else {
             return;
@@ -135,16 +136,16 @@ impl Client<'_> {
     fn check(&self) {
         let description = self.topology.description();
         let servers = description.servers();
-        if let Some(message) = one_primary(description) {
+        if let Some(message) = one_primary(&description) {
             self.record.violated(Oracle::OnePrimary, message);
         }
-        if let Some(server) = without_round_trip_time(description) {
+        if let Some(server) = without_round_trip_time(&description) {
             let message = format!("{server} has no round-trip time");
             self.record.violated(Oracle::RoundTrip, message);
         }
         for server in servers {
             let ready = self.record.pool(server.id).is_some_and(|pool| pool.ready);
-            if is_selectable(description, server) && !ready {
+            if is_selectable(&description, server) && !ready {
                 let message = format!("{server} is selectable, but its pool is paused");
                 self.record.violated(Oracle::Pools, message);
             }
@@ -181,7 +182,7 @@ impl Client<'_> {
             self.check();
             let now = self.sim.now();
             let description = self.topology.description();
-            let Some(difference) = truth.differs_from(description) else {
+            let Some(difference) = truth.differs_from(&description) else {
                 if now.since(healed) >= OBSERVATION {
                     return Ok(());
                 }
@@ -190,7 +191,7 @@ impl Client<'_> {
             if now.since(since) <= plan.convergence_limit() + COOLDOWN {
                 continue;
             }
-            if truth.is_excused(description, &self.record.events()) {
+            if truth.is_excused(&description, &self.record.events()) {
                 self.record.counts().excused += 1;
                 return Ok(());
             }

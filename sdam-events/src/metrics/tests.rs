@@ -378,7 +378,7 @@ fn what_no_event_tells_is_updated_on_request_and_labels_are_everywhere() {
     queue.push(at(1), opening(2));
     let topology = replica_set(vec![server(1, ServerType::RsPrimary, 9)]);
     with_local_recorder(&numbers, || {
-        sink.update(at(5), &topology, &queue);
+        sink.update(at(5), &topology, queue.pending());
         sink.set_dropped(4);
     });
     numbers.check("sdam_event_queue_depth{client=orders}", 1.0);

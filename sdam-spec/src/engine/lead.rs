@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use bson::doc;
-use sdam::topology::Topology;
+
 use sdam_core::{
     address::ServerAddress, options::Options, time::Instant, topology::TopologyDescription,
 };
 
 use super::stage::Stage;
+use crate::running::Topology;
 use crate::running::deployment::{
     SET_NAME, compare, encode, extras, greeting, hello, is_asked, is_hinted, members, seeded,
     unreached,

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use sdam::topology::Topology;
 use sdam_core::{options::Options, topology::TopologyDescription};
 use sdam_events::channel;
 
 use super::{Host, stage::Stage};
+use crate::running::Topology;
 use crate::{
     running::events::EventLog,
     sdam::{ApplicationError, Observation, Response, Subject},

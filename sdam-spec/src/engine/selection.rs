@@ -2,12 +2,13 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use sdam::{error::SelectionError, topology::Topology};
+use sdam::SelectionError;
 use sdam_core::{address::ServerAddress, options::Options};
 use sdam_select::{Candidates, Criteria};
 use serde_json::Value;
 
 use super::{Host, lead::lead_to, stage::Stage};
+use crate::running::Topology;
 use crate::{
     running::selection::{Selected, check_refusal, check_suitable, check_window, unexpected},
     selection::file::{InWindowFile, RttFile, SelectionFile},
@@ -117,8 +118,8 @@ pub fn in_window(host: &Host, file: &Value) -> Result<(), String> {
         }
     }
     file.compare(|| try_select(&topology, &file.criteria))?;
-    for (index, load) in file.loads.values().enumerate() {
-        let count = topology.snapshot().operation_count(index);
+    for (server, load) in topology.snapshot().servers().zip(file.loads.values()) {
+        let count = server.operation_count();
         if count != *load {
             return Err(format!("{count} operations are in progress, not {load}"));
         }

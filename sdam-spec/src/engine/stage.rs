@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use sdam::{builder::TopologyBuilder, topology::Topology};
 use sdam_core::{address::ServerAddress, options::Options, time::Instant};
 use sdam_testkit::{ManualClock, Server, Servers};
 use sdam_transport::{Clock, Io, Runtime};
 
 use super::{Host, activity::Activity};
+use crate::running::{Topology, TopologyBuilder};
 use crate::running::{builder, nothing_left, pools::RecordingPools};
 
 /// How often the clock may have to advance until a server is checked: once to the end of the pause

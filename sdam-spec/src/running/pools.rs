@@ -6,9 +6,8 @@ use std::{
 };
 
 use sdam_core::{
-    address::ServerAddress,
     ids::{Generation, ServerId},
-    pool::{PoolClear, PoolFactory, PoolHandle},
+    pool::{NewPool, PoolClear, PoolFactory, PoolHandle},
 };
 
 /// The generations of the pools, by server; clones share the state.
@@ -31,15 +30,19 @@ impl RecordingPools {
 }
 
 impl PoolFactory for RecordingPools {
-    fn create(&self, id: ServerId, _: &ServerAddress) -> Arc<dyn PoolHandle> {
-        self.lock().insert(id, Generation::FIRST);
-        let pools = self.clone();
-        Arc::new(RecordingPool { pools, id })
+    type Pool = RecordingPool;
+
+    fn create(&self, new: NewPool) -> RecordingPool {
+        self.lock().insert(new.server, new.generation);
+        RecordingPool {
+            pools: self.clone(),
+            id: new.server,
+        }
     }
 }
 
 #[derive(Debug)]
-struct RecordingPool {
+pub(crate) struct RecordingPool {
     pools: RecordingPools,
     id: ServerId,
 }

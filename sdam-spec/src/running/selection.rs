@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use sdam::error::SelectionError;
+use sdam::SelectionError;
 use sdam_core::address::ServerAddress;
 use sdam_select::{Candidates, Criteria};
 

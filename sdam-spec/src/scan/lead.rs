@@ -2,7 +2,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use sdam::scan::ScanTopology;
 use sdam_core::{
     options::Options,
     server::{ServerDescription, ServerType},
@@ -12,6 +11,7 @@ use sdam_core::{
 use sdam_testkit::{Request, always};
 
 use super::world::{World, ready};
+use crate::running::ScanTopology;
 use crate::running::deployment::{
     compare, encode, extras, greeting, hello, is_asked, is_hinted, members, seeded,
 };
@@ -70,7 +70,7 @@ pub(super) fn lead_to(
         });
     }
     let expected = TopologyDescription::new(wanted.topology_type(), expected);
-    compare(&expected, reached)?;
+    compare(&expected, &reached)?;
     Ok((topology, lasted))
 }
 

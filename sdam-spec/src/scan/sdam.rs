@@ -1,14 +1,14 @@
 //! Discovery and monitoring tests, in single-threaded mode.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
-use sdam::scan::ScanTopology;
 use sdam_core::options::Options;
 use sdam_events::channel;
 use sdam_testkit::always;
 use serde_json::Value;
 
 use super::world::{World, ready};
+use crate::running::ScanTopology;
 use crate::{
     running::events::EventLog,
     sdam::{ApplicationError, Observation, Response, Subject},
@@ -43,7 +43,8 @@ impl Scanned {
 impl Subject for Scanned {
     fn respond(&mut self, response: &Response) -> Result<(), String> {
         let address = &response.address;
-        let Some(server) = self.topology.description().server(address) else {
+        let description = self.topology.description();
+        let Some(server) = description.server(address) else {
             return Ok(());
         };
         let (id, was_known) = (server.id, server.server_type.is_available());
@@ -64,7 +65,8 @@ impl Subject for Scanned {
     }
 
     fn fail(&mut self, error: &ApplicationError) -> Result<(), String> {
-        let server = self.topology.description().server(&error.address);
+        let description = self.topology.description();
+        let server = description.server(&error.address);
         let server = server.ok_or_else(|| format!("{} is not known", error.address))?;
         let id = server.id;
         let generations = self.world.pools.generations();
@@ -76,7 +78,7 @@ impl Subject for Scanned {
 
     fn observe(&mut self) -> Result<Observation, String> {
         Ok(Observation {
-            description: Arc::clone(self.topology.description()),
+            description: self.topology.description(),
             generations: self.world.pools.generations(),
             events: self.events.take(self.topology.id())?,
         })

@@ -2,10 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use sdam::{
-    error::{Bound, SelectionError},
-    scan::ScanTopology,
-};
+use sdam::{Bound, SelectionError};
 use sdam_core::{
     address::ServerAddress,
     options::{MIN_HEARTBEAT_FREQUENCY, Options},
@@ -18,6 +15,7 @@ use super::{
     lead::lead_to,
     world::{World, ready},
 };
+use crate::running::ScanTopology;
 use crate::{
     running::{
         deployment::{encode, greeting},

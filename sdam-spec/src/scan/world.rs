@@ -3,11 +3,11 @@
 use std::{future::Future, sync::Arc, time::Duration};
 
 use futures::future::FutureExt;
-use sdam::{builder::TopologyBuilder, scan::ScanTopology};
 use sdam_core::{address::ServerAddress, options::Options, time::Instant};
 use sdam_testkit::{ManualClock, Reply, Server, Servers};
 use sdam_transport::{Clock, Io};
 
+use crate::running::{ScanTopology, TopologyBuilder};
 use crate::running::{builder, nothing_left, pools::RecordingPools};
 
 /// The environment of a topology.

@@ -7,7 +7,7 @@ use futures::{
     StreamExt,
     future::{Either, select},
 };
-use sdam::{builder::TopologyBuilder, topology::Topology};
+
 use sdam_core::{
     address::ServerAddress,
     event::{Event, EventKind, EventName},
@@ -24,6 +24,7 @@ use serde_json::Value;
 
 use super::log;
 use crate::json::{self, Object};
+use sdam::{Topology, TopologyBuilder};
 
 /// The time limit of the format for waiting for an event.
 const PATIENCE: Duration = Duration::from_secs(10);

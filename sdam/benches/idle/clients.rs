@@ -13,7 +13,7 @@ use std::{
 };
 
 use futures::executor::block_on;
-use sdam::topology::Topology;
+use sdam::Topology;
 use sdam_transport::spawn::{Spawner, Task};
 
 use crate::process::{cpu, memory, sockets, switches};

@@ -33,7 +33,7 @@ mod measurements {
     };
 
     use futures::executor::block_on;
-    use sdam::topology::Topology;
+    use sdam::Topology;
     use sdam_core::event::{EventKind, EventName};
     use sdam_events::sink::{Interest, sink_fn};
 

@@ -130,8 +130,8 @@ fn a_measurement_that_begins_while_its_server_leaves_is_told_to_stop() {
             thread::spawn(move || server.begin_rtt_task())
         };
         server.stop();
-        if let Some(mailbox) = measurement.join().unwrap() {
-            assert!(mailbox.is_stopped());
+        if let Some(control) = measurement.join().unwrap() {
+            assert!(control.is_stopped());
         }
         assert!(server.begin_rtt_task().is_none());
     });

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures::FutureExt;
-use sdam::{error::StartError, topology::Topology};
+use sdam::{StartError, Topology};
 use sdam_testkit::HeldTasks;
 use sdam_transport::runtime::Runtime;
 

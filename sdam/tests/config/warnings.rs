@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use sdam::{builder::TopologyBuilder, topology::Topology};
+use sdam::{Topology, TopologyBuilder};
 use sdam_core::{
     event::{Event, EventKind},
     options::{Options, Warning},

@@ -5,13 +5,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use sdam::topology::Topology;
+use sdam::Topology;
 use sdam_core::{
-    address::ServerAddress,
     event::{Event, EventKind},
     ids::ServerId,
     options::Options,
-    pool::{PoolClear, PoolFactory, PoolHandle},
+    pool::{NewPool, PoolClear, PoolFactory, PoolHandle},
     server::ServerType,
     topology::TopologyDescription,
 };
@@ -29,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running topology and the record of what it did.
 pub(crate) struct Observer {
-    pub(crate) topology: Topology,
+    pub(crate) topology: Topology<RecordedPool>,
     options: Options,
     record: Arc<Record>,
     pools: Pools,
@@ -65,11 +64,13 @@ type Calls = Arc<Mutex<PoolCalls>>;
 struct Pools(Calls);
 
 #[derive(Debug)]
-struct RecordedPool(ServerId, Calls);
+pub(crate) struct RecordedPool(ServerId, Calls);
 
 impl PoolFactory for Pools {
-    fn create(&self, id: ServerId, _: &ServerAddress) -> Arc<dyn PoolHandle> {
-        Arc::new(RecordedPool(id, Arc::clone(&self.0)))
+    type Pool = RecordedPool;
+
+    fn create(&self, new: NewPool) -> RecordedPool {
+        RecordedPool(new.server, Arc::clone(&self.0))
     }
 }
 

@@ -9,7 +9,8 @@ use std::{
 
 use bson::{Document, doc};
 use futures::executor::block_on;
-use sdam::{error::SelectionError, topology::Topology};
+use sdam::PoolHandle;
+use sdam::{SelectionError, Topology};
 use sdam_core::{
     read_preference::{ReadMode, ReadPreference, TagSet},
     server::{ServerDescription, ServerType},
@@ -80,7 +81,7 @@ fn read(mode: ReadMode, tags: &[&str]) -> Criteria {
 }
 
 /// Returns the hosts of many selections.
-fn selected(topology: &Topology, criteria: &Criteria) -> BTreeSet<String> {
+fn selected<P: PoolHandle>(topology: &Topology<P>, criteria: &Criteria) -> BTreeSet<String> {
     let select = || block_on(topology.select(criteria)).unwrap();
     (0..50).map(|_| select().address().to_string()).collect()
 }

@@ -1,7 +1,7 @@
 //! Single-threaded mode behind a load balancer.
 
 use bson::{doc, oid::ObjectId};
-use sdam::scan::ScanTopology;
+use sdam::ScanTopology;
 use sdam_core::{
     app_error::{AppError, ErrorOutcome},
     error::{ErrorKind, Stage as ErrorStage},

@@ -97,7 +97,8 @@ fn h_12_a_silent_connection_is_dead_after_connect_timeout_ms() {
     stage.advance(5_000);
     let before = stage.millis();
     assert!(select(&mut topology).is_err());
-    let lost = topology.description().server(&address("a")).unwrap();
+    let description = topology.description();
+    let lost = description.server(&address("a")).unwrap();
     assert_eq!(lost.error.as_ref().unwrap().kind, ErrorKind::Timeout);
     // The probe, and one attempt of the scan at a server that is no longer known.
     assert_eq!(stage.millis() - before, 20_002);

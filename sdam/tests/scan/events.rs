@@ -5,13 +5,11 @@ use std::{
     time::Duration,
 };
 
-use sdam::builder::TopologyBuilder;
+use sdam::TopologyBuilder;
 use sdam_core::{
-    address::ServerAddress,
     event::EventKind,
-    ids::ServerId,
     options::Options,
-    pool::{PoolClear, PoolFactory, PoolHandle},
+    pool::{NewPool, PoolClear, PoolFactory, PoolHandle},
 };
 use sdam_events::sink::sink_fn;
 
@@ -150,10 +148,12 @@ impl Pools {
 }
 
 impl PoolFactory for Pools {
-    fn create(&self, _: ServerId, address: &ServerAddress) -> Arc<dyn PoolHandle> {
-        let pool = Pool(address.host().into(), self.clone());
+    type Pool = Pool;
+
+    fn create(&self, new: NewPool) -> Pool {
+        let pool = Pool(new.address.host().into(), self.clone());
         pool.note("create");
-        Arc::new(pool)
+        pool
     }
 }
 

@@ -6,11 +6,9 @@ use std::{
 };
 
 use bson::doc;
-use sdam::scan::ScanTopology;
+use sdam::ScanTopology;
 use sdam_core::{
-    address::ServerAddress,
-    ids::ServerId,
-    pool::{PoolClear, PoolFactory, PoolHandle},
+    pool::{NewPool, PoolClear, PoolFactory, PoolHandle},
     topology::TopologyType,
 };
 use sdam_events::channel::EventStream;
@@ -29,8 +27,10 @@ impl Brittle {
 }
 
 impl PoolFactory for Brittle {
-    fn create(&self, _: ServerId, _: &ServerAddress) -> Arc<dyn PoolHandle> {
-        Arc::new(self.clone())
+    type Pool = Self;
+
+    fn create(&self, _: NewPool) -> Self {
+        self.clone()
     }
 }
 
@@ -49,7 +49,7 @@ impl PoolHandle for Brittle {
 }
 
 /// Starts a replica set whose pools panic once, in `method`.
-fn breaking_at(stage: &Stage, method: &'static str) -> (ScanTopology, EventStream) {
+fn breaking_at(stage: &Stage, method: &'static str) -> (ScanTopology<Brittle>, EventStream) {
     let pools = Brittle(Arc::new(Mutex::new(Some(method))));
     stage.replica_set_with(|builder| builder.pools(pools))
 }

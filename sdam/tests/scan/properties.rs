@@ -109,7 +109,8 @@ proptest! {
                 Step::Select => {
                     let selected = ready(topology.select(&sdam_select::criteria::Criteria::write()));
                     if let Ok(selected) = selected {
-                        let now = topology.description().server_by_id(selected.id());
+                        let description = topology.description();
+                        let now = description.server_by_id(selected.id());
                         prop_assert!(now.is_some_and(|it| it.server_type.is_data_bearing()));
                     }
                 }

@@ -1,7 +1,7 @@
 //! The times, servers and connections of checks.
 
 use bson::doc;
-use sdam::scan::ScanTopology;
+use sdam::ScanTopology;
 use sdam_core::{error::ErrorKind, server::ServerType};
 
 use crate::stage::*;
@@ -135,7 +135,8 @@ fn h_10_h_15_a_silent_server_costs_its_timeouts_and_is_then_left_alone() {
     let before = stage.millis();
     assert!(select(&mut topology).is_err());
     assert_eq!(stage.millis() - before, 502, "the pause and two replies");
-    let error = topology.description().server(&address("a")).unwrap();
+    let description = topology.description();
+    let error = description.server(&address("a")).unwrap();
     assert_eq!(error.error.as_ref().unwrap().kind, ErrorKind::Timeout);
 }
 

@@ -2,11 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use sdam::{
-    builder::TopologyBuilder,
-    error::{Bound, SelectionError},
-    scan::ScanTopology,
-};
+use sdam::{Bound, ScanTopology, SelectionError, TopologyBuilder};
 use sdam_core::{
     options::Options,
     read_preference::{ReadMode, ReadPreference},

@@ -8,15 +8,12 @@ use std::{
 
 use bson::doc;
 use futures::future::{Either, select};
-use sdam::{
-    builder::TopologyBuilder,
-    scan::{ScanSelected, ScanTopology},
-};
+use sdam::{ScanTopology, SelectedServer, TopologyBuilder};
 use sdam_core::{
     address::ServerAddress,
     ids::ServerId,
     options::Options,
-    pool::{PoolClear, PoolFactory, PoolHandle},
+    pool::{NewPool, PoolClear, PoolFactory, PoolHandle},
     rng::Rng,
     server::ServerType,
 };
@@ -41,8 +38,10 @@ struct Pools(Arc<Mutex<PoolCalls>>);
 struct Pool(ServerId, Pools);
 
 impl PoolFactory for Pools {
-    fn create(&self, id: ServerId, _: &ServerAddress) -> Arc<dyn PoolHandle> {
-        Arc::new(Pool(id, self.clone()))
+    type Pool = Pool;
+
+    fn create(&self, new: NewPool) -> Pool {
+        Pool(new.server, self.clone())
     }
 }
 
@@ -152,7 +151,7 @@ fn heal(sim: &Sim) {
 }
 
 /// Works like an application; returns whether a selection succeeded.
-fn work(sim: &Sim, topology: &mut ScanTopology, rng: &mut Rng) -> bool {
+fn work(sim: &Sim, topology: &mut ScanTopology<Pool>, rng: &mut Rng) -> bool {
     let criteria = Criteria::write();
     let clock = sim.runtime().io.clock;
     // Some selections are dropped at any point.
@@ -160,7 +159,7 @@ fn work(sim: &Sim, topology: &mut ScanTopology, rng: &mut Rng) -> bool {
         0 => Duration::from_millis(rng.below(700)),
         _ => Duration::from_secs(600),
     };
-    let selected: Option<ScanSelected> = sim.block_on(async {
+    let selected: Option<SelectedServer<Pool>> = sim.block_on(async {
         let selection = pin!(topology.select(&criteria));
         match select(selection, clock.sleep_until(clock.now() + patience)).await {
             Either::Left((selected, _)) => selected.ok(),
@@ -179,11 +178,12 @@ fn work(sim: &Sim, topology: &mut ScanTopology, rng: &mut Rng) -> bool {
 }
 
 /// Asserts that the description matches the deployment.
-fn assert_truth(sim: &Sim, topology: &ScanTopology, seed: u64) {
+fn assert_truth(sim: &Sim, topology: &ScanTopology<Pool>, seed: u64) {
     let status = sim.status();
     let primary = status.primary().unwrap();
     for member in &status.members {
-        let known = topology.description().server(&member.address).unwrap();
+        let description = topology.description();
+        let known = description.server(&member.address).unwrap();
         let expected = if member.id == primary.id {
             ServerType::RsPrimary
         } else {

@@ -4,7 +4,7 @@ use std::{future::Future, sync::Arc, time::Duration};
 
 use bson::{Document, doc, oid::ObjectId};
 use futures::FutureExt as _;
-use sdam::{builder::TopologyBuilder, scan::ScanTopology};
+use sdam::{PoolHandle, ScanTopology, TopologyBuilder};
 use sdam_core::{
     address::ServerAddress,
     event::{Event, EventKind},
@@ -124,11 +124,11 @@ impl Stage {
         self.build(seeds, |builder| builder.options(change))
     }
 
-    fn build(
+    fn build<P: PoolHandle>(
         &self,
         seeds: &str,
-        change: impl FnOnce(TopologyBuilder) -> TopologyBuilder,
-    ) -> (ScanTopology, EventStream) {
+        change: impl FnOnce(TopologyBuilder) -> TopologyBuilder<P>,
+    ) -> (ScanTopology<P>, EventStream) {
         let (sink, events) = unbounded();
         let builder = TopologyBuilder::new(Options::new(addresses(seeds)));
         let builder = change(builder).sink(sink.interested_in(EVENTS));
@@ -144,10 +144,10 @@ impl Stage {
     }
 
     /// Does the same with another builder.
-    pub(crate) fn replica_set_with(
+    pub(crate) fn replica_set_with<P: PoolHandle>(
         &self,
-        change: impl FnOnce(TopologyBuilder) -> TopologyBuilder,
-    ) -> (ScanTopology, EventStream) {
+        change: impl FnOnce(TopologyBuilder) -> TopologyBuilder<P>,
+    ) -> (ScanTopology<P>, EventStream) {
         self.serve("a", member(true, "a b c"));
         self.serve("b", member(false, "a b c"));
         self.serve("c", member(false, "a b c"));
@@ -212,14 +212,14 @@ pub(crate) fn read(mode: ReadMode) -> Criteria {
 }
 
 /// Returns the host that is selected for writing, or the error.
-pub(crate) fn select(topology: &mut ScanTopology) -> Result<String, String> {
+pub(crate) fn select<P: PoolHandle>(topology: &mut ScanTopology<P>) -> Result<String, String> {
     let selected = ready(topology.select(&Criteria::write()));
     selected
         .map(|selected| selected.address().host().to_string())
         .map_err(|error| error.to_string())
 }
 
-pub(crate) fn id(topology: &ScanTopology, name: &str) -> ServerId {
+pub(crate) fn id<P: PoolHandle>(topology: &ScanTopology<P>, name: &str) -> ServerId {
     let description = topology.description();
     description.server(&address(name)).unwrap().id
 }

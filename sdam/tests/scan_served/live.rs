@@ -30,7 +30,7 @@ fn a_standalone_is_found_lost_and_found_again() {
     let mut topology = start(&mongod.uri(), "connectTimeoutMS=5000");
     let selected = topology.select(&Criteria::write()).unwrap();
     assert_eq!(topology.description().topology_type(), TopologyType::Single);
-    assert_eq!(selected.description().server_type, ServerType::Standalone);
+    assert_eq!(selected.server_type(), ServerType::Standalone);
     let ping = doc! { "ping": 1, "$db": "admin" };
     assert!(run(&mut topology, &selected, &ping).is_some());
     mongod.kill().unwrap();
@@ -59,7 +59,7 @@ fn a_set_is_followed_through_a_step_down_and_the_death_of_its_primary() {
     assert_eq!(topology.description().servers().len(), 3);
     let secondary = topology.select(&read(ReadMode::Secondary)).unwrap();
     assert_ne!(secondary.address().as_str(), first);
-    assert_eq!(secondary.description().server_type, ServerType::RsSecondary);
+    assert_eq!(secondary.server_type(), ServerType::RsSecondary);
 
     // A member that accepts a write is primary; a set may hold an election at any time.
     let old = set.step_down().unwrap();
@@ -78,11 +78,11 @@ fn a_direct_connection_to_a_secondary_reads_and_is_refused_to_write() {
     let uri = format!("mongodb://{}/?directConnection=true", secondary.host());
     let mut topology = start(&uri, "");
     let selected = topology.select(&Criteria::write()).unwrap();
-    assert_eq!(selected.description().server_type, ServerType::RsSecondary);
+    assert_eq!(selected.server_type(), ServerType::RsSecondary);
     let insert = doc! { "insert": "things", "documents": [{ "x": 1 }], "$db": "test" };
     let reply = run(&mut topology, &selected, &insert).unwrap();
     assert_eq!(reply.get("code"), Some(&10_107.into()));
     // I-38: the server is scanned again and keeps its type. No cooldown applies.
     let again = topology.select(&read(ReadMode::Nearest)).unwrap();
-    assert_eq!(again.description().server_type, ServerType::RsSecondary);
+    assert_eq!(again.server_type(), ServerType::RsSecondary);
 }

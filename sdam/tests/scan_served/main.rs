@@ -14,17 +14,17 @@ mod served;
 use std::time::{Duration, Instant};
 
 use bson::{Document, RawDocumentBuf};
-use sdam::{blocking::Topology, error::SelectionError, scan::ScanSelected};
+use sdam::{BlockingTopology, SelectedServer, SelectionError};
 use sdam_core::read_preference::{ReadMode, ReadPreference};
 use sdam_select::criteria::Criteria;
 
 /// The time limit of every wait, for a machine under load.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn start(uri: &str, options: &str) -> Topology {
+fn start(uri: &str, options: &str) -> BlockingTopology {
     let separator = if uri.contains('?') { '&' } else { '?' };
     let uri = format!("{uri}{separator}{options}");
-    Topology::builder(&uri).unwrap().blocking().unwrap()
+    BlockingTopology::builder(&uri).unwrap().blocking().unwrap()
 }
 
 fn read(mode: ReadMode) -> Criteria {
@@ -32,7 +32,11 @@ fn read(mode: ReadMode) -> Criteria {
 }
 
 /// Runs a command on the server, and returns the reply.
-fn run(topology: &mut Topology, server: &ScanSelected, command: &Document) -> Option<Document> {
+fn run(
+    topology: &mut BlockingTopology,
+    server: &SelectedServer,
+    command: &Document,
+) -> Option<Document> {
     let command = RawDocumentBuf::try_from(command).unwrap();
     let reply = topology.run_command(server.id(), command.as_bytes(), Some(PATIENCE));
     let reply = RawDocumentBuf::from_bytes(reply.ok()?).unwrap();
@@ -43,7 +47,7 @@ fn run(topology: &mut Topology, server: &ScanSelected, command: &Document) -> Op
 /// the host that accepted it.
 ///
 /// Every attempt is limited by its own timeouts, so this function does not sleep.
-fn write(topology: &mut Topology) -> String {
+fn write(topology: &mut BlockingTopology) -> String {
     let insert = bson::doc! { "insert": "things", "documents": [{ "x": 1 }], "$db": "test" };
     let start = Instant::now();
     loop {

@@ -3,10 +3,7 @@
 use std::time::{Duration, Instant};
 
 use bson::doc;
-use sdam::{
-    blocking::Topology,
-    error::{Bound, SelectionError},
-};
+use sdam::{BlockingTopology, Bound, SelectionError};
 use sdam_core::{
     error::ErrorKind, event::EventKind, options::Warning, read_preference::ReadMode,
     server::ServerType, topology::TopologyType,
@@ -59,7 +56,7 @@ fn what_guards_connections_is_refused_before_there_is_one() {
         "proxyHost=b",
         "tlsCAFile=a",
     ] {
-        let builder = Topology::builder(&format!("{}&{options}", set.uri())).unwrap();
+        let builder = BlockingTopology::builder(&format!("{}&{options}", set.uri())).unwrap();
         let error = builder.blocking().unwrap_err();
         let name = options.split('=').next().unwrap();
         assert!(error.to_string().contains(name), "{error}");
@@ -114,9 +111,10 @@ fn i_15_h_6_a_killed_primary_is_replaced_and_found_again_when_it_is_back() {
     assert_ne!(new, old);
     set.restart(member).unwrap();
     let begun = Instant::now();
-    let known = |topology: &Topology| {
-        let servers = topology.description().servers();
-        servers
+    let known = |topology: &BlockingTopology| {
+        let description = topology.description();
+        description
+            .servers()
             .iter()
             .all(|server| server.server_type.is_available())
     };
@@ -144,13 +142,15 @@ fn h_15_a_member_that_hangs_costs_its_timeout_once() {
     let selected = topology.select(&Criteria::write()).unwrap();
     assert!(begun.elapsed() >= timeout, "the scan is complete");
     assert_eq!(selected.address().to_string(), primary);
-    let hung = topology.description().server(&frozen.address).unwrap();
+    let description = topology.description();
+    let hung = description.server(&frozen.address).unwrap();
     assert_eq!(hung.server_type, ServerType::Unknown);
     assert_eq!(hung.error.as_ref().unwrap().kind, ErrorKind::Timeout);
     // H-6: the server is skipped for now, so another scan is quick.
     let last = hung.last_update_time;
     topology.scan();
-    let hung = topology.description().server(&frozen.address).unwrap();
+    let description = topology.description();
+    let hung = description.server(&frozen.address).unwrap();
     assert_eq!(hung.last_update_time, last);
 }
 
@@ -158,17 +158,20 @@ fn h_15_a_member_that_hangs_costs_its_timeout_once() {
 fn h_12_a_connection_that_broke_while_unused_is_found_out_before_an_operation_uses_it() {
     let set = ReplicaSet::start(3).unwrap();
     // Zero makes every selection probe its connection.
-    let builder = Topology::builder(set.uri()).unwrap().options(|options| {
-        options.socket_check_interval = Duration::ZERO;
-        options.server_selection_try_once = Some(false);
-    });
+    let builder = BlockingTopology::builder(set.uri())
+        .unwrap()
+        .options(|options| {
+            options.socket_check_interval = Duration::ZERO;
+            options.server_selection_try_once = Some(false);
+        });
     let mut topology = builder.blocking().unwrap();
     let old = topology.select(&Criteria::write()).unwrap();
     let member = set.primary().unwrap().unwrap();
     set.kill(member).unwrap();
     let selected = topology.select(&Criteria::write()).unwrap();
     assert_ne!(selected.address(), old.address());
-    let lost = topology.description().server(old.address()).unwrap();
+    let description = topology.description();
+    let lost = description.server(old.address()).unwrap();
     assert_ne!(lost.server_type, ServerType::RsPrimary);
 }
 
@@ -209,7 +212,7 @@ fn h_14_a_load_balancer_gets_one_connection_and_no_checks() {
 fn checks_on_demand_and_the_end_are_told_under_the_id_of_the_topology() {
     let set = ReplicaSet::start(3).unwrap();
     let (sink, mut events) = unbounded();
-    let builder = Topology::builder(set.uri()).unwrap().sink(sink);
+    let builder = BlockingTopology::builder(set.uri()).unwrap().sink(sink);
     let mut topology = builder.blocking().unwrap();
     topology.scan();
     let description = topology.description();
@@ -254,7 +257,7 @@ fn l_66_nobody_there_fails_after_one_scan_with_the_reason() {
 fn j_31_j_35_every_heartbeat_has_its_end_and_none_is_awaited() {
     let set = ReplicaSet::start(3).unwrap();
     let (sink, mut events) = unbounded();
-    let builder = Topology::builder(set.uri()).unwrap().sink(sink);
+    let builder = BlockingTopology::builder(set.uri()).unwrap().sink(sink);
     let mut topology = builder.blocking().unwrap();
     write(&mut topology);
     topology.scan();

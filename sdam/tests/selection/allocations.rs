@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use futures::FutureExt;
-use sdam::topology::Topology;
+use sdam::Topology;
 use sdam_core::read_preference::{ReadMode, ReadPreference, TagSet};
 use sdam_select::criteria::Criteria;
 use sdam_testkit::Server;

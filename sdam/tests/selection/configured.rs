@@ -4,10 +4,7 @@ use std::time::Duration;
 
 use bson::doc;
 use futures::{FutureExt, StreamExt};
-use sdam::{
-    error::{Bound, SelectionError},
-    topology::Topology,
-};
+use sdam::{Bound, SelectionError, Topology};
 use sdam_core::{event::EventName, options::Options};
 use sdam_events::channel::unbounded;
 use sdam_select::criteria::Criteria;

@@ -11,13 +11,12 @@ use std::{
 
 use bson::doc;
 use futures::FutureExt;
-use sdam::{error::SelectionError, topology::Topology};
+use sdam::{PendingEvents, SelectionError, Topology};
 use sdam_core::{
     address::ServerAddress,
     event::{EventKind, SelectionFailure},
-    ids::ServerId,
     options::MIN_HEARTBEAT_FREQUENCY,
-    pool::{PoolClear, PoolFactory, PoolHandle},
+    pool::{NewPool, PoolClear, PoolFactory, PoolHandle},
 };
 use sdam_events::{channel::unbounded, sink::Interest};
 use sdam_select::{candidate::Candidates, criteria::Criteria};
@@ -26,7 +25,7 @@ use sdam_testkit::Server;
 use crate::world::{World, hosts};
 
 /// Returns the result of a new selection; `None` if it waits.
-fn attempt(topology: &Topology) -> Option<Result<ServerAddress, SelectionError>> {
+fn attempt<P: PoolHandle>(topology: &Topology<P>) -> Option<Result<ServerAddress, SelectionError>> {
     let outcome = topology.select(&Criteria::write()).now_or_never()?;
     Some(outcome.map(|selected| selected.address().clone()))
 }
@@ -57,9 +56,9 @@ fn selections_fail_at_once_when_all_monitors_are_dropped() {
     check_shut_down(&topology.try_select(&criteria).unwrap_err());
     assert_eq!(topology.waiters(), 0);
     // The events say so, too, if they are still delivered.
-    let delivered = |queue: &sdam_events::queue::EventQueue| {
+    let delivered = |queue: PendingEvents<'_>| {
         let (again, all) = unbounded();
-        queue.drain_now(&again);
+        queue.deliver_now(&again);
         drop(again);
         futures::executor::block_on_stream(all).collect::<Vec<_>>()
     };
@@ -130,8 +129,10 @@ fn topologies_without_monitors_are_not_abandoned() {
 struct Brittle(Arc<AtomicBool>);
 
 impl PoolFactory for Brittle {
-    fn create(&self, _: ServerId, _: &ServerAddress) -> Arc<dyn PoolHandle> {
-        Arc::new(self.clone())
+    type Pool = Self;
+
+    fn create(&self, _: NewPool) -> Self {
+        self.clone()
     }
 }
 

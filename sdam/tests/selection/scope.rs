@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures::FutureExt;
-use sdam::{error::SelectionError, topology::Topology};
+use sdam::{SelectionError, Topology};
 use sdam_core::read_preference::{ReadMode, ReadPreference};
 use sdam_events::{channel::unbounded, sink::Interest};
 use sdam_select::criteria::Criteria;

@@ -2,10 +2,7 @@
 
 use std::{error::Error, time::Duration};
 
-use sdam::{
-    error::{Bound, SelectionError, SelectionTimeout, StartError},
-    topology::Topology,
-};
+use sdam::{Bound, SelectionError, SelectionTimeout, StartError, Topology};
 use sdam_core::{
     address::ServerAddress,
     read_preference::{ReadMode, ReadPreference, TagSet},
@@ -159,7 +156,7 @@ probably: the replica set has no primary; 1 of 3 members can be reached
     );
     let at = |millis: u64| Some(Instant::from_millis(1000 + millis));
     let times = |index: usize| {
-        let failures = topology.snapshot().failures(index);
+        let failures = topology.snapshot().servers().nth(index).unwrap().failures();
         [failures.first, failures.last].map(|failure| failure.map(|failure| failure.at))
     };
     assert_eq!(times(0), [at(10_000), at(12_000)]);

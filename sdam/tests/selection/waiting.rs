@@ -4,10 +4,7 @@ use std::{cell::Cell, future::poll_fn, pin::pin, rc::Rc, time::Duration};
 
 use bson::doc;
 use futures::FutureExt;
-use sdam::{
-    error::{Bound, SelectionError},
-    topology::Topology,
-};
+use sdam::{Bound, SelectionError, Topology};
 use sdam_core::{address::ServerAddress, options::MIN_HEARTBEAT_FREQUENCY};
 use sdam_select::criteria::Criteria;
 use sdam_testkit::Server;

@@ -7,7 +7,7 @@ use futures::{
     future::{Future, FutureExt, RemoteHandle},
     task::LocalSpawnExt,
 };
-use sdam::{builder::TopologyBuilder, topology::Topology};
+use sdam::{PoolHandle, Topology, TopologyBuilder};
 use sdam_core::{
     address::ServerAddress,
     options::{Options, ServerMonitoringMode},
@@ -56,22 +56,22 @@ impl World {
     }
 
     /// Starts a topology of `hosts`, which processes the servers' replies at once.
-    pub(crate) fn start(
+    pub(crate) fn start<P: PoolHandle>(
         &mut self,
         hosts: &[ServerAddress],
-        change: impl FnOnce(TopologyBuilder) -> TopologyBuilder,
-    ) -> Topology {
+        change: impl FnOnce(TopologyBuilder) -> TopologyBuilder<P>,
+    ) -> Topology<P> {
         let topology = self.spawn(hosts, change);
         self.settle();
         topology
     }
 
     /// Starts a topology of `hosts` without running its tasks.
-    pub(crate) fn spawn(
+    pub(crate) fn spawn<P: PoolHandle>(
         &mut self,
         hosts: &[ServerAddress],
-        change: impl FnOnce(TopologyBuilder) -> TopologyBuilder,
-    ) -> Topology {
+        change: impl FnOnce(TopologyBuilder) -> TopologyBuilder<P>,
+    ) -> Topology<P> {
         let options =
             Options::new(hosts.to_vec()).with_server_monitoring_mode(ServerMonitoringMode::Poll);
         let clock: Arc<dyn Clock> = Arc::new(self.clock.clone());

@@ -1,0 +1,215 @@
+use alloc::sync::{Arc, Weak};
+use core::fmt;
+
+use crate::{
+    address::ServerAddress,
+    app_error::{AppError, ErrorOutcome},
+    error::ServerError,
+    hello::HelloRequest,
+    ids::{Generation, ObjectId, ServerId},
+};
+
+/// What a new pool starts with: its server, and a way back to the topology.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct NewPool {
+    /// The id of the server. A server that leaves the topology and comes back gets another id and
+    /// another pool.
+    pub server: ServerId,
+    /// The address of the server.
+    pub address: ServerAddress,
+    /// The generation of the first connections.
+    pub generation: Generation,
+    /// Reports the pool's errors and handshakes. Must not be called within
+    /// [`create`](super::PoolFactory::create); store it.
+    pub reporter: Reporter,
+}
+
+impl NewPool {
+    /// Returns the arguments of a pool that belongs to no topology, for tests of pools.
+    pub fn detached(server: ServerId, address: ServerAddress) -> Self {
+        Self {
+            server,
+            address,
+            generation: Generation::FIRST,
+            reporter: Reporter { server, host: None },
+        }
+    }
+
+    /// Returns the arguments of a pool of `host`.
+    pub fn of(
+        host: Weak<dyn PoolHost>,
+        server: ServerId,
+        address: ServerAddress,
+        generation: Generation,
+    ) -> Self {
+        let host = Some(host);
+        Self {
+            server,
+            address,
+            generation,
+            reporter: Reporter { server, host },
+        }
+    }
+}
+
+/// A weak handle through which the pool of one server talks to its topology.
+///
+/// Cheap to clone. It keeps neither the topology nor its monitors alive. Once the topology is
+/// closed or dropped, or the server has left it, every call answers that the server is unknown.
+///
+/// # Contract
+///
+/// Every method but [`server`](Self::server) may lock the topology, which then calls
+/// [`PoolHandle`](super::PoolHandle) methods of any pool. Call it with no lock held that those
+/// methods take, and never within them or within [`PoolFactory::create`](super::PoolFactory::create).
+#[derive(Clone)]
+pub struct Reporter {
+    server: ServerId,
+    host: Option<Weak<dyn PoolHost>>,
+}
+
+impl Reporter {
+    /// Returns the id of the pool's server.
+    pub fn server(&self) -> ServerId {
+        self.server
+    }
+
+    /// Returns whether the topology still exists.
+    pub fn is_attached(&self) -> bool {
+        self.host().is_some()
+    }
+
+    /// Reports an error on a connection to the server, or any reply to a command; an irrelevant
+    /// one is ignored. All effects have run when the call returns (SDAM: "Error handling").
+    pub fn handle_error(&self, error: &AppError<'_>) -> ErrorOutcome {
+        self.host().map_or(ErrorOutcome::UnknownServer, |host| {
+            host.handle_error(self.server, error)
+        })
+    }
+
+    /// Reports the reply to the handshake of a new connection of `generation`, a BSON document, as
+    /// soon as it arrives and before authentication.
+    ///
+    /// Behind a load balancer, and only there, the connection is counted for the service that the
+    /// reply names, and returned with its generation.
+    ///
+    /// # Errors
+    ///
+    /// If the reply is not a successful hello: [report](Self::handle_error) it as
+    /// [`Cause::Reply`](crate::app_error::Cause::Reply) and close the connection. If it names no
+    /// service, although `loadBalanced=true` was configured: only close the connection.
+    pub fn handle_handshake(
+        &self,
+        generation: Generation,
+        reply: &[u8],
+    ) -> Result<Option<ServiceConnection>, ServerError> {
+        self.host().map_or(Ok(None), |host| {
+            host.handle_handshake(self.server, generation, reply)
+        })
+    }
+
+    /// Reports that a connection to a service behind a load balancer is closed, or has been handed
+    /// to a task that closes it.
+    ///
+    /// The topology forgets the service with its last connection (CMAP: "Load Balancer Mode").
+    /// Report the connection's error before its closing, or the error is
+    /// [stale](ErrorOutcome::Stale).
+    pub fn handle_service_connection_closed(&self, connection: ServiceConnection) {
+        if let Some(host) = self.host() {
+            host.handle_service_connection_closed(connection);
+        }
+    }
+
+    /// Returns the generation of connections that are opened now; behind a load balancer, that of
+    /// connections to `service`. `None` if the server has left the topology.
+    pub fn generation(&self, service: Option<ObjectId>) -> Option<Generation> {
+        self.host()?.generation(self.server, service)
+    }
+
+    /// Returns the first message of a connection that is opened now, with the client metadata, the
+    /// declared API and the framing that the options ask for. `None` if the topology is gone.
+    pub fn hello(&self) -> Option<HelloRequest> {
+        Some(self.host()?.hello())
+    }
+
+    fn host(&self) -> Option<Arc<dyn PoolHost>> {
+        self.host.as_ref()?.upgrade()
+    }
+}
+
+impl fmt::Debug for Reporter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reporter")
+            .field("server", &self.server)
+            .field("is_attached", &self.is_attached())
+            .finish()
+    }
+}
+
+/// The topology behind the [`Reporter`]s of its pools.
+///
+/// Only a topology implements it; pools use the [`Reporter`], which documents the methods.
+pub trait PoolHost: Send + Sync {
+    /// Applies an error; see [`Reporter::handle_error`].
+    fn handle_error(self: Arc<Self>, server: ServerId, error: &AppError<'_>) -> ErrorOutcome;
+
+    /// Applies a handshake; see [`Reporter::handle_handshake`].
+    fn handle_handshake(
+        self: Arc<Self>,
+        server: ServerId,
+        generation: Generation,
+        reply: &[u8],
+    ) -> Result<Option<ServiceConnection>, ServerError>;
+
+    /// Applies the end of a counted connection; see
+    /// [`Reporter::handle_service_connection_closed`].
+    fn handle_service_connection_closed(self: Arc<Self>, connection: ServiceConnection);
+
+    /// Returns the generation of new connections; see [`Reporter::generation`].
+    fn generation(&self, server: ServerId, service: Option<ObjectId>) -> Option<Generation>;
+
+    /// Returns the first message of a new connection; see [`Reporter::hello`].
+    fn hello(&self) -> HelloRequest;
+}
+
+/// A pooled connection to a service behind a load balancer, as the topology counts it.
+///
+/// A pool keeps it with the connection and puts [`generation`](Self::generation) and
+/// [`service_id`](Self::service_id) into the connection's error reports. When the connection is
+/// closed, the pool passes it by value to
+/// [`Reporter::handle_service_connection_closed`], so none can be reported twice.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "the topology remembers the service until the connection is reported as closed"]
+pub struct ServiceConnection {
+    server: ServerId,
+    service: ObjectId,
+    generation: Generation,
+}
+
+impl ServiceConnection {
+    /// Returns the record of a connection that a topology has just counted.
+    pub fn new(server: ServerId, service: ObjectId, generation: Generation) -> Self {
+        Self {
+            server,
+            service,
+            generation,
+        }
+    }
+
+    /// Returns the server id of the load balancer.
+    pub fn server(&self) -> ServerId {
+        self.server
+    }
+
+    /// Returns the service that the connection leads to.
+    pub fn service_id(&self) -> ObjectId {
+        self.service
+    }
+
+    /// Returns the generation of the connection. It is stale once its service's pool has been
+    /// cleared with a greater one.
+    pub fn generation(&self) -> Generation {
+        self.generation
+    }
+}

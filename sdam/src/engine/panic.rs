@@ -1,0 +1,46 @@
+//! Panics of connection pools, deferred until the remaining effects have run.
+
+use std::{
+    any::Any,
+    fmt,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+};
+
+/// The first panic of a pool, to be re-raised in the calling thread.
+///
+/// The remaining effects must still run after a pool panics: the machine never repeats an effect.
+#[derive(Default)]
+pub(crate) struct DeferredPanic(Option<Box<dyn Any + Send>>);
+
+impl DeferredPanic {
+    /// Calls a pool; returns `None` if it panicked.
+    ///
+    /// Unwind safety: the pool's state after a panic is the pool's own; nothing here reads it.
+    pub(crate) fn catch<T>(&mut self, call: impl FnOnce() -> T) -> Option<T> {
+        catch_unwind(AssertUnwindSafe(call))
+            .map_err(|panic| self.0.get_or_insert(panic))
+            .ok()
+    }
+
+    /// Keeps the panic of `other` unless there is one already.
+    pub(crate) fn merge(&mut self, other: Self) {
+        self.0 = self.0.take().or(other.0);
+    }
+
+    /// Re-raises the panic, unless the thread is already panicking, which would abort the process.
+    pub(crate) fn resume(self) {
+        if let Some(panic) = self.0
+            && !std::thread::panicking()
+        {
+            resume_unwind(panic);
+        }
+    }
+}
+
+impl fmt::Debug for DeferredPanic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("DeferredPanic")
+            .field(&self.0.is_some())
+            .finish()
+    }
+}

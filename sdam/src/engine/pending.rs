@@ -1,0 +1,99 @@
+//! Selections with a published start and no published end.
+
+use std::{
+    collections::BTreeMap,
+    mem,
+    sync::{Arc, PoisonError},
+};
+
+use sdam_core::{
+    event::{EventKind, Selection, SelectionFailure},
+    time::Instant,
+    topology::TopologyDescription,
+};
+use sdam_events::queue::EventQueue;
+
+use crate::sync::{Mutex, MutexGuard};
+
+/// The selections with a published start and no published end.
+///
+/// Closing the topology ends all of them (K-7). So `TopologyClosed` is the last event, without
+/// waiting for futures that the application holds but does not poll.
+///
+/// Every step of a selection is published under this lock, so no step follows the end that closing
+/// publishes. The lock is taken under the topology lock, never the other way round, and only for
+/// selections whose events a sink wants.
+#[derive(Debug, Default)]
+pub(crate) struct PendingSelections(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    selections: BTreeMap<u64, Started>,
+    /// The number of the newest selection.
+    last: u64,
+    closed: bool,
+}
+
+pub(crate) type Started = (Arc<Selection>, Instant);
+
+impl PendingSelections {
+    /// Publishes the start of a selection and returns its number; `None` once closed.
+    pub(crate) fn begin(&self, started: Started, publish: impl FnOnce()) -> Option<u64> {
+        let mut state = self.lock();
+        if state.closed {
+            return None;
+        }
+        state.last += 1;
+        let number = state.last;
+        state.selections.insert(number, started);
+        publish();
+        Some(number)
+    }
+
+    /// Publishes a step of a selection, unless it has ended.
+    pub(crate) fn step(&self, number: u64, publish: impl FnOnce()) {
+        let state = self.lock();
+        if state.selections.contains_key(&number) {
+            publish();
+        }
+    }
+
+    /// Publishes the end of a selection, unless it has ended. Returns whether it published.
+    pub(crate) fn end(&self, number: u64, publish: impl FnOnce()) -> bool {
+        let mut state = self.lock();
+        let open = state.selections.remove(&number).is_some();
+        if open {
+            publish();
+        }
+        open
+    }
+
+    /// Publishes the failure of all selections, oldest first, and refuses new ones.
+    pub(crate) fn close(
+        &self,
+        events: &EventQueue,
+        description: &Arc<TopologyDescription>,
+        now: Instant,
+    ) {
+        let mut state = self.lock();
+        state.closed = true;
+        for (selection, started) in mem::take(&mut state.selections).into_values() {
+            let failed = EventKind::ServerSelectionFailed {
+                selection,
+                description: Arc::clone(description),
+                reason: SelectionFailure::Closed,
+                failure: CLOSED.into(),
+                duration: now.since(started),
+            };
+            events.push(now, failed);
+        }
+    }
+
+    /// Ignores poisoning: a panic while publishing leaves the state consistent.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The text of a selection that fails because the topology is closed.
+pub(crate) const CLOSED: &str = "the topology is closed: start a new one to select servers";

@@ -1,0 +1,30 @@
+//! Type erasure of pools: the engine compiles once for all pools.
+
+use std::{any::Any, fmt::Debug};
+
+use sdam_core::pool::{NewPool, PoolFactory, PoolHandle};
+
+/// A [`PoolFactory`] of any pool.
+pub(crate) trait CreatePool: Send + Sync + Debug {
+    fn create_pool(&self, new: NewPool) -> Box<dyn PoolHandle>;
+}
+
+impl<F: PoolFactory> CreatePool for F {
+    fn create_pool(&self, new: NewPool) -> Box<dyn PoolHandle> {
+        Box::new(self.create(new))
+    }
+}
+
+/// Returns the pool of a selected server, which a factory with `Pool = P` has created.
+///
+/// # Panics
+///
+/// If there is no pool, or another factory has created it. A server without a pool is never
+/// selected, and topologies carry the type of their factory's pool, so that does not happen.
+pub(crate) fn typed<P: PoolHandle>(pool: Option<&dyn PoolHandle>) -> &P {
+    match pool.and_then(|pool| (pool as &dyn Any).downcast_ref()) {
+        Some(pool) => pool,
+        #[expect(clippy::unreachable, reason = "the topology's type names the pool")]
+        None => unreachable!("the selected server has no such pool"),
+    }
+}

@@ -1,0 +1,155 @@
+//! Immutable snapshots of a topology.
+
+use std::{fmt, ops::Deref, sync::Arc};
+
+use sdam_core::{
+    address::ServerAddress, ids::ServerId, server::ServerDescription, topology::TopologyDescription,
+};
+
+use super::{failures::Failures, pending::PendingSelections, server::Server};
+use crate::sync::{ArcSwap, Event, Guard};
+
+/// The consistent, immutable state of a topology at one moment.
+#[derive(Clone)]
+pub struct Snapshot {
+    pub(crate) version: u64,
+    pub(crate) description: Arc<TopologyDescription>,
+    /// Parallel to the description's servers.
+    pub(crate) servers: Arc<[Arc<Server>]>,
+    pub(crate) closed: bool,
+}
+
+impl Snapshot {
+    /// Returns the version: publications are counted from 1; a greater version is newer.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Returns the topology description.
+    pub fn description(&self) -> &Arc<TopologyDescription> {
+        &self.description
+    }
+
+    /// Returns whether the topology was closed.
+    pub fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// Returns whether every server has lost its monitor although the topology was not closed: the
+    /// runtime has dropped the tasks, and no server will ever be known again. A monitor that
+    /// restarts after a panic is not lost, and a load balancer has none to lose.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        !self.servers.is_empty() && self.servers.iter().all(|server| server.is_abandoned())
+    }
+
+    /// Returns the servers, in the order of the description.
+    pub fn servers(&self) -> impl ExactSizeIterator<Item = ServerState<'_>> {
+        let descriptions = self.description.servers().iter();
+        descriptions
+            .enumerate()
+            .map(|(index, description)| ServerState {
+                description,
+                server: self.servers.get(index),
+            })
+    }
+
+    /// Returns the server at `address`.
+    pub fn server(&self, address: &ServerAddress) -> Option<ServerState<'_>> {
+        self.servers()
+            .find(|server| server.description.address == *address)
+    }
+
+    /// Returns the server with this id.
+    pub fn server_by_id(&self, id: ServerId) -> Option<ServerState<'_>> {
+        self.servers().find(|server| server.description.id == id)
+    }
+
+    /// Returns the number of operations in progress on the server at this index.
+    pub(crate) fn operation_count(&self, index: usize) -> u32 {
+        self.servers
+            .get(index)
+            .map_or(0, |server| server.operation_count())
+    }
+}
+
+/// One server of a [`Snapshot`].
+#[derive(Clone, Copy, Debug)]
+pub struct ServerState<'s> {
+    description: &'s Arc<ServerDescription>,
+    server: Option<&'s Arc<Server>>,
+}
+
+impl<'s> ServerState<'s> {
+    /// Returns the description, as of the snapshot.
+    pub fn description(&self) -> &'s Arc<ServerDescription> {
+        self.description
+    }
+
+    /// Returns the number of operations in progress now (Server Selection: "operationCount").
+    pub fn operation_count(&self) -> u32 {
+        self.server.map_or(0, |server| server.operation_count())
+    }
+
+    /// Returns the first and last error so far.
+    pub fn failures(&self) -> Failures {
+        self.server
+            .map(|server| server.failures().clone())
+            .unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Snapshot")
+            .field("version", &self.version)
+            .field("description", &self.description)
+            .field("closed", &self.closed)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The part of a topology that is read without its lock.
+#[derive(Debug)]
+pub(crate) struct Published {
+    snapshot: ArcSwap<Snapshot>,
+    /// Notified after each publication.
+    pub(crate) changed: Event,
+    pub(crate) pending: PendingSelections,
+}
+
+impl Published {
+    pub(crate) fn new(first: Snapshot) -> Self {
+        Self {
+            snapshot: ArcSwap::from_pointee(first),
+            changed: Event::new(),
+            pending: PendingSelections::default(),
+        }
+    }
+
+    pub(crate) fn load(&self) -> Guard<Arc<Snapshot>> {
+        self.snapshot.load()
+    }
+
+    pub(crate) fn load_full(&self) -> Arc<Snapshot> {
+        self.snapshot.load_full()
+    }
+
+    pub(crate) fn store(&self, snapshot: Snapshot) {
+        self.snapshot.store(Arc::new(snapshot));
+    }
+}
+
+/// A borrowed [`Snapshot`], loaded without lock and allocation.
+///
+/// Do not hold it across an await: each thread has only a few guards without cost. Clone the
+/// snapshot's [`description`](Snapshot::description) to keep it.
+#[derive(Debug)]
+pub struct SnapshotGuard(pub(crate) Guard<Arc<Snapshot>>);
+
+impl Deref for SnapshotGuard {
+    type Target = Snapshot;
+
+    fn deref(&self) -> &Snapshot {
+        &self.0
+    }
+}

@@ -1,0 +1,208 @@
+//! The connection of one monitoring task and its current operation.
+
+use std::{
+    fmt,
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use futures::future::BoxFuture;
+use sdam_core::{
+    address::ServerAddress,
+    error::{ErrorKind, ServerError, Stage},
+    hello::HelloRequest,
+    time::Instant,
+};
+use sdam_transport::{
+    connect::Connection,
+    runtime::Io,
+    wire::{Exchange, WireError, WireMessage},
+};
+
+/// The result of a link's operation.
+pub(crate) enum Answer {
+    /// The connection is open.
+    Connected,
+    Reply {
+        message: WireMessage,
+        more_to_come: bool,
+    },
+    /// The connection could not be opened or is unusable.
+    Failed(ServerError),
+}
+
+/// The connection of one monitoring task.
+///
+/// The operation in progress owns the connection, so dropping it also closes the connection. The
+/// reply to a cancelled check can never be taken for that of a later one.
+#[derive(Default)]
+pub(crate) struct MonitorConnection {
+    idle: Option<Wire>,
+    busy: Option<BoxFuture<'static, Done>>,
+}
+
+/// An open connection and the state of its message exchange.
+pub(crate) struct Wire {
+    pub(crate) connection: Box<dyn Connection>,
+    pub(crate) exchange: Exchange,
+    max_hello_size: usize,
+}
+
+/// The message that is sent before a reply is read.
+enum Request {
+    Hello(HelloRequest),
+    Command(Vec<u8>),
+    None,
+}
+
+struct Done {
+    wire: Option<Wire>,
+    answer: Answer,
+}
+
+impl MonitorConnection {
+    /// Starts to open a connection. `max_hello_size` limits the size of its replies.
+    pub(crate) fn connect(
+        &mut self,
+        io: &Io,
+        max_hello_size: usize,
+        address: &ServerAddress,
+        deadline: Option<Instant>,
+    ) {
+        let (transport, address) = (io.transport.clone(), address.clone());
+        self.begin(async move {
+            match transport.connect(&address, deadline).await {
+                Ok(connection) => {
+                    let wire = Some(Wire {
+                        connection,
+                        exchange: Exchange::new(),
+                        max_hello_size,
+                    });
+                    Done {
+                        wire,
+                        answer: Answer::Connected,
+                    }
+                }
+                Err(error) => Done {
+                    wire: None,
+                    answer: Answer::Failed(error.into()),
+                },
+            }
+        });
+    }
+
+    /// Starts to send a request and to read the first reply.
+    pub(crate) fn send(&mut self, request: HelloRequest, deadline: Option<Instant>) {
+        self.converse(Request::Hello(request), deadline);
+    }
+
+    /// Starts to read the next streamed reply, without a request.
+    pub(crate) fn read_next(&mut self, deadline: Option<Instant>) {
+        self.converse(Request::None, deadline);
+    }
+
+    /// Starts to send a command, a BSON document, and to read its reply.
+    pub(crate) fn command(&mut self, command: Vec<u8>, deadline: Option<Instant>) {
+        self.converse(Request::Command(command), deadline);
+    }
+
+    pub(crate) fn is_busy(&self) -> bool {
+        self.busy.is_some()
+    }
+
+    /// Returns the connection if it is open and no operation is in progress.
+    pub(crate) fn wire(&mut self) -> Option<&mut Wire> {
+        self.idle.as_mut()
+    }
+
+    /// Cancels the operation in progress and closes the connection.
+    pub(crate) fn disconnect(&mut self) {
+        self.busy = None;
+        self.idle = None;
+    }
+
+    /// Becomes ready when the operation in progress ends; stays pending without one.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Answer> {
+        let Some(busy) = &mut self.busy else {
+            return Poll::Pending;
+        };
+        let Poll::Ready(done) = Pin::new(busy).poll(cx) else {
+            return Poll::Pending;
+        };
+        self.busy = None;
+        self.idle = done.wire;
+        Poll::Ready(done.answer)
+    }
+
+    fn converse(&mut self, request: Request, deadline: Option<Instant>) {
+        let wire = self.idle.take();
+        self.begin(async move {
+            let Some(mut wire) = wire else {
+                let error = ServerError::new(
+                    ErrorKind::Internal,
+                    Stage::Hello,
+                    "the monitor has no connection to speak on",
+                );
+                return Done {
+                    wire: None,
+                    answer: Answer::Failed(error),
+                };
+            };
+            wire.connection.set_deadline(deadline);
+            match wire.converse(request).await {
+                Ok(answer) => Done {
+                    wire: Some(wire),
+                    answer,
+                },
+                Err(error) => Done {
+                    wire: None,
+                    answer: Answer::Failed(error),
+                },
+            }
+        });
+    }
+
+    fn begin(&mut self, work: impl Future<Output = Done> + Send + 'static) {
+        self.busy = Some(Box::pin(work));
+    }
+}
+
+impl Wire {
+    async fn converse(&mut self, request: Request) -> Result<Answer, ServerError> {
+        let message = match request {
+            Request::Hello(hello) => Some(self.exchange.hello(&hello)),
+            Request::Command(command) => Some(self.exchange.command(&command)),
+            Request::None => None,
+        };
+        if let Some(message) = message {
+            let message = message.map_err(|error| protocol(&error))?;
+            self.connection.send(message).await?;
+        }
+        // Set for each request, because operations of a single-threaded client raise the limit.
+        self.connection.set_max_message_size(self.max_hello_size);
+        let message = self.connection.recv().await?;
+        let more_to_come = self
+            .exchange
+            .accept(&message)
+            .map_err(|error| protocol(&error))?
+            .more_to_come;
+        Ok(Answer::Reply {
+            message,
+            more_to_come,
+        })
+    }
+}
+
+fn protocol(error: &WireError) -> ServerError {
+    ServerError::new(ErrorKind::Protocol, Stage::Hello, error.to_string())
+}
+
+impl fmt::Debug for MonitorConnection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MonitorConnection")
+            .field("open", &self.idle.is_some())
+            .field("busy", &self.busy.is_some())
+            .finish()
+    }
+}

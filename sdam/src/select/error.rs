@@ -1,0 +1,157 @@
+//! Errors of starting a topology and of selecting a server.
+
+use std::{fmt, sync::Arc};
+
+use sdam_core::{event::SelectionFailure, options::ConfigError, topology::TopologyDescription};
+use sdam_select::criteria::CriteriaError;
+use sdam_transport::handshake::InvalidMetadata;
+
+use super::timeout::SelectionTimeout;
+use crate::engine::pending::CLOSED;
+
+/// An error that kept a topology from starting.
+///
+/// `Debug` shows the same text as `Display`, for programs whose `main` returns it.
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The options contradict each other or themselves.
+    Config(ConfigError),
+    /// The client metadata is invalid.
+    Metadata(InvalidMetadata),
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Config(error) => error.fmt(f),
+            Self::Metadata(error) => error.fmt(f),
+        }
+    }
+}
+
+impl fmt::Debug for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl std::error::Error for StartError {}
+
+impl From<ConfigError> for StartError {
+    fn from(error: ConfigError) -> Self {
+        Self::Config(error)
+    }
+}
+
+impl From<InvalidMetadata> for StartError {
+    fn from(error: InvalidMetadata) -> Self {
+        Self::Metadata(error)
+    }
+}
+
+/// An error that a selection failed with.
+///
+/// `{}` is one line; `{:#}` of a timeout prints all details. `{:?}` and `{:#?}` print the same.
+#[derive(Clone)]
+#[non_exhaustive]
+pub enum SelectionError {
+    /// No suitable server appeared in time.
+    Timeout(Box<SelectionTimeout>),
+    /// A server supports no wire version of the client. Selections fail until that changes.
+    Incompatible {
+        /// The topology description at that time.
+        description: Arc<TopologyDescription>,
+    },
+    /// The criteria are invalid: no server could ever match them.
+    InvalidCriteria(CriteriaError),
+    /// No server was suitable at once, and the maximum number of selections is waiting.
+    TooManyWaiters {
+        /// The limit, [`Options::max_waiters`](sdam_core::options::Options::max_waiters).
+        limit: usize,
+    },
+    /// The topology was closed.
+    Closed,
+    /// The runtime has dropped the monitoring tasks although the topology was not closed. No
+    /// server could ever be found.
+    RuntimeShutDown,
+}
+
+impl SelectionError {
+    /// Returns whether no suitable server appeared in time.
+    pub fn is_timeout(&self) -> bool {
+        matches!(self, Self::Timeout(_))
+    }
+
+    /// Returns whether the topology was closed.
+    pub fn is_closed(&self) -> bool {
+        matches!(self, Self::Closed)
+    }
+
+    /// Returns whether the runtime has shut down before the topology was closed.
+    ///
+    /// Retrying cannot succeed; start a new topology on a running runtime.
+    pub fn is_runtime_shut_down(&self) -> bool {
+        matches!(self, Self::RuntimeShutDown)
+    }
+
+    pub(crate) fn failure(&self) -> SelectionFailure {
+        match self {
+            Self::Timeout(_) => SelectionFailure::Timeout,
+            Self::Incompatible { .. } => SelectionFailure::Incompatible,
+            Self::InvalidCriteria(_) => SelectionFailure::InvalidCriteria,
+            Self::TooManyWaiters { .. } => SelectionFailure::TooManyWaiters,
+            Self::Closed => SelectionFailure::Closed,
+            Self::RuntimeShutDown => SelectionFailure::RuntimeShutDown,
+        }
+    }
+
+    /// Returns the text for events and logs, which carry the selector and the topology description
+    /// themselves (Server Selection: "Server Selection Failed Message").
+    pub(crate) fn without_description(&self) -> String {
+        match self {
+            Self::Timeout(timeout) => timeout.without_description(),
+            other => other.to_string(),
+        }
+    }
+}
+
+impl fmt::Display for SelectionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Timeout(timeout) => timeout.fmt(f),
+            Self::Incompatible { description } => f.write_str(
+                description
+                    .compatibility_error()
+                    .unwrap_or("incompatible server"),
+            ),
+            Self::InvalidCriteria(error) => error.fmt(f),
+            Self::TooManyWaiters { limit } => write!(
+                f,
+                "no server is suitable now, and {limit} selections wait for one, which is as many as \
+                 may: raise `Options::max_waiters`, or run fewer operations at once"
+            ),
+            Self::Closed => f.write_str(CLOSED),
+            Self::RuntimeShutDown => f.write_str(
+                "the runtime has shut down, and no server is watched any more: keep the runtime \
+                 until the topology is closed, or start a new topology on one that runs",
+            ),
+        }
+    }
+}
+
+impl fmt::Debug for SelectionError {
+    /// Prints the `Display` text, for programs whose `main` returns the error.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl std::error::Error for SelectionError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::InvalidCriteria(error) => Some(error),
+            _ => None,
+        }
+    }
+}

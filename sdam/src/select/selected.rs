@@ -1,0 +1,135 @@
+//! A server that was selected.
+
+use std::{fmt, marker::PhantomData, sync::Arc};
+
+use sdam_core::{
+    address::ServerAddress,
+    ids::{Generation, ServerId},
+    pool::{NoPools, PoolHandle},
+    server::{ServerDescription, ServerType, WireVersions},
+    topology::{TopologyDescription, TopologyType},
+};
+use sdam_select::criteria::Criteria;
+
+use crate::{
+    engine::{
+        pools,
+        server::{Lane, Server},
+    },
+    sync::CountedArc,
+};
+
+/// A selected server, with its pool. It counts as one operation in progress until it is dropped.
+///
+/// Keep it for as long as the operation takes: the count decides which of two servers the next
+/// operation goes to (Server Selection: "operationCount").
+/// Dropping it wakes no waiter.
+pub struct SelectedServer<P = NoPools> {
+    selected: Selected,
+    pool: PhantomData<fn() -> P>,
+}
+
+/// A [`SelectedServer`] of any pool.
+pub(crate) struct Selected {
+    lane: CountedArc<Lane>,
+    server_type: ServerType,
+    topology_type: TopologyType,
+    wire_versions: WireVersions,
+    generation: Generation,
+    overrides_read_preference: bool,
+}
+
+impl Selected {
+    /// Counts an operation on `server`. Returns `None` if the server has no pool, because the pool
+    /// factory panicked.
+    pub(crate) fn new(
+        server: &Arc<Server>,
+        description: &ServerDescription,
+        topology: &TopologyDescription,
+        criteria: &Criteria,
+        lane: usize,
+    ) -> Option<Self> {
+        server.core.pool()?;
+        Some(Self {
+            lane: server.start_operation(lane),
+            server_type: description.server_type,
+            topology_type: topology.topology_type(),
+            wire_versions: description.wire_versions,
+            generation: server.status().generation,
+            overrides_read_preference: criteria.is_overridden_on(topology),
+        })
+    }
+
+    pub(crate) fn id(&self) -> ServerId {
+        self.lane.server.id
+    }
+
+    pub(crate) fn address(&self) -> &ServerAddress {
+        &self.lane.server.address
+    }
+}
+
+impl<P> SelectedServer<P> {
+    pub(crate) fn new(selected: Selected) -> Self {
+        Self {
+            selected,
+            pool: PhantomData,
+        }
+    }
+
+    /// Returns the server id, for error reports.
+    pub fn id(&self) -> ServerId {
+        self.selected.id()
+    }
+
+    /// Returns the server's address.
+    pub fn address(&self) -> &ServerAddress {
+        self.selected.address()
+    }
+
+    /// Returns the server type at the time of the selection.
+    pub fn server_type(&self) -> ServerType {
+        self.selected.server_type
+    }
+
+    /// Returns the topology type at the time of the selection. Together with the server type it
+    /// decides how a read preference is sent.
+    pub fn topology_type(&self) -> TopologyType {
+        self.selected.topology_type
+    }
+
+    /// Returns whether the server was selected with mode primary instead of the criteria's read
+    /// preference, which then must not be sent either; see [`Criteria::with_write_stage`].
+    pub fn overrides_read_preference(&self) -> bool {
+        self.selected.overrides_read_preference
+    }
+
+    /// Returns the monitor's wire versions. A connection's own handshake takes precedence.
+    pub fn wire_versions(&self) -> WireVersions {
+        self.selected.wire_versions
+    }
+
+    /// Returns the pool's generation at the time of the selection, for error reports of
+    /// connections that are opened after it. Behind a load balancer each service has its own.
+    pub fn generation(&self) -> Generation {
+        self.selected.generation
+    }
+}
+
+impl<P: PoolHandle> SelectedServer<P> {
+    /// Returns the server's pool, as the pool factory made it.
+    pub fn pool(&self) -> &P {
+        pools::typed(self.selected.lane.server.pool())
+    }
+}
+
+impl<P> fmt::Debug for SelectedServer<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SelectedServer")
+            .field("id", &self.id())
+            .field("address", self.address())
+            .field("server_type", &self.server_type())
+            .field("topology_type", &self.topology_type())
+            .finish_non_exhaustive()
+    }
+}

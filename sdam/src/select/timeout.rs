@@ -1,0 +1,180 @@
+//! The error of a selection that has timed out, with all diagnostics.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use sdam_core::{time::Instant, topology::TopologyDescription};
+use sdam_events::history::Transition;
+use sdam_select::{criteria::Criteria, diagnose::Diagnosis, error_text, explain::Explanation};
+
+use crate::engine::failures::{Failure, Failures};
+
+/// The error of a selection that has timed out.
+///
+/// `{}` is one line: the specification's text, how long the selection waited and what limited it,
+/// and the most probable problem with its remedy (L-80, L-81).
+/// `{:#}` also prints the criteria, each server with its state and its first and last error, and
+/// all probable problems.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct SelectionTimeout {
+    /// The criteria of the selection.
+    pub criteria: Criteria,
+    /// The topology description at the end.
+    pub description: Arc<TopologyDescription>,
+    /// The result of the selection criteria for each server.
+    pub explanation: Explanation,
+    /// The errors of each server, in the order of the description.
+    pub failures: Box<[Failures]>,
+    /// The probable problems, the most fundamental first.
+    pub diagnoses: Vec<Diagnosis>,
+    /// The timeout of the selection; it has no effect with [`Bound::TryOnce`].
+    pub timeout: Duration,
+    /// The source of that limit.
+    pub bound: Bound,
+    /// The time that the selection has waited.
+    pub waited: Duration,
+    /// The time of the failure, by the clock of the topology's runtime.
+    pub at: Instant,
+    /// The transitions before the failure, oldest first, if the topology was
+    /// [asked](crate::TopologyBuilder::history) to keep them.
+    pub history: Vec<Transition>,
+}
+
+/// The source of a selection's time limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Bound {
+    /// The client's option `serverSelectionTimeoutMS`.
+    ServerSelectionTimeout,
+    /// The client's option `timeoutMS`, which was shorter.
+    Timeout,
+    /// The timeout of the call, which was shorter.
+    Call,
+    /// The client's option `serverSelectionTryOnce`: a selection of a single-threaded client fails
+    /// after one scan, however long that takes.
+    TryOnce,
+}
+
+impl SelectionTimeout {
+    /// Returns the text for events and logs. They carry the selector and the topology description,
+    /// including servers' errors, themselves (Server Selection: "Server Selection Failed
+    /// Message").
+    pub(crate) fn without_description(&self) -> String {
+        format!("no server was suitable; {}", Wait(self))
+    }
+
+    fn fmt_servers(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "\n{} on {}:",
+            self.explanation.operation, self.explanation.topology_type
+        )?;
+        if let Some(refusal) = &self.explanation.refusal {
+            write!(f, "\n  {refusal}")?;
+        }
+        for (server, failures) in self.explanation.servers.iter().zip(&self.failures) {
+            write!(f, "\n  {server}")?;
+            self.fmt_failures(f, failures)?;
+        }
+        Ok(())
+    }
+
+    fn fmt_failures(&self, f: &mut fmt::Formatter<'_>, failures: &Failures) -> fmt::Result {
+        match (&failures.first, &failures.last) {
+            (Some(first), Some(last)) if first.error == last.error => {
+                let (first, last) = (self.ago(first), self.ago(last));
+                write!(f, "\n    first failed so {first} ago, last {last} ago")
+            }
+            (first, last) => {
+                if let Some(first) = first {
+                    let ago = self.ago(first);
+                    write!(f, "\n    first error, {ago} ago: {}", first.error)?;
+                }
+                if let Some(last) = last {
+                    let ago = self.ago(last);
+                    write!(f, "\n    last error, {ago} ago: {}", last.error)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn ago(&self, failure: &Failure) -> Seconds {
+        Seconds(self.at.since(failure.at))
+    }
+}
+
+impl fmt::Display for SelectionTimeout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = error_text(&self.description, &self.criteria);
+        write!(f, "{text}; {}", Wait(self))?;
+        if !f.alternate() {
+            return match self.diagnoses.first() {
+                Some(diagnosis) => write!(f, ": {diagnosis}; {}", diagnosis.remedy()),
+                None => Ok(()),
+            };
+        }
+        self.fmt_servers(f)?;
+        for diagnosis in &self.diagnoses {
+            write!(
+                f,
+                "\nprobably: {diagnosis}\n  remedy: {}",
+                diagnosis.remedy()
+            )?;
+        }
+        for (index, transition) in self.history.iter().enumerate() {
+            let title = if index == 0 {
+                "\nwhat happened before:"
+            } else {
+                ""
+            };
+            write!(f, "{title}\n  {transition}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for SelectionTimeout {
+    /// Prints the `Display` text, for programs whose `main` returns the error.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::ServerSelectionTimeout => "serverSelectionTimeoutMS",
+            Self::Timeout => "timeoutMS",
+            Self::Call => "the time-out of the call",
+            Self::TryOnce => "serverSelectionTryOnce",
+        })
+    }
+}
+
+/// Displays how long a selection has waited and what limited it.
+struct Wait<'t>(&'t SelectionTimeout);
+
+impl fmt::Display for Wait<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(timeout) = self;
+        if timeout.bound == Bound::TryOnce {
+            let waited = Seconds(timeout.waited);
+            write!(f, "gave up after one scan, {waited} ({})", timeout.bound)
+        } else if timeout.timeout.is_zero() {
+            write!(f, "did not wait ({} is 0)", timeout.bound)
+        } else {
+            let waited = Seconds(timeout.waited);
+            write!(f, "gave up after {waited} ({})", timeout.bound)
+        }
+    }
+}
+
+/// Displays a duration in seconds, to the millisecond.
+struct Seconds(Duration);
+
+impl fmt::Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} s", self.0.as_millis() as f64 / 1e3)
+    }
+}

@@ -1,0 +1,68 @@
+//! The count of selections that wait for a server.
+
+use crate::sync::atomic::{AtomicUsize, Ordering};
+
+/// The number of waiting selections.
+///
+/// While it is not zero, every idle monitor requests a check. Servers are then checked every
+/// `minHeartbeatFrequencyMS`, however many selections wait (SDAM: "minHeartbeatFrequencyMS",
+/// Server Selection: "request an immediate check"). The count is a level and not an edge, so a
+/// busy monitor cannot miss it.
+#[derive(Debug, Default)]
+pub(crate) struct Waiters(AtomicUsize);
+
+impl Waiters {
+    /// Returns whether any selection is waiting.
+    pub(crate) fn any(&self) -> bool {
+        self.0.load(Ordering::SeqCst) > 0
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Counts a waiter until the guard is dropped. Returns `None` if `limit` selections wait
+    /// already. The second value is true for the first waiter, which has to wake the monitors.
+    pub(crate) fn enter(&self, limit: usize) -> Option<(WaiterGuard<'_>, bool)> {
+        // A refused waiter is never counted; otherwise the first waiter could see a count of one.
+        let more = |waiters: usize| (waiters < limit).then_some(waiters + 1);
+        let taken = self
+            .0
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, more);
+        let before = taken.ok()?;
+        Some((WaiterGuard(self), before == 0))
+    }
+}
+
+/// The registration of one waiting selection.
+#[derive(Debug)]
+pub(crate) struct WaiterGuard<'d>(&'d Waiters);
+
+impl Drop for WaiterGuard<'_> {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_first_waiter_wakes_monitors_and_the_last_one_ends_the_requests() {
+        // F-44
+        let waiters = Waiters::default();
+        let (first, wake) = waiters.enter(2).unwrap();
+        assert!(wake && waiters.any());
+        let (second, wake) = waiters.enter(2).unwrap();
+        assert!(!wake);
+        // L-64
+        assert!(waiters.enter(2).is_none());
+        assert_eq!(waiters.count(), 2);
+        drop(first);
+        assert!(waiters.any());
+        drop(second);
+        assert!(!waiters.any());
+        assert!(waiters.enter(2).unwrap().1);
+    }
+}

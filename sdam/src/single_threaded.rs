@@ -1,0 +1,407 @@
+//! Single-threaded mode: a topology without background work.
+
+#[cfg(feature = "blocking")]
+mod blocking;
+mod channel;
+mod check;
+mod member;
+mod members;
+mod operations;
+mod select;
+
+use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
+
+use sdam_core::{
+    hello::HelloRequest,
+    ids::{Generation, ObjectId, ServerId},
+    machine::Input,
+    monitor::MonitorInput,
+    options::{Options, Warning},
+    pool::{NoPools, PoolHandle},
+    scan::{ScanConfig, ScanEffect, ScanInput, ScanMachine},
+    time::Instant,
+    topology::{TopologyDescription, TopologyType},
+};
+use sdam_events::sink::EventSink;
+use sdam_select::{criteria::Criteria, explain::Explanation, settings::Settings};
+use sdam_transport::{
+    handshake::{InvalidMetadata, Library},
+    runtime::Io,
+};
+
+#[cfg(feature = "blocking")]
+pub use self::blocking::BlockingTopology;
+pub use self::channel::Channel;
+use self::members::Members;
+use crate::{
+    engine::{
+        panic::DeferredPanic,
+        snapshot::{Snapshot, SnapshotGuard},
+    },
+    select::{
+        Limit,
+        error::{SelectionError, StartError},
+        selected::SelectedServer,
+    },
+    sync::Mutex,
+    topology::{
+        TopologyBuilder,
+        shared::{Background, Shared},
+    },
+};
+
+/// A deployment that is scanned only when a server is needed.
+///
+/// Servers are checked inline with operations: there is no task and no spawner. A program that
+/// selects no server performs no I/O (SDAM: "Single-threaded monitoring").
+/// It uses the same engine as [`Topology`](crate::Topology), whose lock is never contended unless
+/// pools report from other threads.
+/// Futures block where the [`Io`] blocks; with a non-blocking `Io`, any executor works.
+///
+/// # How long a selection takes
+///
+/// With `serverSelectionTryOnce` (the default) a selection may take as long as one scan, which
+/// begins at least 500 ms after the previous one. `serverSelectionTimeoutMS` and `timeoutMS` then
+/// have no effect.
+/// Without it, the limit is `serverSelectionTimeoutMS`, or `timeoutMS` if that is shorter and not
+/// zero. A selection fails at the earliest 500 ms before that limit, and at the latest the time of
+/// one scan after it.
+///
+/// A scan checks one server after the other.
+/// Each takes at most `connectTimeoutMS` to connect and as much for its reply, and both twice if
+/// it was known before. A server that did not answer is skipped for the next 5 seconds.
+/// DNS look-ups of host names come on top if the system does not limit them.
+///
+/// # SRV records
+///
+/// SRV records are not polled before a scan (H-13), because this version resolves none. A
+/// `mongodb+srv` string is a configuration error unless the program resolves it
+/// ([`ConnectionString::resolved`](sdam_core::uri::ConnectionString::resolved)); the topology then
+/// begins with the resolved hosts and nothing more.
+///
+/// # Connections
+///
+/// There is one connection to each server.
+/// Checks use it, and operations should use it, too: see [`channel`](Self::channel).
+/// Connection pools that are given to the builder are still created, cleared and closed. What their
+/// reporters report is applied at once; connections of checks follow at the topology's next call.
+///
+/// # Events
+///
+/// The sink is called at the end of each call, in order, before the call returns.
+/// A slow event sink blocks its caller.
+pub struct ScanTopology<P = NoPools> {
+    scanner: Scanner,
+    pool: PhantomData<fn() -> P>,
+}
+
+impl<P: PoolHandle> TopologyBuilder<P> {
+    /// Builds a single-threaded topology without background tasks. Servers are checked inline with
+    /// selections, using only `io`. Performs no I/O itself.
+    ///
+    /// # Errors
+    ///
+    /// If the options contradict each other.
+    pub fn scan(self, io: Io) -> Result<ScanTopology<P>, StartError> {
+        let mut prepared = self.prepare(&io, Options::single_threaded_warnings)?;
+        // H-16: between calls nothing would read streamed replies.
+        prepared.config.streaming = false;
+        prepared.config.heartbeat_frequency = prepared.options.scan_frequency();
+        let mut settings = Settings::single_threaded(&prepared.options);
+        settings.selector = prepared.selector.take();
+        let sink = prepared.sink.take();
+        let scan = ScanMachine::new(ScanConfig::new(&prepared.options), prepared.rng.fork());
+        let background = Background::Caller(Mutex::new(DeferredPanic::default()));
+        let mut scanner = Scanner {
+            shared: Shared::new(prepared, settings, io, background),
+            scan,
+            members: Members::default(),
+            sink,
+        };
+        scanner.shared.apply(Input::Open);
+        scanner.follow(None);
+        scanner.shared.publish_warnings();
+        scanner.deliver();
+        Ok(ScanTopology {
+            scanner,
+            pool: PhantomData,
+        })
+    }
+}
+
+impl ScanTopology {
+    /// Starts a topology without pools and sinks; see also [`TopologyBuilder::scan`]. Performs no
+    /// I/O.
+    ///
+    /// # Errors
+    ///
+    /// If the options contradict each other.
+    pub fn start(options: Options, io: Io) -> Result<Self, StartError> {
+        TopologyBuilder::new(options).scan(io)
+    }
+}
+
+impl<P: PoolHandle> ScanTopology<P> {
+    /// Selects a server. Scans first if a scan is due, or after a failure.
+    ///
+    /// See [how long a selection takes](self#how-long-a-selection-takes).
+    ///
+    /// # Errors
+    ///
+    /// If no suitable server was found, or none can be: the topology is incompatible or closed, or
+    /// the criteria are invalid.
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped at any time. The check in progress is then suspended, and the next call that
+    /// checks servers continues it.
+    pub async fn select(
+        &mut self,
+        criteria: &Criteria,
+    ) -> Result<SelectedServer<P>, SelectionError> {
+        let limit = self.scanner.shared.limit;
+        let selected = self.scanner.select(criteria, limit).await?;
+        Ok(SelectedServer::new(selected))
+    }
+
+    /// Selects a server like [`select`](Self::select), with this timeout if it is shorter than
+    /// `serverSelectionTimeoutMS`. The timeout replaces the client's `timeoutMS`.
+    ///
+    /// # Errors
+    ///
+    /// As [`select`](Self::select).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`select`](Self::select).
+    pub async fn select_within(
+        &mut self,
+        criteria: &Criteria,
+        timeout: Duration,
+    ) -> Result<SelectedServer<P>, SelectionError> {
+        let limit = Limit::of_call(self.options(), timeout);
+        let selected = self.scanner.select(criteria, limit).await?;
+        Ok(SelectedServer::new(selected))
+    }
+
+    /// Explains for each known server why a selection would choose or reject it.
+    pub fn explain(&self, criteria: &Criteria) -> Explanation {
+        self.scanner.shared.explain(criteria)
+    }
+
+    /// Checks all servers except those that failed within the last 5 seconds, no sooner than 500
+    /// ms after the last scan.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`select`](Self::select).
+    pub async fn scan(&mut self) {
+        self.scanner.carry_out(ScanInput::Scan).await;
+    }
+
+    /// Checks one server, no sooner than 500 ms after its last check (SDAM: "Checking a single
+    /// server"). Nothing happens if it has left the topology.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`select`](Self::select).
+    pub async fn check(&mut self, server: ServerId) {
+        self.scanner.carry_out(ScanInput::Check { server }).await;
+    }
+
+    /// Makes the checks that [reported errors](Self::handle_error) have requested, which otherwise
+    /// the next selection makes first. Errors request checks only with
+    /// `singleThreadedImmediateCheck`.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`select`](Self::select).
+    pub async fn settle(&mut self) {
+        self.scanner.carry_out(ScanInput::Settle).await;
+    }
+
+    /// Returns the current snapshot.
+    pub fn snapshot(&self) -> SnapshotGuard {
+        SnapshotGuard(self.scanner.shared.published.load())
+    }
+
+    /// Returns the current topology description.
+    pub fn description(&self) -> Arc<TopologyDescription> {
+        Arc::clone(self.snapshot().description())
+    }
+
+    /// Returns whether the next selection begins with a scan (SDAM: "stale"); false if load
+    /// balanced.
+    pub fn is_stale(&self) -> bool {
+        self.snapshot().description().topology_type() != TopologyType::LoadBalanced
+            && self.scanner.scan.is_stale(self.scanner.now())
+    }
+
+    /// Returns when the newest scan ended, on the clock of the `Io`.
+    pub fn last_scan(&self) -> Option<Instant> {
+        self.scanner.scan.last_scan()
+    }
+
+    /// Returns the generation of connections to `server` that are opened now; behind a load
+    /// balancer, that of connections to `service`. `None` if the server has left the topology.
+    pub fn generation(&self, server: ServerId, service: Option<ObjectId>) -> Option<Generation> {
+        self.scanner.shared.generation(server, service)
+    }
+
+    /// Returns the id that all events of this topology carry.
+    pub fn id(&self) -> ObjectId {
+        self.scanner.shared.events.topology()
+    }
+
+    /// Returns the options that the topology was started with.
+    pub fn options(&self) -> &Options {
+        &self.scanner.shared.options
+    }
+
+    /// Returns the configuration warnings: workarounds for the connection string, and options
+    /// without effect on a single-threaded client. Each was also
+    /// [published](sdam_core::event::EventKind::ConfigWarning) when the topology opened.
+    pub fn warnings(&self) -> &[Warning] {
+        &self.scanner.shared.warnings
+    }
+
+    /// Returns the first message of a connection that is opened now, with the client metadata, the
+    /// declared API and the framing that the options ask for.
+    pub fn hello(&self) -> HelloRequest {
+        self.scanner.shared.hello_request()
+    }
+
+    /// Appends a wrapping library to the client metadata and returns whether that changed
+    /// anything: a library that was appended before is not appended again. Only connections that
+    /// are opened later send it (Handshake: "Supporting wrapping libraries").
+    ///
+    /// # Errors
+    ///
+    /// If one of the library's texts contains a `|`; then nothing is changed.
+    pub fn append_metadata(&self, library: Library) -> Result<bool, InvalidMetadata> {
+        self.scanner.shared.metadata.append(library)
+    }
+
+    /// Closes all connections and publishes the last events. Dropping the topology does the same.
+    pub fn close(&mut self) {
+        self.scanner.close();
+    }
+}
+
+/// A [`ScanTopology`] of any pool.
+struct Scanner {
+    shared: Arc<Shared>,
+    scan: ScanMachine,
+    members: Members,
+    sink: Option<Arc<dyn EventSink>>,
+}
+
+impl Scanner {
+    /// Runs the scan machine from `input` until it has no more effects.
+    async fn carry_out(&mut self, input: ScanInput) {
+        if !self.is_closed() {
+            let mut next = Some(self.tell_scan(input));
+            while let Some(effect) = next {
+                next = self.execute(effect).await;
+            }
+        }
+        self.deliver();
+    }
+
+    /// Executes one asynchronous effect and returns the next effect; `None` for any other effect.
+    async fn execute(&mut self, effect: ScanEffect) -> Option<ScanEffect> {
+        let input = match effect {
+            ScanEffect::Check { server } => ScanInput::Checked {
+                retry: self.check_server(server).await,
+            },
+            ScanEffect::SleepUntil(instant) => {
+                self.shared.io.clock.sleep_until(instant).await;
+                ScanInput::Awake
+            }
+            ScanEffect::Probe { server } => ScanInput::Probed {
+                alive: self.probe(server).await,
+            },
+            ScanEffect::Rest
+            | ScanEffect::Choose
+            | ScanEffect::Select { .. }
+            | ScanEffect::Fail(_) => return None,
+        };
+        Some(self.tell_scan(input))
+    }
+
+    fn tell_scan(&mut self, input: ScanInput) -> ScanEffect {
+        let now = self.now();
+        let snapshot = self.shared.published.load();
+        self.scan.handle(now, &snapshot.description, input)
+    }
+
+    /// Applies an input to the engine. `checked` is the server whose check caused it.
+    fn apply(&mut self, input: Input<'_>, checked: Option<ServerId>) {
+        self.shared.apply(input);
+        self.follow(checked);
+    }
+
+    /// Passes an input to the monitor of `server`, and runs all effects.
+    fn tell_monitor(&mut self, server: ServerId, input: MonitorInput<'_>) {
+        let lost = self.members.tell(&self.shared, server, input);
+        self.lose(&lost);
+    }
+
+    /// Brings the members in step with the engine; see [`Members::follow`].
+    fn follow(&mut self, checked: Option<ServerId>) {
+        let lost = self.members.follow(&self.shared, checked);
+        self.lose(&lost);
+    }
+
+    fn lose(&mut self, servers: &[ServerId]) {
+        let snapshot = self.shared.published.load();
+        for server in servers {
+            self.scan.server_lost(&snapshot.description, *server);
+        }
+    }
+
+    fn now(&self) -> Instant {
+        self.shared.now()
+    }
+
+    fn is_closed(&self) -> bool {
+        self.shared.published.load().closed
+    }
+
+    fn snapshot(&self) -> Arc<Snapshot> {
+        self.shared.published.load_full()
+    }
+
+    fn close(&mut self) {
+        if !self.is_closed() {
+            self.apply(Input::Close, None);
+            self.shared.events.close();
+            self.deliver();
+        }
+    }
+
+    /// Ends a call: delivers the events to the sink and re-raises the panic of a pool.
+    fn deliver(&mut self) {
+        if let Some(sink) = &self.sink {
+            self.shared.events.drain_now(&**sink);
+        }
+        self.shared.take_panic().resume();
+    }
+}
+
+impl Drop for Scanner {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl<P> fmt::Debug for ScanTopology<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { scanner, .. } = self;
+        f.debug_struct("ScanTopology")
+            .field("id", &scanner.shared.events.topology())
+            .field("description", &scanner.snapshot().description)
+            .field("last_scan", &scanner.scan.last_scan())
+            .finish_non_exhaustive()
+    }
+}

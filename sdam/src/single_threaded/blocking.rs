@@ -1,0 +1,213 @@
+//! Single-threaded mode for programs without async code.
+
+use std::{
+    future::Future,
+    pin::pin,
+    sync::Arc,
+    task::{Context, Poll, Wake, Waker},
+    thread::{self, Thread},
+    time::Duration,
+};
+
+use sdam_core::{
+    app_error::{AppError, ErrorOutcome},
+    error::ServerError,
+    ids::{ObjectId, ServerId},
+    options::{ConfigError, Options, Warning},
+    pool::{NoPools, PoolHandle},
+    topology::TopologyDescription,
+};
+use sdam_select::criteria::Criteria;
+
+use super::ScanTopology;
+use crate::{
+    runtime,
+    select::{
+        error::{SelectionError, StartError},
+        selected::SelectedServer,
+    },
+    topology::TopologyBuilder,
+};
+
+/// A deployment that is scanned only when a server is needed, on the system's sockets.
+///
+/// Every call blocks its thread until it is done; nothing happens between calls.
+/// [`ScanTopology`](ScanTopology#how-long-a-selection-takes) says how long a selection may take.
+///
+/// A thin wrapper around a [`ScanTopology`] with fewer methods; see [`inner`](Self::inner).
+#[derive(Debug)]
+pub struct BlockingTopology<P = NoPools> {
+    scan: ScanTopology<P>,
+}
+
+impl<P: PoolHandle> TopologyBuilder<P> {
+    /// Builds a topology for a program without async code. Performs no I/O itself.
+    ///
+    /// # Errors
+    ///
+    /// If the options contradict each other.
+    pub fn blocking(self) -> Result<BlockingTopology<P>, StartError> {
+        Ok(BlockingTopology {
+            scan: self.scan(runtime::blocking())?,
+        })
+    }
+}
+
+impl BlockingTopology {
+    /// Creates a builder from a connection string; finish it with
+    /// [`blocking`](TopologyBuilder::blocking).
+    ///
+    /// # Errors
+    ///
+    /// If the connection string is malformed or contradicts itself; the error names the option.
+    pub fn builder(uri: &str) -> Result<TopologyBuilder, ConfigError> {
+        crate::Topology::builder(uri)
+    }
+
+    /// Starts a topology without pools and sinks. Performs no I/O.
+    ///
+    /// # Errors
+    ///
+    /// If the options contradict each other.
+    pub fn start(options: Options) -> Result<Self, StartError> {
+        TopologyBuilder::new(options).blocking()
+    }
+}
+
+impl<P: PoolHandle> BlockingTopology<P> {
+    /// Returns the id that all events of this topology carry.
+    pub fn id(&self) -> ObjectId {
+        self.scan.id()
+    }
+
+    /// Returns the options that the topology was started with.
+    pub fn options(&self) -> &Options {
+        self.scan.options()
+    }
+
+    /// Returns the configuration warnings, see [`ScanTopology::warnings`].
+    pub fn warnings(&self) -> &[Warning] {
+        self.scan.warnings()
+    }
+
+    /// Returns the current topology description.
+    pub fn description(&self) -> Arc<TopologyDescription> {
+        self.scan.description()
+    }
+
+    /// Selects a server. Scans first if a scan is due, or after a failure.
+    ///
+    /// # Errors
+    ///
+    /// As [`ScanTopology::select`].
+    pub fn select(&mut self, criteria: &Criteria) -> Result<SelectedServer<P>, SelectionError> {
+        wait(self.scan.select(criteria))
+    }
+
+    /// Selects a server like [`select`](Self::select), with this timeout if it is shorter than
+    /// `serverSelectionTimeoutMS`. The timeout replaces the client's `timeoutMS`.
+    ///
+    /// # Errors
+    ///
+    /// As [`ScanTopology::select`].
+    pub fn select_within(
+        &mut self,
+        criteria: &Criteria,
+        timeout: Duration,
+    ) -> Result<SelectedServer<P>, SelectionError> {
+        wait(self.scan.select_within(criteria, timeout))
+    }
+
+    /// Checks all servers, see [`ScanTopology::scan`].
+    pub fn scan(&mut self) {
+        wait(self.scan.scan());
+    }
+
+    /// Checks one server, see [`ScanTopology::check`].
+    pub fn check(&mut self, server: ServerId) {
+        wait(self.scan.check(server));
+    }
+
+    /// Runs a command on the connection to `server`, see [`ScanTopology::run_command`]. Waits for
+    /// the reply for at most `timeout`, or without limit if it is `None` (`socketTimeoutMS`).
+    ///
+    /// # Errors
+    ///
+    /// If there is no connection and none could be opened, or if it broke.
+    pub fn run_command(
+        &mut self,
+        server: ServerId,
+        command: &[u8],
+        timeout: Option<Duration>,
+    ) -> Result<Vec<u8>, ServerError> {
+        let reply = wait(self.scan.run_command(server, command, timeout));
+        wait(self.scan.settle());
+        reply
+    }
+
+    /// Reports an application error on `server`, see [`ScanTopology::handle_error`]. With
+    /// `singleThreadedImmediateCheck`, a server that is no longer the primary is checked before
+    /// the call returns.
+    pub fn handle_error(&mut self, server: ServerId, error: &AppError<'_>) -> ErrorOutcome {
+        let outcome = self.scan.handle_error(server, error);
+        wait(self.scan.settle());
+        outcome
+    }
+
+    /// Closes all connections and publishes the last events. Dropping the topology does the same.
+    pub fn close(&mut self) {
+        self.scan.close();
+    }
+
+    /// Returns the wrapped topology.
+    pub fn inner(&mut self) -> &mut ScanTopology<P> {
+        &mut self.scan
+    }
+}
+
+/// Blocks the thread until `future` is ready.
+///
+/// Futures on blocking sockets are ready at the first poll. If a transport's future is not, the
+/// thread parks until it is woken.
+fn wait<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut cx = Context::from_waker(&waker);
+    loop {
+        match future.as_mut().poll(&mut cx) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => thread::park(),
+        }
+    }
+}
+
+/// A waker that unparks the waiting thread.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use super::*;
+
+    #[test]
+    fn a_future_that_is_not_ready_is_awaited_until_it_wakes_the_thread() {
+        let mut polls = 0;
+        let polled = wait(poll_fn(|cx| {
+            polls += 1;
+            if polls < 3 {
+                let waker = cx.waker().clone();
+                thread::spawn(move || waker.wake());
+                return Poll::Pending;
+            }
+            Poll::Ready(polls)
+        }));
+        assert_eq!(polled, 3);
+    }
+}

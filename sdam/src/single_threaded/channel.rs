@@ -1,0 +1,119 @@
+//! The connection that checks and operations share.
+
+use std::fmt;
+
+use sdam_core::{
+    error::Stage,
+    hello::Hello,
+    ids::{Generation, ObjectId},
+    monitor::MonitorInput,
+    time::Instant,
+};
+use sdam_transport::{
+    connect::Connection,
+    error::TransportError,
+    wire::{WireError, WireMessage},
+};
+
+use super::member::Member;
+
+/// The open connection to a server, lent to one operation.
+///
+/// The operation has to report its errors ([`handle_error`](crate::ScanTopology::handle_error)).
+/// An operation that gives up before the reply has to close the connection
+/// ([`disconnect`](crate::ScanTopology::disconnect)); dropping a [`command`](Self::command) future
+/// does that automatically.
+pub struct Channel<'t> {
+    member: &'t mut Member,
+    now: Instant,
+    generation: Generation,
+}
+
+impl<'t> Channel<'t> {
+    /// Borrows the member's connection; `None` if it is closed or unusable.
+    pub(super) fn of(member: &'t mut Member, now: Instant, generation: Generation) -> Option<Self> {
+        if !member.is_connected() {
+            return None;
+        }
+        member.used = now;
+        Some(Self {
+            member,
+            now,
+            generation,
+        })
+    }
+
+    /// Returns the generation of the connection, for error reports.
+    pub fn generation(&self) -> Generation {
+        self.generation
+    }
+
+    /// Returns the service behind a load balancer that the connection leads to, for error reports.
+    pub fn service_id(&self) -> Option<ObjectId> {
+        self.member.service
+    }
+
+    /// Marks the connection as authenticated: an overload error of a check then does not close it.
+    pub fn set_authenticated(&mut self) {
+        let Self { member, now, .. } = self;
+        let status = member.server.status();
+        if let Some(monitor) = &mut member.monitor {
+            // This input yields no effects.
+            let _ = monitor.handle(*now, status, MonitorInput::Authenticated);
+        }
+    }
+
+    /// Sends `command`, a BSON document with `$db`, and reads the reply. `deadline` applies to
+    /// blocking connections; for others the caller races a timer.
+    ///
+    /// # Errors
+    ///
+    /// If the connection breaks, or the deadline passes. Command errors are left to the caller.
+    ///
+    /// # Cancel safety
+    ///
+    /// Not cancel safe: the next call that uses the connection closes it.
+    pub async fn command(
+        &mut self,
+        command: &[u8],
+        deadline: Option<Instant>,
+    ) -> Result<WireMessage, TransportError> {
+        let Some(wire) = self.member.connection.wire() else {
+            return Err(TransportError::network(
+                Stage::Operation,
+                "the connection is closed",
+            ));
+        };
+        let protocol = |error: WireError| TransportError::from_wire(Stage::Operation, error);
+        wire.connection.set_deadline(deadline);
+        wire.connection
+            .set_max_message_size(Hello::DEFAULT_MAX_MESSAGE_SIZE);
+        let message = wire.exchange.command(command).map_err(protocol)?;
+        let at = |error: TransportError| error.at(Stage::Operation);
+        wire.connection.send(message).await.map_err(at)?;
+        let reply = wire.connection.recv().await.map_err(at)?;
+        wire.exchange.accept(&reply).map_err(protocol)?;
+        Ok(reply)
+    }
+
+    /// Returns the connection itself, for drivers that frame their own messages.
+    ///
+    /// Every sent message must be answered, and the reply read, before the topology's next call.
+    /// The deadline of the last check applies until another one is set. Replies of up to
+    /// [`Hello::DEFAULT_MAX_MESSAGE_SIZE`] are accepted until the next check.
+    pub fn connection(&mut self) -> Option<&mut dyn Connection> {
+        let wire = self.member.connection.wire()?;
+        wire.connection
+            .set_max_message_size(Hello::DEFAULT_MAX_MESSAGE_SIZE);
+        Some(&mut *wire.connection)
+    }
+}
+
+impl fmt::Debug for Channel<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Channel")
+            .field("generation", &self.generation)
+            .field("service", &self.member.service)
+            .finish_non_exhaustive()
+    }
+}

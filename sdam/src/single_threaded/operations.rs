@@ -1,0 +1,167 @@
+//! The API of operations: use a server's connection, report errors.
+
+use std::{sync::Arc, time::Duration};
+
+use sdam_core::{
+    app_error::{AppError, Cause, ErrorOutcome},
+    error::{ServerError, Stage},
+    ids::ServerId,
+    pool::PoolHandle,
+    scan::ScanInput,
+};
+use sdam_transport::{error::TransportError, race};
+
+use super::{Channel, ScanTopology, Scanner};
+
+impl<P: PoolHandle> ScanTopology<P> {
+    /// Reports an application error on `server`.
+    ///
+    /// Any reply to a command and any connection error may be reported; irrelevant ones are
+    /// ignored. All effects have run when the call returns.
+    /// A network error also closes the connection. After an error of a former primary, the next
+    /// selection scans first (SDAM: "not writable primary and node is recovering").
+    /// No I/O is performed.
+    pub fn handle_error(&mut self, server: ServerId, error: &AppError<'_>) -> ErrorOutcome {
+        let outcome = self.scanner.handle_error(server, error);
+        self.scanner.deliver();
+        outcome
+    }
+
+    /// Returns the connection to `server`, if it is open.
+    ///
+    /// It usually is after a selection, because the scan has opened it.
+    /// The call counts as a use of the connection, which decides when it is probed.
+    pub fn channel(&mut self, server: ServerId) -> Option<Channel<'_>> {
+        self.scanner.channel(server)
+    }
+
+    /// Returns the connection to `server`, and opens it if necessary.
+    ///
+    /// Opening it checks the server, no sooner than 500 ms after its last check.
+    /// Behind a load balancer it makes a handshake, and there is only that one connection (Load
+    /// Balancers: "Connection Pooling").
+    ///
+    /// # Errors
+    ///
+    /// If it could not be opened; the topology is already updated.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`select`](Self::select).
+    pub async fn connect(&mut self, server: ServerId) -> Result<Channel<'_>, ServerError> {
+        let scanner = &mut self.scanner;
+        if !scanner.is_connected(server) {
+            let outcome = if scanner.is_balancer(server) {
+                scanner.open_balanced(server).await
+            } else {
+                scanner.carry_out(ScanInput::Check { server }).await;
+                Ok(())
+            };
+            scanner.deliver();
+            outcome?;
+        }
+        let error = scanner.connection_error(server);
+        scanner.channel(server).ok_or(error)
+    }
+
+    /// Runs a command, a BSON document with `$db`, on the connection to `server` and returns the
+    /// reply. Opens the connection if necessary.
+    ///
+    /// Errors and the reply are reported to the topology.
+    /// A reply that takes longer than `timeout` closes the connection.
+    ///
+    /// # Errors
+    ///
+    /// If there is no connection and none could be opened, or if it broke. A reply with a command
+    /// error is not an error of this call.
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped at any time. Whether the command took effect is then unknown.
+    pub async fn run_command(
+        &mut self,
+        server: ServerId,
+        command: &[u8],
+        timeout: Option<Duration>,
+    ) -> Result<Vec<u8>, ServerError> {
+        let clock = Arc::clone(&self.scanner.shared.io.clock);
+        let deadline = timeout.map(|timeout| clock.now() + timeout);
+        let mut channel = self.connect(server).await?;
+        let (generation, service_id) = (channel.generation(), channel.service_id());
+        let outcome =
+            match race::deadline(&*clock, deadline, channel.command(command, deadline)).await {
+                Ok(outcome) => outcome,
+                Err(elapsed) => Err(TransportError::timeout(
+                    Stage::Operation,
+                    "the command took longer than allowed",
+                )
+                .with_source(elapsed)),
+            };
+        let max_wire_version = self.scanner.max_wire_version(server);
+        match outcome {
+            Ok(reply) => {
+                let report = AppError::reply(generation, Stage::Operation, reply.body())
+                    .with_service(service_id)
+                    .with_max_wire_version(max_wire_version);
+                self.handle_error(server, &report);
+                Ok(reply.body().to_vec())
+            }
+            Err(error) => {
+                let error = error.at(Stage::Operation);
+                let report = error.app_error(generation).with_service(service_id);
+                self.handle_error(server, &report);
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Closes the connection to `server`, unless a check is in progress on it. The server's
+    /// description does not change.
+    pub fn disconnect(&mut self, server: ServerId) {
+        self.scanner.disconnect(server);
+        self.scanner.deliver();
+    }
+}
+
+impl Scanner {
+    fn handle_error(&mut self, server: ServerId, error: &AppError<'_>) -> ErrorOutcome {
+        let own = self.shared.generation(server, error.service_id);
+        let is_own = own == Some(error.generation)
+            && matches!(error.cause, Cause::Network(_) | Cause::Timeout(_));
+        let outcome = self.shared.apply_error(server, error);
+        self.follow(None);
+        if is_own {
+            self.disconnect(server);
+        }
+        if matches!(outcome, ErrorOutcome::MarkedUnknown | ErrorOutcome::Cleared) {
+            self.lose(&[server]);
+        }
+        outcome
+    }
+
+    fn channel(&mut self, server: ServerId) -> Option<Channel<'_>> {
+        let now = self.now();
+        let member = self.members.get_mut(server)?;
+        let generation = member.generation(&self.shared)?;
+        Channel::of(member, now, generation)
+    }
+
+    /// Closes the connection to `server`, unless a check is in progress on it.
+    fn disconnect(&mut self, server: ServerId) {
+        let member = self.members.get(server);
+        if member.is_some_and(|member| !member.connection.is_busy()) {
+            self.lose_connection(server);
+        }
+    }
+
+    /// Returns the greatest wire version of the connection to `server`.
+    fn max_wire_version(&self, server: ServerId) -> i32 {
+        if self.is_balancer(server) {
+            let member = self.members.get(server);
+            return member.map_or(0, |member| member.max_wire_version);
+        }
+        let snapshot = self.shared.published.load();
+        let description = snapshot.description.server_by_id(server);
+        description.map_or(0, |server| server.wire_versions.max)
+    }
+}

@@ -1,0 +1,163 @@
+//! Server selection in single-threaded mode, with scans as needed.
+
+use std::{sync::Arc, time::Duration};
+
+use sdam_core::{
+    ids::ServerId,
+    scan::{ScanEffect, ScanFailure, ScanInput},
+    time::Instant,
+};
+use sdam_select::{choose, criteria::Criteria};
+
+use super::Scanner;
+use crate::{
+    select::{
+        Limit, error::SelectionError, events::SelectionEvents, selected::Selected, timeout::Bound,
+    },
+    topology::shared::Shared,
+};
+
+/// The events of one selection.
+struct Reported<'s> {
+    events: SelectionEvents<'s>,
+    /// The deadline of the selection; `None` with `serverSelectionTryOnce`.
+    deadline: Option<Instant>,
+    waited: bool,
+}
+
+impl Reported<'_> {
+    /// Publishes that the selection is waiting, at most once (K-8).
+    fn waiting(&mut self, shared: &Shared) {
+        if !std::mem::replace(&mut self.waited, true) {
+            let now = shared.now();
+            self.events
+                .waiting(self.deadline.map(|deadline| deadline.since(now)));
+        }
+    }
+}
+
+impl Scanner {
+    pub(super) async fn select(
+        &mut self,
+        criteria: &Criteria,
+        limit: Limit,
+    ) -> Result<Selected, SelectionError> {
+        // The events outlive the mutable borrows of `self` below.
+        let shared = Arc::clone(&self.shared);
+        let try_once = shared.options.server_selection_try_once.unwrap_or(true);
+        let events = SelectionEvents::begin(shared.selection_context(), criteria);
+        let mut reported = Reported {
+            deadline: (!try_once).then(|| events.started + limit.timeout),
+            events,
+            waited: false,
+        };
+        let outcome = self.search(criteria, limit, &mut reported).await;
+        let of = |selected: &Selected| (selected.id(), selected.address().clone());
+        let mut outcome = reported.events.end(outcome, of);
+        self.deliver();
+        // The history is a sink, so it includes this call only after the delivery.
+        if let (Err(SelectionError::Timeout(timeout)), Some(history)) =
+            (&mut outcome, &shared.history)
+        {
+            timeout.history = history.transitions();
+        }
+        outcome
+    }
+
+    async fn search(
+        &mut self,
+        criteria: &Criteria,
+        limit: Limit,
+        reported: &mut Reported<'_>,
+    ) -> Result<Selected, SelectionError> {
+        if self.is_closed() {
+            return Err(SelectionError::Closed);
+        }
+        let started = self.now();
+        let timeout = limit.timeout;
+        let mut effect = self.tell_scan(ScanInput::Select { timeout });
+        loop {
+            effect = match effect {
+                ScanEffect::Choose => self.attempt(criteria, reported)?,
+                ScanEffect::Select { server } => {
+                    let selected = self.selected(server, criteria);
+                    return selected.ok_or(SelectionError::Closed);
+                }
+                ScanEffect::Fail(failure) => {
+                    return Err(self.failure(failure, criteria, limit, started));
+                }
+                effect => match self.execute(effect).await {
+                    Some(next) => next,
+                    None => return Err(SelectionError::Closed),
+                },
+            };
+        }
+    }
+
+    /// Tries to choose a server once.
+    fn attempt(
+        &mut self,
+        criteria: &Criteria,
+        reported: &mut Reported<'_>,
+    ) -> Result<ScanEffect, SelectionError> {
+        if let Some((server, idle)) = self.choose(criteria)? {
+            return Ok(self.tell_scan(ScanInput::Found { server, idle }));
+        }
+        let next = self.tell_scan(ScanInput::NotFound);
+        if !matches!(next, ScanEffect::Fail(_)) {
+            reported.waiting(&self.shared);
+        }
+        Ok(next)
+    }
+
+    /// Chooses a suitable server and returns how long its connection has been idle.
+    fn choose(
+        &mut self,
+        criteria: &Criteria,
+    ) -> Result<Option<(ServerId, Option<Duration>)>, SelectionError> {
+        let (random, _) = self.shared.random();
+        let snapshot = self.snapshot();
+        let settings = &self.shared.settings;
+        // There is only one operation at a time, so operation counts decide nothing.
+        let chosen = choose(&snapshot.description, settings, criteria, |_| 0, random)
+            .map_err(SelectionError::InvalidCriteria)?;
+        let now = self.now();
+        Ok(chosen.map(|chosen| {
+            let id = chosen.server.id;
+            let member = self.members.get_mut(id);
+            (id, member.and_then(|member| member.idle(now)))
+        }))
+    }
+
+    fn selected(&self, server: ServerId, criteria: &Criteria) -> Option<Selected> {
+        let topology = &self.snapshot().description;
+        let description = topology.server_by_id(server)?;
+        let (_, lane) = self.shared.random();
+        let server = &self.members.get(server)?.server;
+        Selected::new(server, description, topology, criteria, lane)
+    }
+
+    fn failure(
+        &self,
+        failure: ScanFailure,
+        criteria: &Criteria,
+        limit: Limit,
+        started: Instant,
+    ) -> SelectionError {
+        let snapshot = self.snapshot();
+        let limit = match failure {
+            ScanFailure::Incompatible => {
+                let description = Arc::clone(&snapshot.description);
+                return SelectionError::Incompatible { description };
+            }
+            ScanFailure::Timeout => limit,
+            ScanFailure::TriedOnce => Limit {
+                bound: Bound::TryOnce,
+                ..limit
+            },
+        };
+        let settings = &self.shared.settings;
+        // The history is added after the events of this call are delivered.
+        SelectionError::Timeout(limit.timed_out(&snapshot, settings, criteria, started, self.now()))
+    }
+}

@@ -1,0 +1,268 @@
+//! The builder of topologies.
+
+use std::{fmt, marker::PhantomData, sync::Arc};
+
+use sdam_core::{
+    event::{EventKind, EventName},
+    ids::ObjectId,
+    machine::Input,
+    monitor::MonitorConfig,
+    options::{ConfigError, Options, Warning},
+    pool::{NoPools, PoolFactory, PoolHandle},
+    rng::Rng,
+};
+use sdam_events::{
+    dispatch::Dispatcher,
+    history::History,
+    queue::EventQueue,
+    sink::{EventSink, Fanout, Interest},
+};
+use sdam_select::{candidate::Selector, settings::Settings};
+use sdam_transport::{
+    handshake::{ClientMetadata, Environment},
+    runtime::{Io, Runtime},
+    spawn::Task,
+};
+
+use super::{
+    Topology,
+    metadata::MetadataHandshake,
+    shared::{Background, Shared, TaskSet},
+    tasks::Tasks,
+};
+use crate::{engine::pools::CreatePool, select::error::StartError};
+
+/// Builds a topology from options, pools, sinks, a selector and client metadata.
+#[must_use = "nothing is watched until the topology is started"]
+pub struct TopologyBuilder<P = NoPools> {
+    options: Options,
+    pools: Arc<dyn CreatePool>,
+    pool: PhantomData<fn() -> P>,
+    sinks: Vec<Arc<dyn EventSink>>,
+    selector: Option<Arc<dyn Selector>>,
+    metadata: Option<ClientMetadata>,
+    history: Option<Arc<History>>,
+}
+
+impl TopologyBuilder {
+    /// Creates a builder from options.
+    pub fn new(options: Options) -> Self {
+        Self {
+            options,
+            pools: Arc::new(NoPools),
+            pool: PhantomData,
+            sinks: Vec::new(),
+            selector: None,
+            metadata: None,
+            history: None,
+        }
+    }
+}
+
+impl<P: PoolHandle> TopologyBuilder<P> {
+    /// Sets the factory of each server's connection pool; [`NoPools`] by default. Selections of
+    /// the topology return the factory's pool.
+    pub fn pools<F: PoolFactory>(self, pools: F) -> TopologyBuilder<F::Pool> {
+        TopologyBuilder {
+            options: self.options,
+            pools: Arc::new(pools),
+            pool: PhantomData,
+            sinks: self.sinks,
+            selector: self.selector,
+            metadata: self.metadata,
+            history: self.history,
+        }
+    }
+
+    /// Adds an event sink; may be called several times.
+    pub fn sink(mut self, sink: impl EventSink) -> Self {
+        self.sinks.push(Arc::new(sink));
+        self
+    }
+
+    /// Sets the custom server selector, which takes part in every selection (Server Selection:
+    /// "Application-Provided Server Selector").
+    pub fn selector(mut self, selector: impl Selector + 'static) -> Self {
+        self.selector = Some(Arc::new(selector));
+        self
+    }
+
+    /// Sets the client metadata of every connection's handshake, including the platform. The
+    /// default names this crate and reads the process environment.
+    pub fn metadata(mut self, metadata: ClientMetadata) -> Self {
+        self.metadata = Some(metadata);
+        self
+    }
+
+    /// Keeps a history of the last `transitions` and their causes. Errors of selections that time
+    /// out include it ([`SelectionTimeout::history`](crate::error::SelectionTimeout::history)).
+    pub fn history(mut self, transitions: usize) -> Self {
+        self.history = Some(Arc::new(History::new(transitions)));
+        self
+    }
+
+    /// Changes the options.
+    pub fn options(mut self, change: impl FnOnce(&mut Options)) -> Self {
+        change(&mut self.options);
+        self
+    }
+
+    /// Starts monitoring on `runtime`. Performs no I/O itself and does not wait, so it never fails
+    /// because servers are down (SDAM: "Client construction").
+    ///
+    /// # Errors
+    ///
+    /// If the options contradict each other.
+    pub fn start(self, runtime: Runtime) -> Result<Topology<P>, StartError> {
+        let Runtime { io, spawner, .. } = runtime;
+        let mut prepared = self.prepare(&io, Options::multi_threaded_warnings)?;
+        let mut settings = Settings::new(&prepared.options);
+        settings.selector = prepared.selector.take();
+        let sink = prepared.sink.take();
+        let tasks = TaskSet {
+            spawner,
+            monitors: Tasks::default(),
+            dispatchers: Tasks::default(),
+        };
+        let shared = Shared::new(prepared, settings, io, Background::Tasks(tasks));
+        if let Some(sink) = sink {
+            dispatch(&shared, sink);
+        }
+        // Dropping it closes the topology if a pool panics.
+        let topology = Topology::new(Arc::clone(&shared));
+        shared.apply(Input::Open);
+        shared.publish_warnings();
+        Ok(topology)
+    }
+
+    /// Prepares what both kinds of topology start with. `warnings` are those of the kind.
+    pub(crate) fn prepare(
+        mut self,
+        io: &Io,
+        warnings: fn(&Options) -> Vec<Warning>,
+    ) -> Result<Prepared, StartError> {
+        let options = self.options;
+        options.validate()?;
+        refuse_guards(&options)?;
+        let mut metadata = match self.metadata {
+            Some(metadata) => metadata,
+            None => ClientMetadata::new(
+                env!("CARGO_PKG_NAME"),
+                env!("CARGO_PKG_VERSION"),
+                &Environment::from_process(),
+            )?,
+        };
+        if let Some(name) = &options.app_name {
+            metadata = metadata.with_application(name)?;
+        }
+        let is_faas = metadata.is_faas();
+        let metadata = MetadataHandshake::new(metadata, options.load_balanced);
+        let config = MonitorConfig::new(&options, metadata.handshake(), is_faas);
+        let mut rng = Rng::new(io.next_seed());
+        let topology = ObjectId::random(&mut rng);
+        if let Some(history) = &self.history {
+            self.sinks.push(history.clone());
+        }
+        let sink: Option<Arc<dyn EventSink>> = match self.sinks.len() {
+            0 => None,
+            1 => self.sinks.into_iter().next(),
+            _ => Some(Arc::new(Fanout::from_iter(self.sinks))),
+        };
+        let interest = sink.as_ref().map_or(Interest::NONE, EventSink::interest);
+        Ok(Prepared {
+            warnings: warnings(&options),
+            options,
+            rng,
+            config,
+            metadata,
+            pools: self.pools,
+            events: Arc::new(EventQueue::new(topology, interest)),
+            sink,
+            history: self.history,
+            selector: self.selector,
+        })
+    }
+}
+
+/// Refuses options that ask for TLS or a proxy, which this engine does not support. Connecting in
+/// plain text, or past the proxy, would violate the user's security settings.
+fn refuse_guards(options: &Options) -> Result<(), ConfigError> {
+    let Some((name, value)) = options.driver.guards().next() else {
+        return Ok(());
+    };
+    let (reason, remedy) = if name.starts_with("proxy") {
+        (
+            "the engine does not connect through a proxy",
+            "leave it out and start the topology on a runtime whose transport connects through the \
+             proxy itself",
+        )
+    } else {
+        (
+            "the engine does not negotiate TLS",
+            "leave it out and start the topology on a runtime whose transport negotiates TLS itself",
+        )
+    };
+    Err(ConfigError::new(name, value.to_string(), reason, remedy))
+}
+
+/// The validated parts that a topology starts with.
+pub(crate) struct Prepared {
+    pub(crate) options: Options,
+    pub(crate) rng: Rng,
+    pub(crate) config: MonitorConfig,
+    pub(crate) metadata: MetadataHandshake,
+    pub(crate) pools: Arc<dyn CreatePool>,
+    pub(crate) events: Arc<EventQueue>,
+    pub(crate) sink: Option<Arc<dyn EventSink>>,
+    pub(crate) history: Option<Arc<History>>,
+    pub(crate) selector: Option<Arc<dyn Selector>>,
+    pub(crate) warnings: Vec<Warning>,
+}
+
+impl Shared {
+    /// Publishes the configuration warnings of a topology that has just opened.
+    pub(crate) fn publish_warnings(&self) {
+        let now = self.now();
+        for warning in &self.warnings {
+            self.events.push_with(now, EventName::ConfigWarning, || {
+                EventKind::ConfigWarning(Arc::new(warning.clone()))
+            });
+        }
+    }
+}
+
+/// Starts the task that delivers events.
+fn dispatch(shared: &Arc<Shared>, sink: Arc<dyn EventSink>) {
+    let Background::Tasks(tasks) = &shared.background else {
+        return;
+    };
+    tasks.dispatchers.begin();
+    let dispatcher = Dispatcher::new(Arc::clone(&shared.events), sink);
+    let guard = DispatcherGuard(Arc::clone(shared));
+    let task = async move {
+        let _guard = guard;
+        dispatcher.await;
+    };
+    tasks.spawner.spawn(Task::new("sdam-events", task));
+}
+
+/// A guard that counts the end of the dispatcher, however it ends.
+struct DispatcherGuard(Arc<Shared>);
+
+impl Drop for DispatcherGuard {
+    fn drop(&mut self) {
+        if let Background::Tasks(tasks) = &self.0.background {
+            tasks.dispatchers.end();
+        }
+    }
+}
+
+impl<P> fmt::Debug for TopologyBuilder<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TopologyBuilder")
+            .field("options", &self.options)
+            .field("pools", &self.pools)
+            .field("sinks", &self.sinks)
+            .finish_non_exhaustive()
+    }
+}

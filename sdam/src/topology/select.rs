@@ -1,0 +1,128 @@
+//! Server selection with background monitoring: at once if a server is suitable, otherwise by
+//! waiting.
+
+use std::pin::pin;
+
+use futures::future::{BoxFuture, Either, FutureExt, select};
+use sdam_core::{event::EventName, time::Instant};
+use sdam_events::sink::Interest;
+use sdam_select::criteria::Criteria;
+
+use super::shared::Shared;
+use crate::{
+    engine::snapshot::Snapshot,
+    select::{
+        Limit, error::SelectionError, events::SelectionEvents, select_from, selected::Selected,
+    },
+    sync::EventListener,
+};
+
+impl Shared {
+    /// Selects from the current snapshot, without lock, allocation or waiting.
+    pub(crate) fn try_select(
+        &self,
+        criteria: &Criteria,
+    ) -> Result<Option<Selected>, SelectionError> {
+        let snapshot = self.published.load();
+        select_from(&snapshot, &self.settings, criteria, self.random())
+    }
+
+    /// Selects a server, waiting for up to `limit` if necessary (Server Selection: "Multi-threaded
+    /// or asynchronous server selection").
+    pub(crate) async fn select(
+        &self,
+        criteria: &Criteria,
+        limit: Limit,
+    ) -> Result<Selected, SelectionError> {
+        // A selection that does not wait publishes nothing to sinks that only want waiting events.
+        const WAITING: Interest = Interest::of(&[EventName::ServerSelectionWaiting]);
+        if !self.events.wants_any(Interest::SELECTION.without(WAITING))
+            && let Some(selected) = self.try_select(criteria)?
+        {
+            return Ok(selected);
+        }
+        let events = SelectionEvents::begin(self.selection_context(), criteria);
+        let outcome = match self.try_select(criteria) {
+            Ok(Some(selected)) => Ok(selected),
+            Ok(None) => self.wait(criteria, limit, &events).await,
+            Err(error) => Err(error),
+        };
+        events.end(outcome, |selected| {
+            (selected.id(), selected.address().clone())
+        })
+    }
+
+    async fn wait(
+        &self,
+        criteria: &Criteria,
+        limit: Limit,
+        events: &SelectionEvents<'_>,
+    ) -> Result<Selected, SelectionError> {
+        if limit.timeout.is_zero() {
+            // A caller that polls without waiting still gets servers that are checked.
+            self.request_checks();
+            return Err(self.timed_out(criteria, limit, events.started));
+        }
+        let max_waiters = self.options.max_waiters;
+        let Some((_guard, first)) = self.waiters.enter(max_waiters) else {
+            return Err(SelectionError::TooManyWaiters { limit: max_waiters });
+        };
+        let deadline = events.started + limit.timeout;
+        events.waiting(Some(deadline.since(self.now())));
+        if first {
+            self.request_checks();
+        }
+        let mut expiry = self.io.clock.sleep_until(deadline);
+        loop {
+            // Listening before reading the snapshot means that no change in between is missed.
+            let changed = self.published.changed.listen();
+            if let Some(selected) = self.try_select(criteria)? {
+                return Ok(selected);
+            }
+            if either(changed, &mut expiry).await {
+                continue;
+            }
+            // A change that came together with the deadline counts (L-63).
+            return match self.try_select(criteria)? {
+                Some(selected) => Ok(selected),
+                None => Err(self.timed_out(criteria, limit, events.started)),
+            };
+        }
+    }
+
+    fn timed_out(&self, criteria: &Criteria, limit: Limit, started: Instant) -> SelectionError {
+        let snapshot = self.published.load_full();
+        let mut timeout = limit.timed_out(&snapshot, &self.settings, criteria, started, self.now());
+        if let Some(history) = &self.history {
+            timeout.history = history.transitions();
+        }
+        SelectionError::Timeout(timeout)
+    }
+
+    /// Waits until `ready` yields a value for a snapshot, or `deadline` has passed.
+    pub(crate) async fn wait_for<T>(
+        &self,
+        mut ready: impl FnMut(&Snapshot) -> Option<T>,
+        deadline: Option<Instant>,
+    ) -> Option<T> {
+        let mut expiry = match deadline {
+            Some(deadline) => self.io.clock.sleep_until(deadline),
+            None => futures::future::pending().boxed(),
+        };
+        loop {
+            let changed = self.published.changed.listen();
+            let (found, closed) = {
+                let snapshot = self.published.load();
+                (ready(&snapshot), snapshot.closed)
+            };
+            if found.is_some() || closed || !either(changed, &mut expiry).await {
+                return found.or_else(|| ready(&self.published.load()));
+            }
+        }
+    }
+}
+
+/// Waits for the change or the deadline; returns whether the change came first.
+async fn either(changed: EventListener, expiry: &mut BoxFuture<'_, ()>) -> bool {
+    matches!(select(pin!(changed), expiry).await, Either::Left(_))
+}

@@ -1,0 +1,393 @@
+//! The state that handles, monitors and pools share. Writers lock the engine; readers load the
+//! published snapshot.
+
+use std::{
+    future::Future,
+    sync::{
+        Arc, PoisonError, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use sdam_core::{
+    app_error::{AppError, ErrorOutcome},
+    error::ServerError,
+    hello::{Hello, HelloRequest},
+    ids::{Generation, ObjectId, ServerId},
+    machine::{Input, RecordedInput},
+    monitor::MonitorConfig,
+    options::{Options, Warning},
+    pool::{PoolHost, ServiceConnection},
+    rng::mix,
+    time::Instant,
+};
+use sdam_events::{history::History, queue::EventQueue};
+use sdam_select::{criteria::Criteria, explain, explain::Explanation, settings::Settings};
+use sdam_transport::{
+    runtime::Io,
+    spawn::{Spawner, Task},
+};
+
+use super::{builder::Prepared, lock::Lock, metadata::MetadataHandshake, tasks::Tasks};
+use crate::{
+    engine::{
+        AfterUnlock, Engine, panic::DeferredPanic, server::lane_of_thread, snapshot::Published,
+    },
+    monitor::{Monitor, MonitorHost},
+    select::{Limit, events::SelectionContext, waiters::Waiters},
+    sync::{Mutex, MutexGuard},
+};
+
+/// The number of counters that random numbers are drawn from.
+const LANES: usize = 4;
+
+/// The state of a topology of either kind.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    engine: Lock<Engine>,
+    pub(crate) published: Published,
+    pub(crate) waiters: Waiters,
+    pub(crate) events: Arc<EventQueue>,
+    pub(crate) io: Io,
+    pub(crate) background: Background,
+    pub(crate) settings: Settings,
+    /// The default selection timeout.
+    pub(crate) limit: Limit,
+    /// The recent transitions for selection errors, if enabled.
+    pub(crate) history: Option<Arc<History>>,
+    pub(crate) options: Options,
+    pub(crate) warnings: Vec<Warning>,
+    pub(crate) config: Arc<MonitorConfig>,
+    pub(crate) metadata: MetadataHandshake,
+    random: [Random; LANES],
+}
+
+/// What runs monitors and re-raises panics of pools.
+#[derive(Debug)]
+pub(crate) enum Background {
+    /// Tasks run the monitors, and a panic is re-raised in the thread that changed the topology.
+    Tasks(TaskSet),
+    /// The caller of a single-threaded topology runs the monitors. It takes the panics at the end
+    /// of each call.
+    Caller(Mutex<DeferredPanic>),
+}
+
+/// The tasks of a topology.
+#[derive(Debug)]
+pub(crate) struct TaskSet {
+    pub(crate) spawner: Arc<dyn Spawner>,
+    pub(crate) monitors: Tasks,
+    pub(crate) dispatchers: Tasks,
+}
+
+/// A random counter, aligned to its own cache lines.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Random(AtomicU64);
+
+impl Shared {
+    pub(crate) fn new(
+        prepared: Prepared,
+        settings: Settings,
+        io: Io,
+        background: Background,
+    ) -> Arc<Self> {
+        let Prepared {
+            options,
+            config,
+            metadata,
+            mut rng,
+            pools,
+            events,
+            history,
+            warnings,
+            ..
+        } = prepared;
+        // All counters start with the same seed, so a thread draws the same numbers from any lane.
+        let seed = rng.next_u64();
+        Arc::new_cyclic(|host: &Weak<Self>| {
+            let host = Weak::clone(host) as Weak<dyn PoolHost>;
+            let engine = Engine::new(&options, pools, host, Arc::clone(&events));
+            Self {
+                published: Published::new(engine.snapshot()),
+                engine: Lock::new(engine),
+                waiters: Waiters::default(),
+                events,
+                io,
+                background,
+                settings,
+                limit: Limit::configured(&options),
+                history,
+                options,
+                warnings,
+                config: Arc::new(config),
+                metadata,
+                random: std::array::from_fn(|_| Random(AtomicU64::new(seed))),
+            }
+        })
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        self.io.clock.now()
+    }
+
+    /// Returns 64 random bits and the lane of the calling thread.
+    pub(crate) fn random(&self) -> (u64, usize) {
+        let lane = lane_of_thread() % LANES;
+        let [first, ..] = &self.random;
+        let counter = &self.random.get(lane).unwrap_or(first).0;
+        (
+            mix(counter.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed)),
+            lane,
+        )
+    }
+
+    pub(crate) fn selection_context(&self) -> SelectionContext<'_> {
+        SelectionContext {
+            published: &self.published,
+            events: &self.events,
+            clock: &*self.io.clock,
+            settings: &self.settings,
+        }
+    }
+
+    /// Explains for each known server why a selection would choose or reject it.
+    pub(crate) fn explain(&self, criteria: &Criteria) -> Explanation {
+        // No snapshot guard is held while the application's selectors run.
+        let topology = Arc::clone(&self.published.load().description);
+        explain(&topology, &self.settings, criteria)
+    }
+
+    /// Applies an input to the engine. On return all effects have run, even after a panic of a
+    /// pool.
+    pub(crate) fn apply(self: &Arc<Self>, input: Input<'_>) {
+        self.change(|engine, now| {
+            let after = engine.apply(now, input, RecordedInput::of, &self.published);
+            ((), after)
+        });
+    }
+
+    /// Applies an application error that an operation or a pool reports.
+    pub(crate) fn apply_error(
+        self: &Arc<Self>,
+        server: ServerId,
+        error: &AppError<'_>,
+    ) -> ErrorOutcome {
+        self.change(|engine, now| engine.apply_error(now, server, error, &self.published))
+    }
+
+    /// Applies the handshake of a pooled connection. Behind a load balancer, returns the counted
+    /// connection, unless the server has left the topology.
+    pub(crate) fn apply_handshake(
+        self: &Arc<Self>,
+        server: ServerId,
+        generation: Generation,
+        reply: &[u8],
+    ) -> Result<Option<ServiceConnection>, ServerError> {
+        let hello = Hello::parse(reply)?;
+        let service = match self.options.load_balanced {
+            true => Some(hello.load_balanced_service()?),
+            false => None,
+        };
+        let current = self.change(|engine, now| {
+            let rtt = engine.rtt(server);
+            let input = Input::Handshake {
+                server,
+                generation,
+                hello,
+                rtt,
+            };
+            let record = |_: &Input<'_>| {
+                Some(RecordedInput::Handshake {
+                    server,
+                    generation,
+                    reply: reply.into(),
+                    rtt,
+                })
+            };
+            let after = engine.apply(now, input, record, &self.published);
+            (engine.generation(server, service), after)
+        });
+        Ok(service
+            .zip(current)
+            .map(|(service, generation)| ServiceConnection::new(server, service, generation)))
+    }
+
+    /// Applies the end of a connection to a service behind a load balancer.
+    pub(crate) fn apply_service_connection_closed(
+        self: &Arc<Self>,
+        connection: &ServiceConnection,
+    ) {
+        self.apply(Input::ServiceConnectionClosed {
+            server: connection.server(),
+            service: connection.service_id(),
+            generation: connection.generation(),
+        });
+    }
+
+    /// Returns the first message of a connection that is opened now.
+    pub(crate) fn hello_request(&self) -> HelloRequest {
+        HelloRequest::handshake(
+            self.metadata.handshake(),
+            self.config.server_api.clone(),
+            self.config.handshake_opcode,
+        )
+    }
+
+    /// Returns the generation of connections that are opened now. Locks the engine.
+    pub(crate) fn generation(
+        &self,
+        server: ServerId,
+        service: Option<ObjectId>,
+    ) -> Option<Generation> {
+        self.engine.lock().generation(server, service)
+    }
+
+    /// Closes the topology; tasks end soon after.
+    pub(crate) fn shut_down(self: &Arc<Self>) {
+        let mut panic = DeferredPanic::default();
+        panic.catch(|| self.apply(Input::Close));
+        let last = match &self.background {
+            Background::Tasks(tasks) => tasks.monitors.close(),
+            Background::Caller(_) => false,
+        };
+        if last {
+            self.events.close();
+        }
+        panic.resume();
+    }
+
+    /// Requests a check from every monitor.
+    pub(crate) fn request_checks(&self) {
+        for server in self.published.load().servers.iter() {
+            server.control.check();
+        }
+    }
+
+    /// Takes the panics of pools that are re-raised at the end of a call.
+    pub(crate) fn take_panic(&self) -> DeferredPanic {
+        match &self.background {
+            Background::Tasks(_) => DeferredPanic::default(),
+            Background::Caller(panic) => std::mem::take(&mut *lock(panic)),
+        }
+    }
+
+    /// Changes the engine, then does the work that must not happen under its lock.
+    fn change<T>(
+        self: &Arc<Self>,
+        change: impl FnOnce(&mut Engine, Instant) -> (T, AfterUnlock),
+    ) -> T {
+        let mut engine = self.engine.lock();
+        let now = self.now();
+        let (answer, after) = change(&mut engine, now);
+        // Counted under the lock, so that closing waits for these monitors, too.
+        let monitors: Vec<_> = match &self.background {
+            Background::Tasks(_) => {
+                let of = |server| Monitor::new(Arc::clone(self), server);
+                after.opened.into_iter().map(of).collect()
+            }
+            Background::Caller(_) => Vec::new(),
+        };
+        drop(engine);
+        if after.published {
+            self.wake_readers();
+        }
+        for monitor in monitors {
+            self.spawn("sdam-monitor", monitor.run());
+        }
+        match &self.background {
+            Background::Tasks(_) => after.panic.resume(),
+            Background::Caller(panic) => lock(panic).merge(after.panic),
+        }
+        answer
+    }
+
+    fn spawn(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
+        if let Background::Tasks(tasks) = &self.background {
+            tasks.spawner.spawn(Task::new(name, task));
+        }
+    }
+}
+
+fn lock(panic: &Mutex<DeferredPanic>) -> MutexGuard<'_, DeferredPanic> {
+    panic.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl MonitorHost for Shared {
+    fn io(&self) -> &Io {
+        &self.io
+    }
+
+    fn config(&self) -> &Arc<MonitorConfig> {
+        &self.config
+    }
+
+    fn max_hello_size(&self) -> usize {
+        self.options.max_hello_size
+    }
+
+    fn renew(&self, request: HelloRequest) -> HelloRequest {
+        self.metadata.renew(request)
+    }
+
+    fn events(&self) -> &EventQueue {
+        &self.events
+    }
+
+    fn is_check_wanted(&self) -> bool {
+        self.waiters.any()
+    }
+
+    fn apply(self: &Arc<Self>, input: Input<'_>) {
+        Self::apply(self, input);
+    }
+
+    fn spawn(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
+        Self::spawn(self, name, task);
+    }
+
+    fn task_begins(&self) {
+        if let Background::Tasks(tasks) = &self.background {
+            tasks.monitors.begin();
+        }
+    }
+
+    fn task_ended(&self) {
+        if let Background::Tasks(tasks) = &self.background
+            && tasks.monitors.end()
+        {
+            self.events.close();
+        }
+    }
+
+    fn wake_readers(&self) {
+        self.published.changed.notify(usize::MAX);
+    }
+}
+
+impl PoolHost for Shared {
+    fn handle_error(self: Arc<Self>, server: ServerId, error: &AppError<'_>) -> ErrorOutcome {
+        self.apply_error(server, error)
+    }
+
+    fn handle_handshake(
+        self: Arc<Self>,
+        server: ServerId,
+        generation: Generation,
+        reply: &[u8],
+    ) -> Result<Option<ServiceConnection>, ServerError> {
+        self.apply_handshake(server, generation, reply)
+    }
+
+    fn handle_service_connection_closed(self: Arc<Self>, connection: ServiceConnection) {
+        self.apply_service_connection_closed(&connection);
+    }
+
+    fn generation(&self, server: ServerId, service: Option<ObjectId>) -> Option<Generation> {
+        Self::generation(self, server, service)
+    }
+
+    fn hello(&self) -> HelloRequest {
+        self.hello_request()
+    }
+}
