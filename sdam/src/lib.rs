@@ -46,8 +46,6 @@ mod single_threaded;
 mod sync;
 mod topology;
 
-/// Implements the seams, whose methods are asynchronous.
-pub use async_trait::async_trait;
 #[doc(inline)]
 pub use sdam_core::{
     address::ServerAddress,
@@ -77,6 +75,8 @@ pub use sdam_select::{
     diagnose::Diagnosis,
     explain::Explanation,
 };
+/// Implements the seams, whose methods are asynchronous.
+pub use sdam_transport::async_trait;
 #[doc(inline)]
 pub use sdam_transport::{
     clock::Clock,

@@ -143,7 +143,7 @@ impl fmt::Debug for Reporter {
         f.debug_struct("Reporter")
             .field("server", &self.server)
             .field("is_attached", &self.is_attached())
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 

@@ -4,7 +4,7 @@ use loom::{future::block_on, sync::Mutex, thread};
 use sdam_core::ids::Generation;
 use sdam_events::sync::explore;
 
-use crate::control::{MonitorControl, Signals};
+use crate::engine::control::{MonitorControl, Signals};
 
 fn receive(control: &MonitorControl) -> Signals {
     block_on(poll_fn(|cx| control.poll(cx)))

@@ -8,10 +8,16 @@ use sdam_core::{
 };
 use sdam_events::sync::explore;
 
-use crate::server::Server;
+use crate::engine::{pools::typed, server::Server};
 
-fn server(pool: Arc<dyn PoolHandle>) -> Server {
-    Server::new(ServerId::from_u64(1), ServerAddress::new("a", 1), pool)
+fn server(pool: Arc<NoPools>) -> Server {
+    let server = Server::new(ServerId::from_u64(1), ServerAddress::new("a", 1));
+    server.pool_or_create(|| Box::new(pool));
+    server
+}
+
+fn is_pool(pool: Option<&dyn PoolHandle>, other: &Arc<NoPools>) -> bool {
+    Arc::ptr_eq(typed(pool), other)
 }
 
 #[test]
@@ -42,12 +48,12 @@ fn operations_are_counted_exactly_on_one_lane_and_on_two() {
 fn an_operation_outlives_the_server_and_then_lets_go_of_the_pool() {
     // L-44
     explore(None, || {
-        let pool: Arc<dyn PoolHandle> = Arc::new(NoPools);
+        let pool = Arc::new(NoPools);
         let server = server(Arc::clone(&pool));
         let operations = [0, 1].map(|lane| server.start_operation(lane));
         let threads = operations.map(|operation| {
             let pool = Arc::clone(&pool);
-            thread::spawn(move || assert!(Arc::ptr_eq(&operation.server.pool, &pool)))
+            thread::spawn(move || assert!(is_pool(operation.server.pool(), &pool)))
         });
         drop(server);
         for thread in threads {

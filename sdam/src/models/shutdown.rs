@@ -4,7 +4,6 @@ use loom::{future::block_on, thread};
 use sdam_core::{
     event::{Event, EventName},
     ids::{Generation, ServerId},
-    pool::NoPools,
 };
 use sdam_events::{
     sink::{EventSink, Interest},
@@ -13,7 +12,7 @@ use sdam_events::{
 use sdam_select::criteria::Criteria;
 
 use super::world::{World, bytes, member};
-use crate::server::Server;
+use crate::engine::server::Server;
 
 /// A sink that records the names of all events.
 #[derive(Clone, Debug, Default)]
@@ -96,7 +95,7 @@ fn the_queue_is_closed_by_whoever_is_last() {
         assert!(!monitors.is_empty());
         // A runtime that shuts down drops its tasks like this.
         let runtime = thread::spawn(move || drop(monitors));
-        world.topology.cell().shut_down();
+        world.topology.shared().shut_down();
         runtime.join().unwrap();
         assert!(world.topology.events().is_closed());
     });
@@ -120,11 +119,7 @@ fn a_measurement_that_begins_while_its_server_leaves_is_told_to_stop() {
     // G-8
     explore(None, || {
         let address = sdam_core::address::ServerAddress::new("a", 1);
-        let server = Arc::new(Server::new(
-            ServerId::from_u64(1),
-            address,
-            Arc::new(NoPools),
-        ));
+        let server = Arc::new(Server::new(ServerId::from_u64(1), address));
         let measurement = {
             let server = Arc::clone(&server);
             thread::spawn(move || server.begin_rtt_task())

@@ -3,28 +3,28 @@ use std::sync::Arc;
 use loom::thread;
 use sdam_events::sync::explore;
 
-use crate::demand::Waiters;
+use crate::select::waiters::Waiters;
 
 #[test]
-fn no_more_wait_than_may_and_none_is_counted_in_the_end() {
+fn no_more_selections_wait_than_the_limit_and_none_is_counted_at_the_end() {
     // L-64
     explore(None, || {
-        let demand = Arc::new(Waiters::default());
-        let wait = |demand: &Waiters| {
-            let ticket = demand.ticket(1);
-            assert!(demand.waiters() <= 1);
-            if let Some((_, first)) = &ticket {
+        let waiters = Arc::new(Waiters::default());
+        let wait = |waiters: &Waiters| {
+            let entry = waiters.enter(1);
+            assert!(waiters.count() <= 1);
+            if let Some((_, first)) = &entry {
                 assert!(first, "the other one was there, and was let in, too");
-                assert!(demand.any());
+                assert!(waiters.any());
             }
         };
         let other = {
-            let demand = Arc::clone(&demand);
-            thread::spawn(move || wait(&demand))
+            let waiters = Arc::clone(&waiters);
+            thread::spawn(move || wait(&waiters))
         };
-        wait(&demand);
+        wait(&waiters);
         other.join().unwrap();
-        assert!(!demand.any());
-        assert_eq!(demand.waiters(), 0);
+        assert!(!waiters.any());
+        assert_eq!(waiters.count(), 0);
     });
 }

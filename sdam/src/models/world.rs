@@ -27,7 +27,7 @@ use sdam_transport::{
     wire::{OpCode, OpMsg, OpReply, WireMessage},
 };
 
-use crate::{builder::TopologyBuilder, topology::Topology};
+use crate::{Topology, TopologyBuilder};
 
 /// Longer timers never fire in a model: another event has to end the wait.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -89,7 +89,7 @@ impl World {
     pub(super) fn checked(&self, reply: &Document) {
         let mut window = RttWindow::default();
         window.add(Duration::from_millis(1));
-        self.topology.cell().apply(Input::Checked {
+        self.topology.shared().apply(Input::Checked {
             server: self.seed(),
             outcome: Ok(Hello::parse(&bytes(reply)).unwrap()),
             rtt: window.rtt(),

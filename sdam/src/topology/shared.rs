@@ -185,10 +185,10 @@ impl Shared {
         reply: &[u8],
     ) -> Result<Option<ServiceConnection>, ServerError> {
         let hello = Hello::parse(reply)?;
-        let service = match self.options.load_balanced {
-            true => Some(hello.load_balanced_service()?),
-            false => None,
-        };
+        let balanced = self.options.load_balanced;
+        let service = balanced
+            .then(|| hello.load_balanced_service())
+            .transpose()?;
         let current = self.change(|engine, now| {
             let rtt = engine.rtt(server);
             let input = Input::Handshake {

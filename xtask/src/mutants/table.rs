@@ -165,49 +165,49 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "no-cancel",
         about: "checks are not cancelled when operations meet network errors",
-        file: "sdam/src/mailbox.rs",
+        file: "sdam/src/engine/control.rs",
         find: "self.post(CANCEL);",
         replace: "",
     },
     Mutant {
         name: "lost-wake-up",
         about: "a sleeping monitor is not woken by a message",
-        file: "sdam/src/mailbox.rs",
+        file: "sdam/src/engine/control.rs",
         find: "self.waker.wake();",
         replace: "",
     },
     Mutant {
         name: "wake-one",
         about: "a change wakes only one waiting selection",
-        file: "sdam/src/cell.rs",
-        find: "self.changed.notify(usize::MAX);",
-        replace: "self.changed.notify(1);",
+        file: "sdam/src/topology/shared.rs",
+        find: "self.published.changed.notify(usize::MAX);",
+        replace: "self.published.changed.notify(1);",
     },
     Mutant {
-        name: "no-demand",
+        name: "no-request-when-idle",
         about: "monitors that become idle ignore waiting selections",
-        file: "sdam/src/monitor.rs",
-        find: "if self.cell.demand.is_pressing() {",
+        file: "sdam/src/monitor/task.rs",
+        find: "if self.host.is_check_wanted() {",
         replace: "if false {",
     },
     Mutant {
         name: "no-request",
         about: "a selection that begins to wait does not wake the monitors",
-        file: "sdam/src/select.rs",
+        file: "sdam/src/topology/select.rs",
         find: "if first {",
         replace: "if first && false {",
     },
     Mutant {
-        name: "leak-ticket",
+        name: "leak-waiter",
         about: "a selection that has ended is still counted as waiting",
-        file: "sdam/src/demand.rs",
+        file: "sdam/src/select/waiters.rs",
         find: "self.0.0.fetch_sub(1, Ordering::SeqCst);",
         replace: "",
     },
     Mutant {
         name: "leak-monitor",
         about: "the tasks of a removed server continue",
-        file: "sdam/src/cell.rs",
+        file: "sdam/src/engine.rs",
         find: r"                        server.stop();
 ",
         replace: "",
@@ -215,8 +215,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "leak-pool",
         about: "the pool of a removed server is not closed",
-        file: "sdam/src/cell.rs",
-        find: r"                        aftermath.panic.catch(|| server.core.pool.close());
+        file: "sdam/src/engine.rs",
+        find: r"                            after.panic.catch(|| pool.close());
 ",
         replace: "",
     },
@@ -224,7 +224,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "leave-events",
         about: "closing does not wait for the last events",
         file: "sdam/src/topology.rs",
-        find: "pin!(cell.dispatchers.finished())",
+        find: "pin!(tasks.dispatchers.finished())",
         replace: "pin!(async {})",
     },
     Mutant {
@@ -237,8 +237,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "late-timeout",
         about: "a selection times out a second late",
-        file: "sdam/src/select.rs",
-        find: "let mut expiry = self.runtime.io.clock.sleep_until(deadline);",
+        file: "sdam/src/topology/select.rs",
+        find: "let mut expiry = self.io.clock.sleep_until(deadline);",
         replace: "let mut expiry = self.runtime.io.clock.sleep_until(deadline + std::time::Duration::from_secs(1));",
     },
     Mutant {

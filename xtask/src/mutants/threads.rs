@@ -5,21 +5,21 @@ use super::table::Mutant;
 /// Each mutant with the models that have to detect it.
 pub(super) const THREAD_MUTANTS: &[(&str, Mutant)] = &[
     (
-        "mailbox::",
+        "control::",
         Mutant {
             name: "register-late",
             about: "a task does not check for messages again after it has registered its waker",
-            file: "sdam/src/mailbox.rs",
+            file: "sdam/src/engine/control.rs",
             find: "self.take().map_or(Poll::Pending, Poll::Ready)",
             replace: "Poll::Pending",
         },
     ),
     (
-        "mailbox::",
+        "control::",
         Mutant {
             name: "wake-before-post",
             about: "a task is woken before the message is stored",
-            file: "sdam/src/mailbox.rs",
+            file: "sdam/src/engine/control.rs",
             find: r"        self.bits.fetch_or(bit, Ordering::AcqRel);
         self.waker.wake();",
             replace: r"        self.waker.wake();
@@ -27,21 +27,21 @@ pub(super) const THREAD_MUTANTS: &[(&str, Mutant)] = &[
         },
     ),
     (
-        "mailbox::",
+        "control::",
         Mutant {
             name: "unordered-generation",
             about: "a cancellation may be seen before its generation",
-            file: "sdam/src/mailbox.rs",
+            file: "sdam/src/engine/control.rs",
             find: "self.bits.fetch_or(bit, Ordering::AcqRel);",
             replace: "self.bits.fetch_or(bit, Ordering::Relaxed);",
         },
     ),
     (
-        "demand::",
+        "waiters::",
         Mutant {
-            name: "ticket-in-two-steps",
+            name: "entry-in-two-steps",
             about: "the limit of waiting selections is checked before the count is raised",
-            file: "sdam/src/demand.rs",
+            file: "sdam/src/select/waiters.rs",
             find: r"        let taken = self
             .0
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, more);",
@@ -57,7 +57,7 @@ pub(super) const THREAD_MUTANTS: &[(&str, Mutant)] = &[
         Mutant {
             name: "forget-lanes",
             about: "operations of other lanes are not counted",
-            file: "sdam/src/server.rs",
+            file: "sdam/src/engine/server.rs",
             find: "self.lanes.iter().map(CountedArc::strong_count).sum();",
             replace: "CountedArc::strong_count(&self.lanes[0]) + LANES - 1;",
         },
@@ -67,15 +67,15 @@ pub(super) const THREAD_MUTANTS: &[(&str, Mutant)] = &[
         Mutant {
             name: "listen-late",
             about: "a selection listens for changes only after it has read the snapshot",
-            file: "sdam/src/select.rs",
-            find: r"            let changed = self.changed.listen();
+            file: "sdam/src/topology/select.rs",
+            find: r"            let changed = self.published.changed.listen();
             if let Some(selected) = self.try_select(criteria)? {
                 return Ok(selected);
             }",
             replace: r"            if let Some(selected) = self.try_select(criteria)? {
                 return Ok(selected);
             }
-            let changed = self.changed.listen();",
+            let changed = self.published.changed.listen();",
         },
     ),
     (
@@ -83,12 +83,12 @@ pub(super) const THREAD_MUTANTS: &[(&str, Mutant)] = &[
         Mutant {
             name: "watch-late",
             about: "a stream of snapshots does not check again after it has begun to listen",
-            file: "sdam/src/watch.rs",
-            find: r"            this.listener = Some(this.cell.changed.listen());
+            file: "sdam/src/topology/watch.rs",
+            find: r"            this.listener = Some(this.shared.published.changed.listen());
             if let Some(snapshot) = this.newer() {
                 return Poll::Ready(Some(snapshot));
             }",
-            replace: r"            this.listener = Some(this.cell.changed.listen());",
+            replace: r"            this.listener = Some(this.shared.published.changed.listen());",
         },
     ),
     (
@@ -96,33 +96,33 @@ pub(super) const THREAD_MUTANTS: &[(&str, Mutant)] = &[
         Mutant {
             name: "notify-one",
             about: "a publication wakes only one of two waiting tasks",
-            file: "sdam/src/cell.rs",
-            find: "self.changed.notify(usize::MAX);",
-            replace: "self.changed.notify(1);",
+            file: "sdam/src/topology/shared.rs",
+            find: "self.published.changed.notify(usize::MAX);",
+            replace: "self.published.changed.notify(1);",
         },
     ),
     (
         "checks::",
         Mutant {
-            name: "forget-demand",
+            name: "forget-waiters",
             about: "a monitor that becomes idle does not check for waiting selections",
-            file: "sdam/src/monitor.rs",
-            find: "if self.cell.demand.is_pressing() {",
+            file: "sdam/src/monitor/task.rs",
+            find: "if self.host.is_check_wanted() {",
             replace: "if false {",
         },
     ),
     (
         "checks::",
         Mutant {
-            name: "request-before-ticket",
+            name: "request-before-entry",
             about: "monitors are woken before the waiting selection is counted",
-            file: "sdam/src/select.rs",
-            find: "let Some((_ticket, first)) = self.demand.ticket(limit_of_waiters) else {",
+            file: "sdam/src/topology/select.rs",
+            find: "let Some((_guard, first)) = self.waiters.enter(max_waiters) else {",
             replace: r"self.request_checks();
-        let Some((_ticket, first)) = self
-            .demand
-            .ticket(limit_of_waiters)
-            .map(|(ticket, _)| (ticket, false))
+        let Some((_guard, first)) = self
+            .waiters
+            .enter(max_waiters)
+            .map(|(guard, _)| (guard, false))
         else {",
         },
     ),
@@ -131,12 +131,12 @@ pub(super) const THREAD_MUTANTS: &[(&str, Mutant)] = &[
         Mutant {
             name: "count-late",
             about: "a monitor is counted when it begins, after the topology was unlocked",
-            file: "sdam/src/monitor.rs",
-            find: r"        cell.monitors.begin();
+            file: "sdam/src/monitor/task.rs",
+            find: r"        host.task_begins();
         let address = server.core.address.clone();
-        let machine = MonitorMachine::new(Arc::clone(&cell.config), server.id(), address);
+        let machine = MonitorMachine::new(Arc::clone(host.config()), server.id(), address);
         Self {
-            cell,
+            host,
             server,
             machine,
             stage: Stage::Spawned,
@@ -149,9 +149,9 @@ pub(super) const THREAD_MUTANTS: &[(&str, Mutant)] = &[
     /// the same task: a destructor would have to spawn another one.
     pub(crate) async fn run(mut self) {",
             replace: r"        let address = server.core.address.clone();
-        let machine = MonitorMachine::new(Arc::clone(&cell.config), server.id(), address);
+        let machine = MonitorMachine::new(Arc::clone(host.config()), server.id(), address);
         Self {
-            cell,
+            host,
             server,
             machine,
             stage: Stage::Spawned,
@@ -159,7 +159,7 @@ pub(super) const THREAD_MUTANTS: &[(&str, Mutant)] = &[
     }
 
     pub(crate) async fn run(mut self) {
-        self.cell.monitors.begin();",
+        self.host.task_begins();",
         },
     ),
     (
@@ -167,7 +167,7 @@ pub(super) const THREAD_MUTANTS: &[(&str, Mutant)] = &[
         Mutant {
             name: "close-in-two-steps",
             about: "closing checks for tasks before it marks the topology as closed",
-            file: "sdam/src/tasks.rs",
+            file: "sdam/src/topology/tasks.rs",
             find: "self.state.fetch_or(CLOSED, Ordering::SeqCst) / TASK == 0",
             replace: r"{
             let none = self.state.load(Ordering::SeqCst) / TASK == 0;
@@ -181,7 +181,7 @@ pub(super) const THREAD_MUTANTS: &[(&str, Mutant)] = &[
         Mutant {
             name: "finished-late",
             about: "closing listens for the end of the last task only after it has checked the count",
-            file: "sdam/src/tasks.rs",
+            file: "sdam/src/topology/tasks.rs",
             find: r"            let ended = self.ended.listen().fuse();
             if self.state.load(Ordering::SeqCst) / TASK == 0 {
                 return;
@@ -197,11 +197,11 @@ pub(super) const THREAD_MUTANTS: &[(&str, Mutant)] = &[
         Mutant {
             name: "measure-after-stop",
             about: "an RTT task checks whether the server was removed before it registers itself",
-            file: "sdam/src/server.rs",
+            file: "sdam/src/engine/server.rs",
             find: r"        let mut task = self.rtt_task();
         // Looked at under the lock, so that `stop` cannot miss a task that begins meanwhile.
-        if task.is_some() || self.mailbox.is_stopped() {",
-            replace: r"        let stopped = self.mailbox.is_stopped();
+        if task.is_some() || self.control.is_stopped() {",
+            replace: r"        let stopped = self.control.is_stopped();
         let mut task = self.rtt_task();
         if task.is_some() || stopped {",
         },
