@@ -144,7 +144,7 @@ impl ScanTopology {
 impl<P: PoolHandle> ScanTopology<P> {
     /// Selects a server. Scans first if a scan is due, or after a failure.
     ///
-    /// See [how long a selection takes](self#how-long-a-selection-takes).
+    /// See [how long a selection takes](Self#how-long-a-selection-takes).
     ///
     /// # Errors
     ///

@@ -95,7 +95,7 @@ impl<P: PoolHandle> TopologyBuilder<P> {
     }
 
     /// Keeps a history of the last `transitions` and their causes. Errors of selections that time
-    /// out include it ([`SelectionTimeout::history`](crate::error::SelectionTimeout::history)).
+    /// out include it ([`SelectionTimeout::history`](crate::SelectionTimeout::history)).
     pub fn history(mut self, transitions: usize) -> Self {
         self.history = Some(Arc::new(History::new(transitions)));
         self
