@@ -22,7 +22,7 @@
 //! A runtime that has sockets implements [`Clock`], [`Spawner`] and [`Dial`], makes a transport of
 //! the latter by [`NetTransport`], and bundles all of it in a [`Runtime`]. A runtime that exchanges
 //! whole messages implements [`Transport`] itself. Implementations of [`Dial`], [`Transport`],
-//! [`Connection`] and [`Resolver`] carry the attribute [`macro@async_trait`](macro@async_trait),
+//! [`Connection`] and [`Resolver`] carry the attribute [`async_trait`](macro@async_trait),
 //! re-exported here.
 //!
 //! This crate has replacements for missing parts: [`system::ThreadClock`] is a clock for all
