@@ -10,6 +10,7 @@
 //! | [`clock`], [`spawn`], [`connect`], [`resolve`] | the traits that runtimes implement |
 //! | [`error`] | the error of transports and resolvers |
 //! | [`handshake`] | client metadata |
+//! | [`establish`](mod@establish) | pooled connections: open, exchange hello, report |
 //! | [`wire`] | whole wire messages, validated |
 //! | [`stream`], [`framed`], [`dial`], [`race`], [`net`] | a transport for every runtime that has sockets |
 //! | [`system`] | shared parts of runtimes over an operating system: entropy, an epoch, timers, look-ups |
@@ -37,6 +38,7 @@ pub mod conformance;
 pub mod connect;
 pub mod dial;
 pub mod error;
+pub mod establish;
 pub mod framed;
 pub mod handshake;
 pub mod local;
@@ -60,6 +62,7 @@ pub use crate::{
     connect::{Connection, Transport},
     dial::{Dial, DialTarget},
     error::TransportError,
+    establish::{EstablishError, Established, establish},
     handshake::{ClientMetadata, Environment, InvalidMetadata, Library},
     net::NetTransport,
     resolve::{Resolver, SrvRecords},

@@ -82,6 +82,7 @@ pub use sdam_transport::{
     clock::Clock,
     connect::{Connection, Transport},
     error::TransportError,
+    establish::{EstablishError, Established, establish},
     handshake::{ClientMetadata, Library},
     runtime::{Io, Runtime},
     spawn::{Spawner, Task},

@@ -76,7 +76,7 @@ const RUNTIMES: &[&str] = &[
 const PURE: &[&str] = &["sdam-core", "sdam-select"];
 
 /// The crates whose modules do not import each other in a circle.
-const ACYCLIC: &[&str] = &["sdam-core", "sdam-select", "sdam-transport"];
+const ACYCLIC: &[&str] = &["sdam-core", "sdam-select", "sdam-transport", "sdam"];
 
 pub(crate) fn run(args: Args) -> Result<()> {
     args.finish()?;

@@ -1,0 +1,252 @@
+//! A connection pool made of `establish` and a reporter, on loopback sockets.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use bson::{RawDocumentBuf, rawdoc};
+use sdam::{
+    Criteria, ErrorOutcome, EstablishError, Established, Generation, Io, NewPool, PoolClear,
+    PoolFactory, PoolHandle, ServerError, Stage, Topology, establish,
+};
+use sdam_sim::serve::{Builder, ReplicaSet};
+
+/// The time limit of every wait, for a machine under load.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+#[derive(Clone, Debug)]
+struct Pools(Io);
+
+/// A pool that keeps idle connections.
+#[derive(Debug)]
+struct Pool {
+    new: NewPool,
+    io: Io,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    ready: bool,
+    generation: Generation,
+    idle: Vec<Established>,
+}
+
+impl PoolFactory for Pools {
+    type Pool = Arc<Pool>;
+
+    fn create(&self, new: NewPool) -> Arc<Pool> {
+        let state = State {
+            ready: false,
+            generation: new.generation,
+            idle: Vec::new(),
+        };
+        Arc::new(Pool {
+            new,
+            io: self.0.clone(),
+            state: Mutex::new(state),
+        })
+    }
+}
+
+impl PoolHandle for Pool {
+    fn ready(&self) {
+        self.state.lock().unwrap().ready = true;
+    }
+
+    fn clear(&self, clear: &PoolClear) {
+        let mut state = self.state.lock().unwrap();
+        if clear.service_id.is_none() {
+            state.ready = false;
+            state.generation = clear.generation;
+        }
+    }
+
+    fn close(&self) {
+        self.state.lock().unwrap().ready = false;
+    }
+}
+
+impl Pool {
+    async fn check_out(&self) -> Result<Established, EstablishError> {
+        let idle = {
+            let mut state = self.state.lock().unwrap();
+            assert!(state.ready, "the server was selected");
+            let current = state.generation;
+            state.idle.retain(|one| one.generation() >= current);
+            state.idle.pop()
+        };
+        if let Some(idle) = idle {
+            return Ok(idle);
+        }
+        self.open().await
+    }
+
+    async fn open(&self) -> Result<Established, EstablishError> {
+        let deadline = self.io.clock.now() + PATIENCE;
+        establish(
+            &self.io,
+            &self.new.reporter,
+            &self.new.address,
+            Some(deadline),
+        )
+        .await
+    }
+
+    fn check_in(&self, connection: Established) {
+        if connection.is_usable() {
+            self.state.lock().unwrap().idle.push(connection);
+        } else {
+            connection.close();
+        }
+    }
+}
+
+fn start(uri: &str, host: &tokio::runtime::Runtime) -> Topology<Arc<Pool>> {
+    let runtime = sdam_runtime_tokio::from_handle(host.handle().clone()).unwrap();
+    let builder = Topology::builder(uri).unwrap();
+    let pools = Pools(runtime.io.clone());
+    builder.pools(pools).start(runtime).unwrap()
+}
+
+fn ping() -> RawDocumentBuf {
+    rawdoc! { "ping": 1, "$db": "admin" }
+}
+
+/// Selects the primary and runs a ping on a pooled connection.
+async fn run_ping(topology: &Topology<Arc<Pool>>) -> Result<Generation, ServerError> {
+    let server = topology.select(&Criteria::write()).await.unwrap();
+    let connection = server.pool().check_out().await;
+    let mut connection = connection.map_err(|error| error.error)?;
+    let deadline = server.pool().io.clock.now() + PATIENCE;
+    let reply = connection
+        .run_command(ping().as_bytes(), Some(deadline))
+        .await;
+    let generation = connection.generation();
+    server.pool().check_in(connection);
+    reply.map(|_| generation)
+}
+
+#[test]
+fn a_pooled_connection_is_reused_until_a_failover_and_reopened_after_it() {
+    // I-1, I-15, F-64
+    let host = tokio::runtime::Runtime::new().unwrap();
+    let set = ReplicaSet::start(3).unwrap();
+    let topology = start(set.uri(), &host);
+    host.block_on(async {
+        assert_eq!(run_ping(&topology).await, Ok(Generation::FIRST));
+        let server = topology.select(&Criteria::write()).await.unwrap();
+        let pool = Arc::clone(server.pool());
+        assert_eq!(pool.state.lock().unwrap().idle.len(), 1);
+        let connection = pool.check_out().await.unwrap();
+        assert!(connection.hello().max_message_size() > 0);
+        assert_eq!(connection.service_id(), None);
+        pool.check_in(connection);
+        assert_eq!(pool.state.lock().unwrap().idle.len(), 1, "it was reused");
+    });
+    let before = host.block_on(topology.select(&Criteria::write())).unwrap();
+    set.kill(set.primary().unwrap().unwrap()).unwrap();
+    // The operation reports the broken connection, and the next one waits for the new primary.
+    let after = host.block_on(async {
+        loop {
+            if let Ok(generation) = run_ping(&topology).await {
+                return generation;
+            }
+        }
+    });
+    assert_eq!(after, Generation::FIRST, "the pool of the new primary");
+    let lost = before.pool().state.lock().unwrap().generation;
+    assert!(lost > Generation::FIRST, "{lost}");
+    host.block_on(topology.close());
+}
+
+#[test]
+fn an_error_of_establishing_is_reported_with_its_stage_and_labels() {
+    let host = tokio::runtime::Runtime::new().unwrap();
+    let server = Builder::standalone().start().unwrap();
+    let topology = start(server.uri(), &host);
+    let selected = host.block_on(topology.select(&Criteria::write())).unwrap();
+    let pool = selected.pool();
+    let attempt = |address: &sdam::ServerAddress| {
+        let deadline = Some(pool.io.clock.now() + PATIENCE);
+        let attempt = establish(&pool.io, &pool.new.reporter, address, deadline);
+        host.block_on(attempt).unwrap_err()
+    };
+    let refused = attempt(&sdam::ServerAddress::new("127.0.0.1", 1));
+    assert_eq!(refused.error.stage, Stage::Connect);
+    assert!(refused.error.has_label("SystemOverloadedError"));
+    assert_eq!(refused.outcome, ErrorOutcome::Irrelevant);
+    let unknown = attempt(&sdam::ServerAddress::new(&"a".repeat(300), 27017));
+    assert_eq!(unknown.error.stage, Stage::Dns);
+    assert!(unknown.error.labels.is_empty());
+    assert_eq!(unknown.outcome, ErrorOutcome::Cleared);
+    let described = topology.snapshot();
+    let described = described.server_by_id(selected.id()).unwrap();
+    let last = described.failures().last.unwrap();
+    assert_eq!(last.error.stage, Stage::Dns);
+    host.block_on(topology.close());
+    let gone = attempt(selected.address());
+    assert_eq!(gone.outcome, ErrorOutcome::UnknownServer);
+}
+
+#[test]
+fn connections_behind_a_load_balancer_carry_their_service_and_are_counted_until_they_are_closed() {
+    let host = tokio::runtime::Runtime::new().unwrap();
+    let balancer = Builder::load_balanced(1).start().unwrap();
+    let topology = start(balancer.uri(), &host);
+    let selected = host.block_on(topology.select(&Criteria::write())).unwrap();
+    let pool = selected.pool();
+    let first = host.block_on(pool.open()).unwrap();
+    let service = first.service_id().unwrap();
+    let generation = || topology.generation(selected.id(), Some(service)).unwrap();
+    assert_eq!(first.generation(), generation());
+    let fail = |generation| sdam::AppError::network(generation, Stage::Operation, "it broke");
+    assert_eq!(first.report(fail), ErrorOutcome::ServiceCleared);
+    assert!(first.generation() < generation());
+    assert_eq!(first.report(fail), ErrorOutcome::Stale);
+    let second = host.block_on(pool.open()).unwrap();
+    assert_eq!(second.generation(), generation());
+    first.close();
+    let last = second.generation();
+    second.close();
+    // The topology forgets a service with its last connection, and its generation is not reused.
+    let third = host.block_on(pool.open()).unwrap();
+    assert!(third.generation() > last);
+    third.close();
+    host.block_on(topology.close());
+}
+
+#[test]
+fn a_pool_that_outlives_the_topology_keeps_nothing_running() {
+    let host = tokio::runtime::Runtime::new().unwrap();
+    let server = Builder::standalone().start().unwrap();
+    let topology = start(server.uri(), &host);
+    let weak = topology.downgrade();
+    let selected = host.block_on(topology.select(&Criteria::write())).unwrap();
+    let pool = Arc::clone(selected.pool());
+    assert!(weak.upgrade().is_some());
+    let mut connection = host.block_on(pool.check_out()).unwrap();
+    drop(topology);
+    assert!(weak.upgrade().is_none(), "pools hold no strong handle");
+    let reporter = &pool.new.reporter;
+    let error = sdam::AppError::network(Generation::FIRST, Stage::Operation, "it broke");
+    assert_eq!(reporter.handle_error(&error), ErrorOutcome::UnknownServer);
+    assert_eq!(reporter.generation(None), None);
+    let deadline = Some(pool.io.clock.now() + PATIENCE);
+    let reply = host.block_on(connection.run_command(ping().as_bytes(), deadline));
+    assert!(reply.is_ok(), "the pool's own sockets are the pool's");
+    // The tasks end with the topology, and with them its shared state.
+    let (ended, end) = std::sync::mpsc::channel();
+    let waiting = reporter.clone();
+    host.spawn(async move {
+        while waiting.is_attached() {
+            tokio::task::yield_now().await;
+        }
+        ended.send(()).unwrap();
+    });
+    end.recv_timeout(PATIENCE).unwrap();
+    connection.close();
+}
