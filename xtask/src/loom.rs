@@ -13,9 +13,9 @@ run models of shared state through every interleaving of threads
 usage: cargo xtask loom [NAME]
 
 Builds sdam and sdam-events on the atomics and locks of loom, in target/loom, and runs their
-models: mailbox, demand, event queue, operation lanes, publication with waiters, shutdown. A model
-fails if some interleaving breaks its assertions or deadlocks. Prints the number of interleavings.
-NAME limits the run to models whose names begin with it, such as mailbox.
+models: checks, control, lanes, publication, shutdown, waiters and queue. A model fails if some
+interleaving breaks its assertions or deadlocks. Prints the number of interleavings.
+NAME limits the run to models whose names begin with it, such as control.
 
 The assumptions about arc-swap, event-listener and futures' AtomicWaker, which loom cannot check,
 are documented in src/sync/stand_in.rs of both crates. `cargo xtask mutants` shows what each model
