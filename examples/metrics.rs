@@ -11,7 +11,7 @@ use sdam_examples::{
 
 fn main() -> ExitCode {
     let exit = match Command::parse(env::args_os().skip(1)) {
-        Ok(Command::Help) => exit::say(metrics::USAGE),
+        Ok(Command::Help) => exit::print(metrics::USAGE),
         Ok(Command::Serve(mut arguments)) => {
             arguments.log = log::config();
             Exit::of(exit::run(|console| {

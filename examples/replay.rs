@@ -15,7 +15,7 @@ use sdam_examples::{
 
 fn main() -> ExitCode {
     let exit = match Command::parse(env::args_os().skip(1)) {
-        Ok(Command::Help) => exit::say(replay::USAGE),
+        Ok(Command::Help) => exit::print(replay::USAGE),
         Ok(Command::Lines) => {
             let input = io::stdin().lock();
             if input.is_terminal() {

@@ -9,7 +9,7 @@ use sdam_examples::{
 
 fn main() -> ExitCode {
     let exit = match Command::parse(env::args_os().skip(1)) {
-        Ok(Command::Help) => exit::say(select::USAGE),
+        Ok(Command::Help) => exit::print(select::USAGE),
         Ok(Command::Select(arguments)) => {
             Exit::of(exit::run(|console| select::run(&arguments, console)))
         }

@@ -10,7 +10,7 @@ use sdam_examples::{
 
 fn main() -> ExitCode {
     let exit = match Command::parse(env::args_os().skip(1)) {
-        Ok(Command::Help) => exit::say(watch::USAGE),
+        Ok(Command::Help) => exit::print(watch::USAGE),
         Ok(Command::Watch(mut arguments)) => {
             arguments.log = log::config();
             Exit::of(exit::run(|console| {

@@ -87,7 +87,7 @@ pub async fn interrupted() {
 }
 
 /// Prints a text, such as the usage, on standard output.
-pub fn say(text: &str) -> Exit {
+pub fn print(text: &str) -> Exit {
     Exit::of(
         io::stdout()
             .write_all(text.as_bytes())

@@ -61,8 +61,9 @@ fn server(server: &ServerDescription, round_trips: RoundTrips) -> Value {
         put("rttMs", millis(|rtt| rtt.average));
         put("minRttMs", millis(|rtt| rtt.minimum));
     }
-    let told = server.server_type.is_available() && server.server_type != ServerType::LoadBalancer;
-    let versions = told.then_some(server.wire_versions);
+    let has_replied =
+        server.server_type.is_available() && server.server_type != ServerType::LoadBalancer;
+    let versions = has_replied.then_some(server.wire_versions);
     put("setName", json!(server.set_name));
     put("setVersion", json!(server.set_version()));
     put("electionId", json!(server.election_id().map(hex)));

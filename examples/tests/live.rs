@@ -22,7 +22,7 @@ use sdam_live::{MemberSpec, ReplicaSet, or_skip};
 use serde_json::Value;
 
 /// The time limit of every wait, for a machine under load.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A writer that sends every piece of text to a channel.
 struct Pieces(Sender<String>);
@@ -52,7 +52,7 @@ impl Drop for Scratch {
 fn wait_for(pieces: &Receiver<String>, wanted: &[&str]) -> Result<(), String> {
     let mut heard = String::new();
     while !wanted.iter().any(|wanted| heard.contains(wanted)) {
-        let piece = pieces.recv_timeout(PATIENCE);
+        let piece = pieces.recv_timeout(TIMEOUT);
         heard += &piece.map_err(|error| format!("{error}: no {wanted:?} in {heard}"))?;
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! Failures that were found, stored as files.
 //!
 //! ```text
-//! # P9-waiters at 12.5s: somebody waits although ...
+//! # P9-waiters at 12.5s: a selection of write operation is waiting, but ...
 //! seed 4711
 //! scenario random
 //! load off

@@ -46,10 +46,10 @@ impl Process {
     /// Starts the child. The previous child must be dead.
     pub(crate) fn spawn(&mut self, command: &mut Command) -> io::Result<()> {
         let child = detached(command.stdin(Stdio::null())).spawn()?;
-        let told = self.send_to_guard(&child.id().to_string());
+        let sent = self.send_to_guard(&child.id().to_string());
         self.child = Some(child);
         self.paused = false;
-        told
+        sent
     }
 
     /// Returns whether the child runs and is not paused.

@@ -9,7 +9,7 @@ use sdam_live::{
 };
 
 /// Returns a list of members from a member's hello reply.
-fn told(hello: &Document, key: &str) -> Vec<String> {
+fn strings(hello: &Document, key: &str) -> Vec<String> {
     let hosts = hello.get_array(key).cloned().unwrap_or_default();
     hosts
         .iter()
@@ -169,7 +169,7 @@ fn a_set_elects_another_primary_when_its_primary_leaves() {
         assert_eq!(set.secondaries().len(), 2);
         let hello = set.member(first).hello().unwrap();
         let hosts: Vec<_> = set.members().map(Mongod::host).collect();
-        assert_eq!(told(&hello, "hosts"), hosts);
+        assert_eq!(strings(&hello, "hosts"), hosts);
         assert_eq!(hello.get_str("setName").unwrap(), set.name());
         assert_eq!(
             set.uri(),
@@ -200,8 +200,8 @@ fn reconfigurations_take_effect() {
     ];
     with_set(&members, |mut set| {
         let hello = |set: &ReplicaSet| set.member(0).hello().unwrap();
-        assert_eq!(told(&hello(&set), "passives"), [set.member(1).host()]);
-        assert_eq!(told(&hello(&set), "arbiters"), [set.member(2).host()]);
+        assert_eq!(strings(&hello(&set), "passives"), [set.member(1).host()]);
+        assert_eq!(strings(&hello(&set), "arbiters"), [set.member(2).host()]);
         let tags = set
             .member(1)
             .hello()
@@ -212,10 +212,10 @@ fn reconfigurations_take_effect() {
         assert_eq!(tags, doc! { "dc": "ny" });
 
         set.remove(1).unwrap();
-        assert_eq!(told(&hello(&set), "passives"), Vec::<String>::new());
+        assert_eq!(strings(&hello(&set), "passives"), Vec::<String>::new());
         set.wait_until_settled().unwrap();
         set.add_back(1).unwrap();
-        assert_eq!(told(&hello(&set), "passives"), [set.member(1).host()]);
+        assert_eq!(strings(&hello(&set), "passives"), [set.member(1).host()]);
 
         let hidden = MemberSpec::new()
             .no_vote()

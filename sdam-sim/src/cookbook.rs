@@ -75,7 +75,7 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let hosts = ["a", "b", "c"].map(|host| ServerAddress::new(host, 27017));
 //! let sim = Sim::new(42, &Blueprint::replica_set(SetConfig::new("rs", hosts)));
-//! let patience = Duration::from_secs(120);
+//! let timeout = Duration::from_secs(120);
 //! sim.block_on(async {
 //!     let topology = Topology::builder(&sim.uri())?.start(sim.runtime())?;
 //!     let lost = topology.select(&Criteria::write()).await?.address().clone();
@@ -89,7 +89,7 @@
 //!                 let primary = snapshot.description().primary()?;
 //!                 (primary.address != lost).then(|| primary.address.clone())
 //!             },
-//!             patience,
+//!             timeout,
 //!         )
 //!         .await
 //!         .ok_or("no successor")?;
@@ -103,7 +103,7 @@
 //!                 let returned = description.server(&lost)?;
 //!                 (returned.server_type == ServerType::RsSecondary).then_some(())
 //!             },
-//!             patience,
+//!             timeout,
 //!         )
 //!         .await
 //!         .ok_or("the old primary is missing")?;
@@ -161,7 +161,7 @@
 //!         while sim.now() < end {
 //!             // No time-out: there has to be a server at once.
 //!             let Some(_server) = topology.try_select(&read)? else {
-//!                 return Err(format!("nobody to read from at {:?}", sim.now()).into());
+//!                 return Err(format!("no readable server at {:?}", sim.now()).into());
 //!             };
 //!             reads += 1;
 //!             clock.sleep_until(sim.now() + Duration::from_millis(100)).await;

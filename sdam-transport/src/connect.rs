@@ -50,8 +50,8 @@ pub trait Transport: Send + Sync + Debug + 'static {
 ///   unusable: every later call fails, and no half message is ever read as the start of the next.
 /// - A connection that blocks ends `send` and `recv` with a time-out when the deadline that was set
 ///   has passed.
-/// - Dropping the connection closes its socket, at once or as soon as the runtime runs, and nobody
-///   has to wait for it or to poll anything. That ends a stream of replies at the server.
+/// - Dropping the connection closes its socket, at once or as soon as the runtime runs, without
+///   further polling. That ends a stream of replies at the server.
 /// - After the runtime behind the connection has ended, `recv` fails, is pending or goes on, and
 ///   dropping the connection closes its socket unless that has happened.
 ///

@@ -14,7 +14,7 @@ use futures::future::BoxFuture;
 ///
 /// # Contract
 ///
-/// - The caller holds no lock, and holds no handle to the task, which ends when it is told to.
+/// - The caller holds no lock, and keeps no handle to the task.
 /// - `spawn` works on any thread, outside of the runtime and inside its tasks.
 /// - `spawn` never polls the task before it returns.
 /// - The task runs to completion, or is dropped when the runtime ends: it is never leaked, so that

@@ -197,15 +197,15 @@ fn interleave(copy: &Path, mutant: &Mutant, prefix: &str) -> Result<Outcome> {
         return Ok(Outcome::Survived);
     }
     // A deadlock may end the process before it has listed the failed models.
-    let told = [found.stdout, found.stderr].concat();
-    let told = String::from_utf8_lossy(&told);
-    let failed: BTreeSet<_> = told
+    let text = [found.stdout, found.stderr].concat();
+    let text = String::from_utf8_lossy(&text);
+    let failed: BTreeSet<_> = text
         .lines()
         .filter_map(|line| line.strip_prefix("thread 'models::")?.split_once('\''))
         .map(|(model, _)| model)
         .collect();
     if failed.is_empty() {
-        return Err(format!("the models failed, but the output names none: {told}").into());
+        return Err(format!("the models failed, but the output names none: {text}").into());
     }
     Ok(Outcome::Caught {
         by: failed.into_iter().collect::<Vec<_>>().join(", "),

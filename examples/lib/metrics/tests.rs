@@ -95,7 +95,10 @@ impl Running {
     fn finish(self) {
         self.interrupt.send(()).unwrap();
         assert_eq!(self.thread.join().unwrap(), (Exit::SUCCESS, String::new()));
-        assert!(TcpStream::connect(self.address).is_err(), "nobody listens");
+        assert!(
+            TcpStream::connect(self.address).is_err(),
+            "the port is closed"
+        );
     }
 }
 

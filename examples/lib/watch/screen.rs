@@ -87,7 +87,7 @@ impl Screen {
     /// Formats the consequences of a change at `time`; empty if the change itself shows them.
     pub(super) fn facts(self, time: &str, facts: &[Fact]) -> String {
         let mut text = String::new();
-        let told = facts
+        let has_failover = facts
             .iter()
             .any(|fact| matches!(fact, Fact::OutageStarted(_) | Fact::FailoverEnded(_)));
         for fact in facts {
@@ -102,7 +102,7 @@ impl Screen {
                 Fact::FailoverEnded(failover) => {
                     text += &self.note(time, Tone::Good, &describe(failover));
                 }
-                Fact::PrimaryChanged { new: Some(new), .. } if !told => {
+                Fact::PrimaryChanged { new: Some(new), .. } if !has_failover => {
                     text += &self.note(time, Tone::Good, &format!("primary found: {new}"));
                 }
                 _ => {}

@@ -195,7 +195,7 @@ async fn replica_set(version: &str) -> Result<()> {
     let dead = status
         .iter()
         .find(|line| line.contains(" down "))
-        .ok_or("nobody is down")?;
+        .ok_or("no member is down")?;
     let number = dead.split(' ').next().unwrap_or_default();
     serve.run(&format!("restart {number}")).await?;
     watched.until("the dead member back", View::whole).await?;

@@ -199,7 +199,7 @@ fn departures_come_first_if_no_server_is_available_and_else_only_mistakes_are_re
     let departures = [(1, wrong()), (3, not_listed)].map(|(number, reason)| {
         Departure::new(ServerId::from_u64(number), address(number), reason)
     });
-    let told = |topology: TopologyDescription| {
+    let diagnosed = |topology: TopologyDescription| {
         let topology = topology.with_departures(&departures);
         diagnoses(
             &topology,
@@ -208,14 +208,14 @@ fn departures_come_first_if_no_server_is_available_and_else_only_mistakes_are_re
     };
     let [first, second] = departures.clone().map(Diagnosis::Departed);
     let no_servers = Diagnosis::NoServers { set_name: None };
-    let empty = told(topology(ReplicaSetNoPrimary, []));
+    let empty = diagnosed(topology(ReplicaSetNoPrimary, []));
     assert_eq!(empty, [first.clone(), second, no_servers]);
     assert_eq!(
         empty[0].to_string(),
         "s01:27017 belongs to the set `rs0`, not `wrong`: use replicaSet=rs0"
     );
     let set = topology(ReplicaSetWithPrimary, [server(2, RsPrimary)]);
-    assert_eq!(told(set), [Diagnosis::NoMatchingTags, first]);
+    assert_eq!(diagnosed(set), [Diagnosis::NoMatchingTags, first]);
 }
 
 #[test]

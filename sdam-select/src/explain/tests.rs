@@ -56,7 +56,11 @@ fn members() -> TopologyDescription {
 }
 
 /// Returns the verdict on the server with this number as text.
-fn say(topology: &TopologyDescription, criteria: &Criteria, number: u64) -> std::string::String {
+fn explanation_of(
+    topology: &TopologyDescription,
+    criteria: &Criteria,
+    number: u64,
+) -> std::string::String {
     let explanation = explain(topology, &Settings::default(), criteria);
     let at = address(number);
     let mut servers = explanation.servers.iter();
@@ -71,7 +75,7 @@ fn every_rejection_has_the_values_that_were_compared() {
     let limit = Duration::from_secs(90);
     let ny = || vec![tags(&[("dc", "ny")])];
     let check = |preference: ReadPreference, number, text| {
-        assert_eq!(say(&topology, &read(preference), number), text);
+        assert_eq!(explanation_of(&topology, &read(preference), number), text);
     };
     check(mode(ReadMode::Primary), 1, "is eligible at 5 ms");
     check(mode(ReadMode::Primary), 2, "is not a primary");
@@ -126,7 +130,11 @@ fn every_rejection_has_the_values_that_were_compared() {
 fn a_server_of_the_wrong_type_is_rejected_with_the_required_type() {
     let check = |topology_type, server_type, criteria: &Criteria, text| {
         let topology = topology(topology_type, [server(1, server_type)]);
-        assert_eq!(say(&topology, criteria, 1), text, "{topology_type}");
+        assert_eq!(
+            explanation_of(&topology, criteria, 1),
+            text,
+            "{topology_type}"
+        );
     };
     let (write, set) = (Criteria::write(), ReplicaSetWithPrimary);
     let read = |of| read(mode(of));
@@ -161,17 +169,20 @@ fn deprioritized_servers_and_servers_dropped_by_selectors_are_explained() {
     let nearest = read(mode(ReadMode::Nearest));
     let retry = nearest.clone().with_deprioritized([address(2), address(5)]);
     assert_eq!(
-        say(&topology, &retry, 2),
+        explanation_of(&topology, &retry, 2),
         "is deprioritized, and other servers are suitable"
     );
-    assert!(say(&topology, &retry, 5).starts_with("is not available"));
+    assert!(explanation_of(&topology, &retry, 5).starts_with("is not available"));
     let last = |suitable: &mut Candidates<'_>| suitable.retain(|candidate| candidate.index > 2);
     let selecting = nearest.with_selector(Arc::new(last));
     assert_eq!(
-        say(&topology, &selecting, 1),
+        explanation_of(&topology, &selecting, 1),
         "was dropped by a server selector"
     );
-    assert_eq!(say(&topology, &selecting, 4), "is eligible at 6 ms");
+    assert_eq!(
+        explanation_of(&topology, &selecting, 4),
+        "is eligible at 6 ms"
+    );
 }
 
 #[test]

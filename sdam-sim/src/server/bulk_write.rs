@@ -11,7 +11,7 @@ use crate::{
 
 /// The numbers of written documents, by the keys of the reply.
 #[derive(Default)]
-struct Tally {
+struct Counts {
     errors: i32,
     inserted: i32,
     matched: i32,
@@ -28,9 +28,9 @@ impl Deployment {
         }
         let namespaces = documents(body, "nsInfo")?;
         let ordered = body.get_bool("ordered").unwrap_or(true);
-        let (mut tally, mut results) = (Tally::default(), Vec::new());
+        let (mut counts, mut results) = (Counts::default(), Vec::new());
         for (index, operation) in documents(body, "ops")?.into_iter().enumerate() {
-            let result = self.bulk_operation(&namespaces, operation, &mut tally)?;
+            let result = self.bulk_operation(&namespaces, operation, &mut counts)?;
             let failed = result.contains_key("code");
             let mut shown = doc! { "ok": if failed { 0.0 } else { 1.0 }, "idx": index as i32 };
             shown.extend(result);
@@ -43,12 +43,12 @@ impl Deployment {
         }
         let mut reply = cursor("admin.$cmd.bulkWrite", results);
         reply.extend(doc! {
-            "nErrors": tally.errors,
-            "nInserted": tally.inserted,
-            "nMatched": tally.matched,
-            "nModified": tally.matched,
+            "nErrors": counts.errors,
+            "nInserted": counts.inserted,
+            "nMatched": counts.matched,
+            "nModified": counts.matched,
             "nUpserted": 0,
-            "nDeleted": tally.deleted,
+            "nDeleted": counts.deleted,
         });
         Ok(reply)
     }
@@ -58,7 +58,7 @@ impl Deployment {
         &mut self,
         namespaces: &[&Document],
         operation: &Document,
-        tally: &mut Tally,
+        counts: &mut Counts,
     ) -> CommandResult {
         let (name, limit) = match operation.keys().next().map(String::as_str) {
             Some("insert") => ("insert", 1),
@@ -78,12 +78,12 @@ impl Deployment {
             "insert" => {
                 let document = argument(operation, "document")?;
                 if !self.store.insert(namespace, document.clone()) {
-                    tally.errors += 1;
+                    counts.errors += 1;
                     let mut error = duplicate_key(namespace, document);
                     error.insert("n", 0);
                     return Ok(error);
                 }
-                tally.inserted += 1;
+                counts.inserted += 1;
                 1
             }
             "update" if flag(operation, "upsert") => {
@@ -98,13 +98,13 @@ impl Deployment {
                     argument(operation, "updateMods")?,
                 );
                 let matched = self.store.update(namespace, filter, change, limit)? as i32;
-                tally.matched += matched;
+                counts.matched += matched;
                 return Ok(doc! { "n": matched, "nModified": matched });
             }
             _ => {
                 let filter = argument(operation, "filter")?;
                 let deleted = self.store.delete(namespace, filter, limit)? as i32;
-                tally.deleted += deleted;
+                counts.deleted += deleted;
                 deleted
             }
         };

@@ -6,7 +6,7 @@ use crate::conversation::{AWAIT, Framing};
 
 /// The server that a request is sent to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Whom {
+pub(crate) enum ServerKind {
     Primary,
     Secondary,
     Standalone,
@@ -16,9 +16,9 @@ pub(crate) enum Whom {
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     /// A request and its reply.
-    Ask(Framing, Document),
+    Request(Framing, Document),
     /// A further reply of a stream.
-    Hear,
+    NextReply,
 }
 
 /// Steps on a new connection.
@@ -37,7 +37,7 @@ fn case(name: &'static str, steps: impl IntoIterator<Item = Step>) -> Case {
 
 /// Builds a request to database `admin`.
 fn ask(body: Document) -> Step {
-    Step::Ask(Framing::Msg, admin(body))
+    Step::Request(Framing::Msg, admin(body))
 }
 
 fn admin(mut body: Document) -> Document {
@@ -46,22 +46,22 @@ fn admin(mut body: Document) -> Document {
 }
 
 fn query(body: Document) -> Step {
-    Step::Ask(Framing::Query("admin.$cmd"), body)
+    Step::Request(Framing::Query("admin.$cmd"), body)
 }
 
 fn exhaust(body: Document) -> Step {
-    Step::Ask(Framing::Exhaust, admin(body))
+    Step::Request(Framing::Exhaust, admin(body))
 }
 
 /// Returns every case; `hello` is an earlier reply of the server, with or without topology
 /// version.
-pub(crate) fn cases(whom: Whom, hello: &Document) -> Vec<Case> {
+pub(crate) fn cases(kinds: ServerKind, hello: &Document) -> Vec<Case> {
     let mut cases = greetings();
     cases.extend(metadata());
     cases.extend(waiting(hello));
     cases.extend(malformed(hello));
     cases.extend(framing());
-    cases.extend(commands(whom));
+    cases.extend(commands(kinds));
     cases.extend(read_preferences());
     cases.extend(fail_points());
     cases
@@ -264,9 +264,9 @@ pub(crate) fn streams(hello: &Document) -> Vec<Case> {
     let legacy = doc! { "isMaster": 1, "topologyVersion": known, "maxAwaitTimeMS": max };
     let stale = doc! { "hello": 1, "topologyVersion": other, "maxAwaitTimeMS": max };
     vec![
-        case("stream", [exhaust(modern), Step::Hear]),
-        case("stream legacy", [exhaust(legacy), Step::Hear]),
-        case("stream other process", [exhaust(stale), Step::Hear]),
+        case("stream", [exhaust(modern), Step::NextReply]),
+        case("stream legacy", [exhaust(legacy), Step::NextReply]),
+        case("stream other process", [exhaust(stale), Step::NextReply]),
     ]
 }
 
@@ -289,14 +289,17 @@ fn framing() -> Vec<Case> {
         ),
         case("OP_QUERY ping", [query(doc! { "ping": 1 })]),
         case("OP_QUERY unknown command", [query(doc! { "explode": 1 })]),
-        case("no database", [Step::Ask(Framing::Msg, doc! { "ping": 1 })]),
+        case(
+            "no database",
+            [Step::Request(Framing::Msg, doc! { "ping": 1 })],
+        ),
     ]
 }
 
-fn commands(whom: Whom) -> Vec<Case> {
+fn commands(kinds: ServerKind) -> Vec<Case> {
     let insert = || doc! { "insert": "things", "documents": [{ "a": 1 }], "$db": "realism" };
     let find = || doc! { "find": "things", "filter": { "a": 7 }, "$db": "realism" };
-    let plain = |body: Document| Step::Ask(Framing::Msg, body);
+    let plain = |body: Document| Step::Request(Framing::Msg, body);
     let session = || {
         let uuid = bson::Binary {
             subtype: bson::spec::BinarySubtype::Uuid,
@@ -323,10 +326,10 @@ fn commands(whom: Whom) -> Vec<Case> {
         case("insert", [plain(insert())]),
         case("insert helloOk", [greet(), plain(insert())]),
     ];
-    if whom != Whom::Standalone {
+    if kinds != ServerKind::Standalone {
         cases.push(case("insert retryable", [plain(retryable)]));
     }
-    if whom == Whom::Primary {
+    if kinds == ServerKind::Primary {
         let data = doc! {
             "failCommands": ["insert"],
             "writeConcernError": { "code": 91, "errmsg": "waiting failed" },
@@ -338,7 +341,7 @@ fn commands(whom: Whom) -> Vec<Case> {
             [ask(on), plain(insert()), ask(off)],
         ));
     }
-    if whom != Whom::Primary {
+    if kinds != ServerKind::Primary {
         cases.push(case("step down", [ask(doc! { "replSetStepDown": 60 })]));
     }
     cases
@@ -348,7 +351,7 @@ fn commands(whom: Whom) -> Vec<Case> {
 fn read_preferences() -> Vec<Case> {
     let prefers = |name, preference: Bson| {
         let find = doc! { "find": "none", "$db": "realism", "$readPreference": preference };
-        case(name, [Step::Ask(Framing::Msg, find)])
+        case(name, [Step::Request(Framing::Msg, find)])
     };
     let stale = |name, mode: &str, seconds: Bson| {
         prefers(

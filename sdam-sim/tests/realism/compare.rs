@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bson::{Bson, Document};
 
-use crate::conversation::Seen;
+use crate::conversation::Observed;
 
 /// Fields whose values always differ; their types are still compared.
 const VOLATILE: &[&str] = &[
@@ -46,7 +46,7 @@ impl Aspect {
 }
 
 /// Compares the replies of two servers, one by one.
-pub(crate) fn compare(real: &[Seen], simulated: &[Seen]) -> Vec<Aspect> {
+pub(crate) fn compare(real: &[Observed], simulated: &[Observed]) -> Vec<Aspect> {
     let mut aspects = Vec::new();
     let mut note = |path: &str, real: Option<String>, simulated: Option<String>| {
         if real != simulated {
@@ -59,7 +59,7 @@ pub(crate) fn compare(real: &[Seen], simulated: &[Seen]) -> Vec<Aspect> {
     };
     note("(replies)", Some(outline(real)), Some(outline(simulated)));
     for (real, simulated) in real.iter().zip(simulated) {
-        let (Seen::Reply(real), Seen::Reply(simulated)) = (real, simulated) else {
+        let (Observed::Reply(real), Observed::Reply(simulated)) = (real, simulated) else {
             continue;
         };
         let carried = |reply: &crate::conversation::Reply| {
@@ -96,10 +96,10 @@ pub(crate) fn compare(real: &[Seen], simulated: &[Seen]) -> Vec<Aspect> {
     aspects
 }
 
-fn outline(seen: &[Seen]) -> String {
+fn outline(seen: &[Observed]) -> String {
     let words = seen.iter().map(|seen| match seen {
-        Seen::Reply(_) => "reply",
-        Seen::Closed => "closed",
+        Observed::Reply(_) => "reply",
+        Observed::Closed => "closed",
     });
     words.collect::<Vec<_>>().join(" ")
 }

@@ -10,7 +10,7 @@ use bson::Document;
 use sdam_transport::wire::{OpCode, OpMsg, OpQuery, WireMessage};
 
 /// The time-out for a reply.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The wait time of awaitable hellos that are expected to time out.
 pub(crate) const AWAIT: Duration = Duration::from_millis(600);
@@ -39,7 +39,7 @@ pub(crate) enum Timing {
 
 /// The outcome of waiting for a reply.
 #[derive(Clone, Debug)]
-pub(crate) enum Seen {
+pub(crate) enum Observed {
     Reply(Reply),
     Closed,
 }
@@ -66,8 +66,8 @@ pub(crate) struct Conversation {
 
 impl Conversation {
     pub(crate) fn open(address: SocketAddr) -> io::Result<Self> {
-        let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        let stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
         stream.set_nodelay(true)?;
         Ok(Self {
             stream,
@@ -103,7 +103,7 @@ impl Conversation {
             .expect("the server must take requests");
     }
 
-    pub(crate) fn receive(&mut self) -> Seen {
+    pub(crate) fn receive(&mut self) -> Observed {
         match self.read() {
             Ok(bytes) => {
                 let elapsed = self.sent.elapsed();
@@ -111,7 +111,7 @@ impl Conversation {
                 let answers_last = message.response_to() == self.last;
                 self.last = message.request_id();
                 self.sent = Instant::now();
-                Seen::Reply(Reply {
+                Observed::Reply(Reply {
                     op_code: message.op_code(),
                     more_to_come: message.more_to_come(),
                     answers_last,
@@ -129,9 +129,9 @@ impl Conversation {
                         error.kind(),
                         io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock
                     ),
-                    "no reply within {PATIENCE:?}"
+                    "no reply within {TIMEOUT:?}"
                 );
-                Seen::Closed
+                Observed::Closed
             }
         }
     }
@@ -152,7 +152,7 @@ impl Conversation {
     }
 }
 
-impl Seen {
+impl Observed {
     pub(crate) fn body(self) -> Document {
         match self {
             Self::Reply(reply) => reply.body,

@@ -2,102 +2,106 @@
 
 use sdam_live::Version;
 
-use crate::{cases::Whom, compare::Aspect};
+use crate::{cases::ServerKind, compare::Aspect};
 
 /// A deliberate difference.
 #[derive(Debug)]
 pub(crate) struct Difference {
     /// The first and last release series with this difference.
     versions: (Version, Version),
-    whom: &'static [Whom],
+    kinds: &'static [ServerKind],
     /// The name of the case, or its prefix if it ends with `*`.
     case: &'static str,
     path: &'static str,
     #[expect(
         dead_code,
-        reason = "it is shown with a stale entry, and to whoever reads the table"
+        reason = "it documents the entry, and `Debug` prints it for a stale one"
     )]
     reason: &'static str,
 }
 
-const SET: &[Whom] = &[Whom::Primary, Whom::Secondary];
-const EVERYBODY: &[Whom] = &[Whom::Standalone, Whom::Primary, Whom::Secondary];
+const MEMBERS: &[ServerKind] = &[ServerKind::Primary, ServerKind::Secondary];
+const ALL_KINDS: &[ServerKind] = &[
+    ServerKind::Standalone,
+    ServerKind::Primary,
+    ServerKind::Secondary,
+];
 const ALL: (Version, Version) = (Version::V4_2, Version::V6_0);
 
 pub(crate) const DIFFERENCES: &[Difference] = &[
     Difference {
         versions: ALL,
-        whom: SET,
+        kinds: MEMBERS,
         case: "*",
         path: "lastWrite.majorityOpTime.ts",
         reason: "no commit point is simulated; discovery and selection read opTime and lastWriteDate",
     },
     Difference {
         versions: ALL,
-        whom: SET,
+        kinds: MEMBERS,
         case: "*",
         path: "lastWrite.majorityOpTime.t",
         reason: "as above",
     },
     Difference {
         versions: ALL,
-        whom: SET,
+        kinds: MEMBERS,
         case: "*",
         path: "lastWrite.majorityWriteDate",
         reason: "as above",
     },
     Difference {
         versions: ALL,
-        whom: &[Whom::Primary],
+        kinds: &[ServerKind::Primary],
         case: "insert*",
         path: "electionId",
-        reason: "no client reads it out of the reply to a write",
+        reason: "no client reads it from the reply to a write",
     },
     Difference {
         versions: ALL,
-        whom: &[Whom::Primary],
+        kinds: &[ServerKind::Primary],
         case: "insert*",
         path: "opTime.ts",
-        reason: "no client reads it out of the reply to a write; operationTime is there",
+        reason: "no client reads it from the reply to a write; operationTime is present",
     },
     Difference {
         versions: ALL,
-        whom: &[Whom::Primary],
+        kinds: &[ServerKind::Primary],
         case: "insert*",
         path: "opTime.t",
         reason: "as above",
     },
     Difference {
         versions: ALL,
-        whom: &[Whom::Primary],
+        kinds: &[ServerKind::Primary],
         case: "insert without its concern",
         path: "writeConcernError.errmsg",
-        reason: "a simulated fail point keeps the code of the error, which is what clients act upon",
+        reason: "a simulated fail point keeps the code of the error, on which clients act",
     },
     Difference {
         versions: (Version::V4_4, Version::V6_0),
-        whom: EVERYBODY,
+        kinds: ALL_KINDS,
         case: "hello compression",
         path: "compression",
-        reason: "no compressor is simulated, so that none is agreed upon",
+        reason: "no compressor is simulated, so none is negotiated",
     },
     Difference {
         versions: (Version::V4_2, Version::V4_2),
-        whom: EVERYBODY,
+        kinds: ALL_KINDS,
         case: "fail slowly",
         path: "(timing)",
-        reason: "only late releases of the series know blockConnection, the simulated one always does",
+        reason: "only late releases of the series support blockConnection, the simulated one always does",
     },
     Difference {
         versions: (Version::V4_2, Version::V4_2),
-        whom: EVERYBODY,
+        kinds: ALL_KINDS,
         case: "fail slowly",
         path: "count",
         reason: "as above",
     },
     Difference {
         versions: (Version::V4_2, Version::V4_2),
-        whom: EVERYBODY,
+        kinds: ALL_KINDS,
         case: "fail by closing",
         path: "count",
         reason: "as above",
@@ -109,11 +113,11 @@ impl Difference {
         (self.versions.0..=self.versions.1).contains(&version)
     }
 
-    pub(crate) fn explains(&self, whom: Whom, case: &str, aspect: &Aspect) -> bool {
+    pub(crate) fn explains(&self, kinds: ServerKind, case: &str, aspect: &Aspect) -> bool {
         let named = match self.case.strip_suffix('*') {
             Some(prefix) => case.starts_with(prefix),
             None => self.case == case,
         };
-        named && self.whom.contains(&whom) && self.path == aspect.path
+        named && self.kinds.contains(&kinds) && self.path == aspect.path
     }
 }

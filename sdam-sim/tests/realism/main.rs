@@ -23,7 +23,7 @@ mod tests {
     use sdam_live::{Version, or_skip};
 
     use crate::{
-        cases::{Whom, cases, streams},
+        cases::{ServerKind, cases, streams},
         compare::{Aspect, compare},
         differences::DIFFERENCES,
         servers::{Servers, real, simulated},
@@ -65,11 +65,15 @@ mod tests {
     /// Returns the differences that are not listed, and the listed ones that do not exist.
     fn check(version: Version, real: &dyn Servers, simulated: &dyn Servers) -> Vec<String> {
         let mut found = Vec::new();
-        for whom in [Whom::Standalone, Whom::Primary, Whom::Secondary] {
+        for kinds in [
+            ServerKind::Standalone,
+            ServerKind::Primary,
+            ServerKind::Secondary,
+        ] {
             let both = [real, simulated].map(|servers| {
-                let address = servers.address(whom);
+                let address = servers.address(kinds);
                 let hello = servers.hello(address);
-                let mut cases = cases(whom, &hello);
+                let mut cases = cases(kinds, &hello);
                 if hello.contains_key("topologyVersion") {
                     cases.extend(streams(&hello));
                 }
@@ -91,7 +95,7 @@ mod tests {
                         aspects.retain(|aspect| !aspect.is_of_time() || again.contains(aspect));
                     }
                 }
-                found.extend(aspects.into_iter().map(|aspect| (whom, own.name, aspect)));
+                found.extend(aspects.into_iter().map(|aspect| (kinds, own.name, aspect)));
             }
         }
         let ([own, other], names) = ([real, simulated].map(step_down::observe), step_down::NAMES);
@@ -100,23 +104,23 @@ mod tests {
             found.extend(
                 aspects
                     .into_iter()
-                    .map(|aspect| (Whom::Primary, name, aspect)),
+                    .map(|aspect| (ServerKind::Primary, name, aspect)),
             );
         }
         verdict(version, &found)
     }
 
-    fn verdict(version: Version, found: &[(Whom, &str, Aspect)]) -> Vec<String> {
+    fn verdict(version: Version, found: &[(ServerKind, &str, Aspect)]) -> Vec<String> {
         let listed = DIFFERENCES.iter().filter(|own| own.applies_to(version));
         let listed: Vec<_> = listed.collect();
         let mut used = BTreeSet::new();
         let mut complaints = Vec::new();
-        for (whom, case, aspect) in found {
-            let is_it = |index: &usize| listed[*index].explains(*whom, case, aspect);
+        for (kinds, case, aspect) in found {
+            let is_it = |index: &usize| listed[*index].explains(*kinds, case, aspect);
             let explained: Vec<usize> = (0..listed.len()).filter(is_it).collect();
             if explained.is_empty() {
                 complaints.push(format!(
-                    "{version} {whom:?} [{case}] {}: real {:?}, simulated {:?}",
+                    "{version} {kinds:?} [{case}] {}: real {:?}, simulated {:?}",
                     aspect.path, aspect.real, aspect.simulated
                 ));
             }

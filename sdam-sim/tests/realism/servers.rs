@@ -10,8 +10,8 @@ use sdam_sim::{
 };
 
 use crate::{
-    cases::{Case, Step, Whom},
-    conversation::{Conversation, Seen},
+    cases::{Case, ServerKind, Step},
+    conversation::{Conversation, Observed},
 };
 
 pub(crate) trait Servers {
@@ -25,11 +25,11 @@ pub(crate) trait Servers {
         server.call(&doc! { "isMaster": 1, "$db": "admin" })
     }
 
-    fn address(&self, whom: Whom) -> SocketAddr {
-        let field = match whom {
-            Whom::Standalone => return self.standalone(),
-            Whom::Primary => "ismaster",
-            Whom::Secondary => "secondary",
+    fn address(&self, kinds: ServerKind) -> SocketAddr {
+        let field = match kinds {
+            ServerKind::Standalone => return self.standalone(),
+            ServerKind::Primary => "ismaster",
+            ServerKind::Secondary => "secondary",
         };
         let has_role = |address: &SocketAddr| self.hello(*address).get_bool(field).unwrap();
         self.members().into_iter().find(has_role).unwrap()
@@ -44,15 +44,15 @@ pub(crate) trait Servers {
 
 impl Case {
     /// Returns the replies of `address`.
-    pub(crate) fn run(&self, address: SocketAddr) -> Vec<Seen> {
+    pub(crate) fn run(&self, address: SocketAddr) -> Vec<Observed> {
         let mut conversation = Conversation::open(address).unwrap();
         let mut seen = Vec::new();
         for step in &self.steps {
-            if let Step::Ask(framing, body) = step {
+            if let Step::Request(framing, body) = step {
                 conversation.send(*framing, body);
             }
             seen.push(conversation.receive());
-            if matches!(seen.last(), Some(Seen::Closed)) {
+            if matches!(seen.last(), Some(Observed::Closed)) {
                 break;
             }
         }

@@ -3,8 +3,8 @@
 use bson::doc;
 
 use crate::{
-    cases::Whom,
-    conversation::{Conversation, Framing, Seen, Timing},
+    cases::ServerKind,
+    conversation::{Conversation, Framing, Observed, Timing},
     servers::Servers,
 };
 
@@ -19,8 +19,8 @@ pub(crate) const NAMES: [&str; 4] = [
 ///
 /// If the change came before the requests, they would get the same reply at once, so the result
 /// does not depend on the order.
-pub(crate) fn observe(servers: &dyn Servers) -> [Vec<Seen>; 4] {
-    let primary = servers.address(Whom::Primary);
+pub(crate) fn observe(servers: &dyn Servers) -> [Vec<Observed>; 4] {
+    let primary = servers.address(ServerKind::Primary);
     let hello = servers.hello(primary);
     let mut waiting = Conversation::open(primary).unwrap();
     let mut streaming = Conversation::open(primary).unwrap();
@@ -58,15 +58,15 @@ pub(crate) fn observe(servers: &dyn Servers) -> [Vec<Seen>; 4] {
 
 /// Removes the race-dependent parts from the first reply after the step-down: its timing, and
 /// whether the server had only stopped taking writes or was a secondary already.
-fn first_change(seen: Seen) -> Seen {
+fn first_change(seen: Observed) -> Observed {
     match seen {
-        Seen::Reply(mut reply) => {
+        Observed::Reply(mut reply) => {
             reply.timing = Timing::Immediate;
             for field in ["secondary", "primary", "electionId"] {
                 reply.body.remove(field);
             }
-            Seen::Reply(reply)
+            Observed::Reply(reply)
         }
-        Seen::Closed => Seen::Closed,
+        Observed::Closed => Observed::Closed,
     }
 }

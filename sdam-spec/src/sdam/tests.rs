@@ -208,7 +208,7 @@ fn application_errors_are_reported_like_those_of_pools() {
 }
 
 fn events() -> Value {
-    let nobody = json!({ "topologyType": "Unknown", "servers": [] });
+    let empty = json!({ "topologyType": "Unknown", "servers": [] });
     let server = |name: &str| {
         let none: [&str; 0] = [];
         json!({
@@ -222,7 +222,7 @@ fn events() -> Value {
     json!([
         { "topology_opening_event": { "topologyId": "42" } },
         { "topology_description_changed_event": {
-            "topologyId": "42", "previousDescription": nobody, "newDescription": both,
+            "topologyId": "42", "previousDescription": empty, "newDescription": both,
         } },
         { "server_opening_event": { "topologyId": "42", "address": "b:27017" } },
         { "server_opening_event": { "topologyId": "42", "address": "a:27017" } },

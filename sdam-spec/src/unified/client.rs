@@ -27,7 +27,7 @@ use crate::json::{self, Object};
 use sdam::{Topology, TopologyBuilder};
 
 /// The time limit of the format for waiting for an event.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// Tests may shorten the pause between checks of clients that do not set it themselves; this is
 /// the smallest allowed value.
 const HEARTBEAT_FREQUENCY: Duration = Duration::from_millis(500);
@@ -78,7 +78,7 @@ impl Client {
     /// Waits until `count` events since the client's creation match `expected`.
     pub(super) async fn wait_for(&mut self, expected: &Value, count: u64) -> Result<(), String> {
         let expected = ExpectedEvent::parse(expected)?;
-        let deadline = self.io.clock.now() + PATIENCE;
+        let deadline = self.io.clock.now() + TIMEOUT;
         loop {
             let matching = self.events.iter().filter(|event| expected.admits(event));
             let matching = matching.count() as u64;
@@ -114,7 +114,7 @@ impl Client {
     }
 
     async fn command(&self, server: &ServerAddress, body: &Document) -> Result<Document, String> {
-        let deadline = Some(self.io.clock.now() + PATIENCE);
+        let deadline = Some(self.io.clock.now() + TIMEOUT);
         let mut exchange = Exchange::new();
         let body = body.to_vec().map_err(|error| error.to_string())?;
         let message = exchange.command(&body).map_err(|error| error.to_string())?;

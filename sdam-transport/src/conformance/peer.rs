@@ -27,7 +27,7 @@ impl<T: Send + 'static> Peer<T> {
         let (listener, address) = listen()?;
         Ok(Self::run(address, move || {
             let (mut stream, _) = listener.accept()?;
-            // A timeout, so that a waiting peer does not keep its thread for ever.
+            // A timeout, so that the thread of a waiting peer ends.
             stream.set_read_timeout(Some(READ_TIMEOUT))?;
             script(&mut stream)
         }))

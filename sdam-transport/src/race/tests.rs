@@ -208,7 +208,7 @@ fn a_ready_success_wins_over_a_passed_deadline() {
 fn a_race_without_candidates_fails() {
     race!(race, _clock, network, None, "");
     let Poll::Ready(Err(lost)) = poll(&mut race) else {
-        panic!("nobody runs");
+        panic!("the race is not ready");
     };
     assert!(lost.failed.is_empty() && !lost.is_timeout());
     assert_eq!(network.begun(), "");

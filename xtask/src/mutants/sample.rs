@@ -82,7 +82,7 @@ const TARGET: usize = 95;
 
 /// The results of a pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Tally {
+struct Counts {
     viable: usize,
     caught: usize,
     timed_out: usize,
@@ -104,7 +104,7 @@ pub(super) fn run(shard: &str, mut args: Args) -> Result<()> {
     let corpus = fs::canonicalize(fetch::corpus()?.root())?;
     let copy = root().join("target/mutants");
     super::copy_workspace(&copy)?;
-    let mut sum = Tally::default();
+    let mut sum = Counts::default();
     let mut table = vec![
         "| crate | viable | caught by its own tests | by others | timed out | missed |".to_owned(),
         "| --- | --- | --- | --- | --- | --- |".to_owned(),
@@ -145,7 +145,7 @@ impl Subject {
         command
     }
 
-    fn first_pass(&self, mut command: Command, shard: &str, out: &Path) -> Result<Tally> {
+    fn first_pass(&self, mut command: Command, shard: &str, out: &Path) -> Result<Counts> {
         command.args(["--shard", shard]).arg("--output").arg(out);
         if !self.slow.is_empty() {
             command.args(["--", "--"]);
@@ -153,14 +153,14 @@ impl Subject {
         for slow in self.slow {
             command.args(["--skip", slow]);
         }
-        Tally::of(&test(command, out)?, |_| true)
+        Counts::of(&test(command, out)?, |_| true)
     }
 }
 
 /// Runs all tests on the mutants that the first pass has not detected.
-fn second_pass(mut command: Command, missed: &[String], out: &Path) -> Result<Tally> {
+fn second_pass(mut command: Command, missed: &[String], out: &Path) -> Result<Counts> {
     if missed.is_empty() {
-        return Ok(Tally::default());
+        return Ok(Counts::default());
     }
     command.arg("--output").arg(out);
     // Not `--test-package`, which does not apply to the baseline run.
@@ -171,7 +171,7 @@ fn second_pass(mut command: Command, missed: &[String], out: &Path) -> Result<Ta
         command.args(["--re", &format!("^{}$", escape(mutant))]);
     }
     // Some mutants are generated regardless of the expressions.
-    Tally::of(&test(command, out)?, |mutant| {
+    Counts::of(&test(command, out)?, |mutant| {
         missed.iter().any(|own| own == mutant)
     })
 }
@@ -192,34 +192,34 @@ fn test(mut command: Command, out: &Path) -> Result<Value> {
     Ok(serde_json::from_str(&outcomes)?)
 }
 
-impl Tally {
+impl Counts {
     /// Reads the counted mutants from `outcomes.json`.
     ///
     /// # Errors
     /// When the unchanged code failed, or a mutant has an unknown outcome.
     fn of(outcomes: &Value, counts: impl Fn(&str) -> bool) -> Result<Self> {
-        let mut tally = Self::default();
+        let mut sum = Self::default();
         let outcomes = outcomes["outcomes"].as_array();
-        let mut is_sound = false;
+        let mut baseline_passed = false;
         for outcome in outcomes.into_iter().flatten() {
             let mutant = outcome["scenario"]["Mutant"]["name"].as_str();
             match (mutant, outcome["summary"].as_str()) {
-                (None, summary) => is_sound = summary == Some("Success"),
+                (None, summary) => baseline_passed = summary == Some("Success"),
                 (Some(name), _) if !counts(name) => {}
                 (Some(_), Some("Unviable")) => {}
-                (Some(_), Some("CaughtMutant")) => tally.caught += 1,
-                (Some(_), Some("Timeout")) => tally.timed_out += 1,
-                (Some(name), Some("MissedMutant")) => tally.missed.push(name.to_owned()),
+                (Some(_), Some("CaughtMutant")) => sum.caught += 1,
+                (Some(_), Some("Timeout")) => sum.timed_out += 1,
+                (Some(name), Some("MissedMutant")) => sum.missed.push(name.to_owned()),
                 (Some(name), summary) => {
-                    return Err(format!("{name}: {summary:?} is no known outcome").into());
+                    return Err(format!("{name}: {summary:?} is an unknown outcome").into());
                 }
             }
         }
-        if !is_sound {
-            return Err("the tests fail, or were not run, where nothing is changed".into());
+        if !baseline_passed {
+            return Err("the tests of the unchanged code failed or were not run".into());
         }
-        tally.viable = tally.caught + tally.timed_out + tally.missed.len();
-        Ok(tally)
+        sum.viable = sum.caught + sum.timed_out + sum.missed.len();
+        Ok(sum)
     }
 
     /// Combines the first pass and the second one, which ran on the remaining mutants.
@@ -237,7 +237,7 @@ impl Tally {
         let noticed = self.caught + self.timed_out;
         println!("mutants: {noticed} of {} caught", self.viable);
         if noticed * 100 < self.viable * TARGET || self.viable == 0 {
-            return Err(format!("fewer than {TARGET} of a hundred are caught").into());
+            return Err(format!("fewer than {TARGET} of a hundred are detected").into());
         }
         Ok(())
     }
@@ -279,14 +279,14 @@ mod tests {
             outcome("d", "MissedMutant"),
             outcome("no outcome", "MissedMutant"),
         ] });
-        let tally = Tally::of(&outcomes, |name| name.len() == 1).unwrap();
-        let expected = Tally {
+        let counts = Counts::of(&outcomes, |name| name.len() == 1).unwrap();
+        let expected = Counts {
             viable: 3,
             caught: 1,
             timed_out: 1,
             missed: vec!["d".to_owned()],
         };
-        assert_eq!(tally, expected);
+        assert_eq!(counts, expected);
     }
 
     #[test]
@@ -297,24 +297,24 @@ mod tests {
             json!({ "outcomes": [{ "scenario": "Baseline", "summary": "Failure" }] }),
             json!({ "outcomes": [sound(), outcome("a", "Failure")] }),
         ] {
-            assert!(Tally::of(&outcomes, |_| true).is_err(), "{outcomes}");
+            assert!(Counts::of(&outcomes, |_| true).is_err(), "{outcomes}");
         }
-        assert!(Tally::default().verdict().is_err(), "no mutant was made");
+        assert!(Counts::default().verdict().is_err(), "no mutant was made");
     }
 
     #[test]
     fn fewer_than_95_of_100_detected_mutants_are_an_error() {
         let verdict = |missed: usize| {
-            let mut sum = Tally::default();
-            let first = Tally {
+            let mut sum = Counts::default();
+            let first = Counts {
                 viable: 100,
                 caught: 90,
                 timed_out: 10 - missed,
                 missed: vec!["m".to_owned(); missed],
             };
-            let second = Tally {
+            let second = Counts {
                 missed: first.missed.clone(),
-                ..Tally::default()
+                ..Counts::default()
             };
             sum.add(&first, second);
             sum.verdict().is_ok()
