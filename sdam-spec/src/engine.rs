@@ -6,10 +6,10 @@
 //! [`activity`] tells when the engine has processed its input.
 
 pub mod activity;
-mod lead;
+mod drive;
+mod harness;
 mod sdam;
 mod selection;
-mod stage;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
@@ -21,7 +21,7 @@ use futures::future::BoxFuture;
 use sdam_transport::Spawner;
 use serde_json::Value;
 
-use crate::unified::{Kind, World};
+use crate::unified::{Kind, TestDeployment};
 
 pub use self::selection::{in_window, max_staleness, rtt, server_selection};
 
@@ -34,7 +34,7 @@ pub struct Host {
 
 /// Runs a future to its end.
 pub(crate) type BlockOn = Box<dyn Fn(BoxFuture<'_, ()>)>;
-type Deploy = Box<dyn Fn(Kind) -> Result<World, String>>;
+type Deploy = Box<dyn Fn(Kind) -> Result<TestDeployment, String>>;
 
 impl Host {
     /// Creates a host that starts tasks with `spawner`. `block_on` runs a future to its end on the
@@ -51,14 +51,14 @@ impl Host {
     #[must_use]
     pub fn with_deployments(
         mut self,
-        deploy: impl Fn(Kind) -> Result<World, String> + 'static,
+        deploy: impl Fn(Kind) -> Result<TestDeployment, String> + 'static,
     ) -> Self {
         self.deploy = Some(Box::new(deploy));
         self
     }
 
     /// Starts a new deployment.
-    pub(crate) fn world(&self, kind: Kind) -> Result<World, String> {
+    pub(crate) fn deployment(&self, kind: Kind) -> Result<TestDeployment, String> {
         let deploy = self.deploy.as_ref();
         deploy.ok_or("the host has no deployments")?(kind)
     }

@@ -38,7 +38,7 @@ pub(crate) fn builder(options: Options, pools: &RecordingPools) -> Result<Topolo
 }
 
 /// Fails if anything of a closed topology is left.
-pub(crate) fn nothing_left(left: &[(&str, usize)]) -> Result<(), String> {
+pub(crate) fn check_nothing_left(left: &[(&str, usize)]) -> Result<(), String> {
     match left.iter().find(|(_, number)| *number > 0) {
         Some((what, number)) => Err(format!(
             "{number} {what} are left after the topology was closed"

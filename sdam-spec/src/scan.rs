@@ -1,14 +1,15 @@
 //! Test files against a topology in single-threaded mode.
 //!
-//! There is no runtime and no task: as with blocking sockets, every operation advances the world's
-//! clock and completes. So every future of the topology has to be ready at its first poll.
+//! There is no runtime and no task: as with blocking sockets, every operation advances the
+//! harness's clock and completes. So every future of the topology has to be ready at its first
+//! poll.
 
-mod lead;
+mod drive;
+mod harness;
 mod sdam;
 mod selection;
 #[cfg(test)]
 mod tests;
-mod world;
 
 use serde_json::Value;
 

@@ -1,9 +1,9 @@
 //! The unified test format, to the extent that tests of log messages need it.
 //!
-//! A file runs against a deployment with the complete stack: a [`World`] consists of a deployment,
-//! a runtime that reaches it, and an executor. Clients are topologies. Operations select a server
-//! under the name of their command, and send it that command on a separate connection, as there
-//! are no pools.
+//! A file runs against a deployment with the complete stack: a [`TestDeployment`] consists of a
+//! deployment, a runtime that reaches it, and an executor. Clients are topologies. Operations
+//! select a server under the name of their command, and send it that command on a separate
+//! connection, as there are no pools.
 
 mod client;
 mod log;
@@ -40,7 +40,7 @@ pub enum Kind {
 }
 
 /// A deployment of one test, and the runtime that reaches it.
-pub struct World {
+pub struct TestDeployment {
     uri: String,
     /// The release of its servers.
     version: (u32, u32),
@@ -50,9 +50,9 @@ pub struct World {
     _deployment: Box<dyn Any>,
 }
 
-impl World {
-    /// Creates a world of the deployment at `uri`, of release `version`, which lives as long as
-    /// `deployment`. `block_on` runs futures to their end.
+impl TestDeployment {
+    /// Creates the environment of the deployment at `uri`, of release `version`, which lives as
+    /// long as `deployment`. `block_on` runs futures to their end.
     pub fn new(
         uri: impl Into<String>,
         version: (u32, u32),
@@ -79,9 +79,9 @@ impl World {
     }
 }
 
-impl fmt::Debug for World {
+impl fmt::Debug for TestDeployment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("World")
+        f.debug_struct("TestDeployment")
             .field("uri", &self.uri)
             .finish_non_exhaustive()
     }
@@ -113,12 +113,13 @@ pub fn logging(host: &Host, file: &Value) -> Result<(), String> {
             "expectLogMessages",
         ];
         let test = Object::new(test, "test", &keys)?;
-        let world = host.world(kind)?;
+        let deployment = host.deployment(kind)?;
         let demands = [requirements, test.optional("runOnRequirements")];
         for demand in demands.into_iter().flatten() {
-            requirement::check(demand, kind, world.version)?;
+            requirement::check(demand, kind, deployment.version)?;
         }
-        let outcome = world.block_on(play(&world.uri, &world.runtime, entities, test));
+        let outcome =
+            deployment.block_on(play(&deployment.uri, &deployment.runtime, entities, test));
         outcome
             .unwrap_or_else(|| Err("the host has not run the test".to_owned()))
             .map_err(|error| match test.read("description", json::text) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sdam_core::{options::Options, topology::TopologyDescription};
 use sdam_events::channel;
 
-use super::{Host, stage::Stage};
+use super::{Host, harness::Harness};
 use crate::running::Topology;
 use crate::{
     running::events::EventLog,
@@ -14,18 +14,18 @@ use crate::{
 
 /// A running topology with scripted servers.
 pub(super) struct Engine<'h> {
-    stage: Stage<'h>,
+    harness: Harness<'h>,
     topology: Topology,
     events: EventLog,
 }
 
 impl<'h> Engine<'h> {
     pub(super) fn start(host: &'h Host, options: Options) -> Result<Self, String> {
-        let stage = Stage::new(host);
+        let harness = Harness::new(host);
         let (sink, events) = channel::unbounded();
-        let topology = stage.start(options, |builder| builder.sink(sink))?;
+        let topology = harness.start(options, |builder| builder.sink(sink))?;
         Ok(Self {
-            stage,
+            harness,
             topology,
             events: EventLog::new(events),
         })
@@ -41,33 +41,33 @@ impl Subject for Engine<'_> {
         if self.description().server(&response.address).is_none() {
             return Ok(());
         }
-        self.stage
+        self.harness
             .answer(&response.address, response.reply.as_deref())
     }
 
     fn fail(&mut self, error: &ApplicationError) -> Result<(), String> {
         let description = self.description();
         let server = description.server(&error.address);
-        let server = server.ok_or_else(|| format!("{} is not known", error.address))?;
-        let generations = self.stage.pools.generations();
+        let server = server.ok_or_else(|| format!("{} is not in the topology", error.address))?;
+        let generations = self.harness.pools.generations();
         let current = generations.get(&server.id);
         let current = current.ok_or_else(|| format!("{} has no pool", error.address))?;
         self.topology
             .handle_error(server.id, &error.report(*current));
-        self.stage.settle();
+        self.harness.settle();
         Ok(())
     }
 
     fn observe(&mut self) -> Result<Observation, String> {
         Ok(Observation {
             description: self.description(),
-            generations: self.stage.pools.generations(),
+            generations: self.harness.pools.generations(),
             events: self.events.take(self.topology.id())?,
         })
     }
 
     fn end(self) -> Result<(), String> {
-        self.stage.close(&self.topology)?;
+        self.harness.close(&self.topology)?;
         self.events.end(self.topology.id())
     }
 }

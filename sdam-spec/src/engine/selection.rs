@@ -7,7 +7,7 @@ use sdam_core::{address::ServerAddress, options::Options};
 use sdam_select::{Candidates, Criteria};
 use serde_json::Value;
 
-use super::{Host, lead::lead_to, stage::Stage};
+use super::{Host, drive::drive_to, harness::Harness};
 use crate::running::Topology;
 use crate::{
     running::selection::{Selected, check_refusal, check_suitable, check_window, unexpected},
@@ -29,42 +29,42 @@ fn select(host: &Host, file: &SelectionFile) -> Result<(), String> {
     let Some(criteria) = file.criteria()? else {
         return Ok(());
     };
-    let stage = Stage::slow(host);
+    let harness = Harness::slow(host);
     let mut options = Options::new(Vec::new());
     options.heartbeat_frequency = file.heartbeat_frequency;
-    let topology = lead_to(&stage, &file.topology, options)?;
+    let topology = drive_to(&harness, &file.topology, options)?;
     if file.expects_error {
         check_refusal(topology.try_select(criteria))?;
-        check_refusal(wait(&stage, &topology, criteria, Duration::ZERO)?)?;
+        check_refusal(wait(&harness, &topology, criteria, Duration::ZERO)?)?;
     } else {
         let select = |criteria: &Criteria| try_select(&topology, criteria);
         check_suitable(select, criteria, &file.suitable)?;
         check_window(select, criteria, &file.window)?;
-        check_waiting(&stage, &topology, criteria, &file.window)?;
+        check_waiting(&harness, &topology, criteria, &file.window)?;
     }
-    stage.close(&topology)
+    harness.close(&topology)
 }
 
 /// Checks that a waiting selection gets a server of the window or times out.
 fn check_waiting(
-    stage: &Stage<'_>,
+    harness: &Harness<'_>,
     topology: &Topology,
     criteria: &Criteria,
     window: &BTreeSet<ServerAddress>,
 ) -> Result<(), String> {
     let timeout = topology.options().server_selection_timeout;
-    let patience = if window.is_empty() {
+    let timeout = if window.is_empty() {
         timeout
     } else {
         Duration::ZERO
     };
-    match wait(stage, topology, criteria, patience)? {
+    match wait(harness, topology, criteria, timeout)? {
         Ok(selected) if window.contains(&selected) => Ok(()),
         Err(SelectionError::Timeout(error)) if window.is_empty() && error.waited == timeout => {
             Ok(())
         }
-        Ok(selected) => Err(format!("waiting selects {selected}")),
-        Err(error) => Err(format!("waiting fails: {error}")),
+        Ok(selected) => Err(format!("a waiting selection returned {selected}")),
+        Err(error) => Err(format!("a waiting selection failed: {error}")),
     }
 }
 
@@ -75,23 +75,23 @@ fn try_select(topology: &Topology, criteria: &Criteria) -> Selected {
     Ok(selected.map(|selected| selected.address().clone()))
 }
 
-/// Returns the outcome of a waiting selection after `patience` has passed.
+/// Returns the outcome of a waiting selection after `timeout` has passed.
 fn wait(
-    stage: &Stage<'_>,
+    harness: &Harness<'_>,
     topology: &Topology,
     criteria: &Criteria,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<Result<ServerAddress, SelectionError>, String> {
-    let (settled, clock) = (stage.settled(), stage.clock.clone());
-    let end = stage.now() + patience;
+    let (settled, clock) = (harness.settled(), harness.clock.clone());
+    let end = harness.now() + timeout;
     let meanwhile = async move {
         // The selection was polled first: it is waiting, and the requested checks are in progress.
         settled.await;
         clock.advance_to(end);
     };
     let both = futures::future::join(topology.select(criteria), meanwhile);
-    let outcome = stage.host.block_on(both);
-    stage.settle();
+    let outcome = harness.host.block_on(both);
+    harness.settle();
     outcome
         .map(|(outcome, ())| outcome.map(|selected| selected.address().clone()))
         .ok_or_else(|| "the host has not run the selection".to_owned())
@@ -101,8 +101,8 @@ fn wait(
 /// a running topology, and others begin and end.
 pub fn in_window(host: &Host, file: &Value) -> Result<(), String> {
     let file = InWindowFile::parse(file)?;
-    let stage = Stage::slow(host);
-    let topology = lead_to(&stage, &file.topology, Options::new(Vec::new()))?;
+    let harness = Harness::slow(host);
+    let topology = drive_to(&harness, &file.topology, Options::new(Vec::new()))?;
     let mut in_progress = Vec::new();
     for (address, load) in &file.loads {
         let address = address.clone();
@@ -121,32 +121,34 @@ pub fn in_window(host: &Host, file: &Value) -> Result<(), String> {
     for (server, load) in topology.snapshot().servers().zip(file.loads.values()) {
         let count = server.operation_count();
         if count != *load {
-            return Err(format!("{count} operations are in progress, not {load}"));
+            return Err(format!(
+                "expected {load} operations in progress, got {count}"
+            ));
         }
     }
     drop(in_progress);
-    stage.close(&topology)
+    harness.close(&topology)
 }
 
 /// Runs a file of `server-selection/tests/rtt` with a server whose replies are delayed.
 pub fn rtt(host: &Host, file: &Value) -> Result<(), String> {
     let file = RttFile::parse(file)?;
-    let stage = Stage::new(host);
+    let harness = Harness::new(host);
     let server = ServerAddress::new("a", 27017);
     let options = Options::new(vec![server.clone()]);
-    let topology = stage.start(options, |builder| builder)?;
+    let topology = harness.start(options, |builder| builder)?;
     let hello = crate::json::document(&serde_json::json!({
         "ok": 1, "isWritablePrimary": true, "minWireVersion": 0, "maxWireVersion": 25,
     }))?;
     for sample in file.before.into_iter().chain([file.sample]) {
-        stage.await_request(&server)?;
+        harness.await_request(&server)?;
         let sample =
             Duration::try_from_secs_f64(sample / 1e3).map_err(|error| error.to_string())?;
-        stage.clock.advance_to(stage.now() + sample);
-        stage.answer(&server, Some(&hello))?;
+        harness.clock.advance_to(harness.now() + sample);
+        harness.answer(&server, Some(&hello))?;
     }
     let description = Arc::clone(topology.snapshot().description());
     let rtt = description.server(&server).and_then(|server| server.rtt);
     file.compare(rtt.map(|rtt| rtt.average.as_secs_f64() * 1e3))?;
-    stage.close(&topology)
+    harness.close(&topology)
 }

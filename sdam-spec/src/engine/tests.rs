@@ -20,7 +20,7 @@ use super::{
 };
 
 #[test]
-fn tasks_are_settled_when_each_waits_for_something_outside() {
+fn tasks_are_settled_when_all_wait_for_external_events() {
     // Each task sends a message to the next one, each on its own thread.
     const LINKS: usize = 50;
     let activity = Activity::default();
@@ -51,7 +51,7 @@ fn tasks_are_settled_when_each_waits_for_something_outside() {
 }
 
 #[test]
-fn a_task_that_is_woken_while_it_runs_is_not_done() {
+fn a_task_woken_while_it_runs_is_not_settled() {
     let activity = Activity::default();
     let spawner = activity.watch(Arc::new(Threads));
     let mut turns = 0;
@@ -72,7 +72,7 @@ fn a_task_that_is_woken_while_it_runs_is_not_done() {
 }
 
 #[test]
-fn a_task_that_its_runtime_drops_is_not_waited_for() {
+fn a_task_dropped_by_its_runtime_counts_as_settled() {
     let activity = Activity::default();
     activity
         .watch(Arc::new(DroppedTasks))
@@ -82,12 +82,12 @@ fn a_task_that_its_runtime_drops_is_not_waited_for() {
 }
 
 #[test]
-fn a_response_of_a_server_that_nobody_asks_fails() {
+fn a_response_of_an_unmonitored_server_fails() {
     let balanced = json!({
-        "description": "nobody monitors a load balancer",
+        "description": "load balancers are not monitored",
         "uri": "mongodb://a/?loadBalanced=true",
         "phases": [{ "responses": [["a", {}]], "outcome": { "events": [] } }],
     });
     let error = discovery_and_monitoring(&host(), &balanced).unwrap_err();
-    assert_eq!(error, "phase 1: nobody will ever ask a:27017");
+    assert_eq!(error, "phase 1: a:27017 is never checked");
 }

@@ -12,8 +12,11 @@ use sdam_core::{
 pub(crate) const SET_NAME: &str = "rs";
 
 /// Adds seeds for all servers of `wanted` and the extra ones to `options`.
-pub(crate) fn seeded(options: Options, wanted: &TopologyDescription) -> Options {
-    let seeds = members(wanted).into_iter().chain(extras(wanted)).collect();
+pub(crate) fn with_seeds(options: Options, wanted: &TopologyDescription) -> Options {
+    let seeds = members(wanted)
+        .into_iter()
+        .chain(extra_seeds(wanted))
+        .collect();
     let options = options.with_seeds(seeds);
     match wanted.topology_type() {
         TopologyType::Unknown | TopologyType::Sharded => options,
@@ -35,7 +38,7 @@ pub(crate) fn members(wanted: &TopologyDescription) -> Vec<ServerAddress> {
 ///
 /// A topology loses all servers when its seeds, at least two, turn out to be standalone servers.
 /// Another server has to report that a server might be the primary.
-pub(crate) fn extras(wanted: &TopologyDescription) -> Vec<ServerAddress> {
+pub(crate) fn extra_seeds(wanted: &TopologyDescription) -> Vec<ServerAddress> {
     let number = match wanted.servers() {
         [] => 2,
         servers => usize::from(servers.iter().any(|server| is_hinted(server))),
@@ -50,7 +53,7 @@ pub(crate) fn is_hinted(server: &ServerDescription) -> bool {
 }
 
 /// Returns whether the server has answered a check.
-pub(crate) fn is_asked(server: &ServerDescription) -> bool {
+pub(crate) fn is_checked(server: &ServerDescription) -> bool {
     server.server_type.is_available() && server.server_type != ServerType::LoadBalancer
 }
 
@@ -59,7 +62,7 @@ pub(crate) fn hello(
     server: &ServerDescription,
     members: &[ServerAddress],
 ) -> Result<Document, String> {
-    let mut hello = greeting(server.wire_versions.max);
+    let mut hello = base_hello(server.wire_versions.max);
     match server.server_type {
         ServerType::Standalone | ServerType::RsPrimary => {
             hello.insert("isWritablePrimary", true);
@@ -88,7 +91,7 @@ pub(crate) fn hello(
     Ok(hello)
 }
 
-pub(crate) fn greeting(max_wire_version: i32) -> Document {
+pub(crate) fn base_hello(max_wire_version: i32) -> Document {
     doc! { "ok": 1, "helloOk": true, "minWireVersion": 0, "maxWireVersion": max_wire_version }
 }
 
@@ -117,18 +120,18 @@ pub(crate) fn compare(
                 server.last_write_date,
                 server
                     .rtt
-                    .filter(|_| is_asked(server))
+                    .filter(|_| is_checked(server))
                     .map(|rtt| rtt.average),
             )
         });
         facts.collect()
     };
     if wanted.topology_type() != actual.topology_type() || servers(wanted) != servers(actual) {
-        return Err(unreached(&format!("it is {actual}, expected {wanted}")));
+        return Err(not_reached(&format!("it is {actual}, expected {wanted}")));
     }
     Ok(())
 }
 
-pub(crate) fn unreached(difference: &str) -> String {
+pub(crate) fn not_reached(difference: &str) -> String {
     format!("the topology was not reached: {difference}")
 }

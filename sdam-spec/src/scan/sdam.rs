@@ -7,7 +7,7 @@ use sdam_events::channel;
 use sdam_testkit::always;
 use serde_json::Value;
 
-use super::world::{World, ready};
+use super::harness::{Harness, ready};
 use crate::running::ScanTopology;
 use crate::{
     running::events::EventLog,
@@ -23,19 +23,19 @@ pub(super) fn check(file: &Value) -> Result<(), String> {
 
 /// A topology whose servers are checked one by one, by the script.
 struct Scanned {
-    world: World,
+    harness: Harness,
     topology: ScanTopology,
     events: EventLog,
 }
 
 impl Scanned {
     fn start(options: Options) -> Result<Self, String> {
-        let world = World::new();
+        let harness = Harness::new();
         let (sink, events) = channel::unbounded();
         Ok(Self {
-            topology: world.start(options, |builder| builder.sink(sink))?,
+            topology: harness.start(options, |builder| builder.sink(sink))?,
             events: EventLog::new(events),
-            world,
+            harness,
         })
     }
 }
@@ -56,20 +56,20 @@ impl Subject for Scanned {
             1
         };
         let reply = always(response.reply.clone());
-        self.world.serve(address, DELAY, reply);
+        self.harness.serve(address, DELAY, reply);
         ready(self.topology.check(id))?;
-        match self.world.servers.remove(address).len() {
+        match self.harness.servers.remove(address).len() {
             asked if asked == times => Ok(()),
-            asked => Err(format!("{address} is asked {asked} times, not {times}")),
+            asked => Err(format!("expected {times} checks of {address}, got {asked}")),
         }
     }
 
     fn fail(&mut self, error: &ApplicationError) -> Result<(), String> {
         let description = self.topology.description();
         let server = description.server(&error.address);
-        let server = server.ok_or_else(|| format!("{} is not known", error.address))?;
+        let server = server.ok_or_else(|| format!("{} is not in the topology", error.address))?;
         let id = server.id;
-        let generations = self.world.pools.generations();
+        let generations = self.harness.pools.generations();
         let current = generations.get(&id);
         let current = current.ok_or_else(|| format!("{} has no pool", error.address))?;
         self.topology.handle_error(id, &error.report(*current));
@@ -79,13 +79,13 @@ impl Subject for Scanned {
     fn observe(&mut self) -> Result<Observation, String> {
         Ok(Observation {
             description: self.topology.description(),
-            generations: self.world.pools.generations(),
+            generations: self.harness.pools.generations(),
             events: self.events.take(self.topology.id())?,
         })
     }
 
     fn end(mut self) -> Result<(), String> {
-        self.world.close(&mut self.topology)?;
+        self.harness.close(&mut self.topology)?;
         self.events.end(self.topology.id())
     }
 }

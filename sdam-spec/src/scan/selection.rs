@@ -12,13 +12,13 @@ use sdam_testkit::always;
 use serde_json::Value;
 
 use super::{
-    lead::lead_to,
-    world::{World, ready},
+    drive::drive_to,
+    harness::{Harness, ready},
 };
 use crate::running::ScanTopology;
 use crate::{
     running::{
-        deployment::{encode, greeting},
+        deployment::{base_hello, encode},
         selection::{Selected, check_refusal, check_suitable, check_window, unexpected},
     },
     selection::file::{InWindowFile, RttFile, SelectionFile},
@@ -37,21 +37,21 @@ fn select(file: &SelectionFile) -> Result<(), String> {
         return Ok(());
     };
     for try_once in [true, false] {
-        let world = World::new();
+        let harness = Harness::new();
         let mut options = Options::new(Vec::new());
         options.heartbeat_frequency = file.heartbeat_frequency;
         options.server_selection_try_once = Some(try_once);
-        let (mut topology, scan) = lead_to(&world, &file.topology, options)?;
+        let (mut topology, scan) = drive_to(&harness, &file.topology, options)?;
         if file.expects_error {
-            let began = world.now();
+            let began = harness.now();
             check_refusal(ready(topology.select(criteria))?)?;
-            if world.now() > began {
-                return Err("scans before it fails".to_owned());
+            if harness.now() > began {
+                return Err("the selection scanned before it failed".to_owned());
             }
         } else {
             // The first failure makes the topology stale, so the second selection scans first.
             for _ in 0..2 {
-                check_patience(&mut topology, scan, criteria, &file.window)?;
+                check_timeout(&mut topology, scan, criteria, &file.window)?;
             }
             let mut select = |criteria: &Criteria| try_select(&mut topology, criteria);
             check_suitable(&mut select, criteria, &file.suitable)?;
@@ -59,21 +59,21 @@ fn select(file: &SelectionFile) -> Result<(), String> {
                 check_window(select, criteria, &file.window)?;
             }
         }
-        world.close(&mut topology)?;
+        harness.close(&mut topology)?;
     }
     Ok(())
 }
 
 /// Checks that a server of the window is selected, or that the selection fails for the right
 /// reason and in time. The last scan has just ended, and a scan takes `scan`.
-pub(super) fn check_patience(
+pub(super) fn check_timeout(
     topology: &mut ScanTopology,
     scan: Duration,
     criteria: &Criteria,
     window: &BTreeSet<ServerAddress>,
 ) -> Result<(), String> {
     let timeout = topology.options().server_selection_timeout;
-    let (bound, patience) = if topology.options().server_selection_try_once == Some(false) {
+    let (bound, timeout) = if topology.options().server_selection_try_once == Some(false) {
         let earliest = timeout.saturating_sub(MIN_HEARTBEAT_FREQUENCY);
         (Bound::ServerSelectionTimeout, earliest..=timeout + scan)
     } else {
@@ -83,16 +83,16 @@ pub(super) fn check_patience(
     match ready(topology.select(criteria))? {
         Ok(selected) if window.contains(selected.address()) => Ok(()),
         Err(SelectionError::Timeout(error))
-            if window.is_empty() && error.bound == bound && patience.contains(&error.waited) =>
+            if window.is_empty() && error.bound == bound && timeout.contains(&error.waited) =>
         {
             Ok(())
         }
         Ok(selected) => Err(format!(
-            "in_latency_window are {window:?}, but selects {}",
+            "in_latency_window are {window:?}, but {} was selected",
             selected.address()
         )),
         Err(error) => Err(format!(
-            "fails, wanted {bound:?} after {patience:?}: {error}"
+            "expected {bound:?} after {timeout:?}, got: {error}"
         )),
     }
 }
@@ -108,30 +108,30 @@ fn try_select(topology: &mut ScanTopology, criteria: &Criteria) -> Selected {
 /// Checks how often each server is chosen.
 pub(super) fn in_window(file: &Value) -> Result<(), String> {
     let file = InWindowFile::parse(file)?;
-    let world = World::new();
-    let (mut topology, _) = lead_to(&world, &file.topology, Options::new(Vec::new()))?;
+    let harness = Harness::new();
+    let (mut topology, _) = drive_to(&harness, &file.topology, Options::new(Vec::new()))?;
     file.compare(|| try_select(&mut topology, &file.criteria))?;
-    world.close(&mut topology)
+    harness.close(&mut topology)
 }
 
 /// Checks the RTT average of a server that delays the replies to successive checks.
 pub(super) fn rtt(file: &Value) -> Result<(), String> {
     let file = RttFile::parse(file)?;
-    let world = World::new();
+    let harness = Harness::new();
     let server = ServerAddress::new("a", 27017);
-    let mut topology = world.start(Options::new(vec![server.clone()]), |builder| builder)?;
+    let mut topology = harness.start(Options::new(vec![server.clone()]), |builder| builder)?;
     let find = |topology: &ScanTopology| topology.description().server(&server).cloned();
-    let id = find(&topology).ok_or("the seed is no server")?.id;
-    let mut hello = greeting(25);
+    let id = find(&topology).ok_or("the seed is not a server")?.id;
+    let mut hello = base_hello(25);
     hello.insert("isWritablePrimary", true);
     let hello = encode(&hello)?;
     for sample in file.before.into_iter().chain([file.sample]) {
         let sample =
             Duration::try_from_secs_f64(sample / 1e3).map_err(|error| error.to_string())?;
-        world.serve(&server, sample, always(Some(hello.clone())));
+        harness.serve(&server, sample, always(Some(hello.clone())));
         ready(topology.check(id))?;
     }
     let rtt = find(&topology).and_then(|server| server.rtt);
     file.compare(rtt.map(|rtt| rtt.average.as_secs_f64() * 1e3))?;
-    world.close(&mut topology)
+    harness.close(&mut topology)
 }

@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 
 use super::{
     ScanCheck,
-    lead::lead_to,
-    selection::check_patience,
-    world::{World, ready},
+    drive::drive_to,
+    harness::{Harness, ready},
+    selection::check_timeout,
 };
 use crate::selection::{self, file::SelectionFile};
 
@@ -19,18 +19,18 @@ fn play(file: &Value) -> Result<(), String> {
 }
 
 #[test]
-fn a_response_of_a_server_that_nobody_asks_fails() {
+fn a_response_of_an_unmonitored_server_fails() {
     let balanced = json!({
-        "description": "nobody checks a load balancer",
+        "description": "load balancers are not checked",
         "uri": "mongodb://a/?loadBalanced=true",
         "phases": [{ "responses": [["a", { "ok": 1 }]], "outcome": { "events": [] } }],
     });
-    let error = "phase 1: a:27017 is asked 0 times, not 1";
+    let error = "phase 1: expected 1 checks of a:27017, got 0";
     assert_eq!(play(&balanced), Err(error.to_owned()));
 }
 
 #[test]
-fn a_server_that_was_known_breaks_two_connections_and_another_one() {
+fn a_network_error_breaks_two_checks_of_a_known_server_and_one_of_an_unknown() {
     let reply = json!({ "ok": 1, "ismaster": true, "minWireVersion": 0, "maxWireVersion": 21 });
     let phase = |reply: &Value, server_type: &str, generation: u64| {
         json!({
@@ -57,13 +57,13 @@ fn a_server_that_was_known_breaks_two_connections_and_another_one() {
 }
 
 #[test]
-fn a_future_that_waits_fails() {
+fn a_pending_future_fails() {
     assert_eq!(ready(async { 1 }), Ok(1));
     assert!(ready(futures::future::pending::<()>()).is_err());
 }
 
 #[test]
-fn only_files_whose_servers_are_equally_busy_say_what_random_choice_leads_to() {
+fn in_window_files_apply_only_if_all_operation_counts_are_equal() {
     let file = |counts: [u64; 2]| {
         json!({
             "description": "two", "iterations": 1,
@@ -88,25 +88,25 @@ fn only_files_whose_servers_are_equally_busy_say_what_random_choice_leads_to() {
 }
 
 #[test]
-fn a_selection_that_gives_up_too_soon_or_too_late_fails() {
+fn a_selection_that_times_out_too_early_or_too_late_fails() {
     let file = selection::tests::file(&["b", "c"], &["b"]);
     let file = SelectionFile::server_selection(&file).unwrap();
     let nowhere = Criteria::write().with_selector(std::sync::Arc::new(
         |suitable: &mut sdam_select::Candidates<'_>| suitable.retain(|_| false),
     ));
     let verdict = |try_once: bool, wrong: Duration| {
-        let world = World::new();
+        let harness = Harness::new();
         let mut options = Options::new(Vec::new());
         options.server_selection_try_once = Some(try_once);
-        let (mut topology, scan) = lead_to(&world, &file.topology, options).unwrap();
+        let (mut topology, scan) = drive_to(&harness, &file.topology, options).unwrap();
         assert_eq!(scan, Duration::from_millis(61));
-        check_patience(&mut topology, scan + wrong, &nowhere, &BTreeSet::new())
+        check_timeout(&mut topology, scan + wrong, &nowhere, &BTreeSet::new())
     };
     assert_eq!(verdict(true, Duration::ZERO), Ok(()));
     assert_eq!(verdict(false, Duration::ZERO), Ok(()));
     let error = verdict(true, Duration::from_millis(1)).unwrap_err();
     assert!(
-        error.starts_with("fails, wanted TryOnce after 562ms..=562ms: "),
+        error.starts_with("expected TryOnce after 562ms..=562ms, got: "),
         "{error}"
     );
 }

@@ -13,7 +13,7 @@ fn matching(expected: &Value, actual: &Value) -> Result<(), String> {
 }
 
 #[test]
-fn values_match_if_they_are_as_expected() {
+fn values_match_by_the_rules_of_the_format() {
     let check = |expected: Value, actual: Value| {
         assert_eq!(matching(&expected, &actual), Ok(()));
     };
@@ -34,7 +34,7 @@ fn values_match_if_they_are_as_expected() {
 }
 
 #[test]
-fn differences_are_named_with_their_place() {
+fn differences_have_their_path() {
     let check = |expected: Value, actual: Value, error: &str| {
         assert_eq!(matching(&expected, &actual), Err(error.to_owned()));
     };
@@ -93,7 +93,7 @@ fn expected(messages: &[&str], more: &Value) -> Value {
 }
 
 #[test]
-fn messages_come_in_order_without_any_in_between() {
+fn messages_are_compared_in_order_without_gaps() {
     let check = |messages: &[&str], more: Value, passes: bool| {
         let expected = expected(&["a", "b"], &more);
         let result = log::check(&expected, &logs(messages));
@@ -121,7 +121,7 @@ fn messages_come_in_order_without_any_in_between() {
 }
 
 #[test]
-fn messages_of_another_level_or_component_are_others() {
+fn messages_of_another_level_or_component_do_not_match() {
     let check = |key: &str, value: &str| {
         let mut expected = expected(&["a"], &json!({}));
         expected[0]["messages"][0][key] = value.into();
@@ -140,7 +140,13 @@ fn host() -> Host {
         let servers = Servers::new(clock.clone(), Server::silent());
         let io = Io::new(Arc::new(clock), Arc::new(servers), 1);
         let runtime = Runtime::new(io, Arc::new(DroppedTasks));
-        Ok(World::new("mongodb://a/", (8, 0), runtime, block_on, ()))
+        Ok(TestDeployment::new(
+            "mongodb://a/",
+            (8, 0),
+            runtime,
+            block_on,
+            (),
+        ))
     })
 }
 
@@ -202,7 +208,7 @@ fn operations_end_as_expected_or_the_file_fails() {
 }
 
 #[test]
-fn a_test_that_could_not_be_run_is_not_skipped() {
+fn a_test_whose_requirements_are_not_met_fails() {
     let check = |requirement: Value, said: &str| {
         let error = play_one(&requirement, &insert(Some(true))).unwrap_err();
         assert!(error.contains(said), "{error}");

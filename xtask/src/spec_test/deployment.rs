@@ -6,7 +6,7 @@ use sdam_sim::Blueprint;
 use sdam_sim::config::SetConfig;
 use sdam_sim::runtime::Sim;
 use sdam_sim::serve::Builder;
-use sdam_spec::unified::{Kind, World};
+use sdam_spec::unified::{Kind, TestDeployment};
 use sdam_transport::runtime::Runtime;
 
 /// The default simulated release.
@@ -17,7 +17,7 @@ pub(super) fn serve(
     kind: Kind,
     runtime: Runtime,
     block_on: impl Fn(BoxFuture<'_, ()>) + 'static,
-) -> Result<World, String> {
+) -> Result<TestDeployment, String> {
     let builder = match kind {
         Kind::Single => Builder::standalone(),
         Kind::ReplicaSet => Builder::replica_set(3),
@@ -26,11 +26,11 @@ pub(super) fn serve(
     };
     let server = builder.start().map_err(|error| error.to_string())?;
     let uri = server.uri().to_owned();
-    Ok(World::new(uri, VERSION, runtime, block_on, server))
+    Ok(TestDeployment::new(uri, VERSION, runtime, block_on, server))
 }
 
 /// Starts a deployment in a simulated world, where time passes only if all tasks wait.
-pub(super) fn simulate(kind: Kind, seed: u64) -> World {
+pub(super) fn simulate(kind: Kind, seed: u64) -> TestDeployment {
     let hosts = |count: u16| (0..count).map(|port| ServerAddress::new("server", 27017 + port));
     let blueprint = match kind {
         Kind::Single => Blueprint::standalone(ServerAddress::new("server", 27017)),
@@ -40,7 +40,7 @@ pub(super) fn simulate(kind: Kind, seed: u64) -> World {
     };
     let sim = Sim::new(seed, &blueprint);
     let (uri, runtime) = (sim.uri(), sim.runtime());
-    World::new(
+    TestDeployment::new(
         uri,
         VERSION,
         runtime,

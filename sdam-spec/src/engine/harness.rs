@@ -8,14 +8,14 @@ use sdam_transport::{Clock, Io, Runtime};
 
 use super::{Host, activity::Activity};
 use crate::running::{Topology, TopologyBuilder};
-use crate::running::{builder, nothing_left, pools::RecordingPools};
+use crate::running::{builder, check_nothing_left, pools::RecordingPools};
 
 /// How often the clock may have to advance until a server is checked: once to the end of the pause
 /// between its checks, and once more if that was used by another server.
-const PATIENCE: usize = 16;
+const MAX_ADVANCES: usize = 16;
 
 /// The scripted environment of a topology.
-pub(super) struct Stage<'h> {
+pub(super) struct Harness<'h> {
     pub(super) host: &'h Host,
     activity: Activity,
     pub(super) clock: ManualClock,
@@ -23,7 +23,7 @@ pub(super) struct Stage<'h> {
     pub(super) pools: RecordingPools,
 }
 
-impl<'h> Stage<'h> {
+impl<'h> Harness<'h> {
     /// Creates an environment in which requests wait for the script.
     pub(super) fn new(host: &'h Host) -> Self {
         let clock = ManualClock::default();
@@ -39,9 +39,9 @@ impl<'h> Stage<'h> {
 
     /// Creates an environment in which connections wait for the script, too.
     pub(super) fn slow(host: &'h Host) -> Self {
-        let stage = Self::new(host);
-        let servers = stage.servers.clone().holding_connections();
-        Self { servers, ..stage }
+        let harness = Self::new(host);
+        let servers = harness.servers.clone().holding_connections();
+        Self { servers, ..harness }
     }
 
     /// Starts the topology that `build` creates from `options`.
@@ -78,18 +78,18 @@ impl<'h> Stage<'h> {
 
     /// Advances the clock until the server at `address` is checked.
     pub(super) fn await_request(&self, address: &ServerAddress) -> Result<(), String> {
-        for _ in 0..PATIENCE {
+        for _ in 0..MAX_ADVANCES {
             match self.servers.requests(address) {
                 0 => {}
                 1 => return Ok(()),
-                number => return Err(format!("{address} is asked {number} times at once")),
+                number => return Err(format!("{address} has {number} concurrent checks")),
             }
             let next = self.clock.next_deadline();
-            let next = next.ok_or_else(|| format!("nobody will ever ask {address}"))?;
+            let next = next.ok_or_else(|| format!("{address} is never checked"))?;
             self.clock.advance_to(next);
             self.settle();
         }
-        Err(format!("nobody asks {address}"))
+        Err(format!("{address} was not checked"))
     }
 
     /// Answers the next check of the server at `address` and settles.
@@ -108,7 +108,7 @@ impl<'h> Stage<'h> {
     pub(super) fn close(&self, topology: &Topology) -> Result<(), String> {
         self.host.block_on(topology.close());
         self.settle();
-        nothing_left(&[
+        check_nothing_left(&[
             ("tasks", self.activity.alive()),
             ("connections", self.servers.connections()),
             ("pools", self.pools.generations().len()),

@@ -8,15 +8,15 @@ use sdam_core::{
     address::ServerAddress, options::Options, time::Instant, topology::TopologyDescription,
 };
 
-use super::stage::Stage;
+use super::harness::Harness;
 use crate::running::Topology;
 use crate::running::deployment::{
-    SET_NAME, compare, encode, extras, greeting, hello, is_asked, is_hinted, members, seeded,
-    unreached,
+    SET_NAME, base_hello, compare, encode, extra_seeds, hello, is_checked, is_hinted, members,
+    not_reached, with_seeds,
 };
 
 /// Longer than any round trip, so that all of them fit before the first update.
-const PRELUDE: Duration = Duration::from_secs(10);
+const LEAD_TIME: Duration = Duration::from_secs(10);
 
 /// One event of a server's first check.
 struct Step {
@@ -26,30 +26,30 @@ struct Step {
     reply: Option<Vec<u8>>,
 }
 
-/// Starts a topology on a slow `stage` and brings it to `wanted`: the same types, round-trip
+/// Starts a topology on a slow `harness` and brings it to `wanted`: the same types, round-trip
 /// times, tags and last writes, and the same intervals between updates.
 ///
 /// # Errors
 ///
 /// If the result differs.
-pub(super) fn lead_to(
-    stage: &Stage<'_>,
+pub(super) fn drive_to(
+    harness: &Harness<'_>,
     wanted: &TopologyDescription,
     options: Options,
 ) -> Result<Topology, String> {
-    let topology = stage.start(seeded(options, wanted), |builder| builder)?;
-    for extra in &extras(wanted) {
-        come_and_go(stage, extra, wanted)?;
+    let topology = harness.start(with_seeds(options, wanted), |builder| builder)?;
+    for extra in &extra_seeds(wanted) {
+        join_and_leave(harness, extra, wanted)?;
     }
-    let zero = stage.now() + PRELUDE;
+    let zero = harness.now() + LEAD_TIME;
     for step in steps(wanted, zero)? {
-        stage.clock.advance_to(step.at);
-        stage.settle();
+        harness.clock.advance_to(step.at);
+        harness.settle();
         match &step.reply {
-            None => stage.servers.admit(&step.address)?,
-            Some(reply) => stage.servers.answer(&step.address, Some(reply))?,
+            None => harness.servers.admit(&step.address)?,
+            Some(reply) => harness.servers.answer(&step.address, Some(reply))?,
         }
-        stage.settle();
+        harness.settle();
     }
     let reached = topology.snapshot().description().clone();
     compare(wanted, &reached)?;
@@ -58,26 +58,26 @@ pub(super) fn lead_to(
 }
 
 /// Makes the server at `address` reply as a member, and then as one of no set.
-fn come_and_go(
-    stage: &Stage<'_>,
+fn join_and_leave(
+    harness: &Harness<'_>,
     address: &ServerAddress,
     wanted: &TopologyDescription,
 ) -> Result<(), String> {
-    stage.servers.admit(address)?;
-    stage.settle();
+    harness.servers.admit(address)?;
+    harness.settle();
     for hinted in wanted.servers().iter().filter(|server| is_hinted(server)) {
-        let mut opinion = greeting(25);
-        opinion.extend(doc! {
+        let mut hinting_reply = base_hello(25);
+        hinting_reply.extend(doc! {
             "secondary": true,
             "setName": SET_NAME,
             "hosts": [address.to_string(), hinted.address.to_string()],
             "primary": hinted.address.to_string(),
         });
-        stage.answer(address, Some(&encode(&opinion)?))?;
+        harness.answer(address, Some(&encode(&hinting_reply)?))?;
     }
-    let mut farewell = greeting(25);
-    farewell.insert("isWritablePrimary", true);
-    stage.answer(address, Some(&encode(&farewell)?))
+    let mut leaving_reply = base_hello(25);
+    leaving_reply.insert("isWritablePrimary", true);
+    harness.answer(address, Some(&encode(&leaving_reply)?))
 }
 
 /// Plans the steps: every check begins one round trip before its update. Updates are relative to
@@ -85,7 +85,7 @@ fn come_and_go(
 fn steps(wanted: &TopologyDescription, zero: Instant) -> Result<Vec<Step>, String> {
     let members = members(wanted);
     let mut steps = Vec::new();
-    for server in wanted.servers().iter().filter(|server| is_asked(server)) {
+    for server in wanted.servers().iter().filter(|server| is_checked(server)) {
         let update = server.last_update_time.unwrap_or(Instant::EPOCH);
         let at = zero + update.since(Instant::EPOCH);
         let rtt = server.rtt.map_or(Duration::ZERO, |rtt| rtt.average);
@@ -112,11 +112,11 @@ fn compare_updates(
     zero: Instant,
 ) -> Result<(), String> {
     for (wanted, actual) in wanted.servers().iter().zip(actual.servers()) {
-        let expected = wanted.last_update_time.filter(|_| is_asked(wanted));
+        let expected = wanted.last_update_time.filter(|_| is_checked(wanted));
         let expected = expected.map(|update| zero + update.since(Instant::EPOCH));
         if expected.is_some() && actual.last_update_time != expected {
-            return Err(unreached(&format!(
-                "{} was updated at {:?}, wanted {expected:?}",
+            return Err(not_reached(&format!(
+                "{} was updated at {:?}, expected {expected:?}",
                 actual.address, actual.last_update_time
             )));
         }

@@ -8,22 +8,22 @@ use sdam_testkit::{ManualClock, Reply, Server, Servers};
 use sdam_transport::{Clock, Io};
 
 use crate::running::{ScanTopology, TopologyBuilder};
-use crate::running::{builder, nothing_left, pools::RecordingPools};
+use crate::running::{builder, check_nothing_left, pools::RecordingPools};
 
 /// The environment of a topology.
 #[derive(Debug)]
-pub(super) struct World {
+pub(super) struct Harness {
     clock: ManualClock,
     pub(super) servers: Servers,
     pub(super) pools: RecordingPools,
 }
 
-impl World {
+impl Harness {
     /// Creates an environment in which no server can be reached.
     pub(super) fn new() -> Self {
         let clock = ManualClock::jumping();
         Self {
-            servers: Servers::new(clock.clone(), Server::refusing("no server is there")),
+            servers: Servers::new(clock.clone(), Server::refusing("the server is unreachable")),
             pools: RecordingPools::default(),
             clock,
         }
@@ -58,7 +58,7 @@ impl World {
     /// Closes `topology`; fails if anything of it is left.
     pub(super) fn close(&self, topology: &mut ScanTopology) -> Result<(), String> {
         topology.close();
-        nothing_left(&[
+        check_nothing_left(&[
             ("connections", self.servers.connections()),
             ("pools", self.pools.generations().len()),
         ])
@@ -68,5 +68,5 @@ impl World {
 /// Returns the result of `future`, which must be ready at its first poll.
 pub(super) fn ready<T>(future: impl Future<Output = T>) -> Result<T, String> {
     let output = future.now_or_never();
-    output.ok_or_else(|| "something is waited for that does not come by itself".to_owned())
+    output.ok_or_else(|| "the future is pending".to_owned())
 }

@@ -10,13 +10,13 @@ use sdam_core::{
 };
 use sdam_testkit::{Request, always};
 
-use super::world::{World, ready};
+use super::harness::{Harness, ready};
 use crate::running::ScanTopology;
 use crate::running::deployment::{
-    compare, encode, extras, greeting, hello, is_asked, is_hinted, members, seeded,
+    base_hello, compare, encode, extra_seeds, hello, is_checked, is_hinted, members, with_seeds,
 };
 
-/// Creates a topology in `world` and brings it to `wanted`: the same types, round-trip times and
+/// Creates a topology in `harness` and brings it to `wanted`: the same types, round-trip times and
 /// tags, and all inputs of the staleness formula. Also returns how long the scan took.
 ///
 /// Unknown servers cannot be reached. Possible primaries are Unknown, too: a scan checks them like
@@ -30,40 +30,40 @@ use crate::running::deployment::{
 /// # Errors
 ///
 /// If the result differs.
-pub(super) fn lead_to(
-    world: &World,
+pub(super) fn drive_to(
+    harness: &Harness,
     wanted: &TopologyDescription,
     options: Options,
 ) -> Result<(ScanTopology, Duration), String> {
     let wanted = scannable(wanted);
     let moves = wanted.primary().is_some();
-    let mut farewell = greeting(25);
-    farewell.insert("isWritablePrimary", true);
-    for extra in &extras(&wanted) {
-        world.serve(extra, Duration::ZERO, always(Some(encode(&farewell)?)));
+    let mut leaving_reply = base_hello(25);
+    leaving_reply.insert("isWritablePrimary", true);
+    for extra in &extra_seeds(&wanted) {
+        harness.serve(extra, Duration::ZERO, always(Some(encode(&leaving_reply)?)));
     }
     // No update may come earlier than wanted.
     let updates = wanted.servers().iter();
     let updates = updates.filter_map(|server| server.last_update_time);
-    world.advance_to(updates.max().unwrap_or_default());
+    harness.advance_to(updates.max().unwrap_or_default());
     let members = members(&wanted);
-    for server in wanted.servers().iter().filter(|server| is_asked(server)) {
+    for server in wanted.servers().iter().filter(|server| is_checked(server)) {
         let (own, members) = (Arc::clone(server), members.clone());
-        let say = move |update| encode(&hello(&updated(&own, update, moves)?, &members)?);
-        say(world.now())?;
+        let reply_at = move |update| encode(&hello(&updated(&own, update, moves)?, &members)?);
+        reply_at(harness.now())?;
         let delay = server.rtt.map_or(Duration::ZERO, |rtt| rtt.average);
-        let reply = Arc::new(move |request: &Request| say(request.now).ok());
-        world.serve(&server.address, delay, reply);
+        let reply = Arc::new(move |request: &Request| reply_at(request.now).ok());
+        harness.serve(&server.address, delay, reply);
     }
-    let mut topology = world.start(seeded(options, &wanted), |builder| builder)?;
-    let began = world.now();
+    let mut topology = harness.start(with_seeds(options, &wanted), |builder| builder)?;
+    let began = harness.now();
     ready(topology.scan())?;
-    let lasted = world.now().since(began);
+    let lasted = harness.now().since(began);
     let reached = topology.description();
     let mut expected = Vec::new();
     for server in wanted.servers() {
         let actual = reached.server(&server.address);
-        let actual = actual.filter(|_| is_asked(server));
+        let actual = actual.filter(|_| is_checked(server));
         expected.push(match actual.and_then(|actual| actual.last_update_time) {
             Some(update) => updated(server, update, moves)?,
             None => (**server).clone(),
