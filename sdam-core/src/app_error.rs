@@ -49,6 +49,11 @@ use crate::{
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "camelCase", deny_unknown_fields)
+)]
 pub struct AppError<'a> {
     /// The generation the connection was opened under; for a connection that could not be opened,
     /// the pool's generation when the attempt began.
@@ -66,6 +71,11 @@ pub struct AppError<'a> {
 
 /// The cause of an error on a pooled connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "camelCase")
+)]
 pub enum Cause<'a> {
     /// The connection could not be opened, or broke. Holds a message for people.
     Network(Cow<'a, str>),
@@ -80,6 +90,7 @@ pub enum Cause<'a> {
     Protocol(Cow<'a, str>),
     /// The BSON document of the server's reply, successful or not. It is searched for errors that
     /// matter here (`ok: 0`, `writeConcernError`, `$err`, never `writeErrors`).
+    #[cfg_attr(feature = "serde", serde(with = "crate::encoding::base64"))]
     Reply(Cow<'a, [u8]>),
     /// Authentication failed, with any mechanism. Holds a message for people.
     Auth(Cow<'a, str>),

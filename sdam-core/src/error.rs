@@ -13,6 +13,11 @@ pub const RETRYABLE_ERROR: &str = "RetryableError";
 /// The last error of a server: stored in its description, published in events, shown to users.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "camelCase", deny_unknown_fields)
+)]
 pub struct ServerError {
     /// The kind of error; decides how it is handled.
     pub kind: ErrorKind,
@@ -33,6 +38,11 @@ pub struct ServerError {
 /// What kind of error a [`ServerError`] is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case")
+)]
 pub enum ErrorKind {
     /// The check was cancelled before it had an outcome: an operation found the server's
     /// connections broken, or the server left the topology. Appears in heartbeat events only.
@@ -90,6 +100,11 @@ impl ErrorKind {
 /// The stage of a connection to a server when an error occurred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case")
+)]
 pub enum Stage {
     /// Looking up the host name.
     Dns,

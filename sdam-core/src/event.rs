@@ -18,6 +18,7 @@ use crate::{
 /// A published event with its sequence number and time.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Event {
     /// The sequence number, counted from 1 without gaps in each topology. It is the order of
     /// delivery and the order in which the changes were made.
@@ -27,6 +28,7 @@ pub struct Event {
     /// The id of the topology.
     pub topology: ObjectId,
     /// The kind of event and its payload.
+    #[cfg_attr(feature = "serde", serde(flatten))]
     pub kind: EventKind,
 }
 
@@ -47,6 +49,11 @@ impl Event {
 /// Payloads are shared, so cloning an event is cheap.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize),
+    serde(tag = "event", rename_all_fields = "camelCase")
+)]
 pub enum EventKind {
     /// The first event of a topology.
     #[doc(alias = "TopologyOpeningEvent")]
@@ -55,8 +62,10 @@ pub enum EventKind {
     #[doc(alias = "TopologyDescriptionChangedEvent")]
     TopologyDescriptionChanged {
         /// Before the change.
+        #[cfg_attr(feature = "serde", serde(skip))]
         previous: Arc<TopologyDescription>,
         /// After the change.
+        #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serialize::summary"))]
         new: Arc<TopologyDescription>,
     },
     /// The last event of a topology.
@@ -77,6 +86,7 @@ pub enum EventKind {
     #[doc(alias = "ServerDescriptionChangedEvent")]
     ServerDescriptionChanged {
         /// Before the change.
+        #[cfg_attr(feature = "serde", serde(skip))]
         previous: Arc<ServerDescription>,
         /// After the change.
         new: Arc<ServerDescription>,
@@ -116,21 +126,27 @@ pub enum EventKind {
     #[doc(alias = "ServerHeartbeatSucceededEvent")]
     ServerHeartbeatSucceeded {
         /// The check.
+        #[cfg_attr(feature = "serde", serde(flatten))]
         heartbeat: Heartbeat,
         /// The time from sending hello, or from starting to wait for a streamed reply, until the
         /// reply was read.
+        #[cfg_attr(feature = "serde", serde(with = "crate::encoding::nanos"))]
         duration: Duration,
         /// The reply, a BSON document.
+        #[cfg_attr(feature = "serde", serde(with = "crate::encoding::base64"))]
         reply: Arc<[u8]>,
     },
     /// A check has failed or was cancelled.
     #[doc(alias = "ServerHeartbeatFailedEvent")]
     ServerHeartbeatFailed {
         /// The check.
+        #[cfg_attr(feature = "serde", serde(flatten))]
         heartbeat: Heartbeat,
         /// The time from the start of the check, or from sending hello, to the failure.
+        #[cfg_attr(feature = "serde", serde(with = "crate::encoding::nanos"))]
         duration: Duration,
         /// The error.
+        #[cfg_attr(feature = "serde", serde(rename = "error"))]
         failure: Arc<ServerError>,
     },
     /// The topology has marked a server's pool ready to open connections.
@@ -149,60 +165,81 @@ pub enum EventKind {
         /// The server's address.
         address: ServerAddress,
         /// The clear and its cause.
+        #[cfg_attr(feature = "serde", serde(flatten))]
         clear: PoolClear,
     },
     /// A server selection has started. Exactly one success or failure follows, at the latest
     /// before the topology is closed.
     ServerSelectionStarted {
         /// The selection.
+        #[cfg_attr(feature = "serde", serde(flatten))]
         selection: Arc<Selection>,
         /// The description at this moment.
+        #[cfg_attr(feature = "serde", serde(skip))]
         description: Arc<TopologyDescription>,
     },
     /// A server selection waits, because no server is suitable; published at most once for each
     /// selection.
     ServerSelectionWaiting {
         /// The selection.
+        #[cfg_attr(feature = "serde", serde(flatten))]
         selection: Arc<Selection>,
         /// The description at this moment.
+        #[cfg_attr(feature = "serde", serde(skip))]
         description: Arc<TopologyDescription>,
         /// The time left before the selection fails; `None` for no limit.
+        #[cfg_attr(feature = "serde", serde(with = "crate::encoding::nanos"))]
         remaining: Option<Duration>,
     },
     /// A server selection has succeeded.
     ServerSelectionSucceeded {
         /// The selection.
+        #[cfg_attr(feature = "serde", serde(flatten))]
         selection: Arc<Selection>,
         /// The description at this moment.
+        #[cfg_attr(feature = "serde", serde(skip))]
         description: Arc<TopologyDescription>,
         /// The server id.
         server: ServerId,
         /// The server's address.
         address: ServerAddress,
         /// How long the selection took.
+        #[cfg_attr(feature = "serde", serde(with = "crate::encoding::nanos"))]
         duration: Duration,
     },
     /// A server selection has failed.
     ServerSelectionFailed {
         /// The selection.
+        #[cfg_attr(feature = "serde", serde(flatten))]
         selection: Arc<Selection>,
         /// The description at this moment.
+        #[cfg_attr(feature = "serde", serde(skip))]
         description: Arc<TopologyDescription>,
         /// The kind of failure, for counters.
         reason: SelectionFailure,
         /// The human-readable failure, without the topology description.
         failure: Arc<str>,
         /// How long the selection took.
+        #[cfg_attr(feature = "serde", serde(with = "crate::encoding::nanos"))]
         duration: Duration,
     },
     /// An input of the topology. The events that follow from it come directly after it, mixed at
     /// most with events of checks and selections.
+    #[cfg_attr(
+        feature = "serde",
+        serde(untagged, serialize_with = "crate::serialize::input")
+    )]
     Input(Arc<RecordedInput>),
 }
 
 /// The server selection of an event; created once for each selection that has listeners.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize),
+    serde(rename_all = "camelCase")
+)]
 pub struct Selection {
     /// Every part of the read preference, or that the selector is custom.
     pub selector: Box<str>,
@@ -234,6 +271,11 @@ impl Selection {
 /// Why a server selection has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize),
+    serde(rename_all = "snake_case")
+)]
 pub enum SelectionFailure {
     /// `serverSelectionTimeoutMS` has passed.
     Timeout,
@@ -269,12 +311,14 @@ impl SelectionFailure {
 /// The check of a heartbeat event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Heartbeat {
     /// The server id.
     pub server: ServerId,
     /// The server's address.
     pub address: ServerAddress,
     /// The connection that carries the check.
+    #[cfg_attr(feature = "serde", serde(flatten))]
     pub connection: ConnectionId,
     /// Whether the server may delay its reply until something changes.
     pub awaited: bool,
@@ -299,17 +343,21 @@ impl Heartbeat {
 
 /// The two ids of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct ConnectionId {
     /// The client's number, counted from 1 for each server's monitor; unique together with the
     /// server id.
+    #[cfg_attr(feature = "serde", serde(rename = "driverConnectionId"))]
     pub driver: u64,
     /// The server's number, from its first reply; `None` before that.
+    #[cfg_attr(feature = "serde", serde(rename = "serverConnectionId"))]
     pub server: Option<i64>,
 }
 
 /// An event's kind without its payload, for filters and counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum EventName {
     /// [`EventKind::TopologyOpening`]
     TopologyOpening,

@@ -64,6 +64,7 @@ impl fmt::Debug for ObjectId {
 /// A server that is removed and added again gets a new id, so a late result from before the removal
 /// is recognised without comparing addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ServerId(u64);
 
 impl ServerId {
@@ -89,6 +90,7 @@ impl fmt::Display for ServerId {
 /// The topology counts it, and connections are stamped with it when they are opened.
 #[doc(alias = "poolGeneration")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Generation(u64);
 
 impl Generation {
@@ -120,6 +122,11 @@ impl fmt::Display for Generation {
 
 /// A server process's version of its own view of the topology (SDAM: "topologyVersion").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "camelCase", deny_unknown_fields)
+)]
 pub struct TopologyVersion {
     /// The server process.
     pub process_id: ObjectId,
@@ -146,6 +153,11 @@ impl TopologyVersion {
 /// "updateRSFromPrimary").
 #[doc(alias("electionId", "setVersion"))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize),
+    serde(rename_all = "camelCase")
+)]
 pub struct ElectionTuple {
     /// The id of the election that made the server primary.
     pub election_id: Option<ObjectId>,

@@ -70,6 +70,11 @@ pub enum Input<'a> {
 /// completely, so a recording of both can be replayed exactly.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all_fields = "camelCase", deny_unknown_fields)
+)]
 pub enum RecordedInput {
     /// [`Input::Open`]
     Open,
@@ -90,6 +95,7 @@ pub enum RecordedInput {
         /// The generation the connection was opened under.
         generation: Generation,
         /// The reply, a BSON document.
+        #[cfg_attr(feature = "serde", serde(with = "crate::encoding::base64"))]
         reply: Arc<[u8]>,
         /// The server's round-trip times at that moment.
         rtt: Option<Rtt>,
@@ -99,6 +105,7 @@ pub enum RecordedInput {
         /// The load balancer.
         server: ServerId,
         /// The service the connection led to.
+        #[cfg_attr(feature = "serde", serde(rename = "serviceId"))]
         service: ObjectId,
         /// The generation of the connection.
         generation: Generation,

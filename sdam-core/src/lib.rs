@@ -32,6 +32,8 @@ extern crate std;
 pub mod address;
 pub mod app_error;
 pub mod document;
+#[cfg(feature = "serde")]
+mod encoding;
 pub mod error;
 pub mod event;
 mod handshake_options;
@@ -47,6 +49,8 @@ pub mod reply;
 pub mod rng;
 pub mod rtt;
 pub mod scan;
+#[cfg(feature = "serde")]
+mod serialize;
 pub mod server;
 mod server_type;
 pub mod time;

@@ -91,6 +91,11 @@ pub trait PoolHandle: Any + Send + Sync + Debug {
 /// with [`PoolError::cleared`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize),
+    serde(rename_all = "camelCase")
+)]
 pub struct PoolClear {
     /// The generation of connections opened from now on.
     pub generation: Generation,
@@ -104,6 +109,7 @@ pub struct PoolClear {
     /// publishes no event (CMAP: "Clearing a Connection Pool").
     pub was_paused: bool,
     /// The error that caused the clear.
+    #[cfg_attr(feature = "serde", serde(rename = "error"))]
     pub cause: Arc<ServerError>,
 }
 

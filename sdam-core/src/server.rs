@@ -16,13 +16,21 @@ pub use crate::{server_type::ServerType, wire_versions::WireVersions};
 /// Round-trip times of a server's hello.
 #[doc(alias("roundTripTime", "minRoundTripTime"))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(deny_unknown_fields)
+)]
 pub struct Rtt {
     /// The exponentially weighted moving average.
+    #[cfg_attr(feature = "serde", serde(with = "crate::encoding::nanos"))]
     pub average: Duration,
     /// The minimum of the last ten samples, zero until there are two.
+    #[cfg_attr(feature = "serde", serde(with = "crate::encoding::nanos"))]
     pub minimum: Duration,
     /// The 90th percentile of the last ten samples, for display: their second greatest, or while
     /// there are fewer, the greatest.
+    #[cfg_attr(feature = "serde", serde(with = "crate::encoding::nanos"))]
     pub p90: Duration,
 }
 
@@ -33,6 +41,11 @@ pub struct Rtt {
 /// [`id`](Self::id).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize),
+    serde(rename_all = "camelCase")
+)]
 pub struct ServerDescription {
     /// The id of the server in its topology; another one after each time it was removed and added.
     pub id: ServerId,
@@ -40,16 +53,19 @@ pub struct ServerDescription {
     /// [`me`](Self::me).
     pub address: ServerAddress,
     /// The server's role.
+    #[cfg_attr(feature = "serde", serde(rename = "type"))]
     pub server_type: ServerType,
     /// The error that made the server Unknown, if any.
     pub error: Option<Arc<ServerError>>,
     /// Round-trip times; `None` while the server is Unknown.
     pub rtt: Option<Rtt>,
     /// When the last check or error was processed; `None` if there was none, "infinitely long ago".
+    #[cfg_attr(feature = "serde", serde(skip))]
     pub last_update_time: Option<Instant>,
     /// The server's last write, in milliseconds since the Unix epoch of the server's clock.
     pub last_write_date: Option<i64>,
     /// Range of wire versions; 0 to 0 while the server is Unknown.
+    #[cfg_attr(feature = "serde", serde(flatten))]
     pub wire_versions: WireVersions,
     /// The address that the server reports for itself.
     pub me: Option<ServerAddress>,
@@ -64,6 +80,7 @@ pub struct ServerDescription {
     /// The replica set's name.
     pub set_name: Option<Box<str>>,
     /// `electionId` and `setVersion`.
+    #[cfg_attr(feature = "serde", serde(flatten))]
     pub election: ElectionTuple,
     /// The member that this member believes is primary.
     pub primary: Option<ServerAddress>,
@@ -72,6 +89,7 @@ pub struct ServerDescription {
     /// The server's topology version; distinguishes new replies from old ones.
     pub topology_version: Option<TopologyVersion>,
     /// Whether the server is a mongocryptd.
+    #[cfg_attr(feature = "serde", serde(rename = "iscryptd"))]
     pub is_cryptd: Option<bool>,
 }
 

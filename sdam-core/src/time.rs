@@ -11,6 +11,7 @@ use core::{
 /// Only instants of the same runtime can be compared. All arithmetic saturates, so a misbehaving
 /// clock cannot make a machine panic.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Instant(u64);
 
 impl Instant {

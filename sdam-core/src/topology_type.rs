@@ -4,6 +4,7 @@ use core::fmt;
 
 /// The kind of a deployment (SDAM: "TopologyType").
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum TopologyType {
     /// Nothing is known yet, or the topology is closed.
     #[default]

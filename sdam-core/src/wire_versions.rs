@@ -3,9 +3,16 @@
 /// The wire versions that a server supports.
 #[doc(alias("minWireVersion", "maxWireVersion"))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(deny_unknown_fields)
+)]
 pub struct WireVersions {
     /// `minWireVersion`, 0 if the server gave none.
+    #[cfg_attr(feature = "serde", serde(rename = "minWireVersion"))]
     pub min: i32,
     /// `maxWireVersion`, 0 if the server gave none.
+    #[cfg_attr(feature = "serde", serde(rename = "maxWireVersion"))]
     pub max: i32,
 }

@@ -2,12 +2,11 @@
 
 use std::fmt::{self, Write};
 
+use base64::{display::Base64Display, engine::general_purpose::STANDARD};
 use bson::{
+    DateTime,
     raw::{RawBsonRef, RawDocument},
-    spec::BinarySubtype,
 };
-
-use crate::text::{write_base64, write_string};
 
 #[cfg(test)]
 mod tests;
@@ -135,19 +134,18 @@ fn write_value(out: &mut impl Write, value: RawBsonRef<'_>) -> fmt::Result {
         RawBsonRef::Int32(number) => write!(out, "{number}"),
         RawBsonRef::Int64(number) => write!(out, "{number}"),
         RawBsonRef::ObjectId(id) => write!(out, r#"{{"$oid":"{id}"}}"#),
-        RawBsonRef::DateTime(date) => write_date(out, date.timestamp_millis()),
+        RawBsonRef::DateTime(date) => write_date(out, date),
         RawBsonRef::Timestamp(time) => write!(
             out,
             r#"{{"$timestamp":{{"t":{},"i":{}}}}}"#,
             time.time, time.increment
         ),
         RawBsonRef::Binary(binary) => {
-            out.write_str(r#"{"$binary":{"base64":""#)?;
-            write_base64(out, binary.bytes)?;
+            let base64 = Base64Display::new(binary.bytes, &STANDARD);
+            let subtype = u8::from(binary.subtype);
             write!(
                 out,
-                r#"","subType":"{:02x}"}}}}"#,
-                subtype_byte(binary.subtype)
+                r#"{{"$binary":{{"base64":"{base64}","subType":"{subtype:02x}"}}}}"#
             )
         }
         other => write_rare(out, other),
@@ -203,48 +201,35 @@ fn write_double(out: &mut impl Write, number: f64) -> fmt::Result {
 }
 
 /// Writes a date: the years 1970 to 9999 as ISO 8601, others as numbers (relaxed Extended JSON).
-fn write_date(out: &mut impl Write, millis: i64) -> fmt::Result {
-    const MILLIS_PER_DAY: i64 = 86_400_000;
+fn write_date(out: &mut impl Write, date: DateTime) -> fmt::Result {
     const FIRST_OF_YEAR_10000: i64 = 253_402_300_800_000;
-    if !(0..FIRST_OF_YEAR_10000).contains(&millis) {
-        return write!(out, r#"{{"$date":{{"$numberLong":"{millis}"}}}}"#);
+    let millis = date.timestamp_millis();
+    // Milliseconds have three digits, or none if they are zero.
+    let (whole, fraction) = (millis - millis.rem_euclid(1000), millis.rem_euclid(1000));
+    match DateTime::from_millis(whole).try_to_rfc3339_string() {
+        Ok(text) if (0..FIRST_OF_YEAR_10000).contains(&millis) => {
+            write!(out, r#"{{"$date":"{}"#, text.trim_end_matches('Z'))?;
+            if fraction > 0 {
+                write!(out, ".{fraction:03}")?;
+            }
+            out.write_str(r#"Z"}"#)
+        }
+        _ => write!(out, r#"{{"$date":{{"$numberLong":"{millis}"}}}}"#),
     }
-    let (year, month, day) = civil_date(millis / MILLIS_PER_DAY);
-    let of_day = millis % MILLIS_PER_DAY;
-    let (hour, minute, second) = (of_day / 3_600_000, of_day / 60_000 % 60, of_day / 1000 % 60);
-    write!(
-        out,
-        r#"{{"$date":"{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}"#
-    )?;
-    // Milliseconds: three digits, or none if zero.
-    match of_day % 1000 {
-        0 => {}
-        fraction => write!(out, ".{fraction:03}")?,
-    }
-    out.write_str(r#"Z"}"#)
 }
 
-/// Returns the year, month and day of a day counted from 1970-01-01, not negative.
-///
-/// Years are counted from March, so that the leap day comes last and the lengths of the months
-/// follow one linear rule.
-fn civil_date(days: i64) -> (i64, i64, i64) {
-    const DAYS_PER_ERA: i64 = 146_097;
-    // 719,468 days lie between 0000-03-01 and the epoch.
-    let days = days + 719_468;
-    let (era, of_era) = (days / DAYS_PER_ERA, days % DAYS_PER_ERA);
-    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month + 2) / 5 + 1;
-    let (month, next_year) = if month < 10 {
-        (month + 3, 0)
-    } else {
-        (month - 9, 1)
-    };
-    (year + era * 400 + next_year, month, day)
-}
-
-fn subtype_byte(subtype: BinarySubtype) -> u8 {
-    subtype.into()
+/// Writes `text` in quotes, escaped for JSON.
+fn write_string(out: &mut impl Write, text: &str) -> fmt::Result {
+    out.write_char('"')?;
+    for c in text.chars() {
+        match c {
+            '\n' => out.write_str("\\n")?,
+            '\r' => out.write_str("\\r")?,
+            '\t' => out.write_str("\\t")?,
+            '"' | '\\' => write!(out, "\\{c}")?,
+            c if c.is_ascii_control() => write!(out, "\\u{:04x}", u32::from(c))?,
+            c => out.write_char(c)?,
+        }
+    }
+    out.write_char('"')
 }

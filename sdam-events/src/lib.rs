@@ -15,7 +15,7 @@
 //! | [`log`] | events as the log messages of the specification, for any logger |
 //! | [`facts`] | facts derived from events: primaries, failovers, losses, times |
 //! | [`history`] | the last transitions and their causes |
-//! | [`record`] | recordings of inputs and events, as lines of JSON |
+//! | `record` | recordings of inputs and events, as lines of JSON (feature `record`) |
 //! | `replay` | replay of a recording, which verifies that inputs have the recorded effects (feature `replay`) |
 //! | [`ext_json`] | BSON documents as text |
 //! | `metrics` | metrics through the `metrics` facade (feature `metrics`) |
@@ -31,6 +31,7 @@ pub mod log;
 #[cfg(feature = "metrics")]
 pub mod metrics;
 pub mod queue;
+#[cfg(feature = "record")]
 pub mod record;
 #[cfg(feature = "replay")]
 pub mod replay;
@@ -39,7 +40,6 @@ pub mod sink;
 mod sync;
 #[cfg(sdam_loom)]
 pub mod sync;
-mod text;
 #[cfg(feature = "tracing")]
 pub mod trace;
 

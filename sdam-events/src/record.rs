@@ -14,79 +14,77 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # Format, version 1
+//! # Format, version 2
 //!
-//! Each line is one JSON object. Keys whose value is absent are left out. Times are nanoseconds
-//! since the runtime's epoch, durations are nanoseconds, ids are numbers (servers) or hexadecimal
-//! digits (ObjectIds), BSON documents are base64. Replays compare lines literally, so any change to
-//! them raises the version.
+//! Each line is one JSON object. Absent values are `null`. Times are nanoseconds since the
+//! runtime's epoch, durations are nanoseconds, ids are numbers (servers) or hexadecimal digits
+//! (ObjectIds), BSON documents are base64. Replays compare lines literally, so any change to them
+//! raises the version.
 //!
 //! The first line is the header:
 //!
 //! ```json
-//! {"recording":"sdam","version":1,"options":{"seeds":["a:27017"],"replicaSet":"rs","loadBalanced":false,
-//!  "minWireVersion":8,"maxWireVersion":29,"driverName":"sdam","maxServers":1024,
+//! {"recording":"sdam","version":2,"options":{"seeds":["a:27017"],"directConnection":null,
+//!  "loadBalanced":false,"replicaSet":"rs","initialTopologyType":null,
+//!  "wireVersions":{"minWireVersion":8,"maxWireVersion":29},"driverName":"sdam","maxServers":1024,
 //!  "handshakeErrorsMarkUnknown":false}}
 //! ```
 //!
-//! Every other line has `seq` and `at`, and then either `event` or `input`.
+//! Every other line has `seq`, `at` and `topology`, and then either `event` with the keys of the
+//! event, or `input`. The values are those of [`EventKind`](sdam_core::event::EventKind) and
+//! [`RecordedInput`](sdam_core::machine::RecordedInput), as the feature `serde` of `sdam-core`
+//! represents them:
+//!
+//! ```json
+//! {"seq":1,"at":0,"topology":"65f0c0ffee00000000000001","input":"Open"}
+//! {"seq":2,"at":0,"topology":"65f0c0ffee00000000000001","event":"TopologyOpening"}
+//! {"seq":9,"at":7000000,"topology":"65f0c0ffee00000000000001","input":{"Checked":{"server":1,
+//!  "error":null,"rtt":{"average":5000000,"minimum":0,"p90":5000000}}}}
+//! {"seq":10,"at":7000000,"topology":"65f0c0ffee00000000000001","event":"PoolReady","server":1,
+//!  "address":"a:27017"}
+//! ```
 //!
 //! | `event` | keys |
 //! | --- | --- |
-//! | `TopologyOpening` | `topology` |
-//! | `TopologyDescriptionChanged` | `new`: `type`, `setName`, `maxElectionId`, `maxSetVersion`, `logicalSessionTimeoutMinutes`, `compatibilityError`, `servers` (address to type) |
-//! | `TopologyClosed`, `TopologyEmptied` | - |
-//! | `ServerOpening`, `ServerClosed` | `server`, `address` |
-//! | `ServerDescriptionChanged` | `server`, `address`, `new`: the fields of the description by their names in hello, `type`, `error` |
+//! | `TopologyOpening`, `TopologyClosed`, `TopologyEmptied` | - |
+//! | `TopologyDescriptionChanged` | `new`: `type`, `setName`, `maxElection`, `logicalSessionTimeoutMinutes`, `compatibilityError`, `servers` (address to type) |
+//! | `ServerOpening`, `PoolReady` | `server`, `address` |
+//! | `ServerClosed` | `server`, `address`, `reason` |
+//! | `ServerDescriptionChanged` | `new`: `id`, `address`, `type`, `error`, `rtt`, and the other fields of the description by their names in hello |
 //! | `ConfigWarning` | `option`, `value`, `reason`, `consequence` |
 //! | `MembersIgnored` | `ignored`, `limit` |
 //! | `ServerHeartbeatStarted` | `server`, `address`, `driverConnectionId`, `serverConnectionId`, `awaited` |
 //! | `ServerHeartbeatSucceeded` | the same, `duration`, `reply` |
 //! | `ServerHeartbeatFailed` | the same, `duration`, `error` |
-//! | `PoolReady` | `server`, `address` |
-//! | `PoolCleared` | `server`, `address`, `generation`, `serviceId`, `interruptInUse`, `error` |
+//! | `PoolCleared` | `server`, `address`, `generation`, `serviceId`, `interruptInUse`, `wasPaused`, `error` |
 //! | `ServerSelectionStarted`, ... (opt-in) | `selector`, `operation`, `operationId`, and `remaining`; `server`, `address`, `duration`; or `reason`, `failure`, `duration` |
 //!
 //! The description before a change is not repeated: it is the one after the preceding change.
-//!
-//! | `input` | keys |
-//! | --- | --- |
-//! | `Open`, `Close` | - |
-//! | `Checked` | `server`; `error`, or the reply is the one of the server's latest `ServerHeartbeatSucceeded`; `rtt`: `average`, `minimum`, `p90` |
-//! | `Handshake` | `server`, `generation`, `reply`, `rtt` |
-//! | `ServiceConnectionClosed` | `server`, `serviceId`, `generation` |
-//! | `AppError` | `server`, `generation`, `serviceId`, `phase`, `maxWireVersion`, and one of `network`: `timeout`, `labels`, `message`; `reply`; `auth`: `message` |
-//! | `Hosts` | `hosts` |
-//! | `MonitorDied` | `server` |
-//!
-//! An `error` has `kind`, `stage`, `code`, `codeName`, `labels`, `message`, `topologyVersion`; a
-//! `topologyVersion` has `processId` and `counter`.
+//! The reply of an input `Checked` without `error` is that of the server's latest
+//! `ServerHeartbeatSucceeded`.
 
 use std::{
     fmt,
     io::{self, Write},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use sdam_core::{
     address::ServerAddress,
     event::{Event, EventName},
     options::Options,
+    server::WireVersions,
+    topology::TopologyType,
 };
+use serde::{Deserialize, Serialize};
 
-use crate::{
-    sink::{EventSink, Interest},
-    text::Object,
-};
+use crate::sink::{EventSink, Interest};
 
-mod line;
 #[cfg(test)]
 mod tests;
 
-pub use line::line;
-
 /// The version of the format.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// A sink that writes a recording of one topology.
 ///
@@ -107,9 +105,12 @@ struct Out<W> {
 impl<W: Write + Send + 'static> RecordSink<W> {
     /// Writes the header and creates the sink; `options` are those of the topology.
     pub fn new(mut writer: W, options: &Options) -> io::Result<Self> {
-        let mut text = header(options);
-        text.push('\n');
-        writer.write_all(text.as_bytes())?;
+        let header = Header {
+            recording: "sdam".to_owned(),
+            version: VERSION,
+            options: options.into(),
+        };
+        write_line(&mut writer, &header)?;
         let out = Out {
             writer,
             error: None,
@@ -165,9 +166,7 @@ impl<W: Write> Out<W> {
                 "events came faster than they could be written",
             ));
         }
-        let mut text = line(event);
-        text.push('\n');
-        self.writer.write_all(text.as_bytes())?;
+        write_line(&mut self.writer, event)?;
         if event.kind.name() == EventName::TopologyClosed {
             self.writer.flush()?;
         }
@@ -207,25 +206,63 @@ impl<W> fmt::Debug for RecordSink<W> {
     }
 }
 
-/// Returns the header line of a recording.
-fn header(options: &Options) -> String {
-    let mut out = String::new();
-    Object::write(&mut out, |header| {
-        header.text("recording", "sdam");
-        header.plain("version", Some(VERSION));
-        header.object("options", |object| {
-            object.texts("seeds", options.seeds.iter().map(ServerAddress::as_str));
-            object.plain("directConnection", options.direct_connection);
-            object.plain("loadBalanced", Some(options.load_balanced));
-            object.show("replicaSet", options.replica_set.as_deref());
-            object.show("initialTopologyType", options.initial_topology_type);
-            object.plain("minWireVersion", Some(options.wire_versions.min));
-            object.plain("maxWireVersion", Some(options.wire_versions.max));
-            object.text("driverName", &options.driver_name);
-            object.plain("maxServers", Some(options.max_servers));
-            let strict = options.handshake_errors_mark_unknown;
-            object.plain("handshakeErrorsMarkUnknown", Some(strict));
-        });
-    });
-    out
+fn write_line(writer: &mut impl Write, line: &impl Serialize) -> io::Result<()> {
+    let mut text = serde_json::to_vec(line)?;
+    text.push(b'\n');
+    writer.write_all(&text)
+}
+
+/// The first line of a recording.
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Header {
+    recording: String,
+    version: u32,
+    pub(crate) options: RecordedOptions,
+}
+
+/// The options on which the effects of inputs depend.
+#[derive(Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct RecordedOptions {
+    seeds: Vec<ServerAddress>,
+    direct_connection: Option<bool>,
+    load_balanced: bool,
+    replica_set: Option<Arc<str>>,
+    initial_topology_type: Option<TopologyType>,
+    wire_versions: WireVersions,
+    driver_name: Arc<str>,
+    max_servers: usize,
+    handshake_errors_mark_unknown: bool,
+}
+
+impl From<&Options> for RecordedOptions {
+    fn from(options: &Options) -> Self {
+        Self {
+            seeds: options.seeds.clone(),
+            direct_connection: options.direct_connection,
+            load_balanced: options.load_balanced,
+            replica_set: options.replica_set.clone(),
+            initial_topology_type: options.initial_topology_type,
+            wire_versions: options.wire_versions,
+            driver_name: Arc::clone(&options.driver_name),
+            max_servers: options.max_servers,
+            handshake_errors_mark_unknown: options.handshake_errors_mark_unknown,
+        }
+    }
+}
+
+impl From<RecordedOptions> for Options {
+    fn from(recorded: RecordedOptions) -> Self {
+        let mut options = Self::new(recorded.seeds);
+        options.direct_connection = recorded.direct_connection;
+        options.load_balanced = recorded.load_balanced;
+        options.replica_set = recorded.replica_set;
+        options.initial_topology_type = recorded.initial_topology_type;
+        options.wire_versions = recorded.wire_versions;
+        options.driver_name = recorded.driver_name;
+        options.max_servers = recorded.max_servers;
+        options.handshake_errors_mark_unknown = recorded.handshake_errors_mark_unknown;
+        options
+    }
 }

@@ -25,13 +25,14 @@ use sdam_core::{
     hello::Hello,
     ids::{ObjectId, ServerId},
     machine::{Effect, Effects, Input, RecordedInput, TopologyMachine},
+    options::Options,
     time::Instant,
     topology::TopologyDescription,
 };
 
-use crate::{record::line, sink::Interest};
+use crate::sink::Interest;
 
-use self::read::{Entry, Header, Record};
+use self::read::{Entry, Record};
 
 mod read;
 #[cfg(test)]
@@ -58,11 +59,11 @@ pub fn replay_to(
     mut observe: impl FnMut(&Event),
 ) -> Result<Outcome, ReplayError> {
     let mut lines = (1..).zip(recording.lines());
-    let header = match lines.next() {
-        Some((number, text)) => Header::read(&text?).map_err(|reason| at(number, reason))?,
+    let options = match lines.next() {
+        Some((number, text)) => read::options(&text?).map_err(|reason| at(number, reason))?,
         None => return Err(at(1, "the recording is empty".into())),
     };
-    let mut player = Replayer::new(header);
+    let mut player = Replayer::new(options);
     for (number, text) in lines {
         let text = text?;
         if text.trim().is_empty() {
@@ -181,9 +182,8 @@ enum Step {
 
 /// A machine and its effects that the recording has not shown yet.
 struct Replayer {
-    header: Header,
+    options: Options,
     machine: Option<TopologyMachine>,
-    topology: ObjectId,
     addresses: BTreeMap<ServerId, ServerAddress>,
     /// The latest successful reply of each server.
     replies: BTreeMap<ServerId, Vec<u8>>,
@@ -195,11 +195,10 @@ struct Replayer {
 }
 
 impl Replayer {
-    fn new(header: Header) -> Self {
+    fn new(options: Options) -> Self {
         Self {
-            header,
+            options,
             machine: None,
-            topology: ObjectId::default(),
             addresses: BTreeMap::new(),
             replies: BTreeMap::new(),
             expected: VecDeque::new(),
@@ -214,24 +213,17 @@ impl Replayer {
         match &record.entry {
             Entry::Input(input) => {
                 if let Some(missing) = self.expected.pop_front() {
-                    return Ok(Step::Differs(Some(line(&missing))));
+                    return Ok(Step::Differs(Some(line(&missing)?)));
                 }
-                self.feed(record.at, input)?;
+                self.feed(record, input)?;
                 Ok(Step::Silent)
             }
             Entry::Reply { server, reply } => {
                 self.replies.insert(*server, reply.clone());
                 Ok(Step::Silent)
             }
-            Entry::Event { name, topology } => {
-                if !Self::is_replayed(*name) {
-                    return Ok(Step::Silent);
-                }
-                // The topology's id is known only with its first event, after the machine has
-                // started; the machine uses it nowhere else.
-                if let Some(topology) = topology {
-                    self.topology = *topology;
-                }
+            Entry::Event(name) if !Self::is_replayed(*name) => Ok(Step::Silent),
+            Entry::Event(name) => {
                 let expected = match self.expected.pop_front() {
                     None if *name == EventName::TopologyClosed => self.end.take(),
                     expected => expected,
@@ -239,8 +231,7 @@ impl Replayer {
                 let Some(mut event) = expected else {
                     return Ok(Step::Differs(None));
                 };
-                event.topology = self.topology;
-                let replayed = line(&event);
+                let replayed = line(&event)?;
                 if consequence(&replayed) != consequence(text.trim()) {
                     return Ok(Step::Differs(Some(replayed)));
                 }
@@ -256,66 +247,60 @@ impl Replayer {
         Interest::DESCRIPTIONS.union(Interest::POOLS).contains(name)
     }
 
-    fn feed(&mut self, now: Instant, input: &RecordedInput) -> Result<(), Box<str>> {
+    fn feed(&mut self, record: &Record, input: &RecordedInput) -> Result<(), Box<str>> {
         self.inputs += 1;
+        let (now, topology) = (record.at, record.topology);
         let mut machine = match self.machine.take() {
             Some(machine) => machine,
-            None => TopologyMachine::new(&self.header.options, self.topology),
+            None => TopologyMachine::new(&self.options, topology),
         };
         let effects = match input {
-            RecordedInput::Open => machine.handle(now, Input::Open),
-            RecordedInput::Close => machine.handle(now, Input::Close),
-            RecordedInput::Checked { server, error, rtt } => {
-                let outcome = match error {
+            RecordedInput::AppError { server, error } => {
+                machine.handle_error(now, *server, error).1
+            }
+            input => machine.handle(now, self.input(input)?),
+        };
+        self.machine = Some(machine);
+        self.expect(now, topology, effects);
+        Ok(())
+    }
+
+    fn input<'i>(&self, recorded: &'i RecordedInput) -> Result<Input<'i>, Box<str>> {
+        Ok(match recorded {
+            RecordedInput::Open => Input::Open,
+            RecordedInput::Close => Input::Close,
+            RecordedInput::Checked { server, error, rtt } => Input::Checked {
+                server: *server,
+                outcome: match error {
                     Some(error) => Err(ServerError::clone(error)),
                     None => Ok(self.hello_of(*server)?),
-                };
-                let input = Input::Checked {
-                    server: *server,
-                    outcome,
-                    rtt: *rtt,
-                };
-                machine.handle(now, input)
-            }
+                },
+                rtt: *rtt,
+            },
             RecordedInput::Handshake {
                 server,
                 generation,
                 reply,
                 rtt,
-            } => {
-                let hello = Hello::parse(reply).map_err(|error| error.to_string())?;
-                let input = Input::Handshake {
-                    server: *server,
-                    generation: *generation,
-                    hello,
-                    rtt: *rtt,
-                };
-                machine.handle(now, input)
-            }
+            } => Input::Handshake {
+                server: *server,
+                generation: *generation,
+                hello: Hello::parse(reply).map_err(|error| error.to_string())?,
+                rtt: *rtt,
+            },
             RecordedInput::ServiceConnectionClosed {
                 server,
                 service,
                 generation,
-            } => {
-                let input = Input::ServiceConnectionClosed {
-                    server: *server,
-                    service: *service,
-                    generation: *generation,
-                };
-                machine.handle(now, input)
-            }
-            RecordedInput::AppError { server, error } => {
-                machine.handle_error(now, *server, error).1
-            }
-            RecordedInput::Hosts(hosts) => machine.handle(now, Input::Hosts(hosts)),
-            RecordedInput::MonitorDied { server } => {
-                machine.handle(now, Input::MonitorDied { server: *server })
-            }
-            _ => return Err("an input this version does not know".into()),
-        };
-        self.machine = Some(machine);
-        self.expect(now, effects);
-        Ok(())
+            } => Input::ServiceConnectionClosed {
+                server: *server,
+                service: *service,
+                generation: *generation,
+            },
+            RecordedInput::Hosts(hosts) => Input::Hosts(hosts),
+            RecordedInput::MonitorDied { server } => Input::MonitorDied { server: *server },
+            other => return Err(format!("this version cannot replay {other:?}").into()),
+        })
     }
 
     fn hello_of(&self, server: ServerId) -> Result<Hello, Box<str>> {
@@ -327,7 +312,7 @@ impl Replayer {
     }
 
     /// Converts effects to the events that a recording of them has.
-    fn expect(&mut self, now: Instant, effects: Effects) {
+    fn expect(&mut self, now: Instant, topology: ObjectId, effects: Effects) {
         for effect in effects {
             let kind = match effect {
                 Effect::OpenServer {
@@ -360,7 +345,7 @@ impl Replayer {
                 | Effect::RequestCheck { .. } => continue,
             };
             let is_end = kind == EventKind::TopologyClosed;
-            let event = Event::new(0, now, self.topology, kind);
+            let event = Event::new(0, now, topology, kind);
             if is_end {
                 self.end = Some(event);
             } else {
@@ -380,6 +365,10 @@ impl Replayer {
                 .unwrap_or_default(),
         }
     }
+}
+
+fn line(event: &Event) -> Result<String, Box<str>> {
+    serde_json::to_string(event).map_err(|error| error.to_string().into())
 }
 
 /// Returns a line without its number and time. The number also counts events that a replay does not

@@ -8,16 +8,17 @@ use bson::doc;
 use sdam_core::{
     app_error::AppError,
     error::{ErrorKind, ServerError, Stage},
-    event::{EventKind, SelectionFailure},
+    event::{EventKind, EventName, SelectionFailure},
     ids::{Generation, ObjectId, ServerId, TopologyVersion},
     machine::RecordedInput,
     options::Options,
     pool::PoolClear,
+    read_preference::TagSet,
     server::{Rtt, ServerType},
     topology::{TopologyDescription, TopologyType},
 };
 
-use super::{RecordSink, line};
+use super::RecordSink;
 use crate::{
     sink::{EventSink, Interest},
     test_support::{
@@ -27,12 +28,9 @@ use crate::{
 };
 
 fn check(kind: EventKind, expected: &str) {
-    let line = line(&event(kind));
-    assert_eq!(line, format!(r#"{{"seq":1,"at":1000000,{expected}}}"#));
-    assert!(
-        serde_json::from_str::<serde_json::Value>(&line).is_ok(),
-        "{line}"
-    );
+    let line = serde_json::to_string(&event(kind)).unwrap();
+    let common = r#""seq":1,"at":1000000,"topology":"070707070707070707070707""#;
+    assert_eq!(line, format!("{{{common},{expected}}}"));
 }
 
 fn check_input(input: RecordedInput, expected: &str) {
@@ -55,10 +53,7 @@ const ERROR: &str = r#"{"kind":"command","stage":"hello","code":10107,"codeName"
 
 #[test]
 fn events_of_topology_and_servers_have_their_lines() {
-    check(
-        EventKind::TopologyOpening,
-        r#""event":"TopologyOpening","topology":"070707070707070707070707""#,
-    );
+    check(EventKind::TopologyOpening, r#""event":"TopologyOpening""#);
     check(EventKind::TopologyClosed, r#""event":"TopologyClosed""#);
     check(
         opening(1),
@@ -67,6 +62,7 @@ fn events_of_topology_and_servers_have_their_lines() {
     let mut primary = description(1, ServerType::RsPrimary);
     primary.set_name = Some("rs".into());
     primary.hosts = [address("host1"), address("host2")].into();
+    primary.tags = TagSet::from_iter([("dc", "ny")]);
     primary.election.set_version = Some(3);
     primary.wire_versions.max = 21;
     primary.rtt = Some(Rtt {
@@ -77,7 +73,7 @@ fn events_of_topology_and_servers_have_their_lines() {
     let topology = TopologyDescription::new(TopologyType::ReplicaSetWithPrimary, [primary.clone()]);
     check(
         topology_changed(&TopologyDescription::default(), &topology),
-        r#""event":"TopologyDescriptionChanged","new":{"type":"ReplicaSetWithPrimary","servers":{"host1:27017":"RSPrimary"}}"#,
+        r#""event":"TopologyDescriptionChanged","new":{"type":"ReplicaSetWithPrimary","setName":null,"maxElection":{"electionId":null,"setVersion":null},"logicalSessionTimeoutMinutes":null,"compatibilityError":null,"servers":{"host1:27017":"RSPrimary"}}"#,
     );
     let mut unknown = description(1, ServerType::Unknown);
     unknown.error = Some(error().shared());
@@ -86,7 +82,7 @@ fn events_of_topology_and_servers_have_their_lines() {
             previous: Arc::new(unknown.clone()),
             new: Arc::new(primary.clone()),
         },
-        r#""event":"ServerDescriptionChanged","server":1,"address":"host1:27017","new":{"type":"RSPrimary","setName":"rs","hosts":["host1:27017","host2:27017"],"setVersion":3,"minWireVersion":0,"maxWireVersion":21,"rtt":{"average":5,"minimum":4,"p90":6}}"#,
+        r#""event":"ServerDescriptionChanged","new":{"id":1,"address":"host1:27017","type":"RSPrimary","error":null,"rtt":{"average":5,"minimum":4,"p90":6},"lastWriteDate":null,"minWireVersion":0,"maxWireVersion":21,"me":null,"hosts":["host1:27017","host2:27017"],"passives":[],"arbiters":[],"tags":{"dc":"ny"},"setName":"rs","electionId":null,"setVersion":3,"primary":null,"logicalSessionTimeoutMinutes":null,"topologyVersion":null,"iscryptd":null}"#,
     );
     check(
         EventKind::ServerDescriptionChanged {
@@ -94,7 +90,7 @@ fn events_of_topology_and_servers_have_their_lines() {
             new: Arc::new(unknown),
         },
         &format!(
-            r#""event":"ServerDescriptionChanged","server":1,"address":"host1:27017","new":{{"type":"Unknown","minWireVersion":0,"maxWireVersion":0,"error":{ERROR}}}"#
+            r#""event":"ServerDescriptionChanged","new":{{"id":1,"address":"host1:27017","type":"Unknown","error":{ERROR},"rtt":null,"lastWriteDate":null,"minWireVersion":0,"maxWireVersion":0,"me":null,"hosts":[],"passives":[],"arbiters":[],"tags":{{}},"setName":null,"electionId":null,"setVersion":null,"primary":null,"logicalSessionTimeoutMinutes":null,"topologyVersion":null,"iscryptd":null}}"#
         ),
     );
     let ignored = EventKind::MembersIgnored {
@@ -112,7 +108,7 @@ fn events_of_topology_and_servers_have_their_lines() {
 
 #[test]
 fn events_of_checks_pools_and_selections_have_their_lines() {
-    let heartbeat = r#""server":1,"address":"host1:27017","driverConnectionId":1,"awaited":false"#;
+    let heartbeat = r#""server":1,"address":"host1:27017","driverConnectionId":1,"serverConnectionId":null,"awaited":false"#;
     check(
         started(1),
         &format!(r#""event":"ServerHeartbeatStarted",{heartbeat}"#),
@@ -126,7 +122,7 @@ fn events_of_checks_pools_and_selections_have_their_lines() {
     check(
         failed(1),
         &format!(
-            r#""event":"ServerHeartbeatFailed",{heartbeat},"duration":3000000,"error":{{"kind":"network","stage":"connect","message":"refused"}}"#
+            r#""event":"ServerHeartbeatFailed",{heartbeat},"duration":3000000,"error":{{"kind":"network","stage":"connect","code":null,"codeName":null,"labels":[],"message":"refused","topologyVersion":null}}"#
         ),
     );
     check(
@@ -136,7 +132,7 @@ fn events_of_checks_pools_and_selections_have_their_lines() {
             clear: PoolClear::new(Generation::from_u64(2), error().shared()),
         },
         &format!(
-            r#""event":"PoolCleared","server":1,"address":"host1:27017","generation":2,"interruptInUse":false,"error":{ERROR}"#
+            r#""event":"PoolCleared","server":1,"address":"host1:27017","generation":2,"serviceId":null,"interruptInUse":false,"wasPaused":false,"error":{ERROR}"#
         ),
     );
     check(
@@ -161,7 +157,7 @@ fn inputs_have_their_lines() {
             error: Some(error().shared()),
             rtt: None,
         },
-        &format!(r#""input":"Checked","server":3,"error":{ERROR}"#),
+        &format!(r#""input":{{"Checked":{{"server":3,"error":{ERROR},"rtt":null}}}}"#),
     );
     check_input(
         RecordedInput::Handshake {
@@ -174,7 +170,7 @@ fn inputs_have_their_lines() {
                 p90: Duration::from_nanos(8),
             }),
         },
-        r#""input":"Handshake","server":3,"generation":1,"reply":"AQIDBA==","rtt":{"average":7,"minimum":0,"p90":8}"#,
+        r#""input":{"Handshake":{"server":3,"generation":1,"reply":"AQIDBA==","rtt":{"average":7,"minimum":0,"p90":8}}}"#,
     );
     check_input(
         RecordedInput::ServiceConnectionClosed {
@@ -182,40 +178,73 @@ fn inputs_have_their_lines() {
             service: ObjectId::from_bytes([2; 12]),
             generation: Generation::from_u64(1),
         },
-        r#""input":"ServiceConnectionClosed","server":3,"serviceId":"020202020202020202020202","generation":1"#,
+        r#""input":{"ServiceConnectionClosed":{"server":3,"serviceId":"020202020202020202020202","generation":1}}"#,
     );
     check_input(
         RecordedInput::Hosts([address("a"), address("b")].into()),
-        r#""input":"Hosts","hosts":["a:27017","b:27017"]"#,
+        r#""input":{"Hosts":["a:27017","b:27017"]}"#,
     );
-    let common = r#""input":"AppError","server":3,"generation":1"#;
     let check_error = |error: AppError<'_>, fields: &str| {
         let recorded = RecordedInput::of_error(server, &error);
-        check_input(recorded, &format!("{common},{fields}"));
+        let error = format!(r#"{{"generation":1,{fields}}}"#);
+        let expected = format!(r#""input":{{"AppError":{{"server":3,"error":{error}}}}}"#);
+        check_input(recorded, &expected);
     };
     let generation = Generation::from_u64(1);
     check_error(
         AppError::network(generation, Stage::Dns, "m"),
-        r#""stage":"dns","network":"m""#,
+        r#""serviceId":null,"stage":"dns","cause":{"network":"m"},"maxWireVersion":null"#,
     );
     check_error(
         AppError::timeout(generation, Stage::Connect, "m"),
-        r#""stage":"connect","timeout":"m""#,
+        r#""serviceId":null,"stage":"connect","cause":{"timeout":"m"},"maxWireVersion":null"#,
     );
     check_error(
         AppError::protocol(generation, Stage::Tls, "m"),
-        r#""stage":"tls","protocol":"m""#,
+        r#""serviceId":null,"stage":"tls","cause":{"protocol":"m"},"maxWireVersion":null"#,
     );
     check_error(
         AppError::auth(generation, "m").with_max_wire_version(21),
-        r#""stage":"auth","maxWireVersion":21,"auth":"m""#,
+        r#""serviceId":null,"stage":"auth","cause":{"auth":"m"},"maxWireVersion":21"#,
     );
     check_error(
         AppError::reply(generation, Stage::Operation, b"x")
             .with_service(ObjectId::from_bytes([2; 12]))
             .with_max_wire_version(7),
-        r#""serviceId":"020202020202020202020202","stage":"operation","maxWireVersion":7,"reply":"eA==""#,
+        r#""serviceId":"020202020202020202020202","stage":"operation","cause":{"reply":"eA=="},"maxWireVersion":7"#,
     );
+}
+
+/// Recordings and counters name kinds, stages, types and events alike.
+#[test]
+fn words_of_enumerations_are_those_of_as_str() {
+    fn check<T: serde::Serialize>(values: &[T], word: impl Fn(&T) -> &'static str) {
+        for value in values {
+            assert_eq!(serde_json::to_value(value).unwrap(), word(value));
+        }
+    }
+    check(ErrorKind::ALL, |kind| kind.as_str());
+    check(Stage::ALL, |stage| stage.as_str());
+    check(EventName::ALL, |name| name.as_str());
+    let types = [
+        TopologyType::Unknown,
+        TopologyType::Single,
+        TopologyType::ReplicaSetNoPrimary,
+        TopologyType::ReplicaSetWithPrimary,
+        TopologyType::Sharded,
+        TopologyType::LoadBalanced,
+    ];
+    check(&types, |topology| topology.as_str());
+    let failures = [
+        SelectionFailure::Timeout,
+        SelectionFailure::Incompatible,
+        SelectionFailure::InvalidCriteria,
+        SelectionFailure::TooManyWaiters,
+        SelectionFailure::Closed,
+        SelectionFailure::RuntimeShutDown,
+        SelectionFailure::Cancelled,
+    ];
+    check(&failures, |failure| failure.as_str());
 }
 
 #[test]
@@ -232,8 +261,8 @@ fn a_recording_begins_with_the_options_that_matter() {
     assert_eq!(
         text.lines().collect::<Vec<_>>(),
         [
-            r#"{"recording":"sdam","version":1,"options":{"seeds":["a:27017","b:5"],"loadBalanced":false,"replicaSet":"rs","minWireVersion":8,"maxWireVersion":29,"driverName":"sdam","maxServers":1024,"handshakeErrorsMarkUnknown":false}}"#,
-            r#"{"seq":1,"at":1000000,"event":"TopologyClosed"}"#,
+            r#"{"recording":"sdam","version":2,"options":{"seeds":["a:27017","b:5"],"directConnection":null,"loadBalanced":false,"replicaSet":"rs","initialTopologyType":null,"wireVersions":{"minWireVersion":8,"maxWireVersion":29},"driverName":"sdam","maxServers":1024,"handshakeErrorsMarkUnknown":false}}"#,
+            r#"{"seq":1,"at":1000000,"topology":"070707070707070707070707","event":"TopologyClosed"}"#,
         ]
     );
     assert!(text.ends_with('\n'));

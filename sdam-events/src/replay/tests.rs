@@ -14,7 +14,7 @@ use sdam_core::{
     topology::TopologyType,
 };
 
-use super::{ReplayError, consequence, line, read::Header, replay, replay_to};
+use super::{ReplayError, consequence, line, read, replay, replay_to};
 use crate::{
     queue::EventQueue,
     record::RecordSink,
@@ -203,7 +203,10 @@ fn a_recording_happens_again() {
 fn what_happens_again_is_shown_with_its_number_and_time() {
     let recording = recording();
     let mut observed = Vec::new();
-    let outcome = replay_to(recording.as_bytes(), |event| observed.push(line(event))).unwrap();
+    let outcome = replay_to(recording.as_bytes(), |event| {
+        observed.push(line(event).unwrap());
+    })
+    .unwrap();
     assert_eq!(outcome.matched, observed.len() as u64);
     let is_replayed = |line: &&str| line.contains("\"event\":") && !line.contains("Heartbeat");
     assert!(recording.lines().filter(is_replayed).eq(observed));
@@ -221,8 +224,8 @@ fn the_options_are_read_as_they_were_recorded() {
         let mut options = default();
         change(&mut options);
         let text = header(&options);
-        let read = Header::read(text.trim_end()).unwrap();
-        assert_eq!(header(&read.options), text);
+        let read = read::options(text.trim_end()).unwrap();
+        assert_eq!(header(&read), text);
         assert!(!known.contains(&text), "it is recorded: {text}");
         known.push(text);
     };
@@ -292,11 +295,9 @@ fn every_changed_consequence_is_noticed() {
     assert!(changed > 15, "{changed}");
 }
 
-#[test]
-fn what_is_no_recording_is_refused_with_the_line() {
-    let recording = recording();
-    let header = recording.lines().next().unwrap();
-    let check = |text: &str, line: u64, reason: &str| match replay(text.as_bytes()) {
+/// Checks that line `line` of the recording is refused with this reason.
+fn check_refused(recording: &str, line: u64, reason: &str) {
+    match replay(recording.as_bytes()) {
         Err(ReplayError::Malformed {
             line: found,
             reason: text,
@@ -305,32 +306,97 @@ fn what_is_no_recording_is_refused_with_the_line() {
             assert!(text.contains(reason), "{text}");
         }
         other => panic!("{other:?}"),
+    }
+}
+
+fn header() -> String {
+    recording().lines().next().unwrap().to_owned()
+}
+
+#[test]
+fn a_malformed_header_is_refused_with_the_column_and_the_reason() {
+    let header = header();
+    let check = |text: &str, reason: &str| check_refused(text, 1, reason);
+    check("", "empty");
+    check("x", "column 1: expected value");
+    check("{}", "column 2: missing field `recording`");
+    let changed = |from: &str, to: &str| header.replace(from, to);
+    check(
+        &changed("\"sdam\",\"version", "\"x\",\"version"),
+        "a recording of `x`",
+    );
+    check(&changed("\"version\":2", "\"version\":1"), "version 1");
+    check(
+        &changed("\"loadBalanced\":false,", ""),
+        "missing field `loadBalanced`",
+    );
+    check(
+        &changed("\"maxServers\"", "\"most\""),
+        "unknown field `most`, expected one of `seeds`",
+    );
+    check(&changed("\"a:27017\"", "\"a:x\""), "column 58: `a:x`");
+}
+
+#[test]
+fn a_malformed_line_is_refused_with_its_number_the_column_and_the_reason() {
+    let header = header();
+    let check = |line: &str, reason: &str| {
+        check_refused(&format!("{header}\n{line}"), 2, reason);
     };
-    check("", 1, "empty");
-    check("x", 1, "no JSON object");
     check(
-        &header.replace("\"version\":1", "\"version\":2"),
-        1,
-        "version 2",
+        r#"{"seq":1,"at":-1}"#,
+        "column 16: invalid value: integer `-1`",
     );
     check(
-        &header.replace("\"loadBalanced\":false,", ""),
-        1,
-        "`loadBalanced`",
+        r#"{"seq":1,"at":1,"topology":"0"}"#,
+        "column 31: `0` is not 24 hexadecimal digits",
     );
-    let with = |line: &str| format!("{header}\n{line}");
-    check(&with(r#"{"seq":1,"at":-1,"input":"Open"}"#), 2, "`at`");
-    check(&with(r#"{"seq":1,"at":1,"input":"Jump"}"#), 2, "Jump");
-    check(&with(r#"{"seq":1,"at":1,"event":"Jump"}"#), 2, "Jump");
-    check(&with(r#"{"seq":1,"at":1}"#), 2, "`event` is missing");
-    check(
-        &with(r#"{"seq":1,"at":1,"input":"Checked","server":9}"#),
-        2,
-        "no heartbeat",
+    let check_line = |rest: &str, reason: &str| {
+        let common = r#""seq":1,"at":1,"topology":"000000000000000000000000""#;
+        check(&format!("{{{common},{rest}}}"), reason);
+    };
+    check_line(r#""at":2"#, "duplicate field `at`");
+    check_line(
+        r#""input":"Jump""#,
+        "unknown variant `Jump`, expected one of `Open`",
     );
-    check(
-        &with(r#"{"seq":1,"at":1,"input":"Handshake","server":1,"generation":0,"reply":"?"}"#),
-        2,
-        "no base64",
+    check_line(
+        r#""event":"Jump""#,
+        "unknown variant `Jump`, expected one of `TopologyOpening`",
+    );
+    check_line(r#""more":1"#, "unknown field `more`");
+    check_line(r#""input":"Open","more":1"#, "unknown field `more`");
+    check_line(
+        r#""input":{"MonitorDied":{"server":1,"more":1}}"#,
+        "unknown field `more`, expected `server`",
+    );
+    check_line(r#""input":{"MonitorDied":{}}"#, "missing field `server`");
+    check_line(
+        r#""input":{"MonitorDied":{"server":"x"}}"#,
+        "column 90: invalid type: string",
+    );
+    check_line(r#""input":{"Checked":{"server":9}}"#, "no heartbeat");
+    check_line(
+        r#""input":{"Checked":{"server":9,"error":{"kind":"network","stage":"none"}}}"#,
+        "unknown variant `none`, expected one of `dns`",
+    );
+    check_line(
+        r#""input":{"Checked":{"server":9,"rtt":{"average":1,"minimum":1}}}"#,
+        "missing field `p90`",
+    );
+    check_line(
+        r#""input":{"Handshake":{"server":1,"generation":0,"reply":"?"}}"#,
+        "not base64",
+    );
+    let heartbeat = |rest: &str| {
+        format!(
+            r#""event":"ServerHeartbeatSucceeded","server":1,"address":"a:1","driverConnectionId":1,"awaited":false,"duration":1{rest}"#
+        )
+    };
+    check_line(&heartbeat(""), "missing field `reply`");
+    check_line(&heartbeat(r#","reply":"?""#), "`reply` is not base64");
+    check_line(
+        &heartbeat(r#","reply":"","more":1"#),
+        "unknown field `more`",
     );
 }

@@ -1,0 +1,44 @@
+//! The encoding of durations and bytes, for serde's attribute `with`.
+
+/// Durations, as nanoseconds.
+pub(crate) mod nanos {
+    use core::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(crate) fn serialize<S: Serializer>(
+        time: &(impl Copy + Into<Option<Duration>>),
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        (*time).into().map(nanos).serialize(serializer)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+        u64::deserialize(from).map(Duration::from_nanos)
+    }
+}
+
+/// Bytes, as base64 with padding.
+pub(crate) mod base64 {
+    use alloc::{string::String, vec::Vec};
+
+    use ::base64::{Engine as _, display::Base64Display, engine::general_purpose::STANDARD};
+    use serde::{Deserialize, Deserializer, Serializer, de::Error as _};
+
+    pub(crate) fn serialize<S: Serializer>(
+        bytes: &impl AsRef<[u8]>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&Base64Display::new(bytes.as_ref(), &STANDARD))
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>, T: From<Vec<u8>>>(
+        deserializer: D,
+    ) -> Result<T, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let bytes = STANDARD.decode(text);
+        let wrong = |error| D::Error::custom(format_args!("not base64: {error}"));
+        bytes.map(T::from).map_err(wrong)
+    }
+}
