@@ -183,7 +183,7 @@ impl IntoIterator for MonitorEffects {
 ///
 /// A check that has to follow at once (a streamed reply, the retry after a network error) does not
 /// begin in the call that ends its predecessor. Instead, the machine's deadline is due at once. So
-/// the driver reads its mailbox after every report, and a new connection begins under the
+/// the driver reads its control signals after every report, and a new connection begins under the
 /// generation that the pool has after the report.
 ///
 /// Cancellation applies to the connection, not to the check: the fault that broke the pool's

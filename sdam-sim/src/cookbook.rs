@@ -13,7 +13,7 @@
 //! The primary dies; writes have to find its successor. [`Topology::wait_for`] waits for a state
 //! of the program's topology; [`Sim::status`](crate::runtime::Sim::status) returns the true state.
 //!
-//! [`Topology::wait_for`]: https://docs.rs/sdam/latest/sdam/topology/struct.Topology.html
+//! [`Topology::wait_for`]: https://docs.rs/sdam/latest/sdam/struct.Topology.html
 //!
 //! ```
 //! use std::time::Duration;

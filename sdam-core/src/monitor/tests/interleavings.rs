@@ -1,5 +1,5 @@
-//! Every order of the steps of a monitor, its mailbox, its server and the operation that clears the
-//! pool (F-71, F-72).
+//! Every order of the steps of a monitor, its control word, its server and the operation that clears
+//! the pool (F-71, F-72).
 //!
 //! The model is that of the engine: the monitor's view of its server is written under the
 //! topology's lock and read without it, the control word is posted last, and a report waits for the
@@ -61,7 +61,7 @@ const STEPS: [Step; 5] = [
 struct World {
     machine: MonitorMachine,
     status: ServerStatus,
-    /// The control word of the mailbox.
+    /// The cancellation in the control word.
     cancel: Option<Generation>,
     check: bool,
     clearing: Clearing,
