@@ -43,10 +43,10 @@ fn main() {
     let mut criterion = Criterion::default().configure_from_args();
     let kind = started();
 
-    let unheard = queue(Interest::NONE);
-    criterion.bench_function("push, nobody listens", |bencher| {
+    let uninteresting = queue(Interest::NONE);
+    criterion.bench_function("push without interest", |bencher| {
         bencher.iter(|| {
-            black_box(&unheard).push_with(
+            black_box(&uninteresting).push_with(
                 Instant::EPOCH,
                 EventName::ServerHeartbeatStarted,
                 || kind.clone(),

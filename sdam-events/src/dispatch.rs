@@ -99,7 +99,7 @@ impl fmt::Display for SinkPanicked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "the event sink panicked at event {} and is not called any more: {}",
+            "the event sink panicked at event {} and is disabled: {}",
             self.seq, self.message
         )
     }

@@ -275,7 +275,7 @@ impl fmt::Display for History {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let forgotten = self.forgotten();
         if forgotten > 0 {
-            writeln!(f, "({forgotten} earlier transitions are not remembered)")?;
+            writeln!(f, "({forgotten} earlier transitions are not kept)")?;
         }
         for transition in self.transitions() {
             writeln!(f, "{transition}")?;

@@ -296,7 +296,7 @@ impl EventQueue {
                 target: "sdam::events",
                 topologyId = %self.topology,
                 depth = self.depth(),
-                "events gather faster than the sink takes them"
+                "events are queued faster than the sink processes them"
             );
         }
         #[cfg(not(feature = "tracing"))]

@@ -163,7 +163,7 @@ impl<W: Write> Out<W> {
         if event.kind.name() == EventName::EventsDropped {
             self.writer.flush()?;
             return Err(io::Error::other(
-                "events came faster than they could be written",
+                "events were dropped, and a recording with gaps cannot be replayed: use a faster writer",
             ));
         }
         write_line(&mut self.writer, event)?;

@@ -30,7 +30,7 @@ fn heartbeat() -> Heartbeat {
 }
 
 #[test]
-fn a_queue_in_steady_state_allocates_nothing() {
+fn a_queue_at_constant_length_does_not_allocate() {
     let queue = EventQueue::new(ObjectId::default(), Interest::SDAM);
     let sink = sink_fn(|_| {});
     let heartbeat = heartbeat();
@@ -47,7 +47,7 @@ fn a_queue_in_steady_state_allocates_nothing() {
 }
 
 #[test]
-fn a_queue_that_nobody_listens_to_never_allocates() {
+fn a_queue_without_interest_does_not_allocate() {
     let heartbeat = heartbeat();
     let allocations = allocation_counter::measure(|| {
         let queue = EventQueue::new(ObjectId::default(), Interest::NONE);

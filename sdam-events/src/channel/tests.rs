@@ -26,7 +26,7 @@ fn read(stream: &mut EventStream) -> Vec<u64> {
 }
 
 #[test]
-fn the_stream_yields_every_event_and_ends_with_the_topology() {
+fn a_stream_yields_every_event_and_ends_after_the_topology_is_closed() {
     let queue = queue();
     let (sink, stream) = unbounded();
     let dispatcher = Dispatcher::new(Arc::clone(&queue), Arc::new(sink));
@@ -48,7 +48,7 @@ fn the_stream_yields_every_event_and_ends_with_the_topology() {
 }
 
 #[test]
-fn the_stream_says_how_many_events_are_left_at_least_and_at_most() {
+fn the_size_hint_of_a_stream_bounds_the_events_left() {
     let queue = queue();
     let (sink, mut stream) = unbounded();
     assert_eq!(stream.size_hint(), (0, None));
@@ -66,7 +66,7 @@ fn the_stream_says_how_many_events_are_left_at_least_and_at_most() {
 }
 
 #[test]
-fn a_stream_that_is_dropped_does_not_disturb_delivery() {
+fn delivery_goes_on_after_a_stream_is_dropped() {
     let queue = queue();
     let (sink, stream) = unbounded();
     drop(stream);
@@ -77,15 +77,15 @@ fn a_stream_that_is_dropped_does_not_disturb_delivery() {
 
 /// J-31
 #[test]
-fn a_full_channel_leaves_out_whole_heartbeats_and_nothing_else() {
+fn a_full_channel_drops_whole_heartbeats_only() {
     let queue = queue();
     let (sink, mut stream) = bounded(2);
     queue.push(at(1), EventKind::TopologyOpening); // 1, kept
     queue.push(at(2), started(1)); // 2, kept: there is one place left
-    queue.push(at(3), started(2)); // 3, left out
+    queue.push(at(3), started(2)); // 3, dropped
     queue.push(at(4), opening(3)); // 4, kept for what it is
     queue.push(at(5), failed(1)); // 5, kept because its start was
-    queue.push(at(6), failed(2)); // 6, left out because its start was
+    queue.push(at(6), failed(2)); // 6, dropped because its start was
     queue.drain_now(&sink);
     assert_eq!(stream.waiting(), 4);
     assert_eq!(read(&mut stream), [1, 2, 4, 5]);
@@ -100,7 +100,7 @@ fn a_full_channel_leaves_out_whole_heartbeats_and_nothing_else() {
 
 /// J-31
 #[test]
-fn an_end_is_left_out_with_its_start_even_if_there_is_room_by_then() {
+fn a_heartbeat_whose_start_was_dropped_has_no_end() {
     let queue = queue();
     let (sink, mut stream) = bounded(1);
     queue.push(at(1), opening(1));
@@ -114,7 +114,7 @@ fn an_end_is_left_out_with_its_start_even_if_there_is_room_by_then() {
 }
 
 #[test]
-fn a_shared_sink_serves_several_topologies() {
+fn one_sink_receives_the_events_of_several_topologies() {
     let (sink, mut stream) = unbounded();
     let sink: Arc<dyn EventSink> = Arc::new(sink);
     let [first, second] = [queue(), queue()];

@@ -34,7 +34,7 @@ impl Wake for CountWakes {
 }
 
 #[test]
-fn the_dispatcher_ends_once_the_queue_is_closed_and_empty() {
+fn a_dispatcher_ends_when_the_queue_is_closed_and_empty() {
     let queue = queue();
     let sink = Recorder::shared();
     queue.push(at(1), EventKind::TopologyOpening);
@@ -45,12 +45,12 @@ fn the_dispatcher_ends_once_the_queue_is_closed_and_empty() {
     assert_eq!(
         Arc::strong_count(&sink),
         1,
-        "the dispatcher lets go of the sink"
+        "the dispatcher has dropped the sink"
     );
 }
 
 #[test]
-fn a_push_wakes_the_dispatcher_and_a_burst_leaves_others_their_turn() {
+fn a_push_wakes_the_dispatcher_once_and_a_burst_is_delivered_in_several_polls() {
     let queue = queue();
     let sink = Recorder::shared();
     let count = Arc::new(CountWakes::default());
@@ -63,11 +63,19 @@ fn a_push_wakes_the_dispatcher_and_a_burst_leaves_others_their_turn() {
     for _ in 0..=BUDGET {
         queue.push(at(1), opening(1));
     }
-    assert_eq!(count.0.load(Ordering::SeqCst), 1, "one wake for the burst");
+    assert_eq!(
+        count.0.load(Ordering::SeqCst),
+        1,
+        "one wake-up for the burst"
+    );
 
     assert!(dispatcher.as_mut().poll(&mut cx).is_pending());
     assert_eq!(sink.seqs().len(), BUDGET);
-    assert_eq!(count.0.load(Ordering::SeqCst), 2, "it wants another turn");
+    assert_eq!(
+        count.0.load(Ordering::SeqCst),
+        2,
+        "it wakes itself to be polled again"
+    );
     assert!(dispatcher.as_mut().poll(&mut cx).is_pending());
     assert_eq!(sink.seqs().len(), BUDGET + 1);
     assert_eq!(count.0.load(Ordering::SeqCst), 2);
@@ -78,7 +86,7 @@ fn a_push_wakes_the_dispatcher_and_a_burst_leaves_others_their_turn() {
 }
 
 #[test]
-fn what_a_dropped_dispatcher_has_not_delivered_is_still_in_the_queue() {
+fn events_not_delivered_by_a_dropped_dispatcher_stay_in_the_queue() {
     let queue = queue();
     let sink = Recorder::shared();
     for _ in 0..BUDGET + 2 {
@@ -109,7 +117,7 @@ impl EventSink for Blocked {
 }
 
 #[test]
-fn a_sink_that_blocks_never_delays_a_producer() {
+fn a_blocked_sink_does_not_delay_producers() {
     let queue = queue();
     let (entered, has_entered) = mpsc::channel();
     let (release, released) = mpsc::channel();
@@ -173,14 +181,14 @@ fn a_sink_that_panics_is_disabled_and_reported() {
     assert_eq!((failure.seq, &*failure.message), (3, "no more than 2"));
     assert!(
         queue.interest().is_empty(),
-        "nothing is built for it any more"
+        "no event is built for a disabled sink"
     );
     queue.push(at(2), opening(2));
     assert_eq!(queue.depth(), 0);
 }
 
 #[test]
-fn a_dispatcher_that_finds_somebody_else_draining_is_woken_afterwards() {
+fn a_dispatcher_that_finds_another_drain_is_woken_after_it() {
     /// A sink that polls the dispatcher while `drain_now` calls it.
     #[derive(Debug)]
     struct PollsInside(Mutex<Option<Dispatcher>>, Arc<CountWakes>);

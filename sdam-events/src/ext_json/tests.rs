@@ -27,7 +27,7 @@ fn cstring(text: &str) -> CString {
 
 /// K-2
 #[test]
-fn every_type_has_its_relaxed_form() {
+fn every_bson_type_has_its_relaxed_extended_json() {
     check(1.5, "1.5");
     check(1.0, "1.0");
     check(-1e300, "-1e300");
@@ -74,7 +74,7 @@ fn every_type_has_its_relaxed_form() {
 }
 
 #[test]
-fn dates_are_iso_8601_where_relaxed_json_says_so() {
+fn dates_from_1970_to_9999_are_iso_8601() {
     let date = DateTime::from_millis;
     check(date(0), r#"{"$date":"1970-01-01T00:00:00Z"}"#);
     check(
@@ -129,7 +129,7 @@ fn binary_is_padded_base64_with_its_subtype() {
 
 /// K-2
 #[test]
-fn text_beyond_the_limit_is_cut_between_characters() {
+fn text_is_cut_between_characters_at_the_limit() {
     let bytes = bytes(&doc! { "k": "äöü" });
     let whole = r#"{"k":"äöü"}"#;
     let length = whole.chars().count();
@@ -145,7 +145,7 @@ fn text_beyond_the_limit_is_cut_between_characters() {
 }
 
 #[test]
-fn malformed_bytes_are_shown_as_far_as_they_go() {
+fn malformed_bson_is_shown_up_to_the_first_error() {
     assert_eq!(ExtendedJson::new(b"x").to_string(), "<malformed BSON>");
     let mut bytes = bytes(&doc! { "a": 1, "b": "text" });
     // The length of the string now points beyond the document.

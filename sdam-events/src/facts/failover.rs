@@ -55,7 +55,7 @@ impl fmt::Display for Outage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.lost {
             Some(address) => write!(f, "primary {address} lost")?,
-            None => f.write_str("no server to write to")?,
+            None => f.write_str("no writable server")?,
         }
         write!(
             f,
@@ -76,7 +76,7 @@ impl fmt::Display for Failover {
         }
         write!(
             f,
-            " in {:.3?} ({:.3?} to notice, {:.3?} without primary)",
+            " in {:.3?} (detected after {:.3?}, {:.3?} without primary)",
             self.total(),
             self.detection(),
             self.without_primary()
@@ -96,7 +96,7 @@ impl fmt::Display for Fact {
                 match (old, new) {
                     (Some(old), Some(new)) => write!(f, "primary {old} -> {new}")?,
                     (None, Some(new)) => write!(f, "primary {new} found")?,
-                    (Some(old), None) => write!(f, "primary {old} gone")?,
+                    (Some(old), None) => write!(f, "primary {old} -> none")?,
                     (None, None) => f.write_str("no primary")?,
                 }
                 match election_id {

@@ -115,7 +115,7 @@ fn shown(facts: &[Fact]) -> Vec<String> {
 }
 
 #[test]
-fn a_failover_is_timed_from_the_last_sign_of_life_to_the_new_primary() {
+fn a_failover_lasts_from_the_last_reply_of_the_old_primary_to_the_new_primary() {
     let mut script = Script::replica_set();
     script.at(1000).answered(1);
     let lost = script
@@ -126,7 +126,7 @@ fn a_failover_is_timed_from_the_last_sign_of_life_to_the_new_primary() {
         [
             "host1:27017 -> Unknown, loss 1: network error at hello: reset",
             "ReplicaSetWithPrimary -> ReplicaSetNoPrimary after 1.400s",
-            "primary host1:27017 gone",
+            "primary host1:27017 -> none",
             "primary host1:27017 lost, last seen 500.000ms before",
         ]
     );
@@ -161,7 +161,7 @@ fn a_failover_is_timed_from_the_last_sign_of_life_to_the_new_primary() {
     assert_eq!(failover.writable_again, at(2000));
     assert_eq!(
         failover.to_string(),
-        "failover from host1:27017 to host2:27017 in 1.000s (500.000ms to notice, 500.000ms \
+        "failover from host1:27017 to host2:27017 in 1.000s (detected after 500.000ms, 500.000ms \
          without primary)"
     );
     assert_eq!(script.facts.failovers(), 1);
@@ -175,7 +175,7 @@ fn a_failover_is_timed_from_the_last_sign_of_life_to_the_new_primary() {
 }
 
 #[test]
-fn the_answer_with_which_a_primary_steps_down_is_no_sign_of_writability() {
+fn the_reply_of_a_primary_that_steps_down_does_not_count_as_writable() {
     let mut script = Script::replica_set();
     script.at(1000).answered(1);
     script.at(1400).answered(1);
@@ -195,7 +195,7 @@ fn the_answer_with_which_a_primary_steps_down_is_no_sign_of_writability() {
 }
 
 #[test]
-fn a_primary_that_follows_another_directly_makes_a_failover_without_outage() {
+fn a_change_of_primary_in_one_step_is_a_failover_without_outage() {
     let mut script = Script::replica_set();
     script.at(1000).answered(1);
     let facts = script.at(1200).change(
@@ -211,14 +211,14 @@ fn a_primary_that_follows_another_directly_makes_a_failover_without_outage() {
 }
 
 #[test]
-fn the_first_primary_is_no_failover() {
+fn the_first_primary_is_not_a_failover() {
     let script = Script::replica_set();
     assert_eq!(script.facts.failovers(), 0);
     assert_eq!(script.facts.time_without_writes(at(5000)), Duration::ZERO);
 }
 
 #[test]
-fn losses_are_counted_for_each_server_while_it_belongs_to_the_topology() {
+fn losses_of_a_server_are_counted_until_it_leaves_the_topology() {
     let mut script = Script::replica_set();
     for losses in 1..=3 {
         script.change(TopologyType::ReplicaSetWithPrimary, &[unreachable(2)]);
@@ -242,7 +242,7 @@ fn losses_are_counted_for_each_server_while_it_belongs_to_the_topology() {
 }
 
 #[test]
-fn time_is_counted_for_each_type_of_topology() {
+fn the_time_in_each_topology_type_is_summed() {
     let mut script = Script::replica_set();
     script
         .at(1100)
@@ -263,7 +263,7 @@ fn time_is_counted_for_each_type_of_topology() {
 }
 
 #[test]
-fn the_outage_of_a_topology_without_primaries_is_the_loss_of_every_router() {
+fn a_sharded_topology_has_an_outage_when_every_router_is_lost() {
     let mut script = Script::default();
     script.push(EventKind::TopologyOpening);
     script.push(opening(1));
@@ -275,21 +275,21 @@ fn the_outage_of_a_topology_without_primaries_is_the_loss_of_every_router() {
         .change(TopologyType::Sharded, &[unreachable(1)]);
     assert_eq!(
         shown(&lost)[1..],
-        ["no server to write to, last seen 300.000ms before"]
+        ["no writable server, last seen 300.000ms before"]
     );
     let found = script
         .at(700)
         .change(TopologyType::Sharded, &[description(1, ServerType::Mongos)]);
     assert_eq!(
         shown(&found),
-        ["failover in 500.000ms (300.000ms to notice, 200.000ms without primary)"]
+        ["failover in 500.000ms (detected after 300.000ms, 200.000ms without primary)"]
     );
 }
 
 #[test]
-fn a_sink_tells_facts_and_keeps_them() {
-    let (told, facts) = std::sync::mpsc::channel();
-    let sink = FactSink::new(move |fact: &Fact| told.send(fact.clone()).unwrap());
+fn a_sink_passes_facts_on_and_keeps_them() {
+    let (sender, facts) = std::sync::mpsc::channel();
+    let sink = FactSink::new(move |fact: &Fact| sender.send(fact.clone()).unwrap());
     let mut script = Script::default();
     script.at(5);
     let events = [

@@ -85,7 +85,7 @@ fn life() -> Vec<EventKind> {
 }
 
 #[test]
-fn every_transition_knows_its_cause() {
+fn every_transition_has_its_cause() {
     let history = record(100, life());
     let causes: Vec<Cause> = history
         .transitions()
@@ -120,7 +120,7 @@ fn every_transition_knows_its_cause() {
 }
 
 #[test]
-fn the_history_reads_as_a_log() {
+fn a_history_is_displayed_as_one_line_per_transition() {
     let text = record(100, life()).to_string();
     let lines: Vec<&str> = text.lines().map(str::trim_start).collect();
     assert_eq!(lines.len(), 17);
@@ -141,7 +141,7 @@ fn the_history_reads_as_a_log() {
 }
 
 #[test]
-fn only_the_last_transitions_are_remembered() {
+fn only_the_last_transitions_are_kept() {
     let history = record(2, life());
     let changes: Vec<Change> = history
         .transitions()

@@ -58,7 +58,7 @@ fn sharded() -> TopologyDescription {
 
 /// K-1, K-4, K-5
 #[test]
-fn openings_and_closings() {
+fn openings_and_closings_have_the_specified_messages() {
     check(
         EventKind::TopologyOpening,
         TOPOLOGY_DEBUG,
@@ -124,7 +124,7 @@ fn openings_and_closings() {
 
 /// K-2, K-5
 #[test]
-fn changes_of_the_topology_show_both_descriptions_and_those_of_servers_are_silent() {
+fn topology_changes_log_both_descriptions_and_server_changes_log_nothing() {
     let (old, new) = (TopologyDescription::default(), sharded());
     check(
         topology_changed(&old, &new),
@@ -150,7 +150,7 @@ fn changes_of_the_topology_show_both_descriptions_and_those_of_servers_are_silen
 
 /// K-4, K-5, J-6
 #[test]
-fn heartbeats_name_their_connection() {
+fn heartbeat_messages_name_the_connection() {
     check(
         started(1),
         TOPOLOGY_DEBUG,
@@ -211,7 +211,7 @@ fn heartbeats_name_their_connection() {
 
 /// K-2, K-5
 #[test]
-fn replies_are_extended_json_cut_at_the_limit() {
+fn replies_are_logged_as_extended_json_up_to_the_limit() {
     check(
         succeeded(1, &doc! { "ok": 1.0, "id": REPLY_ID }),
         TOPOLOGY_DEBUG,
@@ -264,7 +264,7 @@ fn check_selection(
 
 /// K-7, K-8
 #[test]
-fn selections_name_operation_selector_and_topology() {
+fn selection_messages_name_operation_selector_and_topology() {
     let topology = Arc::new(sharded());
     check_selection(
         EventKind::ServerSelectionStarted {
@@ -329,7 +329,7 @@ fn selections_name_operation_selector_and_topology() {
 
 /// K-11
 #[test]
-fn commands_to_pools_are_messages_about_connections() {
+fn pool_events_are_logged_by_the_connection_component() {
     let server = ServerId::from_u64(1);
     check(
         EventKind::PoolReady {
@@ -376,7 +376,7 @@ fn commands_to_pools_are_messages_about_connections() {
 }
 
 #[test]
-fn ignored_members_are_a_warning() {
+fn ignored_members_are_logged_as_a_warning() {
     check(
         EventKind::MembersIgnored {
             ignored: 3,
@@ -391,7 +391,7 @@ fn ignored_members_are_a_warning() {
 }
 
 #[test]
-fn warnings_about_options_are_warnings() {
+fn configuration_warnings_are_logged_as_warnings() {
     // B-34
     let options = Options::parse("mongodb://a/?foo=1").unwrap();
     let text = "`foo`: there is no such option; it is ignored";
@@ -405,7 +405,7 @@ fn warnings_about_options_are_warnings() {
 }
 
 #[test]
-fn the_loss_of_the_last_server_is_a_warning() {
+fn the_removal_of_the_last_server_is_logged_as_a_warning() {
     // D-6
     check(
         EventKind::TopologyEmptied,
@@ -461,8 +461,8 @@ fn the_environment_configures_each_component_and_nothing_is_logged_by_default() 
 
 /// K-9
 #[test]
-fn whoever_hears_of_the_start_of_a_heartbeat_hears_of_its_end() {
-    let mut heard = 0;
+fn a_level_that_logs_the_start_of_heartbeats_logs_their_end() {
+    let mut logged = 0;
     for severity in ["off", "error", "warn", "info", "debug", "trace"] {
         let interest = config(&[("MONGODB_LOG_TOPOLOGY", severity)]).interest();
         let heartbeats = interest.intersection(Interest::HEARTBEATS);
@@ -470,9 +470,9 @@ fn whoever_hears_of_the_start_of_a_heartbeat_hears_of_its_end() {
             heartbeats.is_empty() || heartbeats == Interest::HEARTBEATS,
             "{severity}"
         );
-        heard += usize::from(!heartbeats.is_empty());
+        logged += usize::from(!heartbeats.is_empty());
     }
-    assert_eq!(heard, 2, "debug and trace");
+    assert_eq!(logged, 2, "debug and trace");
     // One message for each event of interest.
     let reply = doc! { "ok": 1.0 };
     for kind in [started(1), succeeded(1, &reply), failed(1)] {
@@ -482,7 +482,7 @@ fn whoever_hears_of_the_start_of_a_heartbeat_hears_of_its_end() {
 
 /// K-3
 #[test]
-fn every_level_has_its_name() {
+fn every_level_of_the_specification_is_parsed() {
     let names = [
         "off",
         "emergency",
@@ -508,7 +508,7 @@ fn every_level_has_its_name() {
 
 /// K-3
 #[test]
-fn output_and_document_length_come_from_the_environment() {
+fn the_environment_sets_output_and_document_length() {
     let check = |path: &str, output: LogOutput| {
         assert_eq!(config(&[("MONGODB_LOG_PATH", path)]).output, output);
     };

@@ -214,7 +214,7 @@ fn heartbeats_are_counted_by_result_and_mode() {
 }
 
 #[test]
-fn only_servers_of_the_topology_have_gauges_other_than_zero() {
+fn gauges_of_a_server_that_left_are_zero() {
     let before = replica_set(vec![
         server(1, ServerType::RsPrimary, 5),
         server(2, ServerType::RsSecondary, 7),
@@ -337,7 +337,7 @@ fn found(selection: &Arc<Selection>) -> EventKind {
 }
 
 #[test]
-fn selections_are_counted_by_result_and_waiters_while_they_wait() {
+fn selections_are_counted_by_result_and_waiting_ones_by_a_gauge() {
     let [quick, slow, late] = [selection(), selection(), selection()];
     let timeout = EventKind::ServerSelectionFailed {
         selection: Arc::clone(&late),
@@ -369,7 +369,7 @@ fn selections_are_counted_by_result_and_waiters_while_they_wait() {
 }
 
 #[test]
-fn what_no_event_tells_is_updated_on_request_and_labels_are_everywhere() {
+fn gauges_without_events_are_updated_on_request_and_every_metric_has_the_labels() {
     let sink = MetricsSink::new().with_label("client", "orders");
     let numbers = Numbers::default();
     let queue = EventQueue::new(TOPOLOGY, Interest::SDAM);

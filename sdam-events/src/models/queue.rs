@@ -34,7 +34,10 @@ impl Exclusive {
 
 impl EventSink for Exclusive {
     fn emit(&self, event: &Event) {
-        assert!(!self.busy.swap(true, Ordering::SeqCst), "two deliver");
+        assert!(
+            !self.busy.swap(true, Ordering::SeqCst),
+            "two threads deliver events at the same time"
+        );
         self.recorder.emit(event);
         self.busy.store(false, Ordering::SeqCst);
     }
@@ -72,7 +75,7 @@ fn push_from_thread(queue: &Arc<EventQueue>, kinds: Vec<EventKind>) -> thread::J
 }
 
 #[test]
-fn a_dispatcher_delivers_all_in_order_and_the_closing_last() {
+fn a_dispatcher_delivers_every_event_in_order_and_topology_closed_last() {
     // J-12, J-13
     explore(3, || {
         let (queue, sink) = (queue(), Exclusive::shared());
@@ -93,7 +96,7 @@ fn a_dispatcher_delivers_all_in_order_and_the_closing_last() {
 }
 
 #[test]
-fn of_two_who_drain_one_delivers_what_both_have_pushed() {
+fn of_two_draining_threads_one_delivers_the_events_of_both() {
     // J-25
     explore(3, || {
         let (queue, sink) = (queue(), Exclusive::shared());
@@ -113,7 +116,7 @@ fn of_two_who_drain_one_delivers_what_both_have_pushed() {
 }
 
 #[test]
-fn a_dispatcher_that_is_turned_away_is_woken_when_the_queue_has_ended() {
+fn a_dispatcher_refused_by_another_drain_is_woken_when_the_queue_ends() {
     explore(3, || {
         let (queue, sink) = (queue(), Exclusive::shared());
         {
@@ -137,7 +140,7 @@ fn a_dispatcher_that_is_turned_away_is_woken_when_the_queue_has_ended() {
 }
 
 #[test]
-fn a_sink_that_panics_leaves_no_event_behind() {
+fn after_a_panic_of_the_sink_the_queue_becomes_empty() {
     explore(3, || {
         let queue = queue();
         let pusher = push_from_thread(&queue, vec![opening(1), opening(2)]);

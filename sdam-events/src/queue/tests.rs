@@ -19,7 +19,7 @@ fn queue() -> EventQueue {
 
 /// J-12, J-41
 #[test]
-fn numbers_count_from_one_in_the_order_of_pushes() {
+fn sequence_numbers_start_at_1_in_the_order_of_pushes() {
     let queue = queue();
     queue.push(at(1), EventKind::TopologyOpening);
     queue.push(at(2), opening(1));
@@ -34,7 +34,7 @@ fn numbers_count_from_one_in_the_order_of_pushes() {
 }
 
 #[test]
-fn what_nobody_wants_is_neither_built_nor_counted() {
+fn events_without_interest_are_neither_built_nor_numbered() {
     let queue = EventQueue::new(TOPOLOGY, EventName::ServerOpening.into());
     queue.push(at(1), EventKind::TopologyOpening);
     queue.push_with(at(1), EventName::TopologyOpening, || unreachable!());
@@ -47,7 +47,7 @@ fn what_nobody_wants_is_neither_built_nor_counted() {
 }
 
 #[test]
-fn a_queue_without_listeners_takes_nothing() {
+fn a_queue_without_interest_stays_empty() {
     let queue = EventQueue::new(TOPOLOGY, Interest::NONE);
     for name in EventName::ALL {
         assert!(!queue.wants(*name));
@@ -58,7 +58,7 @@ fn a_queue_without_listeners_takes_nothing() {
 
 /// J-13
 #[test]
-fn nothing_follows_the_closing_of_the_topology() {
+fn no_event_follows_topology_closed() {
     for interest in [Interest::SDAM, Interest::HEARTBEATS] {
         let queue = EventQueue::new(TOPOLOGY, interest);
         queue.push(at(1), started(1));
@@ -74,14 +74,14 @@ fn nothing_follows_the_closing_of_the_topology() {
             "ServerHeartbeatFailed",
             "TopologyClosed",
         ];
-        let heard = if interest == Interest::SDAM { 3 } else { 2 };
-        assert_eq!(sink.names(), expected[..heard]);
+        let delivered = if interest == Interest::SDAM { 3 } else { 2 };
+        assert_eq!(sink.names(), expected[..delivered]);
     }
 }
 
 /// J-25, J-31
 #[test]
-fn the_closing_event_waits_for_the_heartbeats_under_way() {
+fn topology_closed_is_delivered_after_the_end_of_started_heartbeats() {
     let queue = queue();
     queue.push(at(1), started(1));
     queue.push(at(2), started(2));
@@ -109,7 +109,7 @@ fn the_closing_event_waits_for_the_heartbeats_under_way() {
 }
 
 #[test]
-fn closing_the_queue_releases_a_held_back_end() {
+fn closing_the_queue_delivers_topology_closed_though_a_heartbeat_has_not_ended() {
     let queue = queue();
     queue.push(at(1), started(1));
     queue.push(at(2), EventKind::TopologyClosed);
@@ -121,7 +121,7 @@ fn closing_the_queue_releases_a_held_back_end() {
 }
 
 #[test]
-fn the_high_water_mark_stays_when_the_queue_is_drained() {
+fn the_high_water_mark_is_kept_when_the_queue_is_drained() {
     let queue = queue();
     for _ in 0..EventQueue::WARN_DEPTH {
         queue.push(at(1), opening(1));
@@ -177,7 +177,7 @@ fn bursts_from_many_threads_arrive_complete_and_in_order() {
 }
 
 #[test]
-fn a_sink_may_push_and_drain_without_recursion() {
+fn a_sink_that_pushes_and_drains_is_not_called_recursively() {
     #[derive(Debug)]
     struct Echo(Arc<EventQueue>, Arc<Recorder>);
     impl EventSink for Echo {

@@ -52,7 +52,7 @@ fn error() -> ServerError {
 const ERROR: &str = r#"{"kind":"command","stage":"hello","code":10107,"codeName":"NotWritablePrimary","labels":["L"],"message":"no \"primary\"","topologyVersion":{"processId":"010101010101010101010101","counter":4}}"#;
 
 #[test]
-fn events_of_topology_and_servers_have_their_lines() {
+fn topology_and_server_events_are_written_as_documented() {
     check(EventKind::TopologyOpening, r#""event":"TopologyOpening""#);
     check(EventKind::TopologyClosed, r#""event":"TopologyClosed""#);
     check(
@@ -107,7 +107,7 @@ fn events_of_topology_and_servers_have_their_lines() {
 }
 
 #[test]
-fn events_of_checks_pools_and_selections_have_their_lines() {
+fn heartbeat_pool_and_selection_events_are_written_as_documented() {
     let heartbeat = r#""server":1,"address":"host1:27017","driverConnectionId":1,"serverConnectionId":null,"awaited":false"#;
     check(
         started(1),
@@ -148,7 +148,7 @@ fn events_of_checks_pools_and_selections_have_their_lines() {
 }
 
 #[test]
-fn inputs_have_their_lines() {
+fn inputs_are_written_as_documented() {
     let server = ServerId::from_u64(3);
     check_input(RecordedInput::Open, r#""input":"Open""#);
     check_input(
@@ -217,7 +217,7 @@ fn inputs_have_their_lines() {
 
 /// Recordings and counters name kinds, stages, types and events alike.
 #[test]
-fn words_of_enumerations_are_those_of_as_str() {
+fn enumerations_are_written_as_as_str_returns_them() {
     fn check<T: serde::Serialize>(values: &[T], word: impl Fn(&T) -> &'static str) {
         for value in values {
             assert_eq!(serde_json::to_value(value).unwrap(), word(value));
@@ -248,7 +248,7 @@ fn words_of_enumerations_are_those_of_as_str() {
 }
 
 #[test]
-fn a_recording_begins_with_the_options_that_matter() {
+fn a_recording_starts_with_the_recorded_options() {
     let options = Options::parse("mongodb://a,b:5/?replicaSet=rs").unwrap();
     let sink = RecordSink::new(Vec::new(), &options).unwrap();
     assert!(

@@ -179,7 +179,7 @@ fn recording() -> String {
 }
 
 #[test]
-fn a_recording_happens_again() {
+fn a_recording_is_replayed_without_divergence() {
     let recording = recording();
     let outcome = replay(recording.as_bytes()).unwrap();
     assert_eq!(outcome.divergence, None);
@@ -200,7 +200,7 @@ fn a_recording_happens_again() {
 
 /// The observed events are literally the recorded ones.
 #[test]
-fn what_happens_again_is_shown_with_its_number_and_time() {
+fn replayed_events_are_observed_with_their_recorded_number_and_time() {
     let recording = recording();
     let mut observed = Vec::new();
     let outcome = replay_to(recording.as_bytes(), |event| {
@@ -213,7 +213,7 @@ fn what_happens_again_is_shown_with_its_number_and_time() {
 }
 
 #[test]
-fn the_options_are_read_as_they_were_recorded() {
+fn recorded_options_are_read_back() {
     let header = |options: &Options| {
         let sink = RecordSink::new(Vec::new(), options).unwrap();
         String::from_utf8(sink.finish().unwrap()).unwrap()
@@ -248,7 +248,7 @@ fn the_options_are_read_as_they_were_recorded() {
 }
 
 #[test]
-fn a_recording_may_end_anywhere() {
+fn a_recording_that_ends_after_any_line_is_replayed() {
     let recording = recording();
     let count = recording.lines().count();
     for length in 1..count {
@@ -263,7 +263,7 @@ fn a_recording_may_end_anywhere() {
 }
 
 #[test]
-fn every_changed_consequence_is_noticed() {
+fn every_changed_or_missing_event_is_a_divergence() {
     let recording = recording();
     let lines: Vec<&str> = recording.lines().collect();
     let mut changed = 0;

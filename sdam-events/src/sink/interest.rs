@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn set_operations_follow_membership() {
+    fn set_operations_agree_with_membership() {
         let opening = Interest::from(EventName::TopologyOpening);
         let checks = Interest::HEARTBEATS;
         assert_eq!(

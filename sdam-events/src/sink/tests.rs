@@ -19,7 +19,7 @@ fn send(sink: &dyn EventSink) {
 }
 
 #[test]
-fn a_fanout_tells_each_sink_what_it_wants_in_order() {
+fn a_fanout_passes_each_sink_the_events_of_its_interest_in_order() {
     let all = Recorder::shared();
     let some = Recorder::interested_in(EventName::TopologyOpening.into());
     let fanout = Fanout::new().with(all.clone()).with(some.clone());
@@ -55,7 +55,7 @@ fn a_fanout_disables_only_the_sink_that_panicked() {
 }
 
 #[test]
-fn a_filter_keeps_names_before_the_queue_and_events_after_it() {
+fn a_filter_narrows_the_interest_and_drops_other_events() {
     let recorder = Recorder::shared();
     let server = address("host2");
     let filter = Filter::matching(
@@ -68,11 +68,11 @@ fn a_filter_keeps_names_before_the_queue_and_events_after_it() {
         recorder.names(),
         ["ServerHeartbeatStarted", "ServerHeartbeatFailed"]
     );
-    assert_eq!(recorder.seqs(), [3, 4], "the opening event was not counted");
+    assert_eq!(recorder.seqs(), [3, 4], "the opening event is not numbered");
 }
 
 #[test]
-fn a_closure_is_told_of_what_it_asks_for() {
+fn a_closure_receives_the_events_of_its_interest() {
     let recorder = Recorder::shared();
     let seen = recorder.clone();
     let sink = sink_fn(move |event| seen.emit(event));

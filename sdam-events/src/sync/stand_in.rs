@@ -58,7 +58,7 @@ pub fn explore(preemptions: impl Into<Option<usize>>, model: impl Fn() + Send + 
         model();
     });
     let bound = builder.preemption_bound.map_or_else(String::new, |bound| {
-        format!(" of at most {bound} interruptions")
+        format!(" with at most {bound} preemptions")
     });
     println!(
         "{}: {} interleavings{bound}",

@@ -153,7 +153,7 @@ fn tracing_events_carry_exactly_the_fields_of_the_message() {
 
 /// K-3
 #[test]
-fn what_is_not_configured_is_not_logged() {
+fn levels_that_are_not_configured_are_not_logged() {
     let mut config = LogConfig::default();
     let everything = all_kinds();
     let count = |config: &LogConfig| {
@@ -169,7 +169,7 @@ fn what_is_not_configured_is_not_logged() {
 }
 
 #[test]
-fn trouble_with_delivery_is_logged() {
+fn dropped_events_and_a_panicked_sink_are_logged() {
     let queue = EventQueue::new(TOPOLOGY, Interest::SDAM);
     for _ in 0..EventQueue::WARN_DEPTH {
         queue.push(at(1), opening(1));
@@ -188,12 +188,12 @@ fn trouble_with_delivery_is_logged() {
             (
                 "sdam::events",
                 "WARN",
-                "events gather faster than the sink takes them"
+                "events are queued faster than the sink processes them"
             ),
             (
                 "sdam::events",
                 "ERROR",
-                "the event sink panicked at event 1 and is not called any more: broken"
+                "the event sink panicked at event 1 and is disabled: broken"
             ),
         ]
     );

@@ -47,7 +47,7 @@ fn flood(queue: &EventQueue) {
 }
 
 /// Returns the totals of the `EventsDropped` events.
-fn told(events: &[Event]) -> Vec<u64> {
+fn totals(events: &[Event]) -> Vec<u64> {
     let totals = events.iter().filter_map(|event| match event.kind {
         EventKind::EventsDropped { total } => Some(total),
         _ => None,
@@ -56,13 +56,13 @@ fn told(events: &[Event]) -> Vec<u64> {
 }
 
 #[test]
-fn a_flood_of_heartbeats_takes_no_more_than_the_mark_and_leaves_out_whole_ones() {
+fn above_the_mark_new_heartbeats_are_dropped_as_a_whole() {
     let queue = queue();
     flood(&queue);
     let most = EventQueue::SHED_BYTES + SERVERS as usize * 4096;
     assert!(queue.bytes() <= most, "{}", queue.bytes());
-    let left_out = queue.dropped();
-    assert_eq!(left_out + queue.depth() as u64 - 1, 2 * SERVERS * 100_000);
+    let dropped = queue.dropped();
+    assert_eq!(dropped + queue.depth() as u64 - 1, 2 * SERVERS * 100_000);
     let sink = Recorder::shared();
     queue.drain_now(&sink);
     assert_eq!((queue.bytes(), queue.depth()), (0, 0));
@@ -71,7 +71,7 @@ fn a_flood_of_heartbeats_takes_no_more_than_the_mark_and_leaves_out_whole_ones()
     queue.push(at(100_000), failed(1));
     queue.drain_now(&sink);
     let events = sink.events();
-    assert_eq!(told(&events), [0, left_out]);
+    assert_eq!(totals(&events), [0, dropped]);
     let mut running = BTreeMap::<ServerId, u64>::new();
     for event in &events {
         match &event.kind {
@@ -85,17 +85,17 @@ fn a_flood_of_heartbeats_takes_no_more_than_the_mark_and_leaves_out_whole_ones()
             _ => {}
         }
     }
-    assert_eq!(running.len(), 0, "every start that is told has its end");
+    assert_eq!(running.len(), 0, "every delivered start has its end");
 }
 
 #[test]
-fn heartbeats_under_way_when_the_mark_is_reached_still_end() {
+fn started_heartbeats_end_after_the_mark_is_reached() {
     let queue = queue();
     queue.push(at(1), started(9));
     flood(&queue);
     queue.push(at(2), failed(9));
     queue.push(at(3), EventKind::TopologyClosed);
-    assert!(queue.is_closed(), "no heartbeat that was left out holds it");
+    assert!(queue.is_closed(), "a dropped heartbeat does not delay it");
     let sink = Recorder::shared();
     queue.drain_now(&sink);
     let events = sink.events();
@@ -114,7 +114,7 @@ fn heartbeats_under_way_when_the_mark_is_reached_still_end() {
 }
 
 #[test]
-fn nothing_else_makes_the_queue_grow_without_bound_either() {
+fn other_events_are_dropped_at_the_limit() {
     let queue = queue();
     queue.push(at(1), started(1));
     for count in 0..200_000 {
@@ -131,7 +131,7 @@ fn nothing_else_makes_the_queue_grow_without_bound_either() {
 }
 
 #[test]
-fn selections_that_begin_above_the_mark_are_left_out_until_half_is_delivered() {
+fn new_selections_are_dropped_above_the_mark_until_half_is_delivered() {
     let queue = EventQueue::new(TOPOLOGY, Interest::ALL);
     assert!(queue.admits_selection(at(0)));
     flood(&queue);
@@ -143,7 +143,7 @@ fn selections_that_begin_above_the_mark_are_left_out_until_half_is_delivered() {
 }
 
 #[test]
-fn sinks_that_hear_of_one_end_only_lose_single_events() {
+fn without_interest_in_starts_single_ends_are_dropped() {
     let name = EventName::ServerHeartbeatSucceeded;
     let queue = EventQueue::new(TOPOLOGY, name.into());
     flood(&queue);
