@@ -25,3 +25,8 @@ pub mod replay;
 pub mod select;
 pub mod terminal;
 pub mod watch;
+
+/// Compiles the program of the front page.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;

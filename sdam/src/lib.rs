@@ -1,13 +1,12 @@
 //! MongoDB server discovery, monitoring and selection on any runtime.
 //!
-//! A [`Topology`] discovers the servers of a deployment, monitors them, controls
-//! connection pools, publishes events, and selects a server for each operation.
+//! A [`Topology`] discovers the servers of a deployment, monitors them, controls connection pools,
+//! publishes events, and selects a server for each operation.
 //!
 //! A [`ScanTopology`] does the same without background tasks, for single-threaded programs.
 //!
-//! This crate depends on no particular runtime. A topology is started on a
-//! [`Runtime`] value, made by a function of [`runtime`] or by
-//! hand.
+//! This crate depends on no particular runtime. A topology is started on a [`Runtime`] value, made
+//! by a function of [`runtime`] or by hand.
 //!
 //! ```no_run
 //! use sdam::{Criteria, ReadMode, ReadPreference, Topology, runtime};
@@ -24,16 +23,82 @@
 //! # }
 //! ```
 //!
+//! # Pools
+//!
+//! A [`PoolFactory`] creates the pool of each server. The topology makes it ready and clears it
+//! ([`PoolHandle`]), and every selection returns a reference to it, typed:
+//!
+//! ```no_run
+//! use sdam::{Established, Io, NewPool, PoolClear, PoolFactory, PoolHandle, establish};
+//!
+//! #[derive(Debug)]
+//! struct Pools(Io);
+//!
+//! /// A pool that opens a connection for each operation.
+//! #[derive(Debug)]
+//! struct Pool {
+//!     new: NewPool,
+//!     io: Io,
+//! }
+//!
+//! impl PoolFactory for Pools {
+//!     type Pool = Pool;
+//!
+//!     fn create(&self, new: NewPool) -> Pool {
+//!         Pool { new, io: self.0.clone() }
+//!     }
+//! }
+//!
+//! impl PoolHandle for Pool {
+//!     fn ready(&self) {}
+//!     fn clear(&self, _: &PoolClear) {}
+//!     fn close(&self) {}
+//! }
+//!
+//! # #[cfg(feature = "runtime-tokio")]
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let runtime = sdam::runtime::tokio()?;
+//! let topology = sdam::Topology::builder("mongodb://db-0.example.com/?replicaSet=rs0")?
+//!     .pools(Pools(runtime.io.clone()))
+//!     .start(runtime)?;
+//! let server = topology.select(&sdam::Criteria::write()).await?;
+//! let Pool { new, io } = server.pool();
+//! let connection: Established = establish(io, &new.reporter, &new.address, None).await?;
+//! println!("a connection of generation {}", connection.generation());
+//! connection.close();
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Where each specification lives
+//!
+//! | specification | code |
+//! | --- | --- |
+//! | SDAM | [`discovery::machine`], [`discovery::topology`], [`discovery::server`] |
+//! | Server Monitoring | [`discovery::monitor`], [`discovery::rtt`], [`discovery::scan`] |
+//! | SDAM: "Error handling", CMAP's part of it | [`discovery::app_error`], [`discovery::pool`], [`establish`](mod@transport::establish) |
+//! | SDAM Logging and Monitoring | [`discovery::event`], [`events`] |
+//! | Server Selection, Max Staleness | [`selection`], [`discovery::read_preference`] |
+//! | Handshake | [`discovery::hello`], [`transport::handshake`] |
+//! | OP_MSG, OP_COMPRESSED refused | [`transport::wire`] |
+//! | Connection String, URI Options | [`discovery::uri`], [`discovery::options`] |
+//! | Load Balancers | [`ServiceConnection`], [`discovery::machine`] |
+//!
+//! # Features
+//!
+//! A feature only adds items.
+//!
 //! | feature | what it adds |
 //! | --- | --- |
-//! | `runtime-tokio` (default) | `runtime::tokio` |
-//! | `runtime-smol` | `runtime::smol` |
+//! | `runtime-tokio` (default) | `runtime::tokio`, `runtime::tokio_from_handle` |
+//! | `runtime-smol` | `runtime::smol`, `runtime::smol_on` |
 //! | `runtime-async-std` | `runtime::async_std`, for programs that still run on it |
-//! | `blocking` | `blocking`, `runtime::blocking`: single-threaded mode on the system's sockets |
+//! | `blocking` | `BlockingTopology`, `runtime::blocking`: single-threaded mode on the system's sockets |
 //! | `sim` | `sim`: simulated deployments |
 //! | `metrics` | `events::metrics`: numbers, for the exporter of your choice |
 //! | `tracing` | `events::trace`: log messages, for the subscriber of your choice |
-//! | `replay` | `events::replay`: the proof that a recording happens again |
+//! | `replay` | `events::replay`: plays recordings back through the state machine |
+//! | `conformance` | `transport::conformance`: the suite that checks a runtime of your own |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod engine;

@@ -6,12 +6,13 @@
 //! | function | feature | works |
 //! | --- | --- | --- |
 //! | `tokio` | `runtime-tokio` | in the context of a tokio runtime |
+//! | `tokio_from_handle` | `runtime-tokio` | everywhere, on the runtime of a handle |
 //! | `smol` | `runtime-smol` | everywhere |
+//! | `smol_on` | `runtime-smol` | everywhere, on an executor of your own |
 //! | `async_std` | `runtime-async-std` | everywhere |
 //! | `blocking` | `blocking` | everywhere; for single-threaded mode |
 //! | `current` | any of the first three | see there |
 //!
-//! The adapter crates offer more functions, such as one for the handle of a tokio runtime.
 
 #[cfg(test)]
 mod tests;
@@ -29,8 +30,10 @@ mod current;
     feature = "runtime-async-std"
 ))]
 pub use current::{CurrentError, current};
+#[cfg(feature = "runtime-smol")]
+pub use sdam_runtime_smol::on as smol_on;
 #[cfg(feature = "runtime-tokio")]
-pub use sdam_runtime_tokio::NoTokioContext;
+pub use sdam_runtime_tokio::{NoTimers, NoTokioContext, from_handle as tokio_from_handle};
 #[cfg(feature = "blocking")]
 use sdam_transport::runtime::Io;
 #[cfg(any(

@@ -101,6 +101,14 @@ impl<P: PoolHandle> Topology<P> {
     /// While selections wait, servers are checked every 500 ms. A timeout of zero means not to
     /// wait.
     ///
+    /// ```no_run
+    /// # async fn example(topology: &sdam::Topology) -> Result<(), Box<dyn std::error::Error>> {
+    /// let server = topology.select(&sdam::Criteria::write()).await?;
+    /// println!("{} is {}", server.address(), server.server_type());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`try_select`](Self::try_select), and when the timeout expires.
@@ -159,11 +167,32 @@ impl<P: PoolHandle> Topology<P> {
 /// The current state.
 impl<P: PoolHandle> Topology<P> {
     /// Returns the current snapshot. Takes no lock and allocates nothing.
+    ///
+    /// ```no_run
+    /// # async fn example(topology: &sdam::Topology) -> Result<(), Box<dyn std::error::Error>> {
+    /// for server in topology.snapshot().servers() {
+    ///     println!("{}: {} in use", server.description(), server.operation_count());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn snapshot(&self) -> SnapshotGuard {
         SnapshotGuard(self.shared().published.load())
     }
 
     /// Returns a stream of ever newer snapshots, beginning with the current one.
+    ///
+    /// ```no_run
+    /// # async fn example(topology: &sdam::Topology) -> Result<(), Box<dyn std::error::Error>> {
+    /// use futures::StreamExt;
+    ///
+    /// let mut snapshots = topology.watch();
+    /// while let Some(snapshot) = snapshots.next().await {
+    ///     println!("{}", snapshot.description());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn watch(&self) -> Watch {
         Watch::new(Arc::clone(self.shared()))
     }
@@ -222,6 +251,16 @@ impl<P: PoolHandle> Topology<P> {
     /// [`TransportError::app_error`](sdam_transport::error::TransportError::app_error) returns the
     /// error to report for a failed connection.
     /// Must not be called with a lock held that the pool's own `ready`, `clear` or `close` take.
+    ///
+    /// ```no_run
+    /// use sdam::{AppError, SelectedServer, Stage, Topology};
+    ///
+    /// fn report(topology: &Topology, server: &SelectedServer, error: &std::io::Error) {
+    ///     let text = error.to_string();
+    ///     let error = AppError::network(server.generation(), Stage::Operation, text);
+    ///     topology.handle_error(server.id(), &error);
+    /// }
+    /// ```
     pub fn handle_error(&self, server: ServerId, error: &AppError<'_>) -> ErrorOutcome {
         self.shared().apply_error(server, error)
     }
