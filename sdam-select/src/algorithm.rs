@@ -1,4 +1,4 @@
-//! Selection in one call or in algorithm.
+//! Selection in one call or step by step.
 
 use core::time::Duration;
 

@@ -74,6 +74,12 @@ pub trait Selector: Send + Sync {
     fn select(&self, suitable: &mut Candidates<'_>);
 }
 
+impl<S: Selector + ?Sized> Selector for alloc::sync::Arc<S> {
+    fn select(&self, suitable: &mut Candidates<'_>) {
+        (**self).select(suitable);
+    }
+}
+
 impl<F: Fn(&mut Candidates<'_>) + Send + Sync> Selector for F {
     fn select(&self, suitable: &mut Candidates<'_>) {
         self(suitable);

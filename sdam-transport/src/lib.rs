@@ -55,6 +55,7 @@ pub mod testing;
 pub mod wire;
 
 pub use async_trait::async_trait;
+pub use futures::future::BoxFuture;
 
 #[doc(inline)]
 pub use crate::{

@@ -140,8 +140,7 @@ pub use sdam_select::{
     diagnose::Diagnosis,
     explain::Explanation,
 };
-/// Implements the seams, whose methods are asynchronous.
-pub use sdam_transport::async_trait;
+pub use sdam_transport::{BoxFuture, async_trait};
 #[doc(inline)]
 pub use sdam_transport::{
     clock::Clock,

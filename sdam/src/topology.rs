@@ -214,7 +214,7 @@ impl<P: PoolHandle> Topology<P> {
         shared.wait_for(ready, Some(shared.now() + timeout)).await
     }
 
-    /// Returns a read-only view of the events that are not delivered yet.
+    /// Returns a view of the events that are not delivered yet.
     pub fn events(&self) -> PendingEvents<'_> {
         self.shared().events.pending()
     }

@@ -20,7 +20,7 @@ use sdam_transport::{
     wire::{Exchange, WireError, WireMessage},
 };
 
-/// The result of a link's operation.
+/// The result of an operation on the connection.
 pub(crate) enum Answer {
     /// The connection is open.
     Connected,
