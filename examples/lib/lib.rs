@@ -16,6 +16,8 @@
 
 pub mod exit;
 mod failure;
+#[cfg(doctest)]
+mod guide;
 pub mod http;
 pub mod json;
 pub mod log;

@@ -1,5 +1,7 @@
 //! `cargo xtask tidy`: house rules that no compiler checks.
 
+mod guide;
+
 use std::fs;
 use std::path::Path;
 
@@ -16,7 +18,7 @@ usage: cargo xtask tidy
 
 Files are under 600 lines, have no trailing white space, and hold no unfinished work; every crate
 takes the lints of the workspace, which forbid unsafe code; docs/conformance defines every rule that
-the code names, with its proof.";
+the code names, with its proof; every listing of docs/guide is compiled.";
 
 /// The maximum number of lines of a file.
 const LIMIT: usize = 600;
@@ -45,6 +47,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
         check(&show(file), &fs::read_to_string(file)?, &mut violations);
     }
     violations.extend(conformance::violations()?);
+    guide::check(&mut violations)?;
     if violations.is_empty() {
         println!("tidy: {} files in {crates} crates", files.len());
         return Ok(());
