@@ -2,7 +2,6 @@
 
 pub(crate) mod deployment;
 pub(crate) mod events;
-pub(crate) mod pools;
 pub(crate) mod selection;
 #[cfg(test)]
 mod tests;
@@ -10,11 +9,9 @@ mod tests;
 use std::time::Duration;
 
 use sdam_core::options::{Options, ServerMonitoringMode};
+use sdam_testkit::{RecordingPool, RecordingPools};
 use sdam_transport::{ClientMetadata, Environment};
 
-use self::pools::{RecordingPool, RecordingPools};
-
-/// Creates the builder of a topology. Its checks have no time limit and are made one by one.
 /// A topology with recording pools.
 pub(crate) type Topology = sdam::Topology<RecordingPool>;
 /// A builder of topologies with recording pools.
@@ -22,6 +19,7 @@ pub(crate) type TopologyBuilder = sdam::TopologyBuilder<RecordingPool>;
 /// A single-threaded topology with recording pools.
 pub(crate) type ScanTopology = sdam::ScanTopology<RecordingPool>;
 
+/// Creates the builder of a topology. Its checks have no time limit and are made one by one.
 pub(crate) fn builder(options: Options, pools: &RecordingPools) -> Result<TopologyBuilder, String> {
     let options = options
         .with_server_monitoring_mode(ServerMonitoringMode::Poll)

@@ -1,14 +1,16 @@
-//! Servers, clocks and spawners that tests control.
+//! Servers, clocks, pools and spawners that tests control.
 //!
 //! | item | purpose |
 //! | --- | --- |
 //! | [`ManualClock`] | a clock that tests advance |
 //! | [`Servers`] | a transport without a network, to servers whose replies tests set |
+//! | [`RecordingPools`] | connection pools that record the calls of the topology and can panic |
 //! | [`HeldTasks`], [`DroppedTasks`] | spawners that keep tasks until they are taken, or drop them |
 //!
 //! The crate does not know the engine, so that the tests of every crate above the transport can
 //! use it. A whole simulated deployment is `sdam-sim`.
 
+mod pools;
 mod server;
 mod servers;
 mod spawn;
@@ -18,6 +20,7 @@ mod tests;
 pub use sdam_transport::testing::ManualClock;
 
 pub use self::{
+    pools::{RecordedCall, RecordingPool, RecordingPools},
     server::{Reply, Request, Server, always, member, mongos},
     servers::{Servers, reply_to},
     spawn::{DroppedTasks, HeldTasks},

@@ -1,10 +1,17 @@
-use std::{sync::Arc, time::Duration};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    time::Duration,
+};
 
 use bson::{RawDocument, doc};
 use futures::{FutureExt, future::BoxFuture};
 use sdam_core::{
     address::ServerAddress,
+    error::{ErrorKind, ServerError, Stage},
     hello::{HelloRequest, ping},
+    ids::{Generation, ObjectId, ServerId},
+    pool::{NewPool, PoolClear, PoolFactory, PoolHandle},
     time::Instant,
 };
 use sdam_transport::{
@@ -170,4 +177,44 @@ fn held_tasks_are_returned_in_order() {
     let names: Vec<_> = held.take().iter().map(Task::name).collect();
     assert_eq!(names, ["first", "second"]);
     assert!(held.take().is_empty());
+}
+
+#[test]
+fn recording_pools_keep_every_call_and_the_generations_of_open_pools() {
+    let pools = RecordingPools::default();
+    let server = ServerId::from_u64(1);
+    let pool = pools.create(NewPool::detached(server, address()));
+    pool.ready();
+    let cause = ServerError::new(ErrorKind::Network, Stage::Operation, "reset").shared();
+    let mut clear = PoolClear::new(Generation::from_u64(1), cause);
+    pool.clear(&clear);
+    assert_eq!(pools.generations()[&server], clear.generation);
+    clear.generation = Generation::from_u64(2);
+    clear.service_id = Some(ObjectId::default());
+    pool.clear(&clear);
+    assert_eq!(pools.generations()[&server], Generation::from_u64(1));
+    pool.close();
+    assert!(pools.generations().is_empty());
+    assert_eq!((pools.count("clear"), pools.commands().len()), (2, 4));
+    let calls = pools.take_calls().into_iter().map(|call| call.to_string());
+    let expected = ["create a", "ready a", "clear 1 a", "clear 2 a", "close a"];
+    assert!(calls.eq(expected.map(str::to_owned)));
+    assert!(pools.calls().is_empty());
+}
+
+#[test]
+fn recording_pools_panic_once_at_the_chosen_call() {
+    let pools = RecordingPools::default();
+    pools.break_after(1, "create");
+    let create = || {
+        let new = NewPool::detached(ServerId::from_u64(1), address());
+        catch_unwind(AssertUnwindSafe(|| pools.create(new)))
+    };
+    let first = create().unwrap();
+    let panic = create().unwrap_err();
+    assert_eq!(panic.downcast_ref(), Some(&RecordingPools::PANIC));
+    assert!(create().is_ok());
+    assert_eq!(pools.count("create"), 3);
+    pools.break_at("close");
+    assert!(catch_unwind(AssertUnwindSafe(|| first.close())).is_err());
 }

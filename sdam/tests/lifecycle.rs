@@ -5,7 +5,7 @@
 use std::{
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicUsize, Ordering},
         mpsc,
     },
     task::Context,
@@ -21,7 +21,6 @@ use sdam_core::{
     error::{ErrorKind, Stage},
     event::{EventKind, EventName},
     ids::Generation,
-    pool::{NewPool, PoolClear, PoolFactory, PoolHandle},
     read_preference::{ReadMode, ReadPreference, TagSet},
     server::ServerType,
     time::Instant,
@@ -30,6 +29,7 @@ use sdam_core::{
 use sdam_events::{channel::unbounded, sink::sink_fn};
 use sdam_select::criteria::Criteria;
 use sdam_sim::serve::ReplicaSet;
+use sdam_testkit::RecordingPools;
 use sdam_transport::{
     connect::{Connection, Transport},
     error::TransportError,
@@ -204,28 +204,6 @@ fn a_sink_that_panics_is_reported_and_disturbs_nobody() {
     block_on(topology.close());
 }
 
-/// Pools whose first `ready` panics.
-#[derive(Clone, Debug, Default)]
-struct Brittle(Arc<AtomicBool>);
-
-impl PoolFactory for Brittle {
-    type Pool = Self;
-
-    fn create(&self, _: NewPool) -> Self {
-        self.clone()
-    }
-}
-
-impl PoolHandle for Brittle {
-    fn ready(&self) {
-        assert!(self.0.swap(true, Ordering::SeqCst), "the pool is broken");
-    }
-
-    fn clear(&self, _: &PoolClear) {}
-
-    fn close(&self) {}
-}
-
 /// A spawner that counts monitors.
 #[derive(Debug)]
 struct CountingSpawner(Arc<dyn Spawner>, Arc<AtomicUsize>);
@@ -241,7 +219,8 @@ impl Spawner for CountingSpawner {
 #[test]
 fn a_monitor_that_a_pool_has_stopped_starts_over_in_its_task() {
     let (set, host) = (ReplicaSet::start(3).unwrap(), tokio());
-    let pools = Brittle::default();
+    let pools = RecordingPools::default();
+    pools.break_at("ready");
     let mut runtime = on(&host);
     let monitors = Arc::default();
     runtime.spawner = Arc::new(CountingSpawner(runtime.spawner, Arc::clone(&monitors)));
@@ -260,7 +239,7 @@ fn a_monitor_that_a_pool_has_stopped_starts_over_in_its_task() {
         .then_some(())
     };
     block_on(topology.wait_for(complete, PATIENCE)).unwrap();
-    assert!(pools.0.load(Ordering::SeqCst), "a pool has panicked");
+    assert_ne!(pools.count("ready"), 0, "a pool has panicked");
     // A replacement monitor would have to be spawned while the old one is dropped.
     assert_eq!(monitors.load(Ordering::SeqCst), 3);
     block_on(topology.close());

@@ -15,7 +15,6 @@ use sdam_core::{
     error::Stage,
     event::{Event, EventKind, EventName},
     ids::Generation,
-    pool::{NewPool, PoolClear, PoolFactory, PoolHandle},
     server::ServerType,
     time::Instant,
 };
@@ -28,6 +27,7 @@ use sdam_sim::{
     runtime::{Direction, Latency, Sim, Verdict},
     version::ServerVersion,
 };
+use sdam_testkit::{RecordingPool, RecordingPools};
 use sdam_transport::handshake::Library;
 
 const HEARTBEAT: Duration = Duration::from_secs(10);
@@ -54,54 +54,6 @@ impl Sent {
     }
 }
 
-/// A call to a pool, in the order of the calls to all pools.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Call {
-    Created,
-    Ready,
-    /// With the text of the reason.
-    Cleared(String),
-    Closed,
-}
-
-type Calls = Arc<Mutex<Vec<(String, Call)>>>;
-
-#[derive(Clone, Debug, Default)]
-struct Pools(Calls);
-
-#[derive(Debug)]
-struct Pool(String, Calls);
-
-impl PoolFactory for Pools {
-    type Pool = Pool;
-
-    fn create(&self, new: NewPool) -> Pool {
-        let pool = Pool(new.address.to_string(), Arc::clone(&self.0));
-        pool.note(Call::Created);
-        pool
-    }
-}
-
-impl Pool {
-    fn note(&self, call: Call) {
-        self.1.lock().unwrap().push((self.0.clone(), call));
-    }
-}
-
-impl PoolHandle for Pool {
-    fn ready(&self) {
-        self.note(Call::Ready);
-    }
-
-    fn clear(&self, clear: &PoolClear) {
-        self.note(Call::Cleared(clear.cause.to_string()));
-    }
-
-    fn close(&self) {
-        self.note(Call::Closed);
-    }
-}
-
 #[derive(Debug)]
 struct Recorder(Arc<Mutex<Vec<Event>>>);
 
@@ -118,10 +70,10 @@ impl EventSink for Recorder {
 /// A topology in a simulated world, and its recorded events and messages.
 struct Watched {
     sim: Sim,
-    topology: Topology<Pool>,
+    topology: Topology<RecordingPool>,
     events: Arc<Mutex<Vec<Event>>>,
     sent: Arc<Mutex<Vec<Sent>>>,
-    calls: Calls,
+    pools: RecordingPools,
 }
 
 impl Watched {
@@ -152,7 +104,7 @@ impl Watched {
             Verdict::Pass
         });
         let events = Arc::<Mutex<Vec<Event>>>::default();
-        let pools = Pools::default();
+        let pools = RecordingPools::default();
         let topology = Topology::builder(&format!("mongodb://{options}"))
             .unwrap()
             .pools(pools.clone())
@@ -164,7 +116,7 @@ impl Watched {
             topology,
             events,
             sent,
-            calls: pools.0,
+            pools,
         };
         this.wait_for_known(3);
         this
@@ -451,16 +403,14 @@ fn a_pool_is_cleared_before_whoever_reported_the_error_goes_on() {
     let error = AppError::network(Generation::FIRST, Stage::Operation, "the socket broke");
     let outcome = watched.topology.handle_error(selected.id(), &error);
     assert_eq!(outcome, ErrorOutcome::Cleared);
-    let calls = watched.calls.lock().unwrap().clone();
-    let (host, call) = calls.last().unwrap();
-    assert_eq!(host, selected.address().as_str());
-    assert!(
-        matches!(call, Call::Cleared(reason) if reason.contains("the socket broke")),
-        "{call:?}"
-    );
+    let calls = watched.pools.calls();
+    let call = calls.last().unwrap();
+    assert_eq!(call.address, *selected.address());
+    let cause = &call.clear.as_ref().unwrap().cause;
+    assert_eq!(&*cause.message, "the socket broke");
     let again = watched.topology.handle_error(selected.id(), &error);
     assert_eq!(again, ErrorOutcome::Stale);
-    assert_eq!(watched.calls.lock().unwrap().len(), calls.len());
+    assert_eq!(watched.pools.calls().len(), calls.len());
 }
 
 /// F-69: only the pool of a server that leaves the set is closed.
@@ -481,13 +431,10 @@ fn a_server_that_leaves_takes_its_pool_along() {
         .unwrap();
     watched.wait_for_known(2);
     let host = ["a", "b", "c"][usize::from(removed.0)];
-    let calls = watched.calls.lock().unwrap().clone();
-    let closed: Vec<_> = calls
-        .iter()
-        .filter(|(_, call)| *call == Call::Closed)
-        .map(|(host, _)| host.clone())
-        .collect();
-    assert_eq!(closed, [format!("{host}:27017")]);
+    let calls = watched.pools.calls().into_iter();
+    let closed = calls.filter(|call| call.method == "close");
+    let closed: Vec<_> = closed.map(|call| call.address).collect();
+    assert_eq!(closed, [ServerAddress::new(host, 27017)]);
 }
 
 /// O-27: only connections opened later send the appended library; open ones are kept.

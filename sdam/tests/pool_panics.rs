@@ -5,7 +5,6 @@
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -18,7 +17,6 @@ use sdam_core::{
     event::{Event, EventKind, EventName},
     ids::Generation,
     options::ServerMonitoringMode,
-    pool::{NewPool, PoolClear, PoolFactory, PoolHandle},
     server::ServerType,
 };
 use sdam_events::{
@@ -27,72 +25,22 @@ use sdam_events::{
 };
 use sdam_select::criteria::Criteria;
 use sdam_sim::serve::ReplicaSet;
+use sdam_testkit::{RecordingPool, RecordingPools};
 
 /// The time limit of every wait, for a machine under load.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Pools that record their calls and panic at the next call of the chosen kind.
-#[derive(Clone, Debug, Default)]
-struct Pools(Arc<Mutex<Book>>);
-
-#[derive(Debug, Default)]
-struct Book {
-    calls: Vec<&'static str>,
-    breaks: Option<&'static str>,
-}
-
-impl Pools {
-    fn break_at(&self, method: &'static str) {
-        self.0.lock().unwrap().breaks = Some(method);
-    }
-
-    fn count(&self, method: &str) -> usize {
-        let book = self.0.lock().unwrap();
-        book.calls.iter().filter(|call| **call == method).count()
-    }
-
-    fn call(&self, method: &'static str) {
-        let mut book = self.0.lock().unwrap();
-        book.calls.push(method);
-        let breaks = book.breaks.take_if(|breaks| *breaks == method).is_some();
-        drop(book);
-        assert!(!breaks, "{BROKEN}");
-    }
-}
-
-const BROKEN: &str = "the pool is broken";
-
-impl PoolFactory for Pools {
-    type Pool = Self;
-
-    fn create(&self, _: NewPool) -> Self {
-        self.call("create");
-        self.clone()
-    }
-}
-
-impl PoolHandle for Pools {
-    fn ready(&self) {
-        self.call("ready");
-    }
-
-    fn clear(&self, _: &PoolClear) {
-        self.call("clear");
-    }
-
-    fn close(&self) {
-        self.call("close");
-    }
-}
-
 /// Asserts that `call` panics with the pool's panic.
 fn breaking<T>(call: impl FnOnce() -> T) {
     let panic = catch_unwind(AssertUnwindSafe(call)).err().unwrap();
-    assert_eq!(panic.downcast_ref::<String>().unwrap(), BROKEN);
+    assert_eq!(panic.downcast_ref(), Some(&RecordingPools::PANIC));
 }
 
 /// A topology whose servers are checked once, and again only on request.
-fn builder(set: &ReplicaSet, pools: &Pools) -> (TopologyBuilder<Pools>, EventStream) {
+fn builder(
+    set: &ReplicaSet,
+    pools: &RecordingPools,
+) -> (TopologyBuilder<RecordingPool>, EventStream) {
     let (sink, events) = unbounded();
     let builder = Topology::builder(set.uri())
         .unwrap()
@@ -105,7 +53,10 @@ fn builder(set: &ReplicaSet, pools: &Pools) -> (TopologyBuilder<Pools>, EventStr
     (builder, events)
 }
 
-fn start(builder: TopologyBuilder<Pools>, host: &tokio::runtime::Runtime) -> Topology<Pools> {
+fn start(
+    builder: TopologyBuilder<RecordingPool>,
+    host: &tokio::runtime::Runtime,
+) -> Topology<RecordingPool> {
     let runtime = sdam_runtime_tokio::from_handle(host.handle().clone()).unwrap();
     builder.start(runtime).unwrap()
 }
@@ -120,7 +71,7 @@ fn all(events: EventStream) -> Vec<Event> {
 #[test]
 fn a_server_whose_pool_panics_when_cleared_is_checked_again_all_the_same() {
     let host = tokio::runtime::Runtime::new().unwrap();
-    let (set, pools) = (ReplicaSet::start(3).unwrap(), Pools::default());
+    let (set, pools) = (ReplicaSet::start(3).unwrap(), RecordingPools::default());
     let (builder, events) = builder(&set, &pools);
     let topology = start(builder, &host);
     let primary = block_on(topology.select(&Criteria::write())).unwrap();
@@ -148,7 +99,7 @@ fn a_server_whose_pool_panics_when_cleared_is_checked_again_all_the_same() {
 #[test]
 fn every_pool_is_closed_though_one_panics() {
     let host = tokio::runtime::Runtime::new().unwrap();
-    let (set, pools) = (ReplicaSet::start(3).unwrap(), Pools::default());
+    let (set, pools) = (ReplicaSet::start(3).unwrap(), RecordingPools::default());
     let (builder, events) = builder(&set, &pools);
     let topology = start(builder, &host);
     block_on(topology.select(&Criteria::write())).unwrap();
@@ -162,7 +113,7 @@ fn every_pool_is_closed_though_one_panics() {
 #[test]
 fn a_topology_that_a_panic_keeps_from_starting_leaves_nothing_behind() {
     let host = tokio::runtime::Runtime::new().unwrap();
-    let (set, pools) = (ReplicaSet::start(3).unwrap(), Pools::default());
+    let (set, pools) = (ReplicaSet::start(3).unwrap(), RecordingPools::default());
     let (builder, events) = builder(&set, &pools);
     pools.break_at("create");
     breaking(|| start(builder, &host));
@@ -175,24 +126,9 @@ fn a_topology_that_a_panic_keeps_from_starting_leaves_nothing_behind() {
 
 #[test]
 fn a_pool_that_could_not_be_created_is_created_before_its_server_is_selected() {
-    /// Pools of which the second cannot be created at first.
-    #[derive(Clone, Debug, Default)]
-    struct Second(Pools);
-
-    impl PoolFactory for Second {
-        type Pool = Pools;
-
-        fn create(&self, _: NewPool) -> Pools {
-            if self.0.count("create") == 1 {
-                self.0.break_at("create");
-            }
-            self.0.call("create");
-            self.0.clone()
-        }
-    }
-
     let host = tokio::runtime::Runtime::new().unwrap();
-    let (set, pools) = (ReplicaSet::start(3).unwrap(), Second::default());
+    let (set, pools) = (ReplicaSet::start(3).unwrap(), RecordingPools::default());
+    pools.break_after(1, "create");
     let seed = set.uri().split(',').next().unwrap();
     let runtime = sdam_runtime_tokio::from_handle(host.handle().clone()).unwrap();
     let topology = Topology::builder(&format!("{seed}/?replicaSet=rs0"))
@@ -210,7 +146,8 @@ fn a_pool_that_could_not_be_created_is_created_before_its_server_is_selected() {
     );
     assert!(block_on(known).is_some(), "{:?}", topology.snapshot());
     let primary = block_on(topology.select(&Criteria::write())).unwrap();
-    assert_eq!(primary.pool().count("create"), 4, "one of them failed");
+    assert!(pools.generations().contains_key(&primary.id()));
+    assert_eq!(pools.count("create"), 4, "one of them failed");
     block_on(topology.close());
-    assert_eq!(pools.0.count("close"), 3);
+    assert_eq!(pools.count("close"), 3);
 }

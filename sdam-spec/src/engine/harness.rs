@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use sdam_core::{address::ServerAddress, options::Options, time::Instant};
-use sdam_testkit::{ManualClock, Server, Servers};
+use sdam_testkit::{ManualClock, RecordingPools, Server, Servers};
 use sdam_transport::{Clock, Io, Runtime};
 
 use super::{Host, activity::Activity};
 use crate::running::{Topology, TopologyBuilder};
-use crate::running::{builder, check_nothing_left, pools::RecordingPools};
+use crate::running::{builder, check_nothing_left};
 
 /// How often the clock may have to advance until a server is checked: once to the end of the pause
 /// between its checks, and once more if that was used by another server.

@@ -4,11 +4,11 @@ use std::{future::Future, sync::Arc, time::Duration};
 
 use futures::future::FutureExt;
 use sdam_core::{address::ServerAddress, options::Options, time::Instant};
-use sdam_testkit::{ManualClock, Reply, Server, Servers};
+use sdam_testkit::{ManualClock, RecordingPools, Reply, Server, Servers};
 use sdam_transport::{Clock, Io};
 
 use crate::running::{ScanTopology, TopologyBuilder};
-use crate::running::{builder, check_nothing_left, pools::RecordingPools};
+use crate::running::{builder, check_nothing_left};
 
 /// The environment of a topology.
 #[derive(Debug)]

@@ -10,7 +10,6 @@ use sdam_core::{
     event::{Event, EventKind},
     ids::ServerId,
     options::Options,
-    pool::{NewPool, PoolClear, PoolFactory, PoolHandle},
     server::ServerType,
     topology::TopologyDescription,
 };
@@ -19,7 +18,8 @@ use sdam_events::{
     replay::replay,
     sink::{EventSink, Interest},
 };
-use sdam_sim::oracle::{self, PoolCall, PoolCalls};
+use sdam_sim::oracle::{self, PoolCall};
+use sdam_testkit::{RecordingPool, RecordingPools};
 
 use crate::runtime::Host;
 
@@ -28,10 +28,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running topology and the record of what it did.
 pub(crate) struct Observer {
-    pub(crate) topology: Topology<RecordedPool>,
+    pub(crate) topology: Topology<RecordingPool>,
     options: Options,
     record: Arc<Record>,
-    pools: Pools,
+    pools: RecordingPools,
     host: Host,
 }
 
@@ -58,46 +58,13 @@ impl EventSink for Recorder {
     }
 }
 
-type Calls = Arc<Mutex<PoolCalls>>;
-
-#[derive(Clone, Debug, Default)]
-struct Pools(Calls);
-
-#[derive(Debug)]
-pub(crate) struct RecordedPool(ServerId, Calls);
-
-impl PoolFactory for Pools {
-    type Pool = RecordedPool;
-
-    fn create(&self, new: NewPool) -> RecordedPool {
-        RecordedPool(new.server, Arc::clone(&self.0))
-    }
-}
-
-impl PoolHandle for RecordedPool {
-    fn ready(&self) {
-        self.1.lock().unwrap().push((self.0, PoolCall::Ready));
-    }
-
-    fn clear(&self, clear: &PoolClear) {
-        self.1
-            .lock()
-            .unwrap()
-            .push((self.0, PoolCall::Clear(clear.clone())));
-    }
-
-    fn close(&self) {
-        self.1.lock().unwrap().push((self.0, PoolCall::Close));
-    }
-}
-
 impl Observer {
     pub(crate) fn start(uri: &str) -> Self {
         Self::start_on(Host::start(), uri)
     }
 
     pub(crate) fn start_on(host: Host, uri: &str) -> Self {
-        let (record, pools) = (Arc::<Record>::default(), Pools::default());
+        let (record, pools) = (Arc::<Record>::default(), RecordingPools::default());
         let topology = Topology::builder(uri)
             .unwrap()
             .sink(Recorder(Arc::clone(&record)))
@@ -174,7 +141,7 @@ impl Observer {
 
     /// Returns the calls to pools so far.
     pub(crate) fn pool_calls(&self) -> Vec<(ServerId, PoolCall)> {
-        self.pools.0.lock().unwrap().clone()
+        self.pools.commands()
     }
 
     /// Closes the topology and checks the invariants on all recorded events.

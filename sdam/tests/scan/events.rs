@@ -6,12 +6,9 @@ use std::{
 };
 
 use sdam::TopologyBuilder;
-use sdam_core::{
-    event::EventKind,
-    options::Options,
-    pool::{NewPool, PoolClear, PoolFactory, PoolHandle},
-};
+use sdam_core::{event::EventKind, options::Options};
 use sdam_events::sink::sink_fn;
+use sdam_testkit::RecordingPools;
 
 use crate::stage::*;
 
@@ -134,70 +131,30 @@ fn a_sink_may_be_slow_but_is_called_with_nothing_in_progress() {
     assert_eq!(*seen, expected, "no gap, no repetition");
 }
 
-/// Pools that record their calls.
-#[derive(Clone, Debug, Default)]
-struct Pools(Arc<Mutex<Vec<String>>>);
-
-#[derive(Debug)]
-struct Pool(String, Pools);
-
-impl Pools {
-    fn log(&self) -> String {
-        std::mem::take(&mut *self.0.lock().unwrap()).join(", ")
-    }
-}
-
-impl PoolFactory for Pools {
-    type Pool = Pool;
-
-    fn create(&self, new: NewPool) -> Pool {
-        let pool = Pool(new.address.host().into(), self.clone());
-        pool.note("create");
-        pool
-    }
-}
-
-impl Pool {
-    fn note(&self, what: &str) {
-        let Self(name, pools) = self;
-        pools.0.lock().unwrap().push(format!("{what} {name}"));
-    }
-}
-
-impl PoolHandle for Pool {
-    fn ready(&self) {
-        self.note("ready");
-    }
-
-    fn clear(&self, clear: &PoolClear) {
-        self.note(&format!("clear {}", clear.generation));
-    }
-
-    fn close(&self) {
-        self.note("close");
-    }
-}
-
 #[test]
 fn f_60_f_64_pools_are_commanded_as_by_monitors() {
     let stage = Stage::default();
     stage.serve("a", mongos());
-    let pools = Pools::default();
+    let pools = RecordingPools::default();
+    let log = || {
+        let calls = pools.take_calls().into_iter();
+        calls.map(|call| call.to_string()).collect::<Vec<_>>()
+    };
     let options = Options::parse("mongodb://a").unwrap();
     let builder = TopologyBuilder::new(options).pools(pools.clone());
     let mut topology = builder.scan(stage.io(SEED)).unwrap();
-    assert_eq!(pools.log(), "create a");
+    assert_eq!(log(), ["create a"]);
     select(&mut topology).unwrap();
-    assert_eq!(pools.log(), "ready a");
+    assert_eq!(log(), ["ready a"]);
     stage.advance(70_000);
     select(&mut topology).unwrap();
-    assert_eq!(pools.log(), "");
+    assert_eq!(log(), [""; 0]);
     stage.restart("a");
     stage.advance(70_000);
     select(&mut topology).unwrap();
-    assert_eq!(pools.log(), "clear 1 a, ready a");
+    assert_eq!(log(), ["clear 1 a", "ready a"]);
     drop(topology);
-    assert_eq!(pools.log(), "close a");
+    assert_eq!(log(), ["close a"]);
 }
 
 #[test]

@@ -1,62 +1,25 @@
 //! Pools that panic: the call re-raises the panic after all effects have run.
 
-use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, Mutex},
-};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use bson::doc;
 use sdam::ScanTopology;
-use sdam_core::{
-    pool::{NewPool, PoolClear, PoolFactory, PoolHandle},
-    topology::TopologyType,
-};
+use sdam_core::topology::TopologyType;
 use sdam_events::channel::EventStream;
+use sdam_testkit::{RecordingPool, RecordingPools};
 
 use crate::stage::*;
 
-/// Pools that panic at the next call of the chosen kind.
-#[derive(Clone, Debug)]
-struct Brittle(Arc<Mutex<Option<&'static str>>>);
-
-impl Brittle {
-    fn call(&self, method: &str) {
-        let broken = self.0.lock().unwrap().take_if(|breaks| *breaks == method);
-        assert!(broken.is_none(), "the pool is broken");
-    }
-}
-
-impl PoolFactory for Brittle {
-    type Pool = Self;
-
-    fn create(&self, _: NewPool) -> Self {
-        self.clone()
-    }
-}
-
-impl PoolHandle for Brittle {
-    fn ready(&self) {
-        self.call("ready");
-    }
-
-    fn clear(&self, _: &PoolClear) {
-        self.call("clear");
-    }
-
-    fn close(&self) {
-        self.call("close");
-    }
-}
-
 /// Starts a replica set whose pools panic once, in `method`.
-fn breaking_at(stage: &Stage, method: &'static str) -> (ScanTopology<Brittle>, EventStream) {
-    let pools = Brittle(Arc::new(Mutex::new(Some(method))));
+fn breaking_at(stage: &Stage, method: &'static str) -> (ScanTopology<RecordingPool>, EventStream) {
+    let pools = RecordingPools::default();
+    pools.break_at(method);
     stage.replica_set_with(|builder| builder.pools(pools))
 }
 
 fn panics<T>(call: impl FnOnce() -> T) {
     let panic = catch_unwind(AssertUnwindSafe(call)).err().unwrap();
-    assert_eq!(panic.downcast_ref(), Some(&"the pool is broken"));
+    assert_eq!(panic.downcast_ref(), Some(&RecordingPools::PANIC));
 }
 
 #[test]

@@ -1,69 +1,19 @@
 //! Single-threaded mode in simulated worlds with random faults by seed.
 
-use std::{
-    pin::pin,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{pin::pin, time::Duration};
 
 use bson::doc;
 use futures::future::{Either, select};
 use sdam::{ScanTopology, SelectedServer, TopologyBuilder};
-use sdam_core::{
-    address::ServerAddress,
-    ids::ServerId,
-    options::Options,
-    pool::{NewPool, PoolClear, PoolFactory, PoolHandle},
-    rng::Rng,
-    server::ServerType,
-};
+use sdam_core::{address::ServerAddress, options::Options, rng::Rng, server::ServerType};
 use sdam_events::{channel::unbounded, sink::Interest};
 use sdam_select::criteria::Criteria;
-use sdam_sim::{
-    Action, Blueprint, MemberId,
-    config::SetConfig,
-    oracle::{PoolCall, PoolCalls, audit},
-    runtime::Sim,
-};
+use sdam_sim::{Action, Blueprint, MemberId, config::SetConfig, oracle::audit, runtime::Sim};
+use sdam_testkit::{RecordingPool, RecordingPools};
 
 use crate::stage::bytes;
 
 const MEMBERS: u16 = 3;
-
-/// Pools that record their calls.
-#[derive(Clone, Debug, Default)]
-struct Pools(Arc<Mutex<PoolCalls>>);
-
-#[derive(Debug)]
-struct Pool(ServerId, Pools);
-
-impl PoolFactory for Pools {
-    type Pool = Pool;
-
-    fn create(&self, new: NewPool) -> Pool {
-        Pool(new.server, self.clone())
-    }
-}
-
-impl Pool {
-    fn note(&self, call: PoolCall) {
-        self.1.0.lock().unwrap().push((self.0, call));
-    }
-}
-
-impl PoolHandle for Pool {
-    fn ready(&self) {
-        self.note(PoolCall::Ready);
-    }
-
-    fn clear(&self, clear: &PoolClear) {
-        self.note(PoolCall::Clear(clear.clone()));
-    }
-
-    fn close(&self) {
-        self.note(PoolCall::Close);
-    }
-}
 
 /// Runs one seed; returns its trace and the number of successful selections.
 fn run(seed: u64) -> (u64, usize) {
@@ -75,7 +25,7 @@ fn run(seed: u64) -> (u64, usize) {
     options.server_selection_timeout = Duration::from_secs(20);
     options.connect_timeout = Duration::from_secs(2);
     let (sink, mut events) = unbounded();
-    let pools = Pools::default();
+    let pools = RecordingPools::default();
     let mut topology = TopologyBuilder::new(options)
         .pools(pools.clone())
         .sink(sink.interested_in(Interest::SDAM.union(Interest::POOLS)))
@@ -103,8 +53,7 @@ fn run(seed: u64) -> (u64, usize) {
     while let Some(event) = events.try_next() {
         record.push(event);
     }
-    let calls = pools.0.lock().unwrap().clone();
-    if let Err(violation) = audit(&record, &calls) {
+    if let Err(violation) = audit(&record, &pools.commands()) {
         panic!("seed {seed}: {violation}");
     }
     (sim.trace(), found)
@@ -151,7 +100,7 @@ fn heal(sim: &Sim) {
 }
 
 /// Works like an application; returns whether a selection succeeded.
-fn work(sim: &Sim, topology: &mut ScanTopology<Pool>, rng: &mut Rng) -> bool {
+fn work(sim: &Sim, topology: &mut ScanTopology<RecordingPool>, rng: &mut Rng) -> bool {
     let criteria = Criteria::write();
     let clock = sim.runtime().io.clock;
     // Some selections are dropped at any point.
@@ -159,7 +108,7 @@ fn work(sim: &Sim, topology: &mut ScanTopology<Pool>, rng: &mut Rng) -> bool {
         0 => Duration::from_millis(rng.below(700)),
         _ => Duration::from_secs(600),
     };
-    let selected: Option<SelectedServer<Pool>> = sim.block_on(async {
+    let selected: Option<SelectedServer<RecordingPool>> = sim.block_on(async {
         let selection = pin!(topology.select(&criteria));
         match select(selection, clock.sleep_until(clock.now() + patience)).await {
             Either::Left((selected, _)) => selected.ok(),
@@ -178,7 +127,7 @@ fn work(sim: &Sim, topology: &mut ScanTopology<Pool>, rng: &mut Rng) -> bool {
 }
 
 /// Asserts that the description matches the deployment.
-fn assert_truth(sim: &Sim, topology: &ScanTopology<Pool>, seed: u64) {
+fn assert_truth(sim: &Sim, topology: &ScanTopology<RecordingPool>, seed: u64) {
     let status = sim.status();
     let primary = status.primary().unwrap();
     for member in &status.members {

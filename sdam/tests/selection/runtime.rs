@@ -1,13 +1,6 @@
 //! Selection errors after the runtime has dropped the monitoring tasks.
 
-use std::{
-    pin::pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use bson::doc;
 use futures::FutureExt;
@@ -16,11 +9,11 @@ use sdam_core::{
     address::ServerAddress,
     event::{EventKind, SelectionFailure},
     options::MIN_HEARTBEAT_FREQUENCY,
-    pool::{NewPool, PoolClear, PoolFactory, PoolHandle},
+    pool::PoolHandle,
 };
 use sdam_events::{channel::unbounded, sink::Interest};
 use sdam_select::{candidate::Candidates, criteria::Criteria};
-use sdam_testkit::Server;
+use sdam_testkit::{RecordingPools, Server};
 
 use crate::world::{World, hosts};
 
@@ -124,36 +117,15 @@ fn topologies_without_monitors_are_not_abandoned() {
     assert!(topology.select(&criteria).now_or_never().is_none());
 }
 
-/// A pool whose first `ready` panics.
-#[derive(Clone, Debug, Default)]
-struct Brittle(Arc<AtomicBool>);
-
-impl PoolFactory for Brittle {
-    type Pool = Self;
-
-    fn create(&self, _: NewPool) -> Self {
-        self.clone()
-    }
-}
-
-impl PoolHandle for Brittle {
-    fn ready(&self) {
-        assert!(self.0.swap(true, Ordering::SeqCst), "the pool is broken");
-    }
-
-    fn clear(&self, _: &PoolClear) {}
-
-    fn close(&self) {}
-}
-
 #[test]
 fn a_monitor_that_starts_over_is_not_lost() {
     let (mut world, hosts) = (World::new(), hosts(1));
     let mongos = doc! { "ok": 1, "ismaster": true, "msg": "isdbgrid", "maxWireVersion": 21 };
     world.servers.set(&hosts[0], Server::replying(&mongos));
-    let pools = Brittle::default();
+    let pools = RecordingPools::default();
+    pools.break_at("ready");
     let topology = world.start(&hosts, |builder| builder.pools(pools.clone()));
-    assert!(pools.0.load(Ordering::SeqCst), "the pool has panicked");
+    assert_eq!(pools.count("ready"), 1, "the pool has panicked");
     assert!(attempt(&topology).is_none(), "while the monitor pauses");
     world.pass(MIN_HEARTBEAT_FREQUENCY);
     assert_eq!(attempt(&topology).unwrap().unwrap(), hosts[0]);

@@ -1,0 +1,173 @@
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use sdam_core::{
+    address::ServerAddress,
+    ids::{Generation, ServerId},
+    pool::{NewPool, PoolClear, PoolFactory, PoolHandle},
+};
+use sdam_sim::oracle::{PoolCall, PoolCalls};
+
+/// Pools that record every call of the topology, and panic at the chosen one. Clones share the
+/// record.
+#[derive(Clone, Debug, Default)]
+pub struct RecordingPools(Arc<Mutex<Record>>);
+
+#[derive(Debug, Default)]
+struct Record {
+    calls: Vec<RecordedCall>,
+    /// The generations of the open pools.
+    open: BTreeMap<ServerId, Generation>,
+    /// The method that will panic, and how many calls of it come before.
+    breaks: Option<(&'static str, usize)>,
+}
+
+/// A call of the topology to a pool or its factory.
+#[derive(Clone, Debug)]
+pub struct RecordedCall {
+    /// The id of the server.
+    pub server: ServerId,
+    /// The address of the server.
+    pub address: ServerAddress,
+    /// The method: `create`, `ready`, `clear` or `close`.
+    pub method: &'static str,
+    /// The argument of `clear`.
+    pub clear: Option<PoolClear>,
+}
+
+impl fmt::Display for RecordedCall {
+    /// Writes the call and the host, such as `ready a` or, with the generation, `clear 1 a`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ", self.method)?;
+        if let Some(clear) = &self.clear {
+            write!(f, "{} ", clear.generation)?;
+        }
+        f.write_str(self.address.host())
+    }
+}
+
+impl RecordingPools {
+    /// The message of the chosen panic.
+    pub const PANIC: &'static str = "the pool is broken";
+
+    /// Makes the next call of `method` panic, once.
+    pub fn break_at(&self, method: &'static str) {
+        self.break_after(0, method);
+    }
+
+    /// Makes `method` panic once, after that many calls of it.
+    pub fn break_after(&self, calls: usize, method: &'static str) {
+        self.lock().breaks = Some((method, calls));
+    }
+
+    /// Returns all calls so far, in order.
+    pub fn calls(&self) -> Vec<RecordedCall> {
+        self.lock().calls.clone()
+    }
+
+    /// Removes and returns the calls so far, in order.
+    pub fn take_calls(&self) -> Vec<RecordedCall> {
+        std::mem::take(&mut self.lock().calls)
+    }
+
+    /// Returns the number of calls of `method`, including those that panicked.
+    pub fn count(&self, method: &str) -> usize {
+        let record = self.lock();
+        let calls = record.calls.iter();
+        calls.filter(|call| call.method == method).count()
+    }
+
+    /// Returns the calls to pools so far, for [`audit`](sdam_sim::oracle::audit()).
+    pub fn commands(&self) -> PoolCalls {
+        let command = |call: RecordedCall| {
+            let command = match (call.method, call.clear) {
+                ("ready", _) => PoolCall::Ready,
+                ("close", _) => PoolCall::Close,
+                (_, Some(clear)) => PoolCall::Clear(clear),
+                (_, None) => return None,
+            };
+            Some((call.server, command))
+        };
+        self.calls().into_iter().filter_map(command).collect()
+    }
+
+    /// Returns the generations of the open pools.
+    pub fn generations(&self) -> BTreeMap<ServerId, Generation> {
+        self.lock().open.clone()
+    }
+
+    #[expect(clippy::panic, reason = "a test has chosen this panic")]
+    fn record(
+        &self,
+        new: &NewPool,
+        method: &'static str,
+        clear: Option<&PoolClear>,
+        apply: impl FnOnce(&mut BTreeMap<ServerId, Generation>),
+    ) {
+        let mut record = self.lock();
+        record.calls.push(RecordedCall {
+            server: new.server,
+            address: new.address.clone(),
+            method,
+            clear: clear.cloned(),
+        });
+        match &mut record.breaks {
+            Some((own, 0)) if *own == method => {
+                record.breaks = None;
+                drop(record);
+                std::panic::panic_any(Self::PANIC);
+            }
+            Some((own, calls)) if *own == method => *calls -= 1,
+            _ => {}
+        }
+        apply(&mut record.open);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Record> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl PoolFactory for RecordingPools {
+    type Pool = RecordingPool;
+
+    fn create(&self, new: NewPool) -> RecordingPool {
+        self.record(&new, "create", None, |open| {
+            open.insert(new.server, new.generation);
+        });
+        RecordingPool {
+            pools: self.clone(),
+            new,
+        }
+    }
+}
+
+/// A pool of [`RecordingPools`].
+#[derive(Debug)]
+pub struct RecordingPool {
+    pools: RecordingPools,
+    new: NewPool,
+}
+
+impl PoolHandle for RecordingPool {
+    fn ready(&self) {
+        self.pools.record(&self.new, "ready", None, |_| {});
+    }
+
+    fn clear(&self, clear: &PoolClear) {
+        self.pools.record(&self.new, "clear", Some(clear), |open| {
+            if clear.service_id.is_none() {
+                open.insert(self.new.server, clear.generation);
+            }
+        });
+    }
+
+    fn close(&self) {
+        self.pools.record(&self.new, "close", None, |open| {
+            open.remove(&self.new.server);
+        });
+    }
+}
