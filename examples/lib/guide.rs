@@ -5,3 +5,12 @@ struct Application;
 
 #[doc = include_str!("../../docs/guide/src/pool.md")]
 struct Pool;
+
+#[doc = include_str!("../../docs/guide/src/runtime.md")]
+struct Runtime;
+
+#[doc = include_str!("../../docs/guide/src/sink.md")]
+struct Sink;
+
+#[doc = include_str!("../../docs/guide/src/simulation.md")]
+struct Simulation;
