@@ -1,0 +1,77 @@
+//! Single-threaded mode, without async code: servers are checked only within the calls.
+//!
+//! `cargo run -p sdam-examples --example blocking [URI]`. Without a connection string, a replica set
+//! is simulated, whose primary steps down between two commands.
+
+use std::{env, error::Error, io::stdin, time::Duration};
+
+use bson::RawDocument;
+use sdam::{BlockingTopology, Criteria, ServerAddress, sim::ReplicaSet};
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+fn main() -> Result<()> {
+    let outcomes = if let Some(uri) = env::args().nth(1) {
+        run(&uri, || {
+            println!("let the primary step down, then press Enter");
+            stdin().read_line(&mut String::new())?;
+            Ok(())
+        })?
+    } else {
+        let set = ReplicaSet::start(3)?;
+        run(set.uri(), || Ok(set.step_down()?))?
+    };
+    for outcome in outcomes {
+        match outcome {
+            Ok(primary) => println!("{primary} has inserted the document"),
+            Err(error) => println!("an insert has failed: {error}"),
+        }
+    }
+    Ok(())
+}
+
+/// Inserts a document before, right after and a while after `step_down`. Returns the outcomes.
+fn run(uri: &str, step_down: impl Fn() -> Result<()>) -> Result<[Result<ServerAddress>; 3]> {
+    // Opens no connection yet. By default a selection fails after one scan; this one scans again
+    // until `serverSelectionTimeoutMS` has passed.
+    let mut topology = BlockingTopology::builder(uri)?
+        .options(|options| options.server_selection_try_once = Some(false))
+        .blocking()?;
+    let before = insert(&mut topology);
+    step_down()?;
+    // Between calls nothing is checked, so the old primary is selected and refuses the command.
+    let refused = insert(&mut topology);
+    // The topology has read that reply, too: this selection scans until there is a primary.
+    let after = insert(&mut topology);
+    topology.close();
+    Ok([before, refused, after])
+}
+
+/// Inserts a document at the primary, on the connection of the checks. Returns the primary.
+fn insert(topology: &mut BlockingTopology) -> Result<ServerAddress> {
+    let primary = topology.select(&Criteria::write())?;
+    let command =
+        bson::rawdoc! { "insert": "words", "documents": [{ "word": "hello" }], "$db": "sdam" };
+    let reply = topology.run_command(
+        primary.id(),
+        command.as_bytes(),
+        Some(Duration::from_secs(5)),
+    )?;
+    let reply = RawDocument::from_bytes(&reply)?;
+    if let Ok(error) = reply.get_str("errmsg") {
+        return Err(error.into());
+    }
+    Ok(primary.address().clone())
+}
+
+#[test]
+fn the_insert_after_the_refused_one_uses_the_new_primary() -> Result<()> {
+    let set = ReplicaSet::start(3)?;
+    let [before, refused, after] = run(set.uri(), || Ok(set.step_down()?))?;
+    assert_ne!(before?, after?);
+    assert_eq!(
+        refused.err().ok_or("not refused")?.to_string(),
+        "not primary"
+    );
+    Ok(())
+}
