@@ -1,60 +1,43 @@
-//! A custom runtime: an executor and sockets, made of the standard library.
+//! A runtime of one's own: a thread for each task, and sockets with two threads each.
 //!
-//! `cargo run --example bring_your_own_runtime [URI]`; without one a deployment is simulated. The
-//! executor polls everything on the main thread. Each socket has two threads, which is simple but
-//! expensive. `sdam-transport` provides the other parts of a runtime.
+//! `cargo run -p sdam-examples --example bring_your_own_runtime [URI]`. Without a connection string, a
+//! replica set is simulated. Threads are simple but expensive; `examples/monoio` is a runtime whose
+//! futures never leave their thread.
 
 use std::{
     env,
     error::Error,
-    future::Future,
     io::{self, Read, Write},
     net::{IpAddr, Shutdown, TcpStream},
-    pin::pin,
     sync::Arc,
-    task::{Context, Poll, Wake, Waker},
-    thread::{self, Thread},
+    thread,
 };
 
 use futures::{
     SinkExt,
     channel::oneshot,
     executor::{block_on, block_on_stream},
-    future::{Either, select},
 };
-use sdam::Topology;
-use sdam_core::time::Instant;
-use sdam_select::Criteria;
-use sdam_sim::serve::ReplicaSet;
-use sdam_transport::{
-    Dial, DialTarget, Io, NetTransport, Runtime, async_trait,
-    local::{self, Jobs},
-    pipe::{self, PipeEnd, Piped},
-    system::{self, Epoch, ThreadClock},
+use sdam::{
+    Criteria, Instant, Io, Runtime, ServerAddress, Spawner, Task, Topology, async_trait,
+    sim::ReplicaSet,
+    transport::{
+        Dial, DialTarget, NetTransport,
+        pipe::{self, PipeEnd, Piped},
+        system::{self, Epoch, ThreadClock},
+    },
 };
 
-/// Runs the executor: polls `main` on this thread after each wake-up.
-fn run<T>(main: impl Future<Output = T>) -> T {
-    let waker = Waker::from(Arc::new(ThreadWaker(thread::current())));
-    let (mut cx, mut main) = (Context::from_waker(&waker), pin!(main));
-    loop {
-        if let Poll::Ready(value) = main.as_mut().poll(&mut cx) {
-            return value;
-        }
-        // Returns at once if the bell has rung since the last wait.
-        thread::park();
+#[derive(Debug)]
+struct Threads;
+
+impl Spawner for Threads {
+    fn spawn(&self, task: Task) {
+        // A panic ends only this thread. If no thread can be started, the task is dropped.
+        let _ = thread::Builder::new().spawn(|| block_on(task));
     }
 }
 
-struct ThreadWaker(Thread);
-
-impl Wake for ThreadWaker {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
-/// The transport: sockets with two threads each.
 #[derive(Debug)]
 struct Sockets;
 
@@ -67,7 +50,7 @@ impl Dial for Sockets {
             return Err(target.unsupported());
         };
         let (opened, socket) = oneshot::channel();
-        // A socket that is opened after the caller is gone is dropped, and so closed.
+        // If the caller has dropped its future, the socket is dropped here, and so closed.
         thread::Builder::new().spawn(move || drop(opened.send(TcpStream::connect(address))))?;
         let socket = socket.await.map_err(io::Error::other)??;
         socket.set_nodelay(true)?;
@@ -82,15 +65,15 @@ impl Dial for Sockets {
 }
 
 /// Carries bytes between a socket and its stream until either has ended.
-fn carry(mut socket: TcpStream, end: PipeEnd) -> io::Result<()> {
-    let (mut reader, mut arrived) = (socket.try_clone()?, end.arrived);
+fn carry(mut socket: TcpStream, mut end: PipeEnd) -> io::Result<()> {
+    let mut reader = socket.try_clone()?;
     thread::Builder::new().spawn(move || {
         let mut bytes = [0; 4096];
         loop {
             let read = reader.read(&mut bytes);
             let ended = !matches!(read, Ok(1..));
             let chunk = read.map(|length| bytes[..length].to_vec());
-            if block_on(arrived.send(chunk)).is_err() || ended {
+            if block_on(end.arrived.send(chunk)).is_err() || ended {
                 break;
             }
         }
@@ -107,52 +90,41 @@ fn carry(mut socket: TcpStream, end: PipeEnd) -> io::Result<()> {
     Ok(())
 }
 
-/// Creates a runtime, and the tasks that the executor has to run for it.
-fn runtime() -> (Runtime, Jobs) {
-    let (spawner, jobs) = local::remote();
+fn runtime() -> Runtime {
     let clock = Arc::new(ThreadClock::new(Epoch::begin()));
+    // Parses messages, resolves host names, and tries the addresses of a host in turn.
     let transport = NetTransport::new(Sockets, clock.clone());
     let io = Io::new(clock, Arc::new(transport), system::entropy());
-    (Runtime::new(io, Arc::new(spawner)), jobs)
+    Runtime::new(io, Arc::new(Threads))
 }
 
-async fn application(uri: &str, runtime: Runtime) -> Result<(), Box<dyn Error + Send + Sync>> {
-    let topology = Topology::builder(uri)?.start(runtime)?;
-    let selected = topology.select(&Criteria::write()).await?;
-    println!("writes go to {}", selected.address());
+/// Returns the primary.
+async fn application(uri: &str) -> Result<ServerAddress, Box<dyn Error>> {
+    let topology = Topology::builder(uri)?.start(runtime())?;
+    let primary = topology.select(&Criteria::write()).await?;
+    println!("write to {}", primary.address());
     println!("{}", topology.snapshot().description());
     topology.close().await;
+    Ok(primary.address().clone())
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    match env::args().nth(1) {
+        Some(uri) => block_on(application(&uri))?,
+        None => block_on(application(ReplicaSet::start(3)?.uri()))?,
+    };
     Ok(())
 }
 
-fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
-    let simulated = ReplicaSet::start(3)?;
-    let uri = env::args()
-        .nth(1)
-        .unwrap_or_else(|| simulated.uri().to_owned());
-    let (runtime, jobs) = runtime();
-    let (application, jobs) = (pin!(application(&uri, runtime)), pin!(jobs.run()));
-    match run(select(application, jobs)) {
-        Either::Left((outcome, _)) => outcome,
-        Either::Right(_) => Err("the runtime has stopped early".into()),
-    }
+#[test]
+fn the_runtime_keeps_its_contracts() {
+    sdam::transport::conformance::runtime(&runtime());
 }
 
-#[cfg(test)]
-mod tests {
-    use sdam_transport::conformance;
-
-    use super::*;
-
-    #[test]
-    fn the_runtime_keeps_its_contracts() {
-        let (runtime, jobs) = runtime();
-        let (stop, stopped) = oneshot::channel::<()>();
-        let executor = thread::spawn(|| drop(run(select(pin!(jobs.run()), stopped))));
-        conformance::runtime(&runtime);
-        conformance::shutdown(&runtime, || {
-            drop(stop);
-            executor.join().unwrap();
-        });
-    }
+#[test]
+fn the_application_finds_the_primary() -> Result<(), Box<dyn Error>> {
+    let set = ReplicaSet::start(3)?;
+    let primary = block_on(application(set.uri()))?;
+    assert!(set.uri().contains(primary.as_str()), "{primary}");
+    Ok(())
 }
