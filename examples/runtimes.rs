@@ -1,28 +1,23 @@
-//! The same application on every runtime: `cargo run --example runtimes -- --runtime smol`.
+//! The same application on every runtime.
 //!
-//! `--runtime tokio` (the default), `smol` or `async-std`; `--uri URI` names a deployment,
-//! otherwise one is simulated.
+//! `cargo run -p sdam-examples --example runtimes [tokio|smol|async-std] [URI]`. Without a connection
+//! string, a replica set is simulated.
 
-use std::{env, error::Error, process::ExitCode};
+use std::{env, error::Error};
 
 use futures::executor::block_on;
-use sdam::{Topology, runtime};
-use sdam_select::Criteria;
-use sdam_sim::serve::ReplicaSet;
-use sdam_transport::Runtime;
+use sdam::{Criteria, Runtime, ServerAddress, Topology, runtime, sim::ReplicaSet};
 
-/// The application, which is independent of its runtime.
-async fn application(uri: &str, runtime: Runtime) -> Result<(), Box<dyn Error>> {
-    let topology = Topology::builder(uri)?.start(runtime)?;
-    let selected = topology.select(&Criteria::write()).await?;
-    println!("writes go to {}", selected.address());
-    drop(selected);
-    println!("{}", topology.snapshot().description());
-    topology.close().await;
+fn main() -> Result<(), Box<dyn Error>> {
+    let name = env::args().nth(1).unwrap_or_else(|| "tokio".to_owned());
+    match env::args().nth(2) {
+        Some(uri) => run(&name, &uri)?,
+        None => run(&name, ReplicaSet::start(3)?.uri())?,
+    };
     Ok(())
 }
 
-fn run(name: &str, uri: &str) -> Result<(), Box<dyn Error>> {
+fn run(name: &str, uri: &str) -> Result<ServerAddress, Box<dyn Error>> {
     match name {
         "tokio" => {
             let host = tokio::runtime::Runtime::new()?;
@@ -35,29 +30,21 @@ fn run(name: &str, uri: &str) -> Result<(), Box<dyn Error>> {
     }
 }
 
-fn main() -> ExitCode {
-    match start(env::args().skip(1)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
-        }
-    }
+/// Returns the primary. Does not depend on the kind of its runtime.
+async fn application(uri: &str, runtime: Runtime) -> Result<ServerAddress, Box<dyn Error>> {
+    let topology = Topology::builder(uri)?.start(runtime)?;
+    let primary = topology.select(&Criteria::write()).await?;
+    println!("write to {}", primary.address());
+    println!("{}", topology.snapshot().description());
+    topology.close().await;
+    Ok(primary.address().clone())
 }
 
-fn start(mut arguments: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
-    let (mut name, mut uri) = ("tokio".to_owned(), None);
-    while let Some(option) = arguments.next() {
-        let value = arguments.next().ok_or(format!("{option} needs a value"))?;
-        match option.as_str() {
-            "--runtime" => name = value,
-            "--uri" => uri = Some(value),
-            _ => return Err(format!("no such option: {option}").into()),
-        }
-    }
-    if let Some(uri) = uri {
-        return run(&name, &uri);
-    }
-    let simulated = ReplicaSet::start(3)?;
-    run(&name, simulated.uri())
+#[test]
+fn the_application_finds_the_same_primary_on_every_runtime() -> Result<(), Box<dyn Error>> {
+    let set = ReplicaSet::start(3)?;
+    let primary = run("tokio", set.uri())?;
+    assert_eq!(run("smol", set.uri())?, primary);
+    assert_eq!(run("async-std", set.uri())?, primary);
+    Ok(())
 }
