@@ -1,5 +1,7 @@
-//! The code of the examples except their `main`: programs as functions of their arguments, so that
-//! they can be tested without a process.
+//! The code of the larger examples except their `main`: programs as functions of their arguments, so
+//! that they can be tested without a process.
+//!
+//! The examples that show the API, `quick_start` first, are each one file without this library.
 //!
 //! | module | what it holds |
 //! | --- | --- |
