@@ -18,15 +18,12 @@ use std::{
 };
 
 use criterion::Criterion;
-use sdam::{Topology, TopologyBuilder};
-use sdam_core::{
-    address::ServerAddress,
-    options::{Options, ServerMonitoringMode},
-    read_preference::{ReadMode, ReadPreference},
+use sdam::{
+    Criteria, Io, Options, ReadMode, ReadPreference, Runtime, ServerAddress, Topology,
+    TopologyBuilder,
 };
-use sdam_select::criteria::Criteria;
+use sdam_core::options::ServerMonitoringMode;
 use sdam_testkit::{ManualClock, Server, Servers};
-use sdam_transport::runtime::{Io, Runtime};
 
 /// Starts a topology that knows all its servers.
 fn topology(runtime: &Runtime, servers: u16, sharded: bool) -> Topology {

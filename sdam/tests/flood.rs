@@ -15,10 +15,8 @@ use std::{
 
 use bson::{oid::ObjectId, rawdoc};
 use futures::executor::block_on;
-use sdam::Topology;
-use sdam_core::event::EventName;
+use sdam::{Criteria, EventName, Topology};
 use sdam_events::{queue::EventQueue, sink::sink_fn};
-use sdam_select::criteria::Criteria;
 use sdam_sim::serve::Builder;
 use sdam_transport::wire::OpMsg;
 

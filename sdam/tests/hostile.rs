@@ -12,12 +12,7 @@ use std::{
 
 use bson::{RawArrayBuf, rawdoc};
 use futures::executor::block_on;
-use sdam::{Snapshot, Topology};
-use sdam_core::{
-    error::{ErrorKind, ServerError, Stage},
-    server::ServerType,
-    topology::TopologyType,
-};
+use sdam::{ErrorKind, ServerError, ServerType, Snapshot, Stage, Topology, TopologyType};
 use sdam_sim::serve::Builder;
 use sdam_transport::wire::{OpMsg, OpReply};
 

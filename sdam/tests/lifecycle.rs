@@ -15,27 +15,15 @@ use std::{
 use async_trait::async_trait;
 use bson::{Document, doc, oid::ObjectId};
 use futures::{StreamExt, executor::block_on, task::noop_waker_ref};
-use sdam::{SelectionError, Snapshot, Topology};
-use sdam_core::{
-    address::ServerAddress,
-    error::{ErrorKind, Stage},
-    event::{EventKind, EventName},
-    ids::Generation,
-    read_preference::{ReadMode, ReadPreference, TagSet},
-    server::ServerType,
-    time::Instant,
-    topology::TopologyType,
+use sdam::{
+    Connection, Criteria, ErrorKind, EventKind, EventName, Generation, Instant, Io, ReadMode,
+    ReadPreference, Runtime, SelectionError, ServerAddress, ServerType, Snapshot, Spawner, Stage,
+    Task, Topology, TopologyType, Transport, TransportError,
 };
+use sdam_core::read_preference::TagSet;
 use sdam_events::{channel::unbounded, sink::sink_fn};
-use sdam_select::criteria::Criteria;
 use sdam_sim::serve::ReplicaSet;
 use sdam_testkit::RecordingPools;
-use sdam_transport::{
-    connect::{Connection, Transport},
-    error::TransportError,
-    runtime::{Io, Runtime},
-    spawn::{Spawner, Task},
-};
 
 /// The time limit of every wait, for a machine under load.
 const PATIENCE: Duration = Duration::from_secs(30);

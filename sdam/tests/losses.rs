@@ -5,21 +5,11 @@
 use std::{sync::Arc, time::Duration};
 
 use bson::{Document, doc};
-use sdam::{Snapshot, Topology};
-use sdam_core::{
-    address::ServerAddress,
-    app_error::{AppError, ErrorOutcome},
-    error::Stage,
-    event::EventKind,
-    ids::{Generation, ServerId},
-    read_preference::{ReadMode, ReadPreference},
-    server::{ServerDescription, ServerType},
+use sdam::{
+    AppError, Criteria, ErrorOutcome, EventKind, Generation, Interest, ReadMode, ReadPreference,
+    ServerAddress, ServerDescription, ServerId, ServerType, Snapshot, Stage, Topology,
 };
-use sdam_events::{
-    channel::{EventStream, unbounded},
-    sink::Interest,
-};
-use sdam_select::criteria::Criteria;
+use sdam_events::channel::{EventStream, unbounded};
 use sdam_sim::{
     Action, Blueprint, MemberId,
     action::{FailCommand, Target},

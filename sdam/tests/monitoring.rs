@@ -8,18 +8,10 @@ use std::{
 };
 
 use bson::Document;
-use sdam::Topology;
-use sdam_core::{
-    address::ServerAddress,
-    app_error::{AppError, ErrorOutcome},
-    error::Stage,
-    event::{Event, EventKind, EventName},
-    ids::Generation,
-    server::ServerType,
-    time::Instant,
+use sdam::{
+    AppError, Criteria, ErrorOutcome, Event, EventKind, EventName, EventSink, Generation, Instant,
+    Interest, Library, ServerAddress, ServerType, Stage, Topology,
 };
-use sdam_events::sink::{EventSink, Interest};
-use sdam_select::criteria::Criteria;
 use sdam_sim::{
     Action, Blueprint, MemberId,
     action::{FailCommand, Target},
@@ -28,7 +20,6 @@ use sdam_sim::{
     version::ServerVersion,
 };
 use sdam_testkit::{RecordingPool, RecordingPools};
-use sdam_transport::handshake::Library;
 
 const HEARTBEAT: Duration = Duration::from_secs(10);
 

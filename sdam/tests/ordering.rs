@@ -11,19 +11,11 @@ use std::{
 };
 
 use futures::{channel::oneshot, executor::block_on, future::join_all};
-use sdam_core::{
-    address::ServerAddress,
-    event::{Event, EventKind},
-    ids::ObjectId,
-    time::Instant,
+use sdam::{
+    Event, EventKind, EventSink, Instant, Interest, ObjectId, ServerAddress, Spawner, Task,
 };
-use sdam_events::{
-    dispatch::Dispatcher,
-    queue::EventQueue,
-    sink::{EventSink, Interest},
-};
+use sdam_events::{dispatch::Dispatcher, queue::EventQueue};
 use sdam_sim::{Blueprint, runtime::Sim};
-use sdam_transport::spawn::{Spawner, Task};
 
 const SOURCES: usize = 4;
 const EACH: usize = 5_000;

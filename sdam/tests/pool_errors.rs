@@ -10,17 +10,12 @@ use std::{
 
 use bson::{doc, oid};
 use futures::executor::block_on;
-use sdam::{Topology, TopologyBuilder};
-use sdam_core::{
-    address::ServerAddress,
-    app_error::{AppError, ErrorOutcome},
-    error::Stage,
-    ids::{Generation, ObjectId},
-    options::{Options, ServerMonitoringMode},
-    pool::{NewPool, PoolClear, PoolError, PoolFactory, PoolHandle},
+use sdam::{
+    AppError, Criteria, ErrorOutcome, Generation, NewPool, ObjectId, Options, PoolClear, PoolError,
+    PoolFactory, PoolHandle, ServerAddress, Stage, Topology, TopologyBuilder,
 };
+use sdam_core::options::ServerMonitoringMode;
 use sdam_events::{record::RecordSink, replay::replay};
-use sdam_select::criteria::Criteria;
 use sdam_sim::serve::Builder;
 
 /// A pool whose connections are just their generations.

@@ -10,20 +10,12 @@ use std::{
 
 use bson::doc;
 use futures::{StreamExt, executor::block_on};
-use sdam::{Topology, TopologyBuilder};
-use sdam_core::{
-    app_error::AppError,
-    error::Stage,
-    event::{Event, EventKind, EventName},
-    ids::Generation,
-    options::ServerMonitoringMode,
-    server::ServerType,
+use sdam::{
+    AppError, Criteria, Event, EventKind, EventName, Generation, Interest, ServerType, Stage,
+    Topology, TopologyBuilder,
 };
-use sdam_events::{
-    channel::{EventStream, unbounded},
-    sink::Interest,
-};
-use sdam_select::criteria::Criteria;
+use sdam_core::options::ServerMonitoringMode;
+use sdam_events::channel::{EventStream, unbounded};
 use sdam_sim::serve::ReplicaSet;
 use sdam_testkit::{RecordingPool, RecordingPools};
 

@@ -8,13 +8,12 @@ use futures::{
     executor::{block_on, block_on_stream},
     task::noop_waker_ref,
 };
-use sdam::{SelectionError, Snapshot, Topology};
-use sdam_core::{
-    event::{EventKind, EventName, SelectionFailure},
-    read_preference::{ReadMode, ReadPreference, TagSet},
+use sdam::{
+    Candidates, Criteria, EventKind, EventName, Interest, ReadMode, ReadPreference, SelectionError,
+    Snapshot, Topology,
 };
-use sdam_events::{channel::unbounded, sink::Interest};
-use sdam_select::{candidate::Candidates, criteria::Criteria};
+use sdam_core::{event::SelectionFailure, read_preference::TagSet};
+use sdam_events::channel::unbounded;
 use sdam_sim::serve::ReplicaSet;
 
 /// A deployment that does not exist.

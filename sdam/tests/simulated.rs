@@ -5,22 +5,17 @@
 use std::{sync::Arc, time::Duration};
 
 use futures::future::join_all;
-use sdam::{Snapshot, Topology};
-use sdam_core::{
-    address::ServerAddress,
-    event::{Event, EventKind},
-    server::ServerType,
-    time::Instant,
-    topology::TopologyType,
+use sdam::{
+    ClientMetadata, Criteria, Event, EventKind, Instant, Interest, ServerAddress, ServerType,
+    Snapshot, Topology, TopologyType,
 };
-use sdam_events::{channel::unbounded, sink::Interest};
-use sdam_select::criteria::Criteria;
+use sdam_events::channel::unbounded;
 use sdam_sim::{
     Action, Blueprint, MemberId,
     config::SetConfig,
     runtime::{Latency, Sim},
 };
-use sdam_transport::handshake::{ClientMetadata, Environment};
+use sdam_transport::handshake::Environment;
 
 const LONG: Duration = Duration::from_secs(600);
 

@@ -8,15 +8,9 @@ use std::{
 };
 
 use bson::Document;
-use sdam::Topology;
-use sdam_core::{
-    address::ServerAddress,
-    event::{Event, EventKind, Heartbeat},
-    server::ServerType,
-    time::Instant,
-};
+use sdam::{Criteria, Event, EventKind, Instant, ServerAddress, ServerType, Topology};
+use sdam_core::event::Heartbeat;
 use sdam_events::sink::sink_fn;
-use sdam_select::criteria::Criteria;
 use sdam_sim::{
     Action, Blueprint, MemberId,
     config::SetConfig,

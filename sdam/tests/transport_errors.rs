@@ -10,14 +10,12 @@ use std::{
 };
 
 use futures::executor::block_on;
-use sdam::Topology;
-use sdam_core::{
-    address::ServerAddress, app_error::ErrorOutcome, error::Stage, ids::Generation,
-    options::ServerMonitoringMode,
+use sdam::{
+    Criteria, ErrorOutcome, Generation, Io, ServerAddress, Stage, Topology, TransportError,
 };
-use sdam_select::criteria::Criteria;
+use sdam_core::options::ServerMonitoringMode;
 use sdam_sim::serve::Builder;
-use sdam_transport::{error::TransportError, race, runtime::Io, wire::Exchange};
+use sdam_transport::{race, wire::Exchange};
 
 /// Opens a port whose first connection is served by `script`.
 fn peer(script: impl FnOnce(TcpStream) + Send + 'static) -> ServerAddress {

@@ -13,8 +13,7 @@ use std::{
 };
 
 use futures::executor::block_on;
-use sdam::Topology;
-use sdam_transport::spawn::{Spawner, Task};
+use sdam::{Spawner, Task, Topology};
 
 use crate::process::{cpu, memory, sockets, switches};
 

@@ -33,9 +33,8 @@ mod measurements {
     };
 
     use futures::executor::block_on;
-    use sdam::Topology;
-    use sdam_core::event::{EventKind, EventName};
-    use sdam_events::sink::{Interest, sink_fn};
+    use sdam::{EventKind, EventName, Interest, Topology};
+    use sdam_events::sink::sink_fn;
 
     use crate::servers::Servers;
 

@@ -9,7 +9,7 @@ use std::{
 };
 
 use bson::{RawArrayBuf, oid::ObjectId, rawdoc};
-use sdam_core::address::ServerAddress;
+use sdam::ServerAddress;
 use sdam_transport::wire::{OpCode, OpMsg, OpReply, WireMessage};
 
 /// The members; the first one is primary.

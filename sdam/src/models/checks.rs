@@ -8,26 +8,26 @@ use loom::{future::block_on, thread};
 use sdam_events::sync::explore;
 use sdam_select::criteria::Criteria;
 
-use super::world::{World, member};
+use super::harness::{Harness, member};
 
-/// A world whose primary appears at the second check. Without a request a monitor makes that check
+/// A harness whose primary appears at the second check. Without a request a monitor makes that check
 /// only after ten seconds, which never pass in a model.
-fn world() -> World {
-    let world = World::new(&[
+fn harness() -> Harness {
+    let harness = Harness::new(&[
         member("secondary", &["a:1"]),
         member("isWritablePrimary", &["a:1"]),
     ]);
-    world.tasks.begin();
-    world
+    harness.tasks.begin();
+    harness
 }
 
 #[test]
 fn a_monitor_checks_again_when_somebody_begins_to_wait() {
     // F-44
     explore(2, || {
-        let world = world();
-        block_on(world.topology.select(&Criteria::write())).unwrap();
-        assert_eq!(world.topology.waiters(), 0);
+        let harness = harness();
+        block_on(harness.topology.select(&Criteria::write())).unwrap();
+        assert_eq!(harness.topology.waiters(), 0);
     });
 }
 
@@ -35,16 +35,16 @@ fn a_monitor_checks_again_when_somebody_begins_to_wait() {
 fn a_monitor_checks_again_for_the_second_when_the_first_has_given_up() {
     // F-44, L-61
     explore(1, || {
-        let world = world();
-        let topology = world.topology.clone();
+        let harness = harness();
+        let topology = harness.topology.clone();
         let impatient = thread::spawn(move || {
             let criteria = Criteria::write();
             let selection = pin!(topology.select(&criteria));
             // Dropped after its first poll.
             let _ = selection.poll(&mut Context::from_waker(Waker::noop()));
         });
-        block_on(world.topology.select(&Criteria::write())).unwrap();
+        block_on(harness.topology.select(&Criteria::write())).unwrap();
         impatient.join().unwrap();
-        assert_eq!(world.topology.waiters(), 0);
+        assert_eq!(harness.topology.waiters(), 0);
     });
 }

@@ -4,22 +4,22 @@ use sdam_core::{server::ServerType, topology::TopologyType};
 use sdam_events::sync::explore;
 use sdam_select::criteria::Criteria;
 
-use super::world::{World, member};
+use super::harness::{Harness, member};
 
 #[test]
 fn whoever_waits_hears_of_what_was_published_meanwhile() {
     // L-62
     explore(2, || {
-        let world = World::new(&[]);
+        let harness = Harness::new(&[]);
         let waiters = [(); 2].map(|()| {
-            let topology = world.topology.clone();
+            let topology = harness.topology.clone();
             thread::spawn(move || {
                 let selected = block_on(topology.select(&Criteria::write())).unwrap();
                 assert_eq!(selected.server_type(), ServerType::RsPrimary);
             })
         });
-        world.checked(&member("secondary", &["a:1"]));
-        world.checked(&member("isWritablePrimary", &["a:1"]));
+        harness.checked(&member("secondary", &["a:1"]));
+        harness.checked(&member("isWritablePrimary", &["a:1"]));
         for waiter in waiters {
             waiter.join().unwrap();
         }
@@ -29,8 +29,8 @@ fn whoever_waits_hears_of_what_was_published_meanwhile() {
 #[test]
 fn a_stream_of_snapshots_yields_the_newest_and_none_twice() {
     explore(3, || {
-        let world = World::new(&[]);
-        let mut watch = world.topology.watch();
+        let harness = Harness::new(&[]);
+        let mut watch = harness.topology.watch();
         let reader = thread::spawn(move || {
             let mut seen = None;
             loop {
@@ -43,8 +43,8 @@ fn a_stream_of_snapshots_yields_the_newest_and_none_twice() {
                 }
             }
         });
-        world.checked(&member("secondary", &["a:1"]));
-        world.checked(&member("isWritablePrimary", &["a:1"]));
+        harness.checked(&member("secondary", &["a:1"]));
+        harness.checked(&member("isWritablePrimary", &["a:1"]));
         reader.join().unwrap();
     });
 }

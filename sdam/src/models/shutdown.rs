@@ -11,7 +11,7 @@ use sdam_events::{
 };
 use sdam_select::criteria::Criteria;
 
-use super::world::{World, bytes, member};
+use super::harness::{Harness, bytes, member};
 use crate::engine::server::Server;
 
 /// A sink that records the names of all events.
@@ -33,10 +33,10 @@ fn closing_waits_for_the_last_event_and_for_every_heartbeat_to_end() {
     // J-13, I10
     explore(2, || {
         let names = Names::default();
-        let world = World::with_sink(&[], names.clone());
-        world.tasks.begin();
-        block_on(world.topology.close());
-        world.tasks.end();
+        let harness = Harness::with_sink(&[], names.clone());
+        harness.tasks.begin();
+        block_on(harness.topology.close());
+        harness.tasks.end();
         let names = names.0.lock().unwrap();
         let count = |name| names.iter().filter(|one| **one == name).count();
         assert_eq!(names.last(), Some(&EventName::TopologyClosed));
@@ -52,13 +52,13 @@ fn every_selection_ends_once_and_before_the_closing() {
     // K-7
     explore(1, || {
         let names = Names::default();
-        let world = World::with_sink(&[], names.clone());
-        let topology = world.topology.clone();
-        world.tasks.begin();
+        let harness = Harness::with_sink(&[], names.clone());
+        let topology = harness.topology.clone();
+        harness.tasks.begin();
         let selection = thread::spawn(move || {
             block_on(topology.select(&Criteria::write())).unwrap_err();
         });
-        block_on(world.topology.close());
+        block_on(harness.topology.close());
         selection.join().unwrap();
         let names = names.0.lock().unwrap();
         let count = |name| names.iter().filter(|one| **one == name).count();
@@ -74,41 +74,41 @@ fn every_selection_ends_once_and_before_the_closing() {
 fn no_monitor_begins_after_closing_has_returned() {
     // A pooled connection's handshake may add a new member during the close.
     explore(2, || {
-        let world = World::new(&[]);
-        world.checked(&member("isWritablePrimary", &["a:1"]));
-        let (topology, seed) = (world.topology.clone(), world.seed());
-        world.tasks.begin();
+        let harness = Harness::new(&[]);
+        harness.checked(&member("isWritablePrimary", &["a:1"]));
+        let (topology, seed) = (harness.topology.clone(), harness.seed());
+        harness.tasks.begin();
         thread::spawn(move || {
             let reply = bytes(&member("isWritablePrimary", &["a:1", "b:1"]));
             let _ = topology.handle_handshake(seed, Generation::FIRST, &reply);
         });
-        block_on(world.topology.close());
-        world.tasks.end();
+        block_on(harness.topology.close());
+        harness.tasks.end();
     });
 }
 
 #[test]
 fn the_queue_is_closed_by_whoever_is_last() {
     explore(3, || {
-        let world = World::new(&[]);
-        let monitors = world.tasks.take();
+        let harness = Harness::new(&[]);
+        let monitors = harness.tasks.take();
         assert!(!monitors.is_empty());
         // A runtime that shuts down drops its tasks like this.
         let runtime = thread::spawn(move || drop(monitors));
-        world.topology.shared().shut_down();
+        harness.topology.shared().shut_down();
         runtime.join().unwrap();
-        assert!(world.topology.events().is_closed());
+        assert!(harness.topology.events().is_closed());
     });
 }
 
 #[test]
 fn a_selection_that_waits_hears_that_the_runtime_has_dropped_its_monitors() {
     explore(2, || {
-        let world = World::new(&[]);
-        let monitors = world.tasks.take();
+        let harness = Harness::new(&[]);
+        let monitors = harness.tasks.take();
         let runtime = thread::spawn(move || drop(monitors));
         // Without the last wake-up this would block for ever.
-        let error = block_on(world.topology.select(&Criteria::write())).unwrap_err();
+        let error = block_on(harness.topology.select(&Criteria::write())).unwrap_err();
         assert!(error.is_runtime_shut_down());
         runtime.join().unwrap();
     });

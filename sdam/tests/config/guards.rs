@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use futures::FutureExt;
-use sdam::{StartError, Topology};
+use sdam::{Runtime, StartError, Topology};
 use sdam_testkit::HeldTasks;
-use sdam_transport::runtime::Runtime;
 
 use crate::{Refusing, poll};
 

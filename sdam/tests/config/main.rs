@@ -8,9 +8,8 @@ mod warnings;
 use std::sync::Arc;
 
 use futures::FutureExt;
-use sdam_core::address::ServerAddress;
+use sdam::{Io, ServerAddress};
 use sdam_testkit::{HeldTasks, ManualClock, Server, Servers};
-use sdam_transport::Io;
 
 /// The only server, which refuses every connection.
 #[derive(Debug)]

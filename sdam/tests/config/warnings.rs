@@ -5,18 +5,13 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use sdam::{Topology, TopologyBuilder};
-use sdam_core::{
-    event::{Event, EventKind},
-    options::{Options, Warning},
-};
+use sdam::{Event, EventKind, Options, Runtime, Topology, TopologyBuilder, Warning};
 use sdam_events::{
     log::{LogConfig, Severity},
     sink::sink_fn,
     trace::TracingSink,
 };
 use sdam_testkit::HeldTasks;
-use sdam_transport::runtime::Runtime;
 use tracing::{
     Level, Metadata, Subscriber,
     field::{Field, Visit},

@@ -2,13 +2,8 @@
 
 use std::time::Duration;
 
-use sdam_core::{
-    event::EventKind,
-    server::ServerType,
-    topology::{TopologyDescription, TopologyType},
-};
+use sdam::{Criteria, EventKind, ServerType, TopologyDescription, TopologyType};
 use sdam_live::ReplicaSet;
-use sdam_select::criteria::Criteria;
 use sdam_sim::oracle::PoolCall;
 
 use crate::{observer::Observer, runtime::replica_set};

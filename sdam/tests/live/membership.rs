@@ -1,6 +1,7 @@
 //! Members that leave, come back and restart.
 
-use sdam_core::{event::EventKind, ids::TopologyVersion, server::ServerType};
+use sdam::{EventKind, ServerType};
+use sdam_core::ids::TopologyVersion;
 
 use crate::{
     failover::{is_complete, observe},

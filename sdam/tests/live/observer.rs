@@ -5,19 +5,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use sdam::Topology;
-use sdam_core::{
-    event::{Event, EventKind},
-    ids::ServerId,
-    options::Options,
-    server::ServerType,
-    topology::TopologyDescription,
+use sdam::{
+    Event, EventKind, EventSink, Interest, Options, ServerId, ServerType, Topology,
+    TopologyDescription,
 };
-use sdam_events::{
-    record::RecordSink,
-    replay::replay,
-    sink::{EventSink, Interest},
-};
+use sdam_events::{record::RecordSink, replay::replay};
 use sdam_sim::oracle::{self, PoolCall};
 use sdam_testkit::{RecordingPool, RecordingPools};
 

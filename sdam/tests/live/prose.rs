@@ -10,13 +10,9 @@ use std::time::Duration;
 
 use bson::{Document, doc};
 use futures::executor::block_on;
-use sdam_core::{
-    event::{Event, EventKind},
-    machine::RecordedInput,
-    server::ServerType,
-};
+use sdam::{Criteria, Event, EventKind, ServerType};
+use sdam_core::machine::RecordedInput;
 use sdam_live::{FailCommand, Mongod};
-use sdam_select::criteria::Criteria;
 
 use crate::{observer::Observer, runtime::standalone};
 

@@ -1,7 +1,7 @@
 //! The runtime and server version of the live tests.
 
+use sdam::Runtime;
 use sdam_live::{MemberSpec, Mongod, ReplicaSet, Version, or_skip};
-use sdam_transport::runtime::Runtime;
 
 /// A runtime and the value that keeps it running.
 pub(crate) struct Host {

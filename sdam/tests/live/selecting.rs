@@ -9,18 +9,14 @@ use std::{
 
 use bson::{Document, doc};
 use futures::executor::block_on;
-use sdam::PoolHandle;
-use sdam::{SelectionError, Topology};
-use sdam_core::{
-    read_preference::{ReadMode, ReadPreference, TagSet},
-    server::{ServerDescription, ServerType},
-    topology::{TopologyDescription, TopologyType},
+use sdam::{
+    Criteria, Diagnosis, PoolHandle, ReadMode, ReadPreference, SelectionError, ServerDescription,
+    ServerType, Topology, TopologyDescription, TopologyType,
 };
+use sdam_core::read_preference::TagSet;
 use sdam_live::{MemberSpec, Mongod, ReplicaSet, or_skip};
 use sdam_select::{
     command::{Additions, Opcode},
-    criteria::Criteria,
-    diagnose::Diagnosis,
     explain,
     explain::{Rejection, Verdict},
     settings::Settings,

@@ -5,12 +5,11 @@
 use std::time::Duration;
 
 use futures::FutureExt;
-use sdam::Topology;
-use sdam_core::read_preference::{ReadMode, ReadPreference, TagSet};
-use sdam_select::criteria::Criteria;
+use sdam::{Criteria, ReadMode, ReadPreference, Topology};
+use sdam_core::read_preference::TagSet;
 use sdam_testkit::Server;
 
-use crate::world::{World, hosts};
+use crate::harness::{Harness, hosts};
 
 /// Counts the allocations of `select` in 100 calls, after a first one.
 fn allocations(mut select: impl FnMut()) -> u64 {
@@ -37,26 +36,26 @@ fn finding_a_server_at_once_allocates_nothing() {
     let picky = Criteria::read(picky).unwrap();
     for members in [1, 3, 50] {
         let hosts = hosts(members);
-        let mut world = World::with_replica_set(&hosts);
-        let topology = world.start(&hosts, |builder| builder);
+        let mut harness = Harness::with_replica_set(&hosts);
+        let topology = harness.start(&hosts, |builder| builder);
         check("write", &topology, &Criteria::write());
         check("nearest", &topology, &nearest);
         check("picky", &topology, &picky);
     }
     let hosts = hosts(1000);
-    let mut world = World::new();
+    let mut harness = Harness::new();
     for host in &hosts {
-        world.servers.set(host, Server::mongos());
+        harness.servers.set(host, Server::mongos());
     }
-    let topology = world.start(&hosts, |builder| builder);
+    let topology = harness.start(&hosts, |builder| builder);
     check("1000 mongos", &topology, &Criteria::write());
 }
 
 /// Control: a waiting selection allocates at least a timer.
 #[test]
 fn waiting_allocates() {
-    let mut world = World::new();
-    let topology = world.start(&hosts(1), |builder| builder);
+    let mut harness = Harness::new();
+    let topology = harness.start(&hosts(1), |builder| builder);
     let criteria = Criteria::write();
     let wait = || assert!(topology.select(&criteria).now_or_never().is_none());
     assert!(allocations(wait) >= 100);

@@ -4,19 +4,17 @@ use std::time::Duration;
 
 use bson::doc;
 use futures::{FutureExt, StreamExt};
-use sdam::{Bound, SelectionError, Topology};
-use sdam_core::{event::EventName, options::Options};
+use sdam::{Bound, Criteria, EventName, Options, SelectionError, Topology};
 use sdam_events::channel::unbounded;
-use sdam_select::criteria::Criteria;
 use sdam_testkit::{Server, member};
 
-use crate::world::{World, hosts};
+use crate::harness::{Harness, hosts};
 
 /// Starts a topology with the options of `query`.
-fn start(world: &mut World, number: u16, query: &str) -> Topology {
+fn start(harness: &mut Harness, number: u16, query: &str) -> Topology {
     let hosts = hosts(number);
     let options = Options::parse(&format!("mongodb://a/?{query}")).unwrap();
-    world.start(&hosts.clone(), |builder| {
+    harness.start(&hosts.clone(), |builder| {
         builder.options(|own| *own = options.with_seeds(hosts))
     })
 }
@@ -24,14 +22,14 @@ fn start(world: &mut World, number: u16, query: &str) -> Topology {
 /// B-24: the value of a tag may contain colons, so such a tag set restricts reads like any other.
 #[test]
 fn reads_go_to_the_member_whose_tag_has_a_colon_in_its_value() {
-    let (mut world, hosts) = (World::new(), hosts(3));
+    let (mut harness, hosts) = (Harness::new(), hosts(3));
     for (host, zone) in hosts.iter().zip(["a:a", "a:b", "a"]) {
         let mut reply = member(&hosts, false);
         reply.insert("tags", doc! { "zone": zone });
-        world.servers.set(host, Server::replying(&reply));
+        harness.servers.set(host, Server::replying(&reply));
     }
     let topology = start(
-        &mut world,
+        &mut harness,
         3,
         "readPreference=secondary&readPreferenceTags=zone:a:b",
     );
@@ -46,10 +44,10 @@ fn reads_go_to_the_member_whose_tag_has_a_colon_in_its_value() {
 #[test]
 fn selections_wait_for_the_shorter_of_both_time_outs() {
     let check = |query: &str, millis, bound, text: &str| {
-        let mut world = World::new();
-        let topology = start(&mut world, 1, query);
-        let selection = world.begin(async move { topology.select(&Criteria::write()).await });
-        world.pass(Duration::from_millis(millis));
+        let mut harness = Harness::new();
+        let topology = start(&mut harness, 1, query);
+        let selection = harness.begin(async move { topology.select(&Criteria::write()).await });
+        harness.pass(Duration::from_millis(millis));
         let Err(SelectionError::Timeout(error)) = selection.result() else {
             unreachable!("{query}: a server was found");
         };
@@ -79,13 +77,13 @@ fn selections_wait_for_the_shorter_of_both_time_outs() {
 #[test]
 fn the_time_of_a_call_takes_the_place_of_the_clients() {
     let check = |call, millis, bound| {
-        let mut world = World::new();
-        let topology = start(&mut world, 1, "timeoutMS=50&serverSelectionTimeoutMS=80");
-        let selection = world.begin(async move {
+        let mut harness = Harness::new();
+        let topology = start(&mut harness, 1, "timeoutMS=50&serverSelectionTimeoutMS=80");
+        let selection = harness.begin(async move {
             let call = Duration::from_millis(call);
             topology.select_within(&Criteria::write(), call).await
         });
-        world.pass(Duration::from_millis(millis));
+        harness.pass(Duration::from_millis(millis));
         let Err(SelectionError::Timeout(error)) = selection.result() else {
             unreachable!("{call}: a server was found");
         };
@@ -102,17 +100,17 @@ fn the_time_of_a_call_takes_the_place_of_the_clients() {
 /// D-6: the configuration does not fit the deployment, so no server is left.
 #[test]
 fn the_loss_of_the_last_server_is_published() {
-    let (mut world, hosts) = (World::new(), hosts(1));
-    world.servers.set(&hosts[0], Server::mongos());
+    let (mut harness, hosts) = (Harness::new(), hosts(1));
+    harness.servers.set(&hosts[0], Server::mongos());
     let (sink, events) = unbounded();
-    let topology = world.start(&hosts, |builder| {
+    let topology = harness.start(&hosts, |builder| {
         builder
             .sink(sink)
             .options(|options| options.replica_set = Some("rs".into()))
     });
     assert!(topology.snapshot().description().servers().is_empty());
     drop(topology);
-    world.settle();
+    harness.settle();
     let names = events.map(|event| event.kind.name()).collect::<Vec<_>>();
     let names = names.now_or_never().unwrap();
     let emptied = names

@@ -7,10 +7,10 @@
 
 mod allocations;
 mod configured;
+mod harness;
 mod pools;
 mod prose;
 mod runtime;
 mod scope;
 mod timeouts;
 mod waiting;
-mod world;

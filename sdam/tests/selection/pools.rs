@@ -3,11 +3,11 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use bson::{Document, doc};
-use sdam_core::event::{EventKind, EventName};
+use sdam::{EventKind, EventName};
 use sdam_events::channel::unbounded;
 use sdam_testkit::Server;
 
-use crate::world::{World, hosts};
+use crate::harness::{Harness, hosts};
 
 /// Builds the reply of a member of the set `rs` with these role fields.
 fn member(role: Document) -> Document {
@@ -23,12 +23,12 @@ fn member(role: Document) -> Document {
 /// Returns the indexes of the servers whose pools become ready with these replies.
 fn ready(replies: &[Document], single: bool) -> BTreeSet<usize> {
     let hosts = hosts(u16::try_from(replies.len()).unwrap());
-    let mut world = World::new();
+    let mut harness = Harness::new();
     for (host, reply) in hosts.iter().zip(replies) {
-        world.servers.set(host, Server::replying(reply));
+        harness.servers.set(host, Server::replying(reply));
     }
     let (sink, mut events) = unbounded();
-    let topology = world.start(&hosts, |builder| {
+    let topology = harness.start(&hosts, |builder| {
         builder
             .options(|options| {
                 options.direct_connection = Some(single);
@@ -36,7 +36,7 @@ fn ready(replies: &[Document], single: bool) -> BTreeSet<usize> {
             })
             .sink(sink.interested_in(EventName::PoolReady.into()))
     });
-    world.pass(Duration::from_secs(30));
+    harness.pass(Duration::from_secs(30));
     assert_eq!(
         topology.snapshot().description().servers().len(),
         hosts.len()

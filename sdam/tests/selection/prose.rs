@@ -8,21 +8,13 @@ use std::{
 };
 
 use bson::{DateTime, Document, doc};
-use sdam::Topology;
-use sdam_core::{
-    address::ServerAddress,
-    read_preference::{ReadMode, ReadPreference},
-    server::ServerType,
+use sdam::{
+    Candidates, Clock, Criteria, ReadMode, ReadPreference, ServerAddress, ServerType, Topology,
 };
-use sdam_select::{
-    candidate::Candidates,
-    criteria::Criteria,
-    explain::{Rejection, Verdict},
-};
+use sdam_select::explain::{Rejection, Verdict};
 use sdam_testkit::Server;
-use sdam_transport::clock::Clock;
 
-use crate::world::{World, hosts};
+use crate::harness::{Harness, hosts};
 
 fn nearest() -> ReadPreference {
     ReadPreference::new(ReadMode::Nearest)
@@ -37,8 +29,8 @@ fn the_applications_selector_has_its_way() {
         let highest = ports.max().flatten();
         suitable.retain(|candidate| candidate.address.port() == highest);
     };
-    let mut world = World::with_replica_set(&hosts);
-    let topology = world.start(&hosts, |builder| builder.selector(highest));
+    let mut harness = Harness::with_replica_set(&hosts);
+    let topology = harness.start(&hosts, |builder| builder.selector(highest));
     let criteria = Criteria::read(nearest()).unwrap();
     for _ in 0..10 {
         let selected = topology.try_select(&criteria).unwrap().unwrap();
@@ -48,16 +40,16 @@ fn the_applications_selector_has_its_way() {
 
 /// Counts the operations per server of ten concurrent workers' ten finds each, which take `times`.
 fn load(
-    world: &mut World,
+    harness: &mut Harness,
     topology: &Topology,
     times: &BTreeMap<ServerAddress, Duration>,
 ) -> BTreeMap<ServerAddress, u32> {
     let counts = Rc::new(RefCell::new(BTreeMap::new()));
     let ended = Rc::new(Cell::new(0));
     for _ in 0..10 {
-        let (topology, times, clock) = (topology.clone(), times.clone(), world.clock.clone());
+        let (topology, times, clock) = (topology.clone(), times.clone(), harness.clock.clone());
         let (counts, ended) = (Rc::clone(&counts), Rc::clone(&ended));
-        let worker = world.begin(async move {
+        let worker = harness.begin(async move {
             let criteria = Criteria::read(nearest()).unwrap();
             for _ in 0..10 {
                 let selected = topology.select(&criteria).await.unwrap();
@@ -70,7 +62,7 @@ fn load(
         });
         worker.forget();
     }
-    world.pass(Duration::from_secs(60));
+    harness.pass(Duration::from_secs(60));
     assert_eq!(ended.get(), 10);
     counts.take()
 }
@@ -80,11 +72,11 @@ fn load(
 #[test]
 fn a_slow_server_is_given_fewer_operations() {
     let hosts = hosts(2);
-    let mut world = World::new();
+    let mut harness = Harness::new();
     for host in &hosts {
-        world.servers.set(host, Server::mongos());
+        harness.servers.set(host, Server::mongos());
     }
-    let topology = world.start(&hosts, |builder| {
+    let topology = harness.start(&hosts, |builder| {
         builder.options(|options| options.local_threshold = Duration::from_secs(30))
     });
     let mut times: BTreeMap<_, _> = hosts
@@ -92,12 +84,12 @@ fn a_slow_server_is_given_fewer_operations() {
         .map(|host| (host.clone(), Duration::from_millis(5)))
         .collect();
     times.insert(hosts[0].clone(), Duration::from_millis(500));
-    let counts = load(&mut world, &topology, &times);
+    let counts = load(&mut harness, &topology, &times);
     assert_eq!(counts.values().sum::<u32>(), 100);
     assert!(counts[&hosts[0]] < 25, "{counts:?}");
 
     times.insert(hosts[0].clone(), Duration::from_millis(5));
-    let counts = load(&mut world, &topology, &times);
+    let counts = load(&mut harness, &topology, &times);
     assert_eq!(counts.values().sum::<u32>(), 100);
     assert!((40..=60).contains(&counts[&hosts[0]]), "{counts:?}");
     let snapshot = topology.snapshot();
@@ -127,20 +119,20 @@ fn last_writes(topology: &Topology) -> Vec<Option<i64>> {
 #[test]
 fn last_writes_are_taken_from_each_reply_of_members() {
     let hosts = hosts(2);
-    let mut world = World::new();
-    world.servers.set(&hosts[0], member(&hosts, true, 1_000));
-    world.servers.set(&hosts[1], member(&hosts, false, 900));
-    let topology = world.start(&hosts, |builder| builder);
+    let mut harness = Harness::new();
+    harness.servers.set(&hosts[0], member(&hosts, true, 1_000));
+    harness.servers.set(&hosts[1], member(&hosts, false, 900));
+    let topology = harness.start(&hosts, |builder| builder);
     assert_eq!(last_writes(&topology), [Some(1_000), Some(900)]);
     // A write does not change the topology and publishes no event.
-    world.servers.set(&hosts[0], member(&hosts, true, 2_000));
-    world.pass(Duration::from_secs(10));
+    harness.servers.set(&hosts[0], member(&hosts, true, 2_000));
+    harness.pass(Duration::from_secs(10));
     assert_eq!(last_writes(&topology), [Some(2_000), Some(900)]);
 
     let alone = ServerAddress::new("alone", 1);
     let reply: Document = doc! { "ok": 1, "ismaster": true, "maxWireVersion": 17 };
-    world.servers.set(&alone, Server::replying(&reply));
-    let topology = world.start(&[alone], |builder| builder);
+    harness.servers.set(&alone, Server::replying(&reply));
+    let topology = harness.start(&[alone], |builder| builder);
     let snapshot = topology.snapshot();
     let server = &snapshot.description().servers()[0];
     assert_eq!(server.server_type, ServerType::Standalone);
@@ -152,10 +144,14 @@ fn last_writes_are_taken_from_each_reply_of_members() {
 #[test]
 fn a_lagging_secondary_is_left_out() {
     let hosts = hosts(2);
-    let mut world = World::new();
-    world.servers.set(&hosts[0], member(&hosts, true, 100_000));
-    world.servers.set(&hosts[1], member(&hosts, false, 100_000));
-    let topology = world.start(&hosts, |builder| builder);
+    let mut harness = Harness::new();
+    harness
+        .servers
+        .set(&hosts[0], member(&hosts, true, 100_000));
+    harness
+        .servers
+        .set(&hosts[1], member(&hosts, false, 100_000));
+    let topology = harness.start(&hosts, |builder| builder);
     let preference = ReadPreference::new(ReadMode::SecondaryPreferred)
         .with_max_staleness(Duration::from_secs(90));
     let criteria = Criteria::read(preference).unwrap();
@@ -163,15 +159,15 @@ fn a_lagging_secondary_is_left_out() {
         let selected = topology.try_select(&criteria).unwrap().unwrap();
         selected.address().clone()
     };
-    let check = |world: &mut World, topology: &Topology, lag: i64, expected: &ServerAddress| {
+    let check = |harness: &mut Harness, topology: &Topology, lag: i64, expected: &ServerAddress| {
         let answer = member(&hosts, true, 100_000 + lag);
-        world.servers.set(&hosts[0], answer);
-        world.pass(Duration::from_secs(10));
+        harness.servers.set(&hosts[0], answer);
+        harness.pass(Duration::from_secs(10));
         assert_eq!(&selected(topology), expected, "{lag} ms");
     };
     // Ten seconds of the limit are the heartbeat frequency.
-    check(&mut world, &topology, 80_000, &hosts[1]);
-    check(&mut world, &topology, 80_001, &hosts[0]);
+    check(&mut harness, &topology, 80_000, &hosts[1]);
+    check(&mut harness, &topology, 80_001, &hosts[0]);
     let explanation = topology.explain(&criteria);
     assert_eq!(
         explanation.servers[1].verdict,

@@ -4,18 +4,15 @@ use std::{pin::pin, sync::Arc, time::Duration};
 
 use bson::doc;
 use futures::FutureExt;
-use sdam::{PendingEvents, SelectionError, Topology};
-use sdam_core::{
-    address::ServerAddress,
-    event::{EventKind, SelectionFailure},
-    options::MIN_HEARTBEAT_FREQUENCY,
-    pool::PoolHandle,
+use sdam::{
+    Candidates, Criteria, EventKind, Interest, PendingEvents, PoolHandle, SelectionError,
+    ServerAddress, Topology,
 };
-use sdam_events::{channel::unbounded, sink::Interest};
-use sdam_select::{candidate::Candidates, criteria::Criteria};
+use sdam_core::{event::SelectionFailure, options::MIN_HEARTBEAT_FREQUENCY};
+use sdam_events::channel::unbounded;
 use sdam_testkit::{RecordingPools, Server};
 
-use crate::world::{World, hosts};
+use crate::harness::{Harness, hosts};
 
 /// Returns the result of a new selection; `None` if it waits.
 fn attempt<P: PoolHandle>(topology: &Topology<P>) -> Option<Result<ServerAddress, SelectionError>> {
@@ -34,15 +31,15 @@ fn check_shut_down(error: &SelectionError) {
 
 #[test]
 fn selections_fail_at_once_when_all_monitors_are_dropped() {
-    let (mut world, hosts) = (World::new(), hosts(3));
+    let (mut harness, hosts) = (Harness::new(), hosts(3));
     let (sink, events) = unbounded();
-    let topology = world.start(&hosts, |builder| {
+    let topology = harness.start(&hosts, |builder| {
         builder.sink(sink.interested_in(Interest::SELECTION))
     });
     let criteria = Criteria::write();
     let mut pending = pin!(topology.select(&criteria));
     assert!(pending.as_mut().now_or_never().is_none());
-    world.drop_tasks();
+    harness.drop_tasks();
     let outcome = pending.as_mut().now_or_never().unwrap();
     check_shut_down(&outcome.unwrap_err());
     check_shut_down(&attempt(&topology).unwrap().unwrap_err());
@@ -73,44 +70,44 @@ fn selections_fail_at_once_when_all_monitors_are_dropped() {
 
 #[test]
 fn monitors_that_are_dropped_before_they_begin_count() {
-    let (mut world, hosts) = (World::with_replica_set(&hosts(3)), hosts(3));
-    let topology = world.spawn(&hosts, |builder| builder);
+    let (mut harness, hosts) = (Harness::with_replica_set(&hosts(3)), hosts(3));
+    let topology = harness.spawn(&hosts, |builder| builder);
     assert!(attempt(&topology).is_none());
-    world.drop_tasks();
+    harness.drop_tasks();
     check_shut_down(&attempt(&topology).unwrap().unwrap_err());
 }
 
 #[test]
 fn one_monitor_of_several_is_enough_to_wait() {
-    let (mut world, hosts) = (World::new(), hosts(2));
-    let topology = world.spawn(&hosts, |builder| builder);
-    world.drop_first_new_task();
-    world.settle();
+    let (mut harness, hosts) = (Harness::new(), hosts(2));
+    let topology = harness.spawn(&hosts, |builder| builder);
+    harness.drop_first_new_task();
+    harness.settle();
     assert!(attempt(&topology).is_none());
-    world.servers.set(&hosts[1], Server::mongos());
-    world.pass(Duration::from_secs(10));
+    harness.servers.set(&hosts[1], Server::mongos());
+    harness.pass(Duration::from_secs(10));
     assert_eq!(attempt(&topology).unwrap().unwrap(), hosts[1]);
 }
 
 #[test]
 fn topologies_without_monitors_are_not_abandoned() {
     // Every server is removed, because its set has another name.
-    let (mut world, hosts) = (World::with_replica_set(&hosts(2)), hosts(2));
-    let topology = world.start(&hosts, |builder| {
+    let (mut harness, hosts) = (Harness::with_replica_set(&hosts(2)), hosts(2));
+    let topology = harness.start(&hosts, |builder| {
         builder.options(|options| options.replica_set = Some("other".into()))
     });
     assert_eq!(topology.snapshot().description().servers(), []);
     assert!(attempt(&topology).is_none());
-    world.drop_tasks();
+    harness.drop_tasks();
     assert!(attempt(&topology).is_none());
 
     // A load balancer is never monitored.
-    let mut world = World::new();
+    let mut harness = Harness::new();
     let balancer = &hosts[..1];
-    let topology = world.start(balancer, |builder| {
+    let topology = harness.start(balancer, |builder| {
         builder.options(|options| options.load_balanced = true)
     });
-    world.drop_tasks();
+    harness.drop_tasks();
     assert_eq!(attempt(&topology).unwrap().unwrap(), hosts[0]);
     let nothing = Arc::new(|servers: &mut Candidates<'_>| servers.retain(|_| false));
     let criteria = Criteria::write().with_selector(nothing);
@@ -119,14 +116,14 @@ fn topologies_without_monitors_are_not_abandoned() {
 
 #[test]
 fn a_monitor_that_starts_over_is_not_lost() {
-    let (mut world, hosts) = (World::new(), hosts(1));
+    let (mut harness, hosts) = (Harness::new(), hosts(1));
     let mongos = doc! { "ok": 1, "ismaster": true, "msg": "isdbgrid", "maxWireVersion": 21 };
-    world.servers.set(&hosts[0], Server::replying(&mongos));
+    harness.servers.set(&hosts[0], Server::replying(&mongos));
     let pools = RecordingPools::default();
     pools.break_at("ready");
-    let topology = world.start(&hosts, |builder| builder.pools(pools.clone()));
+    let topology = harness.start(&hosts, |builder| builder.pools(pools.clone()));
     assert_eq!(pools.count("ready"), 1, "the pool has panicked");
     assert!(attempt(&topology).is_none(), "while the monitor pauses");
-    world.pass(MIN_HEARTBEAT_FREQUENCY);
+    harness.pass(MIN_HEARTBEAT_FREQUENCY);
     assert_eq!(attempt(&topology).unwrap().unwrap(), hosts[0]);
 }

@@ -4,13 +4,11 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures::FutureExt;
-use sdam::{SelectionError, Topology};
-use sdam_core::read_preference::{ReadMode, ReadPreference};
-use sdam_events::{channel::unbounded, sink::Interest};
-use sdam_select::criteria::Criteria;
+use sdam::{Criteria, Interest, ReadMode, ReadPreference, SelectionError, Topology};
+use sdam_events::channel::unbounded;
 use sdam_testkit::{Server, member};
 
-use crate::world::{World, hosts};
+use crate::harness::{Harness, hosts};
 
 fn read(preference: ReadPreference) -> Criteria {
     Criteria::read(preference).unwrap()
@@ -30,13 +28,13 @@ fn selected(topology: &Topology, criteria: &Criteria) -> BTreeSet<u16> {
 #[test]
 fn checks_select_no_server_and_a_selected_one_stays() {
     let hosts = hosts(3);
-    let mut world = World::with_replica_set(&hosts);
+    let mut harness = Harness::with_replica_set(&hosts);
     let (sink, mut events) = unbounded();
-    let topology = world.start(&hosts, |builder| {
+    let topology = harness.start(&hosts, |builder| {
         builder.sink(sink.interested_in(Interest::SELECTION))
     });
-    world.pass(Duration::from_secs(60));
-    assert!(world.servers.answered(&hosts[0]).len() > 5);
+    harness.pass(Duration::from_secs(60));
+    assert!(harness.servers.answered(&hosts[0]).len() > 5);
     assert!(events.try_next().is_none());
 
     let held = topology
@@ -44,9 +42,11 @@ fn checks_select_no_server_and_a_selected_one_stays() {
         .now_or_never()
         .unwrap()
         .unwrap();
-    world.servers.set(&hosts[0], Server::member(&hosts, false));
-    world.servers.set(&hosts[1], Server::member(&hosts, true));
-    world.pass(Duration::from_secs(10));
+    harness
+        .servers
+        .set(&hosts[0], Server::member(&hosts, false));
+    harness.servers.set(&hosts[1], Server::member(&hosts, true));
+    harness.pass(Duration::from_secs(10));
     assert_eq!(selected(&topology, &Criteria::write()), [20_001].into());
     assert_eq!(held.address(), &hosts[0]);
 }
@@ -57,8 +57,8 @@ fn checks_select_no_server_and_a_selected_one_stays() {
 #[test]
 fn a_default_read_preference_is_for_criteria_that_ask_for_it() {
     let hosts = hosts(3);
-    let mut world = World::with_replica_set(&hosts);
-    let topology = world.start(&hosts, |builder| {
+    let mut harness = Harness::with_replica_set(&hosts);
+    let topology = harness.start(&hosts, |builder| {
         builder
             .options(|options| options.read_preference = ReadPreference::new(ReadMode::Secondary))
     });
@@ -75,8 +75,8 @@ fn a_default_read_preference_is_for_criteria_that_ask_for_it() {
 #[test]
 fn a_pipeline_that_writes_says_which_preference_counted() {
     let hosts = hosts(2);
-    let mut world = World::with_replica_set(&hosts);
-    let topology = world.start(&hosts, |builder| builder);
+    let mut harness = Harness::with_replica_set(&hosts);
+    let topology = harness.start(&hosts, |builder| builder);
     let writing = read(ReadPreference::new(ReadMode::Secondary)).with_write_stage();
     let select = || topology.try_select(&writing).unwrap().unwrap();
     assert_eq!(select().address(), &hosts[1]);
@@ -84,8 +84,8 @@ fn a_pipeline_that_writes_says_which_preference_counted() {
 
     let mut old = member(&hosts, true);
     old.insert("maxWireVersion", 9);
-    world.servers.set(&hosts[0], Server::replying(&old));
-    world.pass(Duration::from_secs(10));
+    harness.servers.set(&hosts[0], Server::replying(&old));
+    harness.pass(Duration::from_secs(10));
     assert_eq!(select().address(), &hosts[0]);
     assert!(select().overrides_read_preference());
 }
@@ -94,15 +94,17 @@ fn a_pipeline_that_writes_says_which_preference_counted() {
 #[test]
 fn one_suitable_server_is_enough() {
     let hosts = hosts(3);
-    let mut world = World::new();
-    world.servers.set(&hosts[1], Server::mongos());
-    let topology = world.start(&hosts, |builder| builder);
+    let mut harness = Harness::new();
+    harness.servers.set(&hosts[1], Server::mongos());
+    let topology = harness.start(&hosts, |builder| builder);
     let selected = topology.select(&Criteria::write()).now_or_never().unwrap();
     assert_eq!(selected.unwrap().address(), &hosts[1]);
 
-    let mut world = World::new();
-    world.servers.set(&hosts[1], Server::member(&hosts, false));
-    let topology = world.start(&hosts, |builder| builder);
+    let mut harness = Harness::new();
+    harness
+        .servers
+        .set(&hosts[1], Server::member(&hosts, false));
+    let topology = harness.start(&hosts, |builder| builder);
     let any = read(ReadPreference::new(ReadMode::PrimaryPreferred));
     let selected = topology.select(&any).now_or_never().unwrap();
     assert_eq!(selected.unwrap().address(), &hosts[1]);
@@ -111,8 +113,8 @@ fn one_suitable_server_is_enough() {
 /// L-64: as many selections wait as may, the next one fails at once, a freed place is reused.
 #[test]
 fn no_more_selections_wait_than_may() {
-    let mut world = World::new();
-    let topology = world.start(&hosts(1), |builder| {
+    let mut harness = Harness::new();
+    let topology = harness.start(&hosts(1), |builder| {
         builder.options(|options| options.max_waiters = 2)
     });
     let criteria = Criteria::write();

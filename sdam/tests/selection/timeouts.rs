@@ -2,33 +2,38 @@
 
 use std::{error::Error, time::Duration};
 
-use sdam::{Bound, SelectionError, SelectionTimeout, StartError, Topology};
-use sdam_core::{
-    address::ServerAddress,
-    read_preference::{ReadMode, ReadPreference, TagSet},
-    server::ServerType,
-    time::Instant,
+use sdam::{
+    Bound, Criteria, Diagnosis, Instant, ReadMode, ReadPreference, SelectionError,
+    SelectionTimeout, ServerAddress, ServerType, StartError, Topology,
 };
-use sdam_select::{criteria::Criteria, diagnose::Diagnosis};
+use sdam_core::read_preference::TagSet;
 use sdam_testkit::Server;
 
-use crate::world::{World, hosts};
+use crate::harness::{Harness, hosts};
 
 /// Returns the error of a selection with a timeout of two seconds.
-fn fail(world: &mut World, hosts: &[ServerAddress], criteria: Criteria) -> Box<SelectionTimeout> {
-    let topology = world.start(hosts, |builder| builder);
-    fail_on(world, &topology, criteria)
+fn fail(
+    harness: &mut Harness,
+    hosts: &[ServerAddress],
+    criteria: Criteria,
+) -> Box<SelectionTimeout> {
+    let topology = harness.start(hosts, |builder| builder);
+    fail_on(harness, &topology, criteria)
 }
 
-fn fail_on(world: &mut World, topology: &Topology, criteria: Criteria) -> Box<SelectionTimeout> {
+fn fail_on(
+    harness: &mut Harness,
+    topology: &Topology,
+    criteria: Criteria,
+) -> Box<SelectionTimeout> {
     let topology = topology.clone();
-    let selection = world.begin(async move {
+    let selection = harness.begin(async move {
         topology
             .select_within(&criteria, Duration::from_secs(2))
             .await
     });
-    world.settle();
-    world.pass(Duration::from_secs(2));
+    harness.settle();
+    harness.pass(Duration::from_secs(2));
     match selection.result() {
         Err(SelectionError::Timeout(error)) => error,
         other => unreachable!("{other:?}"),
@@ -38,11 +43,11 @@ fn fail_on(world: &mut World, topology: &Topology, criteria: Criteria) -> Box<Se
 /// L-81, L-82, L-83: the errors of all servers, the source of the limit, and the remedy.
 #[test]
 fn servers_that_are_down_are_named_with_a_remedy() {
-    let (mut world, hosts) = (World::new(), hosts(2));
+    let (mut harness, hosts) = (Harness::new(), hosts(2));
     for host in &hosts {
-        world.servers.set(host, Server::refusing("closed"));
+        harness.servers.set(host, Server::refusing("closed"));
     }
-    let error = fail(&mut world, &hosts, Criteria::write());
+    let error = fail(&mut harness, &hosts, Criteria::write());
     assert_eq!(
         error.to_string(),
         "network error at connect: closed; gave up after 2 s (the time-out of the call): no server \
@@ -74,12 +79,12 @@ probably: no server accepts connections";
 /// The text for an empty topology says why it is empty, and so do its events.
 #[test]
 fn a_topology_that_everybody_has_left_says_why() {
-    let (mut world, hosts) = (World::new(), hosts(1));
-    world.servers.set(&hosts[0], Server::member(&hosts, true));
-    let topology = world.start(&hosts, |builder| {
+    let (mut harness, hosts) = (Harness::new(), hosts(1));
+    harness.servers.set(&hosts[0], Server::member(&hosts, true));
+    let topology = harness.start(&hosts, |builder| {
         builder.options(|options| options.replica_set = Some("wrong".into()))
     });
-    let error = fail_on(&mut world, &topology, Criteria::write());
+    let error = fail_on(&mut harness, &topology, Criteria::write());
     let reason = "db.lan:20000 belongs to the set `rs`, not `wrong`: use replicaSet=rs";
     assert_eq!(
         error.to_string(),
@@ -96,10 +101,10 @@ fn a_topology_that_everybody_has_left_says_why() {
 #[test]
 fn a_preference_that_nobody_meets_is_explained_for_each_server() {
     let hosts = hosts(1);
-    let mut world = World::with_replica_set(&hosts);
+    let mut harness = Harness::with_replica_set(&hosts);
     let secondary = ReadPreference::new(ReadMode::Secondary);
     let criteria = Criteria::read(secondary).unwrap();
-    let error = fail(&mut world, &hosts, criteria);
+    let error = fail(&mut harness, &hosts, criteria);
     assert_eq!(
         error.to_string(),
         "No server available for query with ReadPreference secondary; gave up after 2 s (the \
@@ -121,19 +126,19 @@ query with ReadPreference secondary on ReplicaSetWithPrimary:
 #[test]
 fn the_first_and_the_last_error_of_each_server_are_told() {
     let hosts = hosts(3);
-    let mut world = World::with_replica_set(&hosts);
-    let topology = world.start(&hosts, |builder| builder);
+    let mut harness = Harness::with_replica_set(&hosts);
+    let topology = harness.start(&hosts, |builder| builder);
     assert!(topology.try_select(&Criteria::write()).unwrap().is_some());
-    let set = |world: &World, host: usize, words: &str| {
+    let set = |harness: &Harness, host: usize, words: &str| {
         let answer = Server::refusing(words);
-        world.servers.set(&hosts[host], answer);
+        harness.servers.set(&hosts[host], answer);
     };
-    set(&world, 0, "out of memory");
-    set(&world, 1, "shut down");
+    set(&harness, 0, "out of memory");
+    set(&harness, 1, "shut down");
     // The next checks detect it on the open connections, and connect again at once.
-    world.pass(Duration::from_secs(10));
-    set(&world, 0, "no route");
-    let error = fail_on(&mut world, &topology, Criteria::write());
+    harness.pass(Duration::from_secs(10));
+    set(&harness, 0, "no route");
+    let error = fail_on(&mut harness, &topology, Criteria::write());
     assert_eq!(
         format!("{error:#}"),
         "No servers are suitable for write operation; gave up after 2 s (the time-out of the call)
@@ -162,8 +167,8 @@ probably: the replica set has no primary; 1 of 3 members can be reached
     assert_eq!(times(0), [at(10_000), at(12_000)]);
     assert_eq!(times(2), [None, None]);
 
-    world.servers.set(&hosts[0], Server::member(&hosts, true));
-    world.pass(Duration::from_secs(10));
+    harness.servers.set(&hosts[0], Server::member(&hosts, true));
+    harness.pass(Duration::from_secs(10));
     assert!(topology.try_select(&Criteria::write()).unwrap().is_some());
     assert_eq!(times(0), [None, at(12_000)], "it is back");
 }
@@ -182,8 +187,8 @@ fn errors_that_are_returned_from_main_print_their_text() {
         assert_eq!(format!("{error:?}"), text);
         assert_eq!(format!("{error:#?}"), format!("{error:#}"));
     };
-    let (mut world, hosts) = (World::new(), hosts(2));
-    let timeout = fail(&mut world, &hosts, Criteria::write());
+    let (mut harness, hosts) = (Harness::new(), hosts(2));
+    let timeout = fail(&mut harness, &hosts, Criteria::write());
     check(
         &SelectionError::Timeout(timeout),
         "wait longer (serverSelectionTimeoutMS)",
@@ -199,8 +204,8 @@ fn errors_that_are_returned_from_main_print_their_text() {
         &SelectionError::InvalidCriteria(contradiction.into()),
         "choose another mode",
     );
-    let library = sdam_transport::handshake::Library::new("a|b");
-    let topology = world.start(&hosts, |builder| builder);
+    let library = sdam::Library::new("a|b");
+    let topology = harness.start(&hosts, |builder| builder);
     let metadata = topology.append_metadata(library).unwrap_err();
     check(&metadata, "use another character");
     check(&StartError::from(metadata), "use another character");

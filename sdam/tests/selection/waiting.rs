@@ -4,25 +4,23 @@ use std::{cell::Cell, future::poll_fn, pin::pin, rc::Rc, time::Duration};
 
 use bson::doc;
 use futures::FutureExt;
-use sdam::{Bound, SelectionError, Topology};
-use sdam_core::{address::ServerAddress, options::MIN_HEARTBEAT_FREQUENCY};
-use sdam_select::criteria::Criteria;
+use sdam::{Bound, Clock, Criteria, SelectionError, ServerAddress, Topology};
+use sdam_core::options::MIN_HEARTBEAT_FREQUENCY;
 use sdam_testkit::Server;
-use sdam_transport::clock::Clock;
 
-use crate::world::{Running, World, hosts};
+use crate::harness::{Harness, Running, hosts};
 
 type Outcome = Result<ServerAddress, SelectionError>;
 
 /// Selects a server for writing, and counts the polls.
 fn select(
-    world: &mut World,
+    harness: &mut Harness,
     topology: &Topology,
     timeout: Duration,
     turns: &Rc<Cell<usize>>,
 ) -> Running<Outcome> {
     let (topology, turns) = (topology.clone(), Rc::clone(turns));
-    world.begin(async move {
+    harness.begin(async move {
         let criteria = Criteria::write();
         let mut selection = pin!(topology.select_within(&criteria, timeout));
         let selected = poll_fn(|cx| {
@@ -33,15 +31,15 @@ fn select(
     })
 }
 
-fn refuse(world: &World, hosts: &[ServerAddress]) {
+fn refuse(harness: &Harness, hosts: &[ServerAddress]) {
     for host in hosts {
-        world.servers.set(host, Server::refusing("closed"));
+        harness.servers.set(host, Server::refusing("closed"));
     }
 }
 
 /// Returns the number of checks of each server.
-fn checks(world: &World, hosts: &[ServerAddress]) -> Vec<usize> {
-    let of = |host| world.servers.answered(host).len();
+fn checks(harness: &Harness, hosts: &[ServerAddress]) -> Vec<usize> {
+    let of = |host| harness.servers.answered(host).len();
     hosts.iter().map(of).collect()
 }
 
@@ -50,27 +48,27 @@ fn checks(world: &World, hosts: &[ServerAddress]) -> Vec<usize> {
 #[test]
 fn a_thousand_waiters_cost_each_server_one_check_per_500_ms() {
     const WAITERS: usize = 1000;
-    let (mut world, hosts) = (World::new(), hosts(3));
-    refuse(&world, &hosts);
-    let topology = world.start(&hosts, |builder| builder);
+    let (mut harness, hosts) = (Harness::new(), hosts(3));
+    refuse(&harness, &hosts);
+    let topology = harness.start(&hosts, |builder| builder);
     // No selection is waiting yet, so the next check is due in ten seconds.
-    world.pass(Duration::from_secs(3));
-    assert_eq!(checks(&world, &hosts), [1, 1, 1]);
+    harness.pass(Duration::from_secs(3));
+    assert_eq!(checks(&harness, &hosts), [1, 1, 1]);
 
     let turns = Rc::default();
     let waiting: Vec<_> = (0..WAITERS)
-        .map(|_| select(&mut world, &topology, Duration::from_secs(30), &turns))
+        .map(|_| select(&mut harness, &topology, Duration::from_secs(30), &turns))
         .collect();
-    world.settle();
+    harness.settle();
     assert_eq!(topology.waiters(), WAITERS);
     assert_eq!(
-        checks(&world, &hosts),
+        checks(&harness, &hosts),
         [2, 2, 2],
         "the wait began with a check"
     );
-    world.pass(Duration::from_secs(5));
+    harness.pass(Duration::from_secs(5));
     for host in &hosts {
-        let checks = world.servers.answered(host);
+        let checks = harness.servers.answered(host);
         assert_eq!(checks.len(), 2 + 10, "one per 500 ms in 5 s");
         for pair in checks[1..].windows(2) {
             assert_eq!(pair[1].since(pair[0]), MIN_HEARTBEAT_FREQUENCY);
@@ -85,9 +83,9 @@ fn a_thousand_waiters_cost_each_server_one_check_per_500_ms() {
     );
     for host in &hosts {
         let answer = Server::member(&hosts, Some(host) == hosts.first());
-        world.servers.set(host, answer);
+        harness.servers.set(host, answer);
     }
-    world.pass(MIN_HEARTBEAT_FREQUENCY);
+    harness.pass(MIN_HEARTBEAT_FREQUENCY);
     assert_eq!(topology.waiters(), 0);
     for selection in waiting {
         assert_eq!(&selection.result().unwrap(), &hosts[0]);
@@ -99,11 +97,11 @@ fn a_thousand_waiters_cost_each_server_one_check_per_500_ms() {
         "{served} turns, {changes} changes"
     );
     // No selection is waiting any more, so after the requested checks there are no extra ones.
-    world.pass(MIN_HEARTBEAT_FREQUENCY);
-    let settled = checks(&world, &hosts);
+    harness.pass(MIN_HEARTBEAT_FREQUENCY);
+    let settled = checks(&harness, &hosts);
     assert_eq!(settled, [14, 14, 14]);
-    world.pass(Duration::from_secs(9));
-    assert_eq!(checks(&world, &hosts), settled);
+    harness.pass(Duration::from_secs(9));
+    assert_eq!(checks(&harness, &hosts), settled);
 }
 
 /// L-63: a change that arrives together with the deadline is not lost.
@@ -111,17 +109,17 @@ fn a_thousand_waiters_cost_each_server_one_check_per_500_ms() {
 fn what_comes_together_with_the_deadline_counts() {
     let timeout = Duration::from_secs(2);
     let check = |arrives: bool| {
-        let (mut world, hosts) = (World::new(), hosts(1));
-        let topology = world.start(&hosts, |builder| builder);
+        let (mut harness, hosts) = (Harness::new(), hosts(1));
+        let topology = harness.start(&hosts, |builder| builder);
         let criteria = Criteria::write();
         let mut selection = pin!(topology.select_within(&criteria, timeout));
         assert!(selection.as_mut().now_or_never().is_none());
         // The selection is not a task, so it sees both in the same poll.
-        world.clock.advance_to(world.clock.now() + timeout);
+        harness.clock.advance_to(harness.clock.now() + timeout);
         if arrives {
-            world.servers.set(&hosts[0], Server::member(&hosts, true));
+            harness.servers.set(&hosts[0], Server::member(&hosts, true));
         }
-        world.settle();
+        harness.settle();
         selection.as_mut().now_or_never().unwrap().map(drop)
     };
     assert!(check(true).is_ok());
@@ -135,19 +133,19 @@ fn what_comes_together_with_the_deadline_counts() {
 #[test]
 fn a_selection_fails_at_the_lesser_of_both_limits() {
     let check = |call: u64, expected: u64, bound: Bound| {
-        let (mut world, hosts) = (World::new(), hosts(2));
-        refuse(&world, &hosts);
-        let topology = world.start(&hosts, |builder| {
+        let (mut harness, hosts) = (Harness::new(), hosts(2));
+        refuse(&harness, &hosts);
+        let topology = harness.start(&hosts, |builder| {
             builder.options(|options| options.server_selection_timeout = Duration::from_secs(5))
         });
         let call = Duration::from_millis(call);
-        let selection = select(&mut world, &topology, call, &Rc::default());
-        world.settle();
+        let selection = select(&mut harness, &topology, call, &Rc::default());
+        harness.settle();
         let expected = Duration::from_millis(expected);
         let last = Duration::from_millis(1);
-        world.pass(expected.checked_sub(last).unwrap());
+        harness.pass(expected.checked_sub(last).unwrap());
         assert_eq!(topology.waiters(), 1);
-        world.pass(last);
+        harness.pass(last);
         assert_eq!(topology.waiters(), 0);
         let Err(SelectionError::Timeout(error)) = selection.result() else {
             unreachable!();
@@ -165,23 +163,23 @@ fn a_selection_fails_at_the_lesser_of_both_limits() {
 /// L-62: with a timeout of zero no selection waits, but servers are checked.
 #[test]
 fn a_limit_of_zero_means_not_to_wait() {
-    let (mut world, hosts) = (World::new(), hosts(1));
-    refuse(&world, &hosts);
-    let topology = world.start(&hosts, |builder| {
+    let (mut harness, hosts) = (Harness::new(), hosts(1));
+    refuse(&harness, &hosts);
+    let topology = harness.start(&hosts, |builder| {
         builder.options(|options| options.server_selection_timeout = Duration::ZERO)
     });
-    world.pass(MIN_HEARTBEAT_FREQUENCY);
-    assert_eq!(world.servers.answered(&hosts[0]).len(), 1);
+    harness.pass(MIN_HEARTBEAT_FREQUENCY);
+    assert_eq!(harness.servers.answered(&hosts[0]).len(), 1);
     let outcome = topology.select(&Criteria::write()).now_or_never().unwrap();
     let Err(SelectionError::Timeout(error)) = outcome else {
         unreachable!("{outcome:?}");
     };
     assert_eq!(error.waited, Duration::ZERO);
     assert_eq!(error.bound, Bound::ServerSelectionTimeout);
-    world.settle();
-    assert_eq!(world.servers.answered(&hosts[0]).len(), 2);
-    world.servers.set(&hosts[0], Server::member(&hosts, true));
-    world.pass(Duration::from_secs(10));
+    harness.settle();
+    assert_eq!(harness.servers.answered(&hosts[0]).len(), 2);
+    harness.servers.set(&hosts[0], Server::member(&hosts, true));
+    harness.pass(Duration::from_secs(10));
     let outcome = topology.select(&Criteria::write()).now_or_never().unwrap();
     assert_eq!(outcome.unwrap().address(), &hosts[0]);
 }
@@ -189,23 +187,23 @@ fn a_limit_of_zero_means_not_to_wait() {
 /// L-62, E-1, E-6: no selection waits on an incompatible topology, not even an earlier one.
 #[test]
 fn an_incompatible_topology_fails_at_once() {
-    let (mut world, hosts) = (World::new(), hosts(2));
-    let topology = world.start(&hosts, |builder| builder);
+    let (mut harness, hosts) = (Harness::new(), hosts(2));
+    let topology = harness.start(&hosts, |builder| builder);
     let selection = select(
-        &mut world,
+        &mut harness,
         &topology,
         Duration::from_secs(30),
         &Rc::default(),
     );
-    world.settle();
+    harness.settle();
     assert_eq!(topology.waiters(), 1);
     let future = doc! {
         "ok": 1, "ismaster": true, "msg": "isdbgrid", "minWireVersion": 998, "maxWireVersion": 999,
     };
     let answer = Server::replying(&future);
-    world.servers.set(&hosts[0], answer);
-    world.servers.set(&hosts[1], Server::mongos());
-    world.settle();
+    harness.servers.set(&hosts[0], answer);
+    harness.servers.set(&hosts[1], Server::mongos());
+    harness.settle();
     let check = |error: SelectionError| {
         let text = error.to_string();
         assert!(
@@ -223,18 +221,18 @@ fn an_incompatible_topology_fails_at_once() {
 /// Closing fails all waiting and later selections.
 #[test]
 fn closing_fails_every_waiter() {
-    let (mut world, hosts) = (World::new(), hosts(3));
-    refuse(&world, &hosts);
-    let topology = world.start(&hosts, |builder| builder);
+    let (mut harness, hosts) = (Harness::new(), hosts(3));
+    refuse(&harness, &hosts);
+    let topology = harness.start(&hosts, |builder| builder);
     let turns = Rc::default();
     let waiting: Vec<_> = (0..100)
-        .map(|_| select(&mut world, &topology, Duration::from_secs(30), &turns))
+        .map(|_| select(&mut harness, &topology, Duration::from_secs(30), &turns))
         .collect();
-    world.settle();
+    harness.settle();
     assert_eq!(topology.waiters(), 100);
     let closing = topology.clone();
-    let closed = world.begin(async move { closing.close().await });
-    world.settle();
+    let closed = harness.begin(async move { closing.close().await });
+    harness.settle();
     closed.result();
     for selection in waiting {
         let error = selection.result().unwrap_err();
@@ -252,27 +250,27 @@ fn closing_fails_every_waiter() {
 /// L-44: a dropped selection leaves nothing behind, and in particular causes no further checks.
 #[test]
 fn a_selection_that_is_given_up_leaves_no_demand() {
-    let (mut world, hosts) = (World::new(), hosts(3));
-    refuse(&world, &hosts);
-    let topology = world.start(&hosts, |builder| builder);
+    let (mut harness, hosts) = (Harness::new(), hosts(3));
+    refuse(&harness, &hosts);
+    let topology = harness.start(&hosts, |builder| builder);
     let criteria = Criteria::write();
     {
         let mut selection = pin!(topology.select(&criteria));
         assert!(selection.as_mut().now_or_never().is_none());
-        world.pass(Duration::from_secs(2));
-        assert_eq!(checks(&world, &hosts), [5, 5, 5]);
+        harness.pass(Duration::from_secs(2));
+        assert_eq!(checks(&harness, &hosts), [5, 5, 5]);
         assert_eq!(topology.waiters(), 1);
     }
     assert_eq!(topology.waiters(), 0);
     // Checks that were requested before are still made.
-    world.pass(MIN_HEARTBEAT_FREQUENCY);
-    assert_eq!(checks(&world, &hosts), [6, 6, 6]);
-    world.pass(Duration::from_millis(9_999));
+    harness.pass(MIN_HEARTBEAT_FREQUENCY);
+    assert_eq!(checks(&harness, &hosts), [6, 6, 6]);
+    harness.pass(Duration::from_millis(9_999));
     assert_eq!(
-        checks(&world, &hosts),
+        checks(&harness, &hosts),
         [6, 6, 6],
         "nobody is in a hurry any more"
     );
-    world.pass(Duration::from_millis(1));
-    assert_eq!(checks(&world, &hosts), [7, 7, 7]);
+    harness.pass(Duration::from_millis(1));
+    assert_eq!(checks(&harness, &hosts), [7, 7, 7]);
 }

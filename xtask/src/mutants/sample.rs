@@ -43,8 +43,8 @@ const SUBJECTS: &[Subject] = &[
             "--lib",
             "--test=lifecycle",
             "--test=monitoring",
-            "--test=scan",
             "--test=selection",
+            "--test=single_threaded",
         ],
         slow: &[],
     },
@@ -61,6 +61,7 @@ const ALL_PACKAGES: &[&str] = &[
 const ALL_TESTS: &[&str] = &[
     "--lib",
     "--test=allocations",
+    "--test=blocking",
     "--test=hello",
     "--test=hostile",
     "--test=lifecycle",
@@ -70,11 +71,10 @@ const ALL_TESTS: &[&str] = &[
     "--test=ordering",
     "--test=pool_errors",
     "--test=pool_panics",
-    "--test=scan",
-    "--test=scan_served",
     "--test=selection",
     "--test=selection_events",
     "--test=simulated",
+    "--test=single_threaded",
 ];
 
 /// The percentage of compiling mutants that the tests have to detect.

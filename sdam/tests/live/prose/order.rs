@@ -7,8 +7,7 @@ use std::{
     thread,
 };
 
-use sdam_core::{event::EventKind, time::Instant};
-use sdam_transport::clock::Clock;
+use sdam::{Clock, EventKind, Instant};
 
 use crate::{observer::Observer, runtime::Host};
 

@@ -6,7 +6,7 @@ use std::{
     process::{Child, ChildStdout, Command, Stdio},
 };
 
-use sdam_core::{event::EventKind, server::ServerType};
+use sdam::{EventKind, ServerType};
 
 use super::{observe, succeeded};
 use crate::{

@@ -1,40 +1,43 @@
 //! The times, servers and connections of checks.
 
 use bson::doc;
-use sdam::ScanTopology;
-use sdam_core::{error::ErrorKind, server::ServerType};
+use sdam::{ErrorKind, ScanTopology, ServerType};
 
-use crate::stage::*;
+use crate::harness::*;
 
 /// Returns the log of one selection, and whether it found the primary.
-fn log(stage: &Stage, topology: &mut ScanTopology) -> (String, bool) {
-    stage.log();
+fn log(harness: &Harness, topology: &mut ScanTopology) -> (String, bool) {
+    harness.log();
     let found = select(topology).is_ok();
-    (stage.log(), found)
+    (harness.log(), found)
 }
 
 #[test]
 fn h_1_b_1_b_2_nothing_is_done_before_the_first_operation() {
-    let stage = Stage::default();
-    let (mut topology, _) = stage.replica_set(|_| ());
-    assert_eq!(stage.log(), "");
+    let harness = Harness::default();
+    let (mut topology, _) = harness.replica_set(|_| ());
+    assert_eq!(harness.log(), "");
     assert!(topology.is_stale());
     assert_eq!(select(&mut topology), Ok("a".into()));
-    assert_eq!(stage.open(), 3, "one connection to each server");
-    stage.advance(1_000_000);
-    assert_eq!(stage.log().matches("connect").count(), 3);
-    assert_eq!(stage.log(), "", "time alone does nothing");
+    assert_eq!(harness.open(), 3, "one connection to each server");
+    harness.advance(1_000_000);
+    assert_eq!(harness.log().matches("connect").count(), 3);
+    assert_eq!(harness.log(), "", "time alone does nothing");
 }
 
 #[test]
 fn h_1_a_scan_is_made_every_60_seconds_inline() {
-    let stage = Stage::default();
-    let (mut topology, _) = stage.replica_set(|_| ());
+    let harness = Harness::default();
+    let (mut topology, _) = harness.replica_set(|_| ());
     select(&mut topology).unwrap();
-    stage.advance(60_000);
-    assert_eq!(log(&stage, &mut topology), ("a ping".into(), true), "H-12");
-    stage.advance(1);
-    let (second, found) = log(&stage, &mut topology);
+    harness.advance(60_000);
+    assert_eq!(
+        log(&harness, &mut topology),
+        ("a ping".into(), true),
+        "H-12"
+    );
+    harness.advance(1);
+    let (second, found) = log(&harness, &mut topology);
     assert!(found);
     // The primary first, on the connections that are open.
     assert!(
@@ -45,60 +48,60 @@ fn h_1_a_scan_is_made_every_60_seconds_inline() {
 
 #[test]
 fn h_4_h_5_a_scan_follows_the_hint_at_the_primary_and_checks_whom_it_names() {
-    let stage = Stage::default();
+    let harness = Harness::default();
     let mut hint = member(false, "a b c");
     hint.insert("primary", "c:27017");
-    stage.serve("a", hint.clone());
-    stage.serve("b", hint);
-    stage.serve("c", member(true, "a b c"));
-    let (mut topology, _) = stage.topology("a", |_| ());
+    harness.serve("a", hint.clone());
+    harness.serve("b", hint);
+    harness.serve("c", member(true, "a b c"));
+    let (mut topology, _) = harness.topology("a", |_| ());
     assert_eq!(select(&mut topology), Ok("c".into()));
     assert_eq!(
-        stage.log(),
+        harness.log(),
         "a connect, a isMaster, c connect, c isMaster, b connect, b isMaster"
     );
 }
 
 #[test]
 fn h_5_a_server_that_left_is_not_checked_and_its_connection_is_closed() {
-    let stage = Stage::default();
-    let (mut topology, _) = stage.replica_set(|_| ());
+    let harness = Harness::default();
+    let (mut topology, _) = harness.replica_set(|_| ());
     select(&mut topology).unwrap();
-    stage.serve("a", member(true, "a b"));
-    stage.advance(70_000);
+    harness.serve("a", member(true, "a b"));
+    harness.advance(70_000);
     assert_eq!(
-        log(&stage, &mut topology),
+        log(&harness, &mut topology),
         ("a hello, b hello".into(), true)
     );
-    assert_eq!(stage.open(), 2);
+    assert_eq!(harness.open(), 2);
 }
 
 #[test]
 fn h_6_a_server_that_does_not_answer_costs_nothing_for_5_seconds() {
-    let stage = Stage::default();
-    let (mut topology, _) = stage.topology("a", |_| ());
-    stage.serve("a", mongos());
-    stage.kill("a");
-    assert_eq!(log(&stage, &mut topology), ("a connect".into(), false));
-    stage.advance(4_999);
-    assert_eq!(log(&stage, &mut topology), (String::new(), false));
-    stage.advance(500);
-    stage.revive("a");
+    let harness = Harness::default();
+    let (mut topology, _) = harness.topology("a", |_| ());
+    harness.serve("a", mongos());
+    harness.kill("a");
+    assert_eq!(log(&harness, &mut topology), ("a connect".into(), false));
+    harness.advance(4_999);
+    assert_eq!(log(&harness, &mut topology), (String::new(), false));
+    harness.advance(500);
+    harness.revive("a");
     assert_eq!(
-        log(&stage, &mut topology),
+        log(&harness, &mut topology),
         ("a connect, a isMaster".into(), true)
     );
 }
 
 #[test]
 fn h_10_a_lost_connection_of_a_known_server_is_replaced_at_once() {
-    let stage = Stage::default();
-    let (mut topology, mut events) = stage.replica_set(|_| ());
+    let harness = Harness::default();
+    let (mut topology, mut events) = harness.replica_set(|_| ());
     select(&mut topology).unwrap();
-    stage.restart("a");
-    stage.advance(70_000);
+    harness.restart("a");
+    harness.advance(70_000);
     told(&mut events);
-    let (log, found) = log(&stage, &mut topology);
+    let (log, found) = log(&harness, &mut topology);
     assert!(found);
     assert!(log.starts_with("a hello, a connect, a isMaster, "), "{log}");
     let told = told(&mut events);
@@ -121,20 +124,20 @@ fn h_10_a_lost_connection_of_a_known_server_is_replaced_at_once() {
 #[test]
 fn h_10_h_15_a_silent_server_costs_its_timeouts_and_is_then_left_alone() {
     // L-67: the time of a scan.
-    let stage = Stage::default();
-    let (mut topology, _) = stage.replica_set(|options| {
+    let harness = Harness::default();
+    let (mut topology, _) = harness.replica_set(|options| {
         options.connect_timeout = std::time::Duration::from_secs(2);
     });
     select(&mut topology).unwrap();
-    stage.change("a", |server| server.silent = true);
-    stage.advance(70_000);
-    let before = stage.millis();
+    harness.change("a", |server| server.silent = true);
+    harness.advance(70_000);
+    let before = harness.millis();
     assert!(select(&mut topology).is_err());
     // Two attempts of 2 s each, and 1 ms for each of the others.
-    assert_eq!(stage.millis() - before, 4_002);
-    let before = stage.millis();
+    assert_eq!(harness.millis() - before, 4_002);
+    let before = harness.millis();
     assert!(select(&mut topology).is_err());
-    assert_eq!(stage.millis() - before, 502, "the pause and two replies");
+    assert_eq!(harness.millis() - before, 502, "the pause and two replies");
     let description = topology.description();
     let error = description.server(&address("a")).unwrap();
     assert_eq!(error.error.as_ref().unwrap().kind, ErrorKind::Timeout);
@@ -142,13 +145,13 @@ fn h_10_h_15_a_silent_server_costs_its_timeouts_and_is_then_left_alone() {
 
 #[test]
 fn h_10_with_the_knob_of_sdam_2_11_the_server_stays_known_until_the_retry() {
-    let stage = Stage::default();
-    let (mut topology, mut events) = stage.replica_set(|options| {
+    let harness = Harness::default();
+    let (mut topology, mut events) = harness.replica_set(|options| {
         options.legacy_retry_before_unknown = true;
     });
     select(&mut topology).unwrap();
-    stage.restart("a");
-    stage.advance(70_000);
+    harness.restart("a");
+    harness.advance(70_000);
     told(&mut events);
     assert!(select(&mut topology).is_ok());
     let told = told(&mut events);
@@ -157,72 +160,72 @@ fn h_10_with_the_knob_of_sdam_2_11_the_server_stays_known_until_the_retry() {
 
 #[test]
 fn h_16_servers_that_could_stream_are_polled() {
-    let stage = Stage::default();
-    let (mut topology, _) = stage.replica_set(|_| ());
+    let harness = Harness::default();
+    let (mut topology, _) = harness.replica_set(|_| ());
     for _ in 0..3 {
         select(&mut topology).unwrap();
-        stage.advance(70_000);
+        harness.advance(70_000);
     }
-    let log = stage.log();
+    let log = harness.log();
     assert_eq!(log.matches("hello").count(), 6, "{log}");
     assert!(!log.contains("awaited"), "{log}");
 }
 
 #[test]
 fn h_2_a_failed_selection_scans_every_500_ms_until_a_primary_is_there() {
-    let stage = Stage::default();
-    let (mut topology, _) = stage.topology("a", |options| {
+    let harness = Harness::default();
+    let (mut topology, _) = harness.topology("a", |options| {
         options.replica_set = Some("rs".into());
         options.server_selection_try_once = Some(false);
         options.server_selection_timeout = std::time::Duration::from_secs(3);
     });
-    stage.serve("a", member(false, "a"));
+    harness.serve("a", member(false, "a"));
     assert!(select(&mut topology).is_err());
     // One at 0, 501, ...: every scan takes 1 ms and the next begins 500 ms after its end.
-    assert_eq!(stage.log().matches("hello").count(), 5);
-    assert_eq!(stage.millis(), 2_506, "3 s less 500 ms, L-67");
+    assert_eq!(harness.log().matches("hello").count(), 5);
+    assert_eq!(harness.millis(), 2_506, "3 s less 500 ms, L-67");
 }
 
 #[test]
 fn h_8_a_server_is_checked_on_demand_but_no_sooner_than_500_ms_after_its_last_check() {
-    let stage = Stage::default();
-    let (mut topology, _) = stage.replica_set(|_| ());
+    let harness = Harness::default();
+    let (mut topology, _) = harness.replica_set(|_| ());
     select(&mut topology).unwrap();
     let last = topology.last_scan();
-    stage.advance(1_000);
-    stage.log();
+    harness.advance(1_000);
+    harness.log();
     let server = id(&topology, "b");
-    let before = stage.millis();
+    let before = harness.millis();
     ready(topology.check(server));
-    assert_eq!(stage.log(), "b hello");
-    assert_eq!(stage.millis(), before + 1);
+    assert_eq!(harness.log(), "b hello");
+    assert_eq!(harness.millis(), before + 1);
     ready(topology.check(server));
-    assert_eq!(stage.log(), "b hello");
-    assert_eq!(stage.millis(), before + 502);
+    assert_eq!(harness.log(), "b hello");
+    assert_eq!(harness.millis(), before + 502);
     assert_eq!(topology.last_scan(), last, "that is no scan");
 }
 
 #[test]
 fn a_scan_can_be_asked_for() {
-    let stage = Stage::default();
-    let (mut topology, _) = stage.replica_set(|_| ());
+    let harness = Harness::default();
+    let (mut topology, _) = harness.replica_set(|_| ());
     ready(topology.scan());
     assert!(!topology.is_stale());
     assert_eq!(kind(&topology, "a"), ServerType::RsPrimary);
-    stage.log();
+    harness.log();
     ready(topology.scan());
-    assert_eq!(stage.log().matches("hello").count(), 3);
-    assert_eq!(stage.millis(), 506, "500 ms after the scan before");
+    assert_eq!(harness.log().matches("hello").count(), 3);
+    assert_eq!(harness.millis(), 506, "500 ms after the scan before");
 }
 
 #[test]
 fn f_50_a_refused_check_costs_the_connection() {
-    let stage = Stage::default();
-    let (mut topology, _) = stage.replica_set(|_| ());
+    let harness = Harness::default();
+    let (mut topology, _) = harness.replica_set(|_| ());
     select(&mut topology).unwrap();
-    stage.serve("b", doc! { "ok": 0, "code": 1, "errmsg": "no" });
-    stage.advance(70_000);
+    harness.serve("b", doc! { "ok": 0, "code": 1, "errmsg": "no" });
+    harness.advance(70_000);
     select(&mut topology).unwrap();
-    assert_eq!(stage.open(), 2);
+    assert_eq!(harness.open(), 2);
     assert_eq!(kind(&topology, "b"), ServerType::Unknown);
 }

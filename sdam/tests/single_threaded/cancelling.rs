@@ -4,9 +4,9 @@ use std::{future::Future, pin::pin, task::Context};
 
 use bson::doc;
 use futures::task::noop_waker_ref;
-use sdam_select::criteria::Criteria;
+use sdam::Criteria;
 
-use crate::stage::*;
+use crate::harness::*;
 
 /// Polls a future until it is pending, and drops it.
 fn abandon<F: Future>(future: F) {
@@ -19,16 +19,16 @@ fn abandon<F: Future>(future: F) {
 
 #[test]
 fn a_selection_may_be_dropped_and_the_next_one_goes_on_with_its_check() {
-    let stage = Stage::default();
-    let (mut topology, mut events) = stage.replica_set(|_| ());
-    stage.stall();
+    let harness = Harness::default();
+    let (mut topology, mut events) = harness.replica_set(|_| ());
+    harness.stall();
     abandon(topology.select(&Criteria::write()));
-    let first = stage.log();
+    let first = harness.log();
     assert!(first.ends_with("isMaster"), "{first}");
     assert_eq!(first.matches("connect").count(), 1, "{first}");
-    stage.advance(100);
+    harness.advance(100);
     assert_eq!(select(&mut topology), Ok("a".into()));
-    assert_eq!(stage.log().matches("connect").count(), 2, "the other two");
+    assert_eq!(harness.log().matches("connect").count(), 2, "the other two");
     let told = told(&mut events);
     let count = |name: &str| told.iter().filter(|event| event.starts_with(name)).count();
     // J-31
@@ -41,17 +41,17 @@ fn a_selection_may_be_dropped_and_the_next_one_goes_on_with_its_check() {
 
 #[test]
 fn a_check_may_be_given_up_again_and_again_while_its_time_lasts() {
-    let stage = Stage::default();
-    let (mut topology, mut events) = stage.topology("a", |_| ());
-    stage.serve("a", mongos());
+    let harness = Harness::default();
+    let (mut topology, mut events) = harness.topology("a", |_| ());
+    harness.serve("a", mongos());
     for _ in 0..3 {
-        stage.stall();
+        harness.stall();
         abandon(topology.scan());
-        stage.advance(100);
+        harness.advance(100);
     }
     assert_eq!(select(&mut topology), Ok("a".into()));
     // The reply has arrived, and another check measures the RTT.
-    assert_eq!(stage.log(), "a connect, a isMaster, a hello");
+    assert_eq!(harness.log(), "a connect, a isMaster, a hello");
     let told = told(&mut events);
     let failed = told
         .iter()
@@ -62,15 +62,15 @@ fn a_check_may_be_given_up_again_and_again_while_its_time_lasts() {
 #[test]
 fn a_reply_that_waited_long_for_its_caller_saves_the_connection_and_another_one_measures() {
     // G-3, G-6
-    let stage = Stage::default();
-    let (mut topology, mut events) = stage.topology("a", |_| ());
-    stage.serve("a", mongos());
-    stage.stall();
+    let harness = Harness::default();
+    let (mut topology, mut events) = harness.topology("a", |_| ());
+    harness.serve("a", mongos());
+    harness.stall();
     abandon(topology.scan());
     // The reply takes 1 ms, and nothing polls for half a minute.
-    stage.advance(30_000);
+    harness.advance(30_000);
     assert_eq!(select(&mut topology), Ok("a".into()));
-    assert_eq!(stage.log(), "a connect, a isMaster, a hello");
+    assert_eq!(harness.log(), "a connect, a isMaster, a hello");
     assert_eq!(
         told(&mut events)[3..6],
         [
@@ -85,15 +85,18 @@ fn a_reply_that_waited_long_for_its_caller_saves_the_connection_and_another_one_
 
 #[test]
 fn a_check_that_was_given_up_and_never_answered_says_nothing_about_its_server() {
-    let stage = Stage::default();
-    let (mut topology, mut events) = stage.topology("a", |_| ());
-    stage.serve("a", mongos());
-    stage.stall();
+    let harness = Harness::default();
+    let (mut topology, mut events) = harness.topology("a", |_| ());
+    harness.serve("a", mongos());
+    harness.stall();
     abandon(topology.scan());
-    stage.advance(30_000);
-    stage.stall();
+    harness.advance(30_000);
+    harness.stall();
     assert_eq!(select(&mut topology), Ok("a".into()));
-    assert_eq!(stage.log(), "a connect, a isMaster, a connect, a isMaster");
+    assert_eq!(
+        harness.log(),
+        "a connect, a isMaster, a connect, a isMaster"
+    );
     assert_eq!(
         told(&mut events)[3..8],
         [
@@ -104,19 +107,19 @@ fn a_check_that_was_given_up_and_never_answered_says_nothing_about_its_server() 
             "HeartbeatSucceeded a",
         ]
     );
-    assert_eq!(stage.open(), 1);
+    assert_eq!(harness.open(), 1);
 }
 
 #[test]
 fn a_topology_may_be_dropped_with_a_check_under_way() {
     // J-25, J-31
-    let stage = Stage::default();
-    let (mut topology, mut events) = stage.replica_set(|_| ());
-    stage.stall();
+    let harness = Harness::default();
+    let (mut topology, mut events) = harness.replica_set(|_| ());
+    harness.stall();
     abandon(topology.scan());
-    assert_eq!(stage.open(), 1);
+    assert_eq!(harness.open(), 1);
     drop(topology);
-    assert_eq!(stage.open(), 0);
+    assert_eq!(harness.open(), 0);
     let told = told(&mut events);
     let failed = told
         .iter()
@@ -127,30 +130,30 @@ fn a_topology_may_be_dropped_with_a_check_under_way() {
 
 #[test]
 fn a_probe_that_was_given_up_is_waited_for() {
-    let stage = Stage::default();
-    let (mut topology, _) = stage.replica_set(|_| ());
+    let harness = Harness::default();
+    let (mut topology, _) = harness.replica_set(|_| ());
     select(&mut topology).unwrap();
-    stage.advance(5_000);
-    stage.log();
-    stage.stall();
+    harness.advance(5_000);
+    harness.log();
+    harness.stall();
     abandon(topology.select(&Criteria::write()));
     assert_eq!(select(&mut topology), Ok("a".into()));
-    assert_eq!(stage.log(), "a ping");
+    assert_eq!(harness.log(), "a ping");
 }
 
 #[test]
 fn an_operation_that_was_given_up_costs_its_connection() {
-    let stage = Stage::default();
-    let (mut topology, _) = stage.replica_set(|_| ());
+    let harness = Harness::default();
+    let (mut topology, _) = harness.replica_set(|_| ());
     select(&mut topology).unwrap();
     let server = id(&topology, "a");
     let find = bytes(&doc! { "find": "things", "$db": "test" });
-    stage.stall();
+    harness.stall();
     abandon(topology.run_command(server, &find, None));
-    stage.log();
-    stage.advance(1_000);
+    harness.log();
+    harness.advance(1_000);
     // The late reply is never taken for another command's.
     ready(topology.run_command(server, &find, None)).unwrap();
-    assert_eq!(stage.log(), "a connect, a isMaster, a find");
-    assert_eq!(stage.open(), 3);
+    assert_eq!(harness.log(), "a connect, a isMaster, a find");
+    assert_eq!(harness.open(), 3);
 }

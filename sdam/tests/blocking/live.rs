@@ -3,9 +3,8 @@
 use std::time::{Duration, Instant};
 
 use bson::doc;
-use sdam_core::{read_preference::ReadMode, server::ServerType, topology::TopologyType};
+use sdam::{Criteria, ReadMode, ServerType, TopologyType};
 use sdam_live::{Error, MemberSpec, Mongod, ReplicaSet, Version, or_skip};
-use sdam_select::criteria::Criteria;
 
 use crate::{PATIENCE, read, run, start, write};
 

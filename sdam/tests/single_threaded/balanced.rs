@@ -1,20 +1,16 @@
 //! Single-threaded mode behind a load balancer.
 
 use bson::{doc, oid::ObjectId};
-use sdam::ScanTopology;
-use sdam_core::{
-    app_error::{AppError, ErrorOutcome},
-    error::{ErrorKind, Stage as ErrorStage},
-};
+use sdam::{AppError, ErrorKind, ErrorOutcome, ScanTopology, Stage};
 use sdam_events::channel::EventStream;
 
-use crate::stage::*;
+use crate::harness::*;
 
-fn start(stage: &Stage) -> (ScanTopology, EventStream) {
+fn start(harness: &Harness) -> (ScanTopology, EventStream) {
     let mut hello = mongos();
     hello.insert("serviceId", ObjectId::from_bytes([3; 12]));
-    stage.serve("lb", hello);
-    stage.topology("lb", |options| options.load_balanced = true)
+    harness.serve("lb", hello);
+    harness.topology("lb", |options| options.load_balanced = true)
 }
 
 fn ping() -> Vec<u8> {
@@ -23,15 +19,15 @@ fn ping() -> Vec<u8> {
 
 #[test]
 fn h_14_the_balancer_is_selected_without_any_scan() {
-    let stage = Stage::default();
-    let (mut topology, mut events) = start(&stage);
+    let harness = Harness::default();
+    let (mut topology, mut events) = start(&harness);
     for _ in 0..3 {
         assert_eq!(select(&mut topology), Ok("lb".into()));
-        stage.advance(100_000);
+        harness.advance(100_000);
     }
     ready(topology.scan());
-    assert_eq!(stage.log(), "");
-    assert_eq!(stage.open(), 0);
+    assert_eq!(harness.log(), "");
+    assert_eq!(harness.open(), 0);
     topology.close();
     let mut told = told(&mut events);
     assert!(!told.iter().any(|event| event.contains("Heartbeat")));
@@ -52,81 +48,81 @@ fn h_14_the_balancer_is_selected_without_any_scan() {
 
 #[test]
 fn h_14_there_is_exactly_one_connection_and_it_knows_its_service() {
-    let stage = Stage::default();
-    let (mut topology, _) = start(&stage);
+    let harness = Harness::default();
+    let (mut topology, _) = start(&harness);
     let server = id(&topology, "lb");
     for _ in 0..3 {
         ready(topology.run_command(server, &ping(), None)).unwrap();
     }
     assert_eq!(
-        stage.log(),
+        harness.log(),
         "lb connect, lb hello, lb count, lb count, lb count",
         "F-5: never legacy hello"
     );
-    assert_eq!(stage.open(), 1);
+    assert_eq!(harness.open(), 1);
     let service = topology.channel(server).unwrap().service_id();
     assert_eq!(service.unwrap().bytes(), [3; 12]);
 }
 
 #[test]
 fn i_50_i_52_a_lost_connection_changes_nothing_but_its_service_generation() {
-    let stage = Stage::default();
-    let (mut topology, mut events) = start(&stage);
+    let harness = Harness::default();
+    let (mut topology, mut events) = start(&harness);
     let server = id(&topology, "lb");
     ready(topology.run_command(server, &ping(), None)).unwrap();
     let service = topology.channel(server).unwrap().service_id();
     let before = topology.generation(server, service).unwrap();
-    stage.restart("lb");
+    harness.restart("lb");
     told(&mut events);
     ready(topology.run_command(server, &ping(), None)).unwrap_err();
     assert_eq!(told(&mut events), ["PoolCleared lb"]);
     assert_eq!(topology.generation(server, service), Some(before.next()));
-    assert_eq!(stage.open(), 0);
+    assert_eq!(harness.open(), 0);
     ready(topology.run_command(server, &ping(), None)).unwrap();
-    assert_eq!(stage.open(), 1);
+    assert_eq!(harness.open(), 1);
     // F-67: the previous connection was the last of its service, which has come back.
     assert!(topology.generation(server, service) > Some(before.next()));
     let mut error =
-        AppError::network(before.next(), ErrorStage::Operation, "broken").with_service(service);
+        AppError::network(before.next(), Stage::Operation, "broken").with_service(service);
     let outcome = topology.handle_error(server, &error);
     assert_eq!(outcome, ErrorOutcome::Stale);
-    assert_eq!(stage.open(), 1, "it was another connection's error");
+    assert_eq!(harness.open(), 1, "it was another connection's error");
     error.generation = topology.channel(server).unwrap().generation();
     assert_eq!(
         topology.handle_error(server, &error),
         ErrorOutcome::ServiceCleared
     );
-    assert_eq!(stage.open(), 0);
+    assert_eq!(harness.open(), 0);
 }
 
 #[test]
 fn i_52_a_state_change_clears_the_service_only_at_shutdown() {
-    let stage = Stage::default();
-    let (mut topology, mut events) = start(&stage);
+    let harness = Harness::default();
+    let (mut topology, mut events) = start(&harness);
     let server = id(&topology, "lb");
     ready(topology.run_command(server, &ping(), None)).unwrap();
     for (code, cleared) in [(10_107, false), (189, false), (91, true)] {
-        stage.change("lb", |server| server.other = reply(&refusal(code)));
+        harness.change("lb", |server| server.other = reply(&refusal(code)));
         told(&mut events);
         ready(topology.run_command(server, &ping(), None)).unwrap();
         let told = told(&mut events);
         assert_eq!(told.contains(&"PoolCleared lb".into()), cleared, "{code}");
-        assert_eq!(stage.open(), usize::from(!cleared), "{code}");
+        assert_eq!(harness.open(), usize::from(!cleared), "{code}");
     }
     assert!(!topology.is_stale());
 }
 
 #[test]
 fn i_51_what_goes_wrong_before_hello_is_the_caller_s_business_alone() {
-    let stage = Stage::default();
-    let (mut topology, mut events) = start(&stage);
+    let harness = Harness::default();
+    let (mut topology, mut events) = start(&harness);
     let server = id(&topology, "lb");
     told(&mut events);
-    stage.kill("lb");
+    harness.kill("lb");
     let error = ready(topology.connect(server)).unwrap_err();
-    assert_eq!(error.stage, ErrorStage::Connect);
-    stage.revive("lb");
-    stage.serve("lb", mongos());
+    assert_eq!(error.stage, Stage::Connect);
+    harness.revive("lb");
+    harness.serve("lb", mongos());
     let error = ready(topology.connect(server)).unwrap_err();
     // C-23
     assert_eq!(
@@ -134,30 +130,30 @@ fn i_51_what_goes_wrong_before_hello_is_the_caller_s_business_alone() {
         "Driver attempted to initialize in load balancing mode, but the server does not support \
          this mode."
     );
-    stage.change("lb", |server| server.silent = true);
+    harness.change("lb", |server| server.silent = true);
     let error = ready(topology.connect(server)).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Timeout);
     assert_eq!(told(&mut events), Vec::<String>::new());
-    assert_eq!(stage.open(), 0);
+    assert_eq!(harness.open(), 0);
 }
 
 #[test]
 fn h_12_a_dead_connection_to_a_balancer_is_replaced() {
-    let stage = Stage::default();
-    let (mut topology, mut events) = start(&stage);
+    let harness = Harness::default();
+    let (mut topology, mut events) = start(&harness);
     let server = id(&topology, "lb");
     ready(topology.connect(server)).unwrap();
-    stage.restart("lb");
-    stage.advance(5_000);
+    harness.restart("lb");
+    harness.advance(5_000);
     told(&mut events);
-    stage.log();
+    harness.log();
     assert_eq!(select(&mut topology), Ok("lb".into()));
-    assert_eq!(stage.log(), "lb ping");
+    assert_eq!(harness.log(), "lb ping");
     assert_eq!(
         told(&mut events),
         ["SelectionStarted", "SelectionSucceeded lb"],
         "I-50: it is never Unknown"
     );
-    assert_eq!(stage.open(), 0);
+    assert_eq!(harness.open(), 0);
     ready(topology.run_command(server, &ping(), None)).unwrap();
 }

@@ -1,4 +1,4 @@
-//! A single-threaded world with virtual time that only the test advances.
+//! A single-threaded harness with virtual time that only the test advances.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,17 +7,15 @@ use futures::{
     future::{Future, FutureExt, RemoteHandle},
     task::LocalSpawnExt,
 };
-use sdam::{PoolHandle, Topology, TopologyBuilder};
-use sdam_core::{
-    address::ServerAddress,
-    options::{Options, ServerMonitoringMode},
-    time::Instant,
+use sdam::{
+    Clock, Instant, Io, Options, PoolHandle, Runtime, ServerAddress, Spawner, Topology,
+    TopologyBuilder,
 };
+use sdam_core::options::ServerMonitoringMode;
 use sdam_testkit::{HeldTasks, ManualClock, Server, Servers};
-use sdam_transport::{Clock, Io, Runtime, Spawner};
 
 /// Tasks, time and servers.
-pub(crate) struct World {
+pub(crate) struct Harness {
     pool: LocalPool,
     /// Tasks that have not started.
     spawned: HeldTasks,
@@ -32,8 +30,8 @@ pub(crate) fn hosts(number: u16) -> Vec<ServerAddress> {
         .collect()
 }
 
-impl World {
-    /// Creates a world in which every server is silent.
+impl Harness {
+    /// Creates a harness in which every server is silent.
     pub(crate) fn new() -> Self {
         let clock = ManualClock::default();
         clock.advance_to(Instant::from_millis(1000));
@@ -45,14 +43,14 @@ impl World {
         }
     }
 
-    /// Creates a world with a replica set of `hosts`, the first of which is primary.
+    /// Creates a harness with a replica set of `hosts`, the first of which is primary.
     pub(crate) fn with_replica_set(hosts: &[ServerAddress]) -> Self {
-        let world = Self::new();
+        let harness = Self::new();
         for host in hosts {
             let server = Server::member(hosts, Some(host) == hosts.first());
-            world.servers.set(host, server);
+            harness.servers.set(host, server);
         }
-        world
+        harness
     }
 
     /// Starts a topology of `hosts`, which processes the servers' replies at once.

@@ -2,27 +2,23 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use sdam::{Bound, ScanTopology, SelectionError, TopologyBuilder};
-use sdam_core::{
-    options::Options,
-    read_preference::{ReadMode, ReadPreference},
-    server::ServerType,
-    topology::TopologyType,
+use sdam::{
+    Bound, Criteria, CriteriaError, Options, ReadMode, ReadPreference, ScanTopology,
+    SelectionError, ServerType, TopologyBuilder, TopologyType,
 };
 use sdam_events::history::{Cause, Change};
-use sdam_select::criteria::{Criteria, CriteriaError};
 
-use crate::stage::*;
+use crate::harness::*;
 
 #[test]
 fn l_42_the_choice_within_the_latency_window_is_uniform() {
-    let stage = Stage::default();
-    let (mut topology, _) = stage.topology("a b c d", |_| ());
+    let harness = Harness::default();
+    let (mut topology, _) = harness.topology("a b c d", |_| ());
     for name in ["a", "b", "c", "d"] {
-        stage.serve(name, mongos());
+        harness.serve(name, mongos());
     }
-    stage.change("c", |server| server.delay = Duration::from_millis(16));
-    stage.change("d", |server| server.delay = Duration::from_millis(17));
+    harness.change("c", |server| server.delay = Duration::from_millis(16));
+    harness.change("d", |server| server.delay = Duration::from_millis(17));
     let mut counts: BTreeMap<String, u32> = BTreeMap::new();
     for _ in 0..3_000 {
         *counts.entry(select(&mut topology).unwrap()).or_default() += 1;
@@ -37,14 +33,14 @@ fn l_42_the_choice_within_the_latency_window_is_uniform() {
 #[test]
 fn l_42_equal_seeds_make_equal_choices() {
     let run = |seed| {
-        let stage = Stage::default();
+        let harness = Harness::default();
         for name in ["a", "b", "c"] {
-            stage.serve(name, mongos());
+            harness.serve(name, mongos());
         }
         let options = Options::parse("mongodb://a,b,c").unwrap();
-        let mut topology = ScanTopology::start(options, stage.io(seed)).unwrap();
+        let mut topology = ScanTopology::start(options, harness.io(seed)).unwrap();
         let choices: Vec<_> = (0..20).map(|_| select(&mut topology).unwrap()).collect();
-        (choices, stage.log())
+        (choices, harness.log())
     };
     assert_eq!(run(1), run(1));
     assert_ne!(run(1), run(2));
@@ -52,11 +48,11 @@ fn l_42_equal_seeds_make_equal_choices() {
 
 #[test]
 fn l_65_l_66_try_once_is_the_default_and_scans_once() {
-    let stage = Stage::default();
-    let (mut topology, _) = stage.topology("a", |options| {
+    let harness = Harness::default();
+    let (mut topology, _) = harness.topology("a", |options| {
         options.replica_set = Some("rs".into());
     });
-    stage.serve("a", member(false, "a"));
+    harness.serve("a", member(false, "a"));
     for _ in 0..3 {
         let selected = ready(topology.select(&Criteria::write()));
         let Err(SelectionError::Timeout(timeout)) = selected else {
@@ -66,21 +62,21 @@ fn l_65_l_66_try_once_is_the_default_and_scans_once() {
         assert_eq!(timeout.description.servers().len(), 1);
         let text = timeout.to_string();
         assert!(text.contains("after one scan"), "{text}");
-        let log = stage.log();
+        let log = harness.log();
         assert!(log == "a connect, a isMaster" || log == "a hello", "{log}");
     }
     // Three scans of 1 ms, each 500 ms after the previous one.
-    assert_eq!(stage.millis(), 1_003);
+    assert_eq!(harness.millis(), 1_003);
 }
 
 #[test]
 fn l_67_without_try_once_the_error_is_that_of_a_timeout() {
-    let stage = Stage::default();
-    let (mut topology, _) = stage.topology("a", |options| {
+    let harness = Harness::default();
+    let (mut topology, _) = harness.topology("a", |options| {
         options.replica_set = Some("rs".into());
         options.server_selection_try_once = Some(false);
     });
-    stage.serve("a", member(false, "a"));
+    harness.serve("a", member(false, "a"));
     let timeout = Duration::from_secs(2);
     let selected = ready(topology.select_within(&Criteria::write(), timeout));
     let Err(SelectionError::Timeout(error)) = selected else {
@@ -95,11 +91,11 @@ fn l_67_without_try_once_the_error_is_that_of_a_timeout() {
 fn l_61_the_shorter_of_both_time_outs_bounds_a_selection() {
     // B-32
     let fail = |query: &str| {
-        let stage = Stage::default();
-        stage.serve("a", member(false, "a"));
+        let harness = Harness::default();
+        harness.serve("a", member(false, "a"));
         let uri = format!("mongodb://a/?serverSelectionTryOnce=false&{query}");
         let options = Options::parse(&uri).unwrap();
-        let mut topology = ScanTopology::start(options, stage.io(SEED)).unwrap();
+        let mut topology = ScanTopology::start(options, harness.io(SEED)).unwrap();
         match ready(topology.select(&Criteria::write())) {
             Err(SelectionError::Timeout(error)) => error,
             other => panic!("{other:?}"),
@@ -123,10 +119,10 @@ fn l_61_the_shorter_of_both_time_outs_bounds_a_selection() {
 #[test]
 fn a_selection_that_fails_tells_what_happened_if_asked_to() {
     let told = |build: fn(TopologyBuilder) -> TopologyBuilder| {
-        let stage = Stage::default();
-        stage.serve("a", member(false, "a"));
+        let harness = Harness::default();
+        harness.serve("a", member(false, "a"));
         let options = Options::parse("mongodb://a/?replicaSet=rs").unwrap();
-        let topology = build(TopologyBuilder::new(options)).scan(stage.io(SEED));
+        let topology = build(TopologyBuilder::new(options)).scan(harness.io(SEED));
         match ready(topology.unwrap().select(&Criteria::write())) {
             Err(SelectionError::Timeout(timeout)) => timeout.history,
             selected => panic!("{selected:?}"),
@@ -154,29 +150,29 @@ fn a_selection_that_fails_tells_what_happened_if_asked_to() {
 
 #[test]
 fn l_68_the_first_selection_is_not_delayed() {
-    let stage = Stage::default();
-    let (mut topology, _) = stage.replica_set(|_| ());
+    let harness = Harness::default();
+    let (mut topology, _) = harness.replica_set(|_| ());
     select(&mut topology).unwrap();
-    assert_eq!(stage.millis(), 3, "three replies");
+    assert_eq!(harness.millis(), 3, "three replies");
 }
 
 #[test]
 fn b_20_try_once_must_not_differ_between_string_and_code() {
-    let stage = Stage::default();
+    let harness = Harness::default();
     let mut options = Options::parse("mongodb://a/?serverSelectionTryOnce=false").unwrap();
     options.server_selection_try_once = Some(true);
-    let started = ScanTopology::start(options, stage.io(SEED));
+    let started = ScanTopology::start(options, harness.io(SEED));
     let error = started.unwrap_err().to_string();
     assert!(error.contains("serverSelectionTryOnce"), "{error}");
 }
 
 #[test]
 fn l_65_e_1_an_incompatible_server_fails_selections_until_it_is_replaced() {
-    let stage = Stage::default();
-    let (mut topology, _) = stage.replica_set(|_| ());
+    let harness = Harness::default();
+    let (mut topology, _) = harness.replica_set(|_| ());
     let mut ancient = member(false, "a b c");
     ancient.insert("maxWireVersion", 2);
-    stage.serve("c", ancient);
+    harness.serve("c", ancient);
     let selected = ready(topology.select(&Criteria::write()));
     let Err(SelectionError::Incompatible { description }) = selected else {
         panic!("{selected:?}");
@@ -187,15 +183,15 @@ fn l_65_e_1_an_incompatible_server_fails_selections_until_it_is_replaced() {
             .unwrap()
             .contains("c:27017")
     );
-    stage.serve("c", member(false, "a b c"));
-    stage.advance(500);
+    harness.serve("c", member(false, "a b c"));
+    harness.advance(500);
     assert_eq!(select(&mut topology), Ok("a".into()));
 }
 
 #[test]
 fn l_24_the_limit_on_staleness_is_judged_by_the_frequency_of_scans() {
-    let stage = Stage::default();
-    let (mut topology, _) = stage.replica_set(|options| {
+    let harness = Harness::default();
+    let (mut topology, _) = harness.replica_set(|options| {
         options.heartbeat_frequency = Some(Duration::from_secs(120));
     });
     let mut preference = ReadPreference::new(ReadMode::Secondary);
@@ -220,8 +216,8 @@ fn l_24_the_limit_on_staleness_is_judged_by_the_frequency_of_scans() {
 #[test]
 fn read_preferences_decide_as_in_every_other_mode() {
     // L-10, L-11: the rules are those of the shared selection crate.
-    let stage = Stage::default();
-    let (mut topology, _) = stage.replica_set(|_| ());
+    let harness = Harness::default();
+    let (mut topology, _) = harness.replica_set(|_| ());
     let hosts = |topology: &mut ScanTopology, mode| {
         let mut seen: Vec<String> = (0..50)
             .map(|_| ready(topology.select(&read(mode))).unwrap())
@@ -243,17 +239,17 @@ fn read_preferences_decide_as_in_every_other_mode() {
 
 #[test]
 fn a_closed_topology_selects_nothing() {
-    let stage = Stage::default();
-    let (mut topology, _) = stage.replica_set(|_| ());
+    let harness = Harness::default();
+    let (mut topology, _) = harness.replica_set(|_| ());
     select(&mut topology).unwrap();
     topology.close();
-    assert_eq!(stage.open(), 0);
-    stage.log();
+    assert_eq!(harness.open(), 0);
+    harness.log();
     let selected = ready(topology.select(&Criteria::write()));
     assert!(
         matches!(selected, Err(SelectionError::Closed)),
         "{selected:?}"
     );
     ready(topology.scan());
-    assert_eq!(stage.log(), "");
+    assert_eq!(harness.log(), "");
 }

@@ -3,13 +3,11 @@
 use std::time::{Duration, Instant};
 
 use bson::doc;
-use sdam::{BlockingTopology, Bound, SelectionError};
-use sdam_core::{
-    error::ErrorKind, event::EventKind, options::Warning, read_preference::ReadMode,
-    server::ServerType, topology::TopologyType,
+use sdam::{
+    BlockingTopology, Bound, Criteria, ErrorKind, EventKind, ReadMode, SelectionError, ServerType,
+    TopologyType, Warning,
 };
 use sdam_events::channel::unbounded;
-use sdam_select::criteria::Criteria;
 use sdam_sim::serve::{Builder, ReplicaSet};
 
 use crate::{PATIENCE, read, run, start, write};

@@ -4,14 +4,16 @@ use std::{pin::pin, time::Duration};
 
 use bson::doc;
 use futures::future::{Either, select};
-use sdam::{ScanTopology, SelectedServer, TopologyBuilder};
-use sdam_core::{address::ServerAddress, options::Options, rng::Rng, server::ServerType};
-use sdam_events::{channel::unbounded, sink::Interest};
-use sdam_select::criteria::Criteria;
+use sdam::{
+    Criteria, Interest, Options, ScanTopology, SelectedServer, ServerAddress, ServerType,
+    TopologyBuilder,
+};
+use sdam_core::rng::Rng;
+use sdam_events::channel::unbounded;
 use sdam_sim::{Action, Blueprint, MemberId, config::SetConfig, oracle::audit, runtime::Sim};
 use sdam_testkit::{RecordingPool, RecordingPools};
 
-use crate::stage::bytes;
+use crate::harness::bytes;
 
 const MEMBERS: u16 = 3;
 

@@ -3,18 +3,20 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use bson::doc;
-use sdam::ScanTopology;
-use sdam_core::topology::TopologyType;
+use sdam::{ScanTopology, TopologyType};
 use sdam_events::channel::EventStream;
 use sdam_testkit::{RecordingPool, RecordingPools};
 
-use crate::stage::*;
+use crate::harness::*;
 
 /// Starts a replica set whose pools panic once, in `method`.
-fn breaking_at(stage: &Stage, method: &'static str) -> (ScanTopology<RecordingPool>, EventStream) {
+fn breaking_at(
+    harness: &Harness,
+    method: &'static str,
+) -> (ScanTopology<RecordingPool>, EventStream) {
     let pools = RecordingPools::default();
     pools.break_at(method);
-    stage.replica_set_with(|builder| builder.pools(pools))
+    harness.replica_set_with(|builder| builder.pools(pools))
 }
 
 fn panics<T>(call: impl FnOnce() -> T) {
@@ -24,38 +26,38 @@ fn panics<T>(call: impl FnOnce() -> T) {
 
 #[test]
 fn a_scan_goes_on_though_a_pool_panics_when_it_is_ready() {
-    let stage = Stage::default();
-    let (mut topology, _) = breaking_at(&stage, "ready");
+    let harness = Harness::default();
+    let (mut topology, _) = breaking_at(&harness, "ready");
     panics(|| select(&mut topology));
     let known = topology.description().topology_type();
     assert_eq!(known, TopologyType::ReplicaSetWithPrimary);
-    stage.log();
+    harness.log();
     assert_eq!(select(&mut topology), Ok("a".into()));
-    assert_eq!(stage.log(), "", "the scan was complete");
+    assert_eq!(harness.log(), "", "the scan was complete");
 }
 
 #[test]
 fn a_pool_that_panics_when_it_is_cleared_costs_no_event_and_keeps_no_connection() {
-    let stage = Stage::default();
-    let (mut topology, mut events) = breaking_at(&stage, "clear");
+    let harness = Harness::default();
+    let (mut topology, mut events) = breaking_at(&harness, "clear");
     select(&mut topology).unwrap();
     let server = id(&topology, "a");
-    stage.change("a", |server| server.other = reply(&refusal(91)));
+    harness.change("a", |server| server.other = reply(&refusal(91)));
     let insert = bytes(&doc! { "insert": "things", "$db": "test" });
     panics(|| ready(topology.run_command(server, &insert, None)));
     assert!(topology.is_stale());
-    assert_eq!(stage.open(), 2);
+    assert_eq!(harness.open(), 2);
     assert!(told(&mut events).contains(&"PoolCleared a".to_string()));
 }
 
 #[test]
 fn all_servers_are_closed_though_a_pool_panics() {
-    let stage = Stage::default();
-    let (mut topology, mut events) = breaking_at(&stage, "close");
+    let harness = Harness::default();
+    let (mut topology, mut events) = breaking_at(&harness, "close");
     select(&mut topology).unwrap();
     told(&mut events);
     panics(|| topology.close());
-    assert_eq!(stage.open(), 0);
+    assert_eq!(harness.open(), 0);
     let told = told(&mut events);
     assert_eq!(told.last().unwrap(), "TopologyClosed");
     let closed = told.iter().filter(|event| event.starts_with("Closed "));

@@ -14,9 +14,7 @@ mod served;
 use std::time::{Duration, Instant};
 
 use bson::{Document, RawDocumentBuf};
-use sdam::{BlockingTopology, SelectedServer, SelectionError};
-use sdam_core::read_preference::{ReadMode, ReadPreference};
-use sdam_select::criteria::Criteria;
+use sdam::{BlockingTopology, Criteria, ReadMode, ReadPreference, SelectedServer, SelectionError};
 
 /// The time limit of every wait, for a machine under load.
 const PATIENCE: Duration = Duration::from_secs(60);

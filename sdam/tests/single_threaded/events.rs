@@ -5,20 +5,19 @@ use std::{
     time::Duration,
 };
 
-use sdam::TopologyBuilder;
-use sdam_core::{event::EventKind, options::Options};
+use sdam::{EventKind, Options, TopologyBuilder};
 use sdam_events::sink::sink_fn;
 use sdam_testkit::RecordingPools;
 
-use crate::stage::*;
+use crate::harness::*;
 
 #[test]
 fn j_16_j_35_events_come_in_order_and_by_the_end_of_each_call() {
-    let stage = Stage::default();
+    let harness = Harness::default();
     let mut hello = mongos();
     hello.insert("serviceId", bson::oid::ObjectId::from_bytes([1; 12]));
-    stage.serve("a", hello);
-    let (mut topology, mut events) = stage.topology("a", |_| ());
+    harness.serve("a", hello);
+    let (mut topology, mut events) = harness.topology("a", |_| ());
     assert_eq!(
         told(&mut events),
         ["TopologyOpening", "TopologyUnknown", "Opening a"]
@@ -46,12 +45,12 @@ fn j_16_j_35_events_come_in_order_and_by_the_end_of_each_call() {
 
 #[test]
 fn j_9_j_10_j_35_heartbeats_are_never_awaited_and_last_as_long_as_their_reply() {
-    let stage = Stage::default();
-    let (mut topology, mut events) = stage.replica_set(|_| ());
-    stage.change("b", |server| server.delay = Duration::from_millis(25));
+    let harness = Harness::default();
+    let (mut topology, mut events) = harness.replica_set(|_| ());
+    harness.change("b", |server| server.delay = Duration::from_millis(25));
     for _ in 0..3 {
         select(&mut topology).unwrap();
-        stage.advance(70_000);
+        harness.advance(70_000);
     }
     let mut seen = 0;
     while let Some(event) = events.try_next() {
@@ -82,12 +81,12 @@ fn j_9_j_10_j_35_heartbeats_are_never_awaited_and_last_as_long_as_their_reply() 
 
 #[test]
 fn k_8_a_selection_says_once_that_it_waits_and_its_failure_does_not_repeat_the_topology() {
-    let stage = Stage::default();
-    let (mut topology, mut events) = stage.topology("a", |options| {
+    let harness = Harness::default();
+    let (mut topology, mut events) = harness.topology("a", |options| {
         options.replica_set = Some("rs".into());
         options.server_selection_try_once = Some(false);
     });
-    stage.serve("a", member(false, "a"));
+    harness.serve("a", member(false, "a"));
     select(&mut topology).unwrap_err();
     let mut waiting = 0;
     let mut failed = 0;
@@ -111,19 +110,19 @@ fn k_8_a_selection_says_once_that_it_waits_and_its_failure_does_not_repeat_the_t
 #[test]
 fn a_sink_may_be_slow_but_is_called_with_nothing_in_progress() {
     let seen: Arc<Mutex<Vec<u64>>> = Arc::default();
-    let stage = Stage::default();
-    stage.serve("a", mongos());
+    let harness = Harness::default();
+    harness.serve("a", mongos());
     let options = Options::parse("mongodb://a").unwrap();
     let sink = {
-        let (seen, stage) = (Arc::clone(&seen), stage.clone());
+        let (seen, harness) = (Arc::clone(&seen), harness.clone());
         sink_fn(move |event| {
-            // The stage can be locked, so no I/O is in progress.
-            stage.advance(10);
+            // The harness can be locked, so no I/O is in progress.
+            harness.advance(10);
             seen.lock().unwrap().push(event.seq);
         })
     };
     let builder = TopologyBuilder::new(options).sink(sink);
-    let mut topology = builder.scan(stage.io(SEED)).unwrap();
+    let mut topology = builder.scan(harness.io(SEED)).unwrap();
     select(&mut topology).unwrap();
     topology.close();
     let seen = seen.lock().unwrap();
@@ -133,8 +132,8 @@ fn a_sink_may_be_slow_but_is_called_with_nothing_in_progress() {
 
 #[test]
 fn f_60_f_64_pools_are_commanded_as_by_monitors() {
-    let stage = Stage::default();
-    stage.serve("a", mongos());
+    let harness = Harness::default();
+    harness.serve("a", mongos());
     let pools = RecordingPools::default();
     let log = || {
         let calls = pools.take_calls().into_iter();
@@ -142,15 +141,15 @@ fn f_60_f_64_pools_are_commanded_as_by_monitors() {
     };
     let options = Options::parse("mongodb://a").unwrap();
     let builder = TopologyBuilder::new(options).pools(pools.clone());
-    let mut topology = builder.scan(stage.io(SEED)).unwrap();
+    let mut topology = builder.scan(harness.io(SEED)).unwrap();
     assert_eq!(log(), ["create a"]);
     select(&mut topology).unwrap();
     assert_eq!(log(), ["ready a"]);
-    stage.advance(70_000);
+    harness.advance(70_000);
     select(&mut topology).unwrap();
     assert_eq!(log(), [""; 0]);
-    stage.restart("a");
-    stage.advance(70_000);
+    harness.restart("a");
+    harness.advance(70_000);
     select(&mut topology).unwrap();
     assert_eq!(log(), ["clear 1 a", "ready a"]);
     drop(topology);
@@ -159,11 +158,11 @@ fn f_60_f_64_pools_are_commanded_as_by_monitors() {
 
 #[test]
 fn d_6_the_loss_of_the_last_server_is_told() {
-    let stage = Stage::default();
-    let (mut topology, mut events) = stage.topology("a", |options| {
+    let harness = Harness::default();
+    let (mut topology, mut events) = harness.topology("a", |options| {
         options.replica_set = Some("rs".into());
     });
-    stage.serve("a", mongos());
+    harness.serve("a", mongos());
     assert!(select(&mut topology).is_err());
     let told = told(&mut events);
     let emptied = told.iter().filter(|event| *event == "TopologyEmptied");

@@ -33,7 +33,7 @@ use crate::{Topology, TopologyBuilder};
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A topology with the seed `a:1`, and its tasks that have not started.
-pub(super) struct World {
+pub(super) struct Harness {
     pub(super) topology: Topology,
     pub(super) tasks: Tasks,
 }
@@ -51,8 +51,8 @@ struct Held {
     over: bool,
 }
 
-impl World {
-    /// Starts a world whose servers answer each hello with the next one of `replies`, then never.
+impl Harness {
+    /// Starts a harness whose servers answer each hello with the next one of `replies`, then never.
     pub(super) fn new(replies: &[Document]) -> Self {
         Self::start(replies, |builder| builder)
     }
@@ -97,7 +97,7 @@ impl World {
     }
 }
 
-impl Drop for World {
+impl Drop for Harness {
     /// Breaks the reference cycle of tasks that never started.
     fn drop(&mut self) {
         drop(self.tasks.take());

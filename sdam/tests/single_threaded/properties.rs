@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use bson::doc;
 use proptest::{collection::vec, prelude::*};
-use sdam_core::{event::EventKind, ids::ServerId};
+use sdam::{Criteria, EventKind, ServerId};
 
-use crate::stage::*;
+use crate::harness::*;
 
 /// An action between or during calls.
 #[derive(Clone, Debug)]
@@ -87,11 +87,11 @@ proptest! {
         immediate: bool,
         steps in vec(step(), 1..80),
     ) {
-        let stage = Stage::default();
+        let harness = Harness::default();
         for name in NAMES {
-            stage.serve(name, hello(Role::Secondary));
+            harness.serve(name, hello(Role::Secondary));
         }
-        let (mut topology, mut events) = stage.topology("a b c", |options| {
+        let (mut topology, mut events) = harness.topology("a b c", |options| {
             options.server_selection_try_once = Some(try_once);
             options.single_threaded_immediate_check = immediate;
             options.server_selection_timeout = std::time::Duration::from_secs(2);
@@ -100,14 +100,14 @@ proptest! {
         let find = bytes(&doc! { "find": "things", "$db": "test" });
         let second = Some(std::time::Duration::from_secs(1));
         for step in steps {
-            let before = stage.millis();
+            let before = harness.millis();
             match step {
                 Step::Pass(millis) => {
-                    stage.advance(millis);
+                    harness.advance(millis);
                     continue;
                 }
                 Step::Select => {
-                    let selected = ready(topology.select(&sdam_select::criteria::Criteria::write()));
+                    let selected = ready(topology.select(&Criteria::write()));
                     if let Ok(selected) = selected {
                         let description = topology.description();
                         let now = description.server_by_id(selected.id());
@@ -120,19 +120,19 @@ proptest! {
                     // The server may have left, so the call may fail.
                     let _ = ready(topology.run_command(ServerId::from_u64(number), &find, second));
                 }
-                Step::Restart(name) => stage.restart(name),
-                Step::Kill(name) => stage.kill(name),
-                Step::Revive(name) => stage.revive(name),
-                Step::Silence(name, silent) => stage.change(name, |server| server.silent = silent),
-                Step::Answer(name, role) => stage.serve(name, hello(role)),
-                Step::Refuse(name, code) => stage.change(name, |server| server.other = reply(&refusal(code))),
+                Step::Restart(name) => harness.restart(name),
+                Step::Kill(name) => harness.kill(name),
+                Step::Revive(name) => harness.revive(name),
+                Step::Silence(name, silent) => harness.change(name, |server| server.silent = silent),
+                Step::Answer(name, role) => harness.serve(name, hello(role)),
+                Step::Refuse(name, code) => harness.change(name, |server| server.other = reply(&refusal(code))),
             }
             // Each of four servers takes at most four timeouts of a second, and the probe one.
-            prop_assert!(stage.millis() - before <= 2_000 + 2 * 17_000, "{step:?}");
-            prop_assert!(stage.open() <= topology.description().servers().len());
+            prop_assert!(harness.millis() - before <= 2_000 + 2 * 17_000, "{step:?}");
+            prop_assert!(harness.open() <= topology.description().servers().len());
         }
         drop(topology);
-        prop_assert_eq!(stage.open(), 0);
+        prop_assert_eq!(harness.open(), 0);
         let mut open: BTreeMap<ServerId, u32> = BTreeMap::new();
         let mut last = 0;
         let mut closed = false;

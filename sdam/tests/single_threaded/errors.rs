@@ -1,14 +1,9 @@
 //! Errors that operations report.
 
 use bson::doc;
-use sdam_core::{
-    app_error::{AppError, ErrorOutcome},
-    error::Stage as ErrorStage,
-    ids::Generation,
-    server::ServerType,
-};
+use sdam::{AppError, Criteria, ErrorOutcome, Generation, ServerType, Stage};
 
-use crate::stage::*;
+use crate::harness::*;
 
 fn insert() -> Vec<u8> {
     bytes(&doc! { "insert": "things", "$db": "test" })
@@ -16,29 +11,29 @@ fn insert() -> Vec<u8> {
 
 #[test]
 fn i_38_x_6_x_45_a_primary_that_stepped_down_makes_the_next_selection_scan() {
-    let stage = Stage::default();
-    let (mut topology, _) = stage.replica_set(|_| ());
+    let harness = Harness::default();
+    let (mut topology, _) = harness.replica_set(|_| ());
     select(&mut topology).unwrap();
     let server = id(&topology, "a");
-    stage.serve("a", member(false, "a b c"));
+    harness.serve("a", member(false, "a b c"));
     let mut new = member(true, "a b c");
     new.insert("setVersion", 2);
-    stage.serve("b", new);
-    stage.change("a", |server| server.other = reply(&refusal(10_107)));
-    stage.advance(1_000);
-    stage.log();
+    harness.serve("b", new);
+    harness.change("a", |server| server.other = reply(&refusal(10_107)));
+    harness.advance(1_000);
+    harness.log();
     let reply = ready(topology.run_command(server, &insert(), None)).unwrap();
     assert_eq!(
         reply,
         bytes(&refusal(10_107)),
         "the operation gets its reply"
     );
-    assert_eq!(stage.log(), "a insert", "no check yet");
+    assert_eq!(harness.log(), "a insert", "no check yet");
     assert!(topology.is_stale());
     assert_eq!(kind(&topology, "a"), ServerType::Unknown);
     assert_eq!(select(&mut topology), Ok("b".into()));
     // The connection is kept (I-36), and the server stays known.
-    assert!(!stage.log().contains("connect"));
+    assert!(!harness.log().contains("connect"));
     assert_eq!(kind(&topology, "a"), ServerType::RsSecondary);
 }
 
@@ -46,63 +41,63 @@ fn i_38_x_6_x_45_a_primary_that_stepped_down_makes_the_next_selection_scan() {
 fn i_38_a_shutdown_makes_the_next_selection_scan_and_costs_the_connection() {
     // I-34
     for code in [11_600, 91] {
-        let stage = Stage::default();
-        let (mut topology, mut events) = stage.replica_set(|_| ());
+        let harness = Harness::default();
+        let (mut topology, mut events) = harness.replica_set(|_| ());
         select(&mut topology).unwrap();
         told(&mut events);
         let server = id(&topology, "a");
-        stage.change("a", |server| server.other = reply(&refusal(code)));
+        harness.change("a", |server| server.other = reply(&refusal(code)));
         ready(topology.run_command(server, &insert(), None)).unwrap();
         assert!(topology.is_stale());
-        assert_eq!(stage.open(), 2);
+        assert_eq!(harness.open(), 2);
         assert!(told(&mut events).contains(&"PoolCleared a".to_string()));
     }
 }
 
 #[test]
 fn i_39_a_recovering_node_calls_for_nothing() {
-    let stage = Stage::default();
-    let (mut topology, _) = stage.replica_set(|_| ());
+    let harness = Harness::default();
+    let (mut topology, _) = harness.replica_set(|_| ());
     select(&mut topology).unwrap();
     for (name, code) in [("a", 11_602), ("b", 13_436), ("c", 189)] {
         let server = id(&topology, name);
-        stage.change(name, |server| server.other = reply(&refusal(code)));
+        harness.change(name, |server| server.other = reply(&refusal(code)));
         ready(topology.run_command(server, &insert(), None)).unwrap();
         assert_eq!(kind(&topology, name), ServerType::Unknown);
         assert!(!topology.is_stale(), "{code}");
         ready(topology.settle());
     }
-    assert!(!stage.log().contains("hello"));
+    assert!(!harness.log().contains("hello"));
 }
 
 #[test]
 fn i_38_with_the_knob_settling_checks_the_server_at_once() {
-    let stage = Stage::default();
-    let (mut topology, _) = stage.replica_set(|options| {
+    let harness = Harness::default();
+    let (mut topology, _) = harness.replica_set(|options| {
         options.single_threaded_immediate_check = true;
     });
     select(&mut topology).unwrap();
-    stage.advance(1_000);
+    harness.advance(1_000);
     let server = id(&topology, "a");
-    stage.serve("a", member(false, "a b c"));
-    stage.change("a", |server| server.other = reply(&refusal(10_107)));
+    harness.serve("a", member(false, "a b c"));
+    harness.change("a", |server| server.other = reply(&refusal(10_107)));
     ready(topology.run_command(server, &insert(), None)).unwrap();
     assert!(!topology.is_stale());
-    stage.log();
+    harness.log();
     ready(topology.settle());
-    assert_eq!(stage.log(), "a hello");
+    assert_eq!(harness.log(), "a hello");
     assert_eq!(kind(&topology, "a"), ServerType::RsSecondary);
     ready(topology.settle());
-    assert_eq!(stage.log(), "");
+    assert_eq!(harness.log(), "");
 }
 
 #[test]
 fn i_15_a_broken_connection_makes_its_server_unknown_and_calls_for_no_check() {
-    let stage = Stage::default();
-    let (mut topology, mut events) = stage.replica_set(|_| ());
+    let harness = Harness::default();
+    let (mut topology, mut events) = harness.replica_set(|_| ());
     select(&mut topology).unwrap();
     told(&mut events);
-    stage.restart("a");
+    harness.restart("a");
     let server = id(&topology, "a");
     ready(topology.run_command(server, &insert(), None)).unwrap_err();
     assert_eq!(
@@ -110,30 +105,30 @@ fn i_15_a_broken_connection_makes_its_server_unknown_and_calls_for_no_check() {
         ["Unknown a", "TopologyReplicaSetNoPrimary", "PoolCleared a"]
     );
     assert!(!topology.is_stale());
-    assert_eq!(stage.open(), 2);
+    assert_eq!(harness.open(), 2);
     // The next operation that uses it detects this at once.
-    stage.advance(1_000);
+    harness.advance(1_000);
     assert_eq!(select(&mut topology), Ok("a".into()));
 }
 
 #[test]
 fn i_1_an_error_of_an_earlier_generation_is_ignored() {
-    let stage = Stage::default();
-    let (mut topology, _) = stage.replica_set(|_| ());
-    let selected = ready(topology.select(&sdam_select::criteria::Criteria::write())).unwrap();
-    let error = AppError::network(selected.generation(), ErrorStage::Operation, "reset");
+    let harness = Harness::default();
+    let (mut topology, _) = harness.replica_set(|_| ());
+    let selected = ready(topology.select(&Criteria::write())).unwrap();
+    let error = AppError::network(selected.generation(), Stage::Operation, "reset");
     assert_eq!(
         topology.handle_error(selected.id(), &error),
         ErrorOutcome::Cleared
     );
-    stage.advance(1_000);
+    harness.advance(1_000);
     select(&mut topology).unwrap();
     assert_eq!(
         topology.handle_error(selected.id(), &error),
         ErrorOutcome::Stale
     );
     assert_eq!(kind(&topology, "a"), ServerType::RsPrimary);
-    assert_eq!(stage.open(), 3, "the new connection is not blamed");
+    assert_eq!(harness.open(), 3, "the new connection is not blamed");
     assert_eq!(
         topology.generation(selected.id(), None),
         Some(Generation::FIRST.next())
@@ -142,18 +137,18 @@ fn i_1_an_error_of_an_earlier_generation_is_ignored() {
 
 #[test]
 fn h_7_an_error_in_use_starts_no_cooldown_but_a_failed_check_does() {
-    let stage = Stage::default();
-    let (mut topology, _) = stage.topology("a", |_| ());
-    stage.serve("a", mongos());
+    let harness = Harness::default();
+    let (mut topology, _) = harness.topology("a", |_| ());
+    harness.serve("a", mongos());
     select(&mut topology).unwrap();
     let server = id(&topology, "a");
-    stage.kill("a");
+    harness.kill("a");
     ready(topology.run_command(server, &insert(), None)).unwrap_err();
-    stage.advance(1_000);
-    stage.log();
+    harness.advance(1_000);
+    harness.log();
     select(&mut topology).unwrap_err();
-    assert_eq!(stage.log(), "a connect");
-    stage.advance(1_000);
+    assert_eq!(harness.log(), "a connect");
+    harness.advance(1_000);
     select(&mut topology).unwrap_err();
-    assert_eq!(stage.log(), "");
+    assert_eq!(harness.log(), "");
 }

@@ -4,23 +4,12 @@ use std::{future::Future, sync::Arc, time::Duration};
 
 use bson::{Document, doc, oid::ObjectId};
 use futures::FutureExt as _;
-use sdam::{PoolHandle, ScanTopology, TopologyBuilder};
-use sdam_core::{
-    address::ServerAddress,
-    event::{Event, EventKind},
-    ids::ServerId,
-    options::Options,
-    read_preference::{ReadMode, ReadPreference},
-    server::ServerType,
-    time::Instant,
+use sdam::{
+    Clock, Criteria, Event, EventKind, Instant, Interest, Io, Options, PoolHandle, ReadMode,
+    ReadPreference, ScanTopology, ServerAddress, ServerId, ServerType, TopologyBuilder,
 };
-use sdam_events::{
-    channel::{EventStream, unbounded},
-    sink::Interest,
-};
-use sdam_select::criteria::Criteria;
+use sdam_events::channel::{EventStream, unbounded};
 use sdam_testkit::{ManualClock, Reply, Server, Servers, always};
-use sdam_transport::{Clock, Io};
 
 /// The default random seed of tests.
 pub(crate) const SEED: u64 = 7;
@@ -28,17 +17,17 @@ pub(crate) const SEED: u64 = 7;
 /// All events except the recorded inputs.
 const EVENTS: Interest = Interest::ALL.without(Interest::INPUTS);
 
-/// Why a server that was never [served](Stage::serve) refuses connections.
+/// Why a server that was never [served](Harness::serve) refuses connections.
 const ABSENT: &str = "no server is there";
 
 /// The environment of the topology: servers, clock and log.
 #[derive(Clone, Debug)]
-pub(crate) struct Stage {
+pub(crate) struct Harness {
     clock: ManualClock,
     servers: Servers,
 }
 
-impl Default for Stage {
+impl Default for Harness {
     fn default() -> Self {
         let clock = ManualClock::jumping();
         let absent = Server {
@@ -53,7 +42,7 @@ impl Default for Stage {
     }
 }
 
-impl Stage {
+impl Harness {
     /// Sets the server's reply to hello. A new server is up and takes 1 ms.
     pub(crate) fn serve(&self, name: &str, hello: Document) {
         let hello: Reply = Arc::new(move |request| {
