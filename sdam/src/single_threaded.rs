@@ -299,6 +299,7 @@ struct Scanner {
 impl Scanner {
     /// Runs the scan machine from `input` until it has no more effects.
     async fn carry_out(&mut self, input: ScanInput) {
+        self.follow(None);
         if !self.is_closed() {
             let mut next = Some(self.tell_scan(input));
             while let Some(effect) = next {
@@ -347,7 +348,8 @@ impl Scanner {
         self.lose(&lost);
     }
 
-    /// Brings the members in step with the engine; see [`Members::follow`].
+    /// Brings the members in step with the engine; see [`Members::follow`]. Every call begins with
+    /// it, because pools may have reported meanwhile.
     fn follow(&mut self, checked: Option<ServerId>) {
         let lost = self.members.follow(&self.shared, checked);
         self.lose(&lost);

@@ -250,3 +250,34 @@ fn a_pool_that_outlives_the_topology_keeps_nothing_running() {
     end.recv_timeout(PATIENCE).unwrap();
     connection.close();
 }
+
+#[test]
+fn a_report_of_a_pool_in_single_threaded_mode_is_applied_at_once() {
+    let host = tokio::runtime::Runtime::new().unwrap();
+    let server = Builder::standalone().start().unwrap();
+    let io = sdam_runtime_tokio::from_handle(host.handle().clone())
+        .unwrap()
+        .io;
+    let builder = Topology::builder(server.uri()).unwrap();
+    let mut topology = builder.pools(Pools(io.clone())).scan(io).unwrap();
+    let selected = host.block_on(topology.select(&Criteria::write())).unwrap();
+    let id = selected.id();
+    let connection = host.block_on(selected.pool().check_out()).unwrap();
+    assert!(topology.channel(id).is_some(), "the scan has opened it");
+    let fail = |generation| sdam::AppError::network(generation, Stage::Operation, "it broke");
+    assert_eq!(connection.report(fail), ErrorOutcome::Cleared);
+    connection.close();
+    let known = |topology: &sdam::ScanTopology<Arc<Pool>>| {
+        let snapshot = topology.snapshot();
+        let server = snapshot.server_by_id(id).unwrap();
+        server.description().server_type.is_available()
+    };
+    assert!(!known(&topology));
+    // The next call closes the connection of the checks, as it closes a pooled one.
+    host.block_on(topology.settle());
+    assert!(topology.channel(id).is_none());
+    let again = host.block_on(topology.select(&Criteria::write())).unwrap();
+    assert!(known(&topology));
+    assert!(again.generation() > selected.generation());
+    assert!(host.block_on(again.pool().check_out()).is_ok());
+}

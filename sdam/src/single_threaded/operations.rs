@@ -50,6 +50,7 @@ impl<P: PoolHandle> ScanTopology<P> {
     /// As [`select`](Self::select).
     pub async fn connect(&mut self, server: ServerId) -> Result<Channel<'_>, ServerError> {
         let scanner = &mut self.scanner;
+        scanner.follow(None);
         if !scanner.is_connected(server) {
             let outcome = if scanner.is_balancer(server) {
                 scanner.open_balanced(server).await
@@ -140,6 +141,7 @@ impl Scanner {
     }
 
     fn channel(&mut self, server: ServerId) -> Option<Channel<'_>> {
+        self.follow(None);
         let now = self.now();
         let member = self.members.get_mut(server)?;
         let generation = member.generation(&self.shared)?;

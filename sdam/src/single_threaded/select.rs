@@ -42,6 +42,7 @@ impl Scanner {
         criteria: &Criteria,
         limit: Limit,
     ) -> Result<Selected, SelectionError> {
+        self.follow(None);
         // The events outlive the mutable borrows of `self` below.
         let shared = Arc::clone(&self.shared);
         let try_once = shared.options.server_selection_try_once.unwrap_or(true);
