@@ -132,6 +132,17 @@ impl Established {
         self.service.as_ref().map(ServiceConnection::service_id)
     }
 
+    /// Returns whether the pool, or behind a load balancer the service, was cleared since the
+    /// connection was opened, or the server has left the topology: then close it.
+    ///
+    /// Locks the topology for a moment. A pool that checks out many connections a second compares
+    /// [`generation`](Self::generation) with the one of its last
+    /// [`clear`](sdam_core::pool::PoolHandle::clear) instead.
+    pub fn is_stale(&self) -> bool {
+        let current = self.reporter.generation(self.service_id());
+        current.is_none_or(|current| self.generation < current)
+    }
+
     /// Returns whether the next command may be sent. False after a failed or dropped
     /// [`run_command`](Self::run_command): then close the connection.
     pub fn is_usable(&self) -> bool {

@@ -72,17 +72,18 @@ impl PoolHandle for Pool {
 
 impl Pool {
     async fn check_out(&self) -> Result<Established, EstablishError> {
-        let idle = {
-            let mut state = self.state.lock().unwrap();
-            assert!(state.ready, "the server was selected");
-            let current = state.generation;
-            state.idle.retain(|one| one.generation() >= current);
-            state.idle.pop()
-        };
-        if let Some(idle) = idle {
-            return Ok(idle);
+        loop {
+            let idle = {
+                let mut state = self.state.lock().unwrap();
+                assert!(state.ready, "the server was selected");
+                state.idle.pop()
+            };
+            match idle {
+                Some(connection) if connection.is_stale() => connection.close(),
+                Some(connection) => return Ok(connection),
+                None => return self.open().await,
+            }
         }
-        self.open().await
     }
 
     async fn open(&self) -> Result<Established, EstablishError> {
