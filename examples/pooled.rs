@@ -75,13 +75,11 @@ impl PoolHandle for Pool {
 
 impl Pool {
     async fn check_out(&self, deadline: Option<Instant>) -> Result<Established> {
-        let NewPool {
-            address, reporter, ..
-        } = &self.new;
+        let Self { io, new, .. } = self;
         let idle = {
             let mut state = self.state();
             if !state.ready {
-                return Err(format!("the pool of {address} was cleared").into());
+                return Err(format!("the pool of {} is paused or closed", new.address).into());
             }
             let current = state.generation;
             state.idle.retain(|idle| idle.generation() >= current);
@@ -90,7 +88,7 @@ impl Pool {
         match idle {
             Some(connection) => Ok(connection),
             // Reports the reply to hello, or the error, to the topology.
-            None => Ok(establish(&self.io, reporter, address, deadline).await?),
+            None => Ok(establish(io, &new.reporter, &new.address, deadline).await?),
         }
     }
 
