@@ -9,9 +9,10 @@ use std::{
 
 use bson::Document;
 use sdam::{
-    AppError, Criteria, ErrorOutcome, Event, EventKind, EventName, EventSink, Generation, Instant,
-    Interest, Library, ServerAddress, ServerType, Stage, Topology,
+    AppError, Criteria, ErrorOutcome, Event, EventKind, EventName, Generation, Instant, Interest,
+    Library, ServerAddress, ServerType, Stage, Topology,
 };
+use sdam_events::sink::sink_fn;
 use sdam_sim::{
     Action, Blueprint, MemberId,
     action::{FailCommand, Target},
@@ -42,19 +43,6 @@ impl Sent {
 
     fn is_awaitable(&self) -> bool {
         self.command.contains_key("topologyVersion")
-    }
-}
-
-#[derive(Debug)]
-struct Recorder(Arc<Mutex<Vec<Event>>>);
-
-impl EventSink for Recorder {
-    fn emit(&self, event: &Event) {
-        self.0.lock().unwrap().push(event.clone());
-    }
-
-    fn interest(&self) -> Interest {
-        Interest::SDAM.union(Interest::POOLS)
     }
 }
 
@@ -95,11 +83,13 @@ impl Watched {
             Verdict::Pass
         });
         let events = Arc::<Mutex<Vec<Event>>>::default();
+        let recorded = Arc::clone(&events);
+        let sink = sink_fn(move |event| recorded.lock().unwrap().push(event.clone()));
         let pools = RecordingPools::default();
         let topology = Topology::builder(&format!("mongodb://{options}"))
             .unwrap()
             .pools(pools.clone())
-            .sink(Recorder(Arc::clone(&events)))
+            .sink(sink.interested_in(Interest::SDAM.union(Interest::POOLS)))
             .start(sim.runtime())
             .unwrap();
         let this = Self {

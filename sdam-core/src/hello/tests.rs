@@ -1,6 +1,6 @@
 use std::{vec, vec::Vec};
 
-use bson::{Bson, Document, RawDocumentBuf, doc};
+use bson::{Bson, Document, doc};
 
 use super::*;
 use crate::{
@@ -14,7 +14,7 @@ mod request;
 mod fixture;
 
 fn encode(document: &Document) -> Vec<u8> {
-    RawDocumentBuf::try_from(document).unwrap().into_bytes()
+    document.to_vec().unwrap()
 }
 
 #[test]

@@ -1,11 +1,11 @@
 use std::{string::ToString, vec, vec::Vec};
 
-use bson::{Document, RawDocumentBuf, doc};
+use bson::{Document, doc};
 
 use super::*;
 
 fn encode(document: &Document) -> Vec<u8> {
-    RawDocumentBuf::try_from(document).unwrap().into_bytes()
+    document.to_vec().unwrap()
 }
 
 #[test]

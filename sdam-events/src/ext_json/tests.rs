@@ -8,7 +8,7 @@ use bson::{
 use super::ExtendedJson;
 
 fn bytes(document: &Document) -> Vec<u8> {
-    RawDocumentBuf::try_from(document).unwrap().into_bytes()
+    document.to_vec().unwrap()
 }
 
 fn check(value: impl Into<Bson>, expected: &str) {

@@ -24,7 +24,7 @@ pub(super) fn network_error(machine: &mut TopologyMachine, server: ServerId) -> 
 /// Returns the effects of a reply that the primary has stepped down.
 pub(super) fn state_change(machine: &mut TopologyMachine, server: ServerId) -> Effects {
     let reply = doc! { "ok": 0, "code": 189, "errmsg": "stepped down" };
-    let bytes = bson::RawDocumentBuf::try_from(&reply).unwrap().into_bytes();
+    let bytes = reply.to_vec().unwrap();
     let generation = machine.generation(server, None).unwrap();
     let error = AppError::reply(generation, Stage::Operation, bytes);
     machine.handle_error(NOW, server, &error).1
@@ -127,7 +127,7 @@ fn reply(
     let mut news = hello(ServerType::RsPrimary);
     news.topology_version = Some(version(1, 5));
     let _ = super::check(&mut machine, "a", news);
-    let bytes = bson::RawDocumentBuf::try_from(reply).unwrap().into_bytes();
+    let bytes = reply.to_vec().unwrap();
     let error =
         AppError::reply(Generation::FIRST, stage, bytes).with_max_wire_version(max_wire_version);
     let server = id(&machine, "a");

@@ -7,7 +7,7 @@ use std::{
     vec::Vec,
 };
 
-use bson::{Document, RawDocumentBuf, doc, oid::ObjectId};
+use bson::{Document, doc, oid::ObjectId};
 
 use super::super::*;
 use crate::{
@@ -103,7 +103,7 @@ pub(super) fn streams(document: Document) -> Say {
 }
 
 pub(super) fn encode(document: &Document) -> Vec<u8> {
-    RawDocumentBuf::try_from(document).unwrap().into_bytes()
+    document.to_vec().unwrap()
 }
 
 /// Runs the script: at each time in milliseconds, passes the input and expects these effects in

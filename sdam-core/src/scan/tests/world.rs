@@ -244,5 +244,5 @@ pub(super) fn millis(at: Instant) -> u128 {
 /// Returns the BSON document of an error reply with this code.
 pub(super) fn error_reply(code: i32) -> Vec<u8> {
     let reply = bson::doc! { "ok": 0, "code": code, "errmsg": "no" };
-    bson::RawDocumentBuf::try_from(&reply).unwrap().into_bytes()
+    reply.to_vec().unwrap()
 }
