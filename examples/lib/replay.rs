@@ -27,9 +27,10 @@ use sdam_core::{
     server::{Rtt, ServerDescription},
     time::Instant,
 };
+use sdam_spec::sdam::ApplicationError;
 use serde_json::Value;
 
-use self::line::{Report, Step};
+use self::line::Step;
 use crate::{
     exit::Exit,
     json::{self, RoundTrips},
@@ -175,7 +176,7 @@ impl Replay {
                 let remark = match step {
                     Step::Start(_) => None,
                     Step::Check(address, outcome) => check(topology, self.now, &address, *outcome),
-                    Step::Report(address, error) => report(topology, self.now, &address, &error),
+                    Step::Report(error) => report(topology, self.now, &error),
                 };
                 remark.into_iter().collect()
             }
@@ -229,14 +230,13 @@ fn check(
 fn report(
     topology: &mut TopologyMachine,
     now: Instant,
-    address: &ServerAddress,
-    error: &Report,
+    error: &ApplicationError,
 ) -> Option<String> {
-    let Some(current) = server(topology, address) else {
-        return Some(not_in_topology(address));
+    let Some(current) = server(topology, &error.address) else {
+        return Some(not_in_topology(&error.address));
     };
     let generation = topology.generation(current.id, None).unwrap_or_default();
-    let (outcome, effects) = topology.handle_error(now, current.id, &error.app_error(generation));
+    let (outcome, effects) = topology.handle_error(now, current.id, &error.report(generation));
     drop(effects);
     let reason = match outcome {
         ErrorOutcome::Stale => "its generation or topologyVersion is older than the known one",

@@ -12,7 +12,7 @@
 
 pub mod corpus;
 pub mod engine;
-pub mod json;
+pub mod fields;
 mod running;
 pub mod scan;
 pub mod sdam;

@@ -23,7 +23,7 @@ use serde_json::Value;
 
 pub use self::script::{ApplicationError, Response, Script};
 use self::script::{Expectation, Phase};
-use crate::json::Stated;
+use crate::fields::Stated;
 
 /// A started implementation of discovery and monitoring.
 pub trait Subject {

@@ -6,10 +6,13 @@
 //! connection, as there are no pools.
 
 mod client;
+mod entity;
+mod event;
+mod format;
 mod log;
 mod matching;
-mod requirement;
-mod script;
+mod operation;
+mod runner;
 #[cfg(test)]
 mod tests;
 
@@ -17,17 +20,19 @@ use std::{any::Any, fmt};
 
 use futures::future::BoxFuture;
 use sdam_transport::Runtime;
+use serde::Deserialize;
 use serde_json::Value;
 
-use crate::{
-    engine::{BlockOn, Host},
-    json::{self, Object},
+use self::{
+    entity::Entity,
+    format::{File, Test},
+    runner::Runner,
 };
-
-use self::script::Script;
+use crate::engine::{BlockOn, Host};
 
 /// The kinds of deployments, by their names in `runOnRequirements`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// `single`: one server without a replica set.
     Single,
@@ -36,6 +41,7 @@ pub enum Kind {
     /// `sharded`: two mongoses.
     Sharded,
     /// `load-balanced`: mongoses behind a load balancer.
+    #[serde(rename = "load-balanced")]
     LoadBalanced,
 }
 
@@ -91,64 +97,37 @@ impl fmt::Debug for TestDeployment {
 ///
 /// # Errors
 ///
-/// The first difference, or anything in the file that is not understood: nothing is skipped.
+/// The first difference, or anything in the file that is not supported: nothing is skipped.
 pub fn logging(host: &Host, file: &Value) -> Result<(), String> {
-    let keys = [
-        "description",
-        "schemaVersion",
-        "runOnRequirements",
-        "createEntities",
-        "_yamlAnchors",
-        "tests",
-    ];
-    let file = Object::new(file, "file", &keys)?;
-    let requirements = file.optional("runOnRequirements");
-    let kind = requirement::kind(requirements)?;
-    let entities = file.optional("createEntities");
-    for test in file.read("tests", |tests| json::list(tests, Ok))? {
-        let keys = [
-            "description",
-            "runOnRequirements",
-            "operations",
-            "expectLogMessages",
-        ];
-        let test = Object::new(test, "test", &keys)?;
+    let file = File::read(file)?;
+    let kind = file.kind();
+    for test in &file.tests {
         let deployment = host.deployment(kind)?;
-        let demands = [requirements, test.optional("runOnRequirements")];
-        for demand in demands.into_iter().flatten() {
-            requirement::check(demand, kind, deployment.version)?;
+        let requirements = [&file.run_on_requirements, &test.run_on_requirements];
+        for requirements in requirements.into_iter().flatten() {
+            format::check(requirements, kind, deployment.version)?;
         }
-        let outcome =
-            deployment.block_on(play(&deployment.uri, &deployment.runtime, entities, test));
+        let runner = Runner::new(&deployment.uri, &deployment.runtime);
+        let outcome = deployment.block_on(play(runner, &file.create_entities, test));
         outcome
             .unwrap_or_else(|| Err("the host has not run the test".to_owned()))
-            .map_err(|error| match test.read("description", json::text) {
-                Ok(description) => format!("{description}: {error}"),
-                Err(missing) => missing,
-            })?;
+            .map_err(|error| format!("{}: {error}", test.description))?;
     }
     Ok(())
 }
 
-async fn play(
-    uri: &str,
-    runtime: &Runtime,
-    entities: Option<&Value>,
-    test: Object<'_>,
-) -> Result<(), String> {
-    let mut script = Script::new(uri, runtime);
-    if let Some(entities) = entities {
-        script.create(entities)?;
-    }
+async fn play(mut runner: Runner<'_>, entities: &[Entity], test: &Test) -> Result<(), String> {
+    runner.create(entities)?;
     let mut outcome = Ok(());
-    for operation in test.read("operations", |operations| json::list(operations, Ok))? {
-        outcome = script.run(operation).await;
+    for operation in &test.operations {
+        outcome = runner.run(operation).await;
         if outcome.is_err() {
             break;
         }
     }
     // Also after a difference, so that nothing affects the next test.
-    let logs = script.end().await;
+    let logs = runner.end().await;
     outcome?;
-    test.read("expectLogMessages", |expected| log::check(expected, &logs))
+    let mut expected = test.expect_log_messages.iter();
+    expected.try_for_each(|expected| expected.compare(&logs))
 }

@@ -14,7 +14,7 @@ use sdam_core::{
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Map, Value as Json, json};
 
-use crate::json;
+use crate::fields::read;
 
 #[cfg(test)]
 mod tests;
@@ -68,12 +68,12 @@ struct Auth {
 }
 
 fn check_file(file: &Json) -> Result<(), String> {
-    let file: File = json::read(file)?;
+    let file: File = read(file)?;
     if file.tests.is_empty() {
         return Err("the file has no cases".into());
     }
     let failures = file.tests.iter().filter_map(|case| {
-        let outcome = json::read(case).and_then(check);
+        let outcome = read(case).and_then(check);
         let failure = outcome.err()?;
         Some(format!("{}: {failure}", case["uri"]))
     });

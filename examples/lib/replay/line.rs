@@ -3,14 +3,13 @@
 use bson::Document;
 use sdam_core::{
     address::ServerAddress,
-    app_error::{AppError, Cause},
     error::{ErrorKind, ServerError, Stage},
     hello::Hello,
-    ids::Generation,
     options::Options,
 };
-use sdam_spec::json::{self, Object};
-use serde_json::Value;
+use sdam_spec::{fields::read, sdam::ApplicationError};
+use serde::Deserialize;
+use serde_json::{Map, Value};
 
 /// The content of a line.
 #[derive(Debug)]
@@ -19,18 +18,26 @@ pub(super) enum Step {
     Start(Box<Options>),
     /// The result of a server's check.
     Check(ServerAddress, Box<Result<Hello, ServerError>>),
-    /// An application error on a connection to a server.
-    Report(ServerAddress, Report),
+    /// An application error, in the format of the specification's tests.
+    Report(ApplicationError),
 }
 
-/// An application error in the format of the specification's tests.
-#[derive(Debug)]
-pub(super) struct Report {
-    /// The connection's generation; `None` for the current one.
-    generation: Option<Generation>,
-    max_wire_version: i32,
-    stage: Stage,
-    cause: Cause<'static>,
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, expecting = "an object", rename_all = "camelCase")]
+struct Line {
+    uri: Option<String>,
+    address: Option<ServerAddress>,
+    reply: Option<Document>,
+    error: Option<CheckError>,
+    application_error: Option<Map<String, Value>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum CheckError {
+    Command,
+    Network,
+    Timeout,
 }
 
 impl Step {
@@ -38,32 +45,32 @@ impl Step {
     pub(super) fn parse(line: &[u8]) -> Result<Self, String> {
         let value: Value =
             serde_json::from_slice(line.trim_ascii_end()).map_err(|error| not_json(&error))?;
-        let keys = ["uri", "address", "reply", "error", "applicationError"];
-        let line = Object::new(&value, "line", &keys)?;
-        let contents = keys.map(|key| line.optional(key).is_some());
-        let address = || line.read("address", address);
-        match contents {
-            [true, false, false, false, false] => line.read("uri", start).map(Self::Start),
-            [false, true, true, false, false] => {
-                let reply = line.read("reply", document)?;
-                Ok(Self::Check(address()?, Box::new(Hello::parse(&reply))))
+        let line: Line = read(&value)?;
+        match (
+            line.uri,
+            line.address,
+            line.reply,
+            line.error,
+            line.application_error,
+        ) {
+            (Some(uri), None, None, None, None) => {
+                let options = Options::parse(&uri).map_err(|error| format!("uri: {error}"))?;
+                Ok(Self::Start(Box::new(options)))
             }
-            [false, true, false, true, false] => {
-                let error = line.read("error", failed_check)?;
-                Ok(Self::Check(address()?, Box::new(Err(error))))
+            (None, Some(address), Some(reply), None, None) => {
+                let reply = reply.to_vec().map_err(|error| error.to_string())?;
+                Ok(Self::Check(address, Box::new(Hello::parse(&reply))))
             }
-            [false, _, false, false, true] => {
-                let inner = line.required("applicationError")?;
-                let (named, report) = Report::parse(inner)?;
-                // The tests name the server inside of the error, where a copied line may keep it.
-                let address = match (line.read_optional("address", self::address)?, named) {
-                    (Some(outer), Some(inner)) if outer != inner => {
-                        return Err(format!("it names two servers, {outer} and {inner}"));
-                    }
-                    (outer, inner) => outer.or(inner).ok_or("line has no address")?,
+            (None, Some(address), None, Some(error), None) => {
+                let kind = match error {
+                    CheckError::Command => ErrorKind::Command,
+                    CheckError::Network => ErrorKind::Network,
+                    CheckError::Timeout => ErrorKind::Timeout,
                 };
-                Ok(Self::Report(address, report))
+                let error = ServerError::new(kind, Stage::Hello, "replayed");
+                Ok(Self::Check(address, Box::new(Err(error))))
             }
+            (None, address, None, None, Some(error)) => application_error(address, error),
             _ => Err(
                 "it must have a uri, or an address and one of reply, error and applicationError"
                     .into(),
@@ -72,88 +79,24 @@ impl Step {
     }
 }
 
-impl Report {
-    /// Parses an application error, and its server if that is named inside.
-    fn parse(value: &Value) -> Result<(Option<ServerAddress>, Self), String> {
-        let keys = [
-            "address",
-            "generation",
-            "maxWireVersion",
-            "when",
-            "type",
-            "response",
-        ];
-        let error = Object::new(value, "applicationError", &keys)?;
-        let response = error.read_optional("response", document)?;
-        let cause = match (error.read("type", json::text)?, response) {
-            ("network", None) => Cause::Network(REPLAYED.into()),
-            ("timeout", None) => Cause::Timeout(REPLAYED.into()),
-            ("command", Some(reply)) => Cause::Reply(reply.into()),
-            ("command", None) => return Err("a command error needs its response".into()),
-            ("network" | "timeout", Some(_)) => {
-                return Err("only a command error has a response".into());
-            }
-            (other, _) => return Err(unknown("applicationError.type", other, CHECK_ERRORS)),
-        };
-        let stage = match error.read("when", json::text)? {
-            "beforeHandshakeCompletes" => Stage::Hello,
-            "afterHandshakeCompletes" => Stage::Operation,
-            other => {
-                let known = "beforeHandshakeCompletes and afterHandshakeCompletes";
-                return Err(unknown("applicationError.when", other, known));
-            }
-        };
-        let generation = error.read_optional("generation", json::natural)?;
-        let report = Self {
-            generation: generation.map(Generation::from_u64),
-            max_wire_version: error.read("maxWireVersion", |value| {
-                i32::try_from(json::integer(value)?).map_err(|error| error.to_string())
-            })?,
-            stage,
-            cause,
-        };
-        Ok((error.read_optional("address", address)?, report))
+/// Reads an application error. The tests name the server inside of it, where a copied line may
+/// keep it.
+fn application_error(
+    address: Option<ServerAddress>,
+    mut error: Map<String, Value>,
+) -> Result<Step, String> {
+    if let Some(address) = &address {
+        error.entry("address").or_insert(address.to_string().into());
     }
-
-    /// Returns the report of a pool whose generation is `current`.
-    pub(super) fn app_error(&self, current: Generation) -> AppError<'_> {
-        let generation = self.generation.unwrap_or(current);
-        AppError::new(generation, self.stage, self.cause.clone())
-            .with_max_wire_version(self.max_wire_version)
+    let error: ApplicationError =
+        read(&error.into()).map_err(|error| format!("applicationError: {error}"))?;
+    match address {
+        Some(outer) if outer != error.address => Err(format!(
+            "it names two servers, {outer} and {}",
+            error.address
+        )),
+        _ => Ok(Step::Report(error)),
     }
-}
-
-/// Reads the options of the client.
-fn start(value: &Value) -> Result<Box<Options>, String> {
-    let options = Options::parse(json::text(value)?).map_err(|error| error.to_string())?;
-    Ok(Box::new(options))
-}
-
-fn address(value: &Value) -> Result<ServerAddress, String> {
-    ServerAddress::parse(json::text(value)?).map_err(|error| error.to_string())
-}
-
-/// Converts extended JSON to the BSON document that a server would send.
-fn document(value: &Value) -> Result<Vec<u8>, String> {
-    let Value::Object(fields) = value.clone() else {
-        return Err(format!("{value} is not a document"));
-    };
-    let document = Document::try_from(fields).map_err(|error| error.to_string())?;
-    document.to_vec().map_err(|error| error.to_string())
-}
-
-fn failed_check(value: &Value) -> Result<ServerError, String> {
-    let kind = match json::text(value)? {
-        "network" => ErrorKind::Network,
-        "timeout" => ErrorKind::Timeout,
-        "command" => ErrorKind::Command,
-        other => return Err(unknown("error", other, CHECK_ERRORS)),
-    };
-    Ok(ServerError::new(kind, Stage::Hello, REPLAYED))
-}
-
-fn unknown(what: &str, value: &str, known: &str) -> String {
-    format!("{what} is {value}, which is not one of {known}")
 }
 
 /// Formats a JSON error without the line number, which is always the first, but with the column.
@@ -162,6 +105,3 @@ fn not_json(error: &serde_json::Error) -> String {
     let reason = text.split(" at line ").next().unwrap_or(&text);
     format!("it is not JSON, {reason} at column {}", error.column())
 }
-
-const CHECK_ERRORS: &str = "network, timeout and command";
-const REPLAYED: &str = "replayed";

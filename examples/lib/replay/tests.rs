@@ -105,40 +105,41 @@ fn invalid_lines_are_reported_and_the_others_are_processed() {
         "{",
         "it is not JSON, EOF while parsing an object at column 1",
     );
-    check("[]", "line is not an object: []");
+    check("[]", "invalid length 0, expected an object");
     check("{}", shape);
     check(r#"{"address":"a"}"#, shape);
     check(r#"{"address":"a","reply":{},"error":"network"}"#, shape);
     check(URI, "the topology is already started");
     check(
         r#"{"address":"a","eror":"network"}"#,
-        "line has an unknown key: eror",
+        "eror: unknown field `eror`, expected one of `uri`, `address`, `reply`, `error`, \
+         `applicationError`",
     );
     check(
         r#"{"address":7,"error":"network"}"#,
-        "line.address: 7 is not a string",
+        "address: invalid type: integer `7`, expected a string",
     );
     check(
         r#"{"address":"a","error":"dns"}"#,
-        "line.error: error is dns, which is not one of network, timeout and command",
+        "error: unknown variant `dns`, expected one of `command`, `network`, `timeout`",
     );
     check(
         r#"{"address":"a","reply":[]}"#,
-        "line.reply: [] is not a document",
+        "reply: invalid type: sequence, expected a Bson",
     );
     let error = |error: &str| format!(r#"{{"address":"a","applicationError":{error}}}"#);
     check(
         &error(r#"{"type":"command","when":"afterHandshakeCompletes","maxWireVersion":9}"#),
-        "a command error needs its response",
+        "applicationError: an error of type command has no response",
     );
     check(
         &error(r#"{"type":"network","when":"after","maxWireVersion":9}"#),
-        "applicationError.when is after, which is not one of beforeHandshakeCompletes and \
-         afterHandshakeCompletes",
+        "applicationError: when: unknown variant `after`, expected `beforeHandshakeCompletes` or \
+         `afterHandshakeCompletes`",
     );
     check(
         &error(r#"{"type":"network","when":"afterHandshakeCompletes"}"#),
-        "applicationError has no maxWireVersion",
+        "applicationError: missing field `maxWireVersion`",
     );
     check(
         &error(
@@ -173,7 +174,7 @@ fn the_first_line_must_have_a_connection_string() {
         let [first, second] = &*remarks else {
             panic!("{remarks:?}");
         };
-        assert!(first.starts_with("error: line 1: line.uri: "), "{first}");
+        assert!(first.starts_with("error: line 1: uri: "), "{first}");
         assert!(first.contains(complaint), "{first}");
         assert_eq!(
             second,

@@ -10,7 +10,10 @@ use serde_json::Value;
 use super::{Host, drive::drive_to, harness::Harness};
 use crate::running::Topology;
 use crate::{
-    running::selection::{Selected, check_refusal, check_suitable, check_window, unexpected},
+    running::{
+        deployment::{base_hello, encode},
+        selection::{Selected, check_refusal, check_suitable, check_window, unexpected},
+    },
     selection::file::{InWindowFile, RttFile, SelectionFile},
 };
 
@@ -137,9 +140,9 @@ pub fn rtt(host: &Host, file: &Value) -> Result<(), String> {
     let server = ServerAddress::new("a", 27017);
     let options = Options::new(vec![server.clone()]);
     let topology = harness.start(options, |builder| builder)?;
-    let hello = crate::json::document(&serde_json::json!({
-        "ok": 1, "isWritablePrimary": true, "minWireVersion": 0, "maxWireVersion": 25,
-    }))?;
+    let mut hello = base_hello(25);
+    hello.insert("isWritablePrimary", true);
+    let hello = encode(&hello)?;
     for sample in file.before.into_iter().chain([file.sample]) {
         harness.await_request(&server)?;
         let sample =

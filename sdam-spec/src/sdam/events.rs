@@ -11,7 +11,7 @@ use sdam_core::{
 use serde::{Deserialize, de::IgnoredAny};
 
 use super::{compare as compare_key, same};
-use crate::json::{Address, Stated};
+use crate::fields::Stated;
 
 /// An event with the fields that a file specifies.
 #[derive(Debug, Deserialize)]
@@ -41,7 +41,7 @@ pub(super) struct TopologyEvent {
 pub(super) struct ServerEvent {
     #[serde(rename = "topologyId")]
     _topology_id: IgnoredAny,
-    address: Address,
+    address: ServerAddress,
 }
 
 #[derive(Debug, Deserialize)]
@@ -58,7 +58,7 @@ pub(super) struct TopologyChange {
 pub(super) struct ServerChange {
     #[serde(rename = "topologyId")]
     _topology_id: IgnoredAny,
-    address: Address,
+    address: ServerAddress,
     previous_description: ServerFields,
     new_description: ServerFields,
 }
@@ -76,17 +76,17 @@ struct TopologyFields {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct ServerFields {
-    address: Address,
+    address: ServerAddress,
     #[serde(rename = "type", default)]
     kind: Stated<String>,
     #[serde(default)]
-    arbiters: Stated<BTreeSet<Address>>,
+    arbiters: Stated<BTreeSet<ServerAddress>>,
     #[serde(default)]
-    hosts: Stated<BTreeSet<Address>>,
+    hosts: Stated<BTreeSet<ServerAddress>>,
     #[serde(default)]
-    passives: Stated<BTreeSet<Address>>,
+    passives: Stated<BTreeSet<ServerAddress>>,
     #[serde(default)]
-    primary: Stated<Address>,
+    primary: Stated<ServerAddress>,
     #[serde(default)]
     set_name: Stated<String>,
 }
@@ -110,9 +110,9 @@ impl ExpectedEvent {
             | Self::TopologyClosedEvent(_)
             | Self::TopologyDescriptionChangedEvent(_) => None,
             Self::ServerOpeningEvent(event) | Self::ServerClosedEvent(event) => {
-                Some(&event.address.0)
+                Some(&event.address)
             }
-            Self::ServerDescriptionChangedEvent(event) => Some(&event.address.0),
+            Self::ServerDescriptionChangedEvent(event) => Some(&event.address),
         }
     }
 
@@ -225,7 +225,7 @@ fn compare_topology(expected: &TopologyFields, actual: &TopologyDescription) -> 
     let set_name = actual.set_name().map(str::to_owned);
     compare_key("setName", set_name.as_ref(), &expected.set_name)?;
     for server in &expected.servers {
-        let address = &server.address.0;
+        let address = &server.address;
         if let Some(actual) = actual.server(address) {
             compare_server(server, actual)
                 .map_err(|difference| format!("{address}: {difference}"))?;
@@ -233,12 +233,12 @@ fn compare_topology(expected: &TopologyFields, actual: &TopologyDescription) -> 
     }
     let actual: BTreeSet<_> = actual.servers().iter().map(|it| &it.address).collect();
     let expected = expected.servers.iter();
-    let expected: BTreeSet<_> = expected.map(|server| &server.address.0).collect();
+    let expected: BTreeSet<_> = expected.map(|server| &server.address).collect();
     same("the set of addresses", &actual, &expected)
 }
 
 fn compare_server(expected: &ServerFields, actual: &ServerDescription) -> Result<(), String> {
-    same("address", &&actual.address, &&expected.address.0)?;
+    same("address", &&actual.address, &&expected.address)?;
     let server_type = Some(actual.server_type.as_str().to_owned());
     compare_key("type", server_type.as_ref(), &expected.kind)?;
     for (key, actual, expected) in [
@@ -246,11 +246,10 @@ fn compare_server(expected: &ServerFields, actual: &ServerDescription) -> Result
         ("hosts", &actual.hosts, &expected.hosts),
         ("passives", &actual.passives, &expected.passives),
     ] {
-        let actual = actual.iter().cloned().map(Address).collect();
+        let actual = actual.iter().cloned().collect();
         compare_key(key, Some(&actual), expected)?;
     }
-    let primary = actual.primary.clone().map(Address);
-    compare_key("primary", primary.as_ref(), &expected.primary)?;
+    compare_key("primary", actual.primary.as_ref(), &expected.primary)?;
     let set_name = actual.set_name.as_deref().map(str::to_owned);
     compare_key("setName", set_name.as_ref(), &expected.set_name)
 }

@@ -2,14 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use bson::oid::ObjectId;
 use sdam_core::{
-    ids::TopologyVersion,
+    address::ServerAddress,
+    ids::{self, TopologyVersion},
     server::{ServerDescription, ServerType},
 };
 use serde::Deserialize;
 
 use super::{Observation, compare as compare_key, same};
-use crate::json::{Address, Integer, Oid, Stated};
+use crate::fields::{Integer, Stated};
 
 /// A description of the topology with the fields that a file specifies.
 #[derive(Debug, Deserialize)]
@@ -18,13 +20,13 @@ pub(super) struct Outcome {
     topology_type: String,
     #[serde(default)]
     set_name: Stated<String>,
-    servers: BTreeMap<Address, ServerFields>,
+    servers: BTreeMap<ServerAddress, ServerFields>,
     #[serde(default)]
     logical_session_timeout_minutes: Stated<i32>,
     #[serde(default)]
     max_set_version: Stated<Integer>,
     #[serde(default)]
-    max_election_id: Stated<Oid>,
+    max_election_id: Stated<ObjectId>,
     #[serde(default)]
     compatible: Stated<bool>,
 }
@@ -39,7 +41,7 @@ struct ServerFields {
     #[serde(default)]
     set_version: Stated<Integer>,
     #[serde(default)]
-    election_id: Stated<Oid>,
+    election_id: Stated<ObjectId>,
     #[serde(default)]
     topology_version: Stated<Version>,
     #[serde(default)]
@@ -62,7 +64,7 @@ struct Pool {
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct Version {
-    process_id: Oid,
+    process_id: ObjectId,
     counter: Integer,
 }
 
@@ -85,7 +87,7 @@ pub(super) fn compare(expected: &Outcome, observed: &Observation) -> Result<(), 
         set_version.as_ref(),
         &expected.max_set_version,
     )?;
-    let election_id = max.election_id.map(Oid);
+    let election_id = max.election_id.map(id);
     compare_key(
         "maxElectionId",
         election_id.as_ref(),
@@ -94,13 +96,13 @@ pub(super) fn compare(expected: &Outcome, observed: &Observation) -> Result<(), 
     let compatible = Some(topology.is_compatible());
     compare_key("compatible", compatible.as_ref(), &expected.compatible)?;
     for (address, server) in &expected.servers {
-        if let Some(actual) = topology.server(&address.0) {
+        if let Some(actual) = topology.server(address) {
             compare_server(server, actual, observed)
-                .map_err(|difference| format!("{}: {difference}", address.0))?;
+                .map_err(|difference| format!("{address}: {difference}"))?;
         }
     }
     let actual: BTreeSet<_> = topology.servers().iter().map(|it| &it.address).collect();
-    let expected: BTreeSet<_> = expected.servers.keys().map(|address| &address.0).collect();
+    let expected: BTreeSet<_> = expected.servers.keys().collect();
     same("the set of addresses", &actual, &expected)
 }
 
@@ -115,10 +117,10 @@ fn compare_server(
     compare_key("setName", set_name.as_ref(), &expected.set_name)?;
     let set_version = server.set_version().map(Integer);
     compare_key("setVersion", set_version.as_ref(), &expected.set_version)?;
-    let election_id = server.election_id().map(Oid);
+    let election_id = server.election_id().map(id);
     compare_key("electionId", election_id.as_ref(), &expected.election_id)?;
     let version = |version: Version| TopologyVersion {
-        process_id: version.process_id.0,
+        process_id: ids::ObjectId::from_bytes(version.process_id.bytes()),
         counter: version.counter.0,
     };
     compare_key(
@@ -148,6 +150,10 @@ fn compare_server(
         same("pool.generation", &actual, &Some(pool.generation))?;
     }
     Ok(())
+}
+
+fn id(id: ids::ObjectId) -> ObjectId {
+    ObjectId::from_bytes(id.bytes())
 }
 
 /// Compares an error, whose text only has to contain the expected one.

@@ -1,5 +1,6 @@
 //! The format of the discovery and monitoring files.
 
+use bson::Document;
 use sdam_core::{
     address::ServerAddress,
     app_error::{AppError, Cause},
@@ -10,7 +11,7 @@ use serde::{Deserialize, de::IgnoredAny};
 use serde_json::Value;
 
 use super::{events::ExpectedEvent, outcome::Outcome};
-use crate::json::{self, Address};
+use crate::{fields::read, running::deployment::encode};
 
 /// A file, parsed completely before it is run. Unknown keys are refused, so nothing is unchecked.
 #[derive(Debug, Deserialize)]
@@ -46,25 +47,25 @@ pub(super) enum Expectation {
 }
 
 impl TryFrom<Value> for Expectation {
-    type Error = serde_json::Error;
+    type Error = String;
 
-    fn try_from(value: Value) -> Result<Self, Self::Error> {
+    fn try_from(value: Value) -> Result<Self, String> {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
         struct Events {
             events: Vec<ExpectedEvent>,
         }
         if value.get("events").is_some() {
-            let Events { events } = serde_json::from_value(value)?;
+            let Events { events } = read(&value)?;
             return Ok(Self::Events(events));
         }
-        serde_json::from_value(value).map(Self::Outcome)
+        read(&value).map(Self::Outcome)
     }
 }
 
 /// A server's reply to a check.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(try_from = "(Address, Value)")]
+#[serde(try_from = "(ServerAddress, Document)")]
 pub struct Response {
     /// The server that is checked.
     pub address: ServerAddress,
@@ -72,12 +73,11 @@ pub struct Response {
     pub reply: Option<Vec<u8>>,
 }
 
-impl TryFrom<(Address, Value)> for Response {
+impl TryFrom<(ServerAddress, Document)> for Response {
     type Error = String;
 
-    fn try_from((Address(address), reply): (Address, Value)) -> Result<Self, String> {
-        let is_empty = reply.as_object().is_some_and(serde_json::Map::is_empty);
-        let reply = (!is_empty).then(|| json::document(&reply)).transpose()?;
+    fn try_from((address, reply): (ServerAddress, Document)) -> Result<Self, String> {
+        let reply = (!reply.is_empty()).then(|| encode(&reply)).transpose()?;
         Ok(Self { address, reply })
     }
 }
@@ -98,13 +98,13 @@ pub struct ApplicationError {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct ApplicationErrorFormat {
-    address: Address,
-    generation: Option<u64>,
+    address: ServerAddress,
+    generation: Option<Generation>,
     max_wire_version: i32,
     when: When,
     #[serde(rename = "type")]
     kind: Kind,
-    response: Option<Value>,
+    response: Option<Document>,
 }
 
 #[derive(Deserialize)]
@@ -127,15 +127,15 @@ impl TryFrom<ApplicationErrorFormat> for ApplicationError {
 
     fn try_from(error: ApplicationErrorFormat) -> Result<Self, String> {
         let cause = match (error.kind, error.response) {
-            (Kind::Network, None) => Cause::Network(SCRIPTED.into()),
-            (Kind::Timeout, None) => Cause::Timeout(SCRIPTED.into()),
-            (Kind::Command, Some(response)) => Cause::Reply(json::document(&response)?.into()),
+            (Kind::Network, None) => Cause::Network(MESSAGE.into()),
+            (Kind::Timeout, None) => Cause::Timeout(MESSAGE.into()),
+            (Kind::Command, Some(response)) => Cause::Reply(encode(&response)?.into()),
             (Kind::Command, None) => return Err("an error of type command has no response".into()),
             (kind, Some(_)) => return Err(format!("an error of type {kind:?} has a response")),
         };
         Ok(Self {
-            address: error.address.0,
-            generation: error.generation.map(Generation::from_u64),
+            address: error.address,
+            generation: error.generation,
             max_wire_version: error.max_wire_version,
             stage: match error.when {
                 When::BeforeHandshakeCompletes => Stage::Hello,
@@ -146,8 +146,8 @@ impl TryFrom<ApplicationErrorFormat> for ApplicationError {
     }
 }
 
-/// The message of errors that a file only names.
-const SCRIPTED: &str = "network error of the test file";
+/// The message of errors that have none in the file.
+const MESSAGE: &str = "simulated error";
 
 impl Script {
     /// Reads a file.
@@ -156,7 +156,7 @@ impl Script {
     ///
     /// If the file does not have the format, or no phase.
     pub fn parse(file: &Value) -> Result<Self, String> {
-        let script: Self = json::read(file)?;
+        let script: Self = read(file)?;
         if script.phases.is_empty() {
             return Err("the file has no phases".into());
         }

@@ -75,8 +75,8 @@ fn every_field_of_an_outcome_is_compared() {
     check(
         "/maxElectionId/$oid",
         json!("000000000000000000000002"),
-        "maxElectionId is Some(ObjectId(000000000000000000000001)), \
-         expected Some(ObjectId(000000000000000000000002))",
+        "maxElectionId is Some(ObjectId(\"000000000000000000000001\")), \
+         expected Some(ObjectId(\"000000000000000000000002\"))",
     );
     check(
         "/compatible",

@@ -2,26 +2,22 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
     time::Duration,
 };
 
 use sdam_core::{
     address::ServerAddress,
     ids::ServerId,
-    read_preference::{ReadMode, ReadPreference, TagSet},
+    read_preference::{ReadMode, ReadPreference},
     server::{Rtt, ServerDescription, ServerType, WireVersions},
     time::Instant,
     topology::{TopologyDescription, TopologyType},
 };
 use sdam_select::{Criteria, CriteriaError};
-use serde::{
-    Deserialize, Deserializer,
-    de::{Error as _, IgnoredAny},
-};
+use serde::{Deserialize, de::IgnoredAny};
 use serde_json::Value;
 
-use crate::json::{self, Address, Integer};
+use crate::fields::{Integer, Preference, Tags, read};
 
 /// The topology, the criteria and the expected result of a selection.
 pub(crate) struct SelectionFile {
@@ -72,11 +68,9 @@ struct MaxStaleness {
 impl SelectionFile {
     /// Reads a file of `server-selection/tests/server_selection`.
     pub(crate) fn server_selection(file: &Value) -> Result<Self, String> {
-        let file: ServerSelection = json::read(file)?;
+        let file: ServerSelection = read(file)?;
         let criteria = match file.operation {
-            Operation::Read => {
-                Criteria::read(file.read_preference.read()?).map_err(CriteriaError::from)
-            }
+            Operation::Read => Criteria::read(file.read_preference.0).map_err(CriteriaError::from),
             Operation::Write => Ok(Criteria::write()),
         };
         let avoid: Vec<_> = addresses(file.deprioritized_servers);
@@ -92,12 +86,12 @@ impl SelectionFile {
 
     /// Reads a file of `max-staleness/tests`.
     pub(crate) fn max_staleness(file: &Value) -> Result<Self, String> {
-        let file: MaxStaleness = json::read(file)?;
+        let file: MaxStaleness = read(file)?;
         let expected = |key: &str, servers: Option<Vec<ServerFields>>| match servers {
             None if !file.error => Err(format!("missing field `{key}`")),
             servers => Ok(addresses(servers.unwrap_or_default())),
         };
-        let preference = file.read_preference.read()?;
+        let preference = file.read_preference.0;
         Ok(Self {
             topology: file.topology_description.into(),
             heartbeat_frequency: file.heartbeat_frequency_ms.map(Duration::from_millis),
@@ -143,7 +137,7 @@ struct InWindow {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Load {
-    address: Address,
+    address: ServerAddress,
     operation_count: u32,
 }
 
@@ -151,26 +145,23 @@ struct Load {
 #[serde(deny_unknown_fields)]
 struct Frequencies {
     tolerance: f64,
-    expected_frequencies: BTreeMap<Address, f64>,
+    expected_frequencies: BTreeMap<ServerAddress, f64>,
 }
 
 impl InWindowFile {
     /// Reads a file of `server-selection/tests/in_window`.
     pub(crate) fn parse(file: &Value) -> Result<Self, String> {
-        let file: InWindow = json::read(file)?;
+        let file: InWindow = read(file)?;
         let loads = file.mocked_topology_state.into_iter();
-        let frequencies = file.outcome.expected_frequencies.into_iter();
         let nearest = ReadPreference::new(ReadMode::Nearest);
         let file = Self {
             topology: file.topology_description.into(),
             loads: loads
-                .map(|load| (load.address.0, load.operation_count))
+                .map(|load| (load.address, load.operation_count))
                 .collect(),
             iterations: file.iterations,
             criteria: Criteria::read(nearest).map_err(|error| error.to_string())?,
-            frequencies: frequencies
-                .map(|(Address(address), share)| (address, share))
-                .collect(),
+            frequencies: file.outcome.expected_frequencies,
             tolerance: file.outcome.tolerance,
         };
         file.is_complete()
@@ -250,7 +241,7 @@ enum Null {
 impl RttFile {
     /// Reads a file of `server-selection/tests/rtt`.
     pub(crate) fn parse(file: &Value) -> Result<Self, String> {
-        let file: RttFormat = json::read(file)?;
+        let file: RttFormat = read(file)?;
         Ok(Self {
             before: match file.avg_rtt_ms {
                 Before::Average(average) => Some(average),
@@ -277,7 +268,7 @@ impl RttFile {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TopologyFields {
-    #[serde(rename = "type", deserialize_with = "topology_type")]
+    #[serde(rename = "type")]
     topology_type: TopologyType,
     servers: Vec<ServerFields>,
 }
@@ -285,15 +276,15 @@ struct TopologyFields {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct ServerFields {
-    address: Address,
+    address: ServerAddress,
     #[serde(rename = "avg_rtt_ms")]
     avg_rtt_ms: Option<f64>,
     last_update_time: Option<u64>,
     last_write: Option<LastWrite>,
     max_wire_version: Option<i32>,
     #[serde(default)]
-    tags: BTreeMap<String, String>,
-    #[serde(rename = "type", deserialize_with = "server_type")]
+    tags: Tags,
+    #[serde(rename = "type", with = "ServerTypeName")]
     kind: ServerType,
 }
 
@@ -301,15 +292,6 @@ struct ServerFields {
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct LastWrite {
     last_write_date: Integer,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Preference {
-    mode: Option<String>,
-    tag_sets: Option<Vec<BTreeMap<String, String>>>,
-    #[serde(rename = "maxStalenessSeconds")]
-    max_staleness_seconds: Option<i64>,
 }
 
 impl From<TopologyFields> for TopologyDescription {
@@ -322,7 +304,7 @@ impl From<TopologyFields> for TopologyDescription {
 
 impl ServerFields {
     fn describe(self, id: ServerId) -> ServerDescription {
-        let mut server = ServerDescription::unknown(id, self.address.0);
+        let mut server = ServerDescription::unknown(id, self.address);
         server.server_type = self.kind;
         server.rtt = self.avg_rtt_ms.map(|millis| Rtt {
             average: Duration::from_secs_f64(millis / 1e3),
@@ -334,71 +316,31 @@ impl ServerFields {
             min: 0,
             max: self.max_wire_version.unwrap_or(25),
         };
-        server.tags = tag_set(&self.tags);
+        server.tags = self.tags.0;
         server
     }
 }
 
-impl Preference {
-    fn read(self) -> Result<Arc<ReadPreference>, String> {
-        let mode = match self.mode {
-            None => ReadMode::default(),
-            Some(name) => ReadMode::parse(&name)
-                .ok_or_else(|| format!("{name} is not a read preference mode"))?,
-        };
-        let mut preference = ReadPreference::new(mode);
-        if let Some(sets) = self.tag_sets {
-            preference = preference.with_tag_sets(sets.iter().map(tag_set).collect());
-        }
-        // -1 means "no limit".
-        if let Some(limit) = self.max_staleness_seconds.filter(|limit| *limit != -1) {
-            let seconds = u64::try_from(limit).map_err(|_| format!("{limit} s is negative"))?;
-            preference = preference.with_max_staleness(Duration::from_secs(seconds));
-        }
-        Ok(Arc::new(preference))
-    }
-}
-
 fn addresses<C: FromIterator<ServerAddress>>(servers: Vec<ServerFields>) -> C {
-    servers.into_iter().map(|server| server.address.0).collect()
+    servers.into_iter().map(|server| server.address).collect()
 }
 
-fn tag_set(tags: &BTreeMap<String, String>) -> TagSet {
-    let tags = tags.iter();
-    tags.map(|(name, value)| (name.as_str(), value.as_str()))
-        .collect()
-}
-
-fn topology_type<'de, D: Deserializer<'de>>(deserializer: D) -> Result<TopologyType, D::Error> {
-    let name = String::deserialize(deserializer)?;
-    [
-        TopologyType::Unknown,
-        TopologyType::Single,
-        TopologyType::ReplicaSetNoPrimary,
-        TopologyType::ReplicaSetWithPrimary,
-        TopologyType::Sharded,
-        TopologyType::LoadBalanced,
-    ]
-    .into_iter()
-    .find(|topology_type| name == topology_type.as_str())
-    .ok_or_else(|| D::Error::custom(format!("{name} is not a topology type")))
-}
-
-fn server_type<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ServerType, D::Error> {
-    let name = String::deserialize(deserializer)?;
-    [
-        ServerType::Unknown,
-        ServerType::PossiblePrimary,
-        ServerType::Standalone,
-        ServerType::Mongos,
-        ServerType::RsPrimary,
-        ServerType::RsSecondary,
-        ServerType::RsArbiter,
-        ServerType::RsOther,
-        ServerType::RsGhost,
-        ServerType::LoadBalancer,
-    ]
-    .into_iter()
-    .find(|server_type| name == server_type.as_str())
-    .ok_or_else(|| D::Error::custom(format!("{name} is not a server type")))
+#[derive(Deserialize)]
+#[serde(remote = "ServerType")]
+enum ServerTypeName {
+    LoadBalancer,
+    Mongos,
+    PossiblePrimary,
+    #[serde(rename = "RSArbiter")]
+    RsArbiter,
+    #[serde(rename = "RSGhost")]
+    RsGhost,
+    #[serde(rename = "RSOther")]
+    RsOther,
+    #[serde(rename = "RSPrimary")]
+    RsPrimary,
+    #[serde(rename = "RSSecondary")]
+    RsSecondary,
+    Standalone,
+    Unknown,
 }

@@ -8,22 +8,19 @@ use futures::{
     future::{Either, select},
 };
 
-use sdam_core::{
-    address::ServerAddress,
-    event::{Event, EventKind, EventName},
-    options::Options,
-};
+use sdam_core::{address::ServerAddress, event::Event, options::Options};
 use sdam_events::{
     channel::{self, EventStream},
     log::LogConfig,
-    sink::Interest,
 };
 use sdam_select::Criteria;
 use sdam_transport::{Io, Runtime, wire::Exchange};
-use serde_json::Value;
 
-use super::log;
-use crate::json::{self, Object};
+use super::{
+    entity::ClientEntity,
+    event::ExpectedEvent,
+    log::{self, Message},
+};
 use sdam::{Topology, TopologyBuilder};
 
 /// The time limit of the format for waiting for an event.
@@ -51,16 +48,14 @@ pub(super) enum Failure {
 
 impl Client {
     /// Starts a client of the deployment at `uri` with the settings of the entity `client`.
-    pub(super) fn start(uri: &str, runtime: &Runtime, client: &Object<'_>) -> Result<Self, String> {
-        let log = client.read_optional("observeLogMessages", log::config)?;
-        let log = log.unwrap_or_default();
-        let mut interest = log.interest();
-        for name in client
-            .read_optional("observeEvents", |names| json::list(names, event_name))?
-            .unwrap_or_default()
-        {
-            interest = interest.union(Interest::from_iter([name]));
-        }
+    pub(super) fn start(
+        uri: &str,
+        runtime: &Runtime,
+        client: &ClientEntity,
+    ) -> Result<Self, String> {
+        let log = client.observe_log_messages.config();
+        let observed = client.observe_events.iter().map(|event| event.0);
+        let interest = log.interest().union(observed.collect());
         let (sink, stream) = channel::unbounded();
         let topology = TopologyBuilder::new(options(uri, client)?)
             .sink(sink.interested_in(interest))
@@ -76,12 +71,17 @@ impl Client {
     }
 
     /// Waits until `count` events since the client's creation match `expected`.
-    pub(super) async fn wait_for(&mut self, expected: &Value, count: u64) -> Result<(), String> {
-        let expected = ExpectedEvent::parse(expected)?;
+    pub(super) async fn wait_for(
+        &mut self,
+        expected: &ExpectedEvent,
+        count: usize,
+    ) -> Result<(), String> {
         let deadline = self.io.clock.now() + TIMEOUT;
         loop {
-            let matching = self.events.iter().filter(|event| expected.admits(event));
-            let matching = matching.count() as u64;
+            let matching = self.events.iter();
+            let matching = matching
+                .filter(|event| expected.matches(&event.kind))
+                .count();
             if matching >= count {
                 return Ok(());
             }
@@ -139,67 +139,18 @@ impl Client {
     ///
     /// If a test has not closed it, these include the messages about its end. Tests that do not
     /// expect those observe no topology, or ignore late messages.
-    pub(super) fn messages(mut self) -> Vec<Value> {
+    pub(super) fn messages(mut self) -> Vec<Message> {
         let rest = iter::from_fn(|| self.stream.try_next());
         self.events.extend(rest);
         log::messages(&self.log, &self.events)
     }
 }
 
-/// An event to wait for.
-struct ExpectedEvent<'v> {
-    name: EventName,
-    /// The server type in the new description.
-    new_type: Option<&'v str>,
-}
-
-impl<'v> ExpectedEvent<'v> {
-    fn parse(value: &'v Value) -> Result<Self, String> {
-        let fields = value.as_object().ok_or("an event is an object")?;
-        let mut fields = fields.iter();
-        let (Some((name, content)), None) = (fields.next(), fields.next()) else {
-            return Err(format!("{value} does not have exactly one event"));
-        };
-        let content = Object::new(content, "event", &["newDescription"])?;
-        let new_type = content.read_optional("newDescription", |description| {
-            Object::new(description, "newDescription", &["type"])?.read("type", json::text)
-        })?;
-        Ok(Self {
-            name: event_name(&name.as_str().into())?,
-            new_type,
-        })
-    }
-
-    fn admits(&self, event: &Event) -> bool {
-        let new_type = match &event.kind {
-            EventKind::ServerDescriptionChanged { new, .. } => Some(new.server_type.as_str()),
-            EventKind::TopologyDescriptionChanged { new, .. } => Some(new.topology_type().as_str()),
-            _ => None,
-        };
-        event.kind.name() == self.name
-            && self.new_type.is_none_or(|wanted| new_type == Some(wanted))
-    }
-}
-
-/// Converts an event name of the format (lowercase first letter, `Event` last).
-fn event_name(value: &Value) -> Result<EventName, String> {
-    let text = json::text(value)?;
-    let name = text.strip_suffix("Event").unwrap_or(text);
-    let is_meant = |known: &&EventName| {
-        let known = known.as_str();
-        known.eq_ignore_ascii_case(name) && name.starts_with(|first: char| first.is_lowercase())
-    };
-    let name = EventName::ALL.iter().find(is_meant);
-    name.copied()
-        .ok_or_else(|| format!("{text} is not a supported event"))
-}
-
 /// Builds the options of a client of the deployment at `uri`.
-fn options(uri: &str, client: &Object<'_>) -> Result<Options, String> {
+fn options(uri: &str, client: &ClientEntity) -> Result<Options, String> {
     let mut uri = uri.to_owned();
     let mut sets_frequency = false;
-    let given = client.optional("uriOptions").and_then(Value::as_object);
-    for (name, value) in given.into_iter().flatten() {
+    for (name, value) in &client.uri_options {
         sets_frequency |= name.eq_ignore_ascii_case("heartbeatFrequencyMS");
         let value = value
             .as_str()
@@ -216,8 +167,7 @@ fn options(uri: &str, client: &Object<'_>) -> Result<Options, String> {
         options.heartbeat_frequency = Some(HEARTBEAT_FREQUENCY);
     }
     // Members are discovered, but mongoses must be listed; a client gets several only on request.
-    let several = client.read_optional("useMultipleMongoses", json::boolean)?;
-    if options.replica_set.is_none() && several != Some(true) {
+    if options.replica_set.is_none() && !client.use_multiple_mongoses {
         options.seeds.truncate(1);
     }
     Ok(options)

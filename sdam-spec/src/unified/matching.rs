@@ -1,121 +1,143 @@
 //! Matching of values (unified test format: "Rules for matching").
 
-use serde_json::{Map, Value};
+use std::{collections::BTreeMap, fmt};
 
-/// Compares a value with the expected one; the error names the path of the difference.
-///
-/// Documents at the root may have more keys than expected, others may not.
-pub(super) fn check(expected: &Value, actual: &Value) -> Result<(), String> {
-    Matching { root: true }.value(expected, Some(actual))
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::fields::read;
+
+/// An expected value with the operators of the format.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(try_from = "Value", untagged)]
+pub(super) enum Expected {
+    Operator(Box<Operator>),
+    Document(BTreeMap<String, Expected>),
+    Array(Vec<Expected>),
+    Scalar(Value),
 }
 
-#[derive(Clone, Copy)]
-struct Matching {
-    /// Whether the value is a document at the root.
-    root: bool,
+/// A condition on a value, in its place.
+#[derive(Debug, Deserialize, Serialize)]
+pub(super) enum Operator {
+    #[serde(rename = "$$exists")]
+    Exists(bool),
+    #[serde(rename = "$$matchAsDocument")]
+    MatchAsDocument(Expected),
+    #[serde(rename = "$$matchAsRoot")]
+    MatchAsRoot(Expected),
+    #[serde(rename = "$$type")]
+    Type(Types),
 }
 
-impl Matching {
-    fn value(self, expected: &Value, actual: Option<&Value>) -> Result<(), String> {
-        if let Some((operator, operand)) = operator(expected) {
-            return self.operator(operator, operand, actual);
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(untagged)]
+pub(super) enum Types {
+    One(Type),
+    Several(Vec<Type>),
+}
+
+/// A BSON type, as far as JSON tells it.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Type {
+    Array,
+    Bool,
+    Double,
+    Int,
+    Long,
+    Object,
+    String,
+}
+
+impl TryFrom<Value> for Expected {
+    type Error = String;
+
+    fn try_from(value: Value) -> Result<Self, String> {
+        Ok(match value {
+            Value::Object(fields) if fields.keys().any(|key| key.starts_with("$$")) => {
+                Self::Operator(read(&fields.into())?)
+            }
+            Value::Object(_) => Self::Document(read(&value)?),
+            Value::Array(_) => Self::Array(read(&value)?),
+            scalar => Self::Scalar(scalar),
+        })
+    }
+}
+
+impl fmt::Display for Expected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&serde_json::to_string(self).map_err(|_| fmt::Error)?)
+    }
+}
+
+impl Type {
+    fn includes(self, value: &Value) -> bool {
+        match self {
+            Self::Array => value.is_array(),
+            Self::Bool => value.is_boolean(),
+            Self::Double => value.is_f64(),
+            Self::Int | Self::Long => value.is_i64() || value.is_u64(),
+            Self::Object => value.is_object(),
+            Self::String => value.is_string(),
         }
-        let actual = actual.ok_or_else(|| format!(" is absent, expected {expected}"))?;
-        let nested = Self { root: false };
-        match (expected, actual) {
-            (Value::Object(expected), Value::Object(actual)) => self.document(expected, actual),
-            (Value::Array(expected), Value::Array(actual)) if expected.len() == actual.len() => {
-                let mut pairs = expected.iter().zip(actual).enumerate();
-                pairs.try_for_each(|(index, (expected, actual))| {
-                    let result = nested.value(expected, Some(actual));
-                    result.map_err(|error| format!("[{index}]{error}"))
-                })
+    }
+}
+
+impl Expected {
+    /// Compares a value with the expected one; the error names the path of the difference.
+    ///
+    /// Documents at the root may have more keys than expected, others may not.
+    pub(super) fn compare(&self, actual: &Value) -> Result<(), String> {
+        self.compare_at(true, Some(actual))
+    }
+
+    fn compare_at(&self, is_root: bool, actual: Option<&Value>) -> Result<(), String> {
+        let is_match = match (self, actual) {
+            (Self::Operator(operator), _) => match (&**operator, actual) {
+                (Operator::Exists(wanted), _) => *wanted == actual.is_some(),
+                (Operator::Type(Types::One(one)), Some(actual)) => one.includes(actual),
+                (Operator::Type(Types::Several(types)), Some(actual)) => {
+                    types.iter().any(|one| one.includes(actual))
+                }
+                (Operator::MatchAsDocument(expected), Some(Value::String(text))) => {
+                    let document = serde_json::from_str(text).ok();
+                    match document.filter(Value::is_object) {
+                        Some(document) => return expected.compare_at(is_root, Some(&document)),
+                        None => false,
+                    }
+                }
+                (Operator::MatchAsRoot(expected), _) => return expected.compare_at(true, actual),
+                _ => false,
+            },
+            (Self::Document(expected), Some(Value::Object(actual))) => {
+                for (key, expected) in expected {
+                    let result = expected.compare_at(false, actual.get(key));
+                    result.map_err(|error| format!(".{key}{error}"))?;
+                }
+                return match actual.keys().find(|key| !expected.contains_key(*key)) {
+                    Some(key) if !is_root => Err(format!(".{key} is not expected")),
+                    _ => Ok(()),
+                };
+            }
+            (Self::Array(expected), Some(Value::Array(actual))) => {
+                for (index, (expected, actual)) in expected.iter().zip(actual).enumerate() {
+                    let result = expected.compare_at(false, Some(actual));
+                    result.map_err(|error| format!("[{index}]{error}"))?;
+                }
+                expected.len() == actual.len()
             }
             // Numbers are compared independently of their type.
-            (Value::Number(expected), Value::Number(actual))
-                if expected.as_f64() == actual.as_f64() =>
-            {
-                Ok(())
+            (Self::Scalar(Value::Number(expected)), Some(Value::Number(actual))) => {
+                expected.as_f64() == actual.as_f64()
             }
-            _ if expected == actual => Ok(()),
-            _ => Err(format!(" is {actual}, expected {expected}")),
+            (Self::Scalar(expected), Some(actual)) => expected == actual,
+            _ => false,
+        };
+        match actual {
+            _ if is_match => Ok(()),
+            Some(actual) => Err(format!(" is {actual}, expected {self}")),
+            None => Err(format!(" is absent, expected {self}")),
         }
-    }
-
-    fn document(
-        self,
-        expected: &Map<String, Value>,
-        actual: &Map<String, Value>,
-    ) -> Result<(), String> {
-        let nested = Self { root: false };
-        for (key, expected) in expected {
-            let result = nested.value(expected, actual.get(key));
-            result.map_err(|error| format!(".{key}{error}"))?;
-        }
-        let extra = actual.keys().find(|key| !expected.contains_key(*key));
-        match extra {
-            Some(key) if !self.root => Err(format!(".{key} is not expected")),
-            _ => Ok(()),
-        }
-    }
-
-    fn operator(
-        self,
-        operator: &str,
-        operand: &Value,
-        actual: Option<&Value>,
-    ) -> Result<(), String> {
-        match (operator, operand, actual) {
-            ("$$exists", Value::Bool(wanted), _) if *wanted == actual.is_some() => Ok(()),
-            ("$$exists", Value::Bool(_), Some(actual)) => {
-                Err(format!(" is {actual}, expected to be absent"))
-            }
-            (_, _, None) => Err(" is absent".to_owned()),
-            ("$$type", _, Some(actual)) => {
-                if is_of_type(operand, actual) {
-                    Ok(())
-                } else {
-                    Err(format!(" is {actual}, expected the type {operand}"))
-                }
-            }
-            ("$$matchAsDocument", _, Some(actual)) => {
-                let text = actual.as_str().unwrap_or_default();
-                let document = serde_json::from_str::<Value>(text);
-                let document =
-                    document.map_err(|error| format!(" is not JSON: {error}: {text}"))?;
-                if !document.is_object() {
-                    return Err(format!(" is not a document: {text}"));
-                }
-                self.value(operand, Some(&document))
-            }
-            ("$$matchAsRoot", _, actual) => Self { root: true }.value(operand, actual),
-            _ => Err(format!(
-                " is expected to be {operator} {operand}, which is unknown"
-            )),
-        }
-    }
-}
-
-/// Returns the operator and its operand, if `expected` is one.
-fn operator(expected: &Value) -> Option<(&str, &Value)> {
-    let fields = expected.as_object().filter(|fields| fields.len() == 1)?;
-    let (key, operand) = fields.iter().next()?;
-    key.starts_with("$$").then_some((key, operand))
-}
-
-/// Returns whether `value` has one of the BSON types in `names`.
-fn is_of_type(names: &Value, value: &Value) -> bool {
-    let is = |name: &Value| match name.as_str() {
-        Some("string") => value.is_string(),
-        Some("bool") => value.is_boolean(),
-        Some("double") => value.is_f64(),
-        Some("int" | "long") => value.is_i64() || value.is_u64(),
-        Some("object") => value.is_object(),
-        Some("array") => value.is_array(),
-        _ => false,
-    };
-    match names {
-        Value::Array(names) => names.iter().any(is),
-        name => is(name),
     }
 }

@@ -2,14 +2,20 @@
 
 use std::sync::Arc;
 
+use sdam_events::log::Severity;
 use sdam_testkit::{DroppedTasks, ManualClock, Server, Servers};
 use sdam_transport::Io;
 use serde_json::json;
 
-use super::*;
+use super::{
+    log::{ExpectedLog, Logs, Message},
+    matching::Expected,
+    *,
+};
+use crate::fields::read;
 
 fn matching(expected: &Value, actual: &Value) -> Result<(), String> {
-    super::matching::check(expected, actual)
+    read::<Expected>(expected)?.compare(actual)
 }
 
 #[test]
@@ -55,32 +61,36 @@ fn differences_have_their_path() {
         json!({ "a": [1, 1] }),
         ".a is [1,1], expected [1]",
     );
-    check(
-        json!({ "a": { "$$exists": true } }),
-        json!({}),
-        ".a is absent",
-    );
-    let absent = json!({ "a": { "$$exists": false } });
-    check(absent, json!({ "a": 1 }), ".a is 1, expected to be absent");
-    let typed = json!({ "a": { "$$type": "string" } });
-    check(
-        typed.clone(),
-        json!({ "a": 1 }),
-        r#".a is 1, expected the type "string""#,
-    );
-    check(typed, json!({}), ".a is absent");
+    for (operator, actual, shown) in [
+        (json!({ "$$exists": true }), json!({}), "absent"),
+        (json!({ "$$exists": false }), json!({ "a": 1 }), "1"),
+        (json!({ "$$type": "string" }), json!({ "a": 1 }), "1"),
+        (json!({ "$$type": ["int"] }), json!({}), "absent"),
+        (
+            json!({ "$$matchAsDocument": {} }),
+            json!({ "a": "1" }),
+            "\"1\"",
+        ),
+    ] {
+        let error = format!(".a is {shown}, expected {operator}");
+        check(json!({ "a": operator }), actual, &error);
+    }
     let document = json!({ "a": { "$$matchAsDocument": { "ok": 1 } } });
     let more = json!({ "a": r#"{"ok":1,"more":1}"# });
-    check(document.clone(), more, ".a.more is not expected");
-    check(document, json!({ "a": "1" }), ".a is not a document: 1");
+    check(document, more, ".a.more is not expected");
     let unknown = json!({ "a": { "$$sessionLsid": "b" } });
-    let error = r#".a is expected to be $$sessionLsid "b", which is unknown"#;
-    check(unknown, json!({ "a": 1 }), error);
+    let error = "a: unknown variant `$$sessionLsid`, expected one of `$$exists`, \
+                 `$$matchAsDocument`, `$$matchAsRoot`, `$$type`";
+    check(unknown, json!({}), error);
 }
 
-fn logs(messages: &[&str]) -> log::Logs {
-    let message = |text: &&str| json!({ "level": "debug", "component": "topology", "data": { "message": text, "x": 1 } });
-    log::Logs::from([("c".to_owned(), messages.iter().map(message).collect())])
+fn logs(messages: &[&str]) -> Logs {
+    let message = |text: &&str| Message {
+        level: Severity::Debug,
+        component: "topology",
+        data: json!({ "message": text, "x": 1 }),
+    };
+    Logs::from([("c".to_owned(), messages.iter().map(message).collect())])
 }
 
 fn expected(messages: &[&str], more: &Value) -> Value {
@@ -89,14 +99,18 @@ fn expected(messages: &[&str], more: &Value) -> Value {
     expected["messages"] = messages.iter().map(message).collect();
     let more = more.as_object().cloned().unwrap_or_default();
     expected.as_object_mut().unwrap().extend(more);
-    json!([expected])
+    expected
+}
+
+fn compare(expected: &Value, logs: &Logs) -> Result<(), String> {
+    read::<ExpectedLog>(expected)?.compare(logs)
 }
 
 #[test]
 fn messages_are_compared_in_order_without_gaps() {
     let check = |messages: &[&str], more: Value, passes: bool| {
         let expected = expected(&["a", "b"], &more);
-        let result = log::check(&expected, &logs(messages));
+        let result = compare(&expected, &logs(messages));
         assert_eq!(result.is_ok(), passes, "{messages:?}: {result:?}");
     };
     check(&["a", "b"], json!({}), true);
@@ -124,10 +138,10 @@ fn messages_are_compared_in_order_without_gaps() {
 fn messages_of_another_level_or_component_do_not_match() {
     let check = |key: &str, value: &str| {
         let mut expected = expected(&["a"], &json!({}));
-        expected[0]["messages"][0][key] = value.into();
-        assert!(log::check(&expected, &logs(&["a"])).is_err(), "{key}");
+        expected["messages"][0][key] = value.into();
+        assert!(compare(&expected, &logs(&["a"])).is_err(), "{key}");
     };
-    assert!(log::check(&expected(&["a"], &json!({})), &logs(&["a"])).is_ok());
+    assert!(compare(&expected(&["a"], &json!({})), &logs(&["a"])).is_ok());
     check("level", "info");
     check("component", "serverSelection");
 }
@@ -150,15 +164,17 @@ fn host() -> Host {
     })
 }
 
-fn play_one(requirement: &Value, operation: &Value) -> Result<(), String> {
+/// Returns a file with one test, which performs `operation`.
+fn file(operation: &Value) -> Value {
     let client = json!({ "client": {
-        "id": "c", "observeLogMessages": { "serverSelection": "debug" },
+        "id": "c", "observeEvents": ["serverHeartbeatFailedEvent"],
+        "observeLogMessages": { "serverSelection": "debug" },
         "uriOptions": { "serverSelectionTimeoutMS": 0 },
     } });
-    let file = json!({
+    json!({
         "description": "file",
         "schemaVersion": "1.14",
-        "runOnRequirements": [requirement],
+        "runOnRequirements": [{ "topologies": ["single"] }],
         "createEntities": [
             client,
             { "database": { "id": "d", "client": "c", "databaseName": "test" } },
@@ -169,8 +185,7 @@ fn play_one(requirement: &Value, operation: &Value) -> Result<(), String> {
             "operations": [operation],
             "expectLogMessages": [{ "client": "c", "messages": [], "ignoreExtraMessages": true }],
         }],
-    });
-    logging(&host(), &file)
+    })
 }
 
 fn insert(expect_error: Option<bool>) -> Value {
@@ -185,48 +200,75 @@ fn insert(expect_error: Option<bool>) -> Value {
 
 #[test]
 fn operations_end_as_expected_or_the_file_fails() {
-    let single = || json!({ "topologies": ["single"] });
-    assert_eq!(play_one(&single(), &insert(Some(true))), Ok(()));
+    assert_eq!(logging(&host(), &file(&insert(Some(true)))), Ok(()));
     let check = |operation: Value, said: &str| {
-        let error = play_one(&single(), &operation).unwrap_err();
+        let error = logging(&host(), &file(&operation)).unwrap_err();
         assert!(
-            error.starts_with("test: ") && error.contains(said),
+            error.starts_with("test: insertOne: ") && error.contains(said),
             "{error}"
         );
     };
     // The tasks of the deployments are dropped, so selections say that their runtime has ended.
     check(insert(None), "the runtime has shut down");
     check(insert(Some(false)), "failed with an unexpected error");
-    check(
-        json!({ "name": "watch", "object": "x" }),
-        "the operation watch is unknown",
-    );
-    check(
-        json!({ "name": "insertOne", "object": "y" }),
-        "there is no entity y",
-    );
+    let mut elsewhere = insert(None);
+    elsewhere["object"] = json!("y");
+    check(elsewhere, "there is no entity y");
 }
 
 #[test]
 fn a_test_whose_requirements_are_not_met_fails() {
-    let check = |requirement: Value, said: &str| {
-        let error = play_one(&requirement, &insert(Some(true))).unwrap_err();
-        assert!(error.contains(said), "{error}");
+    for (key, version) in [("minServerVersion", "8.1"), ("maxServerVersion", "7.99")] {
+        let mut file = file(&insert(Some(true)));
+        file["tests"][0]["runOnRequirements"] = json!([{ key: version }]);
+        let error = logging(&host(), &file).unwrap_err();
+        let expected = "Single of release (8, 0) does not meet ";
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+#[test]
+fn unsupported_content_is_refused_with_its_test_and_field() {
+    let check = |supported: &str, other: &str, said: &str| {
+        let file = file(&insert(Some(true))).to_string();
+        let file = file.replacen(supported, other, 1).parse().unwrap();
+        let error = logging(&host(), &file).unwrap_err();
+        assert!(error.starts_with(said), "{error}");
     };
     check(
-        json!({ "topologies": ["single"], "minServerVersion": "8.1" }),
-        "does not meet",
+        "createEntities",
+        "initialData",
+        "initialData: unknown field",
     );
+    check("1.14", "2.0", "schemaVersion is (2, 0), expected 1");
+    let kind = "runOnRequirements[0].topologies[0]: unknown variant `sharded-replicaset`";
+    check("single", "sharded-replicaset", kind);
     check(
-        json!({ "topologies": ["single"], "maxServerVersion": "7.99" }),
-        "does not meet",
+        "topologies",
+        "auth",
+        "runOnRequirements[0].auth: unknown field",
     );
+    let entity = "createEntities[0]";
     check(
-        json!({ "topologies": ["sharded-replicaset"] }),
-        "not a kind of deployment",
+        "client",
+        "session",
+        &format!("{entity}: unknown variant `session`"),
     );
-    check(
-        json!({ "topologies": ["single"], "auth": true }),
-        "unknown key: auth",
+    let event = format!("{entity}.client.observeEvents[0]: poolReady is not a supported event");
+    check("serverHeartbeatFailedEvent", "poolReady", &event);
+    let in_test = |supported: &str, other: &str, said: &str| {
+        check(supported, other, &format!("tests: \"test\": {said}"));
+    };
+    in_test("expectLogMessages", "outcome", "outcome: unknown field");
+    let error = "operations[0].expectError.isError: unknown field";
+    in_test("isClientError", "isError", error);
+    in_test(
+        "insertOne",
+        "watch",
+        "operations[0]: unknown variant `watch`",
     );
+    let argument = "operations[0]: insertOne.filter: unknown field";
+    in_test("\"document\"", "\"filter\"", argument);
+    let object = "operations[0]: insertOne is not an operation of testRunner";
+    in_test("\"object\":\"x\"", "\"object\":\"testRunner\"", object);
 }

@@ -1,0 +1,150 @@
+//! Reading of test files, and types of fields that several of their formats share.
+
+use std::{collections::BTreeMap, fmt, time::Duration};
+
+use bson::Bson;
+use sdam_core::read_preference::{ReadMode, ReadPreference, TagSet};
+use serde::{Deserialize, Deserializer, de::DeserializeOwned};
+use serde_json::Value;
+
+/// Deserializes a file or a part of it.
+///
+/// # Errors
+///
+/// If the value does not have the format; the error names the path of the field.
+pub fn read<T: DeserializeOwned>(value: &Value) -> Result<T, String> {
+    serde_path_to_error::deserialize(value).map_err(|error| error.to_string())
+}
+
+/// The state of a `#[serde(default)]` key in a file: absent, `null`, or a value.
+#[derive(Clone, Copy, Debug, Default)]
+pub enum Stated<T> {
+    /// The key is absent.
+    #[default]
+    Nothing,
+    /// The key has this value, or is null.
+    Value(Option<T>),
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Stated<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Option::deserialize(deserializer).map(Self::Value)
+    }
+}
+
+/// A whole number, plain or as `$numberLong` or `$numberInt`.
+#[derive(Clone, Copy, Deserialize, Eq, PartialEq)]
+#[serde(try_from = "Bson")]
+pub struct Integer(pub i64);
+
+impl TryFrom<Bson> for Integer {
+    type Error = String;
+
+    fn try_from(value: Bson) -> Result<Self, String> {
+        match value {
+            Bson::Int32(number) => Ok(Self(number.into())),
+            Bson::Int64(number) => Ok(Self(number)),
+            other => Err(format!("{other} is not an integer")),
+        }
+    }
+}
+
+impl fmt::Debug for Integer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The tags of a server, or those that it must have.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(from = "BTreeMap<String, String>")]
+pub struct Tags(pub TagSet);
+
+impl From<BTreeMap<String, String>> for Tags {
+    fn from(tags: BTreeMap<String, String>) -> Self {
+        let tags = tags.iter();
+        Self(tags.map(|(name, value)| (&**name, &**value)).collect())
+    }
+}
+
+/// A read preference.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "PreferenceFields")]
+pub struct Preference(pub ReadPreference);
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PreferenceFields {
+    mode: Option<String>,
+    #[serde(alias = "tagSets")]
+    tag_sets: Option<Vec<Tags>>,
+    #[serde(rename = "maxStalenessSeconds")]
+    max_staleness_seconds: Option<i64>,
+}
+
+impl TryFrom<PreferenceFields> for Preference {
+    type Error = String;
+
+    fn try_from(fields: PreferenceFields) -> Result<Self, String> {
+        let mode = match fields.mode {
+            None => ReadMode::default(),
+            Some(name) => ReadMode::parse(&name)
+                .ok_or_else(|| format!("{name} is not a read preference mode"))?,
+        };
+        let mut preference = ReadPreference::new(mode);
+        if let Some(sets) = fields.tag_sets {
+            preference = preference.with_tag_sets(sets.into_iter().map(|set| set.0).collect());
+        }
+        // -1 means "no limit".
+        if let Some(limit) = fields.max_staleness_seconds.filter(|limit| *limit != -1) {
+            let seconds = u64::try_from(limit).map_err(|_| format!("{limit} s is negative"))?;
+            preference = preference.with_max_staleness(Duration::from_secs(seconds));
+        }
+        Ok(Self(preference))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn integers_are_read_in_every_notation() {
+        let check = |value: Value, expected: Option<i64>| {
+            let integer = read::<Integer>(&value).ok();
+            assert_eq!(integer, expected.map(Integer), "{value}");
+        };
+        check(json!(5), Some(5));
+        check(json!(-5_000_000_000_i64), Some(-5_000_000_000));
+        check(json!({ "$numberLong": "-5" }), Some(-5));
+        check(json!({ "$numberInt": "7" }), Some(7));
+        check(json!("5"), None);
+        check(json!(0.5), None);
+        check(json!({ "$numberLong": 5 }), None);
+    }
+
+    #[test]
+    fn errors_name_the_path_of_the_field() {
+        let check = |value: Value, expected: &str| {
+            let error = read::<Vec<Preference>>(&value).unwrap_err();
+            assert_eq!(error, expected);
+        };
+        check(
+            json!([{ "mode": "Closest" }]),
+            "[0]: Closest is not a read preference mode",
+        );
+        let tags = json!([{}, { "tagSets": [{ "dc": 1 }] }]);
+        check(
+            tags,
+            "[1].tagSets[0].dc: invalid type: integer `1`, expected a string",
+        );
+        let extra = json!([{ "mood": "calm" }]);
+        let error = read::<Vec<Preference>>(&extra).unwrap_err();
+        assert!(
+            error.starts_with("[0].mood: unknown field `mood`"),
+            "{error}"
+        );
+    }
+}

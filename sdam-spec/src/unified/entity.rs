@@ -1,0 +1,91 @@
+//! The entities that files and tests create.
+
+use sdam_events::log::{LogConfig, Severity};
+use serde::{Deserialize, Deserializer, de::Error as _};
+use serde_json::{Map, Value};
+
+use super::event::ObservedEvent;
+use crate::fields::Preference;
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum Entity {
+    Client(ClientEntity),
+    Collection(CollectionEntity),
+    Database(DatabaseEntity),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct ClientEntity {
+    pub(super) id: String,
+    #[serde(default)]
+    pub(super) uri_options: Map<String, Value>,
+    #[serde(default)]
+    pub(super) use_multiple_mongoses: bool,
+    #[serde(default)]
+    pub(super) observe_events: Vec<ObservedEvent>,
+    #[serde(default)]
+    pub(super) observe_log_messages: LogLevels,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct DatabaseEntity {
+    pub(super) id: String,
+    pub(super) client: String,
+    pub(super) database_name: String,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct CollectionEntity {
+    pub(super) id: String,
+    pub(super) database: String,
+    pub(super) collection_name: String,
+    pub(super) collection_options: Option<CollectionOptions>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct CollectionOptions {
+    pub(super) read_preference: Preference,
+}
+
+/// The least important level of observed messages for each component.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct LogLevels {
+    #[serde(deserialize_with = "severity")]
+    command: Severity,
+    #[serde(deserialize_with = "severity")]
+    connection: Severity,
+    #[serde(deserialize_with = "severity")]
+    server_selection: Severity,
+    #[serde(deserialize_with = "severity")]
+    topology: Severity,
+}
+
+/// Larger than any document, because truncated ones cannot be compared (unified test format:
+/// "observeLogMessages").
+const MAX_DOCUMENT_LENGTH: usize = 10_000;
+
+impl LogLevels {
+    /// Returns the configuration that lets exactly the observed messages through.
+    pub(super) fn config(&self) -> LogConfig {
+        let mut config = LogConfig::default();
+        config.command = self.command;
+        config.connection = self.connection;
+        config.server_selection = self.server_selection;
+        config.topology = self.topology;
+        config.max_document_length = MAX_DOCUMENT_LENGTH;
+        config
+    }
+}
+
+/// Reads the level of a log message.
+pub(super) fn severity<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Severity, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    let unknown = |()| D::Error::custom(format!("{name} is not a level"));
+    name.parse().map_err(unknown)
+}
