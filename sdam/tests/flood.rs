@@ -78,7 +78,7 @@ fn talk(mut stream: &TcpStream, given_up: &Sender<()>) -> Option<()> {
 }
 
 #[test]
-fn a_flood_and_a_stuck_sink_cost_bounded_memory_and_delay_nobody() {
+fn a_flood_of_replies_and_a_blocked_sink_use_bounded_memory_and_delay_no_selection() {
     let healthy = Builder::sharded(1).start().unwrap();
     let healthy_host = healthy
         .uri()

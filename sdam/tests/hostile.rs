@@ -119,7 +119,7 @@ fn message(request: i32, body: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_reply_that_is_cut_off_is_a_broken_connection() {
+fn a_truncated_reply_is_a_network_error() {
     check(
         |request, stream| {
             let whole = message(request, &ok());
@@ -132,7 +132,7 @@ fn a_reply_that_is_cut_off_is_a_broken_connection() {
 }
 
 #[test]
-fn a_length_that_is_too_great_or_negative_is_refused_before_anything_is_read() {
+fn an_invalid_length_is_refused_before_the_body_is_read() {
     for length in [i32::MAX, 15, 0, -1, i32::MIN] {
         check(
             move |request, stream| {
@@ -147,7 +147,7 @@ fn a_length_that_is_too_great_or_negative_is_refused_before_anything_is_read() {
 }
 
 #[test]
-fn a_reply_that_is_longer_than_a_check_accepts_is_refused_by_its_header() {
+fn a_reply_above_the_size_limit_of_checks_is_refused_by_its_header() {
     check(
         |request, stream| {
             let mut header = message(request, &ok());
@@ -162,7 +162,7 @@ fn a_reply_that_is_longer_than_a_check_accepts_is_refused_by_its_header() {
 }
 
 #[test]
-fn a_longer_reply_is_accepted_if_the_options_say_so() {
+fn a_longer_reply_is_accepted_if_max_hello_size_allows_it() {
     let hostile = Hostile::start(|request, stream| {
         let mut reply = rawdoc! { "ok": 1, "msg": "isdbgrid", "maxWireVersion": 17 };
         reply.append(bson::cstr!("padding"), "x".repeat(1 << 20));
@@ -191,7 +191,7 @@ fn a_longer_reply_is_accepted_if_the_options_say_so() {
 }
 
 #[test]
-fn what_is_no_bson_is_a_protocol_error() {
+fn a_reply_with_invalid_bson_is_a_protocol_error() {
     check(
         |request, stream| {
             let mut body = ok();
@@ -205,7 +205,7 @@ fn what_is_no_bson_is_a_protocol_error() {
 }
 
 #[test]
-fn another_protocol_is_recognised_as_such() {
+fn a_reply_of_another_protocol_is_a_protocol_error() {
     check(
         |_, stream| {
             stream
@@ -218,7 +218,7 @@ fn another_protocol_is_recognised_as_such() {
 }
 
 #[test]
-fn an_opcode_that_is_no_reply_is_refused() {
+fn an_unexpected_opcode_is_a_protocol_error() {
     check(
         |request, stream| {
             let mut whole = message(request, &ok());
@@ -231,7 +231,7 @@ fn an_opcode_that_is_no_reply_is_refused() {
 }
 
 #[test]
-fn the_answer_to_another_question_is_refused() {
+fn a_reply_to_another_request_is_a_protocol_error() {
     check(
         |request, stream| stream.write_all(&message(request + 7, &ok())).unwrap(),
         ErrorKind::Protocol,
@@ -240,7 +240,7 @@ fn the_answer_to_another_question_is_refused() {
 }
 
 #[test]
-fn a_reply_that_never_ends_is_a_timeout() {
+fn an_incomplete_reply_is_a_timeout() {
     check(
         |request, stream| {
             let mut whole = message(request, &ok());
@@ -254,7 +254,7 @@ fn a_reply_that_never_ends_is_a_timeout() {
 }
 
 #[test]
-fn silence_is_a_timeout() {
+fn a_missing_reply_is_a_timeout() {
     check(|_, _| {}, ErrorKind::Timeout, "");
 }
 
@@ -274,7 +274,7 @@ fn a_command_error_keeps_its_code_and_text() {
 }
 
 #[test]
-fn a_reply_of_the_old_kind_to_a_question_of_the_new_kind_is_taken_at_its_word() {
+fn an_op_reply_to_an_op_msg_request_is_accepted() {
     let body = rawdoc! { "ok": 0, "errmsg": "go away" };
     check(
         move |request, stream| {
@@ -295,7 +295,7 @@ fn a_reply_of_the_old_kind_to_a_question_of_the_new_kind_is_taken_at_its_word() 
 
 /// Invalid hosts are skipped, and hosts beyond the limit are not monitored.
 #[test]
-fn a_primary_with_ten_thousand_hosts_is_followed_within_bounds() {
+fn invalid_hosts_and_hosts_beyond_max_servers_are_not_monitored() {
     let server = Hostile::start(|request, stream| {
         let own = stream.local_addr().unwrap().to_string();
         let mut hosts = RawArrayBuf::new();

@@ -44,7 +44,7 @@ fn on(host: &tokio::runtime::Runtime) -> Runtime {
 const NOWHERE: &str = "mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=600000";
 
 #[test]
-fn dropping_the_last_handle_ends_everything_in_order() {
+fn dropping_the_last_handle_closes_the_topology_and_publishes_every_end() {
     // J-13, J-20, J-31, F-70
     let (set, host) = (ReplicaSet::start(3).unwrap(), tokio());
     let (sink, events) = unbounded();
@@ -86,7 +86,7 @@ fn dropping_the_last_handle_ends_everything_in_order() {
 }
 
 #[test]
-fn closing_leaves_no_connection_behind_and_fails_who_waits() {
+fn closing_closes_all_connections_and_fails_waiting_selections() {
     let (set, host) = (ReplicaSet::start(3).unwrap(), tokio());
     let topology = Topology::builder(set.uri())
         .unwrap()
@@ -116,7 +116,7 @@ fn closing_leaves_no_connection_behind_and_fails_who_waits() {
 }
 
 #[test]
-fn a_runtime_that_ends_first_leaves_an_answer_and_lets_close_return() {
+fn after_the_runtime_has_shut_down_all_servers_are_unknown_and_close_returns() {
     // I12
     let (set, host) = (ReplicaSet::start(3).unwrap(), tokio());
     let topology = Topology::builder(set.uri())
@@ -173,7 +173,7 @@ fn selections_fail_at_once_when_the_runtime_has_shut_down() {
 }
 
 #[test]
-fn a_sink_that_panics_is_reported_and_disturbs_nobody() {
+fn a_sink_that_panics_is_reported_and_selections_still_succeed() {
     let (set, host) = (ReplicaSet::start(3).unwrap(), tokio());
     let topology = Topology::builder(set.uri())
         .unwrap()
@@ -205,7 +205,7 @@ impl Spawner for CountingSpawner {
 }
 
 #[test]
-fn a_monitor_that_a_pool_has_stopped_starts_over_in_its_task() {
+fn a_monitor_restarts_in_its_task_after_a_pool_has_panicked() {
     let (set, host) = (ReplicaSet::start(3).unwrap(), tokio());
     let pools = RecordingPools::default();
     pools.break_at("ready");
@@ -234,7 +234,7 @@ fn a_monitor_that_a_pool_has_stopped_starts_over_in_its_task() {
 }
 
 #[test]
-fn behind_a_load_balancer_a_handshake_names_a_service() {
+fn a_handshake_behind_a_load_balancer_returns_a_service_connection() {
     // C-23
     let host = tokio();
     let topology = Topology::builder("mongodb://127.0.0.1:1/?loadBalanced=true").unwrap();
@@ -258,7 +258,7 @@ fn behind_a_load_balancer_a_handshake_names_a_service() {
 }
 
 #[test]
-fn topologies_that_share_a_runtime_differ() {
+fn topologies_on_the_same_runtime_have_different_ids() {
     //
     let host = tokio();
     let runtime = on(&host);
@@ -285,7 +285,7 @@ fn topologies_that_share_a_runtime_differ() {
 }
 
 #[test]
-fn a_dropped_selection_leaves_no_waiter() {
+fn a_dropped_selection_is_not_counted_as_waiting() {
     // L-44
     let host = tokio();
     let topology = Topology::builder(NOWHERE)
@@ -304,7 +304,7 @@ fn a_dropped_selection_leaves_no_waiter() {
 }
 
 #[test]
-fn operations_count_while_they_are_held() {
+fn operations_are_counted_while_the_selected_server_is_held() {
     // L-43
     let (set, host) = (ReplicaSet::start(3).unwrap(), tokio());
     let topology = Topology::builder(set.uri())
@@ -354,7 +354,7 @@ impl Transport for HangingLookUps {
 }
 
 #[test]
-fn closing_does_not_wait_for_look_ups_that_hang() {
+fn closing_does_not_wait_for_hanging_dns_lookups() {
     let host = tokio();
     let (begun, look_ups) = mpsc::channel();
     let (over, end) = mpsc::channel::<()>();
@@ -379,7 +379,7 @@ fn closing_does_not_wait_for_look_ups_that_hang() {
 }
 
 #[test]
-fn watching_yields_ever_newer_snapshots_and_ends_with_the_topology() {
+fn a_watch_yields_newer_snapshots_and_ends_when_the_topology_closes() {
     let (set, host) = (ReplicaSet::start(3).unwrap(), tokio());
     let topology = Topology::builder(set.uri())
         .unwrap()
@@ -401,7 +401,7 @@ fn watching_yields_ever_newer_snapshots_and_ends_with_the_topology() {
 }
 
 #[test]
-fn a_selection_that_waits_in_vain_tells_what_happened_if_asked_to() {
+fn the_error_of_a_timed_out_selection_contains_the_history_if_it_is_enabled() {
     let (set, host) = (ReplicaSet::start(3).unwrap(), tokio());
     let uri = format!("{}&serverSelectionTimeoutMS=0", set.uri());
     let topology = Topology::builder(&uri)

@@ -114,7 +114,7 @@ fn versioned(mut reply: Document, ahead: i64) -> Vec<u8> {
 /// F-50: a check with an error reply marks its server Unknown, even if a pooled connection has
 /// brought a newer topology version than that of the error.
 #[test]
-fn an_error_older_than_the_news_of_a_pool_loses_the_server_all_the_same() {
+fn a_failed_check_marks_its_server_unknown_despite_its_older_topology_version() {
     let mut world = World::start("serverMonitoringMode=poll");
     let (server, member) = world.secondary();
     world.sim.run_for(Duration::from_millis(1));
@@ -175,7 +175,7 @@ fn an_old_primary_stays_within_the_latency_window() {
 /// F-80: a handshake of an operation to a lost server makes it known again, although the monitor
 /// receives nothing new on its stream.
 #[test]
-fn a_pooled_handshake_finds_a_lost_server_that_streams() {
+fn a_pooled_handshake_makes_a_lost_streaming_server_known_again() {
     let mut world = World::start("");
     let (server, _) = world.secondary();
     world.sim.run_for(Duration::from_millis(1));

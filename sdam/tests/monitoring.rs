@@ -138,7 +138,7 @@ impl Watched {
 
 /// F-1: a server that does not answer delays no check of another server.
 #[test]
-fn a_silent_server_delays_no_other() {
+fn a_silent_server_delays_no_check_of_other_servers() {
     let watched = Watched::start("a/?replicaSet=rs&serverMonitoringMode=poll");
     let silent = MemberId(2);
     watched
@@ -157,7 +157,7 @@ fn a_silent_server_delays_no_other() {
 /// F-2, F-3, G-16, O-1, O-8: monitoring uses two connections to each server besides those of
 /// pools, and sends only hello on them, without any of the user's credentials.
 #[test]
-fn monitors_speak_hello_alone_on_connections_of_their_own() {
+fn monitors_send_only_hello_on_dedicated_connections() {
     let watched = Watched::start(
         "user:secret@a/?replicaSet=rs&authMechanism=SCRAM-SHA-256&maxPoolSize=1&appName=inventory",
     );
@@ -233,7 +233,7 @@ fn the_timeout_of_operations_does_not_apply_to_monitors() {
 
 /// G-7, G-12: the RTT task sends a hello per heartbeat, without any event.
 #[test]
-fn measurements_are_silent() {
+fn rtt_measurements_publish_no_events() {
     let watched = Watched::start("a/?replicaSet=rs");
     watched.sim.run_for(10 * HEARTBEAT);
     let sent = watched.sent();
@@ -262,7 +262,7 @@ fn measurements_are_silent() {
 /// G-10, G-15: the round-trip times of streaming servers are those that the RTT task measures, and
 /// their changes publish no event.
 #[test]
-fn streamed_replies_bear_what_was_measured() {
+fn streaming_servers_have_the_rtt_that_the_rtt_task_measured() {
     let watched = Watched::start("a/?replicaSet=rs");
     watched.sim.run_for(3 * HEARTBEAT);
     let check = |least: u64, most: u64| {
@@ -291,7 +291,7 @@ fn streamed_replies_bear_what_was_measured() {
 
 /// F-45: a waiting operation continues at the moment at which a check finds its server.
 #[test]
-fn a_check_lets_waiting_operations_go_on() {
+fn a_successful_check_ends_waiting_selections_immediately() {
     let watched = Watched::start("a/?replicaSet=rs&serverSelectionTimeoutMS=100000");
     watched.sim.kill(Target::Primary).unwrap();
     watched.wait_for_known(2);
@@ -318,7 +318,7 @@ fn a_check_lets_waiting_operations_go_on() {
 /// F-55: a server that reports an overload is checked again after a heartbeat, like after any
 /// other failure: no earlier, no later.
 #[test]
-fn overload_changes_nothing_about_checks() {
+fn an_overload_error_does_not_change_the_time_between_checks() {
     let watched = Watched::start("a/?replicaSet=rs&serverMonitoringMode=poll");
     let mut refusal = FailCommand::default();
     refusal.commands = ["hello", "isMaster"].map(str::to_owned).into();
@@ -350,7 +350,7 @@ fn overload_changes_nothing_about_checks() {
 
 /// F-56: the events of a failed check and their order.
 #[test]
-fn a_failed_check_is_told_before_what_follows_from_it() {
+fn the_event_of_a_failed_check_precedes_the_events_of_its_effects() {
     let watched = Watched::start("a/?replicaSet=rs");
     let mark = watched.events().len();
     watched.sim.kill(Target::Primary).unwrap();
@@ -375,7 +375,7 @@ fn a_failed_check_is_told_before_what_follows_from_it() {
 /// reason. The connection is then checked in to a cleared pool, and check-outs can name the reason
 /// of their failure. The order of the pool's own events is its responsibility.
 #[test]
-fn a_pool_is_cleared_before_whoever_reported_the_error_goes_on() {
+fn a_pool_is_cleared_before_the_report_of_the_error_returns() {
     let watched = Watched::start("a/?replicaSet=rs");
     let selected = watched
         .sim
@@ -396,7 +396,7 @@ fn a_pool_is_cleared_before_whoever_reported_the_error_goes_on() {
 
 /// F-69: only the pool of a server that leaves the set is closed.
 #[test]
-fn a_server_that_leaves_takes_its_pool_along() {
+fn only_the_pool_of_a_removed_server_is_closed() {
     let watched = Watched::start("a/?replicaSet=rs");
     let removed = watched
         .sim
@@ -420,7 +420,7 @@ fn a_server_that_leaves_takes_its_pool_along() {
 
 /// O-27: only connections opened later send the appended library; open ones are kept.
 #[test]
-fn new_connections_tell_of_libraries_that_came_later() {
+fn only_new_connections_send_appended_metadata() {
     let watched = Watched::start("a/?replicaSet=rs");
     watched.sim.run_for(HEARTBEAT);
     let library = || Library::new("wrapper").with_version("7");
@@ -470,7 +470,7 @@ fn new_connections_tell_of_libraries_that_came_later() {
 /// G-8, F-25: a set that is replaced by servers without streaming is polled, its RTT tasks end,
 /// and the change back works, too.
 #[test]
-fn servers_that_cannot_stream_any_more_are_not_measured_apart() {
+fn rtt_tasks_end_when_servers_stop_streaming_and_start_when_they_stream_again() {
     let watched = Watched::start("a/?replicaSet=rs");
     watched.sim.run_for(2 * HEARTBEAT);
     // A monitor and an RTT task for each server, and the dispatcher.

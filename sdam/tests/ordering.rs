@@ -102,7 +102,7 @@ fn check(runtime: &str, seen: &[Event]) {
 }
 
 #[test]
-fn a_burst_arrives_whole_and_in_order_on_every_runtime_of_threads() {
+fn a_burst_of_events_is_delivered_completely_and_in_order_on_every_multi_threaded_runtime() {
     // J-12
     let tokio = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -136,7 +136,7 @@ fn a_burst_arrives_whole_and_in_order_on_every_runtime_of_threads() {
 }
 
 #[test]
-fn a_burst_arrives_whole_and_in_order_whatever_the_order_of_tasks() {
+fn a_burst_of_events_is_delivered_completely_and_in_order_for_every_order_of_tasks() {
     // J-12
     for seed in 0..20 {
         let server = ServerAddress::new("nobody", 27017);

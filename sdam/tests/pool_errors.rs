@@ -77,7 +77,7 @@ impl PoolFactory for Only {
 }
 
 #[test]
-fn a_paused_pool_refuses_and_the_topology_does_not_hear_of_it() {
+fn check_out_errors_of_a_paused_pool_do_not_change_the_topology() {
     // F-68, F-68b, I-19
     let (server, pools) = (Builder::standalone().start().unwrap(), Only::default());
     let host = tokio::runtime::Runtime::new().unwrap();
@@ -141,7 +141,7 @@ impl io::Write for Tape {
 }
 
 #[test]
-fn errors_count_until_the_last_connection_of_their_service_is_closed() {
+fn errors_of_a_service_are_stale_after_its_last_connection_is_closed() {
     // F-67
     const SERVICE: [u8; 12] = [1; 12];
     let mut options = Options::new(vec![ServerAddress::new("127.0.0.1", 1)]);

@@ -61,7 +61,7 @@ fn all(events: EventStream) -> Vec<Event> {
 }
 
 #[test]
-fn a_server_whose_pool_panics_when_cleared_is_checked_again_all_the_same() {
+fn a_server_is_checked_again_after_its_pool_panicked_in_clear() {
     let host = tokio::runtime::Runtime::new().unwrap();
     let (set, pools) = (ReplicaSet::start(3).unwrap(), RecordingPools::default());
     let (builder, events) = builder(&set, &pools);
@@ -89,7 +89,7 @@ fn a_server_whose_pool_panics_when_cleared_is_checked_again_all_the_same() {
 }
 
 #[test]
-fn every_pool_is_closed_though_one_panics() {
+fn every_pool_is_closed_even_if_one_panics() {
     let host = tokio::runtime::Runtime::new().unwrap();
     let (set, pools) = (ReplicaSet::start(3).unwrap(), RecordingPools::default());
     let (builder, events) = builder(&set, &pools);
@@ -103,7 +103,7 @@ fn every_pool_is_closed_though_one_panics() {
 }
 
 #[test]
-fn a_topology_that_a_panic_keeps_from_starting_leaves_nothing_behind() {
+fn a_panic_during_the_start_closes_every_created_pool() {
     let host = tokio::runtime::Runtime::new().unwrap();
     let (set, pools) = (ReplicaSet::start(3).unwrap(), RecordingPools::default());
     let (builder, events) = builder(&set, &pools);
@@ -117,7 +117,7 @@ fn a_topology_that_a_panic_keeps_from_starting_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_pool_that_could_not_be_created_is_created_before_its_server_is_selected() {
+fn a_pool_whose_creation_panicked_is_created_before_its_server_is_selected() {
     let host = tokio::runtime::Runtime::new().unwrap();
     let (set, pools) = (ReplicaSet::start(3).unwrap(), RecordingPools::default());
     pools.break_after(1, "create");

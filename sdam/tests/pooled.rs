@@ -221,7 +221,7 @@ fn connections_behind_a_load_balancer_carry_their_service_and_are_counted_until_
 }
 
 #[test]
-fn a_pool_that_outlives_the_topology_keeps_nothing_running() {
+fn a_pool_that_outlives_the_topology_keeps_no_task_running() {
     let host = tokio::runtime::Runtime::new().unwrap();
     let server = Builder::standalone().start().unwrap();
     let topology = start(server.uri(), &host);

@@ -49,7 +49,7 @@ fn secondary(max_staleness: u64) -> Criteria {
 }
 
 #[test]
-fn each_listener_hears_the_steps_it_asked_for() {
+fn a_sink_receives_only_the_selection_events_of_its_interest() {
     // K-7
     let set = ReplicaSet::start(3).unwrap();
     let check = |interest: &[EventName], criteria: Criteria, expected: &[EventName]| {
@@ -80,7 +80,7 @@ fn each_listener_hears_the_steps_it_asked_for() {
 }
 
 #[test]
-fn a_selection_that_finds_nothing_waits_once_and_fails_once() {
+fn a_selection_without_a_suitable_server_publishes_waiting_and_failed_once() {
     // K-8
     let impatient = format!("{NOWHERE}/?serverSelectionTimeoutMS=1");
     let events = listen(&impatient, Interest::SELECTION, |topology| {
@@ -126,7 +126,7 @@ fn a_selection_that_finds_nothing_waits_once_and_fails_once() {
 
 #[test]
 #[expect(deprecated, reason = "servers before 8.0 still take it")]
-fn the_selector_is_told_in_full() {
+fn selection_events_contain_the_complete_selector() {
     // K-7: the text also names criteria without restrictions, and the custom selector.
     let impatient = format!("{NOWHERE}/?serverSelectionTimeoutMS=0");
     let events = listen(&impatient, Interest::SELECTION, |topology| {
@@ -155,7 +155,7 @@ fn the_selector_is_told_in_full() {
 }
 
 #[test]
-fn a_selection_that_is_dropped_has_failed() {
+fn a_dropped_selection_publishes_a_failure() {
     let events = listen(NOWHERE, Interest::SELECTION, |topology| {
         let criteria = Criteria::write();
         let mut selection = Box::pin(topology.select(&criteria));

@@ -73,7 +73,7 @@ fn outage(seed: u64) -> (u64, Vec<Event>) {
 }
 
 #[test]
-fn a_seed_reproduces_an_outage_and_other_seeds_find_other_ones() {
+fn a_seed_reproduces_its_run_and_other_seeds_give_other_runs() {
     let mut traces = Vec::new();
     for seed in 0..10 {
         let (trace, events) = outage(seed);
@@ -93,7 +93,7 @@ fn a_seed_reproduces_an_outage_and_other_seeds_find_other_ones() {
 
 /// F-44: a server is checked every 500 ms for any number of waiters; one answer wakes them all.
 #[test]
-fn a_thousand_waiters_cost_a_server_one_check_each_half_second() {
+fn a_thousand_waiting_selections_cause_one_check_of_a_server_per_500_ms() {
     let sim = world(5);
     for member in 0..3 {
         sim.network().refuse(MemberId(member), true);
@@ -147,7 +147,7 @@ fn a_thousand_waiters_cost_a_server_one_check_each_half_second() {
 
 /// F-21, F-20: `auto` polls exactly if the environment names one FaaS provider.
 #[test]
-fn clients_that_run_as_a_function_poll() {
+fn clients_in_a_faas_environment_poll() {
     let check = |variables: &[&str], mode: &str, streams: bool| {
         let sim = world(1);
         let set = |environment: Environment, name: &&str| environment.with_variable(name, "1");
@@ -182,7 +182,7 @@ fn clients_that_run_as_a_function_poll() {
 /// F-65: a check that times out interrupts the connections in use; one that breaks does not. The
 /// generation tells which connections those are.
 #[test]
-fn only_silence_interrupts_connections_in_use() {
+fn only_a_check_timeout_interrupts_connections_in_use() {
     let sim = world(1);
     let (sink, mut events) = unbounded();
     let topology = Topology::builder(&sim.uri())

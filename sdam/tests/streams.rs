@@ -100,7 +100,7 @@ impl Watched {
 
 /// M-20: a server MAY stream; one that is asked for each reply reports changes as fast.
 #[test]
-fn a_server_that_waits_but_does_not_stream_is_asked_each_time() {
+fn a_server_that_does_not_stream_receives_a_request_for_each_awaited_reply() {
     let check = |exhaust: bool, asks_each_time: bool| {
         let world = Watched::start(&Action::Exhaust(MEMBER.into(), exhaust));
         world.sim.run_for(Duration::from_secs(35));
@@ -132,7 +132,7 @@ fn a_server_that_waits_but_does_not_stream_is_asked_each_time() {
 /// A server that reports a change a thousand times a second causes a bounded amount of work, stays
 /// known, and delays no other server.
 #[test]
-fn a_server_that_pushes_without_a_pause_is_not_read_without_a_pause() {
+fn replies_of_a_server_that_streams_without_pause_are_read_at_a_bounded_rate() {
     let world = Watched::start(&Action::Exhaust(MEMBER.into(), true));
     let flood = |every| Action::Flood(MEMBER.into(), every);
     let before = world.sim.now();

@@ -54,7 +54,7 @@ async fn failure(io: &Io, address: &ServerAddress) -> TransportError {
 const SILENT: &str = "localhost";
 
 #[test]
-fn what_a_connection_fails_with_counts_by_its_kind_its_stage_and_its_phase() {
+fn the_effect_of_a_transport_error_depends_on_its_kind_and_stage() {
     // I-10, I-11, I-15, I-16, O-36
     let server = Builder::standalone().start().unwrap();
     let host = tokio::runtime::Runtime::new().unwrap();

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_posted_twice_counts_once_and_stop_stays() {
+    fn signals_are_merged_until_they_are_received_and_stop_persists() {
         let control = MonitorControl::default();
         assert_eq!(poll(&control), Poll::Pending);
         control.check();
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_post_wakes_whoever_waits() {
+    fn posting_a_signal_wakes_the_waiting_task() {
         #[derive(Debug, Default)]
         struct Count(AtomicU32);
         impl std::task::Wake for Count {

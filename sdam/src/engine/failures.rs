@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_error_lasts_until_the_server_is_available_and_the_last_one_for_ever() {
+    fn the_first_error_is_kept_until_the_server_is_available_and_the_last_one_always() {
         let mut failures = Failures::default();
         let mut check = |new: Option<&'static str>, at: u64, expected: [Option<(&str, u64)>; 2]| {
             failures.observe(&server(new), Instant::from_millis(at));
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_that_repeats_itself_is_the_last_one() {
+    fn a_repeated_error_updates_the_time_of_the_last_error() {
         let mut failures = Failures::default();
         failures.repeat(Instant::from_millis(1));
         assert_eq!(texts(&failures), [None, None]);

@@ -231,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_task_measures_at_a_time_and_none_after_the_end() {
+    fn only_one_rtt_task_runs_at_a_time_and_none_after_the_server_stops() {
         // G-8
         let address = ServerAddress::new("a", 1);
         let server = Server::new(ServerId::from_u64(1), address);
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_keeps_its_number_and_shares_it_with_no_other() {
+    fn each_thread_has_its_own_constant_lane_number() {
         let numbers = || [lane_of_thread(), lane_of_thread()];
         let threads: Vec<_> = (0..4).map(|_| std::thread::spawn(numbers)).collect();
         let mut seen: Vec<_> = threads
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn operations_count_while_they_are_held_on_any_lane() {
+    fn held_operations_are_counted_on_every_lane() {
         // L-43, L-44
         let address = ServerAddress::new("a", 1);
         let server = Server::new(ServerId::from_u64(1), address);

@@ -22,7 +22,7 @@ fn harness() -> Harness {
 }
 
 #[test]
-fn a_monitor_checks_again_when_somebody_begins_to_wait() {
+fn a_monitor_checks_again_when_a_selection_starts_to_wait() {
     // F-44
     explore(2, || {
         let harness = harness();
@@ -32,7 +32,7 @@ fn a_monitor_checks_again_when_somebody_begins_to_wait() {
 }
 
 #[test]
-fn a_monitor_checks_again_for_the_second_when_the_first_has_given_up() {
+fn a_monitor_checks_again_for_a_second_selection_after_the_first_was_dropped() {
     // F-44, L-61
     explore(1, || {
         let harness = harness();

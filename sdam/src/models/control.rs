@@ -11,7 +11,7 @@ fn receive(control: &MonitorControl) -> Signals {
 }
 
 #[test]
-fn a_task_that_sleeps_sees_every_kind_of_word() {
+fn a_sleeping_task_receives_every_kind_of_signal() {
     // F-72
     explore(3, || {
         let control = Arc::new(MonitorControl::default());
@@ -59,7 +59,7 @@ fn the_last_cancellation_arrives_with_its_generation() {
 }
 
 #[test]
-fn a_stop_is_seen_by_everyone_who_looks_later() {
+fn a_stop_is_visible_to_every_later_poll() {
     explore(3, || {
         let control = Arc::new(MonitorControl::default());
         for post in [MonitorControl::stop, MonitorControl::check] {

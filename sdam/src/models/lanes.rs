@@ -45,7 +45,7 @@ fn operations_are_counted_exactly_on_one_lane_and_on_two() {
 }
 
 #[test]
-fn an_operation_outlives_the_server_and_then_lets_go_of_the_pool() {
+fn an_operation_that_outlives_its_server_releases_the_pool_when_it_ends() {
     // L-44
     explore(None, || {
         let pool = Arc::new(NoPools);

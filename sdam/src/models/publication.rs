@@ -7,7 +7,7 @@ use sdam_select::criteria::Criteria;
 use super::harness::{Harness, member};
 
 #[test]
-fn whoever_waits_hears_of_what_was_published_meanwhile() {
+fn waiting_selections_are_woken_by_concurrent_publications() {
     // L-62
     explore(2, || {
         let harness = Harness::new(&[]);

@@ -48,7 +48,7 @@ fn closing_waits_for_the_last_event_and_for_every_heartbeat_to_end() {
 }
 
 #[test]
-fn every_selection_ends_once_and_before_the_closing() {
+fn every_selection_ends_once_and_before_the_topology_closed_event() {
     // K-7
     explore(1, || {
         let names = Names::default();
@@ -71,7 +71,7 @@ fn every_selection_ends_once_and_before_the_closing() {
 }
 
 #[test]
-fn no_monitor_begins_after_closing_has_returned() {
+fn no_monitor_starts_after_close_has_returned() {
     // A pooled connection's handshake may add a new member during the close.
     explore(2, || {
         let harness = Harness::new(&[]);
@@ -88,7 +88,7 @@ fn no_monitor_begins_after_closing_has_returned() {
 }
 
 #[test]
-fn the_queue_is_closed_by_whoever_is_last() {
+fn the_event_queue_is_closed_when_a_shutdown_and_the_drop_of_the_monitors_overlap() {
     explore(3, || {
         let harness = Harness::new(&[]);
         let monitors = harness.tasks.take();
@@ -102,7 +102,7 @@ fn the_queue_is_closed_by_whoever_is_last() {
 }
 
 #[test]
-fn a_selection_that_waits_hears_that_the_runtime_has_dropped_its_monitors() {
+fn a_waiting_selection_fails_when_the_runtime_drops_the_monitors() {
     explore(2, || {
         let harness = Harness::new(&[]);
         let monitors = harness.tasks.take();
@@ -115,7 +115,7 @@ fn a_selection_that_waits_hears_that_the_runtime_has_dropped_its_monitors() {
 }
 
 #[test]
-fn a_measurement_that_begins_while_its_server_leaves_is_told_to_stop() {
+fn an_rtt_task_that_starts_while_its_server_is_removed_is_stopped() {
     // G-8
     explore(None, || {
         let address = sdam_core::address::ServerAddress::new("a", 1);

@@ -6,7 +6,7 @@ use sdam_events::sync::explore;
 use crate::select::waiters::Waiters;
 
 #[test]
-fn no_more_selections_wait_than_the_limit_and_none_is_counted_at_the_end() {
+fn waiting_selections_never_exceed_the_limit_and_none_is_counted_at_the_end() {
     // L-64
     explore(None, || {
         let waiters = Arc::new(Waiters::default());

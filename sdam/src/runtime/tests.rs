@@ -9,7 +9,7 @@ mod chosen {
     type Named = Adapter<&'static str>;
 
     #[test]
-    fn a_runtime_is_chosen_by_context_or_because_it_is_the_only_one() {
+    fn the_current_runtime_is_that_of_the_context_or_the_only_enabled_one() {
         let check = |enabled: &[Named], expected: Result<&str, CurrentError>| {
             assert_eq!(choose(enabled), expected);
         };
@@ -59,7 +59,7 @@ mod chosen {
 
     /// Uses the features that this test was built with.
     #[test]
-    fn outside_of_any_runtime_only_the_one_enabled_is_current() {
+    fn outside_of_any_runtime_the_only_enabled_runtime_is_current() {
         let enabled: Vec<&str> = [
             (cfg!(feature = "runtime-tokio"), "runtime-tokio"),
             (cfg!(feature = "runtime-smol"), "runtime-smol"),
@@ -81,7 +81,7 @@ mod chosen {
 
 #[cfg(feature = "runtime-tokio")]
 #[test]
-fn inside_of_tokio_that_is_current_whatever_else_is_enabled() {
+fn tokio_is_current_in_its_context_whatever_features_are_enabled() {
     assert!(super::tokio().is_err());
     let tokio = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -96,7 +96,7 @@ fn inside_of_tokio_that_is_current_whatever_else_is_enabled() {
 
 #[cfg(feature = "blocking")]
 #[test]
-fn blocking_sockets_have_a_clock_that_runs() {
+fn the_clock_of_the_blocking_runtime_never_goes_back() {
     let io = super::blocking();
     let first = io.clock.now();
     assert!(io.clock.now() >= first);

@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_future_that_is_not_ready_is_awaited_until_it_wakes_the_thread() {
+    fn a_pending_future_is_polled_again_when_it_wakes_the_thread() {
         let mut polls = 0;
         let polled = wait(poll_fn(|cx| {
             polls += 1;

@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn locking_twice_explains_itself_in_debug_builds() {
+    fn locking_twice_panics_with_an_explanation_in_debug_builds() {
         let lock = Lock::new(1);
         let attempt = || {
             let _outer = lock.lock();

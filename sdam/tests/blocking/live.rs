@@ -47,7 +47,7 @@ fn a_standalone_is_found_lost_and_found_again() {
 }
 
 #[test]
-fn a_set_is_followed_through_a_step_down_and_the_death_of_its_primary() {
+fn writes_reach_the_new_primary_after_a_step_down_and_after_a_kill() {
     // H-5, I-38, I-15, L-67
     let Some(set) = replica_set() else { return };
     let mut topology = start(
@@ -70,7 +70,7 @@ fn a_set_is_followed_through_a_step_down_and_the_death_of_its_primary() {
 }
 
 #[test]
-fn a_direct_connection_to_a_secondary_reads_and_is_refused_to_write() {
+fn a_directly_connected_secondary_serves_reads_and_refuses_writes() {
     // L-79
     let Some(set) = replica_set() else { return };
     let secondary = set.member(set.secondaries()[0]);

@@ -43,7 +43,7 @@ fn h_1_h_5_the_whole_set_is_found_by_the_first_selection() {
 }
 
 #[test]
-fn what_guards_connections_is_refused_before_there_is_one() {
+fn tls_and_proxy_options_are_refused_before_any_connection_is_opened() {
     // B-36
     let set = ReplicaSet::start(1).unwrap();
     for options in [
@@ -67,7 +67,7 @@ fn what_guards_connections_is_refused_before_there_is_one() {
 }
 
 #[test]
-fn what_is_worked_around_is_said_by_the_topology() {
+fn the_topology_reports_configuration_warnings() {
     // B-34
     let topology = start("mongodb://a/?foo=1", "serverMonitoringMode=poll");
     let warned = topology.warnings().iter().map(Warning::option);
@@ -75,7 +75,7 @@ fn what_is_worked_around_is_said_by_the_topology() {
 }
 
 #[test]
-fn i_38_a_step_down_is_noticed_by_the_next_write_and_followed() {
+fn i_38_the_next_write_detects_a_step_down_and_finds_the_new_primary() {
     let set = ReplicaSet::start(3).unwrap();
     let mut topology = start(set.uri(), "serverSelectionTryOnce=false");
     let old = write(&mut topology);
@@ -124,7 +124,7 @@ fn i_15_h_6_a_killed_primary_is_replaced_and_found_again_when_it_is_back() {
 }
 
 #[test]
-fn h_15_a_member_that_hangs_costs_its_timeout_once() {
+fn h_15_a_member_that_hangs_delays_one_scan_by_its_timeout() {
     let set = ReplicaSet::start(3).unwrap();
     let primary = primary(&set);
     let status = set.status().unwrap();
@@ -153,7 +153,7 @@ fn h_15_a_member_that_hangs_costs_its_timeout_once() {
 }
 
 #[test]
-fn h_12_a_connection_that_broke_while_unused_is_found_out_before_an_operation_uses_it() {
+fn h_12_a_connection_that_broke_while_unused_is_detected_before_an_operation_uses_it() {
     let set = ReplicaSet::start(3).unwrap();
     // Zero makes every selection probe its connection.
     let builder = BlockingTopology::builder(set.uri())
@@ -174,7 +174,7 @@ fn h_12_a_connection_that_broke_while_unused_is_found_out_before_an_operation_us
 }
 
 #[test]
-fn l_42_routers_share_the_load() {
+fn l_42_selections_are_distributed_over_all_routers() {
     let cluster = Builder::sharded(3).start().unwrap();
     let mut topology = start(cluster.uri(), "localThresholdMS=10000");
     let mut seen: Vec<String> = (0..200)
@@ -207,7 +207,7 @@ fn h_14_a_load_balancer_gets_one_connection_and_no_checks() {
 }
 
 #[test]
-fn checks_on_demand_and_the_end_are_told_under_the_id_of_the_topology() {
+fn the_events_of_requested_checks_and_of_the_end_have_the_id_of_the_topology() {
     let set = ReplicaSet::start(3).unwrap();
     let (sink, mut events) = unbounded();
     let builder = BlockingTopology::builder(set.uri()).unwrap().sink(sink);
@@ -236,7 +236,7 @@ fn checks_on_demand_and_the_end_are_told_under_the_id_of_the_topology() {
 }
 
 #[test]
-fn l_66_nobody_there_fails_after_one_scan_with_the_reason() {
+fn l_66_an_unreachable_server_fails_the_selection_after_one_scan_with_the_reason() {
     let server = Builder::standalone().start().unwrap();
     let uri = server.uri().to_owned();
     drop(server);
@@ -252,7 +252,7 @@ fn l_66_nobody_there_fails_after_one_scan_with_the_reason() {
 }
 
 #[test]
-fn j_31_j_35_every_heartbeat_has_its_end_and_none_is_awaited() {
+fn j_31_j_35_every_heartbeat_ends_and_none_is_awaited() {
     let set = ReplicaSet::start(3).unwrap();
     let (sink, mut events) = unbounded();
     let builder = BlockingTopology::builder(set.uri()).unwrap().sink(sink);

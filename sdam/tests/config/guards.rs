@@ -49,7 +49,7 @@ const TLS: [&str; 8] = [
 ];
 
 #[test]
-fn without_guards_both_kinds_connect() {
+fn both_kinds_of_topology_connect_without_tls_or_a_proxy() {
     // Control: otherwise the other tests would prove nothing.
     for options in ["", "tls=false", "ssl=false&compressors=x&foo=1"] {
         for (error, connections) in attempts(options) {
@@ -59,7 +59,7 @@ fn without_guards_both_kinds_connect() {
 }
 
 #[test]
-fn malformed_values_are_refused_rather_than_ignored() {
+fn malformed_tls_and_proxy_values_are_refused() {
     // B-35, B-36
     for option in TLS {
         for value in ["1", "0", "True", "TRUE", "yes", "on", "x", "", "true%20"] {
@@ -82,7 +82,7 @@ fn malformed_values_are_refused_rather_than_ignored() {
 }
 
 #[test]
-fn what_the_engine_has_not_is_refused_rather_than_left_out() {
+fn unsupported_tls_and_proxy_options_are_refused() {
     for option in TLS {
         let own = if option == "ssl" { "tls" } else { option };
         check_refused(&format!("{option}=true"), own);

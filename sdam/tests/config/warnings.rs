@@ -126,7 +126,7 @@ fn check(options: &Options, multi: &[&str], single: &[&str]) {
 }
 
 #[test]
-fn what_is_worked_around_in_the_string_is_said_everywhere() {
+fn warnings_about_the_connection_string_reach_the_topology_the_events_and_the_log() {
     // B-34
     let options = Options::parse(
         "mongodb://a,a/?foo=1&connectTimeoutMS=x&wtimeout=5&replicaSet=x&replicaSet=y",
@@ -142,7 +142,7 @@ fn what_is_worked_around_in_the_string_is_said_everywhere() {
 }
 
 #[test]
-fn each_mode_says_what_has_no_effect_on_it() {
+fn each_mode_warns_about_options_without_effect_in_it() {
     // B-15, B-20
     let options = Options::parse("mongodb://a/?serverMonitoringMode=poll");
     check(
@@ -165,14 +165,14 @@ fn each_mode_says_what_has_no_effect_on_it() {
 }
 
 #[test]
-fn a_topology_without_seeds_says_so() {
+fn a_topology_without_seeds_warns() {
     // B-4
     let expected = ["`seeds`: there are none; no server will ever be found"];
     check(&Options::new(Vec::new()), &expected, &expected);
 }
 
 #[test]
-fn of_options_as_they_should_be_nothing_is_said() {
+fn valid_options_cause_no_warnings() {
     let options = Options::parse("mongodb://a/?replicaSet=rs").unwrap();
     check(&options, &[], &[]);
 }

@@ -130,7 +130,7 @@ fn a_killed_primary_is_replaced_and_its_pool_cleared() {
 
 /// F-11, F-65: a silent server is detected by timeout, which interrupts the connections in use.
 #[test]
-fn a_silent_primary_is_noticed_by_timeout_and_comes_back() {
+fn a_silent_primary_is_detected_by_timeout_and_becomes_a_secondary() {
     let Some(set) = replica_set() else { return };
     let (observer, mark) = observe(&set, 0, "&connectTimeoutMS=1000");
     let old = set.primary().unwrap();

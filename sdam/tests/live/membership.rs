@@ -40,7 +40,7 @@ fn a_removed_member_is_closed_and_opened_again_when_it_returns() {
 
 /// F-38, M-33: a restarted process counts from the beginning, and its replies are accepted.
 #[test]
-fn a_restarted_member_is_believed_though_it_counts_anew() {
+fn replies_of_a_restarted_member_with_a_lower_topology_version_are_accepted() {
     let Some(set) = replica_set() else { return };
     let seed = set.primary().unwrap();
     let (observer, mark) = observe(&set, seed, "");

@@ -84,7 +84,7 @@ fn selected<P: PoolHandle>(topology: &Topology<P>, criteria: &Criteria) -> BTree
 
 /// L-10, L-13, L-14, L-16, L-80: tags, modes and writes on a real set.
 #[test]
-fn tags_and_modes_lead_to_the_members_that_have_them() {
+fn selections_match_the_tags_and_modes_of_members() {
     let Some(set) = tagged_set() else { return };
     let observer = observe(&set);
     let topology = &observer.topology;
@@ -151,7 +151,7 @@ fn lag(topology: &TopologyDescription, late: &str) -> Option<i64> {
 
 /// L-21, L-23: a lagging member is rejected only because of the members' hellos.
 #[test]
-fn a_member_that_lags_too_far_behind_is_left_out() {
+fn a_member_above_max_staleness_is_not_selected() {
     let Some(set) = tagged_set() else { return };
     let observer = observe(&set);
     let topology = &observer.topology;

@@ -27,7 +27,7 @@ fn check(name: &str, topology: &Topology, criteria: &Criteria) {
 
 /// L-62: this test cannot observe locks, but it counts allocations.
 #[test]
-fn finding_a_server_at_once_allocates_nothing() {
+fn a_selection_that_does_not_wait_allocates_nothing() {
     let nearest = Criteria::read(ReadPreference::new(ReadMode::Nearest)).unwrap();
     let any: TagSet = [("dc", "ny")].into_iter().collect();
     let picky = ReadPreference::new(ReadMode::SecondaryPreferred)
@@ -53,7 +53,7 @@ fn finding_a_server_at_once_allocates_nothing() {
 
 /// Control: a waiting selection allocates at least a timer.
 #[test]
-fn waiting_allocates() {
+fn a_selection_that_waits_allocates() {
     let mut harness = Harness::new();
     let topology = harness.start(&hosts(1), |builder| builder);
     let criteria = Criteria::write();

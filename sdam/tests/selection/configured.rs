@@ -42,7 +42,7 @@ fn reads_go_to_the_member_whose_tag_has_a_colon_in_its_value() {
 
 /// L-61, B-32: the shorter of the two timeouts limits a selection, and the error names it.
 #[test]
-fn selections_wait_for_the_shorter_of_both_time_outs() {
+fn selections_wait_for_the_shorter_of_both_timeouts() {
     let check = |query: &str, millis, bound, text: &str| {
         let mut harness = Harness::new();
         let topology = start(&mut harness, 1, query);
@@ -75,7 +75,7 @@ fn selections_wait_for_the_shorter_of_both_time_outs() {
 
 /// L-61: the remaining time of an operation replaces the client's `timeoutMS`.
 #[test]
-fn the_time_of_a_call_takes_the_place_of_the_clients() {
+fn the_timeout_of_a_call_replaces_the_timeout_ms_of_the_client() {
     let check = |call, millis, bound| {
         let mut harness = Harness::new();
         let topology = start(&mut harness, 1, "timeoutMS=50&serverSelectionTimeoutMS=80");

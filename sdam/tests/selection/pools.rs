@@ -55,7 +55,7 @@ fn ready(replies: &[Document], single: bool) -> BTreeSet<usize> {
 /// F-60: the pools of data-bearing servers become ready; in a topology of type Single, those of
 /// every server that answers.
 #[test]
-fn pools_are_ready_where_operations_may_go() {
+fn pools_of_data_bearing_servers_and_of_a_single_server_become_ready() {
     let primary = member(doc! { "ismaster": true });
     let secondary = member(doc! { "secondary": true });
     let arbiter = member(doc! { "arbiterOnly": true });

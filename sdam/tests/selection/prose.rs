@@ -22,7 +22,7 @@ fn nearest() -> ReadPreference {
 
 /// L-45, "Application-Provided Server Selector": selects the highest port, ten times.
 #[test]
-fn the_applications_selector_has_its_way() {
+fn the_selector_of_the_application_chooses_among_suitable_servers() {
     let hosts = hosts(3);
     let highest = |suitable: &mut Candidates<'_>| {
         let ports = suitable.iter().map(|candidate| candidate.address.port());
@@ -117,7 +117,7 @@ fn last_writes(topology: &Topology) -> Vec<Option<i64>> {
 
 /// Max Staleness, "Parse lastWriteDate", "Absent lastWriteDate".
 #[test]
-fn last_writes_are_taken_from_each_reply_of_members() {
+fn the_last_write_date_is_taken_from_each_reply_of_a_member() {
     let hosts = hosts(2);
     let mut harness = Harness::new();
     harness.servers.set(&hosts[0], member(&hosts, true, 1_000));
@@ -142,7 +142,7 @@ fn last_writes_are_taken_from_each_reply_of_members() {
 /// L-21, L-23: a secondary that lags behind the primary's writes by more than the limit is not
 /// selected.
 #[test]
-fn a_lagging_secondary_is_left_out() {
+fn a_secondary_above_max_staleness_is_not_selected() {
     let hosts = hosts(2);
     let mut harness = Harness::new();
     harness

@@ -69,7 +69,7 @@ fn selections_fail_at_once_when_all_monitors_are_dropped() {
 }
 
 #[test]
-fn monitors_that_are_dropped_before_they_begin_count() {
+fn selections_fail_at_once_when_the_monitors_are_dropped_before_they_start() {
     let (mut harness, hosts) = (Harness::with_replica_set(&hosts(3)), hosts(3));
     let topology = harness.spawn(&hosts, |builder| builder);
     assert!(attempt(&topology).is_none());
@@ -78,7 +78,7 @@ fn monitors_that_are_dropped_before_they_begin_count() {
 }
 
 #[test]
-fn one_monitor_of_several_is_enough_to_wait() {
+fn selections_wait_while_one_of_several_monitors_is_left() {
     let (mut harness, hosts) = (Harness::new(), hosts(2));
     let topology = harness.spawn(&hosts, |builder| builder);
     harness.drop_first_new_task();
@@ -90,7 +90,7 @@ fn one_monitor_of_several_is_enough_to_wait() {
 }
 
 #[test]
-fn topologies_without_monitors_are_not_abandoned() {
+fn topologies_without_monitors_report_no_runtime_shutdown() {
     // Every server is removed, because its set has another name.
     let (mut harness, hosts) = (Harness::with_replica_set(&hosts(2)), hosts(2));
     let topology = harness.start(&hosts, |builder| {
@@ -115,7 +115,7 @@ fn topologies_without_monitors_are_not_abandoned() {
 }
 
 #[test]
-fn a_monitor_that_starts_over_is_not_lost() {
+fn a_monitor_that_restarts_after_a_panic_still_finds_its_server() {
     let (mut harness, hosts) = (Harness::new(), hosts(1));
     let mongos = doc! { "ok": 1, "ismaster": true, "msg": "isdbgrid", "maxWireVersion": 21 };
     harness.servers.set(&hosts[0], Server::replying(&mongos));

@@ -26,7 +26,7 @@ fn selected(topology: &Topology, criteria: &Criteria) -> BTreeSet<u16> {
 /// L-1: checks select no server, and a server that was selected for a cursor stays the same while
 /// others are selected. Using it for the cursor's later commands is the caller's duty.
 #[test]
-fn checks_select_no_server_and_a_selected_one_stays() {
+fn checks_select_no_server_and_a_selected_server_stays_the_same() {
     let hosts = hosts(3);
     let mut harness = Harness::with_replica_set(&hosts);
     let (sink, mut events) = unbounded();
@@ -55,7 +55,7 @@ fn checks_select_no_server_and_a_selected_one_stays() {
 /// selection does not depend on the previous one. Choosing the criteria of an operation (L-3, L-4,
 /// L-5) is the caller's duty, see `Criteria`.
 #[test]
-fn a_default_read_preference_is_for_criteria_that_ask_for_it() {
+fn the_default_read_preference_applies_only_to_criteria_that_use_it() {
     let hosts = hosts(3);
     let mut harness = Harness::with_replica_set(&hosts);
     let topology = harness.start(&hosts, |builder| {
@@ -73,7 +73,7 @@ fn a_default_read_preference_is_for_criteria_that_ask_for_it() {
 
 /// L-6: a selected server says whether its read preference was overridden.
 #[test]
-fn a_pipeline_that_writes_says_which_preference_counted() {
+fn a_server_selected_for_a_writing_pipeline_reports_an_overridden_read_preference() {
     let hosts = hosts(2);
     let mut harness = Harness::with_replica_set(&hosts);
     let topology = harness.start(&hosts, |builder| builder);
@@ -92,7 +92,7 @@ fn a_pipeline_that_writes_says_which_preference_counted() {
 
 /// L-60: other servers may stay silent for ever.
 #[test]
-fn one_suitable_server_is_enough() {
+fn a_selection_needs_only_one_suitable_server() {
     let hosts = hosts(3);
     let mut harness = Harness::new();
     harness.servers.set(&hosts[1], Server::mongos());
@@ -112,7 +112,7 @@ fn one_suitable_server_is_enough() {
 
 /// L-64: as many selections wait as may, the next one fails at once, a freed place is reused.
 #[test]
-fn no_more_selections_wait_than_may() {
+fn selections_beyond_max_waiters_fail_at_once() {
     let mut harness = Harness::new();
     let topology = harness.start(&hosts(1), |builder| {
         builder.options(|options| options.max_waiters = 2)

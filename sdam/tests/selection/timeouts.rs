@@ -78,7 +78,7 @@ probably: no server accepts connections";
 
 /// The text for an empty topology says why it is empty, and so do its events.
 #[test]
-fn a_topology_that_everybody_has_left_says_why() {
+fn the_error_for_an_empty_topology_gives_the_reason() {
     let (mut harness, hosts) = (Harness::new(), hosts(1));
     harness.servers.set(&hosts[0], Server::member(&hosts, true));
     let topology = harness.start(&hosts, |builder| {
@@ -99,7 +99,7 @@ fn a_topology_that_everybody_has_left_says_why() {
 
 /// L-80: a read preference that no member matches is diagnosed.
 #[test]
-fn a_preference_that_nobody_meets_is_explained_for_each_server() {
+fn an_unmatched_read_preference_is_explained_for_each_server() {
     let hosts = hosts(1);
     let mut harness = Harness::with_replica_set(&hosts);
     let secondary = ReadPreference::new(ReadMode::Secondary);
@@ -124,7 +124,7 @@ query with ReadPreference secondary on ReplicaSetWithPrimary:
 
 /// The first and the last error of an outage are kept until the server is back.
 #[test]
-fn the_first_and_the_last_error_of_each_server_are_told() {
+fn the_error_contains_the_first_and_the_last_error_of_each_server() {
     let hosts = hosts(3);
     let mut harness = Harness::with_replica_set(&hosts);
     let topology = harness.start(&hosts, |builder| builder);
@@ -175,7 +175,7 @@ probably: the replica set has no primary; 1 of 3 members can be reached
 
 /// A failed selection is rare, so its error must not enlarge every selection result.
 #[test]
-fn errors_are_small() {
+fn selection_errors_take_at_most_64_bytes() {
     assert!(size_of::<SelectionError>() <= 64);
 }
 

@@ -46,7 +46,7 @@ fn checks(harness: &Harness, hosts: &[ServerAddress]) -> Vec<usize> {
 /// F-44, L-62: waiting selections keep each server at one check per 500 ms, however many they are,
 /// and the first suitable change ends all of them.
 #[test]
-fn a_thousand_waiters_cost_each_server_one_check_per_500_ms() {
+fn a_thousand_waiting_selections_cause_one_check_of_each_server_per_500_ms() {
     const WAITERS: usize = 1000;
     let (mut harness, hosts) = (Harness::new(), hosts(3));
     refuse(&harness, &hosts);
@@ -106,7 +106,7 @@ fn a_thousand_waiters_cost_each_server_one_check_per_500_ms() {
 
 /// L-63: a change that arrives together with the deadline is not lost.
 #[test]
-fn what_comes_together_with_the_deadline_counts() {
+fn a_change_that_arrives_with_the_deadline_is_used() {
     let timeout = Duration::from_secs(2);
     let check = |arrives: bool| {
         let (mut harness, hosts) = (Harness::new(), hosts(1));
@@ -131,7 +131,7 @@ fn what_comes_together_with_the_deadline_counts() {
 
 /// L-61: the shorter limit applies, and a selection ends exactly when it is reached.
 #[test]
-fn a_selection_fails_at_the_lesser_of_both_limits() {
+fn a_selection_fails_at_the_shorter_of_both_timeouts() {
     let check = |call: u64, expected: u64, bound: Bound| {
         let (mut harness, hosts) = (Harness::new(), hosts(2));
         refuse(&harness, &hosts);
@@ -162,7 +162,7 @@ fn a_selection_fails_at_the_lesser_of_both_limits() {
 
 /// L-62: with a timeout of zero no selection waits, but servers are checked.
 #[test]
-fn a_limit_of_zero_means_not_to_wait() {
+fn a_timeout_of_zero_means_not_to_wait() {
     let (mut harness, hosts) = (Harness::new(), hosts(1));
     refuse(&harness, &hosts);
     let topology = harness.start(&hosts, |builder| {
@@ -220,7 +220,7 @@ fn an_incompatible_topology_fails_at_once() {
 
 /// Closing fails all waiting and later selections.
 #[test]
-fn closing_fails_every_waiter() {
+fn closing_fails_every_waiting_selection() {
     let (mut harness, hosts) = (Harness::new(), hosts(3));
     refuse(&harness, &hosts);
     let topology = harness.start(&hosts, |builder| builder);
@@ -249,7 +249,7 @@ fn closing_fails_every_waiter() {
 
 /// L-44: a dropped selection leaves nothing behind, and in particular causes no further checks.
 #[test]
-fn a_selection_that_is_given_up_leaves_no_demand() {
+fn a_dropped_selection_causes_no_further_checks() {
     let (mut harness, hosts) = (Harness::new(), hosts(3));
     refuse(&harness, &hosts);
     let topology = harness.start(&hosts, |builder| builder);

@@ -47,7 +47,7 @@ fn h_14_the_balancer_is_selected_without_any_scan() {
 }
 
 #[test]
-fn h_14_there_is_exactly_one_connection_and_it_knows_its_service() {
+fn h_14_exactly_one_connection_is_opened_and_it_has_a_service_id() {
     let harness = Harness::default();
     let (mut topology, _) = start(&harness);
     let server = id(&topology, "lb");
@@ -65,7 +65,7 @@ fn h_14_there_is_exactly_one_connection_and_it_knows_its_service() {
 }
 
 #[test]
-fn i_50_i_52_a_lost_connection_changes_nothing_but_its_service_generation() {
+fn i_50_i_52_a_lost_connection_changes_only_its_service_generation() {
     let harness = Harness::default();
     let (mut topology, mut events) = start(&harness);
     let server = id(&topology, "lb");
@@ -113,7 +113,7 @@ fn i_52_a_state_change_clears_the_service_only_at_shutdown() {
 }
 
 #[test]
-fn i_51_what_goes_wrong_before_hello_is_the_caller_s_business_alone() {
+fn i_51_errors_before_the_hello_reply_are_only_returned_to_the_caller() {
     let harness = Harness::default();
     let (mut topology, mut events) = start(&harness);
     let server = id(&topology, "lb");

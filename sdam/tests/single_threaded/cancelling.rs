@@ -18,7 +18,7 @@ fn abandon<F: Future>(future: F) {
 }
 
 #[test]
-fn a_selection_may_be_dropped_and_the_next_one_goes_on_with_its_check() {
+fn the_check_of_a_dropped_selection_is_continued_by_the_next_selection() {
     let harness = Harness::default();
     let (mut topology, mut events) = harness.replica_set(|_| ());
     harness.stall();
@@ -40,7 +40,7 @@ fn a_selection_may_be_dropped_and_the_next_one_goes_on_with_its_check() {
 }
 
 #[test]
-fn a_check_may_be_given_up_again_and_again_while_its_time_lasts() {
+fn a_check_may_be_cancelled_repeatedly_within_its_timeout() {
     let harness = Harness::default();
     let (mut topology, mut events) = harness.topology("a", |_| ());
     harness.serve("a", mongos());
@@ -60,7 +60,7 @@ fn a_check_may_be_given_up_again_and_again_while_its_time_lasts() {
 }
 
 #[test]
-fn a_reply_that_waited_long_for_its_caller_saves_the_connection_and_another_one_measures() {
+fn a_reply_that_is_read_late_keeps_the_connection_but_is_no_rtt_sample() {
     // G-3, G-6
     let harness = Harness::default();
     let (mut topology, mut events) = harness.topology("a", |_| ());
@@ -84,7 +84,7 @@ fn a_reply_that_waited_long_for_its_caller_saves_the_connection_and_another_one_
 }
 
 #[test]
-fn a_check_that_was_given_up_and_never_answered_says_nothing_about_its_server() {
+fn a_cancelled_check_without_a_reply_does_not_mark_its_server_unknown() {
     let harness = Harness::default();
     let (mut topology, mut events) = harness.topology("a", |_| ());
     harness.serve("a", mongos());
@@ -111,7 +111,7 @@ fn a_check_that_was_given_up_and_never_answered_says_nothing_about_its_server() 
 }
 
 #[test]
-fn a_topology_may_be_dropped_with_a_check_under_way() {
+fn dropping_a_topology_during_a_check_closes_the_connection_and_ends_the_heartbeat() {
     // J-25, J-31
     let harness = Harness::default();
     let (mut topology, mut events) = harness.replica_set(|_| ());
@@ -129,7 +129,7 @@ fn a_topology_may_be_dropped_with_a_check_under_way() {
 }
 
 #[test]
-fn a_probe_that_was_given_up_is_waited_for() {
+fn the_reply_to_a_cancelled_probe_is_awaited_by_the_next_selection() {
     let harness = Harness::default();
     let (mut topology, _) = harness.replica_set(|_| ());
     select(&mut topology).unwrap();
@@ -142,7 +142,7 @@ fn a_probe_that_was_given_up_is_waited_for() {
 }
 
 #[test]
-fn an_operation_that_was_given_up_costs_its_connection() {
+fn a_cancelled_operation_closes_its_connection() {
     let harness = Harness::default();
     let (mut topology, _) = harness.replica_set(|_| ());
     select(&mut topology).unwrap();

@@ -29,7 +29,7 @@ fn operations_run_on_the_connection_that_the_scan_has_opened() {
 }
 
 #[test]
-fn h_12_x_38_a_connection_unused_for_5_seconds_is_probed_before_it_is_lent() {
+fn h_12_x_38_a_connection_unused_for_5_seconds_is_probed_before_it_is_used() {
     let harness = Harness::default();
     let (mut topology, _) = harness.replica_set(|_| ());
     select(&mut topology).unwrap();
@@ -50,7 +50,7 @@ fn h_12_x_38_a_connection_unused_for_5_seconds_is_probed_before_it_is_lent() {
 }
 
 #[test]
-fn h_12_a_refusal_is_an_answer() {
+fn h_12_an_error_reply_to_a_probe_proves_that_the_connection_works() {
     let harness = Harness::default();
     let (mut topology, _) = harness.replica_set(|_| ());
     select(&mut topology).unwrap();
@@ -62,7 +62,7 @@ fn h_12_a_refusal_is_an_answer() {
 }
 
 #[test]
-fn h_12_a_dead_connection_makes_its_server_unknown_and_selection_begins_anew() {
+fn h_12_a_dead_connection_makes_its_server_unknown_and_restarts_the_selection() {
     let harness = Harness::default();
     let (mut topology, mut events) = harness.replica_set(|_| ());
     select(&mut topology).unwrap();
@@ -106,7 +106,7 @@ fn h_12_a_silent_connection_is_dead_after_connect_timeout_ms() {
 }
 
 #[test]
-fn h_12_the_second_selection_may_lead_elsewhere() {
+fn h_12_the_repeated_selection_may_choose_another_server() {
     let harness = Harness::default();
     let (mut topology, _) = harness.topology("a b", |_| ());
     harness.serve("a", mongos());
@@ -132,7 +132,7 @@ fn h_12_the_second_selection_may_lead_elsewhere() {
 }
 
 #[test]
-fn h_9_an_overloaded_server_does_not_cost_an_authenticated_connection() {
+fn h_9_an_overload_error_does_not_close_an_authenticated_connection() {
     for authenticated in [true, false] {
         let harness = Harness::default();
         let (mut topology, _) = harness.replica_set(|_| ());
@@ -163,7 +163,7 @@ fn h_9_an_overloaded_server_does_not_cost_an_authenticated_connection() {
 }
 
 #[test]
-fn an_operation_that_takes_too_long_costs_its_connection_and_nothing_else() {
+fn an_operation_timeout_only_closes_its_connection() {
     // I-16
     let harness = Harness::default();
     let (mut topology, _) = harness.replica_set(|_| ());
@@ -184,7 +184,7 @@ fn an_operation_that_takes_too_long_costs_its_connection_and_nothing_else() {
 }
 
 #[test]
-fn a_connection_that_cannot_be_opened_is_an_error() {
+fn a_failed_connect_returns_an_error_and_marks_the_server_unknown() {
     let harness = Harness::default();
     let (mut topology, _) = harness.replica_set(|_| ());
     select(&mut topology).unwrap();
@@ -202,7 +202,7 @@ fn a_connection_that_cannot_be_opened_is_an_error() {
 }
 
 #[test]
-fn drivers_may_frame_their_own_messages() {
+fn a_channel_carries_messages_that_the_driver_has_framed() {
     use sdam_transport::wire::OpMsg;
     let harness = Harness::default();
     let (mut topology, _) = harness.replica_set(|_| ());

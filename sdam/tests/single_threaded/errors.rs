@@ -38,7 +38,7 @@ fn i_38_x_6_x_45_a_primary_that_stepped_down_makes_the_next_selection_scan() {
 }
 
 #[test]
-fn i_38_a_shutdown_makes_the_next_selection_scan_and_costs_the_connection() {
+fn i_38_a_shutdown_makes_the_next_selection_scan_and_closes_the_connection() {
     // I-34
     for code in [11_600, 91] {
         let harness = Harness::default();
@@ -55,7 +55,7 @@ fn i_38_a_shutdown_makes_the_next_selection_scan_and_costs_the_connection() {
 }
 
 #[test]
-fn i_39_a_recovering_node_calls_for_nothing() {
+fn i_39_an_error_of_a_recovering_node_causes_no_check() {
     let harness = Harness::default();
     let (mut topology, _) = harness.replica_set(|_| ());
     select(&mut topology).unwrap();
@@ -71,7 +71,7 @@ fn i_39_a_recovering_node_calls_for_nothing() {
 }
 
 #[test]
-fn i_38_with_the_knob_settling_checks_the_server_at_once() {
+fn i_38_settle_checks_the_server_if_immediate_checks_are_enabled() {
     let harness = Harness::default();
     let (mut topology, _) = harness.replica_set(|options| {
         options.single_threaded_immediate_check = true;
@@ -92,7 +92,7 @@ fn i_38_with_the_knob_settling_checks_the_server_at_once() {
 }
 
 #[test]
-fn i_15_a_broken_connection_makes_its_server_unknown_and_calls_for_no_check() {
+fn i_15_a_broken_connection_makes_its_server_unknown_and_causes_no_check() {
     let harness = Harness::default();
     let (mut topology, mut events) = harness.replica_set(|_| ());
     select(&mut topology).unwrap();
@@ -136,7 +136,7 @@ fn i_1_an_error_of_an_earlier_generation_is_ignored() {
 }
 
 #[test]
-fn h_7_an_error_in_use_starts_no_cooldown_but_a_failed_check_does() {
+fn h_7_an_operation_error_starts_no_cooldown_but_a_failed_check_does() {
     let harness = Harness::default();
     let (mut topology, _) = harness.topology("a", |_| ());
     harness.serve("a", mongos());

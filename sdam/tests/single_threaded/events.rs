@@ -44,7 +44,7 @@ fn j_16_j_35_events_come_in_order_and_by_the_end_of_each_call() {
 }
 
 #[test]
-fn j_9_j_10_j_35_heartbeats_are_never_awaited_and_last_as_long_as_their_reply() {
+fn j_9_j_10_j_35_heartbeats_are_never_awaited_and_their_duration_ends_with_the_reply() {
     let harness = Harness::default();
     let (mut topology, mut events) = harness.replica_set(|_| ());
     harness.change("b", |server| server.delay = Duration::from_millis(25));
@@ -80,7 +80,7 @@ fn j_9_j_10_j_35_heartbeats_are_never_awaited_and_last_as_long_as_their_reply() 
 }
 
 #[test]
-fn k_8_a_selection_says_once_that_it_waits_and_its_failure_does_not_repeat_the_topology() {
+fn k_8_a_selection_publishes_waiting_once_and_its_failure_text_omits_the_topology() {
     let harness = Harness::default();
     let (mut topology, mut events) = harness.topology("a", |options| {
         options.replica_set = Some("rs".into());
@@ -108,7 +108,7 @@ fn k_8_a_selection_says_once_that_it_waits_and_its_failure_does_not_repeat_the_t
 }
 
 #[test]
-fn a_sink_may_be_slow_but_is_called_with_nothing_in_progress() {
+fn sinks_are_called_while_no_io_is_in_progress() {
     let seen: Arc<Mutex<Vec<u64>>> = Arc::default();
     let harness = Harness::default();
     harness.serve("a", mongos());
@@ -131,7 +131,7 @@ fn a_sink_may_be_slow_but_is_called_with_nothing_in_progress() {
 }
 
 #[test]
-fn f_60_f_64_pools_are_commanded_as_by_monitors() {
+fn f_60_f_64_pools_are_made_ready_and_cleared_by_checks() {
     let harness = Harness::default();
     harness.serve("a", mongos());
     let pools = RecordingPools::default();
@@ -157,7 +157,7 @@ fn f_60_f_64_pools_are_commanded_as_by_monitors() {
 }
 
 #[test]
-fn d_6_the_loss_of_the_last_server_is_told() {
+fn d_6_the_loss_of_the_last_server_is_published() {
     let harness = Harness::default();
     let (mut topology, mut events) = harness.topology("a", |options| {
         options.replica_set = Some("rs".into());

@@ -25,7 +25,7 @@ fn panics<T>(call: impl FnOnce() -> T) {
 }
 
 #[test]
-fn a_scan_goes_on_though_a_pool_panics_when_it_is_ready() {
+fn a_scan_is_completed_even_if_a_pool_panics_in_ready() {
     let harness = Harness::default();
     let (mut topology, _) = breaking_at(&harness, "ready");
     panics(|| select(&mut topology));
@@ -37,7 +37,7 @@ fn a_scan_goes_on_though_a_pool_panics_when_it_is_ready() {
 }
 
 #[test]
-fn a_pool_that_panics_when_it_is_cleared_costs_no_event_and_keeps_no_connection() {
+fn a_pool_that_panics_in_clear_prevents_neither_the_events_nor_the_end_of_the_connection() {
     let harness = Harness::default();
     let (mut topology, mut events) = breaking_at(&harness, "clear");
     select(&mut topology).unwrap();
@@ -51,7 +51,7 @@ fn a_pool_that_panics_when_it_is_cleared_costs_no_event_and_keeps_no_connection(
 }
 
 #[test]
-fn all_servers_are_closed_though_a_pool_panics() {
+fn all_servers_are_closed_even_if_a_pool_panics() {
     let harness = Harness::default();
     let (mut topology, mut events) = breaking_at(&harness, "close");
     select(&mut topology).unwrap();

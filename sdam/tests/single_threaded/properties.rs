@@ -82,7 +82,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn every_call_ends_and_every_heartbeat_too(
+    fn every_call_returns_and_every_heartbeat_ends(
         try_once: bool,
         immediate: bool,
         steps in vec(step(), 1..80),

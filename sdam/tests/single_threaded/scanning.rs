@@ -13,7 +13,7 @@ fn log(harness: &Harness, topology: &mut ScanTopology) -> (String, bool) {
 }
 
 #[test]
-fn h_1_b_1_b_2_nothing_is_done_before_the_first_operation() {
+fn h_1_b_1_b_2_no_io_happens_before_the_first_operation() {
     let harness = Harness::default();
     let (mut topology, _) = harness.replica_set(|_| ());
     assert_eq!(harness.log(), "");
@@ -26,7 +26,7 @@ fn h_1_b_1_b_2_nothing_is_done_before_the_first_operation() {
 }
 
 #[test]
-fn h_1_a_scan_is_made_every_60_seconds_inline() {
+fn h_1_a_selection_scans_inline_after_60_seconds() {
     let harness = Harness::default();
     let (mut topology, _) = harness.replica_set(|_| ());
     select(&mut topology).unwrap();
@@ -47,7 +47,7 @@ fn h_1_a_scan_is_made_every_60_seconds_inline() {
 }
 
 #[test]
-fn h_4_h_5_a_scan_follows_the_hint_at_the_primary_and_checks_whom_it_names() {
+fn h_4_h_5_a_scan_checks_the_named_primary_next_and_then_the_other_members() {
     let harness = Harness::default();
     let mut hint = member(false, "a b c");
     hint.insert("primary", "c:27017");
@@ -77,7 +77,7 @@ fn h_5_a_server_that_left_is_not_checked_and_its_connection_is_closed() {
 }
 
 #[test]
-fn h_6_a_server_that_does_not_answer_costs_nothing_for_5_seconds() {
+fn h_6_a_server_that_failed_a_check_is_skipped_for_5_seconds() {
     let harness = Harness::default();
     let (mut topology, _) = harness.topology("a", |_| ());
     harness.serve("a", mongos());
@@ -122,7 +122,7 @@ fn h_10_a_lost_connection_of_a_known_server_is_replaced_at_once() {
 }
 
 #[test]
-fn h_10_h_15_a_silent_server_costs_its_timeouts_and_is_then_left_alone() {
+fn h_10_h_15_a_silent_server_is_retried_once_and_then_skipped() {
     // L-67: the time of a scan.
     let harness = Harness::default();
     let (mut topology, _) = harness.replica_set(|options| {
@@ -144,7 +144,7 @@ fn h_10_h_15_a_silent_server_costs_its_timeouts_and_is_then_left_alone() {
 }
 
 #[test]
-fn h_10_with_the_knob_of_sdam_2_11_the_server_stays_known_until_the_retry() {
+fn h_10_with_the_legacy_retry_the_server_stays_known_until_the_retry() {
     let harness = Harness::default();
     let (mut topology, mut events) = harness.replica_set(|options| {
         options.legacy_retry_before_unknown = true;
@@ -172,7 +172,7 @@ fn h_16_servers_that_could_stream_are_polled() {
 }
 
 #[test]
-fn h_2_a_failed_selection_scans_every_500_ms_until_a_primary_is_there() {
+fn h_2_a_selection_without_a_primary_scans_every_500_ms_until_its_timeout() {
     let harness = Harness::default();
     let (mut topology, _) = harness.topology("a", |options| {
         options.replica_set = Some("rs".into());
@@ -206,7 +206,7 @@ fn h_8_a_server_is_checked_on_demand_but_no_sooner_than_500_ms_after_its_last_ch
 }
 
 #[test]
-fn a_scan_can_be_asked_for() {
+fn an_explicit_scan_checks_every_server_500_ms_after_the_last_scan() {
     let harness = Harness::default();
     let (mut topology, _) = harness.replica_set(|_| ());
     ready(topology.scan());
@@ -219,7 +219,7 @@ fn a_scan_can_be_asked_for() {
 }
 
 #[test]
-fn f_50_a_refused_check_costs_the_connection() {
+fn f_50_a_check_with_an_error_reply_closes_the_connection() {
     let harness = Harness::default();
     let (mut topology, _) = harness.replica_set(|_| ());
     select(&mut topology).unwrap();

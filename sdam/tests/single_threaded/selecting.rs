@@ -70,7 +70,7 @@ fn l_65_l_66_try_once_is_the_default_and_scans_once() {
 }
 
 #[test]
-fn l_67_without_try_once_the_error_is_that_of_a_timeout() {
+fn l_67_without_try_once_a_selection_fails_at_its_timeout() {
     let harness = Harness::default();
     let (mut topology, _) = harness.topology("a", |options| {
         options.replica_set = Some("rs".into());
@@ -88,7 +88,7 @@ fn l_67_without_try_once_the_error_is_that_of_a_timeout() {
 }
 
 #[test]
-fn l_61_the_shorter_of_both_time_outs_bounds_a_selection() {
+fn l_61_the_shorter_of_both_timeouts_limits_a_selection() {
     // B-32
     let fail = |query: &str| {
         let harness = Harness::default();
@@ -117,7 +117,7 @@ fn l_61_the_shorter_of_both_time_outs_bounds_a_selection() {
 }
 
 #[test]
-fn a_selection_that_fails_tells_what_happened_if_asked_to() {
+fn the_error_of_a_failed_selection_contains_the_history_if_it_is_enabled() {
     let told = |build: fn(TopologyBuilder) -> TopologyBuilder| {
         let harness = Harness::default();
         harness.serve("a", member(false, "a"));
@@ -157,7 +157,7 @@ fn l_68_the_first_selection_is_not_delayed() {
 }
 
 #[test]
-fn b_20_try_once_must_not_differ_between_string_and_code() {
+fn b_20_contradictory_values_of_try_once_are_refused() {
     let harness = Harness::default();
     let mut options = Options::parse("mongodb://a/?serverSelectionTryOnce=false").unwrap();
     options.server_selection_try_once = Some(true);
@@ -189,7 +189,7 @@ fn l_65_e_1_an_incompatible_server_fails_selections_until_it_is_replaced() {
 }
 
 #[test]
-fn l_24_the_limit_on_staleness_is_judged_by_the_frequency_of_scans() {
+fn l_24_max_staleness_is_validated_with_the_frequency_of_scans() {
     let harness = Harness::default();
     let (mut topology, _) = harness.replica_set(|options| {
         options.heartbeat_frequency = Some(Duration::from_secs(120));
@@ -214,7 +214,7 @@ fn l_24_the_limit_on_staleness_is_judged_by_the_frequency_of_scans() {
 }
 
 #[test]
-fn read_preferences_decide_as_in_every_other_mode() {
+fn read_preferences_select_the_same_servers_as_in_multi_threaded_mode() {
     // L-10, L-11: the rules are those of the shared selection crate.
     let harness = Harness::default();
     let (mut topology, _) = harness.replica_set(|_| ());

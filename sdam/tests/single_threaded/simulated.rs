@@ -145,7 +145,7 @@ fn assert_truth(sim: &Sim, topology: &ScanTopology<RecordingPool>, seed: u64) {
 }
 
 #[test]
-fn whatever_happens_the_record_is_sound_and_the_end_is_the_truth() {
+fn random_faults_leave_the_events_consistent_and_the_final_description_correct() {
     let found: usize = (0..60).map(|seed| run(seed).1).sum();
     assert!(found > 600, "only {found} of 3600 selections succeeded");
 }
