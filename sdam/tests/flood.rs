@@ -23,25 +23,25 @@ use sdam_transport::wire::OpMsg;
 /// The time limit of every wait, for a machine under load.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Starts a mongos on loopback that streams without pause once it may, and returns its address.
-/// Each stream that the client closes is sent to `given_up`.
-fn talkative(given_up: Sender<()>) -> String {
+/// Starts a mongos on loopback that streams without pause once the client allows it, and returns
+/// its address. Each stream that the client closes is sent to `closed_streams`.
+fn start_flooding_server(closed_streams: Sender<()>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     // The thread ends with the process: it blocks on the test's next connection.
     thread::spawn(move || {
         for stream in listener.incoming() {
-            let given_up = given_up.clone();
-            thread::spawn(move || talk(&stream.unwrap(), &given_up));
+            let closed_streams = closed_streams.clone();
+            thread::spawn(move || flood(&stream.unwrap(), &closed_streams));
         }
     });
     address
 }
 
-fn talk(mut stream: &TcpStream, given_up: &Sender<()>) -> Option<()> {
+fn flood(mut stream: &TcpStream, closed_streams: &Sender<()>) -> Option<()> {
     let process = ObjectId::from_bytes([1; 12]);
     let mut counter = 0_i64;
-    let mut say = |mut stream: &TcpStream, to: i32, id: i32, more_to_come| {
+    let mut send = |mut stream: &TcpStream, to: i32, id: i32, more_to_come| {
         counter += 1;
         let version = rawdoc! { "processId": process, "counter": counter };
         let body = rawdoc! {
@@ -65,14 +65,14 @@ fn talk(mut stream: &TcpStream, given_up: &Sender<()>) -> Option<()> {
         stream.read_exact(&mut rest).ok()?;
         // exhaustAllowed
         if number(12) != 2013 || rest[2] & 1 == 0 {
-            say(stream, number(4), 1, false)?;
+            send(stream, number(4), 1, false)?;
             continue;
         }
         let mut last = number(4);
-        while say(stream, last, last.wrapping_add(1), true).is_some() {
+        while send(stream, last, last.wrapping_add(1), true).is_some() {
             last = last.wrapping_add(1);
         }
-        given_up.send(()).ok()?;
+        closed_streams.send(()).ok()?;
         return None;
     }
 }
@@ -84,22 +84,25 @@ fn a_flood_of_replies_and_a_blocked_sink_use_bounded_memory_and_delay_no_selecti
         .uri()
         .trim_start_matches("mongodb://")
         .trim_end_matches('/');
-    let (given_up, streams) = mpsc::channel();
-    let uri = format!("mongodb://{},{healthy_host}/", talkative(given_up));
+    let (closed_streams, streams) = mpsc::channel();
+    let uri = format!(
+        "mongodb://{},{healthy_host}/",
+        start_flooding_server(closed_streams)
+    );
     let host = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(3)
         .enable_all()
         .build()
         .unwrap();
     let runtime = sdam_runtime_tokio::from_handle(host.handle().clone()).unwrap();
-    let (let_go, stuck) = mpsc::channel::<()>();
-    let stuck = Mutex::new(stuck);
+    let (unblock, blocked) = mpsc::channel::<()>();
+    let blocked = Mutex::new(blocked);
     let topology = Topology::builder(&uri)
         .unwrap()
         .sink(sink_fn(move |event| {
             if event.kind.name() == EventName::ServerHeartbeatSucceeded {
                 // Nothing is ever sent: this returns when the test drops the sender.
-                assert!(stuck.lock().unwrap().recv().is_err());
+                assert!(blocked.lock().unwrap().recv().is_err());
             }
         }))
         .start(runtime)
@@ -117,6 +120,6 @@ fn a_flood_of_replies_and_a_blocked_sink_use_bounded_memory_and_delay_no_selecti
     let took = began.elapsed();
     assert!(took >= Topology::DELIVERY_PATIENCE, "{took:?}");
     assert!(took < Topology::DELIVERY_PATIENCE + PATIENCE, "{took:?}");
-    drop(let_go);
+    drop(unblock);
     host.shutdown_background();
 }

@@ -1,4 +1,4 @@
-//! The effects of losing a server, whoever detects it, in virtual time.
+//! The effects of losing a server, in virtual time.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -20,16 +20,16 @@ use sdam_sim::{
 const LONG: Duration = Duration::from_secs(120);
 
 /// A replica set of three, all of them known.
-struct World {
+struct Harness {
     sim: Sim,
     topology: Topology,
     events: EventStream,
 }
 
-impl World {
+impl Harness {
     /// Starts a topology with all members as seeds.
     fn start(options: &str) -> Self {
-        let this = Self::watch(&format!("a,b,c/?replicaSet=rs&{options}"));
+        let this = Self::start_with_uri(&format!("a,b,c/?replicaSet=rs&{options}"));
         this.wait_for(|snapshot| {
             let servers = snapshot.description().servers();
             servers
@@ -40,7 +40,7 @@ impl World {
     }
 
     /// Starts a topology with this connection string.
-    fn watch(uri: &str) -> Self {
+    fn start_with_uri(uri: &str) -> Self {
         let hosts = ["a", "b", "c"].map(|host| ServerAddress::new(host, 27017));
         let blueprint = Blueprint::replica_set(SetConfig::new("rs", hosts));
         let sim = Sim::new(1, &blueprint);
@@ -61,7 +61,7 @@ impl World {
 
     fn wait_for(&self, met: impl Fn(&Snapshot) -> bool) {
         let met = self.topology.wait_for(|now| met(now).then_some(()), LONG);
-        assert!(self.sim.block_on(met).is_some(), "in time");
+        assert!(self.sim.block_on(met).is_some(), "not in time");
     }
 
     fn server(&self, id: ServerId) -> Arc<ServerDescription> {
@@ -115,13 +115,13 @@ fn versioned(mut reply: Document, ahead: i64) -> Vec<u8> {
 /// brought a newer topology version than that of the error.
 #[test]
 fn a_failed_check_marks_its_server_unknown_despite_its_older_topology_version() {
-    let mut world = World::start("serverMonitoringMode=poll");
-    let (server, member) = world.secondary();
-    world.sim.run_for(Duration::from_millis(1));
-    assert_eq!(world.sim.connections(), 3);
-    let reply = versioned(world.last_reply(server), 1000);
+    let mut harness = Harness::start("serverMonitoringMode=poll");
+    let (server, member) = harness.secondary();
+    harness.sim.run_for(Duration::from_millis(1));
+    assert_eq!(harness.sim.connections(), 3);
+    let reply = versioned(harness.last_reply(server), 1000);
     let generation = Generation::FIRST;
-    world
+    harness
         .topology
         .handle_handshake(server, generation, &reply)
         .unwrap();
@@ -129,16 +129,23 @@ fn a_failed_check_marks_its_server_unknown_despite_its_older_topology_version() 
     refusal.commands = ["hello", "isMaster"].map(str::to_owned).into();
     refusal.error_code = Some(11602);
     let target = Target::Member(member);
-    world
+    harness
         .sim
         .apply(&Action::FailPoint(target, Some(refusal)))
         .unwrap();
-    world.sim.run_for(Duration::from_secs(11));
-    let error = world.server(server).error.clone().unwrap();
+    harness.sim.run_for(Duration::from_secs(11));
+    let error = harness.server(server).error.clone().unwrap();
     assert_eq!(error.code, Some(11602));
-    assert!(error.topology_version.is_some(), "an older one");
-    assert_eq!(world.sim.connections(), 2, "the monitor has closed its own");
-    let cleared = std::iter::from_fn(|| world.events.try_next()).any(
+    assert!(
+        error.topology_version.is_some(),
+        "an older topology version"
+    );
+    assert_eq!(
+        harness.sim.connections(),
+        2,
+        "the monitor has closed its connection"
+    );
+    let cleared = std::iter::from_fn(|| harness.events.try_next()).any(
         |event| matches!(event.kind, EventKind::PoolCleared { server: own, .. } if own == server),
     );
     assert!(cleared);
@@ -147,46 +154,49 @@ fn a_failed_check_marks_its_server_unknown_despite_its_older_topology_version() 
 /// G-3, G-10: after an ordinary failover the old primary serves reads like any other secondary.
 #[test]
 fn an_old_primary_stays_within_the_latency_window() {
-    let world = World::start("");
-    world.sim.run_for(Duration::from_secs(15));
-    let old = world
+    let harness = Harness::start("");
+    harness.sim.run_for(Duration::from_secs(15));
+    let old = harness
         .topology
         .snapshot()
         .description()
         .primary()
         .unwrap()
         .id;
-    assert_eq!(world.report_step_down(old), ErrorOutcome::MarkedUnknown);
-    assert_eq!(world.server(old).rtt, None);
-    world.sim.step_down().unwrap();
-    world.wait_for(|snapshot| {
+    assert_eq!(harness.report_step_down(old), ErrorOutcome::MarkedUnknown);
+    assert_eq!(harness.server(old).rtt, None);
+    harness.sim.step_down().unwrap();
+    harness.wait_for(|snapshot| {
         let description = snapshot.description();
         let old = description.server_by_id(old).unwrap();
         old.server_type == ServerType::RsSecondary && description.primary().is_some()
     });
-    assert!(world.server(old).rtt.is_some());
+    assert!(harness.server(old).rtt.is_some());
     let nearest = Criteria::read(ReadPreference::new(ReadMode::Nearest)).unwrap();
     let chosen = (0..100)
-        .map(|_| world.topology.try_select(&nearest).unwrap().unwrap().id())
+        .map(|_| harness.topology.try_select(&nearest).unwrap().unwrap().id())
         .filter(|chosen| *chosen == old);
-    assert!(chosen.count() > 10, "it is one of three");
+    assert!(chosen.count() > 10, "it is one of three servers");
 }
 
 /// F-80: a handshake of an operation to a lost server makes it known again, although the monitor
 /// receives nothing new on its stream.
 #[test]
 fn a_pooled_handshake_makes_a_lost_streaming_server_known_again() {
-    let mut world = World::start("");
-    let (server, _) = world.secondary();
-    world.sim.run_for(Duration::from_millis(1));
-    let reply = versioned(world.last_reply(server), 0);
-    assert_eq!(world.report_step_down(server), ErrorOutcome::MarkedUnknown);
-    assert_eq!(world.server(server).server_type, ServerType::Unknown);
-    world
+    let mut harness = Harness::start("");
+    let (server, _) = harness.secondary();
+    harness.sim.run_for(Duration::from_millis(1));
+    let reply = versioned(harness.last_reply(server), 0);
+    assert_eq!(
+        harness.report_step_down(server),
+        ErrorOutcome::MarkedUnknown
+    );
+    assert_eq!(harness.server(server).server_type, ServerType::Unknown);
+    harness
         .topology
         .handle_handshake(server, Generation::FIRST, &reply)
         .unwrap();
-    let found = world.server(server);
+    let found = harness.server(server);
     assert_eq!(found.server_type, ServerType::RsSecondary);
     assert!(found.rtt.unwrap().average > Duration::ZERO);
 }
@@ -195,15 +205,15 @@ fn a_pooled_handshake_makes_a_lost_streaming_server_known_again() {
 /// causes no immediate check.
 #[test]
 fn a_server_of_another_set_is_not_checked_again_at_once() {
-    let mut world = World::watch("a/?directConnection=true&replicaSet=other");
-    world.sim.run_for(Duration::from_secs(1));
+    let mut harness = Harness::start_with_uri("a/?directConnection=true&replicaSet=other");
+    harness.sim.run_for(Duration::from_secs(1));
     let member = MemberId(0);
-    let server = Arc::clone(&world.topology.snapshot().description().servers()[0]);
+    let server = Arc::clone(&harness.topology.snapshot().description().servers()[0]);
     assert_eq!(server.server_type, ServerType::Unknown);
-    let lost = world.sim.now();
-    world.sim.network().reset(member);
-    world.sim.run_for(Duration::from_secs(25));
-    let next = std::iter::from_fn(|| world.events.try_next())
+    let lost = harness.sim.now();
+    harness.sim.network().reset(member);
+    harness.sim.run_for(Duration::from_secs(25));
+    let next = std::iter::from_fn(|| harness.events.try_next())
         .filter(|event| event.at > lost)
         .find(|event| matches!(event.kind, EventKind::ServerHeartbeatStarted(_)));
     let pause = next.unwrap().at.since(lost);

@@ -46,8 +46,8 @@ impl Sent {
     }
 }
 
-/// A topology in a simulated world, and its recorded events and messages.
-struct Watched {
+/// A topology on a simulated deployment, and its recorded events and messages.
+struct Harness {
     sim: Sim,
     topology: Topology<RecordingPool>,
     events: Arc<Mutex<Vec<Event>>>,
@@ -55,7 +55,7 @@ struct Watched {
     pools: RecordingPools,
 }
 
-impl Watched {
+impl Harness {
     /// Starts a topology from the seed `a` and waits until `a`, `b` and `c` are known.
     fn start(options: &str) -> Self {
         Self::start_on(ServerVersion::default(), Latency::LAN, options)
@@ -68,13 +68,13 @@ impl Watched {
         sim.run_for(Duration::from_secs(20));
         sim.network().set_latency(latency);
         let sent = Arc::<Mutex<Vec<Sent>>>::default();
-        let heard = Arc::clone(&sent);
+        let recorded = Arc::clone(&sent);
         sim.network().add_rule(move |frame| {
             if frame.direction == Direction::ToServer {
                 // Header, flags, and the kind of the one section.
                 let command = Document::from_reader(&frame.bytes[21..]).unwrap();
                 let (at, member) = (frame.at, frame.member);
-                heard.lock().unwrap().push(Sent {
+                recorded.lock().unwrap().push(Sent {
                     at,
                     member,
                     command,
@@ -139,38 +139,38 @@ impl Watched {
 /// F-1: a server that does not answer delays no check of another server.
 #[test]
 fn a_silent_server_delays_no_check_of_other_servers() {
-    let watched = Watched::start("a/?replicaSet=rs&serverMonitoringMode=poll");
+    let harness = Harness::start("a/?replicaSet=rs&serverMonitoringMode=poll");
     let silent = MemberId(2);
-    watched
+    harness
         .sim
         .apply(&Action::Freeze(Target::Member(silent)))
         .unwrap();
-    let from = watched.sim.now();
-    watched.sim.run_for(10 * HEARTBEAT);
+    let from = harness.sim.now();
+    harness.sim.run_for(10 * HEARTBEAT);
     for host in ["a", "b"] {
-        let checks = watched.checks(host, from);
+        let checks = harness.checks(host, from);
         assert!((9..=10).contains(&checks), "{host}: {checks}");
     }
-    assert_eq!(watched.checks("c", from), 0);
+    assert_eq!(harness.checks("c", from), 0);
 }
 
 /// F-2, F-3, G-16, O-1, O-8: monitoring uses two connections to each server besides those of
 /// pools, and sends only hello on them, without any of the user's credentials.
 #[test]
 fn monitors_send_only_hello_on_dedicated_connections() {
-    let watched = Watched::start(
+    let harness = Harness::start(
         "user:secret@a/?replicaSet=rs&authMechanism=SCRAM-SHA-256&maxPoolSize=1&appName=inventory",
     );
-    watched.sim.run_for(3 * HEARTBEAT);
-    assert_eq!(watched.sim.connections(), 6);
-    for sent in watched.sent() {
+    harness.sim.run_for(3 * HEARTBEAT);
+    assert_eq!(harness.sim.connections(), 6);
+    for sent in harness.sent() {
         assert!(matches!(sent.name(), "hello" | "isMaster"), "{sent:?}");
         for key in ["saslSupportedMechs", "speculativeAuthenticate"] {
             assert!(!sent.command.contains_key(key), "{sent:?}");
         }
         assert!(!format!("{sent:?}").contains("secret"));
     }
-    let handshakes = watched.sent();
+    let handshakes = harness.sent();
     let handshakes = handshakes.iter().filter(|sent| sent.is_handshake());
     assert_eq!(handshakes.clone().count(), 6, "one for each connection");
     // O-28: the name is known before the first connection is opened.
@@ -185,10 +185,10 @@ fn monitors_send_only_hello_on_dedicated_connections() {
 /// ready before its server is known.
 #[test]
 fn members_that_a_reply_names_are_monitored_at_once() {
-    let watched = Watched::start("b/?replicaSet=rs");
+    let harness = Harness::start("b/?replicaSet=rs");
     // A separate task delivers events.
-    watched.sim.run_for(Duration::from_millis(1));
-    let events = watched.events();
+    harness.sim.run_for(Duration::from_millis(1));
+    let events = harness.events();
     let first = |host: &str, name: EventName| {
         let found = events.iter().position(|event| {
             event.kind.name() == name && event.kind.address().is_some_and(|own| own.host() == host)
@@ -209,7 +209,7 @@ fn members_that_a_reply_names_are_monitored_at_once() {
 /// F-12: the timeout of operations does not apply to checks.
 #[test]
 fn the_timeout_of_operations_does_not_apply_to_monitors() {
-    let watched = Watched::start_on(
+    let harness = Harness::start_on(
         ServerVersion::default(),
         Latency {
             chunked: false,
@@ -217,15 +217,15 @@ fn the_timeout_of_operations_does_not_apply_to_monitors() {
         },
         "a/?replicaSet=rs&timeoutMS=1&socketTimeoutMS=1&waitQueueTimeoutMS=1",
     );
-    watched.sim.run_for(5 * HEARTBEAT);
-    let failed = watched
+    harness.sim.run_for(5 * HEARTBEAT);
+    let failed = harness
         .events()
         .iter()
         .any(|event| event.kind.name() == EventName::ServerHeartbeatFailed);
     assert!(!failed);
     // The RTT task fails without an event, but then it would connect again.
     for member in (0..3).map(MemberId) {
-        let sent = watched.sent();
+        let sent = harness.sent();
         let own = |sent: &&Sent| sent.member == member && sent.is_handshake();
         assert_eq!(sent.iter().filter(own).count(), 2);
     }
@@ -234,9 +234,9 @@ fn the_timeout_of_operations_does_not_apply_to_monitors() {
 /// G-7, G-12: the RTT task sends a hello per heartbeat, without any event.
 #[test]
 fn rtt_measurements_publish_no_events() {
-    let watched = Watched::start("a/?replicaSet=rs");
-    watched.sim.run_for(10 * HEARTBEAT);
-    let sent = watched.sent();
+    let harness = Harness::start("a/?replicaSet=rs");
+    harness.sim.run_for(10 * HEARTBEAT);
+    let sent = harness.sent();
     let asked = |member: MemberId, wanted: fn(&Sent) -> bool| {
         sent.iter()
             .filter(|sent| sent.member == member && wanted(sent))
@@ -247,7 +247,7 @@ fn rtt_measurements_publish_no_events() {
         assert_eq!(asked(member, Sent::is_handshake), 2);
         let plain = asked(member, |sent| !sent.is_handshake() && !sent.is_awaitable());
         assert!((9..=10).contains(&plain), "{host}: {plain}");
-        let unawaited = watched
+        let unawaited = harness
             .events()
             .iter()
             .filter(|event| {
@@ -263,10 +263,10 @@ fn rtt_measurements_publish_no_events() {
 /// their changes publish no event.
 #[test]
 fn streaming_servers_have_the_rtt_that_the_rtt_task_measured() {
-    let watched = Watched::start("a/?replicaSet=rs");
-    watched.sim.run_for(3 * HEARTBEAT);
+    let harness = Harness::start("a/?replicaSet=rs");
+    harness.sim.run_for(3 * HEARTBEAT);
     let check = |least: u64, most: u64| {
-        let snapshot = watched.topology.snapshot();
+        let snapshot = harness.topology.snapshot();
         for server in snapshot.description().servers() {
             let rtt = server.rtt.unwrap();
             let range = Duration::from_micros(least)..Duration::from_micros(most);
@@ -276,15 +276,15 @@ fn streaming_servers_have_the_rtt_that_the_rtt_task_measured() {
     };
     let changes = || {
         let is_change = |event: &&Event| event.kind.name() == EventName::ServerDescriptionChanged;
-        watched.events().iter().filter(is_change).count()
+        harness.events().iter().filter(is_change).count()
     };
     check(200, 600);
     let before = changes();
-    watched.sim.network().set_latency(Latency {
+    harness.sim.network().set_latency(Latency {
         chunked: false,
         ..Latency::WAN
     });
-    watched.sim.run_for(10 * HEARTBEAT);
+    harness.sim.run_for(10 * HEARTBEAT);
     check(60_000, 160_000);
     assert_eq!(changes(), before);
 }
@@ -292,17 +292,17 @@ fn streaming_servers_have_the_rtt_that_the_rtt_task_measured() {
 /// F-45: a waiting operation continues at the moment at which a check finds its server.
 #[test]
 fn a_successful_check_ends_waiting_selections_immediately() {
-    let watched = Watched::start("a/?replicaSet=rs&serverSelectionTimeoutMS=100000");
-    watched.sim.kill(Target::Primary).unwrap();
-    watched.wait_for_known(2);
-    let selected = watched
+    let harness = Harness::start("a/?replicaSet=rs&serverSelectionTimeoutMS=100000");
+    harness.sim.kill(Target::Primary).unwrap();
+    harness.wait_for_known(2);
+    let selected = harness
         .sim
-        .block_on(watched.topology.select(&Criteria::write()));
-    let now = watched.sim.now();
+        .block_on(harness.topology.select(&Criteria::write()));
+    let now = harness.sim.now();
     drop(selected.unwrap());
     // A separate task delivers events.
-    watched.sim.run_for(Duration::from_nanos(1));
-    let found = watched
+    harness.sim.run_for(Duration::from_nanos(1));
+    let found = harness
         .events()
         .iter()
         .rev()
@@ -319,20 +319,20 @@ fn a_successful_check_ends_waiting_selections_immediately() {
 /// other failure: no earlier, no later.
 #[test]
 fn an_overload_error_does_not_change_the_time_between_checks() {
-    let watched = Watched::start("a/?replicaSet=rs&serverMonitoringMode=poll");
+    let harness = Harness::start("a/?replicaSet=rs&serverMonitoringMode=poll");
     let mut refusal = FailCommand::default();
     refusal.commands = ["hello", "isMaster"].map(str::to_owned).into();
     refusal.error_code = Some(462);
     let labels = ["SystemOverloadedError", "RetryableError"];
     refusal.error_labels = Some(labels.map(str::to_owned).into());
-    let from = watched.sim.now();
+    let from = harness.sim.now();
     let secondary = MemberId(2);
-    watched
+    harness
         .sim
         .apply(&Action::FailPoint(Target::Member(secondary), Some(refusal)))
         .unwrap();
-    watched.sim.run_for(6 * HEARTBEAT);
-    let sent = watched.sent();
+    harness.sim.run_for(6 * HEARTBEAT);
+    let sent = harness.sent();
     let asked: Vec<_> = sent
         .iter()
         .filter(|sent| sent.member == secondary && sent.at > from)
@@ -351,12 +351,12 @@ fn an_overload_error_does_not_change_the_time_between_checks() {
 /// F-56: the events of a failed check and their order.
 #[test]
 fn the_event_of_a_failed_check_precedes_the_events_of_its_effects() {
-    let watched = Watched::start("a/?replicaSet=rs");
-    let mark = watched.events().len();
-    watched.sim.kill(Target::Primary).unwrap();
-    watched.wait_for_known(2);
-    watched.sim.run_for(Duration::from_millis(1));
-    let names: Vec<_> = watched.events()[mark..]
+    let harness = Harness::start("a/?replicaSet=rs");
+    let mark = harness.events().len();
+    harness.sim.kill(Target::Primary).unwrap();
+    harness.wait_for_known(2);
+    harness.sim.run_for(Duration::from_millis(1));
+    let names: Vec<_> = harness.events()[mark..]
         .iter()
         .map(|event| event.kind.name())
         .skip_while(|name| *name != EventName::ServerHeartbeatFailed)
@@ -376,43 +376,43 @@ fn the_event_of_a_failed_check_precedes_the_events_of_its_effects() {
 /// of their failure. The order of the pool's own events is its responsibility.
 #[test]
 fn a_pool_is_cleared_before_the_report_of_the_error_returns() {
-    let watched = Watched::start("a/?replicaSet=rs");
-    let selected = watched
+    let harness = Harness::start("a/?replicaSet=rs");
+    let selected = harness
         .sim
-        .block_on(watched.topology.select(&Criteria::write()))
+        .block_on(harness.topology.select(&Criteria::write()))
         .unwrap();
     let error = AppError::network(Generation::FIRST, Stage::Operation, "the socket broke");
-    let outcome = watched.topology.handle_error(selected.id(), &error);
+    let outcome = harness.topology.handle_error(selected.id(), &error);
     assert_eq!(outcome, ErrorOutcome::Cleared);
-    let calls = watched.pools.calls();
+    let calls = harness.pools.calls();
     let call = calls.last().unwrap();
     assert_eq!(call.address, *selected.address());
     let cause = &call.clear.as_ref().unwrap().cause;
     assert_eq!(&*cause.message, "the socket broke");
-    let again = watched.topology.handle_error(selected.id(), &error);
+    let again = harness.topology.handle_error(selected.id(), &error);
     assert_eq!(again, ErrorOutcome::Stale);
-    assert_eq!(watched.pools.calls().len(), calls.len());
+    assert_eq!(harness.pools.calls().len(), calls.len());
 }
 
 /// F-69: only the pool of a server that leaves the set is closed.
 #[test]
 fn only_the_pool_of_a_removed_server_is_closed() {
-    let watched = Watched::start("a/?replicaSet=rs");
-    let removed = watched
+    let harness = Harness::start("a/?replicaSet=rs");
+    let removed = harness
         .sim
         .status()
         .members
         .iter()
         .map(|member| member.id)
-        .find(|id| Some(*id) != watched.sim.status().primary().map(|primary| primary.id))
+        .find(|id| Some(*id) != harness.sim.status().primary().map(|primary| primary.id))
         .unwrap();
-    watched
+    harness
         .sim
         .apply(&Action::Remove(Target::Member(removed)))
         .unwrap();
-    watched.wait_for_known(2);
+    harness.wait_for_known(2);
     let host = ["a", "b", "c"][usize::from(removed.0)];
-    let calls = watched.pools.calls().into_iter();
+    let calls = harness.pools.calls().into_iter();
     let closed = calls.filter(|call| call.method == "close");
     let closed: Vec<_> = closed.map(|call| call.address).collect();
     assert_eq!(closed, [ServerAddress::new(host, 27017)]);
@@ -421,33 +421,33 @@ fn only_the_pool_of_a_removed_server_is_closed() {
 /// O-27: only connections opened later send the appended library; open ones are kept.
 #[test]
 fn only_new_connections_send_appended_metadata() {
-    let watched = Watched::start("a/?replicaSet=rs");
-    watched.sim.run_for(HEARTBEAT);
+    let harness = Harness::start("a/?replicaSet=rs");
+    harness.sim.run_for(HEARTBEAT);
     let library = || Library::new("wrapper").with_version("7");
-    assert!(watched.topology.append_metadata(library()).unwrap());
-    assert!(!watched.topology.append_metadata(library()).unwrap());
+    assert!(harness.topology.append_metadata(library()).unwrap());
+    assert!(!harness.topology.append_metadata(library()).unwrap());
     assert!(
-        watched
+        harness
             .topology
             .append_metadata(Library::new("a|b"))
             .is_err()
     );
-    let from = watched.sim.now();
-    watched.sim.run_for(2 * HEARTBEAT);
+    let from = harness.sim.now();
+    harness.sim.run_for(2 * HEARTBEAT);
     let since = |from| {
-        let sent = watched.sent();
+        let sent = harness.sent();
         let handshakes = sent
             .into_iter()
             .filter(move |sent| sent.at >= from && sent.is_handshake());
         handshakes.collect::<Vec<_>>()
     };
-    assert!(since(from).is_empty(), "open connections stay");
+    assert!(since(from).is_empty(), "open connections are kept");
     for member in (0..3).map(MemberId) {
-        watched.sim.network().reset(member);
+        harness.sim.network().reset(member);
     }
-    watched.sim.run_for(2 * HEARTBEAT);
+    harness.sim.run_for(2 * HEARTBEAT);
     let later = since(from);
-    assert_eq!(later.len(), 6, "monitors and measurements alike");
+    assert_eq!(later.len(), 6, "monitors and RTT tasks");
     for sent in &later {
         let client = sent.command.get_document("client").unwrap();
         let driver = client.get_document("driver").unwrap();
@@ -463,7 +463,7 @@ fn only_new_connections_send_appended_metadata() {
             .all(|sent| !format!("{sent:?}").contains("wrapper"))
     );
     let client = later[0].command.get_document("client").unwrap();
-    let own = watched.topology.hello().handshake.unwrap();
+    let own = harness.topology.hello().handshake.unwrap();
     assert_eq!(*own.client, *client.to_vec().unwrap());
 }
 
@@ -471,24 +471,24 @@ fn only_new_connections_send_appended_metadata() {
 /// and the change back works, too.
 #[test]
 fn rtt_tasks_end_when_servers_stop_streaming_and_start_when_they_stream_again() {
-    let watched = Watched::start("a/?replicaSet=rs");
-    watched.sim.run_for(2 * HEARTBEAT);
+    let harness = Harness::start("a/?replicaSet=rs");
+    harness.sim.run_for(2 * HEARTBEAT);
     // A monitor and an RTT task for each server, and the dispatcher.
-    assert_eq!((watched.sim.tasks(), watched.sim.connections()), (7, 6));
+    assert_eq!((harness.sim.tasks(), harness.sim.connections()), (7, 6));
     let upgrade = |version| {
         for member in (0..3).map(MemberId) {
             let target = Target::Member(member);
-            watched
+            harness
                 .sim
                 .apply(&Action::Upgrade(target, version))
                 .unwrap();
         }
-        watched.sim.run_for(6 * HEARTBEAT);
-        watched.wait_for_known(3);
-        watched.sim.run_for(2 * HEARTBEAT);
+        harness.sim.run_for(6 * HEARTBEAT);
+        harness.wait_for_known(3);
+        harness.sim.run_for(2 * HEARTBEAT);
     };
     upgrade("4.2".parse().unwrap());
-    assert_eq!((watched.sim.tasks(), watched.sim.connections()), (4, 3));
+    assert_eq!((harness.sim.tasks(), harness.sim.connections()), (4, 3));
     upgrade(ServerVersion::default());
-    assert_eq!((watched.sim.tasks(), watched.sim.connections()), (7, 6));
+    assert_eq!((harness.sim.tasks(), harness.sim.connections()), (7, 6));
 }

@@ -58,9 +58,9 @@ impl PoolHandle for Pool {
 
 /// The factory of the only server's pool, which it keeps.
 #[derive(Clone, Debug, Default)]
-struct Only(Arc<Mutex<Option<Arc<Pool>>>>);
+struct OnlyPool(Arc<Mutex<Option<Arc<Pool>>>>);
 
-impl PoolFactory for Only {
+impl PoolFactory for OnlyPool {
     type Pool = Arc<Pool>;
 
     fn create(&self, NewPool { address, .. }: NewPool) -> Arc<Pool> {
@@ -79,11 +79,11 @@ impl PoolFactory for Only {
 #[test]
 fn check_out_errors_of_a_paused_pool_do_not_change_the_topology() {
     // F-68, F-68b, I-19
-    let (server, pools) = (Builder::standalone().start().unwrap(), Only::default());
+    let (server, pools) = (Builder::standalone().start().unwrap(), OnlyPool::default());
     let host = tokio::runtime::Runtime::new().unwrap();
     let topology = Topology::builder(server.uri())
         .unwrap()
-        // Only a waiting selection causes a check.
+        // OnlyPool a waiting selection causes a check.
         .options(|options| {
             options.heartbeat_frequency = Some(Duration::from_secs(600));
             options.server_monitoring_mode = ServerMonitoringMode::Poll;
@@ -116,7 +116,7 @@ fn check_out_errors_of_a_paused_pool_do_not_change_the_topology() {
     // connection error, there is no connection, and hence only an old generation.
     assert_eq!(report(&error.to_string()), ErrorOutcome::Stale);
     assert_eq!(topology.snapshot().version(), before);
-    assert_eq!(pool.check_out(), Err(error), "it is as paused as before");
+    assert_eq!(pool.check_out(), Err(error), "the pool is still paused");
 
     block_on(topology.select(&Criteria::write())).unwrap();
     assert!(pool.check_out().unwrap() > generation);
@@ -128,9 +128,9 @@ fn check_out_errors_of_a_paused_pool_do_not_change_the_topology() {
 
 /// A buffer that a recording is written to.
 #[derive(Clone, Default)]
-struct Tape(Arc<Mutex<Vec<u8>>>);
+struct Recording(Arc<Mutex<Vec<u8>>>);
 
-impl io::Write for Tape {
+impl io::Write for Recording {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.lock().unwrap().write(bytes)
     }
@@ -146,8 +146,8 @@ fn errors_of_a_service_are_stale_after_its_last_connection_is_closed() {
     const SERVICE: [u8; 12] = [1; 12];
     let mut options = Options::new(vec![ServerAddress::new("127.0.0.1", 1)]);
     options.load_balanced = true;
-    let tape = Tape::default();
-    let recording = RecordSink::new(tape.clone(), &options).unwrap();
+    let buffer = Recording::default();
+    let recording = RecordSink::new(buffer.clone(), &options).unwrap();
     let builder = TopologyBuilder::new(options);
     let host = tokio::runtime::Runtime::new().unwrap();
     let runtime = sdam_runtime_tokio::from_handle(host.handle().clone()).unwrap();
@@ -175,12 +175,16 @@ fn errors_of_a_service_are_stale_after_its_last_connection_is_closed() {
         assert_eq!(
             fail(generation),
             ErrorOutcome::ServiceCleared,
-            "one is left"
+            "one connection is left"
         );
         close(second);
         let third = open();
         assert!(third.generation() > generation);
-        assert_eq!(fail(generation), ErrorOutcome::Stale, "none is left");
+        assert_eq!(
+            fail(generation),
+            ErrorOutcome::Stale,
+            "no connection is left"
+        );
         close(third);
     }
     block_on(topology.close());
@@ -188,7 +192,7 @@ fn errors_of_a_service_are_stale_after_its_last_connection_is_closed() {
         topology.handle_handshake(server, Generation::FIRST, &reply),
         Ok(None)
     );
-    let recording = tape.0.lock().unwrap().clone();
+    let recording = buffer.0.lock().unwrap().clone();
     let outcome = replay(&*recording).unwrap();
     assert_eq!(outcome.divergence, None);
     assert_eq!(

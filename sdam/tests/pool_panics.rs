@@ -23,7 +23,7 @@ use sdam_testkit::{RecordingPool, RecordingPools};
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Asserts that `call` panics with the pool's panic.
-fn breaking<T>(call: impl FnOnce() -> T) {
+fn assert_pool_panics<T>(call: impl FnOnce() -> T) {
     let panic = catch_unwind(AssertUnwindSafe(call)).err().unwrap();
     assert_eq!(panic.downcast_ref(), Some(&RecordingPools::PANIC));
 }
@@ -70,7 +70,7 @@ fn a_server_is_checked_again_after_its_pool_panicked_in_clear() {
     let reply = doc! { "ok": 0, "code": 91, "errmsg": "shutting down" };
     let reply = reply.to_vec().unwrap();
     pools.break_at("clear");
-    breaking(|| {
+    assert_pool_panics(|| {
         let error = AppError::reply(Generation::FIRST, Stage::Operation, &reply);
         topology.handle_error(primary.id(), &error)
     });
@@ -96,7 +96,7 @@ fn every_pool_is_closed_even_if_one_panics() {
     let topology = start(builder, &host);
     block_on(topology.select(&Criteria::write())).unwrap();
     pools.break_at("close");
-    breaking(|| block_on(topology.close()));
+    assert_pool_panics(|| block_on(topology.close()));
     assert_eq!(pools.count("close"), 3);
     let closed = |event: &&Event| event.kind.name() == EventName::ServerClosed;
     assert_eq!(all(events).iter().filter(closed).count(), 3);
@@ -108,11 +108,11 @@ fn a_panic_during_the_start_closes_every_created_pool() {
     let (set, pools) = (ReplicaSet::start(3).unwrap(), RecordingPools::default());
     let (builder, events) = builder(&set, &pools);
     pools.break_at("create");
-    breaking(|| start(builder, &host));
+    assert_pool_panics(|| start(builder, &host));
     // A monitor may have created the missing pool before the topology was closed.
     let (created, closed) = (pools.count("create"), pools.count("close"));
     assert!(created >= 3, "{created}");
-    assert_eq!(closed, created - 1, "every pool that there is");
+    assert_eq!(closed, created - 1, "every created pool");
     all(events);
 }
 
@@ -139,7 +139,7 @@ fn a_pool_whose_creation_panicked_is_created_before_its_server_is_selected() {
     assert!(block_on(known).is_some(), "{:?}", topology.snapshot());
     let primary = block_on(topology.select(&Criteria::write())).unwrap();
     assert!(pools.generations().contains_key(&primary.id()));
-    assert_eq!(pools.count("create"), 4, "one of them failed");
+    assert_eq!(pools.count("create"), 4, "one creation failed");
     block_on(topology.close());
     assert_eq!(pools.count("close"), 3);
 }

@@ -146,7 +146,11 @@ fn a_pooled_connection_is_reused_until_a_failover_and_reopened_after_it() {
         assert!(connection.hello().max_message_size() > 0);
         assert_eq!(connection.service_id(), None);
         pool.check_in(connection);
-        assert_eq!(pool.state.lock().unwrap().idle.len(), 1, "it was reused");
+        assert_eq!(
+            pool.state.lock().unwrap().idle.len(),
+            1,
+            "the connection was reused"
+        );
     });
     let before = host.block_on(topology.select(&Criteria::write())).unwrap();
     set.kill(set.primary().unwrap().unwrap()).unwrap();
@@ -204,7 +208,8 @@ fn connections_behind_a_load_balancer_carry_their_service_and_are_counted_until_
     let service = first.service_id().unwrap();
     let generation = || topology.generation(selected.id(), Some(service)).unwrap();
     assert_eq!(first.generation(), generation());
-    let fail = |generation| sdam::AppError::network(generation, Stage::Operation, "it broke");
+    let fail =
+        |generation| sdam::AppError::network(generation, Stage::Operation, "the connection broke");
     assert_eq!(first.report(fail), ErrorOutcome::ServiceCleared);
     assert!(first.generation() < generation());
     assert_eq!(first.report(fail), ErrorOutcome::Stale);
@@ -233,12 +238,13 @@ fn a_pool_that_outlives_the_topology_keeps_no_task_running() {
     drop(topology);
     assert!(weak.upgrade().is_none(), "pools hold no strong handle");
     let reporter = &pool.new.reporter;
-    let error = sdam::AppError::network(Generation::FIRST, Stage::Operation, "it broke");
+    let error =
+        sdam::AppError::network(Generation::FIRST, Stage::Operation, "the connection broke");
     assert_eq!(reporter.handle_error(&error), ErrorOutcome::UnknownServer);
     assert_eq!(reporter.generation(None), None);
     let deadline = Some(pool.io.clock.now() + PATIENCE);
     let reply = host.block_on(connection.run_command(ping().as_bytes(), deadline));
-    assert!(reply.is_ok(), "the pool's own sockets are the pool's");
+    assert!(reply.is_ok(), "the pool's own connections stay open");
     // The tasks end with the topology, and with them its shared state.
     let (ended, end) = std::sync::mpsc::channel();
     let waiting = reporter.clone();

@@ -17,10 +17,10 @@ use sdam_events::channel::unbounded;
 use sdam_sim::serve::ReplicaSet;
 
 /// A deployment that does not exist.
-const NOWHERE: &str = "mongodb://127.0.0.1:1";
+const UNREACHABLE: &str = "mongodb://127.0.0.1:1";
 
 /// Returns the events of `interest` that are published during `select`.
-fn listen(uri: &str, interest: Interest, select: impl FnOnce(&Topology)) -> Vec<EventKind> {
+fn events_during(uri: &str, interest: Interest, select: impl FnOnce(&Topology)) -> Vec<EventKind> {
     let host = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
@@ -53,7 +53,7 @@ fn a_sink_receives_only_the_selection_events_of_its_interest() {
     // K-7
     let set = ReplicaSet::start(3).unwrap();
     let check = |interest: &[EventName], criteria: Criteria, expected: &[EventName]| {
-        let events = listen(set.uri(), Interest::of(interest), |topology| {
+        let events = events_during(set.uri(), Interest::of(interest), |topology| {
             let primary = |snapshot: &Snapshot| snapshot.description().primary().cloned();
             block_on(topology.wait_for(primary, Duration::from_secs(30))).unwrap();
             let _ = block_on(topology.select(&criteria));
@@ -82,8 +82,8 @@ fn a_sink_receives_only_the_selection_events_of_its_interest() {
 #[test]
 fn a_selection_without_a_suitable_server_publishes_waiting_and_failed_once() {
     // K-8
-    let impatient = format!("{NOWHERE}/?serverSelectionTimeoutMS=1");
-    let events = listen(&impatient, Interest::SELECTION, |topology| {
+    let uri = format!("{UNREACHABLE}/?serverSelectionTimeoutMS=1");
+    let events = events_during(&uri, Interest::SELECTION, |topology| {
         let criteria = Criteria::write()
             .with_operation_name("insert")
             .with_operation_id(7);
@@ -125,11 +125,11 @@ fn a_selection_without_a_suitable_server_publishes_waiting_and_failed_once() {
 }
 
 #[test]
-#[expect(deprecated, reason = "servers before 8.0 still take it")]
+#[expect(deprecated, reason = "servers before 8.0 accept hedged reads")]
 fn selection_events_contain_the_complete_selector() {
     // K-7: the text also names criteria without restrictions, and the custom selector.
-    let impatient = format!("{NOWHERE}/?serverSelectionTimeoutMS=0");
-    let events = listen(&impatient, Interest::SELECTION, |topology| {
+    let uri = format!("{UNREACHABLE}/?serverSelectionTimeoutMS=0");
+    let events = events_during(&uri, Interest::SELECTION, |topology| {
         let tags = vec![TagSet::default(), TagSet::from_iter([("dc", "ny")])];
         let preference = ReadPreference::new(ReadMode::Nearest)
             .with_tag_sets(tags)
@@ -156,7 +156,7 @@ fn selection_events_contain_the_complete_selector() {
 
 #[test]
 fn a_dropped_selection_publishes_a_failure() {
-    let events = listen(NOWHERE, Interest::SELECTION, |topology| {
+    let events = events_during(UNREACHABLE, Interest::SELECTION, |topology| {
         let criteria = Criteria::write();
         let mut selection = Box::pin(topology.select(&criteria));
         let mut cx = Context::from_waker(noop_waker_ref());
@@ -178,7 +178,7 @@ fn closing_ends_every_selection_even_if_its_future_is_not_polled() {
         .build()
         .unwrap();
     let (sink, events) = unbounded();
-    let topology = Topology::builder(NOWHERE)
+    let topology = Topology::builder(UNREACHABLE)
         .unwrap()
         .sink(sink.interested_in(Interest::ALL))
         .start(sdam_runtime_tokio::from_handle(host.handle().clone()).unwrap())

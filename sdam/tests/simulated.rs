@@ -1,4 +1,4 @@
-//! The engine in a simulated world: a seed reproduces every run, in virtual time.
+//! The engine on a simulated deployment: a seed reproduces every run, in virtual time.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -19,7 +19,7 @@ use sdam_transport::handshake::Environment;
 
 const LONG: Duration = Duration::from_secs(600);
 
-fn world(seed: u64) -> Sim {
+fn simulation(seed: u64) -> Sim {
     let hosts = ["a", "b", "c"].map(|host| ServerAddress::new(host, 27017));
     Sim::new(seed, &Blueprint::replica_set(SetConfig::new("rs", hosts)))
 }
@@ -38,7 +38,7 @@ fn complete(snapshot: &Snapshot) -> Option<ServerAddress> {
 
 /// Runs a day with a step-down, a silent primary and a partition; returns trace and events.
 fn outage(seed: u64) -> (u64, Vec<Event>) {
-    let sim = world(seed);
+    let sim = simulation(seed);
     sim.network().set_latency(Latency::WAN);
     let (sink, mut events) = unbounded();
     sim.block_on(async {
@@ -66,7 +66,7 @@ fn outage(seed: u64) -> (u64, Vec<Event>) {
     assert_eq!(
         (sim.tasks(), sim.connections(), sim.timers()),
         (0, 0, 0),
-        "nothing is left"
+        "no task, connection or timer is left"
     );
     let events = std::iter::from_fn(|| events.try_next()).collect();
     (sim.trace(), events)
@@ -94,7 +94,7 @@ fn a_seed_reproduces_its_run_and_other_seeds_give_other_runs() {
 /// F-44: a server is checked every 500 ms for any number of waiters; one answer wakes them all.
 #[test]
 fn a_thousand_waiting_selections_cause_one_check_of_a_server_per_500_ms() {
-    let sim = world(5);
+    let sim = simulation(5);
     for member in 0..3 {
         sim.network().refuse(MemberId(member), true);
     }
@@ -149,7 +149,7 @@ fn a_thousand_waiting_selections_cause_one_check_of_a_server_per_500_ms() {
 #[test]
 fn clients_in_a_faas_environment_poll() {
     let check = |variables: &[&str], mode: &str, streams: bool| {
-        let sim = world(1);
+        let sim = simulation(1);
         let set = |environment: Environment, name: &&str| environment.with_variable(name, "1");
         let environment = variables.iter().fold(Environment::default(), set);
         let (sink, mut events) = unbounded();
@@ -183,7 +183,7 @@ fn clients_in_a_faas_environment_poll() {
 /// generation tells which connections those are.
 #[test]
 fn only_a_check_timeout_interrupts_connections_in_use() {
-    let sim = world(1);
+    let sim = simulation(1);
     let (sink, mut events) = unbounded();
     let topology = Topology::builder(&sim.uri())
         .unwrap()

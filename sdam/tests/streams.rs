@@ -21,14 +21,14 @@ use sdam_sim::{
 const MEMBER: MemberId = MemberId(1);
 
 /// A simulated topology, its events, and the number of awaitable requests to [`MEMBER`].
-struct Watched {
+struct Harness {
     sim: Sim,
     topology: Topology,
     events: Arc<Mutex<Vec<Event>>>,
     awaitable: Arc<Mutex<usize>>,
 }
 
-impl Watched {
+impl Harness {
     /// Starts a topology of a set of `a`, `b` and `c`, after `action` was applied to the set.
     fn start(action: &Action) -> Self {
         let hosts = ["a", "b", "c"].map(|host| ServerAddress::new(host, 27017));
@@ -46,11 +46,11 @@ impl Watched {
             Verdict::Pass
         });
         let events = Arc::<Mutex<Vec<Event>>>::default();
-        let told = Arc::clone(&events);
+        let recorded = Arc::clone(&events);
         let topology = Topology::builder(&sim.uri())
             .unwrap()
             .sink(sink_fn(move |event| {
-                told.lock().unwrap().push(event.clone());
+                recorded.lock().unwrap().push(event.clone());
             }))
             .start(sim.runtime())
             .unwrap();
@@ -102,10 +102,10 @@ impl Watched {
 #[test]
 fn a_server_that_does_not_stream_receives_a_request_for_each_awaited_reply() {
     let check = |exhaust: bool, asks_each_time: bool| {
-        let world = Watched::start(&Action::Exhaust(MEMBER.into(), exhaust));
-        world.sim.run_for(Duration::from_secs(35));
-        let before = world.sim.now();
-        let primary = world
+        let harness = Harness::start(&Action::Exhaust(MEMBER.into(), exhaust));
+        harness.sim.run_for(Duration::from_secs(35));
+        let before = harness.sim.now();
+        let primary = harness
             .topology
             .snapshot()
             .description()
@@ -113,17 +113,17 @@ fn a_server_that_does_not_stream_receives_a_request_for_each_awaited_reply() {
             .cloned()
             .unwrap();
         assert_ne!(primary.address.host(), "b");
-        world.sim.apply(&Action::StepUp(MEMBER.into())).unwrap();
-        world.wait_for("b", ServerType::RsPrimary);
-        let noticed = world.sim.now().since(before);
+        harness.sim.apply(&Action::StepUp(MEMBER.into())).unwrap();
+        harness.wait_for("b", ServerType::RsPrimary);
+        let noticed = harness.sim.now().since(before);
         assert!(noticed < Duration::from_secs(1), "{noticed:?}");
-        let awaited = world.heartbeats("b", Instant::EPOCH);
+        let awaited = harness.heartbeats("b", Instant::EPOCH);
         let awaited = awaited.iter().filter(|heartbeat| heartbeat.awaited).count();
         assert!(awaited > 3, "{awaited}");
-        let asked = *world.awaitable.lock().unwrap();
+        let asked = *harness.awaitable.lock().unwrap();
         // The last request has no reply yet.
         assert_eq!(asked, if asks_each_time { awaited + 1 } else { 1 });
-        world.end();
+        harness.end();
     };
     check(false, true);
     check(true, false);
@@ -133,15 +133,15 @@ fn a_server_that_does_not_stream_receives_a_request_for_each_awaited_reply() {
 /// known, and delays no other server.
 #[test]
 fn replies_of_a_server_that_streams_without_pause_are_read_at_a_bounded_rate() {
-    let world = Watched::start(&Action::Exhaust(MEMBER.into(), true));
+    let harness = Harness::start(&Action::Exhaust(MEMBER.into(), true));
     let flood = |every| Action::Flood(MEMBER.into(), every);
-    let before = world.sim.now();
-    world
+    let before = harness.sim.now();
+    harness
         .sim
         .apply(&flood(Some(Duration::from_millis(1))))
         .unwrap();
-    world.sim.run_for(Duration::from_secs(20));
-    let pushed = world.heartbeats("b", before);
+    harness.sim.run_for(Duration::from_secs(20));
+    let pushed = harness.heartbeats("b", before);
     // A burst, and then twenty a second.
     assert!(
         (100..=50 + 20 * 20).contains(&pushed.len()),
@@ -149,21 +149,21 @@ fn replies_of_a_server_that_streams_without_pause_are_read_at_a_bounded_rate() {
         pushed.len()
     );
     // Each causes events of the server, of the topology and of the check.
-    let told = world.events.lock().unwrap().len();
-    assert!(told < 6 * pushed.len() + 200, "{told}");
+    let count = harness.events.lock().unwrap().len();
+    assert!(count < 6 * pushed.len() + 200, "{count}");
     for host in ["a", "c"] {
-        let others = world.heartbeats(host, before).len();
+        let others = harness.heartbeats(host, before).len();
         assert!((1..10).contains(&others), "{host}: {others}");
     }
-    let selected = world
+    let selected = harness
         .sim
-        .block_on(world.topology.select(&Criteria::write()));
+        .block_on(harness.topology.select(&Criteria::write()));
     drop(selected.unwrap());
     // Also during the burst: the description is never older than the shortest wait.
-    let before = world.sim.now();
-    world.sim.apply(&Action::StepUp(MEMBER.into())).unwrap();
-    world.sim.run_for(Duration::from_secs(1));
-    let primary = world
+    let before = harness.sim.now();
+    harness.sim.apply(&Action::StepUp(MEMBER.into())).unwrap();
+    harness.sim.run_for(Duration::from_secs(1));
+    let primary = harness
         .topology
         .snapshot()
         .description()
@@ -171,6 +171,6 @@ fn replies_of_a_server_that_streams_without_pause_are_read_at_a_bounded_rate() {
         .cloned()
         .unwrap();
     assert_eq!(primary.address.host(), "b", "since {before:?}");
-    world.sim.apply(&flood(None)).unwrap();
-    world.end();
+    harness.sim.apply(&flood(None)).unwrap();
+    harness.end();
 }

@@ -86,13 +86,13 @@ mod measurements {
             .unwrap();
         let runtime = sdam_runtime_tokio::from_handle(host.handle().clone()).unwrap();
         let mut servers = Servers::start(members);
-        let (told, arrivals) = mpsc::channel();
+        let (arrived, arrivals) = mpsc::channel();
         let sink = sink_fn(move |event| {
             if let EventKind::ServerHeartbeatSucceeded { heartbeat, .. } = &event.kind
                 && heartbeat.awaited
             {
                 // The receiver is dropped at the end.
-                let _ = told.send(Instant::now());
+                let _ = arrived.send(Instant::now());
             }
         });
         let interest = Interest::of(&[EventName::ServerHeartbeatSucceeded]);
@@ -126,12 +126,12 @@ mod measurements {
     fn floor() -> Vec<Duration> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let (told, arrivals) = mpsc::channel();
+        let (arrived, arrivals) = mpsc::channel();
         let reader = thread::spawn(move || {
             let mut stream = TcpStream::connect(address).unwrap();
             let mut buffer = [0; Servers::REPLY_SIZE];
             while stream.read_exact(&mut buffer).is_ok() {
-                told.send(Instant::now()).unwrap();
+                arrived.send(Instant::now()).unwrap();
             }
         });
         let (mut stream, _) = listener.accept().unwrap();

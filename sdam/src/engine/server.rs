@@ -241,7 +241,10 @@ mod tests {
         assert!(first.is_stopped());
         let second = server.begin_rtt_task().unwrap();
         server.rtt_task_ended(&first);
-        assert!(server.begin_rtt_task().is_none(), "the second one goes on");
+        assert!(
+            server.begin_rtt_task().is_none(),
+            "the second task is still registered"
+        );
         server.rtt_task_ended(&second);
         let third = server.begin_rtt_task().unwrap();
         server.stop();

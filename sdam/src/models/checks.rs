@@ -37,14 +37,14 @@ fn a_monitor_checks_again_for_a_second_selection_after_the_first_was_dropped() {
     explore(1, || {
         let harness = harness();
         let topology = harness.topology.clone();
-        let impatient = thread::spawn(move || {
+        let dropped = thread::spawn(move || {
             let criteria = Criteria::write();
             let selection = pin!(topology.select(&criteria));
             // Dropped after its first poll.
             let _ = selection.poll(&mut Context::from_waker(Waker::noop()));
         });
         block_on(harness.topology.select(&Criteria::write())).unwrap();
-        impatient.join().unwrap();
+        dropped.join().unwrap();
         assert_eq!(harness.topology.waiters(), 0);
     });
 }

@@ -133,7 +133,7 @@ impl Tasks {
 impl Spawner for Tasks {
     fn spawn(&self, task: Task) {
         let mut held = self.0.lock().unwrap();
-        assert!(!held.over, "a task comes after the end");
+        assert!(!held.over, "a task is spawned after the end");
         if held.begun {
             drop(held);
             Self::run(task);

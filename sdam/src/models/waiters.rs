@@ -14,7 +14,7 @@ fn waiting_selections_never_exceed_the_limit_and_none_is_counted_at_the_end() {
             let entry = waiters.enter(1);
             assert!(waiters.count() <= 1);
             if let Some((_, first)) = &entry {
-                assert!(first, "the other one was there, and was let in, too");
+                assert!(first, "two selections entered, although the limit is one");
                 assert!(waiters.any());
             }
         };

@@ -142,7 +142,7 @@ impl MonitorConnection {
                 let error = ServerError::new(
                     ErrorKind::Internal,
                     Stage::Hello,
-                    "the monitor has no connection to speak on",
+                    "the monitor has no open connection",
                 );
                 return Done {
                     wire: None,

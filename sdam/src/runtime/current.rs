@@ -89,7 +89,7 @@ impl fmt::Display for CurrentError {
             ),
             Self::Ambiguous { enabled } => write!(
                 f,
-                "several runtimes are enabled ({}): call the function of the one that is meant",
+                "several runtimes are enabled ({}): call the function of the intended one",
                 enabled.join(", ")
             ),
         }

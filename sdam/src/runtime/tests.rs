@@ -74,7 +74,7 @@ mod chosen {
             (Err(CurrentError::Ambiguous { enabled: named }), [_, _, ..]) => {
                 assert_eq!(*named, *enabled);
             }
-            (answer, enabled) => panic!("{enabled:?}: {answer:?}"),
+            (current, enabled) => panic!("{enabled:?}: {current:?}"),
         }
     }
 }

@@ -128,13 +128,13 @@ impl fmt::Display for SelectionError {
             Self::InvalidCriteria(error) => error.fmt(f),
             Self::TooManyWaiters { limit } => write!(
                 f,
-                "no server is suitable now, and {limit} selections wait for one, which is as many as \
-                 may: raise `Options::max_waiters`, or run fewer operations at once"
+                "no server is suitable now, and {limit} selections already wait, which is the limit: \
+                 raise `Options::max_waiters`, or run fewer operations at once"
             ),
             Self::Closed => f.write_str(CLOSED),
             Self::RuntimeShutDown => f.write_str(
-                "the runtime has shut down, and no server is watched any more: keep the runtime \
-                 until the topology is closed, or start a new topology on one that runs",
+                "the runtime has shut down, and no server is monitored any more: keep the runtime \
+                 until the topology is closed, or start a new topology on a running one",
             ),
         }
     }

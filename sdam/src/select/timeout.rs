@@ -83,7 +83,7 @@ impl SelectionTimeout {
         match (&failures.first, &failures.last) {
             (Some(first), Some(last)) if first.error == last.error => {
                 let (first, last) = (self.ago(first), self.ago(last));
-                write!(f, "\n    first failed so {first} ago, last {last} ago")
+                write!(f, "\n    first failed {first} ago, last {last} ago")
             }
             (first, last) => {
                 if let Some(first) = first {
@@ -123,11 +123,7 @@ impl fmt::Display for SelectionTimeout {
             )?;
         }
         for (index, transition) in self.history.iter().enumerate() {
-            let title = if index == 0 {
-                "\nwhat happened before:"
-            } else {
-                ""
-            };
+            let title = if index == 0 { "\nhistory:" } else { "" };
             write!(f, "{title}\n  {transition}")?;
         }
         Ok(())
@@ -146,7 +142,7 @@ impl fmt::Display for Bound {
         f.write_str(match self {
             Self::ServerSelectionTimeout => "serverSelectionTimeoutMS",
             Self::Timeout => "timeoutMS",
-            Self::Call => "the time-out of the call",
+            Self::Call => "the timeout of the call",
             Self::TryOnce => "serverSelectionTryOnce",
         })
     }

@@ -33,7 +33,7 @@ use super::{
 use crate::{engine::pools::CreatePool, select::error::StartError};
 
 /// Builds a topology from options, pools, sinks, a selector and client metadata.
-#[must_use = "nothing is watched until the topology is started"]
+#[must_use = "no server is monitored until the topology is started"]
 pub struct TopologyBuilder<P = NoPools> {
     options: Options,
     pools: Arc<dyn CreatePool>,

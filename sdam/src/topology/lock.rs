@@ -54,7 +54,7 @@ impl<T> Lock<T> {
         assert!(
             holder != Some(std::thread::current().id()),
             "a connection pool called back into the topology from `create`, `ready`, `clear` or \
-             `close`, which run while the topology is locked; let a task of the pool do it instead",
+             `close`, which run while the topology is locked; make the call from a task of the pool instead",
         );
     }
 

@@ -63,7 +63,7 @@ fn tls_and_proxy_options_are_refused_before_any_connection_is_opened() {
     // Kept, because a topology that is dropped closes its connections.
     let mut topology = start(set.uri(), "tls=false");
     topology.select(&Criteria::write()).unwrap();
-    assert_eq!(set.connections().unwrap(), 1, "it is counted");
+    assert_eq!(set.connections().unwrap(), 1, "the connection is counted");
 }
 
 #[test]

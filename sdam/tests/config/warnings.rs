@@ -38,7 +38,7 @@ impl Subscriber for Log {
     fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
 
     fn event(&self, event: &tracing::Event<'_>) {
-        event.record(&mut Warned(&self.0));
+        event.record(&mut WarningVisitor(&self.0));
     }
 
     fn enter(&self, _: &span::Id) {}
@@ -47,9 +47,9 @@ impl Subscriber for Log {
 }
 
 /// A visitor that reads the field `warning`.
-struct Warned<'l>(&'l Mutex<Vec<String>>);
+struct WarningVisitor<'l>(&'l Mutex<Vec<String>>);
 
-impl Visit for Warned<'_> {
+impl Visit for WarningVisitor<'_> {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
         if field.name() == "warning" {
             self.0.lock().unwrap().push(format!("{value:?}"));
@@ -59,7 +59,7 @@ impl Visit for Warned<'_> {
 
 /// The warnings about options: from the topology, in events, and in the log.
 #[derive(Debug, Default, PartialEq)]
-struct Said {
+struct Warnings {
     topology: Vec<String>,
     events: Vec<String>,
     log: Vec<String>,
@@ -70,7 +70,10 @@ fn texts(warnings: &[Warning]) -> Vec<String> {
 }
 
 /// Starts a topology with `start` and collects its warnings.
-fn listen(options: Options, start: impl FnOnce(TopologyBuilder) -> Vec<String>) -> Said {
+fn collect_warnings(
+    options: Options,
+    start: impl FnOnce(TopologyBuilder) -> Vec<String>,
+) -> Warnings {
     let events = Arc::new(Mutex::new(Vec::new()));
     let log = Log::default();
     let sink = sink_fn({
@@ -87,7 +90,7 @@ fn listen(options: Options, start: impl FnOnce(TopologyBuilder) -> Vec<String>) 
         EventKind::ConfigWarning(warning) => Some(warning.to_string()),
         _ => None,
     });
-    Said {
+    Warnings {
         topology,
         events: warned.collect(),
         log: log.0.lock().unwrap().clone(),
@@ -95,8 +98,8 @@ fn listen(options: Options, start: impl FnOnce(TopologyBuilder) -> Vec<String>) 
 }
 
 /// Returns the warnings of a topology with background monitors.
-fn multi_threaded(options: Options) -> Said {
-    listen(options, |builder| {
+fn multi_threaded(options: Options) -> Warnings {
+    collect_warnings(options, |builder| {
         let tasks = HeldTasks::default();
         let runtime = Runtime::new(Refusing::new().io(), Arc::new(tasks.clone()));
         let topology: Topology = builder.start(runtime).unwrap();
@@ -107,21 +110,21 @@ fn multi_threaded(options: Options) -> Said {
 }
 
 /// Returns the warnings of a single-threaded topology.
-fn single_threaded(options: Options) -> Said {
-    listen(options, |builder| {
+fn single_threaded(options: Options) -> Warnings {
+    collect_warnings(options, |builder| {
         texts(builder.scan(Refusing::new().io()).unwrap().warnings())
     })
 }
 
 /// Asserts that each kind of topology reports exactly these warnings everywhere, in this order.
 fn check(options: &Options, multi: &[&str], single: &[&str]) {
-    for (said, expected) in [
+    for (warnings, expected) in [
         (multi_threaded(options.clone()), multi),
         (single_threaded(options.clone()), single),
     ] {
-        assert_eq!(said.topology, expected);
-        assert_eq!(said.events, expected);
-        assert_eq!(said.log, expected);
+        assert_eq!(warnings.topology, expected);
+        assert_eq!(warnings.events, expected);
+        assert_eq!(warnings.log, expected);
     }
 }
 

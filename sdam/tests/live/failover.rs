@@ -142,7 +142,7 @@ fn a_silent_primary_is_detected_by_timeout_and_becomes_a_secondary() {
         }
         _ => None,
     });
-    assert!(interrupt, "a time-out interrupts the connections in use");
+    assert!(interrupt, "a timeout interrupts the connections in use");
     observer.wait_for_topology("another primary", mark, |topology| {
         topology
             .primary()

@@ -153,7 +153,7 @@ impl Observer {
         }
         let outcome = replay(&*recording.finish().unwrap()).unwrap();
         if let Some(divergence) = outcome.divergence {
-            panic!("the topology does it otherwise when told again: {divergence}");
+            panic!("the replay of the recording diverges: {divergence}");
         }
         let of_machine = Interest::DESCRIPTIONS.union(Interest::POOLS);
         let done = events

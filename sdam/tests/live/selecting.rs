@@ -105,8 +105,8 @@ fn selections_match_the_tags_and_modes_of_members() {
     check(read(ReadMode::Nearest, &["ny"]), &[0]);
     check(read(ReadMode::SecondaryPreferred, &["moon"]), &[0]);
 
-    let nobody = read(ReadMode::Secondary, &["moon"]);
-    let outcome = block_on(topology.select_within(&nobody, Duration::ZERO));
+    let unmatched = read(ReadMode::Secondary, &["moon"]);
+    let outcome = block_on(topology.select_within(&unmatched, Duration::ZERO));
     let Err(SelectionError::Timeout(error)) = outcome else {
         panic!("{outcome:?}");
     };
@@ -210,8 +210,8 @@ fn a_member_above_max_staleness_is_not_selected() {
         )
     );
     assert_eq!(selected(topology, &criteria), [prompt.clone()].into());
-    let anybody = read(ReadMode::Secondary, &[]);
-    assert_eq!(selected(topology, &anybody), [prompt, late].into());
+    let any = read(ReadMode::Secondary, &[]);
+    assert_eq!(selected(topology, &any), [prompt, late].into());
     observer.finish();
 }
 
@@ -237,10 +237,10 @@ fn a_directly_connected_secondary_serves_reads_and_refuses_writes() {
         Some(&preference),
         Opcode::Msg,
     );
-    let told = additions.read_preference.unwrap();
-    let told = told.append_to(&find.to_vec().unwrap()).unwrap();
-    let told = Document::from_reader(&*told).unwrap();
-    secondary.run_command("test", told).unwrap();
+    let command = additions.read_preference.unwrap();
+    let command = command.append_to(&find.to_vec().unwrap()).unwrap();
+    let command = Document::from_reader(&*command).unwrap();
+    secondary.run_command("test", command).unwrap();
 
     let writing = block_on(topology.select(&Criteria::write())).unwrap();
     assert_eq!(writing.address(), reading.address());

@@ -53,8 +53,8 @@ fn selections_fail_at_once_when_all_monitors_are_dropped() {
         futures::executor::block_on_stream(all).collect::<Vec<_>>()
     };
     drop(events);
-    let told = delivered(topology.events());
-    let reasons = told.iter().filter_map(|event| match &event.kind {
+    let events = delivered(topology.events());
+    let reasons = events.iter().filter_map(|event| match &event.kind {
         EventKind::ServerSelectionFailed { reason, .. } => Some(*reason),
         _ => None,
     });

@@ -50,7 +50,7 @@ fn servers_that_are_down_are_named_with_a_remedy() {
     let error = fail(&mut harness, &hosts, Criteria::write());
     assert_eq!(
         error.to_string(),
-        "network error at connect: closed; gave up after 2 s (the time-out of the call): no server \
+        "network error at connect: closed; gave up after 2 s (the timeout of the call): no server \
          accepts connections: db.lan:20000, db.lan:20001; check that the servers run, that host \
          and port are right, and that the servers listen on addresses other than localhost \
          (net.bindIp)"
@@ -58,9 +58,9 @@ fn servers_that_are_down_are_named_with_a_remedy() {
     let table = "write operation on Unknown:
   no server has been identified yet
   db.lan:20000 (Unknown) is not available: network error at connect: closed
-    first failed so 2 s ago, last 0.5 s ago
+    first failed 2 s ago, last 0.5 s ago
   db.lan:20001 (Unknown) is not available: network error at connect: closed
-    first failed so 2 s ago, last 0.5 s ago
+    first failed 2 s ago, last 0.5 s ago
 probably: no server accepts connections";
     let text = format!("{error:#}");
     assert!(text.contains(table), "{text}");
@@ -89,7 +89,7 @@ fn the_error_for_an_empty_topology_gives_the_reason() {
     assert_eq!(
         error.to_string(),
         format!(
-            "No servers are suitable for write operation; gave up after 2 s (the time-out of the \
+            "No servers are suitable for write operation; gave up after 2 s (the timeout of the \
              call): {reason}; if replicaSet is right, address members of that set instead"
         )
     );
@@ -108,12 +108,12 @@ fn an_unmatched_read_preference_is_explained_for_each_server() {
     assert_eq!(
         error.to_string(),
         "No server available for query with ReadPreference secondary; gave up after 2 s (the \
-         time-out of the call)"
+         timeout of the call)"
     );
     assert_eq!(
         format!("{error:#}"),
         "No server available for query with ReadPreference secondary; gave up after 2 s (the \
-         time-out of the call)
+         timeout of the call)
 query with ReadPreference secondary on ReplicaSetWithPrimary:
   db.lan:20000 (RSPrimary) is not a secondary"
     );
@@ -141,7 +141,7 @@ fn the_error_contains_the_first_and_the_last_error_of_each_server() {
     let error = fail_on(&mut harness, &topology, Criteria::write());
     assert_eq!(
         format!("{error:#}"),
-        "No servers are suitable for write operation; gave up after 2 s (the time-out of the call)
+        "No servers are suitable for write operation; gave up after 2 s (the timeout of the call)
 write operation on ReplicaSetNoPrimary:
   db.lan:20000 (Unknown) is not available: network error at connect: no route
     first error, 2 s ago: network error at hello: out of memory
@@ -170,7 +170,11 @@ probably: the replica set has no primary; 1 of 3 members can be reached
     harness.servers.set(&hosts[0], Server::member(&hosts, true));
     harness.pass(Duration::from_secs(10));
     assert!(topology.try_select(&Criteria::write()).unwrap().is_some());
-    assert_eq!(times(0), [None, at(12_000)], "it is back");
+    assert_eq!(
+        times(0),
+        [None, at(12_000)],
+        "the server is available again"
+    );
 }
 
 /// A failed selection is rare, so its error must not enlarge every selection result.

@@ -269,7 +269,7 @@ fn a_dropped_selection_causes_no_further_checks() {
     assert_eq!(
         checks(&harness, &hosts),
         [6, 6, 6],
-        "nobody is in a hurry any more"
+        "no selection waits any more"
     );
     harness.pass(Duration::from_millis(1));
     assert_eq!(checks(&harness, &hosts), [7, 7, 7]);

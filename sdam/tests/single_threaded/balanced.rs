@@ -29,12 +29,12 @@ fn h_14_the_balancer_is_selected_without_any_scan() {
     assert_eq!(harness.log(), "");
     assert_eq!(harness.open(), 0);
     topology.close();
-    let mut told = told(&mut events);
-    assert!(!told.iter().any(|event| event.contains("Heartbeat")));
-    told.retain(|event| !event.starts_with("Pool"));
+    let mut summaries = summaries(&mut events);
+    assert!(!summaries.iter().any(|event| event.contains("Heartbeat")));
+    summaries.retain(|event| !event.starts_with("Pool"));
     // J-21
     assert_eq!(
-        told[..6],
+        summaries[..6],
         [
             "TopologyOpening",
             "TopologyLoadBalanced",
@@ -73,9 +73,9 @@ fn i_50_i_52_a_lost_connection_changes_only_its_service_generation() {
     let service = topology.channel(server).unwrap().service_id();
     let before = topology.generation(server, service).unwrap();
     harness.restart("lb");
-    told(&mut events);
+    summaries(&mut events);
     ready(topology.run_command(server, &ping(), None)).unwrap_err();
-    assert_eq!(told(&mut events), ["PoolCleared lb"]);
+    assert_eq!(summaries(&mut events), ["PoolCleared lb"]);
     assert_eq!(topology.generation(server, service), Some(before.next()));
     assert_eq!(harness.open(), 0);
     ready(topology.run_command(server, &ping(), None)).unwrap();
@@ -86,7 +86,7 @@ fn i_50_i_52_a_lost_connection_changes_only_its_service_generation() {
         AppError::network(before.next(), Stage::Operation, "broken").with_service(service);
     let outcome = topology.handle_error(server, &error);
     assert_eq!(outcome, ErrorOutcome::Stale);
-    assert_eq!(harness.open(), 1, "it was another connection's error");
+    assert_eq!(harness.open(), 1, "the error is that of another connection");
     error.generation = topology.channel(server).unwrap().generation();
     assert_eq!(
         topology.handle_error(server, &error),
@@ -103,10 +103,14 @@ fn i_52_a_state_change_clears_the_service_only_at_shutdown() {
     ready(topology.run_command(server, &ping(), None)).unwrap();
     for (code, cleared) in [(10_107, false), (189, false), (91, true)] {
         harness.change("lb", |server| server.other = reply(&refusal(code)));
-        told(&mut events);
+        summaries(&mut events);
         ready(topology.run_command(server, &ping(), None)).unwrap();
-        let told = told(&mut events);
-        assert_eq!(told.contains(&"PoolCleared lb".into()), cleared, "{code}");
+        let summaries = summaries(&mut events);
+        assert_eq!(
+            summaries.contains(&"PoolCleared lb".into()),
+            cleared,
+            "{code}"
+        );
         assert_eq!(harness.open(), usize::from(!cleared), "{code}");
     }
     assert!(!topology.is_stale());
@@ -117,7 +121,7 @@ fn i_51_errors_before_the_hello_reply_are_only_returned_to_the_caller() {
     let harness = Harness::default();
     let (mut topology, mut events) = start(&harness);
     let server = id(&topology, "lb");
-    told(&mut events);
+    summaries(&mut events);
     harness.kill("lb");
     let error = ready(topology.connect(server)).unwrap_err();
     assert_eq!(error.stage, Stage::Connect);
@@ -133,7 +137,7 @@ fn i_51_errors_before_the_hello_reply_are_only_returned_to_the_caller() {
     harness.change("lb", |server| server.silent = true);
     let error = ready(topology.connect(server)).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Timeout);
-    assert_eq!(told(&mut events), Vec::<String>::new());
+    assert_eq!(summaries(&mut events), Vec::<String>::new());
     assert_eq!(harness.open(), 0);
 }
 
@@ -145,12 +149,12 @@ fn h_12_a_dead_connection_to_a_balancer_is_replaced() {
     ready(topology.connect(server)).unwrap();
     harness.restart("lb");
     harness.advance(5_000);
-    told(&mut events);
+    summaries(&mut events);
     harness.log();
     assert_eq!(select(&mut topology), Ok("lb".into()));
     assert_eq!(harness.log(), "lb ping");
     assert_eq!(
-        told(&mut events),
+        summaries(&mut events),
         ["SelectionStarted", "SelectionSucceeded lb"],
         "I-50: it is never Unknown"
     );

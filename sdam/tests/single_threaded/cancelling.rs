@@ -9,12 +9,12 @@ use sdam::Criteria;
 use crate::harness::*;
 
 /// Polls a future until it is pending, and drops it.
-fn abandon<F: Future>(future: F) {
+fn poll_and_drop<F: Future>(future: F) {
     let mut future = pin!(future);
     let state = future
         .as_mut()
         .poll(&mut Context::from_waker(noop_waker_ref()));
-    assert!(state.is_pending(), "there was nothing to wait for");
+    assert!(state.is_pending(), "the future was ready");
 }
 
 #[test]
@@ -22,15 +22,24 @@ fn the_check_of_a_dropped_selection_is_continued_by_the_next_selection() {
     let harness = Harness::default();
     let (mut topology, mut events) = harness.replica_set(|_| ());
     harness.stall();
-    abandon(topology.select(&Criteria::write()));
+    poll_and_drop(topology.select(&Criteria::write()));
     let first = harness.log();
     assert!(first.ends_with("isMaster"), "{first}");
     assert_eq!(first.matches("connect").count(), 1, "{first}");
     harness.advance(100);
     assert_eq!(select(&mut topology), Ok("a".into()));
-    assert_eq!(harness.log().matches("connect").count(), 2, "the other two");
-    let told = told(&mut events);
-    let count = |name: &str| told.iter().filter(|event| event.starts_with(name)).count();
+    assert_eq!(
+        harness.log().matches("connect").count(),
+        2,
+        "to the other two"
+    );
+    let summaries = summaries(&mut events);
+    let count = |name: &str| {
+        summaries
+            .iter()
+            .filter(|event| event.starts_with(name))
+            .count()
+    };
     // J-31
     assert_eq!(count("HeartbeatStarted"), 3);
     assert_eq!(count("HeartbeatSucceeded"), 3);
@@ -46,17 +55,17 @@ fn a_check_may_be_cancelled_repeatedly_within_its_timeout() {
     harness.serve("a", mongos());
     for _ in 0..3 {
         harness.stall();
-        abandon(topology.scan());
+        poll_and_drop(topology.scan());
         harness.advance(100);
     }
     assert_eq!(select(&mut topology), Ok("a".into()));
     // The reply has arrived, and another check measures the RTT.
     assert_eq!(harness.log(), "a connect, a isMaster, a hello");
-    let told = told(&mut events);
-    let failed = told
+    let summaries = summaries(&mut events);
+    let failed = summaries
         .iter()
         .any(|event| event.starts_with("HeartbeatFailed"));
-    assert!(!failed, "{told:?}");
+    assert!(!failed, "{summaries:?}");
 }
 
 #[test]
@@ -66,13 +75,13 @@ fn a_reply_that_is_read_late_keeps_the_connection_but_is_no_rtt_sample() {
     let (mut topology, mut events) = harness.topology("a", |_| ());
     harness.serve("a", mongos());
     harness.stall();
-    abandon(topology.scan());
+    poll_and_drop(topology.scan());
     // The reply takes 1 ms, and nothing polls for half a minute.
     harness.advance(30_000);
     assert_eq!(select(&mut topology), Ok("a".into()));
     assert_eq!(harness.log(), "a connect, a isMaster, a hello");
     assert_eq!(
-        told(&mut events)[3..6],
+        summaries(&mut events)[3..6],
         [
             "HeartbeatStarted a",
             "SelectionStarted",
@@ -80,7 +89,7 @@ fn a_reply_that_is_read_late_keeps_the_connection_but_is_no_rtt_sample() {
         ]
     );
     let rtt = topology.description().servers()[0].rtt.unwrap();
-    assert_eq!(rtt.average.as_millis(), 1, "the late one is no sample");
+    assert_eq!(rtt.average.as_millis(), 1, "the late reply is no sample");
 }
 
 #[test]
@@ -89,7 +98,7 @@ fn a_cancelled_check_without_a_reply_does_not_mark_its_server_unknown() {
     let (mut topology, mut events) = harness.topology("a", |_| ());
     harness.serve("a", mongos());
     harness.stall();
-    abandon(topology.scan());
+    poll_and_drop(topology.scan());
     harness.advance(30_000);
     harness.stall();
     assert_eq!(select(&mut topology), Ok("a".into()));
@@ -98,7 +107,7 @@ fn a_cancelled_check_without_a_reply_does_not_mark_its_server_unknown() {
         "a connect, a isMaster, a connect, a isMaster"
     );
     assert_eq!(
-        told(&mut events)[3..8],
+        summaries(&mut events)[3..8],
         [
             "HeartbeatStarted a",
             "SelectionStarted",
@@ -116,16 +125,16 @@ fn dropping_a_topology_during_a_check_closes_the_connection_and_ends_the_heartbe
     let harness = Harness::default();
     let (mut topology, mut events) = harness.replica_set(|_| ());
     harness.stall();
-    abandon(topology.scan());
+    poll_and_drop(topology.scan());
     assert_eq!(harness.open(), 1);
     drop(topology);
     assert_eq!(harness.open(), 0);
-    let told = told(&mut events);
-    let failed = told
+    let summaries = summaries(&mut events);
+    let failed = summaries
         .iter()
         .position(|event| event.starts_with("HeartbeatFailed"));
-    assert!(failed.is_some(), "{told:?}");
-    assert_eq!(told.last().unwrap(), "TopologyClosed");
+    assert!(failed.is_some(), "{summaries:?}");
+    assert_eq!(summaries.last().unwrap(), "TopologyClosed");
 }
 
 #[test]
@@ -136,7 +145,7 @@ fn the_reply_to_a_cancelled_probe_is_awaited_by_the_next_selection() {
     harness.advance(5_000);
     harness.log();
     harness.stall();
-    abandon(topology.select(&Criteria::write()));
+    poll_and_drop(topology.select(&Criteria::write()));
     assert_eq!(select(&mut topology), Ok("a".into()));
     assert_eq!(harness.log(), "a ping");
 }
@@ -149,7 +158,7 @@ fn a_cancelled_operation_closes_its_connection() {
     let server = id(&topology, "a");
     let find = bytes(&doc! { "find": "things", "$db": "test" });
     harness.stall();
-    abandon(topology.run_command(server, &find, None));
+    poll_and_drop(topology.run_command(server, &find, None));
     harness.log();
     harness.advance(1_000);
     // The late reply is never taken for another command's.

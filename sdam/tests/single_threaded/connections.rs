@@ -69,16 +69,16 @@ fn h_12_a_dead_connection_makes_its_server_unknown_and_restarts_the_selection() 
     harness.restart("a");
     harness.advance(5_000);
     harness.log();
-    told(&mut events);
+    summaries(&mut events);
     assert_eq!(select(&mut topology), Ok("a".into()));
     let log = harness.log();
     // No primary is known then, so the second selection scans, and selects without a probe.
     assert!(log.starts_with("a ping, "), "{log}");
     assert!(log.contains("a connect, a isMaster"), "{log}");
     assert_eq!(log.matches("ping").count(), 1, "{log}");
-    let told = told(&mut events);
+    let summaries = summaries(&mut events);
     assert_eq!(
-        told[..5],
+        summaries[..5],
         [
             "SelectionStarted",
             "Unknown a",
@@ -126,7 +126,7 @@ fn h_12_the_repeated_selection_may_choose_another_server() {
     assert_eq!(log, format!("{dead} ping"), "{first}");
     assert_eq!(
         second, other,
-        "its connection is dead, too, but nobody asks twice"
+        "its connection is dead, too, but no second probe is sent"
     );
     assert_eq!(kind(&topology, dead), ServerType::Unknown);
 }

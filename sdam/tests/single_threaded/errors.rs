@@ -28,7 +28,7 @@ fn i_38_x_6_x_45_a_primary_that_stepped_down_makes_the_next_selection_scan() {
         bytes(&refusal(10_107)),
         "the operation gets its reply"
     );
-    assert_eq!(harness.log(), "a insert", "no check yet");
+    assert_eq!(harness.log(), "a insert", "no check has been made");
     assert!(topology.is_stale());
     assert_eq!(kind(&topology, "a"), ServerType::Unknown);
     assert_eq!(select(&mut topology), Ok("b".into()));
@@ -44,13 +44,13 @@ fn i_38_a_shutdown_makes_the_next_selection_scan_and_closes_the_connection() {
         let harness = Harness::default();
         let (mut topology, mut events) = harness.replica_set(|_| ());
         select(&mut topology).unwrap();
-        told(&mut events);
+        summaries(&mut events);
         let server = id(&topology, "a");
         harness.change("a", |server| server.other = reply(&refusal(code)));
         ready(topology.run_command(server, &insert(), None)).unwrap();
         assert!(topology.is_stale());
         assert_eq!(harness.open(), 2);
-        assert!(told(&mut events).contains(&"PoolCleared a".to_string()));
+        assert!(summaries(&mut events).contains(&"PoolCleared a".to_string()));
     }
 }
 
@@ -96,12 +96,12 @@ fn i_15_a_broken_connection_makes_its_server_unknown_and_causes_no_check() {
     let harness = Harness::default();
     let (mut topology, mut events) = harness.replica_set(|_| ());
     select(&mut topology).unwrap();
-    told(&mut events);
+    summaries(&mut events);
     harness.restart("a");
     let server = id(&topology, "a");
     ready(topology.run_command(server, &insert(), None)).unwrap_err();
     assert_eq!(
-        told(&mut events),
+        summaries(&mut events),
         ["Unknown a", "TopologyReplicaSetNoPrimary", "PoolCleared a"]
     );
     assert!(!topology.is_stale());
@@ -128,7 +128,7 @@ fn i_1_an_error_of_an_earlier_generation_is_ignored() {
         ErrorOutcome::Stale
     );
     assert_eq!(kind(&topology, "a"), ServerType::RsPrimary);
-    assert_eq!(harness.open(), 3, "the new connection is not blamed");
+    assert_eq!(harness.open(), 3, "the new connection is kept");
     assert_eq!(
         topology.generation(selected.id(), None),
         Some(Generation::FIRST.next())

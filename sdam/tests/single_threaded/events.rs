@@ -19,12 +19,12 @@ fn j_16_j_35_events_come_in_order_and_by_the_end_of_each_call() {
     harness.serve("a", hello);
     let (mut topology, mut events) = harness.topology("a", |_| ());
     assert_eq!(
-        told(&mut events),
+        summaries(&mut events),
         ["TopologyOpening", "TopologyUnknown", "Opening a"]
     );
     select(&mut topology).unwrap();
     assert_eq!(
-        told(&mut events),
+        summaries(&mut events),
         [
             "SelectionStarted",
             "HeartbeatStarted a",
@@ -38,7 +38,7 @@ fn j_16_j_35_events_come_in_order_and_by_the_end_of_each_call() {
     drop(topology);
     // J-20
     assert_eq!(
-        told(&mut events),
+        summaries(&mut events),
         ["Closed a", "TopologyUnknown", "TopologyClosed"]
     );
 }
@@ -164,7 +164,7 @@ fn d_6_the_loss_of_the_last_server_is_published() {
     });
     harness.serve("a", mongos());
     assert!(select(&mut topology).is_err());
-    let told = told(&mut events);
-    let emptied = told.iter().filter(|event| *event == "TopologyEmptied");
-    assert_eq!(emptied.count(), 1, "{told:?}");
+    let summaries = summaries(&mut events);
+    let emptied = summaries.iter().filter(|event| *event == "TopologyEmptied");
+    assert_eq!(emptied.count(), 1, "{summaries:?}");
 }

@@ -18,7 +18,7 @@ pub(crate) const SEED: u64 = 7;
 const EVENTS: Interest = Interest::ALL.without(Interest::INPUTS);
 
 /// Why a server that was never [served](Harness::serve) refuses connections.
-const ABSENT: &str = "no server is there";
+const ABSENT: &str = "no server is running";
 
 /// The environment of the topology: servers, clock and log.
 #[derive(Clone, Debug)]
@@ -218,14 +218,14 @@ pub(crate) fn kind(topology: &ScanTopology, name: &str) -> ServerType {
     description.server(&address(name)).unwrap().server_type
 }
 
-/// Returns a summary of all events, one word or two for each.
-pub(crate) fn told(events: &mut EventStream) -> Vec<String> {
+/// Returns a summary of each event, in one word or two.
+pub(crate) fn summaries(events: &mut EventStream) -> Vec<String> {
     std::iter::from_fn(|| events.try_next())
-        .map(|event| brief(&event))
+        .map(|event| summary(&event))
         .collect()
 }
 
-fn brief(event: &Event) -> String {
+fn summary(event: &Event) -> String {
     let name = event.kind.name().as_str();
     let name = name.strip_prefix("Server").unwrap_or(name);
     match (&event.kind, event.kind.address()) {

@@ -10,7 +10,7 @@ use sdam_testkit::{RecordingPool, RecordingPools};
 use crate::harness::*;
 
 /// Starts a replica set whose pools panic once, in `method`.
-fn breaking_at(
+fn start_with_panic_in(
     harness: &Harness,
     method: &'static str,
 ) -> (ScanTopology<RecordingPool>, EventStream) {
@@ -19,7 +19,7 @@ fn breaking_at(
     harness.replica_set_with(|builder| builder.pools(pools))
 }
 
-fn panics<T>(call: impl FnOnce() -> T) {
+fn assert_pool_panics<T>(call: impl FnOnce() -> T) {
     let panic = catch_unwind(AssertUnwindSafe(call)).err().unwrap();
     assert_eq!(panic.downcast_ref(), Some(&RecordingPools::PANIC));
 }
@@ -27,8 +27,8 @@ fn panics<T>(call: impl FnOnce() -> T) {
 #[test]
 fn a_scan_is_completed_even_if_a_pool_panics_in_ready() {
     let harness = Harness::default();
-    let (mut topology, _) = breaking_at(&harness, "ready");
-    panics(|| select(&mut topology));
+    let (mut topology, _) = start_with_panic_in(&harness, "ready");
+    assert_pool_panics(|| select(&mut topology));
     let known = topology.description().topology_type();
     assert_eq!(known, TopologyType::ReplicaSetWithPrimary);
     harness.log();
@@ -39,27 +39,29 @@ fn a_scan_is_completed_even_if_a_pool_panics_in_ready() {
 #[test]
 fn a_pool_that_panics_in_clear_prevents_neither_the_events_nor_the_end_of_the_connection() {
     let harness = Harness::default();
-    let (mut topology, mut events) = breaking_at(&harness, "clear");
+    let (mut topology, mut events) = start_with_panic_in(&harness, "clear");
     select(&mut topology).unwrap();
     let server = id(&topology, "a");
     harness.change("a", |server| server.other = reply(&refusal(91)));
     let insert = bytes(&doc! { "insert": "things", "$db": "test" });
-    panics(|| ready(topology.run_command(server, &insert, None)));
+    assert_pool_panics(|| ready(topology.run_command(server, &insert, None)));
     assert!(topology.is_stale());
     assert_eq!(harness.open(), 2);
-    assert!(told(&mut events).contains(&"PoolCleared a".to_string()));
+    assert!(summaries(&mut events).contains(&"PoolCleared a".to_string()));
 }
 
 #[test]
 fn all_servers_are_closed_even_if_a_pool_panics() {
     let harness = Harness::default();
-    let (mut topology, mut events) = breaking_at(&harness, "close");
+    let (mut topology, mut events) = start_with_panic_in(&harness, "close");
     select(&mut topology).unwrap();
-    told(&mut events);
-    panics(|| topology.close());
+    summaries(&mut events);
+    assert_pool_panics(|| topology.close());
     assert_eq!(harness.open(), 0);
-    let told = told(&mut events);
-    assert_eq!(told.last().unwrap(), "TopologyClosed");
-    let closed = told.iter().filter(|event| event.starts_with("Closed "));
-    assert_eq!(closed.count(), 3, "{told:?}");
+    let summaries = summaries(&mut events);
+    assert_eq!(summaries.last().unwrap(), "TopologyClosed");
+    let closed = summaries
+        .iter()
+        .filter(|event| event.starts_with("Closed "));
+    assert_eq!(closed.count(), 3, "{summaries:?}");
 }

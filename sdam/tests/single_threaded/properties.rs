@@ -138,7 +138,7 @@ proptest! {
         let mut closed = false;
         while let Some(event) = events.try_next() {
             prop_assert_eq!(event.seq, last + 1);
-            prop_assert!(!closed, "nothing comes after the end");
+            prop_assert!(!closed, "an event after TopologyClosed");
             last = event.seq;
             match event.kind {
                 EventKind::ServerHeartbeatStarted(heartbeat) => {

@@ -22,7 +22,7 @@ fn h_1_b_1_b_2_no_io_happens_before_the_first_operation() {
     assert_eq!(harness.open(), 3, "one connection to each server");
     harness.advance(1_000_000);
     assert_eq!(harness.log().matches("connect").count(), 3);
-    assert_eq!(harness.log(), "", "time alone does nothing");
+    assert_eq!(harness.log(), "", "no request without a call");
 }
 
 #[test]
@@ -100,11 +100,11 @@ fn h_10_a_lost_connection_of_a_known_server_is_replaced_at_once() {
     select(&mut topology).unwrap();
     harness.restart("a");
     harness.advance(70_000);
-    told(&mut events);
+    summaries(&mut events);
     let (log, found) = log(&harness, &mut topology);
     assert!(found);
     assert!(log.starts_with("a hello, a connect, a isMaster, "), "{log}");
-    let told = told(&mut events);
+    let summaries = summaries(&mut events);
     let expected = [
         "SelectionStarted",
         "HeartbeatStarted a",
@@ -118,7 +118,7 @@ fn h_10_a_lost_connection_of_a_known_server_is_replaced_at_once() {
         "RSPrimary a",
         "TopologyReplicaSetWithPrimary",
     ];
-    assert_eq!(told[..expected.len()], expected);
+    assert_eq!(summaries[..expected.len()], expected);
 }
 
 #[test]
@@ -152,10 +152,13 @@ fn h_10_with_the_legacy_retry_the_server_stays_known_until_the_retry() {
     select(&mut topology).unwrap();
     harness.restart("a");
     harness.advance(70_000);
-    told(&mut events);
+    summaries(&mut events);
     assert!(select(&mut topology).is_ok());
-    let told = told(&mut events);
-    assert!(!told.contains(&"Unknown a".to_string()), "{told:?}");
+    let summaries = summaries(&mut events);
+    assert!(
+        !summaries.contains(&"Unknown a".to_string()),
+        "{summaries:?}"
+    );
 }
 
 #[test]
@@ -202,7 +205,7 @@ fn h_8_a_server_is_checked_on_demand_but_no_sooner_than_500_ms_after_its_last_ch
     ready(topology.check(server));
     assert_eq!(harness.log(), "b hello");
     assert_eq!(harness.millis(), before + 502);
-    assert_eq!(topology.last_scan(), last, "that is no scan");
+    assert_eq!(topology.last_scan(), last, "a check is not a scan");
 }
 
 #[test]

@@ -118,7 +118,7 @@ fn l_61_the_shorter_of_both_timeouts_limits_a_selection() {
 
 #[test]
 fn the_error_of_a_failed_selection_contains_the_history_if_it_is_enabled() {
-    let told = |build: fn(TopologyBuilder) -> TopologyBuilder| {
+    let summaries = |build: fn(TopologyBuilder) -> TopologyBuilder| {
         let harness = Harness::default();
         harness.serve("a", member(false, "a"));
         let options = Options::parse("mongodb://a/?replicaSet=rs").unwrap();
@@ -128,9 +128,9 @@ fn the_error_of_a_failed_selection_contains_the_history_if_it_is_enabled() {
             selected => panic!("{selected:?}"),
         }
     };
-    assert!(told(|builder| builder).is_empty());
+    assert!(summaries(|builder| builder).is_empty());
     // The history includes the scan of this selection.
-    let last: Vec<_> = told(|builder| builder.history(2))
+    let last: Vec<_> = summaries(|builder| builder.history(2))
         .into_iter()
         .map(|transition| (transition.change, transition.cause))
         .collect();

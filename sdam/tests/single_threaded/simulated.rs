@@ -35,9 +35,9 @@ fn run(seed: u64) -> (u64, usize) {
         .unwrap();
     let mut found = 0;
     for _ in 0..60 {
-        befall(&sim, &mut rng);
+        apply_random_fault(&sim, &mut rng);
         sim.run_for(Duration::from_millis(rng.below(9_000)));
-        found += usize::from(work(&sim, &mut topology, &mut rng));
+        found += usize::from(run_operation(&sim, &mut topology, &mut rng));
         assert!(sim.connections() <= usize::from(MEMBERS), "seed {seed}");
         assert_eq!(sim.tasks(), 0, "seed {seed}");
     }
@@ -48,7 +48,7 @@ fn run(seed: u64) -> (u64, usize) {
     // retried at once (H-10), but after the cooldown.
     sim.run_for(Duration::from_secs(5));
     sim.block_on(topology.scan());
-    assert_truth(&sim, &topology, seed);
+    assert_description_is_current(&sim, &topology, seed);
     drop(topology);
     assert_eq!((sim.connections(), sim.timers()), (0, 0), "seed {seed}");
     let mut record = Vec::new();
@@ -62,7 +62,7 @@ fn run(seed: u64) -> (u64, usize) {
 }
 
 /// Applies a random action to the deployment, or none.
-fn befall(sim: &Sim, rng: &mut Rng) {
+fn apply_random_fault(sim: &Sim, rng: &mut Rng) {
     let member = MemberId(rng.below(MEMBERS.into()) as u16);
     let network = sim.network();
     // An action that is impossible at the moment has no effect.
@@ -102,7 +102,7 @@ fn heal(sim: &Sim) {
 }
 
 /// Works like an application; returns whether a selection succeeded.
-fn work(sim: &Sim, topology: &mut ScanTopology<RecordingPool>, rng: &mut Rng) -> bool {
+fn run_operation(sim: &Sim, topology: &mut ScanTopology<RecordingPool>, rng: &mut Rng) -> bool {
     let criteria = Criteria::write();
     let clock = sim.runtime().io.clock;
     // Some selections are dropped at any point.
@@ -129,7 +129,7 @@ fn work(sim: &Sim, topology: &mut ScanTopology<RecordingPool>, rng: &mut Rng) ->
 }
 
 /// Asserts that the description matches the deployment.
-fn assert_truth(sim: &Sim, topology: &ScanTopology<RecordingPool>, seed: u64) {
+fn assert_description_is_current(sim: &Sim, topology: &ScanTopology<RecordingPool>, seed: u64) {
     let status = sim.status();
     let primary = status.primary().unwrap();
     for member in &status.members {

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// The environment variable with the connection string for the suspended process.
-const WATCHED: &str = "SDAM_LIVE_WATCHED";
+const CLIENT_URI: &str = "SDAM_LIVE_CLIENT_URI";
 
 /// The options of the suspended client.
 const OPTIONS: &str = "&heartbeatFrequencyMS=500&connectTimeoutMS=2000";
@@ -42,7 +42,7 @@ impl Client {
     fn start(uri: &str) -> Self {
         let mut child = Command::new(env::current_exe().unwrap())
             .args(["--exact", CLIENT, "--nocapture"])
-            .env(WATCHED, uri)
+            .env(CLIENT_URI, uri)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -57,7 +57,7 @@ impl Client {
         loop {
             line.clear();
             let read = self.lines.read_line(&mut line).unwrap();
-            assert!(read > 0, "the client ended before it said {word}");
+            assert!(read > 0, "the client ended before it printed {word}");
             assert!(
                 !line.starts_with("unknown") && !line.starts_with("failed"),
                 "{line}"
@@ -129,7 +129,9 @@ fn a_suspended_client_loses_no_server() {
 /// The test above runs it in a separate process; run by itself, it does nothing.
 #[test]
 fn process_that_is_suspended() {
-    let Ok(uri) = env::var(WATCHED) else { return };
+    let Ok(uri) = env::var(CLIENT_URI) else {
+        return;
+    };
     let observer = Observer::start(&uri);
     std::thread::spawn({
         let topology = observer.topology.clone();
@@ -140,7 +142,7 @@ fn process_that_is_suspended() {
     });
     let mut next = 0;
     loop {
-        let ((line, is_last), mark) = observer.wait_for("news", next, |kind| match kind {
+        let ((line, is_last), mark) = observer.wait_for("an event", next, |kind| match kind {
             EventKind::ServerHeartbeatSucceeded { heartbeat, .. } if heartbeat.awaited => {
                 Some(("streamed", false))
             }
