@@ -16,7 +16,7 @@ mod process;
 
 #[cfg(not(target_os = "linux"))]
 fn main() {
-    eprintln!("skipped: what a process costs is read from /proc");
+    eprintln!("skipped: the cost of a process is read from /proc");
 }
 
 #[cfg(target_os = "linux")]

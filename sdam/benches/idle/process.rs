@@ -39,7 +39,7 @@ impl Deployment {
             .stderr(Stdio::inherit())
             .output()
             .unwrap();
-        assert!(output.status.success(), "measuring failed");
+        assert!(output.status.success(), "the measuring process failed");
         Figures::parse(&String::from_utf8(output.stdout).unwrap())
     }
 }

@@ -13,7 +13,7 @@ mod servers;
 
 #[cfg(not(target_os = "linux"))]
 fn main() {
-    eprintln!("skipped: what a thread costs is read from /proc");
+    eprintln!("skipped: the cost of a thread is read from /proc");
 }
 
 #[cfg(target_os = "linux")]

@@ -81,10 +81,7 @@ impl Servers {
             .streams
             .opened
             .wait_timeout_while(open, patience, lacking);
-        assert!(
-            !waited.unwrap().1.timed_out(),
-            "a server is not streamed from"
-        );
+        assert!(!waited.unwrap().1.timed_out(), "a server has no open stream");
     }
 
     /// Pushes a changed reply of the next member in turn.
