@@ -81,7 +81,10 @@ impl Servers {
             .streams
             .opened
             .wait_timeout_while(open, patience, lacking);
-        assert!(!waited.unwrap().1.timed_out(), "a server has no open stream");
+        assert!(
+            !waited.unwrap().1.timed_out(),
+            "a server has no open stream"
+        );
     }
 
     /// Pushes a changed reply of the next member in turn.
