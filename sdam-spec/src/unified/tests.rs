@@ -201,10 +201,10 @@ fn insert(expect_error: Option<bool>) -> Value {
 #[test]
 fn operations_end_as_expected_or_the_file_fails() {
     assert_eq!(logging(&host(), &file(&insert(Some(true)))), Ok(()));
-    let check = |operation: Value, said: &str| {
+    let check = |operation: Value, expected: &str| {
         let error = logging(&host(), &file(&operation)).unwrap_err();
         assert!(
-            error.starts_with("test: insertOne: ") && error.contains(said),
+            error.starts_with("test: insertOne: ") && error.contains(expected),
             "{error}"
         );
     };
@@ -227,48 +227,29 @@ fn a_test_whose_requirements_are_not_met_fails() {
     }
 }
 
+/// Each case is a text of the file, its replacement and the resulting error.
 #[test]
 fn unsupported_content_is_refused_with_its_test_and_field() {
-    let check = |supported: &str, other: &str, said: &str| {
+    for case in [
+        "1.14 -> 2.0 -> schemaVersion is (2, 0), expected 1",
+        "createEntities -> initialData -> initialData: unknown field",
+        "topologies -> auth -> runOnRequirements[0].auth: unknown field",
+        "single -> ring -> runOnRequirements[0].topologies[0]: unknown variant `ring`",
+        "client -> session -> createEntities[0]: unknown variant `session`",
+        "uriOptions -> serverApi -> createEntities[0].client.serverApi: unknown field",
+        "serverHeartbeatFailedEvent -> x -> createEntities[0].client.observeEvents[0]: x is not",
+        r#"expectLogMessages -> outcome -> tests: "test": outcome: unknown field"#,
+        r#"isClientError -> isError -> tests: "test": operations[0].expectError.isError: unknown"#,
+        r#"insertOne -> watch -> tests: "test": operations[0]: unknown variant `watch`"#,
+        r#""document" -> "filter" -> tests: "test": operations[0]: insertOne.filter: unknown"#,
+        r#"object":"x" -> object":"testRunner" -> tests: "test": operations[0]: insertOne is not"#,
+    ] {
+        let [supported, other, expected] = *case.split(" -> ").collect::<Vec<_>>() else {
+            panic!("{case}");
+        };
         let file = file(&insert(Some(true))).to_string();
         let file = file.replacen(supported, other, 1).parse().unwrap();
         let error = logging(&host(), &file).unwrap_err();
-        assert!(error.starts_with(said), "{error}");
-    };
-    check(
-        "createEntities",
-        "initialData",
-        "initialData: unknown field",
-    );
-    check("1.14", "2.0", "schemaVersion is (2, 0), expected 1");
-    let kind = "runOnRequirements[0].topologies[0]: unknown variant `sharded-replicaset`";
-    check("single", "sharded-replicaset", kind);
-    check(
-        "topologies",
-        "auth",
-        "runOnRequirements[0].auth: unknown field",
-    );
-    let entity = "createEntities[0]";
-    check(
-        "client",
-        "session",
-        &format!("{entity}: unknown variant `session`"),
-    );
-    let event = format!("{entity}.client.observeEvents[0]: poolReady is not a supported event");
-    check("serverHeartbeatFailedEvent", "poolReady", &event);
-    let in_test = |supported: &str, other: &str, said: &str| {
-        check(supported, other, &format!("tests: \"test\": {said}"));
-    };
-    in_test("expectLogMessages", "outcome", "outcome: unknown field");
-    let error = "operations[0].expectError.isError: unknown field";
-    in_test("isClientError", "isError", error);
-    in_test(
-        "insertOne",
-        "watch",
-        "operations[0]: unknown variant `watch`",
-    );
-    let argument = "operations[0]: insertOne.filter: unknown field";
-    in_test("\"document\"", "\"filter\"", argument);
-    let object = "operations[0]: insertOne is not an operation of testRunner";
-    in_test("\"object\":\"x\"", "\"object\":\"testRunner\"", object);
+        assert!(error.starts_with(expected), "{error}");
+    }
 }
