@@ -108,7 +108,7 @@ pub fn logging(host: &Host, file: &Value) -> Result<(), String> {
             format::check(requirements, kind, deployment.version)?;
         }
         let runner = Runner::new(&deployment.uri, &deployment.runtime);
-        let outcome = deployment.block_on(play(runner, &file.create_entities, test));
+        let outcome = deployment.block_on(run_test(runner, &file.create_entities, test));
         outcome
             .unwrap_or_else(|| Err("the host has not run the test".to_owned()))
             .map_err(|error| format!("{}: {error}", test.description))?;
@@ -116,7 +116,7 @@ pub fn logging(host: &Host, file: &Value) -> Result<(), String> {
     Ok(())
 }
 
-async fn play(mut runner: Runner<'_>, entities: &[Entity], test: &Test) -> Result<(), String> {
+async fn run_test(mut runner: Runner<'_>, entities: &[Entity], test: &Test) -> Result<(), String> {
     runner.create(entities)?;
     let mut outcome = Ok(());
     for operation in &test.operations {

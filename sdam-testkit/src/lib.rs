@@ -21,7 +21,7 @@ pub use sdam_transport::testing::ManualClock;
 
 pub use self::{
     pools::{RecordedCall, RecordingPool, RecordingPools},
-    server::{Reply, Request, Server, always, member, mongos},
+    server::{Reply, Request, Server, fixed_reply, member, mongos},
     servers::{Servers, reply_to},
     spawn::{DroppedTasks, HeldTasks},
 };

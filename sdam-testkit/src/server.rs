@@ -36,7 +36,7 @@ pub struct Request {
 impl Server {
     /// Returns a server that replies to every command at once with this document.
     pub fn replying(reply: &Document) -> Self {
-        Self::computing(always(reply.to_vec().ok()))
+        Self::computing(fixed_reply(reply.to_vec().ok()))
     }
 
     /// Returns a server that replies to every command at once with what `reply` returns.
@@ -54,7 +54,7 @@ impl Server {
     pub fn refusing(message: impl Into<String>) -> Self {
         Self {
             refusal: Some(message.into()),
-            ..Self::computing(always(None))
+            ..Self::computing(fixed_reply(None))
         }
     }
 
@@ -62,7 +62,7 @@ impl Server {
     pub fn silent() -> Self {
         Self {
             silent: true,
-            ..Self::computing(always(None))
+            ..Self::computing(fixed_reply(None))
         }
     }
 
@@ -88,7 +88,7 @@ impl fmt::Debug for Server {
 }
 
 /// Returns a reply that is the same for every request.
-pub fn always(body: Option<Vec<u8>>) -> Reply {
+pub fn fixed_reply(body: Option<Vec<u8>>) -> Reply {
     Arc::new(move |_| body.clone())
 }
 

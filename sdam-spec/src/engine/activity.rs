@@ -62,7 +62,7 @@ impl Activity {
         lock(&self.counts).busy += 1;
     }
 
-    fn rests(&self, ended: bool) {
+    fn idle(&self, ended: bool) {
         let mut counts = lock(&self.counts);
         counts.busy -= 1;
         counts.alive -= usize::from(ended);
@@ -74,7 +74,7 @@ impl Activity {
         }
     }
 
-    fn vanished(&self) {
+    fn dropped(&self) {
         lock(&self.counts).alive -= 1;
     }
 }
@@ -125,7 +125,7 @@ struct State {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     /// It is pending.
-    Resting,
+    Idle,
     /// It was woken and will run.
     Woken,
     Running,
@@ -141,7 +141,7 @@ impl Future for Watched {
         let status = Arc::clone(&self.status);
         {
             let mut state = lock(&status.state);
-            if state.phase == Phase::Resting {
+            if state.phase == Phase::Idle {
                 // Runtimes may poll a task without a wake-up.
                 status.activity.woken();
             }
@@ -160,10 +160,10 @@ impl Future for Watched {
         }
         state.phase = match poll {
             Poll::Ready(()) => Phase::Ended,
-            Poll::Pending => Phase::Resting,
+            Poll::Pending => Phase::Idle,
         };
         drop(state);
-        status.activity.rests(poll.is_ready());
+        status.activity.idle(poll.is_ready());
         poll
     }
 }
@@ -174,9 +174,9 @@ impl Drop for Watched {
         let phase = std::mem::replace(&mut lock(&self.status.state).phase, Phase::Ended);
         match phase {
             Phase::Ended => {}
-            Phase::Resting => self.status.activity.vanished(),
+            Phase::Idle => self.status.activity.dropped(),
             Phase::Woken | Phase::Running | Phase::RunningAndWoken => {
-                self.status.activity.rests(true);
+                self.status.activity.idle(true);
             }
         }
     }
@@ -191,7 +191,7 @@ impl Wake for Status {
         let mut state = lock(&self.state);
         match state.phase {
             Phase::Running => state.phase = Phase::RunningAndWoken,
-            Phase::Resting => {
+            Phase::Idle => {
                 state.phase = Phase::Woken;
                 self.activity.woken();
                 let waker = state.waker.clone();

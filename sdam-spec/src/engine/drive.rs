@@ -26,7 +26,7 @@ struct Step {
     reply: Option<Vec<u8>>,
 }
 
-/// Starts a topology on a slow `harness` and brings it to `wanted`: the same types, round-trip
+/// Starts a topology on a slow `harness` and brings it to `target`: the same types, round-trip
 /// times, tags and last writes, and the same intervals between updates.
 ///
 /// # Errors
@@ -34,15 +34,15 @@ struct Step {
 /// If the result differs.
 pub(super) fn drive_to(
     harness: &Harness<'_>,
-    wanted: &TopologyDescription,
+    target: &TopologyDescription,
     options: Options,
 ) -> Result<Topology, String> {
-    let topology = harness.start(with_seeds(options, wanted), |builder| builder)?;
-    for extra in &extra_seeds(wanted) {
-        join_and_leave(harness, extra, wanted)?;
+    let topology = harness.start(with_seeds(options, target), |builder| builder)?;
+    for extra in &extra_seeds(target) {
+        join_and_leave(harness, extra, target)?;
     }
     let zero = harness.now() + LEAD_TIME;
-    for step in steps(wanted, zero)? {
+    for step in steps(target, zero)? {
         harness.clock.advance_to(step.at);
         harness.settle();
         match &step.reply {
@@ -52,8 +52,8 @@ pub(super) fn drive_to(
         harness.settle();
     }
     let reached = topology.snapshot().description().clone();
-    compare(wanted, &reached)?;
-    compare_updates(wanted, &reached, zero)?;
+    compare(target, &reached)?;
+    compare_updates(target, &reached, zero)?;
     Ok(topology)
 }
 
@@ -61,11 +61,11 @@ pub(super) fn drive_to(
 fn join_and_leave(
     harness: &Harness<'_>,
     address: &ServerAddress,
-    wanted: &TopologyDescription,
+    target: &TopologyDescription,
 ) -> Result<(), String> {
     harness.servers.admit(address)?;
     harness.settle();
-    for hinted in wanted.servers().iter().filter(|server| is_hinted(server)) {
+    for hinted in target.servers().iter().filter(|server| is_hinted(server)) {
         let mut hinting_reply = base_hello(25);
         hinting_reply.extend(doc! {
             "secondary": true,
@@ -82,10 +82,10 @@ fn join_and_leave(
 
 /// Plans the steps: every check begins one round trip before its update. Updates are relative to
 /// `zero`.
-fn steps(wanted: &TopologyDescription, zero: Instant) -> Result<Vec<Step>, String> {
-    let members = members(wanted);
+fn steps(target: &TopologyDescription, zero: Instant) -> Result<Vec<Step>, String> {
+    let members = members(target);
     let mut steps = Vec::new();
-    for server in wanted.servers().iter().filter(|server| is_checked(server)) {
+    for server in target.servers().iter().filter(|server| is_checked(server)) {
         let update = server.last_update_time.unwrap_or(Instant::EPOCH);
         let at = zero + update.since(Instant::EPOCH);
         let rtt = server.rtt.map_or(Duration::ZERO, |rtt| rtt.average);
@@ -107,12 +107,12 @@ fn steps(wanted: &TopologyDescription, zero: Instant) -> Result<Vec<Step>, Strin
 
 /// Compares the times of updates, relative to `zero`.
 fn compare_updates(
-    wanted: &TopologyDescription,
+    target: &TopologyDescription,
     actual: &TopologyDescription,
     zero: Instant,
 ) -> Result<(), String> {
-    for (wanted, actual) in wanted.servers().iter().zip(actual.servers()) {
-        let expected = wanted.last_update_time.filter(|_| is_checked(wanted));
+    for (target, actual) in target.servers().iter().zip(actual.servers()) {
+        let expected = target.last_update_time.filter(|_| is_checked(target));
         let expected = expected.map(|update| zero + update.since(Instant::EPOCH));
         if expected.is_some() && actual.last_update_time != expected {
             return Err(not_reached(&format!(

@@ -11,14 +11,14 @@ use sdam_core::{
 
 pub(crate) const SET_NAME: &str = "rs";
 
-/// Adds seeds for all servers of `wanted` and the extra ones to `options`.
-pub(crate) fn with_seeds(options: Options, wanted: &TopologyDescription) -> Options {
-    let seeds = members(wanted)
+/// Adds seeds for all servers of `target` and the extra ones to `options`.
+pub(crate) fn with_seeds(options: Options, target: &TopologyDescription) -> Options {
+    let seeds = members(target)
         .into_iter()
-        .chain(extra_seeds(wanted))
+        .chain(extra_seeds(target))
         .collect();
     let options = options.with_seeds(seeds);
-    match wanted.topology_type() {
+    match target.topology_type() {
         TopologyType::Unknown | TopologyType::Sharded => options,
         TopologyType::Single => options.with_direct_connection(true),
         TopologyType::LoadBalanced => options.with_load_balanced(true),
@@ -28,18 +28,18 @@ pub(crate) fn with_seeds(options: Options, wanted: &TopologyDescription) -> Opti
     }
 }
 
-/// Returns the addresses of the servers of `wanted`.
-pub(crate) fn members(wanted: &TopologyDescription) -> Vec<ServerAddress> {
-    let servers = wanted.servers().iter();
+/// Returns the addresses of the servers of `target`.
+pub(crate) fn members(target: &TopologyDescription) -> Vec<ServerAddress> {
+    let servers = target.servers().iter();
     servers.map(|server| server.address.clone()).collect()
 }
 
-/// Returns extra seeds that are not in the wanted description, but needed to reach it.
+/// Returns extra seeds that are not in the target description, but needed to reach it.
 ///
 /// A topology loses all servers when its seeds, at least two, turn out to be standalone servers.
 /// Another server has to report that a server might be the primary.
-pub(crate) fn extra_seeds(wanted: &TopologyDescription) -> Vec<ServerAddress> {
-    let number = match wanted.servers() {
+pub(crate) fn extra_seeds(target: &TopologyDescription) -> Vec<ServerAddress> {
+    let number = match target.servers() {
         [] => 2,
         servers => usize::from(servers.iter().any(|server| is_hinted(server))),
     };
@@ -107,7 +107,7 @@ pub(crate) fn encode(document: &Document) -> Result<Vec<u8>, String> {
 
 /// Compares everything relevant to selection except the times of updates.
 pub(crate) fn compare(
-    wanted: &TopologyDescription,
+    target: &TopologyDescription,
     actual: &TopologyDescription,
 ) -> Result<(), String> {
     let servers = |topology: &TopologyDescription| -> Vec<_> {
@@ -126,8 +126,8 @@ pub(crate) fn compare(
         });
         facts.collect()
     };
-    if wanted.topology_type() != actual.topology_type() || servers(wanted) != servers(actual) {
-        return Err(not_reached(&format!("it is {actual}, expected {wanted}")));
+    if target.topology_type() != actual.topology_type() || servers(target) != servers(actual) {
+        return Err(not_reached(&format!("it is {actual}, expected {target}")));
     }
     Ok(())
 }

@@ -20,14 +20,14 @@ fn each(name: &str, test: impl Fn(&dyn Fn(&Value) -> Result<(), String>)) {
 
 #[test]
 fn a_topology_that_differs_from_the_file_fails() {
-    each("rs", |play| {
+    each("rs", |run| {
         let check = |pointer: &str, wrong: Value, message: &str| {
             let mut outcome = outcome();
             *outcome.pointer_mut(pointer).unwrap() = wrong;
-            let error = play(&file(&outcome)).unwrap_err();
+            let error = run(&file(&outcome)).unwrap_err();
             assert_eq!(error, format!("phase 2 (both): {message}"));
         };
-        assert_eq!(play(&file(&outcome())), Ok(()));
+        assert_eq!(run(&file(&outcome())), Ok(()));
         check(
             "/topologyType",
             json!("Sharded"),
@@ -43,9 +43,9 @@ fn a_topology_that_differs_from_the_file_fails() {
 
 #[test]
 fn a_topology_is_driven_to_the_description_and_selected_from() {
-    each("server_selection", |play| {
+    each("server_selection", |run| {
         let check = |suitable: &[&str], window: &[&str], error: Option<&str>| {
-            let verdict = play(&selection::tests::file(suitable, window));
+            let verdict = run(&selection::tests::file(suitable, window));
             match error {
                 None => assert_eq!(verdict, Ok(())),
                 Some(key) => assert!(verdict.unwrap_err().starts_with(key), "{key}"),
@@ -61,11 +61,11 @@ fn a_topology_is_driven_to_the_description_and_selected_from() {
 
 #[test]
 fn an_unreachable_description_fails() {
-    each("server_selection", |play| {
+    each("server_selection", |run| {
         let check = |change: &dyn Fn(&mut Value), message: &str| {
             let mut file = selection::tests::file(&["b", "c"], &["b"]);
             change(&mut file["topology_description"]);
-            let error = play(&file).unwrap_err();
+            let error = run(&file).unwrap_err();
             assert!(error.starts_with(message), "{error}");
         };
         check(
@@ -85,9 +85,9 @@ fn an_unreachable_description_fails() {
 
 #[test]
 fn staleness_errors_must_match_the_expectation() {
-    each("max-staleness", |play| {
+    each("max-staleness", |run| {
         let verdict = |seconds: i64, error: bool| {
-            play(&json!({
+            run(&json!({
                 "topology_description": { "type": "ReplicaSetNoPrimary", "servers": [
                     { "address": "a:27017", "type": "PossiblePrimary" },
                     { "address": "b:27017", "type": "RSSecondary", "avg_rtt_ms": 5,
@@ -109,9 +109,9 @@ fn staleness_errors_must_match_the_expectation() {
 
 #[test]
 fn staleness_counts_from_the_updates_of_the_file() {
-    each("max-staleness", |play| {
+    each("max-staleness", |run| {
         let verdict = |update: u64, suitable: Value| {
-            play(&json!({
+            run(&json!({
                 "topology_description": { "type": "ReplicaSetWithPrimary", "servers": [
                     { "address": "a:27017", "type": "RSPrimary", "avg_rtt_ms": 5,
                       "lastUpdateTime": 2_000,
@@ -139,9 +139,9 @@ fn staleness_counts_from_the_updates_of_the_file() {
 
 #[test]
 fn averages_are_measured_from_reply_delays() {
-    each("rtt", |play| {
+    each("rtt", |run| {
         let verdict = |average: f64| {
-            play(&json!({ "avg_rtt_ms": 10, "new_rtt_ms": 20.5, "new_avg_rtt": average }))
+            run(&json!({ "avg_rtt_ms": 10, "new_rtt_ms": 20.5, "new_avg_rtt": average }))
         };
         assert_eq!(verdict(12.1), Ok(()));
         assert!(verdict(12.100_002).is_err());
@@ -150,7 +150,7 @@ fn averages_are_measured_from_reply_delays() {
 
 #[test]
 fn servers_chosen_too_rarely_fail() {
-    each("in_window", |play| {
+    each("in_window", |run| {
         let verdict = |frequencies: [f64; 2]| {
             let servers = |key: &str, value: Value| {
                 json!([
@@ -163,7 +163,7 @@ fn servers_chosen_too_rarely_fail() {
             for server in topology["servers"].as_array_mut().unwrap() {
                 server["avg_rtt_ms"] = json!(35);
             }
-            play(&json!({
+            run(&json!({
                 "description": "two", "iterations": 1_000,
                 "topology_description": topology,
                 "mocked_topology_state": servers("operation_count", json!(5)),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sdam_core::options::Options;
 use sdam_events::channel;
-use sdam_testkit::always;
+use sdam_testkit::fixed_reply;
 use serde_json::Value;
 
 use super::harness::{Harness, ready};
@@ -55,7 +55,7 @@ impl Subject for Scanned {
         } else {
             1
         };
-        let reply = always(response.reply.clone());
+        let reply = fixed_reply(response.reply.clone());
         self.harness.serve(address, DELAY, reply);
         ready(self.topology.check(id))?;
         match self.harness.servers.remove(address).len() {

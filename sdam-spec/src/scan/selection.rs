@@ -8,7 +8,7 @@ use sdam_core::{
     options::{MIN_HEARTBEAT_FREQUENCY, Options},
 };
 use sdam_select::Criteria;
-use sdam_testkit::always;
+use sdam_testkit::fixed_reply;
 use serde_json::Value;
 
 use super::{
@@ -128,7 +128,7 @@ pub(super) fn rtt(file: &Value) -> Result<(), String> {
     for sample in file.before.into_iter().chain([file.sample]) {
         let sample =
             Duration::try_from_secs_f64(sample / 1e3).map_err(|error| error.to_string())?;
-        harness.serve(&server, sample, always(Some(hello.clone())));
+        harness.serve(&server, sample, fixed_reply(Some(hello.clone())));
         ready(topology.check(id))?;
     }
     let rtt = find(&topology).and_then(|server| server.rtt);

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::selection::{self, file::SelectionFile};
 
-fn play(file: &Value) -> Result<(), String> {
+fn run(file: &Value) -> Result<(), String> {
     (ScanCheck::DISCOVERY_AND_MONITORING.check)(file)
 }
 
@@ -26,7 +26,7 @@ fn a_response_of_an_unmonitored_server_fails() {
         "phases": [{ "responses": [["a", { "ok": 1 }]], "outcome": { "events": [] } }],
     });
     let error = "phase 1: expected 1 checks of a:27017, got 0";
-    assert_eq!(play(&balanced), Err(error.to_owned()));
+    assert_eq!(run(&balanced), Err(error.to_owned()));
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn a_network_error_breaks_two_checks_of_a_known_server_and_one_of_an_unknown() {
             phase(&broken, "Unknown", 3),
         ],
     });
-    assert_eq!(play(&file), Ok(()));
+    assert_eq!(run(&file), Ok(()));
 }
 
 #[test]

@@ -95,7 +95,7 @@ impl Expected {
     fn compare_at(&self, is_root: bool, actual: Option<&Value>) -> Result<(), String> {
         let is_match = match (self, actual) {
             (Self::Operator(operator), _) => match (&**operator, actual) {
-                (Operator::Exists(wanted), _) => *wanted == actual.is_some(),
+                (Operator::Exists(expected), _) => *expected == actual.is_some(),
                 (Operator::Type(Types::One(one)), Some(actual)) => one.includes(actual),
                 (Operator::Type(Types::Several(types)), Some(actual)) => {
                     types.iter().any(|one| one.includes(actual))

@@ -9,7 +9,7 @@ use sdam::{
     ReadPreference, ScanTopology, ServerAddress, ServerId, ServerType, TopologyBuilder,
 };
 use sdam_events::channel::{EventStream, unbounded};
-use sdam_testkit::{ManualClock, Reply, Server, Servers, always};
+use sdam_testkit::{ManualClock, Reply, Server, Servers, fixed_reply};
 
 /// The default random seed of tests.
 pub(crate) const SEED: u64 = 7;
@@ -189,7 +189,7 @@ pub(crate) fn refusal(code: i32) -> Document {
 
 /// Returns `document` as the reply to every request.
 pub(crate) fn reply(document: &Document) -> Reply {
-    always(Some(bytes(document)))
+    fixed_reply(Some(bytes(document)))
 }
 
 pub(crate) fn bytes(document: &Document) -> Vec<u8> {
