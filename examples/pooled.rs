@@ -13,20 +13,22 @@ use std::{
 };
 
 use sdam::{
-    Criteria, Established, Generation, Instant, Io, NewPool, PoolClear, PoolFactory, PoolHandle,
-    ServerAddress, Topology, establish, runtime,
+    Criteria, Established, Generation, NewPool, PoolClear, PoolFactory, PoolHandle, ServerAddress,
+    Topology, runtime,
     sim::{ReplicaSet, action::Target},
 };
+
+/// The time limit of connecting and of each reply.
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 /// Creates the pool of each server.
 #[derive(Debug)]
-struct Pools(Io);
+struct Pools;
 
 #[derive(Debug)]
 struct Pool {
-    io: Io,
     new: NewPool,
     state: Mutex<State>,
 }
@@ -50,7 +52,6 @@ impl PoolFactory for Pools {
             idle: Vec::new(),
         };
         Pool {
-            io: self.0.clone(),
             new,
             state: Mutex::new(state),
         }
@@ -74,12 +75,11 @@ impl PoolHandle for Pool {
 }
 
 impl Pool {
-    async fn check_out(&self, deadline: Option<Instant>) -> Result<Established> {
-        let Self { io, new, .. } = self;
+    async fn check_out(&self) -> Result<Established> {
         let idle = {
             let mut state = self.state();
             if !state.ready {
-                return Err(format!("the pool of {} is paused or closed", new.address).into());
+                return Err(format!("the pool of {} is paused or closed", self.new.address).into());
             }
             let current = state.generation;
             state.idle.retain(|idle| idle.generation() >= current);
@@ -88,7 +88,7 @@ impl Pool {
         match idle {
             Some(connection) => Ok(connection),
             // Reports the reply to hello, or the error, to the topology.
-            None => Ok(establish(io, &new.reporter, &new.address, deadline).await?),
+            None => Ok(self.new.establish(Some(TIMEOUT)).await?),
         }
     }
 
@@ -105,12 +105,11 @@ impl Pool {
 
 /// Runs a ping on a pooled connection, and `during` while the connection is in use.
 async fn ping(pool: &Pool, during: impl FnOnce() -> Result<()>) -> Result<()> {
-    let deadline = Some(pool.io.clock.now() + Duration::from_secs(5));
-    let mut connection = pool.check_out(deadline).await?;
+    let mut connection = pool.check_out().await?;
     during()?;
     let ping = bson::rawdoc! { "ping": 1, "$db": "admin" };
     // Reports the reply or the error to the topology.
-    let reply = connection.run_command(ping.as_bytes(), deadline).await;
+    let reply = connection.run_command(ping.as_bytes(), Some(TIMEOUT)).await;
     pool.check_in(connection);
     Ok(reply.map(drop)?)
 }
@@ -121,9 +120,8 @@ async fn run(
     uri: &str,
     kill_primary: impl Fn() -> Result<()>,
 ) -> Result<Vec<(ServerAddress, bool)>> {
-    let runtime = runtime::tokio()?;
-    let pools = Pools(runtime.io.clone());
-    let topology = Topology::builder(uri)?.pools(pools).start(runtime)?;
+    let builder = Topology::builder(uri)?.pools(Pools);
+    let topology = builder.start(runtime::tokio()?)?;
     let mut pings = Vec::new();
     for number in 1..=5 {
         let start = time::Instant::now();

@@ -12,13 +12,14 @@ use std::{
 use sdam_core::{
     event::Event,
     ids::{Generation, ServerId},
-    pool::{NewPool, PoolClear, PoolFactory, PoolHandle},
+    pool::PoolClear,
     time::Instant,
 };
 use sdam_events::sink::{EventSink, Interest};
 use sdam_model::oracle::is_selectable;
 use sdam_sim::oracle::{Oracle, PoolCall, PoolCalls, Violation};
 use sdam_transport::Clock;
+use sdam_transport::pool::{NewPool, PoolFactory, PoolHandle};
 
 use crate::{load::balanced::BalancedPool, request::SelectionRequest};
 

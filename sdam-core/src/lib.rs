@@ -16,7 +16,7 @@
 //! | [`machine`] | [`machine::TopologyMachine`]: takes inputs, returns effects |
 //! | [`monitor`], [`rtt`] | one server's check loop and its round-trip times |
 //! | [`scan`] | order and time of checks in a client without background tasks |
-//! | [`pool`] | commands to connection pools, and the errors of pools |
+//! | [`pool`] | clears of connection pools, and the errors of pools |
 //! | [`app_error`] | errors that operations and pools report |
 //! | [`read_preference`] | which members may be read from |
 //! | [`event`] | published events, in order |

@@ -1,89 +1,14 @@
-//! Commands from a topology to connection pools, and the errors of pools (CMAP).
+//! The clears of connection pools, and the errors of pools (CMAP).
 
 mod error;
-mod reporter;
 
-use alloc::{boxed::Box, sync::Arc};
-use core::{any::Any, fmt::Debug};
+use alloc::sync::Arc;
 
-pub use self::{
-    error::PoolError,
-    reporter::{NewPool, PoolHost, Reporter, ServiceConnection},
-};
+pub use self::error::PoolError;
 use crate::{
     error::ServerError,
     ids::{Generation, ObjectId},
 };
-
-/// Creates the pool of each server that joins the topology.
-///
-/// `Arc<F>`, `Box<F>` and `&'static F` are factories if `F` is one.
-///
-/// # Contract
-///
-/// `create` is called while the topology is locked.
-/// It must return quickly, must not block, and must not call back into the topology.
-/// The pool starts paused with [`NewPool::generation`] and opens no connection before
-/// [`PoolHandle::ready`].
-///
-/// A panic is re-raised in the calling thread after the remaining effects have run. The server is
-/// then monitored but never selected, until a later `create` succeeds: it is called again each
-/// time the pool would become ready.
-pub trait PoolFactory: Send + Sync + Debug + 'static {
-    /// The pool of one server. A selection returns a reference to it.
-    ///
-    /// `Arc<T>` and `Box<T>` are pools if `T` is one, also `Arc<dyn PoolHandle>`.
-    type Pool: PoolHandle;
-
-    /// Creates the paused pool of a server.
-    fn create(&self, new: NewPool) -> Self::Pool;
-}
-
-/// The part of a connection pool that the topology controls.
-///
-/// # Contract
-///
-/// All methods are called while the topology is locked, so that no selection sees a server whose
-/// pool does not match the server's description. They must take constant time, must not block, and
-/// must not call back into the topology; sockets are closed later, by the pool's own task. A pool
-/// must not hold any lock that these methods take while it reports an error, a handshake or the
-/// end of a connection.
-///
-/// # Behind a load balancer
-///
-/// The topology counts the connections to each service and assigns their generations (CMAP:
-/// "Load Balancer Mode"):
-///
-/// - The pool reports the reply to each hello before it authenticates, and stamps the connection
-///   with the service and the generation that the report returns. It never chooses a generation
-///   itself.
-/// - It reports the end of each reported connection once, after any error of that connection. The
-///   topology forgets a service with its last connection, and the pool may do so too.
-/// - A service that comes back starts above every generation of a forgotten one. An error that is
-///   reported after the end of its connection is therefore stale, and cannot clear connections
-///   that were opened later.
-/// - A clear may happen between the report of a handshake and the moment when the pool has
-///   registered the connection. A pool recognises such a connection as stale if it keeps the
-///   generation of each service's last clear until no handshake is in progress. Otherwise it uses
-///   the connection once more.
-///
-/// A pool may report no handshake: its services then start with [`Generation::FIRST`], and those
-/// that were cleared are remembered as long as the topology.
-///
-/// The pool itself manages its connections and publishes events and log messages about them. A
-/// [clear](PoolClear) comes first, then connections are checked in and closed (F-66). A clear that
-/// [interrupts](PoolClear::interrupt_in_use) affects no connection of the new generation (F-65).
-///
-/// A panic is re-raised in the calling thread after the remaining effects have run.
-pub trait PoolHandle: Any + Send + Sync + Debug {
-    /// Marks the pool ready to open connections; does nothing if it is ready already.
-    fn ready(&self);
-    /// Makes all connections of earlier generations stale, see [`PoolClear`].
-    fn clear(&self, clear: &PoolClear);
-    /// Closes the pool of a server that has left the topology: every later check-out fails, see
-    /// [`PoolError::Closed`].
-    fn close(&self);
-}
 
 /// The parameters and the cause of a clear (CMAP: "Clearing a Connection Pool").
 ///
@@ -125,54 +50,3 @@ impl PoolClear {
         }
     }
 }
-
-/// Pools that do nothing, for programs that only monitor.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NoPools;
-
-impl PoolFactory for NoPools {
-    type Pool = Self;
-
-    fn create(&self, _: NewPool) -> Self {
-        Self
-    }
-}
-
-impl PoolHandle for NoPools {
-    fn ready(&self) {}
-    fn clear(&self, _: &PoolClear) {}
-    fn close(&self) {}
-}
-
-macro_rules! forward_factory {
-    ($($pointer:ty),*) => {$(
-        impl<F: PoolFactory + ?Sized> PoolFactory for $pointer {
-            type Pool = F::Pool;
-
-            fn create(&self, new: NewPool) -> F::Pool {
-                (**self).create(new)
-            }
-        }
-    )*};
-}
-
-macro_rules! forward_handle {
-    ($($pointer:ty),*) => {$(
-        impl<H: PoolHandle + ?Sized> PoolHandle for $pointer {
-            fn ready(&self) {
-                (**self).ready();
-            }
-
-            fn clear(&self, clear: &PoolClear) {
-                (**self).clear(clear);
-            }
-
-            fn close(&self) {
-                (**self).close();
-            }
-        }
-    )*};
-}
-
-forward_factory!(Arc<F>, Box<F>, &'static F);
-forward_handle!(Arc<H>, Box<H>);

@@ -7,9 +7,10 @@ use std::{
 use sdam_core::{
     address::ServerAddress,
     ids::{Generation, ServerId},
-    pool::{NewPool, PoolClear, PoolFactory, PoolHandle},
+    pool::PoolClear,
 };
 use sdam_sim::oracle::{PoolCall, PoolCalls};
+use sdam_transport::pool::{NewPool, PoolFactory, PoolHandle};
 
 /// Pools that record every call of the topology, and panic at the chosen one. Clones share the
 /// record.

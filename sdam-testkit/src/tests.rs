@@ -11,12 +11,16 @@ use sdam_core::{
     error::{ErrorKind, ServerError, Stage},
     hello::{HelloRequest, ping},
     ids::{Generation, ObjectId, ServerId},
-    pool::{NewPool, PoolClear, PoolFactory, PoolHandle},
+    pool::PoolClear,
     time::Instant,
 };
 use sdam_transport::{
     Clock, Connection, Spawner, Task, Transport, TransportError,
     wire::{OpMsg, WireMessage},
+};
+use sdam_transport::{
+    Io,
+    pool::{NewPool, PoolFactory, PoolHandle},
 };
 
 use super::*;
@@ -179,11 +183,17 @@ fn held_tasks_are_returned_in_order() {
     assert!(held.take().is_empty());
 }
 
+fn io() -> Io {
+    let clock = ManualClock::default();
+    let servers = Servers::new(clock.clone(), Server::silent());
+    Io::new(Arc::new(clock), Arc::new(servers), 1)
+}
+
 #[test]
 fn recording_pools_keep_every_call_and_the_generations_of_open_pools() {
     let pools = RecordingPools::default();
     let server = ServerId::from_u64(1);
-    let pool = pools.create(NewPool::detached(server, address()));
+    let pool = pools.create(NewPool::detached(server, address(), io()));
     pool.ready();
     let cause = ServerError::new(ErrorKind::Network, Stage::Operation, "reset").shared();
     let mut clear = PoolClear::new(Generation::from_u64(1), cause);
@@ -207,7 +217,7 @@ fn recording_pools_panic_once_at_the_chosen_call() {
     let pools = RecordingPools::default();
     pools.break_after(1, "create");
     let create = || {
-        let new = NewPool::detached(ServerId::from_u64(1), address());
+        let new = NewPool::detached(ServerId::from_u64(1), address(), io());
         catch_unwind(AssertUnwindSafe(|| pools.create(new)))
     };
     let first = create().unwrap();

@@ -10,7 +10,7 @@
 //! | [`clock`], [`spawn`], [`connect`], [`resolve`] | the traits that runtimes implement |
 //! | [`error`] | the error of transports and resolvers |
 //! | [`handshake`] | client metadata |
-//! | [`establish`](mod@establish) | pooled connections: open, exchange hello, report |
+//! | [`pool`] | the seam of connection pools, and connections that report to the topology |
 //! | [`wire`] | whole wire messages, validated |
 //! | [`stream`], [`framed`], [`dial`], [`race`], [`net`] | a transport for every runtime that has sockets |
 //! | [`system`] | shared parts of runtimes over an operating system: entropy, an epoch, timers, look-ups |
@@ -38,12 +38,12 @@ pub mod conformance;
 pub mod connect;
 pub mod dial;
 pub mod error;
-pub mod establish;
 pub mod framed;
 pub mod handshake;
 pub mod local;
 pub mod net;
 pub mod pipe;
+pub mod pool;
 pub mod race;
 pub mod resolve;
 pub mod runtime;
@@ -63,9 +63,9 @@ pub use crate::{
     connect::{Connection, Transport},
     dial::{Dial, DialTarget},
     error::TransportError,
-    establish::{EstablishError, Established, establish},
     handshake::{ClientMetadata, Environment, InvalidMetadata, Library},
     net::NetTransport,
+    pool::{NewPool, NoPools, PoolFactory, PoolHandle, Reporter},
     resolve::{Resolver, SrvRecords},
     runtime::{Io, Runtime},
     spawn::{Spawner, Task},

@@ -23,12 +23,17 @@ use sdam_core::{
     ids::{Generation, ObjectId, ServerId},
     machine::{Effect, Effects, Input, RecordedInput, TopologyMachine},
     options::Options,
-    pool::{NewPool, PoolClear, PoolHandle, PoolHost},
+    pool::PoolClear,
     server::Rtt,
     time::Instant,
     topology::TopologyDescription,
 };
 use sdam_events::queue::EventQueue;
+use sdam_transport::{
+    pool::{NewPool, PoolHandle, PoolHost},
+    runtime::Io,
+    spawn::Spawner,
+};
 use smallvec::SmallVec;
 
 use self::{
@@ -47,6 +52,8 @@ pub(crate) struct Engine {
     pools: Arc<dyn CreatePool>,
     /// The topology that pools report to.
     host: Weak<dyn PoolHost>,
+    io: Io,
+    spawner: Option<Arc<dyn Spawner>>,
     events: Arc<EventQueue>,
     version: u64,
 }
@@ -68,12 +75,15 @@ impl Engine {
         pools: Arc<dyn CreatePool>,
         host: Weak<dyn PoolHost>,
         events: Arc<EventQueue>,
+        (io, spawner): (Io, Option<Arc<dyn Spawner>>),
     ) -> Self {
         Self {
             machine: TopologyMachine::new(options, events.topology()),
             servers: BTreeMap::new(),
             pools,
             host,
+            io,
+            spawner,
             events,
             version: 0,
         }
@@ -216,12 +226,15 @@ impl Engine {
     /// Returns the pool of `server`; creates it if there is none.
     fn pool<'s>(&self, server: &'s Server) -> &'s dyn PoolHandle {
         server.pool_or_create(|| {
-            self.pools.create_pool(NewPool::of(
+            let new = NewPool::of(
                 Weak::clone(&self.host),
                 server.id(),
                 server.core.address.clone(),
                 server.status().generation,
-            ))
+                self.io.clone(),
+            );
+            self.pools
+                .create_pool(new.with_spawner(self.spawner.clone()))
         })
     }
 

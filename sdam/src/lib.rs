@@ -29,23 +29,20 @@
 //! ([`PoolHandle`]), and every selection returns a reference to it, typed:
 //!
 //! ```no_run
-//! use sdam::{Established, Io, NewPool, PoolClear, PoolFactory, PoolHandle, establish};
+//! use sdam::{NewPool, PoolClear, PoolFactory, PoolHandle};
 //!
 //! #[derive(Debug)]
-//! struct Pools(Io);
+//! struct Pools;
 //!
 //! /// A pool that opens a connection for each operation.
 //! #[derive(Debug)]
-//! struct Pool {
-//!     new: NewPool,
-//!     io: Io,
-//! }
+//! struct Pool(NewPool);
 //!
 //! impl PoolFactory for Pools {
 //!     type Pool = Pool;
 //!
 //!     fn create(&self, new: NewPool) -> Pool {
-//!         Pool { new, io: self.0.clone() }
+//!         Pool(new)
 //!     }
 //! }
 //!
@@ -57,13 +54,12 @@
 //!
 //! # #[cfg(feature = "runtime-tokio")]
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! let runtime = sdam::runtime::tokio()?;
 //! let topology = sdam::Topology::builder("mongodb://db-0.example.com/?replicaSet=rs0")?
-//!     .pools(Pools(runtime.io.clone()))
-//!     .start(runtime)?;
+//!     .pools(Pools)
+//!     .start(sdam::runtime::tokio()?)?;
 //! let server = topology.select(&sdam::Criteria::write()).await?;
-//! let Pool { new, io } = server.pool();
-//! let connection: Established = establish(io, &new.reporter, &new.address, None).await?;
+//! // Connects, exchanges hello, and reports the reply or the error to the topology.
+//! let connection = server.pool().0.establish(None).await?;
 //! println!("a connection of generation {}", connection.generation());
 //! connection.close();
 //! # Ok(())
@@ -82,7 +78,7 @@
 //! | --- | --- |
 //! | SDAM | [`discovery::machine`], [`discovery::topology`], [`discovery::server`] |
 //! | Server Monitoring | [`discovery::monitor`], [`discovery::rtt`], [`discovery::scan`] |
-//! | SDAM: "Error handling", CMAP's part of it | [`discovery::app_error`], [`discovery::pool`], [`establish`](mod@transport::establish) |
+//! | SDAM: "Error handling", CMAP's part of it | [`discovery::app_error`], [`discovery::pool`], [`transport::pool`] |
 //! | SDAM Logging and Monitoring | [`discovery::event`], [`events`] |
 //! | Server Selection, Max Staleness | [`selection`], [`discovery::read_preference`] |
 //! | Handshake | [`discovery::hello`], [`transport::handshake`] |
@@ -125,10 +121,7 @@ pub use sdam_core::{
     event::{Event, EventKind, EventName},
     ids::{Generation, ObjectId, ServerId},
     options::{ConfigError, Options, Warning},
-    pool::{
-        NewPool, NoPools, PoolClear, PoolError, PoolFactory, PoolHandle, Reporter,
-        ServiceConnection,
-    },
+    pool::{PoolClear, PoolError},
     read_preference::{ReadMode, ReadPreference},
     server::{ServerDescription, ServerType, WireVersions},
     time::Instant,
@@ -152,8 +145,11 @@ pub use sdam_transport::{
     clock::Clock,
     connect::{Connection, Transport},
     error::TransportError,
-    establish::{EstablishError, Established, establish},
     handshake::{ClientMetadata, Library},
+    pool::{
+        CommandReply, ConnectionError, Established, NewPool, NoPools, PoolFactory, PoolHandle,
+        Reporter, ServiceConnection,
+    },
     runtime::{Io, Runtime},
     spawn::{Spawner, Task},
 };

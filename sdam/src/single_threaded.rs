@@ -17,13 +17,13 @@ use sdam_core::{
     machine::Input,
     monitor::MonitorInput,
     options::{Options, Warning},
-    pool::{NoPools, PoolHandle},
     scan::{ScanConfig, ScanEffect, ScanInput, ScanMachine},
     time::Instant,
     topology::{TopologyDescription, TopologyType},
 };
 use sdam_events::sink::EventSink;
 use sdam_select::{criteria::Criteria, explain::Explanation, settings::Settings};
+use sdam_transport::pool::{NoPools, PoolHandle};
 use sdam_transport::{
     handshake::{InvalidMetadata, Library},
     runtime::Io,

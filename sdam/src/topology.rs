@@ -23,11 +23,11 @@ use sdam_core::{
     hello::HelloRequest,
     ids::{Generation, ObjectId, ServerId},
     options::{ConfigError, Options, Warning},
-    pool::{NoPools, PoolHandle, ServiceConnection},
 };
 use sdam_events::queue::PendingEvents;
 use sdam_select::{criteria::Criteria, explain::Explanation};
 use sdam_transport::handshake::{InvalidMetadata, Library};
+use sdam_transport::pool::{NoPools, PoolHandle, ServiceConnection};
 
 use self::shared::{Background, Shared};
 pub use self::{builder::TopologyBuilder, watch::Watch};
@@ -242,7 +242,7 @@ impl<P: PoolHandle> Topology<P> {
     }
 }
 
-/// Reports of operations and pools. Pools have a [`Reporter`](sdam_core::pool::Reporter) of their own.
+/// Reports of operations and pools. Pools have a [`Reporter`](sdam_transport::pool::Reporter) of their own.
 impl<P: PoolHandle> Topology<P> {
     /// Reports an application error of an operation or a connection pool on `server`.
     ///

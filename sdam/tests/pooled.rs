@@ -9,22 +9,21 @@ use std::{
 
 use bson::{RawDocumentBuf, rawdoc};
 use sdam::{
-    Criteria, ErrorOutcome, EstablishError, Established, Generation, Io, NewPool, PoolClear,
-    PoolFactory, PoolHandle, ServerError, Stage, Topology, establish,
+    ConnectionError, Criteria, ErrorOutcome, Established, Generation, NewPool, PoolClear,
+    PoolFactory, PoolHandle, ServerAddress, Stage, Topology,
 };
 use sdam_sim::serve::{Builder, ReplicaSet};
 
 /// The time limit of every wait, for a machine under load.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-#[derive(Clone, Debug)]
-struct Pools(Io);
+#[derive(Debug)]
+struct Pools;
 
 /// A pool that keeps idle connections.
 #[derive(Debug)]
 struct Pool {
     new: NewPool,
-    io: Io,
     state: Mutex<State>,
 }
 
@@ -46,7 +45,6 @@ impl PoolFactory for Pools {
         };
         Arc::new(Pool {
             new,
-            io: self.0.clone(),
             state: Mutex::new(state),
         })
     }
@@ -71,7 +69,7 @@ impl PoolHandle for Pool {
 }
 
 impl Pool {
-    async fn check_out(&self) -> Result<Established, EstablishError> {
+    async fn check_out(&self) -> Result<Established, ConnectionError> {
         loop {
             let idle = {
                 let mut state = self.state.lock().unwrap();
@@ -86,15 +84,8 @@ impl Pool {
         }
     }
 
-    async fn open(&self) -> Result<Established, EstablishError> {
-        let deadline = self.io.clock.now() + PATIENCE;
-        establish(
-            &self.io,
-            &self.new.reporter,
-            &self.new.address,
-            Some(deadline),
-        )
-        .await
+    async fn open(&self) -> Result<Established, ConnectionError> {
+        self.new.establish(Some(PATIENCE)).await
     }
 
     fn check_in(&self, connection: Established) {
@@ -109,8 +100,7 @@ impl Pool {
 fn start(uri: &str, host: &tokio::runtime::Runtime) -> Topology<Arc<Pool>> {
     let runtime = sdam_runtime_tokio::from_handle(host.handle().clone()).unwrap();
     let builder = Topology::builder(uri).unwrap();
-    let pools = Pools(runtime.io.clone());
-    builder.pools(pools).start(runtime).unwrap()
+    builder.pools(Pools).start(runtime).unwrap()
 }
 
 fn ping() -> RawDocumentBuf {
@@ -118,13 +108,11 @@ fn ping() -> RawDocumentBuf {
 }
 
 /// Selects the primary and runs a ping on a pooled connection.
-async fn run_ping(topology: &Topology<Arc<Pool>>) -> Result<Generation, ServerError> {
+async fn run_ping(topology: &Topology<Arc<Pool>>) -> Result<Generation, ConnectionError> {
     let server = topology.select(&Criteria::write()).await.unwrap();
-    let connection = server.pool().check_out().await;
-    let mut connection = connection.map_err(|error| error.error)?;
-    let deadline = server.pool().io.clock.now() + PATIENCE;
+    let mut connection = server.pool().check_out().await?;
     let reply = connection
-        .run_command(ping().as_bytes(), Some(deadline))
+        .run_command(ping().as_bytes(), Some(PATIENCE))
         .await;
     let generation = connection.generation();
     server.pool().check_in(connection);
@@ -175,16 +163,16 @@ fn an_error_of_establishing_is_reported_with_its_stage_and_labels() {
     let topology = start(server.uri(), &host);
     let selected = host.block_on(topology.select(&Criteria::write())).unwrap();
     let pool = selected.pool();
-    let attempt = |address: &sdam::ServerAddress| {
-        let deadline = Some(pool.io.clock.now() + PATIENCE);
-        let attempt = establish(&pool.io, &pool.new.reporter, address, deadline);
-        host.block_on(attempt).unwrap_err()
+    let attempt = |address: &ServerAddress| {
+        let mut new = pool.new.clone();
+        new.address = address.clone();
+        host.block_on(new.establish(Some(PATIENCE))).unwrap_err()
     };
-    let refused = attempt(&sdam::ServerAddress::new("127.0.0.1", 1));
+    let refused = attempt(&ServerAddress::new("127.0.0.1", 1));
     assert_eq!(refused.error.stage, Stage::Connect);
     assert!(refused.error.has_label("SystemOverloadedError"));
     assert_eq!(refused.outcome, ErrorOutcome::Irrelevant);
-    let unknown = attempt(&sdam::ServerAddress::new(&"a".repeat(300), 27017));
+    let unknown = attempt(&ServerAddress::new(&"a".repeat(300), 27017));
     assert_eq!(unknown.error.stage, Stage::Dns);
     assert!(unknown.error.labels.is_empty());
     assert_eq!(unknown.outcome, ErrorOutcome::Cleared);
@@ -242,8 +230,7 @@ fn a_pool_that_outlives_the_topology_keeps_no_task_running() {
         sdam::AppError::network(Generation::FIRST, Stage::Operation, "the connection broke");
     assert_eq!(reporter.handle_error(&error), ErrorOutcome::UnknownServer);
     assert_eq!(reporter.generation(None), None);
-    let deadline = Some(pool.io.clock.now() + PATIENCE);
-    let reply = host.block_on(connection.run_command(ping().as_bytes(), deadline));
+    let reply = host.block_on(connection.run_command(ping().as_bytes(), Some(PATIENCE)));
     assert!(reply.is_ok(), "the pool's own connections stay open");
     // The tasks end with the topology, and with them its shared state.
     let (ended, end) = std::sync::mpsc::channel();
@@ -266,7 +253,7 @@ fn a_report_of_a_pool_in_single_threaded_mode_is_applied_at_once() {
         .unwrap()
         .io;
     let builder = Topology::builder(server.uri()).unwrap();
-    let mut topology = builder.pools(Pools(io.clone())).scan(io).unwrap();
+    let mut topology = builder.pools(Pools).scan(io).unwrap();
     let selected = host.block_on(topology.select(&Criteria::write())).unwrap();
     let id = selected.id();
     let connection = host.block_on(selected.pool().check_out()).unwrap();

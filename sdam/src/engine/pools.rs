@@ -2,7 +2,7 @@
 
 use std::{any::Any, fmt::Debug};
 
-use sdam_core::pool::{NewPool, PoolFactory, PoolHandle};
+use sdam_transport::pool::{NewPool, PoolFactory, PoolHandle};
 
 /// A [`PoolFactory`] of any pool.
 pub(crate) trait CreatePool: Send + Sync + Debug {

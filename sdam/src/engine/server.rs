@@ -9,9 +9,9 @@ use sdam_core::{
     address::ServerAddress,
     ids::{Generation, ServerId},
     monitor::ServerStatus,
-    pool::PoolHandle,
     rtt::RttWindow,
 };
+use sdam_transport::pool::PoolHandle;
 
 use super::{control::MonitorControl, failures::Failures};
 use crate::sync::{

@@ -1,12 +1,9 @@
 use std::sync::Arc;
 
 use loom::thread;
-use sdam_core::{
-    address::ServerAddress,
-    ids::ServerId,
-    pool::{NoPools, PoolHandle},
-};
+use sdam_core::{address::ServerAddress, ids::ServerId};
 use sdam_events::sync::explore;
+use sdam_transport::pool::{NoPools, PoolHandle};
 
 use crate::engine::{pools::typed, server::Server};
 

@@ -5,11 +5,11 @@ use std::{fmt, marker::PhantomData, sync::Arc};
 use sdam_core::{
     address::ServerAddress,
     ids::{Generation, ServerId},
-    pool::{NoPools, PoolHandle},
     server::{ServerDescription, ServerType, WireVersions},
     topology::{TopologyDescription, TopologyType},
 };
 use sdam_select::criteria::Criteria;
+use sdam_transport::pool::{NoPools, PoolHandle};
 
 use crate::{
     engine::{

@@ -14,10 +14,10 @@ use sdam_core::{
     error::ServerError,
     ids::{ObjectId, ServerId},
     options::{ConfigError, Options, Warning},
-    pool::{NoPools, PoolHandle},
     topology::TopologyDescription,
 };
 use sdam_select::criteria::Criteria;
+use sdam_transport::pool::{NoPools, PoolHandle};
 
 use super::ScanTopology;
 use crate::{

@@ -5,9 +5,9 @@ use std::{sync::Arc, time::Duration};
 use sdam_core::{
     ids::{Generation, ObjectId, ServerId},
     monitor::{MonitorConfig, MonitorInput, MonitorMachine, ServerStatus},
-    pool::ServiceConnection,
     time::Instant,
 };
+use sdam_transport::pool::ServiceConnection;
 
 use crate::{
     engine::server::Server,

@@ -6,9 +6,9 @@ use sdam_core::{
     app_error::{AppError, Cause, ErrorOutcome},
     error::{ServerError, Stage},
     ids::ServerId,
-    pool::PoolHandle,
     scan::ScanInput,
 };
+use sdam_transport::pool::PoolHandle;
 use sdam_transport::{error::TransportError, race};
 
 use super::{Channel, ScanTopology, Scanner};

@@ -8,7 +8,6 @@ use sdam_core::{
     machine::Input,
     monitor::MonitorConfig,
     options::{ConfigError, Options, Warning},
-    pool::{NoPools, PoolFactory, PoolHandle},
     rng::Rng,
 };
 use sdam_events::{
@@ -18,6 +17,7 @@ use sdam_events::{
     sink::{EventSink, Fanout, Interest},
 };
 use sdam_select::{candidate::Selector, settings::Settings};
+use sdam_transport::pool::{NoPools, PoolFactory, PoolHandle};
 use sdam_transport::{
     handshake::{ClientMetadata, Environment},
     runtime::{Io, Runtime},

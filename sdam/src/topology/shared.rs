@@ -17,12 +17,12 @@ use sdam_core::{
     machine::{Input, RecordedInput},
     monitor::MonitorConfig,
     options::{Options, Warning},
-    pool::{PoolHost, ServiceConnection},
     rng::mix,
     time::Instant,
 };
 use sdam_events::{history::History, queue::EventQueue};
 use sdam_select::{criteria::Criteria, explain, explain::Explanation, settings::Settings};
+use sdam_transport::pool::{PoolHost, ServiceConnection};
 use sdam_transport::{
     runtime::Io,
     spawn::{Spawner, Task},
@@ -80,6 +80,15 @@ pub(crate) struct TaskSet {
     pub(crate) dispatchers: Tasks,
 }
 
+impl Background {
+    fn spawner(&self) -> Option<Arc<dyn Spawner>> {
+        match self {
+            Self::Tasks(tasks) => Some(Arc::clone(&tasks.spawner)),
+            Self::Caller(_) => None,
+        }
+    }
+}
+
 /// A random counter, aligned to its own cache lines.
 #[derive(Debug)]
 #[repr(align(128))]
@@ -107,7 +116,8 @@ impl Shared {
         let seed = rng.next_u64();
         Arc::new_cyclic(|host: &Weak<Self>| {
             let host = Weak::clone(host) as Weak<dyn PoolHost>;
-            let engine = Engine::new(&options, pools, host, Arc::clone(&events));
+            let runtime = (io.clone(), background.spawner());
+            let engine = Engine::new(&options, pools, host, Arc::clone(&events), runtime);
             Self {
                 published: Published::new(engine.snapshot()),
                 engine: Lock::new(engine),

@@ -1,7 +1,9 @@
-use alloc::sync::{Arc, Weak};
-use core::fmt;
+use std::{
+    fmt,
+    sync::{Arc, Weak},
+};
 
-use crate::{
+use sdam_core::{
     address::ServerAddress,
     app_error::{AppError, ErrorOutcome},
     error::ServerError,
@@ -9,7 +11,9 @@ use crate::{
     ids::{Generation, ObjectId, ServerId},
 };
 
-/// What a new pool starts with: its server, and a way back to the topology.
+use crate::{runtime::Io, spawn::Spawner};
+
+/// What a new pool starts with: its server, the runtime, and a way back to the topology.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct NewPool {
@@ -23,33 +27,46 @@ pub struct NewPool {
     /// Reports the pool's errors and handshakes. Must not be called within
     /// [`create`](super::PoolFactory::create); store it.
     pub reporter: Reporter,
+    /// The clock and the transport of the topology.
+    pub io: Io,
+    /// Starts background tasks of the pool; `None` in single-threaded mode, which has no tasks.
+    pub spawner: Option<Arc<dyn Spawner>>,
 }
 
 impl NewPool {
     /// Returns the arguments of a pool that belongs to no topology, for tests of pools.
-    pub fn detached(server: ServerId, address: ServerAddress) -> Self {
+    pub fn detached(server: ServerId, address: ServerAddress, io: Io) -> Self {
         Self {
             server,
             address,
             generation: Generation::FIRST,
             reporter: Reporter { server, host: None },
+            io,
+            spawner: None,
         }
     }
 
-    /// Returns the arguments of a pool of `host`.
+    /// Returns the arguments of a pool of the topology `host`.
     pub fn of(
         host: Weak<dyn PoolHost>,
         server: ServerId,
         address: ServerAddress,
         generation: Generation,
+        io: Io,
     ) -> Self {
         let host = Some(host);
         Self {
-            server,
-            address,
             generation,
             reporter: Reporter { server, host },
+            ..Self::detached(server, address, io)
         }
+    }
+
+    /// Sets the spawner of background tasks.
+    #[must_use]
+    pub fn with_spawner(mut self, spawner: impl Into<Option<Arc<dyn Spawner>>>) -> Self {
+        self.spawner = spawner.into();
+        self
     }
 }
 
@@ -97,7 +114,7 @@ impl Reporter {
     /// # Errors
     ///
     /// If the reply is not a successful hello: [report](Self::handle_error) it as
-    /// [`Cause::Reply`](crate::app_error::Cause::Reply) and close the connection. If it names no
+    /// [`Cause::Reply`](sdam_core::app_error::Cause::Reply) and close the connection. If it names no
     /// service, although `loadBalanced=true` was configured: only close the connection.
     pub fn handle_handshake(
         &self,

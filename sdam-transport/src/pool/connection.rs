@@ -1,0 +1,350 @@
+use std::{fmt, sync::Arc, time::Duration};
+
+use sdam_core::{
+    app_error::{AppError, ErrorOutcome},
+    error::{ErrorKind, ServerError, Stage},
+    hello::Hello,
+    ids::{Generation, ObjectId},
+    reply,
+};
+
+use super::{NewPool, Reporter, ServiceConnection};
+use crate::{
+    clock::Clock,
+    connect::Connection,
+    error::TransportError,
+    race,
+    wire::{Exchange, WireMessage},
+};
+
+impl NewPool {
+    /// Opens a connection to the server: connects, exchanges hello, and reports the reply or the
+    /// error to the topology (CMAP: "Establishing a Connection").
+    ///
+    /// The connection is not authenticated yet. It carries the
+    /// [generation](Established::generation) that was current when the attempt began; compare it
+    /// with the pool's before the connection is used, and close it if a clear came in between.
+    ///
+    /// `timeout` is that of the whole attempt, usually `connectTimeoutMS`; `None` is no limit.
+    /// The caller holds no lock that the pool's `ready`, `clear` or `close` take, see [`Reporter`].
+    ///
+    /// # Errors
+    ///
+    /// If the server has left the topology, could not be reached, or refused the handshake. The
+    /// error is reported already.
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped at any time: the socket is closed and nothing is reported. Behind a load
+    /// balancer nothing is counted either, because a future that has counted a connection does not
+    /// wait again.
+    pub async fn establish(
+        &self,
+        timeout: Option<Duration>,
+    ) -> Result<Established, ConnectionError> {
+        let reporter = &self.reporter;
+        let (Some(generation), Some(hello)) = (reporter.generation(None), reporter.hello()) else {
+            return Err(ConnectionError::gone());
+        };
+        let fail = |error: &TransportError| {
+            let report = error.app_error(generation);
+            let outcome = reporter.handle_error(&report);
+            ConnectionError::labelled(error, &report, outcome)
+        };
+        let clock = &*self.io.clock;
+        let deadline = timeout.map(|timeout| clock.now() + timeout);
+        let connecting = self.io.transport.connect(&self.address, deadline);
+        let mut connection = match race::deadline(clock, deadline, connecting).await {
+            Ok(Ok(connection)) => connection,
+            Ok(Err(error)) => return Err(fail(&error)),
+            Err(elapsed) => return Err(fail(&late(Stage::Connect).with_source(elapsed))),
+        };
+        connection.set_deadline(deadline);
+        let mut exchange = Exchange::new();
+        let request = exchange.hello(&hello);
+        let greeting = async {
+            let request =
+                request.map_err(|error| TransportError::from_wire(Stage::Hello, error))?;
+            converse(&mut *connection, &mut exchange, request, Stage::Hello).await
+        };
+        let reply = match race::deadline(clock, deadline, greeting).await {
+            Ok(Ok(reply)) => reply,
+            Ok(Err(error)) => return Err(fail(&error)),
+            Err(elapsed) => return Err(fail(&late(Stage::Hello).with_source(elapsed))),
+        };
+        let hello = Hello::parse(reply.body()).map_err(|error| {
+            let report = AppError::reply(generation, Stage::Hello, reply.body());
+            let outcome = reporter.handle_error(&report);
+            ConnectionError { error, outcome }
+        })?;
+        let handshake = reporter.handle_handshake(generation, reply.body());
+        let service = handshake.map_err(|error| ConnectionError {
+            error,
+            // A reply without a service behind a load balancer says nothing about the server.
+            outcome: ErrorOutcome::Irrelevant,
+        })?;
+        connection.set_max_message_size(hello.max_message_size());
+        let own = service.as_ref().map(ServiceConnection::generation);
+        Ok(Established {
+            generation: own.unwrap_or(generation),
+            connection,
+            exchange,
+            hello,
+            service,
+            reporter: reporter.clone(),
+            clock: Arc::clone(&self.io.clock),
+        })
+    }
+}
+
+/// A connection of a pool, after its handshake.
+///
+/// Call [`close`](Self::close) when the pool gives it up: dropping it closes the socket, but behind
+/// a load balancer the topology would count the connection for ever.
+#[must_use = "a connection to a service behind a load balancer is counted until it is closed"]
+pub struct Established {
+    connection: Box<dyn Connection>,
+    exchange: Exchange,
+    hello: Hello,
+    generation: Generation,
+    service: Option<ServiceConnection>,
+    reporter: Reporter,
+    clock: Arc<dyn Clock>,
+}
+
+impl Established {
+    /// Returns the reply to the handshake, with the limits of the server: wire versions, and the
+    /// sizes of documents, messages and batches of writes.
+    pub fn hello(&self) -> &Hello {
+        &self.hello
+    }
+
+    /// Returns the generation: that of the service behind a load balancer, otherwise that of the
+    /// pool.
+    pub fn generation(&self) -> Generation {
+        self.generation
+    }
+
+    /// Returns the service behind a load balancer that the connection leads to.
+    pub fn service_id(&self) -> Option<ObjectId> {
+        self.service.as_ref().map(ServiceConnection::service_id)
+    }
+
+    /// Returns whether the pool, or behind a load balancer the service, was cleared since the
+    /// connection was opened, or the server has left the topology: then close it.
+    ///
+    /// Locks the topology for a moment. A pool that checks out many connections a second compares
+    /// [`generation`](Self::generation) with the one of its last
+    /// [`clear`](super::PoolHandle::clear) instead.
+    pub fn is_stale(&self) -> bool {
+        let current = self.reporter.generation(self.service_id());
+        current.is_none_or(|current| self.generation < current)
+    }
+
+    /// Returns whether the next command may be sent. False after a failed or dropped
+    /// [`run_command`](Self::run_command): then close the connection.
+    pub fn is_usable(&self) -> bool {
+        !self.exchange.is_reply_due()
+    }
+
+    /// Returns the seam's connection, for drivers that frame their own messages.
+    pub fn connection(&mut self) -> &mut dyn Connection {
+        &mut *self.connection
+    }
+
+    /// Runs a command, a BSON document with `$db`, and returns the reply, with or without a command
+    /// error in it. The reply or the error is reported to the topology.
+    ///
+    /// `timeout` is that of the reply; `None` is no limit.
+    ///
+    /// # Errors
+    ///
+    /// If the connection broke, or no reply came in time. Close the connection then.
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped at any time. Whether the command took effect is then unknown, and the
+    /// connection is [not usable](Self::is_usable).
+    pub async fn run_command(
+        &mut self,
+        command: &[u8],
+        timeout: Option<Duration>,
+    ) -> Result<CommandReply, ConnectionError> {
+        self.run_at(Stage::Operation, command, timeout).await
+    }
+
+    /// Runs one command of an authentication, like [`run_command`](Self::run_command). A reply with
+    /// an error marks the server Unknown and clears the pool (SDAM: "Authentication and Handshake
+    /// errors").
+    ///
+    /// # Errors
+    ///
+    /// As [`run_command`](Self::run_command).
+    pub async fn run_auth_command(
+        &mut self,
+        command: &[u8],
+        timeout: Option<Duration>,
+    ) -> Result<CommandReply, ConnectionError> {
+        self.run_at(Stage::Auth, command, timeout).await
+    }
+
+    /// Reports an error of this connection, with its generation, service and wire version. `make`
+    /// is given the generation.
+    ///
+    /// ```
+    /// # use sdam_core::{app_error::{AppError, ErrorOutcome}, error::Stage};
+    /// # fn example(connection: &sdam_transport::pool::Established) -> ErrorOutcome {
+    /// connection.report(|generation| AppError::auth(generation, "the password is wrong"))
+    /// # }
+    /// ```
+    pub fn report<'e>(&self, make: impl FnOnce(Generation) -> AppError<'e>) -> ErrorOutcome {
+        let error = make(self.generation)
+            .with_service(self.service_id())
+            .with_max_wire_version(self.hello.wire_versions.max);
+        self.reporter.handle_error(&error)
+    }
+
+    /// Closes the connection, after any error of it was reported. Behind a load balancer, the
+    /// topology forgets the service with its last connection.
+    ///
+    /// The caller holds no lock that the pool's `ready`, `clear` or `close` take.
+    pub fn close(self) {
+        let Self {
+            connection,
+            service,
+            reporter,
+            ..
+        } = self;
+        drop(connection);
+        if let Some(service) = service {
+            reporter.handle_service_connection_closed(service);
+        }
+    }
+
+    async fn run_at(
+        &mut self,
+        stage: Stage,
+        command: &[u8],
+        timeout: Option<Duration>,
+    ) -> Result<CommandReply, ConnectionError> {
+        let clock = Arc::clone(&self.clock);
+        let deadline = timeout.map(|timeout| clock.now() + timeout);
+        self.connection.set_deadline(deadline);
+        let request = self.exchange.command(command);
+        let conversation = async {
+            let request = request.map_err(|error| TransportError::from_wire(stage, error))?;
+            converse(&mut *self.connection, &mut self.exchange, request, stage).await
+        };
+        let outcome = match race::deadline(&*clock, deadline, conversation).await {
+            Ok(outcome) => outcome,
+            Err(elapsed) => Err(late(stage).with_source(elapsed)),
+        };
+        match outcome {
+            Ok(message) => {
+                let outcome =
+                    self.report(|generation| AppError::reply(generation, stage, message.body()));
+                let error = reply::error(message.body(), stage);
+                Ok(CommandReply {
+                    message,
+                    error,
+                    outcome,
+                })
+            }
+            Err(error) => {
+                let outcome = self.report(|generation| error.app_error(generation));
+                let report = error.app_error(self.generation);
+                Err(ConnectionError::labelled(&error, &report, outcome))
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Established {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Established")
+            .field("server", &self.reporter.server())
+            .field("generation", &self.generation)
+            .field("service_id", &self.service_id())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The reply to a command, classified and reported.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct CommandReply {
+    /// The reply.
+    pub message: WireMessage,
+    /// The error in the reply that concerns the server's state, if there is one: `ok: 0`, or a
+    /// `writeConcernError`. Errors of single writes are left to the caller.
+    pub error: Option<ServerError>,
+    /// What the report has changed in the topology.
+    pub outcome: ErrorOutcome,
+}
+
+impl CommandReply {
+    /// Returns the reply's document, in BSON.
+    pub fn body(&self) -> &[u8] {
+        self.message.body()
+    }
+}
+
+/// The error of a connection that broke or could not be established, classified and reported.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ConnectionError {
+    /// The cause, with the labels that the operation's error gets, too.
+    pub error: ServerError,
+    /// What the report has changed in the topology.
+    pub outcome: ErrorOutcome,
+}
+
+impl ConnectionError {
+    fn labelled(error: &TransportError, report: &AppError<'_>, outcome: ErrorOutcome) -> Self {
+        let mut error = ServerError::from(error);
+        let labels = report.labels().iter();
+        error.labels = labels.map(|label| Box::from(*label)).collect();
+        Self { error, outcome }
+    }
+
+    fn gone() -> Self {
+        let text = "the server has left the topology, or the topology is closed";
+        Self {
+            error: ServerError::new(ErrorKind::Internal, Stage::Connect, text),
+            outcome: ErrorOutcome::UnknownServer,
+        }
+    }
+
+    /// Returns whether it took too long.
+    pub fn is_timeout(&self) -> bool {
+        self.error.is_timeout()
+    }
+}
+
+impl fmt::Display for ConnectionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl std::error::Error for ConnectionError {}
+
+/// Sends a request and returns the reply to it.
+async fn converse(
+    connection: &mut dyn Connection,
+    exchange: &mut Exchange,
+    request: WireMessage,
+    stage: Stage,
+) -> Result<WireMessage, TransportError> {
+    let at = |error: TransportError| error.at(stage);
+    connection.send(request).await.map_err(at)?;
+    let reply = connection.recv().await.map_err(at)?;
+    exchange
+        .accept(&reply)
+        .map_err(|error| TransportError::from_wire(stage, error))?;
+    Ok(reply)
+}
+
+fn late(stage: Stage) -> TransportError {
+    TransportError::timeout(stage, "no answer came in time")
+}
