@@ -86,24 +86,24 @@ impl Blackhole {
 
 /// A port of 127.0.0.1 that refuses attempts to connect.
 ///
-/// It is the local port of a connection, so that no other listener is given it meanwhile.
+/// It is the port of an accepted connection whose listener is closed. The system gives it neither to
+/// another listener nor to an attempt to connect, which would connect to itself.
 pub(super) struct Refusing {
     pub(super) address: ServerAddress,
-    _listener: TcpListener,
-    _connection: TcpStream,
+    _connection: [TcpStream; 2],
 }
 
 impl Refusing {
     pub(super) fn start() -> Result<Self, String> {
-        let (listener, _) = listen()?;
-        let connect = || TcpStream::connect(listener.local_addr()?);
-        let connected = connect().and_then(|stream| Ok((address_of(stream.local_addr()?), stream)));
-        let (address, connection) =
-            connected.map_err(|error| format!("connecting failed: {error}"))?;
+        let (listener, address) = listen()?;
+        let connect = || {
+            let client = TcpStream::connect(listener.local_addr()?)?;
+            let (server, _) = listener.accept()?;
+            io::Result::Ok([client, server])
+        };
         Ok(Self {
             address,
-            _listener: listener,
-            _connection: connection,
+            _connection: connect().map_err(|error| format!("no connection: {error}"))?,
         })
     }
 }
