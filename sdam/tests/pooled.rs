@@ -29,7 +29,6 @@ struct Pool {
 
 #[derive(Debug)]
 struct State {
-    ready: bool,
     generation: Generation,
     idle: Vec<Established>,
 }
@@ -39,7 +38,6 @@ impl PoolFactory for Pools {
 
     fn create(&self, new: NewPool) -> Arc<Pool> {
         let state = State {
-            ready: false,
             generation: new.generation,
             idle: Vec::new(),
         };
@@ -51,31 +49,22 @@ impl PoolFactory for Pools {
 }
 
 impl PoolHandle for Pool {
-    fn ready(&self) {
-        self.state.lock().unwrap().ready = true;
-    }
+    fn ready(&self) {}
 
     fn clear(&self, clear: &PoolClear) {
         let mut state = self.state.lock().unwrap();
         if clear.service_id.is_none() {
-            state.ready = false;
             state.generation = clear.generation;
         }
     }
 
-    fn close(&self) {
-        self.state.lock().unwrap().ready = false;
-    }
+    fn close(&self) {}
 }
 
 impl Pool {
     async fn check_out(&self) -> Result<Established, ConnectionError> {
         loop {
-            let idle = {
-                let mut state = self.state.lock().unwrap();
-                assert!(state.ready, "the server was selected");
-                state.idle.pop()
-            };
+            let idle = self.state.lock().unwrap().idle.pop();
             match idle {
                 Some(connection) if connection.is_stale() => connection.close(),
                 Some(connection) => return Ok(connection),
