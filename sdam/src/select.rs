@@ -19,6 +19,7 @@ use self::{
 use crate::engine::snapshot::Snapshot;
 
 /// Selects from `snapshot`, without lock, allocation or waiting.
+#[inline]
 pub(crate) fn select_from(
     snapshot: &Snapshot,
     settings: &Settings,

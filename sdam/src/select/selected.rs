@@ -42,6 +42,7 @@ pub(crate) struct Selected {
 impl Selected {
     /// Counts an operation on `server`. Returns `None` if the server has no pool, because the pool
     /// factory panicked.
+    #[inline]
     pub(crate) fn new(
         server: &Arc<Server>,
         description: &ServerDescription,

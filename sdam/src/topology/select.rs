@@ -19,6 +19,7 @@ use crate::{
 
 impl Shared {
     /// Selects from the current snapshot, without lock, allocation or waiting.
+    #[inline]
     pub(crate) fn try_select(
         &self,
         criteria: &Criteria,
