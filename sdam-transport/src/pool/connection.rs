@@ -153,7 +153,7 @@ impl Established {
     }
 
     /// Runs a command, a BSON document with `$db`, and returns the reply, with or without a command
-    /// error in it. The reply or the error is reported to the topology.
+    /// error in it. Errors, also those in the reply, are reported to the topology.
     ///
     /// `timeout` is that of the reply; `None` is no limit.
     ///
@@ -198,9 +198,7 @@ impl Established {
     /// # }
     /// ```
     pub fn report<'e>(&self, make: impl FnOnce(Generation) -> AppError<'e>) -> ErrorOutcome {
-        let error = make(self.generation)
-            .with_service(self.service_id())
-            .with_max_wire_version(self.hello.wire_versions.max);
+        let error = self.complete(make(self.generation));
         self.reporter.handle_error(&error)
     }
 
@@ -219,6 +217,13 @@ impl Established {
         if let Some(service) = service {
             reporter.handle_service_connection_closed(service);
         }
+    }
+
+    /// Adds the service and the wire version of this connection.
+    fn complete<'e>(&self, error: AppError<'e>) -> AppError<'e> {
+        error
+            .with_service(self.service_id())
+            .with_max_wire_version(self.hello.wire_versions.max)
     }
 
     async fn run_at(
@@ -241,9 +246,12 @@ impl Established {
         };
         match outcome {
             Ok(message) => {
-                let outcome =
-                    self.report(|generation| AppError::reply(generation, stage, message.body()));
                 let error = reply::error(message.body(), stage);
+                // A reply without an error has no effect, so it does not lock the topology.
+                let outcome = match error {
+                    Some(_) => self.report(|own| AppError::reply(own, stage, message.body())),
+                    None => ErrorOutcome::Irrelevant,
+                };
                 Ok(CommandReply {
                     message,
                     error,
@@ -251,8 +259,8 @@ impl Established {
                 })
             }
             Err(error) => {
-                let outcome = self.report(|generation| error.app_error(generation));
-                let report = error.app_error(self.generation);
+                let report = self.complete(error.app_error(self.generation));
+                let outcome = self.reporter.handle_error(&report);
                 Err(ConnectionError::labelled(&error, &report, outcome))
             }
         }
@@ -275,8 +283,9 @@ impl fmt::Debug for Established {
 pub struct CommandReply {
     /// The reply.
     pub message: WireMessage,
-    /// The error in the reply that concerns the server's state, if there is one: `ok: 0`, or a
-    /// `writeConcernError`. Errors of single writes are left to the caller.
+    /// The error in the reply, if there is one that can matter to the server's state, as
+    /// [`reply::error`] finds it. Errors of single writes, and documents that are no BSON, are left
+    /// to the caller.
     pub error: Option<ServerError>,
     /// What the report has changed in the topology.
     pub outcome: ErrorOutcome,
