@@ -10,6 +10,7 @@ use alloc::{
     boxed::Box,
     format,
     string::{String, ToString},
+    vec::Vec,
 };
 
 use bson::{
@@ -71,6 +72,22 @@ impl<'a> Fields<'a> {
         }
         Ok(())
     }
+}
+
+/// Returns the document without its first field `key`; `None` if it has none, or is malformed.
+pub(crate) fn without(document: &[u8], key: &str) -> Option<Vec<u8>> {
+    let mut start = size_of::<i32>();
+    for element in RawDocument::from_bytes(document).ok()?.iter_elements() {
+        let element = element.ok()?;
+        // The type, the key with its end, and the value.
+        let end = start + 2 + element.key().as_str().len() + element.size();
+        if element.key().as_str() == key {
+            let rest = [document.get(..start)?, document.get(end..)?].concat();
+            return Some(DocumentWriter::reframed(rest));
+        }
+        start = end;
+    }
+    None
 }
 
 /// One field of a document, undecoded.

@@ -1,5 +1,6 @@
 //! Requests and replies of `hello` and legacy hello.
 
+mod auth;
 mod parse;
 mod request;
 #[cfg(test)]
@@ -7,7 +8,10 @@ mod tests;
 
 use alloc::{boxed::Box, sync::Arc};
 
-pub use self::request::ping;
+pub use self::{
+    auth::{HelloAuth, without_speculative_reply},
+    request::ping,
+};
 use crate::{
     address::ServerAddress,
     handshake_options::ServerApi,
@@ -83,6 +87,9 @@ pub struct HelloRequest {
     pub op_query: bool,
     /// The declared API, sent with every command.
     pub server_api: Option<Arc<ServerApi>>,
+    /// What the first message of a pooled connection asks about authentication; see
+    /// [`with_auth`](Self::with_auth).
+    pub auth: Option<Box<HelloAuth>>,
 }
 
 /// The arguments that only the first hello of a connection carries.

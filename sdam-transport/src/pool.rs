@@ -1,7 +1,9 @@
 //! The seam of connection pools: commands from a topology to pools, and reports from pools to it
 //! (CMAP).
 
+mod auth;
 mod connection;
+mod establish;
 mod reporter;
 
 use std::{any::Any, fmt::Debug, sync::Arc};
@@ -11,6 +13,7 @@ use sdam_core::pool::PoolClear;
 use sdam_core::{ids::Generation, pool::PoolError};
 
 pub use self::{
+    auth::{AuthError, AuthStep, Authenticator, Conversation},
     connection::{CommandReply, ConnectionError, Established},
     reporter::{NewPool, PoolHost, Reporter, ServiceConnection},
 };

@@ -147,8 +147,8 @@ pub use sdam_transport::{
     error::TransportError,
     handshake::{ClientMetadata, Library},
     pool::{
-        CommandReply, ConnectionError, Established, NewPool, NoPools, PoolFactory, PoolHandle,
-        Reporter, ServiceConnection,
+        AuthError, AuthStep, Authenticator, CommandReply, ConnectionError, Conversation,
+        Established, NewPool, NoPools, PoolFactory, PoolHandle, Reporter, ServiceConnection,
     },
     runtime::{Io, Runtime},
     spawn::{Spawner, Task},

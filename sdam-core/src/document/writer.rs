@@ -1,7 +1,10 @@
 use alloc::{string::ToString, vec::Vec};
 use core::fmt;
 
-use bson::{raw::RawDocument, spec::ElementType};
+use bson::{
+    raw::RawDocument,
+    spec::{BinarySubtype, ElementType},
+};
 
 use crate::ids::ObjectId;
 
@@ -37,6 +40,12 @@ impl DocumentWriter {
         let mut bytes = document.to_vec();
         bytes.pop();
         Ok(Self(bytes))
+    }
+
+    /// Returns the document `bytes`, whose length is wrong, with the right one.
+    pub(super) fn reframed(mut bytes: Vec<u8>) -> Vec<u8> {
+        bytes.pop();
+        Self(bytes).finish()
     }
 
     /// Completes the document and returns its bytes.
@@ -84,6 +93,16 @@ impl DocumentWriter {
         if let Some(value) = value.into() {
             self.key(ElementType::ObjectId, key);
             self.0.extend_from_slice(&value.bytes());
+        }
+    }
+
+    /// Writes bytes of the generic binary subtype.
+    pub fn binary<'b>(&mut self, key: &str, value: impl Into<Option<&'b [u8]>>) {
+        if let Some(value) = value.into() {
+            self.key(ElementType::Binary, key);
+            self.length(value.len());
+            self.0.push(BinarySubtype::Generic.into());
+            self.0.extend_from_slice(value);
         }
     }
 
@@ -221,6 +240,7 @@ mod tests {
         writer.boolean("boolean", true);
         writer.text("text", "a\0é");
         writer.object_id("id", ObjectId::from_bytes([3; 12]));
+        writer.binary("binary", &[1, 0, 2][..]);
         writer.document("empty", |_| {});
         writer.document("outer", |outer| {
             outer.document_unless_empty("inner", |inner| inner.text("x", ""));
@@ -235,8 +255,12 @@ mod tests {
     #[test]
     fn every_field_is_decoded_as_it_was_written() {
         let id = bson::oid::ObjectId::from_bytes([3; 12]);
+        let binary = bson::Binary {
+            subtype: BinarySubtype::Generic,
+            bytes: vec![1, 0, 2],
+        };
         let expected = doc! {
-            "int32": -2, "int64": i64::MIN, "boolean": true, "text": "a\0é", "id": id, "empty": {},
+            "int32": -2, "int64": i64::MIN, "boolean": true, "text": "a\0é", "id": id, "binary": binary, "empty": {},
             "outer": { "inner": { "x": "" }, "after": 1 }, "list": [{ "n": 1 }, { "n": 2 }],
             "encoded": {},
         };
@@ -251,6 +275,7 @@ mod tests {
         writer.boolean("boolean", None);
         writer.text("text", None);
         writer.object_id("id", None);
+        writer.binary("binary", None);
         writer.document_unless_empty("empty", |inner| {
             inner.document_unless_empty("inner", |_| {});
         });

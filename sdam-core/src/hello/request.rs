@@ -3,7 +3,7 @@
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
 use core::time::Duration;
 
-use super::{Handshake, HelloRequest};
+use super::{Handshake, HelloAuth, HelloRequest};
 use crate::{
     document::DocumentWriter,
     handshake_options::{HandshakeOpcode, ServerApi},
@@ -28,6 +28,7 @@ impl HelloRequest {
             exhaust_allowed: false,
             op_query: !modern && opcode == HandshakeOpcode::OpQuery,
             server_api,
+            auth: None,
         }
     }
 
@@ -44,6 +45,7 @@ impl HelloRequest {
             exhaust_allowed: false,
             op_query: false,
             server_api,
+            auth: None,
         }
     }
 
@@ -83,6 +85,15 @@ impl HelloRequest {
         self
     }
 
+    /// Adds what the handshake asks about authentication. Connections of monitors never ask
+    /// (Authentication: "Authentication MUST NOT happen on monitoring-only sockets"), and later
+    /// messages of a connection leave it out.
+    #[must_use]
+    pub fn with_auth(mut self, auth: HelloAuth) -> Self {
+        self.auth = self.handshake.is_some().then(|| Box::new(auth));
+        self
+    }
+
     /// Returns the name of the command: `hello` or `isMaster`.
     pub const fn command_name(&self) -> &'static str {
         if self.modern { "hello" } else { "isMaster" }
@@ -111,8 +122,11 @@ impl HelloRequest {
                 command.boolean("loadBalanced", true);
             }
         }
+        if let Some(auth) = &self.auth {
+            auth.write(&mut command);
+        }
         if let Some(api) = &self.server_api {
-            declare(api, &mut command);
+            api.declare(&mut command);
         }
         if !self.op_query {
             command.text("$db", "admin");
@@ -127,17 +141,19 @@ pub fn ping(server_api: Option<&ServerApi>) -> Vec<u8> {
     let mut command = DocumentWriter::new();
     command.int32("ping", 1);
     if let Some(api) = server_api {
-        declare(api, &mut command);
+        api.declare(&mut command);
     }
     command.text("$db", "admin");
     command.finish()
 }
 
-/// Adds the parameters that every command carries once an API is declared.
-fn declare(api: &ServerApi, command: &mut DocumentWriter) {
-    command.text("apiVersion", &*api.version);
-    command.boolean("apiStrict", api.strict);
-    command.boolean("apiDeprecationErrors", api.deprecation_errors);
+impl ServerApi {
+    /// Adds the parameters that every command carries once an API is declared.
+    pub fn declare(&self, command: &mut DocumentWriter) {
+        command.text("apiVersion", &*self.version);
+        command.boolean("apiStrict", self.strict);
+        command.boolean("apiDeprecationErrors", self.deprecation_errors);
+    }
 }
 
 impl Handshake {

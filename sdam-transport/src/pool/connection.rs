@@ -8,7 +8,7 @@ use sdam_core::{
     reply,
 };
 
-use super::{NewPool, Reporter, ServiceConnection};
+use super::{Reporter, ServiceConnection};
 use crate::{
     clock::Clock,
     connect::Connection,
@@ -17,99 +17,19 @@ use crate::{
     wire::{Exchange, WireMessage},
 };
 
-impl NewPool {
-    /// Opens a connection to the server: connects, exchanges hello, and reports the reply or the
-    /// error to the topology (CMAP: "Establishing a Connection").
-    ///
-    /// The connection is not authenticated yet. It carries the
-    /// [generation](Established::generation) that was current when the attempt began; compare it
-    /// with the pool's before the connection is used, and close it if a clear came in between.
-    ///
-    /// `timeout` is that of the whole attempt, usually `connectTimeoutMS`; `None` is no limit.
-    /// The caller holds no lock that the pool's `ready`, `clear` or `close` take, see [`Reporter`].
-    ///
-    /// # Errors
-    ///
-    /// If the server has left the topology, could not be reached, or refused the handshake. The
-    /// error is reported already.
-    ///
-    /// # Cancel safety
-    ///
-    /// May be dropped at any time: the socket is closed and nothing is reported. Behind a load
-    /// balancer nothing is counted either, because a future that has counted a connection does not
-    /// wait again.
-    pub async fn establish(
-        &self,
-        timeout: Option<Duration>,
-    ) -> Result<Established, ConnectionError> {
-        let reporter = &self.reporter;
-        let (Some(generation), Some(hello)) = (reporter.generation(None), reporter.hello()) else {
-            return Err(ConnectionError::gone());
-        };
-        let fail = |error: &TransportError| {
-            let report = error.app_error(generation);
-            let outcome = reporter.handle_error(&report);
-            ConnectionError::labelled(error, &report, outcome)
-        };
-        let clock = &*self.io.clock;
-        let deadline = timeout.map(|timeout| clock.now() + timeout);
-        let connecting = self.io.transport.connect(&self.address, deadline);
-        let mut connection = match race::deadline(clock, deadline, connecting).await {
-            Ok(Ok(connection)) => connection,
-            Ok(Err(error)) => return Err(fail(&error)),
-            Err(elapsed) => return Err(fail(&late(Stage::Connect).with_source(elapsed))),
-        };
-        connection.set_deadline(deadline);
-        let mut exchange = Exchange::new();
-        let request = exchange.hello(&hello);
-        let greeting = async {
-            let request =
-                request.map_err(|error| TransportError::from_wire(Stage::Hello, error))?;
-            converse(&mut *connection, &mut exchange, request, Stage::Hello).await
-        };
-        let reply = match race::deadline(clock, deadline, greeting).await {
-            Ok(Ok(reply)) => reply,
-            Ok(Err(error)) => return Err(fail(&error)),
-            Err(elapsed) => return Err(fail(&late(Stage::Hello).with_source(elapsed))),
-        };
-        let hello = Hello::parse(reply.body()).map_err(|error| {
-            let report = AppError::reply(generation, Stage::Hello, reply.body());
-            let outcome = reporter.handle_error(&report);
-            ConnectionError { error, outcome }
-        })?;
-        let handshake = reporter.handle_handshake(generation, reply.body());
-        let service = handshake.map_err(|error| ConnectionError {
-            error,
-            // A reply without a service behind a load balancer says nothing about the server.
-            outcome: ErrorOutcome::Irrelevant,
-        })?;
-        connection.set_max_message_size(hello.max_message_size());
-        let own = service.as_ref().map(ServiceConnection::generation);
-        Ok(Established {
-            generation: own.unwrap_or(generation),
-            connection,
-            exchange,
-            hello,
-            service,
-            reporter: reporter.clone(),
-            clock: Arc::clone(&self.io.clock),
-        })
-    }
-}
-
 /// A connection of a pool, after its handshake.
 ///
 /// Call [`close`](Self::close) when the pool gives it up: dropping it closes the socket, but behind
 /// a load balancer the topology would count the connection for ever.
 #[must_use = "a connection to a service behind a load balancer is counted until it is closed"]
 pub struct Established {
-    connection: Box<dyn Connection>,
-    exchange: Exchange,
-    hello: Hello,
-    generation: Generation,
-    service: Option<ServiceConnection>,
-    reporter: Reporter,
-    clock: Arc<dyn Clock>,
+    pub(super) connection: Box<dyn Connection>,
+    pub(super) exchange: Exchange,
+    pub(super) hello: Hello,
+    pub(super) generation: Generation,
+    pub(super) service: Option<ServiceConnection>,
+    pub(super) reporter: Reporter,
+    pub(super) clock: Arc<dyn Clock>,
 }
 
 impl Established {
@@ -309,14 +229,18 @@ pub struct ConnectionError {
 }
 
 impl ConnectionError {
-    fn labelled(error: &TransportError, report: &AppError<'_>, outcome: ErrorOutcome) -> Self {
+    pub(super) fn labelled(
+        error: &TransportError,
+        report: &AppError<'_>,
+        outcome: ErrorOutcome,
+    ) -> Self {
         let mut error = ServerError::from(error);
         let labels = report.labels().iter();
         error.labels = labels.map(|label| Box::from(*label)).collect();
         Self { error, outcome }
     }
 
-    fn gone() -> Self {
+    pub(super) fn gone() -> Self {
         let text = "the server has left the topology, or the topology is closed";
         Self {
             error: ServerError::new(ErrorKind::Internal, Stage::Connect, text),
@@ -339,7 +263,7 @@ impl fmt::Display for ConnectionError {
 impl std::error::Error for ConnectionError {}
 
 /// Sends a request and returns the reply to it.
-async fn converse(
+pub(super) async fn converse(
     connection: &mut dyn Connection,
     exchange: &mut Exchange,
     request: WireMessage,
@@ -354,6 +278,6 @@ async fn converse(
     Ok(reply)
 }
 
-fn late(stage: Stage) -> TransportError {
+pub(super) fn late(stage: Stage) -> TransportError {
     TransportError::timeout(stage, "no answer came in time")
 }

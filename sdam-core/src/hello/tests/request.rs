@@ -170,3 +170,47 @@ fn ping_carries_the_declared_api() {
         doc! { "ping": 1, "apiVersion": "1", "apiStrict": true, "$db": "admin" }
     );
 }
+
+#[test]
+fn only_the_first_message_asks_about_authentication_and_printing_it_hides_the_command() {
+    // O-5, O-6, F-3
+    let first = doc! { "saslStart": 1, "payload": "pencil", "db": "admin" };
+    let auth = HelloAuth::default()
+        .with_sasl_supported_mechs("admin.user")
+        .with_speculative_authenticate(super::encode(&first));
+    let request = HelloRequest::handshake(handshake(), None, HandshakeOpcode::OpMsg);
+    let request = request.with_auth(auth.clone());
+    let command = decode(&request);
+    assert_eq!(command.get_str("saslSupportedMechs").unwrap(), "admin.user");
+    assert_eq!(
+        command.get_document("speculativeAuthenticate").unwrap(),
+        &first
+    );
+    let shown = std::format!("{request:?}");
+    assert!(shown.contains("<hidden>") && !shown.contains("112, 101, 110"));
+    let malformed = HelloAuth::default().with_speculative_authenticate([1, 2]);
+    assert!(!decode(&request.with_auth(malformed)).contains_key("speculativeAuthenticate"));
+    let later = HelloRequest::poll(true, None);
+    assert_eq!(later.clone().with_auth(auth), later);
+}
+
+#[test]
+fn the_reply_to_a_speculative_authentication_is_removed_and_all_else_kept() {
+    let check = |reply: Document, expected: Document| {
+        let reply = super::encode(&reply);
+        let rest = without_speculative_reply(&reply);
+        assert_eq!(Document::from_reader(&*rest).unwrap(), expected);
+    };
+    let secret = doc! { "conversationId": 1, "payload": "r=1,s=2,i=3", "done": false };
+    let mechanisms = std::vec!["SCRAM-SHA-256"];
+    check(doc! { "speculativeAuthenticate": &secret }, doc! {});
+    check(
+        doc! { "saslSupportedMechs": &mechanisms, "speculativeAuthenticate": secret, "ok": 1.0 },
+        doc! { "saslSupportedMechs": mechanisms, "ok": 1.0 },
+    );
+    check(
+        doc! { "a": { "b": 1 }, "ok": 1 },
+        doc! { "a": { "b": 1 }, "ok": 1 },
+    );
+    assert_eq!(&*without_speculative_reply(&[1, 2, 3]), [1, 2, 3]);
+}

@@ -1,0 +1,68 @@
+//! Authentication in the handshake of pooled connections (Handshake: "Speculative
+//! Authentication"; Authentication: "Mechanism Negotiation via Handshake").
+
+use alloc::{borrow::Cow, boxed::Box};
+use core::fmt;
+
+use crate::document::{self, DocumentWriter};
+
+/// The arguments of a handshake about authentication.
+///
+/// Printing them does not reveal the command.
+#[derive(Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HelloAuth {
+    /// `saslSupportedMechs`: the user whose mechanisms the reply lists, as `database.user`.
+    pub sasl_supported_mechs: Option<Box<str>>,
+    /// `speculativeAuthenticate`: the first command of the authentication, BSON.
+    pub speculative_authenticate: Option<Box<[u8]>>,
+}
+
+impl HelloAuth {
+    /// Sets the user whose mechanisms the reply lists, as `database.user`.
+    #[must_use]
+    pub fn with_sasl_supported_mechs(mut self, user: impl Into<Box<str>>) -> Self {
+        self.sasl_supported_mechs = Some(user.into());
+        self
+    }
+
+    /// Sets the first command of the authentication, a BSON document with a field `db`. Servers
+    /// before MongoDB 4.4 ignore it.
+    #[must_use]
+    pub fn with_speculative_authenticate(mut self, command: impl Into<Box<[u8]>>) -> Self {
+        self.speculative_authenticate = Some(command.into());
+        self
+    }
+
+    /// Adds the arguments to a hello. A command that is not BSON is left out.
+    pub(super) fn write(&self, command: &mut DocumentWriter) {
+        command.text(SASL_SUPPORTED_MECHS, self.sasl_supported_mechs.as_deref());
+        if let Some(first) = &self.speculative_authenticate {
+            // Without it the server authenticates as one before MongoDB 4.4.
+            let _ = command.encoded_document(SPECULATIVE_AUTHENTICATE, first);
+        }
+    }
+}
+
+impl fmt::Debug for HelloAuth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HelloAuth")
+            .field("sasl_supported_mechs", &self.sasl_supported_mechs)
+            .field(
+                "speculative_authenticate",
+                &self.speculative_authenticate.as_ref().map(|_| "<hidden>"),
+            )
+            .finish()
+    }
+}
+
+/// Returns the reply to a handshake without the reply to the speculative authentication in it,
+/// which events and records must not show (Command Logging and Monitoring: "Redaction").
+///
+/// A reply without one, or one that is not BSON, is returned as it is.
+pub fn without_speculative_reply(reply: &[u8]) -> Cow<'_, [u8]> {
+    document::without(reply, SPECULATIVE_AUTHENTICATE).map_or(Cow::Borrowed(reply), Cow::Owned)
+}
+
+const SASL_SUPPORTED_MECHS: &str = "saslSupportedMechs";
+const SPECULATIVE_AUTHENTICATE: &str = "speculativeAuthenticate";

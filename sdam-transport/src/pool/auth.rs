@@ -1,0 +1,107 @@
+use std::{
+    fmt::{self, Debug},
+    sync::Arc,
+};
+
+use async_trait::async_trait;
+use sdam_core::{address::ServerAddress, hello::HelloAuth};
+
+/// Authenticates the new connections of pools (Authentication: "Authentication Handshake").
+///
+/// A pool keeps one as `Arc<dyn Authenticator>` and passes it to
+/// [`NewPool::establish_with`](super::NewPool::establish_with), which sends the commands, applies
+/// the time limit and reports the errors. Monitors do not authenticate.
+///
+/// # Contract
+///
+/// Called by many connections at the same time, with no lock held. Its errors and what it prints
+/// reveal no secret.
+#[async_trait]
+pub trait Authenticator: Send + Sync + Debug + 'static {
+    /// Begins the authentication of one connection to `server`, before its hello is sent.
+    ///
+    /// # Errors
+    ///
+    /// If there are no credentials, or no random numbers.
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped at any time.
+    async fn begin(&self, server: &ServerAddress) -> Result<Box<dyn Conversation>, AuthError>;
+}
+
+/// The authentication of one connection: replies in, commands out.
+///
+/// # Contract
+///
+/// [`hello_auth`](Self::hello_auth) is called once and first, [`start`](Self::start) once with the
+/// successful reply to hello, and [`next`](Self::next) with the successful reply to each command.
+/// A reply with an error ends the conversation, as dropping it does. After an error or
+/// [`AuthStep::Done`] it is not called again.
+#[async_trait]
+pub trait Conversation: Send {
+    /// Returns what the hello of the connection asks about authentication.
+    fn hello_auth(&self) -> HelloAuth;
+
+    /// Processes the reply to hello, a BSON document, and returns the first step.
+    ///
+    /// # Errors
+    ///
+    /// If the server's part of a speculative authentication is not acceptable.
+    async fn start(&mut self, hello: &[u8]) -> Result<AuthStep, AuthError>;
+
+    /// Processes the reply to the last command, a BSON document, and returns the next step.
+    ///
+    /// # Errors
+    ///
+    /// If the reply is not acceptable: it is malformed, or the server did not prove its identity.
+    async fn next(&mut self, reply: &[u8]) -> Result<AuthStep, AuthError>;
+}
+
+/// The next step of an authentication.
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AuthStep {
+    /// This command, a BSON document with `$db`, is sent, and its reply processed.
+    Send(Vec<u8>),
+    /// The connection is authenticated.
+    Done,
+}
+
+impl Debug for AuthStep {
+    /// Hides the command.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Send(_) => "Send(<hidden>)",
+            Self::Done => "Done",
+        })
+    }
+}
+
+/// The reason why the client cannot authenticate, or does not accept the server's reply.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuthError {
+    message: Arc<str>,
+}
+
+impl AuthError {
+    /// Creates the error with a message for people, which reveals no secret.
+    pub fn new(message: impl Into<Arc<str>>) -> Self {
+        Self {
+            message: message.into(),
+        }
+    }
+
+    /// Returns the message.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+}
+
+impl fmt::Display for AuthError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for AuthError {}

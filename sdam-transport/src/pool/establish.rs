@@ -1,0 +1,288 @@
+//! The steps of opening a pooled connection, each of which reports its own error.
+
+use std::{sync::Arc, time::Duration};
+
+use sdam_core::{
+    app_error::{AppError, ErrorOutcome},
+    error::{ErrorKind, ServerError, Stage},
+    hello::{Hello, HelloRequest, without_speculative_reply},
+    ids::Generation,
+    reply,
+    server::ServerType,
+    time::Instant,
+};
+
+use super::{
+    AuthError, AuthStep, Authenticator, ConnectionError, Conversation, Established, NewPool,
+    ServiceConnection,
+    connection::{converse, late},
+};
+use crate::{
+    connect::Connection,
+    error::TransportError,
+    race::{self, Elapsed},
+    wire::{Exchange, WireError, WireMessage},
+};
+
+impl NewPool {
+    /// Opens a connection that is not authenticated; see [`establish_with`](Self::establish_with).
+    pub async fn establish(
+        &self,
+        timeout: Option<Duration>,
+    ) -> Result<Established, ConnectionError> {
+        self.establish_with(None, timeout).await
+    }
+
+    /// Opens a connection to the server: connects, exchanges hello, reports the reply or the error
+    /// to the topology, and authenticates (CMAP: "Establishing a Connection"; Authentication:
+    /// "Authentication Handshake").
+    ///
+    /// Without an `authenticator`, and for an arbiter, there is no authentication.
+    ///
+    /// The connection carries the [generation](Established::generation) that was current when the
+    /// attempt began; compare it with the pool's before the connection is used, and close it if a
+    /// clear came in between.
+    ///
+    /// `timeout` is that of the whole attempt, usually `connectTimeoutMS`; `None` is no limit.
+    /// The caller holds no lock that the pool's `ready`, `clear` or `close` take, see
+    /// [`Reporter`](super::Reporter), also when it drops the future.
+    ///
+    /// # Errors
+    ///
+    /// If the server has left the topology, could not be reached, refused the handshake, or
+    /// authentication failed. The error is reported already, once. One of authentication is at
+    /// [`Stage::Auth`] and marks the server Unknown (I-14).
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped at any time: the socket is closed and no error is reported. Behind a load
+    /// balancer the connection is no longer counted.
+    pub async fn establish_with(
+        &self,
+        authenticator: Option<&dyn Authenticator>,
+        timeout: Option<Duration>,
+    ) -> Result<Established, ConnectionError> {
+        let (Some(generation), Some(hello)) =
+            (self.reporter.generation(None), self.reporter.hello())
+        else {
+            return Err(ConnectionError::gone());
+        };
+        let mut attempt = Attempt {
+            new: self,
+            deadline: timeout.map(|timeout| self.io.clock.now() + timeout),
+            generation,
+            service: None,
+            max_wire_version: None,
+        };
+        let mut line = Line {
+            connection: attempt.connect().await?,
+            exchange: Exchange::new(),
+        };
+        let conversation = attempt.begin(authenticator).await?;
+        let hello = match &conversation {
+            Some(conversation) => hello.with_auth(conversation.hello_auth()),
+            None => hello,
+        };
+        let reply = attempt.greet(&mut line, &hello).await?;
+        let hello = attempt.introduce(reply.body())?;
+        line.connection
+            .set_max_message_size(hello.max_message_size());
+        // Authentication: "If the server is of type RSArbiter, no authentication is possible".
+        if let Some(mut conversation) = conversation
+            && hello.server_type != ServerType::RsArbiter
+        {
+            attempt
+                .authenticate(&mut line, &mut *conversation, reply.body())
+                .await?;
+        }
+        Ok(Established {
+            generation: attempt.generation,
+            connection: line.connection,
+            exchange: line.exchange,
+            hello,
+            service: attempt.service.take(),
+            reporter: self.reporter.clone(),
+            clock: Arc::clone(&self.io.clock),
+        })
+    }
+}
+
+/// A connection that is being opened. Dropping it ends the count of the connection.
+struct Attempt<'n> {
+    new: &'n NewPool,
+    deadline: Option<Instant>,
+    /// That of the pool, and of the service once it is known.
+    generation: Generation,
+    /// The counted connection to a service behind a load balancer.
+    service: Option<ServiceConnection>,
+    /// Known with the reply to hello.
+    max_wire_version: Option<i32>,
+}
+
+/// The connection and the order of its messages.
+struct Line {
+    connection: Box<dyn Connection>,
+    exchange: Exchange,
+}
+
+/// The reason why an authentication ended without success.
+enum Failure {
+    Broken(TransportError),
+    /// The reply with this error, which the document holds.
+    Answered(ServerError, WireMessage),
+    Refused(AuthError),
+}
+
+impl Attempt<'_> {
+    async fn connect(&self) -> Result<Box<dyn Connection>, ConnectionError> {
+        let connecting = self
+            .new
+            .io
+            .transport
+            .connect(&self.new.address, self.deadline);
+        let mut connection = match self.in_time(connecting).await {
+            Ok(connected) => connected.map_err(|error| self.broken(&error))?,
+            Err(elapsed) => return Err(self.broken(&late(Stage::Connect).with_source(elapsed))),
+        };
+        connection.set_deadline(self.deadline);
+        Ok(connection)
+    }
+
+    async fn begin(
+        &self,
+        authenticator: Option<&dyn Authenticator>,
+    ) -> Result<Option<Box<dyn Conversation>>, ConnectionError> {
+        let Some(authenticator) = authenticator else {
+            return Ok(None);
+        };
+        match self.in_time(authenticator.begin(&self.new.address)).await {
+            Ok(Ok(conversation)) => Ok(Some(conversation)),
+            Ok(Err(error)) => Err(self.unauthenticated(Failure::Refused(error))),
+            Err(elapsed) => Err(self.broken(&late(Stage::Auth).with_source(elapsed))),
+        }
+    }
+
+    /// Exchanges hello.
+    async fn greet(
+        &self,
+        line: &mut Line,
+        hello: &HelloRequest,
+    ) -> Result<WireMessage, ConnectionError> {
+        let request = line.exchange.hello(hello);
+        let greeting = line.converse(request, Stage::Hello);
+        match self.in_time(greeting).await {
+            Ok(reply) => reply.map_err(|error| self.broken(&error)),
+            Err(elapsed) => Err(self.broken(&late(Stage::Hello).with_source(elapsed))),
+        }
+    }
+
+    /// Reports the reply to hello.
+    fn introduce(&mut self, reply: &[u8]) -> Result<Hello, ConnectionError> {
+        // The topology publishes what is reported to it.
+        let reply = without_speculative_reply(reply);
+        let hello = Hello::parse(&reply).map_err(|error| ConnectionError {
+            error,
+            outcome: self.report(|own| AppError::reply(own, Stage::Hello, &*reply)),
+        })?;
+        let handshake = self.new.reporter.handle_handshake(self.generation, &reply);
+        self.service = handshake.map_err(|error| ConnectionError {
+            error,
+            // A reply without a service behind a load balancer says nothing about the server.
+            outcome: ErrorOutcome::Irrelevant,
+        })?;
+        if let Some(service) = &self.service {
+            self.generation = service.generation();
+        }
+        self.max_wire_version = Some(hello.wire_versions.max);
+        Ok(hello)
+    }
+
+    async fn authenticate(
+        &self,
+        line: &mut Line,
+        conversation: &mut dyn Conversation,
+        hello: &[u8],
+    ) -> Result<(), ConnectionError> {
+        match self.in_time(line.authenticate(conversation, hello)).await {
+            Ok(outcome) => outcome.map_err(|failure| self.unauthenticated(failure)),
+            Err(elapsed) => Err(self.broken(&late(Stage::Auth).with_source(elapsed))),
+        }
+    }
+
+    async fn in_time<F: Future>(&self, future: F) -> Result<F::Output, Elapsed> {
+        race::deadline(&*self.new.io.clock, self.deadline, future).await
+    }
+
+    /// Reports a connection that broke or took too long.
+    fn broken(&self, error: &TransportError) -> ConnectionError {
+        let report = self.complete(error.app_error(self.generation));
+        let outcome = self.new.reporter.handle_error(&report);
+        ConnectionError::labelled(error, &report, outcome)
+    }
+
+    /// Reports a failed authentication.
+    fn unauthenticated(&self, failure: Failure) -> ConnectionError {
+        match failure {
+            Failure::Broken(error) => self.broken(&error),
+            Failure::Answered(error, reply) => ConnectionError {
+                error,
+                outcome: self.report(|own| AppError::reply(own, Stage::Auth, reply.body())),
+            },
+            Failure::Refused(error) => ConnectionError {
+                outcome: self.report(|own| AppError::auth(own, error.message())),
+                error: ServerError::new(ErrorKind::Command, Stage::Auth, error.message()),
+            },
+        }
+    }
+
+    fn report<'e>(&self, make: impl FnOnce(Generation) -> AppError<'e>) -> ErrorOutcome {
+        let error = self.complete(make(self.generation));
+        self.new.reporter.handle_error(&error)
+    }
+
+    /// Adds what the reply to hello has told.
+    fn complete<'e>(&self, error: AppError<'e>) -> AppError<'e> {
+        let error = error.with_service(self.service.as_ref().map(ServiceConnection::service_id));
+        match self.max_wire_version {
+            Some(version) => error.with_max_wire_version(version),
+            None => error,
+        }
+    }
+}
+
+impl Drop for Attempt<'_> {
+    fn drop(&mut self) {
+        if let Some(service) = self.service.take() {
+            self.new.reporter.handle_service_connection_closed(service);
+        }
+    }
+}
+
+impl Line {
+    async fn converse(
+        &mut self,
+        request: Result<WireMessage, WireError>,
+        stage: Stage,
+    ) -> Result<WireMessage, TransportError> {
+        let request = request.map_err(|error| TransportError::from_wire(stage, error))?;
+        converse(&mut *self.connection, &mut self.exchange, request, stage).await
+    }
+
+    async fn authenticate(
+        &mut self,
+        conversation: &mut dyn Conversation,
+        hello: &[u8],
+    ) -> Result<(), Failure> {
+        let mut step = conversation.start(hello).await;
+        while let AuthStep::Send(command) = step.map_err(Failure::Refused)? {
+            let request = self.exchange.command(&command);
+            let reply = self.converse(request, Stage::Auth).await;
+            let reply = reply.map_err(Failure::Broken)?;
+            if let Some(error) = reply::error(reply.body(), Stage::Auth) {
+                return Err(Failure::Answered(error, reply));
+            }
+            step = conversation.next(reply.body()).await;
+        }
+        Ok(())
+    }
+}
