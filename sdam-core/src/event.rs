@@ -1,6 +1,6 @@
 //! Events that a topology publishes, in order (SDAM Logging and Monitoring).
 
-use alloc::{boxed::Box, sync::Arc};
+use alloc::sync::Arc;
 use core::time::Duration;
 
 use crate::{
@@ -9,10 +9,24 @@ use crate::{
     ids::{ObjectId, ServerId},
     input::RecordedInput,
     options::Warning,
-    pool::PoolClear,
+    pool::{PoolClear, PoolOptions},
     server::ServerDescription,
     time::Instant,
     topology::{DepartureReason, TopologyDescription},
+};
+
+mod command;
+mod connection;
+mod name;
+mod publish;
+mod selection;
+
+pub use self::{
+    command::CommandInfo,
+    connection::{CheckOutFailure, ConnectionClosedReason, ConnectionId, Heartbeat},
+    name::EventName,
+    publish::{NoEvents, Publish},
+    selection::{Selection, SelectionFailure},
 };
 
 /// A published event with its sequence number and time.
@@ -112,9 +126,10 @@ pub enum EventKind {
     /// The last server has left the topology, so no server can be discovered any more, except by
     /// SRV polling. The configuration does not fit the deployment.
     TopologyEmptied,
-    /// Events were dropped, because too many are queued for delivery: first new heartbeats and
-    /// selections as a whole, at the limit all events except those of heartbeats and selections
-    /// under way. Published when dropping starts and when it ends.
+    /// Events were dropped, because too many are queued for delivery: first check-outs, and new
+    /// heartbeats, selections and commands as a whole, at the limit all events except those of
+    /// heartbeats, selections and commands under way. Published when dropping starts and when it
+    /// ends.
     EventsDropped {
         /// The number of events dropped since the topology was opened.
         total: u64,
@@ -149,8 +164,18 @@ pub enum EventKind {
         #[cfg_attr(feature = "serde", serde(rename = "error"))]
         failure: Arc<ServerError>,
     },
+    /// A server's pool was created; it is paused.
+    #[doc(alias = "ConnectionPoolCreated", alias = "PoolCreatedEvent")]
+    PoolCreated {
+        /// The server id.
+        server: ServerId,
+        /// The server's address.
+        address: ServerAddress,
+        /// The options of the pool.
+        options: Arc<PoolOptions>,
+    },
     /// The topology has marked a server's pool ready to open connections.
-    #[doc(alias = "PoolReadyEvent")]
+    #[doc(alias = "ConnectionPoolReady", alias = "PoolReadyEvent")]
     PoolReady {
         /// The server id.
         server: ServerId,
@@ -158,7 +183,7 @@ pub enum EventKind {
         address: ServerAddress,
     },
     /// The topology has cleared a server's pool, even if it [was paused](PoolClear::was_paused).
-    #[doc(alias = "PoolClearedEvent")]
+    #[doc(alias = "ConnectionPoolCleared", alias = "PoolClearedEvent")]
     PoolCleared {
         /// The server id.
         server: ServerId,
@@ -167,6 +192,143 @@ pub enum EventKind {
         /// The clear and its cause.
         #[cfg_attr(feature = "serde", serde(flatten))]
         clear: PoolClear,
+    },
+    /// A pool was closed: its server has left the topology, or the topology was closed.
+    #[doc(alias = "ConnectionPoolClosed", alias = "PoolClosedEvent")]
+    PoolClosed {
+        /// The server id.
+        server: ServerId,
+        /// The server's address.
+        address: ServerAddress,
+    },
+    /// A pool has created a connection, which it is about to establish. Exactly one
+    /// `ConnectionClosed` follows for it, unless the topology is closed first.
+    #[doc(alias = "ConnectionCreatedEvent")]
+    ConnectionCreated {
+        /// The server id.
+        server: ServerId,
+        /// The server's address.
+        address: ServerAddress,
+        /// The connection.
+        #[cfg_attr(feature = "serde", serde(flatten))]
+        connection: ConnectionId,
+    },
+    /// A pool has established a connection: connected, greeted and authenticated.
+    #[doc(alias = "ConnectionReadyEvent")]
+    ConnectionReady {
+        /// The server id.
+        server: ServerId,
+        /// The server's address.
+        address: ServerAddress,
+        /// The connection.
+        #[cfg_attr(feature = "serde", serde(flatten))]
+        connection: ConnectionId,
+        /// The time since `ConnectionCreated`.
+        #[cfg_attr(feature = "serde", serde(with = "crate::encoding::nanos"))]
+        duration: Duration,
+    },
+    /// A pool has closed a connection.
+    #[doc(alias = "ConnectionClosedEvent")]
+    ConnectionClosed {
+        /// The server id.
+        server: ServerId,
+        /// The server's address.
+        address: ServerAddress,
+        /// The connection.
+        #[cfg_attr(feature = "serde", serde(flatten))]
+        connection: ConnectionId,
+        /// Why it was closed.
+        reason: ConnectionClosedReason,
+        /// The error, if one is the reason.
+        error: Option<Arc<ServerError>>,
+    },
+    /// A check-out has started. Exactly one of the next two follows for it, unless the topology is
+    /// closed first.
+    #[doc(alias = "ConnectionCheckOutStartedEvent")]
+    ConnectionCheckOutStarted {
+        /// The server id.
+        server: ServerId,
+        /// The server's address.
+        address: ServerAddress,
+    },
+    /// A check-out has failed.
+    #[doc(alias = "ConnectionCheckOutFailedEvent")]
+    ConnectionCheckOutFailed {
+        /// The server id.
+        server: ServerId,
+        /// The server's address.
+        address: ServerAddress,
+        /// The kind of failure.
+        reason: CheckOutFailure,
+        /// The human-readable failure.
+        failure: Arc<str>,
+        /// The time since `ConnectionCheckOutStarted`.
+        #[cfg_attr(feature = "serde", serde(with = "crate::encoding::nanos"))]
+        duration: Duration,
+    },
+    /// A check-out has succeeded.
+    #[doc(alias = "ConnectionCheckedOutEvent")]
+    ConnectionCheckedOut {
+        /// The server id.
+        server: ServerId,
+        /// The server's address.
+        address: ServerAddress,
+        /// The connection.
+        #[cfg_attr(feature = "serde", serde(flatten))]
+        connection: ConnectionId,
+        /// The time since `ConnectionCheckOutStarted`.
+        #[cfg_attr(feature = "serde", serde(with = "crate::encoding::nanos"))]
+        duration: Duration,
+    },
+    /// A connection was returned to its pool.
+    #[doc(alias = "ConnectionCheckedInEvent")]
+    ConnectionCheckedIn {
+        /// The server id.
+        server: ServerId,
+        /// The server's address.
+        address: ServerAddress,
+        /// The connection.
+        #[cfg_attr(feature = "serde", serde(flatten))]
+        connection: ConnectionId,
+    },
+    /// A command is about to be sent; exactly one of the next two follows for it. Create it with
+    /// [`CommandInfo::started`], which redacts sensitive commands.
+    #[doc(alias = "CommandStartedEvent")]
+    CommandStarted {
+        /// The command's names and ids.
+        #[cfg_attr(feature = "serde", serde(flatten))]
+        command: Arc<CommandInfo>,
+        /// The command, a BSON document; empty if it is sensitive.
+        #[cfg_attr(feature = "serde", serde(with = "crate::encoding::base64"))]
+        document: Arc<[u8]>,
+    },
+    /// A command was answered with `ok: 1`, perhaps with errors of single writes. Create it with
+    /// [`CommandInfo::succeeded`].
+    #[doc(alias = "CommandSucceededEvent")]
+    CommandSucceeded {
+        /// The command's names and ids.
+        #[cfg_attr(feature = "serde", serde(flatten))]
+        command: Arc<CommandInfo>,
+        /// The time from sending the command until the reply was read.
+        #[cfg_attr(feature = "serde", serde(with = "crate::encoding::nanos"))]
+        duration: Duration,
+        /// The reply, a BSON document; empty if the command is sensitive.
+        #[cfg_attr(feature = "serde", serde(with = "crate::encoding::base64"))]
+        reply: Arc<[u8]>,
+    },
+    /// A command was answered with `ok: 0`, or its connection broke. Create it with
+    /// [`CommandInfo::failed`].
+    #[doc(alias = "CommandFailedEvent")]
+    CommandFailed {
+        /// The command's names and ids.
+        #[cfg_attr(feature = "serde", serde(flatten))]
+        command: Arc<CommandInfo>,
+        /// The time from sending the command until the failure.
+        #[cfg_attr(feature = "serde", serde(with = "crate::encoding::nanos"))]
+        duration: Duration,
+        /// The error; only its codes and labels if the command is sensitive.
+        #[cfg_attr(feature = "serde", serde(rename = "error"))]
+        failure: Arc<ServerError>,
     },
     /// A server selection has started. Exactly one success or failure follows, at the latest
     /// before the topology is closed.
@@ -224,181 +386,12 @@ pub enum EventKind {
         duration: Duration,
     },
     /// An input of the topology. The events that follow from it come directly after it, mixed at
-    /// most with events of checks and selections.
+    /// most with events of checks, selections, connections and commands.
     #[cfg_attr(
         feature = "serde",
         serde(untagged, serialize_with = "crate::serialize::input")
     )]
     Input(Arc<RecordedInput>),
-}
-
-/// The server selection of an event; created once for each selection that has listeners.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Serialize),
-    serde(rename_all = "camelCase")
-)]
-pub struct Selection {
-    /// Every part of the read preference, or that the selector is custom.
-    pub selector: Box<str>,
-    /// The name of the operation's command, such as `find`.
-    pub operation: Option<Box<str>>,
-    /// The driver's operation id, if it assigns one.
-    pub operation_id: Option<i64>,
-}
-
-impl Selection {
-    /// Creates a selection by `selector`, for an unknown operation.
-    pub fn new(selector: impl Into<Box<str>>) -> Self {
-        Self {
-            selector: selector.into(),
-            operation: None,
-            operation_id: None,
-        }
-    }
-
-    /// Sets the name and number of the operation.
-    #[must_use]
-    pub fn with_operation(mut self, operation: impl Into<Box<str>>, id: Option<i64>) -> Self {
-        self.operation = Some(operation.into());
-        self.operation_id = id;
-        self
-    }
-}
-
-/// Why a server selection has failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Serialize),
-    serde(rename_all = "snake_case")
-)]
-pub enum SelectionFailure {
-    /// `serverSelectionTimeoutMS` has passed.
-    Timeout,
-    /// A server supports no wire version that the client supports.
-    Incompatible,
-    /// The read preference does not fit the deployment.
-    InvalidCriteria,
-    /// No server was suitable at once, and the maximum number of selections was waiting.
-    TooManyWaiters,
-    /// The topology was closed.
-    Closed,
-    /// The runtime has shut down before the topology was closed.
-    RuntimeShutDown,
-    /// The caller has cancelled the selection.
-    Cancelled,
-}
-
-impl SelectionFailure {
-    /// Returns lower-case words joined by underscores, for counters.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Timeout => "timeout",
-            Self::Incompatible => "incompatible",
-            Self::InvalidCriteria => "invalid_criteria",
-            Self::TooManyWaiters => "too_many_waiters",
-            Self::Closed => "closed",
-            Self::RuntimeShutDown => "runtime_shut_down",
-            Self::Cancelled => "cancelled",
-        }
-    }
-}
-
-/// The check of a heartbeat event.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-pub struct Heartbeat {
-    /// The server id.
-    pub server: ServerId,
-    /// The server's address.
-    pub address: ServerAddress,
-    /// The connection that carries the check.
-    #[cfg_attr(feature = "serde", serde(flatten))]
-    pub connection: ConnectionId,
-    /// Whether the server may delay its reply until something changes.
-    pub awaited: bool,
-}
-
-impl Heartbeat {
-    /// Creates the check of `server` at `address` on `connection`.
-    pub fn new(
-        server: ServerId,
-        address: ServerAddress,
-        connection: ConnectionId,
-        awaited: bool,
-    ) -> Self {
-        Self {
-            server,
-            address,
-            connection,
-            awaited,
-        }
-    }
-}
-
-/// The two ids of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-pub struct ConnectionId {
-    /// The client's number, counted from 1 for each server's monitor; unique together with the
-    /// server id.
-    #[cfg_attr(feature = "serde", serde(rename = "driverConnectionId"))]
-    pub driver: u64,
-    /// The server's number, from its first reply; `None` before that.
-    #[cfg_attr(feature = "serde", serde(rename = "serverConnectionId"))]
-    pub server: Option<i64>,
-}
-
-/// An event's kind without its payload, for filters and counters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub enum EventName {
-    /// [`EventKind::TopologyOpening`]
-    TopologyOpening,
-    /// [`EventKind::TopologyDescriptionChanged`]
-    TopologyDescriptionChanged,
-    /// [`EventKind::TopologyClosed`]
-    TopologyClosed,
-    /// [`EventKind::ConfigWarning`]
-    ConfigWarning,
-    /// [`EventKind::ServerOpening`]
-    ServerOpening,
-    /// [`EventKind::ServerDescriptionChanged`]
-    ServerDescriptionChanged,
-    /// [`EventKind::ServerClosed`]
-    ServerClosed,
-    /// [`EventKind::MembersIgnored`]
-    MembersIgnored,
-    /// [`EventKind::TopologyEmptied`]
-    TopologyEmptied,
-    /// [`EventKind::EventsDropped`]
-    EventsDropped,
-    /// [`EventKind::ServerHeartbeatStarted`]
-    ServerHeartbeatStarted,
-    /// [`EventKind::ServerHeartbeatSucceeded`]
-    ServerHeartbeatSucceeded,
-    /// [`EventKind::ServerHeartbeatFailed`]
-    ServerHeartbeatFailed,
-    /// [`EventKind::PoolReady`]
-    PoolReady,
-    /// [`EventKind::PoolCleared`]
-    PoolCleared,
-    /// [`EventKind::ServerSelectionStarted`]
-    ServerSelectionStarted,
-    /// [`EventKind::ServerSelectionWaiting`]
-    ServerSelectionWaiting,
-    /// [`EventKind::ServerSelectionSucceeded`]
-    ServerSelectionSucceeded,
-    /// [`EventKind::ServerSelectionFailed`]
-    ServerSelectionFailed,
-    /// [`EventKind::Input`]
-    Input,
 }
 
 impl EventKind {
@@ -418,8 +411,20 @@ impl EventKind {
             Self::ServerHeartbeatStarted(_) => EventName::ServerHeartbeatStarted,
             Self::ServerHeartbeatSucceeded { .. } => EventName::ServerHeartbeatSucceeded,
             Self::ServerHeartbeatFailed { .. } => EventName::ServerHeartbeatFailed,
+            Self::PoolCreated { .. } => EventName::PoolCreated,
             Self::PoolReady { .. } => EventName::PoolReady,
             Self::PoolCleared { .. } => EventName::PoolCleared,
+            Self::PoolClosed { .. } => EventName::PoolClosed,
+            Self::ConnectionCreated { .. } => EventName::ConnectionCreated,
+            Self::ConnectionReady { .. } => EventName::ConnectionReady,
+            Self::ConnectionClosed { .. } => EventName::ConnectionClosed,
+            Self::ConnectionCheckOutStarted { .. } => EventName::ConnectionCheckOutStarted,
+            Self::ConnectionCheckOutFailed { .. } => EventName::ConnectionCheckOutFailed,
+            Self::ConnectionCheckedOut { .. } => EventName::ConnectionCheckedOut,
+            Self::ConnectionCheckedIn { .. } => EventName::ConnectionCheckedIn,
+            Self::CommandStarted { .. } => EventName::CommandStarted,
+            Self::CommandSucceeded { .. } => EventName::CommandSucceeded,
+            Self::CommandFailed { .. } => EventName::CommandFailed,
             Self::ServerSelectionStarted { .. } => EventName::ServerSelectionStarted,
             Self::ServerSelectionWaiting { .. } => EventName::ServerSelectionWaiting,
             Self::ServerSelectionSucceeded { .. } => EventName::ServerSelectionSucceeded,
@@ -444,110 +449,25 @@ impl EventKind {
             | Self::Input(_) => None,
             Self::ServerOpening { address, .. }
             | Self::ServerClosed { address, .. }
+            | Self::PoolCreated { address, .. }
             | Self::PoolReady { address, .. }
             | Self::PoolCleared { address, .. }
+            | Self::PoolClosed { address, .. }
+            | Self::ConnectionCreated { address, .. }
+            | Self::ConnectionReady { address, .. }
+            | Self::ConnectionClosed { address, .. }
+            | Self::ConnectionCheckOutStarted { address, .. }
+            | Self::ConnectionCheckOutFailed { address, .. }
+            | Self::ConnectionCheckedOut { address, .. }
+            | Self::ConnectionCheckedIn { address, .. }
             | Self::ServerSelectionSucceeded { address, .. } => Some(address),
             Self::ServerDescriptionChanged { new, .. } => Some(&new.address),
             Self::ServerHeartbeatStarted(heartbeat)
             | Self::ServerHeartbeatSucceeded { heartbeat, .. }
             | Self::ServerHeartbeatFailed { heartbeat, .. } => Some(&heartbeat.address),
-        }
-    }
-}
-
-impl EventName {
-    /// Every name, in the order of [`index`](Self::index).
-    pub const ALL: &'static [Self] = &[
-        Self::TopologyOpening,
-        Self::TopologyDescriptionChanged,
-        Self::TopologyClosed,
-        Self::ConfigWarning,
-        Self::ServerOpening,
-        Self::ServerDescriptionChanged,
-        Self::ServerClosed,
-        Self::MembersIgnored,
-        Self::TopologyEmptied,
-        Self::EventsDropped,
-        Self::ServerHeartbeatStarted,
-        Self::ServerHeartbeatSucceeded,
-        Self::ServerHeartbeatFailed,
-        Self::PoolReady,
-        Self::PoolCleared,
-        Self::ServerSelectionStarted,
-        Self::ServerSelectionWaiting,
-        Self::ServerSelectionSucceeded,
-        Self::ServerSelectionFailed,
-        Self::Input,
-    ];
-
-    /// Returns the name's index in [`ALL`](Self::ALL), for sets and tables of counters.
-    pub const fn index(self) -> usize {
-        self as usize
-    }
-
-    /// Returns the specification's name, such as `ServerHeartbeatStarted`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::TopologyOpening => "TopologyOpening",
-            Self::TopologyDescriptionChanged => "TopologyDescriptionChanged",
-            Self::TopologyClosed => "TopologyClosed",
-            Self::ConfigWarning => "ConfigWarning",
-            Self::ServerOpening => "ServerOpening",
-            Self::ServerDescriptionChanged => "ServerDescriptionChanged",
-            Self::ServerClosed => "ServerClosed",
-            Self::MembersIgnored => "MembersIgnored",
-            Self::TopologyEmptied => "TopologyEmptied",
-            Self::EventsDropped => "EventsDropped",
-            Self::ServerHeartbeatStarted => "ServerHeartbeatStarted",
-            Self::ServerHeartbeatSucceeded => "ServerHeartbeatSucceeded",
-            Self::ServerHeartbeatFailed => "ServerHeartbeatFailed",
-            Self::PoolReady => "PoolReady",
-            Self::PoolCleared => "PoolCleared",
-            Self::ServerSelectionStarted => "ServerSelectionStarted",
-            Self::ServerSelectionWaiting => "ServerSelectionWaiting",
-            Self::ServerSelectionSucceeded => "ServerSelectionSucceeded",
-            Self::ServerSelectionFailed => "ServerSelectionFailed",
-            Self::Input => "Input",
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_indexed_in_the_order_in_which_they_are_listed() {
-        for (index, name) in EventName::ALL.iter().enumerate() {
-            assert_eq!(name.index(), index, "{}", name.as_str());
-        }
-    }
-
-    #[test]
-    fn events_have_the_specified_names() {
-        // J-11: without the word "event", which is part of the type's name.
-        let published = [
-            (EventName::TopologyOpening, "TopologyOpening"),
-            (
-                EventName::TopologyDescriptionChanged,
-                "TopologyDescriptionChanged",
-            ),
-            (EventName::TopologyClosed, "TopologyClosed"),
-            (EventName::ServerOpening, "ServerOpening"),
-            (
-                EventName::ServerDescriptionChanged,
-                "ServerDescriptionChanged",
-            ),
-            (EventName::ServerClosed, "ServerClosed"),
-            (EventName::ServerHeartbeatStarted, "ServerHeartbeatStarted"),
-            (
-                EventName::ServerHeartbeatSucceeded,
-                "ServerHeartbeatSucceeded",
-            ),
-            (EventName::ServerHeartbeatFailed, "ServerHeartbeatFailed"),
-        ];
-        for (name, text) in published {
-            assert_eq!(name.as_str(), text);
+            Self::CommandStarted { command, .. }
+            | Self::CommandSucceeded { command, .. }
+            | Self::CommandFailed { command, .. } => Some(&command.address),
         }
     }
 }

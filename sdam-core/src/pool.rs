@@ -1,10 +1,11 @@
-//! The clears of connection pools, and the errors of pools (CMAP).
+//! The options, clears and errors of connection pools (CMAP).
 
 mod error;
+mod options;
 
 use alloc::sync::Arc;
 
-pub use self::error::PoolError;
+pub use self::{error::PoolError, options::PoolOptions};
 use crate::{
     error::ServerError,
     ids::{Generation, ObjectId},

@@ -56,12 +56,14 @@ pub fn unbounded() -> (ChannelSink, EventStream) {
     (sink, EventStream { receiver, counters })
 }
 
-/// Returns a sink and a stream of its events that drops heartbeats while `capacity` are unread.
+/// Returns a sink and a stream of its events that drops heartbeats and the events of operations while
+/// `capacity` are unread.
 ///
 /// - A heartbeat is dropped as a whole: its end is dropped exactly if its start was.
-/// - The steps of server selections are dropped one by one.
-/// - All other events are never dropped, because a consumer that tracks topology and servers by
-///   their changes must not miss one. These events are rare: equal descriptions are not published.
+/// - The events of [operations](Interest::OPERATIONS) are dropped one by one.
+/// - All other events are never dropped, because a consumer that tracks topology, servers and
+///   connections by their changes must not miss one. These events are rare: equal descriptions are
+///   not published.
 ///
 /// So the stream holds at most `capacity` events, one heartbeat end for each server, and the
 /// changes since it was last read. [`EventStream::dropped`] counts the dropped events.
@@ -143,11 +145,7 @@ impl BoundedSink {
             }
             EventKind::ServerHeartbeatSucceeded { heartbeat, .. }
             | EventKind::ServerHeartbeatFailed { heartbeat, .. } => skipped.remove(&key(heartbeat)),
-            EventKind::ServerSelectionStarted { .. }
-            | EventKind::ServerSelectionWaiting { .. }
-            | EventKind::ServerSelectionSucceeded { .. }
-            | EventKind::ServerSelectionFailed { .. } => is_full(),
-            _ => false,
+            kind => Interest::OPERATIONS.contains(kind.name()) && is_full(),
         }
     }
 }

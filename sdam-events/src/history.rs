@@ -168,7 +168,7 @@ impl EventSink for History {
     }
 
     fn interest(&self) -> Interest {
-        Interest::DESCRIPTIONS.union(Interest::POOLS)
+        Interest::DESCRIPTIONS.union(Interest::POOL_STATES)
     }
 }
 

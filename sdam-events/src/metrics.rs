@@ -308,7 +308,7 @@ impl EventSink for MetricsSink {
     }
 
     fn interest(&self) -> Interest {
-        let always = Interest::SDAM.union(Interest::POOLS);
+        let always = Interest::SDAM.union(Interest::POOL_STATES);
         if self.selections {
             always.union(Interest::SELECTION)
         } else {

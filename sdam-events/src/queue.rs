@@ -7,7 +7,7 @@ use std::{
 };
 
 use sdam_core::{
-    event::{Event, EventKind, EventName},
+    event::{Event, EventKind, EventName, Publish},
     ids::ObjectId,
     time::Instant,
 };
@@ -17,7 +17,7 @@ use crate::{
     sink::{EventSink, Interest},
     sync::{
         AtomicWaker, Mutex, MutexGuard,
-        atomic::{AtomicU32, AtomicUsize, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
 };
 
@@ -36,10 +36,11 @@ use shed::{Shedding, weight};
 /// Events are dropped only if the sink falls far behind. A sink that does not return, or is slower
 /// than the events arrive, cannot make memory grow without bound:
 ///
-/// - From [`SHED_BYTES`](Self::SHED_BYTES) on, new heartbeats and new selections are dropped as a
-///   whole: if the start of one was delivered, its end is, too.
-/// - From [`FULL_BYTES`](Self::FULL_BYTES) on, all events are dropped except those of heartbeats
-///   and selections under way and `TopologyClosed`.
+/// - From [`SHED_BYTES`](Self::SHED_BYTES) on, new heartbeats, selections and commands are dropped
+///   as a whole: if the start of one was delivered, its end is, too. Events of check-outs and
+///   check-ins are dropped one by one.
+/// - From [`FULL_BYTES`](Self::FULL_BYTES) on, all events are dropped except those of heartbeats,
+///   selections and commands under way and `TopologyClosed`.
 ///
 /// [`dropped`](Self::dropped) counts the dropped events, and an `EventsDropped` marks the beginning
 /// and the end of a gap. A sink that tracks servers by events continues from the next description
@@ -55,7 +56,7 @@ use shed::{Shedding, weight};
 pub struct EventQueue {
     topology: ObjectId,
     /// The bits of an [`Interest`]; cleared when the sink has panicked.
-    interest: AtomicU32,
+    interest: AtomicU64,
     state: Mutex<State>,
     /// Events pushed and not yet delivered.
     depth: AtomicUsize,
@@ -105,7 +106,7 @@ impl EventQueue {
     pub fn new(topology: ObjectId, interest: Interest) -> Self {
         Self {
             topology,
-            interest: AtomicU32::new(interest.bits()),
+            interest: AtomicU64::new(interest.bits()),
             state: Mutex::new(State {
                 buffer: VecDeque::new(),
                 batch: Some(VecDeque::new()),
@@ -306,6 +307,16 @@ impl EventQueue {
     /// Locks the state. Poisoning is ignored: no code under the lock can leave it half-changed.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Publish for EventQueue {
+    fn wants(&self, name: EventName) -> bool {
+        self.wants(name)
+    }
+
+    fn publish(&self, at: Instant, kind: EventKind) {
+        self.push(at, kind);
     }
 }
 

@@ -188,7 +188,7 @@ impl<W: Write + Send + 'static> EventSink for RecordSink<W> {
 
     fn interest(&self) -> Interest {
         let always = Interest::SDAM
-            .union(Interest::POOLS)
+            .union(Interest::POOL_STATES)
             .union(Interest::INPUTS);
         if self.selections {
             always.union(Interest::SELECTION)

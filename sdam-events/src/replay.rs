@@ -244,7 +244,9 @@ impl Replayer {
 
     /// Returns whether events of this name depend on inputs alone.
     fn is_replayed(name: EventName) -> bool {
-        Interest::DESCRIPTIONS.union(Interest::POOLS).contains(name)
+        Interest::DESCRIPTIONS
+            .union(Interest::POOL_STATES)
+            .contains(name)
     }
 
     fn feed(&mut self, record: &Record, input: &RecordedInput) -> Result<(), Box<str>> {

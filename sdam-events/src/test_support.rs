@@ -9,7 +9,7 @@ use bson::raw::RawDocumentBuf;
 use sdam_core::{
     address::ServerAddress,
     error::{ErrorKind, ServerError, Stage},
-    event::{ConnectionId, Event, EventKind, Heartbeat, Selection},
+    event::{CommandInfo, ConnectionId, Event, EventKind, Heartbeat, Selection},
     ids::{ObjectId, ServerId},
     server::{ServerDescription, ServerType},
     time::Instant,
@@ -92,6 +92,24 @@ pub(crate) fn topology_changed(
 
 pub(crate) fn selection() -> Arc<Selection> {
     Arc::new(Selection::new("{ mode: primary }").with_operation("find", Some(42)))
+}
+
+/// Returns the ids of a pooled connection.
+pub(crate) fn connection() -> ConnectionId {
+    ConnectionId {
+        driver: 3,
+        server: Some(4),
+    }
+}
+
+/// Returns a command on `host1`, and its document.
+pub(crate) fn command(document: &bson::Document) -> (Arc<CommandInfo>, Vec<u8>) {
+    let document = document.to_vec().unwrap();
+    let server = (ServerId::from_u64(1), address("host1"));
+    let info = CommandInfo::new(&document, "db", 7, server, connection())
+        .with_operation_id(Some(42))
+        .with_service_id(Some(ObjectId::from_bytes([2; 12])));
+    (Arc::new(info), document)
 }
 
 /// A sink that keeps all events.

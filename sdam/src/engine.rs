@@ -187,7 +187,7 @@ impl Engine {
                 }
                 Effect::PoolReady { server } => self.ready(now, server, &mut after.panic),
                 Effect::PoolClear { server, clear } => {
-                    self.clear(now, server, clear, &mut after.panic);
+                    self.clear(now, server, &clear, &mut after.panic);
                 }
                 Effect::ServerKnown { server, known } => {
                     self.with(server, |server| server.set_known(known));
@@ -233,6 +233,8 @@ impl Engine {
                 server.status().generation,
                 self.io.clone(),
             );
+            let events = Arc::clone(&self.events);
+            let new = new.with_events(events);
             self.pools
                 .create_pool(new.with_spawner(self.spawner.clone()))
         })
@@ -242,7 +244,8 @@ impl Engine {
         let Some(server) = self.servers.get(&server) else {
             return;
         };
-        panic.catch(|| self.pool(server).ready());
+        let pool = panic.catch(|| self.pool(server));
+        // CMAP: "PoolReady" comes before the events of the connections that the pool then opens.
         self.events.push_with(now, EventName::PoolReady, || {
             let address = server.core.address.clone();
             EventKind::PoolReady {
@@ -250,26 +253,30 @@ impl Engine {
                 address,
             }
         });
+        if let Some(pool) = pool {
+            panic.catch(|| pool.ready());
+        }
     }
 
-    fn clear(&self, now: Instant, server: ServerId, clear: PoolClear, panic: &mut DeferredPanic) {
+    fn clear(&self, now: Instant, server: ServerId, clear: &PoolClear, panic: &mut DeferredPanic) {
         let Some(server) = self.servers.get(&server) else {
             return;
         };
         if clear.service_id.is_none() {
             server.set_generation(clear.generation);
         }
-        if let Some(pool) = server.core.pool() {
-            panic.catch(|| pool.clear(&clear));
-        }
+        // F-66: first the clear, then what follows from it for the pool's connections.
         self.events.push_with(now, EventName::PoolCleared, || {
             let address = server.core.address.clone();
             EventKind::PoolCleared {
                 server: server.id(),
                 address,
-                clear,
+                clear: clear.clone(),
             }
         });
+        if let Some(pool) = server.core.pool() {
+            panic.catch(|| pool.clear(clear));
+        }
     }
 
     /// Publishes an event, and keeps a server's error from its new description.

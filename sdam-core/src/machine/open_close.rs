@@ -111,10 +111,11 @@ impl TopologyMachine {
             previous: Arc::clone(&previous),
             new: Arc::clone(&self.description),
         }));
-        effects.push(Effect::Emit(EventKind::TopologyClosed));
+        // A closing pool publishes events, too, and J-13: TopologyClosed is the last event.
         for server in &previous.servers {
             effects.push(Effect::CloseServer { server: server.id });
         }
+        effects.push(Effect::Emit(EventKind::TopologyClosed));
         effects
     }
 

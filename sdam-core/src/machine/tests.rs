@@ -292,9 +292,9 @@ fn effects_come_in_the_order_of_the_specification() {
             "ServerClosed a",
             "ServerClosed b",
             "TopologyDescriptionChanged",
+            "close gone",
+            "close gone",
             "TopologyClosed",
-            "close gone",
-            "close gone",
         ],
     );
     assert!(

@@ -16,7 +16,7 @@ pub enum Component {
     ServerSelection,
     /// Connections and connection pools.
     Connection,
-    /// Commands; these crates log none, but the component is configured in the same place.
+    /// Commands.
     Command,
 }
 
@@ -27,6 +27,8 @@ impl Component {
             Self::ServerSelection
         } else if Interest::POOLS.contains(name) {
             Self::Connection
+        } else if Interest::COMMANDS.contains(name) {
+            Self::Command
         } else {
             Self::Topology
         }

@@ -27,12 +27,12 @@ pub(super) struct Shedding {
 }
 
 impl EventQueue {
-    /// The size in bytes from which new heartbeats and selections are dropped, until half of it is
-    /// delivered.
+    /// The size in bytes from which new heartbeats, selections and commands and the events of
+    /// check-outs are dropped, until half of it is delivered.
     pub const SHED_BYTES: usize = 16 << 20;
 
-    /// The size in bytes from which all events are dropped except those of heartbeats and
-    /// selections under way and `TopologyClosed`.
+    /// The size in bytes from which all events are dropped except those of heartbeats, selections
+    /// and commands under way and `TopologyClosed`.
     pub const FULL_BYTES: usize = 32 << 20;
 
     /// Returns the approximate size of the undelivered events in bytes.
@@ -45,9 +45,9 @@ impl EventQueue {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// Returns whether the events of a selection that begins at `at` will be delivered; if not, it
-    /// counts as dropped and its events must not be pushed.
-    pub fn admits_selection(&self, at: Instant) -> bool {
+    /// Returns whether the events of a selection or a command that begins at `at` will be delivered;
+    /// if not, it counts as dropped and its events must not be pushed.
+    pub fn admits_operation(&self, at: Instant) -> bool {
         if self.bytes() < Self::SHED_BYTES / 2 {
             return true;
         }
@@ -85,9 +85,16 @@ impl EventQueue {
             }
             EventKind::ServerHeartbeatStarted(_)
             | EventKind::ServerHeartbeatSucceeded { .. }
-            | EventKind::ServerHeartbeatFailed { .. } => !shedding,
-            // Selections that were not admitted push no events.
+            | EventKind::ServerHeartbeatFailed { .. }
+            | EventKind::ConnectionCheckOutStarted { .. }
+            | EventKind::ConnectionCheckOutFailed { .. }
+            | EventKind::ConnectionCheckedOut { .. }
+            | EventKind::ConnectionCheckedIn { .. } => !shedding,
+            // Selections and commands that were not admitted push no events.
             EventKind::TopologyClosed
+            | EventKind::CommandStarted { .. }
+            | EventKind::CommandSucceeded { .. }
+            | EventKind::CommandFailed { .. }
             | EventKind::ServerSelectionStarted { .. }
             | EventKind::ServerSelectionWaiting { .. }
             | EventKind::ServerSelectionSucceeded { .. }
@@ -134,14 +141,21 @@ impl EventQueue {
 /// topology also keep is counted once: in the event where it first appears.
 pub(super) fn weight(kind: &EventKind) -> usize {
     let payload = match kind {
-        EventKind::ServerHeartbeatSucceeded { reply, .. } => reply.len(),
-        EventKind::ServerHeartbeatFailed { failure, .. } => failure.message.len(),
+        EventKind::ServerHeartbeatSucceeded { reply, .. }
+        | EventKind::CommandSucceeded { reply, .. } => reply.len(),
+        EventKind::ServerHeartbeatFailed { failure, .. }
+        | EventKind::CommandFailed { failure, .. } => failure.message.len(),
         EventKind::ServerDescriptionChanged { new, .. } => description(new),
         EventKind::TopologyDescriptionChanged { new, .. } => {
             size_of::<usize>() * new.servers().len() + EVENT
         }
         EventKind::PoolCleared { clear, .. } => clear.cause.message.len(),
-        EventKind::ServerSelectionFailed { failure, .. } => failure.len(),
+        EventKind::ConnectionClosed {
+            error: Some(error), ..
+        } => error.message.len(),
+        EventKind::ConnectionCheckOutFailed { failure, .. }
+        | EventKind::ServerSelectionFailed { failure, .. } => failure.len(),
+        EventKind::CommandStarted { document, .. } => document.len(),
         EventKind::Input(input) => match &**input {
             RecordedInput::Handshake { reply, .. } => reply.len(),
             RecordedInput::AppError { error, .. } => match &error.cause {

@@ -8,11 +8,11 @@ use bson::doc;
 use sdam_core::{
     app_error::AppError,
     error::{ErrorKind, ServerError, Stage},
-    event::{EventKind, EventName, SelectionFailure},
+    event::{CheckOutFailure, ConnectionClosedReason, EventKind, EventName, SelectionFailure},
     ids::{Generation, ObjectId, ServerId, TopologyVersion},
     machine::RecordedInput,
     options::Options,
-    pool::PoolClear,
+    pool::{PoolClear, PoolOptions},
     read_preference::TagSet,
     server::{Rtt, ServerType},
     topology::{TopologyDescription, TopologyType},
@@ -22,8 +22,8 @@ use super::RecordSink;
 use crate::{
     sink::{EventSink, Interest},
     test_support::{
-        address, description, event, failed, opening, selection, started, succeeded,
-        topology_changed,
+        address, command, connection, description, event, failed, opening, selection, started,
+        succeeded, topology_changed,
     },
 };
 
@@ -148,6 +148,72 @@ fn heartbeat_pool_and_selection_events_are_written_as_documented() {
 }
 
 #[test]
+fn connection_and_command_events_are_written_with_the_fields_of_their_types() {
+    let (server, address) = (ServerId::from_u64(1), address("host1"));
+    let common = r#""server":1,"address":"host1:27017""#;
+    let ids = r#""driverConnectionId":3,"serverConnectionId":4"#;
+    check(
+        EventKind::PoolCreated {
+            server,
+            address: address.clone(),
+            options: Arc::new(PoolOptions::default()),
+        },
+        &format!(
+            r#""event":"PoolCreated",{common},"options":{{"maxPoolSize":100,"minPoolSize":0,"maxIdleTime":null,"maxConnecting":2,"waitQueueTimeout":null}}"#
+        ),
+    );
+    check(
+        EventKind::ConnectionClosed {
+            server,
+            address: address.clone(),
+            connection: connection(),
+            reason: ConnectionClosedReason::PoolClosed,
+            error: Some(error().shared()),
+        },
+        &format!(
+            r#""event":"ConnectionClosed",{common},{ids},"reason":"poolClosed","error":{ERROR}"#
+        ),
+    );
+    check(
+        EventKind::ConnectionCheckOutFailed {
+            server,
+            address: address.clone(),
+            reason: CheckOutFailure::ConnectionError,
+            failure: "refused".into(),
+            duration: Duration::from_nanos(9),
+        },
+        &format!(
+            r#""event":"ConnectionCheckOutFailed",{common},"reason":"connectionError","failure":"refused","duration":9"#
+        ),
+    );
+    check(
+        EventKind::ConnectionCheckedOut {
+            server,
+            address,
+            connection: connection(),
+            duration: Duration::from_nanos(9),
+        },
+        &format!(r#""event":"ConnectionCheckedOut",{common},{ids},"duration":9"#),
+    );
+    let names = format!(
+        r#""commandName":"ping","databaseName":"db","requestId":7,"operationId":42,{common},{ids},"serviceId":"020202020202020202020202""#
+    );
+    let (info, document) = command(&doc! { "ping": 1 });
+    check(
+        info.started(&document),
+        &format!(r#""event":"CommandStarted",{names},"document":"DwAAABBwaW5nAAEAAAAA""#),
+    );
+    check(
+        info.succeeded(Duration::from_nanos(9), &[5, 0, 0, 0, 0]),
+        &format!(r#""event":"CommandSucceeded",{names},"duration":9,"reply":"BQAAAAA=""#),
+    );
+    check(
+        info.failed(Duration::from_nanos(9), error().shared()),
+        &format!(r#""event":"CommandFailed",{names},"duration":9,"error":{ERROR}"#),
+    );
+}
+
+#[test]
 fn inputs_are_written_as_documented() {
     let server = ServerId::from_u64(3);
     check_input(RecordedInput::Open, r#""input":"Open""#);
@@ -245,6 +311,19 @@ fn enumerations_are_written_as_as_str_returns_them() {
         SelectionFailure::Cancelled,
     ];
     check(&failures, |failure| failure.as_str());
+    let reasons = [
+        ConnectionClosedReason::Stale,
+        ConnectionClosedReason::Idle,
+        ConnectionClosedReason::Error,
+        ConnectionClosedReason::PoolClosed,
+    ];
+    check(&reasons, |reason| reason.as_str());
+    let failures = [
+        CheckOutFailure::Timeout,
+        CheckOutFailure::PoolClosed,
+        CheckOutFailure::ConnectionError,
+    ];
+    check(&failures, |failure| failure.as_str());
 }
 
 #[test]
@@ -255,7 +334,11 @@ fn a_recording_starts_with_the_recorded_options() {
         sink.interest()
             .contains_all(Interest::INPUTS.union(Interest::HEARTBEATS))
     );
-    assert!(sink.interest().intersection(Interest::SELECTION).is_empty());
+    assert!(
+        sink.interest()
+            .intersection(Interest::OPERATIONS)
+            .is_empty()
+    );
     sink.emit(&event(EventKind::TopologyClosed));
     let text = String::from_utf8(sink.finish().unwrap()).unwrap();
     assert_eq!(

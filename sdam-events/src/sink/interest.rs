@@ -4,7 +4,7 @@ use super::EventName;
 
 /// A set of event names.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub struct Interest(u32);
+pub struct Interest(u64);
 
 impl Interest {
     /// No event.
@@ -40,8 +40,38 @@ impl Interest {
         .union(Self::HEARTBEATS)
         .union(Self::WARNINGS);
 
-    /// The commands from the topology to connection pools.
-    pub const POOLS: Self = Self::of(&[EventName::PoolReady, EventName::PoolCleared]);
+    /// The commands from the topology to connection pools: a part of [`POOLS`](Self::POOLS) that
+    /// costs operations nothing.
+    pub const POOL_STATES: Self = Self::of(&[EventName::PoolReady, EventName::PoolCleared]);
+
+    /// The check-outs and check-ins of pooled connections: a part of [`POOLS`](Self::POOLS) of which
+    /// each operation publishes three.
+    pub const CHECK_OUTS: Self = Self::of(&[
+        EventName::ConnectionCheckOutStarted,
+        EventName::ConnectionCheckOutFailed,
+        EventName::ConnectionCheckedOut,
+        EventName::ConnectionCheckedIn,
+    ]);
+
+    /// The events of connection pools and their connections (CMAP: "Events"). Those besides
+    /// [`POOL_STATES`](Self::POOL_STATES) are published by the pools, as far as they do.
+    pub const POOLS: Self = Self::of(&[
+        EventName::PoolCreated,
+        EventName::PoolClosed,
+        EventName::ConnectionCreated,
+        EventName::ConnectionReady,
+        EventName::ConnectionClosed,
+    ])
+    .union(Self::POOL_STATES)
+    .union(Self::CHECK_OUTS);
+
+    /// The events of commands (Command Logging and Monitoring), as far as a client publishes them.
+    /// Each command publishes two, with copies of the command and the reply.
+    pub const COMMANDS: Self = Self::of(&[
+        EventName::CommandStarted,
+        EventName::CommandSucceeded,
+        EventName::CommandFailed,
+    ]);
 
     /// The steps of each server selection.
     pub const SELECTION: Self = Self::of(&[
@@ -51,11 +81,17 @@ impl Interest {
         EventName::ServerSelectionFailed,
     ]);
 
+    /// The events that every operation publishes, so they cost time in each: selections, check-outs
+    /// and commands.
+    pub const OPERATIONS: Self = Self::SELECTION
+        .union(Self::CHECK_OUTS)
+        .union(Self::COMMANDS);
+
     /// The inputs of the topology, for recordings.
     pub const INPUTS: Self = Self::of(&[EventName::Input]);
 
     /// All events, including those that later versions add.
-    pub const ALL: Self = Self(u32::MAX);
+    pub const ALL: Self = Self(u64::MAX);
 
     /// Returns the set of these names.
     pub const fn of(names: &[EventName]) -> Self {
@@ -109,11 +145,11 @@ impl Interest {
             .filter(move |name| self.contains(*name))
     }
 
-    pub(crate) const fn bits(self) -> u32 {
+    pub(crate) const fn bits(self) -> u64 {
         self.0
     }
 
-    pub(crate) const fn from_bits(bits: u32) -> Self {
+    pub(crate) const fn from_bits(bits: u64) -> Self {
         Self(bits)
     }
 }
@@ -151,6 +187,7 @@ mod tests {
             Interest::HEARTBEATS,
             Interest::WARNINGS,
             Interest::POOLS,
+            Interest::COMMANDS,
             Interest::SELECTION,
             Interest::INPUTS,
         ];

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use sdam_core::{
     error::ErrorKind,
-    event::{Event, EventKind, Heartbeat},
+    event::{Event, EventKind, EventName, Heartbeat},
     ids::{Generation, ObjectId, ServerId, TopologyVersion},
     pool::PoolClear,
     server::{ServerDescription, ServerType},
@@ -40,8 +40,8 @@ struct Audit {
     topology: Arc<TopologyDescription>,
 }
 
-/// Checks the record of a closed topology: all its events of the kinds `SDAM` and `POOLS`, in
-/// order, and all calls to its pools. Other events may be included; those of selections must be
+/// Checks the record of a closed topology: all its events of the kinds `SDAM` and `POOL_STATES`,
+/// in order, and all calls to its pools. Other events may be included; those of selections must be
 /// complete or absent.
 ///
 /// # Errors
@@ -80,13 +80,23 @@ pub fn audit(events: &[Event], calls: &[(ServerId, PoolCall)]) -> Result<(), Vio
 
 /// Returns whether the event reports a change of the topology, and not an input or a selection.
 fn is_change(kind: &EventKind) -> bool {
-    !matches!(
-        kind,
-        EventKind::Input(_)
-            | EventKind::ServerSelectionStarted { .. }
-            | EventKind::ServerSelectionWaiting { .. }
-            | EventKind::ServerSelectionSucceeded { .. }
-            | EventKind::ServerSelectionFailed { .. }
+    matches!(
+        kind.name(),
+        EventName::TopologyOpening
+            | EventName::TopologyDescriptionChanged
+            | EventName::TopologyClosed
+            | EventName::ConfigWarning
+            | EventName::ServerOpening
+            | EventName::ServerDescriptionChanged
+            | EventName::ServerClosed
+            | EventName::MembersIgnored
+            | EventName::TopologyEmptied
+            | EventName::EventsDropped
+            | EventName::ServerHeartbeatStarted
+            | EventName::ServerHeartbeatSucceeded
+            | EventName::ServerHeartbeatFailed
+            | EventName::PoolReady
+            | EventName::PoolCleared
     )
 }
 

@@ -7,6 +7,7 @@ use sdam_core::{
     address::ServerAddress,
     app_error::{AppError, ErrorOutcome},
     error::ServerError,
+    event::{NoEvents, Publish},
     hello::HelloRequest,
     ids::{Generation, ObjectId, ServerId},
 };
@@ -31,6 +32,10 @@ pub struct NewPool {
     pub io: Io,
     /// Starts background tasks of the pool; `None` in single-threaded mode, which has no tasks.
     pub spawner: Option<Arc<dyn Spawner>>,
+    /// Receives the pool's events about itself and its connections. The topology itself publishes
+    /// `PoolReady` and `PoolCleared`, each before it calls the pool, so what the pool publishes
+    /// within the call comes after it.
+    pub events: Arc<dyn Publish>,
 }
 
 impl NewPool {
@@ -43,6 +48,7 @@ impl NewPool {
             reporter: Reporter { server, host: None },
             io,
             spawner: None,
+            events: Arc::new(NoEvents),
         }
     }
 
@@ -66,6 +72,13 @@ impl NewPool {
     #[must_use]
     pub fn with_spawner(mut self, spawner: impl Into<Option<Arc<dyn Spawner>>>) -> Self {
         self.spawner = spawner.into();
+        self
+    }
+
+    /// Sets the destination of events.
+    #[must_use]
+    pub fn with_events(mut self, events: Arc<dyn Publish>) -> Self {
+        self.events = events;
         self
     }
 }

@@ -51,7 +51,7 @@ impl<'t> SelectionEvents<'t> {
         let started = context.clock.now();
         // No step is published of a selection that the queue sheds.
         let events = context.events;
-        let wanted = events.wants_any(Interest::SELECTION) && events.admits_selection(started);
+        let wanted = events.wants_any(Interest::SELECTION) && events.admits_operation(started);
         let selection = wanted
             .then(|| describe(context.settings, criteria))
             .and_then(|selection| {

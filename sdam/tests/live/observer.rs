@@ -45,7 +45,7 @@ impl EventSink for Recorder {
 
     fn interest(&self) -> Interest {
         Interest::SDAM
-            .union(Interest::POOLS)
+            .union(Interest::POOL_STATES)
             .union(Interest::INPUTS)
     }
 }
@@ -155,7 +155,7 @@ impl Observer {
         if let Some(divergence) = outcome.divergence {
             panic!("the replay of the recording diverges: {divergence}");
         }
-        let of_machine = Interest::DESCRIPTIONS.union(Interest::POOLS);
+        let of_machine = Interest::DESCRIPTIONS.union(Interest::POOL_STATES);
         let done = events
             .iter()
             .filter(|event| of_machine.contains(event.kind.name()));

@@ -10,7 +10,7 @@ use sdam_core::{
 use super::super::EventQueue;
 use crate::{
     sink::{EventSink, Interest},
-    test_support::{Recorder, TOPOLOGY, address, at, failed, opening, started},
+    test_support::{Recorder, TOPOLOGY, address, at, connection, failed, opening, started},
 };
 
 const SERVERS: u64 = 3;
@@ -133,13 +133,42 @@ fn other_events_are_dropped_at_the_limit() {
 #[test]
 fn new_selections_are_dropped_above_the_mark_until_half_is_delivered() {
     let queue = EventQueue::new(TOPOLOGY, Interest::ALL);
-    assert!(queue.admits_selection(at(0)));
+    assert!(queue.admits_operation(at(0)));
     flood(&queue);
     let before = queue.dropped();
-    assert!(!queue.admits_selection(at(1)));
+    assert!(!queue.admits_operation(at(1)));
     assert_eq!(queue.dropped(), before + 1);
     queue.drain_now(&Recorder::shared());
-    assert!(queue.admits_selection(at(2)));
+    assert!(queue.admits_operation(at(2)));
+}
+
+#[test]
+fn check_outs_are_dropped_above_the_mark_and_connections_are_not() {
+    let queue = EventQueue::new(TOPOLOGY, Interest::ALL);
+    flood(&queue);
+    let (server, host) = (ServerId::from_u64(1), address("a"));
+    let push = |kind: EventKind| {
+        let before = queue.depth();
+        queue.push(at(200_000), kind);
+        queue.depth() - before
+    };
+    let checked_in = EventKind::ConnectionCheckedIn {
+        server,
+        address: host.clone(),
+        connection: connection(),
+    };
+    let created = EventKind::ConnectionCreated {
+        server,
+        address: host,
+        connection: connection(),
+    };
+    assert_eq!(push(checked_in.clone()), 0);
+    assert_eq!(push(created), 1);
+    queue.drain_now(&Recorder::shared());
+    queue.push(at(200_001), checked_in.clone());
+    let sink = Recorder::shared();
+    queue.drain_now(&sink);
+    assert_eq!(sink.events().last().unwrap().kind, checked_in);
 }
 
 #[test]

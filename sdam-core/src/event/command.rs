@@ -1,0 +1,249 @@
+use alloc::{boxed::Box, sync::Arc};
+use core::time::Duration;
+
+use super::{ConnectionId, EventKind};
+use crate::{
+    address::ServerAddress,
+    document::Fields,
+    error::{ErrorKind, ServerError},
+    ids::{ObjectId, ServerId},
+};
+
+/// The names and ids of a command, which its events share (Command Logging and Monitoring).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize),
+    serde(rename_all = "camelCase")
+)]
+pub struct CommandInfo {
+    /// The name of the command, which is the first key of its document.
+    #[cfg_attr(feature = "serde", serde(rename = "commandName"))]
+    pub name: Box<str>,
+    /// The database that the command is run on.
+    #[cfg_attr(feature = "serde", serde(rename = "databaseName"))]
+    pub database: Box<str>,
+    /// The number of the message that carries the command.
+    pub request_id: i32,
+    /// The number of the operation, which links commands and the selections for them.
+    pub operation_id: Option<i64>,
+    /// The server id.
+    pub server: ServerId,
+    /// The server's address.
+    pub address: ServerAddress,
+    /// The connection.
+    #[cfg_attr(feature = "serde", serde(flatten))]
+    pub connection: ConnectionId,
+    /// The service behind a load balancer.
+    pub service_id: Option<ObjectId>,
+    /// Whether the command deals with credentials, so that events contain neither it nor its reply.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    pub is_sensitive: bool,
+}
+
+impl CommandInfo {
+    /// Describes `command`, a BSON document, on a connection of `server` at `address`.
+    pub fn new(
+        command: &[u8],
+        database: &str,
+        request_id: i32,
+        (server, address): (ServerId, ServerAddress),
+        connection: ConnectionId,
+    ) -> Self {
+        let (name, is_sensitive) = classify(command);
+        Self {
+            name: name.into(),
+            database: database.into(),
+            request_id,
+            operation_id: None,
+            server,
+            address,
+            connection,
+            service_id: None,
+            is_sensitive,
+        }
+    }
+
+    /// Sets the number of the operation.
+    #[must_use]
+    pub fn with_operation_id(mut self, id: Option<i64>) -> Self {
+        self.operation_id = id;
+        self
+    }
+
+    /// Sets the service behind a load balancer.
+    #[must_use]
+    pub fn with_service_id(mut self, id: Option<ObjectId>) -> Self {
+        self.service_id = id;
+        self
+    }
+
+    /// Returns the event that the command starts.
+    pub fn started(self: &Arc<Self>, command: &[u8]) -> EventKind {
+        EventKind::CommandStarted {
+            command: Arc::clone(self),
+            document: self.shown(command),
+        }
+    }
+
+    /// Returns the event that the command was answered with `ok: 1`.
+    pub fn succeeded(self: &Arc<Self>, duration: Duration, reply: &[u8]) -> EventKind {
+        EventKind::CommandSucceeded {
+            command: Arc::clone(self),
+            duration,
+            reply: self.shown(reply),
+        }
+    }
+
+    /// Returns the event that the command has failed.
+    pub fn failed(self: &Arc<Self>, duration: Duration, failure: Arc<ServerError>) -> EventKind {
+        EventKind::CommandFailed {
+            command: Arc::clone(self),
+            duration,
+            failure: if self.is_sensitive && failure.kind == ErrorKind::Command {
+                Arc::new(redacted(&failure))
+            } else {
+                failure
+            },
+        }
+    }
+
+    /// Returns the document for an event: empty if the command is sensitive.
+    fn shown(&self, document: &[u8]) -> Arc<[u8]> {
+        const EMPTY: &[u8] = &[5, 0, 0, 0, 0];
+        if self.is_sensitive { EMPTY } else { document }.into()
+    }
+}
+
+/// Returns the name of a command, and whether it is sensitive (Command Logging and Monitoring:
+/// "Security").
+fn classify(command: &[u8]) -> (&str, bool) {
+    const ALWAYS: [&str; 9] = [
+        "authenticate",
+        "saslStart",
+        "saslContinue",
+        "getnonce",
+        "createUser",
+        "updateUser",
+        "copydbgetnonce",
+        "copydbsaslstart",
+        "copydb",
+    ];
+    let (mut name, mut speculates) = (None, false);
+    let visit = |key| {
+        name.get_or_insert(key);
+        speculates |= key == "speculativeAuthenticate";
+    };
+    let is_whole = keys(command, visit);
+    let name = name.unwrap_or_default();
+    let is = |own: &str| name.eq_ignore_ascii_case(own);
+    let is_hello = is("hello") || is("isMaster");
+    // A malformed command may contain anything.
+    let is_sensitive = !is_whole || ALWAYS.iter().any(|own| is(own)) || (is_hello && speculates);
+    (name, is_sensitive)
+}
+
+/// Calls `visit` with each key of a document; returns whether the document is well-formed.
+fn keys<'d>(document: &'d [u8], mut visit: impl FnMut(&'d str)) -> bool {
+    Fields::of(document)
+        .and_then(|fields| {
+            fields.each(|field| {
+                visit(field.key());
+                Ok(())
+            })
+        })
+        .is_ok()
+}
+
+/// Returns the error of a server without what it may quote of the command.
+fn redacted(error: &ServerError) -> ServerError {
+    ServerError {
+        message: "REDACTED".into(),
+        topology_version: None,
+        ..error.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{document::DocumentWriter, error::Stage};
+
+    fn info(command: &[u8]) -> Arc<CommandInfo> {
+        let server = (ServerId::from_u64(1), ServerAddress::new("a", 27017));
+        let connection = ConnectionId {
+            driver: 3,
+            server: Some(4),
+        };
+        Arc::new(CommandInfo::new(command, "db", 7, server, connection))
+    }
+
+    fn command(name: &str, more: &str) -> Box<[u8]> {
+        let mut document = DocumentWriter::new();
+        document.int32(name, 1);
+        document.int32(more, 1);
+        document.finish().into()
+    }
+
+    #[test]
+    fn sensitive_commands_are_redacted_and_others_are_not() {
+        let check = |name: &str, more: &str, is_sensitive: bool| {
+            let document = command(name, more);
+            let info = info(&document);
+            assert_eq!(&*info.name, name);
+            assert_eq!(info.is_sensitive, is_sensitive, "{name} {more}");
+            let empty = DocumentWriter::new().finish();
+            let shown = if is_sensitive { &empty[..] } else { &document };
+            let (started, duration) = (info.started(&document), Duration::ZERO);
+            assert!(
+                matches!(started, EventKind::CommandStarted { document, .. } if *document == *shown)
+            );
+            let succeeded = info.succeeded(duration, &document);
+            assert!(
+                matches!(succeeded, EventKind::CommandSucceeded { reply, .. } if *reply == *shown)
+            );
+            let mut error = ServerError::new(ErrorKind::Command, Stage::Auth, "wrong password");
+            error.code = Some(18);
+            let EventKind::CommandFailed { failure, .. } = info.failed(duration, error.shared())
+            else {
+                panic!("another event");
+            };
+            assert_eq!(failure.code, Some(18));
+            assert_eq!(&*failure.message == "REDACTED", is_sensitive);
+        };
+        for name in [
+            "authenticate",
+            "saslStart",
+            "saslContinue",
+            "getnonce",
+            "createUser",
+            "updateUser",
+            "copydbgetnonce",
+            "copydbsaslstart",
+            "copydb",
+            "SASLSTART",
+        ] {
+            check(name, "x", true);
+        }
+        for hello in ["hello", "isMaster", "ismaster"] {
+            check(hello, "speculativeAuthenticate", true);
+            check(hello, "helloOk", false);
+        }
+        check("find", "speculativeAuthenticate", false);
+        check("insert", "documents", false);
+    }
+
+    #[test]
+    fn a_malformed_command_is_redacted() {
+        assert!(info(&[1, 2, 3]).is_sensitive);
+    }
+
+    #[test]
+    fn the_failure_of_a_connection_is_not_redacted() {
+        let info = info(&command("saslStart", "x"));
+        let error = ServerError::new(ErrorKind::Network, Stage::Auth, "reset").shared();
+        let failed = info.failed(Duration::ZERO, Arc::clone(&error));
+        assert!(matches!(failed, EventKind::CommandFailed { failure, .. } if failure == error));
+    }
+}

@@ -1,0 +1,128 @@
+use crate::{address::ServerAddress, ids::ServerId};
+
+/// The check of a heartbeat event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct Heartbeat {
+    /// The server id.
+    pub server: ServerId,
+    /// The server's address.
+    pub address: ServerAddress,
+    /// The connection that carries the check.
+    #[cfg_attr(feature = "serde", serde(flatten))]
+    pub connection: ConnectionId,
+    /// Whether the server may delay its reply until something changes.
+    pub awaited: bool,
+}
+
+impl Heartbeat {
+    /// Creates the check of `server` at `address` on `connection`.
+    pub fn new(
+        server: ServerId,
+        address: ServerAddress,
+        connection: ConnectionId,
+        awaited: bool,
+    ) -> Self {
+        Self {
+            server,
+            address,
+            connection,
+            awaited,
+        }
+    }
+}
+
+/// The two ids of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct ConnectionId {
+    /// The client's number. Each monitor counts its connections from 1, and so does each pool, so
+    /// it is unique among the connections of one pool or one monitor.
+    #[cfg_attr(feature = "serde", serde(rename = "driverConnectionId"))]
+    pub driver: u64,
+    /// The server's number, from its first reply; `None` before that.
+    #[cfg_attr(feature = "serde", serde(rename = "serverConnectionId"))]
+    pub server: Option<i64>,
+}
+
+/// Why a pool has closed a connection (CMAP: "Events").
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize),
+    serde(rename_all = "camelCase")
+)]
+pub enum ConnectionClosedReason {
+    /// The pool was cleared after the connection had been created.
+    Stale,
+    /// The connection was unused for longer than `maxIdleTimeMS`.
+    Idle,
+    /// The connection broke, or could not be established.
+    Error,
+    /// The pool was closed.
+    PoolClosed,
+}
+
+impl ConnectionClosedReason {
+    /// Returns the value of the event, such as `poolClosed`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Stale => "stale",
+            Self::Idle => "idle",
+            Self::Error => "error",
+            Self::PoolClosed => "poolClosed",
+        }
+    }
+
+    /// Returns the sentence for log messages.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Stale => "Connection became stale because the pool was cleared",
+            Self::Idle => {
+                "Connection has been available but unused for longer than the configured max idle \
+                 time"
+            }
+            Self::Error => "An error occurred while using the connection",
+            Self::PoolClosed => "Connection pool was closed",
+        }
+    }
+}
+
+/// Why a check-out has failed (CMAP: "Events").
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize),
+    serde(rename_all = "camelCase")
+)]
+pub enum CheckOutFailure {
+    /// No connection became available in time.
+    Timeout,
+    /// The pool is closed.
+    PoolClosed,
+    /// A connection could not be established, or the pool was cleared.
+    ConnectionError,
+}
+
+impl CheckOutFailure {
+    /// Returns the value of the event, such as `poolClosed`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Timeout => "timeout",
+            Self::PoolClosed => "poolClosed",
+            Self::ConnectionError => "connectionError",
+        }
+    }
+
+    /// Returns the sentence for log messages.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Timeout => "Wait queue timeout elapsed without a connection becoming available",
+            Self::PoolClosed => "Connection pool was closed",
+            Self::ConnectionError => "An error occurred while trying to establish a new connection",
+        }
+    }
+}

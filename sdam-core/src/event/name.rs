@@ -1,0 +1,95 @@
+/// Declares the names in the order of their indices.
+macro_rules! names {
+    ($($name:ident),* $(,)?) => {
+        /// An event's kind without its payload, for filters and counters.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[non_exhaustive]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+        pub enum EventName {
+            $(
+                #[doc = concat!("[`EventKind::", stringify!($name), "`](super::EventKind::", stringify!($name), ")")]
+                $name,
+            )*
+        }
+
+        impl EventName {
+            /// Every name, in the order of [`index`](Self::index).
+            pub const ALL: &'static [Self] = &[$(Self::$name),*];
+
+            /// Returns the specification's name, such as `ServerHeartbeatStarted`.
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$name => stringify!($name),)*
+                }
+            }
+        }
+    };
+}
+
+names! {
+    TopologyOpening,
+    TopologyDescriptionChanged,
+    TopologyClosed,
+    ConfigWarning,
+    ServerOpening,
+    ServerDescriptionChanged,
+    ServerClosed,
+    MembersIgnored,
+    TopologyEmptied,
+    EventsDropped,
+    ServerHeartbeatStarted,
+    ServerHeartbeatSucceeded,
+    ServerHeartbeatFailed,
+    PoolCreated,
+    PoolReady,
+    PoolCleared,
+    PoolClosed,
+    ConnectionCreated,
+    ConnectionReady,
+    ConnectionClosed,
+    ConnectionCheckOutStarted,
+    ConnectionCheckOutFailed,
+    ConnectionCheckedOut,
+    ConnectionCheckedIn,
+    CommandStarted,
+    CommandSucceeded,
+    CommandFailed,
+    ServerSelectionStarted,
+    ServerSelectionWaiting,
+    ServerSelectionSucceeded,
+    ServerSelectionFailed,
+    Input,
+}
+
+impl EventName {
+    /// Returns the name's index in [`ALL`](Self::ALL), for sets and tables of counters.
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_indexed_in_the_order_in_which_they_are_listed() {
+        for (index, name) in EventName::ALL.iter().enumerate() {
+            assert_eq!(name.index(), index, "{}", name.as_str());
+        }
+    }
+
+    #[test]
+    fn events_have_the_specified_names() {
+        // J-11: without the word "event", which is part of the type's name.
+        let specified = "TopologyOpening TopologyDescriptionChanged TopologyClosed ServerOpening \
+             ServerDescriptionChanged ServerClosed ServerHeartbeatStarted ServerHeartbeatSucceeded \
+             ServerHeartbeatFailed PoolCreated PoolReady PoolCleared PoolClosed ConnectionCreated \
+             ConnectionReady ConnectionClosed ConnectionCheckOutStarted ConnectionCheckOutFailed \
+             ConnectionCheckedOut ConnectionCheckedIn CommandStarted CommandSucceeded CommandFailed";
+        for text in specified.split_whitespace() {
+            let named = EventName::ALL.iter().filter(|name| name.as_str() == text);
+            assert_eq!(named.count(), 1, "{text}");
+        }
+    }
+}

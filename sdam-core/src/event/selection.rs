@@ -1,0 +1,77 @@
+use alloc::boxed::Box;
+
+/// The server selection of an event; created once for each selection that has listeners.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize),
+    serde(rename_all = "camelCase")
+)]
+pub struct Selection {
+    /// Every part of the read preference, or that the selector is custom.
+    pub selector: Box<str>,
+    /// The name of the operation's command, such as `find`.
+    pub operation: Option<Box<str>>,
+    /// The driver's operation id, if it assigns one.
+    pub operation_id: Option<i64>,
+}
+
+impl Selection {
+    /// Creates a selection by `selector`, for an unknown operation.
+    pub fn new(selector: impl Into<Box<str>>) -> Self {
+        Self {
+            selector: selector.into(),
+            operation: None,
+            operation_id: None,
+        }
+    }
+
+    /// Sets the name and number of the operation.
+    #[must_use]
+    pub fn with_operation(mut self, operation: impl Into<Box<str>>, id: Option<i64>) -> Self {
+        self.operation = Some(operation.into());
+        self.operation_id = id;
+        self
+    }
+}
+
+/// Why a server selection has failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize),
+    serde(rename_all = "snake_case")
+)]
+pub enum SelectionFailure {
+    /// `serverSelectionTimeoutMS` has passed.
+    Timeout,
+    /// A server supports no wire version that the client supports.
+    Incompatible,
+    /// The read preference does not fit the deployment.
+    InvalidCriteria,
+    /// No server was suitable at once, and the maximum number of selections was waiting.
+    TooManyWaiters,
+    /// The topology was closed.
+    Closed,
+    /// The runtime has shut down before the topology was closed.
+    RuntimeShutDown,
+    /// The caller has cancelled the selection.
+    Cancelled,
+}
+
+impl SelectionFailure {
+    /// Returns lower-case words joined by underscores, for counters.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Timeout => "timeout",
+            Self::Incompatible => "incompatible",
+            Self::InvalidCriteria => "invalid_criteria",
+            Self::TooManyWaiters => "too_many_waiters",
+            Self::Closed => "closed",
+            Self::RuntimeShutDown => "runtime_shut_down",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}

@@ -1,0 +1,167 @@
+use alloc::{format, string::ToString};
+use core::time::Duration;
+
+use crate::{options::ConfigError, uri_options::DriverOptions};
+
+/// The options of a connection pool (CMAP: "Connection Pool Options").
+///
+/// ```
+/// use sdam_core::{options::Options, pool::PoolOptions};
+///
+/// let options = Options::parse("mongodb://a/?maxPoolSize=10&maxIdleTimeMS=60000").unwrap();
+/// let pool = PoolOptions::of(&options.driver).unwrap();
+/// assert_eq!((pool.min_pool_size, pool.max_pool_size), (0, 10));
+/// assert_eq!(pool.max_idle_time.unwrap().as_secs(), 60);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize),
+    serde(rename_all = "camelCase")
+)]
+pub struct PoolOptions {
+    /// `maxPoolSize`: the maximum number of connections, whether available, in use or being
+    /// established; 0 for no limit. The default is 100.
+    pub max_pool_size: u32,
+    /// `minPoolSize`: the number of connections that a ready pool keeps at least. The default is 0.
+    pub min_pool_size: u32,
+    /// `maxIdleTimeMS`: how long a connection may be available and unused; `None`, the default, for
+    /// no limit.
+    #[cfg_attr(feature = "serde", serde(with = "crate::encoding::nanos"))]
+    pub max_idle_time: Option<Duration>,
+    /// `maxConnecting`: how many connections may be established at the same time. The default is 2.
+    pub max_connecting: u32,
+    /// `waitQueueTimeoutMS`: how long a check-out may take; `None`, the default, for no limit.
+    #[cfg_attr(feature = "serde", serde(with = "crate::encoding::nanos"))]
+    pub wait_queue_timeout: Option<Duration>,
+}
+
+impl Default for PoolOptions {
+    fn default() -> Self {
+        Self {
+            max_pool_size: 100,
+            min_pool_size: 0,
+            max_idle_time: None,
+            max_connecting: 2,
+            wait_queue_timeout: None,
+        }
+    }
+}
+
+impl PoolOptions {
+    /// Returns the options that a connection string sets, and defaults for the others. A time of
+    /// zero is no limit.
+    ///
+    /// # Errors
+    ///
+    /// As [`validate`](Self::validate).
+    pub fn of(options: &DriverOptions) -> Result<Self, ConfigError> {
+        let default = Self::default();
+        let limit = |time: Option<Duration>| time.filter(|time| !time.is_zero());
+        let pool = Self {
+            max_pool_size: options.max_pool_size().unwrap_or(default.max_pool_size),
+            min_pool_size: options.min_pool_size().unwrap_or(default.min_pool_size),
+            max_idle_time: limit(options.max_idle_time()),
+            max_connecting: options.max_connecting().unwrap_or(default.max_connecting),
+            wait_queue_timeout: limit(options.wait_queue_timeout()),
+        };
+        pool.validate()?;
+        Ok(pool)
+    }
+
+    /// Checks the options, also those set by code.
+    ///
+    /// # Errors
+    ///
+    /// If the minimum size is greater than the maximum size, or no connection could ever be
+    /// established.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        if self.max_pool_size != 0 && self.min_pool_size > self.max_pool_size {
+            return Err(ConfigError::new(
+                "minPoolSize",
+                self.min_pool_size.to_string(),
+                format!("`maxPoolSize` is {}", self.max_pool_size),
+                "lower `minPoolSize`, or raise `maxPoolSize`, for which 0 is no limit",
+            ));
+        }
+        if self.max_connecting == 0 {
+            return Err(ConfigError::new(
+                "maxConnecting",
+                "0",
+                "no connection could be established",
+                "allow at least 1",
+            ));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::Options;
+
+    fn of(query: &str) -> Result<PoolOptions, ConfigError> {
+        PoolOptions::of(
+            &Options::parse(&format!("mongodb://a/?{query}"))
+                .unwrap()
+                .driver,
+        )
+    }
+
+    #[test]
+    fn defaults_are_those_of_the_specification() {
+        let default = PoolOptions::default();
+        assert_eq!(of("").unwrap(), default);
+        assert_eq!(
+            (
+                default.min_pool_size,
+                default.max_pool_size,
+                default.max_connecting
+            ),
+            (0, 100, 2)
+        );
+    }
+
+    #[test]
+    fn options_of_the_connection_string_are_taken_and_zero_times_are_no_limit() {
+        let pool =
+            of("minPoolSize=3&maxPoolSize=7&maxConnecting=4&maxIdleTimeMS=5&waitQueueTimeoutMS=6");
+        let millis = |count| Some(Duration::from_millis(count));
+        assert_eq!(
+            pool.unwrap(),
+            PoolOptions {
+                max_pool_size: 7,
+                min_pool_size: 3,
+                max_idle_time: millis(5),
+                max_connecting: 4,
+                wait_queue_timeout: millis(6),
+            }
+        );
+        let pool = of("maxIdleTimeMS=0&waitQueueTimeoutMS=0").unwrap();
+        assert_eq!((pool.max_idle_time, pool.wait_queue_timeout), (None, None));
+    }
+
+    #[test]
+    fn a_minimum_above_the_maximum_is_refused_unless_the_maximum_is_0() {
+        let error = of("minPoolSize=101").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "`minPoolSize` is `101`: `maxPoolSize` is 100; lower `minPoolSize`, or raise \
+             `maxPoolSize`, for which 0 is no limit"
+        );
+        assert_eq!(of("minPoolSize=100").unwrap().min_pool_size, 100);
+        assert_eq!(of("minPoolSize=5&maxPoolSize=0").unwrap().max_pool_size, 0);
+    }
+
+    #[test]
+    fn a_pool_that_could_establish_no_connection_is_refused() {
+        let pool = PoolOptions {
+            max_connecting: 0,
+            ..PoolOptions::default()
+        };
+        let error = pool.validate().unwrap_err();
+        assert_eq!((error.option(), error.value()), ("maxConnecting", "0"));
+    }
+}
