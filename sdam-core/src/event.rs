@@ -326,7 +326,7 @@ pub enum EventKind {
         /// The time from sending the command until the failure.
         #[cfg_attr(feature = "serde", serde(with = "crate::encoding::nanos"))]
         duration: Duration,
-        /// The error; only its codes and labels if the command is sensitive.
+        /// The error; without its message if the command is sensitive.
         #[cfg_attr(feature = "serde", serde(rename = "error"))]
         failure: Arc<ServerError>,
     },

@@ -23,8 +23,8 @@
 //! # drop(sink);
 //! ```
 //!
-//! Of the messages about connections, only the two below are written here. The others are the duty
-//! of the connection pool, which opens, checks out and closes connections (K-11).
+//! The messages about connections and commands are those of the pool and the client that publish the
+//! events (K-11): CMAP: "Connection Pool Logging", Command Logging and Monitoring: "Log Messages".
 //!
 //! | event | component | severity | text |
 //! | --- | --- | --- | --- |
@@ -41,34 +41,36 @@
 //! | `ServerHeartbeatStarted` | topology | debug | Server heartbeat started |
 //! | `ServerHeartbeatSucceeded` | topology | debug | Server heartbeat succeeded |
 //! | `ServerHeartbeatFailed` | topology | debug | Server heartbeat failed |
+//! | `PoolCreated` | connection | debug | Connection pool created |
 //! | `PoolReady` | connection | debug | Connection pool ready |
 //! | `PoolCleared`, unless the pool was paused | connection | debug | Connection pool cleared |
+//! | `PoolClosed` | connection | debug | Connection pool closed |
+//! | `ConnectionCreated` | connection | debug | Connection created |
+//! | `ConnectionReady` | connection | debug | Connection ready |
+//! | `ConnectionClosed` | connection | debug | Connection closed |
+//! | `ConnectionCheckOutStarted` | connection | debug | Connection checkout started |
+//! | `ConnectionCheckOutFailed` | connection | debug | Connection checkout failed |
+//! | `ConnectionCheckedOut` | connection | debug | Connection checked out |
+//! | `ConnectionCheckedIn` | connection | debug | Connection checked in |
+//! | `CommandStarted` | command | debug | Command started |
+//! | `CommandSucceeded` | command | debug | Command succeeded |
+//! | `CommandFailed` | command | debug | Command failed |
 //! | `ServerSelectionStarted` | server selection | debug | Server selection started |
 //! | `ServerSelectionWaiting` | server selection | info | Waiting for suitable server to become available |
 //! | `ServerSelectionSucceeded` | server selection | debug | Server selection succeeded |
 //! | `ServerSelectionFailed` | server selection | debug | Server selection failed |
 
-use std::{fmt, time::Duration};
-
-use sdam_core::{
-    address::ServerAddress,
-    error::ServerError,
-    event::{Event, EventKind, EventName, Heartbeat, Selection},
-    ids::ObjectId,
-    options::Warning,
-    topology::{DepartureReason, TopologyDescription},
-};
-
-use crate::ext_json::ExtendedJson;
+use sdam_core::event::{Event, EventKind, EventName};
 
 mod config;
+mod content;
 mod fields;
 #[cfg(test)]
 mod tests;
 mod unstructured;
 
 pub use config::{Component, DEFAULT_MAX_DOCUMENT_LENGTH, LogConfig, LogOutput, Severity};
-pub use fields::{LogFields, Value};
+pub use fields::{Failure, LogFields, Reason, Value};
 
 /// The log message for one event.
 #[derive(Clone, Debug)]
@@ -90,7 +92,7 @@ impl<'e> LogMessage<'e> {
         Some(Self {
             name,
             text: text(name)?,
-            fields: fields(event, max_document_length),
+            fields: LogFields::of(event, max_document_length),
         })
     }
 
@@ -120,24 +122,6 @@ impl<'e> LogMessage<'e> {
     }
 }
 
-/// The error text of a failed check or selection.
-#[derive(Clone, Copy, Debug)]
-pub enum Failure<'e> {
-    /// A failed check.
-    Check(&'e ServerError),
-    /// A failed server selection.
-    Selection(&'e str),
-}
-
-impl fmt::Display for Failure<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Check(error) => error.fmt(f),
-            Self::Selection(text) => f.write_str(text),
-        }
-    }
-}
-
 fn text(name: EventName) -> Option<&'static str> {
     Some(match name {
         EventName::TopologyOpening => "Starting topology monitoring",
@@ -152,142 +136,24 @@ fn text(name: EventName) -> Option<&'static str> {
         EventName::ServerHeartbeatStarted => "Server heartbeat started",
         EventName::ServerHeartbeatSucceeded => "Server heartbeat succeeded",
         EventName::ServerHeartbeatFailed => "Server heartbeat failed",
+        EventName::PoolCreated => "Connection pool created",
         EventName::PoolReady => "Connection pool ready",
         EventName::PoolCleared => "Connection pool cleared",
+        EventName::PoolClosed => "Connection pool closed",
+        EventName::ConnectionCreated => "Connection created",
+        EventName::ConnectionReady => "Connection ready",
+        EventName::ConnectionClosed => "Connection closed",
+        EventName::ConnectionCheckOutStarted => "Connection checkout started",
+        EventName::ConnectionCheckOutFailed => "Connection checkout failed",
+        EventName::ConnectionCheckedOut => "Connection checked out",
+        EventName::ConnectionCheckedIn => "Connection checked in",
+        EventName::CommandStarted => "Command started",
+        EventName::CommandSucceeded => "Command succeeded",
+        EventName::CommandFailed => "Command failed",
         EventName::ServerSelectionStarted => "Server selection started",
         EventName::ServerSelectionWaiting => "Waiting for suitable server to become available",
         EventName::ServerSelectionSucceeded => "Server selection succeeded",
         EventName::ServerSelectionFailed => "Server selection failed",
         _ => return None,
     })
-}
-
-fn fields(event: &Event, max_document_length: usize) -> LogFields<'_> {
-    let fields = LogFields {
-        topology_id: Some(event.topology),
-        ..LogFields::default()
-    };
-    match &event.kind {
-        EventKind::ServerOpening { address, .. } | EventKind::PoolReady { address, .. } => {
-            fields.server(address)
-        }
-        EventKind::ServerClosed {
-            address, reason, ..
-        } => LogFields {
-            reason: Some(reason),
-            ..fields.server(address)
-        },
-        EventKind::PoolCleared { address, clear, .. } => LogFields {
-            service_id: clear.service_id,
-            ..fields.server(address)
-        },
-        EventKind::TopologyDescriptionChanged { previous, new } => LogFields {
-            previous_description: Some(previous),
-            new_description: Some(new),
-            ..fields
-        },
-        EventKind::ConfigWarning(warning) => LogFields {
-            warning: Some(warning),
-            ..fields
-        },
-        EventKind::MembersIgnored { ignored, limit } => LogFields {
-            ignored: Some(*ignored),
-            limit: Some(*limit),
-            ..fields
-        },
-        EventKind::EventsDropped { total } => LogFields {
-            dropped: Some(*total),
-            ..fields
-        },
-        EventKind::ServerHeartbeatStarted(heartbeat) => fields.heartbeat(heartbeat),
-        EventKind::ServerHeartbeatSucceeded {
-            heartbeat,
-            duration,
-            reply,
-        } => LogFields {
-            duration_ms: Some(millis(*duration)),
-            reply: Some(ExtendedJson::new(reply).limited_to(max_document_length)),
-            ..fields.heartbeat(heartbeat)
-        },
-        EventKind::ServerHeartbeatFailed {
-            heartbeat,
-            duration,
-            failure,
-        } => LogFields {
-            duration_ms: Some(millis(*duration)),
-            failure: Some(Failure::Check(failure)),
-            ..fields.heartbeat(heartbeat)
-        },
-        kind => selection_fields(kind).unwrap_or(fields),
-    }
-}
-
-/// Returns the fields of messages about selections, which do not name the topology (Server
-/// Selection: "Common Fields").
-fn selection_fields(kind: &EventKind) -> Option<LogFields<'_>> {
-    Some(match kind {
-        EventKind::ServerSelectionStarted {
-            selection,
-            description,
-        } => LogFields::selection(selection, description),
-        EventKind::ServerSelectionWaiting {
-            selection,
-            description,
-            remaining,
-        } => LogFields {
-            remaining_time_ms: remaining
-                .map(|time| i64::try_from(time.as_millis()).unwrap_or(i64::MAX)),
-            ..LogFields::selection(selection, description)
-        },
-        EventKind::ServerSelectionSucceeded {
-            selection,
-            description,
-            address,
-            ..
-        } => LogFields::selection(selection, description).server(address),
-        EventKind::ServerSelectionFailed {
-            selection,
-            description,
-            failure,
-            ..
-        } => LogFields {
-            failure: Some(Failure::Selection(failure)),
-            ..LogFields::selection(selection, description)
-        },
-        _ => return None,
-    })
-}
-
-/// Converts to milliseconds, with microseconds as the fraction.
-fn millis(duration: Duration) -> f64 {
-    duration.as_micros() as f64 / 1000.0
-}
-
-impl<'e> LogFields<'e> {
-    fn server(self, address: &'e ServerAddress) -> Self {
-        Self {
-            server_host: Some(address.host()),
-            server_port: address.port(),
-            ..self
-        }
-    }
-
-    fn heartbeat(self, heartbeat: &'e Heartbeat) -> Self {
-        Self {
-            driver_connection_id: Some(heartbeat.connection.driver),
-            server_connection_id: heartbeat.connection.server,
-            awaited: Some(heartbeat.awaited),
-            ..self.server(&heartbeat.address)
-        }
-    }
-
-    fn selection(selection: &'e Selection, description: &'e TopologyDescription) -> Self {
-        Self {
-            selector: Some(&selection.selector),
-            operation: selection.operation.as_deref(),
-            operation_id: selection.operation_id,
-            topology_description: Some(description),
-            ..Self::default()
-        }
-    }
 }

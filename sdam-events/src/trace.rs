@@ -5,6 +5,7 @@
 //! | topology | `mongodb::topology` |
 //! | server selection | `mongodb::server_selection` |
 //! | connection | `mongodb::connection` |
+//! | command | `mongodb::command` |
 //!
 //! These are the targets of MongoDB's own Rust driver, so filters can be shared. Fields have the
 //! specification's names (`topologyId`, `serverHost`, `durationMS`), see
@@ -29,7 +30,8 @@ mod tests;
 ///
 /// // What the MONGODB_LOG_* variables say:
 /// let sink = TracingSink::new(LogConfig::from_env(|name| std::env::var(name).ok()));
-/// // Everything, and the subscriber's filter decides. This makes each selection an event.
+/// // Everything, and the subscriber's filter decides. This makes events of each selection,
+/// // check-out and command.
 /// let sink = TracingSink::new(LogConfig::all(Severity::Debug));
 /// # drop(sink);
 /// ```
@@ -61,47 +63,84 @@ impl EventSink for TracingSink {
     }
 }
 
-/// Logs `message`. Target and level must be constants in the macro, so each pair has its own call.
+/// Logs `message`. Target and level must be constants in the macro, so each pair has its own call, and
+/// so has each component, because an event of `tracing` has at most 32 fields.
 fn log(message: &LogMessage<'_>) {
+    let fields = message.fields();
     /// Absent values are not recorded by any visitor.
     macro_rules! event {
-        ($target:literal, $level:ident) => {{
-            let fields = message.fields();
+        ($target:literal, $level:ident, { $($own:tt)* }) => {
             tracing::event!(
                 target: $target,
                 Level::$level,
-                topologyId = fields.topology_id.map(field::display),
                 serverHost = fields.server_host,
                 serverPort = fields.server_port,
+                failure = fields.failure.map(field::display),
+                $($own)*
+                "{}",
+                message.text()
+            )
+        };
+    }
+    macro_rules! connection_ids {
+        ($target:literal, $level:ident, { $($own:tt)* }) => {
+            event!($target, $level, {
                 driverConnectionId = fields.driver_connection_id,
                 serverConnectionId = fields.server_connection_id,
                 serviceId = fields.service_id.map(field::display),
-                awaited = fields.awaited,
                 durationMS = fields.duration_ms,
                 reply = fields.reply.map(field::display),
-                failure = fields.failure.map(field::display),
+                $($own)*
+            })
+        };
+    }
+    macro_rules! topology {
+        ($level:ident) => {
+            connection_ids!("mongodb::topology", $level, {
+                topologyId = fields.topology_id.map(field::display),
+                awaited = fields.awaited,
                 previousDescription = fields.previous_description.map(field::display),
                 newDescription = fields.new_description.map(field::display),
-                selector = fields.selector,
-                operation = fields.operation,
-                operationId = fields.operation_id,
-                topologyDescription = fields.topology_description.map(field::display),
-                remainingTimeMS = fields.remaining_time_ms,
                 warning = fields.warning.map(field::display),
                 ignored = fields.ignored,
                 limit = fields.limit,
                 dropped = fields.dropped,
                 reason = fields.reason.map(field::display),
-                "{}",
-                message.text()
-            );
-        }};
+            })
+        };
+    }
+    macro_rules! selection {
+        ($level:ident) => {
+            event!("mongodb::server_selection", $level, {
+                selector = fields.selector,
+                operation = fields.operation,
+                operationId = fields.operation_id,
+                topologyDescription = fields.topology_description.map(field::display),
+                remainingTimeMS = fields.remaining_time_ms,
+            })
+        };
     }
     match (message.component(), message.severity()) {
-        (Component::Topology, Severity::Warn) => event!("mongodb::topology", WARN),
-        (Component::Topology, _) => event!("mongodb::topology", DEBUG),
-        (Component::ServerSelection, Severity::Info) => event!("mongodb::server_selection", INFO),
-        (Component::ServerSelection, _) => event!("mongodb::server_selection", DEBUG),
-        (Component::Connection | Component::Command, _) => event!("mongodb::connection", DEBUG),
+        (Component::Topology, Severity::Warn) => topology!(WARN),
+        (Component::Topology, _) => topology!(DEBUG),
+        (Component::ServerSelection, Severity::Info) => selection!(INFO),
+        (Component::ServerSelection, _) => selection!(DEBUG),
+        (Component::Connection, _) => connection_ids!("mongodb::connection", DEBUG, {
+            topologyId = fields.topology_id.map(field::display),
+            reason = fields.reason.map(field::display),
+            error = fields.error.map(field::display),
+            maxIdleTimeMS = fields.max_idle_time_ms,
+            minPoolSize = fields.min_pool_size,
+            maxPoolSize = fields.max_pool_size,
+            maxConnecting = fields.max_connecting,
+            waitQueueTimeoutMS = fields.wait_queue_timeout_ms,
+        }),
+        (Component::Command, _) => connection_ids!("mongodb::command", DEBUG, {
+            command = fields.command.map(field::display),
+            commandName = fields.command_name,
+            databaseName = fields.database_name,
+            requestId = fields.request_id,
+            operationId = fields.operation_id,
+        }),
     }
 }

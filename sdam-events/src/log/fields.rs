@@ -1,6 +1,13 @@
 use std::fmt::{self, Display};
 
-use super::{DepartureReason, ExtendedJson, Failure, ObjectId, TopologyDescription, Warning};
+use sdam_core::{
+    error::ServerError,
+    ids::ObjectId,
+    options::Warning,
+    topology::{DepartureReason, TopologyDescription},
+};
+
+use crate::ext_json::ExtendedJson;
 
 /// The named values of a log message; absent values are omitted, never null.
 ///
@@ -28,6 +35,26 @@ pub struct LogFields<'e> {
     pub reply: Option<ExtendedJson<'e>>,
     /// `failure`
     pub failure: Option<Failure<'e>>,
+    /// `error`: of a connection, if that is the reason.
+    pub error: Option<Failure<'e>>,
+    /// `command`: the document.
+    pub command: Option<ExtendedJson<'e>>,
+    /// `commandName`
+    pub command_name: Option<&'e str>,
+    /// `databaseName`
+    pub database_name: Option<&'e str>,
+    /// `requestId`
+    pub request_id: Option<i32>,
+    /// `maxIdleTimeMS`, like the following options absent if it has its default.
+    pub max_idle_time_ms: Option<i64>,
+    /// `minPoolSize`
+    pub min_pool_size: Option<u32>,
+    /// `maxPoolSize`
+    pub max_pool_size: Option<u32>,
+    /// `maxConnecting`
+    pub max_connecting: Option<u32>,
+    /// `waitQueueTimeoutMS`
+    pub wait_queue_timeout_ms: Option<i64>,
     /// `previousDescription`
     pub previous_description: Option<&'e TopologyDescription>,
     /// `newDescription`
@@ -50,8 +77,44 @@ pub struct LogFields<'e> {
     pub limit: Option<usize>,
     /// `dropped`: the number of events dropped so far because the sink is too slow.
     pub dropped: Option<u64>,
-    /// `reason`: why the server was removed.
-    pub reason: Option<&'e DepartureReason>,
+    /// `reason`: why the server was removed, the connection closed or the check-out failed.
+    pub reason: Option<Reason<'e>>,
+}
+
+/// The text of an error.
+#[derive(Clone, Copy, Debug)]
+pub enum Failure<'e> {
+    /// The error of a check, a connection or a command.
+    Error(&'e ServerError),
+    /// The text of a failed selection or check-out.
+    Text(&'e str),
+}
+
+impl Display for Failure<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Error(error) => error.fmt(f),
+            Self::Text(text) => f.write_str(text),
+        }
+    }
+}
+
+/// Why a server was removed, a connection closed, or a check-out failed.
+#[derive(Clone, Copy, Debug)]
+pub enum Reason<'e> {
+    /// Why a server was removed.
+    Departure(&'e DepartureReason),
+    /// The specification's sentence.
+    Text(&'static str),
+}
+
+impl Display for Reason<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Departure(reason) => reason.fmt(f),
+            Self::Text(text) => f.write_str(text),
+        }
+    }
 }
 
 /// The value of a field of a log message.
@@ -71,7 +134,8 @@ pub enum Value<'a> {
 impl LogFields<'_> {
     /// Calls `visit` with the specification's name and the value of each field that is present.
     pub fn for_each(&self, mut visit: impl FnMut(&'static str, Value<'_>)) {
-        let fields: [(&'static str, Option<Value<'_>>); 22] = [
+        let unsigned = |number: Option<u32>| number.map(|number| Value::Integer(number.into()));
+        let fields: [(&'static str, Option<Value<'_>>); 32] = [
             ("topologyId", text(self.topology_id.as_ref())),
             ("serverHost", text(self.server_host.as_ref())),
             (
@@ -92,6 +156,22 @@ impl LogFields<'_> {
             ("durationMS", self.duration_ms.map(Value::Number)),
             ("reply", text(self.reply.as_ref())),
             ("failure", text(self.failure.as_ref())),
+            ("error", text(self.error.as_ref())),
+            ("command", text(self.command.as_ref())),
+            ("commandName", text(self.command_name.as_ref())),
+            ("databaseName", text(self.database_name.as_ref())),
+            (
+                "requestId",
+                self.request_id.map(|id| Value::Integer(id.into())),
+            ),
+            ("maxIdleTimeMS", self.max_idle_time_ms.map(Value::Integer)),
+            ("minPoolSize", unsigned(self.min_pool_size)),
+            ("maxPoolSize", unsigned(self.max_pool_size)),
+            ("maxConnecting", unsigned(self.max_connecting)),
+            (
+                "waitQueueTimeoutMS",
+                self.wait_queue_timeout_ms.map(Value::Integer),
+            ),
             (
                 "previousDescription",
                 text(self.previous_description.as_ref()),

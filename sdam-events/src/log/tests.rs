@@ -2,14 +2,14 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use bson::doc;
 use sdam_core::{
-    error::{ErrorKind, ServerError, Stage},
     event::{ConnectionId, EventKind, EventName, Heartbeat, SelectionFailure},
-    ids::{Generation, ObjectId, ServerId},
+    ids::ServerId,
     options::Options,
-    pool::PoolClear,
     server::ServerType,
     topology::{DepartureReason, TopologyDescription, TopologyType},
 };
+
+mod connections;
 
 use super::{Component, DEFAULT_MAX_DOCUMENT_LENGTH, LogConfig, LogMessage, LogOutput, Severity};
 use crate::{
@@ -50,7 +50,6 @@ fn check(
 }
 
 const TOPOLOGY_DEBUG: (&str, Severity) = ("topology", Severity::Debug);
-const CONNECTION_DEBUG: (&str, Severity) = ("connection", Severity::Debug);
 
 fn sharded() -> TopologyDescription {
     TopologyDescription::new(TopologyType::Sharded, [description(1, ServerType::Mongos)])
@@ -324,54 +323,6 @@ fn selection_messages_name_operation_selector_and_topology() {
             "Server selection failed for operation find with ID 42. Failure: no primary within 30 \
              s. Selector: {{ mode: primary }}, topology description: {topology}"
         ),
-    );
-}
-
-/// K-11
-#[test]
-fn pool_events_are_logged_by_the_connection_component() {
-    let server = ServerId::from_u64(1);
-    check(
-        EventKind::PoolReady {
-            server,
-            address: address("host1"),
-        },
-        CONNECTION_DEBUG,
-        "Connection pool ready",
-        &[
-            ("topologyId", ID),
-            ("serverHost", "host1"),
-            ("serverPort", "27017"),
-        ],
-        "Connection pool ready for host1:27017",
-    );
-    let cause = ServerError::new(ErrorKind::Network, Stage::Operation, "reset").shared();
-    let mut clear = PoolClear::new(Generation::from_u64(1), cause);
-    // F-63
-    clear.was_paused = true;
-    let silent = event(EventKind::PoolCleared {
-        server,
-        address: address("host1"),
-        clear: clear.clone(),
-    });
-    assert!(LogMessage::of(&silent, 1000).is_none());
-    clear.was_paused = false;
-    clear.service_id = Some(ObjectId::from_bytes([2; 12]));
-    check(
-        EventKind::PoolCleared {
-            server,
-            address: address("host1"),
-            clear,
-        },
-        CONNECTION_DEBUG,
-        "Connection pool cleared",
-        &[
-            ("topologyId", ID),
-            ("serverHost", "host1"),
-            ("serverPort", "27017"),
-            ("serviceId", "020202020202020202020202"),
-        ],
-        "Connection pool for host1:27017 cleared for serviceId 020202020202020202020202",
     );
 }
 

@@ -1,6 +1,7 @@
 use std::fmt::{self, Display};
 
 use super::{EventName, LogFields, LogMessage};
+use crate::sink::Interest;
 
 impl Display for LogMessage<'_> {
     /// Writes the specification's unstructured sentence, without the parts about absent values.
@@ -23,7 +24,7 @@ impl Display for LogMessage<'_> {
                 f,
                 "Stopped monitoring for server {server} in topology with ID {topology}. Reason: it \
                  {}",
-                Shown(fields.reason)
+                Shown(fields.reason.as_ref())
             ),
             EventName::TopologyDescriptionChanged => write!(
                 f,
@@ -54,17 +55,13 @@ impl Display for LogMessage<'_> {
                  ID {topology}",
                 Shown(fields.dropped.as_ref())
             ),
-            EventName::PoolReady => write!(f, "Connection pool ready for {server}"),
-            EventName::PoolCleared => {
-                write!(f, "Connection pool for {server} cleared")?;
-                match fields.service_id {
-                    Some(id) => write!(f, " for serviceId {id}"),
-                    None => Ok(()),
-                }
-            }
             EventName::ServerHeartbeatStarted
             | EventName::ServerHeartbeatSucceeded
             | EventName::ServerHeartbeatFailed => self.heartbeat(f),
+            EventName::CommandStarted | EventName::CommandSucceeded | EventName::CommandFailed => {
+                self.command(f)
+            }
+            name if Interest::POOLS.contains(name) => self.connection(f),
             _ => self.selection(f),
         }
     }
@@ -78,31 +75,106 @@ impl LogMessage<'_> {
             EventName::ServerHeartbeatSucceeded => f.write_str("Heartbeat succeeded")?,
             _ => f.write_str("Heartbeat failed")?,
         }
-        if let Some(duration) = fields.duration_ms {
-            write!(f, " in {duration} ms")?;
-        }
+        part(f, " in ", fields.duration_ms, " ms")?;
         write!(
             f,
             " for {} on connection with driver-generated ID {}",
             Server(fields),
             Shown(fields.driver_connection_id.as_ref())
         )?;
-        if let Some(id) = fields.server_connection_id {
-            write!(f, " and server-generated ID {id}")?;
-        }
+        let id = fields.server_connection_id;
+        part(f, " and server-generated ID ", id, "")?;
         write!(
             f,
             " in topology with ID {}. Awaited: {}",
             Shown(fields.topology_id.as_ref()),
             Shown(fields.awaited.as_ref())
         )?;
-        if let Some(reply) = fields.reply {
-            write!(f, ". Reply: {reply}")?;
+        part(f, ". Reply: ", fields.reply, "")?;
+        part(f, ". Failure: ", fields.failure, "")
+    }
+
+    fn connection(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let fields = &self.fields;
+        let server = Server(fields);
+        match self.name {
+            EventName::PoolCreated => {
+                write!(f, "Connection pool created for {server}")?;
+                self.pool_options(f)
+            }
+            EventName::PoolReady => write!(f, "Connection pool ready for {server}"),
+            EventName::PoolCleared => {
+                write!(f, "Connection pool for {server} cleared")?;
+                part(f, " for serviceId ", fields.service_id, "")
+            }
+            EventName::PoolClosed => write!(f, "Connection pool closed for {server}"),
+            EventName::ConnectionCheckOutStarted => {
+                write!(f, "Checkout started for connection to {server}")
+            }
+            EventName::ConnectionCheckOutFailed => {
+                write!(f, "Checkout failed for connection to {server}")?;
+                part(f, ". Reason: ", fields.reason, "")?;
+                part(f, ". Error: ", fields.error, "")?;
+                part(f, ". Duration: ", fields.duration_ms, " ms")
+            }
+            _ => {
+                write!(f, "{}: address={server}", self.text)?;
+                part(f, ", driver-generated ID=", fields.driver_connection_id, "")?;
+                let duration = match self.name {
+                    EventName::ConnectionReady => ", established in=",
+                    _ => ", duration=",
+                };
+                part(f, duration, fields.duration_ms, " ms")?;
+                part(f, ". Reason: ", fields.reason, "")?;
+                part(f, ". Error: ", fields.error, "")
+            }
         }
-        if let Some(failure) = fields.failure {
-            write!(f, ". Failure: {failure}")?;
+    }
+
+    fn pool_options(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let fields = &self.fields;
+        let mut separator = " using options ";
+        let options: [(&str, Option<i64>); 5] = [
+            ("maxIdleTimeMS", fields.max_idle_time_ms),
+            ("minPoolSize", fields.min_pool_size.map(Into::into)),
+            ("maxPoolSize", fields.max_pool_size.map(Into::into)),
+            ("maxConnecting", fields.max_connecting.map(Into::into)),
+            ("waitQueueTimeoutMS", fields.wait_queue_timeout_ms),
+        ];
+        for (name, value) in options {
+            if let Some(value) = value {
+                write!(f, "{separator}{name}={value}")?;
+                separator = ", ";
+            }
         }
         Ok(())
+    }
+
+    fn command(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let fields = &self.fields;
+        write!(
+            f,
+            "Command \"{}\" {} on database \"{}\"",
+            Shown(fields.command_name.as_ref()),
+            match self.name {
+                EventName::CommandStarted => "started",
+                EventName::CommandSucceeded => "succeeded",
+                _ => "failed",
+            },
+            Shown(fields.database_name.as_ref())
+        )?;
+        part(f, " in ", fields.duration_ms, " ms")?;
+        let id = fields.driver_connection_id;
+        part(f, " using a connection with driver-generated ID ", id, "")?;
+        let id = fields.server_connection_id;
+        part(f, " and server-generated ID ", id, "")?;
+        write!(f, " to {}", Server(fields))?;
+        part(f, " with service ID ", fields.service_id, "")?;
+        part(f, ". The requestID is ", fields.request_id, "")?;
+        part(f, " and the operation ID is ", fields.operation_id, "")?;
+        part(f, ". Command: ", fields.command, "")?;
+        part(f, ". Command reply: ", fields.reply, "")?;
+        part(f, ". Error: ", fields.failure, "")
     }
 
     fn selection(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -114,22 +186,13 @@ impl LogMessage<'_> {
             EventName::ServerSelectionFailed => "Server selection failed",
             _ => "Waiting for server to become available",
         })?;
-        if let Some(operation) = fields.operation {
-            write!(f, " for operation {operation}")?;
-        }
-        if let Some(id) = fields.operation_id {
-            write!(f, " with ID {id}")?;
-        }
+        part(f, " for operation ", fields.operation, "")?;
+        part(f, " with ID ", fields.operation_id, "")?;
         f.write_str(". ")?;
-        if let Some(time) = fields.remaining_time_ms {
-            write!(f, "Remaining time: {time} ms. ")?;
-        }
-        if fields.server_host.is_some() {
-            write!(f, "Selected server: {}. ", Server(fields))?;
-        }
-        if let Some(failure) = fields.failure {
-            write!(f, "Failure: {failure}. ")?;
-        }
+        part(f, "Remaining time: ", fields.remaining_time_ms, " ms. ")?;
+        let server = fields.server_host.map(|_| Server(fields));
+        part(f, "Selected server: ", server, ". ")?;
+        part(f, "Failure: ", fields.failure, ". ")?;
         write!(
             f,
             "Selector: {}, topology description: {}",
@@ -138,6 +201,19 @@ impl LogMessage<'_> {
         )?;
         // Only this sentence of the specification ends with a full stop.
         if waits { f.write_str(".") } else { Ok(()) }
+    }
+}
+
+/// Writes a value between two texts, or nothing if it is absent.
+fn part(
+    f: &mut fmt::Formatter<'_>,
+    before: &str,
+    value: Option<impl Display>,
+    after: &str,
+) -> fmt::Result {
+    match value {
+        Some(value) => write!(f, "{before}{value}{after}"),
+        None => Ok(()),
     }
 }
 

@@ -2,11 +2,13 @@ use std::{
     collections::BTreeMap,
     fmt,
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use sdam_core::{
-    event::{EventKind, EventName},
+    event::{CheckOutFailure, EventKind, EventName},
     options::{Options, Warning},
+    pool::PoolOptions,
 };
 use tracing::{
     Metadata, Subscriber,
@@ -19,7 +21,7 @@ use crate::{
     log::{DEFAULT_MAX_DOCUMENT_LENGTH, LogConfig, LogMessage, Severity},
     queue::EventQueue,
     sink::{EventSink, Fanout, Interest, sink_fn},
-    test_support::{TOPOLOGY, address, at, event, failed, opening, selection, started},
+    test_support::{TOPOLOGY, address, at, command, event, failed, opening, selection, started},
 };
 
 /// One `tracing` event as the subscriber receives it.
@@ -115,6 +117,33 @@ fn all_kinds() -> Vec<EventKind> {
             remaining: None,
         },
         EventKind::TopologyClosed,
+    ]
+    .into_iter()
+    .chain(connections())
+    .collect()
+}
+
+fn connections() -> [EventKind; 4] {
+    let (server, host) = (sdam_core::ids::ServerId::from_u64(1), address("a"));
+    let (info, document) = command(&bson::doc! { "ping": 1 });
+    let mut options = PoolOptions::default();
+    options.min_pool_size = 1;
+    options.max_idle_time = Some(Duration::from_secs(1));
+    [
+        EventKind::PoolCreated {
+            server,
+            address: host.clone(),
+            options: Arc::new(options),
+        },
+        EventKind::ConnectionCheckOutFailed {
+            server,
+            address: host,
+            reason: CheckOutFailure::ConnectionError,
+            failure: "refused".into(),
+            duration: Duration::from_secs(1),
+        },
+        info.started(&document),
+        info.succeeded(Duration::from_secs(1), &document),
     ]
 }
 
