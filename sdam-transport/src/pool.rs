@@ -17,6 +17,7 @@ pub use self::{
     connection::{CommandReply, ConnectionError, Established},
     reporter::{NewPool, PoolHost, Reporter, ServiceConnection},
 };
+use crate::spawn::Task;
 
 /// Creates the pool of each server that joins the topology.
 ///
@@ -86,6 +87,14 @@ pub trait PoolHandle: Any + Send + Sync + Debug {
     /// Closes the pool of a server that has left the topology: every later check-out fails, see
     /// [`PoolError::Closed`].
     fn close(&self);
+    /// Returns the task that opens and closes the connections of this pool, if it has one.
+    ///
+    /// Called once, directly after [`PoolFactory::create`], and not in single-threaded mode. The
+    /// topology spawns the task once it is unlocked. Closing the topology waits for the task, so it
+    /// has to end soon after [`close`](Self::close).
+    fn background(&self) -> Option<Task> {
+        None
+    }
 }
 
 /// Pools that do nothing, for programs that only monitor.
@@ -131,6 +140,10 @@ macro_rules! forward_handle {
 
             fn close(&self) {
                 (**self).close();
+            }
+
+            fn background(&self) -> Option<Task> {
+                (**self).background()
             }
         }
     )*};

@@ -32,7 +32,7 @@ use sdam_events::queue::EventQueue;
 use sdam_transport::{
     pool::{NewPool, PoolHandle, PoolHost},
     runtime::Io,
-    spawn::Spawner,
+    spawn::{Spawner, Task},
 };
 use smallvec::SmallVec;
 
@@ -66,6 +66,8 @@ pub(crate) struct AfterUnlock {
     pub(crate) published: bool,
     /// New servers that need a monitor.
     pub(crate) opened: SmallVec<[Arc<Server>; 1]>,
+    /// The background tasks of new pools.
+    pub(crate) tasks: Vec<Task>,
     pub(crate) panic: DeferredPanic,
 }
 
@@ -167,7 +169,7 @@ impl Engine {
                     address,
                     monitored,
                 } => {
-                    let server = self.open(server, address, &mut after.panic);
+                    let server = self.open(server, address, &mut after);
                     if monitored {
                         after.opened.push(server);
                     }
@@ -185,7 +187,7 @@ impl Engine {
                         server.stop();
                     }
                 }
-                Effect::PoolReady { server } => self.ready(now, server, &mut after.panic),
+                Effect::PoolReady { server } => self.ready(now, server, &mut after),
                 Effect::PoolClear { server, clear } => {
                     self.clear(now, server, &clear, &mut after.panic);
                 }
@@ -214,17 +216,17 @@ impl Engine {
         &mut self,
         id: ServerId,
         address: ServerAddress,
-        panic: &mut DeferredPanic,
+        after: &mut AfterUnlock,
     ) -> Arc<Server> {
         let server = Arc::new(Server::new(id, address));
         // If the pool factory panics, the server is still monitored.
-        panic.catch(|| self.pool(&server));
+        after.panic.catch(|| self.pool(&server, &mut after.tasks));
         self.servers.insert(id, Arc::clone(&server));
         server
     }
 
-    /// Returns the pool of `server`; creates it if there is none.
-    fn pool<'s>(&self, server: &'s Server) -> &'s dyn PoolHandle {
+    /// Returns the pool of `server`; creates it if there is none, and adds its task to `tasks`.
+    fn pool<'s>(&self, server: &'s Server, tasks: &mut Vec<Task>) -> &'s dyn PoolHandle {
         server.pool_or_create(|| {
             let new = NewPool::of(
                 Weak::clone(&self.host),
@@ -234,17 +236,20 @@ impl Engine {
                 self.io.clone(),
             );
             let events = Arc::clone(&self.events);
-            let new = new.with_events(events);
-            self.pools
-                .create_pool(new.with_spawner(self.spawner.clone()))
+            let new = new.with_events(events).with_spawner(self.spawner.clone());
+            let pool = self.pools.create_pool(new);
+            if self.spawner.is_some() {
+                tasks.extend(pool.background());
+            }
+            pool
         })
     }
 
-    fn ready(&self, now: Instant, server: ServerId, panic: &mut DeferredPanic) {
+    fn ready(&self, now: Instant, server: ServerId, after: &mut AfterUnlock) {
         let Some(server) = self.servers.get(&server) else {
             return;
         };
-        let pool = panic.catch(|| self.pool(server));
+        let pool = after.panic.catch(|| self.pool(server, &mut after.tasks));
         // CMAP: "PoolReady" comes before the events of the connections that the pool then opens.
         self.events.push_with(now, EventName::PoolReady, || {
             let address = server.core.address.clone();
@@ -254,7 +259,7 @@ impl Engine {
             }
         });
         if let Some(pool) = pool {
-            panic.catch(|| pool.ready());
+            after.panic.catch(|| pool.ready());
         }
     }
 

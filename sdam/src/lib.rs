@@ -177,6 +177,9 @@ pub use self::{
 pub use sdam_core as discovery;
 /// Event sinks, logs and metrics.
 pub use sdam_events as events;
+/// A connection pool of our own (CMAP).
+#[cfg(feature = "pool")]
+pub use sdam_pool as pool;
 /// Server selection: criteria, explanations and diagnoses.
 pub use sdam_select as selection;
 #[cfg(feature = "sim")]

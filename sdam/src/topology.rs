@@ -347,8 +347,9 @@ impl<P: PoolHandle> Topology<P> {
     /// topology are gone and the last event has been delivered. The failures are published before
     /// `TopologyClosed`, even those of selections whose futures are no longer polled.
     ///
-    /// Waits for a hanging sink no longer than [`DELIVERY_PATIENCE`](Topology::DELIVERY_PATIENCE). If
-    /// the sink ever returns, it receives the remaining events.
+    /// Waits for a hanging sink, or the task of a pool that does not end, no longer than
+    /// [`DELIVERY_PATIENCE`](Topology::DELIVERY_PATIENCE). If the sink ever returns, it receives the
+    /// remaining events.
     /// DNS look-ups of host names are not waited for. Some runtimes make them on separate threads
     /// that cannot be interrupted: tokio waits for those when it is dropped, but not in its
     /// `shutdown_background`.
@@ -365,7 +366,8 @@ impl<P: PoolHandle> Topology<P> {
         tasks.monitors.finished().await;
         let patience = shared.now() + Topology::<NoPools>::DELIVERY_PATIENCE;
         let patience = shared.io.clock.sleep_until(patience);
-        future::select(pin!(tasks.dispatchers.finished()), patience).await;
+        let rest = future::join(tasks.dispatchers.finished(), tasks.pools.finished());
+        future::select(pin!(rest), patience).await;
     }
 }
 

@@ -29,6 +29,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("sdam-select", &["sdam-core"]),
     ("sdam-events", &["sdam-core"]),
     ("sdam-transport", &["sdam-core"]),
+    ("sdam-pool", &["sdam-core", "sdam-transport"]),
     ("sdam-runtime-tokio", &["sdam-core", "sdam-transport"]),
     ("sdam-runtime-smol", &["sdam-core", "sdam-transport"]),
     ("sdam-runtime-async-std", &["sdam-core", "sdam-transport"]),
@@ -39,6 +40,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         &[
             "sdam-core",
             "sdam-events",
+            "sdam-pool",
             "sdam-runtime-async-std",
             "sdam-runtime-blocking",
             "sdam-runtime-smol",
@@ -76,7 +78,13 @@ const RUNTIMES: &[&str] = &[
 const PURE: &[&str] = &["sdam-core", "sdam-select"];
 
 /// The crates whose modules do not import each other in a circle.
-const ACYCLIC: &[&str] = &["sdam-core", "sdam-select", "sdam-transport", "sdam"];
+const ACYCLIC: &[&str] = &[
+    "sdam-core",
+    "sdam-pool",
+    "sdam-select",
+    "sdam-transport",
+    "sdam",
+];
 
 pub(crate) fn run(args: Args) -> Result<()> {
     args.finish()?;

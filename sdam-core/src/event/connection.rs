@@ -105,6 +105,8 @@ pub enum CheckOutFailure {
     PoolClosed,
     /// A connection could not be established, or the pool was cleared.
     ConnectionError,
+    /// The caller has dropped the check-out; not in the specification.
+    Cancelled,
 }
 
 impl CheckOutFailure {
@@ -114,6 +116,7 @@ impl CheckOutFailure {
             Self::Timeout => "timeout",
             Self::PoolClosed => "poolClosed",
             Self::ConnectionError => "connectionError",
+            Self::Cancelled => "cancelled",
         }
     }
 
@@ -123,6 +126,7 @@ impl CheckOutFailure {
             Self::Timeout => "Wait queue timeout elapsed without a connection becoming available",
             Self::PoolClosed => "Connection pool was closed",
             Self::ConnectionError => "An error occurred while trying to establish a new connection",
+            Self::Cancelled => "The caller has cancelled the check-out",
         }
     }
 }

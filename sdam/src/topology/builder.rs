@@ -122,6 +122,7 @@ impl<P: PoolHandle> TopologyBuilder<P> {
         let tasks = TaskSet {
             spawner,
             monitors: Tasks::default(),
+            pools: Tasks::default(),
             dispatchers: Tasks::default(),
         };
         let shared = Shared::new(prepared, settings, io, Background::Tasks(tasks));

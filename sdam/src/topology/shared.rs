@@ -77,6 +77,7 @@ pub(crate) enum Background {
 pub(crate) struct TaskSet {
     pub(crate) spawner: Arc<dyn Spawner>,
     pub(crate) monitors: Tasks,
+    pub(crate) pools: Tasks,
     pub(crate) dispatchers: Tasks,
 }
 
@@ -298,12 +299,20 @@ impl Shared {
             }
             Background::Caller(_) => Vec::new(),
         };
+        let pools: Vec<_> = after
+            .tasks
+            .into_iter()
+            .map(|task| self.pool_task(task))
+            .collect();
         drop(engine);
         if after.published {
             self.wake_readers();
         }
         for monitor in monitors {
             self.spawn("sdam-monitor", monitor.run());
+        }
+        for (name, task) in pools {
+            self.spawn(name, task);
         }
         match &self.background {
             Background::Tasks(_) => after.panic.resume(),
@@ -312,9 +321,33 @@ impl Shared {
         answer
     }
 
+    /// Counts a pool's task until it ends or is dropped.
+    fn pool_task(self: &Arc<Self>, task: Task) -> (&'static str, impl Future<Output = ()> + use<>) {
+        if let Background::Tasks(tasks) = &self.background {
+            tasks.pools.begin();
+        }
+        let counted = PoolTask(Arc::clone(self));
+        let name = task.name();
+        (name, async move {
+            task.await;
+            drop(counted);
+        })
+    }
+
     fn spawn(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
         if let Background::Tasks(tasks) = &self.background {
             tasks.spawner.spawn(Task::new(name, task));
+        }
+    }
+}
+
+/// The background task of a pool, as a task of the topology.
+struct PoolTask(Arc<Shared>);
+
+impl Drop for PoolTask {
+    fn drop(&mut self) {
+        if let Background::Tasks(tasks) = &self.0.background {
+            tasks.pools.end();
         }
     }
 }

@@ -224,8 +224,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "leave-events",
         about: "closing does not wait for the last events",
         file: "sdam/src/topology.rs",
-        find: "pin!(tasks.dispatchers.finished())",
-        replace: "pin!(async {})",
+        find: "future::join(tasks.dispatchers.finished(), tasks.pools.finished())",
+        replace: "async {}",
     },
     Mutant {
         name: "read-on",

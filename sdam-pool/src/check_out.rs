@@ -1,0 +1,116 @@
+//! How a check-out gets its connection.
+
+use std::{future::poll_fn, sync::Arc, task::Waker};
+
+use futures::future::{Either, select};
+use sdam_transport::race;
+
+use crate::{
+    connection::PooledConnection,
+    error::Error,
+    inner::Inner,
+    machine::{CheckOut, Step, Ticket, Work},
+    member::Member,
+};
+
+pub(crate) async fn run(pool: &Arc<Inner>) -> Result<PooledConnection, Error> {
+    let events = pool.events.check_out_started();
+    if pool.by_caller {
+        maintain(pool);
+    }
+    let now = pool.expiry_time();
+    let (result, closing) = pool.core.change_with(|machine| machine.check_out(now));
+    pool.close_all(closing);
+    let result = match result {
+        Ok(CheckOut::Connection(member)) => Ok(member),
+        Ok(CheckOut::Wait(ticket)) => {
+            let ticket = Some(ticket);
+            Waiting { pool, ticket }.connection().await
+        }
+        Err(error) => Err(error),
+    };
+    let result = result.map(|member| PooledConnection::new(Arc::clone(pool), member));
+    match &result {
+        Ok(connection) => events.succeeded(connection.id()),
+        Err(error) => events.failed(error),
+    }
+    result
+}
+
+/// Does the work of a worker that a pool without one has left.
+fn maintain(pool: &Arc<Inner>) {
+    loop {
+        let now = pool.clock().now();
+        match pool.core.with(|machine| machine.work(now, &mut None)) {
+            Work::Interrupt(interruption) => pool.interrupts.interrupt(interruption),
+            Work::Wake(wakers) => wakers.into_iter().for_each(Waker::wake),
+            Work::Close(members, reason) => pool.bury(members, reason),
+            // The check-outs notice it themselves.
+            Work::Cancel => {}
+            Work::Open(_) | Work::Wait(_) | Work::End => return,
+        }
+    }
+}
+
+/// A check-out in the wait queue. It leaves the queue when it is dropped.
+struct Waiting<'p> {
+    pool: &'p Arc<Inner>,
+    /// `None` once the check-out has its result.
+    ticket: Option<Ticket>,
+}
+
+impl Waiting<'_> {
+    async fn connection(mut self) -> Result<Box<Member>, Error> {
+        let Some(ticket) = self.ticket else {
+            return Err(Error::RuntimeShutDown);
+        };
+        let pool = self.pool;
+        let clock = pool.clock();
+        let timeout = pool.settings.options.wait_queue_timeout;
+        let mut deadline = timeout.map(|timeout| clock.now() + timeout);
+        loop {
+            match race::deadline(clock, deadline, poll(pool, ticket)).await {
+                Ok(Step::Done(result)) => {
+                    self.ticket = None;
+                    return result;
+                }
+                Ok(Step::Open(id)) => {
+                    if let Some(result) = self.open(ticket, id).await {
+                        self.ticket = None;
+                        return result;
+                    }
+                }
+                Err(_) => match pool.core.with(|machine| machine.time_out(ticket)) {
+                    Some(result) => {
+                        self.ticket = None;
+                        return result;
+                    }
+                    None => deadline = None,
+                },
+            }
+        }
+    }
+
+    /// Opens a connection, unless another one is handed over before.
+    async fn open(&self, ticket: Ticket, id: u64) -> Option<Result<Box<Member>, Error>> {
+        let opening = Box::pin(Arc::clone(self.pool).open(id));
+        match select(opening, Box::pin(poll(self.pool, ticket))).await {
+            Either::Right((Step::Done(result), _)) => Some(result),
+            Either::Left(_) | Either::Right((Step::Open(_), _)) => None,
+        }
+    }
+}
+
+async fn poll(pool: &Inner, ticket: Ticket) -> Step<Box<Member>> {
+    poll_fn(|cx| pool.core.poll(ticket, cx)).await
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.ticket {
+            let now = self.pool.clock().now();
+            let closing = self.pool.core.change(|machine| machine.cancel(ticket, now));
+            self.pool.close_all(closing);
+        }
+    }
+}

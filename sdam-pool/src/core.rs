@@ -1,0 +1,63 @@
+//! The machine of a pool behind its lock.
+
+use std::{
+    sync::PoisonError,
+    task::{Context, Poll, Waker},
+};
+
+use sdam_core::event::ConnectionClosedReason;
+use smallvec::SmallVec;
+
+use crate::{
+    machine::{After, Machine, Pooled, Step, Ticket},
+    sync::{Mutex, MutexGuard},
+};
+
+/// Connections to close, and why.
+pub(crate) type Closing<C> = SmallVec<[(C, ConnectionClosedReason); 1]>;
+
+/// The machine of a pool behind its lock.
+///
+/// Tasks are woken, and wakers and connections dropped, after the lock is released: any of them may
+/// call back into the pool.
+#[derive(Debug)]
+pub(crate) struct Core<C>(Mutex<Machine<C>>);
+
+impl<C: Pooled> Core<C> {
+    pub(crate) fn new(machine: Machine<C>) -> Self {
+        Self(Mutex::new(machine))
+    }
+
+    /// Changes the machine and wakes the tasks that this concerns. The caller closes the returned
+    /// connections.
+    pub(crate) fn change(&self, change: impl FnOnce(&mut Machine<C>) -> After<C>) -> Closing<C> {
+        self.change_with(|machine| ((), change(machine))).1
+    }
+
+    /// Like [`change`](Self::change), with an answer.
+    pub(crate) fn change_with<T>(
+        &self,
+        change: impl FnOnce(&mut Machine<C>) -> (T, After<C>),
+    ) -> (T, Closing<C>) {
+        let (answer, After { wake, close }) = change(&mut self.lock());
+        wake.into_iter().for_each(Waker::wake);
+        (answer, close)
+    }
+
+    /// Reads from the machine, or makes a change that concerns no other task.
+    pub(crate) fn with<T>(&self, read: impl FnOnce(&mut Machine<C>) -> T) -> T {
+        read(&mut self.lock())
+    }
+
+    /// Polls a waiting check-out.
+    pub(crate) fn poll(&self, ticket: Ticket, cx: &mut Context<'_>) -> Poll<Step<C>> {
+        let mut waker = Some(cx.waker().clone());
+        let polled = self.with(|machine| machine.poll(ticket, &mut waker));
+        drop(waker);
+        polled
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Machine<C>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

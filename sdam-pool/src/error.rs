@@ -1,0 +1,72 @@
+use std::fmt;
+
+use sdam_core::{error::ServerError, pool::PoolError};
+use sdam_transport::pool::ConnectionError;
+
+/// The error of a check-out, or of a command on a pooled connection.
+///
+/// Its effects on the topology have run: nothing is left to report.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Error {
+    /// The pool has no connection to give, or a clear has interrupted the connection. It says
+    /// nothing about the server.
+    Pool(PoolError),
+    /// The connection could not be established, or it broke.
+    Connection(ConnectionError),
+    /// The runtime of the pool has ended before the pool was closed.
+    RuntimeShutDown,
+}
+
+impl Error {
+    /// Returns whether time has run out: in the wait queue, at connecting, or for a reply.
+    pub fn is_timeout(&self) -> bool {
+        match self {
+            Self::Pool(PoolError::TimedOut { .. } | PoolError::TimedOutPinned { .. }) => true,
+            Self::Pool(_) | Self::RuntimeShutDown => false,
+            Self::Connection(error) => error.is_timeout(),
+        }
+    }
+
+    /// Returns the error of the server or of the connection to it, if it is one.
+    pub fn server_error(&self) -> Option<&ServerError> {
+        match self {
+            Self::Connection(error) => Some(&error.error),
+            Self::Pool(_) | Self::RuntimeShutDown => None,
+        }
+    }
+}
+
+impl From<PoolError> for Error {
+    fn from(error: PoolError) -> Self {
+        Self::Pool(error)
+    }
+}
+
+impl From<ConnectionError> for Error {
+    fn from(error: ConnectionError) -> Self {
+        Self::Connection(error)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pool(error) => error.fmt(f),
+            Self::Connection(error) => error.fmt(f),
+            Self::RuntimeShutDown => {
+                f.write_str("the runtime of the connection pool has shut down")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Pool(error) => Some(error),
+            Self::Connection(error) => Some(error),
+            Self::RuntimeShutDown => None,
+        }
+    }
+}

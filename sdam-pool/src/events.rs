@@ -1,0 +1,198 @@
+//! The events of a pool (CMAP: "Connection Pool Monitoring").
+
+use std::{sync::Arc, time::Duration};
+
+use sdam_core::{
+    address::ServerAddress,
+    error::ServerError,
+    event::{CheckOutFailure, ConnectionClosedReason, ConnectionId, EventKind, EventName, Publish},
+    ids::ServerId,
+    pool::{PoolError, PoolOptions},
+    time::Instant,
+};
+use sdam_transport::Clock;
+
+use crate::error::Error;
+
+/// Publishes the events of one pool; builds only those that are wanted.
+#[derive(Clone, Debug)]
+pub(crate) struct PoolEvents {
+    server: ServerId,
+    address: ServerAddress,
+    clock: Arc<dyn Clock>,
+    events: Arc<dyn Publish>,
+}
+
+impl PoolEvents {
+    pub(crate) fn new(
+        server: ServerId,
+        address: ServerAddress,
+        clock: Arc<dyn Clock>,
+        events: Arc<dyn Publish>,
+    ) -> Self {
+        Self {
+            server,
+            address,
+            clock,
+            events,
+        }
+    }
+
+    pub(crate) fn pool_created(&self, options: &PoolOptions) {
+        self.publish(EventName::PoolCreated, |server, address| {
+            EventKind::PoolCreated {
+                server,
+                address,
+                options: Arc::new(options.clone()),
+            }
+        });
+    }
+
+    pub(crate) fn pool_closed(&self) {
+        self.publish(EventName::PoolClosed, |server, address| {
+            EventKind::PoolClosed { server, address }
+        });
+    }
+
+    pub(crate) fn created(&self, connection: ConnectionId) {
+        self.publish(EventName::ConnectionCreated, |server, address| {
+            EventKind::ConnectionCreated {
+                server,
+                address,
+                connection,
+            }
+        });
+    }
+
+    pub(crate) fn ready(&self, connection: ConnectionId, since: Instant) {
+        let duration = |events: &Self| events.elapsed(since);
+        self.publish(EventName::ConnectionReady, |server, address| {
+            EventKind::ConnectionReady {
+                server,
+                address,
+                connection,
+                duration: duration(self),
+            }
+        });
+    }
+
+    pub(crate) fn closed(
+        &self,
+        connection: ConnectionId,
+        reason: ConnectionClosedReason,
+        error: Option<&ServerError>,
+    ) {
+        self.publish(EventName::ConnectionClosed, |server, address| {
+            EventKind::ConnectionClosed {
+                server,
+                address,
+                connection,
+                reason,
+                error: error.map(|error| Arc::new(error.clone())),
+            }
+        });
+    }
+
+    /// Publishes that a check-out has started. The result publishes how it ends.
+    pub(crate) fn check_out_started(&self) -> CheckOutEvents<'_> {
+        self.publish(EventName::ConnectionCheckOutStarted, |server, address| {
+            EventKind::ConnectionCheckOutStarted { server, address }
+        });
+        let is_wanted = self.wants(EventName::ConnectionCheckedOut)
+            || self.wants(EventName::ConnectionCheckOutFailed);
+        CheckOutEvents {
+            events: is_wanted.then_some(self),
+            start: is_wanted.then(|| self.clock.now()),
+        }
+    }
+
+    pub(crate) fn checked_in(&self, connection: ConnectionId) {
+        self.publish(EventName::ConnectionCheckedIn, |server, address| {
+            EventKind::ConnectionCheckedIn {
+                server,
+                address,
+                connection,
+            }
+        });
+    }
+
+    pub(crate) fn wants(&self, name: EventName) -> bool {
+        self.events.wants(name)
+    }
+
+    fn publish(&self, name: EventName, kind: impl FnOnce(ServerId, ServerAddress) -> EventKind) {
+        if self.wants(name) {
+            let kind = kind(self.server, self.address.clone());
+            self.events.publish(self.clock.now(), kind);
+        }
+    }
+
+    fn elapsed(&self, since: Instant) -> Duration {
+        self.clock.now().since(since)
+    }
+}
+
+/// The end of a check-out that has started; a failure if it is dropped before.
+#[must_use = "a check-out that is dropped was cancelled"]
+pub(crate) struct CheckOutEvents<'p> {
+    /// `None` if the end is not wanted, or is published.
+    events: Option<&'p PoolEvents>,
+    start: Option<Instant>,
+}
+
+impl CheckOutEvents<'_> {
+    pub(crate) fn succeeded(mut self, connection: ConnectionId) {
+        let duration = self.duration();
+        if let Some(events) = self.events.take() {
+            events.publish(EventName::ConnectionCheckedOut, |server, address| {
+                EventKind::ConnectionCheckedOut {
+                    server,
+                    address,
+                    connection,
+                    duration,
+                }
+            });
+        }
+    }
+
+    pub(crate) fn failed(mut self, error: &Error) {
+        let reason = match error {
+            Error::Pool(PoolError::Closed { .. }) | Error::RuntimeShutDown => {
+                CheckOutFailure::PoolClosed
+            }
+            Error::Pool(PoolError::TimedOut { .. } | PoolError::TimedOutPinned { .. }) => {
+                CheckOutFailure::Timeout
+            }
+            Error::Pool(_) | Error::Connection(_) => CheckOutFailure::ConnectionError,
+        };
+        self.publish_failure(reason, || error.to_string().into());
+    }
+
+    fn publish_failure(&mut self, reason: CheckOutFailure, failure: impl FnOnce() -> Arc<str>) {
+        let duration = self.duration();
+        if let Some(events) = self.events.take() {
+            events.publish(EventName::ConnectionCheckOutFailed, |server, address| {
+                EventKind::ConnectionCheckOutFailed {
+                    server,
+                    address,
+                    reason,
+                    failure: failure(),
+                    duration,
+                }
+            });
+        }
+    }
+
+    fn duration(&self) -> Duration {
+        let elapsed = self.events.zip(self.start);
+        elapsed.map_or(Duration::ZERO, |(events, start)| events.elapsed(start))
+    }
+}
+
+impl Drop for CheckOutEvents<'_> {
+    fn drop(&mut self) {
+        self.publish_failure(CheckOutFailure::Cancelled, || {
+            "the check-out was cancelled".into()
+        });
+    }
+}

@@ -1,0 +1,47 @@
+use std::sync::Arc;
+
+use sdam_core::{
+    options::{ConfigError, Options},
+    pool::PoolOptions,
+};
+use sdam_transport::pool::{Authenticator, NewPool, PoolFactory};
+
+use crate::{inner::Settings, pool::Pool};
+
+/// Creates a [`Pool`] for each server of a topology.
+#[derive(Clone, Debug)]
+pub struct Pools(Settings);
+
+impl Pools {
+    /// Creates the factory for a topology with these options.
+    ///
+    /// # Errors
+    ///
+    /// If the options of pools contradict each other, see [`PoolOptions::of`].
+    pub fn new(options: &Options) -> Result<Self, ConfigError> {
+        Ok(Self(Settings {
+            options: PoolOptions::of(&options.driver)?,
+            connect_timeout: options.connect_timeout(),
+            load_balanced: options.load_balanced,
+            authenticator: None,
+        }))
+    }
+
+    /// Sets what authenticates the connections.
+    #[must_use]
+    pub fn with_authenticator(
+        mut self,
+        authenticator: impl Into<Option<Arc<dyn Authenticator>>>,
+    ) -> Self {
+        self.0.authenticator = authenticator.into();
+        self
+    }
+}
+
+impl PoolFactory for Pools {
+    type Pool = Pool;
+
+    fn create(&self, new: NewPool) -> Pool {
+        Pool::new(new, &self.0)
+    }
+}

@@ -1,0 +1,250 @@
+//! The state of a pool that its handles, its worker and its connections share.
+
+use std::{
+    sync::{Arc, Weak},
+    task::Waker,
+    time::Duration,
+};
+
+use sdam_core::{
+    event::{ConnectionClosedReason, ConnectionId, EventName},
+    pool::{PoolClear, PoolOptions},
+    time::Instant,
+};
+use sdam_transport::{
+    Clock,
+    pool::{Authenticator, Established, NewPool},
+};
+
+use crate::{
+    core::{Closing, Core},
+    error::Error,
+    events::PoolEvents,
+    interrupt::Interrupts,
+    machine::{Config, Failure, Machine, Pin, Work},
+    member::Member,
+};
+
+/// What all pools of one topology have in common.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) options: PoolOptions,
+    pub(crate) connect_timeout: Option<Duration>,
+    pub(crate) load_balanced: bool,
+    pub(crate) authenticator: Option<Arc<dyn Authenticator>>,
+}
+
+/// The state of a pool.
+pub(crate) struct Inner {
+    pub(crate) core: Core<Box<Member>>,
+    pub(crate) new: NewPool,
+    pub(crate) events: PoolEvents,
+    pub(crate) interrupts: Interrupts,
+    pub(crate) settings: Settings,
+    pub(crate) by_caller: bool,
+}
+
+impl Inner {
+    pub(crate) fn new(new: NewPool, settings: &Settings) -> Arc<Self> {
+        let by_caller = new.spawner.is_none();
+        let config = Config {
+            address: new.address.clone(),
+            options: settings.options.clone(),
+            load_balanced: settings.load_balanced,
+            by_caller,
+        };
+        let clock = Arc::clone(&new.io.clock);
+        let events = Arc::clone(&new.events);
+        let events = PoolEvents::new(new.server, new.address.clone(), clock, events);
+        events.pool_created(&settings.options);
+        Arc::new(Self {
+            core: Core::new(Machine::new(config, new.generation)),
+            new,
+            events,
+            interrupts: Interrupts::default(),
+            settings: settings.clone(),
+            by_caller,
+        })
+    }
+
+    pub(crate) fn clock(&self) -> &dyn Clock {
+        &*self.new.io.clock
+    }
+
+    /// Returns the time, if idle connections expire.
+    pub(crate) fn expiry_time(&self) -> Option<Instant> {
+        let limit = self.settings.options.max_idle_time;
+        limit.map(|_| self.clock().now())
+    }
+
+    pub(crate) fn check_in(&self, member: Box<Member>, pin: Option<Pin>) {
+        self.events.checked_in(member.id);
+        let now = self.expiry_time().unwrap_or(Instant::EPOCH);
+        let closing = self
+            .core
+            .change(|machine| machine.check_in(member, pin, now));
+        self.close_all(closing);
+    }
+
+    /// Opens the connection of number `id`, and adds it to the pool.
+    pub(crate) async fn open(self: Arc<Self>, id: u64) {
+        let mut attempt = Attempt {
+            pool: Arc::downgrade(&self),
+            id,
+            is_open: true,
+        };
+        let (new, timeout, started) = (
+            self.new.clone(),
+            self.settings.connect_timeout,
+            self.clock().now(),
+        );
+        let authenticator = self.settings.authenticator.clone();
+        self.events.created(attempt.connection());
+        drop(self);
+        // An attempt does not keep the pool alive.
+        let result = new.establish_with(authenticator.as_deref(), timeout).await;
+        attempt.is_open = false;
+        let Some(pool) = attempt.pool.upgrade() else {
+            if let Ok(established) = result {
+                established.close();
+            }
+            return;
+        };
+        match result {
+            Ok(established) => pool.add(id, established, started),
+            Err(error) => {
+                let (connection, reason) = (attempt.connection(), ConnectionClosedReason::Error);
+                pool.events.closed(connection, reason, Some(&error.error));
+                pool.fail(id, Failure::Failed(Error::Connection(error)));
+            }
+        }
+    }
+
+    fn add(&self, id: u64, established: Established, started: Instant) {
+        let member = Box::new(Member::new(id, established));
+        self.interrupts.add(&member.interrupt);
+        self.events.ready(member.id, started);
+        let now = self.clock().now();
+        let closing = self
+            .core
+            .change(|machine| machine.established(id, member, now));
+        self.close_all(closing);
+    }
+
+    /// Ends the attempt of number `id` without a connection.
+    pub(crate) fn fail(&self, id: u64, failure: Failure) {
+        let now = self.clock().now();
+        let closing = self.core.change(|machine| machine.failed(id, failure, now));
+        self.close_all(closing);
+    }
+
+    /// Closes connections, and publishes it unless `reason` is `None`.
+    pub(crate) fn bury(
+        &self,
+        members: impl IntoIterator<Item = Box<Member>>,
+        reason: Option<ConnectionClosedReason>,
+    ) {
+        for member in members {
+            if let Some(reason) = reason {
+                self.events.closed(member.id, reason, None);
+            }
+            member.established.close();
+        }
+    }
+
+    /// Closes connections that the machine has given up.
+    pub(crate) fn close_all(&self, closing: Closing<Box<Member>>) {
+        for (member, reason) in closing {
+            self.events.closed(member.id, reason, None);
+            member.established.close();
+        }
+    }
+
+    /// Does the work of a pool without worker that may be done under the lock of the topology.
+    fn do_urgent_work(&self) {
+        while let Some(work) = self.core.with(Machine::urgent_work) {
+            match work {
+                Work::Interrupt(interruption) => self.interrupts.interrupt(interruption),
+                Work::Wake(wakers) => wakers.into_iter().for_each(Waker::wake),
+                _ => {}
+            }
+        }
+    }
+
+    /// Marks the pool as ready.
+    pub(crate) fn ready(&self) {
+        let closing = self.core.change(Machine::ready);
+        self.close_all(closing);
+    }
+
+    /// Makes the connections stale that were opened before.
+    pub(crate) fn clear(&self, clear: &PoolClear) {
+        let closing = self.core.change(|machine| machine.clear(clear));
+        self.close_all(closing);
+        if self.by_caller {
+            self.do_urgent_work();
+        }
+    }
+
+    /// Ends the pool. The idle connections are closed later, but this is published at once.
+    pub(crate) fn close(&self) {
+        let Some(idle) = self.core.with(Machine::close) else {
+            return;
+        };
+        if self.events.wants(EventName::ConnectionClosed) {
+            for idle in &idle {
+                let reason = ConnectionClosedReason::PoolClosed;
+                self.events.closed(idle.connection.id, reason, None);
+            }
+        }
+        self.events.pool_closed();
+        let closing = self.core.change(|machine| machine.bury(idle));
+        self.close_all(closing);
+        if self.by_caller {
+            self.do_urgent_work();
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if let Some(worker) = self.core.with(Machine::take_worker) {
+            worker.wake();
+        }
+    }
+}
+
+/// An attempt to open a connection. If it is dropped before its end, the pool forgets it.
+struct Attempt {
+    pool: Weak<Inner>,
+    id: u64,
+    is_open: bool,
+}
+
+impl Attempt {
+    fn connection(&self) -> ConnectionId {
+        ConnectionId {
+            driver: self.id,
+            server: None,
+        }
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        let Some(pool) = self.pool.upgrade() else {
+            return;
+        };
+        if self.is_open {
+            let reason = ConnectionClosedReason::Error;
+            pool.events.closed(self.connection(), reason, None);
+            let is_cancelled = pool.core.with(|machine| machine.is_cancelled(self.id));
+            let failure = if is_cancelled {
+                Failure::Cancelled
+            } else {
+                Failure::Dropped
+            };
+            pool.fail(self.id, failure);
+        }
+    }
+}

@@ -1,0 +1,24 @@
+#![doc = include_str!("../README.md")]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+mod check_out;
+mod connection;
+mod core;
+mod error;
+mod events;
+mod factory;
+mod inner;
+mod interrupt;
+mod machine;
+mod member;
+mod pool;
+mod sync;
+mod worker;
+
+pub use crate::{
+    connection::PooledConnection,
+    error::Error,
+    factory::Pools,
+    machine::{Pin, PoolStats},
+    pool::Pool,
+};

@@ -1,0 +1,454 @@
+//! The state machine of one pool: which connections exist, which check-outs wait, and what is to be
+//! done next (CMAP: "Connection Pool").
+//!
+//! It has no lock, clock or socket. Each method returns what the caller does once it has released
+//! the lock around the machine: wake tasks, close connections.
+
+mod attempts;
+mod services;
+#[cfg(test)]
+mod tests;
+mod waiters;
+mod work;
+
+use std::{collections::VecDeque, mem, sync::Arc, task::Waker};
+
+use sdam_core::{
+    address::ServerAddress,
+    error::ServerError,
+    event::ConnectionClosedReason,
+    ids::{Generation, ObjectId},
+    pool::{PoolClear, PoolError, PoolOptions},
+    time::Instant,
+};
+use smallvec::SmallVec;
+
+use self::{attempts::Attempts, services::Services, waiters::Waiters};
+pub(crate) use self::{
+    attempts::Failure,
+    waiters::Ticket,
+    work::{Step, Work},
+};
+use crate::error::Error;
+
+/// What the machine needs to know of a connection.
+pub(crate) trait Pooled {
+    fn generation(&self) -> Generation;
+    /// Returns the service behind a load balancer that it leads to.
+    fn service(&self) -> Option<ObjectId>;
+    /// Returns whether it may be used again: no exchange failed, was dropped or interrupted.
+    fn is_usable(&self) -> bool;
+}
+
+/// The machine of the pool of connections `C`.
+#[derive(Debug)]
+pub(crate) struct Machine<C> {
+    config: Config,
+    state: State,
+    generation: Generation,
+    /// Idle connections, the most recently used one last.
+    idle: VecDeque<Idle<C>>,
+    /// The number of connections that are checked out, or delivered to a waiter.
+    in_use: usize,
+    pinned: Pinned,
+    waiters: Waiters<C>,
+    attempts: Attempts,
+    services: Services,
+    /// Connections to close that the worker has not taken yet.
+    doomed: Vec<Doomed<C>>,
+    /// Connections in use of earlier generations are interrupted.
+    interrupt: Option<Interruption>,
+    /// Before this time no connection is opened for `minPoolSize`, because an attempt has failed.
+    fill_at: Option<Instant>,
+    fill_failures: u32,
+    /// Wakes the worker; `None` while it runs or has been woken.
+    worker: Option<Waker>,
+    /// When the worker wakes up by itself.
+    armed: Option<Instant>,
+    opened: u64,
+    closed: u64,
+}
+
+/// The constants of a pool.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    pub(crate) address: ServerAddress,
+    pub(crate) options: PoolOptions,
+    pub(crate) load_balanced: bool,
+    /// Whether check-outs open their connections themselves, because there is no worker.
+    pub(crate) by_caller: bool,
+}
+
+#[derive(Debug)]
+enum State {
+    /// No check of the server has succeeded, or the pool was cleared for this error.
+    Paused(Option<Arc<ServerError>>),
+    Ready,
+    Closed,
+    /// The worker's runtime has ended: nothing opens connections any more.
+    Orphaned,
+}
+
+/// An idle connection.
+#[derive(Debug)]
+pub(crate) struct Idle<C> {
+    pub(crate) connection: C,
+    /// When it was checked in; not read from the clock without `maxIdleTimeMS`.
+    since: Instant,
+}
+
+/// Connections to close, and why.
+#[derive(Debug)]
+struct Doomed<C> {
+    connections: VecDeque<Idle<C>>,
+    /// `None` if the closing is published already.
+    reason: Option<ConnectionClosedReason>,
+}
+
+/// Which connections in use a clear interrupts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Interruption {
+    /// Connections of earlier generations are interrupted.
+    pub(crate) below: Generation,
+    pub(crate) service: Option<ObjectId>,
+}
+
+/// What a connection in use is pinned to (Load Balancers: "Connection Pinning").
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Pin {
+    /// A cursor, until it is exhausted or closed.
+    Cursor,
+    /// A transaction, until it is committed or aborted and the session is unpinned.
+    Transaction,
+}
+
+#[derive(Debug, Default)]
+struct Pinned {
+    cursors: u32,
+    transactions: u32,
+}
+
+/// What a check-out gets.
+#[derive(Debug)]
+pub(crate) enum CheckOut<C> {
+    Connection(C),
+    Wait(Ticket),
+}
+
+/// What the caller does after it has released the lock of the machine.
+#[derive(Debug)]
+#[must_use = "tasks are woken and connections closed once the machine is unlocked"]
+pub(crate) struct After<C> {
+    pub(crate) wake: SmallVec<[Waker; 2]>,
+    pub(crate) close: SmallVec<[(C, ConnectionClosedReason); 1]>,
+}
+
+impl<C> Default for After<C> {
+    fn default() -> Self {
+        Self {
+            wake: SmallVec::new(),
+            close: SmallVec::new(),
+        }
+    }
+}
+
+/// The number of connections and check-outs of a pool at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PoolStats {
+    /// Connections that wait for a check-out.
+    pub idle: usize,
+    /// Connections that are checked out.
+    pub in_use: usize,
+    /// Connections that are being established.
+    pub pending: usize,
+    /// Check-outs that wait for a connection.
+    pub waiting: usize,
+    /// The connections established since the pool was created.
+    pub opened: u64,
+    /// Those of them that were closed again.
+    pub closed: u64,
+    /// The generation of new connections.
+    pub generation: Generation,
+    /// Whether connections can be checked out.
+    pub is_ready: bool,
+}
+
+impl<C: Pooled> Machine<C> {
+    pub(crate) fn new(config: Config, generation: Generation) -> Self {
+        Self {
+            attempts: Attempts::new(config.options.max_connecting as usize),
+            config,
+            state: State::Paused(None),
+            generation,
+            idle: VecDeque::new(),
+            in_use: 0,
+            pinned: Pinned::default(),
+            waiters: Waiters::new(),
+            services: Services::default(),
+            doomed: Vec::new(),
+            interrupt: None,
+            fill_at: None,
+            fill_failures: 0,
+            worker: None,
+            armed: None,
+            opened: 0,
+            closed: 0,
+        }
+    }
+
+    /// Allows connections to be opened (CMAP: "Marking a Connection Pool as Ready").
+    pub(crate) fn ready(&mut self) -> After<C> {
+        let mut after = After::default();
+        if let State::Paused(_) = self.state {
+            self.state = State::Ready;
+            self.fill_at = None;
+            self.fill_failures = 0;
+            self.start_attempts(&mut after);
+        }
+        after
+    }
+
+    /// Makes connections stale (CMAP: "Clearing a Connection Pool"). Takes constant time: the
+    /// worker closes the idle connections and wakes the evicted check-outs.
+    pub(crate) fn clear(&mut self, clear: &PoolClear) -> After<C> {
+        let mut after = After::default();
+        if let Some(service) = clear.service_id {
+            self.services.clear(service, clear.generation);
+            if self.attempts.is_empty() {
+                self.services.prune();
+            }
+        } else {
+            self.generation = self.generation.max(clear.generation);
+            if let State::Paused(_) | State::Ready = self.state {
+                self.state = State::Paused(Some(Arc::clone(&clear.cause)));
+                self.doom_idle(ConnectionClosedReason::Stale);
+                self.waiters.evict(self.eviction());
+            }
+        }
+        if clear.interrupt_in_use {
+            self.interrupt = Some(Interruption {
+                below: clear.generation,
+                service: clear.service_id,
+            });
+            if clear.service_id.is_none() {
+                self.cancel_attempts(&mut after);
+            }
+        }
+        self.wake_worker(&mut after);
+        after
+    }
+
+    /// Ends the pool (CMAP: "Closing a Connection Pool"). Returns the idle connections, unless the
+    /// pool is closed already.
+    ///
+    /// The caller publishes the events of closing and passes the connections to
+    /// [`bury`](Self::bury).
+    pub(crate) fn close(&mut self) -> Option<VecDeque<Idle<C>>> {
+        if let State::Closed = self.state {
+            return None;
+        }
+        self.state = State::Closed;
+        self.waiters.evict(self.eviction());
+        Some(self.take_idle())
+    }
+
+    /// Leaves connections whose closing is published to the worker.
+    pub(crate) fn bury(&mut self, connections: VecDeque<Idle<C>>) -> After<C> {
+        let mut after = After::default();
+        self.doomed.push(Doomed {
+            connections,
+            reason: None,
+        });
+        self.cancel_attempts(&mut after);
+        self.wake_worker(&mut after);
+        after
+    }
+
+    /// Takes an idle connection, or joins the wait queue (CMAP: "Checking Out a Connection").
+    ///
+    /// `now` is not needed without `maxIdleTimeMS`.
+    pub(crate) fn check_out(
+        &mut self,
+        now: Option<Instant>,
+    ) -> (Result<CheckOut<C>, Error>, After<C>) {
+        let mut after = After::default();
+        if let Some(error) = self.refusal() {
+            return (Err(error), after);
+        }
+        while let Some(Idle { connection, since }) = self.idle.pop_back() {
+            let reason = if self.is_stale(&connection) {
+                ConnectionClosedReason::Stale
+            } else if self.is_expired(since, now) {
+                ConnectionClosedReason::Idle
+            } else {
+                self.in_use += 1;
+                return (Ok(CheckOut::Connection(connection)), after);
+            };
+            self.forget(&connection);
+            after.close.push((connection, reason));
+        }
+        let ticket = self.waiters.join();
+        self.start_attempts(&mut after);
+        (Ok(CheckOut::Wait(ticket)), after)
+    }
+
+    /// Takes a connection back: gives it to the first waiter, keeps it, or returns it to be closed
+    /// (CMAP: "Checking In a Connection").
+    pub(crate) fn check_in(&mut self, connection: C, pin: Option<Pin>, now: Instant) -> After<C> {
+        let mut after = After::default();
+        self.in_use -= 1;
+        self.unpin(pin);
+        self.settle(connection, now, &mut after);
+        after
+    }
+
+    /// Counts a connection in use as pinned.
+    pub(crate) fn pin(&mut self, pin: Pin) {
+        *self.pinned.count(pin) += 1;
+    }
+
+    /// Ends what [`pin`](Self::pin) began.
+    pub(crate) fn unpin(&mut self, pin: Option<Pin>) {
+        if let Some(pin) = pin {
+            *self.pinned.count(pin) -= 1;
+        }
+    }
+
+    pub(crate) fn stats(&self) -> PoolStats {
+        PoolStats {
+            idle: self.idle.len(),
+            in_use: self.in_use,
+            pending: self.attempts.len(),
+            waiting: self.waiters.len() + self.attempts.owners().count(),
+            opened: self.opened,
+            closed: self.closed,
+            generation: self.generation,
+            is_ready: matches!(self.state, State::Ready),
+        }
+    }
+
+    /// Finds the place of a connection that is not in use.
+    fn settle(&mut self, connection: C, since: Instant, after: &mut After<C>) {
+        let reason = if !connection.is_usable() {
+            ConnectionClosedReason::Error
+        } else if let State::Closed | State::Orphaned = self.state {
+            ConnectionClosedReason::PoolClosed
+        } else if self.is_stale(&connection) {
+            ConnectionClosedReason::Stale
+        } else {
+            self.place(connection, since, after);
+            return;
+        };
+        self.forget(&connection);
+        after.close.push((connection, reason));
+        self.start_attempts(after);
+    }
+
+    /// Gives a usable connection to the waiter that has waited longest, or keeps it.
+    fn place(&mut self, connection: C, since: Instant, after: &mut After<C>) {
+        let waiter = match self.attempts.oldest_owner() {
+            Some(owner) => {
+                let next = self.heir();
+                self.attempts.replace_owner(owner, next);
+                Some(owner)
+            }
+            None => self.waiters.next(),
+        };
+        if let Some(waiter) = waiter {
+            self.in_use += 1;
+            after.wake.extend(self.waiters.deliver(waiter, connection));
+            return;
+        }
+        self.idle.push_back(Idle { connection, since });
+        // A later timer than needed is impossible: connections expire in order.
+        if self.config.options.max_idle_time.is_some() && self.armed.is_none() {
+            self.wake_worker(after);
+        }
+    }
+
+    /// Returns why nothing can be checked out now.
+    fn refusal(&self) -> Option<Error> {
+        match self.state {
+            State::Ready => None,
+            State::Orphaned => Some(Error::RuntimeShutDown),
+            State::Paused(_) | State::Closed => Some(Error::Pool(self.eviction())),
+        }
+    }
+
+    /// Returns the error of check-outs that the last clear or the close has evicted.
+    fn eviction(&self) -> PoolError {
+        let address = self.config.address.clone();
+        match &self.state {
+            State::Closed => PoolError::Closed { address },
+            State::Paused(Some(cause)) => PoolError::Cleared {
+                address,
+                cause: Arc::clone(cause),
+            },
+            State::Paused(None) | State::Ready | State::Orphaned => PoolError::NotReady { address },
+        }
+    }
+
+    fn is_stale(&self, connection: &C) -> bool {
+        match connection.service() {
+            Some(service) => self.services.is_stale(service, connection.generation()),
+            None => connection.generation() < self.generation,
+        }
+    }
+
+    fn is_expired(&self, since: Instant, now: Option<Instant>) -> bool {
+        let limit = self.config.options.max_idle_time;
+        limit
+            .zip(now)
+            .is_some_and(|(limit, now)| since + limit <= now)
+    }
+
+    /// Counts a connection that is about to be closed.
+    fn forget(&mut self, connection: &C) {
+        self.closed += 1;
+        if let Some(service) = connection.service() {
+            self.services.closed(service, !self.attempts.is_empty());
+        }
+    }
+
+    /// Leaves the idle connections to the worker.
+    fn doom_idle(&mut self, reason: ConnectionClosedReason) {
+        if !self.idle.is_empty() {
+            let doomed = Doomed {
+                connections: self.take_idle(),
+                reason: Some(reason),
+            };
+            self.doomed.push(doomed);
+        }
+    }
+
+    /// Takes the idle connections to close them. Takes constant time, except behind a load
+    /// balancer.
+    fn take_idle(&mut self) -> VecDeque<Idle<C>> {
+        let idle = mem::take(&mut self.idle);
+        self.closed += idle.len() as u64;
+        if self.config.load_balanced {
+            let services = idle.iter().filter_map(|idle| idle.connection.service());
+            let is_pending = !self.attempts.is_empty();
+            services.for_each(|service| self.services.closed(service, is_pending));
+        }
+        idle
+    }
+
+    fn total(&self) -> usize {
+        self.idle.len() + self.in_use + self.attempts.len()
+    }
+
+    fn wake_worker(&mut self, after: &mut After<C>) {
+        after.wake.extend(self.worker.take());
+    }
+}
+
+impl Pinned {
+    fn count(&mut self, pin: Pin) -> &mut u32 {
+        match pin {
+            Pin::Cursor => &mut self.cursors,
+            Pin::Transaction => &mut self.transactions,
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! The attempts to open connections (CMAP: "maxConnecting").
+
+use std::{mem, time::Duration};
+
+use sdam_core::{pool::PoolError, time::Instant};
+
+use super::{After, Machine, Pooled, State, Ticket};
+use crate::error::Error;
+
+/// The pause after a failed attempt for `minPoolSize`; it doubles with each further failure.
+const FILL_PAUSE: Duration = Duration::from_millis(500);
+/// The maximum of that pause, the default `heartbeatFrequencyMS`.
+const MAX_FILL_PAUSE: Duration = Duration::from_secs(10);
+
+/// The attempts in progress.
+#[derive(Debug)]
+pub(super) struct Attempts {
+    pending: Vec<Attempt>,
+    has_cancelled: bool,
+    /// `maxConnecting`
+    limit: usize,
+    /// The number of attempts so far, which is the number of the last connection.
+    begun: u64,
+}
+
+/// An attempt to open a connection.
+#[derive(Debug)]
+struct Attempt {
+    /// The driver's number of the connection.
+    id: u64,
+    /// The check-out that fails if the attempt does.
+    owner: Option<Ticket>,
+    is_cancelled: bool,
+}
+
+/// Why an attempt ended without a connection.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The connection could not be established.
+    Failed(Error),
+    /// A clear has interrupted it, or the pool was closed.
+    Cancelled,
+    /// The check-out that carried it out was dropped.
+    Dropped,
+}
+
+impl Attempts {
+    pub(super) fn new(limit: usize) -> Self {
+        Self {
+            pending: Vec::new(),
+            has_cancelled: false,
+            limit,
+            begun: 0,
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.pending.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.pending.is_empty()
+    }
+
+    /// Returns the check-outs that own an attempt.
+    pub(super) fn owners(&self) -> impl Iterator<Item = Ticket> {
+        self.pending.iter().filter_map(|attempt| attempt.owner)
+    }
+
+    /// Returns the owner that has waited longest.
+    pub(super) fn oldest_owner(&self) -> Option<Ticket> {
+        self.owners().min_by_key(|owner| owner.serial)
+    }
+
+    /// Gives the attempt of `owner` to another check-out.
+    pub(super) fn replace_owner(&mut self, owner: Ticket, next: Option<Ticket>) {
+        let mut attempts = self.pending.iter_mut();
+        if let Some(attempt) = attempts.find(|attempt| attempt.owner == Some(owner)) {
+            attempt.owner = next;
+        }
+    }
+
+    /// Marks all attempts as cancelled.
+    pub(super) fn cancel(&mut self) {
+        self.has_cancelled = !self.pending.is_empty();
+        for attempt in &mut self.pending {
+            attempt.is_cancelled = true;
+        }
+    }
+
+    /// Returns whether attempts were cancelled since the last call.
+    pub(super) fn take_cancelled(&mut self) -> bool {
+        mem::take(&mut self.has_cancelled)
+    }
+
+    /// Returns whether an attempt is to be dropped.
+    pub(super) fn is_cancelled(&self, id: u64) -> bool {
+        let mut attempts = self.pending.iter();
+        attempts.any(|attempt| attempt.id == id && attempt.is_cancelled)
+    }
+
+    fn begin(&mut self, owner: Option<Ticket>) -> u64 {
+        self.begun += 1;
+        self.pending.push(Attempt {
+            id: self.begun,
+            owner,
+            is_cancelled: false,
+        });
+        self.begun
+    }
+
+    fn end(&mut self, id: u64) -> Option<Attempt> {
+        let index = self.pending.iter().position(|attempt| attempt.id == id)?;
+        Some(self.pending.remove(index))
+    }
+}
+
+impl<C: Pooled> Machine<C> {
+    /// Begins an attempt if a check-out or `minPoolSize` needs one and the limits allow it.
+    /// Returns the number of the connection.
+    pub(super) fn begin_attempt(&mut self, now: Instant) -> Option<u64> {
+        if self.config.by_caller || !self.may_attempt() {
+            return None;
+        }
+        let owner = self.waiters.next();
+        if owner.is_none() && !self.fills(now) {
+            return None;
+        }
+        Some(self.attempts.begin(owner))
+    }
+
+    /// Begins the attempt of the check-out `ticket`, which carries it out itself.
+    pub(crate) fn begin_own(&mut self, ticket: Ticket) -> Option<u64> {
+        if !self.config.by_caller || !self.may_attempt() || self.waiters.first() != Some(ticket) {
+            return None;
+        }
+        let owner = self.waiters.next();
+        Some(self.attempts.begin(owner))
+    }
+
+    /// Adds the connection of an attempt.
+    pub(crate) fn established(&mut self, id: u64, connection: C, now: Instant) -> After<C> {
+        let mut after = After::default();
+        let Some(Attempt { owner, .. }) = self.attempts.end(id) else {
+            return after;
+        };
+        self.opened += 1;
+        self.fill_failures = 0;
+        if let Some(service) = connection.service() {
+            self.services.opened(service);
+        }
+        let is_welcome = matches!(self.state, State::Ready) && !self.is_stale(&connection);
+        match owner {
+            // A clear came in between: the check-out fails like those in the queue.
+            Some(owner) if !is_welcome => {
+                self.fail(owner, self.lost(), &mut after);
+                self.settle(connection, now, &mut after);
+            }
+            Some(owner) => self.swap_owner(owner, connection, now, &mut after),
+            None => self.settle(connection, now, &mut after),
+        }
+        self.attempt_ended(&mut after);
+        after
+    }
+
+    /// Ends an attempt that led to no connection.
+    pub(crate) fn failed(&mut self, id: u64, failure: Failure, now: Instant) -> After<C> {
+        let mut after = After::default();
+        let Some(Attempt { owner, .. }) = self.attempts.end(id) else {
+            return after;
+        };
+        match (failure, owner) {
+            (Failure::Failed(error), Some(owner)) => self.fail(owner, error, &mut after),
+            (Failure::Cancelled, Some(owner)) => self.fail(owner, self.interrupted(), &mut after),
+            (Failure::Failed(_), None) => {
+                let pause = FILL_PAUSE * 2_u32.saturating_pow(self.fill_failures.min(8));
+                self.fill_failures += 1;
+                self.fill_at = Some(now + pause.min(MAX_FILL_PAUSE));
+            }
+            (Failure::Cancelled, None) | (Failure::Dropped, _) => {}
+        }
+        self.attempt_ended(&mut after);
+        after
+    }
+
+    /// Wakes what begins the next attempt, if one is needed and allowed.
+    pub(super) fn start_attempts(&mut self, after: &mut After<C>) {
+        if !self.may_attempt() {
+            return;
+        }
+        if self.config.by_caller {
+            if let Some(first) = self.waiters.first() {
+                after.wake.extend(self.waiters.wake(first));
+            }
+        } else if self.waiters.len() > 0 || self.total() < self.min_size() {
+            self.wake_worker(after);
+        }
+    }
+
+    /// Cancels all attempts. Without a worker, the check-outs that carry them out fail at once.
+    pub(super) fn cancel_attempts(&mut self, after: &mut After<C>) {
+        self.attempts.cancel();
+        if self.config.by_caller {
+            let owners: Vec<_> = self.attempts.owners().collect();
+            for owner in owners {
+                self.fail(owner, self.interrupted(), after);
+            }
+        }
+    }
+
+    /// Returns the check-out that inherits the attempt of one that needs it no longer. Without a
+    /// worker the attempt ends with its check-out.
+    pub(super) fn heir(&mut self) -> Option<Ticket> {
+        if self.config.by_caller {
+            return None;
+        }
+        self.waiters.next()
+    }
+
+    /// Returns when an attempt for `minPoolSize` may begin again.
+    pub(super) fn fill_due(&self) -> Option<Instant> {
+        let is_short = self.may_attempt() && self.total() < self.min_size();
+        self.fill_at.filter(|_| is_short)
+    }
+
+    /// Gives the connection to the oldest owner, and that one's attempt to `owner`.
+    fn swap_owner(&mut self, owner: Ticket, connection: C, now: Instant, after: &mut After<C>) {
+        if !connection.is_usable() {
+            self.fail(owner, self.interrupted(), after);
+            self.settle(connection, now, after);
+            return;
+        }
+        let oldest = self.attempts.oldest_owner();
+        // Without a worker, a check-out that gets a connection drops its own attempt.
+        let first = oldest.filter(|one| one.serial < owner.serial && !self.config.by_caller);
+        if let Some(first) = first {
+            self.attempts.replace_owner(first, Some(owner));
+        }
+        self.in_use += 1;
+        let waker = self.waiters.deliver(first.unwrap_or(owner), connection);
+        after.wake.extend(waker);
+    }
+
+    fn attempt_ended(&mut self, after: &mut After<C>) {
+        if self.attempts.is_empty() {
+            self.services.prune();
+        }
+        self.start_attempts(after);
+    }
+
+    fn fail(&mut self, owner: Ticket, error: Error, after: &mut After<C>) {
+        after.wake.extend(self.waiters.fail(owner, error));
+    }
+
+    /// Returns whether the limits of the pool allow one more attempt.
+    fn may_attempt(&self) -> bool {
+        let max = match self.config.options.max_pool_size {
+            0 => usize::MAX,
+            max => max as usize,
+        };
+        matches!(self.state, State::Ready)
+            && self.attempts.len() < self.attempts.limit
+            && self.total() < max
+    }
+
+    fn fills(&self, now: Instant) -> bool {
+        self.total() < self.min_size() && self.fill_at.is_none_or(|at| at <= now)
+    }
+
+    fn min_size(&self) -> usize {
+        if self.config.by_caller {
+            return 0;
+        }
+        self.config.options.min_pool_size as usize
+    }
+
+    /// Returns the error of a check-out whose connection is stale.
+    fn lost(&self) -> Error {
+        match self.state {
+            State::Orphaned => Error::RuntimeShutDown,
+            _ => Error::Pool(self.waiters.eviction().unwrap_or_else(|| self.eviction())),
+        }
+    }
+
+    /// Returns the error of a check-out whose attempt was cancelled.
+    fn interrupted(&self) -> Error {
+        match self.state {
+            State::Closed | State::Orphaned => self.lost(),
+            State::Paused(_) | State::Ready => Error::Pool(PoolError::Interrupted {
+                address: self.config.address.clone(),
+            }),
+        }
+    }
+}

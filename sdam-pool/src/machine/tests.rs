@@ -1,0 +1,476 @@
+//! Random histories of a pool against its rules. Tasks are polled only after they were woken.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Poll, Wake, Waker},
+    time::Duration,
+};
+
+use proptest::{collection::vec, prelude::*};
+use sdam_core::{
+    error::{ErrorKind, ServerError, Stage},
+    ids::Generation,
+};
+
+use super::*;
+
+/// A connection of the history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Connection {
+    id: u64,
+    generation: Generation,
+    service: Option<ObjectId>,
+    is_usable: bool,
+}
+
+impl Pooled for Connection {
+    fn generation(&self) -> Generation {
+        self.generation
+    }
+
+    fn service(&self) -> Option<ObjectId> {
+        self.service
+    }
+
+    fn is_usable(&self) -> bool {
+        self.is_usable
+    }
+}
+
+/// A task that notes whether it was woken.
+#[derive(Debug, Default)]
+struct Task(AtomicBool);
+
+impl Wake for Task {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Task {
+    fn woken() -> Arc<Self> {
+        Arc::new(Self(AtomicBool::new(true)))
+    }
+
+    fn take(&self) -> bool {
+        self.0.swap(false, Ordering::Relaxed)
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    CheckOut,
+    CheckIn(usize),
+    Break(usize),
+    Establish(usize),
+    Fail(usize),
+    Drop(usize),
+    TimeOut(usize),
+    Clear { interrupt: bool },
+    ClearService(usize),
+    Ready,
+    Pass,
+    Close,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    max: u32,
+    min: u32,
+    connecting: u32,
+    idle: Option<u64>,
+    by_caller: bool,
+    load_balanced: bool,
+}
+
+fn shapes() -> impl Strategy<Value = Shape> {
+    let sizes = (1_u32..5, 0_u32..3, 1_u32..4, proptest::option::of(1_u64..5));
+    (sizes, any::<bool>(), any::<bool>()).prop_map(
+        |((max, min, connecting, idle), by_caller, load_balanced)| Shape {
+            max,
+            min: min.min(max),
+            connecting,
+            idle,
+            by_caller,
+            load_balanced,
+        },
+    )
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let one = prop_oneof![
+        8 => Just(Step::CheckOut),
+        6 => any::<usize>().prop_map(Step::CheckIn),
+        2 => any::<usize>().prop_map(Step::Break),
+        8 => any::<usize>().prop_map(Step::Establish),
+        2 => any::<usize>().prop_map(Step::Fail),
+        2 => any::<usize>().prop_map(Step::Drop),
+        2 => any::<usize>().prop_map(Step::TimeOut),
+        1 => any::<bool>().prop_map(|interrupt| Step::Clear { interrupt }),
+        1 => any::<usize>().prop_map(Step::ClearService),
+        2 => Just(Step::Ready),
+        2 => Just(Step::Pass),
+    ];
+    (vec(one, 0..80), any::<bool>()).prop_map(|(mut steps, closes)| {
+        steps.insert(0, Step::Ready);
+        steps.extend(closes.then_some(Step::Close));
+        steps
+    })
+}
+
+/// The pool and everything around it.
+struct History {
+    machine: Machine<Connection>,
+    shape: Shape,
+    now: Instant,
+    generation: Generation,
+    services: BTreeMap<ObjectId, Generation>,
+    worker: Arc<Task>,
+    /// Check-outs without a result, the oldest first.
+    waiting: Vec<(Ticket, Arc<Task>)>,
+    /// Attempts in progress, with the generations under which they began.
+    attempts: Vec<(u64, Generation)>,
+    /// The check-outs that carry out their attempts themselves.
+    own: BTreeMap<u64, Ticket>,
+    in_use: Vec<Connection>,
+    ended: bool,
+}
+
+impl History {
+    fn new(shape: Shape) -> Self {
+        let mut options = PoolOptions::default();
+        options.max_pool_size = shape.max;
+        options.min_pool_size = shape.min;
+        options.max_connecting = shape.connecting;
+        options.max_idle_time = shape.idle.map(Duration::from_secs);
+        let config = Config {
+            address: ServerAddress::new("a", 1),
+            options,
+            load_balanced: shape.load_balanced,
+            by_caller: shape.by_caller,
+        };
+        Self {
+            machine: Machine::new(config, Generation::FIRST),
+            shape,
+            now: Instant::EPOCH,
+            generation: Generation::FIRST,
+            services: BTreeMap::new(),
+            worker: Task::woken(),
+            waiting: Vec::new(),
+            attempts: Vec::new(),
+            own: BTreeMap::new(),
+            in_use: Vec::new(),
+            ended: false,
+        }
+    }
+
+    fn step(&mut self, step: &Step) {
+        match step {
+            Step::CheckOut => self.check_out(),
+            Step::CheckIn(index) => self.check_in(*index, true),
+            Step::Break(index) => self.check_in(*index, false),
+            Step::Establish(index) => self.establish(*index),
+            Step::Fail(index) => self.fail(*index),
+            Step::Drop(index) => self.drop_waiting(*index),
+            Step::TimeOut(index) => self.time_out(*index),
+            Step::Clear { interrupt } if !self.shape.load_balanced => self.clear(*interrupt),
+            Step::ClearService(index) if self.shape.load_balanced => self.clear_service(*index),
+            Step::Clear { .. } | Step::ClearService(_) => {}
+            Step::Ready => {
+                let after = self.machine.ready();
+                self.finish(after);
+            }
+            Step::Pass => self.now = self.now + Duration::from_secs(1),
+            Step::Close => self.close(),
+        }
+        self.run_tasks();
+        self.check();
+    }
+
+    fn check_out(&mut self) {
+        let (result, after) = self.machine.check_out(Some(self.now));
+        self.finish(after);
+        match result {
+            Ok(CheckOut::Connection(connection)) => {
+                assert!(self.waiting.is_empty(), "a newcomer was served first");
+                self.receive(connection);
+            }
+            Ok(CheckOut::Wait(ticket)) => self.waiting.push((ticket, Task::woken())),
+            Err(error) => assert_ne!(error, Error::RuntimeShutDown),
+        }
+    }
+
+    fn check_in(&mut self, index: usize, is_usable: bool) {
+        if self.in_use.is_empty() {
+            return;
+        }
+        let mut connection = self.in_use.remove(index % self.in_use.len());
+        connection.is_usable = is_usable;
+        let after = self.machine.check_in(connection, None, self.now);
+        self.finish(after);
+    }
+
+    fn establish(&mut self, index: usize) {
+        let Some((id, generation)) = self.take_attempt(index) else {
+            return;
+        };
+        let service = self.shape.load_balanced.then(|| service(id));
+        let own = service.map(|service| *self.services.entry(service).or_insert(Generation::FIRST));
+        let connection = Connection {
+            id,
+            generation: own.unwrap_or(generation),
+            service,
+            is_usable: true,
+        };
+        let after = self.machine.established(id, connection, self.now);
+        self.finish(after);
+    }
+
+    fn fail(&mut self, index: usize) {
+        if let Some((id, _)) = self.take_attempt(index) {
+            let error = PoolError::NotReady {
+                address: ServerAddress::new("a", 1),
+            };
+            let failure = Failure::Failed(Error::Pool(error));
+            let after = self.machine.failed(id, failure, self.now);
+            self.finish(after);
+        }
+    }
+
+    fn take_attempt(&mut self, index: usize) -> Option<(u64, Generation)> {
+        if self.attempts.is_empty() {
+            return None;
+        }
+        let attempt = self.attempts.remove(index % self.attempts.len());
+        self.own.remove(&attempt.0);
+        Some(attempt)
+    }
+
+    fn drop_waiting(&mut self, index: usize) {
+        if self.waiting.is_empty() {
+            return;
+        }
+        let (ticket, _) = self.waiting.remove(index % self.waiting.len());
+        self.drop_own(ticket);
+        let after = self.machine.cancel(ticket, self.now);
+        self.finish(after);
+    }
+
+    /// Drops the attempt that a check-out carries out itself.
+    fn drop_own(&mut self, ticket: Ticket) {
+        let own = self.own.iter().find(|(_, owner)| **owner == ticket);
+        if let Some(id) = own.map(|(id, _)| *id) {
+            self.own.remove(&id);
+            self.attempts.retain(|(attempt, _)| *attempt != id);
+            let after = self.machine.failed(id, Failure::Dropped, self.now);
+            self.finish(after);
+        }
+    }
+
+    fn time_out(&mut self, index: usize) {
+        if self.waiting.is_empty() {
+            return;
+        }
+        let place = index % self.waiting.len();
+        let ticket = self.waiting[place].0;
+        if let Some(result) = self.machine.time_out(ticket) {
+            self.waiting.remove(place);
+            self.end(result.ok());
+        }
+    }
+
+    fn clear(&mut self, interrupt: bool) {
+        self.generation = Generation::from_u64(self.generation.as_u64() + 1);
+        let cause = ServerError::new(ErrorKind::Network, Stage::Operation, "gone").shared();
+        let mut clear = PoolClear::new(self.generation, cause);
+        clear.interrupt_in_use = interrupt;
+        let after = self.machine.clear(&clear);
+        self.finish(after);
+    }
+
+    fn clear_service(&mut self, index: usize) {
+        let service = service(index as u64 % 2);
+        let generation = self.services.entry(service).or_insert(Generation::FIRST);
+        *generation = Generation::from_u64(generation.as_u64() + 1);
+        let cause = ServerError::new(ErrorKind::Network, Stage::Operation, "gone").shared();
+        let mut clear = PoolClear::new(*generation, cause);
+        clear.service_id = Some(service);
+        let after = self.machine.clear(&clear);
+        self.finish(after);
+    }
+
+    fn close(&mut self) {
+        if let Some(idle) = self.machine.close() {
+            let after = self.machine.bury(idle);
+            self.finish(after);
+        }
+        assert!(self.machine.close().is_none(), "a pool is closed once");
+    }
+
+    /// Wakes tasks, as the owner of the machine does.
+    fn finish(&mut self, after: After<Connection>) {
+        after.wake.into_iter().for_each(Waker::wake);
+        for (connection, reason) in after.close {
+            let is_expected = match reason {
+                ConnectionClosedReason::Error => !connection.is_usable,
+                ConnectionClosedReason::Stale => self.is_stale(&connection),
+                _ => true,
+            };
+            assert!(is_expected, "{connection:?} was closed as {reason:?}");
+        }
+    }
+
+    /// Polls the tasks that were woken until none is.
+    fn run_tasks(&mut self) {
+        loop {
+            let worker = self.worker.take();
+            if worker {
+                self.run_worker();
+            }
+            let woken = self.waiting.iter().position(|(_, task)| task.take());
+            match woken {
+                Some(place) => self.poll(place),
+                None if worker => {}
+                None => return,
+            }
+        }
+    }
+
+    fn run_worker(&mut self) {
+        loop {
+            let mut waker = Some(Waker::from(Arc::clone(&self.worker)));
+            match self.machine.work(self.now, &mut waker) {
+                Work::Interrupt(_) | Work::Close(..) => {}
+                Work::Wake(wakers) => wakers.into_iter().for_each(Waker::wake),
+                Work::Cancel => self.cancel_attempts(),
+                Work::Open(id) => self.attempts.push((id, self.generation)),
+                Work::Wait(deadline) => {
+                    assert!(
+                        deadline.is_none_or(|at| at > self.now),
+                        "a timer of the past"
+                    );
+                    return;
+                }
+                Work::End => {
+                    self.ended = true;
+                    return;
+                }
+            }
+        }
+    }
+
+    fn cancel_attempts(&mut self) {
+        for (id, generation) in std::mem::take(&mut self.attempts) {
+            if self.machine.is_cancelled(id) {
+                let after = self.machine.failed(id, Failure::Cancelled, self.now);
+                self.finish(after);
+            } else {
+                self.attempts.push((id, generation));
+            }
+        }
+    }
+
+    fn poll(&mut self, place: usize) {
+        let (ticket, task) = self.waiting[place].clone();
+        let mut waker = Some(Waker::from(task));
+        match self.machine.poll(ticket, &mut waker) {
+            Poll::Ready(super::Step::Done(result)) => {
+                self.waiting.remove(place);
+                self.drop_own(ticket);
+                self.end(result.ok());
+            }
+            Poll::Ready(super::Step::Open(id)) => {
+                assert!(self.shape.by_caller);
+                self.attempts.push((id, self.generation));
+                self.own.insert(id, ticket);
+                let mut waker = Some(Waker::from(Arc::clone(&self.waiting[place].1)));
+                assert!(self.machine.poll(ticket, &mut waker).is_pending());
+            }
+            Poll::Pending => {}
+        }
+    }
+
+    fn end(&mut self, connection: Option<Connection>) {
+        if let Some(connection) = connection {
+            self.receive(connection);
+        }
+    }
+
+    fn receive(&mut self, connection: Connection) {
+        assert!(connection.is_usable);
+        let is_held = self.in_use.iter().any(|one| one.id == connection.id);
+        assert!(!is_held, "{connection:?} was handed out twice");
+        self.in_use.push(connection);
+    }
+
+    fn is_stale(&self, connection: &Connection) -> bool {
+        let current = match connection.service {
+            Some(service) => self.services[&service],
+            None => self.generation,
+        };
+        connection.generation < current
+    }
+
+    fn check(&self) {
+        let stats = self.machine.stats();
+        let shape = self.shape;
+        assert!(stats.pending <= shape.connecting as usize, "{stats:?}");
+        assert_eq!(stats.pending, self.attempts.len(), "{stats:?}");
+        assert!(stats.idle + stats.in_use + stats.pending <= shape.max as usize);
+        assert_eq!(stats.in_use, self.in_use.len(), "all tasks have run");
+        assert_eq!(stats.waiting, self.waiting.len(), "{stats:?}");
+        let open = (stats.idle + stats.in_use) as u64;
+        assert_eq!(stats.opened, stats.closed + open, "{stats:?}");
+        if stats.waiting > 0 {
+            let is_full = stats.idle + stats.in_use + stats.pending == shape.max as usize;
+            let is_busy = stats.pending >= stats.waiting.min(shape.connecting as usize);
+            assert!(
+                stats.idle == 0 && (is_full || is_busy || !stats.is_ready),
+                "{stats:?}"
+            );
+        }
+        assert_eq!(
+            self.machine.waiters.slots(),
+            self.waiting.len(),
+            "slots leak"
+        );
+    }
+}
+
+fn service(number: u64) -> ObjectId {
+    ObjectId::from_bytes([(number % 2) as u8; 12])
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_history_breaks_a_rule_of_the_pool(shape in shapes(), steps in steps()) {
+        let mut history = History::new(shape);
+        for step in &steps {
+            history.step(step);
+        }
+        // Every check-out ends once its pool works again and connections come back.
+        let closed = matches!(steps.last(), Some(Step::Close));
+        if !closed {
+            history.step(&Step::Ready);
+        }
+        for _ in 0..10_000 {
+            if history.waiting.is_empty() && history.in_use.is_empty() {
+                break;
+            }
+            history.step(&Step::Establish(0));
+            history.step(&Step::CheckIn(0));
+        }
+        prop_assert!(history.waiting.is_empty(), "{:?}", history.waiting);
+        if closed {
+            prop_assert_eq!(history.machine.stats().idle, 0);
+            prop_assert!(shape.by_caller || history.ended);
+            prop_assert_eq!(history.machine.services.len(), 0);
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! What the worker of a pool does, and how a check-out waits.
+
+use std::{
+    mem,
+    task::{Poll, Waker},
+};
+
+use sdam_core::{event::ConnectionClosedReason, pool::PoolError, time::Instant};
+
+use super::{After, Interruption, Machine, Pooled, State, Ticket};
+use crate::error::Error;
+
+/// The number of connections and wakers that are taken under one lock.
+const BATCH: usize = 64;
+
+/// The next piece of work.
+#[derive(Debug)]
+pub(crate) enum Work<C> {
+    /// Interrupt commands on connections in use.
+    Interrupt(Interruption),
+    /// Wake the check-outs that were evicted.
+    Wake(Vec<Waker>),
+    /// Drop the attempts that are cancelled.
+    Cancel,
+    /// Close connections; `None` if the closing is published already.
+    Close(Vec<C>, Option<ConnectionClosedReason>),
+    /// Open the connection of this number.
+    Open(u64),
+    /// Nothing until the waker is woken, or until this time.
+    Wait(Option<Instant>),
+    /// The pool is closed and nothing is left.
+    End,
+}
+
+/// How a waiting check-out goes on.
+#[derive(Debug)]
+pub(crate) enum Step<C> {
+    Done(Result<C, Error>),
+    /// It opens the connection of this number itself.
+    Open(u64),
+}
+
+impl<C: Pooled> Machine<C> {
+    /// Returns the next piece of work. `waker` is kept only with [`Work::Wait`], in exchange for
+    /// the one that was kept before.
+    pub(crate) fn work(&mut self, now: Instant, waker: &mut Option<Waker>) -> Work<C> {
+        if let Some(work) = self.urgent_work() {
+            return work;
+        }
+        if self.attempts.take_cancelled() {
+            return Work::Cancel;
+        }
+        self.doom_expired(now);
+        self.doom_stale_services();
+        if let Some((connections, reason)) = self.take_doomed() {
+            return Work::Close(connections, reason);
+        }
+        if let Some(id) = self.begin_attempt(now) {
+            return Work::Open(id);
+        }
+        if let (State::Closed, true) = (&self.state, self.attempts.is_empty()) {
+            return Work::End;
+        }
+        self.armed = self.deadline();
+        mem::swap(&mut self.worker, waker);
+        Work::Wait(self.armed)
+    }
+
+    /// Returns the next piece of work that may be done under the lock of the topology. A pool
+    /// without a worker does it at once.
+    pub(crate) fn urgent_work(&mut self) -> Option<Work<C>> {
+        if let Some(interruption) = self.interrupt.take() {
+            return Some(Work::Interrupt(interruption));
+        }
+        self.waiters.take_evicted(BATCH).map(Work::Wake)
+    }
+
+    /// Returns whether an attempt is to be dropped.
+    pub(crate) fn is_cancelled(&self, id: u64) -> bool {
+        self.attempts.is_cancelled(id)
+    }
+
+    /// Ends the pool because its worker was dropped: its runtime has ended.
+    pub(crate) fn orphan(&mut self) -> After<C> {
+        let mut after = After::default();
+        if let State::Closed = self.state {
+            return after;
+        }
+        self.state = State::Orphaned;
+        self.doom_idle(ConnectionClosedReason::PoolClosed);
+        after
+            .wake
+            .extend(self.waiters.fail_all(&Error::RuntimeShutDown));
+        after
+    }
+
+    /// Polls a waiting check-out. `waker` is kept if it waits, in exchange for the one that was
+    /// kept before.
+    pub(crate) fn poll(&mut self, ticket: Ticket, waker: &mut Option<Waker>) -> Poll<Step<C>> {
+        if let Poll::Ready(result) = self.waiters.poll(ticket, waker) {
+            return Poll::Ready(Step::Done(result));
+        }
+        match self.begin_own(ticket) {
+            Some(id) => Poll::Ready(Step::Open(id)),
+            None => Poll::Pending,
+        }
+    }
+
+    /// Takes the worker's waker, because the pool is gone.
+    pub(crate) fn take_worker(&mut self) -> Option<Waker> {
+        self.worker.take()
+    }
+
+    /// Fails a check-out whose time is over, unless a connection is being opened for it: then
+    /// `connectTimeoutMS` applies (CMAP: "waitQueueTimeoutMS").
+    pub(crate) fn time_out(&mut self, ticket: Ticket) -> Option<Result<C, Error>> {
+        if self.waiters.is_owner(ticket) {
+            return None;
+        }
+        let result = self.waiters.take(ticket);
+        Some(result.unwrap_or_else(|| Err(Error::Pool(self.timed_out()))))
+    }
+
+    /// Removes a check-out that was dropped. A connection that it was given goes to the next one.
+    pub(crate) fn cancel(&mut self, ticket: Ticket, now: Instant) -> After<C> {
+        let mut after = After::default();
+        if self.waiters.is_owner(ticket) {
+            let next = self.heir();
+            self.attempts.replace_owner(ticket, next);
+        }
+        if let Some(Ok(connection)) = self.waiters.take(ticket) {
+            self.in_use -= 1;
+            self.settle(connection, now, &mut after);
+        } else {
+            // In a pool without worker, another check-out may be the first one now.
+            self.start_attempts(&mut after);
+        }
+        after
+    }
+
+    fn timed_out(&self) -> PoolError {
+        let address = self.config.address.clone();
+        if !self.config.load_balanced {
+            return PoolError::TimedOut { address };
+        }
+        let (cursors, transactions) = (self.pinned.cursors, self.pinned.transactions);
+        let in_use = u32::try_from(self.in_use).unwrap_or(u32::MAX);
+        PoolError::TimedOutPinned {
+            address,
+            max_pool_size: self.config.options.max_pool_size,
+            cursors,
+            transactions,
+            others: in_use.saturating_sub(cursors + transactions),
+        }
+    }
+
+    /// Dooms the idle connections that have not been used for `maxIdleTimeMS`.
+    fn doom_expired(&mut self, now: Instant) {
+        let expired = |since| self.is_expired(since, Some(now));
+        let count = self
+            .idle
+            .iter()
+            .take_while(|idle| expired(idle.since))
+            .count();
+        if count > 0 {
+            let rest = self.idle.split_off(count);
+            self.doom_idle(ConnectionClosedReason::Idle);
+            self.idle = rest;
+        }
+    }
+
+    /// Dooms the idle connections to services that were cleared.
+    fn doom_stale_services(&mut self) {
+        if !self.services.take_cleared() {
+            return;
+        }
+        let idle = mem::take(&mut self.idle);
+        let (stale, rest) = idle
+            .into_iter()
+            .partition(|idle| self.is_stale(&idle.connection));
+        self.idle = stale;
+        self.doom_idle(ConnectionClosedReason::Stale);
+        self.idle = rest;
+    }
+
+    fn take_doomed(&mut self) -> Option<(Vec<C>, Option<ConnectionClosedReason>)> {
+        let doomed = self.doomed.last_mut()?;
+        let count = doomed.connections.len().min(BATCH);
+        let connections: Vec<_> = doomed.connections.drain(..count).collect();
+        let reason = doomed.reason;
+        if doomed.connections.is_empty() {
+            self.doomed.pop();
+        }
+        let connections = connections
+            .into_iter()
+            .map(|idle| idle.connection)
+            .collect();
+        Some((connections, reason))
+    }
+
+    /// Returns when there is work again although nothing happens.
+    fn deadline(&self) -> Option<Instant> {
+        let limit = self.config.options.max_idle_time;
+        let oldest = self.idle.front().map(|idle| idle.since);
+        let expiry = oldest.zip(limit).map(|(since, limit)| since + limit);
+        [expiry, self.fill_due()].into_iter().flatten().min()
+    }
+}

@@ -1,0 +1,121 @@
+//! The handle of the pool of one server.
+
+use std::{fmt, future::Future, sync::Arc};
+
+use sdam_core::{
+    address::ServerAddress,
+    ids::ServerId,
+    pool::{PoolClear, PoolOptions},
+};
+use sdam_transport::{
+    pool::{NewPool, PoolHandle},
+    spawn::Task,
+};
+
+use crate::{
+    check_out,
+    connection::PooledConnection,
+    error::Error,
+    inner::{Inner, Settings},
+    machine::{Machine, PoolStats},
+    worker,
+};
+
+/// The connection pool of one server (CMAP: "Connection Pool").
+///
+/// [`Pools`](crate::Pools) creates it, and the topology marks it as ready, clears and closes it.
+/// A selection returns it:
+///
+/// ```no_run
+/// # async fn example(pool: &sdam_pool::Pool, ping: &[u8]) -> Result<(), sdam_pool::Error> {
+/// let mut connection = pool.check_out().await?;
+/// let reply = connection.run_command(ping, None).await?;
+/// // Dropping the connection checks it in.
+/// # drop(reply);
+/// # Ok(())
+/// # }
+/// ```
+/// # Guarantees
+///
+/// - Check-outs are served in the order in which they began. A connection that is checked in is
+///   handed to the first of them; a later check-out never takes it.
+/// - A check-out of an idle connection and its check-in allocate nothing and take one short lock
+///   each. An idle pool never wakes up, except to close connections after `maxIdleTimeMS`.
+/// - No connection of an earlier generation is handed out after a clear.
+/// - Connections are opened by the pool's own task, so an attempt goes on if its check-out is
+///   dropped. In single-threaded mode, which has no tasks, the check-out opens its connection
+///   itself, and `minPoolSize` has no effect.
+#[derive(Clone)]
+pub struct Pool(Arc<Inner>);
+
+impl Pool {
+    pub(crate) fn new(new: NewPool, settings: &Settings) -> Self {
+        Self(Inner::new(new, settings))
+    }
+
+    /// Checks out a connection (CMAP: "Checking Out a Connection"). Dropping it checks it in.
+    ///
+    /// Waits up to `waitQueueTimeoutMS` for its turn. Once a connection is being opened for this
+    /// check-out, `connectTimeoutMS` applies instead.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Pool`] if the pool is paused or closed, or was cleared, or if no connection became
+    /// available in time. [`Error::Connection`] if the connection could not be established; the
+    /// error is reported to the topology already.
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped at any time: a connection that was handed over goes to the next check-out.
+    pub fn check_out(&self) -> impl Future<Output = Result<PooledConnection, Error>> + Send {
+        check_out::run(&self.0)
+    }
+
+    /// Returns the address of the server.
+    pub fn address(&self) -> &ServerAddress {
+        &self.0.new.address
+    }
+
+    /// Returns the id of the server.
+    pub fn server(&self) -> ServerId {
+        self.0.new.server
+    }
+
+    /// Returns the options.
+    pub fn options(&self) -> &PoolOptions {
+        &self.0.settings.options
+    }
+
+    /// Returns how many connections and check-outs there are at this moment.
+    pub fn stats(&self) -> PoolStats {
+        self.0.core.with(|machine: &mut Machine<_>| machine.stats())
+    }
+}
+
+impl PoolHandle for Pool {
+    fn ready(&self) {
+        self.0.ready();
+    }
+
+    fn clear(&self, clear: &PoolClear) {
+        self.0.clear(clear);
+    }
+
+    fn close(&self) {
+        self.0.close();
+    }
+
+    fn background(&self) -> Option<Task> {
+        let worker = worker::run(Arc::downgrade(&self.0));
+        (!self.0.by_caller).then(|| Task::new("sdam-pool", worker))
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool")
+            .field("address", self.address())
+            .field("stats", &self.stats())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,112 @@
+//! The background task of a pool: opens and closes connections.
+
+use std::{
+    future::poll_fn,
+    sync::{Arc, Weak},
+    task::{Context, Poll, Waker},
+};
+
+use futures::future::{BoxFuture, FutureExt};
+use sdam_core::time::Instant;
+
+use crate::{
+    inner::Inner,
+    machine::{Machine, Work},
+};
+
+/// Runs until the pool is closed, or gone. It does not keep the pool alive.
+pub(crate) async fn run(pool: Weak<Inner>) {
+    let mut worker = Worker {
+        pool,
+        attempts: Vec::new(),
+        timer: None,
+        has_ended: false,
+    };
+    poll_fn(|cx| worker.poll(cx)).await;
+}
+
+struct Worker {
+    pool: Weak<Inner>,
+    /// The attempts to open connections, at most `maxConnecting`.
+    attempts: Vec<(u64, BoxFuture<'static, ()>)>,
+    timer: Option<(Instant, BoxFuture<'static, ()>)>,
+    has_ended: bool,
+}
+
+impl Worker {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            let Some(pool) = self.pool.upgrade() else {
+                self.has_ended = true;
+                return Poll::Ready(());
+            };
+            let now = pool.clock().now();
+            let mut waker = Some(cx.waker().clone());
+            let work = pool.core.with(|machine| machine.work(now, &mut waker));
+            drop(waker);
+            match work {
+                Work::Interrupt(interruption) => pool.interrupts.interrupt(interruption),
+                Work::Wake(wakers) => wakers.into_iter().for_each(Waker::wake),
+                Work::Cancel => self.drop_cancelled(&pool),
+                Work::Close(members, reason) => pool.bury(members, reason),
+                Work::Open(id) => self.attempts.push((id, pool.open(id).boxed())),
+                Work::Wait(deadline) => {
+                    self.set_timer(&pool, deadline);
+                    drop(pool);
+                    if !self.poll_attempts(cx) && !self.poll_timer(cx) {
+                        return Poll::Pending;
+                    }
+                }
+                Work::End => {
+                    self.has_ended = true;
+                    return Poll::Ready(());
+                }
+            }
+        }
+    }
+
+    fn drop_cancelled(&mut self, pool: &Arc<Inner>) {
+        let is_cancelled = |id| pool.core.with(|machine| machine.is_cancelled(id));
+        self.attempts.retain(|(id, _)| !is_cancelled(*id));
+    }
+
+    /// Polls all attempts, of which there are few. Returns whether one has ended.
+    fn poll_attempts(&mut self, cx: &mut Context<'_>) -> bool {
+        let before = self.attempts.len();
+        self.attempts
+            .retain_mut(|(_, attempt)| attempt.poll_unpin(cx).is_pending());
+        self.attempts.len() < before
+    }
+
+    fn set_timer(&mut self, pool: &Inner, deadline: Option<Instant>) {
+        let is_set = |timer: &(Instant, _)| Some(timer.0) == deadline;
+        if !self.timer.as_ref().is_some_and(is_set) {
+            self.timer = deadline.map(|at| (at, pool.clock().sleep_until(at)));
+        }
+    }
+
+    /// Returns whether the deadline has passed.
+    fn poll_timer(&mut self, cx: &mut Context<'_>) -> bool {
+        let fired = self
+            .timer
+            .as_mut()
+            .is_some_and(|(_, timer)| timer.poll_unpin(cx).is_ready());
+        if fired {
+            self.timer = None;
+        }
+        fired
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        if self.has_ended {
+            return;
+        }
+        // The runtime has ended, or the task has panicked: nothing opens connections any more.
+        if let Some(pool) = self.pool.upgrade() {
+            let closing = pool.core.change(Machine::orphan);
+            pool.close_all(closing);
+        }
+    }
+}
