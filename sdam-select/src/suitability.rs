@@ -138,10 +138,7 @@ impl<'a> Suitability<'a> {
     #[inline]
     pub(crate) fn is_suitable(&self, server: &ServerDescription) -> bool {
         self.types.contains(server.server_type)
-            && (self.depends_on_type_only()
-                || self.is_fresh(server)
-                    && self.matches_tags(server)
-                    && !self.is_deprioritized(server))
+            && (self.depends_on_type_only() || self.is_suitable_member(server))
     }
 
     /// Returns whether only the type matters, a fast path for many mongos.
@@ -150,6 +147,12 @@ impl<'a> Suitability<'a> {
         self.staleness.is_none()
             && matches!(self.tags, TagFilter::Any)
             && self.deprioritized.is_empty()
+    }
+
+    /// Returns whether a server of a suitable type meets the other conditions. Out of line, so that
+    /// the loop over many mongos stays small.
+    fn is_suitable_member(&self, server: &ServerDescription) -> bool {
+        self.is_fresh(server) && self.matches_tags(server) && !self.is_deprioritized(server)
     }
 
     pub(crate) fn any_suitable(&self, topology: &TopologyDescription) -> bool {

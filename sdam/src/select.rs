@@ -9,7 +9,9 @@ pub(crate) mod waiters;
 use std::{sync::Arc, time::Duration};
 
 use sdam_core::{options::Options, time::Instant};
-use sdam_select::{choose, criteria::Criteria, diagnose, explain, settings::Settings};
+use sdam_select::{
+    candidate::Candidate, choose, criteria::Criteria, diagnose, explain, settings::Settings,
+};
 
 use self::{
     error::SelectionError,
@@ -19,6 +21,8 @@ use self::{
 use crate::engine::snapshot::Snapshot;
 
 /// Selects from `snapshot`, without lock, allocation or waiting.
+///
+/// Inlined into the generic callers, so that the result is built in its place and not copied.
 #[inline]
 pub(crate) fn select_from(
     snapshot: &Snapshot,
@@ -26,6 +30,24 @@ pub(crate) fn select_from(
     criteria: &Criteria,
     (random, lane): (u64, usize),
 ) -> Result<Option<Selected>, SelectionError> {
+    let chosen = choose_from(snapshot, settings, criteria, random)?;
+    let selected = chosen.and_then(|chosen| {
+        let server = snapshot.servers.get(chosen.index)?;
+        Selected::new(server, chosen.server, &snapshot.description, criteria, lane)
+    });
+    if selected.is_none() && snapshot.is_abandoned() {
+        return Err(SelectionError::RuntimeShutDown);
+    }
+    Ok(selected)
+}
+
+/// Chooses a server of `snapshot`. Compiled once for all pools.
+fn choose_from<'s>(
+    snapshot: &'s Snapshot,
+    settings: &Settings,
+    criteria: &Criteria,
+    random: u64,
+) -> Result<Option<Candidate<'s>>, SelectionError> {
     if snapshot.closed {
         return Err(SelectionError::Closed);
     }
@@ -35,22 +57,8 @@ pub(crate) fn select_from(
             description: Arc::clone(topology),
         });
     }
-    let chosen = choose(
-        topology,
-        settings,
-        criteria,
-        |candidate| snapshot.operation_count(candidate.index),
-        random,
-    )
-    .map_err(SelectionError::InvalidCriteria)?;
-    let selected = chosen.and_then(|chosen| {
-        let server = snapshot.servers.get(chosen.index)?;
-        Selected::new(server, chosen.server, topology, criteria, lane)
-    });
-    if selected.is_none() && snapshot.is_abandoned() {
-        return Err(SelectionError::RuntimeShutDown);
-    }
-    Ok(selected)
+    let count = |candidate: Candidate<'_>| snapshot.operation_count(candidate.index);
+    choose(topology, settings, criteria, count, random).map_err(SelectionError::InvalidCriteria)
 }
 
 /// The time limit of a selection.

@@ -149,6 +149,7 @@ impl<P: PoolHandle> Topology<P> {
     ///
     /// If no selection can succeed: the topology is incompatible or closed, its runtime has shut
     /// down, or the criteria are invalid.
+    #[inline]
     pub fn try_select(
         &self,
         criteria: &Criteria,

@@ -98,6 +98,7 @@ impl Server {
     }
 
     /// Returns the number of operations in progress (Server Selection: "operationCount").
+    #[inline]
     pub(crate) fn operation_count(&self) -> u32 {
         let strong: usize = self.lanes.iter().map(CountedArc::strong_count).sum();
         u32::try_from(strong - LANES).unwrap_or(u32::MAX)

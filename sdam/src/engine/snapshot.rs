@@ -65,6 +65,7 @@ impl Snapshot {
     }
 
     /// Returns the number of operations in progress on the server at this index.
+    #[inline]
     pub(crate) fn operation_count(&self, index: usize) -> u32 {
         self.servers
             .get(index)
