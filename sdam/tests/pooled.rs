@@ -8,10 +8,13 @@ use std::{
 };
 
 use bson::{RawDocumentBuf, rawdoc};
+use futures::StreamExt;
 use sdam::{
-    ConnectionError, Criteria, ErrorOutcome, Established, Generation, NewPool, PoolClear,
-    PoolFactory, PoolHandle, ServerAddress, Stage, Topology,
+    ConnectionError, Criteria, ErrorOutcome, Established, EventKind, EventName, Generation,
+    NewPool, PoolClear, PoolFactory, PoolHandle, ServerAddress, Stage, Topology,
 };
+use sdam_core::machine::RecordedInput;
+use sdam_events::channel;
 use sdam_sim::serve::{Builder, ReplicaSet};
 
 /// The time limit of every wait, for a machine under load.
@@ -172,6 +175,56 @@ fn an_error_of_establishing_is_reported_with_its_stage_and_labels() {
     host.block_on(topology.close());
     let gone = attempt(selected.address());
     assert_eq!(gone.outcome, ErrorOutcome::UnknownServer);
+}
+
+#[test]
+fn a_command_reports_an_application_error_only_if_its_reply_has_one() {
+    // I-1
+    let host = tokio::runtime::Runtime::new().unwrap();
+    let server = Builder::standalone().start().unwrap();
+    let runtime = sdam_runtime_tokio::from_handle(host.handle().clone()).unwrap();
+    let (sink, mut events) = channel::unbounded();
+    let topology = Topology::builder(server.uri())
+        .unwrap()
+        .sink(sink.interested_in(EventName::Input.into()))
+        .pools(Pools)
+        .start(runtime)
+        .unwrap();
+    let fail_point = rawdoc! {
+        "configureFailPoint": "failCommand",
+        "mode": { "times": 1 },
+        "data": { "failCommands": ["ping"], "errorCode": 10107 },
+        "$db": "admin",
+    };
+    let outcomes = host.block_on(async {
+        let selected = topology.select(&Criteria::write()).await.unwrap();
+        let mut connection = selected.pool().open().await.unwrap();
+        let mut outcomes = Vec::new();
+        for command in [ping(), fail_point, ping(), ping()] {
+            let reply = connection.run_command(command.as_bytes(), Some(PATIENCE));
+            outcomes.push(reply.await.unwrap().outcome);
+        }
+        connection.close();
+        topology.close().await;
+        outcomes
+    });
+    let expected = [
+        ErrorOutcome::Irrelevant,
+        ErrorOutcome::Irrelevant,
+        ErrorOutcome::MarkedUnknown,
+        ErrorOutcome::Irrelevant,
+    ];
+    assert_eq!(outcomes, expected);
+    let mut reported = 0;
+    while let Some(event) = host.block_on(events.next()) {
+        if let EventKind::Input(input) = event.kind
+            && let RecordedInput::AppError { error, .. } = &*input
+        {
+            assert_eq!(error.stage, Stage::Operation);
+            reported += 1;
+        }
+    }
+    assert_eq!(reported, 1, "one command had a state change error");
 }
 
 #[test]
