@@ -9,6 +9,7 @@ use crate::{
 };
 
 mod config_error;
+mod credential;
 mod set;
 mod srv;
 #[cfg(test)]
@@ -17,6 +18,8 @@ mod validate;
 
 pub use crate::handshake_options::{HandshakeOpcode, ServerApi};
 pub use config_error::{ConfigError, Warning};
+pub use credential::Credential;
+pub(crate) use credential::default_source;
 pub use srv::Srv;
 
 /// The minimum time between two checks of a server (SDAM: "minHeartbeatFrequencyMS").
@@ -124,6 +127,8 @@ pub struct Options {
     pub single_threaded_immediate_check: bool,
     /// The SRV lookup of the seeds, if they came from an SRV record.
     pub srv: Option<Srv>,
+    /// The user that pooled connections authenticate as; `None`: no authentication.
+    pub credential: Option<Credential>,
     /// The connection string's options for the rest of the driver.
     pub driver: DriverOptions,
     /// The warnings about the connection string.
@@ -165,6 +170,7 @@ impl Options {
             handshake_errors_mark_unknown: false,
             single_threaded_immediate_check: false,
             srv: None,
+            credential: None,
             driver: DriverOptions::default(),
             uri_warnings: Vec::new(),
             uri_unguarded: None,

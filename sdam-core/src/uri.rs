@@ -27,7 +27,9 @@ use core::{str::FromStr, time::Duration};
 
 use crate::{
     address::ServerAddress,
-    options::{ConfigError, Options, ServerMonitoringMode, Srv, Warning},
+    options::{
+        ConfigError, Credential, Options, ServerMonitoringMode, Srv, Warning, default_source,
+    },
     read_preference::ReadMode,
     uri_options::{self, DriverOptions, Secret, Settings, Value},
 };
@@ -141,16 +143,25 @@ impl ConnectionString {
     /// Returns the database that holds the user: `authSource`, or else the default of the mechanism
     /// and the path (Authentication: "Connection String Options").
     pub fn auth_source(&self) -> &str {
-        let text = |name| match self.settings.get(name) {
-            Some(Value::Text(text)) => Some(&**text),
-            _ => None,
-        };
-        match (text("authSource"), text("authMechanism")) {
-            (Some(source), _) => source,
-            (None, Some("GSSAPI" | "MONGODB-AWS" | "MONGODB-OIDC" | "MONGODB-X509")) => "$external",
-            (None, Some("PLAIN")) => self.database().unwrap_or("$external"),
-            (None, _) => self.database().unwrap_or("admin"),
-        }
+        let default = || default_source(self.text("authMechanism"), self.database());
+        self.text("authSource").unwrap_or_else(default)
+    }
+
+    /// Returns the credential that pooled connections authenticate with. There is one if the string
+    /// has a user name or an `authMechanism` (Authentication: "Credential delimiter in URI implies
+    /// authentication", "Authentication source and URI database do not imply authentication").
+    pub fn credential(&self) -> Option<Credential> {
+        let mechanism = self.text("authMechanism");
+        (self.user().is_some() || mechanism.is_some()).then(|| Credential {
+            user: self.user_info.user.clone(),
+            password: self.user_info.password.clone(),
+            source: Some(self.auth_source().into()),
+            mechanism: mechanism.map(Into::into),
+            properties: match self.settings.get("authMechanismProperties") {
+                Some(Value::Properties(properties)) => Some(properties.clone()),
+                _ => None,
+            },
+        })
     }
 
     /// Returns the value of the option `name`, in any case, if it was given and is valid.
@@ -223,10 +234,18 @@ impl ConnectionString {
         Ok(options)
     }
 
+    fn text(&self, name: &str) -> Option<&str> {
+        match self.settings.get(name) {
+            Some(Value::Text(text)) => Some(text),
+            _ => None,
+        }
+    }
+
     /// Returns the options, not validated as a whole.
     fn draft(&self) -> Options {
         let mut options = Options::new(self.hosts.clone());
         options.srv.clone_from(&self.srv);
+        options.credential = self.credential();
         options.driver = DriverOptions::of(&self.settings);
         apply(&self.settings, &mut options);
         options
@@ -244,7 +263,8 @@ impl FromStr for ConnectionString {
 impl Options {
     /// Parses a connection string into options.
     ///
-    /// A driver gets user name, password and database from a [`ConnectionString`].
+    /// User name and password become [`Options::credential`]; the database in the path is found in
+    /// a [`ConnectionString`] only.
     ///
     /// # Errors
     ///

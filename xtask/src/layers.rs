@@ -30,6 +30,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("sdam-events", &["sdam-core"]),
     ("sdam-transport", &["sdam-core"]),
     ("sdam-pool", &["sdam-core", "sdam-transport"]),
+    ("sdam-auth", &["sdam-core", "sdam-transport"]),
     ("sdam-runtime-tokio", &["sdam-core", "sdam-transport"]),
     ("sdam-runtime-smol", &["sdam-core", "sdam-transport"]),
     ("sdam-runtime-async-std", &["sdam-core", "sdam-transport"]),
@@ -79,6 +80,7 @@ const PURE: &[&str] = &["sdam-core", "sdam-select"];
 
 /// The crates whose modules do not import each other in a circle.
 const ACYCLIC: &[&str] = &[
+    "sdam-auth",
     "sdam-core",
     "sdam-pool",
     "sdam-select",

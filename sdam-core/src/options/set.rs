@@ -3,7 +3,9 @@
 use alloc::{sync::Arc, vec::Vec};
 use core::time::Duration;
 
-use super::{HandshakeOpcode, Options, SelectionStrategy, ServerApi, ServerMonitoringMode};
+use super::{
+    Credential, HandshakeOpcode, Options, SelectionStrategy, ServerApi, ServerMonitoringMode,
+};
 use crate::{
     address::ServerAddress, read_preference::ReadPreference, topology_type::TopologyType,
     wire_versions::WireVersions,
@@ -194,6 +196,13 @@ impl Options {
         single_threaded_immediate_check: bool,
     ) -> Self {
         self.single_threaded_immediate_check = single_threaded_immediate_check;
+        self
+    }
+
+    /// Sets the user that pooled connections authenticate as.
+    #[must_use]
+    pub fn with_credential(mut self, credential: Credential) -> Self {
+        self.credential = Some(credential);
         self
     }
 }

@@ -90,22 +90,39 @@ impl Established {
         command: &[u8],
         timeout: Option<Duration>,
     ) -> Result<CommandReply, ConnectionError> {
-        self.run_at(Stage::Operation, command, timeout).await
-    }
-
-    /// Runs one command of an authentication, like [`run_command`](Self::run_command). A reply with
-    /// an error marks the server Unknown and clears the pool (SDAM: "Authentication and Handshake
-    /// errors").
-    ///
-    /// # Errors
-    ///
-    /// As [`run_command`](Self::run_command).
-    pub async fn run_auth_command(
-        &mut self,
-        command: &[u8],
-        timeout: Option<Duration>,
-    ) -> Result<CommandReply, ConnectionError> {
-        self.run_at(Stage::Auth, command, timeout).await
+        let stage = Stage::Operation;
+        let clock = Arc::clone(&self.clock);
+        let deadline = timeout.map(|timeout| clock.now() + timeout);
+        self.connection.set_deadline(deadline);
+        let request = self.exchange.command(command);
+        let conversation = async {
+            let request = request.map_err(|error| TransportError::from_wire(stage, error))?;
+            converse(&mut *self.connection, &mut self.exchange, request, stage).await
+        };
+        let outcome = match race::deadline(&*clock, deadline, conversation).await {
+            Ok(outcome) => outcome,
+            Err(elapsed) => Err(late(stage).with_source(elapsed)),
+        };
+        match outcome {
+            Ok(message) => {
+                let error = reply::error(message.body(), stage);
+                // A reply without an error has no effect, so it does not lock the topology.
+                let outcome = match error {
+                    Some(_) => self.report(|own| AppError::reply(own, stage, message.body())),
+                    None => ErrorOutcome::Irrelevant,
+                };
+                Ok(CommandReply {
+                    message,
+                    error,
+                    outcome,
+                })
+            }
+            Err(error) => {
+                let report = self.complete(error.app_error(self.generation));
+                let outcome = self.reporter.handle_error(&report);
+                Err(ConnectionError::labelled(&error, &report, outcome))
+            }
+        }
     }
 
     /// Reports an error of this connection, with its generation, service and wire version. `make`
@@ -144,46 +161,6 @@ impl Established {
         error
             .with_service(self.service_id())
             .with_max_wire_version(self.hello.wire_versions.max)
-    }
-
-    async fn run_at(
-        &mut self,
-        stage: Stage,
-        command: &[u8],
-        timeout: Option<Duration>,
-    ) -> Result<CommandReply, ConnectionError> {
-        let clock = Arc::clone(&self.clock);
-        let deadline = timeout.map(|timeout| clock.now() + timeout);
-        self.connection.set_deadline(deadline);
-        let request = self.exchange.command(command);
-        let conversation = async {
-            let request = request.map_err(|error| TransportError::from_wire(stage, error))?;
-            converse(&mut *self.connection, &mut self.exchange, request, stage).await
-        };
-        let outcome = match race::deadline(&*clock, deadline, conversation).await {
-            Ok(outcome) => outcome,
-            Err(elapsed) => Err(late(stage).with_source(elapsed)),
-        };
-        match outcome {
-            Ok(message) => {
-                let error = reply::error(message.body(), stage);
-                // A reply without an error has no effect, so it does not lock the topology.
-                let outcome = match error {
-                    Some(_) => self.report(|own| AppError::reply(own, stage, message.body())),
-                    None => ErrorOutcome::Irrelevant,
-                };
-                Ok(CommandReply {
-                    message,
-                    error,
-                    outcome,
-                })
-            }
-            Err(error) => {
-                let report = self.complete(error.app_error(self.generation));
-                let outcome = self.reporter.handle_error(&report);
-                Err(ConnectionError::labelled(&error, &report, outcome))
-            }
-        }
     }
 }
 

@@ -1,0 +1,85 @@
+//! The user that connections authenticate as.
+
+use std::{fmt, sync::Arc};
+
+use sdam_core::{
+    address::ServerAddress,
+    options::{ConfigError, Options},
+};
+use sdam_transport::{
+    async_trait,
+    pool::{AuthError, Authenticator, Conversation},
+};
+
+use crate::{
+    config,
+    conversation::{PlainConversation, ScramConversation, X509Conversation},
+    entropy::{Entropy, os_entropy},
+    method::Method,
+    shared::Shared,
+};
+
+/// The user that connections authenticate as, with a mechanism.
+///
+/// Keeps the keys that are derived from the password, so that only the first connection takes the
+/// time for it. Printing it reveals no secret. Cheap to clone; clones share the keys.
+#[derive(Clone)]
+pub struct Account {
+    method: Arc<Method>,
+    shared: Arc<Shared>,
+    entropy: Entropy,
+}
+
+impl Account {
+    /// Returns the account of the credential in `options`; `None` if there is none.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`authenticator`](crate::authenticator).
+    pub fn of(options: &Options) -> Result<Option<Self>, ConfigError> {
+        let Some(credential) = &options.credential else {
+            return Ok(None);
+        };
+        let encrypted = options.driver.tls() == Some(true);
+        Ok(Some(Self {
+            method: Arc::new(config::method(credential, encrypted)?),
+            shared: Arc::new(Shared::new(options.server_api.clone())),
+            entropy: os_entropy(),
+        }))
+    }
+
+    /// Replaces the random numbers of the operating system, for tests and for systems without any.
+    #[must_use]
+    pub fn with_entropy(mut self, entropy: Entropy) -> Self {
+        self.entropy = entropy;
+        self
+    }
+
+    #[cfg(test)]
+    pub(crate) fn cached_keys(&self) -> usize {
+        self.shared.cache().len()
+    }
+}
+
+impl fmt::Debug for Account {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Account")
+            .field("mechanism", &self.method.name())
+            .finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Authenticator for Account {
+    async fn begin(&self, _: &ServerAddress) -> Result<Box<dyn Conversation>, AuthError> {
+        let shared = Arc::clone(&self.shared);
+        Ok(match &*self.method {
+            Method::Plain(user) => Box::new(PlainConversation::new(shared, Arc::clone(user))),
+            Method::Scram(user, mechanism) => {
+                let (user, entropy) = (Arc::clone(user), Arc::clone(&self.entropy));
+                Box::new(ScramConversation::new(shared, user, *mechanism, entropy)?)
+            }
+            Method::X509 { user } => Box::new(X509Conversation::new(shared, user.clone())),
+        })
+    }
+}

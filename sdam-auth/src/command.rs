@@ -1,0 +1,49 @@
+//! The commands of authentications.
+
+use sdam_core::{document::DocumentWriter, options::ServerApi};
+
+/// Encodes a command that is sent to the database `source`.
+pub(crate) fn command(
+    source: &str,
+    api: Option<&ServerApi>,
+    write: impl FnOnce(&mut DocumentWriter),
+) -> Vec<u8> {
+    let mut command = DocumentWriter::new();
+    write(&mut command);
+    if let Some(api) = api {
+        api.declare(&mut command);
+    }
+    command.text("$db", source);
+    command.finish()
+}
+
+/// Encodes a command that is sent within hello, which declares the API itself (Handshake:
+/// "Speculative Authentication").
+pub(crate) fn speculative(source: &str, write: impl FnOnce(&mut DocumentWriter)) -> Vec<u8> {
+    let mut command = DocumentWriter::new();
+    write(&mut command);
+    command.text("db", source);
+    command.finish()
+}
+
+/// Writes the first command of a SASL conversation (Authentication: "SASL Mechanisms").
+pub(crate) fn sasl_start(command: &mut DocumentWriter, mechanism: &str, payload: &[u8]) {
+    command.int32("saslStart", 1);
+    command.text("mechanism", mechanism);
+    command.binary("payload", payload);
+    command.int32("autoAuthorize", 1);
+    // Authentication: "skipEmptyExchange"; servers before MongoDB 4.4 ignore it.
+    command.document("options", |options| {
+        options.boolean("skipEmptyExchange", true);
+    });
+}
+
+/// Writes a later command of a SASL conversation.
+pub(crate) fn sasl_continue(command: &mut DocumentWriter, conversation: i64, payload: &[u8]) {
+    command.int32("saslContinue", 1);
+    match i32::try_from(conversation) {
+        Ok(short) => command.int32("conversationId", short),
+        Err(_) => command.int64("conversationId", conversation),
+    }
+    command.binary("payload", payload);
+}

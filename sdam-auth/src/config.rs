@@ -1,0 +1,140 @@
+//! Which credentials can be used (Authentication: "MongoCredential Properties").
+
+use std::sync::Arc;
+
+use sdam_core::options::{ConfigError, Credential};
+use zeroize::Zeroizing;
+
+use crate::{
+    method::{Method, User},
+    scram::Mechanism,
+};
+
+const MECHANISM: &str = "authMechanism";
+const EXTERNAL: &str = "$external";
+const SUPPORTED: &str = "SCRAM-SHA-256, SCRAM-SHA-1, MONGODB-X509 or PLAIN";
+
+/// Returns the mechanism of `credential` with what it needs. `encrypted` is whether connections
+/// are.
+pub(crate) fn method(credential: &Credential, encrypted: bool) -> Result<Method, ConfigError> {
+    let Some(name) = credential.mechanism.as_deref() else {
+        return scram(credential, None);
+    };
+    match name {
+        "PLAIN" => plain(credential, encrypted),
+        "MONGODB-X509" => x509(credential),
+        "GSSAPI" | "MONGODB-AWS" | "MONGODB-OIDC" => Err(ConfigError::new(
+            MECHANISM,
+            name,
+            "it is not supported",
+            format!("use {SUPPORTED}, or pass an authenticator of your own to the pool"),
+        )),
+        _ => match Mechanism::ALL.into_iter().find(|own| own.name() == name) {
+            Some(mechanism) => scram(credential, Some(mechanism)),
+            None => Err(ConfigError::new(
+                MECHANISM,
+                name,
+                "there is no such mechanism",
+                format!("use {SUPPORTED}"),
+            )),
+        },
+    }
+}
+
+fn scram(credential: &Credential, mechanism: Option<Mechanism>) -> Result<Method, ConfigError> {
+    let user = user(credential)?;
+    no_properties(credential)?;
+    if mechanism == Some(Mechanism::ScramSha256) {
+        let prepared = Mechanism::ScramSha256.prepare(&user.name, &user.password);
+        prepared.map_err(|error| {
+            let remedy = "set a password without control characters and unassigned code points";
+            ConfigError::new("password", "", error.to_string(), remedy)
+        })?;
+    }
+    Ok(Method::Scram(Arc::new(user), mechanism))
+}
+
+fn plain(credential: &Credential, encrypted: bool) -> Result<Method, ConfigError> {
+    let user = user(credential)?;
+    no_properties(credential)?;
+    if !encrypted {
+        return Err(ConfigError::new(
+            MECHANISM,
+            "PLAIN",
+            "it sends the password, and connections are not encrypted",
+            "add tls=true, or use SCRAM-SHA-256",
+        ));
+    }
+    if user.name.contains('\0') || user.password.contains('\0') {
+        return Err(ConfigError::new(
+            MECHANISM,
+            "PLAIN",
+            "user name and password cannot contain a zero character with it",
+            "leave it out",
+        ));
+    }
+    Ok(Method::Plain(Arc::new(user)))
+}
+
+fn x509(credential: &Credential) -> Result<Method, ConfigError> {
+    no_properties(credential)?;
+    if credential.password.is_some() {
+        return Err(ConfigError::new(
+            "password",
+            "",
+            "MONGODB-X509 has none",
+            "leave it out: the certificate takes its place",
+        ));
+    }
+    if credential.source() != EXTERNAL {
+        return Err(ConfigError::new(
+            "authSource",
+            credential.source(),
+            "the users of MONGODB-X509 are in another database",
+            "leave it out, or write $external",
+        ));
+    }
+    let user = credential.user.clone().filter(|user| !user.is_empty());
+    Ok(Method::X509 { user })
+}
+
+/// Returns the user with name, password and database.
+fn user(credential: &Credential) -> Result<User, ConfigError> {
+    let name = credential.user.clone().filter(|user| !user.is_empty());
+    let missing = |part| {
+        let remedy = "write mongodb://user:password@host, or leave the authentication out";
+        ConfigError::new(part, "", "there is none to authenticate with", remedy)
+    };
+    let password = credential.password.as_ref();
+    let password = password.ok_or_else(|| missing("password"));
+    let source = credential.source();
+    if source.is_empty() {
+        return Err(ConfigError::new(
+            "authSource",
+            "",
+            "it is empty",
+            "name the database that holds the user",
+        ));
+    }
+    Ok(User {
+        name: name.ok_or_else(|| missing("user name"))?,
+        password: Zeroizing::new(password?.expose().into()),
+        source: source.into(),
+    })
+}
+
+fn no_properties(credential: &Credential) -> Result<(), ConfigError> {
+    let properties = credential.properties.as_ref();
+    match properties.and_then(|properties| properties.iter().next()) {
+        None => Ok(()),
+        Some((name, _)) => Err(ConfigError::new(
+            "authMechanismProperties",
+            name,
+            "the mechanism has no properties",
+            "leave it out",
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,157 @@
+use std::sync::Arc;
+
+use sdam_core::{document::DocumentWriter, hello::HelloAuth};
+use sdam_transport::{
+    async_trait,
+    pool::{AuthError, AuthStep, Conversation},
+};
+
+use crate::{
+    cache::KeyId,
+    command,
+    entropy::{Entropy, nonce},
+    method::User,
+    reply::{self, SaslReply},
+    scram::{ClientFinal, ClientFirst, Keys, Mechanism},
+    shared::Shared,
+};
+
+/// A conversation of SCRAM, whose first command is sent within hello.
+pub(crate) struct ScramConversation {
+    shared: Arc<Shared>,
+    user: Arc<User>,
+    entropy: Entropy,
+    is_negotiated: bool,
+    mechanism: Mechanism,
+    first: ClientFirst,
+    /// The server's number for the conversation.
+    id: i64,
+    state: State,
+}
+
+/// The reply that is due.
+enum State {
+    First,
+    Final {
+        client: ClientFinal,
+        key_id: KeyId,
+        keys: Arc<Keys>,
+    },
+    Empty,
+    None,
+}
+
+impl ScramConversation {
+    /// Creates a conversation; without a `mechanism` it is negotiated.
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        user: Arc<User>,
+        mechanism: Option<Mechanism>,
+        entropy: Entropy,
+    ) -> Result<Self, AuthError> {
+        let first = ClientFirst::new(&user.name, &nonce(&entropy)?);
+        Ok(Self {
+            shared,
+            user,
+            entropy,
+            is_negotiated: mechanism.is_none(),
+            // Handshake: "drivers MUST use the SCRAM-SHA-256 mechanism for speculative
+            // authentication".
+            mechanism: mechanism.unwrap_or(Mechanism::ScramSha256),
+            first,
+            id: 0,
+            state: State::First,
+        })
+    }
+
+    /// Returns the first command, for a server that has not answered the one within hello.
+    fn begin(&mut self, hello: &[u8]) -> Result<AuthStep, AuthError> {
+        if self.is_negotiated && !reply::supports(hello, Mechanism::ScramSha256.name())? {
+            self.mechanism = Mechanism::ScramSha1;
+        }
+        // No server is sent the same nonce twice.
+        self.first = ClientFirst::new(&self.user.name, &nonce(&self.entropy)?);
+        Ok(self.send(|command| self.write_start(command)))
+    }
+
+    /// Answers the first message of the server.
+    fn answer(&mut self, reply: &SaslReply<'_>) -> Result<AuthStep, AuthError> {
+        if reply.done {
+            return Err(reply::malformed("done"));
+        }
+        self.id = reply.conversation;
+        let challenge = self.first.challenge(reply.payload)?;
+        let key_id = KeyId::of(self.mechanism, &challenge);
+        let keys = self.shared.keys(&self.user, &key_id)?;
+        let client = challenge.answer(Arc::clone(&keys));
+        let step = self.send_payload(client.message());
+        self.state = State::Final {
+            client,
+            key_id,
+            keys,
+        };
+        Ok(step)
+    }
+
+    fn write_start(&self, command: &mut DocumentWriter) {
+        command::sasl_start(command, self.mechanism.name(), &self.first.message());
+    }
+
+    fn send_payload(&self, payload: &[u8]) -> AuthStep {
+        self.send(|command| command::sasl_continue(command, self.id, payload))
+    }
+
+    fn send(&self, write: impl FnOnce(&mut DocumentWriter)) -> AuthStep {
+        let api = self.shared.server_api.as_ref();
+        AuthStep::Send(command::command(&self.user.source, api, write))
+    }
+}
+
+#[async_trait]
+impl Conversation for ScramConversation {
+    fn hello_auth(&self) -> HelloAuth {
+        let source = &self.user.source;
+        let first = command::speculative(source, |command| self.write_start(command));
+        let auth = HelloAuth::default().with_speculative_authenticate(first);
+        if self.is_negotiated {
+            // Authentication: "The username MUST NOT be modified".
+            auth.with_sasl_supported_mechs(format!("{source}.{}", self.user.name))
+        } else {
+            auth
+        }
+    }
+
+    async fn start(&mut self, hello: &[u8]) -> Result<AuthStep, AuthError> {
+        match reply::speculative(hello)? {
+            Some(reply) => self.answer(&SaslReply::of(reply)?),
+            None => self.begin(hello),
+        }
+    }
+
+    async fn next(&mut self, reply: &[u8]) -> Result<AuthStep, AuthError> {
+        let reply = SaslReply::read(reply)?;
+        let state = std::mem::replace(&mut self.state, State::None);
+        if !matches!(state, State::First) && reply.conversation != self.id {
+            return Err(reply::malformed("conversationId"));
+        }
+        match state {
+            State::First => self.answer(&reply),
+            State::Final {
+                client,
+                key_id,
+                keys,
+            } => {
+                client.verify(reply.payload)?;
+                self.shared.remember(key_id, keys);
+                if reply.done {
+                    return Ok(AuthStep::Done);
+                }
+                // Authentication: "Backwards Compatibility": one more, empty exchange.
+                self.state = State::Empty;
+                Ok(self.send_payload(&[]))
+            }
+            State::Empty if reply.done => Ok(AuthStep::Done),
+            State::Empty | State::None => Err(reply::malformed("done")),
+        }
+    }
+}

@@ -1,0 +1,365 @@
+use std::sync::{
+    Arc,
+    atomic::{AtomicU8, Ordering},
+};
+
+use bson::{Binary, Document, doc, spec::BinarySubtype};
+use futures::executor::block_on;
+use sdam_core::{
+    address::ServerAddress,
+    hello::HelloAuth,
+    options::{Credential, Options, ServerApi},
+};
+use sdam_transport::pool::{AuthError, AuthStep, Authenticator, Conversation};
+
+use crate::{
+    account::Account,
+    scram::Mechanism,
+    testing::{ServerConversation, StoredUser},
+};
+
+/// Makes an account whose nonces are of zeros, then of ones, and so on.
+fn account(options: &Options) -> Account {
+    let next = AtomicU8::new(0);
+    let account = Account::of(options).unwrap().unwrap();
+    account.with_entropy(Arc::new(move |bytes| {
+        bytes.fill(next.fetch_add(1, Ordering::Relaxed));
+        Ok(())
+    }))
+}
+
+fn options(mechanism: Option<&str>) -> Options {
+    let credential = Credential::new("ada", "pencil").with_source("staff");
+    let credential = match mechanism {
+        Some(mechanism) => credential.with_mechanism(mechanism),
+        None => credential,
+    };
+    Options::new(Vec::new()).with_credential(credential)
+}
+
+fn begin(account: &Account) -> Box<dyn Conversation> {
+    block_on(account.begin(&ServerAddress::new("a", 27017))).unwrap()
+}
+
+fn start(conversation: &mut dyn Conversation, hello: &Document) -> Result<AuthStep, AuthError> {
+    block_on(conversation.start(&hello.to_vec().unwrap()))
+}
+
+fn next(conversation: &mut dyn Conversation, reply: &Document) -> Result<AuthStep, AuthError> {
+    block_on(conversation.next(&reply.to_vec().unwrap()))
+}
+
+fn decode(document: &[u8]) -> Document {
+    Document::from_reader(document).unwrap()
+}
+
+/// Returns the command that is to be sent.
+fn sent(step: Result<AuthStep, AuthError>) -> Document {
+    match step {
+        Ok(AuthStep::Send(command)) => decode(&command),
+        other => panic!("a command is expected: {other:?}"),
+    }
+}
+
+fn speculative(conversation: &dyn Conversation) -> Document {
+    let auth = conversation.hello_auth();
+    decode(&auth.speculative_authenticate.unwrap())
+}
+
+fn binary(bytes: &[u8]) -> Binary {
+    Binary {
+        subtype: BinarySubtype::Generic,
+        bytes: bytes.to_vec(),
+    }
+}
+
+fn payload(command: &Document) -> Vec<u8> {
+    command.get_binary_generic("payload").unwrap().clone()
+}
+
+fn sasl(payload: &[u8], done: bool) -> Document {
+    doc! { "conversationId": 7, "done": done, "payload": binary(payload), "ok": 1.0 }
+}
+
+/// The server's side of a conversation that begins with `command`.
+fn serve(mechanism: Mechanism, command: &Document) -> ServerConversation {
+    assert_eq!(command.get_str("mechanism").unwrap(), mechanism.name());
+    let user = StoredUser::new(mechanism, "ada", "pencil", b"0123456789", 4096).unwrap();
+    ServerConversation::begin(&payload(command), &user, "server").unwrap()
+}
+
+/// Returns the reply to hello with the server's part of a speculative authentication.
+fn hello(server: &ServerConversation) -> Document {
+    let mut speculative = sasl(server.message(), false);
+    speculative.remove("ok");
+    doc! { "ok": 1, "speculativeAuthenticate": speculative }
+}
+
+#[test]
+fn a_speculative_authentication_takes_one_more_command() {
+    // O-5
+    let account = account(&options(None));
+    let mut conversation = begin(&account);
+    let auth = conversation.hello_auth();
+    assert_eq!(auth.sasl_supported_mechs.as_deref(), Some("staff.ada"));
+    let first = speculative(&*conversation);
+    let nonce = "A".repeat(32);
+    let expected = doc! {
+        "saslStart": 1, "mechanism": "SCRAM-SHA-256",
+        "payload": binary(format!("n,,n=ada,r={nonce}").as_bytes()),
+        "autoAuthorize": 1, "options": { "skipEmptyExchange": true }, "db": "staff",
+    };
+    assert_eq!(first, expected);
+    let server = serve(Mechanism::ScramSha256, &first);
+    let command = sent(start(&mut *conversation, &hello(&server)));
+    let names: Vec<&str> = command.keys().map(String::as_str).collect();
+    assert_eq!(names, ["saslContinue", "conversationId", "payload", "$db"]);
+    assert_eq!(command.get_i32("conversationId").unwrap(), 7);
+    assert_eq!(command.get_str("$db").unwrap(), "staff");
+    let last = server.finish(&payload(&command)).unwrap();
+    let step = next(&mut *conversation, &sasl(&last, true));
+    assert_eq!(step, Ok(AuthStep::Done));
+}
+
+#[test]
+fn the_mechanism_is_the_given_one_or_else_the_best_that_the_user_has() {
+    // O-7; Authentication: "Default Authentication Methods"
+    let check = |given: Option<Mechanism>, hello: Document, expected: Mechanism| {
+        let account = account(&options(given.map(Mechanism::name)));
+        let mut conversation = begin(&account);
+        let auth = conversation.hello_auth();
+        assert_eq!(auth.sasl_supported_mechs.is_some(), given.is_none());
+        let first = speculative(&*conversation);
+        let speculated = given.unwrap_or(Mechanism::ScramSha256).name();
+        assert_eq!(first.get_str("mechanism").unwrap(), speculated);
+        let command = sent(start(&mut *conversation, &hello));
+        assert_eq!(command.get_i32("saslStart").unwrap(), 1);
+        assert_eq!(command.get_str("$db").unwrap(), "staff");
+        assert!(!command.contains_key("db"));
+        assert_ne!(payload(&command), payload(&first), "a nonce was used twice");
+        // A server before MongoDB 4.4 wants one more, empty exchange.
+        let server = serve(expected, &command);
+        let command = sent(next(&mut *conversation, &sasl(server.message(), false)));
+        let last = server.finish(&payload(&command)).unwrap();
+        let command = sent(next(&mut *conversation, &sasl(&last, false)));
+        assert_eq!(payload(&command), b"");
+        let step = next(&mut *conversation, &sasl(b"", true));
+        assert_eq!(step, Ok(AuthStep::Done));
+    };
+    let [sha_1, sha_256] = Mechanism::ALL;
+    let both = doc! { "ok": 1, "saslSupportedMechs": ["SCRAM-SHA-1", "SCRAM-SHA-256"] };
+    check(None, both.clone(), sha_256);
+    check(
+        None,
+        doc! { "ok": 1, "saslSupportedMechs": ["SCRAM-SHA-1"] },
+        sha_1,
+    );
+    check(
+        None,
+        doc! { "ok": 1, "saslSupportedMechs": ["PLAIN", "new"] },
+        sha_1,
+    );
+    check(
+        None,
+        doc! { "ok": 1, "saslSupportedMechs": [5, "SCRAM-SHA-256"] },
+        sha_256,
+    );
+    check(
+        None,
+        doc! { "ok": 1, "saslSupportedMechs": "SCRAM-SHA-256" },
+        sha_1,
+    );
+    check(None, doc! { "ok": 1 }, sha_1);
+    check(Some(sha_1), both, sha_1);
+    check(
+        Some(sha_256),
+        doc! { "ok": 1, "saslSupportedMechs": ["SCRAM-SHA-1"] },
+        sha_256,
+    );
+}
+
+#[test]
+fn a_declared_api_is_in_every_command_but_the_one_within_hello() {
+    // O-9
+    let options = options(None).with_server_api(ServerApi::v1());
+    let mut conversation = begin(&account(&options));
+    let first = speculative(&*conversation);
+    assert!(!first.contains_key("apiVersion"));
+    let command = sent(start(&mut *conversation, &doc! { "ok": 1 }));
+    assert_eq!(command.get_str("apiVersion").unwrap(), "1");
+    let server = serve(Mechanism::ScramSha1, &command);
+    let command = sent(next(&mut *conversation, &sasl(server.message(), false)));
+    assert_eq!(command.get_str("apiVersion").unwrap(), "1");
+}
+
+#[test]
+fn a_reply_that_is_malformed_or_out_of_turn_is_refused() {
+    let account = account(&options(Some("SCRAM-SHA-256")));
+    let check = |stage: usize, reply: &dyn Fn(Document) -> Document, part: &str| {
+        let mut conversation = begin(&account);
+        let server = serve(Mechanism::ScramSha256, &speculative(&*conversation));
+        let mut hello = hello(&server);
+        if stage == 0 {
+            let first = hello.get_document("speculativeAuthenticate").unwrap();
+            let first = reply(first.clone());
+            hello.insert("speculativeAuthenticate", first);
+        }
+        let mut step = start(&mut *conversation, &hello);
+        if stage > 0 {
+            let last = server.finish(&payload(&sent(step))).unwrap();
+            let own = sasl(&last, false);
+            step = next(
+                &mut *conversation,
+                &if stage == 1 { reply(own) } else { own },
+            );
+        }
+        if stage > 1 {
+            sent(step);
+            step = next(&mut *conversation, &reply(sasl(b"", true)));
+        }
+        let error = step.unwrap_err().to_string();
+        assert!(error.contains(part), "{error}");
+    };
+    for stage in 0..=2 {
+        for name in ["conversationId", "payload", "done"] {
+            let without = |mut reply: Document| {
+                reply.remove(name);
+                reply
+            };
+            check(stage, &without, name);
+            let other = |mut reply: Document| {
+                reply.insert(name, "other");
+                reply
+            };
+            check(stage, &other, name);
+        }
+        let done = |mut reply: Document| {
+            reply.insert("done", stage == 0);
+            reply
+        };
+        if stage != 1 {
+            check(stage, &done, "done");
+        }
+    }
+    for stage in 1..=2 {
+        let other = |mut reply: Document| {
+            reply.insert("conversationId", 8);
+            reply
+        };
+        check(stage, &other, "conversationId");
+        let without_ok = |mut reply: Document| {
+            reply.remove("ok");
+            reply
+        };
+        check(stage, &without_ok, "ok");
+    }
+    check(1, &|_| sasl(b"v=AAAA", true), "has not proved");
+    check(1, &|_| sasl(b"", true), "malformed at `v`");
+    check(
+        0,
+        &|_| sasl(b"r=other,s=QSXC,i=4096", false),
+        "does not belong",
+    );
+    let mut conversation = begin(&account);
+    let error = start(
+        &mut *conversation,
+        &doc! { "ok": 1, "speculativeAuthenticate": 1 },
+    );
+    assert!(
+        error
+            .unwrap_err()
+            .message()
+            .contains("speculativeAuthenticate")
+    );
+    let error = block_on(begin(&account).start(&[1, 2, 3])).unwrap_err();
+    assert!(error.message().contains("document"), "{error}");
+}
+
+#[test]
+fn the_keys_of_a_password_are_kept_once_the_server_has_proved_that_it_knows_the_user() {
+    let account = account(&options(Some("SCRAM-SHA-256")));
+
+    let mut conversation = begin(&account);
+    let server = serve(Mechanism::ScramSha256, &speculative(&*conversation));
+    let command = sent(start(&mut *conversation, &hello(&server)));
+    next(&mut *conversation, &sasl(b"v=AAAA", true)).unwrap_err();
+    assert_eq!(account.cached_keys(), 0);
+    for _ in 0..2 {
+        let mut conversation = begin(&account);
+        let server = serve(Mechanism::ScramSha256, &speculative(&*conversation));
+        let proof = payload(&sent(start(&mut *conversation, &hello(&server))));
+        assert_ne!(proof, payload(&command));
+        let last = server.finish(&proof).unwrap();
+        let step = next(&mut *conversation, &sasl(&last, true));
+        assert_eq!(step, Ok(AuthStep::Done));
+        assert_eq!(account.cached_keys(), 1);
+    }
+}
+
+#[test]
+fn a_prohibited_password_or_missing_random_numbers_are_an_error_of_the_client() {
+    let prohibited = Credential::new("ada", "a\u{7}");
+    let options = Options::new(Vec::new()).with_credential(prohibited);
+    let account = Account::of(&options).unwrap().unwrap();
+    let mut conversation = begin(&account);
+    let server = serve(Mechanism::ScramSha256, &speculative(&*conversation));
+    let error = start(&mut *conversation, &hello(&server)).unwrap_err();
+    assert!(error.message().contains("prohibits"), "{error}");
+    let account = account.with_entropy(Arc::new(|_| Err(AuthError::new("none"))));
+    let begun = block_on(account.begin(&ServerAddress::new("a", 27017)));
+    assert_eq!(begun.err(), Some(AuthError::new("none")));
+}
+
+#[test]
+fn nonces_of_the_system_differ() {
+    let account = Account::of(&options(None)).unwrap().unwrap();
+    let nonce = || payload(&speculative(&*begin(&account)));
+    assert_ne!(nonce(), nonce());
+}
+
+#[test]
+fn a_certificate_authenticates_with_one_command_or_with_none_after_hello() {
+    let check = |uri: &str, user: Option<&str>| {
+        let account = account(&Options::parse(uri).unwrap());
+        let mut expected = doc! { "authenticate": 1, "mechanism": "MONGODB-X509" };
+        expected.extend(user.map(|user| ("user".into(), user.into())));
+        let mut conversation = begin(&account);
+        assert_eq!(conversation.hello_auth().sasl_supported_mechs, None);
+        let mut first = speculative(&*conversation);
+        assert_eq!(first.remove("db"), Some("$external".into()));
+        assert_eq!(first, expected);
+        let reply = doc! { "dbname": "$external", "user": "CN=ada" };
+        let hello = doc! { "ok": 1, "speculativeAuthenticate": &reply };
+        assert_eq!(start(&mut *conversation, &hello), Ok(AuthStep::Done));
+        let mut conversation = begin(&account);
+        let command = sent(start(&mut *conversation, &doc! { "ok": 1 }));
+        expected.insert("$db", "$external");
+        assert_eq!(command, expected);
+        next(&mut *conversation, &reply).unwrap_err();
+        let mut reply = reply;
+        reply.insert("ok", 1);
+        assert_eq!(next(&mut *conversation, &reply), Ok(AuthStep::Done));
+    };
+    check("mongodb://a/?authMechanism=MONGODB-X509", None);
+    check(
+        "mongodb://CN%3Dada@a/?authMechanism=MONGODB-X509",
+        Some("CN=ada"),
+    );
+}
+
+#[test]
+fn plain_sends_name_and_password_in_one_command_and_never_within_hello() {
+    // Authentication: "PLAIN", "Conversation"
+    let uri = "mongodb://user:pencil@a/?authMechanism=PLAIN&tls=true";
+    let mut conversation = begin(&account(&Options::parse(uri).unwrap()));
+    assert_eq!(conversation.hello_auth(), HelloAuth::default());
+    let command = sent(start(&mut *conversation, &doc! { "ok": 1 }));
+    assert_eq!(command.get_str("mechanism").unwrap(), "PLAIN");
+    assert_eq!(command.get_str("$db").unwrap(), "$external");
+    assert_eq!(payload(&command), b"\0user\0pencil");
+    next(&mut *conversation, &sasl(b"", false)).unwrap_err();
+    assert_eq!(
+        next(&mut *conversation, &sasl(b"", true)),
+        Ok(AuthStep::Done)
+    );
+}

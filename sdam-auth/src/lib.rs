@@ -1,0 +1,61 @@
+//! Authentication of the connections of MongoDB pools.
+//!
+//! [`authenticator`] makes an [`Authenticator`] of the options of a connection string. A pool
+//! passes it to [`NewPool::establish_with`](sdam_transport::pool::NewPool::establish_with).
+//!
+//! ```
+//! use sdam_core::options::Options;
+//!
+//! let options = Options::parse("mongodb://ada:pencil@db-0.example.com/?authSource=staff")?;
+//! let authenticator = sdam_auth::authenticator(&options)?;
+//! assert!(authenticator.is_some());
+//!
+//! let options = Options::parse("mongodb://ada@db-0.example.com/?authMechanism=GSSAPI")?;
+//! let error = sdam_auth::authenticator(&options).unwrap_err();
+//! assert_eq!(error.option(), "authMechanism");
+//! # Ok::<_, sdam_core::options::ConfigError>(())
+//! ```
+//!
+//! | mechanism | supported |
+//! | --- | --- |
+//! | none given | SCRAM-SHA-256 if the user has it, else SCRAM-SHA-1 (Authentication: "Default Authentication Methods") |
+//! | `SCRAM-SHA-256`, `SCRAM-SHA-1` | yes, with speculative authentication and a cache of keys |
+//! | `MONGODB-X509` | yes; the transport presents the client's certificate |
+//! | `PLAIN` | yes, on encrypted connections only |
+//! | `GSSAPI`, `MONGODB-AWS`, `MONGODB-OIDC` | no: implement [`Authenticator`] |
+//!
+//! [`scram`] is the protocol alone, without I/O. Time is not read, nothing is global, and random
+//! numbers come from a function that is passed in, by default that of the operating system.
+
+mod account;
+mod cache;
+mod command;
+mod config;
+mod conversation;
+mod entropy;
+mod method;
+mod reply;
+pub mod scram;
+mod shared;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+
+use std::sync::Arc;
+
+use sdam_core::options::{ConfigError, Options};
+use sdam_transport::pool::Authenticator;
+
+pub use self::{
+    account::Account,
+    entropy::{Entropy, os_entropy},
+};
+
+/// Returns the authenticator of the credential in `options`; `None` if there is none.
+///
+/// # Errors
+///
+/// If the mechanism is not supported, or the credential lacks or has too much for it.
+pub fn authenticator(options: &Options) -> Result<Option<Arc<dyn Authenticator>>, ConfigError> {
+    let account = Account::of(options)?;
+    Ok(account.map(|account| Arc::new(account) as Arc<dyn Authenticator>))
+}

@@ -1,0 +1,87 @@
+//! The replies of servers to authentications.
+
+use bson::{RawBsonRef, RawDocument};
+use sdam_transport::pool::AuthError;
+
+/// A reply, or the part of the reply to hello, in a SASL conversation.
+pub(crate) struct SaslReply<'r> {
+    pub(crate) conversation: i64,
+    pub(crate) payload: &'r [u8],
+    pub(crate) done: bool,
+}
+
+impl<'r> SaslReply<'r> {
+    /// Reads the reply to a command.
+    pub(crate) fn read(reply: &'r [u8]) -> Result<Self, AuthError> {
+        check_ok(reply)?;
+        Self::of(document(reply)?)
+    }
+
+    /// Reads the reply to a speculative authentication.
+    pub(crate) fn of(reply: &'r RawDocument) -> Result<Self, AuthError> {
+        Ok(Self {
+            conversation: number(reply, "conversationId")
+                .ok_or_else(|| malformed("conversationId"))?,
+            payload: match field(reply, "payload") {
+                Some(RawBsonRef::Binary(binary)) => binary.bytes,
+                _ => return Err(malformed("payload")),
+            },
+            done: match field(reply, "done") {
+                Some(RawBsonRef::Boolean(done)) => done,
+                _ => return Err(malformed("done")),
+            },
+        })
+    }
+}
+
+/// Checks that the reply reports success, not only no error.
+pub(crate) fn check_ok(reply: &[u8]) -> Result<(), AuthError> {
+    match number(document(reply)?, "ok") {
+        Some(1) => Ok(()),
+        _ => Err(malformed("ok")),
+    }
+}
+
+/// Returns the server's part of a speculative authentication in the reply to hello.
+pub(crate) fn speculative(hello: &[u8]) -> Result<Option<&RawDocument>, AuthError> {
+    match field(document(hello)?, "speculativeAuthenticate") {
+        None => Ok(None),
+        Some(RawBsonRef::Document(reply)) => Ok(Some(reply)),
+        Some(_) => Err(malformed("speculativeAuthenticate")),
+    }
+}
+
+/// Returns whether the reply to hello lists this mechanism of the user.
+pub(crate) fn supports(hello: &[u8], mechanism: &str) -> Result<bool, AuthError> {
+    // Authentication: "Drivers MUST NOT validate the contents of the saslSupportedMechs".
+    Ok(match field(document(hello)?, "saslSupportedMechs") {
+        Some(RawBsonRef::Array(list)) => list
+            .into_iter()
+            .any(|item| matches!(item, Ok(RawBsonRef::String(name)) if name == mechanism)),
+        _ => false,
+    })
+}
+
+/// Returns the error of a reply that is not acceptable at this field.
+pub(crate) fn malformed(field: &str) -> AuthError {
+    AuthError::new(format!(
+        "the server's reply to the authentication is malformed at `{field}`"
+    ))
+}
+
+fn document(reply: &[u8]) -> Result<&RawDocument, AuthError> {
+    RawDocument::from_bytes(reply).map_err(|_| malformed("document"))
+}
+
+fn field<'r>(document: &'r RawDocument, name: &str) -> Option<RawBsonRef<'r>> {
+    document.get(name).ok().flatten()
+}
+
+fn number(document: &RawDocument, name: &str) -> Option<i64> {
+    match field(document, name)? {
+        RawBsonRef::Int32(number) => Some(number.into()),
+        RawBsonRef::Int64(number) => Some(number),
+        RawBsonRef::Double(1.0) | RawBsonRef::Boolean(true) => Some(1),
+        _ => None,
+    }
+}

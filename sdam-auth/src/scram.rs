@@ -1,0 +1,205 @@
+//! The client's side of SCRAM, without I/O (RFC 5802, RFC 7677; Authentication: "SCRAM-SHA-1",
+//! "SCRAM-SHA-256").
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use sdam_auth::scram::{ClientFirst, Keys, Mechanism};
+//!
+//! // The example of RFC 7677.
+//! let first = ClientFirst::new("user", "rOprNGfwEbeRWgbNEkqO");
+//! assert_eq!(first.message(), b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO");
+//! let challenge = first.challenge(
+//!     b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096",
+//! )?;
+//! let mechanism = Mechanism::ScramSha256;
+//! let secret = mechanism.prepare("user", "pencil")?;
+//! let keys = Keys::derive(mechanism, &secret, challenge.salt(), challenge.iterations());
+//! let last = challenge.answer(Arc::new(keys));
+//! assert!(last.message().ends_with(b"p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="));
+//! last.verify(b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=")?;
+//! # Ok::<_, sdam_auth::scram::ScramError>(())
+//! ```
+
+mod error;
+mod keys;
+mod mechanism;
+#[cfg(test)]
+mod tests;
+
+use std::{fmt, sync::Arc};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
+
+pub use self::{error::ScramError, keys::Keys, mechanism::Mechanism};
+
+/// The minimum number of iterations (Authentication: "Drivers MUST enforce a minimum iteration
+/// count of 4096").
+pub const MIN_ITERATIONS: u32 = 4096;
+/// The maximum number of iterations: more would let a server decide how long the client computes.
+/// It is more than current recommendations for passwords, and takes about a second.
+pub const MAX_ITERATIONS: u32 = 2_000_000;
+
+/// No channel binding, and no other user to act as.
+const GS2_HEADER: &str = "n,,";
+
+/// The first message of the client.
+pub struct ClientFirst {
+    /// The message without its header.
+    bare: String,
+    nonce: Box<str>,
+}
+
+impl ClientFirst {
+    /// Creates the message of `user`. `nonce` is a new random text of printable ASCII characters
+    /// without commas.
+    pub fn new(user: &str, nonce: &str) -> Self {
+        // SASLprep is not applied to the name, only the escapes of the format.
+        let user = user.replace('=', "=3D").replace(',', "=2C");
+        Self {
+            bare: format!("n={user},r={nonce}"),
+            nonce: nonce.into(),
+        }
+    }
+
+    /// Returns the message.
+    pub fn message(&self) -> Vec<u8> {
+        format!("{GS2_HEADER}{}", self.bare).into_bytes()
+    }
+
+    /// Processes the first message of the server.
+    ///
+    /// # Errors
+    ///
+    /// If it is malformed, does not continue the client's nonce, or asks for too few or too many
+    /// iterations.
+    pub fn challenge(&self, server_first: &[u8]) -> Result<Challenge, ScramError> {
+        let text = text(server_first)?;
+        let mut attributes = text.split(',');
+        let mut next = |name| attribute(attributes.next(), name);
+        let nonce = next("r")?;
+        let salt = decode(next("s")?, "s")?;
+        let iterations = next("i")?;
+        let is_extended = nonce.len() > self.nonce.len() && nonce.starts_with(&*self.nonce);
+        if !is_extended {
+            return Err(ScramError::Nonce);
+        }
+        if salt.is_empty() {
+            return Err(ScramError::Malformed("s"));
+        }
+        let is_number = iterations.bytes().all(|byte| byte.is_ascii_digit());
+        let iterations = iterations.parse().ok().filter(|_| is_number);
+        let iterations = iterations.ok_or(ScramError::Malformed("i"))?;
+        if !(MIN_ITERATIONS..=MAX_ITERATIONS).contains(&iterations) {
+            return Err(ScramError::Iterations(iterations));
+        }
+        let header = BASE64.encode(GS2_HEADER);
+        let without_proof = format!("c={header},r={nonce}");
+        Ok(Challenge {
+            auth_message: format!("{},{text},{without_proof}", self.bare),
+            without_proof,
+            salt,
+            iterations,
+        })
+    }
+}
+
+impl fmt::Debug for ClientFirst {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientFirst").finish_non_exhaustive()
+    }
+}
+
+/// What the server asks the client to prove.
+pub struct Challenge {
+    salt: Vec<u8>,
+    iterations: u32,
+    /// The client's last message, without the proof.
+    without_proof: String,
+    auth_message: String,
+}
+
+impl Challenge {
+    /// Returns the salt of the user's password.
+    pub fn salt(&self) -> &[u8] {
+        &self.salt
+    }
+
+    /// Returns the number of iterations, from [`MIN_ITERATIONS`] to [`MAX_ITERATIONS`].
+    pub fn iterations(&self) -> u32 {
+        self.iterations
+    }
+
+    /// Proves that the client has `keys`, those of this [salt](Self::salt) and number of
+    /// [iterations](Self::iterations).
+    pub fn answer(self, keys: Arc<Keys>) -> ClientFinal {
+        let proof = BASE64.encode(keys.client_proof(self.auth_message.as_bytes()));
+        ClientFinal {
+            message: format!("{},p={proof}", self.without_proof).into_bytes(),
+            auth_message: self.auth_message,
+            keys,
+        }
+    }
+}
+
+impl fmt::Debug for Challenge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Challenge")
+            .field("iterations", &self.iterations)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The last message of the client.
+pub struct ClientFinal {
+    message: Vec<u8>,
+    auth_message: String,
+    keys: Arc<Keys>,
+}
+
+impl ClientFinal {
+    /// Returns the message.
+    pub fn message(&self) -> &[u8] {
+        &self.message
+    }
+
+    /// Checks that the last message of the server proves that it knows the user, too.
+    ///
+    /// # Errors
+    ///
+    /// If it is malformed, reports an error, or does not prove that.
+    pub fn verify(&self, server_final: &[u8]) -> Result<(), ScramError> {
+        let text = text(server_final)?;
+        if let Some(error) = text.strip_prefix("e=") {
+            return Err(ScramError::Server(error.into()));
+        }
+        let signature = decode(attribute(Some(text), "v")?, "v")?;
+        if self
+            .keys
+            .is_server_signature(self.auth_message.as_bytes(), &signature)
+        {
+            Ok(())
+        } else {
+            Err(ScramError::Signature)
+        }
+    }
+}
+
+impl fmt::Debug for ClientFinal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientFinal").finish_non_exhaustive()
+    }
+}
+
+fn text(message: &[u8]) -> Result<&str, ScramError> {
+    str::from_utf8(message).map_err(|_| ScramError::Malformed("text"))
+}
+
+fn attribute<'t>(part: Option<&'t str>, name: &'static str) -> Result<&'t str, ScramError> {
+    part.and_then(|part| part.strip_prefix(name)?.strip_prefix('='))
+        .ok_or(ScramError::Malformed(name))
+}
+
+fn decode(text: &str, name: &'static str) -> Result<Vec<u8>, ScramError> {
+    BASE64.decode(text).map_err(|_| ScramError::Malformed(name))
+}

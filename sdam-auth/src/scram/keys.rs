@@ -1,0 +1,109 @@
+use std::fmt;
+
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use sha1::{Digest as _, Sha1};
+use sha2::Sha256;
+use zeroize::Zeroizing;
+
+use super::Mechanism;
+
+/// What client and server derive from a password, its salt and the number of iterations. It is as
+/// good as the password, and erased when it is dropped.
+pub struct Keys {
+    mechanism: Mechanism,
+    client: Bytes,
+    server: Bytes,
+}
+
+type Bytes = Zeroizing<Vec<u8>>;
+
+impl Keys {
+    /// Derives the keys from the [prepared](Mechanism::prepare) secret. Takes a few milliseconds of
+    /// computation, in proportion to `iterations`.
+    pub fn derive(mechanism: Mechanism, secret: &str, salt: &[u8], iterations: u32) -> Self {
+        let secret = secret.as_bytes();
+        let salted = match mechanism {
+            Mechanism::ScramSha1 => {
+                let mut salted = Zeroizing::new(vec![0; 20]);
+                pbkdf2::pbkdf2_hmac::<Sha1>(secret, salt, iterations, &mut salted);
+                salted
+            }
+            Mechanism::ScramSha256 => {
+                let mut salted = Zeroizing::new(vec![0; 32]);
+                pbkdf2::pbkdf2_hmac::<Sha256>(secret, salt, iterations, &mut salted);
+                salted
+            }
+        };
+        Self {
+            mechanism,
+            client: mac(mechanism, &salted, b"Client Key"),
+            server: mac(mechanism, &salted, b"Server Key"),
+        }
+    }
+
+    /// Returns the client's proof that it has the keys.
+    pub fn client_proof(&self, auth_message: &[u8]) -> Vec<u8> {
+        let signature = mac(self.mechanism, &self.stored_key(), auth_message);
+        let pairs = self.client.iter().zip(signature.iter());
+        pairs.map(|(key, mask)| key ^ mask).collect()
+    }
+
+    /// Returns the server's proof that it has the keys.
+    pub fn server_signature(&self, auth_message: &[u8]) -> Vec<u8> {
+        mac(self.mechanism, &self.server, auth_message).to_vec()
+    }
+
+    /// Returns whether `signature` is the server's proof, in constant time.
+    pub fn is_server_signature(&self, auth_message: &[u8], signature: &[u8]) -> bool {
+        match self.mechanism {
+            Mechanism::ScramSha1 => {
+                let mac = sha1_mac(&self.server).chain_update(auth_message);
+                mac.verify_slice(signature).is_ok()
+            }
+            Mechanism::ScramSha256 => {
+                let mac = sha256_mac(&self.server).chain_update(auth_message);
+                mac.verify_slice(signature).is_ok()
+            }
+        }
+    }
+
+    fn stored_key(&self) -> Bytes {
+        match self.mechanism {
+            Mechanism::ScramSha1 => Sha1::digest(&*self.client).to_vec(),
+            Mechanism::ScramSha256 => Sha256::digest(&*self.client).to_vec(),
+        }
+        .into()
+    }
+}
+
+impl fmt::Debug for Keys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Keys")
+            .field("mechanism", &self.mechanism)
+            .finish_non_exhaustive()
+    }
+}
+
+fn mac(mechanism: Mechanism, key: &[u8], message: &[u8]) -> Bytes {
+    match mechanism {
+        Mechanism::ScramSha1 => {
+            let mac = sha1_mac(key).chain_update(message);
+            mac.finalize().into_bytes().to_vec()
+        }
+        Mechanism::ScramSha256 => {
+            let mac = sha256_mac(key).chain_update(message);
+            mac.finalize().into_bytes().to_vec()
+        }
+    }
+    .into()
+}
+
+#[expect(clippy::expect_used, reason = "HMAC accepts keys of every length")]
+fn sha1_mac(key: &[u8]) -> Hmac<Sha1> {
+    Hmac::new_from_slice(key).expect("a key of any length")
+}
+
+#[expect(clippy::expect_used, reason = "HMAC accepts keys of every length")]
+fn sha256_mac(key: &[u8]) -> Hmac<Sha256> {
+    Hmac::new_from_slice(key).expect("a key of any length")
+}

@@ -1,0 +1,402 @@
+//! The authentication of pooled connections while they are opened.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::{
+    pin::pin,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use bson::{Document, doc};
+use futures::{FutureExt as _, executor::block_on};
+use sdam_core::{
+    address::ServerAddress,
+    app_error::{AppError, Cause, ErrorOutcome},
+    error::{ErrorKind, ServerError, Stage},
+    hello::{Handshake, HelloAuth, HelloRequest},
+    ids::{Generation, ObjectId, ServerId},
+    options::HandshakeOpcode,
+    time::Instant,
+};
+use sdam_testkit::{ManualClock, Server, Servers, fixed_reply, mongos};
+use sdam_transport::{
+    Clock as _, Io, NewPool, async_trait,
+    pool::{
+        AuthError, AuthStep, Authenticator, ConnectionError, Conversation, Established, PoolHost,
+        ServiceConnection,
+    },
+};
+
+const TIMEOUT: Duration = Duration::from_secs(10);
+const SERVICE: ObjectId = ObjectId::from_bytes([7; 12]);
+
+/// A topology that records what is reported to it.
+#[derive(Debug, Default)]
+struct Host {
+    /// Whether the server is a load balancer.
+    balances: bool,
+    reports: Mutex<Vec<Report>>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Report {
+    Error(AppError<'static>),
+    Handshake(Document),
+    Closed,
+}
+
+impl Report {
+    fn error(self) -> Option<AppError<'static>> {
+        match self {
+            Self::Error(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl Host {
+    fn note(&self, report: Report) {
+        let mut reports = self.reports.lock().unwrap_or_else(PoisonError::into_inner);
+        reports.push(report);
+    }
+
+    fn take(&self) -> Vec<Report> {
+        std::mem::take(&mut *self.reports.lock().unwrap())
+    }
+}
+
+impl PoolHost for Host {
+    fn handle_error(self: Arc<Self>, _: ServerId, error: &AppError<'_>) -> ErrorOutcome {
+        self.note(Report::Error(error.clone().into_owned()));
+        ErrorOutcome::Cleared
+    }
+
+    fn handle_handshake(
+        self: Arc<Self>,
+        server: ServerId,
+        _: Generation,
+        reply: &[u8],
+    ) -> Result<Option<ServiceConnection>, ServerError> {
+        self.note(Report::Handshake(Document::from_reader(reply).unwrap()));
+        let counted = || ServiceConnection::new(server, SERVICE, Generation::from_u64(5));
+        Ok(self.balances.then(counted))
+    }
+
+    fn handle_service_connection_closed(self: Arc<Self>, _: ServiceConnection) {
+        self.note(Report::Closed);
+    }
+
+    fn generation(&self, _: ServerId, _: Option<ObjectId>) -> Option<Generation> {
+        Some(Generation::FIRST)
+    }
+
+    fn hello(&self) -> HelloRequest {
+        HelloRequest::handshake(Arc::new(Handshake::default()), None, HandshakeOpcode::OpMsg)
+    }
+}
+
+/// Sends these commands, and refuses a reply that has a field `refuse`.
+#[derive(Debug)]
+struct Script {
+    /// What the beginning of a conversation fails with, or that it never ends.
+    begins: Option<Result<(), AuthError>>,
+    commands: &'static [&'static str],
+}
+
+const TWO_COMMANDS: Script = Script {
+    begins: Some(Ok(())),
+    commands: &["saslStart", "saslContinue"],
+};
+
+#[async_trait]
+impl Authenticator for Script {
+    async fn begin(&self, server: &ServerAddress) -> Result<Box<dyn Conversation>, AuthError> {
+        assert_eq!(*server, address());
+        match self.begins.clone() {
+            Some(begins) => begins?,
+            None => std::future::pending().await,
+        }
+        Ok(Box::new(Spoken {
+            commands: self.commands.iter(),
+        }))
+    }
+}
+
+struct Spoken {
+    commands: std::slice::Iter<'static, &'static str>,
+}
+
+#[async_trait]
+impl Conversation for Spoken {
+    fn hello_auth(&self) -> HelloAuth {
+        let first = doc! { "saslStart": 1, "db": "admin" };
+        HelloAuth::default().with_speculative_authenticate(first.to_vec().unwrap())
+    }
+
+    async fn start(&mut self, hello: &[u8]) -> Result<AuthStep, AuthError> {
+        self.next(hello).await
+    }
+
+    async fn next(&mut self, reply: &[u8]) -> Result<AuthStep, AuthError> {
+        let reply = Document::from_reader(reply).unwrap();
+        if reply.contains_key("refuse") {
+            return Err(AuthError::new("the proof is wrong"));
+        }
+        if reply.contains_key("hang") {
+            std::future::pending::<()>().await;
+        }
+        Ok(match self.commands.next() {
+            Some(name) => {
+                let command = doc! { *name: 1, "$db": "admin" };
+                AuthStep::Send(command.to_vec().unwrap())
+            }
+            None => AuthStep::Done,
+        })
+    }
+}
+
+fn address() -> ServerAddress {
+    ServerAddress::new("a", 27017)
+}
+
+/// A pool of one server, and all that it talks to.
+struct Bench {
+    host: Arc<Host>,
+    servers: Servers,
+    clock: ManualClock,
+    pool: NewPool,
+}
+
+impl Bench {
+    /// Creates a pool of a server that replies to hello and to each other command like this.
+    fn new(hello: &Document, other: Option<&Document>) -> Self {
+        let clock = ManualClock::default();
+        let host = Arc::new(Host {
+            balances: hello.contains_key("serviceId"),
+            ..Host::default()
+        });
+        let mut server = Server::replying(hello);
+        server.other = fixed_reply(other.map(|reply| reply.to_vec().unwrap()));
+        let servers = Servers::new(clock.clone(), server);
+        let io = Io::new(Arc::new(clock.clone()), Arc::new(servers.clone()), 1);
+        let weak = Arc::downgrade(&host);
+        let pool = NewPool::of(
+            weak,
+            ServerId::from_u64(1),
+            address(),
+            Generation::FIRST,
+            io,
+        );
+        Self {
+            host,
+            servers,
+            clock,
+            pool,
+        }
+    }
+
+    fn establish(&self, script: &Script) -> Result<Established, ConnectionError> {
+        block_on(self.pool.establish_with(Some(script), Some(TIMEOUT)))
+    }
+}
+
+/// Checks that `outcome` is a failed authentication of which one error was reported; returns that.
+#[track_caller]
+fn failure(
+    bench: &Bench,
+    outcome: Result<Established, ConnectionError>,
+    kind: ErrorKind,
+) -> AppError<'static> {
+    let error = outcome.unwrap_err();
+    let ConnectionError { error, outcome, .. } = error;
+    assert_eq!((error.kind, error.stage), (kind, Stage::Auth), "{error}");
+    assert_eq!(error.labels, Box::default());
+    assert_eq!(outcome, ErrorOutcome::Cleared);
+    assert_eq!(bench.servers.connections(), 0, "the socket is closed");
+    let reports = bench.host.take().into_iter();
+    let errors: Vec<_> = reports.filter_map(Report::error).collect();
+    let [report] = errors.try_into().unwrap();
+    assert_eq!((report.stage, report.labels()), (Stage::Auth, &[][..]));
+    report
+}
+
+fn ok() -> Document {
+    doc! { "ok": 1 }
+}
+
+#[test]
+fn a_connection_is_authenticated_after_its_handshake_was_reported() {
+    // O-5, O-11
+    let hello = doc! { "speculativeAuthenticate": { "payload": "secret" }, "ok": 1 };
+    let bench = Bench::new(&hello, Some(&ok()));
+    let connection = bench.establish(&TWO_COMMANDS).unwrap();
+    assert!(connection.is_usable());
+    let log = ["a connect", "a isMaster", "a saslStart", "a saslContinue"];
+    assert_eq!(bench.servers.take_log(), log);
+    // What the server says to the client alone is not published.
+    assert_eq!(bench.host.take(), [Report::Handshake(doc! { "ok": 1 })]);
+    connection.close();
+    assert_eq!(bench.servers.connections(), 0);
+}
+
+#[test]
+fn an_error_in_the_reply_to_a_command_is_reported_once_with_the_reply() {
+    // I-14
+    for commands in [&["saslStart"][..], &["saslStart", "saslContinue"]] {
+        let bench = Bench::new(&mongos(), None);
+        let reply = doc! { "ok": 0, "code": 18, "errmsg": "wrong", "errorLabels": ["own"] };
+        let failing = commands.len() - 1;
+        bench.servers.change(&address(), |server| {
+            server.other = Arc::new(move |request| {
+                let fails = request.command == commands[failing];
+                let reply = if fails { &reply } else { &doc! { "ok": 1 } };
+                Some(reply.to_vec().unwrap())
+            });
+        });
+        let script = Script {
+            commands,
+            ..TWO_COMMANDS
+        };
+        let error = bench.establish(&script).unwrap_err();
+        assert_eq!(
+            (error.error.code, error.error.stage),
+            (Some(18), Stage::Auth)
+        );
+        assert_eq!(
+            error.error.labels,
+            Box::from(["own".into()]),
+            "those of the server"
+        );
+        let reports = bench.host.take().into_iter();
+        let errors: Vec<_> = reports.filter_map(Report::error).collect();
+        assert_eq!(errors.len(), 1);
+        assert!(matches!(&errors[0].cause, Cause::Reply(_)));
+        assert_eq!(errors[0].max_wire_version, Some(17));
+        assert_eq!(bench.servers.connections(), 0);
+    }
+}
+
+#[test]
+fn a_reply_that_the_client_refuses_is_a_failed_authentication() {
+    // I-14: in the reply to hello, and in that to a command.
+    let refused = || doc! { "refuse": true, "ok": 1 };
+    for (hello, other) in [(refused(), ok()), (mongos(), refused())] {
+        let bench = Bench::new(&hello, Some(&other));
+        let outcome = bench.establish(&TWO_COMMANDS);
+        let report = failure(&bench, outcome, ErrorKind::Command);
+        assert_eq!(report.cause, Cause::Auth("the proof is wrong".into()));
+    }
+}
+
+#[test]
+fn a_connection_that_breaks_during_authentication_is_reported_without_labels() {
+    // I-14
+    let bench = Bench::new(&mongos(), None);
+    let outcome = bench.establish(&TWO_COMMANDS);
+    let report = failure(&bench, outcome, ErrorKind::Network);
+    assert!(matches!(report.cause, Cause::Network(_)));
+    let garbage = Bench::new(&mongos(), None);
+    garbage.servers.change(&address(), |server| {
+        server.other = fixed_reply(Some(vec![1, 2]));
+    });
+    let outcome = garbage.establish(&TWO_COMMANDS);
+    let report = failure(&garbage, outcome, ErrorKind::Protocol);
+    assert!(matches!(report.cause, Cause::Protocol(_)));
+}
+
+#[test]
+fn one_time_limit_is_that_of_the_whole_attempt() {
+    // I-14
+    let check = |script: &Script, hello: &Document, other: &Document| {
+        let bench = Bench::new(hello, Some(other));
+        bench
+            .servers
+            .change(&address(), |server| server.delay = Duration::from_secs(4));
+        let attempt = bench.pool.establish_with(Some(script), Some(TIMEOUT));
+        let mut attempt = pin!(attempt);
+        // Hello and one command are answered in time, the next one is not.
+        let outcome = loop {
+            if let Some(outcome) = (&mut attempt).now_or_never() {
+                break outcome;
+            }
+            bench.clock.advance(Duration::from_secs(1));
+        };
+        assert_eq!(bench.clock.now(), Instant::EPOCH + TIMEOUT);
+        let report = failure(&bench, outcome, ErrorKind::Timeout);
+        assert!(matches!(report.cause, Cause::Timeout(_)));
+    };
+    let hangs = doc! { "hang": true, "ok": 1 };
+    check(&TWO_COMMANDS, &mongos(), &ok());
+    check(&TWO_COMMANDS, &hangs, &ok());
+    check(&TWO_COMMANDS, &mongos(), &hangs);
+    let never = Script {
+        begins: None,
+        ..TWO_COMMANDS
+    };
+    check(&never, &mongos(), &ok());
+}
+
+#[test]
+fn a_beginning_that_fails_is_a_failed_authentication_before_hello() {
+    let bench = Bench::new(&mongos(), Some(&ok()));
+    let script = Script {
+        begins: Some(Err(AuthError::new("no random numbers"))),
+        ..TWO_COMMANDS
+    };
+    let outcome = bench.establish(&script);
+    failure(&bench, outcome, ErrorKind::Command);
+    assert_eq!(bench.servers.take_log(), ["a connect"]);
+}
+
+#[test]
+fn connections_without_credentials_and_those_to_arbiters_are_not_authenticated() {
+    // O-11
+    let arbiter = doc! { "arbiterOnly": true, "setName": "rs", "ok": 1 };
+    let bench = Bench::new(&arbiter, None);
+    bench.establish(&TWO_COMMANDS).unwrap().close();
+    block_on(bench.pool.establish(Some(TIMEOUT)))
+        .unwrap()
+        .close();
+    let both = ["a connect", "a isMaster", "a connect", "a isMaster"];
+    assert_eq!(bench.servers.take_log(), both);
+}
+
+#[test]
+fn behind_a_load_balancer_a_failed_authentication_names_the_service_and_is_no_longer_counted() {
+    // I-51
+    let id = bson::oid::ObjectId::from_bytes(SERVICE.bytes());
+    let hello = doc! { "serviceId": id, "ok": 1 };
+    let bench = Bench::new(&hello, Some(&ok()));
+    bench.establish(&TWO_COMMANDS).unwrap().close();
+    let reports = bench.host.take();
+    assert!(
+        matches!(reports[..], [Report::Handshake(_), Report::Closed]),
+        "{reports:?}"
+    );
+
+    bench
+        .servers
+        .change(&address(), |server| server.other = fixed_reply(None));
+    bench.establish(&TWO_COMMANDS).unwrap_err();
+    let reports = bench.host.take();
+    let [Report::Handshake(_), Report::Error(error), Report::Closed] = &reports[..] else {
+        panic!("{reports:?}");
+    };
+    assert_eq!(error.service_id, Some(SERVICE));
+    assert_eq!(error.generation, Generation::from_u64(5));
+
+    // A dropped attempt is no error, and not counted either.
+    let hangs = doc! { "hang": true, "serviceId": id, "ok": 1 };
+    let bench = Bench::new(&hangs, Some(&ok()));
+    let attempt = bench
+        .pool
+        .establish_with(Some(&TWO_COMMANDS), Some(TIMEOUT));
+    assert!(attempt.now_or_never().is_none());
+    let reports = bench.host.take();
+    assert!(
+        matches!(reports[..], [Report::Handshake(_), Report::Closed]),
+        "{reports:?}"
+    );
+    assert_eq!(bench.servers.connections(), 0);
+}
