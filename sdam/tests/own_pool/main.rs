@@ -1,0 +1,44 @@
+//! The pool of `sdam-pool` under a topology.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod allocations;
+mod simulated;
+mod single_threaded;
+mod sockets;
+
+use std::time::Duration;
+
+use bson::{RawDocumentBuf, rawdoc};
+use sdam::{Criteria, Options, SelectedServer, Topology, TopologyBuilder};
+use sdam_pool::{Error, Pool, PooledConnection, Pools};
+
+/// The time limit of every wait, for a machine under load.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn builder(uri: &str) -> TopologyBuilder<Pool> {
+    let pools = Pools::new(&Options::parse(uri).unwrap()).unwrap();
+    Topology::builder(uri).unwrap().pools(pools)
+}
+
+fn ping() -> RawDocumentBuf {
+    rawdoc! { "ping": 1, "$db": "admin" }
+}
+
+async fn primary(topology: &Topology<Pool>) -> SelectedServer<Pool> {
+    topology.select(&Criteria::write()).await.unwrap()
+}
+
+async fn run_ping(connection: &mut PooledConnection) -> Result<(), Error> {
+    let reply = connection
+        .run_command(ping().as_bytes(), Some(PATIENCE))
+        .await?;
+    assert_eq!(reply.error, None);
+    Ok(())
+}
+
+/// Selects the primary and runs a ping on a pooled connection.
+async fn ping_primary(topology: &Topology<Pool>) -> Result<(), Error> {
+    let server = primary(topology).await;
+    run_ping(&mut server.pool().check_out().await?).await
+}

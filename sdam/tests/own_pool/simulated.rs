@@ -1,0 +1,356 @@
+//! A simulated deployment, in virtual time.
+
+use std::{future::poll_fn, pin::pin, task::Poll, time::Duration};
+
+use futures::{
+    StreamExt,
+    future::{join, join_all, poll_immediate},
+};
+use sdam::{Event, EventKind, Interest, PoolError, ServerAddress, Topology};
+use sdam_events::channel::{EventStream, unbounded};
+use sdam_pool::{Error, Pool};
+use sdam_sim::{
+    Action, Blueprint,
+    action::{FailCommand, Mode, Target},
+    config::SetConfig,
+    runtime::Sim,
+};
+
+use super::{builder, ping, ping_primary, primary, run_ping};
+
+const LONG: Duration = Duration::from_secs(600);
+
+fn simulation(seed: u64) -> Sim {
+    let hosts = ["a", "b", "c"].map(|host| ServerAddress::new(host, 27017));
+    Sim::new(seed, &Blueprint::replica_set(SetConfig::new("rs", hosts)))
+}
+
+fn start(sim: &Sim, options: &str) -> Topology<Pool> {
+    let uri = format!("{}&{options}", sim.uri());
+    builder(&uri).start(sim.runtime()).unwrap()
+}
+
+fn observed(sim: &Sim, options: &str) -> (Topology<Pool>, EventStream) {
+    let (sink, events) = unbounded();
+    let uri = format!("{}&{options}", sim.uri());
+    let builder = builder(&uri).sink(sink.interested_in(Interest::POOLS));
+    (builder.start(sim.runtime()).unwrap(), events)
+}
+
+/// Blocks `commands` at the primary for `block`.
+fn block(sim: &Sim, commands: &[&str], mode: Mode, block: Duration) {
+    let mut fail = FailCommand::default();
+    fail.mode = mode;
+    fail.commands = commands.iter().map(ToString::to_string).collect();
+    fail.block = Some(block);
+    sim.apply(&Action::FailPoint(Target::Primary, Some(fail)))
+        .unwrap();
+}
+
+/// The names of a server's events, with the numbers of connections.
+fn names(events: &[Event], address: &ServerAddress) -> Vec<String> {
+    let told = events.iter().filter_map(|event| {
+        let name = event.kind.name().as_str();
+        match &event.kind {
+            EventKind::PoolReady { address, .. } | EventKind::PoolCleared { address, .. } => {
+                Some((address, name.to_owned()))
+            }
+            EventKind::ConnectionCreated {
+                address,
+                connection,
+                ..
+            }
+            | EventKind::ConnectionReady {
+                address,
+                connection,
+                ..
+            }
+            | EventKind::ConnectionCheckedOut {
+                address,
+                connection,
+                ..
+            }
+            | EventKind::ConnectionCheckedIn {
+                address,
+                connection,
+                ..
+            } => Some((address, format!("{name} {}", connection.driver))),
+            EventKind::ConnectionClosed {
+                address,
+                connection,
+                reason,
+                ..
+            } => Some((
+                address,
+                format!("{name} {} {}", connection.driver, reason.as_str()),
+            )),
+            EventKind::PoolCreated { address, .. }
+            | EventKind::PoolClosed { address, .. }
+            | EventKind::ConnectionCheckOutStarted { address, .. } => {
+                Some((address, name.to_owned()))
+            }
+            EventKind::ConnectionCheckOutFailed {
+                address, reason, ..
+            } => Some((address, format!("{name} {}", reason.as_str()))),
+            _ => None,
+        }
+    });
+    told.filter(|(own, _)| *own == address)
+        .map(|(_, name)| name)
+        .collect()
+}
+
+#[test]
+fn the_events_of_a_pool_are_in_the_order_of_the_specification() {
+    // F-66, K-11
+    let sim = simulation(1);
+    let (topology, mut events) = observed(&sim, "heartbeatFrequencyMS=500");
+    sim.block_on(async {
+        let server = primary(&topology).await;
+        let (address, pool) = (server.address().clone(), server.pool().clone());
+        drop(server);
+        let mut first = pool.check_out().await.unwrap();
+        let second = pool.check_out().await.unwrap();
+        drop(second);
+        run_ping(&mut first).await.unwrap();
+        drop(first);
+        topology.close().await;
+        let all: Vec<_> = events.by_ref().collect().await;
+        assert_eq!(
+            names(&all, &address),
+            [
+                "PoolCreated",
+                "PoolReady",
+                "ConnectionCheckOutStarted",
+                "ConnectionCreated 1",
+                "ConnectionReady 1",
+                "ConnectionCheckedOut 1",
+                "ConnectionCheckOutStarted",
+                "ConnectionCreated 2",
+                "ConnectionReady 2",
+                "ConnectionCheckedOut 2",
+                "ConnectionCheckedIn 2",
+                "ConnectionCheckedIn 1",
+                "ConnectionClosed 2 poolClosed",
+                "ConnectionClosed 1 poolClosed",
+                "PoolClosed",
+            ]
+        );
+    });
+}
+
+#[test]
+fn a_silent_server_interrupts_commands_in_use_before_their_own_time_is_over() {
+    // F-65, F-66
+    let sim = simulation(2);
+    let options = "heartbeatFrequencyMS=500&connectTimeoutMS=1000";
+    let (topology, mut events) = observed(&sim, options);
+    sim.block_on(async {
+        let server = primary(&topology).await;
+        let (address, pool) = (server.address().clone(), server.pool().clone());
+        drop(server);
+        let mut connection = pool.check_out().await.unwrap();
+        let silent = sim.status().primary().unwrap().id;
+        sim.network().blackhole(silent, true);
+        let before = sim.now();
+        let error = connection.run_command(ping().as_bytes(), Some(LONG)).await;
+        let interrupted = PoolError::Interrupted {
+            address: address.clone(),
+        };
+        assert_eq!(error.unwrap_err(), Error::Pool(interrupted));
+        assert!(sim.now().since(before) < Duration::from_secs(20));
+        drop(connection);
+        topology.close().await;
+        let all: Vec<_> = events.by_ref().collect().await;
+        let names = names(&all, &address);
+        let cleared = names.iter().position(|name| name == "PoolCleared").unwrap();
+        assert_eq!(
+            names[cleared + 1..cleared + 3],
+            ["ConnectionCheckedIn 1", "ConnectionClosed 1 error"],
+            "{names:?}"
+        );
+    });
+}
+
+#[test]
+fn check_outs_dropped_at_any_poll_leave_nothing_behind() {
+    // Anchors: a check-out may be dropped at every poll
+    let sim = simulation(3);
+    let topology = start(&sim, "maxPoolSize=3");
+    sim.block_on(async {
+        let pool = primary(&topology).await.pool().clone();
+        for round in 0..10_000_u32 {
+            // Some hold a connection, so that others wait in the queue.
+            let held = (round % 3 == 0).then(|| pool.check_out());
+            let held = match held {
+                Some(check_out) => Some(check_out.await.unwrap()),
+                None => None,
+            };
+            let mut dropped = pin!(pool.check_out());
+            for _ in 0..round % 5 {
+                if poll_immediate(&mut dropped).await.is_some() {
+                    break;
+                }
+                yield_now().await;
+            }
+            drop(held);
+        }
+        let stats = pool.stats();
+        assert_eq!((stats.in_use, stats.waiting), (0, 0), "{stats:?}");
+        assert!(stats.idle + stats.pending <= 3, "{stats:?}");
+        join_all((0..10).map(|_| ping_primary(&topology))).await;
+        assert_eq!(pool.stats().in_use, 0);
+        topology.close().await;
+    });
+    assert_eq!((sim.tasks(), sim.connections(), sim.timers()), (0, 0, 0));
+}
+
+#[test]
+fn a_check_out_that_is_dropped_does_not_end_the_attempt_that_it_has_caused() {
+    let sim = simulation(4);
+    let topology = start(&sim, "connectTimeoutMS=5000");
+    sim.block_on(async {
+        let pool = primary(&topology).await.pool().clone();
+        let mut dropped = Box::pin(pool.check_out());
+        assert!(poll_immediate(&mut dropped).await.is_none());
+        while pool.stats().pending == 0 {
+            yield_now().await;
+        }
+        drop(dropped);
+        let clock = sim.runtime().io.clock;
+        clock.sleep_until(sim.now() + Duration::from_secs(1)).await;
+        let stats = pool.stats();
+        assert_eq!((stats.opened, stats.idle), (1, 1), "{stats:?}");
+        ping_primary(&topology).await.unwrap();
+        assert_eq!(pool.stats().opened, 1, "the connection was reused");
+        topology.close().await;
+    });
+}
+
+#[test]
+fn check_outs_are_served_in_the_order_in_which_they_began() {
+    let sim = simulation(5);
+    let topology = start(&sim, "maxPoolSize=1");
+    sim.block_on(async {
+        let pool = primary(&topology).await.pool().clone();
+        let order = std::sync::Mutex::new(Vec::new());
+        let one = |number: u32| {
+            let (pool, order) = (&pool, &order);
+            async move {
+                let mut connection = pool.check_out().await.unwrap();
+                order.lock().unwrap().push(number);
+                run_ping(&mut connection).await.unwrap();
+            }
+        };
+        join_all((0..50).map(one)).await;
+        let order = order.into_inner().unwrap();
+        assert_eq!(order, (0..50).collect::<Vec<_>>());
+        topology.close().await;
+    });
+}
+
+#[test]
+fn a_check_out_that_waits_too_long_fails_and_one_that_is_connecting_does_not() {
+    // F-68b
+    let sim = simulation(6);
+    let topology = start(&sim, "maxPoolSize=1&waitQueueTimeoutMS=100");
+    sim.block_on(async {
+        let pool = primary(&topology).await.pool().clone();
+        block(
+            &sim,
+            &["hello", "isMaster"],
+            Mode::Times(1),
+            Duration::from_secs(1),
+        );
+        let (first, second) = join(pool.check_out(), pool.check_out()).await;
+        let address = pool.address().clone();
+        assert_eq!(
+            second.unwrap_err(),
+            Error::Pool(PoolError::TimedOut { address })
+        );
+        drop(first.unwrap());
+        topology.close().await;
+    });
+}
+
+#[test]
+fn idle_connections_expire_and_the_minimum_is_kept() {
+    let sim = simulation(7);
+    let topology = start(&sim, "minPoolSize=2&maxIdleTimeMS=60000");
+    sim.block_on(async {
+        let pool = primary(&topology).await.pool().clone();
+        let clock = sim.runtime().io.clock;
+        clock.sleep_until(sim.now() + Duration::from_secs(1)).await;
+        assert_eq!(pool.stats().idle, 2, "{pool:?}");
+        let held = join_all((0..6).map(|_| pool.check_out())).await;
+        drop(held);
+        assert_eq!(pool.stats().idle, 6, "{pool:?}");
+        clock.sleep_until(sim.now() + Duration::from_secs(90)).await;
+        let stats = pool.stats();
+        assert_eq!((stats.idle, stats.closed), (2, 6), "{stats:?}");
+        topology.close().await;
+    });
+}
+
+#[test]
+fn a_closed_pool_refuses_check_outs_and_ends_waiting_ones() {
+    // F-68b
+    let sim = simulation(8);
+    let topology = start(&sim, "maxPoolSize=1");
+    sim.block_on(async {
+        let pool = primary(&topology).await.pool().clone();
+        let held = pool.check_out().await.unwrap();
+        let mut waiting = pin!(pool.check_out());
+        assert!(poll_immediate(&mut waiting).await.is_none());
+        topology.close().await;
+        let closed = Error::Pool(PoolError::Closed {
+            address: pool.address().clone(),
+        });
+        assert_eq!(waiting.await.unwrap_err(), closed);
+        assert_eq!(pool.check_out().await.unwrap_err(), closed);
+        drop(held);
+        let stats = pool.stats();
+        assert_eq!(
+            (stats.in_use, stats.idle, stats.waiting),
+            (0, 0, 0),
+            "{stats:?}"
+        );
+    });
+    assert_eq!((sim.tasks(), sim.connections()), (0, 0));
+}
+
+#[test]
+fn closing_does_not_wait_for_a_server_that_does_not_answer_a_new_connection() {
+    let sim = simulation(9);
+    let topology = start(&sim, "connectTimeoutMS=0");
+    sim.block_on(async {
+        let pool = primary(&topology).await.pool().clone();
+        block(&sim, &["hello", "isMaster"], Mode::AlwaysOn, LONG);
+        let mut waiting = pin!(pool.check_out());
+        assert!(poll_immediate(&mut waiting).await.is_none());
+        while pool.stats().pending == 0 {
+            yield_now().await;
+        }
+        let before = sim.now();
+        topology.close().await;
+        assert!(sim.now().since(before) < Duration::from_secs(1));
+        let closed = Error::Pool(PoolError::Closed {
+            address: pool.address().clone(),
+        });
+        assert_eq!(waiting.await.unwrap_err(), closed);
+    });
+    assert_eq!((sim.tasks(), sim.connections()), (0, 0));
+}
+
+/// Lets the other tasks run.
+async fn yield_now() {
+    let mut is_first = true;
+    poll_fn(|cx| {
+        if std::mem::take(&mut is_first) {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        Poll::Ready(())
+    })
+    .await;
+}
