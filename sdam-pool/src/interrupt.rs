@@ -3,17 +3,20 @@
 use std::{
     future::Future,
     pin::pin,
-    sync::{
-        Arc, Mutex, PoisonError, Weak,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, PoisonError, Weak},
     task::Poll,
 };
 
-use futures::{future, task::AtomicWaker};
+use futures::future;
 use sdam_core::ids::{Generation, ObjectId};
 
-use crate::machine::Interruption;
+use crate::{
+    machine::Interruption,
+    sync::{
+        AtomicWaker, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 /// Tells the user of one connection that it is interrupted.
 #[derive(Debug)]

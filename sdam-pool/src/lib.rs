@@ -11,6 +11,8 @@ mod inner;
 mod interrupt;
 mod machine;
 mod member;
+#[cfg(all(test, sdam_loom))]
+mod models;
 mod pool;
 mod sync;
 mod worker;

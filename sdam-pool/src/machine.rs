@@ -6,7 +6,7 @@
 
 mod attempts;
 mod services;
-#[cfg(test)]
+#[cfg(all(test, not(sdam_loom)))]
 mod tests;
 mod waiters;
 mod work;

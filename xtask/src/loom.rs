@@ -12,8 +12,8 @@ run models of shared state through every interleaving of threads
 
 usage: cargo xtask loom [NAME]
 
-Builds sdam and sdam-events on the atomics and locks of loom, in target/loom, and runs their
-models: checks, control, lanes, publication, shutdown, waiters and queue. A model fails if some
+Builds sdam, sdam-events and sdam-pool on the atomics and locks of loom, in target/loom, and runs
+their models: checks, control, lanes, publication, shutdown, waiters, queue and those of the pool. A model fails if some
 interleaving breaks its assertions or deadlocks. Prints the number of interleavings.
 NAME limits the run to models whose names begin with it, such as control.
 
@@ -25,7 +25,7 @@ pub(crate) fn run(mut args: Args) -> Result<()> {
     let name = args.positional();
     args.finish()?;
     let name = name.unwrap_or_default();
-    run_command(models(&root(), &["sdam-events", "sdam"], &name).arg("--show-output"))
+    run_command(models(&root(), &["sdam-events", "sdam-pool", "sdam"], &name).arg("--show-output"))
 }
 
 /// Returns a command that builds the models of some crates of a workspace and runs those whose

@@ -52,9 +52,6 @@ fn names(events: &[Event], address: &ServerAddress) -> Vec<String> {
     let told = events.iter().filter_map(|event| {
         let name = event.kind.name().as_str();
         match &event.kind {
-            EventKind::PoolReady { address, .. } | EventKind::PoolCleared { address, .. } => {
-                Some((address, name.to_owned()))
-            }
             EventKind::ConnectionCreated {
                 address,
                 connection,
@@ -85,6 +82,8 @@ fn names(events: &[Event], address: &ServerAddress) -> Vec<String> {
                 format!("{name} {} {}", connection.driver, reason.as_str()),
             )),
             EventKind::PoolCreated { address, .. }
+            | EventKind::PoolReady { address, .. }
+            | EventKind::PoolCleared { address, .. }
             | EventKind::PoolClosed { address, .. }
             | EventKind::ConnectionCheckOutStarted { address, .. } => {
                 Some((address, name.to_owned()))

@@ -277,4 +277,52 @@ pub(super) const THREAD_MUTANTS: &[(&str, Mutant)] = &[
         if !self.admits(",
         },
     ),
+    (
+        "",
+        Mutant {
+            name: "lose-delivered",
+            about: "a connection handed to a check-out that is dropped is lost",
+            file: "sdam-pool/src/machine/work.rs",
+            find: r"            self.in_use -= 1;
+            self.settle(connection, now, &mut after);",
+            replace: r"            drop((connection, now));",
+        },
+    ),
+    (
+        "",
+        Mutant {
+            name: "wake-none",
+            about: "a check-out is not woken when it is given a connection",
+            file: "sdam-pool/src/core.rs",
+            find: "wake.into_iter().for_each(Waker::wake);",
+            replace: "drop(wake);",
+        },
+    ),
+    (
+        "",
+        Mutant {
+            name: "keep-stale",
+            about: "a connection that is checked in after a clear is used again",
+            file: "sdam-pool/src/machine.rs",
+            find: "None => connection.generation() < self.generation,",
+            replace: "None => false,",
+        },
+    ),
+    (
+        "",
+        Mutant {
+            name: "look-first",
+            about: "a command looks for its interruption before it registers for it",
+            file: "sdam-pool/src/interrupt.rs",
+            find: r"            // Registered first, so that an interruption from here on wakes the task.
+            self.waker.register(cx.waker());
+            if self.is_set() {
+                return Poll::Ready(None);
+            }",
+            replace: r"            if self.is_set() {
+                return Poll::Ready(None);
+            }
+            self.waker.register(cx.waker());",
+        },
+    ),
 ];
