@@ -1,6 +1,7 @@
 //! Errors in replies to commands that concern the state of the server (SDAM: "Error handling").
 
 use alloc::{boxed::Box, vec::Vec};
+use core::time::Duration;
 
 #[cfg(test)]
 mod tests;
@@ -32,6 +33,35 @@ pub fn error(bytes: &[u8], stage: Stage) -> Option<ServerError> {
     let fields = Fields::of(bytes).ok()?;
     fields.each(|field| failure.take(field.key(), field)).ok()?;
     failure.into_error(stage)
+}
+
+/// Returns whether the reply `bytes` has `ok: 1`: the command has run, perhaps with errors of single
+/// writes or of the write concern.
+pub fn is_ok(bytes: &[u8]) -> bool {
+    integer(bytes, "ok") == Some(1)
+}
+
+/// Returns the time that an overloaded server suggests as the base of backoffs, if it is positive
+/// (Client Backpressure: "baseBackoffMS").
+pub fn base_backoff(bytes: &[u8]) -> Option<Duration> {
+    let millis = integer(bytes, "baseBackoffMS")?;
+    let millis = u64::try_from(millis).ok().filter(|millis| *millis > 0)?;
+    Some(Duration::from_millis(millis))
+}
+
+/// Returns the whole number in the field `name`.
+fn integer(bytes: &[u8], name: &str) -> Option<i64> {
+    let mut found = None;
+    let fields = Fields::of(bytes).ok()?;
+    fields
+        .each(|field| {
+            if field.key() == name {
+                found = field.integer();
+            }
+            Ok(())
+        })
+        .ok()?;
+    found
 }
 
 /// The fields of a reply that describe a failed command.

@@ -80,16 +80,13 @@ impl Waiting<'_> {
                         return result;
                     }
                 }
-                Err(_) => {
-                    let (result, closing) =
-                        pool.core.change_with(|machine| machine.time_out(ticket));
-                    pool.close_all(closing);
-                    if let Some(result) = result {
+                Err(_) => match pool.core.with(|machine| machine.time_out(ticket)) {
+                    Some(result) => {
                         self.ticket = None;
                         return result;
                     }
-                    deadline = None;
-                }
+                    None => deadline = None,
+                },
             }
         }
     }
@@ -105,12 +102,7 @@ impl Waiting<'_> {
 }
 
 async fn poll(pool: &Inner, ticket: Ticket) -> Step<Box<Member>> {
-    poll_fn(|cx| {
-        let (polled, closing) = pool.core.poll(ticket, cx);
-        pool.close_all(closing);
-        polled
-    })
-    .await
+    poll_fn(|cx| pool.core.poll(ticket, cx)).await
 }
 
 impl Drop for Waiting<'_> {

@@ -68,6 +68,11 @@ impl Criteria {
         Ok(Self::of(Operation::Read(preference)))
     }
 
+    /// Creates criteria for reading from the primary, or from the one server there is.
+    pub fn primary() -> Self {
+        Self::of(Operation::Read(Arc::default()))
+    }
+
     /// Creates criteria for writing.
     pub fn write() -> Self {
         Self::of(Operation::Write)

@@ -97,12 +97,16 @@
 //! | `runtime-async-std` | `runtime::async_std`, for programs that still run on it |
 //! | `blocking` | `BlockingTopology`, `runtime::blocking`: single-threaded mode on the system's sockets |
 //! | `sim` | `sim`: simulated deployments |
+//! | `pool` | `pool`: a connection pool |
+//! | `client` | `client`: a client that runs commands, with retries |
 //! | `metrics` | `events::metrics`: numbers, for the exporter of your choice |
 //! | `tracing` | `events::trace`: log messages, for the subscriber of your choice |
 //! | `replay` | `events::replay`: plays recordings back through the state machine |
 //! | `conformance` | `transport::conformance`: the suite that checks a runtime of your own |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+#[cfg(feature = "client")]
+pub mod client;
 mod engine;
 #[cfg(all(test, sdam_loom))]
 mod models;

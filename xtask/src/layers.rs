@@ -39,6 +39,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "sdam",
         &[
+            "sdam-auth",
             "sdam-core",
             "sdam-events",
             "sdam-pool",

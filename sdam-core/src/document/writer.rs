@@ -106,6 +106,14 @@ impl DocumentWriter {
         }
     }
 
+    /// Writes a UUID, such as the id of a session.
+    pub fn uuid(&mut self, key: &str, value: [u8; 16]) {
+        self.key(ElementType::Binary, key);
+        self.length(value.len());
+        self.0.push(BinarySubtype::Uuid.into());
+        self.0.extend_from_slice(&value);
+    }
+
     /// Writes the document with the fields that `write` adds.
     pub fn document(&mut self, key: &str, write: impl FnOnce(&mut Self)) {
         self.key(ElementType::EmbeddedDocument, key);
@@ -240,6 +248,7 @@ mod tests {
         writer.boolean("boolean", true);
         writer.text("text", "a\0é");
         writer.object_id("id", ObjectId::from_bytes([3; 12]));
+        writer.uuid("uuid", [4; 16]);
         writer.binary("binary", &[1, 0, 2][..]);
         writer.document("empty", |_| {});
         writer.document("outer", |outer| {
@@ -259,8 +268,10 @@ mod tests {
             subtype: BinarySubtype::Generic,
             bytes: vec![1, 0, 2],
         };
+        let uuid = bson::Uuid::from_bytes([4; 16]);
         let expected = doc! {
-            "int32": -2, "int64": i64::MIN, "boolean": true, "text": "a\0é", "id": id, "binary": binary, "empty": {},
+            "int32": -2, "int64": i64::MIN, "boolean": true, "text": "a\0é", "id": id,
+            "uuid": uuid, "binary": binary, "empty": {},
             "outer": { "inner": { "x": "" }, "after": 1 }, "list": [{ "n": 1 }, { "n": 2 }],
             "encoded": {},
         };

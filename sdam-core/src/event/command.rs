@@ -24,7 +24,7 @@ pub struct CommandInfo {
     /// The database that the command is run on.
     #[cfg_attr(feature = "serde", serde(rename = "databaseName"))]
     pub database: Box<str>,
-    /// The number of the message that carries the command.
+    /// The client's number of the command, the same in all its events.
     pub request_id: i32,
     /// The number of the operation, which links commands and the selections for them.
     pub operation_id: Option<i64>,
@@ -63,6 +63,11 @@ impl CommandInfo {
             service_id: None,
             is_sensitive,
         }
+    }
+
+    /// Returns the name of a command, the first key of its document; empty if it has none.
+    pub fn name_of(command: &[u8]) -> &str {
+        classify(command).0
     }
 
     /// Sets the number of the operation.

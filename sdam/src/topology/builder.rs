@@ -107,6 +107,12 @@ impl<P: PoolHandle> TopologyBuilder<P> {
         self
     }
 
+    /// Returns the options as they are now.
+    #[cfg(feature = "client")]
+    pub(crate) fn configured(&self) -> &Options {
+        &self.options
+    }
+
     /// Starts monitoring on `runtime`. Performs no I/O itself and does not wait, so it never fails
     /// because servers are down (SDAM: "Client construction").
     ///

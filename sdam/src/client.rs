@@ -1,0 +1,280 @@
+//! A client that runs single commands: it selects a server, checks out a connection, runs the
+//! command, and retries it where the specifications allow that.
+//!
+//! It is no driver: it knows no collections, cursors or transactions, and does not gossip the
+//! cluster time.
+
+mod attempt;
+mod builder;
+mod command;
+mod error;
+mod events;
+mod pinned;
+mod retry;
+mod sessions;
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use sdam_core::{event::CommandInfo, options::ConfigError, time::Instant};
+use sdam_events::sink::Interest;
+use sdam_pool::Pool;
+use sdam_select::criteria::Criteria;
+use sdam_transport::{pool::CommandReply, race, runtime::Runtime};
+
+use self::{
+    attempt::{Attempt, Operation},
+    retry::Retry,
+    sessions::Sessions,
+};
+pub use self::{
+    builder::ClientBuilder,
+    command::Command,
+    error::{CommandError, CommandErrorKind},
+    pinned::PinnedConnection,
+};
+use crate::{
+    select::error::{SelectionError, StartError},
+    select::selected::SelectedServer,
+    topology::{Topology, TopologyBuilder},
+};
+
+/// A client of a deployment, with a monitored topology and a connection pool for each server.
+///
+/// Cloning only increments a reference count.
+///
+/// ```no_run
+/// use bson::rawdoc;
+/// use sdam::client::{Client, Command};
+///
+/// # #[cfg(feature = "runtime-tokio")]
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let client = Client::start("mongodb://db-0.example.com/?replicaSet=rs0", sdam::runtime::tokio()?)?;
+/// let insert = rawdoc! { "insert": "people", "documents": [{ "name": "Ada" }] };
+/// client.run(&Command::write("test", insert.as_bytes())).await?;
+/// let find = rawdoc! { "find": "people", "filter": { "name": "Ada" } };
+/// let reply = client.run(&Command::read("test", find.as_bytes())).await?;
+/// println!("{:?}", bson::RawDocument::from_bytes(reply.body())?);
+/// client.close().await;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Client(Arc<Inner>);
+
+struct Inner {
+    topology: Topology<Pool>,
+    settings: Settings,
+    sessions: Sessions,
+    operations: AtomicI64,
+    requests: AtomicU32,
+}
+
+/// The options of commands.
+#[derive(Clone, Debug)]
+struct Settings {
+    /// The criteria of reads without criteria of their own.
+    read: Criteria,
+    /// The criteria of generic commands without criteria of their own.
+    generic: Criteria,
+    retry_reads: bool,
+    retry_writes: bool,
+    max_adaptive_retries: u32,
+    retargets_overload: bool,
+    /// `timeoutMS`, the limit of an operation with all its attempts.
+    timeout: Option<Duration>,
+    /// `socketTimeoutMS`, the limit of one round trip, unless there is a limit of the operation.
+    socket_timeout: Option<Duration>,
+}
+
+impl Client {
+    /// Starts a client from a connection string. Performs no I/O and does not wait.
+    ///
+    /// # Errors
+    ///
+    /// If the connection string is malformed or contradicts itself.
+    pub fn start(uri: &str, runtime: Runtime) -> Result<Self, StartError> {
+        Self::builder(uri)?.start(runtime)
+    }
+
+    /// Creates a builder from a connection string.
+    ///
+    /// # Errors
+    ///
+    /// If the connection string is malformed or contradicts itself; the error names the option.
+    pub fn builder(uri: &str) -> Result<ClientBuilder, ConfigError> {
+        Ok(ClientBuilder::new(Topology::builder(uri)?))
+    }
+
+    /// Returns the topology.
+    pub fn topology(&self) -> &Topology<Pool> {
+        &self.0.topology
+    }
+
+    /// Runs a command and returns the reply, which has `ok: 1` and perhaps errors of single writes
+    /// or of the write concern.
+    ///
+    /// Takes up to `timeoutMS`, or the time limit of the command, in all. Without either, each
+    /// attempt takes up to `serverSelectionTimeoutMS`, `waitQueueTimeoutMS` and `socketTimeoutMS`.
+    ///
+    /// A [read](Command::read) or [write](Command::write) is retried once, or with a time limit until
+    /// it has passed (Retryable Reads, Retryable Writes). Any command that an overloaded server has
+    /// refused is retried up to `maxAdaptiveRetries` times, after a random backoff (Client
+    /// Backpressure).
+    ///
+    /// # Errors
+    ///
+    /// [`CommandError`], the most telling of all attempts. It is reported to the topology already.
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped at any time. Whether the command took effect is then unknown.
+    pub async fn run(&self, command: &Command<'_>) -> Result<CommandReply, CommandError> {
+        let (shared, settings) = (self.topology().shared(), &self.0.settings);
+        let deadline = self.deadline(command);
+        let mut operation = Operation::new(self, command, deadline);
+        let mut retry = Retry::new(operation.policy());
+        let mut criteria = self.criteria(command, operation.id);
+        loop {
+            let server = match self.select(&criteria, deadline).await {
+                Ok(server) => server,
+                Err(error) => return retry.end(CommandError::selection(command, error)),
+            };
+            let failure = match operation.attempt(&server).await {
+                Attempt::Replied(reply) => return Ok(reply),
+                Attempt::Failed(failure) => *failure,
+                // Retryable Writes: the error of the attempt before is returned.
+                Attempt::Unsupported => return retry.give_up(),
+            };
+            let overloaded = settings.retargets_overload && failure.error.is_overload();
+            let (topology_type, address) = (server.topology_type(), server.address());
+            criteria = criteria.for_retry(topology_type, address, overloaded);
+            drop(server);
+            let Some(backoff) = retry.failed(failure, shared.random().0) else {
+                return retry.give_up();
+            };
+            let next = shared.now() + backoff;
+            if deadline.is_some_and(|deadline| next >= deadline) {
+                return retry.give_up();
+            }
+            if !backoff.is_zero() {
+                shared.io.clock.sleep_until(next).await;
+            }
+            operation.is_retry = true;
+        }
+    }
+
+    /// Checks out a connection for several commands, such as the `getMore` of a cursor. It is kept
+    /// until the result is dropped.
+    ///
+    /// `criteria` of `None` means the primary.
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run), without a reply.
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped at any time without side effects.
+    pub async fn pin(
+        &self,
+        criteria: impl Into<Option<Criteria>>,
+    ) -> Result<PinnedConnection, CommandError> {
+        let criteria = criteria.into();
+        let criteria = criteria.as_ref().unwrap_or(&self.0.settings.generic);
+        PinnedConnection::check_out(self, criteria).await
+    }
+
+    /// Ends the sessions of this client at the server, and closes the topology and its pools; see
+    /// [`Topology::close`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Call it again if the future was dropped, or drop every clone of the client.
+    pub async fn close(&self) {
+        let patience = self.topology().shared().now() + Self::END_SESSIONS_PATIENCE;
+        let clock = Arc::clone(&self.topology().shared().io.clock);
+        // Driver Sessions: errors of `endSessions` are ignored.
+        let _ = race::deadline(&*clock, Some(patience), self.end_sessions()).await;
+        self.topology().close().await;
+    }
+
+    /// The time that [`close`](Self::close) takes at most to end the sessions at the server.
+    pub const END_SESSIONS_PATIENCE: Duration = Duration::from_secs(2);
+
+    async fn end_sessions(&self) {
+        for command in self.0.sessions.end_commands() {
+            let command = Command::new("admin", &command);
+            let Ok(Some(server)) = self.topology().try_select(&self.0.settings.generic) else {
+                return;
+            };
+            let mut operation = Operation::new(self, &command, None);
+            let _ = operation.attempt(&server).await;
+        }
+    }
+
+    async fn select(
+        &self,
+        criteria: &Criteria,
+        deadline: Option<Instant>,
+    ) -> Result<SelectedServer<Pool>, SelectionError> {
+        match deadline {
+            Some(deadline) => {
+                let left = deadline.since(self.topology().shared().now());
+                self.topology().select_within(criteria, left).await
+            }
+            None => self.topology().select(criteria).await,
+        }
+    }
+
+    fn deadline(&self, command: &Command<'_>) -> Option<Instant> {
+        let timeout = command.timeout.or(self.0.settings.timeout)?;
+        Some(self.topology().shared().now() + timeout)
+    }
+
+    /// Returns the criteria of a command; with its name and number if they are published.
+    fn criteria(&self, command: &Command<'_>, id: i64) -> Criteria {
+        let criteria = command.criteria(&self.0.settings);
+        if !self
+            .topology()
+            .shared()
+            .events
+            .wants_any(Interest::SELECTION)
+        {
+            return criteria;
+        }
+        let name = CommandInfo::name_of(command.document);
+        criteria.with_operation_name(name).with_operation_id(id)
+    }
+
+    fn next_operation(&self) -> i64 {
+        self.0.operations.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Returns a positive number.
+    fn next_request(&self) -> i32 {
+        let number = self.0.requests.fetch_add(1, Ordering::Relaxed) & (u32::MAX >> 1);
+        i32::try_from(number).unwrap_or_default()
+    }
+}
+
+impl From<TopologyBuilder> for ClientBuilder {
+    fn from(topology: TopologyBuilder) -> Self {
+        Self::new(topology)
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("topology", self.topology())
+            .field("settings", &self.0.settings)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,108 @@
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, AtomicU32},
+    },
+    time::Duration,
+};
+
+use sdam_core::{
+    options::{ConfigError, Options},
+    rng::Rng,
+};
+use sdam_pool::Pools;
+use sdam_select::criteria::Criteria;
+use sdam_transport::{pool::Authenticator, runtime::Runtime};
+
+use super::{Client, Inner, Settings, sessions::Sessions};
+use crate::{select::error::StartError, topology::TopologyBuilder};
+
+/// The default of `maxAdaptiveRetries` (Client Backpressure: `MAX_RETRIES`).
+const MAX_ADAPTIVE_RETRIES: u32 = 2;
+
+/// Builds a [`Client`] from the builder of its topology.
+#[must_use = "no server is monitored until the client is started"]
+pub struct ClientBuilder {
+    topology: TopologyBuilder,
+    authenticator: Option<Arc<dyn Authenticator>>,
+}
+
+impl ClientBuilder {
+    /// Creates a builder of a client with this topology.
+    pub fn new(topology: TopologyBuilder) -> Self {
+        Self {
+            topology,
+            authenticator: None,
+        }
+    }
+
+    /// Changes the builder of the topology: options, sinks, client metadata.
+    pub fn topology(mut self, change: impl FnOnce(TopologyBuilder) -> TopologyBuilder) -> Self {
+        self.topology = change(self.topology);
+        self
+    }
+
+    /// Sets what authenticates the connections of the pools, in place of the credential of the
+    /// connection string.
+    pub fn authenticator(mut self, authenticator: Arc<dyn Authenticator>) -> Self {
+        self.authenticator = Some(authenticator);
+        self
+    }
+
+    /// Starts monitoring and the pools on `runtime`. Performs no I/O itself and does not wait.
+    ///
+    /// # Errors
+    ///
+    /// If the options contradict each other, or the mechanism of the authentication is not supported
+    /// and no [authenticator](Self::authenticator) is set.
+    pub fn start(self, runtime: Runtime) -> Result<Client, StartError> {
+        let options = self.topology.configured();
+        options.validate()?;
+        let authenticator = match self.authenticator {
+            Some(authenticator) => Some(authenticator),
+            None => sdam_auth::authenticator(options)?,
+        };
+        let pools = Pools::new(options)?.with_authenticator(authenticator);
+        let settings = Settings::of(options)?;
+        let rng = Rng::new(runtime.io.next_seed());
+        Ok(Client(Arc::new(Inner {
+            topology: self.topology.pools(pools).start(runtime)?,
+            settings,
+            sessions: Sessions::new(rng),
+            operations: AtomicI64::new(1),
+            requests: AtomicU32::new(1),
+        })))
+    }
+}
+
+impl Settings {
+    fn of(options: &Options) -> Result<Self, ConfigError> {
+        let driver = &options.driver;
+        let limit = |time: Option<Duration>| time.filter(|time| !time.is_zero());
+        let read = Criteria::read(options.read_preference.clone()).map_err(|error| {
+            let (value, reason) = (options.read_preference.to_string(), error.to_string());
+            ConfigError::new("readPreference", value, reason, "choose another one")
+        })?;
+        Ok(Self {
+            read,
+            generic: Criteria::primary(),
+            retry_reads: driver.retry_reads().unwrap_or(true),
+            retry_writes: driver.retry_writes().unwrap_or(true),
+            max_adaptive_retries: driver
+                .max_adaptive_retries()
+                .unwrap_or(MAX_ADAPTIVE_RETRIES),
+            retargets_overload: driver.enable_overload_retargeting().unwrap_or(false),
+            timeout: limit(driver.timeout()),
+            socket_timeout: limit(driver.socket_timeout()),
+        })
+    }
+}
+
+impl fmt::Debug for ClientBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientBuilder")
+            .field("topology", &self.topology)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,145 @@
+use std::time::Duration;
+
+use sdam_core::{
+    document::{DocumentWriter, MalformedDocument},
+    options::ServerApi,
+};
+use sdam_pool::Pool;
+use sdam_select::{
+    command::{Additions, Opcode},
+    criteria::{Criteria, Operation},
+};
+
+use super::{Settings, sessions::Transaction};
+use crate::select::selected::SelectedServer;
+
+/// A command to run on a database.
+///
+/// The document is that of the command without `$db`, session, declared API and read preference,
+/// which the client adds. It decides nothing else: the constructor says what kind of command it is.
+#[derive(Clone, Debug)]
+#[must_use = "a command does nothing until a client runs it"]
+pub struct Command<'c> {
+    pub(super) database: &'c str,
+    pub(super) document: &'c [u8],
+    pub(super) kind: Kind,
+    pub(super) timeout: Option<Duration>,
+    pub(super) is_retryable: bool,
+    criteria: Option<Criteria>,
+}
+
+/// What is known of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Nothing: `runCommand`.
+    Generic,
+    Read,
+    Write,
+}
+
+impl<'c> Command<'c> {
+    /// Creates a command of which the client knows nothing (Run Command). By default it runs on the
+    /// primary. It is retried only after a server has refused it because of overload.
+    pub fn new(database: &'c str, document: &'c [u8]) -> Self {
+        Self {
+            database,
+            document,
+            kind: Kind::Generic,
+            timeout: None,
+            is_retryable: true,
+            criteria: None,
+        }
+    }
+
+    /// Creates a read that may be retried, such as `find`, `aggregate` without a write stage,
+    /// `distinct` or `count` (Retryable Reads: "Supported Read Operations"). By default it has the
+    /// read preference of the connection string.
+    pub fn read(database: &'c str, document: &'c [u8]) -> Self {
+        Self {
+            kind: Kind::Read,
+            ..Self::new(database, document)
+        }
+    }
+
+    /// Creates a write that may be retried: `insert`, `findAndModify`, or `update` and `delete` of
+    /// single documents, with an acknowledged write concern (Retryable Writes: "Supported Write
+    /// Operations"). It runs on a writable server. The client adds a session and the number of the
+    /// transaction, so that the server runs it once.
+    ///
+    /// Other writes are [not retryable](Self::without_retry): those of several documents
+    /// (`multi: true`, `limit: 0`), and those with `w: 0`.
+    pub fn write(database: &'c str, document: &'c [u8]) -> Self {
+        Self {
+            kind: Kind::Write,
+            ..Self::new(database, document)
+        }
+    }
+
+    /// Sets the criteria of the selection. Their read preference is sent to the server as well.
+    pub fn with_criteria(mut self, criteria: Criteria) -> Self {
+        self.criteria = Some(criteria);
+        self
+    }
+
+    /// Sets the time limit of all attempts together, in place of `timeoutMS`.
+    pub fn with_timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// Runs the command without a session and the number of a transaction, and retries it only
+    /// after a server has refused it because of overload.
+    pub fn without_retry(mut self) -> Self {
+        self.is_retryable = false;
+        self
+    }
+
+    pub(super) fn criteria(&self, settings: &Settings) -> Criteria {
+        self.criteria.clone().unwrap_or_else(|| match self.kind {
+            Kind::Generic => settings.generic.clone(),
+            Kind::Read => settings.read.clone(),
+            Kind::Write => Criteria::write(),
+        })
+    }
+
+    /// Returns the document to send to `server`.
+    pub(super) fn encode(
+        &self,
+        server: &SelectedServer<Pool>,
+        settings: &Settings,
+        api: Option<&ServerApi>,
+        transaction: Option<Transaction>,
+    ) -> Result<Vec<u8>, MalformedDocument> {
+        let mut document = DocumentWriter::extending(self.document)?;
+        if let Some(transaction) = transaction {
+            document.document("lsid", |id| id.uuid("id", transaction.session));
+            document.int64("txnNumber", transaction.number);
+        }
+        if let Some(api) = api {
+            api.declare(&mut document);
+        }
+        document.text("$db", self.database);
+        let document = document.finish();
+        let criteria = self.criteria(settings);
+        let preference = match criteria.operation() {
+            Operation::Read(preference) if !server.overrides_read_preference() => {
+                Some(&**preference)
+            }
+            _ => None,
+        };
+        let (topology_type, server_type) = (server.topology_type(), server.server_type());
+        let additions = match (self.kind, preference) {
+            (Kind::Read, preference) => {
+                Additions::for_read(topology_type, server_type, preference, Opcode::Msg)
+            }
+            (Kind::Generic, Some(preference)) => {
+                Additions::for_run_command(server_type, preference)
+            }
+            _ => Additions::default(),
+        };
+        match additions.read_preference {
+            Some(preference) => preference.append_to(&document),
+            None => Ok(document),
+        }
+    }
+}

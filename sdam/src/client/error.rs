@@ -1,0 +1,223 @@
+use std::fmt;
+
+use sdam_core::{
+    address::ServerAddress,
+    document::MalformedDocument,
+    error::{RETRYABLE_ERROR, SYSTEM_OVERLOADED_ERROR, ServerError},
+    event::CommandInfo,
+    pool::PoolError,
+};
+use sdam_transport::{pool::CommandReply, wire::WireMessage};
+
+use super::Command;
+use crate::select::error::SelectionError;
+
+pub(super) const RETRYABLE_WRITE_ERROR: &str = "RetryableWriteError";
+pub(super) const NO_WRITES_PERFORMED: &str = "NoWritesPerformed";
+
+/// The error of a command. Its effects on the topology have run.
+///
+/// `{}` is one line with the name of the command, the server and the number of retries.
+#[derive(Clone)]
+pub struct CommandError(Box<Parts>);
+
+#[derive(Clone)]
+struct Parts {
+    kind: CommandErrorKind,
+    command: Box<str>,
+    address: Option<ServerAddress>,
+    labels: Vec<Box<str>>,
+    reply: Option<WireMessage>,
+    retries: u32,
+}
+
+/// What a command failed with.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum CommandErrorKind {
+    /// No server could be selected. The command was not sent.
+    Selection(SelectionError),
+    /// The pool had no connection to give, or a clear has interrupted the connection.
+    Pool(PoolError),
+    /// The connection could not be established, or it broke.
+    Connection(ServerError),
+    /// The server has answered with an error.
+    Reply(ServerError),
+    /// The command is no BSON document. It was not sent.
+    Malformed(MalformedDocument),
+    /// The runtime of the pool has ended before the client was closed.
+    RuntimeShutDown,
+}
+
+impl CommandError {
+    pub(super) fn new(command: &Command<'_>, kind: CommandErrorKind) -> Self {
+        let labels = match &kind {
+            CommandErrorKind::Connection(error) | CommandErrorKind::Reply(error) => {
+                error.labels.to_vec()
+            }
+            _ => Vec::new(),
+        };
+        Self(Box::new(Parts {
+            kind,
+            command: CommandInfo::name_of(command.document).into(),
+            address: None,
+            labels,
+            reply: None,
+            retries: 0,
+        }))
+    }
+
+    pub(super) fn selection(command: &Command<'_>, error: SelectionError) -> Self {
+        Self::new(command, CommandErrorKind::Selection(error))
+    }
+
+    pub(super) fn pool(command: &Command<'_>, error: sdam_pool::Error) -> Self {
+        let kind = match error {
+            sdam_pool::Error::Pool(error) => CommandErrorKind::Pool(error),
+            sdam_pool::Error::Connection(error) => CommandErrorKind::Connection(error.error),
+            _ => CommandErrorKind::RuntimeShutDown,
+        };
+        Self::new(command, kind)
+    }
+
+    pub(super) fn reply(command: &Command<'_>, error: ServerError, reply: &CommandReply) -> Self {
+        let mut own = Self::new(command, CommandErrorKind::Reply(error));
+        own.0.reply = Some(reply.message.clone());
+        own
+    }
+
+    pub(super) fn at(mut self, address: &ServerAddress) -> Self {
+        self.0.address = Some(address.clone());
+        self
+    }
+
+    pub(super) fn after(mut self, retries: u32) -> Self {
+        self.0.retries = retries;
+        self
+    }
+
+    pub(super) fn add_label(&mut self, label: &str) {
+        if !self.has_label(label) {
+            self.0.labels.push(label.into());
+        }
+    }
+
+    pub(super) fn is_overload(&self) -> bool {
+        self.has_label(SYSTEM_OVERLOADED_ERROR)
+    }
+
+    pub(super) fn is_retryable_overload(&self) -> bool {
+        self.is_overload() && self.has_label(RETRYABLE_ERROR)
+    }
+
+    /// Returns what the command failed with.
+    pub fn kind(&self) -> &CommandErrorKind {
+        &self.0.kind
+    }
+
+    /// Returns the name of the command.
+    pub fn command(&self) -> &str {
+        &self.0.command
+    }
+
+    /// Returns the server of the failed attempt; `None` if none was selected.
+    pub fn address(&self) -> Option<&ServerAddress> {
+        self.0.address.as_ref()
+    }
+
+    /// Returns the labels: those of the server's reply, and those that the client has added.
+    pub fn labels(&self) -> impl Iterator<Item = &str> {
+        self.0.labels.iter().map(|label| &**label)
+    }
+
+    /// Returns whether the error carries `label`.
+    pub fn has_label(&self, label: &str) -> bool {
+        self.labels().any(|own| own == label)
+    }
+
+    /// Returns the error of the server or of the connection to it, if it is one.
+    pub fn server_error(&self) -> Option<&ServerError> {
+        match &self.0.kind {
+            CommandErrorKind::Connection(error) | CommandErrorKind::Reply(error) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// Returns the code of the server's error.
+    pub fn code(&self) -> Option<i32> {
+        self.server_error()?.code
+    }
+
+    /// Returns the reply with the error, a BSON document, if there was one.
+    pub fn body(&self) -> Option<&[u8]> {
+        self.0.reply.as_ref().map(WireMessage::body)
+    }
+
+    /// Returns how many times the command was retried.
+    pub fn retries(&self) -> u32 {
+        self.0.retries
+    }
+
+    /// Returns whether time has run out: for the selection, in the wait queue, at connecting, or
+    /// for the reply.
+    pub fn is_timeout(&self) -> bool {
+        match &self.0.kind {
+            CommandErrorKind::Selection(error) => error.is_timeout(),
+            CommandErrorKind::Pool(error) => matches!(
+                error,
+                PoolError::TimedOut { .. } | PoolError::TimedOutPinned { .. }
+            ),
+            CommandErrorKind::Connection(error) => error.is_timeout(),
+            _ => false,
+        }
+    }
+
+    /// Returns whether the connection could not be established, or broke.
+    pub fn is_network(&self) -> bool {
+        matches!(&self.0.kind, CommandErrorKind::Connection(error) if error.is_network())
+    }
+}
+
+impl fmt::Display for CommandError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parts = &*self.0;
+        write!(f, "`{}` failed", parts.command)?;
+        if let Some(address) = &parts.address {
+            write!(f, " on {address}")?;
+        }
+        match parts.retries {
+            0 => {}
+            1 => f.write_str(" after 1 retry")?,
+            count => write!(f, " after {count} retries")?,
+        }
+        f.write_str(": ")?;
+        match &parts.kind {
+            CommandErrorKind::Selection(error) => error.fmt(f),
+            CommandErrorKind::Pool(error) => error.fmt(f),
+            CommandErrorKind::Connection(error) | CommandErrorKind::Reply(error) => error.fmt(f),
+            CommandErrorKind::Malformed(error) => error.fmt(f),
+            CommandErrorKind::RuntimeShutDown => {
+                f.write_str("the runtime has shut down before the client was closed")
+            }
+        }
+    }
+}
+
+impl fmt::Debug for CommandError {
+    /// Prints the `Display` text, for programs whose `main` returns the error.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl std::error::Error for CommandError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.0.kind {
+            CommandErrorKind::Selection(error) => Some(error),
+            CommandErrorKind::Pool(error) => Some(error),
+            CommandErrorKind::Connection(error) | CommandErrorKind::Reply(error) => Some(error),
+            CommandErrorKind::Malformed(error) => Some(error),
+            CommandErrorKind::RuntimeShutDown => None,
+        }
+    }
+}

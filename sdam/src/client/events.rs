@@ -1,0 +1,72 @@
+use std::sync::Arc;
+
+use sdam_core::{
+    error::{ErrorKind, ServerError, Stage},
+    event::{CommandInfo, EventKind},
+    time::Instant,
+};
+use sdam_events::sink::Interest;
+use sdam_pool::PooledConnection;
+
+use super::attempt::Sent;
+use crate::topology::shared::Shared;
+
+/// Publishes the events of one command, if a sink wants them. Dropping it publishes a failure, so
+/// every start has an end (Command Logging and Monitoring: "Guarantees").
+pub(super) struct CommandEvents<'c> {
+    shared: &'c Shared,
+    started: Instant,
+    /// `None` once the end is published, or if there are no events.
+    info: Option<Arc<CommandInfo>>,
+}
+
+impl<'c> CommandEvents<'c> {
+    pub(super) fn begin(sent: &Sent<'c>, connection: &PooledConnection, document: &[u8]) -> Self {
+        let shared = &**sent.client.topology().shared();
+        let started = shared.now();
+        let events = &shared.events;
+        let is_wanted = events.wants_any(Interest::COMMANDS) && events.admits_operation(started);
+        let info = is_wanted.then(|| {
+            let (server, database) = (sent.server, sent.command.database);
+            let request = sent.client.next_request();
+            let server = (server.id(), server.address().clone());
+            let info = CommandInfo::new(document, database, request, server, connection.id())
+                .with_operation_id(Some(sent.operation))
+                .with_service_id(connection.service_id());
+            let info = Arc::new(info);
+            events.push(started, info.started(document));
+            info
+        });
+        Self {
+            shared,
+            started,
+            info,
+        }
+    }
+
+    pub(super) fn succeeded(mut self, reply: &[u8]) {
+        self.end(|info, duration| info.succeeded(duration, reply));
+    }
+
+    pub(super) fn failed(mut self, error: Arc<ServerError>) {
+        self.end(|info, duration| info.failed(duration, error));
+    }
+
+    fn end(&mut self, event: impl FnOnce(&Arc<CommandInfo>, std::time::Duration) -> EventKind) {
+        if let Some(info) = self.info.take() {
+            let now = self.shared.now();
+            let event = event(&info, now.since(self.started));
+            self.shared.events.push(now, event);
+        }
+    }
+}
+
+impl Drop for CommandEvents<'_> {
+    fn drop(&mut self) {
+        let (kind, stage) = (ErrorKind::Cancelled, Stage::Operation);
+        self.end(|info, duration| {
+            let error = ServerError::new(kind, stage, "the caller has dropped the operation");
+            info.failed(duration, error.shared())
+        });
+    }
+}

@@ -1,0 +1,76 @@
+use sdam_pool::{Pool, PooledConnection};
+use sdam_select::criteria::Criteria;
+use sdam_transport::pool::CommandReply;
+
+use super::{Client, Command, attempt::Sent, error::CommandError};
+use crate::select::selected::SelectedServer;
+
+/// A connection that several commands share, such as those of a cursor. Dropping it checks it in.
+///
+/// Behind a load balancer the commands of a cursor have to use one connection (Load Balancers:
+/// "Connection Pinning"). On other topologies they have to use one server.
+#[derive(Debug)]
+pub struct PinnedConnection {
+    client: Client,
+    connection: PooledConnection,
+    /// Counts as one operation in progress.
+    server: SelectedServer<Pool>,
+}
+
+impl PinnedConnection {
+    pub(super) async fn check_out(
+        client: &Client,
+        criteria: &Criteria,
+    ) -> Result<Self, CommandError> {
+        let none = Command::new("", &[]);
+        let deadline = client.deadline(&none);
+        let server = client
+            .select(criteria, deadline)
+            .await
+            .map_err(|error| CommandError::selection(&none, error))?;
+        let connection = server.pool().check_out().await;
+        let connection =
+            connection.map_err(|error| CommandError::pool(&none, error).at(server.address()))?;
+        Ok(Self {
+            client: client.clone(),
+            connection,
+            server,
+        })
+    }
+
+    /// Returns the selected server.
+    pub fn server(&self) -> &SelectedServer<Pool> {
+        &self.server
+    }
+
+    /// Returns the pooled connection.
+    pub fn connection(&mut self) -> &mut PooledConnection {
+        &mut self.connection
+    }
+
+    /// Runs a command once, like [`Client::run`] without retries. Its criteria have no effect but on
+    /// the read preference that is sent.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::run`].
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped at any time. Whether the command took effect is then unknown, and later
+    /// commands fail.
+    pub async fn run(&mut self, command: &Command<'_>) -> Result<CommandReply, CommandError> {
+        let settings = &self.client.0.settings;
+        let timeout = command.timeout.or(settings.timeout);
+        let sent = Sent {
+            client: &self.client,
+            server: &self.server,
+            command,
+            operation: self.client.next_operation(),
+            timeout: timeout.or(settings.socket_timeout),
+            transaction: None,
+        };
+        let result = sent.run(&mut self.connection).await;
+        result.map_err(|error| error.at(self.server.address()))
+    }
+}

@@ -1,0 +1,118 @@
+use std::time::Duration;
+
+use sdam_transport::pool::CommandReply;
+
+use super::error::{CommandError, NO_WRITES_PERFORMED};
+
+/// The base of backoffs, unless the server names one (Client Backpressure: `BASE_BACKOFF`).
+const BASE_BACKOFF: Duration = Duration::from_millis(100);
+
+/// The maximum backoff (Client Backpressure: `MAX_BACKOFF`).
+const MAX_BACKOFF: Duration = Duration::from_secs(10);
+
+/// Decides whether and when a failed command is run again, and which of its errors is returned
+/// (Retryable Reads, Retryable Writes, Client Backpressure).
+#[derive(Debug)]
+pub(super) struct Retry {
+    policy: Policy,
+    /// The number of failed attempts.
+    attempts: u32,
+    /// The maximum number of retries; `None` for no limit but the deadline.
+    limit: Option<u32>,
+    told: Option<Failure>,
+}
+
+/// What the options say about the retries of a command.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Policy {
+    /// Whether commands of this kind may be retried at all: `retryReads`, `retryWrites`.
+    pub(super) is_enabled: bool,
+    pub(super) has_deadline: bool,
+    pub(super) max_adaptive_retries: u32,
+}
+
+/// A failed attempt.
+#[derive(Debug)]
+pub(super) struct Failure {
+    pub(super) error: CommandError,
+    /// Whether the command was sent.
+    pub(super) is_sent: bool,
+    /// Whether Retryable Reads or Retryable Writes allow to retry the command after this error.
+    pub(super) is_retryable: bool,
+    /// `baseBackoffMS`
+    pub(super) base_backoff: Option<Duration>,
+    /// The reply, if it has `ok: 1` and an error of the write concern.
+    pub(super) accepted: Option<CommandReply>,
+}
+
+impl Retry {
+    pub(super) fn new(policy: Policy) -> Self {
+        Self {
+            policy,
+            attempts: 0,
+            limit: (!policy.has_deadline).then_some(1),
+            told: None,
+        }
+    }
+
+    /// Returns the backoff before the next attempt, or `None` if there is none. `random` are 64
+    /// random bits.
+    pub(super) fn failed(&mut self, failure: Failure, random: u64) -> Option<Duration> {
+        self.attempts += 1;
+        let overloaded = failure.error.is_overload();
+        let is_retryable = failure.is_retryable || failure.error.is_retryable_overload();
+        let base = failure.base_backoff.unwrap_or(BASE_BACKOFF);
+        self.keep(failure);
+        if !(self.policy.is_enabled && is_retryable) {
+            return None;
+        }
+        // I-62: once the server was overloaded, the limit applies to all retries.
+        if overloaded {
+            self.limit = Some(self.policy.max_adaptive_retries);
+        }
+        if self.limit.is_some_and(|limit| self.attempts > limit) {
+            return None;
+        }
+        if !overloaded {
+            return Some(Duration::ZERO);
+        }
+        let factor = 1_u32.checked_shl(self.attempts).unwrap_or(u32::MAX);
+        let longest = base.saturating_mul(factor).min(MAX_BACKOFF);
+        // The upper 53 bits are a random number in [0, 1).
+        let jitter = (random >> 11) as f64 / (1_u64 << 53) as f64;
+        Some(longest.mul_f64(jitter))
+    }
+
+    /// Returns the outcome of the command after its last attempt.
+    pub(super) fn give_up(self) -> Result<CommandReply, CommandError> {
+        match self.told {
+            Some(Failure {
+                accepted: Some(reply),
+                ..
+            }) => Ok(reply),
+            Some(failure) => Err(failure.error.after(self.attempts - 1)),
+            #[expect(clippy::unreachable, reason = "an attempt has failed")]
+            None => unreachable!("a command is given up after a failure"),
+        }
+    }
+
+    /// Returns the outcome of the command if no server could be selected for its next attempt.
+    pub(super) fn end(self, unselected: CommandError) -> Result<CommandReply, CommandError> {
+        match self.told {
+            Some(_) => self.give_up(),
+            None => Err(unselected),
+        }
+    }
+
+    /// Keeps the failure that tells most: the last one of a command that may have had an effect,
+    /// else the first one (Retryable Writes: "Executing Retryable Write Commands").
+    fn keep(&mut self, failure: Failure) {
+        let tells = failure.is_sent && !failure.error.has_label(NO_WRITES_PERFORMED);
+        if tells || self.told.is_none() {
+            self.told = Some(failure);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,222 @@
+//! What is sent, and what is published of it.
+
+use std::{pin::pin, time::Duration};
+
+use bson::{Document, doc};
+use futures::{FutureExt, future};
+use sdam::{
+    CommandInfo, Criteria, EventKind, EventName, Interest, ReadMode, ReadPreference, ServerAddress,
+    client::{Client, Command, CommandErrorKind},
+    discovery::options::ServerApi,
+};
+use sdam_events::channel::unbounded;
+use sdam_sim::{Blueprint, MemberId, runtime::Sim};
+
+use crate::{World, encoded, replica_set};
+
+#[test]
+fn the_read_preference_is_sent_as_the_topology_and_the_kind_of_command_demand() {
+    let find = encoded(&doc! { "find": "c" });
+    let read = Command::read("test", find.as_bytes());
+    let generic = Command::new("test", find.as_bytes());
+    let check = |blueprint: &Blueprint, options: &str, command: &Command<'_>, sent: bool| {
+        let world = World::start(blueprint, options);
+        world.try_command(command).unwrap();
+        let (started, _) = world.log("find");
+        assert_eq!(started[0].get_str("$db").unwrap(), "test");
+        let preference = started[0].get_document("$readPreference").ok();
+        let expected = doc! { "mode": "secondaryPreferred" };
+        assert_eq!(
+            preference,
+            sent.then_some(&expected),
+            "{options} {command:?}"
+        );
+    };
+    let (set, option) = (replica_set(), "readPreference=secondaryPreferred");
+    check(&set, "", &read, false);
+    check(&set, option, &read, true);
+    check(&set, option, &generic, false);
+    let preference = ReadPreference::new(ReadMode::SecondaryPreferred);
+    let criteria = Criteria::read(preference).unwrap();
+    check(&set, "", &generic.with_criteria(criteria), true);
+    let standalone = Blueprint::standalone(ServerAddress::new("a", 27017));
+    check(&standalone, option, &read, false);
+}
+
+#[test]
+fn every_command_declares_the_api() {
+    let sim = Sim::new(1, &replica_set());
+    let (sink, mut events) = unbounded();
+    let client = Client::builder(&sim.uri()).unwrap().topology(|topology| {
+        topology
+            .options(|options| options.server_api = Some(ServerApi::v1()))
+            .sink(sink.interested_in(Interest::COMMANDS))
+    });
+    let client = client.start(sim.runtime()).unwrap();
+    let ping = encoded(&doc! { "ping": 1 });
+    sim.block_on(async {
+        let ping = Command::new("admin", ping.as_bytes());
+        client.run(&ping).await.unwrap();
+        client.close().await;
+    });
+    let EventKind::CommandStarted { document, .. } = events.try_next().unwrap().kind else {
+        panic!("no command was started");
+    };
+    let document = Document::from_reader(&document[..]).unwrap();
+    assert_eq!(
+        document,
+        doc! { "ping": 1, "apiVersion": "1", "$db": "admin" }
+    );
+}
+
+/// Runs a client of a simulated replica set and returns the events of its commands.
+fn record(run: impl AsyncFnOnce(&Sim, &Client)) -> Vec<EventKind> {
+    let sim = Sim::new(1, &replica_set());
+    let (sink, mut events) = unbounded();
+    let wanted = Interest::COMMANDS.union(Interest::SELECTION);
+    let builder = Client::builder(&sim.uri()).unwrap();
+    let client = builder.topology(|topology| topology.sink(sink.interested_in(wanted)));
+    let client = client.start(sim.runtime()).unwrap();
+    sim.block_on(async {
+        run(&sim, &client).await;
+        client.close().await;
+    });
+    std::iter::from_fn(|| events.try_next())
+        .map(|event| event.kind)
+        .collect()
+}
+
+fn info(kind: &EventKind) -> Option<&CommandInfo> {
+    match kind {
+        EventKind::CommandStarted { command, .. }
+        | EventKind::CommandSucceeded { command, .. }
+        | EventKind::CommandFailed { command, .. } => Some(command),
+        _ => None,
+    }
+}
+
+#[test]
+fn selection_and_command_carry_the_number_of_the_operation() {
+    let ping = encoded(&doc! { "ping": 1 });
+    let events = record(async |_, client| {
+        for _ in 0..2 {
+            let ping = Command::new("admin", ping.as_bytes());
+            client.run(&ping).await.unwrap();
+        }
+    });
+    let infos: Vec<_> = events.iter().filter_map(info).collect();
+    assert_eq!(infos.len(), 4);
+    assert_eq!(infos[0], infos[1]);
+    assert_eq!(infos[2], infos[3]);
+    assert_ne!(infos[0].request_id, infos[2].request_id);
+    assert_ne!(infos[0].operation_id, infos[2].operation_id);
+    assert_eq!((&*infos[0].name, &*infos[0].database), ("ping", "admin"));
+    let selections = events.iter().filter_map(|kind| match kind {
+        EventKind::ServerSelectionSucceeded { selection, .. } => Some(selection),
+        _ => None,
+    });
+    let selections: Vec<_> = selections.collect();
+    assert_eq!(selections[0].operation.as_deref(), Some("ping"));
+    assert_eq!(selections[0].operation_id, infos[0].operation_id);
+    assert_eq!(selections[1].operation_id, infos[2].operation_id);
+}
+
+#[test]
+fn a_dropped_command_publishes_its_failure() {
+    let ping = encoded(&doc! { "ping": 1 });
+    let events = record(async |sim, client| {
+        let ping = Command::new("admin", ping.as_bytes());
+        client.run(&ping).await.unwrap();
+        for member in 0..3 {
+            sim.network().blackhole(MemberId(member), true);
+        }
+        let clock = sim.runtime().io.clock;
+        let soon = clock.sleep_until(sim.now() + Duration::from_millis(10));
+        let hanging = pin!(client.run(&ping));
+        assert!(matches!(
+            future::select(hanging, soon).await,
+            future::Either::Right(_)
+        ));
+        sim.network().heal();
+    });
+    let failures = events.iter().filter_map(|kind| match kind {
+        EventKind::CommandFailed { failure, .. } => Some(failure.to_string()),
+        _ => None,
+    });
+    assert_eq!(
+        failures.collect::<Vec<_>>(),
+        ["cancelled at operation: the caller has dropped the operation"]
+    );
+}
+
+#[test]
+fn commands_on_a_pinned_connection_share_it_with_no_other_operation() {
+    let ping = encoded(&doc! { "ping": 1 });
+    let find = encoded(&doc! { "find": "c" });
+    let events = record(async |_, client| {
+        let ping = Command::new("admin", ping.as_bytes());
+        let find = Command::read("test", find.as_bytes());
+        let mut pinned = client.pin(None).await.unwrap();
+        pinned.run(&find).await.unwrap();
+        client.run(&ping).await.unwrap();
+        pinned.run(&find).await.unwrap();
+    });
+    let started = events
+        .iter()
+        .filter(|kind| kind.name() == EventName::CommandStarted);
+    let of: Vec<_> = started
+        .filter_map(|kind| Some((&*info(kind)?.name, info(kind)?.connection.driver)))
+        .collect();
+    assert_eq!(of, [("find", 1), ("ping", 2), ("find", 1)]);
+}
+
+#[test]
+fn closing_ends_the_sessions_at_the_server() {
+    let insert = encoded(&doc! { "insert": "c", "documents": [{ "_id": 1 }] });
+    let events = record(async |_, client| {
+        let insert = Command::write("test", insert.as_bytes());
+        client.run(&insert).await.unwrap();
+    });
+    let started = events.iter().filter_map(|kind| match kind {
+        EventKind::CommandStarted { document, .. } => {
+            Some(Document::from_reader(&document[..]).unwrap())
+        }
+        _ => None,
+    });
+    let started: Vec<_> = started.collect();
+    let session = started[0].get_document("lsid").unwrap().clone();
+    assert_eq!(
+        started[1],
+        doc! { "endSessions": [session], "$db": "admin" }
+    );
+}
+
+#[test]
+fn what_cannot_be_sent_is_an_error_without_a_command() {
+    let world = World::start(&replica_set(), "serverSelectionTimeoutMS=10");
+    let malformed = world
+        .try_command(&Command::new("admin", &[1, 2, 3]))
+        .unwrap_err();
+    assert!(
+        matches!(malformed.kind(), CommandErrorKind::Malformed(_)),
+        "{malformed}"
+    );
+    for member in 0..3 {
+        world.sim.kill(MemberId(member)).unwrap();
+    }
+    world.sim.run_for(Duration::from_secs(30));
+    let ping = encoded(&doc! { "ping": 1 });
+    let error = world
+        .try_command(&Command::new("admin", ping.as_bytes()))
+        .unwrap_err();
+    assert!(
+        matches!(error.kind(), CommandErrorKind::Selection(_)),
+        "{error}"
+    );
+    assert!(error.is_timeout() && error.address().is_none());
+    assert_eq!(
+        world.client.close().now_or_never(),
+        None,
+        "closing waits for tasks"
+    );
+}

@@ -1,0 +1,101 @@
+//! The client on a simulated deployment, in virtual time.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod commands;
+mod overload;
+mod retries;
+
+use std::{cell::RefCell, future::Future, time::Duration};
+
+use bson::{Document, RawDocumentBuf, doc};
+use sdam::{
+    Event, EventKind, Interest, ServerAddress,
+    client::{Client, Command, CommandError},
+};
+use sdam_events::channel::{EventStream, unbounded};
+use sdam_sim::{Blueprint, config::SetConfig, runtime::Sim};
+
+/// A simulated deployment with a client and the events of its commands.
+pub(crate) struct World {
+    pub(crate) sim: Sim,
+    pub(crate) client: Client,
+    events: RefCell<EventStream>,
+}
+
+pub(crate) fn replica_set() -> Blueprint {
+    let hosts = ["a", "b", "c"].map(|host| ServerAddress::new(host, 27017));
+    Blueprint::replica_set(SetConfig::new("rs", hosts))
+}
+
+impl World {
+    /// Starts a client of `blueprint` with these options added to the connection string.
+    pub(crate) fn start(blueprint: &Blueprint, options: &str) -> Self {
+        let sim = Sim::new(1, blueprint);
+        let (sink, events) = unbounded();
+        let uri = sim.uri();
+        let separator = if uri.contains('?') { '&' } else { '?' };
+        let builder = Client::builder(&format!("{uri}{separator}{options}")).unwrap();
+        let sink = sink.interested_in(Interest::COMMANDS);
+        let client = builder.topology(|topology| topology.sink(sink));
+        let client = client.start(sim.runtime()).unwrap();
+        let events = RefCell::new(events);
+        Self {
+            sim,
+            client,
+            events,
+        }
+    }
+
+    pub(crate) fn run<T>(&self, future: impl Future<Output = T>) -> T {
+        self.sim.block_on(future)
+    }
+
+    /// Runs a command; returns its reply, decoded.
+    pub(crate) fn try_command(&self, command: &Command<'_>) -> Result<Document, CommandError> {
+        let reply = self.run(self.client.run(command))?;
+        Ok(Document::from_reader(reply.body()).unwrap())
+    }
+
+    /// Inserts a document by a retryable write.
+    pub(crate) fn insert(&self, id: i32) -> Result<Document, CommandError> {
+        let insert = encoded(&doc! { "insert": "c", "documents": [{ "_id": id }] });
+        self.try_command(&Command::write("test", insert.as_bytes()))
+    }
+
+    /// Makes the primary, or the only server, fail commands.
+    pub(crate) fn fail(&self, mode: Document, data: Document) {
+        let fail = doc! { "configureFailPoint": "failCommand", "mode": mode, "data": data };
+        let fail = encoded(&fail);
+        self.try_command(&Command::new("admin", fail.as_bytes()))
+            .unwrap();
+    }
+
+    /// Returns the documents of the commands of this name that were started, and the names of all
+    /// their events, since the last call.
+    pub(crate) fn log(&self, command: &str) -> (Vec<Document>, Vec<&'static str>) {
+        // The queue is delivered by a task.
+        self.sim.run_for(Duration::from_millis(1));
+        let mut events = self.events.borrow_mut();
+        let all: Vec<Event> = std::iter::from_fn(|| events.try_next()).collect();
+        let of = |event: &&Event| match &event.kind {
+            EventKind::CommandStarted { command: info, .. }
+            | EventKind::CommandSucceeded { command: info, .. }
+            | EventKind::CommandFailed { command: info, .. } => &*info.name == command,
+            _ => false,
+        };
+        let names = all.iter().filter(of);
+        let names = names.map(|event| event.kind.name().as_str()).collect();
+        let started = all.iter().filter(of).filter_map(|event| match &event.kind {
+            EventKind::CommandStarted { document, .. } => {
+                Some(Document::from_reader(&document[..]).unwrap())
+            }
+            _ => None,
+        });
+        (started.collect(), names)
+    }
+}
+
+pub(crate) fn encoded(document: &Document) -> RawDocumentBuf {
+    RawDocumentBuf::try_from(document).unwrap()
+}
