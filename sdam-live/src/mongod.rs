@@ -5,6 +5,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{self, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
@@ -15,6 +16,7 @@ use crate::error::Error;
 use crate::locate::mongod_path;
 use crate::port;
 use crate::process::Process;
+use crate::security::{self, ROOT, Security};
 use crate::version::Version;
 use crate::wait::poll;
 use crate::workdir::WorkDir;
@@ -37,6 +39,10 @@ pub struct Mongod {
     // Before the directory, because fields are dropped in order.
     process: Mutex<Process>,
     dir: WorkDir,
+    /// Whether the server has the user [`ROOT`], as which clients authenticate.
+    has_root: AtomicBool,
+    /// The length of the log when the process was started.
+    log_start: AtomicU64,
 }
 
 impl Mongod {
@@ -54,8 +60,19 @@ impl Mongod {
         version: impl Into<Option<Version>>,
         arguments: &[&str],
     ) -> Result<Self, Error> {
-        let mut mongod = Self::launch(version, arguments)?;
+        let mut mongod = Self::launch(version, arguments, Security::Open)?;
         mongod.wait_until_ready()?;
+        Ok(mongod)
+    }
+
+    /// Starts a standalone server that refuses every command of connections without
+    /// authentication, and creates the user [`ROOT`]. The [clients](Self::client) of this value are
+    /// authenticated.
+    pub fn start_secured(version: impl Into<Option<Version>>) -> Result<Self, Error> {
+        let mut mongod = Self::launch(version, &[], Security::Users)?;
+        mongod.wait_until_ready()?;
+        mongod.create_root()?;
+        mongod.trust_root();
         Ok(mongod)
     }
 
@@ -63,21 +80,26 @@ impl Mongod {
     pub(crate) fn launch(
         version: impl Into<Option<Version>>,
         arguments: &[&str],
+        security: Security,
     ) -> Result<Self, Error> {
         let executable = mongod_path(version)?;
         let dir = WorkDir::create("mongod").map_err(Error::io("creating a directory"))?;
         let data = dir.path().join("data");
         fs::create_dir(&data).map_err(Error::io("creating a directory"))?;
         let process = Process::guarded(&data).map_err(Error::io("starting `sh`"))?;
+        let arguments = arguments.iter().map(|&argument| argument.to_owned());
+        let mut arguments: Vec<String> = arguments.collect();
+        if security == Security::Users {
+            arguments.extend(security::key_file(dir.path())?);
+        }
         let mongod = Self {
             executable,
-            arguments: arguments
-                .iter()
-                .map(|&argument| argument.to_owned())
-                .collect(),
+            arguments,
             address: port::free()?,
             process: Mutex::new(process),
             dir,
+            has_root: AtomicBool::new(false),
+            log_start: AtomicU64::new(0),
         };
         mongod.spawn()?;
         Ok(mongod)
@@ -112,9 +134,27 @@ impl Mongod {
         self.dir.path().join("mongod.log")
     }
 
-    /// Opens a new connection to it.
+    /// Opens a new connection to it, authenticated as [`ROOT`] if it has that user.
     pub fn client(&self) -> Result<Client, Error> {
-        Client::connect(self.address)
+        let mut client = Client::connect(self.address)?;
+        if self.has_root.load(Ordering::Relaxed) {
+            let (user, password) = ROOT;
+            client.authenticate(user, password)?;
+        }
+        Ok(client)
+    }
+
+    /// Creates the user [`ROOT`], which the server allows as long as it has none (the "localhost
+    /// exception").
+    pub(crate) fn create_root(&self) -> Result<(), Error> {
+        let (user, password) = ROOT;
+        let create = doc! { "createUser": user, "pwd": password, "roles": ["root"] };
+        self.run_command("admin", create).map(drop)
+    }
+
+    /// Authenticates all later clients as [`ROOT`].
+    pub(crate) fn trust_root(&self) {
+        self.has_root.store(true, Ordering::Relaxed);
     }
 
     /// Runs a command on a new connection; see [`Client::run_command`].
@@ -182,6 +222,8 @@ impl Mongod {
     }
 
     fn spawn(&self) -> Result<(), Error> {
+        let log = fs::metadata(self.log()).map_or(0, |log| log.len());
+        self.log_start.store(log, Ordering::Relaxed);
         let output = fs::File::options()
             .create(true)
             .append(true)
@@ -220,13 +262,26 @@ impl Mongod {
                 )));
             }
             // Another server may have taken the port in the meantime, so its identity is checked.
-            let options = self.run_command("admin", doc! { "getCmdLineOpts": 1 })?;
+            let options = match self.run_command("admin", doc! { "getCmdLineOpts": 1 }) {
+                Err(error) if error.code() == Some(security::UNAUTHORIZED) => {
+                    return Ok(self.listens().then_some(Start::Answered));
+                }
+                options => options?,
+            };
             let path = options
                 .get_document("parsed")
                 .and_then(|parsed| parsed.get_document("storage"))
                 .and_then(|storage| storage.get_str("dbPath"));
             Ok((path.ok().map(Path::new) == Some(&self.data())).then_some(Start::Answered))
         })
+    }
+
+    /// Returns whether the log says that the process listens.
+    fn listens(&self) -> bool {
+        let log = fs::read(self.log()).unwrap_or_default();
+        let start = usize::try_from(self.log_start.load(Ordering::Relaxed)).unwrap_or_default();
+        let new = String::from_utf8_lossy(log.get(start..).unwrap_or_default()).to_lowercase();
+        new.contains("waiting for connections")
     }
 
     fn data(&self) -> PathBuf {
@@ -285,7 +340,7 @@ enum Start {
 
 #[cfg(test)]
 mod tests {
-    use super::Mongod;
+    use super::{Mongod, Security};
     use crate::or_skip;
     use crate::version::Version;
 
@@ -294,7 +349,7 @@ mod tests {
         let Some(first) = or_skip(Mongod::start(Version::V6_0)).unwrap() else {
             return;
         };
-        let mut second = Mongod::launch(Version::V6_0, &[]).unwrap();
+        let mut second = Mongod::launch(Version::V6_0, &[], Security::Open).unwrap();
         second.kill().unwrap();
         // Simulates a port that was taken between the choice and the start.
         second.address = first.address;

@@ -13,6 +13,7 @@ pub use self::spec::MemberSpec;
 use crate::client::Client;
 use crate::error::Error;
 use crate::mongod::Mongod;
+use crate::security::Security;
 use crate::version::Version;
 use crate::wait::poll;
 
@@ -34,6 +35,7 @@ pub struct ReplicaSet {
     name: String,
     version: Option<Version>,
     max_wire_version: i32,
+    security: Security,
     specs: Vec<MemberSpec>,
     members: Vec<Mongod>,
 }
@@ -139,6 +141,15 @@ impl ReplicaSet {
             self.members[index].run_command("admin", doc! { "replSetStepUp": 1 })?;
             Ok(None)
         })
+    }
+
+    /// Creates the user that clients authenticate as, once there is a primary, and makes `first`
+    /// primary.
+    fn create_root(&self, first: usize) -> Result<(), Error> {
+        let primary = self.primary()?;
+        self.members[primary].create_root()?;
+        self.members().for_each(Mongod::trust_root);
+        self.step_up(first)
     }
 
     /// Runs a command on the primary until the set is ready for it, and returns the primary's

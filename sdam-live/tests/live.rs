@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bson::{Document, doc};
 use sdam_live::{
-    Client, Error, FailCommand, MemberSpec, Mongod, ReplicaSet, Version, mongod_path, or_skip,
+    Client, Error, FailCommand, MemberSpec, Mongod, ROOT, ReplicaSet, Version, mongod_path, or_skip,
 };
 
 /// Returns a list of members from a member's hello reply.
@@ -234,6 +234,45 @@ fn reconfigurations_take_effect() {
         let refused = set.reconfig(|config| drop(config.insert("protocolVersion", 7_i64)));
         assert!(matches!(refused, Err(Error::Command(_))), "{refused:?}");
     });
+}
+
+#[test]
+fn a_secured_server_refuses_clients_that_are_not_its_user() {
+    for version in Version::FETCHABLE {
+        let Some(mongod) = or_skip(Mongod::start_secured(version)).unwrap() else {
+            continue;
+        };
+        let find = doc! { "find": "c" };
+        let mut stranger = Client::connect(mongod.address()).unwrap();
+        let refused = stranger.run_command("test", find.clone());
+        assert_eq!(refused.unwrap_err().code(), Some(13), "{version}");
+        stranger.hello().unwrap();
+        let refused = stranger.authenticate(ROOT.0, "wrong");
+        assert_eq!(refused.unwrap_err().code(), Some(18), "{version}");
+        mongod.run_command("test", find.clone()).unwrap();
+        mongod.restart().unwrap();
+        mongod.run_command("test", find).unwrap();
+    }
+}
+
+#[test]
+fn a_secured_set_is_led_by_its_user() {
+    let members = [const { MemberSpec::new() }; 3];
+    let builder = ReplicaSet::builder(Version::V6_0).secured();
+    let Some(mut set) = or_skip(builder.start(&members)).unwrap() else {
+        return;
+    };
+    let old = set.step_down().unwrap();
+    assert_ne!(set.primary().unwrap(), old);
+    let added = set.add(MemberSpec::new().no_vote()).unwrap();
+    set.wait_until_settled().unwrap();
+    let status = doc! { "connectionStatus": 1 };
+    let status = set.member(added).run_command("admin", status).unwrap();
+    let users = status
+        .get_document("authInfo")
+        .unwrap()
+        .get_array("authenticatedUsers");
+    assert_eq!(users.unwrap().len(), 1);
 }
 
 #[test]

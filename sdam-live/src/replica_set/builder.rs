@@ -7,6 +7,7 @@ use bson::doc;
 use super::{MemberSpec, ReplicaSet};
 use crate::error::Error;
 use crate::mongod::Mongod;
+use crate::security::Security;
 use crate::version::Version;
 
 /// The settings for starting a [`ReplicaSet`].
@@ -18,6 +19,7 @@ pub struct ReplicaSetBuilder {
     election_timeout: Duration,
     heartbeat_interval: Duration,
     arguments: Vec<String>,
+    security: Security,
 }
 
 impl ReplicaSetBuilder {
@@ -28,6 +30,7 @@ impl ReplicaSetBuilder {
             election_timeout: Duration::from_secs(2),
             heartbeat_interval: Duration::from_millis(500),
             arguments: Vec::new(),
+            security: Security::Open,
         }
     }
 
@@ -55,6 +58,13 @@ impl ReplicaSetBuilder {
         self
     }
 
+    /// Makes the members refuse every command of connections without authentication, and create
+    /// the user [`ROOT`](crate::ROOT); see [`Mongod::start_secured`].
+    pub const fn secured(mut self) -> Self {
+        self.security = Security::Users;
+        self
+    }
+
     /// Starts the set; see [`ReplicaSet::start`].
     pub fn start(self, specs: &[MemberSpec]) -> Result<ReplicaSet, Error> {
         let first = (0..specs.len())
@@ -69,7 +79,7 @@ impl ReplicaSetBuilder {
 
         let mut arguments = vec!["--replSet", &self.name, "--oplogSize", "16"];
         arguments.extend(self.arguments.iter().map(String::as_str));
-        let launch = || Mongod::launch(self.version, &arguments);
+        let launch = || Mongod::launch(self.version, &arguments, self.security);
         let mut members = specs
             .iter()
             .map(|_| launch())
@@ -84,6 +94,7 @@ impl ReplicaSetBuilder {
             name: self.name,
             version: self.version,
             max_wire_version,
+            security: self.security,
             specs: specs.to_vec(),
             members,
         };
@@ -98,8 +109,11 @@ impl ReplicaSetBuilder {
             },
         };
         set.members[first].run_command("admin", doc! { "replSetInitiate": config })?;
-        // Otherwise the first election would wait for the election timeout.
-        set.step_up(first)?;
+        match self.security {
+            // Otherwise the first election would wait for the election timeout.
+            Security::Open => set.step_up(first)?,
+            Security::Users => set.create_root(first)?,
+        }
         set.wait_until_settled()?;
         Ok(set)
     }

@@ -5,6 +5,7 @@ use bson::{Bson, Document, doc};
 use super::{MemberSpec, ReplicaSet};
 use crate::error::Error;
 use crate::mongod::Mongod;
+use crate::security::Security;
 
 impl ReplicaSet {
     /// Changes the configuration on the primary. `change` gets the whole configuration; the
@@ -65,12 +66,15 @@ impl ReplicaSet {
 
     /// Starts and adds another member, and returns its index.
     pub fn add(&mut self, spec: MemberSpec) -> Result<usize, Error> {
-        let mut member = Mongod::launch(self.version, &["--replSet", &self.name])?;
+        let mut member = Mongod::launch(self.version, &["--replSet", &self.name], self.security)?;
         member.wait_until_ready()?;
         self.specs.push(spec);
         self.members.push(member);
         let index = self.size() - 1;
         self.add_back(index)?;
+        if self.security == Security::Users {
+            self.members[index].trust_root();
+        }
         Ok(index)
     }
 }
