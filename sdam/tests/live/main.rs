@@ -10,6 +10,7 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod authentication;
 mod failover;
 mod membership;
 mod observer;

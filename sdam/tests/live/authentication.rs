@@ -1,0 +1,195 @@
+//! Pooled connections that authenticate (the test plan of the Authentication specification).
+
+mod client;
+mod faults;
+
+use bson::doc;
+use sdam::{ErrorOutcome, Stage};
+use sdam_live::{Mongod, ROOT};
+
+use self::client::{Client, UNAUTHENTICATED, is_before_4_4, run, secured};
+use crate::runtime::replica_set;
+
+const SHA_1: &str = "SCRAM-SHA-1";
+const SHA_256: &str = "SCRAM-SHA-256";
+
+/// Creates a user of `admin` with these mechanisms.
+fn create(mongod: &Mongod, user: &str, password: &str, mechanisms: &[&str]) {
+    let create = doc! {
+        "createUser": user, "pwd": password, "roles": ["root"], "mechanisms": mechanisms.to_vec(),
+    };
+    mongod.run_command("admin", create).unwrap();
+}
+
+/// The users of the test plan: with SHA-1, with SHA-256, and with both.
+fn create_users(mongod: &Mongod) {
+    create(mongod, "sha1", "sha1", &[SHA_1]);
+    create(mongod, "sha256", "sha256", &[SHA_256]);
+    create(mongod, "both", "both", &[SHA_1, SHA_256]);
+}
+
+/// Authenticates with and without a speculative command within hello, and checks that the server
+/// knows the user then. Returns the mechanism.
+#[track_caller]
+fn authenticate(mongod: &Mongod, user_info: &str, options: &str, expected: [&str; 2]) -> String {
+    let [user, source] = expected;
+    let mut mechanisms = [true, false].map(|speculates| {
+        let client = Client::start(mongod, user_info, options, speculates);
+        let mut connection = client.open().unwrap();
+        let status = run(
+            &mut connection,
+            &doc! { "connectionStatus": 1, "$db": source },
+        );
+        let users = status.get_document("authInfo").unwrap();
+        let users = users.get_array("authenticatedUsers").unwrap().clone();
+        assert_eq!(users, [doc! { "user": user, "db": source }.into()]);
+        run(&mut connection, &doc! { "dbStats": 1, "$db": "test" });
+        connection.close();
+        client.finish().mechanism
+    });
+    let [mechanism, same] = &mut mechanisms;
+    assert_eq!(mechanism, same);
+    std::mem::take(mechanism)
+}
+
+/// Checks that the authentication is refused by the server, which then is Unknown.
+#[track_caller]
+fn refuse(mongod: &Mongod, user_info: &str, options: &str) {
+    for speculates in [true, false] {
+        let client = Client::start(mongod, user_info, options, speculates);
+        let error = client.open().unwrap_err();
+        assert_eq!(error.error.code, Some(18), "{user_info}: {error}");
+        assert_eq!(error.error.stage, Stage::Auth);
+        assert_eq!(error.error.labels, Box::default());
+        assert_eq!(error.outcome, ErrorOutcome::Cleared);
+        client.assert_lost();
+        client.finish();
+    }
+}
+
+/// Authentication: "SCRAM-SHA-256 and mechanism negotiation", steps 1 and 2.
+#[test]
+fn each_user_authenticates_with_each_of_its_mechanisms_or_by_negotiation() {
+    // O-5, O-11
+    let Some(mongod) = secured() else { return };
+    create_users(&mongod);
+    for (user, mechanisms) in [
+        ("sha1", &[SHA_1][..]),
+        ("sha256", &[SHA_256]),
+        ("both", &[SHA_1, SHA_256]),
+    ] {
+        let info = format!("{user}:{user}@");
+        for mechanism in mechanisms {
+            let option = format!("&authMechanism={mechanism}");
+            let used = authenticate(&mongod, &info, &option, [user, "admin"]);
+            assert_eq!(used, *mechanism);
+        }
+        let negotiated = authenticate(&mongod, &info, "", [user, "admin"]);
+        assert_eq!(Some(&&*negotiated), mechanisms.last());
+    }
+}
+
+/// Authentication: "Speculative Authentication".
+#[test]
+fn a_speculative_authentication_takes_one_command_less_from_4_4_on() {
+    // O-5, O-7
+    let Some(mongod) = secured() else { return };
+    create_users(&mongod);
+    let commands = |user_info: &str, speculates| {
+        let client = Client::start(&mongod, user_info, "", speculates);
+        client.open().unwrap().close();
+        client.finish().commands
+    };
+    let both = [true, false].map(|speculates| commands("both:both@", speculates));
+    let sha_1 = commands("sha1:sha1@", true);
+    // 4.2 ignores it, and wants an empty exchange at the end.
+    let is_old = is_before_4_4(&mongod);
+    let expected = if is_old { ([3, 3], 3) } else { ([1, 2], 2) };
+    assert_eq!((both, sha_1), expected);
+}
+
+/// Authentication: "SCRAM-SHA-256 and mechanism negotiation", step 3.
+#[test]
+fn a_mechanism_that_the_user_lacks_and_an_unknown_user_are_refused_like_a_wrong_password() {
+    // I-14
+    let Some(mongod) = secured() else { return };
+    create_users(&mongod);
+    refuse(&mongod, "sha1:sha1@", "&authMechanism=SCRAM-SHA-256");
+    refuse(&mongod, "sha256:sha256@", "&authMechanism=SCRAM-SHA-1");
+    refuse(&mongod, "nobody:both@", "");
+    for user in ["sha1", "sha256", "both"] {
+        refuse(&mongod, &format!("{user}:wrong@"), "");
+        refuse(&mongod, &format!("{user}:@"), "");
+    }
+}
+
+/// Authentication: "SCRAM-SHA-256 and mechanism negotiation", step 4.
+#[test]
+fn passwords_are_prepared_and_user_names_are_not() {
+    let Some(mongod) = secured() else { return };
+    create(&mongod, "IX", "IX", &[SHA_256]);
+    create(&mongod, "\u{2168}", "\u{2163}", &[SHA_256]);
+    create(
+        &mongod,
+        "a=b,c:d@",
+        "\u{e9}\u{df}\u{1e9b}/?",
+        &[SHA_1, SHA_256],
+    );
+    for (info, user) in [
+        ("IX:IX@", "IX"),
+        ("IX:I%C2%ADX@", "IX"),
+        ("%E2%85%A8:IV@", "\u{2168}"),
+        ("%E2%85%A8:I%C2%ADV@", "\u{2168}"),
+    ] {
+        authenticate(&mongod, info, "", [user, "admin"]);
+    }
+    refuse(&mongod, "IX:IV@", "");
+    let odd = "a%3Db%2Cc%3Ad%40:%C3%A9%C3%9F%E1%BA%9B%2F%3F@";
+    for mechanism in [SHA_1, SHA_256] {
+        let option = format!("&authMechanism={mechanism}");
+        authenticate(&mongod, odd, &option, ["a=b,c:d@", "admin"]);
+    }
+}
+
+#[test]
+fn the_user_is_looked_up_in_the_auth_source() {
+    let Some(mongod) = secured() else { return };
+    let role = doc! { "role": "dbAdminAnyDatabase", "db": "admin" };
+    let create = doc! { "createUser": "ada", "pwd": "pencil", "roles": [role] };
+    mongod.run_command("staff", create).unwrap();
+    authenticate(
+        &mongod,
+        "ada:pencil@",
+        "&authSource=staff",
+        ["ada", "staff"],
+    );
+    refuse(&mongod, "ada:pencil@", "");
+    refuse(&mongod, "ada:pencil@", "&authSource=other");
+}
+
+#[test]
+fn a_connection_without_authentication_is_established_and_its_commands_are_refused() {
+    // O-11, F-3: the monitor of a secured server needs no user.
+    let Some(mongod) = secured() else { return };
+    let client = Client::start(&mongod, "", "", true);
+    let mut connection = client.open().unwrap();
+    let reply = run(&mut connection, &doc! { "dbStats": 1, "$db": "test" });
+    assert_eq!(reply.get_i32("code").unwrap(), UNAUTHENTICATED);
+    connection.close();
+    client.finish();
+}
+
+#[test]
+fn every_member_of_a_set_authenticates_and_so_does_the_next_primary() {
+    let Some(set) = replica_set() else { return };
+    let primary = set.primary().unwrap();
+    let mut create = doc! { "createUser": ROOT.0, "pwd": ROOT.1, "roles": ["root"] };
+    create.insert("writeConcern", doc! { "w": 3 });
+    set.member(primary).run_command("admin", create).unwrap();
+    for member in set.members() {
+        authenticate(member, "root:root@", "", ["root", "admin"]);
+    }
+    set.step_down().unwrap();
+    let primary = set.member(set.primary().unwrap());
+    authenticate(primary, "root:root@", "", ["root", "admin"]);
+}

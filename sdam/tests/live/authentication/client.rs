@@ -1,0 +1,196 @@
+//! A topology whose pools open authenticated connections.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use bson::Document;
+use futures::executor::block_on;
+use sdam::{
+    AuthError, AuthStep, Authenticator, ConnectionError, Conversation, Criteria, Established,
+    NewPool, Options, PoolClear, PoolFactory, PoolHandle, ServerAddress, Stage, Topology,
+    async_trait,
+};
+use sdam_core::hello::HelloAuth;
+use sdam_live::{Mongod, or_skip};
+
+use crate::runtime::{Host, version};
+
+/// The time limit of every wait, for a machine under load.
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The code of a command that needs authentication.
+pub(super) const UNAUTHENTICATED: i32 = 13;
+
+/// Starts a server that demands authentication; `None` if none is available.
+pub(super) fn secured() -> Option<Mongod> {
+    or_skip(Mongod::start_secured(version())).unwrap()
+}
+
+/// Returns whether the server is older than 4.4.
+pub(super) fn is_before_4_4(mongod: &Mongod) -> bool {
+    mongod.hello().unwrap().get_i32("maxWireVersion").unwrap() < 9
+}
+
+#[derive(Debug)]
+struct Pools;
+
+#[derive(Debug)]
+struct Pool(NewPool);
+
+impl PoolFactory for Pools {
+    type Pool = Arc<Pool>;
+
+    fn create(&self, new: NewPool) -> Arc<Pool> {
+        Arc::new(Pool(new))
+    }
+}
+
+impl PoolHandle for Pool {
+    fn ready(&self) {}
+    fn clear(&self, _: &PoolClear) {}
+    fn close(&self) {}
+}
+
+/// The topology of one server, with the user of its connection string.
+pub(super) struct Client {
+    // Before the runtime, because fields are dropped in order.
+    topology: Topology<Arc<Pool>>,
+    authenticator: Option<Observed>,
+    _host: Host,
+}
+
+impl Client {
+    /// Connects to `mongod` alone; `user_info` is empty or ends with `@`.
+    pub(super) fn start(mongod: &Mongod, user_info: &str, options: &str, speculates: bool) -> Self {
+        let host = mongod.host();
+        let base = "directConnection=true&heartbeatFrequencyMS=500&appName=auth";
+        let uri = format!("mongodb://{user_info}{host}/?{base}{options}");
+        let authenticator = sdam_auth::authenticator(&Options::parse(&uri).unwrap()).unwrap();
+        let runtime = Host::start();
+        let builder = Topology::builder(&uri).unwrap().pools(Pools);
+        Self {
+            topology: builder.start(runtime.runtime.clone()).unwrap(),
+            authenticator: authenticator.map(|inner| Observed {
+                inner,
+                speculates,
+                seen: Arc::default(),
+            }),
+            _host: runtime,
+        }
+    }
+
+    /// Opens a connection to the server once it is available.
+    pub(super) fn open(&self) -> Result<Established, ConnectionError> {
+        self.open_within(PATIENCE)
+    }
+
+    /// Like [`open`](Self::open), with this time limit for the connection.
+    pub(super) fn open_within(&self, timeout: Duration) -> Result<Established, ConnectionError> {
+        block_on(async {
+            let server = self.topology.select(&Criteria::write()).await.unwrap();
+            let authenticator = self.authenticator.as_ref();
+            let authenticator = authenticator.map(|own| own as &dyn Authenticator);
+            let pool = &server.pool().0;
+            pool.establish_with(authenticator, Some(timeout)).await
+        })
+    }
+
+    /// Checks that the last error for which the server was Unknown is one of authentication.
+    pub(super) fn assert_lost(&self) {
+        let snapshot = self.topology.snapshot();
+        let server = snapshot.servers().next().unwrap();
+        assert_eq!(server.failures().last.unwrap().error.stage, Stage::Auth);
+    }
+
+    /// Closes the topology and returns what was sent.
+    pub(super) fn finish(self) -> Seen {
+        block_on(self.topology.close());
+        let seen = self.authenticator.map(|own| own.seen);
+        seen.map_or_else(Seen::default, |seen| seen.lock().unwrap().clone())
+    }
+}
+
+/// Runs a command and returns the reply, with or without an error in it.
+pub(super) fn run(connection: &mut Established, command: &Document) -> Document {
+    let command = command.to_vec().unwrap();
+    let reply = block_on(connection.run_command(&command, Some(PATIENCE)));
+    Document::from_reader(reply.unwrap().body()).unwrap()
+}
+
+/// What an authenticator has sent.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seen {
+    /// The last mechanism.
+    pub(super) mechanism: String,
+    /// The number of commands, without those within hello.
+    pub(super) commands: usize,
+}
+
+/// An authenticator that notes what it sends, and can leave the speculative command out.
+#[derive(Debug)]
+struct Observed {
+    inner: Arc<dyn Authenticator>,
+    speculates: bool,
+    seen: Arc<Mutex<Seen>>,
+}
+
+struct ObservedConversation {
+    inner: Box<dyn Conversation>,
+    speculates: bool,
+    seen: Arc<Mutex<Seen>>,
+}
+
+impl ObservedConversation {
+    /// Notes the mechanism that a command names.
+    fn note(&self, command: &[u8]) {
+        let command = Document::from_reader(command).unwrap();
+        if let Ok(name) = command.get_str("mechanism") {
+            name.clone_into(&mut self.seen.lock().unwrap().mechanism);
+        }
+    }
+
+    fn noted(&self, step: Result<AuthStep, AuthError>) -> Result<AuthStep, AuthError> {
+        if let Ok(AuthStep::Send(command)) = &step {
+            self.note(command);
+            self.seen.lock().unwrap().commands += 1;
+        }
+        step
+    }
+}
+
+#[async_trait]
+impl Authenticator for Observed {
+    async fn begin(&self, server: &ServerAddress) -> Result<Box<dyn Conversation>, AuthError> {
+        Ok(Box::new(ObservedConversation {
+            inner: self.inner.begin(server).await?,
+            speculates: self.speculates,
+            seen: Arc::clone(&self.seen),
+        }))
+    }
+}
+
+#[async_trait]
+impl Conversation for ObservedConversation {
+    fn hello_auth(&self) -> HelloAuth {
+        let mut auth = self.inner.hello_auth();
+        if !self.speculates {
+            auth.speculative_authenticate = None;
+        }
+        if let Some(command) = &auth.speculative_authenticate {
+            self.note(command);
+        }
+        auth
+    }
+
+    async fn start(&mut self, hello: &[u8]) -> Result<AuthStep, AuthError> {
+        let step = self.inner.start(hello).await;
+        self.noted(step)
+    }
+
+    async fn next(&mut self, reply: &[u8]) -> Result<AuthStep, AuthError> {
+        let step = self.inner.next(reply).await;
+        self.noted(step)
+    }
+}
