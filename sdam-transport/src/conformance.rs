@@ -1,4 +1,4 @@
-//! The conformance suite: tests of a runtime.
+//! The conformance suites: tests of a runtime, and of [connection pools](pools).
 //!
 //! A runtime that passes keeps the contracts of [`Clock`],
 //! [`Transport`](crate::connect::Transport), [`Connection`](crate::connect::Connection),
@@ -24,6 +24,7 @@ mod connect;
 mod connection;
 mod dial;
 mod peer;
+pub mod pools;
 mod report;
 mod shutdown;
 mod spawn;

@@ -53,6 +53,19 @@ pub trait PoolFactory: Send + Sync + Debug + 'static {
 /// must not hold any lock that these methods take while it reports an error, a handshake or the
 /// end of a connection.
 ///
+/// Rules of connections and check-outs:
+///
+/// - It reports each error of a connection once, with the stage and the generation. Errors of the
+///   pool itself, such as a time-out in the wait queue, are never reported.
+/// - It reports the reply to each hello before the connection is used.
+/// - A connection with an unfinished command is not used again.
+/// - A clear leaves connections in use alone unless it
+///   [interrupts](PoolClear::interrupt_in_use) them; they are closed when they are checked in. A
+///   clear of one service leaves connections to the others alone.
+/// - A check-out may be dropped at any time, and leaves no connection behind.
+///
+/// The suite `conformance::pools`, behind the feature `conformance`, checks all this.
+///
 /// # Behind a load balancer
 ///
 /// The topology counts the connections to each service and assigns their generations (CMAP:
@@ -85,7 +98,8 @@ pub trait PoolHandle: Any + Send + Sync + Debug {
     /// Makes all connections of earlier generations stale, see [`PoolClear`].
     fn clear(&self, clear: &PoolClear);
     /// Closes the pool of a server that has left the topology: every later check-out fails, see
-    /// [`PoolError::Closed`].
+    /// [`PoolError::Closed`]. Idle connections are closed then, and those in use when they are
+    /// checked in.
     fn close(&self);
     /// Returns the task that opens and closes the connections of this pool, if it has one.
     ///

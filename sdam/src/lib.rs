@@ -102,7 +102,7 @@
 //! | `metrics` | `events::metrics`: numbers, for the exporter of your choice |
 //! | `tracing` | `events::trace`: log messages, for the subscriber of your choice |
 //! | `replay` | `events::replay`: plays recordings back through the state machine |
-//! | `conformance` | `transport::conformance`: the suite that checks a runtime of your own |
+//! | `conformance` | `transport::conformance`: the suites that check a runtime or a connection pool of your own |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(feature = "client")]

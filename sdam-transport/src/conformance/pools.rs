@@ -1,0 +1,299 @@
+//! The conformance suite of connection pools: tests of a [`PoolFactory`] and its pools.
+//!
+//! A pool that passes keeps the contracts of [`PoolFactory`] and
+//! [`PoolHandle`], as far as they can be observed, and those rules of CMAP that
+//! it [claims](PoolUser::claims):
+//!
+//! ```
+//! use sdam_transport::conformance::pools::{self, PoolUser};
+//!
+//! /// Called from a `#[test]` with the adapter to the pool under test.
+//! fn keeps_its_contracts(user: impl PoolUser) {
+//!     pools::check(user);
+//! }
+//! ```
+//!
+//! A [`PoolUser`] tells the suite how an application creates the factory, checks out a connection,
+//! runs a command on it and checks it in. A failure names the rule, the contract and the step at
+//! which it happened. A step that takes 20 seconds counts as hanging.
+//!
+//! The server, its clock and the topology are simulated: there is no network, and the pool reports
+//! to a stand-in for a topology that records what it is told. Each check creates its own pool.
+//! Futures and spawned tasks are polled on the thread of the check. A pool that needs a runtime of
+//! its own may start it in [`PoolUser::factory`]; the suite waits for what other threads do.
+
+mod balanced;
+mod checking_out;
+mod clearing;
+mod closing;
+mod host;
+mod opening;
+mod seam;
+mod server;
+mod setup;
+mod tasks;
+#[cfg(test)]
+mod tests;
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use sdam_core::{options::Options, pool::PoolError};
+
+use self::setup::Lab;
+use super::{
+    Outcome, STEP_TIMEOUT, ensure,
+    report::{Report, Rule, Run},
+};
+#[cfg(doc)]
+use crate::pool::PoolHandle;
+use crate::pool::{ConnectionError, PoolFactory};
+
+/// The pool of a user's factory.
+pub type PoolOf<U> = <<U as PoolUser>::Factory as PoolFactory>::Pool;
+
+/// Uses the pools under test as an application does.
+#[async_trait]
+pub trait PoolUser: Send + Sync + 'static {
+    /// The factory under test.
+    type Factory: PoolFactory;
+    /// A checked out connection.
+    type Connection: Send + 'static;
+
+    /// Returns what the pools claim beyond the contract of the seam; [`Claim::ALL`] for a pool as
+    /// CMAP describes it.
+    fn claims(&self) -> &[Claim];
+
+    /// Creates a factory of pools with these options, as far as the pools have them: `maxPoolSize`,
+    /// `minPoolSize`, `maxConnecting`, `loadBalanced`.
+    fn factory(&self, options: &Options) -> Self::Factory;
+
+    /// Checks out a connection. The suite may drop the future at any time.
+    ///
+    /// # Errors
+    ///
+    /// If the pool gives none.
+    async fn check_out(&self, pool: &PoolOf<Self>) -> Result<Self::Connection, Failure>;
+
+    /// Runs a command, a BSON document with `$db`, and reports its error to the topology. The suite
+    /// may drop the future at any time.
+    ///
+    /// # Errors
+    ///
+    /// If the connection broke or was interrupted.
+    async fn run_command(
+        &self,
+        connection: &mut Self::Connection,
+        command: &[u8],
+    ) -> Result<(), Failure>;
+
+    /// Checks the connection in, in whatever state it is.
+    fn check_in(&self, pool: &PoolOf<Self>, connection: Self::Connection);
+}
+
+/// A rule that a pool may leave out, and that is checked only if the pool claims it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Claim {
+    /// A check-out from a paused pool fails at once with a retryable [`PoolError`].
+    Pauses,
+    /// A clear and the closing of the pool fail the check-outs that wait.
+    EvictsWaiters,
+    /// A clear with [`interrupt_in_use`](sdam_core::pool::PoolClear::interrupt_in_use) ends the
+    /// commands on older connections.
+    Interrupts,
+    /// `maxPoolSize` limits the connections, and a check-out beyond it waits.
+    MaxPoolSize,
+    /// `maxConnecting` limits the connections that are being opened.
+    MaxConnecting,
+    /// Check-outs that wait are served in the order in which they began.
+    Fair,
+    /// The pool works behind a load balancer.
+    LoadBalanced,
+}
+
+impl Claim {
+    /// All claims: those of a pool as CMAP describes it.
+    pub const ALL: &[Self] = &[
+        Self::Pauses,
+        Self::EvictsWaiters,
+        Self::Interrupts,
+        Self::MaxPoolSize,
+        Self::MaxConnecting,
+        Self::Fair,
+        Self::LoadBalanced,
+    ];
+}
+
+/// The reason why a check-out or a command failed, as a [`PoolUser`] tells it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Failure {
+    /// The pool refused or interrupted.
+    Pool(PoolError),
+    /// The connection could not be opened, or broke.
+    Connection(ConnectionError),
+    /// Something else, with a message for people.
+    Other(Arc<str>),
+}
+
+impl Failure {
+    /// Returns whether this is an error of the pool after which an operation may be retried.
+    fn is_retryable(&self) -> bool {
+        matches!(self, Self::Pool(error) if error.is_retryable())
+    }
+}
+
+impl From<PoolError> for Failure {
+    fn from(error: PoolError) -> Self {
+        Self::Pool(error)
+    }
+}
+
+impl From<ConnectionError> for Failure {
+    fn from(error: ConnectionError) -> Self {
+        Self::Connection(error)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pool(error) => error.fmt(f),
+            Self::Connection(error) => error.fmt(f),
+            Self::Other(message) => f.write_str(message),
+        }
+    }
+}
+
+/// Checks the pools of a factory.
+///
+/// # Panics
+///
+/// If a check fails, after all have run; the message lists those that failed.
+pub fn check<U: PoolUser>(user: U) {
+    let failures = failures(&Arc::new(user), None, STEP_TIMEOUT);
+    assert!(
+        failures.is_empty(),
+        "contracts are broken:\n  {}",
+        failures.join("\n  ")
+    );
+}
+
+/// Runs the check of this name alone and returns what it finds, one text for each broken rule; for
+/// tests that a pool breaks a rule. `patience` is the time after which a step counts as hanging.
+pub fn failures_of<U: PoolUser>(user: U, name: &str, patience: Duration) -> Vec<String> {
+    failures(&Arc::new(user), Some(name), patience)
+}
+
+/// Returns the names of all checks that a pool with these claims has to pass.
+pub fn names<U: PoolUser>(claims: &[Claim]) -> Vec<&'static str> {
+    let checks = checks::<U>().into_iter();
+    let claimed = checks.filter(|check| check.is_claimed(claims));
+    claimed.map(|check| check.rule.check).collect()
+}
+
+fn failures<U: PoolUser>(user: &Arc<U>, name: Option<&str>, patience: Duration) -> Vec<String> {
+    let mut report = Report::new(patience);
+    let claimed = checks::<U>().into_iter();
+    for check in claimed.filter(|check| check.is_claimed(user.claims())) {
+        if name.is_none_or(|name| name == check.rule.check) {
+            let run = Run::default();
+            let lab = Lab::new(Arc::clone(user), run.clone(), patience / 2);
+            report.run(check.rule, "", &run, move || (check.run)(&lab));
+        }
+    }
+    report.failures().to_vec()
+}
+
+/// A rule of pools and its check.
+struct Check<U> {
+    rule: Rule,
+    claims: &'static [Claim],
+    run: fn(&Lab<U>) -> Outcome,
+}
+
+impl<U> Check<U> {
+    fn is_claimed(&self, claims: &[Claim]) -> bool {
+        self.claims.iter().all(|claim| claims.contains(claim))
+    }
+}
+
+/// Lists checks, each with a contract, the claims that it needs and the words of its rule.
+macro_rules! checks {
+    ($($contract:ident $(if $claim:ident)*: $words:literal => $module:ident :: $check:ident),*
+        $(,)?) => {
+        vec![$(Check {
+            rule: Rule {
+                check: stringify!($check),
+                contract: stringify!($contract),
+                words: $words,
+            },
+            claims: &[$(Claim::$claim),*],
+            run: $module::$check::<U>,
+        }),*]
+    };
+}
+
+fn checks<U: PoolUser>() -> Vec<Check<U>> {
+    checks![
+        PoolFactory: "opens no connection before [`PoolHandle::ready`]"
+            => opening::nothing_is_opened_before_the_pool_is_ready,
+        Claim if Pauses: "A check-out from a paused pool fails at once with a retryable \
+            [`PoolError`]."
+            => opening::check_outs_from_a_paused_pool_fail,
+        PoolHandle: "Marks the pool ready to open connections"
+            => opening::a_ready_pool_serves_check_outs,
+        PoolHandle: "It reports each error of a connection once, with the stage and the generation."
+            => opening::errors_of_opening_are_reported_once,
+        PoolHandle: "It reports the reply to each hello before the connection is used."
+            => opening::handshakes_are_reported_before_connections_are_used,
+        PoolHandle: "must not hold any lock that these methods take while it reports an error, a \
+            handshake or the end of a connection."
+            => seam::reports_are_made_with_no_lock_held,
+        PoolHandle: "must take constant time, must not block, and must not call back into the \
+            topology; sockets are closed later"
+            => seam::calls_of_the_topology_return_at_once,
+        PoolHandle: "Makes all connections of earlier generations stale"
+            => clearing::idle_connections_are_stale_after_a_clear,
+        PoolHandle: "Makes all connections of earlier generations stale"
+            => clearing::connections_in_use_are_stale_after_a_clear,
+        PoolHandle: "Makes all connections of earlier generations stale"
+            => clearing::connections_being_opened_are_stale_after_a_clear,
+        PoolHandle: "A clear leaves connections in use alone unless it"
+            => clearing::a_clear_without_interruption_leaves_commands_alone,
+        PoolHandle if Interrupts: "affects no connection of the new generation"
+            => clearing::an_interrupting_clear_ends_commands_of_older_generations_only,
+        Claim if EvictsWaiters if MaxPoolSize: "A clear and the closing of the pool fail the \
+            check-outs that wait."
+            => clearing::a_clear_fails_waiting_check_outs,
+        PoolHandle: "every later check-out fails"
+            => closing::a_closed_pool_fails_check_outs,
+        PoolHandle: "Idle connections are closed then, and those in use when they are checked in."
+            => closing::a_closed_pool_closes_its_connections,
+        Claim if EvictsWaiters if MaxPoolSize: "A clear and the closing of the pool fail the \
+            check-outs that wait."
+            => closing::closing_fails_waiting_check_outs,
+        PoolHandle: "Errors of the pool itself, such as a time-out in the wait queue, are never \
+            reported."
+            => closing::errors_of_the_pool_are_not_reported,
+        PoolHandle: "It reports each error of a connection once, with the stage and the generation."
+            => checking_out::errors_of_commands_are_reported_once,
+        PoolHandle: "A connection with an unfinished command is not used again."
+            => checking_out::connections_with_unfinished_commands_are_not_reused,
+        PoolHandle: "A check-out may be dropped at any time, and leaves no connection behind."
+            => checking_out::a_dropped_check_out_leaves_nothing,
+        Claim if MaxPoolSize: "`maxPoolSize` limits the connections, and a check-out beyond it waits."
+            => checking_out::the_size_of_the_pool_is_limited,
+        Claim if MaxConnecting: "`maxConnecting` limits the connections that are being opened."
+            => checking_out::the_number_of_attempts_is_limited,
+        Claim if Fair if MaxPoolSize: "Check-outs that wait are served in the order in which they \
+            began."
+            => checking_out::check_outs_are_served_in_order,
+        PoolHandle if LoadBalanced: "It reports the end of each reported connection once, after any \
+            error of that connection."
+            => balanced::each_counted_connection_ends_once,
+        PoolHandle if LoadBalanced: "A clear of one service leaves connections to the others alone."
+            => balanced::a_clear_of_one_service_leaves_the_others,
+    ]
+}

@@ -1,0 +1,86 @@
+//! Checks of pools behind a load balancer.
+
+use sdam_core::ids::ObjectId;
+
+use super::{
+    Outcome, PoolUser, ensure,
+    host::Report,
+    server::Gate,
+    setup::{Lab, Setup},
+};
+
+pub(super) fn each_counted_connection_ends_once<U: PoolUser>(lab: &Lab<U>) -> Outcome {
+    let mut setup = lab.ready("loadBalanced=true")?;
+    let (idle, used, broken) = (service(1), service(2), service(3));
+    let first = open_to(&mut setup, idle)?;
+    let second = open_to(&mut setup, used)?;
+    let third = open_to(&mut setup, broken)?;
+    setup.server.commands(Gate::Broken);
+    setup.step("running a command on a connection that breaks");
+    let attempt = setup.command(third);
+    let (third, _) = setup.wait_for(&attempt)?;
+    setup.check_in(third);
+    setup.check_in(first);
+    setup.step("waiting for the report of the end of a broken connection");
+    setup.wait_until(|setup| !setup.host.ends().is_empty())?;
+    let reports = setup.host.reports();
+    let error = |report: &Report| matches!(report, Report::Error { service, .. } if *service == Some(broken));
+    let end = |report: &Report| matches!(report, Report::End { service, .. } if *service == broken);
+    let (error, end) = (reports.iter().position(error), reports.iter().position(end));
+    ensure!(
+        error.is_some(),
+        "the error of a service is reported without it"
+    );
+    ensure!(
+        error < end,
+        "the end of a connection is reported before its error"
+    );
+    setup.close();
+    setup.check_in(second);
+    setup.step("waiting for the reports of the ends of three connections");
+    setup.wait_until(|setup| setup.host.ends().len() >= 3)?;
+    let mut ends = setup.host.ends();
+    ends.sort_unstable();
+    ensure!(
+        ends == [idle, used, broken],
+        "the ends of connections to {ends:?} are reported instead of one for each service"
+    );
+    Ok(())
+}
+
+pub(super) fn a_clear_of_one_service_leaves_the_others<U: PoolUser>(lab: &Lab<U>) -> Outcome {
+    let mut setup = lab.ready("loadBalanced=true")?;
+    let (cleared, other) = (service(1), service(2));
+    let first = open_to(&mut setup, cleared)?;
+    let (first, stale) = setup.socket_of(first)?;
+    let second = open_to(&mut setup, other)?;
+    let (second, fresh) = setup.socket_of(second)?;
+    setup.check_in(first);
+    setup.check_in(second);
+    setup.clear_at_once(false, Some(cleared));
+    setup.settle();
+    setup.server.lead_to(service(3));
+    let (third, one) = setup.open_socket()?;
+    let (fourth, two) = setup.open_socket()?;
+    ensure!(
+        ![one, two].contains(&stale),
+        "a connection to a service that was cleared is handed out"
+    );
+    ensure!(
+        [one, two].contains(&fresh),
+        "a connection to another service is not handed out after a clear"
+    );
+    setup.check_in(third);
+    setup.check_in(fourth);
+    Ok(())
+}
+
+fn service(number: u8) -> ObjectId {
+    ObjectId::from_bytes([number; 12])
+}
+
+/// Opens a connection that leads to this service.
+fn open_to<U: PoolUser>(setup: &mut Setup<U>, service: ObjectId) -> Result<U::Connection, String> {
+    setup.server.lead_to(service);
+    setup.open()
+}

@@ -1,0 +1,178 @@
+//! Checks of check-outs, and of commands on checked out connections.
+
+use sdam_core::error::Stage;
+
+use super::{
+    Failure, Outcome, PoolUser, ensure,
+    server::{Gate, Server},
+    setup::Lab,
+    tasks::Attempt,
+};
+
+pub(super) fn errors_of_commands_are_reported_once<U: PoolUser>(lab: &Lab<U>) -> Outcome {
+    let mut setup = lab.paused("")?;
+    setup.clear();
+    setup.ready();
+    let (connection, socket) = setup.open_socket()?;
+    let errors = setup.host.errors();
+    ensure!(
+        errors.is_empty(),
+        "the reports of a successful command are {errors:?}"
+    );
+    setup.server.commands(Gate::Broken);
+    setup.step("running a command on a connection that breaks");
+    let attempt = setup.command(connection);
+    let (connection, outcome) = setup.wait_for(&attempt)?;
+    ensure!(
+        matches!(outcome, Err(Failure::Connection(_))),
+        "the command ends with {outcome:?} instead of an error of the connection"
+    );
+    setup.check_in(connection);
+    let expected = [(Stage::Operation, setup.host.generation_now())];
+    let errors = setup.host.errors();
+    ensure!(
+        errors == expected,
+        "the reports are {errors:?} instead of {expected:?}"
+    );
+    setup.step("waiting for a broken connection to be closed");
+    setup.wait_until(|setup| !setup.server.is_open(socket))
+}
+
+pub(super) fn connections_with_unfinished_commands_are_not_reused<U: PoolUser>(
+    lab: &Lab<U>,
+) -> Outcome {
+    let mut setup = lab.ready("")?;
+    let (connection, broken) = setup.open_socket()?;
+    setup.server.commands(Gate::Broken);
+    let attempt = setup.command(connection);
+    let (connection, _) = setup.wait_for(&attempt)?;
+    setup.check_in(connection);
+    setup.server.commands(Gate::Open);
+    let (connection, socket) = setup.open_socket()?;
+    ensure!(
+        socket != broken,
+        "a connection that broke is handed out again"
+    );
+    setup.server.commands(Gate::Held);
+    setup.step("dropping a command that waits for its reply");
+    let connection = setup.abandon_command(connection);
+    setup.check_in(connection);
+    setup.server.commands(Gate::Open);
+    let (connection, other) = setup.open_socket()?;
+    ensure!(
+        other != socket,
+        "a connection with a reply under way is handed out again"
+    );
+    setup.check_in(connection);
+    Ok(())
+}
+
+pub(super) fn a_dropped_check_out_leaves_nothing<U: PoolUser>(lab: &Lab<U>) -> Outcome {
+    let mut setup = lab.ready("maxPoolSize=1&maxConnecting=1")?;
+    let stages: [(_, SetGate); 2] = [
+        (
+            "dropping check-outs while the connection is attempted",
+            Server::connects,
+        ),
+        (
+            "dropping check-outs while hello is not answered",
+            Server::hellos,
+        ),
+    ];
+    for (doing, set) in stages {
+        setup.step(doing);
+        set(&setup.server, Gate::Held);
+        for _ in 0..ROUNDS {
+            let attempt = setup.check_out();
+            setup.cancel(&attempt);
+        }
+        set(&setup.server, Gate::Open);
+        let connection = setup.open()?;
+        setup.step("dropping check-outs that wait for a connection in use");
+        for _ in 0..ROUNDS {
+            let attempt = setup.check_out();
+            setup.cancel(&attempt);
+        }
+        setup.step("dropping check-outs to which a connection was handed");
+        let dropped = setup.check_out();
+        let next = setup.check_out();
+        dropped.abort();
+        setup.check_in(connection);
+        let connection = setup.connection(&next)?;
+        setup.check_in(connection);
+        setup.clear();
+        setup.ready();
+    }
+    let connection = setup.open()?;
+    setup.check_in(connection);
+    setup.close();
+    setup.step("waiting for the connections of dropped check-outs to be closed");
+    setup.wait_until(|setup| setup.server.open() == 0 && setup.server.opening() == 0)
+}
+
+pub(super) fn the_size_of_the_pool_is_limited<U: PoolUser>(lab: &Lab<U>) -> Outcome {
+    let mut setup = lab.ready("maxPoolSize=3&maxConnecting=10")?;
+    let mut waiting: Vec<_> = (0..9).map(|_| setup.check_out()).collect();
+    while !waiting.is_empty() {
+        setup.step("waiting for one of nine check-outs from a pool of three connections");
+        setup.wait_until(|_| waiting.iter().any(Attempt::is_ready))?;
+        let (ready, rest) = waiting.into_iter().partition(Attempt::is_ready);
+        waiting = rest;
+        let ready: Vec<_> = ready;
+        for attempt in ready {
+            let connection = setup.connection(&attempt)?;
+            let (connection, _) = setup.socket_of(connection)?;
+            setup.check_in(connection);
+        }
+    }
+    let most = setup.server.most_open();
+    ensure!(most <= 3, "{most} connections were open at the same time");
+    ensure!(
+        most == 3,
+        "only {most} connections were opened for nine check-outs"
+    );
+    Ok(())
+}
+
+pub(super) fn the_number_of_attempts_is_limited<U: PoolUser>(lab: &Lab<U>) -> Outcome {
+    let mut setup = lab.ready("maxConnecting=2")?;
+    setup.server.hellos(Gate::Held);
+    let waiting: Vec<_> = (0..8).map(|_| setup.check_out()).collect();
+    setup.step("waiting for two connections to be opened");
+    setup.wait_until(|setup| setup.server.opening() == 2)?;
+    setup.server.hellos(Gate::Open);
+    for attempt in waiting {
+        let connection = setup.connection(&attempt)?;
+        setup.check_in(connection);
+    }
+    let most = setup.server.most_opening();
+    ensure!(
+        most <= 2,
+        "{most} connections were being opened at the same time"
+    );
+    Ok(())
+}
+
+pub(super) fn check_outs_are_served_in_order<U: PoolUser>(lab: &Lab<U>) -> Outcome {
+    let mut setup = lab.ready("maxPoolSize=1")?;
+    let mut connection = setup.open()?;
+    let mut waiting: Vec<_> = (0..5).map(|_| setup.check_out()).collect();
+    while !waiting.is_empty() {
+        setup.check_in(connection);
+        setup.step("waiting for the check-out that began first");
+        setup.wait_until(|_| waiting.iter().any(Attempt::is_ready))?;
+        let first = waiting.remove(0);
+        ensure!(
+            first.is_ready(),
+            "a check-out that began later is served first"
+        );
+        connection = setup.connection(&first)?;
+    }
+    setup.check_in(connection);
+    Ok(())
+}
+
+type SetGate = fn(&Server, Gate);
+
+/// How often a check-out is dropped at each stage.
+const ROUNDS: usize = 100;

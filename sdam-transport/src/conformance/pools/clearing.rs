@@ -1,0 +1,142 @@
+//! Checks of clears.
+
+use super::{Outcome, PoolUser, ensure, server::Gate, setup::Lab};
+
+pub(super) fn idle_connections_are_stale_after_a_clear<U: PoolUser>(lab: &Lab<U>) -> Outcome {
+    let mut setup = lab.ready("")?;
+    let (connection, old) = setup.open_socket()?;
+    setup.check_in(connection);
+    setup.clear();
+    setup.ready();
+    let (connection, new) = setup.open_socket()?;
+    ensure!(
+        new != old,
+        "a connection that was idle at a clear is handed out"
+    );
+    setup.check_in(connection);
+    setup.step("waiting for a stale connection to be closed");
+    setup.wait_until(|setup| !setup.server.is_open(old))
+}
+
+pub(super) fn connections_in_use_are_stale_after_a_clear<U: PoolUser>(lab: &Lab<U>) -> Outcome {
+    let mut setup = lab.ready("")?;
+    let (connection, old) = setup.open_socket()?;
+    setup.clear();
+    setup.ready();
+    setup.check_in(connection);
+    let (connection, new) = setup.open_socket()?;
+    ensure!(
+        new != old,
+        "a connection that was in use at a clear is handed out again"
+    );
+    setup.check_in(connection);
+    setup.step("waiting for a stale connection to be closed");
+    setup.wait_until(|setup| !setup.server.is_open(old))
+}
+
+pub(super) fn connections_being_opened_are_stale_after_a_clear<U: PoolUser>(
+    lab: &Lab<U>,
+) -> Outcome {
+    let mut setup = lab.ready("")?;
+    setup.server.hellos(Gate::Held);
+    setup.step("waiting for a connection to be opened");
+    let attempt = setup.check_out();
+    setup.wait_until(|setup| setup.server.open() == 1)?;
+    setup.clear_at_once(false, None);
+    setup.ready_at_once();
+    setup.step("answering the hello of a connection that was being opened at a clear");
+    setup.server.hellos(Gate::Open);
+    match setup.wait_for(&attempt)? {
+        Ok(connection) => {
+            let (connection, socket) = setup.socket_of(connection)?;
+            ensure!(
+                socket != 0,
+                "a connection that was being opened at a clear is handed out"
+            );
+            setup.check_in(connection);
+        }
+        Err(failure) => ensure!(
+            failure.is_retryable(),
+            "the check-out fails without a retryable pool error: {failure}"
+        ),
+    }
+    let (connection, socket) = setup.open_socket()?;
+    ensure!(
+        socket != 0,
+        "a connection that was being opened at a clear is handed out later"
+    );
+    setup.check_in(connection);
+    setup.step("waiting for a stale connection to be closed");
+    setup.wait_until(|setup| !setup.server.is_open(0))
+}
+
+pub(super) fn a_clear_without_interruption_leaves_commands_alone<U: PoolUser>(
+    lab: &Lab<U>,
+) -> Outcome {
+    let mut setup = lab.ready("")?;
+    let connection = setup.open()?;
+    setup.server.commands(Gate::Held);
+    let command = setup.command(connection);
+    setup.clear();
+    ensure!(
+        !command.is_ready(),
+        "a clear ends the command on a connection in use"
+    );
+    setup.server.commands(Gate::Open);
+    setup.step("waiting for the reply to a command that was sent before a clear");
+    let (connection, outcome) = setup.wait_for(&command)?;
+    setup.check_in(connection);
+    outcome.map_err(|failure| format!("the command fails: {failure}"))
+}
+
+pub(super) fn an_interrupting_clear_ends_commands_of_older_generations_only<U: PoolUser>(
+    lab: &Lab<U>,
+) -> Outcome {
+    let mut setup = lab.ready("")?;
+    let old = setup.open()?;
+    setup.server.commands(Gate::Held);
+    let old = setup.command(old);
+    setup.clear_at_once(true, None);
+    setup.ready_at_once();
+    let new = setup.open()?;
+    let new = setup.command(new);
+    setup.step("waiting for a command to be interrupted");
+    let (connection, outcome) = setup.wait_for(&old)?;
+    match outcome {
+        Ok(()) => return Err("a command without reply succeeds".into()),
+        Err(failure) => ensure!(
+            failure.is_retryable(),
+            "the command fails without a retryable pool error: {failure}"
+        ),
+    }
+    setup.check_in(connection);
+    ensure!(
+        !new.is_ready(),
+        "the command on a newer connection ends, too"
+    );
+    setup.server.commands(Gate::Open);
+    setup.step("waiting for the reply to a command on a newer connection");
+    let (connection, outcome) = setup.wait_for(&new)?;
+    setup.check_in(connection);
+    outcome.map_err(|failure| format!("the command on a newer connection fails: {failure}"))
+}
+
+pub(super) fn a_clear_fails_waiting_check_outs<U: PoolUser>(lab: &Lab<U>) -> Outcome {
+    let mut setup = lab.ready("maxPoolSize=1")?;
+    let connection = setup.open()?;
+    let waiting = [setup.check_out(), setup.check_out()];
+    setup.step("waiting for check-outs to fail after a clear");
+    setup.clear();
+    for attempt in waiting {
+        let failure = setup.failure(&attempt)?;
+        ensure!(
+            failure.is_retryable(),
+            "a check-out that waits fails without a retryable pool error: {failure}"
+        );
+    }
+    setup.check_in(connection);
+    setup.ready();
+    let connection = setup.open()?;
+    setup.check_in(connection);
+    Ok(())
+}

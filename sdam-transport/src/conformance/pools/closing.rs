@@ -1,0 +1,94 @@
+//! Checks of the end of a pool.
+
+use sdam_core::pool::PoolError;
+
+use super::{Failure, Outcome, PoolUser, ensure, server::Gate, setup::Lab};
+
+pub(super) fn a_closed_pool_fails_check_outs<U: PoolUser>(lab: &Lab<U>) -> Outcome {
+    let mut setup = lab.ready("")?;
+    let connection = setup.open()?;
+    setup.check_in(connection);
+    setup.close();
+    for doing in [
+        "checking out a connection from a closed pool",
+        "checking out a connection after ready was called on a closed pool",
+    ] {
+        setup.step(doing);
+        let attempt = setup.check_out();
+        let failure = setup.failure(&attempt)?;
+        ensure!(
+            is_closed(&failure),
+            "the check-out does not fail as closed: {failure}"
+        );
+        setup.ready();
+    }
+    Ok(())
+}
+
+pub(super) fn a_closed_pool_closes_its_connections<U: PoolUser>(lab: &Lab<U>) -> Outcome {
+    let mut setup = lab.ready("")?;
+    let (used, socket) = setup.open_socket()?;
+    let idle = setup.open()?;
+    setup.check_in(idle);
+    setup.close();
+    setup.step("waiting for the idle connection of a closed pool to be closed");
+    setup.wait_until(|setup| setup.server.open() <= 1)?;
+    ensure!(
+        setup.server.is_open(socket),
+        "a connection in use is closed with the pool"
+    );
+    setup.check_in(used);
+    setup.step("waiting for a connection to be closed that was checked in to a closed pool");
+    setup.wait_until(|setup| setup.server.open() == 0)?;
+    setup.step("waiting for the task of a closed pool to end");
+    setup.wait_for_background()
+}
+
+pub(super) fn closing_fails_waiting_check_outs<U: PoolUser>(lab: &Lab<U>) -> Outcome {
+    let mut setup = lab.ready("maxPoolSize=1")?;
+    let connection = setup.open()?;
+    let attempt = setup.check_out();
+    setup.close();
+    setup.step("waiting for a check-out to fail after the pool was closed");
+    let failure = setup.failure(&attempt)?;
+    ensure!(
+        is_closed(&failure),
+        "the check-out does not fail as closed: {failure}"
+    );
+    setup.check_in(connection);
+    Ok(())
+}
+
+pub(super) fn errors_of_the_pool_are_not_reported<U: PoolUser>(lab: &Lab<U>) -> Outcome {
+    let mut setup = lab.paused("maxPoolSize=1")?;
+    let paused = setup.check_out();
+    setup.cancel(&paused);
+    setup.ready();
+    let connection = setup.open()?;
+    let waiting = setup.check_out();
+    setup.clear();
+    setup.cancel(&waiting);
+    setup.ready();
+    setup.check_in(connection);
+    let connection = setup.open()?;
+    setup.server.commands(Gate::Held);
+    let command = setup.command(connection);
+    setup.clear_at_once(true, None);
+    setup.settle();
+    setup.server.commands(Gate::Open);
+    setup.step("waiting for the end of a command");
+    setup.end_command(&command)?;
+    setup.close();
+    let closed = setup.check_out();
+    setup.cancel(&closed);
+    let errors = setup.host.errors();
+    ensure!(
+        errors.is_empty(),
+        "the reports are {errors:?} instead of none"
+    );
+    Ok(())
+}
+
+fn is_closed(failure: &Failure) -> bool {
+    matches!(failure, Failure::Pool(PoolError::Closed { .. }))
+}

@@ -1,0 +1,221 @@
+//! A stand-in for a topology, to which the pool under test reports.
+
+use std::{
+    collections::BTreeMap,
+    mem,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread::{self, ThreadId},
+};
+
+use sdam_core::{
+    app_error::{AppError, Cause, ErrorOutcome},
+    error::{ServerError, Stage},
+    hello::{Hello, HelloRequest},
+    ids::{Generation, ObjectId, ServerId},
+    reply,
+};
+
+use crate::pool::{PoolHost, ServiceConnection};
+
+/// A stand-in for a topology with one server. It records reports and reacts to none.
+pub(super) struct Host {
+    state: Mutex<State>,
+    lock: Arc<TopologyLock>,
+    /// Called by each report, as a topology calls pools.
+    reaction: Mutex<Option<Reaction>>,
+    balanced: bool,
+}
+
+type Reaction = Arc<dyn Fn() + Send + Sync>;
+
+#[derive(Default)]
+struct State {
+    generation: Generation,
+    services: BTreeMap<ObjectId, Generation>,
+    reports: Vec<Report>,
+}
+
+/// A report of the pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Report {
+    Error {
+        stage: Stage,
+        generation: Generation,
+        service: Option<ObjectId>,
+    },
+    Handshake(Generation),
+    End {
+        service: ObjectId,
+        generation: Generation,
+    },
+}
+
+/// The lock of the topology: whether a thread is within a call of the topology to the pool, and
+/// what the pool did there that it must not do.
+#[derive(Debug, Default)]
+pub(super) struct TopologyLock {
+    holder: Mutex<Option<ThreadId>>,
+    violations: Mutex<Vec<&'static str>>,
+}
+
+impl TopologyLock {
+    /// Calls the pool as a locked topology does.
+    pub(super) fn hold<T>(&self, call: impl FnOnce() -> T) -> T {
+        *lock(&self.holder) = Some(thread::current().id());
+        let result = call();
+        *lock(&self.holder) = None;
+        result
+    }
+
+    /// Records that the pool does something that it must not do within a call of the topology.
+    pub(super) fn note(&self, what: &'static str) {
+        if *lock(&self.holder) == Some(thread::current().id()) {
+            lock(&self.violations).push(what);
+        }
+    }
+
+    /// Returns what the pool did within calls of the topology, and forgets it.
+    pub(super) fn take_violations(&self) -> Vec<&'static str> {
+        mem::take(&mut *lock(&self.violations))
+    }
+}
+
+impl Host {
+    pub(super) fn new(lock: Arc<TopologyLock>, balanced: bool) -> Self {
+        Self {
+            state: Mutex::default(),
+            lock,
+            reaction: Mutex::default(),
+            balanced,
+        }
+    }
+
+    /// Returns the generation of new connections.
+    pub(super) fn generation_now(&self) -> Generation {
+        lock(&self.state).generation
+    }
+
+    /// Raises the generation of the pool or of a service.
+    pub(super) fn raise(&self, service: Option<ObjectId>) -> Generation {
+        let mut state = lock(&self.state);
+        let generation = match service {
+            Some(service) => state.services.entry(service).or_default(),
+            None => &mut state.generation,
+        };
+        *generation = Generation::from_u64(generation.as_u64() + 1);
+        *generation
+    }
+
+    /// Calls `reaction` in each report from now on.
+    pub(super) fn react(&self, reaction: impl Fn() + Send + Sync + 'static) {
+        *lock(&self.reaction) = Some(Arc::new(reaction));
+    }
+
+    pub(super) fn reports(&self) -> Vec<Report> {
+        lock(&self.state).reports.clone()
+    }
+
+    /// Returns the stage and the generation of each reported error.
+    pub(super) fn errors(&self) -> Vec<(Stage, Generation)> {
+        let error = |report| match report {
+            Report::Error {
+                stage, generation, ..
+            } => Some((stage, generation)),
+            Report::Handshake(_) | Report::End { .. } => None,
+        };
+        self.reports().into_iter().filter_map(error).collect()
+    }
+
+    /// Returns the generation of each reported handshake.
+    pub(super) fn handshakes(&self) -> Vec<Generation> {
+        let handshake = |report| match report {
+            Report::Handshake(generation) => Some(generation),
+            Report::Error { .. } | Report::End { .. } => None,
+        };
+        self.reports().into_iter().filter_map(handshake).collect()
+    }
+
+    /// Returns the service of each connection whose end was reported.
+    pub(super) fn ends(&self) -> Vec<ObjectId> {
+        let end = |report| match report {
+            Report::End { service, .. } => Some(service),
+            Report::Error { .. } | Report::Handshake(_) => None,
+        };
+        self.reports().into_iter().filter_map(end).collect()
+    }
+
+    fn called(&self) {
+        self.lock.note("it calls the topology back");
+        let reaction = lock(&self.reaction).clone();
+        if let Some(reaction) = reaction {
+            reaction();
+        }
+    }
+}
+
+impl PoolHost for Host {
+    fn handle_error(self: Arc<Self>, _: ServerId, error: &AppError<'_>) -> ErrorOutcome {
+        // A pool may report every reply; those without an error are none.
+        let is_error = match &error.cause {
+            Cause::Reply(reply) => reply::error(reply, error.stage).is_some(),
+            _ => true,
+        };
+        if is_error {
+            lock(&self.state).reports.push(Report::Error {
+                stage: error.stage,
+                generation: error.generation,
+                service: error.service_id,
+            });
+        }
+        self.called();
+        ErrorOutcome::Irrelevant
+    }
+
+    fn handle_handshake(
+        self: Arc<Self>,
+        server: ServerId,
+        generation: Generation,
+        reply: &[u8],
+    ) -> Result<Option<ServiceConnection>, ServerError> {
+        let hello = Hello::parse(reply)?;
+        let service = self
+            .balanced
+            .then(|| hello.load_balanced_service())
+            .transpose()?;
+        let mut state = lock(&self.state);
+        state.reports.push(Report::Handshake(generation));
+        let counted = service.map(|service| {
+            let generation = *state.services.entry(service).or_default();
+            ServiceConnection::new(server, service, generation)
+        });
+        drop(state);
+        self.called();
+        Ok(counted)
+    }
+
+    fn handle_service_connection_closed(self: Arc<Self>, connection: ServiceConnection) {
+        lock(&self.state).reports.push(Report::End {
+            service: connection.service_id(),
+            generation: connection.generation(),
+        });
+        self.called();
+    }
+
+    fn generation(&self, _: ServerId, service: Option<ObjectId>) -> Option<Generation> {
+        self.called();
+        let mut state = lock(&self.state);
+        Some(match service {
+            Some(service) => *state.services.entry(service).or_default(),
+            None => state.generation,
+        })
+    }
+
+    fn hello(&self) -> HelloRequest {
+        self.called();
+        HelloRequest::poll(true, None)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,107 @@
+//! Checks of a pool that is created, becomes ready and opens connections.
+
+use sdam_core::error::Stage;
+
+use super::{Failure, Outcome, PoolUser, ensure, server::Gate, setup::Lab};
+
+pub(super) fn nothing_is_opened_before_the_pool_is_ready<U: PoolUser>(lab: &Lab<U>) -> Outcome {
+    let mut setup = lab.paused("minPoolSize=1")?;
+    setup.step("checking out a connection from a pool that was never ready");
+    let attempt = setup.check_out();
+    let attempts = setup.server.attempts();
+    ensure!(attempts == 0, "{attempts} connections are opened");
+    setup.cancel(&attempt);
+    setup.clear();
+    let attempts = setup.server.attempts();
+    ensure!(
+        attempts == 0,
+        "{attempts} connections are opened after a clear"
+    );
+    Ok(())
+}
+
+pub(super) fn check_outs_from_a_paused_pool_fail<U: PoolUser>(lab: &Lab<U>) -> Outcome {
+    let mut setup = lab.paused("")?;
+    setup.step("checking out a connection from a pool that was never ready");
+    let attempt = setup.check_out();
+    let failure = setup.failure(&attempt)?;
+    ensure!(
+        failure.is_retryable(),
+        "the check-out fails without a retryable pool error: {failure}"
+    );
+    setup.ready();
+    let connection = setup.open()?;
+    setup.check_in(connection);
+    setup.clear();
+    setup.step("checking out a connection after a clear");
+    let attempt = setup.check_out();
+    let failure = setup.failure(&attempt)?;
+    ensure!(
+        failure.is_retryable(),
+        "the check-out fails without a retryable pool error: {failure}"
+    );
+    Ok(())
+}
+
+pub(super) fn a_ready_pool_serves_check_outs<U: PoolUser>(lab: &Lab<U>) -> Outcome {
+    let mut setup = lab.ready("")?;
+    let (first, _) = setup.open_socket()?;
+    let (second, socket) = setup.open_socket()?;
+    ensure!(
+        setup.server.open() >= 2,
+        "two check-outs share a connection"
+    );
+    setup.check_in(first);
+    let (second, same) = setup.socket_of(second)?;
+    ensure!(socket == same, "a connection in use has changed its socket");
+    setup.check_in(second);
+    setup.clear();
+    setup.ready();
+    let (connection, _) = setup.open_socket()?;
+    setup.check_in(connection);
+    Ok(())
+}
+
+pub(super) fn errors_of_opening_are_reported_once<U: PoolUser>(lab: &Lab<U>) -> Outcome {
+    for stage in [Stage::Connect, Stage::Hello] {
+        let mut setup = lab.paused("")?;
+        setup.clear();
+        setup.ready();
+        match stage {
+            Stage::Connect => setup.server.connects(Gate::Broken),
+            _ => setup.server.hellos(Gate::Broken),
+        }
+        setup.step("checking out a connection from a server that cannot be reached");
+        let attempt = setup.check_out();
+        let failure = setup.failure(&attempt)?;
+        ensure!(
+            matches!(failure, Failure::Connection(_)),
+            "the check-out fails without an error of the connection: {failure}"
+        );
+        let expected = vec![(stage, setup.host.generation_now()); setup.server.attempts()];
+        let errors = setup.host.errors();
+        ensure!(
+            errors == expected,
+            "the reports are {errors:?} instead of {expected:?}"
+        );
+    }
+    Ok(())
+}
+
+pub(super) fn handshakes_are_reported_before_connections_are_used<U: PoolUser>(
+    lab: &Lab<U>,
+) -> Outcome {
+    let mut setup = lab.paused("")?;
+    setup.clear();
+    setup.ready();
+    let connection = setup.open()?;
+    let expected = [setup.host.generation_now()];
+    let reported = setup.host.handshakes();
+    ensure!(
+        reported == expected,
+        "handshakes of the generations {reported:?} instead of {expected:?} are reported when a \
+         connection is handed out"
+    );
+    setup.check_in(connection);
+    Ok(())
+}

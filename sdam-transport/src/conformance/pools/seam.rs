@@ -1,0 +1,84 @@
+//! Checks of what happens while the topology is locked, and of the pool's own locks.
+
+use sdam_core::ids::ObjectId;
+
+use super::{Outcome, PoolUser, ensure, server::Gate, setup::Lab};
+
+pub(super) fn calls_of_the_topology_return_at_once<U: PoolUser>(lab: &Lab<U>) -> Outcome {
+    let mut setup = lab.paused("minPoolSize=1&maxPoolSize=4&maxConnecting=1")?;
+    setup.ensure_lock_respected("create")?;
+    setup.step("calling ready");
+    setup.ready();
+    setup.ensure_lock_respected("ready")?;
+    for is_last in [false, true] {
+        // One connection is idle, one in use, one being opened, and check-outs wait.
+        let idle = setup.open()?;
+        let used = setup.open()?;
+        setup.check_in(idle);
+        let command = {
+            setup.server.commands(Gate::Held);
+            setup.command(used)
+        };
+        setup.server.hellos(Gate::Held);
+        let waiting: Vec<_> = (0..6).map(|_| setup.check_out()).collect();
+        if is_last {
+            setup.step("calling close with connections in every state");
+            setup.close();
+            setup.ensure_lock_respected("close")?;
+            setup.step("calling ready, clear and close after close");
+            setup.ready();
+            setup.clear();
+            setup.close();
+            setup.ensure_lock_respected("the calls after close")?;
+        } else {
+            setup.step("calling clear with connections in every state");
+            setup.clear();
+            setup.ensure_lock_respected("clear")?;
+            setup.step("calling clear again, to interrupt connections in use");
+            setup.clear_at_once(true, None);
+            setup.settle();
+            setup.ensure_lock_respected("clear")?;
+            setup.step("calling ready after clear");
+            setup.ready();
+            setup.ready();
+            setup.ensure_lock_respected("ready")?;
+        }
+        setup.server.hellos(Gate::Open);
+        setup.server.commands(Gate::Open);
+        for attempt in waiting {
+            setup.cancel(&attempt);
+        }
+        setup.step("waiting for the end of a command");
+        setup.end_command(&command)?;
+    }
+    Ok(())
+}
+
+pub(super) fn reports_are_made_with_no_lock_held<U: PoolUser>(lab: &Lab<U>) -> Outcome {
+    for options in ["", "loadBalanced=true"] {
+        if !options.is_empty() && !lab.is_balanced() {
+            continue;
+        }
+        let mut setup = lab.ready(options)?;
+        if !options.is_empty() {
+            setup.server.lead_to(ObjectId::default());
+        }
+        setup.react();
+        setup.step("reporting a handshake to a topology that calls the pool");
+        let connection = setup.open()?;
+        setup.step("reporting a broken command to a topology that calls the pool");
+        setup.server.commands(Gate::Broken);
+        let attempt = setup.command(connection);
+        let (connection, outcome) = setup.wait_for(&attempt)?;
+        ensure!(outcome.is_err(), "a command without reply succeeds");
+        setup.step("checking in a broken connection");
+        setup.check_in(connection);
+        setup.step("reporting a refused connection to a topology that calls the pool");
+        setup.server.connects(Gate::Broken);
+        let attempt = setup.check_out();
+        setup.failure(&attempt)?;
+        let errors = setup.host.errors().len();
+        ensure!(errors > 0, "no error is reported");
+    }
+    Ok(())
+}

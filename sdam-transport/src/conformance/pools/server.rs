@@ -1,0 +1,287 @@
+//! The simulated server of the pool under test.
+
+use std::{
+    future::poll_fn,
+    mem,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Poll, Waker},
+};
+
+use async_trait::async_trait;
+use sdam_core::{
+    address::ServerAddress, document::DocumentWriter, error::Stage, ids::ObjectId, time::Instant,
+};
+
+use super::host::TopologyLock;
+use crate::{
+    connect::{Connection, Transport},
+    error::TransportError,
+    wire::{OpMsg, WireMessage},
+};
+
+/// How the server treats connection attempts, hellos or other commands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Gate {
+    /// They succeed at once.
+    #[default]
+    Open,
+    /// They wait until the gate changes.
+    Held,
+    /// They fail at once.
+    Broken,
+}
+
+/// A server without a network. Clones share the state.
+#[derive(Clone, Debug)]
+pub(super) struct Server {
+    state: Arc<Mutex<State>>,
+    lock: Arc<TopologyLock>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    connects: Gate,
+    hellos: Gate,
+    commands: Gate,
+    /// The service that new connections lead to.
+    service: Option<ObjectId>,
+    attempts: usize,
+    opening: usize,
+    most_opening: usize,
+    /// Whether each socket is open.
+    sockets: Vec<bool>,
+    most_open: usize,
+    /// The sockets on which commands other than hello arrived, in order.
+    arrivals: Vec<usize>,
+    wakers: Vec<Waker>,
+}
+
+impl Server {
+    pub(super) fn new(lock: Arc<TopologyLock>) -> Self {
+        Self {
+            state: Arc::default(),
+            lock,
+        }
+    }
+
+    pub(super) fn connects(&self, gate: Gate) {
+        self.change(|state| state.connects = gate);
+    }
+
+    pub(super) fn hellos(&self, gate: Gate) {
+        self.change(|state| state.hellos = gate);
+    }
+
+    pub(super) fn commands(&self, gate: Gate) {
+        self.change(|state| state.commands = gate);
+    }
+
+    /// Sets the service that new connections lead to.
+    pub(super) fn lead_to(&self, service: ObjectId) {
+        self.change(|state| state.service = Some(service));
+    }
+
+    /// Returns how many connections were attempted so far.
+    pub(super) fn attempts(&self) -> usize {
+        self.lock().attempts
+    }
+
+    /// Returns how many connections are being opened: their hello is not answered.
+    pub(super) fn opening(&self) -> usize {
+        self.lock().opening
+    }
+
+    /// Returns how many connections were being opened at the same time at most.
+    pub(super) fn most_opening(&self) -> usize {
+        self.lock().most_opening
+    }
+
+    /// Returns how many sockets are open.
+    pub(super) fn open(&self) -> usize {
+        self.lock().open()
+    }
+
+    /// Returns how many sockets were open at the same time at most.
+    pub(super) fn most_open(&self) -> usize {
+        self.lock().most_open
+    }
+
+    /// Returns whether this socket is open.
+    pub(super) fn is_open(&self, socket: usize) -> bool {
+        self.lock().sockets.get(socket) == Some(&true)
+    }
+
+    /// Returns the sockets on which commands other than hello arrived, in order.
+    pub(super) fn arrivals(&self) -> Vec<usize> {
+        self.lock().arrivals.clone()
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        let mut state = self.lock();
+        change(&mut state);
+        let wakers = mem::take(&mut state.wakers);
+        drop(state);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Waits while the gate is held; returns whether it is open.
+    async fn pass(&self, gate: impl Fn(&State) -> Gate) -> bool {
+        poll_fn(|cx| {
+            let mut state = self.lock();
+            match gate(&state) {
+                Gate::Open => Poll::Ready(true),
+                Gate::Broken => Poll::Ready(false),
+                Gate::Held => {
+                    state.wakers.push(cx.waker().clone());
+                    Poll::Pending
+                }
+            }
+        })
+        .await
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn open(&self) -> usize {
+        self.sockets.iter().filter(|open| **open).count()
+    }
+}
+
+/// A connection that is being opened, until its hello is answered.
+#[derive(Debug)]
+struct Opening(Server);
+
+impl Opening {
+    fn begin(server: &Server) -> Self {
+        let mut state = server.lock();
+        state.attempts += 1;
+        state.opening += 1;
+        state.most_opening = state.most_opening.max(state.opening);
+        Self(server.clone())
+    }
+}
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        self.0.change(|state| state.opening -= 1);
+    }
+}
+
+#[async_trait]
+impl Transport for Server {
+    async fn connect(
+        &self,
+        _: &ServerAddress,
+        _: Option<Instant>,
+    ) -> Result<Box<dyn Connection>, TransportError> {
+        self.lock.note("it opens a connection");
+        let opening = Opening::begin(self);
+        if !self.pass(|state| state.connects).await {
+            return Err(TransportError::network(Stage::Connect, "refused"));
+        }
+        let mut state = self.lock();
+        let number = state.sockets.len();
+        state.sockets.push(true);
+        state.most_open = state.most_open.max(state.open());
+        let service = state.service;
+        drop(state);
+        Ok(Box::new(Socket {
+            server: self.clone(),
+            number,
+            service,
+            opening: Some(opening),
+            request: None,
+        }))
+    }
+}
+
+#[derive(Debug)]
+struct Socket {
+    server: Server,
+    number: usize,
+    service: Option<ObjectId>,
+    /// Until hello is answered.
+    opening: Option<Opening>,
+    request: Option<WireMessage>,
+}
+
+#[async_trait]
+impl Connection for Socket {
+    async fn send(&mut self, message: WireMessage) -> Result<(), TransportError> {
+        if self.opening.is_none() {
+            let number = self.number;
+            self.server.change(|state| state.arrivals.push(number));
+        }
+        self.request = Some(message);
+        Ok(())
+    }
+
+    async fn recv(&mut self) -> Result<WireMessage, TransportError> {
+        let nothing = || TransportError::protocol(Stage::Hello, "nothing was asked");
+        let request = self.request.take().ok_or_else(nothing)?;
+        let is_hello = self.opening.is_some();
+        let gate = |state: &State| {
+            if is_hello {
+                state.hellos
+            } else {
+                state.commands
+            }
+        };
+        if !self.server.pass(gate).await {
+            return Err(TransportError::network(
+                Stage::Hello,
+                "the connection broke",
+            ));
+        }
+        let body = match self.opening.take() {
+            Some(_) => hello(self.service),
+            None => success(),
+        };
+        let reply = OpMsg {
+            request_id: 1,
+            response_to: request.request_id(),
+            body: &body,
+            ..OpMsg::default()
+        };
+        reply
+            .encode()
+            .map_err(|error| TransportError::from_wire(Stage::Hello, error))
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        self.server.lock.note("it closes a socket");
+        let number = self.number;
+        self.server.change(|state| {
+            if let Some(open) = state.sockets.get_mut(number) {
+                *open = false;
+            }
+        });
+    }
+}
+
+/// Returns the reply to hello of a standalone, or of a service behind a load balancer.
+fn hello(service: Option<ObjectId>) -> Vec<u8> {
+    let mut reply = DocumentWriter::new();
+    reply.int32("ok", 1);
+    reply.boolean("helloOk", true);
+    reply.boolean("isWritablePrimary", true);
+    reply.int32("minWireVersion", 0);
+    reply.int32("maxWireVersion", 25);
+    if let Some(service) = service {
+        reply.text("msg", "isdbgrid");
+        reply.object_id("serviceId", service);
+    }
+    reply.finish()
+}
+
+fn success() -> Vec<u8> {
+    let mut reply = DocumentWriter::new();
+    reply.int32("ok", 1);
+    reply.finish()
+}

@@ -1,0 +1,307 @@
+//! A pool under test with its simulated surroundings.
+
+use std::{
+    sync::{Arc, Weak},
+    thread,
+    time::{Duration, Instant},
+};
+
+use futures::FutureExt as _;
+use sdam_core::{
+    address::ServerAddress,
+    error::{ErrorKind, ServerError, Stage},
+    hello::ping,
+    ids::{Generation, ObjectId, ServerId},
+    options::Options,
+    pool::PoolClear,
+};
+
+use super::{
+    Claim, Failure, Outcome, PoolOf, PoolUser, Run, ensure,
+    host::{Host, TopologyLock},
+    server::Server,
+    tasks::{Attempt, Executor},
+};
+use crate::{
+    pool::{NewPool, PoolFactory as _, PoolHandle as _, PoolHost},
+    runtime::Io,
+    testing::ManualClock,
+};
+
+/// Creates the pools of one check.
+pub(super) struct Lab<U> {
+    user: Arc<U>,
+    run: Run,
+    patience: Duration,
+}
+
+impl<U: PoolUser> Lab<U> {
+    /// Creates the surroundings of a check whose steps take at most `patience`.
+    pub(super) fn new(user: Arc<U>, run: Run, patience: Duration) -> Self {
+        Self {
+            user,
+            run,
+            patience,
+        }
+    }
+
+    /// Returns whether the pool claims to work behind a load balancer.
+    pub(super) fn is_balanced(&self) -> bool {
+        self.user.claims().contains(&Claim::LoadBalanced)
+    }
+
+    /// Creates a paused pool with these options of a connection string.
+    pub(super) fn paused(&self, options: &str) -> Result<Setup<U>, String> {
+        self.run.step("creating a pool");
+        let text = format!("mongodb://a/?{options}");
+        let options = Options::parse(&text).map_err(|error| error.to_string())?;
+        let lock = Arc::new(TopologyLock::default());
+        let host = Arc::new(Host::new(Arc::clone(&lock), options.load_balanced));
+        let server = Server::new(Arc::clone(&lock));
+        let executor = Executor::default();
+        let (clock, transport) = (ManualClock::default(), server.clone());
+        let weak = Arc::downgrade(&host);
+        let new = NewPool::of(
+            weak as Weak<dyn PoolHost>,
+            ServerId::from_u64(1),
+            ServerAddress::new("a", 27017),
+            Generation::FIRST,
+            Io::new(Arc::new(clock), Arc::new(transport), 1),
+        );
+        let factory = self.user.factory(&options);
+        let (pool, background) = lock.hold(|| {
+            let pool = factory.create(new.with_spawner(executor.spawner()));
+            let background = pool.background();
+            (pool, background)
+        });
+        let mut setup = Setup {
+            user: Arc::clone(&self.user),
+            pool: Arc::new(pool),
+            background: None,
+            executor,
+            host,
+            lock,
+            server,
+            run: self.run.clone(),
+            patience: self.patience,
+        };
+        setup.background = background.map(|task| setup.executor.start(task));
+        setup.settle();
+        Ok(setup)
+    }
+
+    /// Creates a pool with these options of a connection string and makes it ready.
+    pub(super) fn ready(&self, options: &str) -> Result<Setup<U>, String> {
+        let mut setup = self.paused(options)?;
+        setup.ready();
+        Ok(setup)
+    }
+}
+
+/// A pool, its topology, its server and the executor of its tasks.
+pub(super) struct Setup<U: PoolUser> {
+    user: Arc<U>,
+    pool: Arc<PoolOf<U>>,
+    background: Option<Attempt<()>>,
+    executor: Executor,
+    lock: Arc<TopologyLock>,
+    run: Run,
+    patience: Duration,
+    pub(super) host: Arc<Host>,
+    pub(super) server: Server,
+}
+
+/// The result of a check-out.
+pub(super) type CheckedOut<U> = Result<<U as PoolUser>::Connection, Failure>;
+
+/// A connection with the result of a command on it.
+pub(super) type Ran<U> = (<U as PoolUser>::Connection, Result<(), Failure>);
+
+impl<U: PoolUser> Setup<U> {
+    /// Starts a step, whose description a failure message contains.
+    pub(super) fn step(&self, doing: &'static str) {
+        self.run.step(doing);
+    }
+
+    /// Lets the topology make the pool ready.
+    pub(super) fn ready(&mut self) {
+        self.lock.hold(|| self.pool.ready());
+        self.settle();
+    }
+
+    /// Clears the pool, without letting its tasks run.
+    pub(super) fn clear_at_once(&self, interrupt_in_use: bool, service: Option<ObjectId>) {
+        let cause = ServerError::new(ErrorKind::Network, Stage::Operation, "the server failed");
+        let mut clear = PoolClear::new(self.host.raise(service), cause.shared());
+        clear.interrupt_in_use = interrupt_in_use;
+        clear.service_id = service;
+        self.lock.hold(|| self.pool.clear(&clear));
+    }
+
+    /// Clears the pool.
+    pub(super) fn clear(&mut self) {
+        self.clear_at_once(false, None);
+        self.settle();
+    }
+
+    /// Closes the pool.
+    pub(super) fn close(&mut self) {
+        self.lock.hold(|| self.pool.close());
+        self.settle();
+    }
+
+    /// Marks the pool ready without letting its tasks run.
+    pub(super) fn ready_at_once(&self) {
+        self.lock.hold(|| self.pool.ready());
+    }
+
+    /// Begins a check-out.
+    pub(super) fn check_out(&mut self) -> Attempt<CheckedOut<U>> {
+        let (user, pool) = (Arc::clone(&self.user), Arc::clone(&self.pool));
+        let attempt = self
+            .executor
+            .start(async move { user.check_out(&pool).await });
+        self.settle();
+        attempt
+    }
+
+    /// Checks out a connection.
+    pub(super) fn open(&mut self) -> Result<U::Connection, String> {
+        self.step("checking out a connection");
+        let attempt = self.check_out();
+        self.connection(&attempt)
+    }
+
+    /// Waits for the connection of a check-out.
+    pub(super) fn connection(
+        &mut self,
+        attempt: &Attempt<CheckedOut<U>>,
+    ) -> Result<U::Connection, String> {
+        let outcome = self.wait_for(attempt)?;
+        outcome.map_err(|failure| format!("the check-out fails: {failure}"))
+    }
+
+    /// Waits for the failure of a check-out.
+    pub(super) fn failure(&mut self, attempt: &Attempt<CheckedOut<U>>) -> Result<Failure, String> {
+        match self.wait_for(attempt)? {
+            Ok(connection) => {
+                self.check_in(connection);
+                Err("the check-out succeeds".into())
+            }
+            Err(failure) => Ok(failure),
+        }
+    }
+
+    /// Begins a command.
+    pub(super) fn command(&mut self, mut connection: U::Connection) -> Attempt<Ran<U>> {
+        let user = Arc::clone(&self.user);
+        let attempt = self.executor.start(async move {
+            let outcome = user.run_command(&mut connection, &ping(None)).await;
+            (connection, outcome)
+        });
+        self.settle();
+        attempt
+    }
+
+    /// Runs a command, which succeeds, and returns the socket on which it arrived.
+    pub(super) fn socket_of(
+        &mut self,
+        connection: U::Connection,
+    ) -> Result<(U::Connection, usize), String> {
+        let attempt = self.command(connection);
+        let (connection, outcome) = self.wait_for(&attempt)?;
+        outcome.map_err(|failure| format!("the command fails: {failure}"))?;
+        let arrivals = self.server.arrivals();
+        let socket = arrivals.last().ok_or("no command has reached the server")?;
+        Ok((connection, *socket))
+    }
+
+    /// Checks out a connection and runs a command; returns the socket, too.
+    pub(super) fn open_socket(&mut self) -> Result<(U::Connection, usize), String> {
+        let connection = self.open()?;
+        self.socket_of(connection)
+    }
+
+    /// Checks in a connection.
+    pub(super) fn check_in(&mut self, connection: U::Connection) {
+        self.user.check_in(&self.pool, connection);
+        self.settle();
+    }
+
+    /// Runs all tasks until none can go on.
+    pub(super) fn settle(&mut self) {
+        self.executor.settle();
+    }
+
+    /// Runs all tasks, and waits for those of other threads, until the condition holds.
+    pub(super) fn wait_until(&mut self, condition: impl Fn(&Self) -> bool) -> Outcome {
+        let end = Instant::now() + self.patience;
+        loop {
+            self.settle();
+            if condition(self) {
+                return Ok(());
+            }
+            ensure!(
+                Instant::now() < end,
+                "nothing has happened for {:?}",
+                self.patience
+            );
+            thread::park_timeout(Duration::from_millis(1));
+        }
+    }
+
+    /// Waits for the result of an attempt.
+    pub(super) fn wait_for<T>(&mut self, attempt: &Attempt<T>) -> Result<T, String> {
+        self.wait_until(|_| attempt.is_ready())?;
+        attempt.take().ok_or_else(|| "its result is gone".into())
+    }
+
+    /// Waits until the pool's own task has ended.
+    pub(super) fn wait_for_background(&mut self) -> Outcome {
+        match self.background.take() {
+            Some(task) => self.wait_for(&task),
+            None => Ok(()),
+        }
+    }
+
+    /// Drops the future of a check-out; checks the connection in if there is one already.
+    pub(super) fn cancel(&mut self, attempt: &Attempt<CheckedOut<U>>) {
+        attempt.abort();
+        self.settle();
+        if let Some(Ok(connection)) = attempt.take() {
+            self.check_in(connection);
+        }
+    }
+
+    /// Waits for the end of a command, and checks its connection in.
+    pub(super) fn end_command(&mut self, attempt: &Attempt<Ran<U>>) -> Outcome {
+        let (connection, _) = self.wait_for(attempt)?;
+        self.check_in(connection);
+        Ok(())
+    }
+
+    /// Sends a command and drops its future before the reply arrives.
+    pub(super) fn abandon_command(&self, mut connection: U::Connection) -> U::Connection {
+        let command = ping(None);
+        let running = self.user.run_command(&mut connection, &command);
+        drop(running.now_or_never());
+        connection
+    }
+
+    /// Makes the topology call the pool within each report.
+    pub(super) fn react(&self) {
+        let pool = Arc::clone(&self.pool);
+        self.host.react(move || pool.ready());
+    }
+
+    /// Fails if the pool did something within a call of the topology that it must not do.
+    pub(super) fn ensure_lock_respected(&self, call: &str) -> Outcome {
+        let violations = self.lock.take_violations();
+        ensure!(
+            violations.is_empty(),
+            "{} within {call}",
+            violations.join(", ")
+        );
+        Ok(())
+    }
+}

@@ -1,0 +1,97 @@
+//! The executor of a check.
+
+use std::{
+    future::Future,
+    mem,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use futures::{
+    executor::LocalPool,
+    future::{AbortHandle, abortable},
+    task::LocalSpawnExt as _,
+};
+
+use crate::spawn::{Spawner, Task};
+
+/// Runs the tasks of one check on its thread.
+#[derive(Debug, Default)]
+pub(super) struct Executor {
+    running: LocalPool,
+    new: NewTasks,
+}
+
+/// The tasks that have not started. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct NewTasks(Arc<Mutex<Vec<Task>>>);
+
+/// A future that the executor runs, and its result once it is ready.
+pub(super) struct Attempt<T> {
+    result: Arc<Mutex<Option<T>>>,
+    abort: AbortHandle,
+}
+
+impl Executor {
+    /// Returns the spawner of pools.
+    pub(super) fn spawner(&self) -> Arc<dyn Spawner> {
+        Arc::new(self.new.clone())
+    }
+
+    /// Starts a future.
+    pub(super) fn start<T: Send + 'static>(
+        &self,
+        future: impl Future<Output = T> + Send + 'static,
+    ) -> Attempt<T> {
+        let result = Arc::new(Mutex::new(None));
+        let own = Arc::clone(&result);
+        let (future, abort) = abortable(future);
+        self.new.spawn(Task::new("conformance", async move {
+            if let Ok(value) = future.await {
+                *lock(&own) = Some(value);
+            }
+        }));
+        Attempt { result, abort }
+    }
+
+    /// Runs all tasks until none can go on.
+    pub(super) fn settle(&mut self) {
+        loop {
+            self.running.run_until_stalled();
+            let new = mem::take(&mut *lock(&self.new.0));
+            if new.is_empty() {
+                return;
+            }
+            for task in new {
+                // The executor exists, so this cannot fail.
+                let _ = self.running.spawner().spawn_local(task);
+            }
+        }
+    }
+}
+
+impl Spawner for NewTasks {
+    fn spawn(&self, task: Task) {
+        lock(&self.0).push(task);
+    }
+}
+
+impl<T> Attempt<T> {
+    /// Returns whether the result is there.
+    pub(super) fn is_ready(&self) -> bool {
+        lock(&self.result).is_some()
+    }
+
+    /// Returns the result if it is there.
+    pub(super) fn take(&self) -> Option<T> {
+        lock(&self.result).take()
+    }
+
+    /// Drops the future when the executor runs next.
+    pub(super) fn abort(&self) {
+        self.abort.abort();
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
