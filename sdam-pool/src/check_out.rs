@@ -80,13 +80,16 @@ impl Waiting<'_> {
                         return result;
                     }
                 }
-                Err(_) => match pool.core.with(|machine| machine.time_out(ticket)) {
-                    Some(result) => {
+                Err(_) => {
+                    let (result, closing) =
+                        pool.core.change_with(|machine| machine.time_out(ticket));
+                    pool.close_all(closing);
+                    if let Some(result) = result {
                         self.ticket = None;
                         return result;
                     }
-                    None => deadline = None,
-                },
+                    deadline = None;
+                }
             }
         }
     }
@@ -102,7 +105,12 @@ impl Waiting<'_> {
 }
 
 async fn poll(pool: &Inner, ticket: Ticket) -> Step<Box<Member>> {
-    poll_fn(|cx| pool.core.poll(ticket, cx)).await
+    poll_fn(|cx| {
+        let (polled, closing) = pool.core.poll(ticket, cx);
+        pool.close_all(closing);
+        polled
+    })
+    .await
 }
 
 impl Drop for Waiting<'_> {

@@ -49,10 +49,10 @@ impl<C: Pooled> Core<C> {
         read(&mut self.lock())
     }
 
-    /// Polls a waiting check-out.
-    pub(crate) fn poll(&self, ticket: Ticket, cx: &mut Context<'_>) -> Poll<Step<C>> {
+    /// Polls a waiting check-out. The caller closes the returned connections.
+    pub(crate) fn poll(&self, ticket: Ticket, cx: &mut Context<'_>) -> (Poll<Step<C>>, Closing<C>) {
         let mut waker = Some(cx.waker().clone());
-        let polled = self.with(|machine| machine.poll(ticket, &mut waker));
+        let polled = self.change_with(|machine| machine.poll(ticket, &mut waker));
         drop(waker);
         polled
     }

@@ -358,6 +358,7 @@ impl<C: Pooled> Machine<C> {
         if let Some(waiter) = waiter {
             self.in_use += 1;
             after.wake.extend(self.waiters.deliver(waiter, connection));
+            self.pass_turn(after);
             return;
         }
         self.idle.push_back(Idle { connection, since });

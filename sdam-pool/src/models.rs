@@ -74,7 +74,7 @@ fn check_out(pool: &Pool) -> Result<CheckOut<Connection>, Error> {
 }
 
 async fn wait(pool: &Pool, ticket: Ticket) -> Result<Connection, Error> {
-    match poll_fn(|cx| pool.poll(ticket, cx)).await {
+    match poll_fn(|cx| pool.poll(ticket, cx).0).await {
         Step::Done(result) => result,
         Step::Open(_) => panic!("the worker opens connections"),
     }

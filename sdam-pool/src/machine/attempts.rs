@@ -208,6 +208,14 @@ impl<C: Pooled> Machine<C> {
         }
     }
 
+    /// Lets the next check-out begin its own attempt, because the one whose turn it was has left
+    /// the queue. A worker needs no turns.
+    pub(super) fn pass_turn(&mut self, after: &mut After<C>) {
+        if self.config.by_caller {
+            self.start_attempts(after);
+        }
+    }
+
     /// Returns the check-out that inherits the attempt of one that needs it no longer. Without a
     /// worker the attempt ends with its check-out.
     pub(super) fn heir(&mut self) -> Option<Ticket> {
@@ -275,7 +283,7 @@ impl<C: Pooled> Machine<C> {
     }
 
     /// Returns the error of a check-out whose connection is stale.
-    fn lost(&self) -> Error {
+    pub(super) fn lost(&self) -> Error {
         match self.state {
             State::Orphaned => Error::RuntimeShutDown,
             _ => Error::Pool(self.waiters.eviction().unwrap_or_else(|| self.eviction())),

@@ -96,14 +96,23 @@ impl<C: Pooled> Machine<C> {
 
     /// Polls a waiting check-out. `waker` is kept if it waits, in exchange for the one that was
     /// kept before.
-    pub(crate) fn poll(&mut self, ticket: Ticket, waker: &mut Option<Waker>) -> Poll<Step<C>> {
-        if let Poll::Ready(result) = self.waiters.poll(ticket, waker) {
-            return Poll::Ready(Step::Done(result));
-        }
-        match self.begin_own(ticket) {
-            Some(id) => Poll::Ready(Step::Open(id)),
-            None => Poll::Pending,
-        }
+    pub(crate) fn poll(
+        &mut self,
+        ticket: Ticket,
+        waker: &mut Option<Waker>,
+    ) -> (Poll<Step<C>>, After<C>) {
+        let mut after = After::default();
+        let polled = match self.waiters.poll(ticket, waker) {
+            Poll::Ready(result) => Poll::Ready(Step::Done(self.accept(result, &mut after))),
+            Poll::Pending => match self.begin_own(ticket) {
+                Some(id) => {
+                    self.pass_turn(&mut after);
+                    Poll::Ready(Step::Open(id))
+                }
+                None => Poll::Pending,
+            },
+        };
+        (polled, after)
     }
 
     /// Takes the worker's waker, because the pool is gone.
@@ -113,12 +122,29 @@ impl<C: Pooled> Machine<C> {
 
     /// Fails a check-out whose time is over, unless a connection is being opened for it: then
     /// `connectTimeoutMS` applies (CMAP: "waitQueueTimeoutMS").
-    pub(crate) fn time_out(&mut self, ticket: Ticket) -> Option<Result<C, Error>> {
+    pub(crate) fn time_out(&mut self, ticket: Ticket) -> (Option<Result<C, Error>>, After<C>) {
+        let mut after = After::default();
         if self.waiters.is_owner(ticket) {
-            return None;
+            return (None, after);
         }
-        let result = self.waiters.take(ticket);
-        Some(result.unwrap_or_else(|| Err(Error::Pool(self.timed_out()))))
+        let result = match self.waiters.take(ticket) {
+            Some(result) => self.accept(result, &mut after),
+            None => Err(Error::Pool(self.timed_out())),
+        };
+        self.pass_turn(&mut after);
+        (Some(result), after)
+    }
+
+    /// Refuses a connection that has become stale between its delivery and the poll of the
+    /// check-out.
+    fn accept(&mut self, result: Result<C, Error>, after: &mut After<C>) -> Result<C, Error> {
+        let connection = result?;
+        if matches!(self.state, State::Closed) || self.is_stale(&connection) {
+            self.in_use -= 1;
+            self.settle(connection, Instant::EPOCH, after);
+            return Err(self.lost());
+        }
+        Ok(connection)
     }
 
     /// Removes a check-out that was dropped. A connection that it was given goes to the next one.
@@ -132,8 +158,7 @@ impl<C: Pooled> Machine<C> {
             self.in_use -= 1;
             self.settle(connection, now, &mut after);
         } else {
-            // In a pool without worker, another check-out may be the first one now.
-            self.start_attempts(&mut after);
+            self.pass_turn(&mut after);
         }
         after
     }

@@ -1,12 +1,21 @@
 //! A simulated deployment, in virtual time.
 
-use std::{future::poll_fn, pin::pin, task::Poll, time::Duration};
+use std::{
+    future::poll_fn,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::Poll,
+    time::Duration,
+};
 
 use futures::{
-    StreamExt,
+    FutureExt, StreamExt,
     future::{join, join_all, poll_immediate},
 };
-use sdam::{Event, EventKind, Interest, PoolError, ServerAddress, Topology};
+use sdam::{Event, EventKind, Interest, PoolError, ServerAddress, Spawner, Task, Topology};
 use sdam_events::channel::{EventStream, unbounded};
 use sdam_pool::{Error, Pool};
 use sdam_sim::{
@@ -339,6 +348,52 @@ fn closing_does_not_wait_for_a_server_that_does_not_answer_a_new_connection() {
         assert_eq!(waiting.await.unwrap_err(), closed);
     });
     assert_eq!((sim.tasks(), sim.connections()), (0, 0));
+}
+
+/// Spawns tasks that count how often the tasks of pools are polled.
+#[derive(Debug)]
+struct CountingSpawner {
+    spawner: Arc<dyn Spawner>,
+    polls: Arc<AtomicUsize>,
+}
+
+impl Spawner for CountingSpawner {
+    fn spawn(&self, mut task: Task) {
+        let (name, polls) = (task.name(), Arc::clone(&self.polls));
+        let counted = poll_fn(move |cx| {
+            polls.fetch_add(usize::from(name == "sdam-pool"), Ordering::Relaxed);
+            task.poll_unpin(cx)
+        });
+        self.spawner.spawn(Task::new(name, counted));
+    }
+}
+
+#[test]
+fn an_idle_pool_never_wakes_up() {
+    let sim = simulation(10);
+    let polls = Arc::new(AtomicUsize::new(0));
+    let mut runtime = sim.runtime();
+    runtime.spawner = Arc::new(CountingSpawner {
+        spawner: Arc::clone(&runtime.spawner),
+        polls: Arc::clone(&polls),
+    });
+    let uri = format!("{}&minPoolSize=2", sim.uri());
+    let topology = builder(&uri).start(runtime).unwrap();
+    sim.block_on(async {
+        let pool = primary(&topology).await.pool().clone();
+        join_all((0..5).map(|_| ping_primary(&topology))).await;
+        let clock = sim.runtime().io.clock;
+        clock.sleep_until(sim.now() + Duration::from_secs(10)).await;
+        let before = polls.load(Ordering::Relaxed);
+        assert!(before > 0 && pool.stats().idle >= 2);
+        clock
+            .sleep_until(sim.now() + Duration::from_secs(3600))
+            .await;
+        // Operations on idle connections do not concern the pool's task either.
+        ping_primary(&topology).await.unwrap();
+        assert_eq!(polls.load(Ordering::Relaxed), before);
+        topology.close().await;
+    });
 }
 
 /// Lets the other tasks run.

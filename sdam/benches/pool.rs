@@ -1,0 +1,142 @@
+//! The cost of a check-out and its check-in, beside deadpool in the same run.
+//!
+//! The connections lead to a simulated server, but nothing is sent: the pools are measured alone.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a benchmark that cannot go on has failed"
+)]
+
+use std::{
+    convert::Infallible,
+    hint::black_box,
+    time::{Duration, Instant},
+};
+
+use criterion::Criterion;
+use deadpool::managed::{Manager, Metrics, Pool as Deadpool, RecycleResult};
+use futures::{FutureExt, future::join_all};
+use sdam::{Criteria, Options, ServerAddress, Topology};
+use sdam_pool::{Pool, Pools};
+use sdam_sim::{Blueprint, config::SetConfig, runtime::Sim};
+
+/// The connections, tasks, and check-outs of each task under contention.
+const CONNECTIONS: usize = 50;
+const TASKS: usize = 1_000;
+const ROUNDS: usize = 100;
+
+/// Makes objects that need no server.
+#[derive(Debug)]
+struct Numbers;
+
+impl Manager for Numbers {
+    type Type = u64;
+    type Error = Infallible;
+
+    async fn create(&self) -> Result<u64, Infallible> {
+        Ok(1)
+    }
+
+    async fn recycle(&self, _: &mut u64, _: &Metrics) -> RecycleResult<Infallible> {
+        Ok(())
+    }
+}
+
+/// Returns a pool with idle connections, and what keeps it alive.
+fn pool() -> (Sim, Topology<Pool>, Pool) {
+    let hosts = [ServerAddress::new("a", 27017)];
+    let sim = Sim::new(1, &Blueprint::replica_set(SetConfig::new("rs", hosts)));
+    let uri = format!(
+        "{}&maxPoolSize={CONNECTIONS}&maxConnecting={CONNECTIONS}",
+        sim.uri()
+    );
+    let pools = Pools::new(&Options::parse(&uri).unwrap()).unwrap();
+    let builder = Topology::builder(&uri).unwrap().pools(pools);
+    let topology = builder.start(sim.runtime()).unwrap();
+    let pool = sim.block_on(async {
+        let server = topology.select(&Criteria::write()).await.unwrap();
+        let pool = server.pool().clone();
+        join_all((0..CONNECTIONS).map(|_| pool.check_out())).await;
+        pool
+    });
+    assert_eq!(pool.stats().idle, CONNECTIONS);
+    (sim, topology, pool)
+}
+
+fn deadpool() -> Deadpool<Numbers> {
+    let pool = Deadpool::builder(Numbers)
+        .max_size(CONNECTIONS)
+        .build()
+        .unwrap();
+    let all = join_all((0..CONNECTIONS).map(|_| pool.get()));
+    drop(futures::executor::block_on(all));
+    pool
+}
+
+fn main() {
+    let mut criterion = Criterion::default().configure_from_args();
+    let (_sim, _topology, pool) = pool();
+    let deadpool = deadpool();
+    criterion.bench_function("pool/pair/sdam", |bencher| {
+        bencher.iter(|| black_box(pool.check_out().now_or_never().unwrap().unwrap()));
+    });
+    criterion.bench_function("pool/pair/deadpool", |bencher| {
+        bencher.iter(|| black_box(deadpool.get().now_or_never().unwrap().unwrap()));
+    });
+    criterion.final_summary();
+    // `cargo xtask bench` passes its filter last.
+    let filter = std::env::args().skip(1).last().unwrap_or_default();
+    if !filter.starts_with('-') && !"pool/contended".contains(&filter) {
+        return;
+    }
+    let pair = || drop(pool.check_out().now_or_never().unwrap().unwrap());
+    let allocations = allocation_counter::measure(pair).count_total;
+    println!("bench: pool/pair/allocations {allocations} allocations");
+    let host = tokio::runtime::Runtime::new().unwrap();
+    let own = move || {
+        let pool = pool.clone();
+        async move { pool.check_out().await.unwrap() }
+    };
+    let other = move || {
+        let pool = deadpool.clone();
+        async move { pool.get().await.unwrap() }
+    };
+    report("sdam", host.block_on(contend(own)));
+    report("deadpool", host.block_on(contend(other)));
+}
+
+/// Runs many tasks over few connections. Returns how long each check-out took.
+async fn contend<C, F>(check_out: impl Fn() -> F + Clone + Send + 'static) -> Vec<Duration>
+where
+    C: Send + 'static,
+    F: Future<Output = C> + Send + 'static,
+{
+    let tasks = (0..TASKS).map(|_| {
+        let check_out = check_out.clone();
+        tokio::spawn(async move {
+            let mut times = Vec::with_capacity(ROUNDS);
+            for _ in 0..ROUNDS {
+                let start = Instant::now();
+                let connection = check_out().await;
+                times.push(start.elapsed());
+                // The time of an operation: the other tasks run.
+                tokio::task::yield_now().await;
+                drop(connection);
+            }
+            times
+        })
+    });
+    let times = join_all(tasks).await.into_iter();
+    times.flat_map(Result::unwrap).collect()
+}
+
+fn report(name: &str, mut times: Vec<Duration>) {
+    times.sort_unstable();
+    let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize].as_secs_f64() * 1e6;
+    let (median, tail) = (at(0.5), at(0.999));
+    println!("bench: pool/contended/{name}/p50 {median:.1} us");
+    println!(
+        "bench: pool/contended/{name}/p99.9_over_p50 {:.2} x",
+        tail / median
+    );
+}
