@@ -119,6 +119,8 @@ pub struct Deployment {
     horizon: u64,
     pub(crate) horizon_policy: HorizonPolicy,
     balanced: bool,
+    #[cfg(feature = "auth")]
+    pub(crate) users: crate::users::Users,
     pub(crate) outputs: Vec<Output>,
     /// Whether the `AdvertisedState` of a member may have changed.
     pub(crate) dirty: bool,
@@ -141,6 +143,8 @@ impl Deployment {
             horizon: 0,
             horizon_policy: HorizonPolicy::default(),
             balanced: blueprint.balanced,
+            #[cfg(feature = "auth")]
+            users: blueprint.users.clone(),
             outputs: Vec::new(),
             dirty: false,
         };

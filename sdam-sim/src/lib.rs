@@ -14,6 +14,7 @@
 //! | [`runtime`] | a deterministic runtime around the deployment: virtual time, seeded scheduler, faulty network |
 //! | [`scenario`] | timed faults of a simulated world, as a value and as a text file |
 //! | [`serve`] | the same deployment on loopback TCP |
+//! | `users` | users that authenticate by SCRAM (feature `auth`) |
 //!
 //! [`cookbook`] has whole tests of programs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -37,7 +38,12 @@ mod request;
 mod server;
 mod store;
 mod timers;
+#[cfg(feature = "auth")]
+pub mod users;
 
+#[cfg(feature = "auth")]
+#[doc(inline)]
+pub use crate::users::User;
 #[doc(inline)]
 pub use crate::{
     action::{Action, Target},

@@ -6,6 +6,8 @@ mod command;
 mod data;
 mod hello;
 mod read_preference;
+#[cfg(feature = "auth")]
+mod sasl;
 
 use bson::{Document, doc};
 use sdam_core::time::Instant;
@@ -42,6 +44,8 @@ pub(crate) struct Connection {
     /// Whether the client has sent its first hello.
     greeted: bool,
     app_name: Option<String>,
+    #[cfg(feature = "auth")]
+    sasl: sasl::Sasl,
 }
 
 /// The request in progress on a connection; requests are served one at a time.
@@ -73,6 +77,8 @@ impl Connection {
             hello_ok: false,
             greeted: false,
             app_name: None,
+            #[cfg(feature = "auth")]
+            sasl: sasl::Sasl::default(),
         }
     }
 

@@ -128,6 +128,13 @@ impl ServerVersion {
         self.major >= 5
     }
 
+    /// Returns whether hello carries the first command of an authentication, and the last, empty
+    /// exchange is left out.
+    #[cfg(feature = "auth")]
+    pub(crate) fn authenticates_speculatively(self) -> bool {
+        self.max_wire_version() >= 9
+    }
+
     /// Returns whether the server adds labels to retryable errors.
     pub fn adds_error_labels(self) -> bool {
         self.max_wire_version() >= 9

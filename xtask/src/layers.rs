@@ -35,7 +35,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("sdam-runtime-smol", &["sdam-core", "sdam-transport"]),
     ("sdam-runtime-async-std", &["sdam-core", "sdam-transport"]),
     ("sdam-runtime-blocking", &["sdam-core", "sdam-transport"]),
-    ("sdam-sim", &["sdam-core", "sdam-transport"]),
+    ("sdam-sim", &["sdam-auth", "sdam-core", "sdam-transport"]),
     (
         "sdam",
         &[

@@ -21,6 +21,8 @@ pub struct Blueprint {
     processes: Processes,
     /// Processes with `--replSet` that are not named by any configuration.
     spares: Vec<ServerAddress>,
+    #[cfg(feature = "auth")]
+    pub(super) users: crate::users::Users,
 }
 
 #[derive(Clone, Debug)]
@@ -66,6 +68,8 @@ impl Blueprint {
             version: ServerVersion::default(),
             processes,
             spares: Vec::new(),
+            #[cfg(feature = "auth")]
+            users: crate::users::Users::default(),
         }
     }
 
@@ -95,6 +99,14 @@ impl Blueprint {
     #[must_use]
     pub fn spare(mut self, address: ServerAddress) -> Self {
         self.spares.push(address);
+        self
+    }
+
+    /// Adds a user. With one, the servers demand authentication.
+    #[cfg(feature = "auth")]
+    #[must_use]
+    pub fn user(mut self, user: crate::users::User) -> Self {
+        self.users.add(user);
         self
     }
 

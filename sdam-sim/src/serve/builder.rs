@@ -28,6 +28,8 @@ pub struct Builder {
     port: Option<u16>,
     seed: Option<u64>,
     configure: Vec<Configure>,
+    #[cfg(feature = "auth")]
+    users: Vec<crate::users::User>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +80,8 @@ impl Builder {
             port: None,
             seed: None,
             configure: Vec::new(),
+            #[cfg(feature = "auth")]
+            users: Vec::new(),
         }
     }
 
@@ -120,6 +124,14 @@ impl Builder {
     #[must_use]
     pub fn configure(mut self, change: impl FnOnce(&mut SetConfig) + Send + 'static) -> Self {
         self.configure.push(Configure(Box::new(change)));
+        self
+    }
+
+    /// Adds a user. With one, the servers demand authentication.
+    #[cfg(feature = "auth")]
+    #[must_use]
+    pub fn user(mut self, user: crate::users::User) -> Self {
+        self.users.push(user);
         self
     }
 
@@ -177,6 +189,8 @@ impl Builder {
                 Blueprint::sharded(addresses.iter().cloned())
             }
         };
+        #[cfg(feature = "auth")]
+        let blueprint = self.users.into_iter().fold(blueprint, Blueprint::user);
         blueprint.version(self.version).timing(self.timing)
     }
 }

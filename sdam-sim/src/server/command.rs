@@ -44,6 +44,10 @@ impl Deployment {
             ));
         };
         check_api(version, &request.body)?;
+        #[cfg(feature = "auth")]
+        if let Some(result) = self.authenticate(id, version, request, database) {
+            return result;
+        }
         super::read_preference::check(version, &request.body)?;
         if request.name == "bulkWrite" && !version.supports_bulk_write() {
             return Err(not_found(request));

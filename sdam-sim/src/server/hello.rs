@@ -148,6 +148,12 @@ impl Deployment {
             && request.exhaust_allowed()
             && number(&request.body, "maxAwaitTimeMS").is_some_and(|max| max > 0);
         let fields = self.hello_fields(now, connection, &request);
+        #[cfg(feature = "auth")]
+        let fields = {
+            let mut fields = fields;
+            fields.extend(self.hello_auth(id, own.version, &request.body));
+            fields
+        };
         let reply = self.reply_document(now, member, &request, Ok(fields));
         let sent = self.send(id, &request, response_to, streams, &reply);
         if let (true, Some(version), Some(request_id)) = (streams, version, sent) {

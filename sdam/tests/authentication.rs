@@ -1,0 +1,214 @@
+//! Pools that authenticate, on simulated deployments with users, in virtual time.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on has failed"
+)]
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU8, Ordering},
+    },
+    time::Duration,
+};
+
+use bson::{Document, doc};
+use sdam::{
+    Authenticator, ConnectionError, Criteria, ErrorKind, ErrorOutcome, Options, PoolError,
+    ServerAddress, Stage, Topology,
+};
+use sdam_auth::Account;
+use sdam_pool::{Error, Pool, Pools};
+use sdam_sim::{
+    Action, Blueprint, ServerVersion, Target, User, action::FailCommand, config::SetConfig,
+    runtime::Sim, users::Mechanism,
+};
+
+/// The `connectTimeoutMS` of all tests.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+fn hosts() -> [ServerAddress; 3] {
+    ["a", "b", "c"].map(|host| ServerAddress::new(host, 27017))
+}
+
+fn set(users: impl IntoIterator<Item = User>) -> Blueprint {
+    let set = Blueprint::replica_set(SetConfig::new("rs", hosts()));
+    users.into_iter().fold(set, Blueprint::user)
+}
+
+/// Starts a topology whose pools authenticate as the user of `user_info`; its nonces are the same
+/// in every run.
+fn start(sim: &Sim, user_info: &str) -> Topology<Pool> {
+    let hosts = sim.uri();
+    let hosts = hosts.strip_prefix("mongodb://").unwrap();
+    let uri = format!("mongodb://{user_info}{hosts}");
+    let options = Options::parse(&uri).unwrap().with_connect_timeout(TIMEOUT);
+    let next = AtomicU8::new(0);
+    let account = Account::of(&options).unwrap().map(|account| {
+        let account = account.with_entropy(Arc::new(move |bytes| {
+            bytes.fill(next.fetch_add(1, Ordering::Relaxed));
+            Ok(())
+        }));
+        Arc::new(account) as Arc<dyn Authenticator>
+    });
+    let pools = Pools::new(&options).unwrap().with_authenticator(account);
+    let builder = Topology::builder(&uri).unwrap().pools(pools);
+    builder.start(sim.runtime()).unwrap()
+}
+
+/// Reads from the primary on a pooled connection, and returns the reply.
+async fn find(topology: &Topology<Pool>) -> Result<Document, Error> {
+    let server = topology.select(&Criteria::write()).await.unwrap();
+    let mut connection = server.pool().check_out().await?;
+    let command = doc! { "find": "c", "$db": "test" }.to_vec().unwrap();
+    let reply = connection.run_command(&command, None).await?;
+    Ok(Document::from_reader(reply.body()).unwrap())
+}
+
+/// Returns the error of a connection that was not established.
+#[track_caller]
+fn refusal(outcome: Result<Document, Error>) -> ConnectionError {
+    match outcome {
+        Err(Error::Connection(error)) => error,
+        other => panic!("a failed connection is expected: {other:?}"),
+    }
+}
+
+/// Runs a failover with authenticated operations before and after it; returns the trace.
+fn failover(seed: u64, version: ServerVersion, user: &User) -> u64 {
+    let sim = Sim::new(seed, &set([user.clone()]).version(version));
+    sim.block_on(async {
+        let stranger = start(&sim, "");
+        let reply = find(&stranger).await.unwrap();
+        assert_eq!(reply.get_i32("code").unwrap(), 13, "{reply}");
+        stranger.close().await;
+        let topology = start(&sim, "ada:pencil@");
+        let reply = find(&topology).await.unwrap();
+        assert!(reply.contains_key("cursor"), "{reply}");
+        sim.step_down().unwrap();
+        // The old primary may be selected once more, and says so.
+        let mut reply = find(&topology).await.unwrap();
+        while reply.get_i32("code").is_ok_and(|code| code == 13435) {
+            reply = find(&topology).await.unwrap();
+        }
+        assert!(reply.contains_key("cursor"), "{reply}");
+        topology.close().await;
+    });
+    assert_eq!((sim.tasks(), sim.connections(), sim.timers()), (0, 0, 0));
+    sim.trace()
+}
+
+#[test]
+fn every_server_authenticates_users_of_each_mechanism_and_a_seed_reproduces_the_run() {
+    // O-5, O-11
+    let user = User::new("ada", "pencil");
+    let users = [
+        user.clone(),
+        user.clone().only(Mechanism::ScramSha1),
+        user.only(Mechanism::ScramSha256),
+    ];
+    let versions = [
+        ServerVersion::V4_2,
+        ServerVersion::V4_4,
+        ServerVersion::V8_0,
+    ];
+    for version in versions {
+        for user in &users {
+            assert_eq!(failover(1, version, user), failover(1, version, user));
+        }
+    }
+}
+
+#[test]
+fn a_wrong_password_is_an_authentication_error_of_the_first_check_out() {
+    // I-14, I-19
+    let sim = Sim::new(2, &set([User::new("ada", "pencil").source("staff")]));
+    sim.block_on(async {
+        for user_info in ["ada:wrong@", "eve:pencil@", "ada:pencil@"] {
+            let topology = start(&sim, user_info);
+            let error = refusal(find(&topology).await);
+            assert_eq!(
+                (error.error.code, error.error.stage),
+                (Some(18), Stage::Auth)
+            );
+            assert_eq!(error.error.labels, Box::default());
+            assert_eq!(error.outcome, ErrorOutcome::Cleared);
+            topology.close().await;
+        }
+    });
+    assert_eq!((sim.tasks(), sim.connections(), sim.timers()), (0, 0, 0));
+}
+
+/// Checks the error of an operation while the command `command` of authentications fails.
+#[track_caller]
+fn check_fault(command: &str, fault: impl Fn(&mut FailCommand), kind: ErrorKind, time: Duration) {
+    let sim = Sim::new(
+        3,
+        &set([User::new("ada", "pencil").only(Mechanism::ScramSha1)]),
+    );
+    let mut fail = FailCommand::default();
+    fail.commands.push(command.to_owned());
+    fault(&mut fail);
+    sim.block_on(async {
+        let topology = start(&sim, "ada:pencil@");
+        let server = topology.select(&Criteria::write()).await.unwrap();
+        sim.apply(&Action::FailPoint(Target::Primary, Some(fail)))
+            .unwrap();
+        let before = sim.now();
+        let error = refusal(find(&topology).await);
+        let passed = sim.now().since(before);
+        assert!(
+            passed >= time && passed < time + Duration::from_secs(1),
+            "{passed:?}"
+        );
+        assert_eq!(
+            (error.error.kind, error.error.stage),
+            (kind, Stage::Auth),
+            "{error}"
+        );
+        assert_eq!(error.error.labels, Box::default());
+        assert_eq!(error.outcome, ErrorOutcome::Cleared);
+        let stats = server.pool().stats();
+        assert_eq!((stats.opened, stats.waiting), (0, 0), "{stats:?}");
+        // The pool is paused until a check succeeds.
+        let outcome = server.pool().check_out().await;
+        assert!(
+            matches!(outcome, Err(Error::Pool(PoolError::Cleared { .. }))),
+            "{outcome:?}"
+        );
+        sim.apply(&Action::FailPoint(Target::Primary, None))
+            .unwrap();
+        find(&topology).await.unwrap();
+        topology.close().await;
+    });
+    assert_eq!((sim.tasks(), sim.connections(), sim.timers()), (0, 0, 0));
+}
+
+#[test]
+fn a_fault_at_each_command_is_reported_in_time_and_leaves_no_connection() {
+    // I-14: a server with SHA-1 only answers `saslStart`, because speculation is by SHA-256.
+    for command in ["saslStart", "saslContinue"] {
+        let at_once = Duration::ZERO;
+        check_fault(
+            command,
+            |fail| fail.close_connection = true,
+            ErrorKind::Network,
+            at_once,
+        );
+        check_fault(
+            command,
+            |fail| fail.error_code = Some(91),
+            ErrorKind::Command,
+            at_once,
+        );
+        let slow = Duration::from_secs(60);
+        check_fault(
+            command,
+            |fail| fail.block = Some(slow),
+            ErrorKind::Timeout,
+            TIMEOUT,
+        );
+    }
+}
