@@ -10,13 +10,13 @@
 //! | --- | --- |
 //! | P1 | at most one primary; the topology type agrees |
 //! | P2 | elections are only replaced by newer ones, by the rule of the server's release |
-//! | P3 | a selectable server's pool is ready, before it is published; a lost server's is cleared, after |
+//! | P3 | a selectable server's pool is ready, before it is published; a lost server's is cleared, after; no stale connection is handed out, and the numbers of a pool are within its limits |
 //! | P4 | event numbers and pool generations have no gaps |
 //! | P5 | every heartbeat ends exactly once |
 //! | P6 | one check at a time, at least 500 ms apart but for one retry and streamed replies, and none late |
 //! | P7 | no task, timer, connection or pool outlives its server |
 //! | P8 | after all faults are healed the description matches the deployment in time |
-//! | P9 | no selection waits while a suitable server exists, or beyond its time-out |
+//! | P9 | no selection waits while a suitable server exists, or beyond its time-out; no check-out waits beside an idle connection, without an attempt, or beyond its time-out |
 //! | P10 | closing and dropping complete at once |
 //! | continuity, freshness, errors, selection, memory, busy-loop, panic, determinism | see [`Oracle`](sdam_sim::oracle::Oracle) |
 //!

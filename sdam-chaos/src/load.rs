@@ -1,6 +1,7 @@
 //! Applications that use the client during faults and report errors.
 
 pub(crate) mod balanced;
+mod operate;
 pub(crate) mod report;
 
 use std::{
@@ -17,9 +18,9 @@ use sdam_core::{rng::Rng, time::Instant};
 use sdam_sim::oracle::Oracle;
 use sdam_transport::{Clock, Runtime, Task};
 
-use crate::record::{SelectedServer, Topology};
 use crate::{
-    record::{RunRecord, Waiting},
+    plan::Plan,
+    record::{RunRecord, SelectedServer, Topology, Waiting},
     request::SelectionRequest,
 };
 
@@ -38,6 +39,7 @@ struct Application {
 
 /// Starts tasks that use `topology` until `until`.
 pub(crate) fn start(
+    plan: &Plan,
     topology: &Topology,
     record: &Arc<RunRecord>,
     runtime: &Runtime,
@@ -59,6 +61,12 @@ pub(crate) fn start(
     }
     if rng.below(2) == 0 {
         spawn(record, runtime, application(&mut rng).watch());
+    }
+    if let Some(options) = &plan.pool {
+        let limit = operate::limit(options, topology.options());
+        for _ in 0..rng.below(6) {
+            spawn(record, runtime, application(&mut rng).operate(limit));
+        }
     }
 }
 

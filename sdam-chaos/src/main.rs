@@ -200,6 +200,8 @@ impl Totals {
             handshakes,
             late,
             faults,
+            operations,
+            refused,
             excused,
         } = sum.counts;
         println!(
@@ -211,7 +213,8 @@ impl Totals {
         println!(
             "{faults} faults, {} events, {selected} servers selected, {timed_out} time-outs, \
              {errors} errors ({late} of closed service connections) and {handshakes} \
-             handshakes reported, {excused} runs excused",
+             handshakes reported, {operations} commands on pooled connections ({refused} check-outs \
+             failed), {excused} runs excused",
             sum.events,
         );
     }

@@ -2,5 +2,6 @@
 
 pub(crate) mod cadence;
 pub(crate) mod elections;
+pub(crate) mod pooled;
 pub(crate) mod step;
 pub(crate) mod truth;

@@ -8,6 +8,7 @@ use std::{fmt, str::FromStr, time::Duration};
 use sdam_core::{
     address::ServerAddress,
     options::{ConfigError, Options, ServerMonitoringMode},
+    pool::PoolOptions,
     rng::Rng,
 };
 use sdam_sim::{Blueprint, scenario::Scenario};
@@ -115,6 +116,8 @@ pub struct Plan {
     pub load: bool,
     /// How the topology is ended.
     pub ending: Ending,
+    /// The options of the client's connection pools; `None` if its pools open no connections.
+    pub pool: Option<PoolOptions>,
     client: Client,
 }
 
@@ -150,6 +153,7 @@ impl Plan {
                 2 => Ending::Abrupt(Duration::from_millis(rng.below(20_000))),
                 _ => Ending::Close,
             },
+            pool: pool_options(seed, deployed.shape),
             client,
         }
     }
@@ -197,6 +201,24 @@ impl Plan {
     pub fn convergence_limit(&self) -> Duration {
         2 * (self.client.heartbeat + self.client.connect_timeout) + Duration::from_secs(1)
     }
+}
+
+/// Draws the options of connection pools. The choices do not depend on the other ones, so that a
+/// seed's faults stay the same.
+fn pool_options(seed: u64, shape: Shape) -> Option<PoolOptions> {
+    let mut rng = Rng::new(seed ^ 0x9001).fork();
+    // The load balancer's pool is a model of its own.
+    if shape == Shape::LoadBalanced || rng.below(2) == 0 {
+        return None;
+    }
+    let mut options = PoolOptions::default();
+    options.max_pool_size = pick(&mut rng, &[1, 2, 4, 0]);
+    options.min_pool_size = pick(&mut rng, &[0, 0, 1]);
+    options.max_connecting = pick(&mut rng, &[1, 2, 3]);
+    options.max_idle_time = pick(&mut rng, &[None, Some(Duration::from_secs(2))]);
+    let timeout = pick(&mut rng, &[100, 1000, 5000]);
+    options.wait_queue_timeout = Some(Duration::from_millis(timeout));
+    Some(options)
 }
 
 impl Client {

@@ -17,9 +17,10 @@ use sdam_core::{
 };
 use sdam_events::sink::{EventSink, Interest};
 use sdam_model::oracle::is_selectable;
+use sdam_pool::{Pool, Pools};
 use sdam_sim::oracle::{Oracle, PoolCall, PoolCalls, Violation};
-use sdam_transport::Clock;
 use sdam_transport::pool::{NewPool, PoolFactory, PoolHandle};
+use sdam_transport::{Clock, Task};
 
 use crate::{load::balanced::BalancedPool, request::SelectionRequest};
 
@@ -39,6 +40,8 @@ pub(crate) struct RunRecord {
     topology: Mutex<Option<Topology>>,
     events: Mutex<Vec<Event>>,
     pools: Mutex<PoolRecord>,
+    /// The pools that open connections, also closed ones.
+    connecting: Mutex<Vec<Pool>>,
     balanced: Mutex<BalancedPool>,
     waiting: Mutex<BTreeMap<u64, Waiting>>,
     /// The version of the newest snapshot that the watcher has received.
@@ -47,6 +50,8 @@ pub(crate) struct RunRecord {
     notes: Mutex<Vec<(Instant, String)>>,
     /// The number of live tasks of the load.
     pub(crate) load: AtomicUsize,
+    /// The number of check-outs in progress.
+    pub(crate) checking_out: AtomicUsize,
     pub(crate) counts: Mutex<Counts>,
 }
 
@@ -65,6 +70,10 @@ pub struct Counts {
     pub late: u64,
     /// Steps of scenarios that were taken.
     pub faults: u64,
+    /// Commands that were answered on connections of a pool.
+    pub operations: u64,
+    /// Connections that a pool did not give.
+    pub refused: u64,
     /// Servers whose true role was unknown at the end because the rules for old releases correctly
     /// treat a primary as stale.
     pub excused: u64,
@@ -79,6 +88,8 @@ impl std::ops::AddAssign for Counts {
             handshakes,
             late,
             faults,
+            operations,
+            refused,
             excused,
         } = other;
         self.selected += selected;
@@ -87,6 +98,8 @@ impl std::ops::AddAssign for Counts {
         self.handshakes += handshakes;
         self.late += late;
         self.faults += faults;
+        self.operations += operations;
+        self.refused += refused;
         self.excused += excused;
     }
 }
@@ -141,6 +154,10 @@ impl RunRecord {
 
     pub(crate) fn pools(&self) -> MutexGuard<'_, PoolRecord> {
         lock(&self.pools)
+    }
+
+    pub(crate) fn connecting(&self) -> MutexGuard<'_, Vec<Pool>> {
+        lock(&self.connecting)
     }
 
     pub(crate) fn balanced(&self) -> MutexGuard<'_, BalancedPool> {
@@ -207,12 +224,18 @@ impl EventSink for EventRecorder {
 
 /// A factory of pools that record their calls.
 #[derive(Debug)]
-pub(crate) struct RecordingPools(pub(crate) Arc<RunRecord>);
+pub(crate) struct RecordingPools {
+    pub(crate) record: Arc<RunRecord>,
+    /// Creates pools that open connections.
+    pub(crate) connecting: Option<Pools>,
+}
 
 #[derive(Debug)]
 pub(crate) struct RecordingPool {
     server: ServerId,
     record: Arc<RunRecord>,
+    /// `None` if it opens no connections.
+    pub(crate) connecting: Option<Pool>,
 }
 
 impl PoolFactory for RecordingPools {
@@ -220,14 +243,21 @@ impl PoolFactory for RecordingPools {
 
     fn create(&self, new: NewPool) -> RecordingPool {
         let server = new.server;
-        let before = self.0.pools().open.insert(server, PoolState::default());
+        let before = self
+            .record
+            .pools()
+            .open
+            .insert(server, PoolState::default());
         if before.is_some() {
             let message = format!("a second pool is created for server {server}");
-            self.0.violated(Oracle::Pools, message);
+            self.record.violated(Oracle::Pools, message);
         }
+        let connecting = self.connecting.as_ref().map(|pools| pools.create(new));
+        self.record.connecting().extend(connecting.clone());
         RecordingPool {
             server,
-            record: Arc::clone(&self.0),
+            record: Arc::clone(&self.record),
+            connecting,
         }
     }
 }
@@ -260,6 +290,9 @@ impl PoolHandle for RecordingPool {
         if let Some(state) = self.record.pools().open.get_mut(&self.server) {
             state.ready = true;
         }
+        if let Some(pool) = &self.connecting {
+            pool.ready();
+        }
     }
 
     fn clear(&self, clear: &PoolClear) {
@@ -280,6 +313,9 @@ impl PoolHandle for RecordingPool {
             state.ready = false;
             state.generation = clear.generation;
         }
+        if let Some(pool) = &self.connecting {
+            pool.clear(clear);
+        }
     }
 
     fn close(&self) {
@@ -288,6 +324,13 @@ impl PoolHandle for RecordingPool {
             let message = format!("the pool of server {} is closed twice", self.server);
             self.record.violated(Oracle::Pools, message);
         }
+        if let Some(pool) = &self.connecting {
+            pool.close();
+        }
+    }
+
+    fn background(&self) -> Option<Task> {
+        self.connecting.as_ref()?.background()
     }
 }
 

@@ -14,6 +14,7 @@ use std::{
 use futures::future::{Either, join, select};
 use sdam::SelectionError;
 use sdam_core::{event::Event, options::Options, rng::Rng, time::Instant};
+use sdam_pool::Pools;
 use sdam_sim::{
     Action,
     oracle::{Oracle, Violation, audit},
@@ -24,7 +25,7 @@ use sdam_transport::{ClientMetadata, Environment};
 use crate::record::{Topology, TopologyBuilder};
 use crate::{
     load,
-    oracle::{cadence, elections, step::StepOracle, truth::Truth},
+    oracle::{cadence, elections, pooled, step::StepOracle, truth::Truth},
     plan::{Ending, Kind, Plan, Shape},
     record::{Counts, EventRecorder, RecordingPools, RunRecord},
     request::SelectionRequest,
@@ -155,6 +156,8 @@ fn run_in_simulation(plan: &Plan, record: &Arc<RunRecord>) -> Result<Stats, Viol
     }
     let events = record.events().clone();
     audit(&events, &record.pools().calls)?;
+    pooled::check_events(&events)?;
+    pooled::check_end(record, sim.now())?;
     elections::check(&events)?;
     if plan.kind == Kind::Scan {
         cadence::check_scans(&events)?;
@@ -178,12 +181,12 @@ async fn run_client(
     record: &Arc<RunRecord>,
     options: Options,
 ) -> Result<(), Violation> {
-    let topology = start(sim, record, options)?;
+    let topology = start(plan, sim, record, options)?;
     let span = plan.scenario.duration() + Duration::from_secs(2);
     let until = sim.now() + span;
     if plan.load {
         let rng = Rng::new(plan.seed ^ 0x10AD).fork();
-        load::start(&topology, record, &sim.runtime(), until, rng);
+        load::start(plan, &topology, record, &sim.runtime(), until, rng);
     }
     let clock = sim.runtime().io.clock;
     let faults = plan.scenario.play(sim);
@@ -206,22 +209,39 @@ async fn run_client(
     finish(plan, sim, record, topology).await
 }
 
-fn start(sim: &Sim, record: &Arc<RunRecord>, options: Options) -> Result<Topology, Violation> {
-    let topology = builder(record, options)?
+fn start(
+    plan: &Plan,
+    sim: &Sim,
+    record: &Arc<RunRecord>,
+    options: Options,
+) -> Result<Topology, Violation> {
+    let pools = plan
+        .pool
+        .clone()
+        .map(|own| Pools::new(&options)?.with_options(own));
+    let pools = pools.transpose().map_err(|error| setup_failure(&error))?;
+    let topology = builder(record, options, pools)?
         .start(sim.runtime())
         .map_err(|error| setup_failure(&error))?;
     record.attach(topology.clone());
     Ok(topology)
 }
 
-fn builder(record: &Arc<RunRecord>, options: Options) -> Result<TopologyBuilder, Violation> {
+fn builder(
+    record: &Arc<RunRecord>,
+    options: Options,
+    connecting: Option<Pools>,
+) -> Result<TopologyBuilder, Violation> {
     // The metadata does not use the process environment, which would make runs differ.
     let metadata = ClientMetadata::new("sdam-chaos", "0", &Environment::default())
         .map_err(|error| setup_failure(&error))?;
     Ok(sdam::TopologyBuilder::new(options)
         .metadata(metadata)
         .sink(EventRecorder(Arc::clone(record)))
-        .pools(RecordingPools(Arc::clone(record))))
+        .pools(RecordingPools {
+            record: Arc::clone(record),
+            connecting,
+        }))
 }
 
 fn setup_failure(error: &dyn fmt::Display) -> Violation {

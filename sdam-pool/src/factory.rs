@@ -27,6 +27,17 @@ impl Pools {
         }))
     }
 
+    /// Replaces the options of the connection string by these.
+    ///
+    /// # Errors
+    ///
+    /// If they contradict each other, see [`PoolOptions::validate`].
+    pub fn with_options(mut self, options: PoolOptions) -> Result<Self, ConfigError> {
+        options.validate()?;
+        self.0.options = options;
+        Ok(self)
+    }
+
     /// Sets what authenticates the connections.
     #[must_use]
     pub fn with_authenticator(

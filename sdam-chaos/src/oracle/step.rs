@@ -1,16 +1,20 @@
 //! Invariants after every step, and whenever no task is ready.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering};
 
 use sdam_core::{error::ErrorKind, ids::ServerId, time::Instant, topology::TopologyDescription};
 use sdam_model::oracle::{is_selectable, one_primary};
+use sdam_pool::Pool;
 use sdam_sim::{
     oracle::{Oracle, without_round_trip_time},
     runtime::{SchedulerStep, Sim},
 };
 
-use crate::record::Topology;
-use crate::{load::TASK_TIMERS, record::RunRecord};
+use super::pooled;
+use crate::{
+    load::TASK_TIMERS,
+    record::{RunRecord, Topology},
+};
 
 /// The maximum number of polls of each task in a second of virtual time.
 const POLLS_PER_TASK: u64 = 600;
@@ -147,12 +151,24 @@ impl<'w> StepOracle<'w> {
     fn check_leaks(&self, topology: &Topology) {
         let servers = topology.snapshot().description().servers().len();
         let load = self.record.load_alive();
-        // A monitor and an RTT task for each server, and one task that delivers events.
-        let tasks = (self.sim.tasks(), 2 * servers + 1 + load);
-        let connections = (self.sim.connections(), 2 * servers);
+        let pools = self.record.connecting().clone();
+        let mut pooled = (0, 0, 0);
+        for pool in &pools {
+            pooled::check_numbers(self.record, pool);
+            let stats = pool.stats();
+            pooled.0 += usize::from(self.record.pool(pool.server()).is_some());
+            pooled.1 += stats.idle + stats.in_use + stats.pending;
+            pooled.2 += stats.pending;
+        }
+        self.check_check_outs(&pools);
+        let (pools, opened, pending) = pooled;
+        // A monitor and an RTT task for each server, one task for each pool, and one that delivers
+        // events.
+        let tasks = (self.sim.tasks(), 2 * servers + pools + 1 + load);
+        let connections = (self.sim.connections(), 2 * servers + opened);
         let timers = (
             self.sim.timers(),
-            2 * TIMERS * servers + TASK_TIMERS * (load + 1),
+            2 * TIMERS * servers + pools + TIMERS * pending + TASK_TIMERS * (load + 1),
         );
         for (what, oracle, (there, max)) in [
             ("tasks", Oracle::Leaks, tasks),
@@ -168,6 +184,17 @@ impl<'w> StepOracle<'w> {
                 let message = format!("{there} {what}, allowed are {max} for {servers} servers");
                 self.violated(oracle, message);
             }
+        }
+    }
+
+    /// Checks that exactly the check-outs in the queues of pools are in progress: no task is ready,
+    /// so all others have ended.
+    fn check_check_outs(&self, pools: &[Pool]) {
+        let waiting: usize = pools.iter().map(|pool| pool.stats().waiting).sum();
+        let there = self.record.checking_out.load(Ordering::SeqCst);
+        if there != waiting {
+            let message = format!("{there} check-outs are in progress, but {waiting} are queued");
+            self.violated(Oracle::Waiters, message);
         }
     }
 

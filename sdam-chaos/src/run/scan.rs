@@ -32,7 +32,7 @@ pub(super) async fn run_client(
 ) -> Result<(), Violation> {
     let mut rng = Rng::new(plan.seed ^ 0x5CA4).fork();
     options.server_selection_try_once = Some(rng.below(2) == 0);
-    let topology = builder(record, options)?
+    let topology = builder(record, options, None)?
         .scan(sim.runtime().io)
         .map_err(|error| setup_failure(&error))?;
     let mut client = Client {

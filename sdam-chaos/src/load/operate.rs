@@ -1,0 +1,147 @@
+//! Applications that run commands on connections of pools.
+
+use std::{
+    pin::pin,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use futures::future::{Either, select};
+use sdam_core::{document::DocumentWriter, options::Options, pool::PoolOptions};
+use sdam_pool::{Error, Pool, PooledConnection};
+use sdam_sim::oracle::Oracle;
+
+use super::Application;
+use crate::{record::RunRecord, request::SelectionRequest};
+
+/// Returns how long a check-out may take: its time in the queue, and then an attempt for itself and
+/// for each of those that overtake it.
+pub(super) fn limit(pool: &PoolOptions, options: &Options) -> Duration {
+    let queue = pool.wait_queue_timeout.unwrap_or_default();
+    queue + (pool.max_connecting + 1) * options.connect_timeout
+}
+
+/// Counts a check-out until it is dropped.
+struct Counted<'r>(&'r RunRecord);
+
+impl<'r> Counted<'r> {
+    fn new(record: &'r RunRecord) -> Self {
+        record.checking_out.fetch_add(1, Ordering::SeqCst);
+        Self(record)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.checking_out.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Application {
+    /// Selects servers, checks out connections and runs commands on them.
+    pub(super) async fn operate(mut self, limit: Duration) {
+        loop {
+            let max = [20, 500, 5000][self.rng.below(3) as usize];
+            self.pause(max).await;
+            if self.is_over() {
+                return;
+            }
+            let request = SelectionRequest::draw(&mut self.rng);
+            let timeout = Duration::from_millis(self.rng.below(3000));
+            let timeout = timeout.min(self.until.since(self.clock.now()));
+            let Some(selected) = self.one_selection(request, timeout).await else {
+                continue;
+            };
+            let Some(pool) = selected.pool().connecting.clone() else {
+                return;
+            };
+            let server = selected.id();
+            drop(selected);
+            let Some(mut connection) = self.check_out(&pool, limit).await else {
+                continue;
+            };
+            let current = self.record.pool(server);
+            if current.is_some_and(|pool| connection.generation() < pool.generation) {
+                let message = format!("{connection:?} of an old generation was handed out");
+                self.record.violated(Oracle::Pools, message);
+            }
+            for _ in 0..self.rng.below(4) {
+                self.run_command(&mut connection).await;
+                self.pause(200).await;
+            }
+            drop(connection);
+            // At the same moment, so that a clear meets a connection that was just handed over.
+            if self.rng.below(8) == 0 {
+                self.report_on(server);
+            }
+        }
+    }
+
+    /// Checks out a connection, or gives up before.
+    async fn check_out(&mut self, pool: &Pool, limit: Duration) -> Option<PooledConnection> {
+        let began = self.clock.now();
+        let give_up = match self.rng.below(4) {
+            0 => self.millis(300),
+            _ => Duration::MAX,
+        };
+        let give_up = began + give_up.min(limit + Duration::from_secs(1));
+        let give_up = self.clock.sleep_until(give_up);
+        let record = Arc::clone(&self.record);
+        let _counted = Counted::new(&record);
+        match select(pin!(pool.check_out()), give_up).await {
+            Either::Left((Ok(connection), _)) => Some(connection),
+            Either::Left((Err(error), _)) => {
+                self.record.counts().refused += 1;
+                self.record.note(format!("no connection: {error}"));
+                if error == Error::RuntimeShutDown {
+                    self.record.violated(Oracle::Pools, error.to_string());
+                }
+                None
+            }
+            Either::Right(_) => {
+                let took = self.clock.now().since(began);
+                if took > limit {
+                    let message = format!("a check-out of {pool:?} was not served in {took:?}");
+                    self.record.violated(Oracle::Waiters, message);
+                }
+                None
+            }
+        }
+    }
+
+    /// Runs a ping, or drops it while it waits for the reply.
+    async fn run_command(&mut self, connection: &mut PooledConnection) {
+        let mut ping = DocumentWriter::new();
+        ping.int32("ping", 1);
+        ping.text("$db", "admin");
+        let ping = ping.finish();
+        let timeout = self.millis(3000);
+        let is_dropped = self.rng.below(8) == 0;
+        let give_up = self.clock.now()
+            + if is_dropped {
+                self.millis(5)
+            } else {
+                2 * timeout
+            };
+        let give_up = self.clock.sleep_until(give_up);
+        let running = connection.run_command(&ping, Some(timeout));
+        let outcome = match select(pin!(running), give_up).await {
+            Either::Left((outcome, _)) => Some(outcome),
+            Either::Right(_) => None,
+        };
+        match outcome {
+            Some(Ok(reply)) => {
+                self.record.counts().operations += 1;
+                if reply.error.is_some() {
+                    self.record.note(format!("ping failed: {:?}", reply.error));
+                }
+            }
+            Some(Err(error)) => self.record.note(format!("ping failed: {error}")),
+            None if is_dropped => {}
+            None => {
+                let message = format!("a command on {connection:?} has outlived its time limit");
+                self.record.violated(Oracle::Waiters, message);
+            }
+        }
+    }
+}
