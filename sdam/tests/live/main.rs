@@ -17,3 +17,4 @@ mod observer;
 mod prose;
 mod runtime;
 mod selecting;
+mod soak;
