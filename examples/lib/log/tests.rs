@@ -29,9 +29,11 @@ fn timestamps_are_iso_8601() {
 fn nothing_is_logged_unless_a_variable_is_set() {
     let open = |lookup: &dyn Fn(&str) -> Option<String>| LogSink::open(LogConfig::from_env(lookup));
     assert!(open(&|_| None).unwrap().is_none());
-    // Command events belong to drivers.
-    let command = |name: &str| (name == "MONGODB_LOG_COMMAND").then(|| "debug".to_owned());
-    assert!(open(&command).unwrap().is_none());
+    let command = |level: &'static str| {
+        move |name: &str| (name == "MONGODB_LOG_COMMAND").then(|| level.to_owned())
+    };
+    assert!(open(&command("off")).unwrap().is_none());
+    assert!(open(&command("debug")).unwrap().is_some());
 }
 
 #[test]

@@ -63,10 +63,7 @@ impl ClientBuilder {
             Some(authenticator) => Some(authenticator),
             None => sdam_auth::authenticator(options)?,
         };
-        let pools = match authenticator {
-            Some(authenticator) => Pools::authenticated(options, authenticator)?,
-            None => Pools::new(options)?,
-        };
+        let pools = Pools::new(options)?.with_authenticator(authenticator);
         let settings = Settings::of(options)?;
         let rng = Rng::new(runtime.io.next_seed());
         Ok(Client(Arc::new(Inner {

@@ -11,10 +11,11 @@
 )]
 
 mod authentication;
+#[cfg(feature = "client")]
+mod client;
 mod failover;
 mod membership;
 mod observer;
 mod prose;
 mod runtime;
 mod selecting;
-mod soak;

@@ -59,6 +59,7 @@ impl Combination {
         let begin = Instant::now();
         let output = cargo()
             .args(["test", "--quiet", "--package", "sdam", "--test", "live"])
+            .args(["--features", "client"])
             .env("SDAM_LIVE_RUNTIME", self.runtime)
             .env("SDAM_LIVE_VERSION", self.version.to_string())
             .env("SDAM_LIVE_REQUIRED", "1")

@@ -1,0 +1,74 @@
+//! Inserts and reads through a client with connection pools, whatever happens to the primary.
+//!
+//! `cargo run -p sdam-examples --example pooled_client [URI]`. Without a connection string, a replica
+//! set is simulated, whose primary steps down and whose next primary is killed.
+
+use std::{env, error::Error};
+
+use bson::rawdoc;
+use sdam::{
+    client::{Client, Command},
+    runtime,
+    sim::{ReplicaSet, action::Target},
+};
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+/// Inserts and reads this many documents, calls `disturb` before each, and returns how many the
+/// collection has then.
+async fn run(uri: &str, count: i32, disturb: impl Fn(i32) -> Result<()>) -> Result<i32> {
+    let client = Client::start(uri, runtime::tokio()?)?;
+    for number in 0..count {
+        disturb(number)?;
+        let insert = rawdoc! {
+            "insert": "numbers",
+            "documents": [{ "_id": number }],
+            "writeConcern": { "w": "majority" },
+        };
+        client
+            .run(&Command::write("example", insert.as_bytes()))
+            .await?;
+        let find = rawdoc! { "find": "numbers", "filter": { "_id": number } };
+        client
+            .run(&Command::read("example", find.as_bytes()))
+            .await?;
+    }
+    let reply = rawdoc! { "count": "numbers" };
+    let reply = client
+        .run(&Command::read("example", reply.as_bytes()))
+        .await?;
+    let found = bson::RawDocument::from_bytes(reply.body())?.get_i32("n")?;
+    client.close().await;
+    Ok(found)
+}
+
+/// Lets the primary step down, and kills the next one.
+fn disturb(set: &ReplicaSet, number: i32) -> Result<()> {
+    match number {
+        30 => set.step_down()?,
+        60 => set.kill(Target::Primary)?,
+        _ => {}
+    }
+    Ok(())
+}
+
+fn main() -> Result<()> {
+    let host = tokio::runtime::Runtime::new()?;
+    let found = if let Some(uri) = env::args().nth(1) {
+        host.block_on(run(&uri, 10_000, |_| Ok(())))?
+    } else {
+        let set = ReplicaSet::start(3)?;
+        host.block_on(run(set.uri(), 100, |number| disturb(&set, number)))?
+    };
+    println!("the collection has {found} documents");
+    Ok(())
+}
+
+#[test]
+fn no_operation_fails_through_a_step_down_and_the_loss_of_a_primary() -> Result<()> {
+    let set = ReplicaSet::start(3)?;
+    let host = tokio::runtime::Runtime::new()?;
+    let found = host.block_on(run(set.uri(), 100, |number| disturb(&set, number)))?;
+    assert_eq!(found, 100);
+    Ok(())
+}

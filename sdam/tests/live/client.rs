@@ -1,0 +1,141 @@
+//! The client through failovers of a real replica set.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicI32, Ordering},
+        mpsc::{self, Sender},
+    },
+    thread,
+};
+
+use bson::{RawDocument, RawDocumentBuf, rawdoc};
+use futures::{StreamExt, executor::block_on};
+use sdam::{
+    Event, EventKind, EventName, Interest,
+    client::{Client, Command, CommandError},
+};
+use sdam_events::channel::unbounded;
+
+use crate::runtime::{Host, replica_set};
+
+const WRITERS: usize = 8;
+
+/// What the writers share.
+#[derive(Default)]
+struct Shared {
+    /// The number of the next document.
+    next: AtomicI32,
+    /// Whether writes wait until most members have them. A write that only a killed primary has is
+    /// lost. A step-down loses none, but it interrupts operations that wait. MongoDB 4.4 then sends an
+    /// error with the topology version from before the step-down. That error is stale for a client
+    /// that knows this version already, so it retries on the same server, and fails there.
+    by_majority: AtomicBool,
+    stop: AtomicBool,
+}
+
+impl Shared {
+    fn insert(&self, id: i32) -> RawDocumentBuf {
+        let concern = if self.by_majority.load(Ordering::Relaxed) {
+            rawdoc! { "w": "majority" }
+        } else {
+            rawdoc! { "w": 1 }
+        };
+        rawdoc! { "insert": "c", "documents": [{ "_id": id }], "writeConcern": concern }
+    }
+}
+
+/// Inserts documents with new ids and reads each of them, until told to stop.
+fn write(client: &Client, shared: &Shared, written: &Sender<()>) -> Result<(), CommandError> {
+    while !shared.stop.load(Ordering::Relaxed) {
+        let id = shared.next.fetch_add(1, Ordering::Relaxed);
+        let insert = shared.insert(id);
+        let reply = block_on(client.run(&Command::write("test", insert.as_bytes())))?;
+        let reply = RawDocument::from_bytes(reply.body()).unwrap();
+        assert_eq!(reply.get_i32("n").unwrap(), 1, "{reply:?}");
+        let find = rawdoc! { "find": "c", "filter": { "_id": id } };
+        block_on(client.run(&Command::read("test", find.as_bytes())))?;
+        written.send(()).unwrap();
+    }
+    Ok(())
+}
+
+/// Calls `step` this many times, or until it returns false.
+fn while_ok(count: usize, step: impl Fn() -> bool) {
+    let _ = (0..count).take_while(|_| step()).count();
+}
+
+/// Returns the greatest number of attempts of one operation, and how many had more than one.
+fn attempts(events: &[Event]) -> (usize, usize) {
+    let mut attempts = BTreeMap::<i64, usize>::new();
+    for event in events {
+        if let EventKind::CommandStarted { command, .. } = &event.kind {
+            *attempts.entry(command.operation_id.unwrap()).or_default() += 1;
+        }
+    }
+    let retried = attempts.values().filter(|count| **count > 1).count();
+    (attempts.into_values().max().unwrap_or_default(), retried)
+}
+
+#[test]
+fn no_operation_needs_more_than_one_retry_through_a_step_down_and_the_kill_of_a_primary() {
+    let Some(set) = replica_set() else { return };
+    let host = Host::start();
+    let (sink, events) = unbounded();
+    let builder = Client::builder(&set.uri()).unwrap();
+    let client = builder.topology(|topology| topology.sink(sink.interested_in(Interest::COMMANDS)));
+    let client = client.start(host.runtime.clone()).unwrap();
+    let shared = Arc::<Shared>::default();
+    // Creating the collection takes long enough to be interrupted.
+    let first = shared.insert(shared.next.fetch_add(1, Ordering::Relaxed));
+    block_on(client.run(&Command::write("test", first.as_bytes()))).unwrap();
+    let (written, all_written) = mpsc::channel();
+    let writers: Vec<_> = (0..WRITERS)
+        .map(|_| {
+            let (client, shared) = (client.clone(), Arc::clone(&shared));
+            let written = written.clone();
+            thread::spawn(move || write(&client, &shared, &written))
+        })
+        .collect();
+    drop(written);
+    // The writers write and read before, between and after the failovers. If all of them have failed,
+    // the loop ends, and joining them tells why.
+    let wait_for_more = || while_ok(10 * WRITERS, || all_written.recv().is_ok());
+    wait_for_more();
+    set.step_down().unwrap();
+    wait_for_more();
+    shared.by_majority.store(true, Ordering::Relaxed);
+    wait_for_more();
+    let primary = set.primary().unwrap();
+    set.member(primary).kill().unwrap();
+    wait_for_more();
+    shared.stop.store(true, Ordering::Relaxed);
+    for writer in writers {
+        writer.join().unwrap().unwrap();
+    }
+    let count = rawdoc! { "count": "c" };
+    let reply = block_on(client.run(&Command::read("test", count.as_bytes()))).unwrap();
+    let reply = RawDocument::from_bytes(reply.body()).unwrap();
+    assert_eq!(
+        reply.get_i32("n").unwrap(),
+        shared.next.load(Ordering::Relaxed)
+    );
+    block_on(client.close());
+    let events: Vec<_> = block_on(events.collect());
+    let (most, retried) = attempts(&events);
+    assert!(
+        most <= 2 && retried > 0,
+        "{retried} operations were retried, up to {most} attempts"
+    );
+    let count = |name: EventName| {
+        events
+            .iter()
+            .filter(|event| event.kind.name() == name)
+            .count()
+    };
+    assert_eq!(
+        count(EventName::CommandStarted),
+        count(EventName::CommandSucceeded) + count(EventName::CommandFailed)
+    );
+}
