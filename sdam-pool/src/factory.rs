@@ -13,18 +13,35 @@ use crate::{inner::Settings, pool::Pool};
 pub struct Pools(Settings);
 
 impl Pools {
-    /// Creates the factory for a topology with these options.
+    /// Creates the factory for a topology with these options, which have no credential.
+    ///
+    /// # Errors
+    ///
+    /// If the options of pools contradict each other, see [`PoolOptions::of`], or if there is a
+    /// [credential](Options::credential), which takes an [authenticator](Self::authenticated).
+    pub fn new(options: &Options) -> Result<Self, ConfigError> {
+        if let Some(credential) = &options.credential {
+            return Err(ConfigError::new(
+                "user name",
+                credential.user.as_deref().unwrap_or_default(),
+                "connections are to authenticate, and there is no authenticator",
+                "pass that of `sdam_auth::authenticator` to `Pools::authenticated`",
+            ));
+        }
+        Self::with(options, None)
+    }
+
+    /// Creates the factory for a topology with these options, whose connections `authenticator`
+    /// authenticates.
     ///
     /// # Errors
     ///
     /// If the options of pools contradict each other, see [`PoolOptions::of`].
-    pub fn new(options: &Options) -> Result<Self, ConfigError> {
-        Ok(Self(Settings {
-            options: PoolOptions::of(&options.driver)?,
-            connect_timeout: options.connect_timeout(),
-            load_balanced: options.load_balanced,
-            authenticator: None,
-        }))
+    pub fn authenticated(
+        options: &Options,
+        authenticator: Arc<dyn Authenticator>,
+    ) -> Result<Self, ConfigError> {
+        Self::with(options, Some(authenticator))
     }
 
     /// Replaces the options of the connection string by these.
@@ -38,14 +55,16 @@ impl Pools {
         Ok(self)
     }
 
-    /// Sets what authenticates the connections.
-    #[must_use]
-    pub fn with_authenticator(
-        mut self,
-        authenticator: impl Into<Option<Arc<dyn Authenticator>>>,
-    ) -> Self {
-        self.0.authenticator = authenticator.into();
-        self
+    fn with(
+        options: &Options,
+        authenticator: Option<Arc<dyn Authenticator>>,
+    ) -> Result<Self, ConfigError> {
+        Ok(Self(Settings {
+            options: PoolOptions::of(&options.driver)?,
+            connect_timeout: options.connect_timeout(),
+            load_balanced: options.load_balanced,
+            authenticator,
+        }))
     }
 }
 

@@ -53,7 +53,10 @@ fn start(sim: &Sim, user_info: &str) -> Topology<Pool> {
         }));
         Arc::new(account) as Arc<dyn Authenticator>
     });
-    let pools = Pools::new(&options).unwrap().with_authenticator(account);
+    let pools = match account {
+        Some(account) => Pools::authenticated(&options, account).unwrap(),
+        None => Pools::new(&options).unwrap(),
+    };
     let builder = Topology::builder(&uri).unwrap().pools(pools);
     builder.start(sim.runtime()).unwrap()
 }
@@ -119,6 +122,13 @@ fn every_server_authenticates_users_of_each_mechanism_and_a_seed_reproduces_the_
             assert_eq!(failover(1, version, user), failover(1, version, user));
         }
     }
+}
+
+#[test]
+fn pools_without_an_authenticator_refuse_options_with_a_credential() {
+    let options = Options::parse("mongodb://ada:pencil@a/").unwrap();
+    let error = Pools::new(&options).unwrap_err();
+    assert_eq!((error.option(), error.value()), ("user name", "ada"));
 }
 
 #[test]

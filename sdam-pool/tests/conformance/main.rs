@@ -186,7 +186,7 @@ const BROKEN: &[(&str, Fault, &str)] = &[
     (
         "each_counted_connection_ends_once",
         Fault::LeaksConnections,
-        "nothing has happened for 1.5s when waiting for the report of the end of a broken",
+        "nothing has happened for 1.5s when waiting for the reports of the ends of three",
     ),
     (
         "a_clear_of_one_service_leaves_the_others",

@@ -63,7 +63,10 @@ impl ClientBuilder {
             Some(authenticator) => Some(authenticator),
             None => sdam_auth::authenticator(options)?,
         };
-        let pools = Pools::new(options)?.with_authenticator(authenticator);
+        let pools = match authenticator {
+            Some(authenticator) => Pools::authenticated(options, authenticator)?,
+            None => Pools::new(options)?,
+        };
         let settings = Settings::of(options)?;
         let rng = Rng::new(runtime.io.next_seed());
         Ok(Client(Arc::new(Inner {

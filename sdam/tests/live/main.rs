@@ -19,3 +19,4 @@ mod observer;
 mod prose;
 mod runtime;
 mod selecting;
+mod soak;

@@ -21,8 +21,16 @@ pub(super) fn each_counted_connection_ends_once<U: PoolUser>(lab: &Lab<U>) -> Ou
     let (third, _) = setup.wait_for(&attempt)?;
     setup.check_in(third);
     setup.check_in(first);
-    setup.step("waiting for the report of the end of a broken connection");
-    setup.wait_until(|setup| !setup.host.ends().is_empty())?;
+    setup.close();
+    setup.check_in(second);
+    setup.step("waiting for the reports of the ends of three connections");
+    setup.wait_until(|setup| setup.host.ends().len() >= 3)?;
+    let mut ends = setup.host.ends();
+    ends.sort_unstable();
+    ensure!(
+        ends == [idle, used, broken],
+        "the ends of connections to {ends:?} are reported instead of one for each service"
+    );
     let reports = setup.host.reports();
     let error = |report: &Report| matches!(report, Report::Error { service, .. } if *service == Some(broken));
     let end = |report: &Report| matches!(report, Report::End { service, .. } if *service == broken);
@@ -34,16 +42,6 @@ pub(super) fn each_counted_connection_ends_once<U: PoolUser>(lab: &Lab<U>) -> Ou
     ensure!(
         error < end,
         "the end of a connection is reported before its error"
-    );
-    setup.close();
-    setup.check_in(second);
-    setup.step("waiting for the reports of the ends of three connections");
-    setup.wait_until(|setup| setup.host.ends().len() >= 3)?;
-    let mut ends = setup.host.ends();
-    ends.sort_unstable();
-    ensure!(
-        ends == [idle, used, broken],
-        "the ends of connections to {ends:?} are reported instead of one for each service"
     );
     Ok(())
 }

@@ -34,6 +34,9 @@ pub(super) fn errors_of_commands_are_reported_once<U: PoolUser>(lab: &Lab<U>) ->
         errors == expected,
         "the reports are {errors:?} instead of {expected:?}"
     );
+    setup.server.commands(Gate::Open);
+    let connection = setup.open()?;
+    setup.check_in(connection);
     setup.step("waiting for a broken connection to be closed");
     setup.wait_until(|setup| !setup.server.is_open(socket))
 }

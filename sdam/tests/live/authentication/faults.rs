@@ -81,9 +81,7 @@ fn a_pool_keeps_no_connection_that_was_refused_and_recovers_with_the_right_passw
         let uri = format!("mongodb://{user}:{password}@{host}/?heartbeatFrequencyMS=500");
         let options = Options::parse(&uri).unwrap();
         let authenticator = sdam_auth::authenticator(&options).unwrap();
-        let pools = Pools::new(&options)
-            .unwrap()
-            .with_authenticator(authenticator);
+        let pools = Pools::authenticated(&options, authenticator.unwrap()).unwrap();
         let host = Host::start();
         let builder = Topology::builder(&uri).unwrap().pools(pools);
         (builder.start(host.runtime.clone()).unwrap(), host)

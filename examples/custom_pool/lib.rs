@@ -1,0 +1,199 @@
+//! A connection pool over the generic pool [`deadpool`].
+//!
+//! deadpool brings a wait queue in order of arrival, a limit of the pool's size and the reuse of
+//! idle connections. This file adds pausing, generations, and a task that closes what a clear or the
+//! end of the pool leaves idle.
+//!
+//! CMAP describes more than such a pool can do. deadpool knows neither the connections that are
+//! being opened nor those in use, and each check-out opens its connection itself. So there is
+//!
+//! - no eviction: after a clear, check-outs wait on until a connection is checked in,
+//! - no interruption: a command in use ends with its own time-out,
+//! - no `maxConnecting`: after a failover, `maxPoolSize` connections are opened at the same time,
+//! - no hand-over: a check-out that opens a connection takes none that is checked in meanwhile,
+//! - no load balancer: deadpool drops connections without a word, so their end is not reported,
+//! - no `minPoolSize`, `maxIdleTimeMS`, `waitQueueTimeoutMS`, unlimited size or events.
+//!
+//! The pool of the feature `pool` has all that. The test `conformance` checks what this one claims.
+
+use std::{
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use deadpool::managed::{
+    Manager, Metrics, Object, Pool as Deadpool, PoolError as DeadpoolError, RecycleResult,
+};
+use event_listener::Event;
+use sdam::{
+    ConnectionError, Established, Generation, NewPool, PoolClear, PoolError, PoolFactory,
+    PoolHandle, Task,
+};
+
+/// Creates a pool for each server.
+#[derive(Clone, Debug)]
+pub struct Pools {
+    /// `maxPoolSize`, at least 1.
+    pub max_size: usize,
+    /// The time limit of opening a connection; `None` for no limit.
+    pub connect_timeout: Option<Duration>,
+}
+
+/// The pool of one server.
+#[derive(Clone, Debug)]
+pub struct Pool(Deadpool<Connector>);
+
+/// A checked out connection. Dropping it checks it in.
+pub type Connection = Object<Connector>;
+
+/// The reason why there is no connection. Nothing is left to report.
+#[derive(Debug)]
+pub enum CheckOutError {
+    /// The pool has refused.
+    Pool(PoolError),
+    /// The connection could not be opened.
+    Connection(ConnectionError),
+}
+
+/// Opens connections for deadpool, and rejects stale ones.
+#[derive(Debug)]
+pub struct Connector {
+    new: NewPool,
+    timeout: Option<Duration>,
+    state: Mutex<State>,
+    /// Notified by each clear and by the closing of the pool.
+    changed: Event,
+}
+
+#[derive(Debug)]
+struct State {
+    /// The error of check-outs; `None` while the pool is ready.
+    refusal: Option<PoolError>,
+    /// Connections of earlier generations are stale.
+    generation: Generation,
+}
+
+impl PoolFactory for Pools {
+    type Pool = Pool;
+
+    fn create(&self, new: NewPool) -> Pool {
+        let address = new.address.clone();
+        let state = State {
+            refusal: Some(PoolError::NotReady { address }),
+            generation: new.generation,
+        };
+        let connector = Connector {
+            new,
+            timeout: self.connect_timeout,
+            state: Mutex::new(state),
+            changed: Event::new(),
+        };
+        let pool = Deadpool::builder(connector).max_size(self.max_size.max(1));
+        #[expect(
+            clippy::expect_used,
+            reason = "only deadpool's time-outs need a runtime"
+        )]
+        Pool(pool.build().expect("no time-outs are set"))
+    }
+}
+
+impl PoolHandle for Pool {
+    fn ready(&self) {
+        self.connector().set_refusal(None);
+    }
+
+    fn clear(&self, clear: &PoolClear) {
+        let own = self.connector();
+        own.lock().generation = clear.generation;
+        let address = own.new.address.clone();
+        own.set_refusal(Some(PoolError::cleared(address, clear)));
+        own.changed.notify(1);
+    }
+
+    fn close(&self) {
+        let own = self.connector();
+        let address = own.new.address.clone();
+        own.set_refusal(Some(PoolError::Closed { address }));
+        own.changed.notify(1);
+    }
+
+    /// Closes stale idle connections, which takes too long for a call of the topology.
+    fn background(&self) -> Option<Task> {
+        let pool = self.clone();
+        Some(Task::new("custom-pool", async move {
+            loop {
+                let changed = pool.connector().changed.listen();
+                drop(pool.0.retain(|own, _| pool.connector().check(own).is_ok()));
+                if pool.connector().is_closed() {
+                    return pool.0.close();
+                }
+                changed.await;
+            }
+        }))
+    }
+}
+
+impl Pool {
+    /// Checks out a connection. The future may be dropped at any time.
+    pub async fn check_out(&self) -> Result<Connection, CheckOutError> {
+        self.connector().admit()?;
+        self.0.get().await.map_err(|error| match error {
+            DeadpoolError::Backend(error) => error,
+            _ => CheckOutError::Pool(PoolError::Closed {
+                address: self.connector().new.address.clone(),
+            }),
+        })
+    }
+
+    fn connector(&self) -> &Connector {
+        self.0.manager()
+    }
+}
+
+impl Manager for Connector {
+    type Type = Established;
+    type Error = CheckOutError;
+
+    async fn create(&self) -> Result<Established, CheckOutError> {
+        self.admit()?;
+        let opened = self.new.establish(self.timeout).await;
+        let connection = opened.map_err(CheckOutError::Connection)?;
+        self.check(&connection).map(|()| connection)
+    }
+
+    async fn recycle(&self, own: &mut Established, _: &Metrics) -> RecycleResult<CheckOutError> {
+        Ok(self.check(own)?)
+    }
+}
+
+impl Connector {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_closed(&self) -> bool {
+        matches!(self.lock().refusal, Some(PoolError::Closed { .. }))
+    }
+
+    fn set_refusal(&self, refusal: Option<PoolError>) {
+        if !self.is_closed() {
+            self.lock().refusal = refusal;
+        }
+    }
+
+    /// Fails while the pool is paused or closed.
+    fn admit(&self) -> Result<(), CheckOutError> {
+        let refusal = self.lock().refusal.clone();
+        refusal.map_or(Ok(()), |error| Err(CheckOutError::Pool(error)))
+    }
+
+    /// Fails if the connection must not be used again.
+    fn check(&self, connection: &Established) -> Result<(), CheckOutError> {
+        self.admit()?;
+        if connection.is_usable() && connection.generation() >= self.lock().generation {
+            return Ok(());
+        }
+        let address = self.new.address.clone();
+        Err(CheckOutError::Pool(PoolError::Interrupted { address }))
+    }
+}

@@ -1,0 +1,53 @@
+//! The pool keeps the contract of the seam, and what it claims of CMAP.
+
+use std::time::Duration;
+
+use sdam::{
+    Options, async_trait,
+    discovery::pool::PoolOptions,
+    transport::conformance::pools::{self, Claim, Failure, PoolUser},
+};
+use sdam_examples_custom_pool::{CheckOutError, Connection, Pool, Pools};
+
+struct User;
+
+#[async_trait]
+impl PoolUser for User {
+    type Factory = Pools;
+    type Connection = Connection;
+
+    fn claims(&self) -> &[Claim] {
+        &[Claim::Pauses, Claim::MaxPoolSize, Claim::Fair]
+    }
+
+    fn factory(&self, options: &Options) -> Pools {
+        let options = PoolOptions::of(&options.driver).unwrap_or_default();
+        Pools {
+            max_size: options.max_pool_size as usize,
+            connect_timeout: Some(Duration::from_secs(10)),
+        }
+    }
+
+    async fn check_out(&self, pool: &Pool) -> Result<Connection, Failure> {
+        pool.check_out().await.map_err(|error| match error {
+            CheckOutError::Pool(error) => error.into(),
+            CheckOutError::Connection(error) => error.into(),
+        })
+    }
+
+    async fn run_command(&self, own: &mut Connection, command: &[u8]) -> Result<(), Failure> {
+        own.run_command(command, None)
+            .await
+            .map(drop)
+            .map_err(Failure::Connection)
+    }
+
+    fn check_in(&self, _: &Pool, connection: Connection) {
+        drop(connection);
+    }
+}
+
+#[test]
+fn the_pool_keeps_the_contract_of_pools_and_what_it_claims() {
+    pools::check(User);
+}
