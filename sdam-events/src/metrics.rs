@@ -19,6 +19,13 @@
 //! | `sdam_selections_total` | counter | 1 | `result` | server selections that have ended |
 //! | `sdam_selection_duration_seconds` | histogram | s | `result` | how long they took |
 //! | `sdam_selection_waiters` | gauge | 1 | - | selections that wait for a server now |
+//! | `sdam_connections_created_total` | counter | 1 | - | connections that pools have created |
+//! | `sdam_connections_closed_total` | counter | 1 | `reason` | connections that pools have closed |
+//! | `sdam_connection_establishment_seconds` | histogram | s | - | how long it took to connect, greet and authenticate |
+//! | `sdam_check_outs_total` | counter | 1 | `result` | check-outs of connections that have ended |
+//! | `sdam_check_out_duration_seconds` | histogram | s | `result` | how long they took |
+//! | `sdam_commands_total` | counter | 1 | `result` | commands that have ended |
+//! | `sdam_command_duration_seconds` | histogram | s | `result` | how long they took |
 //! | `sdam_event_queue_depth` | gauge | 1 | - | events not delivered yet |
 //! | `sdam_event_queue_high_water` | gauge | 1 | - | the maximum depth so far |
 //! | `sdam_event_queue_dropped_total` | counter | 1 | - | events the queue has dropped |
@@ -31,7 +38,9 @@
 //! | --- | --- |
 //! | server | two labels, `server.address` and `server.port` (absent for sockets) |
 //! | `mode` | `poll`, or `stream` for checks whose reply the server delays until something changes |
-//! | `result` of heartbeats, `reason` | `ok`, or an [error kind](sdam_core::error::ErrorKind::as_str) |
+//! | `result` of heartbeats and commands, `reason` of clears | `ok`, or an [error kind](sdam_core::error::ErrorKind::as_str) |
+//! | `result` of check-outs | `ok`, or a [failure](sdam_core::event::CheckOutFailure::as_str) |
+//! | `reason` of closed connections | a [reason](sdam_core::event::ConnectionClosedReason::as_str) |
 //! | `result` of selections | `ok`, or a [failure](sdam_core::event::SelectionFailure::as_str) |
 //! | `type` | the specification's [server](sdam_core::server::ServerType::as_str) or [topology type](sdam_core::topology::TopologyType::as_str) |
 //!
@@ -62,6 +71,7 @@ use crate::{
 };
 
 mod names;
+mod operations;
 #[cfg(test)]
 mod tests;
 
@@ -84,7 +94,8 @@ pub use names::{Kind, METRICS, Metric, describe};
 #[derive(Debug, Default)]
 pub struct MetricsSink {
     labels: Vec<Label>,
-    selections: bool,
+    /// The events besides those of every sink of this kind.
+    more: Interest,
     state: Mutex<State>,
 }
 
@@ -99,7 +110,8 @@ struct State {
 }
 
 impl MetricsSink {
-    /// Creates a sink for all metrics except those of selections, without further labels.
+    /// Creates a sink for all metrics except those of selections, connections and commands, without
+    /// further labels.
     pub fn new() -> Self {
         Self::default()
     }
@@ -114,7 +126,22 @@ impl MetricsSink {
     /// Adds the metrics of selections; each selection then publishes two events.
     #[must_use]
     pub fn with_selections(mut self) -> Self {
-        self.selections = true;
+        self.more = self.more.union(Interest::SELECTION);
+        self
+    }
+
+    /// Adds the metrics of connections and check-outs; each operation then publishes three events.
+    #[must_use]
+    pub fn with_connections(mut self) -> Self {
+        self.more = self.more.union(Interest::POOLS);
+        self
+    }
+
+    /// Adds the metrics of commands; each command then publishes two events, with copies of the
+    /// command and the reply.
+    #[must_use]
+    pub fn with_commands(mut self) -> Self {
+        self.more = self.more.union(Interest::COMMANDS);
         self
     }
 
@@ -303,17 +330,12 @@ impl EventSink for MetricsSink {
                 duration,
                 ..
             } => self.selection_ended(&mut state, selection, reason.as_str(), *duration),
-            _ => {}
+            kind => self.operation(kind),
         }
     }
 
     fn interest(&self) -> Interest {
-        let always = Interest::SDAM.union(Interest::POOL_STATES);
-        if self.selections {
-            always.union(Interest::SELECTION)
-        } else {
-            always
-        }
+        Interest::SDAM.union(Interest::POOL_STATES).union(self.more)
     }
 }
 

@@ -17,6 +17,13 @@ pub(super) const POOL_CLEARS: &str = "sdam_pool_clears_total";
 pub(super) const SELECTIONS: &str = "sdam_selections_total";
 pub(super) const SELECTION_DURATION: &str = "sdam_selection_duration_seconds";
 pub(super) const SELECTION_WAITERS: &str = "sdam_selection_waiters";
+pub(super) const CONNECTIONS_CREATED: &str = "sdam_connections_created_total";
+pub(super) const CONNECTIONS_CLOSED: &str = "sdam_connections_closed_total";
+pub(super) const ESTABLISHMENT: &str = "sdam_connection_establishment_seconds";
+pub(super) const CHECK_OUTS: &str = "sdam_check_outs_total";
+pub(super) const CHECK_OUT_DURATION: &str = "sdam_check_out_duration_seconds";
+pub(super) const COMMANDS: &str = "sdam_commands_total";
+pub(super) const COMMAND_DURATION: &str = "sdam_command_duration_seconds";
 pub(super) const QUEUE_DEPTH: &str = "sdam_event_queue_depth";
 pub(super) const QUEUE_HIGH_WATER: &str = "sdam_event_queue_high_water";
 pub(super) const QUEUE_DROPPED: &str = "sdam_event_queue_dropped_total";
@@ -150,6 +157,48 @@ pub const METRICS: &[Metric] = &[
         kind: Kind::Gauge,
         unit: Unit::Count,
         description: "Server selections that are waiting.",
+    },
+    Metric {
+        name: CONNECTIONS_CREATED,
+        kind: Kind::Counter,
+        unit: Unit::Count,
+        description: "Connections that pools have created.",
+    },
+    Metric {
+        name: CONNECTIONS_CLOSED,
+        kind: Kind::Counter,
+        unit: Unit::Count,
+        description: "Connections that pools have closed.",
+    },
+    Metric {
+        name: ESTABLISHMENT,
+        kind: Kind::Histogram,
+        unit: Unit::Seconds,
+        description: "Times to connect, greet and authenticate.",
+    },
+    Metric {
+        name: CHECK_OUTS,
+        kind: Kind::Counter,
+        unit: Unit::Count,
+        description: "Check-outs of connections that have ended.",
+    },
+    Metric {
+        name: CHECK_OUT_DURATION,
+        kind: Kind::Histogram,
+        unit: Unit::Seconds,
+        description: "Durations of check-outs.",
+    },
+    Metric {
+        name: COMMANDS,
+        kind: Kind::Counter,
+        unit: Unit::Count,
+        description: "Commands that have ended.",
+    },
+    Metric {
+        name: COMMAND_DURATION,
+        kind: Kind::Histogram,
+        unit: Unit::Seconds,
+        description: "Durations of commands.",
     },
     Metric {
         name: QUEUE_DEPTH,

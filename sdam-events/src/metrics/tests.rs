@@ -11,7 +11,10 @@ use ::metrics::{
 use bson::doc;
 use sdam_core::{
     error::{ErrorKind, ServerError, Stage},
-    event::{ConnectionId, EventKind, Heartbeat, Selection, SelectionFailure},
+    event::{
+        CheckOutFailure, ConnectionClosedReason, ConnectionId, EventKind, Heartbeat, Selection,
+        SelectionFailure,
+    },
     ids::{Generation, ServerId},
     pool::PoolClear,
     server::{Rtt, ServerDescription, ServerType},
@@ -23,8 +26,8 @@ use crate::{
     queue::EventQueue,
     sink::{EventSink, Interest},
     test_support::{
-        TOPOLOGY, address, at, description, failed, opening, selection, started, succeeded,
-        topology_changed,
+        TOPOLOGY, address, at, command, connection, description, failed, opening, selection,
+        started, succeeded, topology_changed,
     },
 };
 
@@ -366,6 +369,70 @@ fn selections_are_counted_by_result_and_waiting_ones_by_a_gauge() {
     );
     let numbers = measure(&MetricsSink::new(), events);
     assert!(numbers.values.lock().unwrap().is_empty());
+}
+
+#[test]
+fn connections_check_outs_and_commands_are_counted_by_result() {
+    let (server, host) = (ServerId::from_u64(1), address("a"));
+    let duration = Duration::from_millis(500);
+    let (info, _) = command(&doc! { "ping": 1 });
+    let error = ServerError::new(ErrorKind::Network, Stage::Operation, "reset").shared();
+    let sink = MetricsSink::new().with_connections().with_commands();
+    let wanted = Interest::POOLS.union(Interest::COMMANDS);
+    assert!(sink.interest().contains_all(wanted));
+    assert!(
+        MetricsSink::new()
+            .interest()
+            .intersection(Interest::OPERATIONS)
+            .is_empty()
+    );
+    let numbers = measure(
+        &sink,
+        vec![
+            EventKind::ConnectionCreated {
+                server,
+                address: host.clone(),
+                connection: connection(),
+            },
+            EventKind::ConnectionReady {
+                server,
+                address: host.clone(),
+                connection: connection(),
+                duration,
+            },
+            EventKind::ConnectionCheckedOut {
+                server,
+                address: host.clone(),
+                connection: connection(),
+                duration,
+            },
+            EventKind::ConnectionCheckOutFailed {
+                server,
+                address: host.clone(),
+                reason: CheckOutFailure::Timeout,
+                failure: "late".into(),
+                duration,
+            },
+            EventKind::ConnectionClosed {
+                server,
+                address: host,
+                connection: connection(),
+                reason: ConnectionClosedReason::Stale,
+                error: None,
+            },
+            info.succeeded(duration, &[]),
+            info.failed(duration, error),
+        ],
+    );
+    numbers.check("sdam_connections_created_total{}", 1.0);
+    numbers.check("sdam_connection_establishment_seconds{}", 0.5);
+    numbers.check("sdam_connections_closed_total{reason=stale}", 1.0);
+    numbers.check("sdam_check_outs_total{result=ok}", 1.0);
+    numbers.check("sdam_check_outs_total{result=timeout}", 1.0);
+    numbers.check("sdam_check_out_duration_seconds{result=timeout}", 0.5);
+    numbers.check("sdam_commands_total{result=ok}", 1.0);
+    numbers.check("sdam_commands_total{result=network}", 1.0);
+    numbers.check("sdam_command_duration_seconds{result=ok}", 0.5);
 }
 
 #[test]
