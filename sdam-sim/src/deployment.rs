@@ -23,7 +23,7 @@ use crate::{
     action::HorizonPolicy,
     member::{Kind, Member, Process, ProcessState, Replica},
     reply::INTERRUPTED_AT_SHUTDOWN,
-    server::Connection,
+    server::{Connection, Cursors},
     store::Store,
     timers::{Timer, Timers},
     timing::Timing,
@@ -115,6 +115,7 @@ pub struct Deployment {
     /// Pairs of disconnected members, smaller id first.
     partitions: BTreeSet<(MemberId, MemberId)>,
     pub(crate) store: Store,
+    pub(crate) cursors: Cursors,
     /// The number of changes of the split horizon.
     horizon: u64,
     pub(crate) horizon_policy: HorizonPolicy,
@@ -140,6 +141,7 @@ impl Deployment {
             epoch_millis: blueprint.epoch_millis,
             partitions: BTreeSet::new(),
             store: Store::default(),
+            cursors: Cursors::default(),
             horizon: 0,
             horizon_policy: HorizonPolicy::default(),
             balanced: blueprint.balanced,
@@ -200,6 +202,14 @@ impl Deployment {
     pub fn member_at(&self, address: &ServerAddress) -> Option<MemberId> {
         self.ids()
             .find(|member| self.member(*member).address == *address)
+    }
+
+    /// Returns the processes at `address`: behind a load balancer, the mongoses with its address.
+    pub(crate) fn members_at(&self, address: &ServerAddress) -> Vec<MemberId> {
+        let members = self.ids();
+        members
+            .filter(|member| self.member(*member).address == *address)
+            .collect()
     }
 
     /// Returns the connection string of the deployment.

@@ -43,6 +43,7 @@ pub(crate) const EXCEEDED_TIME_LIMIT: i32 = 262;
 pub(crate) const FAIL_POINT_SET_FAILED: i32 = 266;
 pub(crate) const SPLIT_HORIZON_CHANGE: i32 = 317;
 pub(crate) const API_VERSION_ERROR: i32 = 322;
+pub(crate) const API_WITHOUT_VERSION: i32 = 4_886_600;
 pub(crate) const UNSUPPORTED_OP_QUERY: i32 = 352;
 pub(crate) const INVALID_PARAMETER: i32 = 10065;
 pub(crate) const NOT_WRITABLE_PRIMARY: i32 = 10107;

@@ -3,18 +3,21 @@
 mod admin;
 mod bulk_write;
 mod command;
+mod cursors;
 mod data;
 mod hello;
 mod read_preference;
 #[cfg(feature = "auth")]
 mod sasl;
 
+use std::time::Duration;
+
 use bson::{Document, doc};
 use sdam_core::time::Instant;
 use sdam_transport::wire::{Header, WireMessage};
 
-pub(crate) use self::data::takes_write_concern;
 use self::hello::Waiting;
+pub(crate) use self::{cursors::Cursors, data::takes_write_concern};
 use crate::{
     ConnectionId, Deployment, MemberId, Output,
     deployment::Role,
@@ -113,6 +116,30 @@ impl Connection {
     }
 }
 
+/// Takes the condition `sleep(n) || true` from the filter of a find or of a first update, which
+/// blocks it for `n` milliseconds.
+fn sleep(request: &mut Request) -> Option<FailCommand> {
+    let body = &mut request.body;
+    let filter = if body.contains_key("updates") {
+        let updates = body.get_array_mut("updates").ok()?;
+        updates
+            .first_mut()?
+            .as_document_mut()?
+            .get_document_mut("q")
+    } else {
+        body.get_document_mut("filter")
+    };
+    let filter = filter.ok()?;
+    let code = filter.get_str("$where").ok()?;
+    let millis = code.strip_prefix("sleep(")?.strip_suffix(") || true")?;
+    let millis = millis.parse().ok()?;
+    filter.remove("$where");
+    Some(FailCommand {
+        block: Some(Duration::from_millis(millis)),
+        ..FailCommand::default()
+    })
+}
+
 /// A protocol violation by the client, which closes its connection.
 struct Violation;
 
@@ -153,7 +180,7 @@ impl Deployment {
     }
 
     /// Begins to serve `request`, whose reply answers the message `response_to`.
-    fn begin(&mut self, now: Instant, id: ConnectionId, request: Request, response_to: i32) {
+    fn begin(&mut self, now: Instant, id: ConnectionId, mut request: Request, response_to: i32) {
         let Some(connection) = self.connections.get_mut(&id) else {
             return;
         };
@@ -171,7 +198,8 @@ impl Deployment {
                 .as_mut()
                 .is_some_and(|point| point.triggers(&request, app_name));
         own.fail_point_hits += i32::from(struck);
-        let Some(fail) = own.fail_command.clone().filter(|_| struck) else {
+        let fail = own.fail_command.clone().filter(|_| struck);
+        let Some(fail) = fail.or_else(|| sleep(&mut request)) else {
             return self.perform(now, id, request, response_to, None);
         };
         if let Some(block) = fail.block {

@@ -1,6 +1,6 @@
 //! The documents written by clients.
 
-use std::collections::BTreeMap;
+use std::{cmp::Ordering, collections::BTreeMap};
 
 use bson::{Bson, Document};
 
@@ -38,6 +38,29 @@ impl Store {
         Ok(documents
             .filter(|document| filter.matches(document))
             .collect())
+    }
+
+    /// Returns the documents that match `filter`, in the order of `sort`.
+    pub(crate) fn find_sorted(
+        &self,
+        namespace: &str,
+        filter: &Document,
+        sort: &Document,
+    ) -> Result<Vec<&Document>, CommandError> {
+        let mut found = self.find(namespace, filter)?;
+        found.sort_by(|a, b| {
+            let keys = sort.iter().map(|(key, direction)| {
+                let order = compare(a.get(key), b.get(key));
+                let is_descending = number(direction).is_some_and(|number| number < 0.0);
+                if is_descending {
+                    order.reverse()
+                } else {
+                    order
+                }
+            });
+            keys.fold(Ordering::Equal, Ordering::then)
+        });
+        Ok(found)
     }
 
     /// Deletes at most `limit` documents that match `filter`, and returns how many.
@@ -125,14 +148,26 @@ impl<'a> Filter<'a> {
     }
 }
 
-/// Compares two values; numbers are equal regardless of their types.
-fn equal(a: &Bson, b: &Bson) -> bool {
-    let number = |value: &Bson| match value {
+fn number(value: &Bson) -> Option<f64> {
+    match value {
         Bson::Int32(number) => Some(f64::from(*number)),
         Bson::Int64(number) => Some(*number as f64),
         Bson::Double(number) => Some(*number),
         _ => None,
-    };
+    }
+}
+
+/// Orders two values of one kind: numbers, and otherwise texts. An absent value comes first.
+fn compare(a: Option<&Bson>, b: Option<&Bson>) -> Ordering {
+    let numbers = (a.and_then(number), b.and_then(number));
+    if let (Some(a), Some(b)) = numbers {
+        return a.total_cmp(&b);
+    }
+    a.map(Bson::to_string).cmp(&b.map(Bson::to_string))
+}
+
+/// Compares two values; numbers are equal regardless of their types.
+fn equal(a: &Bson, b: &Bson) -> bool {
     match (number(a), number(b)) {
         (Some(a), Some(b)) => a.total_cmp(&b).is_eq(),
         _ => a == b,

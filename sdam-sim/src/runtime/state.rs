@@ -146,16 +146,14 @@ impl SimState {
         own.is_some_and(|own| own.running && !own.answers)
     }
 
-    /// Returns the member at `address`. Behind a load balancer all mongoses share one address and
-    /// take turns.
+    /// Returns the member at `address`. Behind a load balancer mongoses share an address and take
+    /// turns.
     fn member_at(&mut self, address: &ServerAddress) -> Option<MemberId> {
-        let first = self.deployment.member_at(address)?;
-        if !self.deployment.is_balanced() {
-            return Some(first);
-        }
-        let count = self.deployment.status().members.len() as u16;
-        self.next_mongos = (self.next_mongos + 1) % count.max(1);
-        Some(MemberId(self.next_mongos))
+        let members = self.deployment.members_at(address);
+        self.next_mongos = self.next_mongos.wrapping_add(1);
+        members
+            .get(usize::from(self.next_mongos) % members.len().max(1))
+            .copied()
     }
 
     /// Sends the program's bytes.

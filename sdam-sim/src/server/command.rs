@@ -8,8 +8,8 @@ use crate::{
     fail_command::FailCommand,
     member::Kind,
     reply::{
-        API_VERSION_ERROR, COMMAND_NOT_FOUND, CommandError, CommandResult, NO_DATABASE,
-        UNSUPPORTED_OP_QUERY,
+        API_VERSION_ERROR, API_WITHOUT_VERSION, COMMAND_NOT_FOUND, CommandError, CommandResult,
+        NO_DATABASE, UNSUPPORTED_OP_QUERY,
     },
     request::{Framing, Request},
     version::ServerVersion,
@@ -59,9 +59,8 @@ impl Deployment {
         }
         match &*request.name {
             "ping" | "endSessions" | "refreshSessions" | "killSessions" | "killAllSessions"
-            | "killCursors" | "logout" | "abortTransaction" | "commitTransaction" => {
-                Ok(Document::new())
-            }
+            | "logout" | "abortTransaction" | "commitTransaction" => Ok(Document::new()),
+            "killCursors" => Ok(self.cursors.kill(&request.body)),
             "buildInfo" | "buildinfo" => Ok(build_info(version)),
             "getCmdLineOpts" => Ok(command_line()),
             "getParameter" => Ok(doc! { "enableTestCommands": true }),
@@ -106,6 +105,16 @@ pub(super) fn not_found(request: &Request) -> CommandError {
 /// Checks the API version; only version 1 of the versioned API exists.
 pub(super) fn check_api(version: ServerVersion, body: &Document) -> Result<(), CommandError> {
     match body.get_str("apiVersion") {
+        Err(_) if version.has_versioned_api() => match body
+            .keys()
+            .find(|key| matches!(&***key, "apiStrict" | "apiDeprecationErrors"))
+        {
+            Some(key) => Err(CommandError::new(
+                API_WITHOUT_VERSION,
+                format!("Provided {key} without passing apiVersion"),
+            )),
+            None => Ok(()),
+        },
         Ok("1") | Err(_) => Ok(()),
         Ok(_) if !version.has_versioned_api() => Ok(()),
         Ok(other) => Err(CommandError::new(

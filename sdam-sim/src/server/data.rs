@@ -7,13 +7,13 @@ use crate::{
     Deployment, MemberId,
     deployment::Role,
     reply::{
-        BAD_VALUE, CURSOR_NOT_FOUND, CommandError, CommandResult, NOT_PRIMARY_NO_SECONDARY_OK,
+        BAD_VALUE, CommandError, CommandResult, NOT_PRIMARY_NO_SECONDARY_OK,
         NOT_PRIMARY_OR_SECONDARY, NOT_WRITABLE_PRIMARY,
     },
     request::{Framing, Request, flag, number},
 };
 
-const WRITES: [&str; 9] = [
+const WRITES: [&str; 10] = [
     "insert",
     "update",
     "delete",
@@ -21,17 +21,23 @@ const WRITES: [&str; 9] = [
     "createIndexes",
     "drop",
     "dropDatabase",
+    "dropIndexes",
     "findAndModify",
     "bulkWrite",
 ];
-const READS: [&str; 6] = [
+const READS: [&str; 8] = [
     "find",
     "aggregate",
     "count",
+    "distinct",
     "listCollections",
     "listDatabases",
+    "listIndexes",
     "getMore",
 ];
+
+/// Stages that begin a pipeline, and whose results are not simulated.
+const EMPTY_SOURCES: [&str; 3] = ["$changeStream", "$listLocalSessions", "$out"];
 
 pub(super) fn is_write(name: &str) -> bool {
     WRITES.contains(&name)
@@ -104,7 +110,14 @@ impl Deployment {
             "find" => self.find(&namespace, body),
             "count" => self.count(&namespace, body),
             "aggregate" => self.aggregate(&namespace, body),
-            "create" | "createIndexes" => Ok(Document::new()),
+            "distinct" => self.distinct(&namespace, body),
+            "findAndModify" => self.find_and_modify(&namespace, body),
+            // Indexes are not simulated, so there is only that of `_id`.
+            "create" | "createIndexes" | "dropIndexes" => Ok(Document::new()),
+            "listIndexes" => {
+                let index = doc! { "v": 2, "key": { "_id": 1 }, "name": "_id_" };
+                Ok(cursor(&namespace, vec![index]))
+            }
             "drop" => {
                 self.store.drop_collection(&namespace);
                 Ok(doc! { "ns": &namespace })
@@ -115,10 +128,7 @@ impl Deployment {
             }
             "listCollections" => Ok(self.list_collections(database)),
             "listDatabases" => Ok(self.list_databases()),
-            "getMore" => Err(CommandError::new(
-                CURSOR_NOT_FOUND,
-                "every cursor ends with its first batch",
-            )),
+            "getMore" => self.get_more(database, body),
             name => Err(CommandError::new(
                 BAD_VALUE,
                 format!("{name} is not simulated"),
@@ -199,15 +209,53 @@ impl Deployment {
         Ok(doc! { "n": deleted as i32 })
     }
 
-    fn find(&self, namespace: &str, body: &Document) -> CommandResult {
+    fn find(&mut self, namespace: &str, body: &Document) -> CommandResult {
         let empty = Document::new();
         let filter = body.get_document("filter").unwrap_or(&empty);
-        let found = self.store.find(namespace, filter)?;
+        let sort = body.get_document("sort").unwrap_or(&empty);
+        let found = self.store.find_sorted(namespace, filter, sort)?;
         let skip = count_argument(body, "skip").unwrap_or(0);
         let limit = count_argument(body, "limit").filter(|limit| *limit > 0);
-        let batch = found.into_iter().skip(skip);
-        let batch: Vec<Document> = batch.take(limit.unwrap_or(usize::MAX)).cloned().collect();
-        Ok(cursor(namespace, batch))
+        let found = found.into_iter().skip(skip);
+        let found: Vec<Document> = found.take(limit.unwrap_or(usize::MAX)).cloned().collect();
+        let size = count_argument(body, "batchSize");
+        let size = size.filter(|_| !flag(body, "singleBatch"));
+        Ok(self.cursors.open(namespace, found, size))
+    }
+
+    fn get_more(&mut self, database: &str, body: &Document) -> CommandResult {
+        let collection = body.get_str("collection").unwrap_or_default();
+        let namespace = format!("{database}.{collection}");
+        let id = number(body, "getMore").unwrap_or_default();
+        self.cursors
+            .next(&namespace, id, count_argument(body, "batchSize"))
+    }
+
+    fn distinct(&self, namespace: &str, body: &Document) -> CommandResult {
+        let empty = Document::new();
+        let filter = body.get_document("query").unwrap_or(&empty);
+        let key = body.get_str("key").unwrap_or_default();
+        let mut values: Vec<Bson> = Vec::new();
+        for document in self.store.find(namespace, filter)? {
+            let value = document.get(key).filter(|value| !values.contains(value));
+            values.extend(value.cloned());
+        }
+        Ok(doc! { "values": values })
+    }
+
+    /// Changes or removes one document. The reply has the document of before.
+    fn find_and_modify(&mut self, namespace: &str, body: &Document) -> CommandResult {
+        let filter = argument(body, "query")?;
+        let found = self.store.find(namespace, filter)?;
+        let before = found.first().map(|document| (*document).clone());
+        let count = if flag(body, "remove") {
+            self.store.delete(namespace, filter, 1)?
+        } else {
+            self.store
+                .update(namespace, filter, argument(body, "update")?, 1)?
+        };
+        let value = before.map_or(Bson::Null, Bson::Document);
+        Ok(doc! { "lastErrorObject": { "n": count as i32 }, "value": value })
     }
 
     fn count(&self, namespace: &str, body: &Document) -> CommandResult {
@@ -216,11 +264,17 @@ impl Deployment {
         Ok(doc! { "n": self.store.find(namespace, filter)?.len() as i32 })
     }
 
-    /// Runs the count pipeline of clients: one `$match`, then a `$group` that sums ones.
+    /// Runs the count pipeline of clients: one `$match`, then a `$group` that sums ones. Change
+    /// streams and lists of sessions are empty.
     fn aggregate(&self, namespace: &str, body: &Document) -> CommandResult {
         let mut filter = &Document::new();
         let mut counts = None;
-        for stage in documents(body, "pipeline")? {
+        let pipeline = documents(body, "pipeline")?;
+        let source = pipeline.first().and_then(|stage| stage.keys().next());
+        if source.is_some_and(|name| EMPTY_SOURCES.contains(&&**name)) {
+            return Ok(cursor(namespace, Vec::new()));
+        }
+        for stage in pipeline {
             if let Ok(matches) = stage.get_document("$match") {
                 filter = matches;
             } else if let Ok(group) = stage.get_document("$group") {

@@ -1,6 +1,8 @@
 //! Tests of the simulated deployment against the numbered requirements, in virtual time.
 
 #[cfg(test)]
+mod data;
+#[cfg(test)]
 mod elections;
 #[cfg(test)]
 mod exhaust;
