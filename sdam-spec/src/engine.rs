@@ -21,7 +21,7 @@ use futures::future::BoxFuture;
 use sdam_transport::Spawner;
 use serde_json::Value;
 
-use crate::unified::{Kind, TestDeployment};
+use crate::unified::{Environment, TestDeployment};
 
 pub use self::selection::{in_window, max_staleness, rtt, server_selection};
 
@@ -29,12 +29,13 @@ pub use self::selection::{in_window, max_staleness, rtt, server_selection};
 pub struct Host {
     spawner: Arc<dyn Spawner>,
     block_on: BlockOn,
+    environments: Vec<Environment>,
     deploy: Option<Deploy>,
 }
 
 /// Runs a future to its end.
 pub(crate) type BlockOn = Box<dyn Fn(BoxFuture<'_, ()>)>;
-type Deploy = Box<dyn Fn(Kind) -> Result<TestDeployment, String>>;
+type Deploy = Box<dyn Fn(&Environment) -> Result<TestDeployment, String>>;
 
 impl Host {
     /// Creates a host that starts tasks with `spawner`. `block_on` runs a future to its end on the
@@ -43,24 +44,33 @@ impl Host {
         Self {
             spawner,
             block_on: Box::new(block_on),
+            environments: Vec::new(),
             deploy: None,
         }
     }
 
-    /// Sets the function that starts a new deployment, reachable from this host's runtime.
+    /// Sets the function that starts a new deployment of one of the environments, reachable from
+    /// this host's runtime.
     #[must_use]
     pub fn with_deployments(
         mut self,
-        deploy: impl Fn(Kind) -> Result<TestDeployment, String> + 'static,
+        environments: Vec<Environment>,
+        deploy: impl Fn(&Environment) -> Result<TestDeployment, String> + 'static,
     ) -> Self {
+        self.environments = environments;
         self.deploy = Some(Box::new(deploy));
         self
     }
 
     /// Starts a new deployment.
-    pub(crate) fn deployment(&self, kind: Kind) -> Result<TestDeployment, String> {
+    pub(crate) fn deployment(&self, environment: &Environment) -> Result<TestDeployment, String> {
         let deploy = self.deploy.as_ref();
-        deploy.ok_or("the host has no deployments")?(kind)
+        deploy.ok_or("the host has no deployments")?(environment)
+    }
+
+    /// Returns the environments that the host can start.
+    pub(crate) fn environments(&self) -> &[Environment] {
+        &self.environments
     }
 
     fn spawner(&self) -> Arc<dyn Spawner> {

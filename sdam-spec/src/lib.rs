@@ -10,13 +10,16 @@
 //! A check fails on any unknown key, type or value: otherwise the test would pass because a part
 //! of it was not run.
 
+pub mod cmap;
 pub mod corpus;
 pub mod engine;
 pub mod fields;
+mod recorder;
 mod running;
 pub mod scan;
 pub mod sdam;
 pub mod selection;
 pub mod suite;
+mod thread;
 pub mod unified;
 pub mod uri;

@@ -24,15 +24,20 @@ pub(crate) fn builder(options: Options, pools: &RecordingPools) -> Result<Topolo
     let options = options
         .with_server_monitoring_mode(ServerMonitoringMode::Poll)
         .with_connect_timeout(Duration::ZERO);
+    let metadata = client_metadata()?;
+    Ok(sdam::TopologyBuilder::new(options)
+        .metadata(metadata)
+        .pools(pools.clone()))
+}
+
+/// Returns the client metadata of the tests, without an application name.
+pub(crate) fn client_metadata() -> Result<ClientMetadata, String> {
     let metadata = ClientMetadata::new(
         env!("CARGO_PKG_NAME"),
         env!("CARGO_PKG_VERSION"),
         &Environment::default(),
     );
-    let metadata = metadata.map_err(|error| error.to_string())?;
-    Ok(sdam::TopologyBuilder::new(options)
-        .metadata(metadata)
-        .pools(pools.clone()))
+    metadata.map_err(|error| error.to_string())
 }
 
 /// Fails if anything of a closed topology is left.

@@ -11,21 +11,27 @@
 //! | `load-balanced` | A-1, D-81 |
 //! | `errors` | I-2, I-17 |
 //! | `monitoring` | J-1, J-2, J-4, J-5, J-15 to J-17, J-19, J-21, J-40, J-42 |
-//! | `unified/logging` | K-6 |
+//! | `unified` | K-6 |
 
 use serde_json::Value;
 
 use crate::{
+    cmap,
     corpus::{self, Folder},
     engine::{self, Host},
     scan::ScanCheck,
-    sdam, selection, unified, uri,
+    sdam, selection,
+    unified::{self, Environment},
+    uri,
 };
 
 /// A check of one file; the error is the first difference.
 pub type Check = fn(&Value) -> Result<(), String>;
 /// A check of one file on a host of tasks.
 pub type HostedCheck = fn(&Host, &Value) -> Result<(), String>;
+
+/// A check of one file on the deployments of a host; returns those that it ran on.
+pub type DeployedCheck = fn(&Host, &Value) -> Result<Vec<Environment>, String>;
 
 /// A folder of files and its checks.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +42,8 @@ pub struct Suite {
     pub pure: Option<Check>,
     /// The check through the engine; `None` if the engine is not involved.
     pub engine: Option<HostedCheck>,
+    /// The check on whole deployments; `None` if files define their own servers.
+    pub deployed: Option<DeployedCheck>,
     /// The check in single-threaded mode; `None` if that is not involved.
     pub scan: Option<ScanCheck>,
 }
@@ -58,8 +66,14 @@ impl Suite {
             .through(engine::max_staleness, ScanCheck::MAX_STALENESS),
         Self::new(corpus::URI_OPTIONS, uri::uri_options),
         Self::new(corpus::CONNECTION_STRING, uri::connection_string),
-        Self::running(corpus::SDAM_LOGGING, unified::logging),
-        Self::running(corpus::SELECTION_LOGGING, unified::logging),
+        Self::deployed(corpus::SDAM_UNIFIED, unified::run),
+        Self::deployed(corpus::SELECTION_LOGGING, unified::run),
+        Self::deployed(corpus::POOLS, cmap::run),
+        Self::deployed(corpus::POOL_LOGGING, unified::run),
+        Self::deployed(corpus::LOAD_BALANCERS, unified::run),
+        Self::deployed(corpus::BACKPRESSURE, unified::run),
+        Self::deployed(corpus::HANDSHAKE, unified::run),
+        Self::deployed(corpus::VERSIONED_API, unified::run),
     ];
 
     const fn new(folder: Folder, pure: Check) -> Self {
@@ -67,15 +81,17 @@ impl Suite {
             folder,
             pure: Some(pure),
             engine: None,
+            deployed: None,
             scan: None,
         }
     }
 
-    const fn running(folder: Folder, engine: HostedCheck) -> Self {
+    const fn deployed(folder: Folder, check: DeployedCheck) -> Self {
         Self {
             folder,
             pure: None,
-            engine: Some(engine),
+            engine: None,
+            deployed: Some(check),
             scan: None,
         }
     }
@@ -94,15 +110,9 @@ impl Suite {
     }
 
     /// Returns the folder's path in the specifications' repository without `tests`, such as
-    /// `server-selection/rtt`, and the prefix of its files if there is one, such as
-    /// `server-discovery-and-monitoring/unified/logging`.
+    /// `server-selection/rtt`.
     pub fn name(&self) -> String {
         let parts = self.folder.name().split('/');
-        let parts = parts.chain(
-            self.folder
-                .only()
-                .map(|prefix| prefix.trim_end_matches('-')),
-        );
         let parts: Vec<_> = parts.filter(|part| *part != "tests").collect();
         parts.join("/")
     }
@@ -149,8 +159,8 @@ mod tests {
         check(
             "logging",
             &[
-                "server-discovery-and-monitoring/unified/logging",
                 "server-selection/logging",
+                "connection-monitoring-and-pooling/logging",
             ],
         );
         check("selection", &[]);

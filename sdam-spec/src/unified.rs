@@ -1,82 +1,95 @@
-//! The unified test format, to the extent that tests of log messages need it.
+//! The unified test format.
 //!
-//! A file runs against a deployment with the complete stack: a [`TestDeployment`] consists of a
-//! deployment, a runtime that reaches it, and an executor. Clients are topologies. Operations
-//! select a server under the name of their command, and send it that command on a separate
-//! connection, as there are no pools.
+//! A file runs against deployments with the complete stack: a [`TestDeployment`] consists of a
+//! deployment, a runtime that reaches it, and an executor. Every test of a file runs on each
+//! [`Environment`] of the host that its requirements admit, and fails if there is none.
 
 mod client;
+mod command;
+mod cursor;
+mod data;
+mod driver;
 mod entity;
 mod event;
 mod format;
 mod log;
 mod matching;
 mod operation;
+mod outcome;
+mod requirement;
 mod runner;
 #[cfg(test)]
 mod tests;
 
 use std::{any::Any, fmt};
 
+use bson::Document;
 use futures::future::BoxFuture;
+use sdam_core::options::Options;
 use sdam_transport::Runtime;
-use serde::Deserialize;
 use serde_json::Value;
 
+pub(crate) use self::requirement::Requirement;
+pub use self::requirement::{Environment, Kind};
 use self::{
-    entity::Entity,
+    client::Published,
+    command::Access,
+    data::CollectionData,
+    driver::{Driver, Request},
     format::{File, Test},
     runner::Runner,
 };
 use crate::engine::{BlockOn, Host};
 
-/// The kinds of deployments, by their names in `runOnRequirements`.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "lowercase")]
-pub enum Kind {
-    /// `single`: one server without a replica set.
-    Single,
-    /// `replicaset`: three members.
-    ReplicaSet,
-    /// `sharded`: two mongoses.
-    Sharded,
-    /// `load-balanced`: mongoses behind a load balancer.
-    #[serde(rename = "load-balanced")]
-    LoadBalanced,
-}
-
 /// A deployment of one test, and the runtime that reaches it.
 pub struct TestDeployment {
-    uri: String,
-    /// The release of its servers.
-    version: (u32, u32),
-    runtime: Runtime,
+    target: Target,
     block_on: BlockOn,
     /// Ends the deployment when it is dropped.
     _deployment: Box<dyn Any>,
 }
 
+/// Where the clients of a test run, and what they connect to.
+pub(crate) struct Target {
+    uri: String,
+    /// Behind a load balancer, the connection string of a balancer with one mongos.
+    single_uri: Option<String>,
+    runtime: Runtime,
+}
+
 impl TestDeployment {
-    /// Creates the environment of the deployment at `uri`, of release `version`, which lives as
-    /// long as `deployment`. `block_on` runs futures to their end.
+    /// Creates the environment of the deployment at `uri`, which lives as long as `deployment`.
+    /// `block_on` runs futures to their end.
     pub fn new(
         uri: impl Into<String>,
-        version: (u32, u32),
         runtime: Runtime,
         block_on: impl Fn(BoxFuture<'_, ()>) + 'static,
         deployment: impl Any,
     ) -> Self {
         Self {
-            uri: uri.into(),
-            version,
-            runtime,
+            target: Target {
+                uri: uri.into(),
+                single_uri: None,
+                runtime,
+            },
             block_on: Box::new(block_on),
             _deployment: Box::new(deployment),
         }
     }
 
+    /// Sets the connection string of clients that may reach only one mongos of a load balancer.
+    #[must_use]
+    pub fn with_single_mongos(mut self, uri: impl Into<String>) -> Self {
+        self.target.single_uri = Some(uri.into());
+        self
+    }
+
+    pub(crate) fn target(&self) -> &Target {
+        &self.target
+    }
+
     /// Runs `future` and returns its result.
-    fn block_on<T: Send>(&self, future: impl Future<Output = T> + Send) -> Option<T> {
+    pub(crate) fn block_on<T: Send>(&self, future: impl Future<Output = T> + Send) -> Option<T> {
         let mut result = None;
         (self.block_on)(Box::pin(async {
             result = Some(future.await);
@@ -85,39 +98,78 @@ impl TestDeployment {
     }
 }
 
+impl Target {
+    /// Returns the connection string for a client that may reach one or several mongoses.
+    pub(crate) fn uri(&self, multiple_mongoses: bool) -> &str {
+        let single = self.single_uri.as_ref().filter(|_| !multiple_mongoses);
+        single.unwrap_or(&self.uri)
+    }
+
+    pub(crate) fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+}
+
 impl fmt::Debug for TestDeployment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TestDeployment")
-            .field("uri", &self.uri)
+            .field("uri", &self.target.uri)
             .finish_non_exhaustive()
     }
 }
 
-/// Runs every test of a file, each against its own deployment.
+/// Runs every test of a file on each environment of the host that admits it, every time on a
+/// separate deployment. Returns the environments.
 ///
 /// # Errors
 ///
-/// The first difference, or anything in the file that is not supported: nothing is skipped.
-pub fn logging(host: &Host, file: &Value) -> Result<(), String> {
+/// The first difference, anything in the file that is not supported, or a test that no environment
+/// admits: nothing is skipped.
+pub fn run(host: &Host, file: &Value) -> Result<Vec<Environment>, String> {
     let file = File::read(file)?;
-    let kind = file.kind();
+    let mut used = Vec::new();
     for test in &file.tests {
-        let deployment = host.deployment(kind)?;
-        let requirements = [&file.run_on_requirements, &test.run_on_requirements];
-        for requirements in requirements.into_iter().flatten() {
-            format::check(requirements, kind, deployment.version)?;
+        let describe = |error| format!("{}: {error}", test.description);
+        if let Some(option) = test.optional_option() {
+            check_unsupported(option).map_err(describe)?;
+            continue;
         }
-        let runner = Runner::new(&deployment.uri, &deployment.runtime);
-        let outcome = deployment.block_on(run_test(runner, &file.create_entities, test));
-        outcome
-            .unwrap_or_else(|| Err("the host has not run the test".to_owned()))
-            .map_err(|error| format!("{}: {error}", test.description))?;
+        let admitted = host.environments().iter();
+        let admitted: Vec<_> = admitted.filter(|it| file.admits(test, it)).collect();
+        if admitted.is_empty() {
+            return Err(describe("no environment meets the requirements".to_owned()));
+        }
+        for environment in admitted {
+            let deployment = host.deployment(environment).map_err(describe)?;
+            let outcome = deployment.block_on(run_test(&deployment.target, &file, test));
+            let outcome = outcome.unwrap_or_else(|| Err("the host has not run it".to_owned()));
+            outcome.map_err(|error| describe(format!("[{environment}] {error}")))?;
+            if !used.contains(environment) {
+                used.push(*environment);
+            }
+        }
     }
-    Ok(())
+    if used.is_empty() {
+        return Err("no test has run".to_owned());
+    }
+    Ok(used)
 }
 
-async fn run_test(mut runner: Runner<'_>, entities: &[Entity], test: &Test) -> Result<(), String> {
-    runner.create(entities)?;
+/// Fails if clients support `option`: only those without it may leave out its tests.
+fn check_unsupported(option: &str) -> Result<(), String> {
+    let options = Options::parse(&format!("mongodb://a/?{option}=1"));
+    let options = options.map_err(|error| error.to_string())?;
+    let warnings = options.multi_threaded_warnings();
+    if warnings.iter().any(|warning| warning.option() == option) {
+        return Ok(());
+    }
+    Err(format!("{option} is supported, so its test has to run"))
+}
+
+async fn run_test(target: &Target, file: &File, test: &Test) -> Result<(), String> {
+    set_up(target, &file.initial_data).await?;
+    let mut runner = Runner::new(target);
+    runner.create(&file.create_entities)?;
     let mut outcome = Ok(());
     for operation in &test.operations {
         outcome = runner.run(operation).await;
@@ -126,8 +178,81 @@ async fn run_test(mut runner: Runner<'_>, entities: &[Entity], test: &Test) -> R
         }
     }
     // Also after a difference, so that nothing affects the next test.
-    let logs = runner.end().await;
+    let published = runner.end().await;
     outcome?;
-    let mut expected = test.expect_log_messages.iter();
-    expected.try_for_each(|expected| expected.compare(&logs))
+    let find = |client: &String| -> Result<&Published, String> {
+        let published = published.get(client);
+        published.ok_or_else(|| format!("there is no client {client}"))
+    };
+    for expected in &test.expect_events {
+        expected.compare(&find(&expected.client)?.events)?;
+    }
+    for expected in &test.expect_log_messages {
+        expected.compare(&find(&expected.client)?.messages)?;
+    }
+    verify(target, &test.outcome).await
+}
+
+/// Sets a fail point, or turns it off.
+pub(crate) async fn set_fail_point(target: &Target, command: Document) -> Result<(), String> {
+    internally(target, true, vec![("admin", command)], |_, _| Ok(())).await
+}
+
+/// Gives the collections their content.
+async fn set_up(target: &Target, data: &[CollectionData]) -> Result<(), String> {
+    let commands = data.iter().flat_map(|collection| {
+        let commands = collection.setup().into_iter();
+        commands.map(|command| (&*collection.database_name, command))
+    });
+    let commands: Vec<_> = commands.collect();
+    if target.single_uri.is_some() {
+        internally(target, false, commands.clone(), |_, _| Ok(())).await?;
+    }
+    internally(target, true, commands, |_, _| Ok(())).await
+}
+
+/// Compares the content of the collections with the expected one.
+async fn verify(target: &Target, data: &[CollectionData]) -> Result<(), String> {
+    let commands = data
+        .iter()
+        .map(|collection| (&*collection.database_name, collection.query()));
+    internally(target, true, commands.collect(), |index, reply| {
+        data[index].compare(reply)
+    })
+    .await
+}
+
+/// Runs commands with a client of the runner, and checks the reply of each.
+async fn internally(
+    target: &Target,
+    multiple_mongoses: bool,
+    commands: Vec<(&str, Document)>,
+    check: impl Fn(usize, &Document) -> Result<(), String>,
+) -> Result<(), String> {
+    if commands.is_empty() {
+        return Ok(());
+    }
+    let options =
+        Options::parse(target.uri(multiple_mongoses)).map_err(|error| error.to_string())?;
+    let driver = Driver::start(options, &target.runtime, None)?;
+    let mut outcome = Ok(());
+    for (index, (database, body)) in commands.into_iter().enumerate() {
+        let request = Request {
+            database: database.to_owned(),
+            body,
+            access: Access::Generic(None),
+        };
+        let reply = driver.run(&request).await;
+        // A collection to drop may be absent.
+        outcome = match reply {
+            Err(failure) if failure.code == Some(26) => Ok(()),
+            Err(failure) => Err(failure.to_string()),
+            Ok(reply) => check(index, &reply),
+        };
+        if outcome.is_err() {
+            break;
+        }
+    }
+    driver.close().await;
+    outcome
 }

@@ -1,49 +1,50 @@
-//! A client entity: a topology.
+//! A client entity.
 
-use std::{iter, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use bson::{Bson, Document};
-use futures::{
-    StreamExt,
-    future::{Either, select},
+use sdam_core::{
+    event::{Event, EventKind},
+    options::Options,
 };
-
-use sdam_core::{address::ServerAddress, event::Event, options::Options};
 use sdam_events::{
-    channel::{self, EventStream},
+    channel::{self, ChannelSink},
     log::LogConfig,
+    sink::Interest,
 };
-use sdam_select::Criteria;
-use sdam_transport::{Io, Runtime, wire::Exchange};
+use sdam_transport::{Library, Runtime};
 
 use super::{
+    driver::Driver,
     entity::ClientEntity,
     event::ExpectedEvent,
     log::{self, Message},
+    operation::DriverInfo,
 };
-use sdam::{Topology, TopologyBuilder};
+use crate::recorder::Recorder;
 
 /// The time limit of the format for waiting for an event.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Tests may shorten the pause between checks of clients that do not set it themselves; this is
 /// the smallest allowed value.
 const HEARTBEAT_FREQUENCY: Duration = Duration::from_millis(500);
+/// Commands whose events tests do not expect (unified test format: "configureFailPoint").
+const UNRECORDED: [&str; 1] = ["configureFailPoint"];
 
-/// A topology and its recorded events.
+/// A client and its recorded events.
 pub(super) struct Client {
-    topology: Topology,
-    io: Io,
-    stream: EventStream,
-    events: Vec<Event>,
+    driver: Arc<Driver>,
+    recorder: Recorder,
+    sink: Arc<ChannelSink>,
+    /// Names of the events that the test observes; others are recorded for log messages.
+    observed: Interest,
+    unrecorded: Vec<String>,
     log: LogConfig,
 }
 
-/// The error of an operation.
-pub(super) enum Failure {
-    /// The client failed without a server's reply.
-    Client(String),
-    /// The server replied with an error.
-    Server(String),
+/// What a client has published.
+pub(super) struct Published {
+    pub(super) events: Vec<Event>,
+    pub(super) messages: Vec<Message>,
 }
 
 impl Client {
@@ -55,19 +56,27 @@ impl Client {
     ) -> Result<Self, String> {
         let log = client.observe_log_messages.config();
         let observed = client.observe_events.iter().map(|event| event.0);
-        let interest = log.interest().union(observed.collect());
+        let observed: Interest = observed.collect();
         let (sink, stream) = channel::unbounded();
-        let topology = TopologyBuilder::new(options(uri, client)?)
-            .sink(sink.interested_in(interest))
-            .start(runtime.clone())
-            .map_err(|error| error.to_string())?;
+        let sink = Arc::new(sink.interested_in(log.interest().union(observed)));
+        let unrecorded = client.ignore_command_monitoring_events.iter().cloned();
         Ok(Self {
-            topology,
-            io: runtime.io.clone(),
-            stream,
-            events: Vec::new(),
+            driver: Arc::new(Driver::start(
+                options(uri, client)?,
+                runtime,
+                Some(sink.clone()),
+            )?),
+            recorder: Recorder::new(stream),
+            sink,
+            observed,
+            unrecorded: unrecorded.chain(UNRECORDED.map(str::to_owned)).collect(),
             log,
         })
+    }
+
+    /// Returns what executes the client's operations.
+    pub(super) fn driver(&self) -> Arc<Driver> {
+        Arc::clone(&self.driver)
     }
 
     /// Waits until `count` events since the client's creation match `expected`.
@@ -76,79 +85,94 @@ impl Client {
         expected: &ExpectedEvent,
         count: usize,
     ) -> Result<(), String> {
-        let deadline = self.io.clock.now() + TIMEOUT;
-        loop {
-            let matching = self.events.iter();
-            let matching = matching
-                .filter(|event| expected.matches(&event.kind))
-                .count();
-            if matching >= count {
-                return Ok(());
-            }
-            match select(self.stream.next(), self.io.clock.sleep_until(deadline)).await {
-                Either::Left((Some(event), _)) => self.events.push(event),
-                Either::Left((None, _)) => return Err("the client has ended".to_owned()),
-                Either::Right(_) => {
-                    return Err(format!("only {matching} of {count} events arrived in time"));
-                }
-            }
+        let clock = Arc::clone(&self.driver.runtime().io.clock);
+        let observed = self.observed;
+        let matches = |event: &EventKind| is_recorded(observed, event) && expected.matches(event);
+        let waiting = self.recorder.wait_for(&*clock, (count, TIMEOUT), matches);
+        waiting.await
+    }
+
+    /// Fails unless exactly `count` events since the client's creation match `expected`.
+    pub(super) async fn assert_count(
+        &mut self,
+        expected: &ExpectedEvent,
+        count: usize,
+    ) -> Result<(), String> {
+        self.flush().await;
+        let observed = self.observed;
+        let matches = |event: &EventKind| is_recorded(observed, event) && expected.matches(event);
+        match self.recorder.count(matches) {
+            actual if actual == count => Ok(()),
+            actual => Err(format!("there are {actual} events, expected {count}")),
         }
     }
 
-    /// Selects a server by `criteria` and runs `command` on it.
-    pub(super) async fn run(&self, criteria: &Criteria, command: &Document) -> Result<(), Failure> {
-        let selected = self.topology.select(criteria).await;
-        let selected = selected.map_err(|error| Failure::Client(error.to_string()))?;
-        let reply = self.command(selected.address(), command).await;
-        let reply = reply.map_err(Failure::Client)?;
-        let ok = match reply.get("ok") {
-            Some(Bson::Double(ok)) => *ok > 0.0,
-            Some(Bson::Int32(ok)) => *ok > 0,
-            _ => false,
-        };
-        if ok {
-            Ok(())
-        } else {
-            Err(Failure::Server(reply.to_string()))
+    /// Appends a library to the metadata of later connections.
+    pub(super) fn append_metadata(&self, info: &DriverInfo) -> Result<(), String> {
+        let mut library = Library::new(&info.name);
+        if let Some(version) = &info.version {
+            library = library.with_version(version);
         }
-    }
-
-    async fn command(&self, server: &ServerAddress, body: &Document) -> Result<Document, String> {
-        let deadline = Some(self.io.clock.now() + TIMEOUT);
-        let mut exchange = Exchange::new();
-        let body = body.to_vec().map_err(|error| error.to_string())?;
-        let message = exchange.command(&body).map_err(|error| error.to_string())?;
-        let attempt = async {
-            let mut connection = self.io.transport.connect(server, deadline).await?;
-            connection.send(message).await?;
-            connection.recv().await
-        };
-        let message = attempt.await.map_err(|error| error.to_string())?;
-        let reply = exchange
-            .accept(&message)
-            .map_err(|error| error.to_string())?;
-        Document::from_reader(reply.body).map_err(|error| error.to_string())
+        if let Some(platform) = &info.platform {
+            library = library.with_platform(platform);
+        }
+        let appended = self.driver.topology().append_metadata(library);
+        appended.map(drop).map_err(|error| error.to_string())
     }
 
     /// Closes the client; may be called again.
     pub(super) async fn close(&self) {
-        self.topology.close().await;
+        self.driver.close().await;
     }
 
-    /// Returns the log messages of a closed client.
-    ///
-    /// If a test has not closed it, these include the messages about its end. Tests that do not
-    /// expect those observe no topology, or ignore late messages.
-    pub(super) fn messages(mut self) -> Vec<Message> {
-        let rest = iter::from_fn(|| self.stream.try_next());
-        self.events.extend(rest);
-        log::messages(&self.log, &self.events)
+    /// Returns everything that was published before, and closes the client.
+    pub(super) async fn end(mut self) -> Published {
+        self.flush().await;
+        self.close().await;
+        let messages = log::messages(&self.log, self.recorder.events());
+        let is_expected = |event: &&Event| {
+            let name = match &event.kind {
+                EventKind::CommandStarted { command, .. }
+                | EventKind::CommandSucceeded { command, .. }
+                | EventKind::CommandFailed { command, .. } => &*command.name,
+                _ => "",
+            };
+            is_recorded(self.observed, &event.kind)
+                && !self.unrecorded.iter().any(|own| own == name)
+        };
+        let events = self.recorder.events().iter().filter(is_expected);
+        Published {
+            events: events.cloned().collect(),
+            messages,
+        }
     }
+
+    async fn flush(&mut self) {
+        let topology = self.driver.topology();
+        let (events, sink) = (topology.events(), &*self.sink);
+        let pending = || {
+            events.deliver_now(sink);
+            events.depth()
+        };
+        self.recorder.flush(pending).await;
+    }
+}
+
+/// Returns whether a test observes `event`.
+fn is_recorded(observed: Interest, event: &EventKind) -> bool {
+    // The topology publishes every clear, but a pool only that of a pool that is ready.
+    let is_published = !matches!(event, EventKind::PoolCleared { clear, .. } if clear.was_paused);
+    observed.contains(event.name()) && is_published
 }
 
 /// Builds the options of a client of the deployment at `uri`.
 fn options(uri: &str, client: &ClientEntity) -> Result<Options, String> {
-    let mut uri = uri.to_owned();
+    // Members are discovered, but mongoses must be listed; a client gets several only on request.
+    let mut uri = if client.use_multiple_mongoses || uri.contains("replicaSet=") {
+        uri.to_owned()
+    } else {
+        with_one_host(uri)
+    };
     let mut sets_frequency = false;
     for (name, value) in &client.uri_options {
         sets_frequency |= name.eq_ignore_ascii_case("heartbeatFrequencyMS");
@@ -166,9 +190,16 @@ fn options(uri: &str, client: &ClientEntity) -> Result<Options, String> {
     if !sets_frequency {
         options.heartbeat_frequency = Some(HEARTBEAT_FREQUENCY);
     }
-    // Members are discovered, but mongoses must be listed; a client gets several only on request.
-    if options.replica_set.is_none() && !client.use_multiple_mongoses {
-        options.seeds.truncate(1);
-    }
     Ok(options)
+}
+
+/// Returns a connection string without the hosts after the first.
+fn with_one_host(uri: &str) -> String {
+    match uri.split_once(',') {
+        None => uri.to_owned(),
+        Some((first, rest)) => {
+            let path = rest.find('/').map_or("", |slash| &rest[slash..]);
+            format!("{first}{path}")
+        }
+    }
 }

@@ -13,6 +13,8 @@ pub(super) enum Entity {
     Client(ClientEntity),
     Collection(CollectionEntity),
     Database(DatabaseEntity),
+    Session(SessionEntity),
+    Thread(ThreadEntity),
 }
 
 #[derive(Debug, Deserialize)]
@@ -25,8 +27,25 @@ pub(super) struct ClientEntity {
     pub(super) use_multiple_mongoses: bool,
     #[serde(default)]
     pub(super) observe_events: Vec<ObservedEvent>,
+    /// Commands whose events are not recorded.
+    #[serde(default)]
+    pub(super) ignore_command_monitoring_events: Vec<String>,
     #[serde(default)]
     pub(super) observe_log_messages: LogLevels,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SessionEntity {
+    pub(super) id: String,
+    pub(super) client: String,
+}
+
+/// A thread, on which operations run one after the other.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ThreadEntity {
+    pub(super) id: String,
 }
 
 #[derive(Clone, Debug, Deserialize)]

@@ -1,10 +1,16 @@
-//! The events that tests observe and wait for.
+//! The events that tests observe, wait for and expect.
 
-use sdam_core::event::{EventKind, EventName};
+use std::collections::BTreeMap;
+
+use bson::{Bson, Document};
+use sdam_core::event::{CommandInfo, Event, EventKind, EventName};
 use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{command::to_json, matching::Expected};
 
 /// The name of an event in the format: lowercase first letter, `Event` last.
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
 #[serde(try_from = "String")]
 pub(super) struct ObservedEvent(pub(super) EventName);
 
@@ -23,61 +29,186 @@ impl TryFrom<String> for ObservedEvent {
     }
 }
 
-/// An event to wait for, with the fields that a file specifies.
+/// The events that a test expects of a client.
 #[derive(Debug, Deserialize)]
-#[serde(
-    deny_unknown_fields,
-    rename_all = "camelCase",
-    rename_all_fields = "camelCase"
-)]
-#[expect(
-    clippy::enum_variant_names,
-    reason = "the names are those of the format"
-)]
-pub(super) enum ExpectedEvent {
-    ServerDescriptionChangedEvent {
-        new_description: Option<ExpectedDescription>,
-    },
-    ServerHeartbeatFailedEvent {},
-    ServerHeartbeatStartedEvent {},
-    ServerHeartbeatSucceededEvent {},
-    TopologyDescriptionChangedEvent {
-        new_description: Option<ExpectedDescription>,
-    },
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct ExpectedEvents {
+    pub(super) client: String,
+    #[serde(default)]
+    event_type: EventType,
+    events: Vec<ExpectedEvent>,
+    #[serde(default)]
+    ignore_extra_events: bool,
 }
 
-/// A description of which only the type is compared.
+/// A family of events, which are compared together.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+enum EventType {
+    Cmap,
+    #[default]
+    Command,
+    Sdam,
+}
+
+/// An event to wait for or to expect, with the fields that a file specifies.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct ExpectedDescription {
-    #[serde(rename = "type")]
-    kind: String,
+#[serde(try_from = "BTreeMap<ObservedEvent, BTreeMap<String, Expected>>")]
+pub(super) struct ExpectedEvent {
+    name: EventName,
+    fields: BTreeMap<String, Expected>,
+}
+
+impl TryFrom<BTreeMap<ObservedEvent, BTreeMap<String, Expected>>> for ExpectedEvent {
+    type Error = String;
+
+    fn try_from(
+        event: BTreeMap<ObservedEvent, BTreeMap<String, Expected>>,
+    ) -> Result<Self, String> {
+        let mut events = event.into_iter();
+        let (Some((ObservedEvent(name), fields)), None) = (events.next(), events.next()) else {
+            return Err("an event has exactly one name".to_owned());
+        };
+        // A field that no event has would never match, which must not pass as an absent event.
+        match fields
+            .keys()
+            .find(|key| !fields_of(name).contains(&&***key))
+        {
+            Some(unknown) => Err(format!("{} has no field {unknown}", name.as_str())),
+            None => Ok(Self { name, fields }),
+        }
+    }
 }
 
 impl ExpectedEvent {
     /// Returns whether `event` is of this name and has the specified fields.
     pub(super) fn matches(&self, event: &EventKind) -> bool {
-        let is_type = |expected: &Option<ExpectedDescription>, actual: &str| {
-            expected
-                .as_ref()
-                .is_none_or(|expected| expected.kind == actual)
-        };
-        match (self, event) {
-            (
-                Self::ServerDescriptionChangedEvent { new_description },
-                EventKind::ServerDescriptionChanged { new, .. },
-            ) => is_type(new_description, new.server_type.as_str()),
-            (
-                Self::TopologyDescriptionChangedEvent { new_description },
-                EventKind::TopologyDescriptionChanged { new, .. },
-            ) => is_type(new_description, new.topology_type().as_str()),
-            (Self::ServerHeartbeatFailedEvent {}, EventKind::ServerHeartbeatFailed { .. })
-            | (Self::ServerHeartbeatStartedEvent {}, EventKind::ServerHeartbeatStarted(_))
-            | (
-                Self::ServerHeartbeatSucceededEvent {},
-                EventKind::ServerHeartbeatSucceeded { .. },
-            ) => true,
-            _ => false,
+        self.compare(event).is_ok()
+    }
+
+    fn compare(&self, event: &EventKind) -> Result<(), String> {
+        if event.name() != self.name {
+            let (actual, expected) = (event.name().as_str(), self.name.as_str());
+            return Err(format!(" is {actual}, expected {expected}"));
+        }
+        let actual = describe(event);
+        for (key, expected) in &self.fields {
+            let value = actual.get(key).unwrap_or(&Value::Null);
+            let result = expected.compare(value);
+            result.map_err(|error| format!(" ({}).{key}{error}", self.name.as_str()))?;
+        }
+        Ok(())
+    }
+}
+
+impl ExpectedEvents {
+    /// Compares the recorded events with the expected ones.
+    pub(super) fn compare(&self, events: &[Event]) -> Result<(), String> {
+        self.compare_all(events).map_err(|error| {
+            let names = events.iter().map(|event| event.kind.name().as_str());
+            let names: Vec<_> = names.collect();
+            format!("{}: {error}, in {}", self.client, names.join(", "))
+        })
+    }
+
+    fn compare_all(&self, events: &[Event]) -> Result<(), String> {
+        let events = events.iter().map(|event| &event.kind);
+        let mut events =
+            events.filter(|event| EventType::of(event.name()) == Some(self.event_type));
+        for (number, expected) in (1..).zip(&self.events) {
+            let actual = events
+                .next()
+                .ok_or_else(|| format!("event {number} is missing: {expected:?}"))?;
+            let result = expected.compare(actual);
+            result.map_err(|error| format!("event {number}{error}"))?;
+        }
+        match events.next() {
+            Some(actual) if !self.ignore_extra_events => {
+                Err(format!("unexpected event: {actual:?}"))
+            }
+            _ => Ok(()),
         }
     }
+}
+
+impl EventType {
+    /// Returns the family of an event; `None` if the format has no such event.
+    fn of(name: EventName) -> Option<Self> {
+        let text = name.as_str();
+        let begins = |prefixes: &[&str]| prefixes.iter().any(|prefix| text.starts_with(prefix));
+        if begins(&["Pool", "Connection"]) {
+            Some(Self::Cmap)
+        } else if begins(&["Command"]) {
+            Some(Self::Command)
+        } else if begins(&["ServerSelection"]) {
+            None
+        } else {
+            begins(&["Server", "Topology"]).then_some(Self::Sdam)
+        }
+    }
+}
+
+/// Returns the fields that the format defines for an event.
+fn fields_of(name: EventName) -> &'static [&'static str] {
+    match name {
+        EventName::ServerDescriptionChanged | EventName::TopologyDescriptionChanged => {
+            &["newDescription", "previousDescription"]
+        }
+        EventName::ServerHeartbeatStarted
+        | EventName::ServerHeartbeatSucceeded
+        | EventName::ServerHeartbeatFailed => &["awaited"],
+        EventName::PoolCleared => &["hasServiceId", "interruptInUseConnections"],
+        EventName::ConnectionClosed | EventName::ConnectionCheckOutFailed => &["reason"],
+        EventName::CommandStarted => &["command", "commandName", "databaseName", "hasServiceId"],
+        EventName::CommandSucceeded => &["commandName", "databaseName", "hasServiceId", "reply"],
+        EventName::CommandFailed => &["commandName", "databaseName", "hasServiceId"],
+        _ => &[],
+    }
+}
+
+/// Returns the fields of an event in the terms of the format.
+fn describe(event: &EventKind) -> Value {
+    let description = |kind: &str| json!({ "type": kind });
+    match event {
+        EventKind::ServerDescriptionChanged { previous, new, .. } => json!({
+            "previousDescription": description(previous.server_type.as_str()),
+            "newDescription": description(new.server_type.as_str()),
+        }),
+        EventKind::TopologyDescriptionChanged { previous, new, .. } => json!({
+            "previousDescription": description(previous.topology_type().as_str()),
+            "newDescription": description(new.topology_type().as_str()),
+        }),
+        EventKind::ServerHeartbeatStarted(heartbeat)
+        | EventKind::ServerHeartbeatSucceeded { heartbeat, .. }
+        | EventKind::ServerHeartbeatFailed { heartbeat, .. } => {
+            json!({ "awaited": heartbeat.awaited })
+        }
+        EventKind::PoolCleared { clear, .. } => json!({
+            "hasServiceId": clear.service_id.is_some(),
+            "interruptInUseConnections": clear.interrupt_in_use,
+        }),
+        EventKind::ConnectionClosed { reason, .. } => json!({ "reason": reason.as_str() }),
+        EventKind::ConnectionCheckOutFailed { reason, .. } => json!({ "reason": reason.as_str() }),
+        EventKind::CommandStarted { command, document } => {
+            describe_command(command, Some(("command", document)))
+        }
+        EventKind::CommandSucceeded { command, reply, .. } => {
+            describe_command(command, Some(("reply", reply)))
+        }
+        EventKind::CommandFailed { command, .. } => describe_command(command, None),
+        _ => Value::Null,
+    }
+}
+
+fn describe_command(command: &CommandInfo, document: Option<(&str, &[u8])>) -> Value {
+    let mut fields = json!({
+        "commandName": command.name,
+        "databaseName": command.database,
+        "hasServiceId": command.service_id.is_some(),
+    });
+    if let Some((key, bytes)) = document {
+        let document = Document::from_reader(bytes).ok().map(Bson::Document);
+        fields[key] = to_json(document.as_ref());
+    }
+    fields
 }

@@ -1,4 +1,4 @@
-//! The unified test format: files, tests and requirements.
+//! The unified test format: files and tests.
 //!
 //! Only what the files here use is defined; any other field, operation, entity or event of the
 //! format is refused by name.
@@ -9,8 +9,18 @@ use serde::{
 };
 use serde_json::Value;
 
-use super::{Kind, entity::Entity, log::ExpectedLog, operation::Operation};
+use super::{
+    data::CollectionData,
+    entity::Entity,
+    event::ExpectedEvents,
+    log::ExpectedLog,
+    operation::{Call, Operation, RunnerCall},
+    requirement::{Environment, Requirement, Version},
+};
 use crate::fields::read;
+
+/// Options of pools that the specification has deprecated, and that new drivers must not have.
+const OPTIONAL: [&str; 2] = ["waitQueueMultiple", "waitQueueSize"];
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
@@ -18,9 +28,11 @@ pub(super) struct File {
     #[serde(rename = "description")]
     _description: IgnoredAny,
     schema_version: Version,
-    pub(super) run_on_requirements: Option<Vec<Requirement>>,
+    run_on_requirements: Option<Vec<Requirement>>,
     #[serde(default)]
     pub(super) create_entities: Vec<Entity>,
+    #[serde(default)]
+    pub(super) initial_data: Vec<CollectionData>,
     #[serde(rename = "_yamlAnchors")]
     _yaml_anchors: Option<IgnoredAny>,
     #[serde(deserialize_with = "tests")]
@@ -31,46 +43,14 @@ pub(super) struct File {
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct Test {
     pub(super) description: String,
-    pub(super) run_on_requirements: Option<Vec<Requirement>>,
+    run_on_requirements: Option<Vec<Requirement>>,
     pub(super) operations: Vec<Operation>,
-    pub(super) expect_log_messages: Vec<ExpectedLog>,
-}
-
-/// One alternative of the requirements on a deployment.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub(super) struct Requirement {
-    topologies: Option<Vec<Kind>>,
     #[serde(default)]
-    min_server_version: Version,
-    max_server_version: Option<Version>,
-    #[serde(rename = "serverless")]
-    _serverless: Option<Serverless>,
-}
-
-/// Whether serverless deployments are allowed. None is one here, so no file may require it.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Serverless {
-    Allow,
-    Forbid,
-}
-
-/// A major and a minor version.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
-#[serde(try_from = "String")]
-struct Version((u32, u32));
-
-impl TryFrom<String> for Version {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        let mut parts = text.split('.').map(str::parse);
-        match (parts.next(), parts.next()) {
-            (Some(Ok(major)), Some(Ok(minor))) => Ok(Self((major, minor))),
-            _ => Err(format!("{text} is not a version")),
-        }
-    }
+    pub(super) expect_events: Vec<ExpectedEvents>,
+    #[serde(default)]
+    pub(super) expect_log_messages: Vec<ExpectedLog>,
+    #[serde(default)]
+    pub(super) outcome: Vec<CollectionData>,
 }
 
 impl File {
@@ -78,37 +58,39 @@ impl File {
     pub(super) fn read(file: &Value) -> Result<Self, String> {
         let file: Self = read(file)?;
         match file.schema_version.0 {
-            (1, _) => Ok(file),
+            [1, ..] => Ok(file),
             other => Err(format!("schemaVersion is {other:?}, expected 1")),
         }
     }
 
-    /// Returns the kind of deployment to run against: the first one that the file names.
-    pub(super) fn kind(&self) -> Kind {
-        let requirements = self.run_on_requirements.iter().flatten();
-        let mut kinds = requirements.filter_map(|it| it.topologies.as_ref()?.first());
-        kinds.next().copied().unwrap_or(Kind::ReplicaSet)
+    /// Returns whether `test` may run on a deployment of `environment`.
+    pub(super) fn admits(&self, test: &Test, environment: &Environment) -> bool {
+        let requirements = [&self.run_on_requirements, &test.run_on_requirements];
+        // Clients authenticate only in tests that ask for it.
+        let asks = requirements.into_iter().flatten().flatten();
+        let asks = asks.filter(|requirement| requirement.asks_for_authentication());
+        let mut requirements = requirements.into_iter();
+        (asks.count() > 0) == environment.authentication
+            && requirements.all(|requirements| environment.meets(requirements.as_deref()))
     }
 }
 
-/// Fails unless one of the requirements is met: no test may be skipped.
-pub(super) fn check(
-    requirements: &[Requirement],
-    kind: Kind,
-    version: (u32, u32),
-) -> Result<(), String> {
-    let is_met = |it: &Requirement| {
-        let kinds = it.topologies.as_ref();
-        kinds.is_none_or(|kinds| kinds.contains(&kind))
-            && it.min_server_version.0 <= version
-            && it.max_server_version.is_none_or(|max| version <= max.0)
-    };
-    if requirements.iter().any(is_met) {
-        return Ok(());
+impl Test {
+    /// Returns the option that the test sets and that drivers need not have. The files say that
+    /// drivers without it leave the test out (CMAP: "Deprecated Options").
+    pub(super) fn optional_option(&self) -> Option<&str> {
+        let calls = self.operations.iter().map(|operation| &operation.call);
+        let entities = calls.filter_map(|call| match call {
+            Call::Runner(RunnerCall::CreateEntities { entities }) => Some(entities),
+            _ => None,
+        });
+        let options = entities.flatten().filter_map(|entity| match entity {
+            Entity::Client(client) => Some(client.uri_options.keys()),
+            _ => None,
+        });
+        let mut options = options.flatten().map(String::as_str);
+        options.find(|option| OPTIONAL.contains(option))
     }
-    Err(format!(
-        "{kind:?} of release {version:?} does not meet {requirements:?}"
-    ))
 }
 
 /// Reads the tests one by one, so that an error names the test.

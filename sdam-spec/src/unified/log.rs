@@ -1,16 +1,11 @@
 //! Log messages in the terms of the format.
 
-use std::collections::BTreeMap;
-
 use sdam_core::event::Event;
 use sdam_events::log::{LogConfig, LogMessage, Severity, Value as Field};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::{entity::severity, matching::Expected};
-
-/// The messages of each client, by its id.
-pub(super) type Logs = BTreeMap<String, Vec<Message>>;
 
 /// A message of a client.
 #[derive(Debug)]
@@ -24,7 +19,7 @@ pub(super) struct Message {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct ExpectedLog {
-    client: String,
+    pub(super) client: String,
     messages: Vec<ExpectedMessage>,
     #[serde(default)]
     ignore_messages: Vec<ExpectedMessage>,
@@ -75,13 +70,9 @@ impl From<&LogMessage<'_>> for Message {
 
 impl ExpectedLog {
     /// Compares the messages of the client with the expected ones.
-    pub(super) fn compare(&self, logs: &Logs) -> Result<(), String> {
-        let client = &self.client;
-        let log = logs
-            .get(client)
-            .ok_or_else(|| format!("there is no client {client}"))?;
+    pub(super) fn compare(&self, log: &[Message]) -> Result<(), String> {
         let result = self.compare_messages(log);
-        result.map_err(|error| format!("{client}: {error}, in {log:#?}"))
+        result.map_err(|error| format!("{}: {error}, in {log:#?}", self.client))
     }
 
     fn compare_messages(&self, log: &[Message]) -> Result<(), String> {

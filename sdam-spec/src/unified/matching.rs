@@ -28,6 +28,8 @@ pub(super) enum Operator {
     MatchAsRoot(Expected),
     #[serde(rename = "$$type")]
     Type(Types),
+    #[serde(rename = "$$unsetOrMatches")]
+    UnsetOrMatches(Expected),
 }
 
 #[derive(Debug, Deserialize, Serialize)]
@@ -87,7 +89,8 @@ impl Type {
 impl Expected {
     /// Compares a value with the expected one; the error names the path of the difference.
     ///
-    /// Documents at the root may have more keys than expected, others may not.
+    /// Documents at the root may have more keys than expected, others may not. The documents of an
+    /// array at the root are at the root, too.
     pub(super) fn compare(&self, actual: &Value) -> Result<(), String> {
         self.compare_at(true, Some(actual))
     }
@@ -108,6 +111,10 @@ impl Expected {
                     }
                 }
                 (Operator::MatchAsRoot(expected), _) => return expected.compare_at(true, actual),
+                (Operator::UnsetOrMatches(_), None) => true,
+                (Operator::UnsetOrMatches(expected), Some(_)) => {
+                    return expected.compare_at(is_root, actual);
+                }
                 _ => false,
             },
             (Self::Document(expected), Some(Value::Object(actual))) => {
@@ -122,7 +129,7 @@ impl Expected {
             }
             (Self::Array(expected), Some(Value::Array(actual))) => {
                 for (index, (expected, actual)) in expected.iter().zip(actual).enumerate() {
-                    let result = expected.compare_at(false, Some(actual));
+                    let result = expected.compare_at(is_root, Some(actual));
                     result.map_err(|error| format!("[{index}]{error}"))?;
                 }
                 expected.len() == actual.len()

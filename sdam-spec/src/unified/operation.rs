@@ -1,10 +1,18 @@
-//! The operations of tests, and their expected errors.
+//! The operations of tests, and their expected results.
+
+use std::sync::Arc;
 
 use bson::Document;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{client::Failure, entity::Entity, event::ExpectedEvent};
+use super::{
+    command::Method,
+    entity::Entity,
+    event::ExpectedEvent,
+    matching::Expected,
+    outcome::{ExpectedError, Failure},
+};
 use crate::fields::read;
 
 #[derive(Debug, Deserialize)]
@@ -14,7 +22,17 @@ pub(super) struct Operation {
     /// The entity that performs the operation.
     pub(super) object: String,
     pub(super) call: Call,
-    expect_error: Option<ExpectedError>,
+    /// The name of the entity that the operation creates.
+    pub(super) save_result_as_entity: Option<String>,
+    expectation: Expectation,
+}
+
+/// What an operation has to result in.
+#[derive(Debug)]
+enum Expectation {
+    Anything,
+    Error(ExpectedError),
+    Success(Option<Expected>),
 }
 
 #[derive(Deserialize)]
@@ -25,23 +43,62 @@ struct OperationFields {
     #[serde(default)]
     arguments: Map<String, Value>,
     expect_error: Option<ExpectedError>,
+    expect_result: Option<Expected>,
+    #[serde(default)]
+    ignore_result_and_error: bool,
+    save_result_as_entity: Option<String>,
 }
 
 /// The name of an operation and its arguments.
+#[derive(Debug)]
+pub(super) enum Call {
+    /// An operation that is one command.
+    Method(Method),
+    /// An operation on an entity other than a command.
+    Entity(EntityCall),
+    /// An operation of the runner.
+    Runner(RunnerCall),
+}
+
 #[derive(Debug, Deserialize)]
 #[serde(
     deny_unknown_fields,
     rename_all = "camelCase",
     rename_all_fields = "camelCase"
 )]
-pub(super) enum Call {
-    BulkWrite {
-        requests: Vec<WriteModel>,
-    },
-    ClientBulkWrite {
-        models: Vec<ClientWriteModel>,
-    },
+pub(super) enum EntityCall {
+    AppendMetadata { driver_info_options: DriverInfo },
     Close {},
+    CreateFindCursor { filter: Document, batch_size: i32 },
+    IterateUntilDocumentOrError {},
+    StartTransaction {},
+}
+
+/// The library to add to a client's metadata.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct DriverInfo {
+    pub(super) name: String,
+    pub(super) version: Option<String>,
+    pub(super) platform: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(
+    deny_unknown_fields,
+    rename_all = "camelCase",
+    rename_all_fields = "camelCase"
+)]
+pub(super) enum RunnerCall {
+    AssertEventCount {
+        client: String,
+        event: ExpectedEvent,
+        count: usize,
+    },
+    AssertTopologyType {
+        topology_description: String,
+        topology_type: String,
+    },
     CreateEntities {
         entities: Vec<Entity>,
     },
@@ -49,41 +106,31 @@ pub(super) enum Call {
         client: String,
         fail_point: Document,
     },
-    Find {
-        filter: Document,
+    RecordTopologyDescription {
+        client: String,
+        id: String,
     },
-    InsertOne {
-        document: Document,
+    RunOnThread {
+        thread: String,
+        operation: Arc<Operation>,
+    },
+    Wait {
+        ms: u64,
     },
     WaitForEvent {
         client: String,
         event: ExpectedEvent,
         count: usize,
     },
-}
-
-/// A write to the collection that performs it.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub(super) enum WriteModel {
-    InsertOne { document: Document },
-}
-
-/// A write to the collection that it names.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub(super) enum ClientWriteModel {
-    InsertOne {
-        namespace: String,
-        document: Document,
+    WaitForPrimaryChange {
+        client: String,
+        prior_topology_description: String,
+        #[serde(rename = "timeoutMS")]
+        timeout_ms: Option<u64>,
     },
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct ExpectedError {
-    /// Whether the client failed without a server's reply.
-    is_client_error: bool,
+    WaitForThread {
+        thread: String,
+    },
 }
 
 impl TryFrom<OperationFields> for Operation {
@@ -94,36 +141,52 @@ impl TryFrom<OperationFields> for Operation {
             name,
             object,
             arguments,
-            expect_error,
+            ..
         } = fields;
-        let call = read(&json!({ name.as_str(): arguments }))?;
-        let is_runners = matches!(
-            call,
-            Call::CreateEntities { .. } | Call::FailPoint { .. } | Call::WaitForEvent { .. }
-        );
-        if is_runners != (object == "testRunner") {
-            return Err(format!("{name} is not an operation of {object}"));
-        }
+        let call = json!({ name.as_str(): arguments });
+        let call = match &*name {
+            _ if object == "testRunner" => Call::Runner(read(&call)?),
+            "appendMetadata"
+            | "close"
+            | "createFindCursor"
+            | "iterateUntilDocumentOrError"
+            | "startTransaction" => Call::Entity(read(&call)?),
+            _ => Call::Method(read(&call)?),
+        };
+        let expectation = match (fields.expect_error, fields.expect_result) {
+            (None, None) if fields.ignore_result_and_error => Expectation::Anything,
+            _ if fields.ignore_result_and_error => {
+                return Err("ignores what it expects".to_owned());
+            }
+            (Some(error), None) => Expectation::Error(error),
+            (None, result) => Expectation::Success(result),
+            (Some(_), Some(_)) => return Err("expects an error and a result".to_owned()),
+        };
         Ok(Self {
             name,
             object,
             call,
-            expect_error,
+            save_result_as_entity: fields.save_result_as_entity,
+            expectation,
         })
     }
 }
 
 impl Operation {
     /// Compares the outcome with the expected one.
-    pub(super) fn compare(&self, outcome: Result<(), Failure>) -> Result<(), String> {
-        match (&self.expect_error, outcome) {
-            (None, Ok(())) => Ok(()),
-            (Some(_), Ok(())) => Err("should fail".to_owned()),
-            (Some(error), Err(Failure::Client(_))) if error.is_client_error => Ok(()),
-            (Some(error), Err(Failure::Server(_))) if !error.is_client_error => Ok(()),
-            (_, Err(Failure::Client(error) | Failure::Server(error))) => {
-                Err(format!("failed with an unexpected error: {error}"))
+    pub(super) fn compare(&self, outcome: Result<Value, Failure>) -> Result<(), String> {
+        match (&self.expectation, outcome) {
+            (Expectation::Anything, _) | (Expectation::Success(None), Ok(_)) => Ok(()),
+            (Expectation::Success(Some(expected)), Ok(result)) => expected
+                .compare(&result)
+                .map_err(|error| format!("the result{error}")),
+            (Expectation::Success(_), Err(failure)) => {
+                Err(format!("failed with an unexpected error: {failure}"))
             }
+            (Expectation::Error(_), Ok(result)) => Err(format!("should fail, but gave {result}")),
+            (Expectation::Error(expected), Err(failure)) => expected
+                .compare(&failure)
+                .map_err(|error| format!("{error}: {failure}")),
         }
     }
 }

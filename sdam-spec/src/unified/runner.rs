@@ -1,42 +1,53 @@
 //! The entities of a running test, and the execution of operations on them.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use bson::{Document, doc};
-use sdam_select::Criteria;
-use sdam_transport::Runtime;
+use futures::{FutureExt, future::BoxFuture};
+use sdam_core::{address::ServerAddress, topology::TopologyDescription};
+use serde_json::Value;
 
 use super::{
-    client::{Client, Failure},
+    Target,
+    client::{Client, Published},
+    command::{Access, Method, to_json},
+    cursor::{Cursor, Session},
+    driver::{Driver, Request},
     entity::{CollectionEntity, DatabaseEntity, Entity},
-    log::Logs,
-    operation::{Call, ClientWriteModel, Operation, WriteModel},
+    operation::{Call, EntityCall, Operation, RunnerCall},
+    outcome::Failure,
 };
+use crate::thread::Thread;
+
+/// The time limits of the format for threads and for a new primary.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The result of an operation; the outer error is one of the test.
+type Outcome = Result<Result<Value, Failure>, String>;
 
 /// The entities that a test has created so far.
-pub(super) struct Runner<'w> {
-    uri: &'w str,
-    runtime: &'w Runtime,
+pub(super) struct Runner<'t> {
+    target: &'t Target,
     clients: BTreeMap<String, Client>,
     databases: BTreeMap<String, DatabaseEntity>,
     collections: BTreeMap<String, CollectionEntity>,
-    /// The number of commands so far.
-    commands: i64,
+    cursors: BTreeMap<String, Cursor>,
+    sessions: BTreeMap<String, Session>,
+    threads: BTreeMap<String, Thread<String>>,
+    topologies: BTreeMap<String, Arc<TopologyDescription>>,
 }
 
-/// A command, with the id of its client and the criteria for its server.
-type Request = (String, Criteria, Document);
-
-impl<'w> Runner<'w> {
-    /// Creates a runner without entities for the deployment at `uri`.
-    pub(super) fn new(uri: &'w str, runtime: &'w Runtime) -> Self {
+impl<'t> Runner<'t> {
+    /// Creates a runner without entities for the deployment at `target`.
+    pub(super) fn new(target: &'t Target) -> Self {
         Self {
-            uri,
-            runtime,
+            target,
             clients: BTreeMap::new(),
             databases: BTreeMap::new(),
             collections: BTreeMap::new(),
-            commands: 0,
+            cursors: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+            threads: BTreeMap::new(),
+            topologies: BTreeMap::new(),
         }
     }
 
@@ -45,7 +56,8 @@ impl<'w> Runner<'w> {
         for entity in entities {
             match entity {
                 Entity::Client(entity) => {
-                    let client = Client::start(self.uri, self.runtime, entity)?;
+                    let uri = self.target.uri(entity.use_multiple_mongoses);
+                    let client = Client::start(uri, &self.target.runtime, entity)?;
                     self.clients.insert(entity.id.clone(), client);
                 }
                 Entity::Collection(entity) => {
@@ -54,6 +66,15 @@ impl<'w> Runner<'w> {
                 Entity::Database(entity) => {
                     self.databases.insert(entity.id.clone(), entity.clone());
                 }
+                Entity::Session(entity) => {
+                    let driver = find(&self.clients, &entity.client)?.driver();
+                    self.sessions
+                        .insert(entity.id.clone(), Session::new(driver));
+                }
+                Entity::Thread(entity) => {
+                    let thread = Thread::start(&self.target.runtime);
+                    self.threads.insert(entity.id.clone(), thread);
+                }
             }
         }
         Ok(())
@@ -61,115 +82,238 @@ impl<'w> Runner<'w> {
 
     /// Performs an operation and compares its outcome.
     pub(super) async fn run(&mut self, operation: &Operation) -> Result<(), String> {
-        let outcome = self.perform(operation).await;
+        let outcome = match &operation.call {
+            Call::Runner(call) => self.perform(call).await.map(|()| Ok(Value::Null)),
+            Call::Entity(call) => self.perform_on(operation, call).await,
+            Call::Method(method) => self.call(&operation.object, method).await,
+        };
         outcome
             .and_then(|outcome| operation.compare(outcome))
             .map_err(|error| format!("{}: {error}", operation.name))
     }
 
-    /// Performs an operation; the outer error is one of the test.
-    async fn perform(&mut self, operation: &Operation) -> Result<Result<(), Failure>, String> {
+    async fn call(&mut self, object: &str, method: &Method) -> Outcome {
+        if let Method::InsertOne {
+            session: Some(session),
+            ..
+        } = method
+        {
+            let (_, request) = self.request(object, method)?;
+            let session = find_mut(&mut self.sessions, session)?;
+            let reply = session.run(request).await;
+            return Ok(reply.map(|reply| method.result(&reply)));
+        }
+        Ok(self.prepare(object, method)?.await)
+    }
+
+    async fn perform_on(&mut self, operation: &Operation, call: &EntityCall) -> Outcome {
         let object = &operation.object;
-        let (client, criteria, command) = match &operation.call {
-            Call::CreateEntities { entities } => return self.create(entities).map(Ok),
-            Call::WaitForEvent {
+        match call {
+            EntityCall::AppendMetadata {
+                driver_info_options,
+            } => find(&self.clients, object)?.append_metadata(driver_info_options)?,
+            EntityCall::Close {} => match self.cursors.remove(object) {
+                Some(cursor) => cursor.close().await,
+                None => find(&self.clients, object)?.close().await,
+            },
+            EntityCall::CreateFindCursor { filter, batch_size } => {
+                let find = Method::Find {
+                    filter: filter.clone(),
+                    batch_size: Some(*batch_size),
+                    sort: None,
+                };
+                let (driver, request) = self.request(object, &find)?;
+                match Cursor::open(driver, request, true).await {
+                    Ok(cursor) => {
+                        let id = operation.save_result_as_entity.clone();
+                        self.cursors.insert(id.unwrap_or_default(), cursor);
+                    }
+                    Err(failure) => return Ok(Err(failure)),
+                }
+            }
+            EntityCall::IterateUntilDocumentOrError {} => {
+                let next = find_mut(&mut self.cursors, object)?.next().await;
+                return match next {
+                    Ok(Some(document)) => Ok(Ok(to_json(Some(&document.into())))),
+                    Ok(None) => Err("the cursor has no more documents".to_owned()),
+                    Err(failure) => Ok(Err(failure)),
+                };
+            }
+            EntityCall::StartTransaction {} => {
+                find_mut(&mut self.sessions, object)?.start_transaction();
+            }
+        }
+        Ok(Ok(Value::Null))
+    }
+
+    async fn perform(&mut self, call: &RunnerCall) -> Result<(), String> {
+        match call {
+            RunnerCall::AssertEventCount {
                 client,
                 event,
                 count,
             } => {
-                let client = self.clients.get_mut(client);
-                let client = client.ok_or("there is no such client")?;
-                return client.wait_for(event, *count).await.map(Ok);
+                let client = find_mut(&mut self.clients, client)?;
+                client.assert_count(event, *count).await
             }
-            Call::Close {} => {
-                find(&self.clients, object)?.close().await;
-                return Ok(Ok(()));
+            RunnerCall::WaitForEvent {
+                client,
+                event,
+                count,
+            } => {
+                let client = find_mut(&mut self.clients, client)?;
+                client.wait_for(event, *count).await
             }
-            Call::FailPoint { client, fail_point } => {
-                let mut command = fail_point.clone();
-                command.insert("$db", "admin");
-                (client.clone(), Criteria::write(), command)
+            RunnerCall::CreateEntities { entities } => self.create(entities),
+            RunnerCall::FailPoint { client, fail_point } => {
+                let request = Request {
+                    database: "admin".to_owned(),
+                    body: fail_point.clone(),
+                    access: Access::Generic(None),
+                };
+                let driver = find(&self.clients, client)?.driver();
+                let reply = driver.run(&request).await;
+                reply.map(drop).map_err(|failure| failure.to_string())
             }
-            Call::ClientBulkWrite { models } => {
-                (object.clone(), Criteria::write(), bulk_write(models))
+            RunnerCall::RunOnThread { thread, operation } => {
+                let Call::Method(method) = &operation.call else {
+                    return Err(format!("{} does not run on threads", operation.name));
+                };
+                let job = self.prepare(&operation.object, method)?;
+                let operation = Arc::clone(operation);
+                let job = async move {
+                    let outcome = operation.compare(job.await);
+                    outcome.map_err(|error| format!("{}: {error}", operation.name))
+                };
+                find(&self.threads, thread)?.run(job.boxed())
             }
-            Call::BulkWrite { requests } => {
-                let documents = requests.iter();
-                self.insert(
-                    object,
-                    documents.map(|WriteModel::InsertOne { document }| document),
-                )?
+            RunnerCall::WaitForThread { thread } => {
+                let ended = self.threads.remove(thread);
+                let ended = ended.ok_or_else(|| format!("there is no thread {thread}"))?;
+                let clock = &self.target.runtime.io.clock;
+                ended.join(clock, TIMEOUT).await?
             }
-            Call::InsertOne { document } => self.insert(object, [document])?,
-            Call::Find { filter } => self.find(object, filter)?,
-        };
-        self.commands += 1;
-        let name = command.keys().next().cloned().unwrap_or_default();
-        let criteria = criteria
-            .with_operation_name(name)
-            .with_operation_id(self.commands);
-        Ok(find(&self.clients, &client)?.run(&criteria, &command).await)
-    }
-
-    fn insert<'d>(
-        &self,
-        collection: &str,
-        documents: impl IntoIterator<Item = &'d Document>,
-    ) -> Result<Request, String> {
-        let (collection, database) = self.namespace(collection)?;
-        let documents: Vec<_> = documents.into_iter().cloned().collect();
-        let command = doc! {
-            "insert": &collection.collection_name, "documents": documents,
-            "$db": &database.database_name,
-        };
-        Ok((database.client.clone(), Criteria::write(), command))
-    }
-
-    fn find(&self, collection: &str, filter: &Document) -> Result<Request, String> {
-        let (collection, database) = self.namespace(collection)?;
-        let options = collection.collection_options.as_ref();
-        let preference = options.map(|options| options.read_preference.0.clone());
-        let criteria = Criteria::read(preference.unwrap_or_default());
-        let command = doc! {
-            "find": &collection.collection_name, "filter": filter,
-            "$db": &database.database_name,
-        };
-        let criteria = criteria.map_err(|error| error.to_string())?;
-        Ok((database.client.clone(), criteria, command))
-    }
-
-    /// Returns a collection and its database.
-    fn namespace(&self, collection: &str) -> Result<(&CollectionEntity, &DatabaseEntity), String> {
-        let collection = find(&self.collections, collection)?;
-        Ok((collection, find(&self.databases, &collection.database)?))
-    }
-
-    /// Closes every client and returns their log messages.
-    pub(super) async fn end(self) -> Logs {
-        let mut logs = Logs::new();
-        for (id, client) in self.clients {
-            client.close().await;
-            logs.insert(id, client.messages());
+            RunnerCall::Wait { ms } => {
+                let clock = &self.target.runtime.io.clock;
+                clock
+                    .sleep_until(clock.now() + Duration::from_millis(*ms))
+                    .await;
+                Ok(())
+            }
+            call => self.perform_on_topology(call).await,
         }
-        logs
+    }
+
+    async fn perform_on_topology(&mut self, call: &RunnerCall) -> Result<(), String> {
+        match call {
+            RunnerCall::RecordTopologyDescription { client, id } => {
+                let driver = find(&self.clients, client)?.driver();
+                let description = Arc::clone(driver.topology().snapshot().description());
+                self.topologies.insert(id.clone(), description);
+                Ok(())
+            }
+            RunnerCall::AssertTopologyType {
+                topology_description,
+                topology_type,
+            } => {
+                let description = find(&self.topologies, topology_description)?;
+                let actual = description.topology_type().as_str();
+                if actual == topology_type {
+                    return Ok(());
+                }
+                Err(format!("the type is {actual}, expected {topology_type}"))
+            }
+            RunnerCall::WaitForPrimaryChange {
+                client,
+                prior_topology_description,
+                timeout_ms,
+            } => {
+                let prior = find(&self.topologies, prior_topology_description)?;
+                let prior = primary(prior);
+                let driver = find(&self.clients, client)?.driver();
+                let limit = timeout_ms.map_or(TIMEOUT, Duration::from_millis);
+                let is_changed = |description: &TopologyDescription| {
+                    let new = primary(description);
+                    (new.is_some() && new != prior).then_some(())
+                };
+                let waiting = driver
+                    .topology()
+                    .wait_for(|snapshot| is_changed(snapshot.description()), limit);
+                waiting
+                    .await
+                    .ok_or_else(|| "the primary has not changed in time".to_owned())
+            }
+            call => Err(format!("{call:?} is not an operation on topologies")),
+        }
+    }
+
+    /// Returns the execution of a method of `object`.
+    fn prepare(
+        &self,
+        object: &str,
+        method: &Method,
+    ) -> Result<BoxFuture<'static, Result<Value, Failure>>, String> {
+        let (driver, request) = self.request(object, method)?;
+        let method = method.clone();
+        let execution = async move {
+            if let Method::Find { .. } = method {
+                return Cursor::open(driver, request, false).await?.collect().await;
+            }
+            let reply = driver.run(&request).await?;
+            Ok(method.result(&reply))
+        };
+        Ok(execution.boxed())
+    }
+
+    /// Returns the command of a method of `object`: a collection, a database or a client.
+    fn request(&self, object: &str, method: &Method) -> Result<(Arc<Driver>, Request), String> {
+        let mut access = method.access();
+        let (client, database, collection) = match self.collections.get(object) {
+            Some(collection) => {
+                let database = find(&self.databases, &collection.database)?;
+                if let (Access::Read(preference @ None), Some(options)) =
+                    (&mut access, &collection.collection_options)
+                {
+                    *preference = Some(options.read_preference.0.clone());
+                }
+                let name = &*collection.collection_name;
+                (&*database.client, &*database.database_name, name)
+            }
+            None => match self.databases.get(object) {
+                Some(database) => (&*database.client, &*database.database_name, ""),
+                None => (object, "admin", ""),
+            },
+        };
+        let request = Request {
+            database: database.to_owned(),
+            body: method.body(collection),
+            access,
+        };
+        Ok((find(&self.clients, client)?.driver(), request))
+    }
+
+    /// Closes every client and returns what it has published before.
+    pub(super) async fn end(self) -> BTreeMap<String, Published> {
+        let mut published = BTreeMap::new();
+        for (id, client) in self.clients {
+            published.insert(id, client.end().await);
+        }
+        published
     }
 }
 
-fn bulk_write(models: &[ClientWriteModel]) -> Document {
-    let (mut namespaces, mut operations) = (Vec::new(), Vec::new());
-    for (index, model) in models.iter().enumerate() {
-        let ClientWriteModel::InsertOne {
-            namespace,
-            document,
-        } = model;
-        namespaces.push(doc! { "ns": namespace });
-        operations.push(doc! { "insert": index as i32, "document": document });
-    }
-    doc! { "bulkWrite": 1, "ops": operations, "nsInfo": namespaces, "$db": "admin" }
+fn primary(description: &TopologyDescription) -> Option<ServerAddress> {
+    description.primary().map(|server| server.address.clone())
 }
 
 fn find<'m, T>(entities: &'m BTreeMap<String, T>, id: &str) -> Result<&'m T, String> {
     entities
         .get(id)
+        .ok_or_else(|| format!("there is no entity {id}"))
+}
+
+fn find_mut<'m, T>(entities: &'m mut BTreeMap<String, T>, id: &str) -> Result<&'m mut T, String> {
+    entities
+        .get_mut(id)
         .ok_or_else(|| format!("there is no entity {id}"))
 }

@@ -2,14 +2,24 @@
 
 use std::sync::Arc;
 
+use sdam_core::{
+    address::ServerAddress,
+    error::{ErrorKind, ServerError, Stage},
+    event::{Event, EventKind},
+    ids::{Generation, ObjectId, ServerId},
+    pool::PoolClear,
+    time::Instant,
+};
 use sdam_events::log::Severity;
 use sdam_testkit::{DroppedTasks, ManualClock, Server, Servers};
 use sdam_transport::Io;
 use serde_json::json;
 
 use super::{
-    log::{ExpectedLog, Logs, Message},
+    event::{ExpectedEvent, ExpectedEvents},
+    log::{ExpectedLog, Message},
     matching::Expected,
+    outcome::{ExpectedError, Failure},
     *,
 };
 use crate::fields::read;
@@ -80,17 +90,17 @@ fn differences_have_their_path() {
     check(document, more, ".a.more is not expected");
     let unknown = json!({ "a": { "$$sessionLsid": "b" } });
     let error = "a: unknown variant `$$sessionLsid`, expected one of `$$exists`, \
-                 `$$matchAsDocument`, `$$matchAsRoot`, `$$type`";
+                 `$$matchAsDocument`, `$$matchAsRoot`, `$$type`, `$$unsetOrMatches`";
     check(unknown, json!({}), error);
 }
 
-fn logs(messages: &[&str]) -> Logs {
+fn logs(messages: &[&str]) -> Vec<Message> {
     let message = |text: &&str| Message {
         level: Severity::Debug,
         component: "topology",
         data: json!({ "message": text, "x": 1 }),
     };
-    Logs::from([("c".to_owned(), messages.iter().map(message).collect())])
+    messages.iter().map(message).collect()
 }
 
 fn expected(messages: &[&str], more: &Value) -> Value {
@@ -102,7 +112,7 @@ fn expected(messages: &[&str], more: &Value) -> Value {
     expected
 }
 
-fn compare(expected: &Value, logs: &Logs) -> Result<(), String> {
+fn compare(expected: &Value, logs: &[Message]) -> Result<(), String> {
     read::<ExpectedLog>(expected)?.compare(logs)
 }
 
@@ -146,21 +156,21 @@ fn messages_of_another_level_or_component_do_not_match() {
     check("component", "serverSelection");
 }
 
+const SINGLE: Environment = Environment {
+    kind: Kind::Single,
+    release: [8, 0, 5],
+    authentication: false,
+};
+
 /// Creates a host without real deployments, for errors that come earlier.
 fn host() -> Host {
     let block_on = |future: BoxFuture<'_, ()>| futures::executor::block_on(future);
-    Host::new(Arc::new(DroppedTasks), block_on).with_deployments(move |_| {
+    Host::new(Arc::new(DroppedTasks), block_on).with_deployments(vec![SINGLE], move |_| {
         let clock = ManualClock::default();
         let servers = Servers::new(clock.clone(), Server::silent());
         let io = Io::new(Arc::new(clock), Arc::new(servers), 1);
         let runtime = Runtime::new(io, Arc::new(DroppedTasks));
-        Ok(TestDeployment::new(
-            "mongodb://a/",
-            (8, 0),
-            runtime,
-            block_on,
-            (),
-        ))
+        Ok(TestDeployment::new("mongodb://a/", runtime, block_on, ()))
     })
 }
 
@@ -200,17 +210,21 @@ fn insert(expect_error: Option<bool>) -> Value {
 
 #[test]
 fn operations_end_as_expected_or_the_file_fails() {
-    assert_eq!(logging(&host(), &file(&insert(Some(true)))), Ok(()));
+    let ran = run(&host(), &file(&insert(Some(true))));
+    assert_eq!(ran, Ok(vec![SINGLE]));
     let check = |operation: Value, expected: &str| {
-        let error = logging(&host(), &file(&operation)).unwrap_err();
+        let error = run(&host(), &file(&operation)).unwrap_err();
         assert!(
-            error.starts_with("test: insertOne: ") && error.contains(expected),
+            error.starts_with("test: [single 8.0] insertOne: ") && error.contains(expected),
             "{error}"
         );
     };
     // The tasks of the deployments are dropped, so selections say that their runtime has ended.
     check(insert(None), "the runtime has shut down");
-    check(insert(Some(false)), "failed with an unexpected error");
+    check(
+        insert(Some(false)),
+        "isClientError does not hold of the error",
+    );
     let mut elsewhere = insert(None);
     elsewhere["object"] = json!("y");
     check(elsewhere, "there is no entity y");
@@ -218,12 +232,20 @@ fn operations_end_as_expected_or_the_file_fails() {
 
 #[test]
 fn a_test_whose_requirements_are_not_met_fails() {
-    for (key, version) in [("minServerVersion", "8.1"), ("maxServerVersion", "7.99")] {
+    for (key, value) in [
+        ("minServerVersion", json!("8.0.6")),
+        ("maxServerVersion", json!("7.99")),
+        ("topologies", json!(["replicaset", "sharded"])),
+        ("auth", json!(true)),
+        ("serverParameters", json!({ "requireApiVersion": true })),
+    ] {
         let mut file = file(&insert(Some(true)));
-        file["tests"][0]["runOnRequirements"] = json!([{ key: version }]);
-        let error = logging(&host(), &file).unwrap_err();
-        let expected = "Single of release (8, 0) does not meet ";
-        assert!(error.contains(expected), "{error}");
+        file["tests"][0]["runOnRequirements"] = json!([{ key: value }]);
+        let error = run(&host(), &file).unwrap_err();
+        assert_eq!(
+            error, "test: no environment meets the requirements",
+            "{key}"
+        );
     }
 }
 
@@ -231,25 +253,125 @@ fn a_test_whose_requirements_are_not_met_fails() {
 #[test]
 fn unsupported_content_is_refused_with_its_test_and_field() {
     for case in [
-        "1.14 -> 2.0 -> schemaVersion is (2, 0), expected 1",
-        "createEntities -> initialData -> initialData: unknown field",
-        "topologies -> auth -> runOnRequirements[0].auth: unknown field",
+        "1.14 -> 2.0 -> schemaVersion is [2, 0, 0], expected 1",
+        "createEntities -> testsOfOthers -> testsOfOthers: unknown field",
+        "topologies -> csfle -> runOnRequirements[0].csfle: unknown field",
         "single -> ring -> runOnRequirements[0].topologies[0]: unknown variant `ring`",
-        "client -> session -> createEntities[0]: unknown variant `session`",
-        "uriOptions -> serverApi -> createEntities[0].client.serverApi: unknown field",
+        "client -> stream -> createEntities[0]: unknown variant `stream`",
+        "uriOptions -> autoEncryptOpts -> createEntities[0].client.autoEncryptOpts: unknown field",
         "serverHeartbeatFailedEvent -> x -> createEntities[0].client.observeEvents[0]: x is not",
-        r#"expectLogMessages -> outcome -> tests: "test": outcome: unknown field"#,
-        r#"isClientError -> isError -> tests: "test": operations[0].expectError.isError: unknown"#,
+        r#"expectLogMessages -> expectSpans -> tests: "test": expectSpans: unknown field"#,
+        r#"isClientError -> errorResponse -> tests: "test": operations[0].expectError.errorResponse: u"#,
         r#"insertOne -> watch -> tests: "test": operations[0]: unknown variant `watch`"#,
         r#""document" -> "filter" -> tests: "test": operations[0]: insertOne.filter: unknown"#,
-        r#"object":"x" -> object":"testRunner" -> tests: "test": operations[0]: insertOne is not"#,
+        r#"object":"x" -> object":"testRunner" -> tests: "test": operations[0]: unknown variant"#,
     ] {
         let [supported, other, expected] = *case.split(" -> ").collect::<Vec<_>>() else {
             panic!("{case}");
         };
         let file = file(&insert(Some(true))).to_string();
         let file = file.replacen(supported, other, 1).parse().unwrap();
-        let error = logging(&host(), &file).unwrap_err();
+        let error = run(&host(), &file).unwrap_err();
         assert!(error.starts_with(expected), "{error}");
     }
+}
+
+fn published(kinds: Vec<EventKind>) -> Vec<Event> {
+    let event = |(seq, kind)| Event::new(seq, Instant::EPOCH, ObjectId::default(), kind);
+    (1..).zip(kinds).map(event).collect()
+}
+
+/// The events of a client whose server became ready and was cleared.
+fn pool_events() -> Vec<Event> {
+    let (server, address) = (ServerId::from_u64(1), ServerAddress::new("a", 1));
+    let cause = ServerError::new(ErrorKind::Timeout, Stage::Hello, "late").shared();
+    let mut clear = PoolClear::new(Generation::FIRST, cause);
+    clear.interrupt_in_use = true;
+    let ready = EventKind::PoolReady {
+        server,
+        address: address.clone(),
+    };
+    let cleared = EventKind::PoolCleared {
+        server,
+        address,
+        clear,
+    };
+    published(vec![EventKind::TopologyOpening, ready, cleared])
+}
+
+#[test]
+fn events_of_one_family_are_compared_in_order_and_with_their_fields() {
+    let check = |events: Value, more: bool, error: Option<&str>| {
+        let expected = json!({
+            "client": "c", "eventType": "cmap", "events": events, "ignoreExtraEvents": more,
+        });
+        let expected = read::<ExpectedEvents>(&expected).unwrap();
+        let result = expected.compare(&pool_events());
+        match (error, &result) {
+            (None, result) => assert_eq!(*result, Ok(())),
+            (Some(error), Err(actual)) => assert!(actual.contains(error), "{actual}"),
+            (Some(error), Ok(())) => panic!("{error}"),
+        }
+    };
+    let ready = json!({ "poolReadyEvent": {} });
+    let cleared = |interrupts: bool| json!({ "poolClearedEvent": { "interruptInUseConnections": interrupts } });
+    check(json!([ready, cleared(true)]), false, None);
+    check(json!([ready]), true, None);
+    check(
+        json!([ready]),
+        false,
+        Some("c: unexpected event: PoolCleared"),
+    );
+    check(
+        json!([cleared(true), ready]),
+        false,
+        Some("event 1 is PoolReady"),
+    );
+    let differs = "event 2 (PoolCleared).interruptInUseConnections is true, expected false";
+    check(json!([ready, cleared(false)]), false, Some(differs));
+    check(
+        json!([ready, cleared(true), ready]),
+        false,
+        Some("event 3 is missing"),
+    );
+    check(json!([]), false, Some("unexpected event"));
+}
+
+#[test]
+fn an_expected_event_with_a_field_that_it_cannot_have_is_refused() {
+    let event = json!({ "poolReadyEvent": { "reason": "stale" } });
+    let error = read::<ExpectedEvent>(&event).unwrap_err();
+    assert_eq!(error, "PoolReady has no field reason");
+}
+
+#[test]
+fn every_condition_of_an_expected_error_is_checked() {
+    let failure = || Failure {
+        message: "Not Primary".to_owned(),
+        is_server_error: true,
+        code: Some(91),
+        code_name: Some("ShutdownInProgress".to_owned()),
+        labels: vec!["RetryableError".to_owned()],
+    };
+    let check = |key: &str, value: Value, passes: bool| {
+        let expected = read::<ExpectedError>(&json!({ key: value })).unwrap();
+        assert_eq!(expected.compare(&failure()).is_ok(), passes, "{key}");
+    };
+    check("isError", json!(true), true);
+    check("isClientError", json!(false), true);
+    check("isClientError", json!(true), false);
+    check("errorContains", json!("not primary"), true);
+    check("errorContains", json!("closed"), false);
+    check("errorCode", json!(91), true);
+    check("errorCode", json!(18), false);
+    check("errorCodeName", json!("ShutdownInProgress"), true);
+    check("errorCodeName", json!("HostUnreachable"), false);
+    check("errorLabelsContain", json!(["RetryableError"]), true);
+    check(
+        "errorLabelsContain",
+        json!(["SystemOverloadedError"]),
+        false,
+    );
+    check("errorLabelsOmit", json!(["SystemOverloadedError"]), true);
+    check("errorLabelsOmit", json!(["RetryableError"]), false);
 }

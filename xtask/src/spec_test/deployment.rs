@@ -6,45 +6,130 @@ use sdam_sim::Blueprint;
 use sdam_sim::config::SetConfig;
 use sdam_sim::runtime::Sim;
 use sdam_sim::serve::Builder;
-use sdam_spec::unified::{Kind, TestDeployment};
+use sdam_sim::users::User;
+use sdam_sim::version::ServerVersion;
+use sdam_spec::unified::{Environment, Kind, TestDeployment};
 use sdam_transport::runtime::Runtime;
 
-/// The default simulated release.
-const VERSION: (u32, u32) = (8, 0);
+/// The credential where clients have to authenticate.
+const USER: &str = "ada";
+const PASSWORD: &str = "lovelace";
+
+/// The releases in simulated worlds, where time is free.
+const RELEASES: [ServerVersion; 6] = [
+    ServerVersion::V4_2,
+    ServerVersion::V4_4,
+    ServerVersion::V5_0,
+    ServerVersion::V6_0,
+    ServerVersion::V7_0,
+    ServerVersion::V8_0,
+];
+
+/// Returns the environments on loopback TCP: the newest release, and one without streaming.
+pub(super) fn served() -> Vec<Environment> {
+    environments(&[ServerVersion::V4_2, ServerVersion::V8_0])
+}
+
+/// Returns the environments in simulated worlds.
+pub(super) fn simulated() -> Vec<Environment> {
+    environments(&RELEASES)
+}
+
+/// Returns every kind of deployment of each release, with and without authentication.
+fn environments(releases: &[ServerVersion]) -> Vec<Environment> {
+    let mut environments = Vec::new();
+    for kind in Kind::ALL {
+        for release in releases {
+            if kind == Kind::LoadBalanced && !release.supports_load_balancers() {
+                continue;
+            }
+            environments.extend([false, true].map(|authentication| Environment {
+                kind,
+                release: release.numbers().map(i32::cast_unsigned),
+                authentication,
+            }));
+        }
+    }
+    environments
+}
+
+fn version(environment: &Environment) -> Result<ServerVersion, String> {
+    let mut versions = ServerVersion::SERIES.into_iter();
+    versions
+        .find(|version| version.numbers().map(i32::cast_unsigned) == environment.release)
+        .ok_or_else(|| format!("{environment} cannot be simulated"))
+}
 
 /// Starts a deployment on loopback TCP.
 pub(super) fn serve(
-    kind: Kind,
+    environment: &Environment,
     runtime: Runtime,
     block_on: impl Fn(BoxFuture<'_, ()>) + 'static,
 ) -> Result<TestDeployment, String> {
-    let builder = match kind {
+    let builder = match environment.kind {
         Kind::Single => Builder::standalone(),
         Kind::ReplicaSet => Builder::replica_set(3),
         Kind::Sharded => Builder::sharded(2),
         Kind::LoadBalanced => Builder::load_balanced(2),
     };
-    let server = builder.start().map_err(|error| error.to_string())?;
-    let uri = server.uri().to_owned();
-    Ok(TestDeployment::new(uri, VERSION, runtime, block_on, server))
+    let start = |builder: Builder| {
+        let builder = builder.version(version(environment)?);
+        let builder = if environment.authentication {
+            builder.user(User::new(USER, PASSWORD))
+        } else {
+            builder
+        };
+        let server = builder.start();
+        server.map_err(|error| error.to_string())
+    };
+    let server = start(builder)?;
+    let uri = connection_string(server.uri(), environment);
+    if environment.kind != Kind::LoadBalanced {
+        return Ok(TestDeployment::new(uri, runtime, block_on, server));
+    }
+    // A balancer has one port, so the one with one mongos is a deployment of its own.
+    let single = start(Builder::load_balanced(1))?;
+    let single_uri = connection_string(single.uri(), environment);
+    let deployment = TestDeployment::new(uri, runtime, block_on, (server, single));
+    Ok(deployment.with_single_mongos(single_uri))
 }
 
 /// Starts a deployment in a simulated world, where time passes only if all tasks wait.
-pub(super) fn simulate(kind: Kind, seed: u64) -> TestDeployment {
+pub(super) fn simulate(environment: &Environment, seed: u64) -> Result<TestDeployment, String> {
     let hosts = |count: u16| (0..count).map(|port| ServerAddress::new("server", 27017 + port));
-    let blueprint = match kind {
+    let blueprint = match environment.kind {
         Kind::Single => Blueprint::standalone(ServerAddress::new("server", 27017)),
         Kind::ReplicaSet => Blueprint::replica_set(SetConfig::new("rs0", hosts(3))),
         Kind::Sharded => Blueprint::sharded(hosts(2)),
-        Kind::LoadBalanced => Blueprint::load_balanced(hosts(1)),
+        // Two mongoses behind one balancer, and one behind another.
+        Kind::LoadBalanced => Blueprint::load_balanced(hosts(1).chain(hosts(2))),
     };
+    let mut blueprint = blueprint.version(version(environment)?);
+    if environment.authentication {
+        blueprint = blueprint.user(User::new(USER, PASSWORD));
+    }
     let sim = Sim::new(seed, &blueprint);
-    let (uri, runtime) = (sim.uri(), sim.runtime());
-    TestDeployment::new(
-        uri,
-        VERSION,
-        runtime,
-        move |future| sim.block_on(future),
-        (),
-    )
+    let runtime = sim.runtime();
+    let uri = connection_string(&sim.uri(), environment);
+    let block_on = move |future: BoxFuture<'_, ()>| sim.block_on(future);
+    if environment.kind != Kind::LoadBalanced {
+        return Ok(TestDeployment::new(uri, runtime, block_on, ()));
+    }
+    let balancer = |port| {
+        let uri = format!("mongodb://server:{port}/?loadBalanced=true");
+        connection_string(&uri, environment)
+    };
+    let deployment = TestDeployment::new(balancer(27017), runtime, block_on, ());
+    Ok(deployment.with_single_mongos(balancer(27018)))
+}
+
+/// Returns the connection string of the tests' clients. They discover that a server is alone, so
+/// they must not be told.
+fn connection_string(uri: &str, environment: &Environment) -> String {
+    let uri = uri.replace("?directConnection=true", "");
+    if environment.authentication {
+        uri.replace("mongodb://", &format!("mongodb://{USER}:{PASSWORD}@"))
+    } else {
+        uri
+    }
 }

@@ -1,7 +1,9 @@
 //! The report: a table, a list of failures, one line.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use sdam_spec::unified::{Environment, Kind};
 use serde_json::json;
 
 use crate::Result;
@@ -10,6 +12,8 @@ use crate::Result;
 #[derive(Debug, Default)]
 pub(crate) struct Cell {
     pub(crate) passed: usize,
+    /// The files that passed, and the deployments that each ran on, if it needs any.
+    pub(crate) ran: Vec<(String, Vec<Environment>)>,
     /// The file, and the difference with its phase.
     pub(crate) failed: Vec<(String, String)>,
     /// Files that were not run.
@@ -90,6 +94,41 @@ impl Report {
     }
 }
 
+impl Report {
+    /// Returns where each file of `suite` ran: the runtimes and the deployments.
+    fn places(&self, suite: &str) -> BTreeMap<&str, (Vec<&'static str>, BTreeSet<Environment>)> {
+        let mut places: BTreeMap<_, (Vec<_>, BTreeSet<_>)> = BTreeMap::new();
+        for (_, runtime, cell) in self.cells().filter(|(own, ..)| own == suite) {
+            let ran = cell.ran.iter();
+            for (file, environments) in ran.filter(|(_, environments)| !environments.is_empty()) {
+                let (runtimes, all) = places.entry(&**file).or_default();
+                runtimes.push(*runtime);
+                all.extend(environments);
+            }
+        }
+        places
+    }
+
+    /// Writes for each file that needs deployments which ones it ran on. A file that ran nowhere
+    /// has failed, so it is in the list of failures.
+    fn fmt_places(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for suite in &self.suites {
+            for (file, (runtimes, environments)) in self.places(suite) {
+                write!(f, "{suite}/{file} [{}]:", runtimes.join(", "))?;
+                for kind in Kind::ALL {
+                    let own = environments.iter().filter(|it| it.kind == kind);
+                    let own: Vec<_> = own.map(Environment::short_release).collect();
+                    if !own.is_empty() {
+                        write!(f, " {} {};", kind.as_str(), own.join(" "))?;
+                    }
+                }
+                writeln!(f)?;
+            }
+        }
+        Ok(())
+    }
+}
+
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let width = self.suites.iter().map(String::len).max().unwrap_or(0);
@@ -115,6 +154,7 @@ impl fmt::Display for Report {
             }
             writeln!(f)?;
         }
+        self.fmt_places(f)?;
         for (suite, runtime, cell) in self.cells() {
             for (file, difference) in &cell.failed {
                 writeln!(f, "FAILED {suite}/{file} [{runtime}]: {difference}")?;

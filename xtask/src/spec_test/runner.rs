@@ -13,6 +13,7 @@ use sdam_sim::runtime::Sim;
 use sdam_spec::corpus::File;
 use sdam_spec::engine::Host;
 use sdam_spec::suite::Suite;
+use sdam_spec::unified::Environment;
 use serde_json::Value;
 
 use super::deployment;
@@ -22,9 +23,12 @@ use crate::Result;
 /// A suite with its files.
 pub(crate) type Job = (&'static Suite, Vec<File>);
 
+/// The deployments that a file ran on, or the first difference.
+pub(super) type Verdict = Result<Vec<Environment>, String>;
+
 /// The time limit of a file, after which it counts as stuck. The slowest files wait for selections
 /// to fail, which takes some seconds.
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_secs(120);
 
 /// The seed of the task order in the simulated column.
 const SEED: u64 = 1;
@@ -72,6 +76,7 @@ impl Column {
         let covers: fn(&Value) -> bool = match self {
             Self::Pure => suite.pure.map(|_| |_: &Value| true)?,
             Self::Scan => suite.scan?.covers,
+            _ if suite.deployed.is_some() => |_: &Value| true,
             _ => suite.engine.map(|_| |_: &Value| true)?,
         };
         let files = files.iter().filter(|file| covers(&file.json));
@@ -90,9 +95,10 @@ impl Column {
         // Both have their own threads.
         let block_on = |future: BoxFuture<'_, ()>| futures::executor::block_on(future);
         let host = Host::new(Arc::clone(&runtime.spawner), block_on);
-        Ok(Some(host.with_deployments(move |kind| {
-            deployment::serve(kind, runtime.clone(), block_on)
-        })))
+        Ok(Some(host.with_deployments(
+            deployment::served(),
+            move |environment| deployment::serve(environment, runtime.clone(), block_on),
+        )))
     }
 }
 
@@ -106,7 +112,11 @@ fn tokio() -> Result<Host, String> {
     let runtime = Arc::new(runtime);
     let block_on = move |future: BoxFuture<'_, ()>| runtime.block_on(future);
     let host = Host::new(Arc::clone(&parts.spawner), block_on.clone());
-    Ok(host.with_deployments(move |kind| deployment::serve(kind, parts.clone(), block_on.clone())))
+    Ok(
+        host.with_deployments(deployment::served(), move |environment| {
+            deployment::serve(environment, parts.clone(), block_on.clone())
+        }),
+    )
 }
 
 /// Creates the host of the simulated column. Most files do not use its servers but define their
@@ -115,7 +125,9 @@ fn sim() -> Host {
     let server = ServerAddress::new("nobody", 27017);
     let sim = Sim::new(SEED, &Blueprint::standalone(server));
     let host = Host::new(sim.runtime().spawner, move |future| sim.block_on(future));
-    host.with_deployments(|kind| Ok(deployment::simulate(kind, SEED)))
+    host.with_deployments(deployment::simulated(), |environment| {
+        deployment::simulate(environment, SEED)
+    })
 }
 
 /// Runs every file of `jobs` on a separate thread, which is abandoned if it gets stuck. Returns
@@ -140,19 +152,24 @@ pub(crate) fn run(column: Column, jobs: &Arc<Vec<Job>>) -> Vec<Cell> {
     collect(jobs, LIMIT, &receiver)
 }
 
+/// Checks a file, and returns the deployments that it ran on.
 fn check(
     column: Column,
     host: Result<&Option<Host>, &String>,
     suite: &Suite,
     file: &File,
-) -> Result<(), String> {
+) -> Verdict {
     let nothing = || format!("the suite does not run on {}", column.name());
-    match (column, host?) {
+    let outcome = match (column, host?) {
         (Column::Pure, _) => suite.pure.ok_or_else(nothing)?(&file.json),
         (Column::Scan, _) => (suite.scan.ok_or_else(nothing)?.check)(&file.json),
-        (_, Some(host)) => suite.engine.ok_or_else(nothing)?(host, &file.json),
+        (_, Some(host)) => match suite.deployed {
+            Some(check) => return check(host, &file.json),
+            None => suite.engine.ok_or_else(nothing)?(host, &file.json),
+        },
         (_, None) => Err(nothing()),
-    }
+    };
+    outcome.map(|()| Vec::new())
 }
 
 /// Matches results, which come in the order of files, with their files. After a missing result,
@@ -160,7 +177,7 @@ fn check(
 pub(super) fn collect(
     jobs: &[Job],
     limit: Duration,
-    verdicts: &mpsc::Receiver<Result<(), String>>,
+    verdicts: &mpsc::Receiver<Verdict>,
 ) -> Vec<Cell> {
     let mut stuck = false;
     let mut cells = Vec::with_capacity(jobs.len());
@@ -180,7 +197,10 @@ pub(super) fn collect(
                 })
             });
             match verdict {
-                Ok(()) => cell.passed += 1,
+                Ok(environments) => {
+                    cell.passed += 1;
+                    cell.ran.push((name, environments));
+                }
                 Err(difference) => cell.failed.push((name, difference)),
             }
         }

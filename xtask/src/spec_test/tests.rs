@@ -4,6 +4,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use sdam_spec::corpus::File;
+use sdam_spec::unified::{Environment, Kind};
 use serde_json::json;
 
 use super::*;
@@ -11,6 +12,7 @@ use super::*;
 fn cell(passed: usize, failed: &[(&str, &str)], skipped: &[&str]) -> Cell {
     Cell {
         passed,
+        ran: Vec::new(),
         failed: failed
             .iter()
             .map(|(file, difference)| ((*file).to_owned(), (*difference).to_owned()))
@@ -130,7 +132,7 @@ fn a_hanging_check_fails_and_the_files_after_it_are_skipped() {
     let files = ["first", "second", "third"].map(|name| rtt_file(name, 12.0));
     let jobs = [(rtt_suite(), files.to_vec())];
     let (verdicts, receiver) = mpsc::channel();
-    verdicts.send(Ok(())).unwrap();
+    verdicts.send(Ok(Vec::new())).unwrap();
     let check = |difference: &str, receiver: &mpsc::Receiver<_>, passed: usize| {
         let cells = runner::collect(&jobs, Duration::ZERO, receiver);
         assert_eq!(cells[0].passed, passed);
@@ -140,4 +142,30 @@ fn a_hanging_check_fails_and_the_files_after_it_are_skipped() {
     check("no result within 0ns", &receiver, 1);
     drop(verdicts);
     check("the check panicked", &receiver, 0);
+}
+
+#[test]
+fn a_report_says_on_which_deployments_each_file_ran() {
+    let on = |kind, release| Environment {
+        kind,
+        release,
+        authentication: kind == Kind::ReplicaSet,
+    };
+    let ran = |environments: &[Environment]| Cell {
+        passed: 1,
+        ran: vec![("a.json".to_owned(), environments.to_vec())],
+        ..Cell::default()
+    };
+    let single = on(Kind::Single, [8, 0, 5]);
+    let older = on(Kind::Single, [4, 2, 25]);
+    let report = report([
+        ("unified", "tokio", ran(&[single])),
+        (
+            "unified",
+            "sim",
+            ran(&[single, older, on(Kind::ReplicaSet, [5, 0, 31])]),
+        ),
+    ]);
+    let line = "unified/a.json [tokio, sim]: single 4.2 8.0; replicaset 5.0*;\n";
+    assert!(report.to_string().contains(line), "{report}");
 }

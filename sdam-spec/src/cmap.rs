@@ -1,0 +1,268 @@
+//! The test format of connection pools (CMAP: "cmap-format").
+//!
+//! Each file runs against a server of the host. The pool under test belongs to an [`Owner`], a
+//! topology without monitors, because the files say when the pool becomes ready and is cleared.
+
+mod event;
+mod format;
+mod owner;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use bson::doc;
+use futures::FutureExt;
+use sdam_core::{
+    event::{EventKind, EventName},
+    options::Options,
+    pool::PoolError,
+};
+use sdam_events::channel;
+use sdam_pool::PooledConnection;
+use sdam_transport::Runtime;
+use serde_json::Value;
+
+use self::{
+    event::PoolEventName,
+    format::{Call, ExpectedError, File, Operation},
+    owner::{Log, Owner},
+};
+use crate::{
+    engine::Host,
+    recorder::Recorder,
+    thread::Thread,
+    unified::{Environment, Kind, Target, set_fail_point},
+};
+
+/// The time limit for events and threads, unless a file says another.
+const TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Runs a file on each single server of the host that it admits, and returns the environments.
+///
+/// # Errors
+///
+/// The first difference, anything in the file that is not supported, or a file that no environment
+/// admits: nothing is skipped.
+pub fn run(host: &Host, file: &Value) -> Result<Vec<Environment>, String> {
+    let file = File::read(file)?;
+    let environments = host.environments().iter();
+    let admitted = environments.filter(|environment| {
+        environment.kind == Kind::Single
+            && !environment.authentication
+            && environment.meets(file.run_on.as_deref())
+    });
+    let admitted: Vec<_> = admitted.copied().collect();
+    if admitted.is_empty() {
+        return Err("no environment meets the requirements".to_owned());
+    }
+    for environment in &admitted {
+        let deployment = host.deployment(environment)?;
+        let outcome = deployment.block_on(run_on(deployment.target(), &file));
+        let outcome = outcome.unwrap_or_else(|| Err("the host has not run it".to_owned()));
+        outcome.map_err(|error| format!("[{environment}] {error}"))?;
+    }
+    Ok(admitted)
+}
+
+async fn run_on(target: &Target, file: &File) -> Result<(), String> {
+    if let Some(fail_point) = &file.fail_point {
+        set_fail_point(target, fail_point.clone()).await?;
+    }
+    let mut test = Test::start(target, file)?;
+    let mut outcome = Ok(());
+    for operation in &file.operations {
+        outcome = test.run(operation).await;
+        if outcome.is_err() {
+            break;
+        }
+    }
+    let outcome = compare_error(file.error.as_ref(), outcome);
+    test.recorder.flush(|| 0).await;
+    let outcome = outcome.and_then(|()| compare_events(file, &test.recorder));
+    test.owner.close();
+    if file.fail_point.is_some() {
+        let off = doc! { "configureFailPoint": "failCommand", "mode": "off" };
+        set_fail_point(target, off).await?;
+    }
+    outcome
+}
+
+/// Why an operation has failed.
+#[derive(Debug)]
+enum Failure {
+    /// The pool has refused it, which the file may expect.
+    Pool(sdam_pool::Error),
+    /// The test itself has failed.
+    Test(String),
+}
+
+impl From<String> for Failure {
+    fn from(message: String) -> Self {
+        Self::Test(message)
+    }
+}
+
+struct Test {
+    runtime: Runtime,
+    owner: Arc<Owner>,
+    recorder: Recorder,
+    threads: BTreeMap<String, Thread<Failure>>,
+    connections: Arc<Mutex<Connections>>,
+}
+
+/// The connections that are checked out.
+#[derive(Default)]
+struct Connections {
+    labelled: BTreeMap<String, PooledConnection>,
+    others: Vec<PooledConnection>,
+}
+
+impl Test {
+    fn start(target: &Target, file: &File) -> Result<Self, String> {
+        let options = options(target.uri(false), &file.pool_options.0)?;
+        let (sink, stream) = channel::unbounded();
+        let all = sdam_events::sink::Interest::ALL;
+        let events = Log::new(sink.interested_in(all));
+        Ok(Self {
+            runtime: target.runtime().clone(),
+            owner: Owner::open(&options, target.runtime(), events)?,
+            recorder: Recorder::new(stream),
+            threads: BTreeMap::new(),
+            connections: Arc::default(),
+        })
+    }
+
+    async fn run(&mut self, operation: &Operation) -> Result<(), Failure> {
+        let Some(thread) = &operation.thread else {
+            return self.perform(&operation.call).await;
+        };
+        let thread = self.threads.get(thread);
+        let thread = thread.ok_or_else(|| "there is no such thread".to_owned())?;
+        let Call::CheckOut { label } = &operation.call else {
+            return Err(format!("{:?} does not run on threads", operation.call).into());
+        };
+        let job = self.check_out(label.clone())?;
+        Ok(thread.run(job.boxed())?)
+    }
+
+    async fn perform(&mut self, call: &Call) -> Result<(), Failure> {
+        let clock = Arc::clone(&self.runtime.io.clock);
+        match call {
+            Call::Ready {} => self.owner.ready()?,
+            Call::Clear {
+                interrupt_in_use_connections,
+            } => self.owner.clear(*interrupt_in_use_connections)?,
+            Call::Close {} => self.owner.close(),
+            Call::CheckOut { label } => self.check_out(label.clone())?.await?,
+            Call::CheckIn { connection } => {
+                let mut connections = lock(&self.connections);
+                let connection = connections.labelled.remove(connection);
+                drop(connections);
+                drop(connection.ok_or_else(|| "there is no such connection".to_owned())?);
+            }
+            Call::Wait { ms } => {
+                let end = clock.now() + Duration::from_millis(*ms);
+                clock.sleep_until(end).await;
+            }
+            Call::WaitForEvent {
+                event,
+                count,
+                timeout,
+            } => {
+                let limit = timeout.map_or(TIMEOUT, Duration::from_millis);
+                let matches = |kind: &EventKind| PoolEventName(kind.name()) == *event;
+                let recorder = &mut self.recorder;
+                recorder.wait_for(&*clock, (*count, limit), matches).await?;
+            }
+            Call::Start { target } => {
+                let thread = Thread::start(&self.runtime);
+                self.threads.insert(target.clone(), thread);
+            }
+            Call::WaitForThread { target } => {
+                let thread = self.threads.remove(target);
+                let thread = thread.ok_or_else(|| "there is no such thread".to_owned())?;
+                return thread.join(&clock, TIMEOUT).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_out(
+        &self,
+        label: Option<String>,
+    ) -> Result<impl Future<Output = Result<(), Failure>> + Send + use<>, String> {
+        let (pool, connections) = (self.owner.pool()?, Arc::clone(&self.connections));
+        Ok(async move {
+            let connection = pool.check_out().await.map_err(Failure::Pool)?;
+            let mut connections = lock(&connections);
+            match label {
+                Some(label) => drop(connections.labelled.insert(label, connection)),
+                None => connections.others.push(connection),
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Compares the error of the main thread with the expected one.
+fn compare_error(
+    expected: Option<&ExpectedError>,
+    outcome: Result<(), Failure>,
+) -> Result<(), String> {
+    let error = match (expected, outcome) {
+        (None, Ok(())) => return Ok(()),
+        (_, Err(Failure::Test(error))) => return Err(error),
+        (Some(expected), Ok(())) => return Err(format!("no {} occurred", expected.kind)),
+        (_, Err(Failure::Pool(error))) => error,
+    };
+    let kind = match &error {
+        sdam_pool::Error::Pool(PoolError::Closed { .. }) => "PoolClosedError",
+        sdam_pool::Error::Pool(PoolError::TimedOut { .. }) => "WaitQueueTimeoutError",
+        _ => "another error",
+    };
+    match expected {
+        Some(it) if it.kind == kind && it.message == error.to_string() => Ok(()),
+        _ => Err(format!("unexpected error: {error}")),
+    }
+}
+
+/// Compares the recorded events with the first ones expected.
+fn compare_events(file: &File, recorder: &Recorder) -> Result<(), String> {
+    let events = recorder.events().iter();
+    let mut actual = events.filter(|event| !file.ignores(event.kind.name()));
+    for (number, expected) in (1..).zip(&file.events) {
+        let result = match actual.next() {
+            Some(event) => expected.compare(&event.kind),
+            None => Err("is missing".to_owned()),
+        };
+        result.map_err(|error| {
+            let names = recorder.events().iter().map(|event| event.kind.name());
+            let names: Vec<_> = names.map(EventName::as_str).collect();
+            format!("event {number} {error}, in {}", names.join(", "))
+        })?;
+    }
+    Ok(())
+}
+
+/// Builds the options of the pool, whose server is the one at `uri`.
+fn options(uri: &str, pool_options: &[(String, Value)]) -> Result<Options, String> {
+    let mut query = "directConnection=true".to_owned();
+    for (name, value) in pool_options {
+        let value = value
+            .as_str()
+            .map_or_else(|| value.to_string(), str::to_owned);
+        query.extend(["&", name, "=", &value]);
+    }
+    let uri = format!("{}/?{query}", uri.trim_end_matches('/'));
+    let options = Options::parse(&uri).map_err(|error| error.to_string())?;
+    Ok(options)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

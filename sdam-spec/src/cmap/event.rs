@@ -1,0 +1,131 @@
+//! The events of pools, in the terms of the format.
+
+use sdam_core::{
+    event::{EventKind, EventName},
+    pool::PoolOptions,
+};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+/// The name of an event of a pool: pools are called `ConnectionPool`.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(try_from = "String")]
+pub(super) struct PoolEventName(pub(super) EventName);
+
+/// An event that a file expects.
+#[derive(Debug, Deserialize)]
+#[serde(try_from = "Map<String, Value>")]
+pub(super) struct ExpectedEvent {
+    name: EventName,
+    fields: Map<String, Value>,
+}
+
+/// Stands for any value.
+const ANY: [&str; 2] = ["42", "\"42\""];
+
+impl TryFrom<String> for PoolEventName {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let is_named = |event: &&EventName| {
+            let name = event.as_str();
+            match name.strip_prefix("Pool") {
+                Some(rest) => text.strip_prefix("ConnectionPool") == Some(rest),
+                None => name.starts_with("Connection") && text == name,
+            }
+        };
+        let event = EventName::ALL.iter().find(is_named);
+        event
+            .map(|event| Self(*event))
+            .ok_or_else(|| format!("{text} is not an event of a pool"))
+    }
+}
+
+impl TryFrom<Map<String, Value>> for ExpectedEvent {
+    type Error = String;
+
+    fn try_from(mut fields: Map<String, Value>) -> Result<Self, String> {
+        let name = fields.remove("type");
+        let name = name.as_ref().and_then(Value::as_str);
+        let PoolEventName(name) = name.unwrap_or_default().to_owned().try_into()?;
+        Ok(Self { name, fields })
+    }
+}
+
+impl ExpectedEvent {
+    /// Compares an event with the expected one.
+    pub(super) fn compare(&self, event: &EventKind) -> Result<(), String> {
+        if event.name() != self.name {
+            let (actual, expected) = (event.name().as_str(), self.name.as_str());
+            return Err(format!("is {actual}, expected {expected}"));
+        }
+        let actual = describe(event);
+        if matches(&Value::Object(self.fields.clone()), &actual) {
+            return Ok(());
+        }
+        Err(format!("is {actual}, expected {:?}", self.fields))
+    }
+}
+
+/// The format's "spec test match function": `expected` is a part of `actual`.
+fn matches(expected: &Value, actual: &Value) -> bool {
+    match (expected, actual) {
+        (expected, actual) if ANY.contains(&&*expected.to_string()) => !actual.is_null(),
+        (Value::Object(expected), Value::Object(actual)) => expected
+            .iter()
+            .all(|(key, value)| matches(value, actual.get(key).unwrap_or(&Value::Null))),
+        (Value::Array(expected), Value::Array(actual)) => expected
+            .iter()
+            .enumerate()
+            .all(|(index, value)| matches(value, actual.get(index).unwrap_or(&Value::Null))),
+        _ => expected == actual,
+    }
+}
+
+/// Returns the fields of an event.
+fn describe(event: &EventKind) -> Value {
+    let mut fields = match event {
+        EventKind::PoolCreated { options, .. } => json!({ "options": describe_options(options) }),
+        EventKind::PoolCleared { clear, .. } => {
+            json!({ "interruptInUseConnections": clear.interrupt_in_use })
+        }
+        EventKind::ConnectionCreated { connection, .. }
+        | EventKind::ConnectionCheckedIn { connection, .. } => {
+            json!({ "connectionId": connection.driver })
+        }
+        EventKind::ConnectionReady {
+            connection,
+            duration,
+            ..
+        }
+        | EventKind::ConnectionCheckedOut {
+            connection,
+            duration,
+            ..
+        } => json!({
+            "connectionId": connection.driver,
+            "duration": duration.as_secs_f64() * 1e3,
+        }),
+        EventKind::ConnectionClosed {
+            connection, reason, ..
+        } => json!({ "connectionId": connection.driver, "reason": reason.as_str() }),
+        EventKind::ConnectionCheckOutFailed {
+            reason, duration, ..
+        } => json!({ "reason": reason.as_str(), "duration": duration.as_secs_f64() * 1e3 }),
+        _ => json!({}),
+    };
+    fields["address"] = event
+        .address()
+        .map_or(Value::Null, |address| address.as_str().into());
+    fields
+}
+
+fn describe_options(options: &PoolOptions) -> Value {
+    let idle = options.max_idle_time.map(|time| time.as_millis());
+    json!({
+        "maxPoolSize": options.max_pool_size,
+        "minPoolSize": options.min_pool_size,
+        "maxIdleTimeMS": idle,
+        "maxConnecting": options.max_connecting,
+    })
+}

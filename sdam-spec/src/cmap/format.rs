@@ -1,0 +1,135 @@
+//! The format of files about pools.
+
+use bson::Document;
+use sdam_core::event::EventName;
+use serde::{Deserialize, de::IgnoredAny};
+use serde_json::{Map, Value, json};
+
+use super::event::{ExpectedEvent, PoolEventName};
+use crate::{fields::read, unified::Requirement};
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct File {
+    version: u32,
+    #[serde(rename = "style")]
+    _style: Style,
+    #[serde(rename = "description")]
+    _description: IgnoredAny,
+    pub(super) run_on: Option<Vec<Requirement>>,
+    pub(super) fail_point: Option<Document>,
+    #[serde(default)]
+    pub(super) pool_options: PoolOptions,
+    pub(super) operations: Vec<Operation>,
+    pub(super) error: Option<ExpectedError>,
+    pub(super) events: Vec<ExpectedEvent>,
+    #[serde(default)]
+    ignore: Vec<PoolEventName>,
+}
+
+/// Whether a file may run without a deployment. Here all run against one.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Style {
+    Integration,
+    Unit,
+}
+
+/// The options of connection strings that a file sets.
+#[derive(Debug, Default, Deserialize)]
+#[serde(from = "Map<String, Value>")]
+pub(super) struct PoolOptions(pub(super) Vec<(String, Value)>);
+
+impl From<Map<String, Value>> for PoolOptions {
+    fn from(options: Map<String, Value>) -> Self {
+        // The pool has no thread that runs at intervals; such pools ignore the option.
+        let options = options.into_iter();
+        Self(
+            options
+                .filter(|(name, _)| name != "backgroundThreadIntervalMS")
+                .collect(),
+        )
+    }
+}
+
+/// An operation, on the main thread or on another one.
+#[derive(Debug, Deserialize)]
+#[serde(try_from = "Map<String, Value>")]
+pub(super) struct Operation {
+    pub(super) thread: Option<String>,
+    pub(super) call: Call,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(
+    deny_unknown_fields,
+    rename_all = "camelCase",
+    rename_all_fields = "camelCase"
+)]
+pub(super) enum Call {
+    CheckIn {
+        connection: String,
+    },
+    CheckOut {
+        label: Option<String>,
+    },
+    Clear {
+        #[serde(default)]
+        interrupt_in_use_connections: bool,
+    },
+    Close {},
+    Ready {},
+    Start {
+        target: String,
+    },
+    Wait {
+        ms: u64,
+    },
+    WaitForEvent {
+        event: PoolEventName,
+        count: usize,
+        timeout: Option<u64>,
+    },
+    WaitForThread {
+        target: String,
+    },
+}
+
+/// The error of the main thread.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ExpectedError {
+    #[serde(rename = "type")]
+    pub(super) kind: String,
+    pub(super) message: String,
+}
+
+impl TryFrom<Map<String, Value>> for Operation {
+    type Error = String;
+
+    fn try_from(mut fields: Map<String, Value>) -> Result<Self, String> {
+        let name = fields.remove("name").ok_or("an operation has no name")?;
+        let name = name.as_str().ok_or("an operation's name is no text")?;
+        let thread = fields.remove("thread").map(|thread| read(&thread));
+        Ok(Self {
+            thread: thread.transpose()?,
+            call: read(&json!({ name: fields }))?,
+        })
+    }
+}
+
+impl File {
+    /// Reads a file; an error names the field.
+    pub(super) fn read(file: &Value) -> Result<Self, String> {
+        let file: Self = read(file)?;
+        match file.version {
+            1 => Ok(file),
+            other => Err(format!("version is {other}, expected 1")),
+        }
+    }
+
+    /// Returns whether events of this name are left out of the comparison.
+    pub(super) fn ignores(&self, name: EventName) -> bool {
+        self.ignore.contains(&PoolEventName(name))
+    }
+}

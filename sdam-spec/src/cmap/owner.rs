@@ -1,0 +1,270 @@
+//! The topology of a pool under test, which the test controls.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use sdam_core::{
+    app_error::{AppError, ErrorOutcome},
+    error::{ErrorKind, ServerError, Stage},
+    event::{Event, EventKind, EventName, Publish},
+    hello::{Handshake, Hello, HelloRequest},
+    ids::{Generation, ObjectId, ServerId},
+    machine::{Effect, Effects, Input, TopologyMachine},
+    options::Options,
+    server::Rtt,
+    time::Instant,
+};
+use sdam_events::{channel::ChannelSink, sink::EventSink};
+use sdam_pool::{Pool, Pools};
+use sdam_transport::{
+    Runtime,
+    pool::{NewPool, PoolFactory, PoolHandle, PoolHost, ServiceConnection},
+};
+
+use crate::running::{client_metadata, deployment};
+
+/// The wire version in replies to checks, of release 7.0.
+const MAX_WIRE_VERSION: i32 = 21;
+
+/// A topology without monitors: the test says when a check succeeds or fails.
+///
+/// The rules are those of the `TopologyMachine`. So a pool becomes ready, is cleared and is closed
+/// as in a running topology, and errors of its connections have the same effects.
+pub(super) struct Owner {
+    runtime: Runtime,
+    hello: HelloRequest,
+    events: Arc<Log>,
+    state: Mutex<State>,
+}
+
+struct State {
+    machine: TopologyMachine,
+    pool: Option<(ServerId, Pool)>,
+}
+
+/// Numbers the events of the pool and of its topology, and sends them to the recorder.
+#[derive(Debug)]
+pub(super) struct Log {
+    sink: ChannelSink,
+    published: Mutex<u64>,
+}
+
+impl Log {
+    pub(super) fn new(sink: ChannelSink) -> Self {
+        Self {
+            sink,
+            published: Mutex::default(),
+        }
+    }
+}
+
+impl Publish for Log {
+    fn wants(&self, name: EventName) -> bool {
+        self.sink.interest().contains(name)
+    }
+
+    fn publish(&self, at: Instant, kind: EventKind) {
+        if self.wants(kind.name()) {
+            // Held until the event is sent, so that events have the order of their numbers.
+            let mut published = lock(&self.published);
+            *published += 1;
+            let event = Event::new(*published, at, ObjectId::default(), kind);
+            self.sink.emit(&event);
+        }
+    }
+}
+
+impl Owner {
+    /// Opens the topology of a server, whose pool is paused.
+    pub(super) fn open(
+        options: &Options,
+        runtime: &Runtime,
+        events: Log,
+    ) -> Result<Arc<Self>, String> {
+        let mut metadata = client_metadata()?;
+        if let Some(name) = &options.app_name {
+            metadata = metadata
+                .with_application(name)
+                .map_err(|error| error.to_string())?;
+        }
+        let owner = Arc::new(Self {
+            runtime: runtime.clone(),
+            hello: HelloRequest::handshake(
+                Arc::new(Handshake::new(metadata.encode())),
+                None,
+                options.handshake_opcode,
+            ),
+            events: Arc::new(events),
+            state: Mutex::new(State {
+                machine: TopologyMachine::new(options, ObjectId::default()),
+                pool: None,
+            }),
+        });
+        let pools = Pools::new(options).map_err(|error| error.to_string())?;
+        let task = {
+            let mut state = owner.lock();
+            for effect in state.machine.handle(owner.now(), Input::Open) {
+                if let Effect::OpenServer {
+                    server, address, ..
+                } = effect
+                {
+                    let host: Arc<dyn PoolHost> = owner.clone();
+                    let generation = Generation::FIRST;
+                    let io = runtime.io.clone();
+                    let new = NewPool::of(Arc::downgrade(&host), server, address, generation, io)
+                        .with_spawner(Arc::clone(&runtime.spawner))
+                        .with_events(owner.events.clone());
+                    state.pool = Some((server, pools.create(new)));
+                }
+            }
+            state.pool.as_ref().and_then(|(_, pool)| pool.background())
+        };
+        if let Some(task) = task {
+            runtime.spawner.spawn(task);
+        }
+        Ok(owner)
+    }
+
+    /// Returns the pool.
+    pub(super) fn pool(&self) -> Result<Pool, String> {
+        let state = self.lock();
+        let pool = state.pool.as_ref().map(|(_, pool)| pool.clone());
+        pool.ok_or_else(|| "the options name no server".to_owned())
+    }
+
+    /// Makes the pool ready: a check has succeeded.
+    pub(super) fn ready(&self) -> Result<(), String> {
+        let mut hello = deployment::base_hello(MAX_WIRE_VERSION);
+        hello.insert("isWritablePrimary", true);
+        let hello = deployment::encode(&hello)?;
+        let hello = Hello::parse(&hello).map_err(|error| error.to_string())?;
+        self.check(Ok(hello), Some(Rtt::default()))
+    }
+
+    /// Clears the pool: a check has timed out if connections in use are interrupted, else an
+    /// operation has failed.
+    pub(super) fn clear(&self, interrupts: bool) -> Result<(), String> {
+        let text = "the test clears the pool";
+        if interrupts {
+            let error = ServerError::new(ErrorKind::Timeout, Stage::Hello, text);
+            return self.check(Err(error), None);
+        }
+        let server = self.server()?;
+        let mut state = self.lock();
+        let generation = state.machine.generation(server, None);
+        let generation = generation.ok_or("the server has left the topology")?;
+        let error = AppError::network(generation, Stage::Operation, text);
+        let (_, effects) = state.machine.handle_error(self.now(), server, &error);
+        self.run(&state, effects);
+        Ok(())
+    }
+
+    /// Closes the pool: the topology is closed.
+    pub(super) fn close(&self) {
+        let mut state = self.lock();
+        let effects = state.machine.handle(self.now(), Input::Close);
+        self.run(&state, effects);
+    }
+
+    fn check(&self, outcome: Result<Hello, ServerError>, rtt: Option<Rtt>) -> Result<(), String> {
+        let server = self.server()?;
+        let mut state = self.lock();
+        let input = Input::Checked {
+            server,
+            outcome,
+            rtt,
+        };
+        let effects = state.machine.handle(self.now(), input);
+        self.run(&state, effects);
+        Ok(())
+    }
+
+    /// Carries out the effects on the pool, as the engine does.
+    fn run(&self, state: &State, effects: Effects) {
+        let Some((server, pool)) = &state.pool else {
+            return;
+        };
+        let (server, address) = (*server, pool.address().clone());
+        for effect in effects {
+            match effect {
+                Effect::PoolReady { .. } => {
+                    let event = EventKind::PoolReady {
+                        server,
+                        address: address.clone(),
+                    };
+                    self.events.publish(self.now(), event);
+                    pool.ready();
+                }
+                Effect::PoolClear { clear, .. } => {
+                    // A pool publishes no clear while it is paused.
+                    if !clear.was_paused {
+                        let event = EventKind::PoolCleared {
+                            server,
+                            address: address.clone(),
+                            clear: clear.clone(),
+                        };
+                        self.events.publish(self.now(), event);
+                    }
+                    pool.clear(&clear);
+                }
+                Effect::CloseServer { .. } => pool.close(),
+                _ => {}
+            }
+        }
+    }
+
+    fn server(&self) -> Result<ServerId, String> {
+        let state = self.lock();
+        let server = state.pool.as_ref().map(|(server, _)| *server);
+        server.ok_or_else(|| "the options name no server".to_owned())
+    }
+
+    fn now(&self) -> Instant {
+        self.runtime.io.clock.now()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+}
+
+impl PoolHost for Owner {
+    fn handle_error(self: Arc<Self>, server: ServerId, error: &AppError<'_>) -> ErrorOutcome {
+        let mut state = self.lock();
+        let (outcome, effects) = state.machine.handle_error(self.now(), server, error);
+        self.run(&state, effects);
+        outcome
+    }
+
+    fn handle_handshake(
+        self: Arc<Self>,
+        _: ServerId,
+        _: Generation,
+        _: &[u8],
+    ) -> Result<Option<ServiceConnection>, ServerError> {
+        // Only the test makes the pool ready.
+        Ok(None)
+    }
+
+    fn handle_service_connection_closed(self: Arc<Self>, _: ServiceConnection) {}
+
+    fn generation(&self, server: ServerId, service: Option<ObjectId>) -> Option<Generation> {
+        self.lock().machine.generation(server, service)
+    }
+
+    fn hello(&self) -> HelloRequest {
+        self.hello.clone()
+    }
+}
+
+impl fmt::Debug for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Owner").finish_non_exhaustive()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,66 @@
+//! Threads of tests: tasks that run jobs one after the other.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::{
+    StreamExt,
+    channel::{mpsc, oneshot},
+    future::{BoxFuture, Either, select},
+};
+use sdam_transport::{Clock, Runtime, Task};
+
+/// A thread of a test, whose jobs fail with `E`.
+///
+/// It runs on the runtime of the code under test, so in a simulated world it is deterministic.
+#[derive(Debug)]
+pub(crate) struct Thread<E> {
+    jobs: mpsc::UnboundedSender<BoxFuture<'static, Result<(), E>>>,
+    end: oneshot::Receiver<Result<(), E>>,
+}
+
+impl<E: Send + 'static> Thread<E> {
+    /// Starts a thread.
+    pub(crate) fn start(runtime: &Runtime) -> Self {
+        let (jobs, mut queue) = mpsc::unbounded::<BoxFuture<'static, Result<(), E>>>();
+        let (sender, end) = oneshot::channel();
+        runtime.spawner.spawn(Task::new("test thread", async move {
+            let mut outcome = Ok(());
+            while let Some(job) = queue.next().await {
+                let result = job.await;
+                outcome = outcome.and(result);
+            }
+            // The receiver is dropped if the test has failed elsewhere.
+            let _ = sender.send(outcome);
+        }));
+        Self { jobs, end }
+    }
+
+    /// Lets the thread run `job` after those before it.
+    ///
+    /// # Errors
+    ///
+    /// If the runtime has dropped the thread.
+    pub(crate) fn run(&self, job: BoxFuture<'static, Result<(), E>>) -> Result<(), String> {
+        let sent = self.jobs.unbounded_send(job);
+        sent.map_err(|_| "the thread has ended".to_owned())
+    }
+
+    /// Waits until the thread has run every job, and returns the first error of a job.
+    ///
+    /// # Errors
+    ///
+    /// If the thread does not end within `limit`, or was dropped.
+    pub(crate) async fn join(
+        self,
+        clock: &Arc<dyn Clock>,
+        limit: Duration,
+    ) -> Result<Result<(), E>, String> {
+        let Self { jobs, end } = self;
+        drop(jobs);
+        let deadline = clock.now() + limit;
+        match select(end, clock.sleep_until(deadline)).await {
+            Either::Left((outcome, _)) => outcome.map_err(|_| "the thread was dropped".to_owned()),
+            Either::Right(_) => Err(format!("the thread has not ended within {limit:?}")),
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Cursors and transactions, which need several commands.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use bson::{Document, doc};
+use sdam::client::PinnedConnection;
+use sdam_core::topology::TopologyType;
+use sdam_pool::Pin;
+use serde_json::Value;
+
+use super::{
+    command::{Access, to_json},
+    driver::{Driver, Request, session_id},
+    outcome::Failure,
+};
+
+/// The number of the session of a session entity.
+const EXPLICIT_SESSION: u8 = 2;
+
+/// An open cursor. Behind a load balancer it keeps its connection until it is closed.
+pub(super) struct Cursor {
+    driver: Arc<Driver>,
+    database: String,
+    collection: String,
+    /// 0 once the server has closed it.
+    id: i64,
+    batch_size: Option<i32>,
+    batch: VecDeque<Document>,
+    connection: Option<PinnedConnection>,
+    is_broken: bool,
+}
+
+impl Cursor {
+    /// Runs a find and returns its cursor. `is_pinned` is whether it keeps its connection behind a
+    /// load balancer.
+    pub(super) async fn open(
+        driver: Arc<Driver>,
+        request: Request,
+        is_pinned: bool,
+    ) -> Result<Self, Failure> {
+        let description = Arc::clone(driver.topology().snapshot().description());
+        let is_balanced = description.topology_type() == TopologyType::LoadBalanced;
+        let mut connection = if is_pinned && is_balanced {
+            Some(driver.pin(Pin::Cursor).await?)
+        } else {
+            None
+        };
+        let reply = driver.run_on(connection.as_mut(), &request).await?;
+        let collection = request.body.get_str("find").unwrap_or_default().to_owned();
+        let mut cursor = Self {
+            driver,
+            database: request.database,
+            collection,
+            id: 0,
+            batch_size: request.body.get_i32("batchSize").ok(),
+            batch: VecDeque::new(),
+            connection,
+            is_broken: false,
+        };
+        cursor.take(&reply, "firstBatch");
+        Ok(cursor)
+    }
+
+    /// Returns all documents, and closes the cursor after an error.
+    pub(super) async fn collect(mut self) -> Result<Value, Failure> {
+        let mut documents = Vec::new();
+        loop {
+            match self.next().await {
+                Ok(Some(document)) => documents.push(to_json(Some(&document.into()))),
+                Ok(None) => return Ok(documents.into()),
+                Err(failure) => {
+                    self.close().await;
+                    return Err(failure);
+                }
+            }
+        }
+    }
+
+    /// Returns the next document; `None` after the last.
+    pub(super) async fn next(&mut self) -> Result<Option<Document>, Failure> {
+        if self.batch.is_empty() && self.id != 0 {
+            let mut body = doc! { "getMore": self.id, "collection": &self.collection };
+            body.extend(
+                self.batch_size
+                    .map(|size| ("batchSize".to_owned(), size.into())),
+            );
+            let reply = self.run(body).await;
+            self.is_broken = reply
+                .as_ref()
+                .is_err_and(|failure| !failure.is_server_error);
+            self.take(&reply?, "nextBatch");
+        }
+        Ok(self.batch.pop_front())
+    }
+
+    /// Closes the cursor at the server, and checks its connection in.
+    pub(super) async fn close(mut self) {
+        if self.id != 0 && !self.is_broken {
+            let body = doc! { "killCursors": &self.collection, "cursors": [self.id] };
+            // Drivers ignore errors of `killCursors`.
+            let _ = self.run(body).await;
+        }
+    }
+
+    async fn run(&mut self, body: Document) -> Result<Document, Failure> {
+        let request = Request {
+            database: self.database.clone(),
+            body,
+            access: Access::Generic(None),
+        };
+        let connection = self.connection.as_mut();
+        self.driver.run_on(connection, &request).await
+    }
+
+    fn take(&mut self, reply: &Document, batch: &str) {
+        let Ok(cursor) = reply.get_document("cursor") else {
+            return;
+        };
+        self.id = cursor.get_i64("id").unwrap_or_default();
+        let batch = cursor.get_array(batch).into_iter().flatten();
+        self.batch
+            .extend(batch.filter_map(|item| item.as_document().cloned()));
+        if self.id == 0 {
+            // An exhausted cursor needs its connection no longer.
+            self.connection = None;
+        }
+    }
+}
+
+/// A session with at most one transaction, which keeps its connection until the session ends.
+pub(super) struct Session {
+    driver: Arc<Driver>,
+    connection: Option<PinnedConnection>,
+    is_in_transaction: bool,
+}
+
+impl Session {
+    pub(super) fn new(driver: Arc<Driver>) -> Self {
+        Self {
+            driver,
+            connection: None,
+            is_in_transaction: false,
+        }
+    }
+
+    pub(super) fn start_transaction(&mut self) {
+        self.is_in_transaction = true;
+    }
+
+    /// Runs a command in the session.
+    pub(super) async fn run(&mut self, mut request: Request) -> Result<Document, Failure> {
+        request.body.insert("lsid", session_id(EXPLICIT_SESSION));
+        if self.is_in_transaction {
+            let number = doc! { "txnNumber": 1_i64, "autocommit": false };
+            request.body.extend(number);
+            request.access = Access::Generic(None);
+            if self.connection.is_none() {
+                request.body.insert("startTransaction", true);
+                self.connection = Some(self.driver.pin(Pin::Transaction).await?);
+            }
+        }
+        let connection = self.connection.as_mut();
+        self.driver.run_on(connection, &request).await
+    }
+}

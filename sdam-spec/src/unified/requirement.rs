@@ -1,0 +1,148 @@
+//! Requirements of tests on their deployment.
+
+use std::fmt;
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+/// The kinds of deployments, by their names in `runOnRequirements`.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// `single`: one server without a replica set.
+    Single,
+    /// `replicaset`: three members.
+    ReplicaSet,
+    /// `sharded`: two mongoses.
+    #[serde(alias = "sharded-replicaset")]
+    Sharded,
+    /// `load-balanced`: mongoses behind a load balancer.
+    #[serde(rename = "load-balanced")]
+    LoadBalanced,
+}
+
+/// The properties of a deployment that tests may require.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Environment {
+    /// The kind of deployment.
+    pub kind: Kind,
+    /// The three numbers of the servers' release.
+    pub release: [u32; 3],
+    /// Whether clients have to authenticate.
+    pub authentication: bool,
+}
+
+/// One alternative of the requirements on a deployment.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(crate) struct Requirement {
+    topologies: Option<Vec<Kind>>,
+    #[serde(default)]
+    min_server_version: Version,
+    max_server_version: Option<Version>,
+    auth: Option<bool>,
+    #[serde(default)]
+    server_parameters: Map<String, Value>,
+    #[serde(rename = "serverless")]
+    _serverless: Option<Serverless>,
+}
+
+/// Whether serverless deployments are allowed. None is one here, so no file may require it.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Serverless {
+    Allow,
+    Forbid,
+}
+
+/// A release; numbers that a file leaves out are 0.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(try_from = "String")]
+pub(super) struct Version(pub(super) [u32; 3]);
+
+impl Kind {
+    /// Every kind.
+    pub const ALL: [Self; 4] = [
+        Self::Single,
+        Self::ReplicaSet,
+        Self::Sharded,
+        Self::LoadBalanced,
+    ];
+
+    /// Returns the name in `runOnRequirements`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Single => "single",
+            Self::ReplicaSet => "replicaset",
+            Self::Sharded => "sharded",
+            Self::LoadBalanced => "load-balanced",
+        }
+    }
+}
+
+impl fmt::Display for Environment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind.as_str(), self.short_release())
+    }
+}
+
+impl Environment {
+    /// Returns the first two numbers of the release, with a star if clients have to authenticate.
+    pub fn short_release(&self) -> String {
+        let [major, minor, _] = self.release;
+        let star = if self.authentication { "*" } else { "" };
+        format!("{major}.{minor}{star}")
+    }
+
+    /// Returns whether one of the requirements is met; none is also met.
+    pub(crate) fn meets(&self, requirements: Option<&[Requirement]>) -> bool {
+        requirements.is_none_or(|alternatives| alternatives.iter().any(|it| it.is_met(self)))
+    }
+
+    /// Returns the value of a server parameter, as the deployments of tests have it.
+    fn parameter(name: &str) -> Value {
+        match name {
+            "enableTestCommands" => true.into(),
+            "requireApiVersion" | "acceptApiVersion2" => false.into(),
+            _ => Value::Null,
+        }
+    }
+}
+
+impl Requirement {
+    pub(super) fn asks_for_authentication(&self) -> bool {
+        self.auth == Some(true)
+    }
+
+    fn is_met(&self, environment: &Environment) -> bool {
+        let mut parameters = self.server_parameters.iter();
+        self.topologies
+            .as_ref()
+            .is_none_or(|kinds| kinds.contains(&environment.kind))
+            && self.min_server_version.0 <= environment.release
+            && self
+                .max_server_version
+                .is_none_or(|max| environment.release <= max.0)
+            && self
+                .auth
+                .is_none_or(|auth| auth == environment.authentication)
+            && parameters.all(|(name, value)| Environment::parameter(name) == *value)
+    }
+}
+
+impl TryFrom<String> for Version {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let error = || format!("{text} is not a version");
+        let mut numbers = [0; 3];
+        let mut parts = text.split('.');
+        for (number, part) in numbers.iter_mut().zip(&mut parts) {
+            *number = part.parse().map_err(|_| error())?;
+        }
+        match parts.next() {
+            None if text.contains('.') => Ok(Self(numbers)),
+            _ => Err(error()),
+        }
+    }
+}
