@@ -31,7 +31,11 @@ pub(crate) fn replica_set() -> Blueprint {
 impl World {
     /// Starts a client of `blueprint` with these options added to the connection string.
     pub(crate) fn start(blueprint: &Blueprint, options: &str) -> Self {
-        let sim = Sim::new(1, blueprint);
+        Self::with_seed(1, blueprint, options)
+    }
+
+    pub(crate) fn with_seed(seed: u64, blueprint: &Blueprint, options: &str) -> Self {
+        let sim = Sim::new(seed, blueprint);
         let (sink, events) = unbounded();
         let uri = sim.uri();
         let separator = if uri.contains('?') { '&' } else { '?' };

@@ -1,8 +1,11 @@
 //! Retryable Reads and Retryable Writes.
 
+use std::{cell::Cell, time::Duration};
+
 use bson::{Document, doc};
+use futures::future::{join, join_all};
 use sdam::{
-    ServerAddress,
+    Criteria, ServerAddress,
     client::{Command, CommandErrorKind},
 };
 use sdam_sim::Blueprint;
@@ -195,6 +198,97 @@ fn writes_go_on_through_a_step_down_and_the_loss_of_a_primary() {
     let count = encoded(&doc! { "count": "c" });
     let count = world.try_command(&Command::read("test", count.as_bytes()));
     assert_eq!(count.unwrap().get_i32("n").unwrap(), 100);
+}
+
+/// Twenty tasks write at the same time through a step-down and the loss of a primary: each document
+/// is there once.
+#[test]
+fn concurrent_writes_go_on_through_failovers_and_none_is_lost_or_doubled() {
+    for seed in 0..20 {
+        let world = World::with_seed(seed, &replica_set(), "maxPoolSize=4");
+        let (next, done) = (Cell::new(0), Cell::new(false));
+        let write = async || {
+            while !done.get() {
+                let insert = doc! { "insert": "c", "documents": [{ "_id": next.get() }] };
+                next.set(next.get() + 1);
+                let insert = encoded(&insert);
+                let insert = Command::write("test", insert.as_bytes());
+                let reply = world.client.run(&insert).await;
+                let reply = reply.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+                let reply = Document::from_reader(reply.body()).unwrap();
+                assert!(!reply.contains_key("writeErrors"), "seed {seed}: {reply}");
+            }
+        };
+        let disturb = async {
+            let wait = async |millis| {
+                let clock = world.sim.runtime().io.clock;
+                let time = world.sim.now() + Duration::from_millis(millis);
+                clock.sleep_until(time).await;
+            };
+            let next_primary = async || {
+                wait(20 + seed).await;
+                let criteria = Criteria::write();
+                let primary = world.client.topology().select(&criteria).await;
+                primary.unwrap().address().clone()
+            };
+            next_primary().await;
+            world.sim.step_down().unwrap();
+            let primary = next_primary().await;
+            wait(20).await;
+            let members = world.sim.status().members;
+            let primary = members.iter().find(|member| member.address == primary);
+            world.sim.kill(primary.unwrap().id).unwrap();
+            next_primary().await;
+            wait(20).await;
+            done.set(true);
+        };
+        world.run(join(join_all((0..20).map(|_| write())), disturb));
+        let count = encoded(&doc! { "count": "c" });
+        let count = world.try_command(&Command::read("test", count.as_bytes()));
+        assert_eq!(
+            count.unwrap().get_i32("n").unwrap(),
+            next.get(),
+            "seed {seed}"
+        );
+    }
+}
+
+/// L-26
+#[test]
+fn in_a_sharded_cluster_a_retry_avoids_the_mongos_that_failed() {
+    let hosts = ["a", "b"].map(|host| ServerAddress::new(host, 27017));
+    let world = World::start(&Blueprint::sharded(hosts), "");
+    let find = encoded(&doc! { "find": "c" });
+    let read = Command::read("test", find.as_bytes());
+    // One of the two has the fail point, which closes the connection each time.
+    let data = doc! { "failCommands": ["find"], "closeConnection": true };
+    world.fail(doc! { "times": 1000 }, data);
+    for _ in 0..20 {
+        world.try_command(&read).unwrap();
+    }
+    let (started, _) = world.log("find");
+    assert!(started.len() > 20, "no find was retried");
+}
+
+#[test]
+fn behind_a_load_balancer_writes_are_retried_on_another_connection() {
+    let balancer = ServerAddress::new("a", 27017);
+    let world = World::start(&Blueprint::load_balanced([balancer]), "");
+    for id in 0..10 {
+        world.insert(id).unwrap();
+    }
+    let (started, names) = world.log("insert");
+    assert!(
+        started
+            .iter()
+            .all(|insert| insert.contains_key("txnNumber"))
+    );
+    assert_eq!(names.len(), 20);
+    let data = doc! { "failCommands": ["insert"], "closeConnection": true };
+    world.fail(doc! { "times": 1 }, data);
+    for id in 10..20 {
+        world.insert(id).unwrap();
+    }
 }
 
 #[test]
