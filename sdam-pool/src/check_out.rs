@@ -1,6 +1,6 @@
 //! How a check-out gets its connection.
 
-use std::{future::poll_fn, sync::Arc, task::Waker};
+use std::{future::poll_fn, sync::Arc, task::Waker, time::Duration};
 
 use futures::future::{Either, select};
 use sdam_transport::race;
@@ -12,6 +12,10 @@ use crate::{
     machine::{CheckOut, Step, Ticket, Work},
     member::Member,
 };
+
+/// How long a check-out without a worker waits for its timer at a time. The timers of blocking mode
+/// block their thread, which would not notice that another thread hands over a connection.
+const TIMER_SLICE: Duration = Duration::from_millis(1);
 
 pub(crate) async fn run(pool: &Arc<Inner>) -> Result<PooledConnection, Error> {
     let events = pool.events.check_out_started();
@@ -69,7 +73,9 @@ impl Waiting<'_> {
         let timeout = pool.settings.options.wait_queue_timeout;
         let mut deadline = timeout.map(|timeout| clock.now() + timeout);
         loop {
-            match race::deadline(clock, deadline, poll(pool, ticket)).await {
+            let slice = pool.by_caller.then(|| clock.now() + TIMER_SLICE);
+            let until = deadline.map(|at| slice.map_or(at, |slice| slice.min(at)));
+            match race::deadline(clock, until, poll(pool, ticket)).await {
                 Ok(Step::Done(result)) => {
                     self.ticket = None;
                     return result;
@@ -80,6 +86,7 @@ impl Waiting<'_> {
                         return result;
                     }
                 }
+                Err(_) if until < deadline => {}
                 Err(_) => {
                     let (result, closing) =
                         pool.core.change_with(|machine| machine.time_out(ticket));

@@ -9,6 +9,7 @@
 )]
 
 mod live;
+mod pooled;
 mod served;
 
 use std::time::{Duration, Instant};

@@ -1,0 +1,120 @@
+//! The pool of `sdam-pool` in blocking mode: threads share it and wait for each other.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use bson::rawdoc;
+use futures::executor::block_on;
+use sdam::{BlockingTopology, Criteria, Options, PoolError};
+use sdam_pool::{Error, Pool, Pools};
+use sdam_sim::serve::ReplicaSet;
+
+use crate::PATIENCE;
+
+/// Starts a topology whose pools have one connection each, and returns it with the primary's pool.
+fn start(set: &ReplicaSet, options: &str) -> (BlockingTopology<Pool>, Pool) {
+    let uri = format!("{}&maxPoolSize=1&{options}", set.uri());
+    let pools = Pools::new(&Options::parse(&uri).unwrap()).unwrap();
+    let builder = BlockingTopology::builder(&uri).unwrap().pools(pools);
+    let mut topology = builder.blocking().unwrap();
+    let server = topology.select(&Criteria::write()).unwrap();
+    (topology, server.pool().clone())
+}
+
+fn ping(pool: &Pool) -> Result<(), Error> {
+    let ping = rawdoc! { "ping": 1, "$db": "admin" };
+    block_on(async {
+        let mut connection = pool.check_out().await?;
+        let reply = connection.run_command(ping.as_bytes(), Some(PATIENCE));
+        assert_eq!(reply.await?.error, None);
+        Ok(())
+    })
+}
+
+fn wait_for_a_waiter(pool: &Pool) {
+    let deadline = Instant::now() + PATIENCE;
+    while pool.stats().waiting == 0 {
+        assert!(Instant::now() < deadline, "{pool:?}");
+        thread::yield_now();
+    }
+}
+
+/// Checks that nothing waits, and that the one connection has survived.
+fn assert_survived(pool: &Pool) {
+    let stats = pool.stats();
+    let now = (stats.idle, stats.in_use, stats.waiting, stats.opened);
+    assert_eq!(now, (1, 0, 0, 1), "{stats:?}");
+}
+
+#[test]
+fn threads_that_share_one_connection_are_all_served() {
+    let set = ReplicaSet::start(1).unwrap();
+    let (_topology, pool) = start(&set, "");
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| (0..200).for_each(|_| ping(&pool).unwrap()));
+        }
+    });
+    assert_survived(&pool);
+}
+
+/// The timers of blocking mode block their thread, so a waiting thread has to look at the queue
+/// before its own time is over.
+#[test]
+fn a_waiting_thread_gets_the_connection_before_its_time_is_over() {
+    let set = ReplicaSet::start(1).unwrap();
+    let (_topology, pool) = start(&set, "waitQueueTimeoutMS=60000");
+    let held = block_on(pool.check_out()).unwrap();
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| {
+            let begun = Instant::now();
+            ping(&pool).unwrap();
+            begun.elapsed()
+        });
+        wait_for_a_waiter(&pool);
+        drop(held);
+        let waited = waiter.join().unwrap();
+        assert!(waited < Duration::from_secs(30), "{waited:?}");
+    });
+    assert_survived(&pool);
+}
+
+/// F-68b
+#[test]
+fn a_thread_that_waits_too_long_fails_and_the_connection_goes_to_the_next_one() {
+    let set = ReplicaSet::start(1).unwrap();
+    let (_topology, pool) = start(&set, "waitQueueTimeoutMS=50");
+    let held = block_on(pool.check_out()).unwrap();
+    let begun = Instant::now();
+    let waiter = thread::scope(|scope| scope.spawn(|| ping(&pool)).join().unwrap());
+    let address = pool.address().clone();
+    assert_eq!(waiter, Err(Error::Pool(PoolError::TimedOut { address })));
+    assert!(begun.elapsed() >= Duration::from_millis(50));
+    drop(held);
+    ping(&pool).unwrap();
+    assert_survived(&pool);
+}
+
+/// I-15, F-68, F-68b
+#[test]
+fn threads_get_typed_errors_of_a_lost_server_of_a_paused_pool_and_of_a_closed_one() {
+    let set = ReplicaSet::start(1).unwrap();
+    let (mut topology, pool) = start(&set, "");
+    let address = pool.address().clone();
+    ping(&pool).unwrap();
+    set.kill(set.primary().unwrap().unwrap()).unwrap();
+    let lost = ping(&pool).unwrap_err();
+    assert!(lost.server_error().unwrap().is_network(), "{lost}");
+    let paused = ping(&pool).unwrap_err();
+    assert!(
+        matches!(&paused, Error::Pool(error) if error.is_retryable()),
+        "{paused}"
+    );
+    topology.close();
+    let closed = Error::Pool(PoolError::Closed { address });
+    assert_eq!(ping(&pool), Err(closed));
+    let stats = pool.stats();
+    assert_eq!((stats.idle, stats.in_use, stats.waiting), (0, 0, 0));
+}
