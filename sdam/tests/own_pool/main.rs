@@ -3,6 +3,9 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod allocations;
+mod filling;
+mod metadata;
+mod overload;
 mod simulated;
 mod single_threaded;
 mod sockets;
@@ -10,11 +13,17 @@ mod sockets;
 use std::time::Duration;
 
 use bson::{RawDocumentBuf, rawdoc};
-use sdam::{Criteria, Options, SelectedServer, Topology, TopologyBuilder};
+use sdam::{Criteria, Options, SelectedServer, ServerAddress, Topology, TopologyBuilder};
 use sdam_pool::{Error, Pool, PooledConnection, Pools};
+use sdam_sim::{Blueprint, config::SetConfig, runtime::Sim};
 
 /// The time limit of every wait, for a machine under load.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+fn simulation(seed: u64) -> Sim {
+    let hosts = ["a", "b", "c"].map(|host| ServerAddress::new(host, 27017));
+    Sim::new(seed, &Blueprint::replica_set(SetConfig::new("rs", hosts)))
+}
 
 fn builder(uri: &str) -> TopologyBuilder<Pool> {
     let pools = Pools::new(&Options::parse(uri).unwrap()).unwrap();

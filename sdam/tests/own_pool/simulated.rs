@@ -19,20 +19,14 @@ use sdam::{Event, EventKind, Interest, PoolError, ServerAddress, Spawner, Task, 
 use sdam_events::channel::{EventStream, unbounded};
 use sdam_pool::{Error, Pool};
 use sdam_sim::{
-    Action, Blueprint,
+    Action,
     action::{FailCommand, Mode, Target},
-    config::SetConfig,
     runtime::Sim,
 };
 
-use super::{builder, ping, ping_primary, primary, run_ping};
+use super::{builder, ping, ping_primary, primary, run_ping, simulation};
 
 const LONG: Duration = Duration::from_secs(600);
-
-fn simulation(seed: u64) -> Sim {
-    let hosts = ["a", "b", "c"].map(|host| ServerAddress::new(host, 27017));
-    Sim::new(seed, &Blueprint::replica_set(SetConfig::new("rs", hosts)))
-}
 
 fn start(sim: &Sim, options: &str) -> Topology<Pool> {
     let uri = format!("{}&{options}", sim.uri());

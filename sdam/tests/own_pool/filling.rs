@@ -1,0 +1,139 @@
+//! Errors of the connections that a pool opens for `minPoolSize`.
+
+use std::{sync::atomic::Ordering, time::Duration};
+
+use futures::StreamExt;
+use sdam::{Event, EventKind, Interest, ServerAddress, ServerType, Topology};
+use sdam_core::event::ConnectionClosedReason;
+use sdam_events::channel::{EventStream, unbounded};
+use sdam_pool::Pool;
+use sdam_sim::{
+    Action,
+    action::{FailCommand, Mode, Target},
+    runtime::{Sim, Verdict},
+};
+
+use super::{builder, overload::limit, primary, simulation};
+
+/// The time after which the pause between two attempts is 4 s.
+const MEASURED: Duration = Duration::from_secs(20);
+
+/// Starts a topology whose monitors open one connection to each server.
+fn observed(sim: &Sim, options: &str) -> (Topology<Pool>, EventStream) {
+    let (sink, events) = unbounded();
+    let uri = format!("{}&serverMonitoringMode=poll&{options}", sim.uri());
+    let sink = sink.interested_in(Interest::POOLS.union(Interest::DESCRIPTIONS));
+    let topology = builder(&uri).sink(sink).start(sim.runtime()).unwrap();
+    (topology, events)
+}
+
+async fn pass(sim: &Sim, time: Duration) {
+    let clock = sim.runtime().io.clock;
+    clock.sleep_until(sim.now() + time).await;
+}
+
+/// Closes the topology and returns the events of one server.
+async fn close(
+    topology: Topology<Pool>,
+    events: EventStream,
+    address: &ServerAddress,
+) -> Vec<Event> {
+    topology.close().await;
+    let all = events.collect::<Vec<_>>().await.into_iter();
+    all.filter(|event| event.kind.address() == Some(address))
+        .collect()
+}
+
+fn position(events: &[Event], what: &str, wanted: impl Fn(&EventKind) -> bool) -> usize {
+    let position = events.iter().position(|event| wanted(&event.kind));
+    position.unwrap_or_else(|| panic!("{what} in {events:#?}"))
+}
+
+/// I-20, I-10: filling is tried again after a pause that doubles, and the server stays known.
+#[test]
+fn an_overloaded_server_keeps_its_state_and_the_filling_of_its_pool_pauses() {
+    let sim = simulation(1);
+    sim.run_for(Duration::from_secs(20));
+    let server = sim.status().primary().unwrap().id;
+    // The first connection is that of the monitor.
+    let is_over = limit(&sim, server, 1, Verdict::Reset);
+    let (topology, events) = observed(&sim, "minPoolSize=3");
+    sim.block_on(async {
+        let pool = primary(&topology).await.pool().clone();
+        pass(&sim, MEASURED).await;
+        assert_eq!(pool.stats().opened, 0, "{pool:?}");
+        let server = primary(&topology).await;
+        assert_eq!(server.server_type(), ServerType::RsPrimary);
+        drop(server);
+        is_over.store(true, Ordering::Relaxed);
+        pass(&sim, MEASURED).await;
+        assert_eq!(pool.stats().idle, 3, "{pool:?}");
+        let events = close(topology, events, pool.address()).await;
+        let failed: Vec<_> = events.iter().filter_map(failure).collect();
+        // Two attempts at once, and then after 0.5 to 1 s, 2 s, 4 s, 8 s, at most 10 s.
+        assert!((3..=8).contains(&failed.len()), "{} attempts", failed.len());
+        assert!(failed.iter().all(|is_overload| *is_overload));
+        let cleared = |event: &&Event| matches!(event.kind, EventKind::PoolCleared { .. });
+        assert_eq!(events.iter().filter(cleared).count(), 0);
+    });
+}
+
+/// Returns whether a failed attempt is labelled as overload; `None` for other events.
+fn failure(event: &Event) -> Option<bool> {
+    match &event.kind {
+        EventKind::ConnectionClosed {
+            reason: ConnectionClosedReason::Error,
+            error,
+            ..
+        } => Some(error.as_ref()?.has_label("SystemOverloadedError")),
+        _ => None,
+    }
+}
+
+/// I-20, I-12, F-66: as in the unified test "Server error on minPoolSize background
+/// creation".
+#[test]
+fn a_refused_handshake_for_the_minimum_clears_the_pool_and_marks_the_server_unknown() {
+    let sim = simulation(2);
+    sim.run_for(Duration::from_secs(20));
+    let mut fail = FailCommand::default();
+    // The first hello is that of the monitor.
+    fail.mode = Mode::Skip(1);
+    fail.commands = vec!["hello".into(), "isMaster".into()];
+    fail.error_code = Some(91);
+    let status = sim.status();
+    let (server, address) = status
+        .primary()
+        .map(|own| (own.id, own.address.clone()))
+        .unwrap();
+    let set = |fail| sim.apply(&Action::FailPoint(Target::Member(server), fail));
+    set(Some(fail)).unwrap();
+    let (topology, events) = observed(&sim, "minPoolSize=2&heartbeatFrequencyMS=60000");
+    sim.block_on(async {
+        pass(&sim, Duration::from_secs(5)).await;
+        let server_type = |address| {
+            let snapshot = topology.snapshot();
+            snapshot.description().server(address).unwrap().server_type
+        };
+        assert_eq!(server_type(&address), ServerType::Unknown);
+        set(None).unwrap();
+        pass(&sim, MEASURED * 4).await;
+        assert_eq!(primary(&topology).await.pool().stats().idle, 2);
+        let events = close(topology, events, &address).await;
+        let lost = position(&events, "Unknown", |kind| {
+            matches!(kind, EventKind::ServerDescriptionChanged { previous, new, .. }
+                if new.server_type == ServerType::Unknown
+                    && previous.server_type != ServerType::Unknown)
+        });
+        let cleared = position(&events, "a clear", |kind| {
+            matches!(kind, EventKind::PoolCleared { clear, .. } if clear.cause.code == Some(91))
+        });
+        let closed = position(&events, "a closed connection", |kind| {
+            matches!(kind, EventKind::ConnectionClosed { error: Some(error), .. }
+                if error.code == Some(91) && error.labels.is_empty())
+        });
+        assert!(lost < cleared && cleared < closed, "{events:#?}");
+        let ready = |event: &&Event| matches!(event.kind, EventKind::PoolReady { .. });
+        assert_eq!(events.iter().filter(ready).count(), 2);
+    });
+}
