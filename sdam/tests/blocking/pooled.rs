@@ -75,8 +75,8 @@ fn a_waiting_thread_gets_the_connection_before_its_time_is_over() {
         });
         wait_for_a_waiter(&pool);
         drop(held);
-        let waited = waiter.join().unwrap();
-        assert!(waited < Duration::from_secs(30), "{waited:?}");
+        let elapsed = waiter.join().unwrap();
+        assert!(elapsed < Duration::from_secs(30), "{elapsed:?}");
     });
     assert_survived(&pool);
 }

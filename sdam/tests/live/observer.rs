@@ -1,9 +1,6 @@
 //! A topology whose events and pool calls are all recorded.
 
-use std::{
-    sync::{Arc, Condvar, Mutex},
-    time::{Duration, Instant},
-};
+use std::sync::Arc;
 
 use sdam::{
     Event, EventKind, EventSink, Interest, Options, ServerId, ServerType, Topology,
@@ -13,10 +10,10 @@ use sdam_events::{record::RecordSink, replay::replay};
 use sdam_sim::oracle::{self, PoolCall};
 use sdam_testkit::{RecordingPool, RecordingPools};
 
-use crate::runtime::Host;
-
-/// The time limit of every wait, for a machine under load.
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::{
+    record::{Record, Recorder},
+    runtime::Host,
+};
 
 /// A running topology and the record of what it did.
 pub(crate) struct Observer {
@@ -27,30 +24,11 @@ pub(crate) struct Observer {
     host: Host,
 }
 
-/// Every event so far, and a condition variable for more.
-#[derive(Debug, Default)]
-struct Record {
-    events: Mutex<Vec<Event>>,
-    grown: Condvar,
-}
-
-#[derive(Debug)]
-struct Recorder(Arc<Record>);
-
-impl EventSink for Recorder {
-    fn emit(&self, event: &Event) {
-        self.0.events.lock().unwrap().push(event.clone());
-        self.0.grown.notify_all();
-    }
-
-    fn interest(&self) -> Interest {
-        Interest::SDAM
-            .union(Interest::POOL_STATES)
-            .union(Interest::INPUTS)
-    }
-}
-
 impl Observer {
+    const INTEREST: Interest = Interest::SDAM
+        .union(Interest::POOL_STATES)
+        .union(Interest::INPUTS);
+
     pub(crate) fn start(uri: &str) -> Self {
         Self::start_on(Host::start(), uri)
     }
@@ -59,7 +37,7 @@ impl Observer {
         let (record, pools) = (Arc::<Record>::default(), RecordingPools::default());
         let topology = Topology::builder(uri)
             .unwrap()
-            .sink(Recorder(Arc::clone(&record)))
+            .sink(Recorder::new(&record, Self::INTEREST))
             .pools(pools.clone())
             .start(host.runtime.clone())
             .unwrap();
@@ -74,7 +52,7 @@ impl Observer {
 
     /// Returns all events so far.
     pub(crate) fn events(&self) -> Vec<Event> {
-        self.record.events.lock().unwrap().clone()
+        self.record.events()
     }
 
     /// Waits for the first event from `mark` on for which `find` yields a value. Returns the value
@@ -85,24 +63,7 @@ impl Observer {
         mark: usize,
         find: impl Fn(&EventKind) -> Option<T>,
     ) -> (T, usize) {
-        let deadline = Instant::now() + PATIENCE;
-        let mut events = self.record.events.lock().unwrap();
-        let mut next = mark;
-        loop {
-            while let Some(event) = events.get(next) {
-                next += 1;
-                if let Some(found) = find(&event.kind) {
-                    return (found, next);
-                }
-            }
-            let left = deadline.saturating_duration_since(Instant::now());
-            assert!(
-                !left.is_zero(),
-                "waited in vain for {what}; since then: {:#?}",
-                brief(&events, mark)
-            );
-            events = self.record.grown.wait_timeout(events, left).unwrap().0;
-        }
+        self.record.wait_for(what, mark, find)
     }
 
     /// Waits for a description that satisfies `wanted`; the current one counts.
@@ -161,13 +122,4 @@ impl Observer {
             .filter(|event| of_machine.contains(event.kind.name()));
         assert_eq!(outcome.matched, done.count() as u64);
     }
-}
-
-fn brief(events: &[Event], mark: usize) -> Vec<String> {
-    let line = |event: &Event| match &event.kind {
-        EventKind::TopologyDescriptionChanged { new, .. } => format!("topology {new}"),
-        EventKind::ServerDescriptionChanged { new, .. } => format!("server {new}"),
-        kind => format!("{} {:?}", kind.name().as_str(), kind.address()),
-    };
-    events.iter().skip(mark).map(line).collect()
 }

@@ -201,39 +201,3 @@ fn monitors_sleep_at_least_the_minimum_between_checks() {
     failing.disable().unwrap();
     observer.finish();
 }
-
-/// F-60, F-50, F-64: a pool becomes ready only after the first successful check, is cleared when a
-/// check fails, and becomes ready again after the next success.
-#[test]
-fn pools_are_ready_after_a_successful_check_and_cleared_by_a_failed_one() {
-    let Some(mongod) = standalone() else { return };
-    let observer = observe(&mongod, "&heartbeatFrequencyMS=500");
-    let ready = |kind: &EventKind| matches!(kind, EventKind::PoolReady { .. }).then_some(());
-    let ((), first) = observer.wait_for("the pool to be ready", 0, ready);
-    let before = observer.events();
-    assert_eq!(
-        count(&before[..first], |kind| succeeded(kind).is_some()),
-        1,
-        "the first successful check comes before"
-    );
-    let failing = mongod.fail_command(any_hello().error_code(1234)).unwrap();
-    let ((), failed) = observer.wait_for("a check to fail", first, |kind| {
-        matches!(kind, EventKind::ServerHeartbeatFailed { .. }).then_some(())
-    });
-    let (interrupt, cleared) =
-        observer.wait_for("the pool to be cleared", failed, |kind| match kind {
-            EventKind::PoolCleared { clear, .. } => Some(clear.interrupt_in_use),
-            _ => None,
-        });
-    assert!(!interrupt, "nothing has timed out");
-    failing.disable().unwrap();
-    let (_, again) = observer.wait_for("a check to succeed", cleared, succeeded);
-    assert_eq!(
-        count(&observer.events()[cleared..again], |kind| ready(kind)
-            .is_some()),
-        0,
-        "not before it succeeds"
-    );
-    observer.wait_for("the pool to be ready again", again, ready);
-    observer.finish();
-}

@@ -46,7 +46,8 @@ async fn close(
 
 fn position(events: &[Event], what: &str, wanted: impl Fn(&EventKind) -> bool) -> usize {
     let position = events.iter().position(|event| wanted(&event.kind));
-    position.unwrap_or_else(|| panic!("{what} in {events:#?}"))
+    assert!(position.is_some(), "{what} in {events:#?}");
+    position.unwrap()
 }
 
 /// I-20, I-10: filling is tried again after a pause that doubles, and the server stays known.

@@ -53,6 +53,16 @@ impl World {
         }
     }
 
+    /// Starts a client with one library that is set before or appended after the start.
+    fn with(library: &Library, is_initial: bool) -> Self {
+        if is_initial {
+            return Self::start(std::slice::from_ref(library), "maxIdleTimeMS=1");
+        }
+        let world = Self::start(&[], "maxIdleTimeMS=1");
+        world.append(library);
+        world
+    }
+
     fn append(&self, library: &Library) {
         self.topology.append_metadata(library.clone()).unwrap();
     }
@@ -121,11 +131,7 @@ fn metadata_1_2_a_library_is_appended_and_nothing_else_changes() {
         ("", "", "0.1|1.2", "Library Platform"),
     ] {
         for is_initial in [true, false] {
-            let initial: &[_] = if is_initial { &[own()] } else { &[] };
-            let world = World::start(initial, "maxIdleTimeMS=1");
-            if !is_initial {
-                world.append(&own());
-            }
+            let world = World::with(&own(), is_initial);
             let before = world.ping();
             world.append(&library("framework", version, platform));
             let expected = with(&before, "driver|library|framework", versions, platforms);
@@ -140,8 +146,7 @@ fn metadata_3_a_library_that_differs_in_one_text_is_appended() {
     for name in ["library", "framework"] {
         for version in ["1.2", "2.0"] {
             for platform in ["Library Platform", "Framework Platform"] {
-                let world = World::start(&[], "maxIdleTimeMS=1");
-                world.append(&own());
+                let world = World::with(&own(), false);
                 let before = world.ping();
                 let next = library(name, version, platform);
                 world.append(&next);
@@ -177,11 +182,7 @@ fn metadata_4_to_8_a_known_library_is_not_appended_again() {
         (no_platform(), None, library("library", "1.2", "")),
     ] {
         for is_initial in [true, false] {
-            let initial: &[_] = if is_initial { &[known.clone()] } else { &[] };
-            let world = World::start(initial, "maxIdleTimeMS=1");
-            if !is_initial {
-                world.append(&known);
-            }
+            let world = World::with(&known, is_initial);
             if let Some(between) = &between {
                 world.append(between);
             }

@@ -150,7 +150,7 @@ fn connections_whose_hello_is_not_answered_in_time_clear_nothing() {
 #[test]
 fn connections_that_are_refused_clear_nothing() {
     storm(3, OPERATIONS, |sim, server| {
-        sim.network().refuse(server, true)
+        sim.network().refuse(server, true);
     });
 }
 

@@ -1,0 +1,160 @@
+//! The pool of `sdam-pool` on real servers: the prose tests of pools.
+
+mod step_down;
+
+use std::sync::Arc;
+
+use bson::{Document, doc};
+use futures::executor::block_on;
+use sdam::{Criteria, Event, EventKind, Interest, Library, Options, Topology};
+use sdam_live::{FailCommand, Mongod};
+use sdam_pool::{Error, Pool, PooledConnection, Pools};
+
+use crate::{
+    record::{PATIENCE, Record, Recorder},
+    runtime::{Host, standalone},
+};
+
+/// A topology with pools, and its events.
+struct Pooled {
+    // Before the runtime, because fields are dropped in order.
+    topology: Topology<Pool>,
+    record: Arc<Record>,
+    _host: Host,
+}
+
+impl Pooled {
+    fn start(uri: &str) -> Self {
+        let (host, record) = (Host::start(), Arc::<Record>::default());
+        let pools = Pools::new(&Options::parse(uri).unwrap()).unwrap();
+        let interest = Interest::SDAM.union(Interest::POOLS);
+        let builder = Topology::builder(uri).unwrap().pools(pools);
+        let builder = builder.sink(Recorder::new(&record, interest));
+        Self {
+            topology: builder.start(host.runtime.clone()).unwrap(),
+            record,
+            _host: host,
+        }
+    }
+
+    /// Returns the pool of the primary, or of the only server, once it is available.
+    fn pool(&self) -> Pool {
+        let server = block_on(self.topology.select(&Criteria::write())).unwrap();
+        server.pool().clone()
+    }
+
+    /// Runs a command on the primary; returns the reply.
+    fn run(&self, command: Document) -> Document {
+        run(&mut block_on(self.pool().check_out()).unwrap(), command)
+    }
+
+    /// Closes the topology and returns all events.
+    fn finish(self) -> Vec<Event> {
+        block_on(self.topology.close());
+        self.record.events()
+    }
+}
+
+/// Runs a command on the database `step-down`; returns the reply.
+fn run(connection: &mut PooledConnection, mut command: Document) -> Document {
+    command.insert("$db", "step-down");
+    let command = command.to_vec().unwrap();
+    let reply = block_on(connection.run_command(&command, Some(PATIENCE))).unwrap();
+    Document::from_reader(reply.body()).unwrap()
+}
+
+fn count(events: &[Event], wanted: impl Fn(&EventKind) -> bool) -> usize {
+    events.iter().filter(|event| wanted(&event.kind)).count()
+}
+
+fn is_success(kind: &EventKind) -> bool {
+    matches!(kind, EventKind::ServerHeartbeatSucceeded { .. })
+}
+
+fn is_ready(kind: &EventKind) -> bool {
+    matches!(kind, EventKind::PoolReady { .. })
+}
+
+/// F-60, F-50, F-63, F-64, F-68; SDAM prose test "Connection Pool Management": a pool becomes ready
+/// only after the first successful check, is cleared when a check fails, refuses check-outs, and
+/// becomes ready again after the next success.
+#[test]
+fn pools_are_ready_after_a_successful_check_and_cleared_by_a_failed_one() {
+    let Some(mongod) = standalone() else { return };
+    let wire_version = mongod.hello().unwrap().get_i32("maxWireVersion").unwrap();
+    let app = "SDAMPoolManagementTest";
+    let options = format!("directConnection=true&appName={app}&heartbeatFrequencyMS=500");
+    let client = Pooled::start(&format!("mongodb://{}/?{options}", mongod.host()));
+    let record = &client.record;
+    let wait_for = |what, mark, wanted: fn(&EventKind) -> bool| {
+        let found = record.wait_for(what, mark, |kind| wanted(kind).then_some(()));
+        found.1
+    };
+    let first = wait_for("the pool to be ready", 0, is_ready);
+    assert_eq!(count(&record.events()[..first], is_success), 1);
+    let pool = client.pool();
+    drop(block_on(pool.check_out()).unwrap());
+    let failing = FailCommand::new(["hello", "isMaster"]).error_code(1234);
+    let failing = mongod.fail_command(failing.app_name(app)).unwrap();
+    let failed = wait_for("a check to fail", first, |kind| {
+        matches!(kind, EventKind::ServerHeartbeatFailed { .. })
+    });
+    let cleared = wait_for(
+        "the pool to be cleared",
+        failed,
+        |kind| matches!(kind, EventKind::PoolCleared { clear, .. } if !clear.interrupt_in_use),
+    );
+    // Before 5.0 the handshake never fails, so the server may be known again already.
+    if wire_version >= 13 {
+        let refused = block_on(pool.check_out()).unwrap_err();
+        let is_retryable = matches!(&refused, Error::Pool(error) if error.is_retryable());
+        assert!(is_retryable, "{refused}");
+    }
+    failing.disable().unwrap();
+    let again = wait_for("a check to succeed", cleared, is_success);
+    assert_eq!(count(&record.events()[cleared..again], is_ready), 0);
+    wait_for("the pool to be ready again", again, is_ready);
+    drop(block_on(pool.check_out()).unwrap());
+    assert_eq!(pool.stats().opened, 2, "the first connection was stale");
+    client.finish();
+}
+
+/// Returns the driver's and the application's name of a connection, as the server reports them.
+fn reported(mongod: &Mongod, connection: &PooledConnection) -> (String, String) {
+    let command = doc! {
+        "aggregate": 1, "cursor": {}, "pipeline": [
+            { "$currentOp": { "allUsers": true, "idleConnections": true } },
+            { "$match": { "connectionId": connection.id().server.unwrap() } },
+        ],
+    };
+    let reply = mongod.run_command("admin", command).unwrap();
+    let cursor = reply.get_document("cursor").unwrap();
+    let operation = cursor.get_array("firstBatch").unwrap()[0].as_document();
+    let metadata = operation.unwrap().get_document("clientMetadata").unwrap();
+    let name = |part| metadata.get_document(part).unwrap().get_str("name");
+    let [driver, application] =
+        ["driver", "application"].map(|part| name(part).unwrap().to_owned());
+    (driver, application)
+}
+
+/// O-20, O-27, O-28; Handshake prose test "Test that the driver updates metadata": a library
+/// appended later is in the metadata of new connections, and open ones keep theirs.
+#[test]
+fn the_server_reports_appended_metadata_of_new_connections_only() {
+    let Some(mongod) = standalone() else { return };
+    let options = "directConnection=true&appName=metadata";
+    let client = Pooled::start(&format!("mongodb://{}/?{options}", mongod.host()));
+    let pool = client.pool();
+    let mut first = block_on(pool.check_out()).unwrap();
+    let library = Library::new("wrapper").with_version("7");
+    assert!(client.topology.append_metadata(library).unwrap());
+    let second = block_on(pool.check_out()).unwrap();
+    let ping = run(&mut first, doc! { "ping": 1 });
+    assert_eq!(ping.get("ok"), Some(&1.0.into()));
+    let names = |connection| reported(&mongod, connection);
+    let expected = |driver: &str| (driver.to_owned(), "metadata".to_owned());
+    assert_eq!(names(&first), expected("sdam"));
+    assert_eq!(names(&second), expected("sdam|wrapper"));
+    drop((first, second));
+    client.finish();
+}
