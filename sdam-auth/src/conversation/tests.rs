@@ -3,7 +3,7 @@ use std::sync::{
     atomic::{AtomicU8, Ordering},
 };
 
-use bson::{Binary, Document, doc, spec::BinarySubtype};
+use bson::{Binary, Bson, Document, doc, spec::BinarySubtype};
 use futures::executor::block_on;
 use sdam_core::{
     address::ServerAddress,
@@ -273,6 +273,23 @@ fn a_reply_that_is_malformed_or_out_of_turn_is_refused() {
     );
     let error = block_on(begin(&account).start(&[1, 2, 3])).unwrap_err();
     assert!(error.message().contains("document"), "{error}");
+}
+
+#[test]
+fn the_number_of_a_conversation_is_sent_back_whatever_its_type() {
+    let check = |id: Bson, expected: Bson| {
+        let mut conversation = begin(&account(&options(None)));
+        let server = serve(Mechanism::ScramSha256, &speculative(&*conversation));
+        let mut hello = hello(&server);
+        let reply = hello.get_document_mut("speculativeAuthenticate").unwrap();
+        reply.insert("conversationId", id);
+        let command = sent(start(&mut *conversation, &hello));
+        assert_eq!(command.get("conversationId"), Some(&expected));
+    };
+    check(Bson::Int32(-7), Bson::Int32(-7));
+    check(Bson::Int64(7), Bson::Int32(7));
+    check(Bson::Int64(1 << 40), Bson::Int64(1 << 40));
+    check(Bson::Double(1.0), Bson::Int32(1));
 }
 
 #[test]
