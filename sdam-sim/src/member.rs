@@ -63,6 +63,8 @@ pub(crate) struct Process {
     pub(crate) service_id: ObjectId,
     request_ids: i32,
     connections: i32,
+    /// `externalClientBaseBackoffMS`
+    pub(crate) base_backoff: Option<i64>,
     /// The state that was last published to clients, to detect significant changes.
     pub(crate) advertised: AdvertisedState,
 }
@@ -135,6 +137,7 @@ impl Process {
             service_id: ObjectId::random(rng),
             request_ids: 0,
             connections: 0,
+            base_backoff: None,
             advertised: AdvertisedState::default(),
         }
     }

@@ -30,6 +30,7 @@ pub(crate) const PROTOCOL_ERROR: i32 = 17;
 pub(crate) const AUTHENTICATION_FAILED: i32 = 18;
 pub(crate) const CURSOR_NOT_FOUND: i32 = 43;
 pub(crate) const COMMAND_NOT_FOUND: i32 = 59;
+pub(crate) const INVALID_OPTIONS: i32 = 72;
 pub(crate) const NO_REPLICATION_ENABLED: i32 = 76;
 pub(crate) const NOT_SECONDARY: i32 = 95;
 pub(crate) const SHUTDOWN_IN_PROGRESS: i32 = 91;
@@ -84,6 +85,12 @@ impl CommandError {
         self.is_state_change() || matches!(self.code, 6 | 7 | 89 | 134 | 262 | 9001)
     }
 
+    /// Returns whether the server refuses the command because it is overloaded.
+    pub(crate) fn is_overload(&self) -> bool {
+        let mut labels = self.labels.iter().flatten();
+        labels.any(|label| label == "SystemOverloadedError")
+    }
+
     /// Returns the fields of the error reply.
     pub(crate) fn document(&self, version: ServerVersion, labels: &[&str]) -> Document {
         let labels: Vec<String> = match &self.labels {
@@ -122,6 +129,7 @@ pub(crate) fn code_name(code: i32, version: ServerVersion) -> String {
         COMMAND_NOT_FOUND => "CommandNotFound",
         64 => "WriteConcernFailed",
         89 => "NetworkTimeout",
+        INVALID_OPTIONS => "InvalidOptions",
         NO_REPLICATION_ENABLED => "NoReplicationEnabled",
         SHUTDOWN_IN_PROGRESS => "ShutdownInProgress",
         NOT_SECONDARY => "NotSecondary",

@@ -316,6 +316,10 @@ impl Deployment {
                     reply.insert("topologyVersion", hello::topology_version(own));
                 }
                 reply.extend(error.document(own.version, labels));
+                if error.is_overload() {
+                    let millis = own.process.base_backoff;
+                    reply.extend(millis.map(|millis| ("baseBackoffMS".to_owned(), millis.into())));
+                }
                 reply
             }
         };

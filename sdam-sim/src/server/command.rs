@@ -9,9 +9,9 @@ use crate::{
     member::Kind,
     reply::{
         API_VERSION_ERROR, API_WITHOUT_VERSION, COMMAND_NOT_FOUND, CommandError, CommandResult,
-        NO_DATABASE, UNSUPPORTED_OP_QUERY,
+        INVALID_OPTIONS, NO_DATABASE, UNSUPPORTED_OP_QUERY,
     },
-    request::{Framing, Request},
+    request::{Framing, Request, number},
     version::ServerVersion,
 };
 
@@ -64,6 +64,7 @@ impl Deployment {
             "buildInfo" | "buildinfo" => Ok(build_info(version)),
             "getCmdLineOpts" => Ok(command_line()),
             "getParameter" => Ok(doc! { "enableTestCommands": true }),
+            "setParameter" => self.set_parameter(member, &request.body),
             "configureFailPoint" => {
                 let own = self.member_mut(member);
                 own.fail_command = FailCommand::parse(&request.body)?;
@@ -77,6 +78,20 @@ impl Deployment {
             name if name.starts_with("replSet") => self.run_replica(now, member, request),
             _ => Err(not_found(request)),
         }
+    }
+
+    /// Sets the one parameter that is simulated: `baseBackoffMS` of errors of overload, which
+    /// servers after 8.0 have. Every release knows it here.
+    fn set_parameter(&mut self, member: MemberId, body: &Document) -> CommandResult {
+        let name = "externalClientBaseBackoffMS";
+        let Some(millis) = number(body, name) else {
+            let message = "unrecognized parameter";
+            return Err(CommandError::new(INVALID_OPTIONS, message));
+        };
+        let process = &mut self.member_mut(member).process;
+        let was = process.base_backoff.unwrap_or_default();
+        process.base_backoff = (millis > 0).then_some(millis);
+        Ok(doc! { "was": was })
     }
 
     fn server_status(&self, now: Instant, member: MemberId) -> Document {

@@ -46,6 +46,29 @@ fn m_46_a_fail_point_can_be_turned_off_while_it_fails_everything() {
 }
 
 #[test]
+fn m_46_errors_of_overload_have_the_base_of_backoffs_while_the_parameter_is_set() {
+    let mut fixture = Fixture::standalone();
+    let connection = fixture.connect(0);
+    let mut backoff = |labels: &[&str], millis: i32| {
+        let set = doc! { "setParameter": 1, "externalClientBaseBackoffMS": millis, "$db": "admin" };
+        assert!(is_ok(&fixture.call(connection, &set)));
+        let data = doc! { "failCommands": ["ping"], "errorCode": 462, "errorLabels": labels };
+        assert!(is_ok(
+            &fixture.call(connection, &configure("alwaysOn", data))
+        ));
+        fixture
+            .call(connection, &ping())
+            .get("baseBackoffMS")
+            .cloned()
+    };
+    assert_eq!(backoff(&["SystemOverloadedError"], 50), Some(50_i64.into()));
+    assert_eq!(backoff(&["RetryableError"], 50), None);
+    assert_eq!(backoff(&["SystemOverloadedError"], 0), None);
+    let unknown = doc! { "setParameter": 1, "other": 1, "$db": "admin" };
+    assert_eq!(code(&fixture.call(connection, &unknown)), 72);
+}
+
+#[test]
 fn m_46_app_name_limits_a_fail_point_to_matching_connections() {
     let mut fixture = Fixture::standalone();
     let data = doc! { "failCommands": ["hello", "isMaster"], "appName": "mine", "errorCode": 91 };

@@ -16,6 +16,8 @@ mod client;
 mod failover;
 mod membership;
 mod observer;
+#[cfg(feature = "client")]
+mod overload;
 mod pools;
 mod prose;
 mod record;

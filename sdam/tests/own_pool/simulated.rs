@@ -15,7 +15,9 @@ use futures::{
     FutureExt, StreamExt,
     future::{join, join_all, poll_immediate},
 };
-use sdam::{Event, EventKind, Interest, PoolError, ServerAddress, Spawner, Task, Topology};
+use sdam::{
+    Event, EventKind, Interest, PoolError, PoolOptions, ServerAddress, Spawner, Task, Topology,
+};
 use sdam_events::channel::{EventStream, unbounded};
 use sdam_pool::{Error, Pool};
 use sdam_sim::{
@@ -100,6 +102,35 @@ fn names(events: &[Event], address: &ServerAddress) -> Vec<String> {
     told.filter(|(own, _)| *own == address)
         .map(|(_, name)| name)
         .collect()
+}
+
+/// B-30, CMAP prose tests 1 to 4: the options come from the connection string, and a sink observes
+/// them.
+#[test]
+fn all_pools_have_the_options_of_the_connection_string() {
+    let sim = simulation(11);
+    let options =
+        "maxPoolSize=7&minPoolSize=3&maxIdleTimeMS=5&maxConnecting=4&waitQueueTimeoutMS=6";
+    let (topology, events) = observed(&sim, options);
+    let created: Vec<_> = sim.block_on(async {
+        let pool = primary(&topology).await.pool().clone();
+        topology.close().await;
+        let created = events.filter_map(async |event| match event.kind {
+            EventKind::PoolCreated { options, .. } => Some(options),
+            _ => None,
+        });
+        let created: Vec<_> = created.collect().await;
+        assert!(created.iter().all(|options| **options == *pool.options()));
+        created
+    });
+    let mut expected = PoolOptions::default();
+    expected.max_pool_size = 7;
+    expected.min_pool_size = 3;
+    expected.max_idle_time = Some(Duration::from_millis(5));
+    expected.max_connecting = 4;
+    expected.wait_queue_timeout = Some(Duration::from_millis(6));
+    let created: Vec<_> = created.iter().map(|options| &**options).collect();
+    assert_eq!(created, [&expected; 3]);
 }
 
 #[test]
