@@ -91,6 +91,7 @@ impl Mongod {
         let mut arguments: Vec<String> = arguments.collect();
         if security == Security::Users {
             arguments.extend(security::key_file(dir.path())?);
+            arguments.extend(security::ITERATIONS.map(str::to_owned));
         }
         let mongod = Self {
             executable,

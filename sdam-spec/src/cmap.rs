@@ -47,7 +47,7 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 /// # Errors
 ///
 /// The first difference, anything in the file that is not supported, or a file that no environment
-/// admits: nothing is skipped.
+/// admits, unless the host is [partial](Host::partial).
 pub fn run(host: &Host, file: &Value) -> Result<Vec<Environment>, String> {
     let file = File::read(file)?;
     let environments = host.environments().iter();
@@ -55,9 +55,13 @@ pub fn run(host: &Host, file: &Value) -> Result<Vec<Environment>, String> {
         environment.kind == Kind::Single
             && !environment.authentication
             && environment.meets(file.run_on.as_deref())
+            && file
+                .fail_point
+                .as_ref()
+                .is_none_or(|own| environment.applies(own))
     });
     let admitted: Vec<_> = admitted.copied().collect();
-    if admitted.is_empty() {
+    if admitted.is_empty() && !host.is_partial() {
         return Err("no environment meets the requirements".to_owned());
     }
     for environment in &admitted {

@@ -31,6 +31,7 @@ pub struct Host {
     block_on: BlockOn,
     environments: Vec<Environment>,
     deploy: Option<Deploy>,
+    is_partial: bool,
 }
 
 /// Runs a future to its end.
@@ -46,6 +47,7 @@ impl Host {
             block_on: Box::new(block_on),
             environments: Vec::new(),
             deploy: None,
+            is_partial: false,
         }
     }
 
@@ -60,6 +62,18 @@ impl Host {
         self.environments = environments;
         self.deploy = Some(Box::new(deploy));
         self
+    }
+
+    /// Lets tests be left out that none of the environments admits: other hosts run them.
+    #[must_use]
+    pub fn partial(mut self) -> Self {
+        self.is_partial = true;
+        self
+    }
+
+    /// Returns whether tests may be left out.
+    pub(crate) fn is_partial(&self) -> bool {
+        self.is_partial
     }
 
     /// Starts a new deployment.

@@ -124,7 +124,7 @@ impl fmt::Debug for TestDeployment {
 /// # Errors
 ///
 /// The first difference, anything in the file that is not supported, or a test that no environment
-/// admits: nothing is skipped.
+/// admits, unless the host is [partial](Host::partial).
 pub fn run(host: &Host, file: &Value) -> Result<Vec<Environment>, String> {
     let file = File::read(file)?;
     let mut used = Vec::new();
@@ -136,7 +136,7 @@ pub fn run(host: &Host, file: &Value) -> Result<Vec<Environment>, String> {
         }
         let admitted = host.environments().iter();
         let admitted: Vec<_> = admitted.filter(|it| file.admits(test, it)).collect();
-        if admitted.is_empty() {
+        if admitted.is_empty() && !host.is_partial() {
             return Err(describe("no environment meets the requirements".to_owned()));
         }
         for environment in admitted {
@@ -149,7 +149,7 @@ pub fn run(host: &Host, file: &Value) -> Result<Vec<Environment>, String> {
             }
         }
     }
-    if used.is_empty() {
+    if used.is_empty() && !host.is_partial() {
         return Err("no test has run".to_owned());
     }
     Ok(used)

@@ -5,6 +5,7 @@ mod deployment;
 pub(crate) mod fetch;
 mod report;
 mod runner;
+mod servers;
 
 use std::fs;
 use std::path::Path;
@@ -26,8 +27,9 @@ usage: cargo xtask spec-test [--corpus DIR] [--suite NAME]... [--runtime NAME]..
   --corpus DIR    where the files are: a clone of the specifications' repository, its folder
                   `source`, or a source distribution of PyMongo
   --suite NAME    only this suite, such as `rs`, or these, such as `server-selection`
-  --runtime NAME  only this column: `pure` (no runtime), the name of a runtime, or `scan`
-                  (single-threaded mode)
+  --runtime NAME  only this column: `pure` (no runtime), the name of a runtime, `scan`
+                  (single-threaded mode), or `mongod-4.2`, `-4.4`, `-5.0`, `-6.0` (real servers,
+                  which do not run unless they are named)
   --json FILE     write the figures to FILE, too
 
 Without --corpus the files are looked for in the folder named by SDAM_SPEC_CORPUS, then in
@@ -104,7 +106,7 @@ fn choose_suites(names: &[String]) -> Result<Vec<&'static Suite>> {
 }
 
 fn choose_columns(names: &[String]) -> Result<Vec<Column>> {
-    let known = || Column::ALL.iter().copied();
+    let known = || Column::ALL.iter().chain(Column::SERVERS).copied();
     if let Some(unknown) = names
         .iter()
         .find(|name| known().all(|column| column.name() != name.as_str()))
@@ -112,8 +114,11 @@ fn choose_columns(names: &[String]) -> Result<Vec<Column>> {
         let known: Vec<_> = known().map(Column::name).collect();
         return Err(format!("no such runtime: {unknown}; there are {}", known.join(", ")).into());
     }
+    if names.is_empty() {
+        return Ok(Column::ALL.to_vec());
+    }
     Ok(known()
-        .filter(|column| names.is_empty() || names.iter().any(|name| name == column.name()))
+        .filter(|column| names.iter().any(|name| name == column.name()))
         .collect())
 }
 

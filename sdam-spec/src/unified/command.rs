@@ -135,6 +135,15 @@ pub(super) enum ClientWriteModel {
     },
 }
 
+/// The entity that performs a method.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scope<'n> {
+    Client,
+    Database,
+    /// The collection of this name.
+    Collection(&'n str),
+}
+
 /// Which servers may run a command, and whether it may be retried.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Access {
@@ -147,9 +156,12 @@ pub(super) enum Access {
 }
 
 impl Method {
-    /// Returns the command's body for the collection `name`, which is empty for a database or a
-    /// client.
-    pub(super) fn body(&self, name: &str) -> Document {
+    /// Returns the command's body for what performs it.
+    pub(super) fn body(&self, scope: Scope<'_>) -> Document {
+        let name = match scope {
+            Scope::Client | Scope::Database => "",
+            Scope::Collection(name) => name,
+        };
         // Of a database or a client, commands of collections have the number 1.
         let target = if name.is_empty() {
             Bson::Int32(1)
@@ -166,7 +178,11 @@ impl Method {
                 aggregate(target, &[doc! { "$match": filter }, count], None)
             }
             Self::CreateChangeStream { pipeline } => {
-                let mut stages = vec![doc! { "$changeStream": {} }];
+                let options = match scope {
+                    Scope::Client => doc! { "allChangesForCluster": true },
+                    Scope::Database | Scope::Collection(_) => Document::new(),
+                };
+                let mut stages = vec![doc! { "$changeStream": options }];
                 stages.extend(pipeline.iter().cloned());
                 aggregate(target, &stages, None)
             }

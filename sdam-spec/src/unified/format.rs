@@ -3,6 +3,7 @@
 //! Only what the files here use is defined; any other field, operation, entity or event of the
 //! format is refused by name.
 
+use bson::Document;
 use serde::{
     Deserialize, Deserializer,
     de::{Error as _, IgnoredAny},
@@ -63,6 +64,16 @@ impl File {
         }
     }
 
+    /// Returns whether a client connects to a load balancer, whatever the deployment is.
+    fn balances_load(&self) -> bool {
+        self.create_entities.iter().any(|entity| match entity {
+            Entity::Client(client) => {
+                client.uri_options.get("loadBalanced") == Some(&Value::Bool(true))
+            }
+            _ => false,
+        })
+    }
+
     /// Returns whether `test` may run on a deployment of `environment`.
     pub(super) fn admits(&self, test: &Test, environment: &Environment) -> bool {
         let requirements = [&self.run_on_requirements, &test.run_on_requirements];
@@ -72,10 +83,20 @@ impl File {
         let mut requirements = requirements.into_iter();
         (asks.count() > 0) == environment.authentication
             && requirements.all(|requirements| environment.meets(requirements.as_deref()))
+            && test.fail_points().all(|own| environment.applies(own))
+            && (environment.knows_hello() || !self.balances_load())
     }
 }
 
 impl Test {
+    fn fail_points(&self) -> impl Iterator<Item = &Document> {
+        let calls = self.operations.iter().map(|operation| &operation.call);
+        calls.filter_map(|call| match call {
+            Call::Runner(RunnerCall::FailPoint { fail_point, .. }) => Some(fail_point),
+            _ => None,
+        })
+    }
+
     /// Returns the option that the test sets and that drivers need not have. The files say that
     /// drivers without it leave the test out (CMAP: "Deprecated Options").
     pub(super) fn optional_option(&self) -> Option<&str> {

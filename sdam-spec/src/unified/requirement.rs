@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use bson::Document;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -92,6 +93,25 @@ impl Environment {
         let [major, minor, _] = self.release;
         let star = if self.authentication { "*" } else { "" };
         format!("{major}.{minor}{star}")
+    }
+
+    /// Returns whether the servers apply a fail point as tests expect. Before 4.4.7 they compare the
+    /// application name before the first hello of a connection has set it (SERVER-49336).
+    pub(crate) fn applies(&self, fail_point: &Document) -> bool {
+        let Ok(data) = fail_point.get_document("data") else {
+            return true;
+        };
+        let commands = data.get_array("failCommands").into_iter().flatten();
+        let mut commands = commands.filter_map(|command| command.as_str());
+        let is_early = data.contains_key("appName") && commands.any(|name| name == "hello");
+        !is_early || self.release >= [4, 4, 7]
+    }
+
+    /// Returns whether the servers know `hello`, with which clients of a load balancer begin.
+    pub(super) fn knows_hello(&self) -> bool {
+        let lacks_it =
+            self.release < [4, 2, 10] || (self.release >= [4, 4, 0] && self.release < [4, 4, 2]);
+        !lacks_it
     }
 
     /// Returns whether one of the requirements is met; none is also met.

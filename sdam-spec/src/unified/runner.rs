@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{
     Target,
     client::{Client, Published},
-    command::{Access, Method, to_json},
+    command::{Access, Method, Scope, to_json},
     cursor::{Cursor, Session},
     driver::{Driver, Request},
     entity::{CollectionEntity, DatabaseEntity, Entity},
@@ -268,7 +268,7 @@ impl<'t> Runner<'t> {
     /// Returns the command of a method of `object`: a collection, a database or a client.
     fn request(&self, object: &str, method: &Method) -> Result<(Arc<Driver>, Request), String> {
         let mut access = method.access();
-        let (client, database, collection) = match self.collections.get(object) {
+        let (client, database, scope) = match self.collections.get(object) {
             Some(collection) => {
                 let database = find(&self.databases, &collection.database)?;
                 if let (Access::Read(preference @ None), Some(options)) =
@@ -277,16 +277,17 @@ impl<'t> Runner<'t> {
                     *preference = Some(options.read_preference.0.clone());
                 }
                 let name = &*collection.collection_name;
-                (&*database.client, &*database.database_name, name)
+                let scope = Scope::Collection(name);
+                (&*database.client, &*database.database_name, scope)
             }
             None => match self.databases.get(object) {
-                Some(database) => (&*database.client, &*database.database_name, ""),
-                None => (object, "admin", ""),
+                Some(database) => (&*database.client, &*database.database_name, Scope::Database),
+                None => (object, "admin", Scope::Client),
             },
         };
         let request = Request {
             database: database.to_owned(),
-            body: method.body(collection),
+            body: method.body(scope),
             access,
         };
         Ok((find(&self.clients, client)?.driver(), request))

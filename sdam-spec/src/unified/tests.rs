@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bson::doc;
 use sdam_core::{
     address::ServerAddress,
     error::{ErrorKind, ServerError, Stage},
@@ -374,4 +375,54 @@ fn every_condition_of_an_expected_error_is_checked() {
     );
     check("errorLabelsOmit", json!(["SystemOverloadedError"]), true);
     check("errorLabelsOmit", json!(["RetryableError"]), false);
+}
+
+#[test]
+fn tests_do_not_run_on_releases_that_cannot_do_what_they_need() {
+    let on = |release| Environment { release, ..SINGLE };
+    let fail_point = |data: Document| doc! { "configureFailPoint": "failCommand", "data": data };
+    let hello = fail_point(doc! { "failCommands": ["isMaster", "hello"], "appName": "a" });
+    assert!(!on([4, 4, 6]).applies(&hello));
+    assert!(on([4, 4, 7]).applies(&hello));
+    let find = fail_point(doc! { "failCommands": ["find"], "appName": "a" });
+    assert!(on([4, 2, 6]).applies(&find));
+    for (release, knows) in [
+        ([4, 2, 9], false),
+        ([4, 2, 10], true),
+        ([4, 4, 1], false),
+        ([4, 4, 2], true),
+    ] {
+        assert_eq!(on(release).knows_hello(), knows, "{release:?}");
+    }
+}
+
+#[test]
+fn a_partial_host_leaves_out_tests_that_it_does_not_admit() {
+    let mut file = file(&insert(Some(true)));
+    file["runOnRequirements"][0]["topologies"] = json!(["sharded"]);
+    assert_eq!(run(&host().partial(), &file), Ok(Vec::new()));
+    assert!(run(&host(), &file).is_err());
+}
+
+#[test]
+fn a_test_of_an_option_that_clients_do_not_have_is_left_out() {
+    let create = |option: &str| {
+        let client = json!({ "id": "other", "uriOptions": { option: 5 } });
+        let entities = json!([{ "client": client }]);
+        let create = json!({
+            "name": "createEntities", "object": "testRunner", "arguments": { "entities": entities },
+        });
+        let mut file = file(&create);
+        let kept = file["tests"][0].clone();
+        file["tests"].as_array_mut().unwrap().push(kept);
+        file["tests"][1]["operations"] = json!([insert(None)]);
+        run(&host(), &file).unwrap_err()
+    };
+    // Only the second test runs, and fails.
+    assert!(create("waitQueueSize").contains("insertOne"));
+    assert!(
+        check_unsupported("maxPoolSize")
+            .unwrap_err()
+            .contains("has to run")
+    );
 }

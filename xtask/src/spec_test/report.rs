@@ -134,7 +134,7 @@ impl fmt::Display for Report {
         let width = self.suites.iter().map(String::len).max().unwrap_or(0);
         write!(f, "{:width$}", "passed/failed/skipped")?;
         for runtime in &self.runtimes {
-            write!(f, "  {runtime:>9}")?;
+            write!(f, "  {runtime:>10}")?;
         }
         writeln!(f)?;
         for suite in &self.suites {
@@ -150,7 +150,7 @@ impl fmt::Display for Report {
                         format!("{}/{failed}/{skipped}", cell.passed)
                     },
                 );
-                write!(f, "  {figures:>9}")?;
+                write!(f, "  {figures:>10}")?;
             }
             writeln!(f)?;
         }

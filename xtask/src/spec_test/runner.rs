@@ -1,12 +1,14 @@
 //! Running files in one column of the table.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use sdam_core::address::ServerAddress;
+use sdam_live::Version;
 use sdam_runtime_tokio::from_handle;
 use sdam_sim::Blueprint;
 use sdam_sim::runtime::Sim;
@@ -14,10 +16,12 @@ use sdam_spec::corpus::File;
 use sdam_spec::engine::Host;
 use sdam_spec::suite::Suite;
 use sdam_spec::unified::Environment;
+use sdam_transport::runtime::Runtime;
 use serde_json::Value;
 
 use super::deployment;
 use super::report::Cell;
+use super::servers::Servers;
 use crate::Result;
 
 /// A suite with its files.
@@ -48,6 +52,8 @@ pub(crate) enum Column {
     Sim,
     /// Single-threaded mode.
     Scan,
+    /// Real servers of this series, and the engine on tokio's threads.
+    Server(Version),
 }
 
 impl Column {
@@ -60,6 +66,14 @@ impl Column {
         Self::Scan,
     ];
 
+    /// The columns of real servers, which run only if they are named.
+    pub(crate) const SERVERS: &[Self] = &[
+        Self::Server(Version::V4_2),
+        Self::Server(Version::V4_4),
+        Self::Server(Version::V5_0),
+        Self::Server(Version::V6_0),
+    ];
+
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Pure => "pure",
@@ -68,6 +82,19 @@ impl Column {
             Self::AsyncStd => "async-std",
             Self::Sim => "sim",
             Self::Scan => "scan",
+            Self::Server(Version::V4_2) => "mongod-4.2",
+            Self::Server(Version::V4_4) => "mongod-4.4",
+            Self::Server(Version::V5_0) => "mongod-5.0",
+            Self::Server(_) => "mongod-6.0",
+        }
+    }
+
+    /// Returns how many files run at the same time. Files for whole deployments mostly wait, but
+    /// those on real servers share their fail points.
+    const fn workers(self) -> usize {
+        match self {
+            Self::Tokio | Self::Smol | Self::AsyncStd => 4,
+            Self::Pure | Self::Sim | Self::Scan | Self::Server(_) => 1,
         }
     }
 
@@ -76,6 +103,7 @@ impl Column {
         let covers: fn(&Value) -> bool = match self {
             Self::Pure => suite.pure.map(|_| |_: &Value| true)?,
             Self::Scan => suite.scan?.covers,
+            Self::Server(_) => suite.deployed.map(|_| |_: &Value| true)?,
             _ if suite.deployed.is_some() => |_: &Value| true,
             _ => suite.engine.map(|_| |_: &Value| true)?,
         };
@@ -88,6 +116,7 @@ impl Column {
         let runtime = match self {
             Self::Pure | Self::Scan => return Ok(None),
             Self::Tokio => return tokio().map(Some),
+            Self::Server(version) => return servers(version).map(Some),
             Self::Smol => sdam_runtime_smol::runtime(),
             Self::AsyncStd => sdam_runtime_async_std::runtime(),
             Self::Sim => return Ok(Some(sim())),
@@ -103,13 +132,7 @@ impl Column {
 }
 
 fn tokio() -> Result<Host, String> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .map_err(|error| format!("cannot start tokio: {error}"))?;
-    let parts = from_handle(runtime.handle().clone()).map_err(|error| error.to_string())?;
-    let runtime = Arc::new(runtime);
+    let (runtime, parts) = start_tokio()?;
     let block_on = move |future: BoxFuture<'_, ()>| runtime.block_on(future);
     let host = Host::new(Arc::clone(&parts.spawner), block_on.clone());
     Ok(
@@ -117,6 +140,29 @@ fn tokio() -> Result<Host, String> {
             deployment::serve(environment, parts.clone(), block_on.clone())
         }),
     )
+}
+
+/// Creates the host of real servers. It has no sharded cluster, so some tests do not run there.
+fn servers(version: Version) -> Result<Host, String> {
+    let (runtime, parts) = start_tokio()?;
+    let servers = Servers::start(version)?;
+    let block_on = move |future: BoxFuture<'_, ()>| runtime.block_on(future);
+    let host = Host::new(Arc::clone(&parts.spawner), block_on.clone());
+    let environments = servers.environments();
+    let host = host.with_deployments(environments, move |environment| {
+        servers.deploy(environment, parts.clone(), block_on.clone())
+    });
+    Ok(host.partial())
+}
+
+fn start_tokio() -> Result<(Arc<tokio::runtime::Runtime>, Runtime), String> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(|error| format!("cannot start tokio: {error}"))?;
+    let parts = from_handle(runtime.handle().clone()).map_err(|error| error.to_string())?;
+    Ok((Arc::new(runtime), parts))
 }
 
 /// Creates the host of the simulated column. Most files do not use its servers but define their
@@ -130,25 +176,34 @@ fn sim() -> Host {
     })
 }
 
-/// Runs every file of `jobs` on a separate thread, which is abandoned if it gets stuck. Returns
+/// Runs every file of `jobs` on separate threads, which are abandoned if they get stuck. Returns
 /// the outcome of each job.
 pub(crate) fn run(column: Column, jobs: &Arc<Vec<Job>>) -> Vec<Cell> {
     let (verdicts, receiver) = mpsc::channel();
-    let work = Arc::clone(jobs);
-    thread::spawn(move || {
-        let host = column.host();
-        for (suite, files) in work.iter() {
-            for file in files {
+    let next = Arc::new(AtomicUsize::new(0));
+    for _ in 0..column.workers() {
+        let (jobs, next, verdicts) = (Arc::clone(jobs), Arc::clone(&next), verdicts.clone());
+        thread::spawn(move || {
+            let host = column.host();
+            let files = jobs.iter().flat_map(|(suite, files)| {
+                let files = files.iter();
+                files.map(move |file| (suite, file))
+            });
+            let files: Vec<_> = files.collect();
+            loop {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                let Some((suite, file)) = files.get(index) else {
+                    return;
+                };
+                let verdict = check(column, host.as_ref(), suite, file);
                 // The receiver is dropped once a file took too long.
-                if verdicts
-                    .send(check(column, host.as_ref(), suite, file))
-                    .is_err()
-                {
+                if verdicts.send((index, verdict)).is_err() {
                     return;
                 }
             }
-        }
-    });
+        });
+    }
+    drop(verdicts);
     collect(jobs, LIMIT, &receiver)
 }
 
@@ -172,39 +227,48 @@ fn check(
     outcome.map(|()| Vec::new())
 }
 
-/// Matches results, which come in the order of files, with their files. After a missing result,
-/// the remaining files have no known outcome.
+/// Matches results with their files, which are numbered through all jobs. After the limit has
+/// passed without a result, the first file without one has failed, and the others have no known
+/// outcome.
 pub(super) fn collect(
     jobs: &[Job],
     limit: Duration,
-    verdicts: &mpsc::Receiver<Verdict>,
+    verdicts: &mpsc::Receiver<(usize, Verdict)>,
 ) -> Vec<Cell> {
-    let mut stuck = false;
-    let mut cells = Vec::with_capacity(jobs.len());
-    for (_, files) in jobs {
-        let mut cell = Cell::default();
-        for file in files {
-            let name = file.name.clone();
-            if stuck {
-                cell.skipped.push(name);
-                continue;
+    let total = jobs.iter().map(|(_, files)| files.len()).sum();
+    let mut results: Vec<Option<Verdict>> = Vec::new();
+    results.resize_with(total, || None);
+    let mut stuck = None;
+    for _ in 0..total {
+        match verdicts.recv_timeout(limit) {
+            Ok((index, verdict)) => results[index] = Some(verdict),
+            Err(RecvTimeoutError::Timeout) => {
+                stuck = Some(format!("no result within {limit:?}"));
+                break;
             }
-            let verdict = verdicts.recv_timeout(limit).unwrap_or_else(|error| {
-                stuck = true;
-                Err(match error {
-                    RecvTimeoutError::Timeout => format!("no result within {limit:?}"),
-                    RecvTimeoutError::Disconnected => "the check panicked".to_owned(),
-                })
-            });
-            match verdict {
-                Ok(environments) => {
-                    cell.passed += 1;
-                    cell.ran.push((name, environments));
-                }
-                Err(difference) => cell.failed.push((name, difference)),
+            Err(RecvTimeoutError::Disconnected) => {
+                stuck = Some("the check panicked".to_owned());
+                break;
             }
         }
-        cells.push(cell);
     }
-    cells
+    let mut results = results.into_iter();
+    let cells = jobs.iter().map(|(suite, files)| {
+        let mut cell = Cell::default();
+        for (file, result) in files.iter().zip(&mut results) {
+            let name = file.name.clone();
+            match result.or_else(|| stuck.take().map(Err)) {
+                None => cell.skipped.push(name),
+                Some(Err(difference)) => cell.failed.push((name, difference)),
+                // No test of the file may run on these deployments.
+                Some(Ok(ran)) if suite.deployed.is_some() && ran.is_empty() => {}
+                Some(Ok(ran)) => {
+                    cell.passed += 1;
+                    cell.ran.push((name, ran));
+                }
+            }
+        }
+        cell
+    });
+    cells.collect()
 }

@@ -132,7 +132,7 @@ fn a_hanging_check_fails_and_the_files_after_it_are_skipped() {
     let files = ["first", "second", "third"].map(|name| rtt_file(name, 12.0));
     let jobs = [(rtt_suite(), files.to_vec())];
     let (verdicts, receiver) = mpsc::channel();
-    verdicts.send(Ok(Vec::new())).unwrap();
+    verdicts.send((0, Ok(Vec::new()))).unwrap();
     let check = |difference: &str, receiver: &mpsc::Receiver<_>, passed: usize| {
         let cells = runner::collect(&jobs, Duration::ZERO, receiver);
         assert_eq!(cells[0].passed, passed);
@@ -168,4 +168,33 @@ fn a_report_says_on_which_deployments_each_file_ran() {
     ]);
     let line = "unified/a.json [tokio, sim]: single 4.2 8.0; replicaset 5.0*;\n";
     assert!(report.to_string().contains(line), "{report}");
+}
+
+#[test]
+fn real_servers_are_columns_only_if_they_are_named() {
+    assert_eq!(choose_columns(&[]).unwrap(), Column::ALL);
+    let chosen = choose_columns(&["mongod-4.2".to_owned(), "scan".to_owned()]).unwrap();
+    let names: Vec<_> = chosen.into_iter().map(Column::name).collect();
+    assert_eq!(names, ["scan", "mongod-4.2"]);
+    assert!(choose_columns(&["mongod-3.6".to_owned()]).is_err());
+}
+
+#[test]
+fn a_file_that_did_not_run_on_any_deployment_has_not_passed() {
+    let suite = choose_suites(&["mongodb-handshake".to_owned()]).unwrap()[0];
+    let jobs = [(
+        suite,
+        vec![rtt_file("nowhere", 1.0), rtt_file("somewhere", 1.0)],
+    )];
+    let (verdicts, receiver) = mpsc::channel();
+    verdicts.send((0, Ok(Vec::new()))).unwrap();
+    let single = Environment {
+        kind: Kind::Single,
+        release: [6, 0, 5],
+        authentication: false,
+    };
+    verdicts.send((1, Ok(vec![single]))).unwrap();
+    let cells = runner::collect(&jobs, Duration::ZERO, &receiver);
+    assert_eq!((cells[0].passed, cells[0].failed.len()), (1, 0));
+    assert_eq!(cells[0].ran, [("somewhere".to_owned(), vec![single])]);
 }

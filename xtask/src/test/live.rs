@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use sdam_live::Version;
 
 use crate::Result;
-use crate::cargo::cargo;
+use crate::cargo::{cargo, run as run_command};
 
 /// A runtime and a server version for the live tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,6 +96,33 @@ pub(super) fn run(combinations: &[Combination], required: bool) -> Result<()> {
         0 => Ok(()),
         bad => Err(format!("{bad} of {} combinations did not pass", combinations.len()).into()),
     }
+}
+
+/// Runs the official files for whole deployments against servers of these versions. `required` makes
+/// a missing server a failure.
+///
+/// # Errors
+/// When a file does not pass.
+pub(super) fn run_official(versions: &[Version], required: bool) -> Result<()> {
+    let mut command = cargo();
+    command.args(["xtask", "spec-test"]);
+    let mut found = 0;
+    for version in versions {
+        match sdam_live::mongod_path(*version) {
+            Err(unavailable) if !required => {
+                println!("SKIPPED official files, no mongod is available: {unavailable}");
+            }
+            _ => {
+                found += 1;
+                command.args(["--runtime", &format!("mongod-{version}")]);
+            }
+        }
+    }
+    // Without a named column, every other one would run.
+    if found == 0 {
+        return Ok(());
+    }
+    run_command(&mut command)
 }
 
 impl Outcome {

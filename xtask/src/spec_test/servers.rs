@@ -1,0 +1,120 @@
+//! Real servers for files that need a whole deployment.
+
+use std::cell::OnceCell;
+
+use bson::doc;
+use futures::future::BoxFuture;
+use sdam_live::{MemberSpec, Mongod, ROOT, ReplicaSet, Version};
+use sdam_spec::unified::{Environment, Kind, TestDeployment};
+use sdam_transport::runtime::Runtime;
+
+/// The servers of one series. Each deployment is started when the first test needs it; all tests
+/// share it.
+pub(super) struct Servers {
+    version: Version,
+    release: [u32; 3],
+    single: Mongod,
+    secured: OnceCell<Mongod>,
+    set: OnceCell<ReplicaSet>,
+    secured_set: OnceCell<ReplicaSet>,
+}
+
+impl Servers {
+    pub(super) fn start(version: Version) -> Result<Self, String> {
+        let single = Mongod::start(version).map_err(|error| error.to_string())?;
+        let info = single.run_command("admin", doc! { "buildInfo": 1 });
+        let info = info.map_err(|error| error.to_string())?;
+        let numbers = info.get_array("versionArray").into_iter().flatten();
+        let mut release = [0; 3];
+        for (own, number) in release.iter_mut().zip(numbers) {
+            *own = number.as_i32().unwrap_or_default().cast_unsigned();
+        }
+        Ok(Self {
+            version,
+            release,
+            single,
+            secured: OnceCell::new(),
+            set: OnceCell::new(),
+            secured_set: OnceCell::new(),
+        })
+    }
+
+    pub(super) fn environments(&self) -> Vec<Environment> {
+        let kinds = [Kind::Single, Kind::ReplicaSet].into_iter();
+        let environments = kinds.flat_map(|kind| {
+            [false, true].map(|authentication| Environment {
+                kind,
+                release: self.release,
+                authentication,
+            })
+        });
+        environments.collect()
+    }
+
+    /// Returns the deployment of `environment`, without the fail points of earlier tests.
+    pub(super) fn deploy(
+        &self,
+        environment: &Environment,
+        runtime: Runtime,
+        block_on: impl Fn(BoxFuture<'_, ()>) + 'static,
+    ) -> Result<TestDeployment, String> {
+        let uri = self
+            .prepare(environment)
+            .map_err(|error| error.to_string())?;
+        let uri = if environment.authentication {
+            let (user, password) = ROOT;
+            uri.replace("mongodb://", &format!("mongodb://{user}:{password}@"))
+        } else {
+            uri
+        };
+        Ok(TestDeployment::new(uri, runtime, block_on, ()))
+    }
+
+    fn prepare(&self, environment: &Environment) -> Result<String, sdam_live::Error> {
+        let mongod = match (environment.kind, environment.authentication) {
+            (Kind::Single, false) => &self.single,
+            (Kind::Single, true) => start(&self.secured, || Mongod::start_secured(self.version))?,
+            (_, secured) => return self.prepare_set(secured),
+        };
+        reset(mongod)?;
+        Ok(format!("mongodb://{}/", mongod.host()))
+    }
+
+    fn prepare_set(&self, secured: bool) -> Result<String, sdam_live::Error> {
+        let members = [MemberSpec::new(), MemberSpec::new(), MemberSpec::new()];
+        let builder = ReplicaSet::builder(self.version);
+        let set = if secured {
+            start(&self.secured_set, || {
+                let set = builder.secured().start(&members)?;
+                // Until every member has the user, not all of them authenticate it.
+                let all = doc! {
+                    "insert": "c", "documents": [{}], "writeConcern": { "w": members.len() as i32 },
+                };
+                set.member(set.primary()?).run_command("test", all)?;
+                Ok(set)
+            })?
+        } else {
+            start(&self.set, || builder.start(&members))?
+        };
+        set.members().try_for_each(reset)?;
+        set.wait_until_settled()?;
+        Ok(set.uri())
+    }
+}
+
+/// Returns the value of `cell`, which `start` creates.
+fn start<T>(
+    cell: &OnceCell<T>,
+    start: impl FnOnce() -> Result<T, sdam_live::Error>,
+) -> Result<&T, sdam_live::Error> {
+    if let Some(started) = cell.get() {
+        return Ok(started);
+    }
+    let started = start()?;
+    Ok(cell.get_or_init(|| started))
+}
+
+fn reset(mongod: &Mongod) -> Result<(), sdam_live::Error> {
+    let off = doc! { "configureFailPoint": "failCommand", "mode": "off" };
+    mongod.run_command("admin", off).map(drop)
+}
