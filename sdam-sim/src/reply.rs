@@ -44,6 +44,7 @@ pub(crate) const EXCEEDED_TIME_LIMIT: i32 = 262;
 pub(crate) const FAIL_POINT_SET_FAILED: i32 = 266;
 pub(crate) const SPLIT_HORIZON_CHANGE: i32 = 317;
 pub(crate) const API_VERSION_ERROR: i32 = 322;
+pub(crate) const API_STRICT_ERROR: i32 = 323;
 pub(crate) const API_WITHOUT_VERSION: i32 = 4_886_600;
 pub(crate) const UNSUPPORTED_OP_QUERY: i32 = 352;
 pub(crate) const INVALID_PARAMETER: i32 = 10065;
@@ -145,6 +146,7 @@ pub(crate) fn code_name(code: i32, version: ServerVersion) -> String {
         FAIL_POINT_SET_FAILED => "FailPointSetFailed",
         SPLIT_HORIZON_CHANGE => "SplitHorizonChange",
         API_VERSION_ERROR => "APIVersionError",
+        API_STRICT_ERROR => "APIStrictError",
         UNSUPPORTED_OP_QUERY => "UnsupportedOpQueryCommand",
         462 => "IngressRequestRateLimitExceeded",
         9001 => "SocketException",

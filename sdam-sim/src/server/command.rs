@@ -8,10 +8,10 @@ use crate::{
     fail_command::FailCommand,
     member::Kind,
     reply::{
-        API_VERSION_ERROR, API_WITHOUT_VERSION, COMMAND_NOT_FOUND, CommandError, CommandResult,
-        INVALID_OPTIONS, NO_DATABASE, UNSUPPORTED_OP_QUERY,
+        API_STRICT_ERROR, API_VERSION_ERROR, API_WITHOUT_VERSION, COMMAND_NOT_FOUND, CommandError,
+        CommandResult, INVALID_OPTIONS, NO_DATABASE, UNSUPPORTED_OP_QUERY,
     },
-    request::{Framing, Request, number},
+    request::{Framing, Request, flag, number},
     version::ServerVersion,
 };
 
@@ -60,6 +60,11 @@ impl Deployment {
         match &*request.name {
             "ping" | "endSessions" | "refreshSessions" | "killSessions" | "killAllSessions"
             | "logout" | "abortTransaction" | "commitTransaction" => Ok(Document::new()),
+            // A command of servers under test, to which version 1 of the API does not extend.
+            "testVersion2" if flag(&request.body, "apiStrict") => Err(CommandError::new(
+                API_STRICT_ERROR,
+                "Provided apiStrict:true, but the command testVersion2 is not in API Version 1",
+            )),
             "killCursors" => Ok(self.cursors.kill(&request.body)),
             "buildInfo" | "buildinfo" => Ok(build_info(version)),
             "getCmdLineOpts" => Ok(command_line()),

@@ -15,7 +15,7 @@ use sdam_transport::{Library, Runtime};
 
 use super::{
     driver::Driver,
-    entity::ClientEntity,
+    entity::{ApiEntity, ClientEntity},
     event::ExpectedEvent,
     log::{self, Message},
     operation::DriverInfo,
@@ -187,6 +187,7 @@ fn options(uri: &str, client: &ClientEntity) -> Result<Options, String> {
         uri.extend([separator, name, "=", &value]);
     }
     let mut options = Options::parse(&uri).map_err(|error| error.to_string())?;
+    options.server_api = client.server_api.as_ref().map(ApiEntity::server_api);
     if !sets_frequency {
         options.heartbeat_frequency = Some(HEARTBEAT_FREQUENCY);
     }

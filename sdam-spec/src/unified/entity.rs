@@ -1,5 +1,6 @@
 //! The entities that files and tests create.
 
+use sdam_core::options::ServerApi;
 use sdam_events::log::{LogConfig, Severity};
 use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::{Map, Value};
@@ -32,6 +33,26 @@ pub(super) struct ClientEntity {
     pub(super) ignore_command_monitoring_events: Vec<String>,
     #[serde(default)]
     pub(super) observe_log_messages: LogLevels,
+    pub(super) server_api: Option<ApiEntity>,
+}
+
+/// The declared version of the API.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct ApiEntity {
+    version: String,
+    strict: Option<bool>,
+    deprecation_errors: Option<bool>,
+}
+
+impl ApiEntity {
+    pub(super) fn server_api(&self) -> ServerApi {
+        let mut api = ServerApi::v1();
+        api.version = self.version.as_str().into();
+        api.strict = self.strict;
+        api.deprecation_errors = self.deprecation_errors;
+        api
+    }
 }
 
 #[derive(Debug, Deserialize)]

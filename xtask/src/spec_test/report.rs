@@ -117,7 +117,8 @@ impl Report {
                 write!(f, "{suite}/{file} [{}]:", runtimes.join(", "))?;
                 for kind in Kind::ALL {
                     let own = environments.iter().filter(|it| it.kind == kind);
-                    let own: Vec<_> = own.map(Environment::short_release).collect();
+                    let mut own: Vec<_> = own.map(Environment::short_release).collect();
+                    own.dedup();
                     if !own.is_empty() {
                         write!(f, " {} {};", kind.as_str(), own.join(" "))?;
                     }
