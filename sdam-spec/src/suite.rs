@@ -1,6 +1,6 @@
 //! The list of all suites.
 //!
-//! The rules that the folders about discovery and monitoring prove on their own, by number; tests
+//! The rules that the folders about monitoring and pools prove on their own, by number; tests
 //! beside the code name the other rules:
 //!
 //! | folder | rules |
@@ -11,7 +11,8 @@
 //! | `load-balanced` | A-1, D-81 |
 //! | `errors` | I-2, I-17 |
 //! | `monitoring` | J-1, J-2, J-4, J-5, J-15 to J-17, J-19, J-21, J-40, J-42 |
-//! | `unified` | K-6 |
+//! | `unified` | F-65, I-12, J-9, K-6 |
+//! | `cmap-format` | F-65, F-68b |
 
 use serde_json::Value;
 
