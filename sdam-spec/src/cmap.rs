@@ -1,6 +1,6 @@
 //! The test format of connection pools (CMAP: "cmap-format").
 //!
-//! Each file runs against a server of the host. The pool under test belongs to an [`Owner`], a
+//! Each file runs against a server of the host. The pool under test belongs to an `Owner`, a
 //! topology without monitors, because the files say when the pool becomes ready and is cleared.
 
 mod event;
