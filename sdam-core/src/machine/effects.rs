@@ -80,7 +80,8 @@ pub enum Effect {
 /// "Ready before publish" means that no reader sees a selectable server with a paused pool.
 /// "Clear after publish" means that no reader of the new description gets a connection of the old
 /// generation (SDAM: "Why synchronize clearing a server's pool with updating the topology?"). The
-/// opening events of a load-balanced topology come before the "ready" of its one pool.
+/// opening events of a load-balanced topology come before the "ready" of its one pool, and
+/// `TopologyClosed` comes last, because pools publish events while they close.
 #[derive(Debug, Default, PartialEq)]
 #[must_use = "effects carry commands to pools and monitors"]
 pub struct Effects(SmallVec<[Effect; 8]>);
