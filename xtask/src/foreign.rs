@@ -13,13 +13,14 @@ use crate::cargo::{cargo, output, root, run as run_command};
 pub(crate) const USAGE: &str = "\
 test the simulated deployment with other MongoDB drivers
 
-usage: cargo xtask foreign [pymongo] [node] [rust]
+usage: cargo xtask foreign [pymongo] [node] [rust] [rust-figures]
 
   pymongo  PyMongo, fetched by pip: the newest version, and one that still supports 3.6 (the default)
   node     the Node.js driver, fetched by npm
   rust     the official Rust driver, fetched and built by cargo
+  rust-figures  measures our client beside the official Rust driver, in one program
 
-Each serves deployments with the example `serve`, follows their failovers, writes and reads. A
+Each of the others serves deployments with the example `serve`, follows their failovers, writes and reads. A
 failed check makes the command fail. A driver that cannot be fetched is skipped with a warning;
 SDAM_FOREIGN_REQUIRED=1 makes that a failure.";
 
@@ -51,6 +52,7 @@ enum Client {
     PyMongo,
     Node,
     Rust,
+    RustFigures,
 }
 
 impl Client {
@@ -59,6 +61,7 @@ impl Client {
             "pymongo" => Ok(Self::PyMongo),
             "node" => Ok(Self::Node),
             "rust" => Ok(Self::Rust),
+            "rust-figures" => Ok(Self::RustFigures),
             _ => Err(format!("no such client: {name}\n\n{USAGE}").into()),
         }
     }
@@ -69,7 +72,8 @@ impl Client {
                 .iter()
                 .try_for_each(|version| pymongo(version, serve)),
             Self::Node => node(serve),
-            Self::Rust => rust(serve),
+            Self::Rust => rust("rust-driver", &[], serve),
+            Self::RustFigures => rust("rust-driver-figures", &["--release"], serve),
         }
     }
 }
@@ -115,14 +119,16 @@ fn node(serve: &Path) -> Result<()> {
     )
 }
 
-fn rust(serve: &Path) -> Result<()> {
-    let manifest = copied("rust-driver", &["Cargo.toml", "src/main.rs"])?.join("Cargo.toml");
+fn rust(project: &str, profile: &[&str], serve: &Path) -> Result<()> {
+    let manifest = copied(project, &["Cargo.toml", "src/main.rs"])?.join("Cargo.toml");
     if let Err(error) = run_command(cargo().arg("fetch").arg("--manifest-path").arg(&manifest)) {
         return unavailable("the Rust driver", &*error);
     }
     let mut check = cargo();
     check
-        .args(["run", "--quiet", "--manifest-path"])
+        .args(["run", "--quiet"])
+        .args(profile)
+        .arg("--manifest-path")
         .arg(manifest);
     run_command(check.arg("--").arg(serve))
 }
