@@ -55,7 +55,7 @@ pub(crate) fn order(effects: &Effects, opening: bool) -> Result<(), String> {
         Effect::PoolReady { .. } => 2,
         Effect::Publish(_) => 3,
         Effect::Emit(EventKind::TopologyOpening) if opening => 0,
-        Effect::Emit(EventKind::TopologyClosed) => 8,
+        Effect::Emit(EventKind::TopologyClosed) => 9,
         Effect::Emit(_) => 4,
         Effect::ServerKnown { .. } | Effect::ResetRtt { .. } => 5,
         Effect::PoolClear { .. } => 6,
