@@ -488,6 +488,20 @@ fn hosts_of_an_srv_record_replace_the_removed_ones() {
 }
 
 #[test]
+fn a_standalone_among_several_hosts_of_an_srv_record_is_removed() {
+    // D-11, D-20: a topology of type Single has one server, however many seeds there were.
+    let mut machine = opened(&options(&["a"]));
+    let hosts = [address("a"), address("b")];
+    let _ = machine.handle(NOW, Input::Hosts(&hosts));
+    let _ = check(&mut machine, "a", hello(ServerType::RsGhost));
+    let _ = check(&mut machine, "b", hello(ServerType::Standalone));
+    let description = machine.description();
+    assert_eq!(description.topology_type(), TopologyType::Unknown);
+    assert_eq!(description.servers().len(), 1);
+    assert!(description.server(&address("a")).is_some());
+}
+
+#[test]
 fn members_above_max_servers_are_ignored_and_reported_when_their_number_changes() {
     let mut options = options(&["a"]);
     options.max_servers = 3;

@@ -137,9 +137,10 @@ impl Transition<'_> {
         self.invalidate(server, ErrorKind::SetName, message, Some(self.now));
     }
 
-    /// Applies SDAM: "updateUnknownWithStandalone".
+    /// Applies SDAM: "updateUnknownWithStandalone". A topology of one seed may have several servers
+    /// since its SRV record changed, and TopologyType Single has exactly one.
     fn update_unknown_with_standalone(&mut self, server: &ServerDescription) {
-        if self.config.seeds.len() == 1 {
+        if self.config.seeds.len() == 1 && self.next.servers.len() == 1 {
             self.next.topology_type = TopologyType::Single;
         } else {
             self.remove(server, DepartureReason::OneOfSeveralSeeds);
