@@ -1,6 +1,6 @@
 //! How a check-out gets its connection.
 
-use std::{future::poll_fn, sync::Arc, task::Waker, time::Duration};
+use std::{future::poll_fn, sync::Arc, time::Duration};
 
 use futures::future::{Either, select};
 use sdam_transport::race;
@@ -9,7 +9,7 @@ use crate::{
     connection::PooledConnection,
     error::Error,
     inner::Inner,
-    machine::{CheckOut, Step, Ticket, Work},
+    machine::{CheckOut, Step, Ticket},
     member::Member,
 };
 
@@ -20,7 +20,7 @@ const TIMER_SLICE: Duration = Duration::from_millis(1);
 pub(crate) async fn run(pool: &Arc<Inner>) -> Result<PooledConnection, Error> {
     let events = pool.events.check_out_started();
     if pool.by_caller {
-        maintain(pool);
+        pool.work_by_caller();
     }
     let now = pool.expiry_time();
     let (result, closing) = pool.core.change_with(|machine| machine.check_out(now));
@@ -39,21 +39,6 @@ pub(crate) async fn run(pool: &Arc<Inner>) -> Result<PooledConnection, Error> {
         Err(error) => events.failed(error),
     }
     result
-}
-
-/// Does the work of a worker that a pool without one has left.
-fn maintain(pool: &Arc<Inner>) {
-    loop {
-        let now = pool.clock().now();
-        match pool.core.with(|machine| machine.work(now, &mut None)) {
-            Work::Interrupt(interruption) => pool.interrupts.interrupt(interruption),
-            Work::Wake(wakers) => wakers.into_iter().for_each(Waker::wake),
-            Work::Close(members, reason) => pool.bury(members, reason),
-            // The check-outs notice it themselves.
-            Work::Cancel => {}
-            Work::Open(_) | Work::Wait(_) | Work::End => return,
-        }
-    }
 }
 
 /// A check-out in the wait queue. It leaves the queue when it is dropped.

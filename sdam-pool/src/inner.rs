@@ -21,7 +21,7 @@ use crate::{
     error::Error,
     events::PoolEvents,
     interrupt::Interrupts,
-    machine::{Config, Failure, Machine, Pin, Work},
+    machine::{Config, Failure, Machine, Pin, Urgent, Work},
     member::Member,
 };
 
@@ -138,36 +138,61 @@ impl Inner {
         self.close_all(closing);
     }
 
-    /// Closes connections, and publishes it unless `reason` is `None`.
-    pub(crate) fn bury(
-        &self,
-        members: impl IntoIterator<Item = Box<Member>>,
-        reason: Option<ConnectionClosedReason>,
-    ) {
-        for member in members {
-            if let Some(reason) = reason {
-                self.events.closed(member.id, reason, None);
-            }
-            member.established.close();
-        }
-    }
-
     /// Closes connections that the machine has given up.
     pub(crate) fn close_all(&self, closing: Closing<Box<Member>>) {
         for (member, reason) in closing {
-            self.events.closed(member.id, reason, None);
-            member.established.close();
+            self.close_member(member, Some(reason));
         }
     }
 
-    /// Does the work of a pool without worker that may be done under the lock of the topology.
-    fn do_urgent_work(&self) {
-        while let Some(work) = self.core.with(Machine::urgent_work) {
-            match work {
-                Work::Interrupt(interruption) => self.interrupts.interrupt(interruption),
-                Work::Wake(wakers) => wakers.into_iter().for_each(Waker::wake),
-                _ => {}
+    /// Closes a connection, and publishes it unless `reason` is `None`.
+    pub(crate) fn close_member(&self, member: Box<Member>, reason: Option<ConnectionClosedReason>) {
+        if let Some(reason) = reason {
+            self.events.closed(member.id, reason, None);
+        }
+        member.established.close();
+    }
+
+    /// Does the work that is left to the worker, in a pool without one: all but opening
+    /// connections, which check-outs do themselves.
+    pub(crate) fn work_by_caller(&self) {
+        loop {
+            let now = self.clock().now();
+            match self.core.with(|machine| machine.work(now, &mut None)) {
+                Work::Urgent(urgent) => self.do_urgent(urgent),
+                Work::Close(members, reason) => {
+                    for member in members {
+                        self.close_member(member, reason);
+                    }
+                }
+                // The check-outs notice it themselves.
+                Work::Cancel => {}
+                Work::Open(_) | Work::Wait(_) | Work::End => return,
             }
+        }
+    }
+
+    /// Does the work after a call of the topology, which holds its lock, in a pool without worker.
+    ///
+    /// Behind a load balancer closing a connection is reported to the topology, so it is left to the
+    /// next check-out.
+    fn work_under_lock(&self) {
+        if !self.by_caller {
+            return;
+        }
+        if !self.settings.load_balanced {
+            self.work_by_caller();
+            return;
+        }
+        while let Some(urgent) = self.core.with(Machine::urgent_work) {
+            self.do_urgent(urgent);
+        }
+    }
+
+    pub(crate) fn do_urgent(&self, urgent: Urgent) {
+        match urgent {
+            Urgent::Interrupt(interruption) => self.interrupts.interrupt(interruption),
+            Urgent::Wake(wakers) => wakers.into_iter().for_each(Waker::wake),
         }
     }
 
@@ -181,9 +206,7 @@ impl Inner {
     pub(crate) fn clear(&self, clear: &PoolClear) {
         let closing = self.core.change(|machine| machine.clear(clear));
         self.close_all(closing);
-        if self.by_caller {
-            self.do_urgent_work();
-        }
+        self.work_under_lock();
     }
 
     /// Ends the pool. The idle connections are closed later, but this is published at once.
@@ -198,11 +221,9 @@ impl Inner {
             }
         }
         self.events.pool_closed();
-        let closing = self.core.change(|machine| machine.bury(idle));
+        let closing = self.core.change(|machine| machine.close_later(idle));
         self.close_all(closing);
-        if self.by_caller {
-            self.do_urgent_work();
-        }
+        self.work_under_lock();
     }
 }
 

@@ -27,7 +27,7 @@ use self::{attempts::Attempts, services::Services, waiters::Waiters};
 pub(crate) use self::{
     attempts::Failure,
     waiters::Ticket,
-    work::{Step, Work},
+    work::{Step, Urgent, Work},
 };
 use crate::error::Error;
 
@@ -55,7 +55,7 @@ pub(crate) struct Machine<C> {
     attempts: Attempts,
     services: Services,
     /// Connections to close that the worker has not taken yet.
-    doomed: Vec<Doomed<C>>,
+    to_close: Vec<ToClose<C>>,
     /// Connections in use of earlier generations are interrupted.
     interrupt: Option<Interruption>,
     /// Before this time no connection is opened for `minPoolSize`, because an attempt has failed.
@@ -86,7 +86,7 @@ enum State {
     Ready,
     Closed,
     /// The worker's runtime has ended: nothing opens connections any more.
-    Orphaned,
+    RuntimeShutDown,
 }
 
 /// An idle connection.
@@ -99,7 +99,7 @@ pub(crate) struct Idle<C> {
 
 /// Connections to close, and why.
 #[derive(Debug)]
-struct Doomed<C> {
+struct ToClose<C> {
     connections: VecDeque<Idle<C>>,
     /// `None` if the closing is published already.
     reason: Option<ConnectionClosedReason>,
@@ -186,7 +186,7 @@ impl<C: Pooled> Machine<C> {
             pinned: Pinned::default(),
             waiters: Waiters::new(),
             services: Services::default(),
-            doomed: Vec::new(),
+            to_close: Vec::new(),
             interrupt: None,
             fill_at: None,
             fill_failures: 0,
@@ -222,7 +222,7 @@ impl<C: Pooled> Machine<C> {
             self.generation = self.generation.max(clear.generation);
             if let State::Paused(_) | State::Ready = self.state {
                 self.state = State::Paused(Some(Arc::clone(&clear.cause)));
-                self.doom_idle(ConnectionClosedReason::Stale);
+                self.close_idle(ConnectionClosedReason::Stale);
                 self.waiters.evict(self.eviction());
             }
         }
@@ -243,7 +243,7 @@ impl<C: Pooled> Machine<C> {
     /// pool is closed already.
     ///
     /// The caller publishes the events of closing and passes the connections to
-    /// [`bury`](Self::bury).
+    /// [`close_later`](Self::close_later).
     pub(crate) fn close(&mut self) -> Option<VecDeque<Idle<C>>> {
         if let State::Closed = self.state {
             return None;
@@ -254,9 +254,9 @@ impl<C: Pooled> Machine<C> {
     }
 
     /// Leaves connections whose closing is published to the worker.
-    pub(crate) fn bury(&mut self, connections: VecDeque<Idle<C>>) -> After<C> {
+    pub(crate) fn close_later(&mut self, connections: VecDeque<Idle<C>>) -> After<C> {
         let mut after = After::default();
-        self.doomed.push(Doomed {
+        self.to_close.push(ToClose {
             connections,
             reason: None,
         });
@@ -332,7 +332,7 @@ impl<C: Pooled> Machine<C> {
     fn settle(&mut self, connection: C, since: Instant, after: &mut After<C>) {
         let reason = if !connection.is_usable() {
             ConnectionClosedReason::Error
-        } else if let State::Closed | State::Orphaned = self.state {
+        } else if let State::Closed | State::RuntimeShutDown = self.state {
             ConnectionClosedReason::PoolClosed
         } else if self.is_stale(&connection) {
             ConnectionClosedReason::Stale
@@ -349,7 +349,7 @@ impl<C: Pooled> Machine<C> {
     fn place(&mut self, connection: C, since: Instant, after: &mut After<C>) {
         let waiter = match self.attempts.oldest_owner() {
             Some(owner) => {
-                let next = self.heir();
+                let next = self.next_owner();
                 self.attempts.replace_owner(owner, next);
                 Some(owner)
             }
@@ -372,7 +372,7 @@ impl<C: Pooled> Machine<C> {
     fn refusal(&self) -> Option<Error> {
         match self.state {
             State::Ready => None,
-            State::Orphaned => Some(Error::RuntimeShutDown),
+            State::RuntimeShutDown => Some(Error::RuntimeShutDown),
             State::Paused(_) | State::Closed => Some(Error::Pool(self.eviction())),
         }
     }
@@ -386,7 +386,9 @@ impl<C: Pooled> Machine<C> {
                 address,
                 cause: Arc::clone(cause),
             },
-            State::Paused(None) | State::Ready | State::Orphaned => PoolError::NotReady { address },
+            State::Paused(None) | State::Ready | State::RuntimeShutDown => {
+                PoolError::NotReady { address }
+            }
         }
     }
 
@@ -413,13 +415,13 @@ impl<C: Pooled> Machine<C> {
     }
 
     /// Leaves the idle connections to the worker.
-    fn doom_idle(&mut self, reason: ConnectionClosedReason) {
+    fn close_idle(&mut self, reason: ConnectionClosedReason) {
         if !self.idle.is_empty() {
-            let doomed = Doomed {
+            let idle = ToClose {
                 connections: self.take_idle(),
                 reason: Some(reason),
             };
-            self.doomed.push(doomed);
+            self.to_close.push(idle);
         }
     }
 

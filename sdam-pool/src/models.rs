@@ -16,7 +16,9 @@ use crate::{
     core::Core,
     error::Error,
     interrupt::{Interrupt, Interrupts},
-    machine::{CheckOut, Config, Failure, Interruption, Machine, Pooled, Step, Ticket, Work},
+    machine::{
+        CheckOut, Config, Failure, Interruption, Machine, Pooled, Step, Ticket, Urgent, Work,
+    },
 };
 
 const OLD: Generation = Generation::FIRST;
@@ -98,7 +100,7 @@ fn clear(pool: &Pool) {
 
 fn close(pool: &Pool) {
     if let Some(idle) = pool.with(Machine::close) {
-        pool.change(|machine| machine.bury(idle));
+        pool.change(|machine| machine.close_later(idle));
     }
 }
 
@@ -108,7 +110,9 @@ async fn work(pool: &Pool) {
         loop {
             let mut waker = Some(cx.waker().clone());
             match pool.with(|machine| machine.work(Instant::EPOCH, &mut waker)) {
-                Work::Wake(wakers) => wakers.into_iter().for_each(std::task::Waker::wake),
+                Work::Urgent(Urgent::Wake(wakers)) => {
+                    wakers.into_iter().for_each(std::task::Waker::wake)
+                }
                 Work::Open(id) => {
                     let generation = pool.with(|machine| machine.stats().generation);
                     pool.change(|machine| {
@@ -122,7 +126,7 @@ async fn work(pool: &Pool) {
                         });
                     }
                 }
-                Work::Interrupt(_) | Work::Close(..) => {}
+                Work::Urgent(Urgent::Interrupt(_)) | Work::Close(..) => {}
                 Work::Wait(_) => return Poll::Pending,
                 Work::End => return Poll::Ready(()),
             }

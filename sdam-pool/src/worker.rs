@@ -3,7 +3,7 @@
 use std::{
     future::poll_fn,
     sync::{Arc, Weak},
-    task::{Context, Poll, Waker},
+    task::{Context, Poll},
 };
 
 use futures::future::{BoxFuture, FutureExt};
@@ -45,10 +45,13 @@ impl Worker {
             let work = pool.core.with(|machine| machine.work(now, &mut waker));
             drop(waker);
             match work {
-                Work::Interrupt(interruption) => pool.interrupts.interrupt(interruption),
-                Work::Wake(wakers) => wakers.into_iter().for_each(Waker::wake),
+                Work::Urgent(urgent) => pool.do_urgent(urgent),
                 Work::Cancel => self.drop_cancelled(&pool),
-                Work::Close(members, reason) => pool.bury(members, reason),
+                Work::Close(members, reason) => {
+                    for member in members {
+                        pool.close_member(member, reason);
+                    }
+                }
                 Work::Open(id) => self.attempts.push((id, pool.open(id).boxed())),
                 Work::Wait(deadline) => {
                     self.set_timer(&pool, deadline);
@@ -105,7 +108,7 @@ impl Drop for Worker {
         }
         // The runtime has ended, or the task has panicked: nothing opens connections any more.
         if let Some(pool) = self.pool.upgrade() {
-            let closing = pool.core.change(Machine::orphan);
+            let closing = pool.core.change(Machine::runtime_shut_down);
             pool.close_all(closing);
         }
     }

@@ -161,10 +161,10 @@ impl<C: Pooled> Machine<C> {
         if let Some(service) = connection.service() {
             self.services.opened(service);
         }
-        let is_welcome = matches!(self.state, State::Ready) && !self.is_stale(&connection);
+        let is_current = matches!(self.state, State::Ready) && !self.is_stale(&connection);
         match owner {
             // A clear came in between: the check-out fails like those in the queue.
-            Some(owner) if !is_welcome => {
+            Some(owner) if !is_current => {
                 self.fail(owner, self.lost(), &mut after);
                 self.settle(connection, now, &mut after);
             }
@@ -230,7 +230,7 @@ impl<C: Pooled> Machine<C> {
 
     /// Returns the check-out that inherits the attempt of one that needs it no longer. Without a
     /// worker the attempt ends with its check-out.
-    pub(super) fn heir(&mut self) -> Option<Ticket> {
+    pub(super) fn next_owner(&mut self) -> Option<Ticket> {
         if self.config.by_caller {
             return None;
         }
@@ -297,7 +297,7 @@ impl<C: Pooled> Machine<C> {
     /// Returns the error of a check-out whose connection is stale.
     pub(super) fn lost(&self) -> Error {
         match self.state {
-            State::Orphaned => Error::RuntimeShutDown,
+            State::RuntimeShutDown => Error::RuntimeShutDown,
             _ => Error::Pool(self.waiters.eviction().unwrap_or_else(|| self.eviction())),
         }
     }
@@ -305,7 +305,7 @@ impl<C: Pooled> Machine<C> {
     /// Returns the error of a check-out whose attempt was cancelled.
     fn interrupted(&self) -> Error {
         match self.state {
-            State::Closed | State::Orphaned => self.lost(),
+            State::Closed | State::RuntimeShutDown => self.lost(),
             State::Paused(_) | State::Ready => Error::Pool(PoolError::Interrupted {
                 address: self.config.address.clone(),
             }),

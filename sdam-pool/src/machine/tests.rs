@@ -313,7 +313,7 @@ impl History {
 
     fn close(&mut self) {
         if let Some(idle) = self.machine.close() {
-            let after = self.machine.bury(idle);
+            let after = self.machine.close_later(idle);
             self.finish(after);
         }
         assert!(self.machine.close().is_none(), "a pool is closed once");
@@ -353,8 +353,8 @@ impl History {
         loop {
             let mut waker = Some(Waker::from(Arc::clone(&self.worker)));
             match self.machine.work(self.now, &mut waker) {
-                Work::Interrupt(_) | Work::Close(..) => {}
-                Work::Wake(wakers) => wakers.into_iter().for_each(Waker::wake),
+                Work::Urgent(Urgent::Interrupt(_)) | Work::Close(..) => {}
+                Work::Urgent(Urgent::Wake(wakers)) => wakers.into_iter().for_each(Waker::wake),
                 Work::Cancel => self.cancel_attempts(),
                 Work::Open(id) => self.attempts.push((id, self.generation)),
                 Work::Wait(deadline) => {

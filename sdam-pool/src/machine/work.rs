@@ -16,10 +16,8 @@ const BATCH: usize = 64;
 /// The next piece of work.
 #[derive(Debug)]
 pub(crate) enum Work<C> {
-    /// Interrupt commands on connections in use.
-    Interrupt(Interruption),
-    /// Wake the check-outs that were evicted.
-    Wake(Vec<Waker>),
+    /// Interrupt commands on connections in use, or wake the check-outs that were evicted.
+    Urgent(Urgent),
     /// Drop the attempts that are cancelled.
     Cancel,
     /// Close connections; `None` if the closing is published already.
@@ -30,6 +28,15 @@ pub(crate) enum Work<C> {
     Wait(Option<Instant>),
     /// The pool is closed and nothing is left.
     End,
+}
+
+/// Work that may be done under the lock of the topology.
+#[derive(Debug)]
+pub(crate) enum Urgent {
+    /// Interrupt commands on connections in use.
+    Interrupt(Interruption),
+    /// Wake the check-outs that were evicted.
+    Wake(Vec<Waker>),
 }
 
 /// How a waiting check-out goes on.
@@ -44,15 +51,15 @@ impl<C: Pooled> Machine<C> {
     /// Returns the next piece of work. `waker` is kept only with [`Work::Wait`], in exchange for
     /// the one that was kept before.
     pub(crate) fn work(&mut self, now: Instant, waker: &mut Option<Waker>) -> Work<C> {
-        if let Some(work) = self.urgent_work() {
-            return work;
+        if let Some(urgent) = self.urgent_work() {
+            return Work::Urgent(urgent);
         }
         if self.attempts.take_cancelled() {
             return Work::Cancel;
         }
-        self.doom_expired(now);
-        self.doom_stale_services();
-        if let Some((connections, reason)) = self.take_doomed() {
+        self.close_expired(now);
+        self.close_idle_to_cleared_services();
+        if let Some((connections, reason)) = self.take_to_close() {
             return Work::Close(connections, reason);
         }
         if let Some(id) = self.begin_attempt(now) {
@@ -66,13 +73,12 @@ impl<C: Pooled> Machine<C> {
         Work::Wait(self.armed)
     }
 
-    /// Returns the next piece of work that may be done under the lock of the topology. A pool
-    /// without a worker does it at once.
-    pub(crate) fn urgent_work(&mut self) -> Option<Work<C>> {
+    /// Returns the next piece of urgent work.
+    pub(crate) fn urgent_work(&mut self) -> Option<Urgent> {
         if let Some(interruption) = self.interrupt.take() {
-            return Some(Work::Interrupt(interruption));
+            return Some(Urgent::Interrupt(interruption));
         }
-        self.waiters.take_evicted(BATCH).map(Work::Wake)
+        self.waiters.take_evicted(BATCH).map(Urgent::Wake)
     }
 
     /// Returns whether an attempt is to be dropped.
@@ -81,13 +87,13 @@ impl<C: Pooled> Machine<C> {
     }
 
     /// Ends the pool because its worker was dropped: its runtime has ended.
-    pub(crate) fn orphan(&mut self) -> After<C> {
+    pub(crate) fn runtime_shut_down(&mut self) -> After<C> {
         let mut after = After::default();
         if let State::Closed = self.state {
             return after;
         }
-        self.state = State::Orphaned;
-        self.doom_idle(ConnectionClosedReason::PoolClosed);
+        self.state = State::RuntimeShutDown;
+        self.close_idle(ConnectionClosedReason::PoolClosed);
         after
             .wake
             .extend(self.waiters.fail_all(&Error::RuntimeShutDown));
@@ -151,7 +157,7 @@ impl<C: Pooled> Machine<C> {
     pub(crate) fn cancel(&mut self, ticket: Ticket, now: Instant) -> After<C> {
         let mut after = After::default();
         if self.waiters.is_owner(ticket) {
-            let next = self.heir();
+            let next = self.next_owner();
             self.attempts.replace_owner(ticket, next);
         }
         if let Some(Ok(connection)) = self.waiters.take(ticket) {
@@ -179,8 +185,8 @@ impl<C: Pooled> Machine<C> {
         }
     }
 
-    /// Dooms the idle connections that have not been used for `maxIdleTimeMS`.
-    fn doom_expired(&mut self, now: Instant) {
+    /// Closes the idle connections that have not been used for `maxIdleTimeMS`.
+    fn close_expired(&mut self, now: Instant) {
         let expired = |since| self.is_expired(since, Some(now));
         let count = self
             .idle
@@ -189,13 +195,13 @@ impl<C: Pooled> Machine<C> {
             .count();
         if count > 0 {
             let rest = self.idle.split_off(count);
-            self.doom_idle(ConnectionClosedReason::Idle);
+            self.close_idle(ConnectionClosedReason::Idle);
             self.idle = rest;
         }
     }
 
-    /// Dooms the idle connections to services that were cleared.
-    fn doom_stale_services(&mut self) {
+    /// Closes the idle connections to services that were cleared.
+    fn close_idle_to_cleared_services(&mut self) {
         if !self.services.take_cleared() {
             return;
         }
@@ -204,17 +210,17 @@ impl<C: Pooled> Machine<C> {
             .into_iter()
             .partition(|idle| self.is_stale(&idle.connection));
         self.idle = stale;
-        self.doom_idle(ConnectionClosedReason::Stale);
+        self.close_idle(ConnectionClosedReason::Stale);
         self.idle = rest;
     }
 
-    fn take_doomed(&mut self) -> Option<(Vec<C>, Option<ConnectionClosedReason>)> {
-        let doomed = self.doomed.last_mut()?;
-        let count = doomed.connections.len().min(BATCH);
-        let connections: Vec<_> = doomed.connections.drain(..count).collect();
-        let reason = doomed.reason;
-        if doomed.connections.is_empty() {
-            self.doomed.pop();
+    fn take_to_close(&mut self) -> Option<(Vec<C>, Option<ConnectionClosedReason>)> {
+        let batch = self.to_close.last_mut()?;
+        let count = batch.connections.len().min(BATCH);
+        let connections: Vec<_> = batch.connections.drain(..count).collect();
+        let reason = batch.reason;
+        if batch.connections.is_empty() {
+            self.to_close.pop();
         }
         let connections = connections
             .into_iter()

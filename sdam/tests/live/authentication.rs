@@ -116,7 +116,7 @@ fn a_mechanism_that_the_user_lacks_and_an_unknown_user_are_refused_like_a_wrong_
     create_users(&mongod);
     refuse(&mongod, "sha1:sha1@", "&authMechanism=SCRAM-SHA-256");
     refuse(&mongod, "sha256:sha256@", "&authMechanism=SCRAM-SHA-1");
-    refuse(&mongod, "nobody:both@", "");
+    refuse(&mongod, "unknown:both@", "");
     for user in ["sha1", "sha256", "both"] {
         refuse(&mongod, &format!("{user}:wrong@"), "");
         refuse(&mongod, &format!("{user}:@"), "");

@@ -1,6 +1,6 @@
 //! Single-threaded mode, in which check-outs open their connections themselves.
 
-use std::pin::pin;
+use std::{pin::pin, time::Duration};
 
 use futures::future::{join_all, poll_immediate};
 use sdam::{Criteria, ServerAddress};
@@ -14,7 +14,7 @@ fn check_outs_without_a_worker_share_connections_and_survive_being_dropped() {
     let sim = Sim::new(1, &Blueprint::replica_set(SetConfig::new("rs", hosts)));
     let uri = format!("{}&maxPoolSize=3", sim.uri());
     let mut topology = builder(&uri).scan(sim.runtime().io).unwrap();
-    sim.block_on(async {
+    let pool = sim.block_on(async {
         let server = topology.select(&Criteria::write()).await.unwrap();
         let pool = server.pool().clone();
         let all = (0..20).map(async |number| {
@@ -35,5 +35,8 @@ fn check_outs_without_a_worker_share_connections_and_survive_being_dropped() {
         );
         drop(server);
         topology.close();
+        pool
     });
+    sim.run_for(Duration::from_secs(1));
+    assert_eq!(sim.connections(), 0, "{pool:?} is closed");
 }
