@@ -31,8 +31,10 @@ use self::pace::Pace;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct MonitorConfig {
-    /// `heartbeatFrequencyMS`, at least 500 ms.
+    /// `heartbeatFrequencyMS`, at least `min_heartbeat_frequency`.
     pub heartbeat_frequency: Duration,
+    /// `minHeartbeatFrequencyMS`, 500 ms outside tests.
+    pub min_heartbeat_frequency: Duration,
     /// `connectTimeoutMS`, `None` for no limit.
     pub connect_timeout: Option<Duration>,
     /// Whether to stream where a server supports it; decided from `serverMonitoringMode` and the
@@ -54,6 +56,7 @@ impl MonitorConfig {
     pub fn new(options: &Options, handshake: Arc<Handshake>, faas: bool) -> Self {
         Self {
             heartbeat_frequency: options.heartbeat_frequency(),
+            min_heartbeat_frequency: options.min_heartbeat_frequency,
             connect_timeout: options.connect_timeout(),
             streaming: match options.server_monitoring_mode {
                 ServerMonitoringMode::Auto => !faas,
@@ -287,7 +290,7 @@ impl MonitorMachine {
                 self.begin(now, status, &mut effects)
             }
             (State::Idle(idle), MonitorInput::CheckRequested) => {
-                let idle = idle.hastened(now);
+                let idle = self.config.hastened(idle, now);
                 if idle.is_due(now) {
                     self.begin(now, status, &mut effects)
                 } else {

@@ -22,7 +22,8 @@ pub use credential::Credential;
 pub(crate) use credential::default_source;
 pub use srv::Srv;
 
-/// The minimum time between two checks of a server (SDAM: "minHeartbeatFrequencyMS").
+/// The minimum time between two checks of a server (SDAM: "minHeartbeatFrequencyMS"), which only
+/// [`Options::min_heartbeat_frequency`] changes.
 #[doc(alias = "minHeartbeatFrequencyMS")]
 pub const MIN_HEARTBEAT_FREQUENCY: Duration = Duration::from_millis(500);
 /// The time for which a single-threaded client does not check a server after a network error (SDAM:
@@ -75,6 +76,13 @@ pub struct Options {
     /// depends on whether there are background monitors.
     #[doc(alias = "heartbeatFrequencyMS")]
     pub heartbeat_frequency: Option<Duration>,
+    /// The minimum time between two checks of a server, and the smallest `heartbeatFrequencyMS`; at
+    /// least 1 ms.
+    ///
+    /// For tests of drivers: the specification fixes it at [500 ms](MIN_HEARTBEAT_FREQUENCY), and
+    /// runners of the unified test format lower it to 50 ms. No connection string can set it.
+    #[doc(alias = "minHeartbeatFrequencyMS")]
+    pub min_heartbeat_frequency: Duration,
     /// `connectTimeoutMS`: for connecting and for each reply of a monitor; zero: no limit.
     #[doc(alias = "connectTimeoutMS")]
     pub connect_timeout: Duration,
@@ -150,6 +158,7 @@ impl Options {
             replica_set: None,
             initial_topology_type: None,
             heartbeat_frequency: None,
+            min_heartbeat_frequency: MIN_HEARTBEAT_FREQUENCY,
             connect_timeout: Duration::from_secs(10),
             server_monitoring_mode: ServerMonitoringMode::Auto,
             local_threshold: Duration::from_millis(15),
@@ -202,18 +211,19 @@ impl Options {
         }
     }
 
-    /// Returns `heartbeatFrequencyMS` of a client with background monitors, never below 500 ms.
+    /// Returns `heartbeatFrequencyMS` of a client with background monitors, never below the
+    /// minimum.
     pub fn heartbeat_frequency(&self) -> Duration {
         self.heartbeat_frequency
             .unwrap_or(DEFAULT_HEARTBEAT_FREQUENCY)
-            .max(MIN_HEARTBEAT_FREQUENCY)
+            .max(self.min_heartbeat_frequency)
     }
 
-    /// Returns `heartbeatFrequencyMS` of a single-threaded client, never below 500 ms.
+    /// Returns `heartbeatFrequencyMS` of a single-threaded client, never below the minimum.
     pub fn scan_frequency(&self) -> Duration {
         self.heartbeat_frequency
             .unwrap_or(DEFAULT_SCAN_FREQUENCY)
-            .max(MIN_HEARTBEAT_FREQUENCY)
+            .max(self.min_heartbeat_frequency)
     }
 
     /// Returns `connectTimeoutMS`, `None` for no limit.

@@ -11,7 +11,7 @@ use core::time::Duration;
 use crate::{
     error::{ServerError, StateChange},
     ids::ServerId,
-    options::{MIN_HEARTBEAT_FREQUENCY, Options},
+    options::Options,
     rng::Rng,
     time::Instant,
     topology::{TopologyDescription, TopologyType},
@@ -23,8 +23,10 @@ use self::{order::Scan, selection::Selection};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ScanConfig {
-    /// `heartbeatFrequencyMS`: how long the outcome of a scan stays valid; at least 500 ms.
+    /// `heartbeatFrequencyMS`: how long the outcome of a scan stays valid.
     pub frequency: Duration,
+    /// `minHeartbeatFrequencyMS`: the minimum time between two scans, 500 ms outside tests.
+    pub min_frequency: Duration,
     /// `serverSelectionTryOnce`: whether a selection scans at most once.
     pub try_once: bool,
     /// `socketCheckIntervalMS`: the idle time after which a connection is probed before it is used.
@@ -40,6 +42,7 @@ impl ScanConfig {
     pub fn new(options: &Options) -> Self {
         Self {
             frequency: options.scan_frequency(),
+            min_frequency: options.min_heartbeat_frequency,
             try_once: options.server_selection_try_once.unwrap_or(true),
             socket_check_interval: options.socket_check_interval,
             immediate_check: options.single_threaded_immediate_check,
@@ -311,7 +314,7 @@ impl ScanMachine {
         if !stale || topology.topology_type() == TopologyType::LoadBalanced {
             return self.attempt(topology);
         }
-        let earliest = self.last_scan.map(|last| last + MIN_HEARTBEAT_FREQUENCY);
+        let earliest = self.last_scan.map(|last| last + self.config.min_frequency);
         if let Some(earliest) = earliest {
             if let Some(selection) = &self.selection
                 && !self.config.try_once

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use crate::{options::MIN_HEARTBEAT_FREQUENCY, time::Instant};
+use crate::time::Instant;
 
 use super::{MonitorConfig, check::Idle};
 
@@ -24,7 +24,7 @@ impl MonitorConfig {
 
     /// Returns the time from the end of a check to the next one.
     pub(crate) fn wait(&self) -> Duration {
-        self.heartbeat_frequency.max(MIN_HEARTBEAT_FREQUENCY)
+        self.heartbeat_frequency.max(self.min_heartbeat_frequency)
     }
 
     /// Returns the extension of a deadline that was noticed too late because the host was
@@ -40,6 +40,24 @@ impl MonitorConfig {
             until: ended + self.wait(),
         }
     }
+
+    /// Returns the shortest wait between two checks, after the one that ended at `now`.
+    pub(super) fn soon(&self, now: Instant) -> Idle {
+        Idle {
+            ended: now,
+            until: now + self.min_heartbeat_frequency,
+        }
+    }
+
+    /// Returns the wait `idle`, shortened because a check was requested at `now` (Server
+    /// Monitoring: "minHeartbeatFrequencyMS").
+    pub(super) fn hastened(&self, idle: Idle, now: Instant) -> Idle {
+        let earliest = now.max(idle.ended + self.min_heartbeat_frequency);
+        Idle {
+            until: idle.until.min(earliest),
+            ..idle
+        }
+    }
 }
 
 impl Idle {
@@ -51,14 +69,6 @@ impl Idle {
         }
     }
 
-    /// Returns the shortest wait between two checks, after the one that ended at `now`.
-    pub(super) fn soon(now: Instant) -> Self {
-        Self {
-            ended: now,
-            until: now + MIN_HEARTBEAT_FREQUENCY,
-        }
-    }
-
     /// Returns whether there is no wait at all.
     pub(super) fn is_at_once(&self) -> bool {
         self.until == self.ended
@@ -67,15 +77,5 @@ impl Idle {
     /// Returns whether the next check may begin.
     pub(super) fn is_due(&self, now: Instant) -> bool {
         self.until <= now
-    }
-
-    /// Returns the shortened wait after a check was requested at `now` (Server Monitoring:
-    /// "minHeartbeatFrequencyMS").
-    pub(super) fn hastened(self, now: Instant) -> Self {
-        let earliest = now.max(self.ended + MIN_HEARTBEAT_FREQUENCY);
-        Self {
-            until: self.until.min(earliest),
-            ..self
-        }
     }
 }

@@ -103,7 +103,7 @@ impl MonitorMachine {
             if matches!(connection.next(), Next::Await { .. } | Next::Read) {
                 overrun = !self.pace.admits(now);
                 idle = if overrun {
-                    Idle::soon(now)
+                    self.config.soon(now)
                 } else {
                     Idle::at_once(now)
                 };
@@ -182,7 +182,7 @@ impl MonitorMachine {
         State::Idle(match retry {
             false => self.config.pause(now),
             true if self.pace.admits(now) => Idle::at_once(now),
-            true => Idle::soon(now),
+            true => self.config.soon(now),
         })
     }
 
@@ -247,7 +247,7 @@ impl MonitorMachine {
         };
         // A reply that came after the clear must not be the latest for a whole heartbeat.
         State::Idle(if status.known {
-            idle.hastened(now)
+            self.config.hastened(idle, now)
         } else {
             idle
         })

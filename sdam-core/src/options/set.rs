@@ -56,6 +56,13 @@ impl Options {
         self
     }
 
+    /// Sets the minimum time between two checks, for tests of drivers; at least 1 ms.
+    #[must_use]
+    pub fn with_min_heartbeat_frequency(mut self, min_heartbeat_frequency: Duration) -> Self {
+        self.min_heartbeat_frequency = min_heartbeat_frequency;
+        self
+    }
+
     /// Sets `connectTimeoutMS`; zero: no limit.
     #[must_use]
     pub fn with_connect_timeout(mut self, connect_timeout: Duration) -> Self {

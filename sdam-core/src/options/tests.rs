@@ -223,6 +223,23 @@ fn heartbeats_below_half_a_second_are_refused_in_code() {
 }
 
 #[test]
+fn tests_of_drivers_may_lower_the_minimum_of_heartbeats_but_not_to_zero() {
+    // B-14
+    let with = |min, millis| {
+        one()
+            .with_min_heartbeat_frequency(Duration::from_millis(min))
+            .with_heartbeat_frequency(Duration::from_millis(millis))
+    };
+    check_accepted(&with(50, 50));
+    assert_eq!(with(50, 1).heartbeat_frequency().as_millis(), 50);
+    assert_eq!(with(50, 1).scan_frequency().as_millis(), 50);
+    check_refused(&with(50, 49), "heartbeatFrequencyMS", "49");
+    let refused = with(50, 49).validate().unwrap_err().to_string();
+    assert!(refused.contains("at least 50 ms"), "{refused}");
+    check_refused(&with(0, 500), "minHeartbeatFrequencyMS", "0");
+}
+
+#[test]
 fn zero_means_no_connect_timeout() {
     // B-16
     let options = one().with_connect_timeout(Duration::ZERO);

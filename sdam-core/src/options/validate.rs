@@ -3,7 +3,7 @@
 use alloc::{collections::BTreeSet, format, string::ToString, vec::Vec};
 use core::time::Duration;
 
-use super::{ConfigError, MIN_HEARTBEAT_FREQUENCY, Options, Warning};
+use super::{ConfigError, Options, Warning};
 use crate::{
     read_preference::{ReadMode, ReadPreference, TagSet},
     topology_type::TopologyType,
@@ -82,17 +82,29 @@ impl Options {
         warnings
     }
 
-    fn check_values(&self) -> Outcome {
-        if let Some(frequency) = self.heartbeat_frequency
-            && frequency < MIN_HEARTBEAT_FREQUENCY
-        {
+    fn check_heartbeat_frequency(&self) -> Outcome {
+        let min = self.min_heartbeat_frequency.as_millis();
+        if min == 0 {
             return Err(ConfigError::new(
+                "minHeartbeatFrequencyMS",
+                "0",
+                "waiting selections would check servers without a pause",
+                "allow at least 1 ms",
+            ));
+        }
+        match self.heartbeat_frequency {
+            Some(frequency) if frequency < self.min_heartbeat_frequency => Err(ConfigError::new(
                 "heartbeatFrequencyMS",
                 frequency.as_millis().to_string(),
                 "servers must not be checked that often",
-                "allow at least 500 ms",
-            ));
+                format!("allow at least {min} ms"),
+            )),
+            _ => Ok(()),
         }
+    }
+
+    fn check_values(&self) -> Outcome {
+        self.check_heartbeat_frequency()?;
         if let (Some(uri), Some(code)) = (self.uri_try_once, self.server_selection_try_once)
             && uri != code
         {

@@ -11,7 +11,6 @@ use futures::future::FutureExt;
 use sdam_core::{
     machine::Input,
     monitor::{MonitorEffect, MonitorEffects, MonitorInput, MonitorMachine},
-    options::MIN_HEARTBEAT_FREQUENCY,
 };
 
 use super::{
@@ -102,7 +101,8 @@ impl<H: MonitorHost> Monitor<H> {
     /// Waits for `minHeartbeatFrequencyMS`, or until the monitor is stopped.
     async fn pause(&self) {
         let clock = &self.host.io().clock;
-        let mut timer = clock.sleep_until(clock.now() + MIN_HEARTBEAT_FREQUENCY);
+        let pause = self.host.config().min_heartbeat_frequency;
+        let mut timer = clock.sleep_until(clock.now() + pause);
         poll_fn(|cx| {
             let signalled = self.server.control.poll(cx).is_ready();
             if signalled && self.server.control.is_stopped() {

@@ -126,4 +126,15 @@ fn a_monitor_that_restarts_after_a_panic_still_finds_its_server() {
     assert!(attempt(&topology).is_none(), "while the monitor pauses");
     harness.pass(MIN_HEARTBEAT_FREQUENCY);
     assert_eq!(attempt(&topology).unwrap().unwrap(), hosts[0]);
+
+    // The same with a lower minimum.
+    let min = MIN_HEARTBEAT_FREQUENCY / 10;
+    pools.break_at("ready");
+    let topology = harness.start(&hosts, |builder| {
+        let builder = builder.pools(pools.clone());
+        builder.options(|options| options.min_heartbeat_frequency = min)
+    });
+    assert!(attempt(&topology).is_none(), "while the monitor pauses");
+    harness.pass(min);
+    assert_eq!(attempt(&topology).unwrap().unwrap(), hosts[0]);
 }

@@ -122,7 +122,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "no-floor",
         about: "requested checks ignore minHeartbeatFrequencyMS",
         file: "sdam-core/src/monitor/timing.rs",
-        find: "now.max(self.ended + MIN_HEARTBEAT_FREQUENCY)",
+        find: "now.max(idle.ended + self.min_heartbeat_frequency)",
         replace: "now",
     },
     Mutant {

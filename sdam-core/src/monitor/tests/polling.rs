@@ -78,6 +78,28 @@ fn a_requested_check_waits_for_min_heartbeat_frequency_and_no_longer() {
 }
 
 #[test]
+fn a_lower_minimum_shortens_the_wait_of_requested_and_regular_checks() {
+    // F-41
+    let mut options = options();
+    options.min_heartbeat_frequency = Duration::from_millis(50);
+    options.heartbeat_frequency = Some(Duration::from_millis(60));
+    check(
+        config(&options),
+        &[
+            (0, Say::Start, "started #1, connect | 10000"),
+            (0, Say::Connected, "send isMaster handshake | 10000"),
+            (
+                10,
+                says(old()),
+                "sample 10, succeeded #1/42 after 10, report Standalone | 70",
+            ),
+            (20, Say::Request, "| 60"),
+            (60, Say::Due, "started #1/42, send hello | 10060"),
+        ],
+    );
+}
+
+#[test]
 fn a_request_during_a_check_is_ignored() {
     // F-41, F-42
     check(

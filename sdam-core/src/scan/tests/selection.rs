@@ -124,6 +124,16 @@ fn h_2_l_65_scans_are_500_ms_apart_until_a_server_is_found() {
 }
 
 #[test]
+fn h_2_a_lower_minimum_brings_scans_closer_together() {
+    let mut world = world(|options| {
+        patient(options);
+        options.min_heartbeat_frequency = Duration::from_millis(50);
+    });
+    world.no_primary();
+    assert_eq!(world.select(100), "p, sleep 60, p, Fail(Timeout)");
+}
+
+#[test]
 fn l_67_a_selection_fails_up_to_500_ms_before_its_deadline_or_a_scan_after_it() {
     // The next scan would begin after the deadline, so the selection fails at once.
     let mut early = world(patient);
