@@ -50,7 +50,8 @@ pub enum Input<'a> {
         /// The generation of the connection.
         generation: Generation,
     },
-    /// The hosts of a look-up of the SRV record, already validated and sampled.
+    /// The hosts of a look-up of the SRV record, already validated and
+    /// [sampled](crate::topology::TopologyDescription::sample_hosts).
     Hosts(&'a [ServerAddress]),
     /// The monitor of a server has ended unexpectedly. The sender of this input starts a new one,
     /// whose first check is no sooner than `minHeartbeatFrequencyMS` from now; see

@@ -1,6 +1,7 @@
 //! The description of the whole deployment.
 
 mod departure;
+mod sampling;
 #[cfg(test)]
 mod tests;
 

@@ -101,6 +101,11 @@ impl Engine {
         }
     }
 
+    /// Returns the current description.
+    pub(crate) fn description(&self) -> &TopologyDescription {
+        self.machine.description()
+    }
+
     /// Returns the generation of new connections, see [`TopologyMachine::generation`].
     pub(crate) fn generation(
         &self,

@@ -18,6 +18,7 @@ use std::{
 
 use futures::future;
 use sdam_core::{
+    address::ServerAddress,
     app_error::{AppError, ErrorOutcome},
     error::ServerError,
     hello::HelloRequest,
@@ -309,6 +310,21 @@ impl<P: PoolHandle> Topology<P> {
     /// balancer, that of connections to `service`. `None` if the server has left the topology.
     pub fn generation(&self, server: ServerId, service: Option<ObjectId>) -> Option<Generation> {
         self.shared().generation(server, service)
+    }
+
+    /// Applies the hosts of a look-up of the SRV record, for drivers that poll SRV records
+    /// themselves (Polling SRV Records for mongos Discovery).
+    ///
+    /// The hosts have to be validated: in the domain of the connection string's host, or with the
+    /// suffix that it allows. If [`Srv::max_hosts`](sdam_core::options::Srv::max_hosts) of
+    /// [`Options::srv`] is smaller than their number, they are
+    /// [sampled](sdam_core::topology::TopologyDescription::sample_hosts). Then servers that are not
+    /// among them leave the topology, and new ones join it. Nothing happens if there are no hosts,
+    /// or unless the topology type is Unknown or Sharded. All effects have run when the call
+    /// returns.
+    /// Must not be called with a lock held that the pool's own `ready`, `clear` or `close` take.
+    pub fn handle_srv_hosts(&self, hosts: &[ServerAddress]) {
+        self.shared().apply_hosts(hosts);
     }
 
     /// Requests a check from every monitor, no sooner than 500 ms after its last check.

@@ -10,6 +10,7 @@ use std::{
 };
 
 use sdam_core::{
+    address::ServerAddress,
     app_error::{AppError, ErrorOutcome},
     error::ServerError,
     hello::{Hello, HelloRequest},
@@ -17,7 +18,7 @@ use sdam_core::{
     machine::{Input, RecordedInput},
     monitor::MonitorConfig,
     options::{Options, Warning},
-    rng::mix,
+    rng::{Rng, mix},
     time::Instant,
 };
 use sdam_events::{history::History, queue::EventQueue};
@@ -233,6 +234,21 @@ impl Shared {
             server: connection.server(),
             service: connection.service_id(),
             generation: connection.generation(),
+        });
+    }
+
+    /// Applies the hosts of an SRV record, sampled by `srvMaxHosts`.
+    pub(crate) fn apply_hosts(self: &Arc<Self>, hosts: &[ServerAddress]) {
+        let max_hosts = self.options.srv.as_ref().map_or(0, |srv| srv.max_hosts);
+        let max_hosts = usize::try_from(max_hosts).unwrap_or(usize::MAX);
+        let mut rng = Rng::new(self.random().0);
+        self.change(|engine, now| {
+            let hosts = engine
+                .description()
+                .sample_hosts(hosts, max_hosts, &mut rng);
+            let input = Input::Hosts(&hosts);
+            let after = engine.apply(now, input, RecordedInput::of, &self.published);
+            ((), after)
         });
     }
 

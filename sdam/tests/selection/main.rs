@@ -7,6 +7,7 @@
 
 mod allocations;
 mod configured;
+mod drivers;
 mod harness;
 mod pools;
 mod prose;

@@ -1,0 +1,76 @@
+//! The interface for drivers that look up SRV records themselves.
+
+use bson::doc;
+use sdam::{ServerAddress, Topology};
+use sdam_core::options::Srv;
+use sdam_testkit::Server;
+
+use crate::harness::{Harness, hosts};
+
+fn addresses(topology: &Topology) -> Vec<ServerAddress> {
+    let snapshot = topology.snapshot();
+    let servers = snapshot.description().servers();
+    servers.iter().map(|one| one.address.clone()).collect()
+}
+
+/// N-20, N-23, N-24: hosts that a driver has looked up join a sharded topology, others leave it, and
+/// no hosts change nothing.
+#[test]
+fn hosts_of_an_srv_record_replace_those_of_a_sharded_topology() {
+    let (mut harness, hosts) = (Harness::new(), hosts(4));
+    let mongos = doc! { "ok": 1, "ismaster": true, "msg": "isdbgrid", "maxWireVersion": 21 };
+    for host in &hosts {
+        harness.servers.set(host, Server::replying(&mongos));
+    }
+    let topology = harness.start(&hosts[..2], |builder| builder);
+    let kept = topology
+        .snapshot()
+        .server(&hosts[1])
+        .unwrap()
+        .description()
+        .id;
+    topology.handle_srv_hosts(&hosts[1..3]);
+    harness.settle();
+    assert_eq!(addresses(&topology), hosts[1..3]);
+    let snapshot = topology.snapshot();
+    assert_eq!(snapshot.server(&hosts[1]).unwrap().description().id, kept);
+    assert!(
+        snapshot
+            .server(&hosts[2])
+            .unwrap()
+            .description()
+            .server_type
+            .is_available()
+    );
+    topology.handle_srv_hosts(&[]);
+    assert_eq!(addresses(&topology), hosts[1..3]);
+}
+
+/// N-25
+#[test]
+fn hosts_of_an_srv_record_are_limited_by_srv_max_hosts() {
+    let (mut harness, hosts) = (Harness::new(), hosts(9));
+    let topology = harness.start(&hosts[..2], |builder| {
+        let mut srv = Srv::new("db.lan");
+        srv.max_hosts = 3;
+        builder.options(|options| options.srv = Some(srv))
+    });
+    topology.handle_srv_hosts(&hosts);
+    let limited = addresses(&topology);
+    assert_eq!(limited.len(), 3);
+    assert_eq!(limited[..2], hosts[..2], "the known hosts stay");
+}
+
+/// N-20
+#[test]
+fn a_replica_set_takes_no_hosts_of_an_srv_record() {
+    let hosts = hosts(3);
+    let mut harness = Harness::with_replica_set(&hosts);
+    let topology = harness.start(&hosts, |builder| {
+        builder.options(|options| options.replica_set = Some("rs".into()))
+    });
+    let version = topology.snapshot().version();
+    topology.handle_srv_hosts(&hosts[..1]);
+    assert_eq!(addresses(&topology), hosts);
+    assert_eq!(topology.snapshot().version(), version);
+}
