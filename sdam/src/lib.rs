@@ -174,7 +174,7 @@ pub use self::{
         timeout::{Bound, SelectionTimeout},
     },
     single_threaded::{Channel, ScanTopology},
-    topology::{Topology, TopologyBuilder, Watch, WeakTopology},
+    topology::{KnownServer, Topology, TopologyBuilder, Watch, WeakTopology},
 };
 
 /// Types and state machines of server discovery and monitoring.

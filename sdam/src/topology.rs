@@ -4,6 +4,7 @@ mod builder;
 mod lock;
 mod metadata;
 mod select;
+mod servers;
 pub(crate) mod shared;
 mod tasks;
 mod watch;
@@ -31,7 +32,7 @@ use sdam_transport::handshake::{InvalidMetadata, Library};
 use sdam_transport::pool::{NoPools, PoolHandle, ServiceConnection};
 
 use self::shared::{Background, Shared};
-pub use self::{builder::TopologyBuilder, watch::Watch};
+pub use self::{builder::TopologyBuilder, servers::KnownServer, watch::Watch};
 use crate::{
     engine::snapshot::{Snapshot, SnapshotGuard},
     select::{Limit, error::SelectionError, selected::SelectedServer},
