@@ -1,5 +1,7 @@
 //! `cargo xtask foreign`: third-party clients against the simulated deployment.
 
+mod on_sdam;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,6 +16,7 @@ pub(crate) const USAGE: &str = "\
 test the simulated deployment with other MongoDB drivers
 
 usage: cargo xtask foreign [pymongo] [node] [rust] [rust-figures]
+       cargo xtask foreign rust-driver-on-sdam [OPTIONS]
 
   pymongo  PyMongo, fetched by pip: the newest version, and one that still supports 3.6 (the default)
   node     the Node.js driver, fetched by npm
@@ -22,7 +25,12 @@ usage: cargo xtask foreign [pymongo] [node] [rust] [rust-figures]
 
 Each of the others serves deployments with the example `serve`, follows their failovers, writes and reads. A
 failed check makes the command fail. A driver that cannot be fetched is skipped with a warning;
-SDAM_FOREIGN_REQUIRED=1 makes that a failure.";
+SDAM_FOREIGN_REQUIRED=1 makes that a failure.
+
+  rust-driver-on-sdam  the official Rust driver as published, and with its sdam module replaced by
+                       ours: builds both and runs the short checks on a real replica set
+      --only VARIANT   only `published` or only `overlaid`
+      --measure        measures both instead, in alternation; --quick takes fewer rounds";
 
 /// The tested PyMongo versions: no single version supports all simulated releases.
 const PYMONGO: [&str; 2] = ["4.20.0", "4.10.1"];
@@ -33,6 +41,9 @@ const REQUIRED: &str = "SDAM_FOREIGN_REQUIRED";
 pub(crate) fn run(mut args: Args) -> Result<()> {
     let mut clients = Vec::new();
     while let Some(name) = args.positional() {
+        if name == "rust-driver-on-sdam" {
+            return on_sdam::run(args);
+        }
         clients.push(Client::named(&name)?);
     }
     args.finish()?;

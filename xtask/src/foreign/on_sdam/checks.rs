@@ -1,0 +1,74 @@
+//! The short checks and the measurements: one program, built with either driver.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use super::driver::{Variant, own_folder, target_folder};
+use super::tree::Tree;
+use crate::Result;
+use crate::cargo::{cargo, run as run_command};
+
+/// The name of the program.
+const PROGRAM: &str = "driver-checks";
+
+/// How the program is built.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Profile {
+    /// For the checks.
+    Debug,
+    /// For measurements.
+    Release,
+}
+
+/// Builds the program with one of the drivers, and returns the executable.
+pub(super) fn build(variant: Variant, profile: Profile) -> Result<PathBuf> {
+    let folder = variant.folder().join("checks");
+    let mut sources = Tree::read(&own_folder().join("checks"))?;
+    // What cargo has chosen for this driver stays, so that nothing is resolved twice.
+    if let Ok(lock) = fs::read(folder.join("Cargo.lock")) {
+        sources.insert("Cargo.lock", lock);
+    }
+    sources.write(&folder)?;
+    let (flags, name): (&[&str], _) = match profile {
+        Profile::Debug => (&[], "debug"),
+        Profile::Release => (&["--release"], "release"),
+    };
+    let mut build = cargo();
+    build.arg("build").args(flags).arg("--manifest-path");
+    build.arg(folder.join("Cargo.toml"));
+    run_command(small(&mut build))?;
+    // The other driver's program would replace it: both are built in the same directory.
+    let file = format!("{PROGRAM}{}", std::env::consts::EXE_SUFFIX);
+    let kept = variant.folder().join(format!("{name}-{file}"));
+    fs::copy(target_folder().join(name).join(file), &kept)?;
+    Ok(kept)
+}
+
+/// Lets cargo build in the shared directory, without what nothing reads.
+pub(super) fn small(command: &mut Command) -> &mut Command {
+    command
+        .env("CARGO_TARGET_DIR", target_folder())
+        .env("CARGO_INCREMENTAL", "0")
+        .env("CARGO_PROFILE_DEV_DEBUG", "0")
+        .env("CARGO_PROFILE_TEST_DEBUG", "0")
+}
+
+/// Runs the short checks on a replica set that the program starts.
+pub(super) fn check(variant: Variant) -> Result<()> {
+    let program = build(variant, Profile::Debug)?;
+    println!("checks of the {} driver", variant.name());
+    run_command(Command::new(program).arg("check"))
+}
+
+/// Measures both drivers in alternation and prints a table.
+pub(super) fn measure(quick: bool) -> Result<()> {
+    let published = build(Variant::Published, Profile::Release)?;
+    let overlaid = build(Variant::Overlaid, Profile::Release)?;
+    let mut compare = Command::new(&overlaid);
+    compare.arg("compare").arg(published).arg(&overlaid);
+    if quick {
+        compare.arg("--quick");
+    }
+    run_command(&mut compare)
+}

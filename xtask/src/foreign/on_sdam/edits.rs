@@ -1,0 +1,293 @@
+//! Edits of the driver's files, each at text that the file holds exactly once.
+
+use std::iter;
+use std::mem;
+
+use super::tree::Tree;
+use crate::Result;
+
+/// What begins the changes of a file.
+const FILE: &str = "### ";
+/// What follows [`FILE`] if the file is removed.
+const REMOVE: &str = "remove ";
+/// The lines around the old and the new text of an edit.
+const OLD: &str = "<<<<";
+const NEW: &str = "====";
+const END: &str = ">>>>";
+/// A line of the old text that stands for any lines.
+const ANY: &str = "...";
+
+/// One change of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Change {
+    path: String,
+    kind: Kind,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Kind {
+    Remove,
+    /// Replaces the old lines by the new ones. Between the parts of the old lines there may be any
+    /// lines, which are replaced too.
+    Replace {
+        old: Vec<Vec<String>>,
+        new: Vec<String>,
+    },
+}
+
+/// The changes of one edits file.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Edits(Vec<Change>);
+
+/// The number of lines that edits took away and added.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Edited {
+    pub(super) removed: usize,
+    pub(super) added: usize,
+}
+
+/// The part of an edits file in which a line is.
+#[derive(Clone, Copy, PartialEq)]
+enum Place {
+    Outside,
+    Old,
+    New,
+}
+
+impl Edits {
+    /// Parses the text of the edits file `name`. Lines outside of blocks are comments.
+    pub(super) fn parse(name: &str, text: &str) -> Result<Self> {
+        let mut changes = Vec::new();
+        let mut path = None;
+        let mut place = Place::Outside;
+        let mut old: Vec<Vec<String>> = Vec::new();
+        let mut new = Vec::new();
+        for (index, line) in text.lines().enumerate() {
+            let wrong = |what: &str| format!("{name}:{}: {what}", index + 1);
+            match (place, line) {
+                (Place::Outside, OLD) => {
+                    place = Place::Old;
+                    old = vec![Vec::new()];
+                }
+                (Place::Outside, NEW | END) => return Err(wrong("this mark has no `<<<<`").into()),
+                (Place::Outside, _) => {
+                    if let Some(file) = line.strip_prefix(FILE) {
+                        path = Some(file.trim().to_owned());
+                    }
+                    if let Some(removed) =
+                        path.as_deref().and_then(|path| path.strip_prefix(REMOVE))
+                    {
+                        changes.push(Change {
+                            path: removed.trim().to_owned(),
+                            kind: Kind::Remove,
+                        });
+                        path = None;
+                    }
+                }
+                (Place::Old, NEW) => place = Place::New,
+                (Place::Old, ANY) => old.push(Vec::new()),
+                (Place::Old, OLD | END) | (Place::New, OLD | NEW) => {
+                    return Err(wrong("this mark does not belong here").into());
+                }
+                (Place::Old, _) => {
+                    if let Some(part) = old.last_mut() {
+                        part.push(line.to_owned());
+                    }
+                }
+                (Place::New, END) => {
+                    place = Place::Outside;
+                    if old.iter().any(Vec::is_empty) {
+                        return Err(wrong("a part of the old text is empty").into());
+                    }
+                    changes.push(Change {
+                        path: path
+                            .clone()
+                            .ok_or_else(|| wrong("no `### FILE` is above"))?,
+                        kind: Kind::Replace {
+                            old: mem::take(&mut old),
+                            new: mem::take(&mut new),
+                        },
+                    });
+                }
+                (Place::New, _) => new.push(line.to_owned()),
+            }
+        }
+        if place == Place::Outside {
+            Ok(Self(changes))
+        } else {
+            Err(format!("{name}: the last block has no `>>>>`").into())
+        }
+    }
+
+    /// Applies all changes in their order.
+    ///
+    /// # Errors
+    /// If a file is missing, or does not hold the old text exactly once; the message names the file
+    /// and the old text.
+    pub(super) fn apply(&self, tree: &mut Tree) -> Result<Edited> {
+        let mut edited = Edited::default();
+        for Change { path, kind } in &self.0 {
+            match kind {
+                Kind::Remove => {
+                    if !tree.remove(path) {
+                        return Err(missing(path));
+                    }
+                }
+                Kind::Replace { old, new } => {
+                    let text = tree.text(path)?.ok_or_else(|| missing(path))?;
+                    let lines: Vec<_> = text.lines().collect();
+                    let (start, end) = place(&lines, old)
+                        .map_err(|reason| format!("{path}: {reason}:\n{}", old[0].join("\n")))?;
+                    let all = lines[..start].iter().copied();
+                    let all = all.chain(new.iter().map(String::as_str));
+                    let all: Vec<_> = all.chain(lines[end..].iter().copied()).collect();
+                    let text = all.join("\n") + "\n";
+                    tree.insert(path, text);
+                    edited.removed += end - start;
+                    edited.added += new.len();
+                }
+            }
+        }
+        Ok(edited)
+    }
+}
+
+fn missing(path: &str) -> Box<dyn std::error::Error> {
+    format!("the driver has no file {path}, which is to be edited").into()
+}
+
+/// Returns the first line of the old text, and the line after its last one.
+fn place(lines: &[&str], old: &[Vec<String>]) -> Result<(usize, usize), String> {
+    let (first, rest) = old.split_first().ok_or("the old text is empty")?;
+    let mut starts = occurrences(lines, first, 0);
+    let start = starts
+        .next()
+        .ok_or("the driver does not hold this text, which is to be edited")?;
+    if starts.next().is_some() {
+        return Err("the driver holds this text more than once, so it cannot be edited".to_owned());
+    }
+    let mut end = start + first.len();
+    for part in rest {
+        let at = occurrences(lines, part, end).next().ok_or_else(|| {
+            let part = part.join("\n");
+            format!("the text below is not followed by\n{part}\nwhich is to be edited")
+        })?;
+        end = at + part.len();
+    }
+    Ok((start, end))
+}
+
+/// Returns the places of `part` at or after the line `from`.
+fn occurrences(lines: &[&str], part: &[String], from: usize) -> impl Iterator<Item = usize> {
+    (from..(lines.len() + 1).saturating_sub(part.len()))
+        .filter(move |&at| iter::zip(&lines[at..], part).all(|(line, expected)| line == expected))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Edited, Edits};
+    use crate::foreign::on_sdam::tree::Tree;
+
+    const SOURCE: &str =
+        "use a;\n\nfn f() {\n    one();\n    two();\n    three();\n}\n\nfn g() {\n    two();\n}\n";
+
+    fn applied(edits: &str) -> Result<(Tree, Edited), String> {
+        let mut tree = Tree::default();
+        tree.insert("src/a.rs", SOURCE);
+        let edits = Edits::parse("edits.txt", edits).map_err(|error| error.to_string())?;
+        let edited = edits.apply(&mut tree).map_err(|error| error.to_string())?;
+        Ok((tree, edited))
+    }
+
+    fn error(edits: &str) -> String {
+        applied(edits).map(drop).unwrap_err()
+    }
+
+    #[test]
+    fn an_edit_replaces_whole_lines() {
+        let edits = "a comment\n### src/a.rs\n<<<<\nuse a;\n====\nuse b;\nuse c;\n>>>>\n\
+                     <<<<\n    one();\n====\n>>>>\n";
+        let (tree, edited) = applied(edits).unwrap();
+        let expected = SOURCE
+            .replace("use a;", "use b;\nuse c;")
+            .replace("    one();\n", "");
+        assert_eq!(tree.text("src/a.rs").unwrap(), Some(&*expected));
+        assert_eq!(
+            edited,
+            Edited {
+                removed: 2,
+                added: 2
+            }
+        );
+    }
+
+    #[test]
+    fn an_ellipsis_stands_for_any_lines_up_to_the_next_part() {
+        let edits = "### src/a.rs\n<<<<\nfn f() {\n...\n}\n====\nfn f() {}\n>>>>\n";
+        let (tree, edited) = applied(edits).unwrap();
+        let expected = "use a;\n\nfn f() {}\n\nfn g() {\n    two();\n}\n";
+        assert_eq!(tree.text("src/a.rs").unwrap(), Some(expected));
+        assert_eq!(
+            edited,
+            Edited {
+                removed: 5,
+                added: 1
+            }
+        );
+    }
+
+    #[test]
+    fn a_file_can_be_removed() {
+        let (tree, _) = applied("### remove src/a.rs\n").unwrap();
+        assert_eq!(tree.paths().count(), 0);
+    }
+
+    #[test]
+    fn old_text_that_is_missing_or_ambiguous_is_an_error_with_file_and_text() {
+        let check = |old: &str, expected: &str| {
+            let error = error(&format!("### src/a.rs\n<<<<\n{old}\n====\n>>>>\n"));
+            assert!(error.starts_with("src/a.rs: "), "{error}");
+            assert!(error.contains(expected), "{error}");
+            assert!(error.contains(old.lines().next().unwrap()), "{error}");
+        };
+        check("use z;", "does not hold this text");
+        check("two();", "does not hold this text");
+        check("    two();", "more than once");
+        check(
+            "fn g() {\n...\n    one();",
+            "is not followed by\n    one();",
+        );
+    }
+
+    #[test]
+    fn a_file_that_is_missing_is_an_error_with_its_name() {
+        for edits in [
+            "### remove src/b.rs\n",
+            "### src/b.rs\n<<<<\na\n====\n>>>>\n",
+        ] {
+            assert!(error(edits).contains("no file src/b.rs"), "{edits}");
+        }
+    }
+
+    #[test]
+    fn a_block_that_is_not_well_formed_is_an_error_with_its_line() {
+        let check = |edits: &str, expected: &str| assert_eq!(error(edits), expected);
+        check(
+            "<<<<\na\n====\n>>>>\n",
+            "edits.txt:4: no `### FILE` is above",
+        );
+        check("### a\n====\n", "edits.txt:2: this mark has no `<<<<`");
+        check(
+            "### a\n<<<<\na\n>>>>\n",
+            "edits.txt:4: this mark does not belong here",
+        );
+        check(
+            "### a\n<<<<\n====\n>>>>\n",
+            "edits.txt:4: a part of the old text is empty",
+        );
+        check(
+            "### a\n<<<<\na\n====\n",
+            "edits.txt: the last block has no `>>>>`",
+        );
+    }
+}

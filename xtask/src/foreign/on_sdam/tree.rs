@@ -1,0 +1,91 @@
+//! The files of a folder, held in memory between reading and writing.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use crate::Result;
+
+/// The contents of a folder's files by their paths, which are relative and have `/` as separator.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tree(BTreeMap<String, Vec<u8>>);
+
+impl Tree {
+    /// Reads a folder with all its subfolders.
+    pub(super) fn read(folder: &Path) -> Result<Self> {
+        let mut tree = Self::default();
+        tree.add(folder, "")?;
+        Ok(tree)
+    }
+
+    fn add(&mut self, folder: &Path, prefix: &str) -> Result<()> {
+        let entries =
+            fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        for entry in entries {
+            let path = entry?.path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let name = format!("{prefix}{name}");
+            if path.is_dir() {
+                self.add(&path, &format!("{name}/"))?;
+            } else {
+                self.0.insert(name, fs::read(&path)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the text of a file, or `None` if there is no such file.
+    ///
+    /// # Errors
+    /// If the file is not UTF-8.
+    pub(super) fn text(&self, path: &str) -> Result<Option<&str>> {
+        let Some(bytes) = self.0.get(path) else {
+            return Ok(None);
+        };
+        let text = str::from_utf8(bytes).map_err(|error| format!("{path}: {error}"))?;
+        Ok(Some(text))
+    }
+
+    /// Adds a file, or replaces one.
+    pub(super) fn insert(&mut self, path: &str, content: impl Into<Vec<u8>>) {
+        self.0.insert(path.to_owned(), content.into());
+    }
+
+    /// Removes a file and returns whether it was there.
+    pub(super) fn remove(&mut self, path: &str) -> bool {
+        self.0.remove(path).is_some()
+    }
+
+    /// Adds the files of `other`; those with the same paths are replaced.
+    pub(super) fn lay_over(&mut self, other: &Self) {
+        let files = other.0.iter();
+        self.0
+            .extend(files.map(|(path, content)| (path.clone(), content.clone())));
+    }
+
+    /// Returns the paths in order.
+    pub(super) fn paths(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
+    /// Makes a folder equal to this tree. A file that is equal already keeps its time stamp, so that
+    /// cargo builds only what has changed.
+    pub(super) fn write(&self, folder: &Path) -> Result<()> {
+        fs::create_dir_all(folder)?;
+        for stale in Self::read(folder)?
+            .paths()
+            .filter(|path| !self.0.contains_key(*path))
+        {
+            fs::remove_file(folder.join(stale))?;
+        }
+        for (path, content) in &self.0 {
+            let to = folder.join(path);
+            if fs::read(&to).is_ok_and(|old| old == *content) {
+                continue;
+            }
+            fs::create_dir_all(to.parent().unwrap_or(folder))?;
+            fs::write(&to, content).map_err(|error| format!("{}: {error}", to.display()))?;
+        }
+        Ok(())
+    }
+}
