@@ -1,9 +1,10 @@
 //! Errors of servers that operations and connection pools report (SDAM: "Error handling").
 
 use alloc::borrow::Cow;
+use core::error::Error;
 
 use crate::{
-    error::{RETRYABLE_ERROR, SYSTEM_OVERLOADED_ERROR, Stage},
+    error::{ErrorSource, RETRYABLE_ERROR, SYSTEM_OVERLOADED_ERROR, Stage},
     ids::{Generation, ObjectId},
 };
 
@@ -67,6 +68,9 @@ pub struct AppError<'a> {
     /// The `maxWireVersion` of the connection's own handshake.
     /// `None` means at least 8, as every supported server has.
     pub max_wire_version: Option<i32>,
+    /// The reporter's own error; see [`with_source`](Self::with_source).
+    #[cfg_attr(feature = "serde", serde(skip))]
+    pub source: ErrorSource,
 }
 
 /// The cause of an error on a pooled connection.
@@ -139,6 +143,7 @@ impl<'a> AppError<'a> {
             stage,
             cause,
             max_wire_version: None,
+            source: ErrorSource::default(),
         }
     }
 
@@ -155,6 +160,15 @@ impl<'a> AppError<'a> {
     #[must_use]
     pub fn with_max_wire_version(mut self, max_wire_version: i32) -> Self {
         self.max_wire_version = Some(max_wire_version);
+        self
+    }
+
+    /// Keeps the reporter's own error. The server's description and
+    /// [`PoolClear::cause`](crate::pool::PoolClear) then return it by
+    /// [`source_as`](crate::error::ServerError::source_as).
+    #[must_use]
+    pub fn with_source(mut self, source: impl Error + Send + Sync + 'static) -> Self {
+        self.source = ErrorSource::new(source);
         self
     }
 

@@ -1,8 +1,11 @@
 //! Errors of servers, as plain data.
 
+mod source;
+
 use alloc::{boxed::Box, sync::Arc};
 use core::fmt;
 
+pub use self::source::ErrorSource;
 use crate::ids::TopologyVersion;
 
 /// The label of an error due to load: the server could not accept the connection or command.
@@ -33,6 +36,9 @@ pub struct ServerError {
     pub message: Box<str>,
     /// The topology version that came with a command error.
     pub topology_version: Option<TopologyVersion>,
+    /// The error of the transport or the driver from which this one was made.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    pub source: ErrorSource,
 }
 
 /// What kind of error a [`ServerError`] is.
@@ -133,6 +139,7 @@ impl ServerError {
             labels: Box::default(),
             message: message.into(),
             topology_version: None,
+            source: ErrorSource::default(),
         }
     }
 
@@ -160,6 +167,12 @@ impl ServerError {
         (self.kind == ErrorKind::Command)
             .then(|| StateChange::classify(self.code, &self.message))
             .flatten()
+    }
+
+    /// Returns the [`source`](Self::source), if it is an `E`: a driver's own error, which its
+    /// transport or its report has kept.
+    pub fn source_as<E: core::error::Error + 'static>(&self) -> Option<&E> {
+        self.source.downcast_ref()
     }
 
     /// Wraps the error in an `Arc`.

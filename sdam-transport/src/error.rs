@@ -5,7 +5,7 @@ use std::{error::Error, fmt, io, sync::Arc};
 use sdam_core::{
     address::ServerAddress,
     app_error::AppError,
-    error::{ErrorKind, ServerError, Stage},
+    error::{ErrorKind, ErrorSource, ServerError, Stage},
     ids::Generation,
 };
 
@@ -14,13 +14,15 @@ use crate::wire::WireError;
 /// The error of opening or using a connection, or of looking up a name.
 ///
 /// Cheap to clone. `Display` is one line: the server if known, kind and stage, the attempted action
-/// and all causes; `Debug` is the same. So there is no [`source`](Error::source).
+/// and all causes; `Debug` is the same. So [`Error::source`] returns none, and
+/// [`source_as`](Self::source_as) returns the original error.
 #[derive(Clone)]
 pub struct TransportError {
     kind: ErrorKind,
     stage: Stage,
     target: Option<ServerAddress>,
     message: Arc<str>,
+    source: ErrorSource,
 }
 
 impl TransportError {
@@ -67,7 +69,7 @@ impl TransportError {
         Self::protocol(stage, "the message violates the wire protocol").with_source(source)
     }
 
-    /// Appends `source`, its text and its causes, to the message.
+    /// Appends `source`, its text and its causes, to the message, and keeps it.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         let source = source.into();
@@ -78,6 +80,7 @@ impl TransportError {
             next = error.source();
         }
         self.message = text.into();
+        self.source = source.into();
         self
     }
 
@@ -110,6 +113,12 @@ impl TransportError {
         &self.message
     }
 
+    /// Returns the error that was last passed to [`with_source`](Self::with_source), if it is an
+    /// `E`. The [`ServerError`] that is made of this error has it as well.
+    pub fn source_as<E: Error + 'static>(&self) -> Option<&E> {
+        self.source.downcast_ref()
+    }
+
     /// Returns whether it is a timeout.
     pub fn is_timeout(&self) -> bool {
         self.kind == ErrorKind::Timeout
@@ -120,11 +129,13 @@ impl TransportError {
     /// An error of authenticating or of an operation is moved to its stage before: see
     /// [`at`](Self::at). The operation's own error also gets the [labels](AppError::labels).
     pub fn app_error(&self, generation: Generation) -> AppError<'_> {
-        match self.kind {
+        let mut report = match self.kind {
             ErrorKind::Network => AppError::network(generation, self.stage, &*self.message),
             ErrorKind::Timeout => AppError::timeout(generation, self.stage, &*self.message),
             _ => AppError::protocol(generation, self.stage, &*self.message),
-        }
+        };
+        report.source = self.source.clone();
+        report
     }
 
     fn new(kind: ErrorKind, stage: Stage, message: Arc<str>) -> Self {
@@ -133,6 +144,7 @@ impl TransportError {
             stage,
             target: None,
             message,
+            source: ErrorSource::default(),
         }
     }
 }
@@ -157,7 +169,9 @@ impl Error for TransportError {}
 impl From<&TransportError> for ServerError {
     /// Converts to plain data for descriptions and events, which name the server themselves.
     fn from(error: &TransportError) -> Self {
-        Self::new(error.kind, error.stage, &*error.message)
+        let mut plain = Self::new(error.kind, error.stage, &*error.message);
+        plain.source = error.source.clone();
+        plain
     }
 }
 

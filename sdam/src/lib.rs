@@ -121,7 +121,7 @@ mod topology;
 pub use sdam_core::{
     address::ServerAddress,
     app_error::{AppError, Cause, ErrorOutcome},
-    error::{ErrorKind, ServerError, Stage},
+    error::{ErrorKind, ErrorSource, ServerError, Stage},
     event::{
         CheckOutFailure, CommandInfo, ConnectionClosedReason, ConnectionId, Event, EventKind,
         EventName, Publish,

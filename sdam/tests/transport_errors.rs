@@ -3,17 +3,22 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::{
+    fmt,
     io::{Read, Write},
     net::{TcpListener, TcpStream},
+    sync::Arc,
     thread,
     time::Duration,
 };
 
-use futures::executor::block_on;
+use async_trait::async_trait;
+use futures::{StreamExt, executor::block_on};
 use sdam::{
-    Criteria, ErrorOutcome, Generation, Io, ServerAddress, Stage, Topology, TransportError,
+    Connection, Criteria, ErrorOutcome, EventKind, EventName, Generation, Instant, Io,
+    ServerAddress, Stage, Topology, Transport, TransportError,
 };
 use sdam_core::options::ServerMonitoringMode;
+use sdam_events::channel::unbounded;
 use sdam_sim::serve::Builder;
 use sdam_transport::{race, wire::Exchange};
 
@@ -119,5 +124,57 @@ fn the_effect_of_a_transport_error_depends_on_its_kind_and_stage() {
     let long = block_on(failure(&io, &long));
     check(&long, cleared);
     check(&established(&long), nothing);
+    block_on(topology.close());
+}
+
+/// A transport of a driver with an error type of its own.
+#[derive(Debug)]
+struct Driver;
+
+#[derive(Debug, PartialEq, Eq)]
+struct DriverError(u8);
+
+impl fmt::Display for DriverError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "driver error {}", self.0)
+    }
+}
+
+impl std::error::Error for DriverError {}
+
+#[async_trait]
+impl Transport for Driver {
+    async fn connect(
+        &self,
+        _: &ServerAddress,
+        _: Option<Instant>,
+    ) -> Result<Box<dyn Connection>, TransportError> {
+        Err(TransportError::network(Stage::Dns, "no address").with_source(DriverError(7)))
+    }
+}
+
+#[test]
+fn the_error_of_a_drivers_transport_is_kept_by_descriptions_and_events() {
+    let host = tokio::runtime::Runtime::new().unwrap();
+    let mut runtime = sdam_runtime_tokio::from_handle(host.handle().clone()).unwrap();
+    runtime.io.transport = Arc::new(Driver);
+    let (sink, mut events) = unbounded();
+    let topology = Topology::builder("mongodb://a.example.com")
+        .unwrap()
+        .sink(sink.interested_in(EventName::ServerHeartbeatFailed.into()))
+        .start(runtime)
+        .unwrap();
+    let failed = topology.wait_for(
+        |snapshot| snapshot.description().servers().first()?.error.clone(),
+        Duration::from_secs(30),
+    );
+    let error = block_on(failed).unwrap();
+    assert_eq!(error.source_as(), Some(&DriverError(7)));
+    assert_eq!(&*error.message, "no address: driver error 7");
+    let EventKind::ServerHeartbeatFailed { failure, .. } = block_on(events.next()).unwrap().kind
+    else {
+        unreachable!("the sink wants nothing else");
+    };
+    assert_eq!(failure.source_as(), Some(&DriverError(7)));
     block_on(topology.close());
 }

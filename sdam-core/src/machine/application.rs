@@ -146,6 +146,12 @@ impl TopologyMachine {
 impl AppError<'_> {
     /// Returns the error in the reported cause; `None` if a reply carries none.
     fn failure(&self) -> Option<ServerError> {
+        let mut error = self.failure_in_cause()?;
+        error.source = self.source.clone();
+        Some(error)
+    }
+
+    fn failure_in_cause(&self) -> Option<ServerError> {
         let (kind, message) = match &self.cause {
             Cause::Reply(reply) => return reply::error(reply, self.stage),
             Cause::Network(message) => (ErrorKind::Network, message),

@@ -52,6 +52,21 @@ fn text_is_one_line_with_server_kind_stage_and_every_cause() {
 }
 
 #[test]
+fn the_original_error_is_kept_by_what_is_made_of_it() {
+    let refused = || io::Error::from(io::ErrorKind::ConnectionRefused);
+    let error = TransportError::from_io(Stage::Connect, "connecting", refused());
+    let kind = |source: Option<&io::Error>| source.map(io::Error::kind);
+    let expected = Some(io::ErrorKind::ConnectionRefused);
+    assert_eq!(kind(error.clone().at(Stage::Tls).source_as()), expected);
+    assert_eq!(kind(ServerError::from(&error).source_as()), expected);
+    let report = error.app_error(Generation::FIRST);
+    assert_eq!(kind(report.source.downcast_ref()), expected);
+    assert!(error.source_as::<fmt::Error>().is_none());
+    let plain = TransportError::network(Stage::Connect, "refused");
+    assert!(plain.source_as::<io::Error>().is_none());
+}
+
+#[test]
 fn nested_causes_are_in_the_text() {
     #[derive(Debug)]
     struct Outer(io::Error);

@@ -344,3 +344,23 @@ fn behind_a_load_balancer_only_the_service_is_cleared() {
     check(network(Stage::Operation), cleared);
     check(timeout(Stage::Operation), ignored);
 }
+
+#[test]
+fn the_reporters_own_error_is_kept_by_the_description_and_the_cause_of_the_clear() {
+    let mut machine = opened(&options(&["a"]));
+    let _ = super::check(&mut machine, "a", hello(ServerType::RsPrimary));
+    let own = ServerError::new(ErrorKind::Internal, Stage::Operation, "of the driver");
+    let reply = doc! { "ok": 0, "code": 91, "errmsg": "shutting down" };
+    let report = AppError::reply(Generation::FIRST, Stage::Operation, reply.to_vec().unwrap())
+        .with_source(own.clone());
+    let server = id(&machine, "a");
+    let (outcome, effects) = machine.handle_error(NOW, server, &report.into_owned());
+    assert_eq!(outcome, ErrorOutcome::Cleared);
+    let lost = machine.description().server(&address("a")).unwrap();
+    assert_eq!(lost.error.as_ref().unwrap().source_as(), Some(&own));
+    let mut causes = effects.iter().filter_map(|effect| match effect {
+        Effect::PoolClear { clear, .. } => Some(&clear.cause),
+        _ => None,
+    });
+    assert_eq!(causes.next().unwrap().source_as(), Some(&own));
+}
