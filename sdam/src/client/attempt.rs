@@ -56,6 +56,10 @@ struct Lease {
 }
 
 /// The outcome of one attempt.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a box would be an allocation for each command that succeeds"
+)]
 pub(super) enum Attempt {
     Replied(CommandReply),
     Failed(Box<Failure>),
