@@ -27,9 +27,13 @@ mod tests;
 use std::fmt;
 
 pub use environment::{Environment, FaasProvider, OperatingSystem};
+use sdam_core::document::DocumentWriter;
 
 /// The separator of the names, versions and platforms of a driver and its wrapping libraries.
 const DELIMITER: char = '|';
+
+/// The name of the whole document in errors.
+const DOCUMENT: &str = "client document";
 
 /// The content of the `client` document of handshakes, not yet shortened to its maximum length.
 ///
@@ -123,6 +127,19 @@ impl ClientMetadata {
         self.environment.is_faas()
     }
 
+    /// Checks a `client` document that a driver has encoded itself.
+    ///
+    /// # Errors
+    ///
+    /// It is longer than [`MAX_LENGTH`](Self::MAX_LENGTH), or is not BSON.
+    pub fn check_encoded(document: &[u8]) -> Result<(), InvalidMetadata> {
+        check_length(DOCUMENT, document, Self::MAX_LENGTH)?;
+        match DocumentWriter::extending(document) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(InvalidMetadata::new(DOCUMENT, Reason::Malformed)),
+        }
+    }
+
     /// Encodes the `client` document as BSON of at most [`MAX_LENGTH`](Self::MAX_LENGTH) bytes.
     ///
     /// If it does not fit, fields are left out in the order of the specification: those of the
@@ -193,11 +210,18 @@ enum Reason {
     Empty,
     TooLong { length: usize, limit: usize },
     Delimiter,
+    Malformed,
+    OfDriver,
 }
 
 impl InvalidMetadata {
     const fn new(option: &'static str, reason: Reason) -> Self {
         Self { option, reason }
+    }
+
+    /// Creates the error for a library that is appended to a `client` document of the driver's own.
+    pub const fn of_driver() -> Self {
+        Self::new("driver name", Reason::OfDriver)
     }
 
     /// Returns the name of the invalid option, such as `appName`.
@@ -217,6 +241,10 @@ impl fmt::Display for InvalidMetadata {
                     "it has {length} bytes and may have at most {limit}: shorten it"
                 )
             }
+            Reason::Malformed => f.write_str("it is not a BSON document"),
+            Reason::OfDriver => f.write_str(
+                "the driver makes the client document itself: append the library to that",
+            ),
             Reason::Delimiter => {
                 write!(
                     f,
@@ -236,8 +264,12 @@ impl fmt::Debug for InvalidMetadata {
 
 impl std::error::Error for InvalidMetadata {}
 
-fn check_length(option: &'static str, text: &str, limit: usize) -> Result<(), InvalidMetadata> {
-    let length = text.len();
+fn check_length(
+    option: &'static str,
+    text: impl AsRef<[u8]>,
+    limit: usize,
+) -> Result<(), InvalidMetadata> {
+    let length = text.as_ref().len();
     if length > limit {
         return Err(InvalidMetadata::new(
             option,

@@ -277,7 +277,8 @@ impl<P: PoolHandle> ScanTopology<P> {
     ///
     /// # Errors
     ///
-    /// If one of the library's texts contains a `|`; then nothing is changed.
+    /// If one of the library's texts contains a `|`, or the metadata is a
+    /// [driver's document](TopologyBuilder::client_document); then nothing is changed.
     pub fn append_metadata(&self, library: Library) -> Result<bool, InvalidMetadata> {
         self.scanner.shared.metadata.append(library)
     }

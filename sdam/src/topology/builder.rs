@@ -26,7 +26,7 @@ use sdam_transport::{
 
 use super::{
     Topology,
-    metadata::MetadataHandshake,
+    metadata::{DriverDocument, Metadata, MetadataHandshake},
     shared::{Background, Shared, TaskSet},
     tasks::Tasks,
 };
@@ -40,7 +40,7 @@ pub struct TopologyBuilder<P = NoPools> {
     pool: PhantomData<fn() -> P>,
     sinks: Vec<Arc<dyn EventSink>>,
     selector: Option<Arc<dyn Selector>>,
-    metadata: Option<ClientMetadata>,
+    metadata: Option<Metadata>,
     history: Option<Arc<History>>,
 }
 
@@ -90,7 +90,29 @@ impl<P: PoolHandle> TopologyBuilder<P> {
     /// Sets the client metadata of every connection's handshake, including the platform. The
     /// default names this crate and reads the process environment.
     pub fn metadata(mut self, metadata: ClientMetadata) -> Self {
-        self.metadata = Some(metadata);
+        self.metadata = Some(Metadata::Own(metadata));
+        self
+    }
+
+    /// Takes the `client` document of every connection's handshake from a driver, in BSON, instead
+    /// of [`metadata`](Self::metadata). `is_faas` tells whether the program runs as a function of a
+    /// FaaS provider, where `serverMonitoringMode=auto` means polling.
+    ///
+    /// `document` is called when a connection is opened, also by monitors, so the driver may change
+    /// its metadata at run time. It should return soon, and must not call the topology. The
+    /// document contains the name of the application: `appName` of the options is not added. A
+    /// document of more than [512 bytes](ClientMetadata::MAX_LENGTH), or one that is not BSON,
+    /// makes [`start`](Self::start) fail, and is left out of connections that are opened later.
+    /// [`Topology::append_metadata`] returns an error.
+    pub fn client_document(
+        mut self,
+        is_faas: bool,
+        document: impl Fn() -> Vec<u8> + Send + Sync + 'static,
+    ) -> Self {
+        self.metadata = Some(Metadata::Driver(DriverDocument {
+            is_faas,
+            encode: Arc::new(document),
+        }));
         self
     }
 
@@ -118,7 +140,7 @@ impl<P: PoolHandle> TopologyBuilder<P> {
     ///
     /// # Errors
     ///
-    /// If the options contradict each other.
+    /// If the options contradict each other, or the client metadata is invalid.
     pub fn start(self, runtime: Runtime) -> Result<Topology<P>, StartError> {
         let Runtime { io, spawner, .. } = runtime;
         let mut prepared = self.prepare(&io, Options::multi_threaded_warnings)?;
@@ -153,17 +175,17 @@ impl<P: PoolHandle> TopologyBuilder<P> {
         refuse_guards(&options)?;
         let mut metadata = match self.metadata {
             Some(metadata) => metadata,
-            None => ClientMetadata::new(
+            None => Metadata::Own(ClientMetadata::new(
                 env!("CARGO_PKG_NAME"),
                 env!("CARGO_PKG_VERSION"),
                 &Environment::from_process(),
-            )?,
+            )?),
         };
         if let Some(name) = &options.app_name {
             metadata = metadata.with_application(name)?;
         }
         let is_faas = metadata.is_faas();
-        let metadata = MetadataHandshake::new(metadata, options.load_balanced);
+        let metadata = MetadataHandshake::new(metadata, options.load_balanced)?;
         let config = MonitorConfig::new(&options, metadata.handshake(), is_faas);
         let mut rng = Rng::new(io.next_seed());
         let topology = ObjectId::random(&mut rng);

@@ -1,43 +1,113 @@
 //! The client metadata of new connections' handshakes.
 
-use std::sync::{Arc, PoisonError};
+use std::{
+    fmt,
+    sync::{Arc, PoisonError},
+};
 
 use sdam_core::hello::{Handshake, HelloRequest};
 use sdam_transport::handshake::{ClientMetadata, InvalidMetadata, Library};
 
 use crate::sync::{ArcSwap, Mutex};
 
-/// The client metadata, to which wrapping libraries may be appended at run time.
+/// The client metadata that a builder was given.
+#[derive(Debug)]
+pub(crate) enum Metadata {
+    Own(ClientMetadata),
+    Driver(DriverDocument),
+}
+
+/// The `client` document of a driver, which may change at run time.
+#[derive(Clone)]
+pub(crate) struct DriverDocument {
+    pub(crate) is_faas: bool,
+    pub(crate) encode: Arc<dyn Fn() -> Vec<u8> + Send + Sync>,
+}
+
+/// The arguments of the first message of new connections.
 #[derive(Debug)]
 pub(crate) struct MetadataHandshake {
-    metadata: Mutex<ClientMetadata>,
-    /// The encoded metadata, read by every new connection.
-    handshake: ArcSwap<Handshake>,
+    source: Source,
     load_balanced: bool,
 }
 
-impl MetadataHandshake {
-    pub(crate) fn new(metadata: ClientMetadata, load_balanced: bool) -> Self {
-        Self {
-            handshake: ArcSwap::from_pointee(encode(&metadata, load_balanced)),
-            metadata: Mutex::new(metadata),
-            load_balanced,
+#[derive(Debug)]
+enum Source {
+    /// The metadata, to which wrapping libraries may be appended at run time.
+    Own {
+        metadata: Mutex<ClientMetadata>,
+        /// The encoded metadata, read by every new connection.
+        handshake: ArcSwap<Handshake>,
+    },
+    Driver(DriverDocument),
+}
+
+impl Metadata {
+    /// Returns whether the client runs as a function of a FaaS provider.
+    pub(crate) fn is_faas(&self) -> bool {
+        match self {
+            Self::Own(metadata) => metadata.is_faas(),
+            Self::Driver(document) => document.is_faas,
         }
+    }
+
+    /// Sets the name of the application, unless a driver's document has it already.
+    pub(crate) fn with_application(self, name: &str) -> Result<Self, InvalidMetadata> {
+        Ok(match self {
+            Self::Own(metadata) => Self::Own(metadata.with_application(name)?),
+            Self::Driver(document) => Self::Driver(document),
+        })
+    }
+}
+
+impl MetadataHandshake {
+    /// Encodes the metadata for the first time; an error if a driver's document is not valid.
+    pub(crate) fn new(metadata: Metadata, load_balanced: bool) -> Result<Self, InvalidMetadata> {
+        let source = match metadata {
+            Metadata::Own(metadata) => Source::Own {
+                handshake: ArcSwap::from_pointee(encode(&metadata, load_balanced)),
+                metadata: Mutex::new(metadata),
+            },
+            Metadata::Driver(document) => {
+                ClientMetadata::check_encoded(&(document.encode)())?;
+                Source::Driver(document)
+            }
+        };
+        Ok(Self {
+            source,
+            load_balanced,
+        })
     }
 
     /// Returns the handshake of a connection that is opened now.
     pub(crate) fn handshake(&self) -> Arc<Handshake> {
-        self.handshake.load_full()
+        match &self.source {
+            Source::Own { handshake, .. } => handshake.load_full(),
+            Source::Driver(document) => {
+                let mut client = (document.encode)();
+                // Servers refuse connections with a longer document.
+                if ClientMetadata::check_encoded(&client).is_err() {
+                    client.clear();
+                }
+                Arc::new(Handshake::new(client).with_load_balanced(self.load_balanced))
+            }
+        }
     }
 
     /// Appends a library and returns whether that changed the metadata.
     pub(crate) fn append(&self, library: Library) -> Result<bool, InvalidMetadata> {
-        let mut metadata = self.metadata.lock().unwrap_or_else(PoisonError::into_inner);
+        let Source::Own {
+            metadata,
+            handshake,
+        } = &self.source
+        else {
+            return Err(InvalidMetadata::of_driver());
+        };
+        let mut metadata = metadata.lock().unwrap_or_else(PoisonError::into_inner);
         let changed = metadata.append(library)?;
         if changed {
             // Stored under the lock, so that concurrent appends lose no library.
-            let handshake = encode(&metadata, self.load_balanced);
-            self.handshake.store(Arc::new(handshake));
+            handshake.store(Arc::new(encode(&metadata, self.load_balanced)));
         }
         Ok(changed)
     }
@@ -54,4 +124,12 @@ impl MetadataHandshake {
 
 fn encode(metadata: &ClientMetadata, load_balanced: bool) -> Handshake {
     Handshake::new(metadata.encode()).with_load_balanced(load_balanced)
+}
+
+impl fmt::Debug for DriverDocument {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DriverDocument")
+            .field("is_faas", &self.is_faas)
+            .finish_non_exhaustive()
+    }
 }

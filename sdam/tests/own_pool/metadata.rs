@@ -6,8 +6,8 @@ use std::{
     time::Duration,
 };
 
-use bson::Document;
-use sdam::{Library, Topology};
+use bson::{Document, doc};
+use sdam::{Library, Topology, TopologyBuilder};
 use sdam_pool::Pool;
 use sdam_sim::{
     MemberId,
@@ -33,19 +33,26 @@ struct World {
 impl World {
     /// Starts a client with these libraries.
     fn start(libraries: &[Library], options: &str) -> Self {
-        let sim = simulation(1);
-        sim.run_for(Duration::from_secs(20));
-        let member = sim.status().primary().unwrap().id;
-        let handshakes = record(&sim, member);
         let environment = Environment::default();
         let metadata = ClientMetadata::new("driver", "0.1", &environment).unwrap();
         let mut metadata = metadata.with_application("app").unwrap();
         for library in libraries {
             assert!(metadata.append(library.clone()).unwrap());
         }
-        let uri = format!("{}&serverMonitoringMode=poll&{options}", sim.uri());
-        let topology = builder(&uri).metadata(metadata);
-        let topology = topology.start(sim.runtime()).unwrap();
+        let options = format!("serverMonitoringMode=poll&{options}");
+        Self::build(&options, |builder| builder.metadata(metadata))
+    }
+
+    fn build(
+        options: &str,
+        change: impl FnOnce(TopologyBuilder<Pool>) -> TopologyBuilder<Pool>,
+    ) -> Self {
+        let sim = simulation(1);
+        sim.run_for(Duration::from_secs(20));
+        let member = sim.status().primary().unwrap().id;
+        let handshakes = record(&sim, member);
+        let uri = format!("{}&{options}", sim.uri());
+        let topology = change(builder(&uri)).start(sim.runtime()).unwrap();
         Self {
             sim,
             topology,
@@ -229,4 +236,71 @@ fn open_connections_stay_in_use_when_metadata_is_appended() {
         let driver = client.get_document("driver").unwrap();
         assert_eq!(driver.get_str("name").unwrap(), "driver|library");
     });
+}
+
+/// The document of a driver, which it changes at run time.
+type Shared = Arc<Mutex<Document>>;
+
+fn document(name: &str) -> Document {
+    doc! { "driver": { "name": name, "version": "3" }, "os": { "type": "Linux" } }
+}
+
+fn start_driver(is_faas: bool, document: &Shared) -> World {
+    let document = Arc::clone(document);
+    let encode = move || document.lock().unwrap().to_vec().unwrap();
+    World::build("maxIdleTimeMS=1&appName=unused", |builder| {
+        builder.client_document(is_faas, encode)
+    })
+}
+
+#[test]
+fn monitors_and_pools_send_the_current_document_of_a_driver() {
+    let shared = Shared::new(document("mine").into());
+    let world = start_driver(false, &shared);
+    assert_eq!(world.ping(), document("mine"));
+    let changed = document("mine|wrapper");
+    shared.lock().unwrap().clone_from(&changed);
+    assert_eq!(world.ping(), changed);
+    let refused = world.topology.append_metadata(own()).unwrap_err();
+    assert!(refused.to_string().contains("append the library to that"));
+
+    // The monitor and its RTT task connect again.
+    world.handshakes.lock().unwrap().clear();
+    let primary = world.sim.status().primary().unwrap().id;
+    world.sim.network().reset(primary);
+    world.sim.run_for(Duration::from_secs(20));
+    let handshakes = world.handshakes.lock().unwrap().clone();
+    assert_eq!(handshakes.len(), 2);
+    for handshake in &handshakes {
+        assert_eq!(handshake.get_document("client").unwrap(), &changed);
+    }
+}
+
+/// F-21: the driver says whether it runs as a function.
+#[test]
+fn monitors_of_a_driver_in_a_function_poll() {
+    for (is_faas, connections) in [(true, 1), (false, 2)] {
+        let world = start_driver(is_faas, &Shared::new(document("mine").into()));
+        world.sim.run_for(Duration::from_secs(60));
+        let opened = world.handshakes.lock().unwrap().len();
+        assert_eq!(opened, connections, "only a stream has an RTT task");
+    }
+}
+
+#[test]
+fn an_invalid_document_of_a_driver_is_refused_at_the_start_and_left_out_later() {
+    let long = document(&"x".repeat(512));
+    let invalid = [long.to_vec().unwrap(), b"no document".to_vec()];
+    for (bytes, reason) in invalid
+        .into_iter()
+        .zip(["at most 512", "not a BSON document"])
+    {
+        let builder = builder("mongodb://a").client_document(false, move || bytes.clone());
+        let error = builder.start(simulation(1).runtime()).unwrap_err();
+        assert!(error.to_string().contains(reason), "{error}");
+    }
+    let shared = Shared::new(document("mine").into());
+    let world = start_driver(false, &shared);
+    *shared.lock().unwrap() = long;
+    assert!(world.topology.hello().handshake.unwrap().client.is_empty());
 }
