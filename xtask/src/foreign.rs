@@ -30,7 +30,15 @@ SDAM_FOREIGN_REQUIRED=1 makes that a failure.
   rust-driver-on-sdam  the official Rust driver as published, and with its sdam module replaced by
                        ours: builds both and runs the short checks on a real replica set
       --only VARIANT   only `published` or only `overlaid`
-      --measure        measures both instead, in alternation; --quick takes fewer rounds";
+      --measure        measures both instead, in alternation; --quick takes fewer rounds
+      --tests          runs the driver's own tests instead, on every deployment that servers can be
+                       fetched for. Its repository is the checkout that SDAM_RUST_DRIVER names, or
+                       it is cloned. Results are kept: a later run replaces those of its tests
+        --deployment NAME  only replica-set-6.0, replica-set-5.0, replica-set-4.4 or standalone-6.0;
+                           may be given several times
+        --filter TEXT      only tests whose names contain the text
+        --stored           runs nothing and prints the results of earlier runs
+        --write            writes them to docs/rust-driver-on-sdam-tests.md";
 
 /// The tested PyMongo versions: no single version supports all simulated releases.
 const PYMONGO: [&str; 2] = ["4.20.0", "4.10.1"];

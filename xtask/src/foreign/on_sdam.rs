@@ -5,6 +5,7 @@ mod checks;
 mod driver;
 mod edits;
 mod lines;
+mod suite;
 mod tree;
 
 use self::driver::Variant;
@@ -15,16 +16,19 @@ use crate::Result;
 use crate::args::Args;
 
 /// What the command does with the drivers.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 enum Task {
     Check,
     Measure { quick: bool },
+    Test(suite::Plan),
 }
 
 /// Lays our files over the published driver and does what the arguments say.
 pub(super) fn run(mut args: Args) -> Result<()> {
     let quick = args.flag("--quick");
-    let task = if args.flag("--measure") {
+    let task = if args.flag("--tests") {
+        Task::Test(suite::Plan::parse(&mut args)?)
+    } else if args.flag("--measure") {
         Task::Measure { quick }
     } else {
         Task::Check
@@ -41,27 +45,34 @@ pub(super) fn run(mut args: Args) -> Result<()> {
         Ok(published) => published,
         Err(error) => return unavailable("the Rust driver", &*error),
     };
-    for variant in &variants {
-        lay_out(*variant, &published)?;
+    let mut drivers = Vec::new();
+    for variant in variants {
+        drivers.push((variant, source(variant, published.clone())?));
+    }
+    if let Task::Test(plan) = task {
+        return suite::run(&plan, drivers);
+    }
+    for (variant, driver) in &drivers {
+        let driver = driver::detached(driver.clone())?;
+        driver.write(&variant.folder().join("driver"))?;
     }
     match task {
-        Task::Check => variants.into_iter().try_for_each(checks::check),
         Task::Measure { quick } => checks::measure(quick),
+        _ => drivers
+            .into_iter()
+            .try_for_each(|(variant, _)| checks::check(variant)),
     }
 }
 
-/// Writes a driver to its folder. Of the overlaid one it prints how much it differs.
-fn lay_out(variant: Variant, published: &Tree) -> Result<()> {
-    let driver = match variant {
-        Variant::Published => published.clone(),
-        Variant::Overlaid => {
-            let overlaid = driver::overlaid(published)?;
-            println!("sdam module of the driver: {} removed", overlaid.removed);
-            println!("overlay:                   {} added", overlaid.added);
-            let Edited { removed, added } = overlaid.edited;
-            println!("other files of the driver: {removed} lines removed, {added} added");
-            overlaid.driver
-        }
-    };
-    driver::detached(driver)?.write(&variant.folder().join("driver"))
+/// Returns the source of a driver. Of the overlaid one it prints how much it differs.
+fn source(variant: Variant, published: Tree) -> Result<Tree> {
+    if variant == Variant::Published {
+        return Ok(published);
+    }
+    let overlaid = driver::overlaid(&published)?;
+    println!("sdam module of the driver: {} removed", overlaid.removed);
+    println!("overlay:                   {} added", overlaid.added);
+    let Edited { removed, added } = overlaid.edited;
+    println!("other files of the driver: {removed} lines removed, {added} added");
+    Ok(overlaid.driver)
 }

@@ -1,0 +1,126 @@
+//! The driver's own tests, with the driver as published and with the overlaid one.
+
+mod deployment;
+mod notes;
+mod report;
+mod results;
+mod run;
+mod source;
+
+use std::fs;
+
+use self::deployment::{Deployment, Servers};
+use self::notes::Notes;
+use self::results::{Outcome, Results};
+use self::run::TestProgram;
+use super::driver::Variant;
+use super::tree::Tree;
+use crate::Result;
+use crate::args::Args;
+use crate::cargo::root;
+
+/// Where the tables are kept.
+const PAGE: &str = "docs/rust-driver-on-sdam-tests.md";
+
+/// Which tests are run on which servers.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    deployments: Vec<Deployment>,
+    /// Only tests whose names contain this text are run; the results of others stay.
+    filter: String,
+    /// Nothing is run; the results of earlier runs are reported.
+    stored: bool,
+    /// Whether [`PAGE`] is written.
+    write: bool,
+}
+
+impl Plan {
+    pub(super) fn parse(args: &mut Args) -> Result<Self> {
+        let mut deployments = Vec::new();
+        while let Some(name) = args.option("--deployment")? {
+            deployments.push(Deployment::named(&name)?);
+        }
+        if deployments.is_empty() {
+            deployments.extend(Deployment::ALL);
+        }
+        Ok(Self {
+            deployments,
+            filter: args.option("--filter")?.unwrap_or_default(),
+            stored: args.flag("--stored"),
+            write: args.flag("--write"),
+        })
+    }
+}
+
+/// Builds and runs the tests of each driver, given with its source, and reports the results of all
+/// runs so far.
+///
+/// # Errors
+/// If a test passes in the published driver and does not in the overlaid one.
+pub(super) fn run(plan: &Plan, drivers: Vec<(Variant, Tree)>) -> Result<()> {
+    let notes = Notes::read()?;
+    if !plan.stored {
+        let Some(source) = source::find()? else {
+            return Ok(());
+        };
+        for (variant, driver) in drivers {
+            let program = source.build(variant, driver)?;
+            for deployment in &plan.deployments {
+                run_on(*deployment, variant, &program, plan, &notes)?;
+            }
+        }
+    }
+    let all = plan.deployments.iter().map(|deployment| {
+        let results = |variant| Results::load(variant, *deployment);
+        Ok((
+            *deployment,
+            results(Variant::Published)?,
+            results(Variant::Overlaid)?,
+        ))
+    });
+    let all = all.collect::<Result<Vec<_>>>()?;
+    let page = report::page(&all, &notes);
+    if plan.write {
+        fs::write(root().join(PAGE), &page)?;
+    }
+    println!("{page}");
+    match all
+        .iter()
+        .map(|(_, published, overlaid)| results::lost(published, overlaid))
+        .sum()
+    {
+        0 => Ok(()),
+        lost => Err(format!("{lost} tests pass in the published driver only").into()),
+    }
+}
+
+/// Runs the tests on one deployment and keeps the results after each test.
+fn run_on(
+    deployment: Deployment,
+    variant: Variant,
+    program: &TestProgram,
+    plan: &Plan,
+    notes: &Notes,
+) -> Result<()> {
+    let Some(servers) = Servers::start(deployment)? else {
+        return Ok(());
+    };
+    let mut results = Results::load(variant, deployment)?;
+    let tests = program.tests()?;
+    results.retain(|name| tests.iter().any(|test| test == name) && notes.left_out(name).is_none());
+    let is_run = |name: &&String| name.contains(&plan.filter) && notes.left_out(name).is_none();
+    for name in tests.iter().filter(is_run) {
+        let result = program.run_repeatedly(name, &servers)?;
+        if result.outcome == Outcome::Failed {
+            println!(
+                "FAILED {name} ({}, {deployment})\n{}",
+                variant.name(),
+                result.message
+            );
+        }
+        results.insert(name, result);
+        results.store(variant, deployment)?;
+    }
+    println!("{} on {deployment}: {}", variant.name(), results.total());
+    Ok(())
+}

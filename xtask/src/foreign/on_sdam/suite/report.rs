@@ -1,0 +1,176 @@
+//! The tables of the results.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+use super::deployment::Deployment;
+use super::notes::Notes;
+use super::results::{Outcome, Results, TestResult, Total};
+use crate::foreign::on_sdam::driver::VERSION;
+
+/// The number of path segments by which tests are grouped.
+const DEPTH: usize = 4;
+
+/// The results of both drivers on one deployment: as published, and overlaid.
+pub(super) type Both = (Deployment, Results, Results);
+
+/// Returns the page about all deployments.
+pub(super) fn page(all: &[Both], notes: &Notes) -> String {
+    let mut page = format!(
+        "# The tests of the official Rust driver\n\n\
+         The tests of `mongodb` {VERSION}, run with the driver as published and with its `sdam` module replaced by this project.\n\
+         `cargo xtask foreign rust-driver-on-sdam --tests --write` repeats them and writes this page.\n\
+         Each test runs in a process of its own with a time limit; one that fails is run up to three times.\n\
+         A test that says that it is skipped, and runs no case of an official file, counts as skipped.\n\
+         Cases are those of the official files, of which one test runs many.\n"
+    );
+    for both in all {
+        section(&mut page, both);
+    }
+    differences(&mut page, all, notes);
+    unstable(&mut page, all);
+    left_out(&mut page, notes);
+    page
+}
+
+fn section(page: &mut String, (deployment, published, overlaid): &Both) {
+    let heading =
+        "| module | passed | failed | skipped | cases | passed | failed | skipped | cases |";
+    line(
+        page,
+        &format!(
+            "\n## {deployment}\n\nThe first four columns are the driver as published, the others the overlaid one.\n"
+        ),
+    );
+    line(page, heading);
+    line(
+        page,
+        "| --- | --: | --: | --: | --: | --: | --: | --: | --: |",
+    );
+    let names = published
+        .iter()
+        .chain(overlaid.iter())
+        .map(|(name, _)| module(name));
+    for group in names.collect::<BTreeSet<_>>() {
+        let total = |results: &Results| cells(results.total_of(|name| module(name) == group));
+        line(
+            page,
+            &format!("| `{group}` | {} | {} |", total(published), total(overlaid)),
+        );
+    }
+    let total = |results: &Results| cells(results.total());
+    line(
+        page,
+        &format!("| all | {} | {} |", total(published), total(overlaid)),
+    );
+}
+
+fn cells(total: Total) -> String {
+    if total.is_empty() {
+        " | | | ".to_owned()
+    } else {
+        total.to_string()
+    }
+}
+
+/// Lists the tests with different results, and those that fail in both drivers.
+fn differences(page: &mut String, all: &[Both], notes: &Notes) {
+    line(
+        page,
+        "\n## Tests with different results, or that fail in both\n",
+    );
+    line(
+        page,
+        "| test | deployment | published | overlaid | reason |",
+    );
+    line(page, "| --- | --- | --- | --- | --- |");
+    for (deployment, published, overlaid) in all {
+        let names = published
+            .iter()
+            .chain(overlaid.iter())
+            .map(|(name, _)| name);
+        for name in names.collect::<BTreeSet<_>>() {
+            let both = [published.get(name), overlaid.get(name)];
+            if is_unremarkable(both) {
+                continue;
+            }
+            let [published, overlaid] = both.map(show);
+            let reason = notes.differs(name).unwrap_or_default();
+            line(
+                page,
+                &format!("| `{name}` | {deployment} | {published} | {overlaid} | {reason} |"),
+            );
+        }
+    }
+}
+
+/// Returns whether both results are the same success.
+fn is_unremarkable(both: [Option<&TestResult>; 2]) -> bool {
+    let of = |result: &TestResult| (result.outcome, result.cases);
+    let [published, overlaid] = both.map(|result| result.map(of));
+    published == overlaid && published.is_none_or(|(outcome, _)| outcome != Outcome::Failed)
+}
+
+fn show(result: Option<&TestResult>) -> String {
+    match result {
+        None => "not there".to_owned(),
+        Some(result) if result.cases > 0 => {
+            format!("{}, {} cases", result.outcome.name(), result.cases)
+        }
+        Some(result) => result.outcome.name().to_owned(),
+    }
+}
+
+/// Lists the tests that passed in a repetition only.
+fn unstable(page: &mut String, all: &[Both]) {
+    line(page, "\n## Tests that passed in a later run only\n");
+    line(page, "| test | deployment | driver | runs |");
+    line(page, "| --- | --- | --- | --: |");
+    for (deployment, published, overlaid) in all {
+        for (driver, results) in [("published", published), ("overlaid", overlaid)] {
+            let passed = |result: &TestResult| result.outcome != Outcome::Failed;
+            for (name, result) in results.iter().filter(|(_, it)| passed(it) && it.runs > 1) {
+                let runs = result.runs;
+                line(
+                    page,
+                    &format!("| `{name}` | {deployment} | {driver} | {runs} |"),
+                );
+            }
+        }
+    }
+}
+
+fn left_out(page: &mut String, notes: &Notes) {
+    line(page, "\n## Tests that are left out\n");
+    line(page, "| names with | reason |");
+    line(page, "| --- | --- |");
+    for note in &notes.left_out {
+        line(page, &format!("| `{}` | {} |", note.pattern, note.reason));
+    }
+}
+
+/// Returns the module of a test, to a limited depth.
+fn module(test: &str) -> String {
+    let segments: Vec<_> = test.split("::").collect();
+    let depth = DEPTH.min(segments.len() - 1);
+    segments[..depth].join("::")
+}
+
+fn line(page: &mut String, text: &str) {
+    // Writing to a string cannot fail.
+    let _ = writeln!(page, "{text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::module;
+
+    #[test]
+    fn tests_are_grouped_by_their_module() {
+        assert_eq!(module("sdam::test::a"), "sdam::test");
+        assert_eq!(
+            module("sdam::description::topology::server_selection::test::logic::a"),
+            "sdam::description::topology::server_selection"
+        );
+    }
+}

@@ -1,0 +1,230 @@
+//! The results of tests, kept between runs.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use super::deployment::Deployment;
+use crate::Result;
+use crate::foreign::on_sdam::driver::{Variant, build_folder};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Passed,
+    Failed,
+    Skipped,
+}
+
+impl Outcome {
+    const ALL: [Self; 3] = [Self::Passed, Self::Failed, Self::Skipped];
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Passed => "passed",
+            Self::Failed => "failed",
+            Self::Skipped => "skipped",
+        }
+    }
+}
+
+/// The result of one test.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct TestResult {
+    pub(super) outcome: Outcome,
+    /// The number of cases of official files that were run.
+    pub(super) cases: usize,
+    /// The number of files and cases that were skipped.
+    pub(super) skipped: usize,
+    /// The number of runs that were necessary.
+    pub(super) runs: u32,
+    pub(super) seconds: u64,
+    pub(super) message: String,
+}
+
+/// The results of one driver on one deployment by the tests' names.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Results(BTreeMap<String, TestResult>);
+
+/// Numbers of tests.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Total {
+    passed: usize,
+    failed: usize,
+    skipped: usize,
+    cases: usize,
+}
+
+impl Results {
+    /// Reads the results of earlier runs.
+    pub(super) fn load(variant: Variant, deployment: Deployment) -> Result<Self> {
+        let Ok(text) = fs::read_to_string(path(variant, deployment)) else {
+            return Ok(Self::default());
+        };
+        let lines = text.lines().map(|line| {
+            let value: Value = serde_json::from_str(line)?;
+            let name = value["name"].as_str().unwrap_or_default().to_owned();
+            Ok((name, TestResult::from_json(&value)))
+        });
+        lines.collect::<Result<_>>().map(Self)
+    }
+
+    /// Writes the results to the file from which [`Results::load`] reads them.
+    pub(super) fn store(&self, variant: Variant, deployment: Deployment) -> Result<()> {
+        let path = path(variant, deployment);
+        fs::create_dir_all(path.parent().unwrap_or(&path))?;
+        let lines = self
+            .0
+            .iter()
+            .map(|(name, result)| result.to_json(name) + "\n");
+        Ok(fs::write(path, lines.collect::<String>())?)
+    }
+
+    pub(super) fn insert(&mut self, name: &str, result: TestResult) {
+        self.0.insert(name.to_owned(), result);
+    }
+
+    pub(super) fn retain(&mut self, keeps: impl Fn(&str) -> bool) {
+        self.0.retain(|name, _| keeps(name));
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<&TestResult> {
+        self.0.get(name)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &TestResult)> {
+        self.0.iter().map(|(name, result)| (name.as_str(), result))
+    }
+
+    pub(super) fn total(&self) -> Total {
+        self.total_of(|_| true)
+    }
+
+    /// Counts the tests with such names.
+    pub(super) fn total_of(&self, counts: impl Fn(&str) -> bool) -> Total {
+        let mut total = Total::default();
+        for (_, result) in self.iter().filter(|(name, _)| counts(name)) {
+            match result.outcome {
+                Outcome::Passed => total.passed += 1,
+                Outcome::Failed => total.failed += 1,
+                Outcome::Skipped => total.skipped += 1,
+            }
+            total.cases += result.cases;
+        }
+        total
+    }
+}
+
+/// Returns the number of tests that pass in the published driver and fail or are skipped in the
+/// overlaid one.
+pub(super) fn lost(published: &Results, overlaid: &Results) -> usize {
+    let passes = |result: &TestResult| result.outcome == Outcome::Passed;
+    published
+        .iter()
+        .filter(|(name, result)| {
+            passes(result) && overlaid.get(name).is_some_and(|result| !passes(result))
+        })
+        .count()
+}
+
+impl TestResult {
+    fn to_json(&self, name: &str) -> String {
+        json!({
+            "name": name,
+            "outcome": self.outcome.name(),
+            "cases": self.cases,
+            "skipped": self.skipped,
+            "runs": self.runs,
+            "seconds": self.seconds,
+            "message": self.message,
+        })
+        .to_string()
+    }
+
+    fn from_json(value: &Value) -> Self {
+        let number = |key: &str| value[key].as_u64().unwrap_or_default();
+        let outcome = Outcome::ALL
+            .into_iter()
+            .find(|outcome| value["outcome"] == outcome.name());
+        Self {
+            outcome: outcome.unwrap_or(Outcome::Failed),
+            cases: usize::try_from(number("cases")).unwrap_or_default(),
+            skipped: usize::try_from(number("skipped")).unwrap_or_default(),
+            runs: u32::try_from(number("runs")).unwrap_or_default(),
+            seconds: number("seconds"),
+            message: value["message"].as_str().unwrap_or_default().to_owned(),
+        }
+    }
+}
+
+impl Total {
+    pub(super) const fn is_empty(self) -> bool {
+        self.passed + self.failed + self.skipped == 0
+    }
+}
+
+impl fmt::Display for Total {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            passed,
+            failed,
+            skipped,
+            cases,
+        } = self;
+        write!(f, "{passed} | {failed} | {skipped} | {cases}")
+    }
+}
+
+fn path(variant: Variant, deployment: Deployment) -> PathBuf {
+    let name = format!("{}-{deployment}.jsonl", variant.name());
+    build_folder().join("results").join(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Outcome, Results, TestResult, lost};
+
+    fn result(outcome: Outcome) -> TestResult {
+        TestResult {
+            outcome,
+            cases: 3,
+            skipped: 1,
+            runs: 2,
+            seconds: 4,
+            message: "a \"b\"\nc".to_owned(),
+        }
+    }
+
+    fn results(all: &[(&str, Outcome)]) -> Results {
+        let mut results = Results::default();
+        for (name, outcome) in all {
+            results.insert(name, result(*outcome));
+        }
+        results
+    }
+
+    #[test]
+    fn a_stored_result_is_read_unchanged() {
+        for outcome in Outcome::ALL {
+            let result = result(outcome);
+            let value = serde_json::from_str(&result.to_json("a")).unwrap();
+            assert_eq!(TestResult::from_json(&value), result);
+        }
+    }
+
+    #[test]
+    fn a_test_is_lost_if_it_passes_in_the_published_driver_only() {
+        use Outcome::{Failed, Passed, Skipped};
+        let published = [
+            ("a", Passed),
+            ("b", Passed),
+            ("c", Passed),
+            ("d", Failed),
+            ("e", Passed),
+        ];
+        let overlaid = [("a", Passed), ("b", Failed), ("c", Skipped), ("d", Failed)];
+        assert_eq!(lost(&results(&published), &results(&overlaid)), 2);
+    }
+}

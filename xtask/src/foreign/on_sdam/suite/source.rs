@@ -1,0 +1,148 @@
+//! The driver's repository, which has the tests that the published crate leaves out.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use super::run::TestProgram;
+use crate::Result;
+use crate::cargo::{cargo, output, run as run_command, show};
+use crate::foreign::on_sdam::checks::small;
+use crate::foreign::on_sdam::driver::{VERSION, Variant, build_folder, detached, edits};
+use crate::foreign::on_sdam::tree::Tree;
+use crate::foreign::unavailable;
+
+/// The environment variable that names a checkout: a work tree or a git directory.
+const CHECKOUT: &str = "SDAM_RUST_DRIVER";
+
+const REPOSITORY: &str = "https://github.com/mongodb/mongo-rust-driver";
+
+/// The features with which the driver's own CI tests it, and the blocking API.
+const FEATURES: &str = "tracing-unstable,cert-key-password,opentelemetry,error-backtrace,sync";
+
+/// The tests and the official files of the repository.
+#[derive(Debug)]
+pub(super) struct Source {
+    /// The folder in the place of the driver's own, for tests that read files.
+    folder: PathBuf,
+    /// The files below `src/test`.
+    tests: Tree,
+    /// Whether the tests are those of the published version.
+    is_exact: bool,
+}
+
+/// Returns the source of the tests, or `None` after a warning if there is none.
+pub(super) fn find() -> Result<Option<Source>> {
+    let checkout = match env::var_os(CHECKOUT) {
+        Some(folder) if !folder.is_empty() => PathBuf::from(folder),
+        _ => match clone() {
+            Ok(folder) => folder,
+            Err(error) => {
+                unavailable("the repository of the Rust driver", &*error)?;
+                eprintln!("its own tests are left out; name a checkout in {CHECKOUT}");
+                return Ok(None);
+            }
+        },
+    };
+    Source::extract(&checkout).map(Some)
+}
+
+fn git(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new("git");
+    // A repository that asks for a password counts as missing.
+    command.envs([("GIT_TERMINAL_PROMPT", "0"), ("GIT_ASKPASS", "true")]);
+    command.arg("-C").arg(folder).args(arguments);
+    command
+}
+
+/// Fetches the tag of the published version, or else the main branch.
+fn clone() -> Result<PathBuf> {
+    let folder = build_folder().join("repository.git");
+    fs::create_dir_all(&folder)?;
+    run_command(&mut git(&folder, &["init", "--quiet", "--bare"]))?;
+    let fetch = |what: &str| {
+        let fetch = ["fetch", "--quiet", "--depth", "1", REPOSITORY, what];
+        run_command(&mut git(&folder, &fetch))
+    };
+    let tag = format!("refs/tags/v{VERSION}:refs/tags/v{VERSION}");
+    fetch(&tag).or_else(|_| fetch("+main:main"))?;
+    Ok(folder)
+}
+
+impl Source {
+    /// Takes the files out of a checkout.
+    fn extract(checkout: &Path) -> Result<Self> {
+        let tag = format!("v{VERSION}^{{commit}}");
+        let has_tag = output(&mut git(
+            checkout,
+            &["rev-parse", "--quiet", "--verify", &tag],
+        ));
+        let revisions = [tag.as_str(), "main", "HEAD"];
+        let revision = revisions
+            .into_iter()
+            .find(|name| output(&mut git(checkout, &["rev-parse", "--verify", name])).is_ok())
+            .ok_or_else(|| format!("{} has no commit of the driver", checkout.display()))?;
+        let root = build_folder().join("repository");
+        if root.is_dir() {
+            fs::remove_dir_all(&root)?;
+        }
+        fs::create_dir_all(&root)?;
+        let archive = root.join("archive.tar");
+        let mut export = git(checkout, &["archive", "--output"]);
+        export
+            .arg(&archive)
+            .args([revision, "driver/src/test", "spec"]);
+        run_command(&mut export)?;
+        let mut unpack = Command::new("tar");
+        unpack.arg("-xf").arg(&archive).arg("-C").arg(&root);
+        run_command(&mut unpack)?;
+        fs::remove_file(archive)?;
+        let folder = root.join("driver");
+        Ok(Self {
+            tests: Tree::read(&folder)?,
+            folder,
+            is_exact: has_tag.is_ok(),
+        })
+    }
+
+    /// Adds the tests to a driver and builds them. The program is kept beside the driver.
+    pub(super) fn build(&self, variant: Variant, mut driver: Tree) -> Result<TestProgram> {
+        driver.lay_over(&self.tests);
+        if !self.is_exact {
+            edits("edits-main.txt")?.apply(&mut driver)?;
+        }
+        if variant == Variant::Overlaid {
+            edits("edits-tests.txt")?.apply(&mut driver)?;
+        }
+        let folder = variant.folder().join("tested");
+        detached(driver)?.write(&folder)?;
+        let mut build = cargo();
+        build.args(["test", "--lib", "--no-run", "--features", FEATURES]);
+        build.args(["--message-format", "json-render-diagnostics"]);
+        build.arg("--manifest-path").arg(folder.join("Cargo.toml"));
+        let tests = test_program(small(&mut build))?;
+        let program = variant.folder().join("tests");
+        fs::copy(tests, &program)?;
+        Ok(TestProgram::new(program, self.folder.clone()))
+    }
+}
+
+/// Runs cargo and returns the test program that it names.
+fn test_program(build: &mut Command) -> Result<PathBuf> {
+    let shown = show(build);
+    eprintln!("$ {shown}");
+    let output = build.stderr(Stdio::inherit()).output()?;
+    if !output.status.success() {
+        return Err(format!("`{shown}` failed: {}", output.status).into());
+    }
+    let messages = String::from_utf8(output.stdout)?;
+    messages
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+        .filter(|message| message["target"]["name"] == "mongodb")
+        .find_map(|message| message["executable"].as_str().map(PathBuf::from))
+        .ok_or_else(|| "cargo names no test program".into())
+}
