@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::{BoxFuture, FutureExt};
 use tokio::time::timeout;
 
-pub use self::set::Set;
+pub use self::set::{Observed, Set};
 use crate::Result;
 
 /// The time limit of one check.

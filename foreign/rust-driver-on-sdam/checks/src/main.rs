@@ -4,6 +4,8 @@
 //! replaced.
 
 mod check;
+mod compare;
+mod measure;
 mod observer;
 
 use std::{env, error::Error, process::ExitCode};
@@ -12,8 +14,12 @@ type Result<T, E = Box<dyn Error + Send + Sync>> = std::result::Result<T, E>;
 
 const USAGE: &str = "\
 usage: driver-checks check [NAME...]
+       driver-checks measure [--quick] [NAME...]
+       driver-checks compare PUBLISHED OVERLAID [--quick] [--rounds N] [NAME...]
 
-  check    runs the short checks on a real replica set; SDAM_MONGOD names the server";
+  check    runs the short checks on a real replica set; SDAM_MONGOD names the server
+  measure  prints figures, one JSON object a line: checkout, throughput, push, memory, idle, failover
+  compare  measures with two builds of this program in alternating rounds, and prints a table";
 
 fn main() -> ExitCode {
     let mut arguments = env::args().skip(1);
@@ -21,6 +27,10 @@ fn main() -> ExitCode {
     let words: Vec<_> = arguments.collect();
     let done = match &*command {
         "check" => check::run(&words),
+        "measure" => measure::run(&words),
+        "compare" => compare::run(&words),
+        // The simulated servers of a measurement, in a process of their own.
+        "serve" => measure::serve(&words),
         _ => Err(USAGE.into()),
     };
     match done {

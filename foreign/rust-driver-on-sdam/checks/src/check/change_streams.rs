@@ -34,5 +34,5 @@ pub async fn through_a_step_down(set: &Set) -> Result<()> {
             observed.observer.until_other_primary(&old).await?;
         }
     }
-    Ok(())
+    set.heal().await
 }

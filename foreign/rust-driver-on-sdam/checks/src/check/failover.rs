@@ -31,7 +31,8 @@ pub async fn through_a_step_down(set: &Set) -> Result<()> {
     let old = observed.observer.primary()?;
     set.step_down().await?;
     observed.observer.until_other_primary(&old).await?;
-    load.finish().await
+    load.finish().await?;
+    set.heal().await
 }
 
 pub async fn through_a_kill(set: &Set) -> Result<()> {

@@ -1,6 +1,9 @@
 //! The replica set that the checks share.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use mongodb::{
     Client, Collection,
@@ -8,10 +11,7 @@ use mongodb::{
     options::{ClientOptions, ServerAddress, WriteConcern},
 };
 use sdam_live::{MemberSpec, ReplicaSet, or_skip};
-use tokio::{
-    task::spawn_blocking,
-    time::{Instant, interval},
-};
+use tokio::{task::spawn_blocking, time::interval};
 
 use crate::{
     Result,
@@ -70,6 +70,37 @@ impl Set {
         .await
     }
 
+    /// Returns the time at which another member than `old` first says that it is writable. The
+    /// search begins at once.
+    pub fn watch_election(
+        &self,
+        old: &ServerAddress,
+    ) -> impl Future<Output = Result<Instant>> + use<> {
+        let (set, old) = (Arc::clone(&self.0), old.to_string());
+        let search = spawn_blocking(move || {
+            let others = set.members().filter(|member| member.host() != old);
+            let mut others = others
+                .map(sdam_live::Mongod::client)
+                .collect::<Result<Vec<_>, _>>()?;
+            let begin = Instant::now();
+            while begin.elapsed() < 2 * DEADLINE {
+                for member in &mut others {
+                    if member
+                        .hello()?
+                        .get_bool("isWritablePrimary")
+                        .is_ok_and(|is| is)
+                    {
+                        return Ok(Instant::now());
+                    }
+                }
+                // Replies are sought this often, so that the servers have time for other work.
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            Err("no other primary was elected".into())
+        });
+        async move { search.await? }
+    }
+
     /// Kills a member.
     pub async fn kill(&self, address: &ServerAddress) -> Result<()> {
         let address = address.to_string();
@@ -81,13 +112,19 @@ impl Set {
         .await
     }
 
-    /// Starts the dead members again, and waits until each is primary or secondary.
+    /// Starts the dead members again, lets those that stepped down run for election, and waits
+    /// until each is primary or secondary.
     pub async fn heal(&self) -> Result<()> {
         self.blocking(|set| {
             set.members()
                 .filter(|member| !member.is_responsive())
                 .try_for_each(sdam_live::Mongod::restart)?;
-            set.wait_until_settled()
+            set.wait_until_settled()?;
+            for member in set.secondaries() {
+                set.member(member)
+                    .run_command("admin", doc! { "replSetFreeze": 0 })?;
+            }
+            Ok(())
         })
         .await
     }

@@ -1,0 +1,138 @@
+//! Measurements of two builds of this program in alternating rounds.
+
+use std::{
+    collections::BTreeMap,
+    process::{Command, Stdio},
+};
+
+use serde_json::Value;
+
+use crate::Result;
+
+/// The values of one figure, in the order in which they were measured.
+#[derive(Debug, Default)]
+struct Figure {
+    unit: String,
+    published: Vec<f64>,
+    overlaid: Vec<f64>,
+}
+
+/// Figures in the order in which they were first printed.
+#[derive(Debug, Default)]
+struct Figures {
+    names: Vec<String>,
+    values: BTreeMap<String, Figure>,
+}
+
+/// Runs `measure` of both programs, and prints a table of the medians and of the ratios.
+///
+/// # Errors
+/// If a program fails, or prints something else.
+pub fn run(words: &[String]) -> Result<()> {
+    let mut words = words.iter();
+    let programs = [words.next(), words.next()];
+    let [Some(published), Some(overlaid)] = programs else {
+        return Err("the paths of both programs are missing".into());
+    };
+    let (mut rounds, mut passed_on) = (5, Vec::new());
+    while let Some(word) = words.next() {
+        if word == "--rounds" {
+            rounds = words.next().ok_or("--rounds needs a number")?.parse()?;
+        } else {
+            passed_on.push(word.as_str());
+        }
+    }
+    let mut figures = Figures::default();
+    for round in 0..rounds {
+        eprintln!("round {} of {rounds}", round + 1);
+        // Neither is always first, so that neither always finds the processor cool or idle.
+        for turn in [round % 2, (round + 1) % 2] {
+            let program = if turn == 0 { published } else { overlaid };
+            let text = measure(program, &passed_on)?;
+            for line in text.lines() {
+                figures.add(line, turn == 0)?;
+            }
+        }
+    }
+    figures.print();
+    Ok(())
+}
+
+fn measure(program: &str, arguments: &[&str]) -> Result<String> {
+    let output = Command::new(program)
+        .arg("measure")
+        .args(arguments)
+        .stderr(Stdio::inherit())
+        .output()?;
+    if output.status.success() {
+        return Ok(String::from_utf8(output.stdout)?);
+    }
+    Err(format!("{program} failed: {}", output.status).into())
+}
+
+impl Figures {
+    fn add(&mut self, line: &str, published: bool) -> Result<()> {
+        let parsed: Value = serde_json::from_str(line)?;
+        let wrong = || format!("not a figure: {line}");
+        let name = parsed["figure"].as_str().ok_or_else(wrong)?;
+        let value = parsed["value"].as_f64().ok_or_else(wrong)?;
+        if !self.values.contains_key(name) {
+            self.names.push(name.to_owned());
+        }
+        let figure = self.values.entry(name.to_owned()).or_default();
+        parsed["unit"]
+            .as_str()
+            .ok_or_else(wrong)?
+            .clone_into(&mut figure.unit);
+        if published {
+            figure.published.push(value);
+        } else {
+            figure.overlaid.push(value);
+        }
+        Ok(())
+    }
+
+    /// Prints the medians, and the median, least and greatest ratio of values measured next to each
+    /// other.
+    fn print(&self) {
+        println!("| figure | unit | published | overlaid | ratio (from to) |");
+        println!("| --- | --- | ---: | ---: | ---: |");
+        for name in &self.names {
+            let Some(figure) = self.values.get(name) else {
+                continue;
+            };
+            let pairs = figure.published.iter().zip(&figure.overlaid);
+            let ratios = sorted(pairs.map(|(published, overlaid)| overlaid / published));
+            let [Some(least), Some(most)] = [ratios.first(), ratios.last()] else {
+                continue;
+            };
+            println!(
+                "| {name} | {} | {} | {} | {:.2} ({least:.2} to {most:.2}) |",
+                figure.unit,
+                rounded(middle(&sorted(figure.published.iter().copied()))),
+                rounded(middle(&sorted(figure.overlaid.iter().copied()))),
+                middle(&ratios),
+            );
+        }
+    }
+}
+
+fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
+    let mut values: Vec<_> = values.collect();
+    values.sort_unstable_by(f64::total_cmp);
+    values
+}
+
+fn middle(sorted: &[f64]) -> f64 {
+    sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// Returns a number with as many digits as are worth reading.
+fn rounded(value: f64) -> String {
+    let digits = match value.abs() {
+        100.0.. => 0,
+        10.0.. => 1,
+        _ => 2,
+    };
+    format!("{value:.digits$}")
+}

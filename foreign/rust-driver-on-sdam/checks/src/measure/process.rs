@@ -1,0 +1,51 @@
+//! The cost of this process: allocations, processor time, sleeps of its threads.
+
+use std::{alloc::System, fs, time::Duration};
+
+use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
+
+use crate::Result;
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+/// Returns the number of allocations so far, growth of existing ones included.
+pub fn allocations() -> usize {
+    let stats = ALLOCATOR.stats();
+    stats.allocations + stats.reallocations
+}
+
+/// Returns the number of bytes that are allocated now.
+pub fn allocated() -> usize {
+    let stats = ALLOCATOR.stats();
+    stats.bytes_allocated - stats.bytes_deallocated
+}
+
+/// Returns the processor time of all threads that have not ended.
+pub fn cpu() -> Result<Duration> {
+    let mut sum = 0;
+    for task in fs::read_dir("/proc/self/task")? {
+        let times = fs::read_to_string(task?.path().join("schedstat"))?;
+        let nanos = times.split_whitespace().next().ok_or("no time")?;
+        sum += nanos.parse::<u64>()?;
+    }
+    Ok(Duration::from_nanos(sum))
+}
+
+/// Returns how often the threads that have not ended went to sleep.
+pub fn sleeps() -> Result<u64> {
+    let mut sum = 0;
+    for task in fs::read_dir("/proc/self/task")? {
+        let status = fs::read_to_string(task?.path().join("status"))?;
+        let switches = status
+            .lines()
+            .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        sum += switches.ok_or("no count")?.trim().parse::<u64>()?;
+    }
+    Ok(sum)
+}
+
+/// Returns microseconds.
+pub fn micros(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e6
+}
