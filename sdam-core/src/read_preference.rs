@@ -21,10 +21,12 @@ pub struct ReadPreference {
 
 impl ReadPreference {
     /// Creates the preference of `mode` without tags and limits.
-    pub fn new(mode: ReadMode) -> Self {
+    pub const fn new(mode: ReadMode) -> Self {
         Self {
             mode,
-            ..Self::default()
+            tag_sets: Vec::new(),
+            max_staleness: None,
+            hedge: None,
         }
     }
 

@@ -6,20 +6,22 @@ use core::{fmt, time::Duration};
 use sdam_core::{
     address::ServerAddress,
     options::{IDLE_WRITE_PERIOD, SMALLEST_MAX_STALENESS},
-    read_preference::{InvalidReadPreference, ReadPreference},
+    read_preference::{InvalidReadPreference, ReadMode, ReadPreference},
     topology::{TopologyDescription, TopologyType},
 };
 
 use crate::{candidate::Selector, settings::Settings};
 
+mod preference;
 mod selector;
 
+pub use preference::SharedPreference;
 pub use selector::SelectorText;
 
 /// The selection criteria of an operation.
 ///
-/// Built once and used for any number of selections. Selecting with criteria and cloning them
-/// allocate nothing. Settings of the client instead of the operation are in [`Settings`].
+/// Used for any number of selections. Selecting with criteria and cloning them allocate nothing,
+/// and neither does making them for writes or for a read preference that is a mode only. Settings of the client instead of the operation are in [`Settings`].
 ///
 /// # Which criteria an operation has
 ///
@@ -52,7 +54,7 @@ pub struct Criteria {
 #[non_exhaustive]
 pub enum Operation {
     /// Everything but a write command, with the effective read preference (L-3).
-    Read(Arc<ReadPreference>),
+    Read(SharedPreference),
     /// `insert`, `update`, `delete`, `findAndModify` and `bulkWrite`.
     Write,
 }
@@ -62,7 +64,7 @@ impl Criteria {
     ///
     /// Fails if the preference is contradictory (Server Selection: "Clients MUST raise an error if
     /// a non-empty tag set is given in tag_sets and the mode field is 'primary'").
-    pub fn read(preference: impl Into<Arc<ReadPreference>>) -> Result<Self, InvalidReadPreference> {
+    pub fn read(preference: impl Into<SharedPreference>) -> Result<Self, InvalidReadPreference> {
         let preference = preference.into();
         preference.validate()?;
         Ok(Self::of(Operation::Read(preference)))
@@ -70,7 +72,7 @@ impl Criteria {
 
     /// Creates criteria for reading from the primary, or from the one server there is.
     pub fn primary() -> Self {
-        Self::of(Operation::Read(Arc::default()))
+        Self::of(Operation::Read(ReadMode::Primary.into()))
     }
 
     /// Creates criteria for writing.
@@ -134,7 +136,7 @@ impl Criteria {
     #[must_use]
     pub fn with_write_stage(mut self) -> Self {
         self.fallback = match self.operation {
-            Operation::Read(_) => Some(Operation::Read(Arc::default())),
+            Operation::Read(_) => Some(Operation::Read(ReadMode::Primary.into())),
             Operation::Write => None,
         };
         self

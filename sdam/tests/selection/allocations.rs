@@ -51,6 +51,18 @@ fn a_selection_that_does_not_wait_allocates_nothing() {
     check("1000 mongos", &topology, &Criteria::write());
 }
 
+#[test]
+fn criteria_of_writes_and_of_read_modes_are_made_and_cloned_without_allocation() {
+    let of = |criteria: &dyn Fn() -> Criteria| allocations(|| drop(criteria().clone()));
+    assert_eq!(of(&Criteria::write), 0);
+    assert_eq!(of(&|| Criteria::primary().with_write_stage()), 0);
+    let nearest = || ReadPreference::new(ReadMode::Nearest);
+    assert_eq!(of(&|| Criteria::read(nearest()).unwrap()), 0);
+    assert_eq!(of(&|| Criteria::read(ReadMode::Secondary).unwrap()), 0);
+    let limited = || nearest().with_max_staleness(Duration::from_secs(120));
+    assert_eq!(of(&|| Criteria::read(limited()).unwrap()), 100, "a control");
+}
+
 /// Control: a waiting selection allocates at least a timer.
 #[test]
 fn a_selection_that_waits_allocates() {

@@ -1,0 +1,115 @@
+//! Read preferences that criteria share.
+
+use alloc::sync::Arc;
+use core::{fmt, ops::Deref};
+
+use sdam_core::read_preference::{ReadMode, ReadPreference};
+
+/// A read preference that is cloned without allocation. One that consists of a mode only is also
+/// made without.
+#[derive(Clone)]
+pub struct SharedPreference(Repr);
+
+#[derive(Clone)]
+enum Repr {
+    Plain(&'static ReadPreference),
+    Shared(Arc<ReadPreference>),
+}
+
+static PRIMARY: ReadPreference = ReadPreference::new(ReadMode::Primary);
+static PRIMARY_PREFERRED: ReadPreference = ReadPreference::new(ReadMode::PrimaryPreferred);
+static SECONDARY: ReadPreference = ReadPreference::new(ReadMode::Secondary);
+static SECONDARY_PREFERRED: ReadPreference = ReadPreference::new(ReadMode::SecondaryPreferred);
+static NEAREST: ReadPreference = ReadPreference::new(ReadMode::Nearest);
+
+/// Returns the preference of this mode without tags and limits.
+fn plain(mode: ReadMode) -> &'static ReadPreference {
+    match mode {
+        ReadMode::Primary => &PRIMARY,
+        ReadMode::PrimaryPreferred => &PRIMARY_PREFERRED,
+        ReadMode::Secondary => &SECONDARY,
+        ReadMode::SecondaryPreferred => &SECONDARY_PREFERRED,
+        ReadMode::Nearest => &NEAREST,
+    }
+}
+
+impl Deref for SharedPreference {
+    type Target = ReadPreference;
+
+    fn deref(&self) -> &ReadPreference {
+        match &self.0 {
+            Repr::Plain(preference) => preference,
+            Repr::Shared(preference) => preference,
+        }
+    }
+}
+
+impl From<ReadMode> for SharedPreference {
+    fn from(mode: ReadMode) -> Self {
+        Self(Repr::Plain(plain(mode)))
+    }
+}
+
+impl From<ReadPreference> for SharedPreference {
+    fn from(preference: ReadPreference) -> Self {
+        let plain = plain(preference.mode);
+        Self(if preference == *plain {
+            Repr::Plain(plain)
+        } else {
+            Repr::Shared(Arc::new(preference))
+        })
+    }
+}
+
+impl From<Arc<ReadPreference>> for SharedPreference {
+    fn from(preference: Arc<ReadPreference>) -> Self {
+        Self(Repr::Shared(preference))
+    }
+}
+
+impl PartialEq for SharedPreference {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for SharedPreference {}
+
+impl fmt::Debug for SharedPreference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&**self, f)
+    }
+}
+
+impl fmt::Display for SharedPreference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&**self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_shared_preference_is_the_one_it_was_made_of() {
+        for mode in [
+            ReadMode::Primary,
+            ReadMode::PrimaryPreferred,
+            ReadMode::Secondary,
+            ReadMode::SecondaryPreferred,
+            ReadMode::Nearest,
+        ] {
+            let plain = ReadPreference::new(mode);
+            let limited = plain.clone().with_max_staleness(Duration::from_secs(90));
+            assert_eq!(*SharedPreference::from(mode), plain);
+            for preference in [plain, limited] {
+                let shared = SharedPreference::from(Arc::new(preference.clone()));
+                assert_eq!(*shared, preference);
+                assert_eq!(SharedPreference::from(preference), shared);
+            }
+        }
+    }
+}
