@@ -148,10 +148,11 @@ impl Shared {
         let lane = lane_of_thread() % LANES;
         let [first, ..] = &self.random;
         let counter = &self.random.get(lane).unwrap_or(first).0;
-        (
-            mix(counter.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed)),
-            lane,
-        )
+        // Not one atomic step, which would take longer: that two threads of one lane can draw the
+        // same number makes neither of them less random.
+        let state = counter.load(Ordering::Relaxed);
+        counter.store(state.wrapping_add(0x9E37_79B9_7F4A_7C15), Ordering::Relaxed);
+        (mix(state), lane)
     }
 
     pub(crate) fn selection_context(&self) -> SelectionContext<'_> {
