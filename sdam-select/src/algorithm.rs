@@ -1,6 +1,6 @@
 //! Selection in one call or step by step.
 
-use core::time::Duration;
+use core::{cell::Cell, time::Duration};
 
 use sdam_core::{
     options::SelectionStrategy, server::ServerDescription, topology::TopologyDescription,
@@ -11,7 +11,7 @@ use crate::{
     candidate::{Candidate, Candidates},
     criteria::{Criteria, CriteriaError},
     settings::Settings,
-    suitability::Suitability,
+    suitability::{ServerTypes, Suitability},
 };
 
 /// The number of servers that a selection handles without allocating; the default maximum of a
@@ -40,8 +40,13 @@ pub fn choose<'t>(
     load: impl Fn(Candidate<'t>) -> u32,
     random: u64,
 ) -> Result<Option<Candidate<'t>>, CriteriaError> {
+    let has_selector = settings.selector.is_some() || criteria.selector().is_some();
+    if !has_selector && let Some(types) = ServerTypes::sufficient(topology, criteria) {
+        let is_suitable = |server: &ServerDescription| types.contains(server.server_type);
+        return Ok(choose_where(topology, is_suitable, settings, load, random));
+    }
     let suitability = Suitability::new(topology, settings, criteria)?;
-    if settings.selector.is_some() || criteria.selector().is_some() {
+    if has_selector {
         let suitable = apply_selectors(
             suitable_candidates(topology, &suitability),
             settings,
@@ -51,8 +56,20 @@ pub fn choose<'t>(
         let at = |index: usize| suitable.get(index).copied();
         return Ok(pick_in_window(latencies, at, settings, load, random));
     }
+    let is_suitable = |server: &ServerDescription| suitability.is_suitable(server);
+    Ok(choose_where(topology, is_suitable, settings, load, random))
+}
+
+/// Chooses one of the servers for which `is_suitable` returns true.
+fn choose_where<'t>(
+    topology: &'t TopologyDescription,
+    is_suitable: impl Fn(&ServerDescription) -> bool,
+    settings: &Settings,
+    load: impl Fn(Candidate<'t>) -> u32,
+    random: u64,
+) -> Option<Candidate<'t>> {
     let latencies = topology.servers().iter().map(|server| {
-        if suitability.is_suitable(server) {
+        if is_suitable(server) {
             latency(server)
         } else {
             UNSUITABLE
@@ -62,7 +79,7 @@ pub fn choose<'t>(
         let server = topology.servers().get(index)?;
         Some(Candidate { index, server })
     };
-    Ok(pick_in_window(latencies, at, settings, load, random))
+    pick_in_window(latencies, at, settings, load, random)
 }
 
 /// Returns the suitable servers, whatever their latency: filtered by topology type, mode,
@@ -159,8 +176,9 @@ fn nanos(duration: Duration) -> u64 {
 /// Chooses one of the servers in the latency window; `at` returns the server at an index of
 /// `latencies`.
 ///
-/// The latencies are copied, because several passes follow: descriptions are scattered in memory,
-/// but the copy is dense and is counted without branching.
+/// The latencies are copied, because a second pass follows: descriptions are scattered in memory,
+/// but the copy is dense. The second pass overwrites the copy, without branching, with the indexes
+/// of the servers in the window.
 fn pick_in_window<'t>(
     latencies: impl Iterator<Item = u64>,
     at: impl Fn(usize) -> Option<Candidate<'t>>,
@@ -169,22 +187,20 @@ fn pick_in_window<'t>(
     random: u64,
 ) -> Option<Candidate<'t>> {
     let mut copy = SmallVec::<[u64; INLINE_SERVERS]>::new();
-    copy.extend(latencies);
-    let latencies = copy.as_slice();
-    let fastest = latencies.iter().copied().min()?;
+    let mut fastest = UNSUITABLE;
+    copy.extend(latencies.inspect(|own| fastest = fastest.min(*own)));
     let limit = latency_limit(fastest, settings.local_threshold);
-    let size = latencies.iter().map(|own| usize::from(*own <= limit)).sum();
-    let at = |number| at(position(latencies, limit, number)?);
+    let window = Cell::from_mut(copy.as_mut_slice()).as_slice_of_cells();
+    let mut size = 0;
+    for (index, cell) in window.iter().enumerate() {
+        let is_within = cell.get() <= limit;
+        if let Some(next) = window.get(size) {
+            next.set(index as u64);
+        }
+        size += usize::from(is_within);
+    }
+    let at = |number: usize| at(window.get(number)?.get() as usize);
     pick_among(size, at, settings.strategy, load, random)
-}
-
-/// Returns the index of the latency that has `number` others within `limit` before it.
-fn position(latencies: &[u64], limit: u64, number: usize) -> Option<usize> {
-    let mut seen = 0;
-    latencies.iter().position(|own| {
-        seen += usize::from(*own <= limit);
-        seen > number
-    })
 }
 
 /// Implements [`pick`] for the servers that `at` returns for the numbers below `size`.

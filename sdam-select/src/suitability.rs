@@ -76,35 +76,24 @@ impl<'a> Suitability<'a> {
             tags: TagFilter::Any,
             deprioritized,
         };
-        match (topology.topology_type(), preference) {
-            (TopologyType::Unknown, _) | (TopologyType::ReplicaSetNoPrimary, None) => {
-                of_types(ServerTypes::NONE)
-            }
-            (TopologyType::Single, _) => of_types(ServerTypes::AVAILABLE),
-            (TopologyType::Sharded, _) => of_types(ServerTypes::MONGOS),
-            (TopologyType::LoadBalanced, _) => of_types(ServerTypes::ALL),
-            (TopologyType::ReplicaSetWithPrimary, None) => of_types(ServerTypes::PRIMARY),
-            (
-                TopologyType::ReplicaSetWithPrimary | TopologyType::ReplicaSetNoPrimary,
-                Some(preference),
-            ) => {
-                let eligible =
-                    |types| Self::eligible(topology, settings, preference, types, deprioritized);
-                let preferred = match preference.mode {
-                    ReadMode::Primary => return of_types(ServerTypes::PRIMARY),
-                    ReadMode::Secondary => return eligible(ServerTypes::SECONDARY),
-                    ReadMode::Nearest => return eligible(ServerTypes::PRIMARY_AND_SECONDARY),
-                    ReadMode::PrimaryPreferred => of_types(ServerTypes::PRIMARY),
-                    ReadMode::SecondaryPreferred => eligible(ServerTypes::SECONDARY),
-                };
-                if preferred.any_suitable(topology) {
-                    preferred
-                } else if preference.mode == ReadMode::PrimaryPreferred {
-                    eligible(ServerTypes::SECONDARY)
-                } else {
-                    of_types(ServerTypes::PRIMARY)
-                }
-            }
+        let preference = match ServerTypes::of_topology(topology.topology_type(), preference) {
+            Ok(types) => return of_types(types),
+            Err(preference) => preference,
+        };
+        let eligible = |types| Self::eligible(topology, settings, preference, types, deprioritized);
+        let preferred = match preference.mode {
+            ReadMode::Primary => return of_types(ServerTypes::PRIMARY),
+            ReadMode::Secondary => return eligible(ServerTypes::SECONDARY),
+            ReadMode::Nearest => return eligible(ServerTypes::PRIMARY_AND_SECONDARY),
+            ReadMode::PrimaryPreferred => of_types(ServerTypes::PRIMARY),
+            ReadMode::SecondaryPreferred => eligible(ServerTypes::SECONDARY),
+        };
+        if preferred.any_suitable(topology) {
+            preferred
+        } else if preference.mode == ReadMode::PrimaryPreferred {
+            eligible(ServerTypes::SECONDARY)
+        } else {
+            of_types(ServerTypes::PRIMARY)
         }
     }
 
@@ -135,24 +124,11 @@ impl<'a> Suitability<'a> {
     }
 
     /// Returns whether `server` is suitable.
-    #[inline]
     pub(crate) fn is_suitable(&self, server: &ServerDescription) -> bool {
         self.types.contains(server.server_type)
-            && (self.depends_on_type_only() || self.is_suitable_member(server))
-    }
-
-    /// Returns whether only the type matters, a fast path for many mongos.
-    #[inline]
-    fn depends_on_type_only(&self) -> bool {
-        self.staleness.is_none()
-            && matches!(self.tags, TagFilter::Any)
-            && self.deprioritized.is_empty()
-    }
-
-    /// Returns whether a server of a suitable type meets the other conditions. Out of line, so that
-    /// the loop over many mongos stays small.
-    fn is_suitable_member(&self, server: &ServerDescription) -> bool {
-        self.is_fresh(server) && self.matches_tags(server) && !self.is_deprioritized(server)
+            && self.is_fresh(server)
+            && self.matches_tags(server)
+            && !self.is_deprioritized(server)
     }
 
     pub(crate) fn any_suitable(&self, topology: &TopologyDescription) -> bool {
@@ -194,6 +170,46 @@ impl ServerTypes {
     pub(crate) const MONGOS: Self = Self::of(ServerType::Mongos);
     pub(crate) const AVAILABLE: Self =
         Self(!(Self::of(ServerType::Unknown).0 | Self::of(ServerType::PossiblePrimary).0));
+
+    /// Returns the types of the suitable servers if nothing but the type matters, a fast path for
+    /// most criteria. Otherwise a [`Suitability`] decides.
+    pub(crate) fn sufficient(topology: &TopologyDescription, criteria: &Criteria) -> Option<Self> {
+        let preference = criteria.operation_on(topology).read_preference();
+        let is_by_mode_only = |preference: &ReadPreference| {
+            preference.max_staleness.is_none() && preference.matches_any_tags()
+        };
+        if !preference.is_none_or(is_by_mode_only) || !criteria.deprioritized().is_empty() {
+            return None;
+        }
+        match Self::of_topology(topology.topology_type(), preference) {
+            Ok(types) => Some(types),
+            Err(preference) => match preference.mode {
+                ReadMode::Primary => Some(Self::PRIMARY),
+                ReadMode::Secondary => Some(Self::SECONDARY),
+                ReadMode::Nearest => Some(Self::PRIMARY_AND_SECONDARY),
+                ReadMode::PrimaryPreferred | ReadMode::SecondaryPreferred => None,
+            },
+        }
+    }
+
+    /// Returns the types of the servers to write to or, with a `preference`, to read from. Returns
+    /// the preference instead if it decides among the members of a replica set.
+    fn of_topology(
+        topology_type: TopologyType,
+        preference: Option<&ReadPreference>,
+    ) -> Result<Self, &ReadPreference> {
+        Ok(match (topology_type, preference) {
+            (TopologyType::Unknown, _) | (TopologyType::ReplicaSetNoPrimary, None) => Self::NONE,
+            (TopologyType::Single, _) => Self::AVAILABLE,
+            (TopologyType::Sharded, _) => Self::MONGOS,
+            (TopologyType::LoadBalanced, _) => Self::ALL,
+            (TopologyType::ReplicaSetWithPrimary, None) => Self::PRIMARY,
+            (
+                TopologyType::ReplicaSetWithPrimary | TopologyType::ReplicaSetNoPrimary,
+                Some(preference),
+            ) => return Err(preference),
+        })
+    }
 
     const fn of(server_type: ServerType) -> Self {
         Self(1 << server_type as u16)

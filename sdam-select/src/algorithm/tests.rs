@@ -1,5 +1,6 @@
 use std::{sync::Arc, vec, vec::Vec};
 
+use proptest::prelude::*;
 use sdam_core::{
     rng::Rng,
     server::ServerType::{Mongos, RsPrimary, RsSecondary},
@@ -8,7 +9,10 @@ use sdam_core::{
 
 use super::*;
 use crate::candidate::Selector;
-use crate::testing::{server, topology, with_rtt};
+use crate::testing::{
+    any::{any_criteria, any_topology},
+    server, topology, with_rtt,
+};
 
 fn mongoses(latencies: &[u64]) -> TopologyDescription {
     let servers = latencies
@@ -193,22 +197,23 @@ fn the_operation_count_of_a_single_server_is_not_read() {
     assert_eq!(found.unwrap().unwrap().server_type, RsPrimary);
 }
 
-#[test]
-fn the_three_steps_choose_the_same_server_as_the_single_call() {
-    let topology = mongoses(&[5, 9, 20, 21, 7, 40, 20, 5, 5, 6, 13]);
-    let settings = Settings::default();
-    let criteria = Criteria::write();
-    let load = |candidate: Candidate<'_>| candidate.index as u32 % 3;
-    let mut rng = Rng::new(5);
-    for _ in 0..200 {
-        let random = rng.next_u64();
-        let chosen = choose(&topology, &settings, &criteria, load, random).unwrap();
-        let suitable = suitable(&topology, &settings, &criteria).unwrap();
-        let window = latency_window(&suitable, settings.local_threshold);
-        let picked = pick(&window, settings.strategy, load, random);
-        assert_eq!(
-            chosen.map(|candidate| candidate.index),
-            picked.map(|candidate| candidate.index)
-        );
+proptest! {
+    #[test]
+    fn the_three_steps_choose_the_same_server_as_the_single_call(
+        topology in any_topology(),
+        criteria in any_criteria(),
+        random: u64,
+    ) {
+        let settings = Settings::default();
+        let load = |candidate: Candidate<'_>| candidate.index as u32 % 3;
+        let index = |found: Option<Candidate<'_>>| found.map(|candidate| candidate.index);
+        for criteria in [criteria.clone().with_deprioritized([]), criteria] {
+            let chosen = choose(&topology, &settings, &criteria, load, random).map(index);
+            let picked = suitable(&topology, &settings, &criteria).map(|suitable| {
+                let window = latency_window(&suitable, settings.local_threshold);
+                index(pick(&window, settings.strategy, load, random))
+            });
+            prop_assert_eq!(chosen, picked);
+        }
     }
 }

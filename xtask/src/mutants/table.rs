@@ -245,7 +245,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "secondary-writes",
         about: "writes go to secondaries",
         file: "sdam-select/src/algorithm.rs",
-        find: "if suitability.is_suitable(server) {",
+        find: "if is_suitable(server) {",
         replace: "if server.server_type.is_data_bearing() {",
     },
     Mutant {
