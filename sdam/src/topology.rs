@@ -292,6 +292,20 @@ impl<P: PoolHandle> Topology<P> {
         self.shared().apply_handshake(server, generation, reply)
     }
 
+    /// Applies the outcome of a check that the caller has made itself: the BSON document of a reply
+    /// to hello and its round-trip time, or an error. The monitor goes on by itself.
+    ///
+    /// For tests of drivers and tools, which play the checks of monitors that have no connection.
+    /// Must not be called with a lock held that a pool's `ready`, `clear` or `close` take.
+    pub fn handle_check(
+        &self,
+        server: ServerId,
+        outcome: Result<&[u8], ServerError>,
+        rtt: Duration,
+    ) {
+        self.shared().apply_check(server, outcome, rtt);
+    }
+
     /// Reports that a connection to a service behind a load balancer is closed, or has been handed
     /// to a task that closes it.
     ///

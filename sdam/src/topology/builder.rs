@@ -42,6 +42,7 @@ pub struct TopologyBuilder<P = NoPools> {
     selector: Option<Arc<dyn Selector>>,
     metadata: Option<Metadata>,
     history: Option<Arc<History>>,
+    id: Option<ObjectId>,
 }
 
 impl TopologyBuilder {
@@ -55,6 +56,7 @@ impl TopologyBuilder {
             selector: None,
             metadata: None,
             history: None,
+            id: None,
         }
     }
 }
@@ -71,6 +73,7 @@ impl<P: PoolHandle> TopologyBuilder<P> {
             selector: self.selector,
             metadata: self.metadata,
             history: self.history,
+            id: self.id,
         }
     }
 
@@ -120,6 +123,13 @@ impl<P: PoolHandle> TopologyBuilder<P> {
     /// out include it ([`SelectionTimeout::history`](crate::SelectionTimeout::history)).
     pub fn history(mut self, transitions: usize) -> Self {
         self.history = Some(Arc::new(History::new(transitions)));
+        self
+    }
+
+    /// Sets the id that all events carry, for drivers whose pools and commands publish it too. By
+    /// default it is random.
+    pub fn id(mut self, id: ObjectId) -> Self {
+        self.id = Some(id);
         self
     }
 
@@ -188,7 +198,7 @@ impl<P: PoolHandle> TopologyBuilder<P> {
         let metadata = MetadataHandshake::new(metadata, options.load_balanced)?;
         let config = MonitorConfig::new(&options, metadata.handshake(), is_faas);
         let mut rng = Rng::new(io.next_seed());
-        let topology = ObjectId::random(&mut rng);
+        let topology = self.id.unwrap_or_else(|| ObjectId::random(&mut rng));
         if let Some(history) = &self.history {
             self.sinks.push(history.clone());
         }

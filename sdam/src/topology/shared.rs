@@ -7,6 +7,7 @@ use std::{
         Arc, PoisonError, Weak,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use sdam_core::{
@@ -19,6 +20,7 @@ use sdam_core::{
     monitor::MonitorConfig,
     options::{Options, Warning},
     rng::{Rng, mix},
+    server::Rtt,
     time::Instant,
 };
 use sdam_events::{history::History, queue::EventQueue};
@@ -204,26 +206,71 @@ impl Shared {
             .transpose()?;
         let current = self.change(|engine, now| {
             let rtt = engine.rtt(server);
-            let input = Input::Handshake {
-                server,
-                generation,
-                hello,
-                rtt,
-            };
-            let record = |_: &Input<'_>| {
-                Some(RecordedInput::Handshake {
-                    server,
-                    generation,
-                    reply: reply.into(),
-                    rtt,
-                })
-            };
-            let after = engine.apply(now, input, record, &self.published);
+            let after = self.apply_hello(engine, now, (server, generation, rtt), hello, reply);
             (engine.generation(server, service), after)
         });
         Ok(service
             .zip(current)
             .map(|(service, generation)| ServiceConnection::new(server, service, generation)))
+    }
+
+    /// Applies the outcome of a check that no monitor has made. A success has the effects of a
+    /// handshake, and is recorded as one, because no heartbeat event carries the reply.
+    pub(crate) fn apply_check(
+        self: &Arc<Self>,
+        server: ServerId,
+        outcome: Result<&[u8], ServerError>,
+        rtt: Duration,
+    ) {
+        let checked = outcome.and_then(|reply| Ok((reply, Hello::parse(reply)?)));
+        self.change(|engine, now| {
+            let after = match checked {
+                Ok((reply, hello)) => {
+                    let generation = engine.generation(server, None).unwrap_or(Generation::FIRST);
+                    let rtt = Rtt {
+                        average: rtt,
+                        minimum: rtt,
+                        p90: rtt,
+                    };
+                    self.apply_hello(engine, now, (server, generation, Some(rtt)), hello, reply)
+                }
+                Err(error) => {
+                    let input = Input::Checked {
+                        server,
+                        outcome: Err(error),
+                        rtt: None,
+                    };
+                    engine.apply(now, input, RecordedInput::of, &self.published)
+                }
+            };
+            ((), after)
+        });
+    }
+
+    /// Applies the reply to a hello, and records it.
+    fn apply_hello(
+        &self,
+        engine: &mut Engine,
+        now: Instant,
+        (server, generation, rtt): (ServerId, Generation, Option<Rtt>),
+        hello: Hello,
+        reply: &[u8],
+    ) -> AfterUnlock {
+        let input = Input::Handshake {
+            server,
+            generation,
+            hello,
+            rtt,
+        };
+        let record = |_: &Input<'_>| {
+            Some(RecordedInput::Handshake {
+                server,
+                generation,
+                reply: reply.into(),
+                rtt,
+            })
+        };
+        engine.apply(now, input, record, &self.published)
     }
 
     /// Applies the end of a connection to a service behind a load balancer.
