@@ -1,0 +1,38 @@
+//! Discovery, monitoring and selection, on the framework sdam.
+
+mod convert;
+// The public view of a server, as published; only its parsing and comparing are no longer used.
+#[allow(dead_code)]
+mod description;
+mod error;
+mod event;
+mod monitor;
+pub mod public;
+mod server;
+mod srv_polling;
+#[cfg(test)]
+mod test;
+pub(crate) mod topology;
+mod transport;
+
+pub use self::public::{ServerInfo, ServerType, TopologyType};
+pub(crate) use self::{
+    description::{
+        server::{ServerDescription, TopologyVersion},
+        topology::{
+            choose_n,
+            server_selection::SelectedServer,
+            verify_max_staleness,
+            TopologyDescription,
+            TransactionSupportStatus,
+        },
+    },
+    monitor::{DEFAULT_HEARTBEAT_FREQUENCY, MIN_HEARTBEAT_FREQUENCY},
+    server::Server,
+    topology::{BroadcastMessage, HandshakePhase, Topology, TopologyUpdater, TopologyWatcher},
+};
+
+#[allow(unused_imports)] // by the client's `end_all_sessions`
+pub(crate) use self::description::topology::server_selection;
+#[cfg(test)]
+pub(crate) use self::topology::UpdateMessage;

@@ -1,0 +1,117 @@
+//! Errors of the driver as reports to the topology, and errors of servers as the driver's.
+
+use std::{io, sync::Arc};
+
+use ::sdam::{AppError, Generation, ServerError, Stage, TransportError};
+
+use super::{topology::HandshakePhase, TopologyVersion};
+use crate::{
+    bson::{rawdoc, RawDocumentBuf},
+    bson_compat::cstr,
+    error::{CommandError, Error, ErrorKind, SYSTEM_OVERLOADED_ERROR},
+};
+
+/// The driver's own error, if it has caused this one, else one of the same kind.
+pub(crate) fn to_driver(error: &ServerError) -> Error {
+    if let Some(own) = error.source_as::<Error>() {
+        return own.clone();
+    }
+    let io = |kind| ErrorKind::Io(Arc::new(io::Error::new(kind, error.to_string())));
+    let kind = match error.kind {
+        ::sdam::ErrorKind::Command => ErrorKind::Command(CommandError {
+            code: error.code.unwrap_or_default(),
+            code_name: error.code_name.as_deref().unwrap_or_default().to_string(),
+            message: error.message.to_string(),
+            topology_version: error.topology_version.map(|version| TopologyVersion {
+                process_id: super::convert::driver_object_id(version.process_id),
+                counter: version.counter,
+            }),
+            base_backoff: None,
+        }),
+        ::sdam::ErrorKind::Timeout => io(io::ErrorKind::TimedOut),
+        ::sdam::ErrorKind::Network => io(error
+            .source_as::<io::Error>()
+            .map_or(io::ErrorKind::Other, io::Error::kind)),
+        ::sdam::ErrorKind::SetName => return Error::invalid_argument(error.to_string()),
+        ::sdam::ErrorKind::Protocol | ::sdam::ErrorKind::StalePrimary => {
+            return Error::invalid_response(error.to_string())
+        }
+        _ => return Error::internal(error.to_string()),
+    };
+    let labels = error.labels.iter().map(ToString::to_string);
+    Error::new(kind, Some(labels))
+}
+
+/// The error of a monitor's attempt to connect. Only overload errors carry labels, so the stage of
+/// the others is not that of the connection's socket.
+pub(crate) fn of_connecting(error: Error) -> TransportError {
+    let (stage, text) = (stage_before_hello(&error), "connecting");
+    if error.is_network_timeout() {
+        TransportError::timeout(stage, text)
+    } else if error.is_network_error() || matches!(*error.kind, ErrorKind::DnsResolve { .. }) {
+        TransportError::network(stage, text)
+    } else {
+        TransportError::protocol(Stage::Tls, text)
+    }
+    .with_source(error)
+}
+
+fn stage_before_hello(error: &Error) -> Stage {
+    if error.contains_label(SYSTEM_OVERLOADED_ERROR) {
+        Stage::Connect
+    } else {
+        Stage::Dns
+    }
+}
+
+/// The report of an error on a pooled connection; `None` if it says nothing about the server.
+pub(crate) fn report(
+    error: &Error,
+    phase: &HandshakePhase,
+    generation: Generation,
+) -> Option<AppError<'static>> {
+    let stage = match phase {
+        HandshakePhase::PreHello { .. } => stage_before_hello(error),
+        HandshakePhase::PostHello { .. } => Stage::Auth,
+        HandshakePhase::AfterCompletion { .. } => Stage::Operation,
+    };
+    let report = if let Some(reply) = reply(error) {
+        let hello = matches!(phase, HandshakePhase::PreHello { .. });
+        AppError::reply(generation, if hello { Stage::Hello } else { stage }, reply)
+    } else if error.is_network_timeout() {
+        AppError::timeout(generation, stage, error.to_string())
+    } else if error.is_non_timeout_network_error() {
+        AppError::network(generation, stage, error.to_string())
+    } else if error.is_incompatible_server() || stage == Stage::Operation {
+        return None;
+    } else if matches!(*error.kind, ErrorKind::DnsResolve { .. }) {
+        AppError::network(generation, stage, error.to_string())
+    } else {
+        AppError::auth(generation, error.to_string())
+    };
+    let report = match phase {
+        HandshakePhase::AfterCompletion {
+            max_wire_version, ..
+        } => report.with_max_wire_version(*max_wire_version),
+        _ => report,
+    };
+    let report = report.with_service(phase.service_id().map(super::convert::object_id));
+    Some(report.with_source(error.clone()))
+}
+
+/// The server's reply with this error, or what would have led to it.
+fn reply(error: &Error) -> Option<Vec<u8>> {
+    let code = error.sdam_code()?;
+    if let Some(response) = error.server_response() {
+        return Some(response.as_bytes().to_vec());
+    }
+    let mut reply: RawDocumentBuf = rawdoc! { "ok": 0, "code": code };
+    if let ErrorKind::Command(command) = &*error.kind {
+        reply.append(cstr!("errmsg"), command.message.as_str());
+        reply.append(cstr!("codeName"), command.code_name.as_str());
+        if let Some(version) = command.topology_version {
+            reply.append(cstr!("topologyVersion"), version);
+        }
+    }
+    Some(reply.as_bytes().to_vec())
+}

@@ -1,0 +1,74 @@
+//! How far a connection had come when an error occurred.
+
+use crate::{
+    bson::oid::ObjectId,
+    cmap::{
+        conn::{pooled::PooledConnection, ConnectionGeneration},
+        ConnectionPool,
+        PoolGeneration,
+    },
+};
+
+/// How far a connection had come when an error occurred.
+#[derive(Debug, Clone)]
+pub(crate) enum HandshakePhase {
+    /// The reply to hello had not been read.
+    PreHello { generation: PoolGeneration },
+
+    /// The reply to hello had been read, but the connection was not authenticated.
+    PostHello { generation: ConnectionGeneration },
+
+    /// The connection was established.
+    AfterCompletion {
+        generation: ConnectionGeneration,
+        max_wire_version: i32,
+    },
+}
+
+impl HandshakePhase {
+    pub(crate) fn after_completion(connection: &PooledConnection) -> Self {
+        let description = connection.stream_description();
+        let version = description.ok().and_then(|description| description.max_wire_version);
+        Self::AfterCompletion {
+            generation: connection.generation,
+            max_wire_version: version.unwrap_or(0),
+        }
+    }
+
+    /// The service behind a load balancer, which only the reply to hello names.
+    pub(crate) fn service_id(&self) -> Option<ObjectId> {
+        match self {
+            Self::PreHello { .. } => None,
+            Self::PostHello { generation } | Self::AfterCompletion { generation, .. } => {
+                generation.service_id()
+            }
+        }
+    }
+
+    /// The generation that the pool has stamped the connection with; `None` behind a load balancer.
+    pub(super) fn generation(&self) -> Option<u32> {
+        match self {
+            Self::PreHello {
+                generation: PoolGeneration::Normal(generation),
+            }
+            | Self::PostHello {
+                generation: ConnectionGeneration::Normal(generation),
+            }
+            | Self::AfterCompletion {
+                generation: ConnectionGeneration::Normal(generation),
+                ..
+            } => Some(*generation),
+            _ => None,
+        }
+    }
+
+    /// Whether the connection is older than the last clear of its service.
+    pub(super) fn is_stale(&self, pool: &ConnectionPool) -> bool {
+        match self {
+            Self::PreHello { .. } => false,
+            Self::PostHello { generation } | Self::AfterCompletion { generation, .. } => {
+                generation.is_stale(&pool.generation())
+            }
+        }
+    }
+}
