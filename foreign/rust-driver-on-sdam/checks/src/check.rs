@@ -13,7 +13,7 @@ mod transactions;
 
 use std::time::{Duration, Instant};
 
-use futures_util::future::{BoxFuture, FutureExt};
+use futures_util::future::{FutureExt, LocalBoxFuture};
 use tokio::time::timeout;
 
 pub use self::set::{Observed, Set};
@@ -22,39 +22,55 @@ use crate::Result;
 /// The time limit of one check.
 const LIMIT: Duration = Duration::from_secs(180);
 
-type Check = for<'a> fn(&'a Set) -> BoxFuture<'a, Result<()>>;
+type Check = for<'a> fn(&'a Set) -> LocalBoxFuture<'a, Result<()>>;
 
-const CHECKS: [(&str, Check); 17] = [
-    ("crud", |set| crud::all_operations(set).boxed()),
+const CHECKS: [(&str, Check); 19] = [
+    ("crud", |set| crud::all_operations(set).boxed_local()),
     ("transaction-commit", |set| {
-        transactions::committed(set).boxed()
+        transactions::committed(set).boxed_local()
     }),
     ("transaction-abort", |set| {
-        transactions::aborted(set).boxed()
+        transactions::aborted(set).boxed_local()
+    }),
+    ("transaction-retry", |set| {
+        transactions::retried(set).boxed_local()
     }),
     ("change-stream", |set| {
-        change_streams::through_a_step_down(set).boxed()
+        change_streams::through_a_step_down(set).boxed_local()
     }),
     ("retry-step-down", |set| {
-        failover::through_a_step_down(set).boxed()
+        failover::through_a_step_down(set).boxed_local()
     }),
-    ("retry-kill", |set| failover::through_a_kill(set).boxed()),
-    ("sdam-events", |set| events::sdam_in_order(set).boxed()),
-    ("cmap-events", |set| events::cmap_in_order(set).boxed()),
-    ("pool-cleared", |set| pools::cleared_by_a_kill(set).boxed()),
-    ("warm-pool", |set| pools::warmed(set).boxed()),
-    ("predicate", |set| selection::by_predicate(set).boxed()),
-    ("tags", |set| selection::by_tags(set).boxed()),
-    ("shutdown", |set| lifecycle::shutdown(set).boxed()),
+    ("retry-kill", |set| {
+        failover::through_a_kill(set).boxed_local()
+    }),
+    ("sdam-events", |set| {
+        events::sdam_in_order(set).boxed_local()
+    }),
+    ("cmap-events", |set| {
+        events::cmap_in_order(set).boxed_local()
+    }),
+    ("pool-cleared", |set| {
+        pools::cleared_by_a_kill(set).boxed_local()
+    }),
+    ("warm-pool", |set| pools::warmed(set).boxed_local()),
+    ("predicate", |set| {
+        selection::by_predicate(set).boxed_local()
+    }),
+    ("tags", |set| selection::by_tags(set).boxed_local()),
+    ("shutdown", |set| lifecycle::shutdown(set).boxed_local()),
     ("shutdown-immediate", |set| {
-        lifecycle::shutdown_immediate(set).boxed()
+        lifecycle::shutdown_immediate(set).boxed_local()
     }),
-    ("metadata", |set| lifecycle::appended_metadata(set).boxed()),
+    ("drop", |set| lifecycle::dropped(set).boxed_local()),
+    ("metadata", |set| {
+        lifecycle::appended_metadata(set).boxed_local()
+    }),
     ("selection-timeout", |set| {
-        errors::selection_timeout(set).boxed()
+        errors::selection_timeout(set).boxed_local()
     }),
     ("refused-options", |set| {
-        errors::refused_criteria(set).boxed()
+        errors::refused_criteria(set).boxed_local()
     }),
 ];
 
@@ -93,7 +109,7 @@ pub fn run(names: &[String]) -> Result<()> {
     Err(format!("failed: {}", failed.join(", ")).into())
 }
 
-async fn passes(name: &str, check: BoxFuture<'_, Result<()>>) -> bool {
+async fn passes(name: &str, check: LocalBoxFuture<'_, Result<()>>) -> bool {
     let started = Instant::now();
     let result = timeout(LIMIT, check)
         .await

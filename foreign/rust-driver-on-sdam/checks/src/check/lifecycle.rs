@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use super::{Set, set::Observed};
 use crate::{
     Result, ensure,
-    observer::{DEADLINE, Event},
+    observer::{DEADLINE, Event, Observer},
 };
 
 pub async fn shutdown(set: &Set) -> Result<()> {
@@ -25,24 +25,23 @@ pub async fn shutdown_immediate(set: &Set) -> Result<()> {
     ends(set, "check-shutdown-immediate", true).await
 }
 
+/// Drops the last handle of a client, without a shutdown.
+pub async fn dropped(set: &Set) -> Result<()> {
+    let name = "check-drop";
+    let Observed { client, observer } = used(set, name).await?;
+    let things = client.database("checks").collection::<Document>(name);
+    drop(client);
+    let found = things.find_one(doc! {}).await?;
+    ensure(found.is_some(), || "a document is missing".into())?;
+    drop(things);
+    until_ended(set, &observer, name).await
+}
+
 /// Checks that a shutdown closes all connections, and that later operations fail.
 async fn ends(set: &Set, name: &'static str, immediate: bool) -> Result<()> {
-    let observed = set
-        .observed_with(|options| options.app_name = Some(name.to_owned()))
-        .await?;
-    let things = observed.collection(name).await?;
-    things
-        .insert_many((0..10).map(|n| doc! { "_id": n }))
-        .await?;
-    let is_own = move |metadata: &Document| {
-        let application = metadata.get_document("application");
-        application.is_ok_and(|it| it.get_str("name").is_ok_and(|its| its == name))
-    };
-    // Each member has at least the connection of its monitor.
-    set.until_connections("connections", is_own, |count| count >= 3)
-        .await?;
-    let Observed { client, observer } = observed;
+    let Observed { client, observer } = used(set, name).await?;
     let other = client.clone();
+    let things = client.database("checks").collection::<Document>(name);
     let cursor = if immediate {
         Some(things.find(doc! {}).batch_size(2).await?)
     } else {
@@ -57,8 +56,27 @@ async fn ends(set: &Set, name: &'static str, immediate: bool) -> Result<()> {
         matches!(&refused, Err(error) if matches!(*error.kind, ErrorKind::Shutdown)),
         || format!("a ping after the shutdown: {refused:?}"),
     )?;
-    drop(cursor);
-    drop((other, database, things));
+    drop((cursor, things, database, other));
+    until_ended(set, &observer, name).await
+}
+
+/// Starts a client with this application name that has written to a collection of the same name.
+async fn used(set: &Set, name: &'static str) -> Result<Observed> {
+    let observed = set
+        .observed_with(|options| options.app_name = Some(name.to_owned()))
+        .await?;
+    let things = observed.collection(name).await?;
+    things
+        .insert_many((0..10).map(|n| doc! { "_id": n }))
+        .await?;
+    // Each member has at least the connection of its monitor.
+    set.until_connections("connections", is_of(name), |count| count >= 3)
+        .await?;
+    Ok(observed)
+}
+
+/// Waits for the last events of a client, and for the end of its connections on the servers.
+async fn until_ended(set: &Set, observer: &Observer, name: &'static str) -> Result<()> {
     observer
         .until_all("the end of the topology and its pools", |events| {
             let closed = |event: &Event| matches!(event, Event::Sdam(SdamEvent::TopologyClosed(_)));
@@ -68,8 +86,16 @@ async fn ends(set: &Set, name: &'static str, immediate: bool) -> Result<()> {
                 && open_connections(events).is_empty()
         })
         .await?;
-    set.until_connections("connections after the end", is_own, |count| count == 0)
+    set.until_connections("connections after the end", is_of(name), |count| count == 0)
         .await
+}
+
+/// Returns whether client metadata has this application name.
+fn is_of(name: &'static str) -> impl Fn(&Document) -> bool + Clone {
+    move |metadata| {
+        let application = metadata.get_document("application");
+        application.is_ok_and(|it| it.get_str("name").is_ok_and(|its| its == name))
+    }
 }
 
 /// Returns the pooled connections that were created and not closed.

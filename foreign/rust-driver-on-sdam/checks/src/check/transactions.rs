@@ -1,6 +1,10 @@
 //! Transactions, and what others see of them.
 
-use mongodb::{ClientSession, Collection, bson::Document, bson::doc};
+use mongodb::{
+    ClientSession, Collection,
+    bson::{Document, doc},
+    error::Error,
+};
 
 use super::{Set, set::Observed};
 use crate::{Result, ensure};
@@ -23,6 +27,33 @@ pub async fn aborted(set: &Set) -> Result<()> {
     ensure(number == 0, || {
         format!("{number} documents after the abort")
     })
+}
+
+/// Checks that a transaction is run again when the primary steps down in its middle.
+pub async fn retried(set: &Set) -> Result<()> {
+    let observed = set.observed().await?;
+    let things = observed.collection("retried").await?;
+    let mut session = observed.client.start_session().await?;
+    let mut attempts = 0;
+    let (things, first) = (&things, &mut attempts);
+    session
+        .start_transaction()
+        .and_run2(async |session| {
+            *first += 1;
+            let insert = things.insert_one(doc! { "_id": 1 });
+            insert.session(&mut *session).await?;
+            if *first == 1 {
+                set.step_down().await.map_err(Error::custom)?;
+            }
+            let insert = things.insert_one(doc! { "_id": 2 });
+            insert.session(session).await.map(drop)
+        })
+        .await?;
+    let number = things.count_documents(doc! {}).await?;
+    ensure(number == 2 && attempts > 1, || {
+        format!("{number} documents after {attempts} attempts")
+    })?;
+    set.heal().await
 }
 
 /// Inserts two documents in a transaction, which only the transaction sees.
