@@ -28,7 +28,8 @@ failed check makes the command fail. A driver that cannot be fetched is skipped 
 SDAM_FOREIGN_REQUIRED=1 makes that a failure.
 
   rust-driver-on-sdam  the official Rust driver as published, and with its sdam module replaced by
-                       ours: builds both and runs the short checks on a real replica set
+                       ours: builds both and runs the short checks on a real replica set, and those of
+                       `rust` with the changed one
       --only VARIANT   only `published` or only `overlaid`
       --measure        measures both instead, in alternation; --quick takes fewer rounds
       --tests          runs the driver's own tests instead, on every deployment that servers can be

@@ -11,7 +11,7 @@ mod tree;
 use self::driver::Variant;
 use self::edits::Edited;
 use self::tree::Tree;
-use super::unavailable;
+use super::{serve, unavailable};
 use crate::Result;
 use crate::args::Args;
 
@@ -56,12 +56,16 @@ pub(super) fn run(mut args: Args) -> Result<()> {
         let driver = driver::detached(driver.clone())?;
         driver.write(&variant.folder().join("driver"))?;
     }
-    match task {
-        Task::Measure { quick } => checks::measure(quick),
-        _ => drivers
-            .into_iter()
-            .try_for_each(|(variant, _)| checks::check(variant)),
+    if let Task::Measure { quick } = task {
+        return checks::measure(quick);
     }
+    for (variant, _) in drivers {
+        checks::check(variant)?;
+        if variant == Variant::Overlaid {
+            checks::simulate(&serve()?)?;
+        }
+    }
+    Ok(())
 }
 
 /// Returns the source of a driver. Of the overlaid one it prints how much it differs.

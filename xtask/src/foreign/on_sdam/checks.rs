@@ -1,13 +1,13 @@
 //! The short checks and the measurements: one program, built with either driver.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::driver::{Variant, own_folder, target_folder};
 use super::tree::Tree;
 use crate::Result;
-use crate::cargo::{cargo, run as run_command};
+use crate::cargo::{cargo, root, run as run_command};
 
 /// The name of the program.
 const PROGRAM: &str = "driver-checks";
@@ -25,10 +25,7 @@ pub(super) enum Profile {
 pub(super) fn build(variant: Variant, profile: Profile) -> Result<PathBuf> {
     let folder = variant.folder().join("checks");
     let mut sources = Tree::read(&own_folder().join("checks"))?;
-    // What cargo has chosen for this driver stays, so that nothing is resolved twice.
-    if let Ok(lock) = fs::read(folder.join("Cargo.lock")) {
-        sources.insert("Cargo.lock", lock);
-    }
+    keep_lock(&folder, &mut sources);
     sources.write(&folder)?;
     let (flags, name): (&[&str], _) = match profile {
         Profile::Debug => (&[], "debug"),
@@ -59,6 +56,29 @@ pub(super) fn check(variant: Variant) -> Result<()> {
     let program = build(variant, Profile::Debug)?;
     println!("checks of the {} driver", variant.name());
     run_command(Command::new(program).arg("check"))
+}
+
+/// Runs the checks of the unchanged driver on simulated deployments with the overlaid one.
+pub(super) fn simulate(serve: &Path) -> Result<()> {
+    let folder = Variant::Overlaid.folder();
+    let mut project = Tree::read(&root().join("foreign/rust-driver"))?;
+    keep_lock(&folder.join("simulated"), &mut project);
+    project.write(&folder.join("simulated"))?;
+    let patch = format!(
+        "patch.crates-io.mongodb.path='{}'",
+        folder.join("driver").display()
+    );
+    let mut check = cargo();
+    check.args(["run", "--quiet", "--config", &patch, "--manifest-path"]);
+    check.arg(folder.join("simulated/Cargo.toml"));
+    run_command(small(&mut check).arg("--").arg(serve))
+}
+
+/// Adds what cargo has chosen for a project, so that nothing is resolved twice.
+fn keep_lock(folder: &Path, project: &mut Tree) {
+    if let Ok(lock) = fs::read(folder.join("Cargo.lock")) {
+        project.insert("Cargo.lock", lock);
+    }
 }
 
 /// Measures both drivers in alternation and prints a table.

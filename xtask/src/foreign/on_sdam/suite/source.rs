@@ -68,43 +68,41 @@ fn clone() -> Result<PathBuf> {
         run_command(&mut git(&folder, &fetch))
     };
     let tag = format!("refs/tags/v{VERSION}:refs/tags/v{VERSION}");
-    fetch(&tag).or_else(|_| fetch("+main:main"))?;
+    fetch(&tag).or_else(|_| {
+        fetch("+main:main")?;
+        run_command(&mut git(
+            &folder,
+            &["symbolic-ref", "HEAD", "refs/heads/main"],
+        ))
+    })?;
     Ok(folder)
 }
 
 impl Source {
-    /// Takes the files out of a checkout.
+    /// Takes the files out of a checkout, once for each commit.
     fn extract(checkout: &Path) -> Result<Self> {
-        let tag = format!("v{VERSION}^{{commit}}");
-        let has_tag = output(&mut git(
-            checkout,
-            &["rev-parse", "--quiet", "--verify", &tag],
-        ));
-        let revisions = [tag.as_str(), "main", "HEAD"];
-        let revision = revisions
-            .into_iter()
-            .find(|name| output(&mut git(checkout, &["rev-parse", "--verify", name])).is_ok())
-            .ok_or_else(|| format!("{} has no commit of the driver", checkout.display()))?;
-        let root = build_folder().join("repository");
-        if root.is_dir() {
-            fs::remove_dir_all(&root)?;
+        let commit = |name: &str| {
+            let name = format!("{name}^{{commit}}");
+            output(&mut git(
+                checkout,
+                &["rev-parse", "--quiet", "--verify", &name],
+            ))
+        };
+        let tag = commit(&format!("v{VERSION}"));
+        let is_exact = tag.is_ok();
+        let commit = tag
+            .or_else(|_| commit("HEAD"))
+            .map_err(|_| format!("{} has no commit of the driver", checkout.display()))?;
+        let commit = commit.trim();
+        let root = build_folder().join(format!("repository-{commit}"));
+        if !root.is_dir() {
+            export(checkout, commit, &root)?;
         }
-        fs::create_dir_all(&root)?;
-        let archive = root.join("archive.tar");
-        let mut export = git(checkout, &["archive", "--output"]);
-        export
-            .arg(&archive)
-            .args([revision, "driver/src/test", "spec"]);
-        run_command(&mut export)?;
-        let mut unpack = Command::new("tar");
-        unpack.arg("-xf").arg(&archive).arg("-C").arg(&root);
-        run_command(&mut unpack)?;
-        fs::remove_file(archive)?;
         let folder = root.join("driver");
         Ok(Self {
             tests: Tree::read(&folder)?,
             folder,
-            is_exact: has_tag.is_ok(),
+            is_exact,
         })
     }
 
@@ -128,6 +126,23 @@ impl Source {
         fs::copy(tests, &program)?;
         Ok(TestProgram::new(program, self.folder.clone()))
     }
+}
+
+/// Writes the files of a commit to a folder, which appears when it is complete.
+fn export(checkout: &Path, commit: &str, to: &Path) -> Result<()> {
+    let staging = to.with_extension(std::process::id().to_string());
+    fs::create_dir_all(&staging)?;
+    let archive = staging.join("archive.tar");
+    let mut export = git(checkout, &["archive", "--output"]);
+    export
+        .arg(&archive)
+        .args([commit, "driver/src/test", "spec"]);
+    run_command(&mut export)?;
+    let mut unpack = Command::new("tar");
+    unpack.arg("-xf").arg(&archive).arg("-C").arg(&staging);
+    run_command(&mut unpack)?;
+    fs::remove_file(archive)?;
+    Ok(fs::rename(staging, to)?)
 }
 
 /// Runs cargo and returns the test program that it names.
