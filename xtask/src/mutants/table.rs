@@ -239,7 +239,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "a selection times out a second late",
         file: "sdam/src/topology/select.rs",
         find: "let mut expiry = self.io.clock.sleep_until(deadline);",
-        replace: "let mut expiry = self.runtime.io.clock.sleep_until(deadline + std::time::Duration::from_secs(1));",
+        replace: "let mut expiry = self.io.clock.sleep_until(deadline + std::time::Duration::from_secs(1));",
     },
     Mutant {
         name: "secondary-writes",
