@@ -14,6 +14,9 @@ const DEPTH: usize = 4;
 /// The results of both drivers on one deployment: as published, and overlaid.
 pub(super) type Both = (Deployment, Results, Results);
 
+/// The columns of the tables for both drivers.
+const COLUMNS: &str = "passed | failed | skipped | cases | passed | failed | skipped | cases |";
+
 /// Returns the page about all deployments.
 pub(super) fn page(all: &[Both], notes: &Notes) -> String {
     let mut page = format!(
@@ -22,55 +25,51 @@ pub(super) fn page(all: &[Both], notes: &Notes) -> String {
          `cargo xtask foreign rust-driver-on-sdam --tests --write` repeats them and writes this page.\n\
          Each test runs in a process of its own with a time limit; one that fails is run up to three times.\n\
          A test that says that it is skipped, and runs no case of an official file, counts as skipped.\n\
-         Cases are those of the official files, of which one test runs many.\n"
+         Cases are those of the official files, of which one test runs many.\n\n\
+         In all tables, the first four columns are the driver as published, the others the overlaid one.\n\n"
     );
-    for both in all {
-        section(&mut page, both);
+    head(&mut page, "servers");
+    for (deployment, published, overlaid) in all {
+        row(
+            &mut page,
+            &deployment.to_string(),
+            published.total(),
+            overlaid.total(),
+        );
     }
     differences(&mut page, all, notes);
     unstable(&mut page, all);
     left_out(&mut page, notes);
+    for both in all {
+        section(&mut page, both);
+    }
     page
 }
 
 fn section(page: &mut String, (deployment, published, overlaid): &Both) {
-    let heading =
-        "| module | passed | failed | skipped | cases | passed | failed | skipped | cases |";
-    line(
-        page,
-        &format!(
-            "\n## {deployment}\n\nThe first four columns are the driver as published, the others the overlaid one.\n"
-        ),
-    );
-    line(page, heading);
-    line(
-        page,
-        "| --- | --: | --: | --: | --: | --: | --: | --: | --: |",
-    );
-    let names = published
-        .iter()
-        .chain(overlaid.iter())
-        .map(|(name, _)| module(name));
-    for group in names.collect::<BTreeSet<_>>() {
-        let total = |results: &Results| cells(results.total_of(|name| module(name) == group));
-        line(
+    line(page, &format!("\n## {deployment}\n"));
+    head(page, "module");
+    let names = published.iter().chain(overlaid.iter());
+    let groups: BTreeSet<_> = names.map(|(name, _)| module(name)).collect();
+    for group in groups {
+        let total = |results: &Results| results.total_of(|name| module(name) == group);
+        row(
             page,
-            &format!("| `{group}` | {} | {} |", total(published), total(overlaid)),
+            &format!("`{group}`"),
+            total(published),
+            total(overlaid),
         );
     }
-    let total = |results: &Results| cells(results.total());
-    line(
-        page,
-        &format!("| all | {} | {} |", total(published), total(overlaid)),
-    );
 }
 
-fn cells(total: Total) -> String {
-    if total.is_empty() {
-        " | | | ".to_owned()
-    } else {
-        total.to_string()
-    }
+fn head(page: &mut String, first: &str) {
+    line(page, &format!("| {first} | {COLUMNS}"));
+    let columns = COLUMNS.matches('|').count();
+    line(page, &format!("| --- |{}", " --: |".repeat(columns)));
+}
+
+fn row(page: &mut String, first: &str, published: Total, overlaid: Total) {
+    line(page, &format!("| {first} | {published} | {overlaid} |"));
 }
 
 /// Lists the tests with different results, and those that fail in both drivers.
@@ -85,6 +84,9 @@ fn differences(page: &mut String, all: &[Both], notes: &Notes) {
     );
     line(page, "| --- | --- | --- | --- | --- |");
     for (deployment, published, overlaid) in all {
+        if published.total().is_empty() || overlaid.total().is_empty() {
+            continue;
+        }
         let names = published
             .iter()
             .chain(overlaid.iter())

@@ -123,7 +123,10 @@ impl Source {
         build.arg("--manifest-path").arg(folder.join("Cargo.toml"));
         let tests = test_program(small(&mut build))?;
         let program = variant.folder().join("tests");
-        fs::copy(tests, &program)?;
+        // Another run may be using the old one, which stays as long as it is open.
+        let staging = program.with_extension("new");
+        fs::copy(tests, &staging)?;
+        fs::rename(staging, &program)?;
         Ok(TestProgram::new(program, self.folder.clone()))
     }
 }
