@@ -346,4 +346,20 @@ impl MonitorMachine {
             State::Done => None,
         }
     }
+
+    /// Returns when a requested check may begin; `None` if no request would bring the next check
+    /// forward.
+    ///
+    /// A request stands until the check begins. So while selections wait, the caller passes
+    /// [`MonitorInput::CheckRequested`] no sooner than this: the selections may end before
+    /// (Server Monitoring: "minHeartbeatFrequencyMS").
+    pub fn earliest_check(&self) -> Option<Instant> {
+        match &self.state {
+            State::Idle(idle) => {
+                let earliest = idle.ended + self.config.min_heartbeat_frequency;
+                (earliest < idle.until).then_some(earliest)
+            }
+            State::Checking(_) | State::Done => None,
+        }
+    }
 }

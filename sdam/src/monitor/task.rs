@@ -11,6 +11,7 @@ use futures::future::FutureExt;
 use sdam_core::{
     machine::Input,
     monitor::{MonitorEffect, MonitorEffects, MonitorInput, MonitorMachine},
+    time::Instant,
 };
 
 use super::{
@@ -124,15 +125,15 @@ impl<H: MonitorHost> Monitor<H> {
             if self.execute(effects, &mut connection) {
                 return;
             }
-            // The machine ignores the request unless it is idle.
-            if self.host.is_check_wanted() {
-                effects = self.handle(MonitorInput::CheckRequested);
-                if self.execute(effects, &mut connection) {
-                    return;
-                }
-            }
-            effects = match self.wait(&mut connection, &mut timer).await {
+            // The selections that wait now may be served by the report that was just executed, so
+            // their request is passed on when a check may begin, if any are waiting then.
+            let earliest = self.machine.earliest_check();
+            let earliest = earliest.filter(|_| self.host.is_check_wanted());
+            effects = match self.wait(&mut connection, &mut timer, earliest).await {
                 Wake::Control(signals) => self.read(signals, &mut connection),
+                Wake::Deadline if earliest.is_some() && self.host.is_check_wanted() => {
+                    self.handle(MonitorInput::CheckRequested)
+                }
                 Wake::Deadline => self.handle(MonitorInput::DeadlineReached),
                 Wake::Answer(Answer::Connected) => self.handle(MonitorInput::Connected),
                 Wake::Answer(Answer::Failed(error)) => self.handle(MonitorInput::Failed(error)),
@@ -150,10 +151,17 @@ impl<H: MonitorHost> Monitor<H> {
         }
     }
 
+    /// Waits until `earliest`, or else for the deadline of the machine.
+    ///
     /// Control signals come before answers, so that they precede a new check. Answers come
     /// before the deadline, so that a reply that arrived while the host was suspended counts.
-    async fn wait(&self, connection: &mut MonitorConnection, timer: &mut DeadlineTimer) -> Wake {
-        let deadline = self.machine.deadline();
+    async fn wait(
+        &self,
+        connection: &mut MonitorConnection,
+        timer: &mut DeadlineTimer,
+        earliest: Option<Instant>,
+    ) -> Wake {
+        let deadline = earliest.or_else(|| self.machine.deadline());
         let clock = &*self.host.io().clock;
         poll_fn(|cx| {
             if let Poll::Ready(signals) = self.server.control.poll(cx) {

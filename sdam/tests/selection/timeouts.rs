@@ -164,7 +164,7 @@ probably: the replica set has no primary; 1 of 3 members can be reached
         let failures = topology.snapshot().servers().nth(index).unwrap().failures();
         [failures.first, failures.last].map(|failure| failure.map(|failure| failure.at))
     };
-    assert_eq!(times(0), [at(10_000), at(12_000)]);
+    assert_eq!(times(0), [at(10_000), at(11_500)]);
     assert_eq!(times(2), [None, None]);
 
     harness.servers.set(&hosts[0], Server::member(&hosts, true));
@@ -172,7 +172,7 @@ probably: the replica set has no primary; 1 of 3 members can be reached
     assert!(topology.try_select(&Criteria::write()).unwrap().is_some());
     assert_eq!(
         times(0),
-        [None, at(12_000)],
+        [None, at(11_500)],
         "the server is available again"
     );
 }

@@ -96,10 +96,10 @@ fn a_thousand_waiting_selections_cause_one_check_of_each_server_per_500_ms() {
         served <= WAITERS * changes,
         "{served} turns, {changes} changes"
     );
-    // No selection is waiting any more, so after the requested checks there are no extra ones.
+    // No selection is waiting any more, so no check is made for them.
     harness.pass(MIN_HEARTBEAT_FREQUENCY);
     let settled = checks(&harness, &hosts);
-    assert_eq!(settled, [14, 14, 14]);
+    assert_eq!(settled, [13, 13, 13]);
     harness.pass(Duration::from_secs(9));
     assert_eq!(checks(&harness, &hosts), settled);
 }
@@ -247,6 +247,19 @@ fn closing_fails_every_waiting_selection() {
     assert_eq!(topology.waiters(), 0);
 }
 
+/// F-44: the check that serves a selection is not followed by another one on its behalf.
+#[test]
+fn a_selection_that_the_first_check_serves_causes_no_second_check() {
+    let (mut harness, hosts) = (Harness::new(), hosts(1));
+    harness.servers.set(&hosts[0], Server::member(&hosts, true));
+    let topology = harness.start(&hosts, |builder| builder);
+    let turns = Rc::default();
+    let selection = select(&mut harness, &topology, Duration::from_secs(30), &turns);
+    harness.pass(Duration::from_secs(9));
+    assert_eq!(&selection.result().unwrap(), &hosts[0]);
+    assert_eq!(checks(&harness, &hosts), [1]);
+}
+
 /// L-44: a dropped selection leaves nothing behind, and in particular causes no further checks.
 #[test]
 fn a_dropped_selection_causes_no_further_checks() {
@@ -262,15 +275,12 @@ fn a_dropped_selection_causes_no_further_checks() {
         assert_eq!(topology.waiters(), 1);
     }
     assert_eq!(topology.waiters(), 0);
-    // Checks that were requested before are still made.
-    harness.pass(MIN_HEARTBEAT_FREQUENCY);
-    assert_eq!(checks(&harness, &hosts), [6, 6, 6]);
     harness.pass(Duration::from_millis(9_999));
     assert_eq!(
         checks(&harness, &hosts),
-        [6, 6, 6],
+        [5, 5, 5],
         "no selection waits any more"
     );
     harness.pass(Duration::from_millis(1));
-    assert_eq!(checks(&harness, &hosts), [7, 7, 7]);
+    assert_eq!(checks(&harness, &hosts), [6, 6, 6]);
 }

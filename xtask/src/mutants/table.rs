@@ -187,8 +187,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "no-request-when-idle",
         about: "monitors that become idle ignore waiting selections",
         file: "sdam/src/monitor/task.rs",
-        find: "if self.host.is_check_wanted() {",
-        replace: "if false {",
+        find: "earliest.filter(|_| self.host.is_check_wanted());",
+        replace: "earliest.filter(|_| false);",
     },
     Mutant {
         name: "no-request",

@@ -107,8 +107,8 @@ pub(super) const THREAD_MUTANTS: &[(&str, Mutant)] = &[
             name: "forget-waiters",
             about: "a monitor that becomes idle does not check for waiting selections",
             file: "sdam/src/monitor/task.rs",
-            find: "if self.host.is_check_wanted() {",
-            replace: "if false {",
+            find: "earliest.filter(|_| self.host.is_check_wanted());",
+            replace: "earliest.filter(|_| false);",
         },
     ),
     (

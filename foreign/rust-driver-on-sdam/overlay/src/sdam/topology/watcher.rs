@@ -79,6 +79,11 @@ impl TopologyWatcher {
         &self.shared.clock
     }
 
+    #[cfg(feature = "tracing-unstable")]
+    pub(super) fn options(&self) -> &ClientOptions {
+        &self.shared.options
+    }
+
     /// Whether the topology has not been closed yet.
     pub(crate) fn is_alive(&self) -> bool {
         let topology = self.shared.topology.upgrade();
