@@ -6,6 +6,9 @@ struct Application;
 #[doc = include_str!("../../docs/guide/src/pool.md")]
 struct Pool;
 
+#[doc = include_str!("../../docs/guide/src/driver.md")]
+struct Driver;
+
 #[doc = include_str!("../../docs/guide/src/runtime.md")]
 struct Runtime;
 
