@@ -183,6 +183,7 @@ impl Topology {
         #[cfg(feature = "tracing-unstable")]
         traces.emit_started_event(self.latest().description.clone());
         loop {
+            let version = self.topology.snapshot().version();
             let overriding = override_criteria(criteria, &self.watcher.view());
             let effective = overriding.as_ref().unwrap_or(criteria);
             let wanted =
@@ -206,7 +207,9 @@ impl Topology {
             }
             let selected = selected?;
             // What was learned while waiting may change the criteria.
-            if override_criteria(criteria, &self.watcher.view()) == overriding {
+            if self.topology.snapshot().version() == version
+                || override_criteria(criteria, &self.watcher.view()) == overriding
+            {
                 return Ok((selected, effective.clone()));
             }
         }

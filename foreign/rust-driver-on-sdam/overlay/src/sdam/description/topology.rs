@@ -187,32 +187,29 @@ impl Serialize for Servers {
     }
 }
 
-/// Adds the read preference to a command for this server.
+/// Adds the read preference to a command for a server of this type.
 pub(crate) fn add_read_preference(
     topology_type: ::sdam::TopologyType,
     server_type: ::sdam::ServerType,
     command: &mut Command,
     criteria: &SelectionCriteria,
 ) {
-    use ::sdam::{ServerType, TopologyType};
+    use ::sdam::ServerType;
+    let any = ReadPreference::PrimaryPreferred { options: None };
     let preference = match criteria {
-        SelectionCriteria::ReadPreference(preference) => preference.clone(),
+        SelectionCriteria::ReadPreference(preference) => preference,
         // A router chooses the member itself; a member that the predicate chose has to serve it.
-        SelectionCriteria::Predicate(_) => match (topology_type, server_type) {
-            (TopologyType::Sharded | TopologyType::LoadBalanced, _) | (_, ServerType::Mongos) => {
-                return
-            }
-            _ => ReadPreference::PrimaryPreferred { options: None },
+        SelectionCriteria::Predicate(_) => match server_type {
+            ServerType::Mongos | ServerType::LoadBalancer => return,
+            _ => &any,
         },
     };
-    let specified = convert::read_preference(&preference);
+    let specified = convert::read_preference(preference);
     let sent = Additions::for_read(topology_type, server_type, Some(&specified), Opcode::Msg);
-    match (sent.read_preference, &preference) {
-        (None, _) => {}
-        (Some(_), ReadPreference::Primary) => {
-            command.set_read_preference(ReadPreference::PrimaryPreferred { options: None })
-        }
-        (Some(_), _) => command.set_read_preference(preference),
+    if sent.read_preference.is_some() {
+        // A direct connection is served by a member of any type.
+        let is_primary = matches!(preference, ReadPreference::Primary);
+        command.set_read_preference(if is_primary { any } else { preference.clone() });
     }
 }
 

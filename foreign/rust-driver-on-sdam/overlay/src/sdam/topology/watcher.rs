@@ -154,18 +154,14 @@ impl TopologyWatcher {
         self.read(TransactionSupportStatus::of).unwrap_or_default()
     }
 
-    /// Adds the read preference to a command for the server at `address`.
+    /// Adds the read preference to a command for a selected server.
     pub(crate) fn update_command_with_read_pref(
         &self,
-        address: &ServerAddress,
+        _: &ServerAddress,
         command: &mut Command,
         criteria: &SelectionCriteria,
     ) {
-        let types = self.read(|topology| {
-            let server = topology.server(&convert::address(address));
-            let server_type = server.map(|server| server.server_type);
-            (topology.topology_type(), server_type.unwrap_or_default())
-        });
+        let types = self.read(|topology| (topology.topology_type(), only_type(topology)));
         if let Some((topology_type, server_type)) = types {
             add_read_preference(topology_type, server_type, command, criteria);
         }
@@ -198,6 +194,20 @@ impl TopologyWatcher {
         let topology = self.shared.topology.upgrade()?;
         let snapshot = topology.snapshot();
         Some(read(snapshot.description()))
+    }
+}
+
+/// The type that matters to read preferences, which all servers of a topology but Single share.
+fn only_type(topology: &::sdam::TopologyDescription) -> ::sdam::ServerType {
+    use ::sdam::{ServerType, TopologyType};
+    match topology.topology_type() {
+        TopologyType::Sharded => ServerType::Mongos,
+        TopologyType::LoadBalanced => ServerType::LoadBalancer,
+        TopologyType::Single => {
+            let server = topology.servers().first();
+            server.map_or(ServerType::Unknown, |server| server.server_type)
+        }
+        _ => ServerType::RsOther,
     }
 }
 
