@@ -7,7 +7,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::Result;
+use crate::{Result, measure::NAMES};
 
 /// The values of one figure, in the order in which they were measured.
 #[derive(Debug, Default)]
@@ -34,23 +34,28 @@ pub fn run(words: &[String]) -> Result<()> {
     let [Some(published), Some(overlaid)] = programs else {
         return Err("the paths of both programs are missing".into());
     };
-    let (mut rounds, mut passed_on) = (5, Vec::new());
+    let (mut rounds, mut options, mut names) = (5, Vec::new(), Vec::new());
     while let Some(word) = words.next() {
-        if word == "--rounds" {
-            rounds = words.next().ok_or("--rounds needs a number")?.parse()?;
-        } else {
-            passed_on.push(word.as_str());
+        match word.as_str() {
+            "--rounds" => rounds = words.next().ok_or("--rounds needs a number")?.parse()?,
+            option if option.starts_with('-') => options.push(option),
+            name => names.push(name),
         }
+    }
+    if names.is_empty() {
+        names.extend(NAMES);
     }
     let mut figures = Figures::default();
     for round in 0..rounds {
         eprintln!("round {} of {rounds}", round + 1);
-        // Neither is always first, so that neither always finds the processor cool or idle.
-        for turn in [round % 2, (round + 1) % 2] {
-            let program = if turn == 0 { published } else { overlaid };
-            let text = measure(program, &passed_on)?;
-            for line in text.lines() {
-                figures.add(line, turn == 0)?;
+        for name in &names {
+            // Neither is always first, so that neither always finds the processor cool or idle.
+            for turn in [round % 2, (round + 1) % 2] {
+                let program = if turn == 0 { published } else { overlaid };
+                let text = measure(program, &options, name)?;
+                for line in text.lines() {
+                    figures.add(line, turn == 0)?;
+                }
             }
         }
     }
@@ -58,16 +63,17 @@ pub fn run(words: &[String]) -> Result<()> {
     Ok(())
 }
 
-fn measure(program: &str, arguments: &[&str]) -> Result<String> {
+fn measure(program: &str, options: &[&str], name: &str) -> Result<String> {
     let output = Command::new(program)
         .arg("measure")
-        .args(arguments)
+        .args(options)
+        .arg(name)
         .stderr(Stdio::inherit())
         .output()?;
     if output.status.success() {
         return Ok(String::from_utf8(output.stdout)?);
     }
-    Err(format!("{program} failed: {}", output.status).into())
+    Err(format!("{program} measure {name}: {}", output.status).into())
 }
 
 impl Figures {
@@ -107,11 +113,13 @@ impl Figures {
                 continue;
             };
             println!(
-                "| {name} | {} | {} | {} | {:.2} ({least:.2} to {most:.2}) |",
+                "| {name} | {} | {} | {} | {} ({} to {}) |",
                 figure.unit,
                 rounded(middle(&sorted(figure.published.iter().copied()))),
                 rounded(middle(&sorted(figure.overlaid.iter().copied()))),
-                middle(&ratios),
+                rounded(middle(&ratios)),
+                rounded(*least),
+                rounded(*most),
             );
         }
     }
@@ -132,7 +140,8 @@ fn rounded(value: f64) -> String {
     let digits = match value.abs() {
         100.0.. => 0,
         10.0.. => 1,
-        _ => 2,
+        0.1.. => 2,
+        _ => 4,
     };
     format!("{value:.digits$}")
 }

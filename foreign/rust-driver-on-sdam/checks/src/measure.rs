@@ -29,13 +29,23 @@ impl Quick {
 
 type Measurement = fn(Quick) -> Result<()>;
 
-const MEASUREMENTS: [(&str, Measurement); 6] = [
-    ("checkout", checkout::all),
-    ("throughput", throughput::all),
-    ("push", push::all),
-    ("memory", memory::all),
-    ("idle", idle::all),
-    ("failover", failover::all),
+/// The names of the measurements.
+pub const NAMES: [&str; 6] = [
+    "checkout",
+    "throughput",
+    "push",
+    "memory",
+    "idle",
+    "failover",
+];
+
+const MEASUREMENTS: [Measurement; NAMES.len()] = [
+    checkout::all,
+    throughput::all,
+    push::all,
+    memory::all,
+    idle::all,
+    failover::all,
 ];
 
 /// Runs the named measurements, or all.
@@ -48,12 +58,11 @@ pub fn run(words: &[String]) -> Result<()> {
         return Err(format!("unknown options: {options:?}").into());
     }
     let quick = Quick(!options.is_empty());
-    let is_known = |name: &str| MEASUREMENTS.iter().any(|(known, _)| *known == name);
-    if let Some(name) = names.iter().find(|name| !is_known(name)) {
+    if let Some(name) = names.iter().find(|name| !NAMES.contains(&name.as_str())) {
         return Err(format!("there is no measurement {name}").into());
     }
-    for (name, measure) in MEASUREMENTS {
-        if names.is_empty() || names.iter().any(|wanted| *wanted == name) {
+    for (name, measure) in NAMES.into_iter().zip(MEASUREMENTS) {
+        if names.is_empty() || names.iter().any(|wanted| wanted.as_str() == name) {
             measure(quick).map_err(|error| format!("{name}: {error}"))?;
         }
     }

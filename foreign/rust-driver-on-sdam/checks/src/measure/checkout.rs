@@ -2,7 +2,7 @@
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use mongodb::{
@@ -12,15 +12,12 @@ use mongodb::{
 
 use super::{
     Quick,
-    deployment::{Deployment, Ready},
+    deployment::{Deployment, NO_HEARTBEATS, Ready},
     median, print,
     process::{allocations, cpu, micros},
     server::Kind,
 };
 use crate::Result;
-
-/// A heartbeat interval that leaves only operations to run.
-const NO_HEARTBEATS: Duration = Duration::from_secs(3600);
 
 /// What the events of the operation in progress say.
 #[derive(Clone, Copy, Debug, Default)]

@@ -18,6 +18,9 @@ use tokio::{sync::watch, time::timeout};
 use super::server::Kind;
 use crate::{Result, observer::DEADLINE};
 
+/// A heartbeat interval that leaves nothing to do for the monitors of a started client.
+pub const NO_HEARTBEATS: Duration = Duration::from_secs(3600);
+
 /// A deployment in a process that ends with this value.
 #[derive(Debug)]
 pub struct Deployment {
@@ -142,8 +145,9 @@ impl Ready {
 }
 
 /// Starts a client of the deployment and waits until it knows all servers.
-pub async fn start(deployment: &Deployment) -> Result<Client> {
+pub async fn start(deployment: &Deployment, heartbeats: Option<Duration>) -> Result<Client> {
     let mut options = deployment.options().await?;
+    options.heartbeat_freq = heartbeats;
     let ready = Ready::attach(&mut options, deployment, |_| {});
     let client = Client::with_options(options)?;
     ready.wait().await?;

@@ -18,7 +18,7 @@ pub fn all(quick: Quick) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let client = runtime.block_on(start(&deployment))?;
+    let client = runtime.block_on(start(&deployment, None))?;
     // One heartbeat, after which every connection of the monitors is open.
     runtime.block_on(async { sleep(Duration::from_secs(11)).await });
     // Whole heartbeat intervals of 10 s, so that each round has the same number of heartbeats.

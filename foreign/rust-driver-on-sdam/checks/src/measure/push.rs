@@ -10,7 +10,7 @@ use mongodb::{Client, event::sdam::SdamEvent};
 
 use super::{
     Quick,
-    deployment::{Deployment, Ready},
+    deployment::{Deployment, NO_HEARTBEATS, Ready},
     median, print,
     process::{cpu, micros},
     server::{Kind, SENT_AT, now},
@@ -22,9 +22,6 @@ const FIRST: usize = 100;
 
 /// The pause between two pushes of one server.
 const PACE: Duration = Duration::from_millis(55);
-
-/// A heartbeat interval that leaves only pushes.
-const NO_HEARTBEATS: Duration = Duration::from_secs(3600);
 
 pub fn all(quick: Quick) -> Result<()> {
     for (members, name) in [(3, "3_members"), (50, "50_members")] {

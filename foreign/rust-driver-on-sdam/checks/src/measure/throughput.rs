@@ -26,7 +26,7 @@ pub fn all(quick: Quick) -> Result<()> {
             .worker_threads(threads)
             .enable_all()
             .build()?;
-        let client = runtime.block_on(start(&deployment))?;
+        let client = runtime.block_on(start(&deployment, None))?;
         for operation in [Operation::Ping, Operation::FindOne] {
             // The first operations open connections.
             runtime.block_on(load(&client, operation, 50))?;
