@@ -46,13 +46,19 @@ impl TestProgram {
     /// Runs a test, again if it fails.
     pub(super) fn run_repeatedly(&self, name: &str, servers: &Servers) -> Result<TestResult> {
         let mut run = 1;
+        let mut failure = String::new();
         loop {
             servers.tidy()?;
             let mut result = self.run(name, servers)?;
             result.runs = run;
             if result.outcome != Outcome::Failed || run == RUNS {
+                if run > 1 && result.outcome == Outcome::Passed {
+                    result.message = failure;
+                }
                 return Ok(result);
             }
+            eprintln!("{name} failed in run {run}\n{}", result.message);
+            failure = result.message;
             run += 1;
         }
     }
