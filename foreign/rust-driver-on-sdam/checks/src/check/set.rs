@@ -78,19 +78,21 @@ impl Set {
     ) -> impl Future<Output = Result<Instant>> + use<> {
         let (set, old) = (Arc::clone(&self.0), old.to_string());
         let search = spawn_blocking(move || {
-            let others = set.members().filter(|member| member.host() != old);
-            let mut others = others
-                .map(sdam_live::Mongod::client)
-                .collect::<Result<Vec<_>, _>>()?;
+            let mut others: Vec<_> = set
+                .members()
+                .filter(|member| member.host() != old)
+                .map(|member| (member, member.client()))
+                .collect();
             let begin = Instant::now();
             while begin.elapsed() < 2 * DEADLINE {
-                for member in &mut others {
-                    if member
-                        .hello()?
-                        .get_bool("isWritablePrimary")
-                        .is_ok_and(|is| is)
-                    {
-                        return Ok(Instant::now());
+                for (member, client) in &mut others {
+                    match client.as_mut().map(sdam_live::Client::hello) {
+                        Ok(Ok(hello)) if hello.get_bool("isWritablePrimary").is_ok_and(|is| is) => {
+                            return Ok(Instant::now());
+                        }
+                        Ok(Ok(_)) => {}
+                        // A member that rolls back writes closes its connections.
+                        _ => *client = member.client(),
                     }
                 }
                 // Replies are sought this often, so that the servers have time for other work.

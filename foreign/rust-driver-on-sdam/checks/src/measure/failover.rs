@@ -59,7 +59,9 @@ async fn measure(set: &Set, quick: Quick) -> Result<()> {
     ] {
         for _ in 0..number {
             let failover = timeout(LIMIT, through(set, &observed, &writer, cause));
-            let Failover { gap, delay } = failover.await.map_err(|_| "writes do not resume")??;
+            let Failover { gap, delay } = failover
+                .await
+                .map_err(|_| format!("writes do not resume after a {name}"))??;
             set.heal().await?;
             let millis = |duration| micros(duration) / 1000.0;
             print(
@@ -74,7 +76,8 @@ async fn measure(set: &Set, quick: Quick) -> Result<()> {
             )?;
         }
     }
-    writer.finish().await
+    let failed = writer.finish().await?;
+    print("failover/failed_writes", "writes", f64::from(failed))
 }
 
 /// The measured times of one failover.
@@ -124,7 +127,8 @@ async fn disturb(set: &Set, cause: Cause, old: &ServerAddress) -> Result<()> {
 struct Writer {
     writes: watch::Sender<Vec<Instant>>,
     finish: Arc<AtomicBool>,
-    task: JoinHandle<Result<()>>,
+    /// Returns the number of writes that failed.
+    task: JoinHandle<u32>,
 }
 
 impl Writer {
@@ -133,11 +137,17 @@ impl Writer {
         let finish = Arc::<AtomicBool>::default();
         let (noted, stop) = (writes.clone(), Arc::clone(&finish));
         let task = tokio::spawn(async move {
+            let mut failed = 0;
             while !stop.load(Ordering::Relaxed) {
-                things.insert_one(doc! {}).await?;
-                noted.send_modify(|writes| writes.push(Instant::now()));
+                match things.insert_one(doc! {}).await {
+                    Ok(_) => noted.send_modify(|writes| writes.push(Instant::now())),
+                    Err(error) => {
+                        eprintln!("a write failed: {error}");
+                        failed += 1;
+                    }
+                }
             }
-            Ok(())
+            failed
         });
         Self {
             writes,
@@ -156,8 +166,9 @@ impl Writer {
         Ok(writes.wait_for(|writes| holds(writes)).await?.clone())
     }
 
-    async fn finish(self) -> Result<()> {
+    /// Returns the number of writes that failed.
+    async fn finish(self) -> Result<u32> {
         self.finish.store(true, Ordering::Relaxed);
-        self.task.await?
+        Ok(self.task.await?)
     }
 }
