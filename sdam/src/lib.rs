@@ -69,8 +69,8 @@
 //! # Guide
 //!
 //! The repository's `docs/guide` has a page for each reader, every listing of it compiled:
-//! applications, pool authors, runtime authors, authors of sinks and exporters, and test authors
-//! who want a simulated deployment.
+//! applications, pool authors, driver authors, runtime authors, authors of sinks and exporters, and
+//! test authors who want a simulated deployment.
 //!
 //! # Where each specification lives
 //!
