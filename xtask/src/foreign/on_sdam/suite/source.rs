@@ -124,7 +124,7 @@ impl Source {
         let tests = test_program(small(&mut build))?;
         let program = variant.folder().join("tests");
         // Another run may be using the old one, which stays as long as it is open.
-        let staging = program.with_extension("new");
+        let staging = program.with_extension(std::process::id().to_string());
         fs::copy(tests, &staging)?;
         fs::rename(staging, &program)?;
         Ok(TestProgram::new(program, self.folder.clone()))
