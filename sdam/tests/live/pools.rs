@@ -43,6 +43,13 @@ impl Pooled {
         server.pool().clone()
     }
 
+    /// Waits until the change whose event was received is complete: an event is published before
+    /// the pool is called, under the lock that this call takes, too.
+    fn settle(&self) {
+        let server = &self.topology.servers()[0];
+        self.topology.generation(server.id(), None).unwrap();
+    }
+
     /// Runs a command on the primary; returns the reply.
     fn run(&self, command: Document) -> Document {
         run(&mut block_on(self.pool().check_out()).unwrap(), command)
@@ -112,6 +119,7 @@ fn pools_are_ready_after_a_successful_check_and_cleared_by_a_failed_one() {
         failed,
         |kind| matches!(kind, EventKind::PoolCleared { clear, .. } if !clear.interrupt_in_use),
     );
+    client.settle();
     if stays_lost {
         let refused = block_on(pool.check_out()).unwrap_err();
         let is_retryable = matches!(&refused, Error::Pool(error) if error.is_retryable());
@@ -121,8 +129,8 @@ fn pools_are_ready_after_a_successful_check_and_cleared_by_a_failed_one() {
     let again = wait_for("a check to succeed", cleared, is_success);
     assert_eq!(count(&record.events()[cleared..again], is_ready), 0);
     wait_for("the pool to be ready again", again, is_ready);
-    // The event precedes the pool's own change of state, and a selection follows it.
-    drop(block_on(client.pool().check_out()).unwrap());
+    client.settle();
+    drop(block_on(pool.check_out()).unwrap());
     assert_eq!(pool.stats().opened, 2, "the first connection was stale");
     client.finish();
 }
