@@ -10,7 +10,8 @@ use std::{
 
 use bson::{RawArrayBuf, oid::ObjectId, rawdoc};
 use sdam::ServerAddress;
-use sdam_transport::wire::{OpCode, OpMsg, OpReply, WireMessage};
+use sdam_testkit::reply_to;
+use sdam_transport::wire::{OpMsg, WireMessage};
 
 /// The members; the first one is primary.
 pub(crate) struct Servers {
@@ -123,24 +124,7 @@ fn serve(mut socket: TcpStream, index: usize, members: &[ServerAddress], streams
             continue;
         }
         let body = hello(index, members, 1);
-        let (request_id, response_to) = (1, request.request_id());
-        let reply = if request.op_code() == OpCode::Query {
-            OpReply {
-                request_id,
-                response_to,
-                flags: OpReply::AWAIT_CAPABLE,
-                body: &body,
-            }
-            .encode()
-        } else {
-            OpMsg {
-                request_id,
-                response_to,
-                body: &body,
-                ..OpMsg::default()
-            }
-            .encode()
-        };
+        let reply = reply_to(&request, &body);
         // The client may have left.
         if socket.write_all(reply.unwrap().as_bytes()).is_err() {
             return;

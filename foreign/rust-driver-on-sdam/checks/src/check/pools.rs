@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mongodb::{bson::doc, event::cmap::CmapEvent};
+use mongodb::{bson::doc, event::cmap::CmapEvent, options::ServerAddress};
 
 use super::Set;
 use crate::{Result, ensure, observer::Event};
@@ -36,7 +36,7 @@ pub async fn cleared_by_a_kill(set: &Set) -> Result<()> {
 }
 
 /// Returns the address of events that concern a whole pool.
-fn address(event: &CmapEvent) -> Option<&mongodb::options::ServerAddress> {
+fn address(event: &CmapEvent) -> Option<&ServerAddress> {
     match event {
         CmapEvent::PoolCleared(event) => Some(&event.address),
         CmapEvent::PoolReady(event) => Some(&event.address),
@@ -50,15 +50,37 @@ pub async fn warmed(set: &Set) -> Result<()> {
     };
     let observed = set.observed_with(options).await?;
     observed.client.warm_connection_pool().await;
-    // No wait: the pools are full when the call returns.
-    let mut ready = BTreeMap::<String, u32>::new();
-    for event in observed.observer.cmap_events() {
-        if let CmapEvent::ConnectionReady(event) = event {
-            *ready.entry(event.address.to_string()).or_default() += 1;
+    // All connections are created when the call returns. Those that the pool itself has begun to
+    // establish before may be ready a little later.
+    let created = warm_servers(&observed.observer.events(), |event| match event {
+        CmapEvent::ConnectionCreated(event) => Some(&event.address),
+        _ => None,
+    });
+    ensure(created == 3, || {
+        format!("{created} of 3 pools have {WARM} connections after warming")
+    })?;
+    let are_ready = |events: &[Event]| {
+        let ready = warm_servers(events, |event| match event {
+            CmapEvent::ConnectionReady(event) => Some(&event.address),
+            _ => None,
+        });
+        ready == 3
+    };
+    let what = "ready connections in all warmed pools";
+    observed.observer.until_all(what, are_ready).await
+}
+
+/// Returns the number of servers with at least [`WARM`] of the events for which `address` returns
+/// one.
+fn warm_servers(events: &[Event], address: fn(&CmapEvent) -> Option<&ServerAddress>) -> usize {
+    let mut numbers = BTreeMap::<String, u32>::new();
+    for event in events {
+        if let Event::Cmap(event) = event
+            && let Some(address) = address(event)
+        {
+            *numbers.entry(address.to_string()).or_default() += 1;
         }
     }
-    ensure(
-        ready.len() == 3 && ready.values().all(|number| *number >= WARM),
-        || format!("connections after warming: {ready:?}"),
-    )
+    let numbers = numbers.values();
+    numbers.filter(|number| **number >= WARM).count()
 }

@@ -14,7 +14,8 @@ use std::{
 };
 
 use mongodb::bson::{Document, cstr, raw::CStr};
-use sdam_transport::wire::{OpCode, OpMsg, OpReply, WireMessage};
+use sdam_testkit::reply_to;
+use sdam_transport::wire::{OpMsg, WireMessage};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, stdin},
     net::{TcpListener, TcpStream},
@@ -119,25 +120,7 @@ async fn converse(mut socket: TcpStream, deployment: &Deployment) -> io::Result<
             return stream(socket, deployment, index, request.request_id(), &command).await;
         }
         let body = deployment.reply(index, &command).into_bytes();
-        let (request_id, response_to) = (1, request.request_id());
-        let reply = if request.op_code() == OpCode::Query {
-            OpReply {
-                request_id,
-                response_to,
-                flags: OpReply::AWAIT_CAPABLE,
-                body: &body,
-            }
-            .encode()
-        } else {
-            OpMsg {
-                request_id,
-                response_to,
-                body: &body,
-                ..OpMsg::default()
-            }
-            .encode()
-        };
-        let reply = reply.map_err(io::Error::other)?;
+        let reply = reply_to(&request, &body).map_err(io::Error::other)?;
         socket.write_all(reply.as_bytes()).await?;
     }
 }

@@ -136,11 +136,11 @@ impl EventSink for Events {
         let Some(event) = self.convert(event) else {
             return;
         };
-        if let Some(handler) = &self.handler {
-            handler.handle(event.clone());
-        }
         #[cfg(feature = "tracing-unstable")]
-        self.traces.handle(event);
+        self.traces.handle(event.clone());
+        if let Some(handler) = &self.handler {
+            handler.handle(event);
+        }
     }
 
     fn interest(&self) -> Interest {
