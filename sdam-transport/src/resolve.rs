@@ -14,7 +14,9 @@ use crate::error::TransportError;
 /// # Contract
 ///
 /// - The caller holds no lock, and may poll the futures by any executor on any thread.
-/// - Dropping a future abandons the look-up.
+/// - Dropping a future abandons the look-up, and so the caller ends it after `timeout`. Only a
+///   resolver that blocks has to end it by itself, because it cannot be raced against a timer;
+///   others may ignore `timeout`. `None` means no limit.
 /// - A name without records of the kind asked for yields an empty list, whereas a look-up that
 ///   could not be made is an error at [`Stage::Dns`](sdam_core::error::Stage::Dns).
 /// - Nothing is cached beyond the records' time to live.
@@ -25,14 +27,22 @@ pub trait Resolver: Send + Sync + Debug + 'static {
     /// # Cancel safety
     ///
     /// Dropping the future abandons the look-up.
-    async fn lookup_srv(&self, name: &str) -> Result<SrvRecords, TransportError>;
+    async fn lookup_srv(
+        &self,
+        name: &str,
+        timeout: Option<Duration>,
+    ) -> Result<SrvRecords, TransportError>;
 
     /// Looks up the TXT records of `name`; the strings of each are joined without a separator.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future abandons the look-up.
-    async fn lookup_txt(&self, name: &str) -> Result<Vec<Box<str>>, TransportError>;
+    async fn lookup_txt(
+        &self,
+        name: &str,
+        timeout: Option<Duration>,
+    ) -> Result<Vec<Box<str>>, TransportError>;
 }
 
 /// The answer to a look-up of SRV records.
