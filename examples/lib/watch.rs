@@ -26,10 +26,7 @@ use futures::{
     select_biased,
 };
 use sdam::{Topology, TopologyBuilder};
-use sdam_core::{
-    event::EventKind,
-    options::{ConfigError, Options},
-};
+use sdam_core::{event::EventKind, options::Options};
 use sdam_events::{
     channel::{self, EventStream},
     facts::Facts,
@@ -107,14 +104,6 @@ impl Session {
             });
         };
         let options = Options::parse(uri).map_err(Failure::config)?;
-        if options.driver.tls() == Some(true) {
-            // Connecting in plain text where TLS is configured would be worse.
-            let reason = "this example does not support TLS";
-            let remedy = "remove it if the servers allow connections without TLS";
-            return Err(Failure::config(ConfigError::new(
-                "tls", "true", reason, remedy,
-            )));
-        }
         Ok(Self {
             options,
             demonstration: None,

@@ -40,7 +40,7 @@ impl Account {
         let Some(credential) = &options.credential else {
             return Ok(None);
         };
-        let encrypted = options.driver.tls() == Some(true);
+        let encrypted = options.tls.is_some();
         Ok(Some(Self {
             method: Arc::new(config::method(credential, encrypted)?),
             shared: Arc::new(Shared::new(options.server_api.clone())),

@@ -10,6 +10,7 @@ use crate::{
 
 mod config_error;
 mod credential;
+mod security;
 mod set;
 mod srv;
 #[cfg(test)]
@@ -20,6 +21,7 @@ pub use crate::handshake_options::{HandshakeOpcode, ServerApi};
 pub use config_error::{ConfigError, Warning};
 pub use credential::Credential;
 pub(crate) use credential::default_source;
+pub use security::{ProxyOptions, TlsOptions};
 pub use srv::Srv;
 
 /// The minimum time between two checks of a server (SDAM: "minHeartbeatFrequencyMS"), which only
@@ -137,6 +139,14 @@ pub struct Options {
     pub srv: Option<Srv>,
     /// The user that pooled connections authenticate as; `None`: no authentication.
     pub credential: Option<Credential>,
+    /// How connections are encrypted; `None`: not at all.
+    ///
+    /// A topology does not start unless its runtime negotiates TLS.
+    pub tls: Option<TlsOptions>,
+    /// The proxy that connections go through; `None`: they are opened directly.
+    ///
+    /// A topology does not start unless its runtime connects through proxies.
+    pub proxy: Option<ProxyOptions>,
     /// The connection string's options for the rest of the driver.
     pub driver: DriverOptions,
     /// The warnings about the connection string.
@@ -180,6 +190,8 @@ impl Options {
             single_threaded_immediate_check: false,
             srv: None,
             credential: None,
+            tls: None,
+            proxy: None,
             driver: DriverOptions::default(),
             uri_warnings: Vec::new(),
             uri_unguarded: None,

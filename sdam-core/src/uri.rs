@@ -28,7 +28,8 @@ use core::{str::FromStr, time::Duration};
 use crate::{
     address::ServerAddress,
     options::{
-        ConfigError, Credential, Options, ServerMonitoringMode, Srv, Warning, default_source,
+        ConfigError, Credential, Options, ProxyOptions, ServerMonitoringMode, Srv, TlsOptions,
+        Warning, default_source,
     },
     read_preference::ReadMode,
     uri_options::{self, DriverOptions, Secret, Settings, Value},
@@ -100,6 +101,7 @@ impl ConnectionString {
             srv::lookup(&host, &query.settings)
         });
         warnings.append(&mut query.warnings);
+        let contradiction = TlsOptions::of(&query.settings).err();
         let string = Self {
             hosts,
             srv,
@@ -107,7 +109,7 @@ impl ConnectionString {
             database,
             settings: query.settings,
             warnings,
-            unguarded: query.unguarded,
+            unguarded: query.unguarded.or(contradiction),
         };
         // Contradictory options of an SRV string are reported before its hosts are looked up.
         string.draft().validate()?;
@@ -246,6 +248,8 @@ impl ConnectionString {
         let mut options = Options::new(self.hosts.clone());
         options.srv.clone_from(&self.srv);
         options.credential = self.credential();
+        options.tls = TlsOptions::of(&self.settings).ok().flatten();
+        options.proxy = ProxyOptions::of(&self.settings);
         options.driver = DriverOptions::of(&self.settings);
         apply(&self.settings, &mut options);
         options

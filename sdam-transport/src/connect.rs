@@ -1,11 +1,15 @@
 //! The transport and connection traits: connections that carry whole wire messages.
 
-use std::fmt::Debug;
+use std::{fmt::Debug, sync::Arc};
 
 use async_trait::async_trait;
 use sdam_core::{address::ServerAddress, time::Instant};
 
-use crate::{error::TransportError, wire::WireMessage};
+use crate::{
+    error::TransportError,
+    layers::{Guards, Layers},
+    wire::WireMessage,
+};
 
 /// Opens connections: host name look-up, connect and TLS.
 ///
@@ -34,6 +38,20 @@ pub trait Transport: Send + Sync + Debug + 'static {
         target: &ServerAddress,
         deadline: Option<Instant>,
     ) -> Result<Box<dyn Connection>, TransportError>;
+
+    /// Returns what this transport does by itself. A topology does not start if its options ask for
+    /// TLS or a proxy that is neither here nor a layer.
+    fn guards(&self) -> Guards {
+        Guards::NONE
+    }
+
+    /// Returns a transport with `layers` between its sockets and its messages, instead of its own
+    /// layers of the same kind. By default, and for each layer that it cannot have, `None`: then no
+    /// topology starts whose options need it.
+    fn with_layers(&self, layers: Layers) -> Option<Arc<dyn Transport>> {
+        let _ = layers;
+        None
+    }
 }
 
 /// An open connection to a server.

@@ -48,9 +48,19 @@ impl TransportError {
     /// If the operating system reports `ETIMEDOUT` on an established connection, the peer has
     /// acknowledged nothing for minutes: such a connection is broken, not slow.
     ///
+    /// If there is a `TransportError` inside of `source`, it is returned as it is: a stream returns
+    /// one if it knows more than its user, such as that the server has rejected the client's
+    /// certificate.
+    ///
     /// At [`Stage::Tls`] it is a protocol error if `source` has a kind by which TLS libraries
     /// report a bad certificate or host name: `InvalidData`, `InvalidInput` or `Other`.
     pub fn from_io(stage: Stage, message: impl Into<Arc<str>>, source: io::Error) -> Self {
+        if let Some(inner) = source
+            .get_ref()
+            .and_then(|inner| inner.downcast_ref::<Self>())
+        {
+            return inner.clone();
+        }
         let own = source.raw_os_error().is_none();
         let kind = match source.kind() {
             io::ErrorKind::TimedOut if own || stage <= Stage::Connect => ErrorKind::Timeout,
@@ -81,6 +91,12 @@ impl TransportError {
         }
         self.message = text.into();
         self.source = source.into();
+        self
+    }
+
+    /// Puts `context` before the message.
+    pub(crate) fn within(mut self, context: &str) -> Self {
+        self.message = format!("{context}: {}", self.message).into();
         self
     }
 

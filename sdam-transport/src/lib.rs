@@ -9,6 +9,7 @@
 //! | [`runtime`] | [`Io`] and [`Runtime`]: the bundles of traits that an engine gets |
 //! | [`clock`], [`spawn`], [`connect`], [`resolve`] | the traits that runtimes implement |
 //! | [`error`] | the error of transports and resolvers |
+//! | [`layers`], [`tls`] | where to dial for a server, the proxy, and TLS, over any stream |
 //! | [`handshake`] | client metadata |
 //! | [`pool`] | the seam of connection pools, and connections that report to the topology |
 //! | [`wire`] | whole wire messages, validated |
@@ -40,6 +41,7 @@ pub mod dial;
 pub mod error;
 pub mod framed;
 pub mod handshake;
+pub mod layers;
 pub mod local;
 pub mod net;
 pub mod pipe;
@@ -52,6 +54,7 @@ pub mod stream;
 pub mod system;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+pub mod tls;
 pub mod wire;
 
 pub use async_trait::async_trait;
@@ -64,10 +67,12 @@ pub use crate::{
     dial::{Dial, DialTarget},
     error::TransportError,
     handshake::{ClientMetadata, Environment, InvalidMetadata, Library},
+    layers::{Guards, Layers, Translate},
     net::NetTransport,
     pool::{NewPool, NoPools, PoolFactory, PoolHandle, Reporter},
     resolve::{Resolver, SrvRecords},
     runtime::{Io, Runtime},
     spawn::{Spawner, Task},
     stream::ByteStream,
+    tls::{Tls, TlsProvider},
 };

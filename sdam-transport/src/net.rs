@@ -16,7 +16,10 @@ use crate::{
     dial::{Dial, DialTarget},
     error::TransportError,
     framed::Framed,
+    layers::{Guards, Layers},
     race::{self, ATTEMPT_DELAY, NoSuccess},
+    stream::ByteStream,
+    tls::Tls,
 };
 
 #[cfg(test)]
@@ -24,21 +27,26 @@ mod tests;
 
 /// A transport that looks up a host name, races its addresses, and frames the winning socket.
 ///
+/// It can have all [`Layers`] but a proxy: a translation of addresses before the look-up, and TLS
+/// over the socket.
+///
 /// Errors name the server and the result of each of its IP addresses.
 #[derive(Debug)]
 pub struct NetTransport<D> {
-    dial: D,
+    dial: Arc<D>,
     clock: Arc<dyn Clock>,
     attempt_delay: Duration,
+    layers: Layers,
 }
 
 impl<D: Dial> NetTransport<D> {
     /// Creates a transport over the sockets of `dial`, with timeouts by `clock`.
     pub fn new(dial: D, clock: Arc<dyn Clock>) -> Self {
         Self {
-            dial,
+            dial: Arc::new(dial),
             clock,
             attempt_delay: ATTEMPT_DELAY,
+            layers: Layers::default(),
         }
     }
 
@@ -49,8 +57,42 @@ impl<D: Dial> NetTransport<D> {
         self
     }
 
-    /// Opens a socket to `target`.
+    /// Opens a stream to the server `target`, wherever it is reached.
     async fn open(
+        &self,
+        target: &ServerAddress,
+        deadline: Option<Instant>,
+    ) -> Result<D::Stream, TransportError> {
+        let Some(translate) = &self.layers.translate else {
+            return self.dial(target, deadline).await;
+        };
+        let place = translate.translate(target);
+        let opened = self.dial(&place, deadline).await;
+        opened.map_err(|error| error.within(&format!("dialling {place} for it")))
+    }
+
+    /// Negotiates TLS with `target` over `stream`.
+    async fn encrypt(
+        &self,
+        tls: &dyn Tls,
+        mut stream: D::Stream,
+        target: &ServerAddress,
+        deadline: Option<Instant>,
+    ) -> Result<Box<dyn ByteStream>, TransportError> {
+        stream.set_deadline(deadline);
+        let negotiated = tls.negotiate(Box::new(stream), target);
+        let mut stream = race::deadline(&*self.clock, deadline, negotiated)
+            .await
+            .unwrap_or_else(|elapsed| {
+                let message = "the server did not finish the TLS handshake in time";
+                Err(TransportError::timeout(Stage::Tls, message).with_source(elapsed))
+            })?;
+        stream.set_deadline(None);
+        Ok(stream)
+    }
+
+    /// Opens a socket to `target`.
+    async fn dial(
         &self,
         target: &ServerAddress,
         deadline: Option<Instant>,
@@ -128,9 +170,38 @@ impl<D: Dial> Transport for NetTransport<D> {
         target: &ServerAddress,
         deadline: Option<Instant>,
     ) -> Result<Box<dyn Connection>, TransportError> {
-        let opened = self.open(target, deadline).await;
-        let stream = opened.map_err(|error| error.with_target(target))?;
+        let named = |error: TransportError| error.with_target(target);
+        let stream = self.open(target, deadline).await.map_err(named)?;
+        let Some(tls) = &self.layers.tls else {
+            return Ok(Box::new(Framed::new(stream).with_target(target)));
+        };
+        let encrypted = self.encrypt(&**tls, stream, target, deadline).await;
+        let stream = encrypted.map_err(named)?;
         Ok(Box::new(Framed::new(stream).with_target(target)))
+    }
+
+    fn guards(&self) -> Guards {
+        Guards {
+            tls: self.layers.tls.is_some(),
+            proxy: self.layers.proxy.is_some(),
+        }
+    }
+
+    fn with_layers(&self, layers: Layers) -> Option<Arc<dyn Transport>> {
+        if layers.proxy.is_some() {
+            return None;
+        }
+        let own = self.layers.clone();
+        Some(Arc::new(Self {
+            dial: Arc::clone(&self.dial),
+            clock: Arc::clone(&self.clock),
+            attempt_delay: self.attempt_delay,
+            layers: Layers {
+                translate: layers.translate.or(own.translate),
+                proxy: layers.proxy.or(own.proxy),
+                tls: layers.tls.or(own.tls),
+            },
+        }))
     }
 }
 

@@ -7,9 +7,11 @@ use std::sync::{
 
 use sdam_core::rng::mix;
 
-use crate::{clock::Clock, connect::Transport, resolve::Resolver, spawn::Spawner};
+use crate::{
+    clock::Clock, connect::Transport, resolve::Resolver, spawn::Spawner, tls::TlsProvider,
+};
 
-/// The clock, transport, resolver and random seed, which is all that single-threaded mode needs.
+/// The clock, transport, resolver, TLS library and random seed, which is all that single-threaded mode needs.
 ///
 /// Each part is a value and can be replaced alone.
 #[derive(Clone, Debug)]
@@ -21,6 +23,9 @@ pub struct Io {
     pub transport: Arc<dyn Transport>,
     /// Looks up SRV seed lists; without one, `mongodb+srv` is a configuration error.
     pub resolver: Option<Arc<dyn Resolver>>,
+    /// Negotiates TLS over the transport's streams; without one, options that ask for TLS are a
+    /// configuration error, unless the transport [negotiates it itself](Transport::guards).
+    pub tls: Option<Arc<dyn TlsProvider>>,
     /// The seed of all random choices.
     pub seed: u64,
     /// The number of topologies started with this bundle and its clones.
@@ -28,7 +33,7 @@ pub struct Io {
 }
 
 impl Io {
-    /// Creates a bundle of these parts, without a resolver.
+    /// Creates a bundle of these parts, without a resolver and without TLS.
     ///
     /// Equal seeds make equal choices, so take `seed` from the operating system's entropy unless a
     /// run has to be reproducible.
@@ -37,6 +42,7 @@ impl Io {
             clock,
             transport,
             resolver: None,
+            tls: None,
             seed,
             topologies: Arc::default(),
         }
@@ -56,6 +62,13 @@ impl Io {
     #[must_use]
     pub fn with_resolver(mut self, resolver: Arc<dyn Resolver>) -> Self {
         self.resolver = Some(resolver);
+        self
+    }
+
+    /// Sets the TLS library.
+    #[must_use]
+    pub fn with_tls(mut self, tls: Arc<dyn TlsProvider>) -> Self {
+        self.tls = Some(tls);
         self
     }
 }

@@ -40,6 +40,12 @@ impl<A: ByteStream, B: ByteStream> ByteStream for Either<A, B> {
     }
 }
 
+impl ByteStream for Box<dyn ByteStream> {
+    fn set_deadline(&mut self, deadline: Option<Instant>) {
+        (**self).set_deadline(deadline);
+    }
+}
+
 /// A wrapper that makes a [`ByteStream`] of a stream that never blocks and so ignores deadlines.
 #[derive(Debug)]
 pub struct NonBlocking<S>(pub S);

@@ -153,6 +153,7 @@ pub use sdam_transport::{
     connect::{Connection, Transport},
     error::TransportError,
     handshake::{ClientMetadata, Library},
+    layers::Translate,
     pool::{
         AuthError, AuthStep, Authenticator, CommandReply, ConnectionError, Conversation,
         Established, NewPool, NoPools, PoolFactory, PoolHandle, Reporter, ServiceConnection,

@@ -102,8 +102,8 @@ impl<P: PoolHandle> TopologyBuilder<P> {
     /// # Errors
     ///
     /// If the options contradict each other.
-    pub fn scan(self, io: Io) -> Result<ScanTopology<P>, StartError> {
-        let mut prepared = self.prepare(&io, Options::single_threaded_warnings)?;
+    pub fn scan(self, mut io: Io) -> Result<ScanTopology<P>, StartError> {
+        let mut prepared = self.prepare(&mut io, Options::single_threaded_warnings)?;
         // H-16: between calls nothing would read streamed replies.
         prepared.config.streaming = false;
         prepared.config.heartbeat_frequency = prepared.options.scan_frequency();

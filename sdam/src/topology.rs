@@ -1,6 +1,7 @@
 //! The topology handle of applications.
 
 mod builder;
+mod layers;
 mod lock;
 mod metadata;
 mod select;

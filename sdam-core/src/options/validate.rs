@@ -3,7 +3,7 @@
 use alloc::{collections::BTreeSet, format, string::ToString, vec::Vec};
 use core::time::Duration;
 
-use super::{ConfigError, Options, Warning};
+use super::{ConfigError, Options, TlsOptions, Warning};
 use crate::{
     read_preference::{ReadMode, ReadPreference, TagSet},
     topology_type::TopologyType,
@@ -79,6 +79,7 @@ impl Options {
             let (reason, consequence) = ("it is named more than once", "it counts once");
             Warning::new("seeds", seed.as_str(), reason, consequence)
         }));
+        warnings.extend(self.tls.iter().flat_map(TlsOptions::warnings));
         warnings
     }
 

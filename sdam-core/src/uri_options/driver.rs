@@ -9,8 +9,9 @@ use super::{
     value::{Properties, Secret, Value},
 };
 
-/// The options of a connection string for the pools, the encryption, the authentication and the
-/// operations of a driver. The framework only checks their syntax.
+/// The options of a connection string for the pools, the authentication and the operations of a
+/// driver. The framework only checks their syntax, but for those of TLS and proxies: of these,
+/// [`Options`](crate::options::Options) has its own fields.
 ///
 /// `None` means that the string has no valid value of the option; defaults are up to the driver.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -31,16 +32,6 @@ impl DriverOptions {
     pub fn value(&self, name: &str) -> Option<&Value> {
         let (row, _) = table::find(name)?;
         self.0.get(row.name)
-    }
-
-    /// Returns the options that require [guarded](crate::uri#options-that-guard-something) connections,
-    /// sorted by name: all guarding options but `tls=false`. A driver that ignores any of them
-    /// connects unguarded.
-    pub fn guards(&self) -> impl Iterator<Item = (&'static str, &Value)> {
-        let guards = |name| table::find(name).is_some_and(|(row, _)| row.guards);
-        self.iter()
-            .filter(move |(name, _)| guards(name))
-            .filter(|asked| *asked != ("tls", &Value::Flag(false)))
     }
 
     /// Returns the names, with the specification's spelling, and the values, sorted by name.
@@ -98,14 +89,6 @@ methods! {
     max_pool_size: u32 = "maxPoolSize";
     /// the minimum number of connections of a pool.
     min_pool_size: u32 = "minPoolSize";
-    /// the host of the SOCKS5 proxy.
-    proxy_host: &str = "proxyHost";
-    /// the password for the proxy.
-    proxy_password: &Secret = "proxyPassword";
-    /// the port of the proxy.
-    proxy_port: u16 = "proxyPort";
-    /// the user name for the proxy.
-    proxy_username: &str = "proxyUsername";
     /// the level of the default read concern.
     read_concern_level: &str = "readConcernLevel";
     /// whether reads are retried.
@@ -116,24 +99,6 @@ methods! {
     socket_timeout: Duration = "socketTimeoutMS";
     /// how long an operation may take as a whole; zero: without limit.
     timeout: Duration = "timeoutMS";
-    /// whether connections are encrypted.
-    tls: bool = "tls";
-    /// whether certificates are not checked.
-    tls_allow_invalid_certificates: bool = "tlsAllowInvalidCertificates";
-    /// whether certificates may name another host.
-    tls_allow_invalid_hostnames: bool = "tlsAllowInvalidHostnames";
-    /// the file with the certificates of the authorities to trust.
-    tls_ca_file: &str = "tlsCAFile";
-    /// the file with the client's certificate and key.
-    tls_certificate_key_file: &str = "tlsCertificateKeyFile";
-    /// the password of the client's certificate and key file.
-    tls_certificate_key_file_password: &Secret = "tlsCertificateKeyFilePassword";
-    /// whether certificates are not checked for being revoked.
-    tls_disable_certificate_revocation_check: bool = "tlsDisableCertificateRevocationCheck";
-    /// whether OCSP responders are not queried for revoked certificates.
-    tls_disable_ocsp_endpoint_check: bool = "tlsDisableOCSPEndpointCheck";
-    /// whether the checks of certificates are relaxed as far as possible.
-    tls_insecure: bool = "tlsInsecure";
     /// the default write concern: a [number](Value::Number) of servers or a [name](Value::Text).
     w: &Value = "w";
     /// how long an operation waits for a connection; zero: without limit. Deprecated.

@@ -63,7 +63,8 @@ fn separated<T: fmt::Display>(
 pub struct Secret(Box<str>);
 
 impl Secret {
-    pub(crate) fn new(text: &str) -> Self {
+    /// Creates a secret of `text`.
+    pub fn new(text: &str) -> Self {
         Self(text.into())
     }
 

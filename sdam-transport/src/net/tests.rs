@@ -4,7 +4,9 @@ use futures::{FutureExt as _, future, io::Cursor};
 use sdam_core::error::{ErrorKind, ServerError};
 
 use super::*;
-use crate::{stream::ByteStream, testing::ManualClock};
+use crate::{layers::Translate, testing::ManualClock};
+
+mod layers;
 
 impl ByteStream for Cursor<Vec<u8>> {}
 

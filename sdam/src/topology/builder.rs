@@ -7,7 +7,7 @@ use sdam_core::{
     ids::ObjectId,
     machine::Input,
     monitor::MonitorConfig,
-    options::{ConfigError, Options, Warning},
+    options::{Options, Warning},
     rng::Rng,
 };
 use sdam_events::{
@@ -20,12 +20,13 @@ use sdam_select::{candidate::Selector, settings::Settings};
 use sdam_transport::pool::{NoPools, PoolFactory, PoolHandle};
 use sdam_transport::{
     handshake::{ClientMetadata, Environment},
+    layers::Translate,
     runtime::{Io, Runtime},
     spawn::Task,
 };
 
 use super::{
-    Topology,
+    Topology, layers,
     metadata::{DriverDocument, Metadata, MetadataHandshake},
     shared::{Background, Shared, TaskSet},
     tasks::Tasks,
@@ -43,6 +44,7 @@ pub struct TopologyBuilder<P = NoPools> {
     metadata: Option<Metadata>,
     history: Option<Arc<History>>,
     id: Option<ObjectId>,
+    translate: Option<Arc<dyn Translate>>,
 }
 
 impl TopologyBuilder {
@@ -57,6 +59,7 @@ impl TopologyBuilder {
             metadata: None,
             history: None,
             id: None,
+            translate: None,
         }
     }
 }
@@ -74,6 +77,7 @@ impl<P: PoolHandle> TopologyBuilder<P> {
             metadata: self.metadata,
             history: self.history,
             id: self.id,
+            translate: self.translate,
         }
     }
 
@@ -133,6 +137,13 @@ impl<P: PoolHandle> TopologyBuilder<P> {
         self
     }
 
+    /// Sets where to dial for each member, for deployments whose members have names that lead
+    /// nowhere from here. The members keep their names, and TLS checks these.
+    pub fn translate(mut self, translate: impl Translate) -> Self {
+        self.translate = Some(Arc::new(translate));
+        self
+    }
+
     /// Changes the options.
     pub fn options(mut self, change: impl FnOnce(&mut Options)) -> Self {
         change(&mut self.options);
@@ -150,10 +161,13 @@ impl<P: PoolHandle> TopologyBuilder<P> {
     ///
     /// # Errors
     ///
-    /// If the options contradict each other, or the client metadata is invalid.
+    /// If the options contradict each other or ask for TLS or a proxy that `runtime` does not have,
+    /// or if the client metadata is invalid.
     pub fn start(self, runtime: Runtime) -> Result<Topology<P>, StartError> {
-        let Runtime { io, spawner, .. } = runtime;
-        let mut prepared = self.prepare(&io, Options::multi_threaded_warnings)?;
+        let Runtime {
+            mut io, spawner, ..
+        } = runtime;
+        let mut prepared = self.prepare(&mut io, Options::multi_threaded_warnings)?;
         let mut settings = Settings::new(&prepared.options);
         settings.selector = prepared.selector.take();
         let sink = prepared.sink.take();
@@ -174,15 +188,16 @@ impl<P: PoolHandle> TopologyBuilder<P> {
         Ok(topology)
     }
 
-    /// Prepares what both kinds of topology start with. `warnings` are those of the kind.
+    /// Prepares what both kinds of topology start with, and adds layers to the transport of `io`.
+    /// `warnings` are those of the kind.
     pub(crate) fn prepare(
         mut self,
-        io: &Io,
+        io: &mut Io,
         warnings: fn(&Options) -> Vec<Warning>,
     ) -> Result<Prepared, StartError> {
         let options = self.options;
         options.validate()?;
-        refuse_guards(&options)?;
+        io.transport = layers::transport(io, &options, self.translate)?;
         let mut metadata = match self.metadata {
             Some(metadata) => metadata,
             None => Metadata::Own(ClientMetadata::new(
@@ -221,27 +236,6 @@ impl<P: PoolHandle> TopologyBuilder<P> {
             selector: self.selector,
         })
     }
-}
-
-/// Refuses options that ask for TLS or a proxy, which this engine does not support. Connecting in
-/// plain text, or past the proxy, would violate the user's security settings.
-fn refuse_guards(options: &Options) -> Result<(), ConfigError> {
-    let Some((name, value)) = options.driver.guards().next() else {
-        return Ok(());
-    };
-    let (reason, remedy) = if name.starts_with("proxy") {
-        (
-            "the engine does not connect through a proxy",
-            "leave it out and start the topology on a runtime whose transport connects through the \
-             proxy itself",
-        )
-    } else {
-        (
-            "the engine does not negotiate TLS",
-            "leave it out and start the topology on a runtime whose transport negotiates TLS itself",
-        )
-    };
-    Err(ConfigError::new(name, value.to_string(), reason, remedy))
 }
 
 /// The validated parts that a topology starts with.

@@ -3,7 +3,12 @@
 use std::sync::Arc;
 
 use futures::FutureExt;
-use sdam::{Runtime, StartError, Topology};
+use sdam::{
+    ConfigError, Connection, Instant, Runtime, ServerAddress, StartError, Topology, Transport,
+    TransportError, async_trait,
+    discovery::options::TlsOptions,
+    transport::{Guards, Tls, TlsProvider, stream::ByteStream},
+};
 use sdam_testkit::HeldTasks;
 
 use crate::{Refusing, poll};
@@ -83,23 +88,23 @@ fn malformed_tls_and_proxy_values_are_refused() {
 
 #[test]
 fn unsupported_tls_and_proxy_options_are_refused() {
-    for option in TLS {
-        let own = if option == "ssl" { "tls" } else { option };
-        check_refused(&format!("{option}=true"), own);
-        if own != "tls" {
-            check_refused(&format!("{option}=false"), own);
-        }
+    for option in TLS
+        .into_iter()
+        .filter(|option| !option.starts_with("sslVerify"))
+    {
+        check_refused(&format!("{option}=true"), "tls");
     }
-    check_refused("tlsCAFile=ca.pem", "tlsCAFile");
-    check_refused("tls=false&tlsCertificateKeyFile=a", "tlsCertificateKeyFile");
+    check_refused("sslVerifyCertificate=true", "sslVerifyCertificate");
+    check_refused("tlsCAFile=ca.pem", "tls");
+    check_refused("tls=false&tlsCertificateKeyFile=a", "tls");
     check_refused("proxyHost=b", "proxyHost");
     check_refused("proxyHost=b&proxyPort=1080", "proxyHost");
     check_refused("proxyHost=b&proxyUsername=c&proxyPassword=d", "proxyHost");
     let [(error, _), _] = attempts("tls=true");
     assert_eq!(
         error.unwrap().to_string(),
-        "`tls` is `true`: the engine does not negotiate TLS; leave it out and start the topology \
-         on a runtime whose transport negotiates TLS itself"
+        "`tls` is `true`: the runtime has no TLS library; enable the feature `tls` of sdam, or \
+         pass a library to `Io::with_tls`; leave it out only if plain text is acceptable"
     );
     let [(error, _), _] = attempts("tls=1");
     // The output of `fn main() -> Result<(), StartError>`.
@@ -111,7 +116,67 @@ fn unsupported_tls_and_proxy_options_are_refused() {
     let [_, (error, _)] = attempts("proxyHost=b");
     assert_eq!(
         error.unwrap().to_string(),
-        "`proxyHost` is `b`: the engine does not connect through a proxy; leave it out and start \
-         the topology on a runtime whose transport connects through the proxy itself"
+        "`proxyHost` is `b`: the runtime's transport cannot connect through a proxy; leave it out, \
+         or let the transport connect through the proxy itself and say so by `Transport::guards`"
     );
+}
+
+/// A TLS library for a transport that cannot use any.
+#[derive(Debug)]
+struct Library;
+
+impl TlsProvider for Library {
+    fn tls(&self, _: &TlsOptions) -> Result<Arc<dyn Tls>, ConfigError> {
+        Ok(Arc::new(Library))
+    }
+}
+
+#[async_trait]
+impl Tls for Library {
+    async fn negotiate(
+        &self,
+        stream: Box<dyn ByteStream>,
+        _: &ServerAddress,
+    ) -> Result<Box<dyn ByteStream>, TransportError> {
+        Ok(stream)
+    }
+}
+
+#[test]
+fn tls_is_refused_if_the_transport_has_no_streams_to_encrypt() {
+    let server = Refusing::new();
+    let io = server.io().with_tls(Arc::new(Library));
+    let error = Topology::builder("mongodb://a/?tls=true").unwrap().scan(io);
+    assert!(error.unwrap_err().to_string().contains("no byte streams"));
+    assert_eq!(server.attempts(), 0);
+}
+
+/// A transport that negotiates TLS and connects through a proxy itself.
+#[derive(Debug)]
+struct Guarded(Arc<dyn Transport>);
+
+#[async_trait]
+impl Transport for Guarded {
+    async fn connect(
+        &self,
+        target: &ServerAddress,
+        deadline: Option<Instant>,
+    ) -> Result<Box<dyn Connection>, TransportError> {
+        self.0.connect(target, deadline).await
+    }
+
+    fn guards(&self) -> Guards {
+        Guards::NONE.with_tls().with_proxy()
+    }
+}
+
+#[test]
+fn tls_and_a_proxy_are_accepted_if_the_transport_has_them() {
+    let server = Refusing::new();
+    let mut io = server.io();
+    io.transport = Arc::new(Guarded(io.transport));
+    let builder = Topology::builder("mongodb://a/?tls=true&proxyHost=b").unwrap();
+    let mut topology = builder.scan(io).unwrap();
+    let _unfinished = topology.scan().now_or_never();
+    assert_eq!(server.attempts(), 1);
 }

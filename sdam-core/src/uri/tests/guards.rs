@@ -119,19 +119,59 @@ fn two_different_values_of_a_guarding_option_are_refused() {
 }
 
 #[test]
-fn guards_lists_every_given_guarding_option() {
-    let check = |options: &str, expected: &[&str]| {
+fn every_option_of_tls_enables_tls() {
+    let tls = |options: &str| {
         let options = Options::parse(&format!("mongodb://a/?{options}")).unwrap();
-        let guards = options.driver.guards();
-        assert_eq!(guards.map(|(name, _)| name).collect::<Vec<_>>(), expected);
+        assert_eq!(options.validate(), Ok(()));
+        options.tls
     };
-    check("maxPoolSize=1&compressors=zlib", &[]);
-    check("tls=false", &[]);
-    check("ssl=false", &[]);
-    check("ssl=true", &["tls"]);
-    check("tlsInsecure=false&tls=true", &["tls", "tlsInsecure"]);
-    check("tls=false&tlsCAFile=a", &["tlsCAFile"]);
-    check("proxyHost=b&proxyPort=1", &["proxyHost", "proxyPort"]);
+    for options in ["", "tls=false", "ssl=false"] {
+        assert_eq!(tls(options), None, "{options}");
+    }
+    for options in ["tls=true", "ssl=true", "tlsInsecure=false"] {
+        assert_eq!(tls(options), Some(TlsOptions::default()), "{options}");
+    }
+    let given = tls("tlsCAFile=ca&tlsCertificateKeyFile=key&tlsCertificateKeyFilePassword=p");
+    let given = given.unwrap();
+    assert_eq!(given.ca_file.as_deref(), Some("ca"));
+    assert_eq!(given.certificate_key_file.as_deref(), Some("key"));
+    assert_eq!(given.certificate_key_file_password, Some(Secret::new("p")));
+    let insecure = tls("tlsInsecure=true").unwrap();
+    assert!(insecure.allow_invalid_certificates && insecure.allow_invalid_hostnames);
+    let names = tls("tlsAllowInvalidHostnames=true").unwrap();
+    assert!(names.allow_invalid_hostnames && !names.allow_invalid_certificates);
     let (_, options) = resolve("");
-    assert_eq!(options.driver.guards().count(), 1, "tls=true");
+    assert_eq!(options.tls, Some(TlsOptions::default()), "an SRV string");
+}
+
+#[test]
+fn an_option_of_tls_without_tls_fails_validation() {
+    for option in ["tlsCAFile=a", "tlsInsecure=true", "tlsCertificateKeyFile=b"] {
+        for options in [format!("tls=false&{option}"), format!("{option}&ssl=false")] {
+            let options = Options::parse(&format!("mongodb://a/?{options}")).unwrap();
+            let error = options.validate().unwrap_err();
+            assert_eq!((error.option(), error.value()), ("tls", "false"));
+        }
+    }
+}
+
+#[test]
+fn options_that_leave_connections_open_to_attack_cause_a_warning() {
+    for (options, expected) in [
+        ("tls=true", &[][..]),
+        ("tlsInsecure=true", &["tlsAllowInvalidCertificates"]),
+        (
+            "tlsAllowInvalidHostnames=true",
+            &["tlsAllowInvalidHostnames"],
+        ),
+    ] {
+        let options = Options::parse(&format!("mongodb://a/?{options}")).unwrap();
+        for warnings in [
+            options.multi_threaded_warnings(),
+            options.single_threaded_warnings(),
+        ] {
+            let names: Vec<_> = warnings.iter().map(Warning::option).collect();
+            assert_eq!(names, expected);
+        }
+    }
 }

@@ -393,7 +393,7 @@ fn tls_and_ssl_with_different_values_are_refused() {
     // B-36
     for options in ["tls=true&ssl=true", "ssl=false&tls=false", "ssl=true"] {
         let on = options.contains("true");
-        assert_eq!(accepted(options).driver.tls(), Some(on));
+        assert_eq!(accepted(options).tls.is_some(), on);
     }
     for options in [
         "tls=true&ssl=false",
@@ -404,7 +404,7 @@ fn tls_and_ssl_with_different_values_are_refused() {
     }
     let string = parse("mongodb://a/?tls=true&tls=true");
     assert_eq!(warned(&string), ["tls"]);
-    assert_eq!(accepted("").driver.tls(), None);
+    assert_eq!(accepted("").tls, None);
 }
 
 #[test]
@@ -413,9 +413,8 @@ fn proxy_options_without_host_or_with_half_of_the_credentials_are_refused() {
     check_refused("mongodb://a/?proxyHost=b&proxyUsername=c", "proxyUsername");
     check_refused("mongodb://a/?proxyHost=b&proxyHost=b", "proxyHost");
     let options = accepted("proxyHost=b&proxyPort=1&proxyUsername=c&proxyPassword=d");
-    let driver = options.driver;
-    assert_eq!(driver.proxy_host(), Some("b"));
-    assert_eq!(driver.proxy_port(), Some(1));
-    assert_eq!(driver.proxy_username(), Some("c"));
-    assert_eq!(driver.proxy_password().map(Secret::expose), Some("d"));
+    let expected = ProxyOptions::new("b", 1).with_credential("c", "d");
+    assert_eq!(options.proxy, Some(expected));
+    let expected = ProxyOptions::new("b", 1080);
+    assert_eq!(accepted("proxyHost=b").proxy, Some(expected));
 }

@@ -115,7 +115,7 @@ fn an_srv_string_enables_tls_unless_it_is_turned_off() {
         let string = parse(&format!("mongodb+srv://h.example.com/{query}"));
         assert_eq!(string.warnings(), []);
         let options = string.resolved(hosts(1), None).unwrap().into_options();
-        assert_eq!(options.unwrap().driver.tls(), Some(expected));
+        assert_eq!(options.unwrap().tls.is_some(), expected);
     };
     check("", true);
     check("?tls=true", true);

@@ -1,0 +1,157 @@
+//! TLS and the proxy: what guards the data and the route of connections.
+
+use alloc::boxed::Box;
+
+use super::{ConfigError, Warning};
+use crate::uri_options::{Secret, Settings, Value};
+
+/// The port of a proxy whose address names none (URI Options: "proxyPort").
+const DEFAULT_PROXY_PORT: u16 = 1080;
+
+/// How connections are encrypted and whom they trust (URI Options: "tls" and its options).
+///
+/// The default trusts the authorities of the platform, and rejects certificates that are invalid or
+/// name another host.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is an option of its own"
+)]
+pub struct TlsOptions {
+    /// `tlsCAFile`: the PEM file of the authorities to trust, instead of those of the platform.
+    pub ca_file: Option<Box<str>>,
+    /// `tlsCertificateKeyFile`: the PEM file of the client's certificate and key.
+    pub certificate_key_file: Option<Box<str>>,
+    /// `tlsCertificateKeyFilePassword`: the password of the client's key.
+    pub certificate_key_file_password: Option<Secret>,
+    /// `tlsAllowInvalidCertificates`, `tlsInsecure`: whether to accept any certificate.
+    /// Then everyone on the way to a server can read and change what is sent.
+    pub allow_invalid_certificates: bool,
+    /// `tlsAllowInvalidHostnames`, `tlsInsecure`: whether a certificate may name another host.
+    /// Then everyone who has a valid certificate can pretend to be a server.
+    pub allow_invalid_hostnames: bool,
+    /// `tlsDisableCertificateRevocationCheck`: whether to accept revoked certificates.
+    pub disable_certificate_revocation_check: bool,
+    /// `tlsDisableOCSPEndpointCheck`: whether not to ask OCSP responders.
+    pub disable_ocsp_endpoint_check: bool,
+}
+
+impl TlsOptions {
+    /// Returns the TLS options of a connection string; `None`: no TLS. Each option of TLS turns it
+    /// on, like `tls=true`.
+    ///
+    /// # Errors
+    ///
+    /// `tls=false` is given together with another option of TLS, which would be ignored.
+    pub(crate) fn of(settings: &Settings) -> Result<Option<Self>, ConfigError> {
+        let other = |name: &&'static str| name.starts_with("tls") && *name != "tls";
+        let other = settings.keys().copied().find(other);
+        match (settings.get("tls"), other) {
+            (Some(Value::Flag(false)), Some(other)) => {
+                return Err(ConfigError::new(
+                    "tls",
+                    "false",
+                    alloc::format!("`{other}` asks for TLS"),
+                    "leave one of the two out",
+                ));
+            }
+            (Some(Value::Flag(true)), _) | (_, Some(_)) => {}
+            _ => return Ok(None),
+        }
+        let flag = |name| matches!(settings.get(name), Some(Value::Flag(true)));
+        let insecure = flag("tlsInsecure");
+        Ok(Some(Self {
+            ca_file: text(settings, "tlsCAFile"),
+            certificate_key_file: text(settings, "tlsCertificateKeyFile"),
+            certificate_key_file_password: secret(settings, "tlsCertificateKeyFilePassword"),
+            allow_invalid_certificates: insecure || flag("tlsAllowInvalidCertificates"),
+            allow_invalid_hostnames: insecure || flag("tlsAllowInvalidHostnames"),
+            disable_certificate_revocation_check: insecure
+                || flag("tlsDisableCertificateRevocationCheck"),
+            disable_ocsp_endpoint_check: insecure || flag("tlsDisableOCSPEndpointCheck"),
+        }))
+    }
+}
+
+impl TlsOptions {
+    /// Returns a warning for each option that leaves connections open to attack.
+    pub(super) fn warnings(&self) -> impl Iterator<Item = Warning> + use<> {
+        let lax = [
+            (
+                self.allow_invalid_certificates,
+                "tlsAllowInvalidCertificates",
+                "certificates are not checked",
+                "everyone on the way to a server can read and change what is sent",
+            ),
+            (
+                self.allow_invalid_hostnames && !self.allow_invalid_certificates,
+                "tlsAllowInvalidHostnames",
+                "certificates may name another host",
+                "everyone who has a valid certificate can pretend to be a server",
+            ),
+        ];
+        let lax = lax.into_iter().filter(|(on, ..)| *on);
+        lax.map(|(_, option, reason, consequence)| {
+            Warning::new(option, "true", reason, consequence)
+        })
+    }
+}
+
+/// The SOCKS5 proxy that connections go through (URI Options: "proxyHost").
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ProxyOptions {
+    /// `proxyHost`: the host name or IP address of the proxy.
+    pub host: Box<str>,
+    /// `proxyPort`; 1080 by default.
+    pub port: u16,
+    /// `proxyUsername` and `proxyPassword`; `None`: no authentication.
+    pub credential: Option<(Box<str>, Secret)>,
+}
+
+impl ProxyOptions {
+    /// Creates the options of a proxy without authentication.
+    pub fn new(host: impl Into<Box<str>>, port: u16) -> Self {
+        Self {
+            host: host.into(),
+            port,
+            credential: None,
+        }
+    }
+
+    /// Sets the user name and password.
+    #[must_use]
+    pub fn with_credential(mut self, user: impl Into<Box<str>>, password: &str) -> Self {
+        self.credential = Some((user.into(), Secret::new(password)));
+        self
+    }
+
+    /// Returns the proxy of a connection string.
+    pub(crate) fn of(settings: &Settings) -> Option<Self> {
+        let port = match settings.get("proxyPort") {
+            Some(Value::Number(port)) => u16::try_from(*port).unwrap_or(DEFAULT_PROXY_PORT),
+            _ => DEFAULT_PROXY_PORT,
+        };
+        let user = text(settings, "proxyUsername");
+        Some(Self {
+            host: text(settings, "proxyHost")?,
+            port,
+            credential: user.zip(secret(settings, "proxyPassword")),
+        })
+    }
+}
+
+fn text(settings: &Settings, name: &str) -> Option<Box<str>> {
+    match settings.get(name) {
+        Some(Value::Text(text)) => Some(text.clone()),
+        _ => None,
+    }
+}
+
+fn secret(settings: &Settings, name: &str) -> Option<Secret> {
+    match settings.get(name) {
+        Some(Value::Secret(secret)) => Some(secret.clone()),
+        _ => None,
+    }
+}

@@ -1,0 +1,140 @@
+//! The layers between a name and the messages of a connection.
+
+use super::*;
+
+/// Leads every member to one address.
+#[derive(Debug)]
+struct To(&'static str);
+
+impl Translate for To {
+    fn translate(&self, _: &ServerAddress) -> ServerAddress {
+        ServerAddress::parse(self.0).unwrap()
+    }
+}
+
+/// TLS that records the servers it was asked for.
+#[derive(Debug)]
+struct FakeTls {
+    servers: Mutex<Vec<String>>,
+    outcome: Outcome,
+}
+
+#[async_trait]
+impl Tls for FakeTls {
+    async fn negotiate(
+        &self,
+        stream: Box<dyn ByteStream>,
+        server: &ServerAddress,
+    ) -> Result<Box<dyn ByteStream>, TransportError> {
+        self.servers.lock().unwrap().push(server.to_string());
+        match self.outcome {
+            Outcome::Open => Ok(stream),
+            Outcome::Fail(_) => Err(TransportError::protocol(Stage::Tls, "expired")),
+            Outcome::Silent => future::pending().await,
+        }
+    }
+}
+
+fn tls(outcome: Outcome) -> Arc<FakeTls> {
+    Arc::new(FakeTls {
+        servers: Mutex::default(),
+        outcome,
+    })
+}
+
+/// Connects through `layers` with a deadline of 1000 ms, which passes if it has to.
+fn connect_through(dial: &FakeDial, layers: Layers, target: &str) -> Result<(), TransportError> {
+    let clock = ManualClock::default();
+    let transport = NetTransport::new(dial.clone(), Arc::new(clock.clone()));
+    let transport = transport.with_layers(layers).unwrap();
+    let target = ServerAddress::parse(target).unwrap();
+    let deadline = Instant::from_millis(1000);
+    let mut connect = transport.connect(&target, Some(deadline));
+    if let Some(outcome) = connect.as_mut().now_or_never() {
+        return outcome.map(drop);
+    }
+    clock.advance(deadline.since(clock.now()));
+    connect.now_or_never().unwrap().map(drop)
+}
+
+fn translated(to: &'static str) -> Layers {
+    Layers {
+        translate: Some(Arc::new(To(to))),
+        ..Layers::default()
+    }
+}
+
+fn encrypted(tls: &Arc<FakeTls>) -> Layers {
+    Layers {
+        tls: Some(Arc::clone(tls) as _),
+        ..Layers::default()
+    }
+}
+
+#[test]
+fn a_translated_member_is_dialled_elsewhere_and_tls_checks_its_own_name() {
+    let dial = dial(&[("bastion", &["10.0.0.9"])], &[]);
+    let tls = tls(Outcome::Open);
+    let layers = Layers {
+        tls: encrypted(&tls).tls,
+        ..translated("bastion:30001")
+    };
+    connect_through(&dial, layers, "mongo-0:27017").unwrap();
+    assert_eq!(dialled(&dial), "10.0.0.9:30001");
+    assert_eq!(*tls.servers.lock().unwrap(), ["mongo-0:27017"]);
+}
+
+#[test]
+fn an_error_of_a_translated_member_names_both_addresses() {
+    let refused = Outcome::Fail(ConnectionRefused);
+    let dial = dial(&[], &[("10.0.0.9:1", refused)]);
+    let error = connect_through(&dial, translated("10.0.0.9:1"), "mongo-0:27017").unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "mongo-0:27017: network error at connect: dialling 10.0.0.9:1 for it: could not \
+         connect: 10.0.0.9:1: connection refused"
+    );
+}
+
+#[test]
+fn a_failed_handshake_is_an_error_at_stage_tls() {
+    let tls = tls(Outcome::Fail(ConnectionRefused));
+    let error = connect_through(&dial(&[], &[]), encrypted(&tls), "10.0.0.1:1").unwrap_err();
+    assert_eq!(error.stage(), Stage::Tls);
+    assert_eq!(error.message(), "expired");
+}
+
+#[test]
+fn a_handshake_that_stalls_is_a_timeout_at_stage_tls() {
+    let tls = tls(Outcome::Silent);
+    let error = connect_through(&dial(&[], &[]), encrypted(&tls), "10.0.0.1:1").unwrap_err();
+    assert_eq!(
+        (error.kind(), error.stage()),
+        (ErrorKind::Timeout, Stage::Tls)
+    );
+}
+
+#[test]
+fn added_layers_replace_only_layers_of_their_kind() {
+    let transport = NetTransport::new(dial(&[], &[]), Arc::new(ManualClock::default()));
+    assert_eq!(transport.guards(), Guards::NONE);
+    let (first, second) = (tls(Outcome::Open), tls(Outcome::Open));
+    let transport = transport.with_layers(encrypted(&first)).unwrap();
+    let transport = transport.with_layers(translated("10.0.0.9:1")).unwrap();
+    assert_eq!(transport.guards(), Guards::NONE.with_tls());
+    let transport = transport.with_layers(encrypted(&second)).unwrap();
+    let target = ServerAddress::parse("mongo-0:27017").unwrap();
+    let connect = transport.connect(&target, None).now_or_never();
+    connect.unwrap().unwrap();
+    assert!(first.servers.lock().unwrap().is_empty());
+    assert_eq!(second.servers.lock().unwrap().len(), 1);
+}
+
+#[test]
+fn an_error_of_a_stream_keeps_the_stage_that_the_stream_has_found() {
+    let inner = TransportError::protocol(Stage::Tls, "the server rejected the certificate");
+    let source = io::Error::new(io::ErrorKind::InvalidData, inner);
+    let error = TransportError::from_io(Stage::Hello, "receiving", source);
+    assert_eq!(error.stage(), Stage::Tls);
+    assert_eq!(error.message(), "the server rejected the certificate");
+}

@@ -1,0 +1,75 @@
+//! The transport of a topology: the runtime's, with the layers that the options ask for.
+
+use std::sync::Arc;
+
+use sdam_core::options::{ConfigError, Options};
+use sdam_transport::{
+    connect::Transport,
+    layers::{Layers, Translate},
+    runtime::Io,
+};
+
+/// Returns the transport that connects as `options` and `translate` ask for.
+///
+/// # Errors
+///
+/// The runtime has no TLS, or its transport cannot have a layer. Connecting in plain text, or past
+/// the proxy, would violate the user's security settings.
+pub(super) fn transport(
+    io: &Io,
+    options: &Options,
+    translate: Option<Arc<dyn Translate>>,
+) -> Result<Arc<dyn Transport>, ConfigError> {
+    let guards = io.transport.guards();
+    let mut transport = Arc::clone(&io.transport);
+    let mut add = |layers, refusal| {
+        transport = transport.with_layers(layers).ok_or(refusal)?;
+        Ok(())
+    };
+    if translate.is_some() {
+        let mut layers = Layers::default();
+        layers.translate = translate;
+        add(layers, refusal("translate", "", TRANSLATES))?;
+    }
+    if let Some(proxy) = options.proxy.as_ref().filter(|_| !guards.proxy) {
+        let mut layers = Layers::default();
+        layers.proxy = Some(proxy.clone());
+        add(layers, refusal("proxyHost", &proxy.host, PROXY))?;
+    }
+    if let Some(tls) = options.tls.as_ref().filter(|_| !guards.tls) {
+        let provider = io
+            .tls
+            .as_ref()
+            .ok_or_else(|| refusal("tls", "true", LIBRARY))?;
+        let mut layers = Layers::default();
+        layers.tls = Some(provider.tls(tls)?);
+        add(layers, refusal("tls", "true", TLS))?;
+    }
+    Ok(transport)
+}
+
+fn refusal(option: &str, value: &str, (reason, remedy): (&str, &str)) -> ConfigError {
+    ConfigError::new(option, value, reason, remedy)
+}
+
+/// A reason and a remedy.
+type Refusal = (&'static str, &'static str);
+
+const TRANSLATES: Refusal = (
+    "the runtime's transport cannot translate addresses",
+    "let the transport translate them itself",
+);
+const PROXY: Refusal = (
+    "the runtime's transport cannot connect through a proxy",
+    "leave it out, or let the transport connect through the proxy itself and say so by \
+     `Transport::guards`",
+);
+const LIBRARY: Refusal = (
+    "the runtime has no TLS library",
+    "enable the feature `tls` of sdam, or pass a library to `Io::with_tls`; leave it out only if \
+     plain text is acceptable",
+);
+const TLS: Refusal = (
+    "the runtime's transport has no byte streams that could be encrypted",
+    "let the transport negotiate TLS itself and say so by `Transport::guards`",
+);
