@@ -10,7 +10,7 @@ use bson::Document;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// There is no `mongod` on this machine: the test cannot run, see [`or_skip`](crate::or_skip).
+    /// There is no such server on this machine: the test cannot run, see [`or_skip`](crate::or_skip).
     Unavailable(Unavailable),
     /// A server answered a command with `ok: 0`.
     Command(Box<CommandError>),
@@ -87,7 +87,7 @@ impl From<CommandError> for Error {
     }
 }
 
-/// No `mongod` is available on this machine; the reason names the remedy.
+/// A server is not available on this machine; the reason names the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unavailable {
     /// What is missing and what to do about it, in one or two sentences.
@@ -104,7 +104,7 @@ impl Unavailable {
 
 impl fmt::Display for Unavailable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no mongod is available: {}", self.reason)
+        write!(f, "a server is not available: {}", self.reason)
     }
 }
 

@@ -159,7 +159,7 @@ fn check(home: &Path, version: Version) -> Result<(), Unavailable> {
     }
 }
 
-fn staging(cache: &Path) -> Result<WorkDir, Unavailable> {
+pub(crate) fn staging(cache: &Path) -> Result<WorkDir, Unavailable> {
     WorkDir::create_in(cache, "fetch").map_err(|error| cannot("write to", cache, &error))
 }
 
@@ -211,7 +211,7 @@ fn unpack(wheel: &Wheel, staging: &Path) -> Result<PathBuf, Unavailable> {
 }
 
 /// Moves a complete directory to its place, unless another process has put one there.
-fn publish(from: &Path, to: &Path) -> Result<(), Unavailable> {
+pub(crate) fn publish(from: &Path, to: &Path) -> Result<(), Unavailable> {
     match fs::rename(from, to) {
         Err(_) if to.is_dir() => Ok(()),
         other => other.map_err(|error| cannot("create", to, &error)),
@@ -219,7 +219,7 @@ fn publish(from: &Path, to: &Path) -> Result<(), Unavailable> {
 }
 
 /// Runs a program to its end; the error has its error output and the remedy.
-fn run(command: &mut Command, remedy: &str) -> Result<(), Unavailable> {
+pub(crate) fn run(command: &mut Command, remedy: &str) -> Result<(), Unavailable> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.output().map_err(|error| {
         Unavailable::new(format!("`{program}` does not start ({error}); {remedy}"))
@@ -258,7 +258,7 @@ fn only(dir: &Path, what: &str, is_meant: impl Fn(&str) -> bool) -> Result<PathB
     }
 }
 
-fn cannot(what: &str, path: &Path, error: &io::Error) -> Unavailable {
+pub(crate) fn cannot(what: &str, path: &Path, error: &io::Error) -> Unavailable {
     Unavailable::new(format!("cannot {what} {}: {error}", path.display()))
 }
 

@@ -1,7 +1,7 @@
-//! Real MongoDB servers for the tests of the workspace.
+//! Real servers for the tests of the workspace.
 //!
 //! This crate starts `mongod` processes on loopback, forms replica sets of them and sends them
-//! commands over blocking sockets. It does not depend on the code under test, so that a bug there
+//! commands over blocking sockets. It also starts DNS servers and SOCKS5 proxies. It does not depend on the code under test, so that a bug there
 //! cannot be hidden by the same bug here. It is not published.
 //!
 //! ```no_run
@@ -21,6 +21,9 @@
 //! threads of a test.
 
 mod client;
+mod daemon;
+mod debian;
+mod dns;
 mod error;
 mod fail_point;
 mod fetch;
@@ -32,11 +35,13 @@ mod replica_set;
 mod scram;
 mod security;
 mod skip;
+mod socks;
 mod version;
 mod wait;
 mod workdir;
 
 pub use crate::client::Client;
+pub use crate::dns::{Dns, Record, RecordType};
 pub use crate::error::{CommandError, Error, Unavailable};
 pub use crate::fail_point::{FailCommand, FailPoint};
 pub use crate::locate::{mongod_path, target_dir};
@@ -44,4 +49,5 @@ pub use crate::mongod::Mongod;
 pub use crate::replica_set::{MemberSpec, ReplicaSet, ReplicaSetBuilder};
 pub use crate::security::ROOT;
 pub use crate::skip::or_skip;
+pub use crate::socks::Socks;
 pub use crate::version::{InvalidVersion, Version};

@@ -1,7 +1,7 @@
 //! Free ports on loopback.
 
 use std::hash::{BuildHasher, RandomState};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 
 use crate::error::Error;
 
@@ -10,7 +10,7 @@ use crate::error::Error;
 const FIRST: u16 = 15_000;
 const COUNT: u16 = 16_000;
 
-/// Returns a loopback address without a listener.
+/// Returns a loopback address at which nothing listens, neither over TCP nor over UDP.
 ///
 /// Another process may take it before the server does; the server then exits with
 /// [`ADDRESS_IN_USE`].
@@ -22,7 +22,7 @@ pub(crate) fn free() -> Result<SocketAddr, Error> {
             let port = FIRST + (u32::from(begin) + u32::from(step)) as u16 % COUNT;
             SocketAddr::from((Ipv4Addr::LOCALHOST, port))
         })
-        .find(|address| TcpListener::bind(address).is_ok())
+        .find(|address| TcpListener::bind(address).is_ok() && UdpSocket::bind(address).is_ok())
         .ok_or_else(|| Error::State("no free port on loopback".to_owned()))
 }
 

@@ -3,7 +3,7 @@
 use std::env;
 use std::io::{self, Write};
 
-use crate::error::{Error, Unavailable};
+use crate::error::Error;
 
 /// The environment variable that makes a missing server a failure.
 const REQUIRED: &str = "SDAM_LIVE_REQUIRED";
@@ -26,9 +26,9 @@ fn decide<T>(
 ) -> Result<Option<T>, Error> {
     match started {
         Ok(value) => Ok(Some(value)),
-        Err(Error::Unavailable(Unavailable { reason })) if !required => {
+        Err(Error::Unavailable(unavailable)) if !required => {
             // A failure to write to standard error cannot be reported.
-            let _ = writeln!(out, "SKIPPED a live test, no mongod is available: {reason}");
+            let _ = writeln!(out, "SKIPPED a live test, {unavailable}");
             Ok(None)
         }
         Err(error) => Err(error),
@@ -51,7 +51,7 @@ mod tests {
         let said = String::from_utf8(said).unwrap();
         assert_eq!(
             said,
-            "SKIPPED a live test, no mongod is available: no pip\n"
+            "SKIPPED a live test, a server is not available: no pip\n"
         );
     }
 

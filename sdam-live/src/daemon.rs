@@ -1,0 +1,90 @@
+//! Servers that are not `mongod`: one process on a loopback port.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::error::Error;
+use crate::port;
+use crate::process::Process;
+use crate::wait::poll;
+use crate::workdir::WorkDir;
+
+/// A process, its port and its directory. Dropping it kills the process and removes the directory.
+#[derive(Debug)]
+pub(crate) struct Daemon {
+    name: &'static str,
+    address: SocketAddr,
+    // Before the directory, because fields are dropped in order.
+    process: Mutex<Process>,
+    dir: WorkDir,
+}
+
+impl Daemon {
+    /// Chooses a port and creates the directory; [`Daemon::start`] must follow.
+    pub(crate) fn new(name: &'static str) -> Result<Self, Error> {
+        let dir = WorkDir::create(name).map_err(Error::io("creating a directory"))?;
+        let process = Process::guarded(dir.path()).map_err(Error::io("starting `sh`"))?;
+        Ok(Self {
+            name,
+            address: port::free()?,
+            process: Mutex::new(process),
+            dir,
+        })
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    pub(crate) fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Starts the process and waits until `is_ready`; a running process is killed first.
+    ///
+    /// # Errors
+    /// [`Error::Exited`] if the process ends.
+    pub(crate) fn start(
+        &self,
+        mut command: Command,
+        is_ready: impl Fn() -> bool,
+    ) -> Result<(), Error> {
+        self.kill()?;
+        let failed = || Error::io(format!("starting {}", self.name));
+        let path = self.dir().join("output");
+        let output = fs::File::create(&path).map_err(failed())?;
+        command
+            .current_dir(self.dir())
+            .stderr(output.try_clone().map_err(failed())?)
+            .stdout(output);
+        self.process().spawn(&mut command).map_err(failed())?;
+        poll("a server to listen", || {
+            if let Some(status) = self.process().ended() {
+                let output = fs::read_to_string(&path).unwrap_or_default();
+                let name = self.name;
+                return Err(Error::Exited(format!("{name} exited: {status}\n{output}")));
+            }
+            Ok(is_ready().then_some(()))
+        })
+    }
+
+    /// Kills it with SIGKILL and waits until it is gone. Does nothing if it is dead.
+    pub(crate) fn kill(&self) -> Result<(), Error> {
+        let doing = format!("killing {}", self.name);
+        self.process().kill().map_err(Error::io(doing))
+    }
+
+    /// Sends a signal, named without `SIG`.
+    pub(crate) fn signal(&self, name: &str) -> Result<(), Error> {
+        let doing = format!("sending SIG{name} to {}", self.name);
+        self.process().signal(name).map_err(Error::io(doing))
+    }
+
+    fn process(&self) -> MutexGuard<'_, Process> {
+        // A panic elsewhere cannot leave the process in an inconsistent state.
+        self.process.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

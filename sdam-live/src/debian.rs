@@ -1,0 +1,156 @@
+//! Servers out of Debian packages, unpacked below the build directory.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+
+use crate::error::Unavailable;
+use crate::fetch::{cannot, publish, run, staging};
+use crate::locate::target_dir;
+
+/// Downloads a package and those that it needs. Nothing is installed, so every user may do so.
+const DOWNLOAD: &str = "install --yes --quiet --download-only --no-install-recommends \
+    -o Debug::NoLocking=true -o Acquire::http::Timeout=20";
+
+/// Where a system keeps servers that are not for every user's search path.
+const SBIN: [&str; 2] = ["/usr/sbin", "/usr/local/sbin"];
+
+/// The programs of a package, and the libraries that they need.
+#[derive(Clone, Debug)]
+pub(crate) struct Package {
+    directories: Vec<PathBuf>,
+    libraries: Option<OsString>,
+}
+
+impl Package {
+    /// Finds a package by one of its programs on the search path, or in the cache
+    /// `target/debian/PACKAGE`, or downloads it with `apt-get`, which is reported on standard error.
+    ///
+    /// # Errors
+    /// [`Unavailable`] if it is not found. The reason names the remedy.
+    pub(crate) fn find(name: &'static str, program: &str) -> Result<Self, Unavailable> {
+        /// Tests of one process wait for each other, and do not repeat a failure.
+        static OUTCOMES: Mutex<BTreeMap<&str, Result<Package, Unavailable>>> =
+            Mutex::new(BTreeMap::new());
+        if let Some(installed) = installed(env::var_os("PATH").as_deref(), program) {
+            return Ok(installed);
+        }
+        let mut outcomes = OUTCOMES.lock().unwrap_or_else(PoisonError::into_inner);
+        outcomes
+            .entry(name)
+            .or_insert_with(|| cached_or_fetched(&target_dir().join("debian"), name))
+            .clone()
+    }
+
+    /// Returns the command that runs one of the programs.
+    pub(crate) fn command(&self, program: &str) -> Command {
+        let mut paths = self.directories.iter().map(|dir| dir.join(program));
+        let path = paths.find(|path| path.is_file());
+        let mut command = Command::new(path.unwrap_or_else(|| PathBuf::from(program)));
+        if let Some(libraries) = &self.libraries {
+            command.env("LD_LIBRARY_PATH", libraries);
+        }
+        command
+    }
+
+    /// Returns the programs and libraries of an unpacked package.
+    fn unpacked(root: &Path) -> Self {
+        let directories = ["usr/sbin", "usr/bin", "sbin", "bin"];
+        let libraries = ["usr/lib", "lib"].iter().flat_map(|dir| {
+            let entries = fs::read_dir(root.join(dir)).into_iter().flatten();
+            entries
+                .filter_map(Result::ok)
+                .map(|entry| entry.path())
+                .filter(|path| path.is_dir())
+        });
+        Self {
+            directories: directories.map(|dir| root.join(dir)).to_vec(),
+            libraries: env::join_paths(libraries).ok(),
+        }
+    }
+}
+
+fn installed(search: Option<&OsStr>, program: &str) -> Option<Package> {
+    let on_path = env::split_paths(search?);
+    let directories: Vec<_> = on_path.chain(SBIN.map(PathBuf::from)).collect();
+    let found = directories.iter().any(|dir| dir.join(program).is_file());
+    found.then_some(Package {
+        directories,
+        libraries: None,
+    })
+}
+
+fn cached_or_fetched(cache: &Path, name: &str) -> Result<Package, Unavailable> {
+    let home = cache.join(name);
+    if !home.is_dir() {
+        eprintln!("fetching {name} with apt-get");
+        fetch(cache, &home, name)?;
+    }
+    Ok(Package::unpacked(&home))
+}
+
+/// Unpacks everything in a private directory and moves it to `home` in one step, so that the cache
+/// is complete even if two processes fetch the same package.
+fn fetch(cache: &Path, home: &Path, name: &str) -> Result<(), Unavailable> {
+    let remedy = format!("install the Debian package {name}");
+    let staging = staging(cache)?;
+    let archives = staging.path().join("archives");
+    let create =
+        |dir: &Path| fs::create_dir_all(dir).map_err(|error| cannot("create", dir, &error));
+    create(&archives.join("partial"))?;
+    let cached = option("Dir::Cache", staging.path());
+    let apt = |arguments: &str| {
+        let mut apt = Command::new("apt-get");
+        apt.args(arguments.split_whitespace()).args(["-o", &cached]);
+        apt
+    };
+    if run(apt(DOWNLOAD).arg(name), &remedy).is_err() {
+        // The system's lists of packages are missing or old, and only root may fetch them.
+        let lists = staging.path().join("lists");
+        create(&lists.join("partial"))?;
+        let lists = option("Dir::State::Lists", &lists);
+        let mut update =
+            apt("update --quiet -o Debug::NoLocking=true -o Acquire::http::Timeout=20");
+        run(update.args(["-o", &lists]), &remedy)?;
+        run(apt(DOWNLOAD).args(["-o", &lists]).arg(name), &remedy)?;
+    }
+    let unpacked = staging.path().join("unpacked");
+    let found = fs::read_dir(&archives).map_err(|error| cannot("read", &archives, &error))?;
+    for archive in found.filter_map(Result::ok).map(|entry| entry.path()) {
+        if archive.extension() == Some(OsStr::new("deb")) {
+            let mut unpack = Command::new("dpkg-deb");
+            run(unpack.arg("--extract").arg(archive).arg(&unpacked), &remedy)?;
+        }
+    }
+    // Documentation would be most of the cache.
+    let _ = fs::remove_dir_all(unpacked.join("usr/share"));
+    publish(&unpacked, home)
+}
+
+/// Returns the value of an option of `apt-get` that sets a directory.
+fn option(name: &str, dir: &Path) -> String {
+    format!("{name}={}", dir.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+
+    use super::installed;
+
+    #[test]
+    fn a_program_on_the_search_path_is_used_as_it_is() {
+        let package = installed(Some(OsStr::new("/nonexistent:/bin")), "sh").unwrap();
+        let output = package
+            .command("sh")
+            .args(["-c", "echo ran"])
+            .output()
+            .unwrap();
+        assert_eq!(output.stdout, b"ran\n");
+        assert!(installed(Some(OsStr::new("/bin")), "no-such-program").is_none());
+    }
+}

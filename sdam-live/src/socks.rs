@@ -1,0 +1,76 @@
+//! A SOCKS5 proxy: microsocks.
+
+use std::net::{SocketAddr, TcpStream};
+
+use crate::daemon::Daemon;
+use crate::debian::Package;
+use crate::error::Error;
+
+/// A SOCKS5 proxy on a loopback port (RFC 1928, RFC 1929). It resolves names by the system.
+///
+/// Dropping it kills it and ends the connections through it.
+#[derive(Debug)]
+pub struct Socks {
+    package: Package,
+    credentials: Option<[String; 2]>,
+    daemon: Daemon,
+}
+
+impl Socks {
+    /// Starts a proxy that everyone may use, and waits until it listens.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] if there is no microsocks and none can be fetched; see
+    /// [`or_skip`](crate::or_skip).
+    pub fn start() -> Result<Self, Error> {
+        Self::launch(None)
+    }
+
+    /// Starts a proxy that demands this user name and password.
+    pub fn start_secured(user: &str, password: &str) -> Result<Self, Error> {
+        Self::launch(Some([user.to_owned(), password.to_owned()]))
+    }
+
+    fn launch(credentials: Option<[String; 2]>) -> Result<Self, Error> {
+        let socks = Self {
+            package: Package::find("microsocks", "microsocks")?,
+            credentials,
+            daemon: Daemon::new("microsocks")?,
+        };
+        socks.restart()?;
+        Ok(socks)
+    }
+
+    /// Returns the address at which it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.daemon.address()
+    }
+
+    /// Kills it: connections through it end, and new ones are refused.
+    pub fn kill(&self) -> Result<(), Error> {
+        self.daemon.kill()
+    }
+
+    /// Starts it again on the same port; a running one is killed first.
+    pub fn restart(&self) -> Result<(), Error> {
+        let address = self.address();
+        let mut command = self.package.command("microsocks");
+        command.args(["-i", &address.ip().to_string()]);
+        command.args(["-p", &address.port().to_string()]);
+        if let Some([user, password]) = &self.credentials {
+            command.args(["-u", user, "-P", password]);
+        }
+        let listens = || TcpStream::connect(address).is_ok();
+        self.daemon.start(command, listens)
+    }
+
+    /// Freezes it: connections through it stay open and stall.
+    pub fn sigstop(&self) -> Result<(), Error> {
+        self.daemon.signal("STOP")
+    }
+
+    /// Resumes it after [`Socks::sigstop`].
+    pub fn sigcont(&self) -> Result<(), Error> {
+        self.daemon.signal("CONT")
+    }
+}
