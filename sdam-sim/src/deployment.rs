@@ -21,6 +21,7 @@ pub use self::{
 pub use crate::member::Role;
 use crate::{
     action::HorizonPolicy,
+    config::SetConfig,
     member::{Kind, Member, Process, ProcessState, Replica},
     reply::INTERRUPTED_AT_SHUTDOWN,
     server::{Connection, Cursors},
@@ -214,25 +215,49 @@ impl Deployment {
 
     /// Returns the connection string of the deployment.
     pub fn uri(&self) -> String {
-        let mut members: Vec<&Member> = self.members.iter().collect();
-        let set = members.first().and_then(|member| member.replica());
-        let options = match set.and_then(|replica| replica.config.as_ref()) {
-            Some(config) => {
-                // Hidden members are not visible to clients.
-                members.retain(|member| member.config().is_some_and(|own| !own.hidden));
-                format!("?replicaSet={}", config.name)
-            }
-            None if self.balanced => "?loadBalanced=true".to_owned(),
-            None if set.is_some() || self.is_standalone() => "?directConnection=true".to_owned(),
-            None => String::new(),
-        };
-        let mut hosts: Vec<&str> = members
-            .iter()
-            .map(|member| member.address.as_str())
+        let hosts: Vec<&str> = self
+            .seeds()
+            .into_iter()
+            .map(ServerAddress::as_str)
             .collect();
+        let options = self.options().map(|options| format!("?{options}"));
+        format!(
+            "mongodb://{}/{}",
+            hosts.join(","),
+            options.unwrap_or_default()
+        )
+    }
+
+    /// Returns the hosts of the connection string.
+    pub(crate) fn seeds(&self) -> Vec<&ServerAddress> {
+        let in_set = self.set_config().is_some();
+        // Hidden members are not visible to clients.
+        let is_visible = |own: &&Member| !in_set || own.config().is_some_and(|own| !own.hidden);
+        let visible = self.members.iter().filter(is_visible);
+        let mut hosts: Vec<_> = visible.map(|member| &member.address).collect();
         // Behind a load balancer all mongoses have its address.
         hosts.dedup();
-        format!("mongodb://{}/{options}", hosts.join(","))
+        hosts
+    }
+
+    /// Returns the options of the connection string.
+    pub(crate) fn options(&self) -> Option<String> {
+        let in_replica_set = self
+            .members
+            .first()
+            .is_some_and(|own| own.replica().is_some());
+        if let Some(config) = self.set_config() {
+            return Some(format!("replicaSet={}", config.name));
+        }
+        if self.balanced {
+            return Some("loadBalanced=true".to_owned());
+        }
+        (in_replica_set || self.is_standalone()).then(|| "directConnection=true".to_owned())
+    }
+
+    /// Returns the configuration that the first member knows.
+    fn set_config(&self) -> Option<&SetConfig> {
+        self.members.first()?.replica()?.config.as_deref()
     }
 
     fn is_standalone(&self) -> bool {

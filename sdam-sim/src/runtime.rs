@@ -1,5 +1,5 @@
-//! A deterministic runtime: virtual time, a seeded scheduler, a faulty network, and a simulated
-//! deployment at its other end.
+//! A deterministic runtime: virtual time, a seeded scheduler, a faulty network, a DNS, and a
+//! simulated deployment at its other end.
 //!
 //! [`Sim`] implements the seams of `sdam-transport`, so the program under test runs the production
 //! code, framing included. One seed decides everything that happens: the order in which ready
@@ -9,6 +9,7 @@
 
 mod clock;
 mod dial;
+mod dns;
 mod executor;
 mod network;
 mod state;
@@ -28,12 +29,16 @@ use std::{
 use sdam_core::{rng::Rng, time::Instant};
 use sdam_transport::{Io, NetTransport, Runtime};
 
-pub use self::network::{Direction, Frame, Latency, Verdict};
 use self::{
     clock::SimClock,
     dial::SimDial,
+    dns::SimResolver,
     executor::{Queue, SimSpawner},
     state::SimState,
+};
+pub use self::{
+    dns::{Dns, DnsFault},
+    network::{Direction, Frame, Latency, Verdict},
 };
 use crate::{
     Action, Blueprint, Deployment, MemberId,
@@ -87,7 +92,8 @@ impl Sim {
         });
         let clock = Arc::new(SimClock::new(Arc::clone(&shared)));
         let transport = NetTransport::new(SimDial::new(Arc::clone(&shared)), clock.clone());
-        let io = Io::new(clock, Arc::new(transport), entropy);
+        let resolver = SimResolver(Arc::clone(&shared));
+        let io = Io::new(clock, Arc::new(transport), entropy).with_resolver(Arc::new(resolver));
         let runtime = Runtime::new(io, Arc::new(SimSpawner::new(Arc::clone(&shared))));
         Self { shared, runtime }
     }
@@ -230,6 +236,11 @@ impl Sim {
         Network(&self.shared)
     }
 
+    /// Returns the DNS, in which the program looks up hosts and seed lists.
+    pub fn dns(&self) -> Dns<'_> {
+        Dns(&self.shared)
+    }
+
     /// Returns the number of live tasks of the program.
     pub fn tasks(&self) -> usize {
         self.shared.tasks.len()
@@ -299,18 +310,14 @@ impl Network<'_> {
         self.0.state().network.port_mut(member).reset_after = bytes;
     }
 
-    /// Sets the delay of DNS look-ups; with `None` they fail.
-    pub fn set_dns(&self, delay: Option<Duration>) {
-        self.0.state().network.dns = delay;
-    }
-
     /// Resets every connection to `member`.
     pub fn reset(&self, member: MemberId) {
         let wakers = self.0.state().reset(member);
         wakers.into_iter().for_each(std::task::Waker::wake);
     }
 
-    /// Ends all faults of the network. Connections that lost bytes stay dead.
+    /// Ends all faults of the network and of the DNS, whose records stay. Connections that lost bytes
+    /// stay dead.
     pub fn heal(&self) {
         self.0.state().network.heal();
     }

@@ -20,18 +20,19 @@
 //! # Ok::<(), sdam_sim::scenario::ParseScenarioError>(())
 //! ```
 
+mod error;
+mod net;
 mod parse;
 #[cfg(test)]
 mod tests;
 
 use std::{fmt, time::Duration};
 
-pub use self::parse::{ParseScenarioError, ParseStepError};
+pub use self::{error::ParseStepError, net::NetFault, parse::ParseScenarioError};
 use crate::{
-    Action, MemberId,
-    action::{ActionError, Target, Word, seconds},
-    deployment::Role,
-    runtime::{Latency, Sim},
+    Action,
+    action::{ActionError, seconds},
+    runtime::Sim,
 };
 
 /// A list of timed faults of a simulated world.
@@ -52,27 +53,6 @@ pub enum Step {
     Act(Action),
     /// A fault of the network between the program and the deployment.
     Net(NetFault),
-}
-
-/// A fault of the network between the program and the deployment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum NetFault {
-    /// Whether new connections to the member are refused.
-    Refuse(Target, bool),
-    /// Whether all bytes between the program and the member are dropped silently.
-    Blackhole(Target, bool),
-    /// Every connection to the member is reset now.
-    Reset(Target),
-    /// Every new connection to the member is reset after this many bytes from it; `None` turns
-    /// this off.
-    ResetAfter(Target, Option<usize>),
-    /// DNS look-ups take this long; with `None` they fail.
-    Dns(Option<Duration>),
-    /// The latency of bytes changes.
-    Latency(Latency),
-    /// All faults of the network end.
-    Heal,
 }
 
 /// A step that was not possible at its time.
@@ -137,34 +117,6 @@ impl Step {
     }
 }
 
-impl NetFault {
-    fn apply(self, sim: &Sim) -> Result<(), ActionError> {
-        let network = sim.network();
-        match self {
-            Self::Refuse(target, on) => network.refuse(resolve(sim, target)?, on),
-            Self::Blackhole(target, on) => network.blackhole(resolve(sim, target)?, on),
-            Self::Reset(target) => network.reset(resolve(sim, target)?),
-            Self::ResetAfter(target, bytes) => network.reset_after(resolve(sim, target)?, bytes),
-            Self::Dns(delay) => network.set_dns(delay),
-            Self::Latency(latency) => network.set_latency(latency),
-            Self::Heal => network.heal(),
-        }
-        Ok(())
-    }
-}
-
-/// Returns the member that `target` names now.
-fn resolve(sim: &Sim, target: Target) -> Result<MemberId, ActionError> {
-    let status = sim.status();
-    let found = match target {
-        Target::Member(id) => status.members.iter().find(|member| member.id == id),
-        Target::Primary => status.primary(),
-        Target::Secondary => status.with_role(Role::Secondary).next(),
-    };
-    let found = found.ok_or(ActionError::NoTarget(target))?;
-    Ok(found.id)
-}
-
 impl From<Action> for Step {
     fn from(action: Action) -> Self {
         Self::Act(action)
@@ -198,29 +150,6 @@ impl fmt::Display for Step {
         match self {
             Self::Act(action) => action.fmt(f),
             Self::Net(fault) => write!(f, "net {fault}"),
-        }
-    }
-}
-
-impl fmt::Display for NetFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let switch = |on| if on { "" } else { " off" };
-        match *self {
-            Self::Refuse(target, on) => write!(f, "refuse {}{}", Word(target), switch(on)),
-            Self::Blackhole(target, on) => write!(f, "blackhole {}{}", Word(target), switch(on)),
-            Self::Reset(target) => write!(f, "reset {}", Word(target)),
-            Self::ResetAfter(target, Some(bytes)) => {
-                write!(f, "reset_after {} {bytes}", Word(target))
-            }
-            Self::ResetAfter(target, None) => write!(f, "reset_after {} off", Word(target)),
-            Self::Dns(Some(delay)) => write!(f, "dns {}", seconds(delay)),
-            Self::Dns(None) => f.write_str("dns fail"),
-            Self::Latency(latency) => {
-                let (min, spread) = (seconds(latency.min), seconds(latency.spread));
-                let chunked = if latency.chunked { " chunked" } else { "" };
-                write!(f, "latency {min} {spread}{chunked}")
-            }
-            Self::Heal => f.write_str("heal"),
         }
     }
 }

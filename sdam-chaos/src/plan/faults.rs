@@ -6,7 +6,7 @@ use sdam_core::rng::Rng;
 use sdam_sim::{
     Action, MemberId,
     action::{Edit, FailCommand, HorizonPolicy, Mode, Target},
-    runtime::Latency,
+    runtime::{DnsFault, Latency},
     scenario::{NetFault, Scenario, Step},
 };
 
@@ -153,9 +153,10 @@ impl FaultGenerator<'_> {
                 );
             }
             6 => {
-                let delay = pick(self.rng, &[None, Some(50), Some(2000)]);
-                let delay = delay.map(Duration::from_millis);
-                self.temporary_fault(NetFault::Dns(delay), NetFault::Dns(Some(Duration::ZERO)));
+                let latency = pick(self.rng, &[None, Some(50), Some(2000)]);
+                let latency = latency.map(|millis| DnsFault::Slow(Duration::from_millis(millis)));
+                let fault = latency.unwrap_or(DnsFault::NoSuchName);
+                self.temporary_fault(NetFault::Dns(None, Some(fault)), NetFault::Dns(None, None));
             }
             _ => {
                 let latency = self.latency();

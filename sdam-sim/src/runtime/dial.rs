@@ -5,7 +5,7 @@ use std::{io, net::IpAddr, sync::Arc};
 use sdam_core::{address::ServerAddress, time::Instant};
 use sdam_transport::{Dial, DialTarget, async_trait};
 
-use super::{Shared, clock::Sleep, state::ConnectAttempt, stream::SimStream};
+use super::{Shared, clock::Sleep, dns, state::ConnectAttempt, stream::SimStream};
 
 /// The dialer of the simulated network.
 #[derive(Debug)]
@@ -72,18 +72,8 @@ impl Dial for SimDial {
     }
 
     async fn lookup_ip(&self, host: &str) -> io::Result<Vec<IpAddr>> {
-        let (delay, deadline) = {
-            let state = self.0.state();
-            let delay = state.network.dns;
-            (delay, state.now() + delay.unwrap_or_default())
-        };
-        Sleep::new(Arc::clone(&self.0), deadline).await;
-        if delay.is_none() {
-            return Err(io::Error::new(
-                io::ErrorKind::NotFound,
-                format!("host {host} has no address"),
-            ));
-        }
+        let found = dns::look_up(&self.0, host).await;
+        found.map_err(|refusal| refusal.of_host(host))?;
         Ok(vec![self.0.state().network.ip_of(host)])
     }
 }

@@ -10,6 +10,7 @@ use std::{
 
 use sdam_core::{rng::Rng, time::Instant};
 
+use super::dns::DnsState;
 use crate::{ConnectionId, MemberId};
 
 /// The latency of bytes, and whether messages are split.
@@ -116,8 +117,7 @@ pub(super) type Rule = Box<dyn FnMut(&Frame<'_>) -> Verdict + Send>;
 
 pub(super) struct NetworkState {
     pub(super) latency: Latency,
-    /// The duration of a DNS look-up; with `None` it fails.
-    pub(super) dns: Option<Duration>,
+    pub(super) dns: DnsState,
     ports: BTreeMap<MemberId, PortState>,
     pub(super) sockets: BTreeMap<u64, Socket>,
     pub(super) by_connection: BTreeMap<ConnectionId, u64>,
@@ -131,7 +131,7 @@ impl NetworkState {
     pub(super) fn new(rng: Rng) -> Self {
         Self {
             latency: Latency::LAN,
-            dns: Some(Duration::ZERO),
+            dns: DnsState::default(),
             ports: BTreeMap::new(),
             sockets: BTreeMap::new(),
             by_connection: BTreeMap::new(),
@@ -157,7 +157,7 @@ impl NetworkState {
     pub(super) fn heal(&mut self) {
         self.ports.clear();
         self.rules.clear();
-        self.dns = Some(Duration::ZERO);
+        self.dns.heal();
         self.latency = Latency::LAN;
     }
 

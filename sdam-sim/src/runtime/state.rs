@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, task::Waker, time::Duration};
 use sdam_core::{address::ServerAddress, rng::Rng, time::Instant};
 
 use super::{
+    dns::DnsFault,
     network::{Direction, End, NetworkState, Transmission},
     trace::Trace,
 };
@@ -111,6 +112,10 @@ impl SimState {
         let mut wakers = Vec::new();
         self.perform(outputs, &mut wakers);
         Ok(wakers)
+    }
+
+    pub(super) fn set_dns_fault(&mut self, name: Option<&str>, fault: Option<DnsFault>) {
+        self.network.dns.set_fault(self.now, name, fault);
     }
 
     /// Handles the arrival of a connection request at `address`.

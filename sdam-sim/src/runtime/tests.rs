@@ -75,7 +75,7 @@ fn connections_open_and_network_faults_fail_them() {
     sim.network().refuse(MemberId(1), true);
     let error = sim.block_on(transport.connect(&b, None)).unwrap_err();
     assert!(!error.is_timeout(), "{error}");
-    sim.network().set_dns(None);
+    sim.dns().set_fault("a", Some(DnsFault::NoSuchName));
     let error = sim.block_on(transport.connect(&a, None)).unwrap_err();
     assert_eq!(error.stage(), sdam_core::error::Stage::Dns);
     sim.network().heal();

@@ -4,9 +4,10 @@ use sdam_core::address::ServerAddress;
 
 use super::*;
 use crate::{
-    Blueprint,
-    action::{Edit, FailCommand, HorizonPolicy, Mode},
+    Blueprint, MemberId,
+    action::{Edit, FailCommand, HorizonPolicy, Mode, Target},
     config::{MemberConfig, SetConfig},
+    runtime::{DnsFault, Latency},
     version::ServerVersion,
 };
 
@@ -122,8 +123,25 @@ fn every_fault() -> impl Iterator<Item = Step> {
         NetFault::Reset(Target::Primary),
         NetFault::ResetAfter(member(0), Some(20)),
         NetFault::ResetAfter(member(0), None),
-        NetFault::Dns(Some(Duration::from_millis(1500))),
-        NetFault::Dns(None),
+        NetFault::Dns(None, Some(DnsFault::Slow(Duration::from_millis(1500)))),
+        NetFault::Dns(None, Some(DnsFault::NoSuchName)),
+        NetFault::Dns(None, None),
+        NetFault::Dns(Some("a".into()), Some(DnsFault::Silence)),
+        NetFault::Dns(Some("a".into()), Some(DnsFault::ServerFailure)),
+        NetFault::Dns(
+            Some("a".into()),
+            Some(DnsFault::Flapping(Duration::from_millis(500))),
+        ),
+        NetFault::Srv {
+            name: "_mongodb._tcp.cluster.sim.test".into(),
+            ttl: Duration::from_secs(60),
+            hosts: vec![address("a"), address("b")],
+        },
+        NetFault::Srv {
+            name: "_mongodb._tcp.cluster.sim.test".into(),
+            ttl: Duration::ZERO,
+            hosts: Vec::new(),
+        },
         NetFault::Latency(Latency::LAN),
         NetFault::Latency(Latency::WAN),
         NetFault::Heal,
@@ -200,13 +218,13 @@ fn errors_name_the_line_and_the_syntax() {
             "line 1: `net refuse` lacks its arguments; write it as `net refuse MEMBER [off]`",
         ),
         (
-            "1s net dns x",
-            "line 1: `x` is not SECONDS; write it as `net dns SECONDS|fail`",
+            "1s net dns a x",
+            "line 1: `x` is not FAULT or off; write it as `net dns [NAME] FAULT|off`",
         ),
         (
             "1s net flood 1",
             "line 1: `flood` is not a fault of the network; the verbs are refuse, blackhole, reset, \
-             reset_after, dns, latency, heal",
+             reset_after, dns, srv, latency, heal",
         ),
     ] {
         let error = text.parse::<Scenario>().unwrap_err();

@@ -1,0 +1,253 @@
+//! The simulated DNS: records of seed lists, addresses of hosts, and the faults of both.
+
+use std::{collections::BTreeMap, fmt, io, sync::Arc, time::Duration};
+
+use sdam_core::{address::ServerAddress, error::Stage, time::Instant};
+use sdam_transport::{Resolver, SrvRecords, TransportError, async_trait};
+
+use super::{Shared, clock::Sleep};
+
+#[cfg(test)]
+mod tests;
+
+/// A fault of look-ups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DnsFault {
+    /// The answer takes this long; without a fault it takes no time.
+    Slow(Duration),
+    /// The name does not exist (NXDOMAIN).
+    NoSuchName,
+    /// The name server answers that it failed (SERVFAIL).
+    ServerFailure,
+    /// There is no answer.
+    Silence,
+    /// The name server fails for this long, answers for this long, and so on.
+    Flapping(Duration),
+}
+
+/// Controls for the DNS of a simulated world: its records and its faults.
+///
+/// The resolver of [`Sim::runtime`](super::Sim::runtime) finds the SRV and TXT records that were set
+/// here. A host needs no record to have an address. Faults apply to look-ups of every kind.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use sdam_core::address::ServerAddress;
+/// use sdam_sim::{Blueprint, runtime::{DnsFault, Sim}};
+///
+/// let mongoses = ["a.sim.test", "b.sim.test"].map(|host| ServerAddress::new(host, 27017));
+/// let sim = Sim::new(42, &Blueprint::sharded(mongoses.clone()));
+/// let uri = sim.dns().publish("cluster.sim.test", Duration::from_secs(60));
+/// assert_eq!(uri, "mongodb+srv://cluster.sim.test/?tls=false");
+///
+/// let resolver = sim.runtime().io.resolver.unwrap();
+/// let name = "_mongodb._tcp.cluster.sim.test";
+/// let found = sim.block_on(resolver.lookup_srv(name, None)).unwrap();
+/// assert_eq!(found.hosts, mongoses);
+///
+/// sim.dns().set_srv(name, Duration::from_secs(60), mongoses[..1].to_vec());
+/// let found = sim.block_on(resolver.lookup_srv(name, None)).unwrap();
+/// assert_eq!(found.hosts, mongoses[..1]);
+///
+/// sim.dns().set_fault(name, Some(DnsFault::ServerFailure));
+/// assert!(sim.block_on(resolver.lookup_srv(name, None)).is_err());
+/// assert_eq!(sim.dns().lookups(name), 3);
+/// ```
+#[derive(Clone, Copy)]
+pub struct Dns<'s>(pub(super) &'s Shared);
+
+impl Dns<'_> {
+    /// Sets the SRV records of `name`, such as `_mongodb._tcp.cluster.sim.test`, to one for each
+    /// host, with this TTL. Without hosts the name has no SRV records.
+    pub fn set_srv(
+        &self,
+        name: &str,
+        ttl: Duration,
+        hosts: impl IntoIterator<Item = ServerAddress>,
+    ) {
+        let records = SrvRecords::new(hosts.into_iter().collect(), ttl);
+        self.0.state().network.dns.srv.insert(key(name), records);
+    }
+
+    /// Sets the TXT records of `name`, such as `cluster.sim.test`, to these, each with its strings
+    /// joined. Without any the name has no TXT records.
+    pub fn set_txt<'t>(&self, name: &str, records: impl IntoIterator<Item = &'t str>) {
+        let records = records.into_iter().map(Into::into).collect();
+        self.0.state().network.dns.txt.insert(key(name), records);
+    }
+
+    /// Publishes the deployment as `host`: an SRV record for each server that the connection string
+    /// of the deployment lists, and a TXT record of its options if it has any. Returns the
+    /// connection string, such as `mongodb+srv://cluster.sim.test/?tls=false`.
+    ///
+    /// Clients accept only servers in the parent domain of `host`, such as `a.sim.test`.
+    pub fn publish(&self, host: &str, ttl: Duration) -> String {
+        let (seeds, options) = {
+            let state = self.0.state();
+            let seeds: Vec<_> = state.deployment.seeds().into_iter().cloned().collect();
+            (seeds, state.deployment.options())
+        };
+        self.set_srv(&format!("_mongodb._tcp.{host}"), ttl, seeds);
+        // A TXT record must not ask for a direct connection.
+        let options = options.filter(|options| !options.starts_with("directConnection"));
+        self.set_txt(host, options.as_deref());
+        format!("mongodb+srv://{host}/?tls=false")
+    }
+
+    /// Sets the fault of look-ups of `name`, of every kind; `None` ends it.
+    pub fn set_fault(&self, name: &str, fault: Option<DnsFault>) {
+        self.0.state().set_dns_fault(Some(name), fault);
+    }
+
+    /// Sets the fault of the look-ups of all names that have none of their own; `None` ends it.
+    pub fn set_fault_of_all(&self, fault: Option<DnsFault>) {
+        self.0.state().set_dns_fault(None, fault);
+    }
+
+    /// Returns how many look-ups of `name` have begun, of every kind.
+    pub fn lookups(&self, name: &str) -> u64 {
+        let state = self.0.state();
+        state
+            .network
+            .dns
+            .lookups
+            .get(&key(name))
+            .copied()
+            .unwrap_or(0)
+    }
+}
+
+impl fmt::Debug for Dns<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Dns").finish_non_exhaustive()
+    }
+}
+
+/// Returns the form of `name` by which records and faults are found.
+fn key(name: &str) -> Box<str> {
+    name.trim_end_matches('.').to_ascii_lowercase().into()
+}
+
+/// The state of the DNS.
+#[derive(Debug, Default)]
+pub(super) struct DnsState {
+    srv: BTreeMap<Box<str>, SrvRecords>,
+    txt: BTreeMap<Box<str>, Vec<Box<str>>>,
+    /// The faults, each with its beginning; by `None` that of all other names.
+    faults: BTreeMap<Option<Box<str>>, (Instant, DnsFault)>,
+    lookups: BTreeMap<Box<str>, u64>,
+}
+
+impl DnsState {
+    /// Ends all faults.
+    pub(super) fn heal(&mut self) {
+        self.faults.clear();
+    }
+
+    pub(super) fn set_fault(&mut self, now: Instant, name: Option<&str>, fault: Option<DnsFault>) {
+        match fault {
+            Some(fault) => self.faults.insert(name.map(key), (now, fault)),
+            None => self.faults.remove(&name.map(key)),
+        };
+    }
+
+    /// Returns the fault of `name` at `now`; flapping counts as the failure while it fails.
+    fn fault(&self, now: Instant, name: Box<str>) -> Option<DnsFault> {
+        let own = self.faults.get(&Some(name));
+        let (since, fault) = own.or_else(|| self.faults.get(&None))?;
+        match fault {
+            DnsFault::Flapping(period) => {
+                let turn = now.since(*since).as_nanos() / period.as_nanos().max(1);
+                turn.is_multiple_of(2).then_some(DnsFault::ServerFailure)
+            }
+            fault => Some(*fault),
+        }
+    }
+}
+
+/// Waits for the answer to a look-up of `name`; without one it waits forever. An error is the answer
+/// of a name server that has no record.
+pub(super) async fn look_up(shared: &Arc<Shared>, name: &str) -> Result<(), Refusal> {
+    let (now, fault) = {
+        let mut state = shared.state();
+        *state.network.dns.lookups.entry(key(name)).or_default() += 1;
+        let now = state.now();
+        (now, state.network.dns.fault(now, key(name)))
+    };
+    match fault {
+        None => Ok(()),
+        Some(DnsFault::Slow(latency)) => {
+            Sleep::new(Arc::clone(shared), now + latency).await;
+            Ok(())
+        }
+        Some(DnsFault::NoSuchName) => Err(Refusal::NoSuchName),
+        Some(DnsFault::Silence) => std::future::pending().await,
+        Some(DnsFault::ServerFailure | DnsFault::Flapping(_)) => Err(Refusal::ServerFailure),
+    }
+}
+
+/// The answer of a name server that has none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    NoSuchName,
+    ServerFailure,
+}
+
+impl Refusal {
+    /// Returns the error for the look-up of a host.
+    pub(super) fn of_host(self, host: &str) -> io::Error {
+        match self {
+            Self::NoSuchName => io::Error::new(
+                io::ErrorKind::NotFound,
+                format!("host {host} has no address"),
+            ),
+            Self::ServerFailure => io::Error::other(format!("the name server failed for {host}")),
+        }
+    }
+}
+
+/// The resolver of the simulated DNS.
+#[derive(Debug)]
+pub(super) struct SimResolver(pub(super) Arc<Shared>);
+
+impl SimResolver {
+    /// Returns what `find` takes from the zone as the records of `name`.
+    async fn records<T>(
+        &self,
+        name: &str,
+        find: impl Fn(&DnsState, &str) -> Option<T> + Send,
+    ) -> Result<Option<T>, TransportError> {
+        match look_up(&self.0, name).await {
+            Ok(()) => Ok(find(&self.0.state().network.dns, &key(name))),
+            Err(Refusal::NoSuchName) => Ok(None),
+            Err(Refusal::ServerFailure) => {
+                let message = format!("the name server failed for {name} (SERVFAIL)");
+                Err(TransportError::network(Stage::Dns, message))
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Resolver for SimResolver {
+    async fn lookup_srv(
+        &self,
+        name: &str,
+        _: Option<Duration>,
+    ) -> Result<SrvRecords, TransportError> {
+        let found = self.records(name, |dns, key| dns.srv.get(key).cloned());
+        let none = SrvRecords::new(Vec::new(), Duration::ZERO);
+        Ok(found.await?.unwrap_or(none))
+    }
+
+    async fn lookup_txt(
+        &self,
+        name: &str,
+        _: Option<Duration>,
+    ) -> Result<Vec<Box<str>>, TransportError> {
+        let found = self.records(name, |dns, key| dns.txt.get(key).cloned());
+        Ok(found.await?.unwrap_or_default())
+    }
+}

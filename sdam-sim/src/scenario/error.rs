@@ -1,0 +1,45 @@
+//! The error of steps as text.
+
+use std::fmt;
+
+/// The error for a text that is not a [`Step`](super::Step), or not a time followed by one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParseStepError(String);
+
+impl ParseStepError {
+    /// Creates the error of a line of a scenario.
+    pub(super) fn of_line(what: impl fmt::Display) -> Self {
+        Self(format!(
+            "{what}; write a line as `AT VERB ...`, such as `1.5s kill primary`"
+        ))
+    }
+
+    /// Creates the error of a step that begins with `words`. It names the syntax of the step, the
+    /// part of its line in `syntax` before two blanks; if there is none, it names all `verbs`.
+    pub(super) fn of_step(
+        what: impl fmt::Display,
+        words: &[&str],
+        syntax: &'static str,
+        verbs: impl Iterator<Item = &'static str>,
+    ) -> Self {
+        let is_it = |line: &&str| {
+            let mut line = line.split_whitespace();
+            words.iter().all(|word| line.next() == Some(*word))
+        };
+        if let Some(line) = syntax.lines().find(is_it) {
+            let usage = line.split_once("  ").map_or(line, |(usage, _)| usage);
+            Self(format!("{what}; write it as `{usage}`"))
+        } else {
+            let verbs: Vec<_> = verbs.collect();
+            Self(format!("{what}; the verbs are {}", verbs.join(", ")))
+        }
+    }
+}
+
+impl fmt::Display for ParseStepError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for ParseStepError {}
