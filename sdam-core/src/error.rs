@@ -114,9 +114,9 @@ impl ErrorKind {
 pub enum Stage {
     /// Looking up the host name.
     Dns,
-    /// Opening the connection, to the proxy if there is one.
+    /// Opening the connection.
     Connect,
-    /// Asking a proxy for the connection.
+    /// Reaching a proxy, or asking it for the connection.
     Proxy,
     /// Negotiating TLS.
     Tls,

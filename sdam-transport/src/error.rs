@@ -28,18 +28,18 @@ pub struct TransportError {
 impl TransportError {
     /// Creates a network error: a connection could not be opened, or broke.
     pub fn network(stage: Stage, message: impl Into<Arc<str>>) -> Self {
-        Self::new(ErrorKind::Network, stage, message.into())
+        Self::new(ErrorKind::Network, stage, message)
     }
 
     /// Creates a timeout error.
     pub fn timeout(stage: Stage, message: impl Into<Arc<str>>) -> Self {
-        Self::new(ErrorKind::Timeout, stage, message.into())
+        Self::new(ErrorKind::Timeout, stage, message)
     }
 
     /// Creates a protocol error: malformed bytes, a message out of turn, or at [`Stage::Tls`] an
     /// untrusted certificate or host name.
     pub fn protocol(stage: Stage, message: impl Into<Arc<str>>) -> Self {
-        Self::new(ErrorKind::Protocol, stage, message.into())
+        Self::new(ErrorKind::Protocol, stage, message)
     }
 
     /// Converts an I/O error that occurred while the caller did what `message` says.
@@ -71,7 +71,7 @@ impl TransportError {
             }
             _ => ErrorKind::Network,
         };
-        Self::new(kind, stage, message.into()).with_source(source)
+        Self::new(kind, stage, message).with_source(source)
     }
 
     /// Converts an error of the wire codec: malformed bytes, or a message out of turn.
@@ -154,12 +154,12 @@ impl TransportError {
         report
     }
 
-    fn new(kind: ErrorKind, stage: Stage, message: Arc<str>) -> Self {
+    pub(crate) fn new(kind: ErrorKind, stage: Stage, message: impl Into<Arc<str>>) -> Self {
         Self {
             kind,
             stage,
             target: None,
-            message,
+            message: message.into(),
             source: ErrorSource::default(),
         }
     }

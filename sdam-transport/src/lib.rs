@@ -49,6 +49,7 @@ pub mod pool;
 pub mod race;
 pub mod resolve;
 pub mod runtime;
+mod socks;
 pub mod spawn;
 pub mod stream;
 pub mod system;

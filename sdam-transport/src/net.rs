@@ -18,6 +18,7 @@ use crate::{
     framed::Framed,
     layers::{Guards, Layers},
     race::{self, ATTEMPT_DELAY, NoSuccess},
+    socks,
     stream::ByteStream,
     tls::Tls,
 };
@@ -27,8 +28,9 @@ mod tests;
 
 /// A transport that looks up a host name, races its addresses, and frames the winning socket.
 ///
-/// It can have all [`Layers`] but a proxy: a translation of addresses before the look-up, and TLS
-/// over the socket.
+/// It can have all [`Layers`]: a translation of addresses before the look-up, a SOCKS5 proxy that
+/// looks up and dials instead, and TLS over the socket. A Unix domain socket is dialled past the
+/// proxy, which is for TCP connections only (SOCKS5 Support: "Connection Establishment").
 ///
 /// Errors name the server and the result of each of its IP addresses.
 #[derive(Debug)]
@@ -64,11 +66,33 @@ impl<D: Dial> NetTransport<D> {
         deadline: Option<Instant>,
     ) -> Result<D::Stream, TransportError> {
         let Some(translate) = &self.layers.translate else {
-            return self.dial(target, deadline).await;
+            return self.reach(target, deadline).await;
         };
         let place = translate.translate(target);
-        let opened = self.dial(&place, deadline).await;
+        let opened = self.reach(&place, deadline).await;
         opened.map_err(|error| error.within(&format!("dialling {place} for it")))
+    }
+
+    /// Opens a stream to `place`, through the proxy if there is one.
+    async fn reach(
+        &self,
+        place: &ServerAddress,
+        deadline: Option<Instant>,
+    ) -> Result<D::Stream, TransportError> {
+        let proxy = self.layers.proxy.as_ref();
+        let Some(proxy) = proxy.filter(|_| !place.is_unix()) else {
+            return self.dial(place, deadline).await;
+        };
+        let entrance = ServerAddress::new(&proxy.host, proxy.port);
+        let dialled = self.dial(&entrance, deadline).await;
+        let mut stream = dialled.map_err(|error| socks::unreachable(&error, &entrance, place))?;
+        stream.set_deadline(deadline);
+        let asked = socks::connect(&mut stream, proxy, place);
+        race::deadline(&*self.clock, deadline, asked)
+            .await
+            .unwrap_or_else(|_| Err(socks::timed_out(&entrance, place)))?;
+        stream.set_deadline(None);
+        Ok(stream)
     }
 
     /// Negotiates TLS with `target` over `stream`.
@@ -188,9 +212,6 @@ impl<D: Dial> Transport for NetTransport<D> {
     }
 
     fn with_layers(&self, layers: Layers) -> Option<Arc<dyn Transport>> {
-        if layers.proxy.is_some() {
-            return None;
-        }
         let own = self.layers.clone();
         Some(Arc::new(Self {
             dial: Arc::clone(&self.dial),

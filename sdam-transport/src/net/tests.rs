@@ -7,6 +7,7 @@ use super::*;
 use crate::{layers::Translate, testing::ManualClock};
 
 mod layers;
+mod proxy;
 
 impl ByteStream for Cursor<Vec<u8>> {}
 
