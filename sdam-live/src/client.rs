@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use bson::{Document, doc};
 
+use crate::certificates::Certificates;
 use crate::error::{CommandError, Error};
+use crate::tls;
 use crate::wait::COMMAND_TIMEOUT;
 
 const OP_MSG: i32 = 2013;
@@ -18,10 +20,14 @@ const MAX_MESSAGE: usize = 48_000_000;
 /// The error code of an unknown command.
 const COMMAND_NOT_FOUND: i32 = 59;
 
+trait Stream: Read + Write + Send {}
+
+impl<T: Read + Write + Send> Stream for T {}
+
 /// One connection to one server, without a handshake, which servers do not require.
 pub struct Client {
     address: SocketAddr,
-    stream: TcpStream,
+    stream: Box<dyn Stream>,
     request_id: i32,
 }
 
@@ -33,11 +39,24 @@ impl Client {
 
     /// Connects; `timeout` applies to connecting and to every single read and write.
     pub fn connect_with_timeout(address: SocketAddr, timeout: Duration) -> Result<Self, Error> {
+        Self::open(address, timeout, None)
+    }
+
+    /// Connects, by TLS if there are certificates.
+    pub(crate) fn open(
+        address: SocketAddr,
+        timeout: Duration,
+        certificates: Option<&Certificates>,
+    ) -> Result<Self, Error> {
         let failed = || Error::io(format!("connecting to {address}"));
         let stream = TcpStream::connect_timeout(&address, timeout).map_err(failed())?;
         stream.set_read_timeout(Some(timeout)).map_err(failed())?;
         stream.set_write_timeout(Some(timeout)).map_err(failed())?;
         stream.set_nodelay(true).map_err(failed())?;
+        let stream: Box<dyn Stream> = match certificates {
+            Some(certificates) => Box::new(tls::negotiate(stream, certificates).map_err(failed())?),
+            None => Box::new(stream),
+        };
         Ok(Self {
             address,
             stream,

@@ -27,23 +27,15 @@ pub(crate) struct Package {
 }
 
 impl Package {
-    /// Finds a package by one of its programs on the search path, or in the cache
-    /// `target/debian/PACKAGE`, or downloads it with `apt-get`, which is reported on standard error.
+    /// Finds a package by one of its programs on the search path, or else downloads it.
     ///
     /// # Errors
     /// [`Unavailable`] if it is not found. The reason names the remedy.
     pub(crate) fn find(name: &'static str, program: &str) -> Result<Self, Unavailable> {
-        /// Tests of one process wait for each other, and do not repeat a failure.
-        static OUTCOMES: Mutex<BTreeMap<&str, Result<Package, Unavailable>>> =
-            Mutex::new(BTreeMap::new());
-        if let Some(installed) = installed(env::var_os("PATH").as_deref(), program) {
-            return Ok(installed);
+        match installed(env::var_os("PATH").as_deref(), program) {
+            Some(installed) => Ok(installed),
+            None => Ok(Self::unpacked(&downloaded(name)?)),
         }
-        let mut outcomes = OUTCOMES.lock().unwrap_or_else(PoisonError::into_inner);
-        outcomes
-            .entry(name)
-            .or_insert_with(|| cached_or_fetched(&target_dir().join("debian"), name))
-            .clone()
     }
 
     /// Returns the command that runs one of the programs.
@@ -60,13 +52,7 @@ impl Package {
     /// Returns the programs and libraries of an unpacked package.
     fn unpacked(root: &Path) -> Self {
         let directories = ["usr/sbin", "usr/bin", "sbin", "bin"];
-        let libraries = ["usr/lib", "lib"].iter().flat_map(|dir| {
-            let entries = fs::read_dir(root.join(dir)).into_iter().flatten();
-            entries
-                .filter_map(Result::ok)
-                .map(|entry| entry.path())
-                .filter(|path| path.is_dir())
-        });
+        let libraries = library_directories(root);
         Self {
             directories: directories.map(|dir| root.join(dir)).to_vec(),
             libraries: env::join_paths(libraries).ok(),
@@ -84,13 +70,51 @@ fn installed(search: Option<&OsStr>, program: &str) -> Option<Package> {
     })
 }
 
-fn cached_or_fetched(cache: &Path, name: &str) -> Result<Package, Unavailable> {
+/// Returns a library of the system, or else of a package that is downloaded.
+///
+/// # Errors
+/// [`Unavailable`] if it is not found. The reason names the remedy.
+pub(crate) fn library(name: &'static str, path: &str) -> Result<PathBuf, Unavailable> {
+    let below = |root: &Path| {
+        let mut paths = library_directories(root).map(|dir| dir.join(path));
+        paths.find(|path| path.is_file())
+    };
+    if let Some(found) = below(Path::new("/")) {
+        return Ok(found);
+    }
+    below(&downloaded(name)?)
+        .ok_or_else(|| Unavailable::new(format!("the Debian package {name} has no {path}")))
+}
+
+fn library_directories(root: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    let parents = ["usr/lib", "lib"].map(|dir| root.join(dir));
+    parents.into_iter().flat_map(|parent| {
+        let entries = fs::read_dir(parent).into_iter().flatten();
+        let paths = entries.filter_map(Result::ok).map(|entry| entry.path());
+        paths.filter(|path| path.is_dir())
+    })
+}
+
+/// Returns a package that is unpacked in `target/debian`. If it is missing, it is downloaded with
+/// `apt-get`, which is reported on standard error.
+fn downloaded(name: &'static str) -> Result<PathBuf, Unavailable> {
+    /// Tests of one process wait for each other, and do not repeat a failure.
+    static OUTCOMES: Mutex<BTreeMap<&str, Result<PathBuf, Unavailable>>> =
+        Mutex::new(BTreeMap::new());
+    let mut outcomes = OUTCOMES.lock().unwrap_or_else(PoisonError::into_inner);
+    outcomes
+        .entry(name)
+        .or_insert_with(|| cached_or_fetched(&target_dir().join("debian"), name))
+        .clone()
+}
+
+fn cached_or_fetched(cache: &Path, name: &str) -> Result<PathBuf, Unavailable> {
     let home = cache.join(name);
     if !home.is_dir() {
         eprintln!("fetching {name} with apt-get");
         fetch(cache, &home, name)?;
     }
-    Ok(Package::unpacked(&home))
+    Ok(home)
 }
 
 /// Unpacks everything in a private directory and moves it to `home` in one step, so that the cache

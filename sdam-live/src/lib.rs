@@ -1,7 +1,8 @@
 //! Real servers for the tests of the workspace.
 //!
 //! This crate starts `mongod` processes on loopback, forms replica sets of them and sends them
-//! commands over blocking sockets. It also starts DNS servers and SOCKS5 proxies. It does not depend on the code under test, so that a bug there
+//! commands over blocking sockets, with or without TLS. It also starts DNS servers and SOCKS5
+//! proxies, and creates certificates. It does not depend on the code under test, so that a bug there
 //! cannot be hidden by the same bug here. It is not published.
 //!
 //! ```no_run
@@ -20,6 +21,7 @@
 //! process dies without dropping it. Methods take `&self`, so that a set can be shared between the
 //! threads of a test.
 
+mod certificates;
 mod client;
 mod daemon;
 mod debian;
@@ -36,10 +38,12 @@ mod scram;
 mod security;
 mod skip;
 mod socks;
+mod tls;
 mod version;
 mod wait;
 mod workdir;
 
+pub use crate::certificates::{Certificates, ServerCertificate};
 pub use crate::client::Client;
 pub use crate::dns::{Dns, Record, RecordType};
 pub use crate::error::{CommandError, Error, Unavailable};
@@ -50,4 +54,5 @@ pub use crate::replica_set::{MemberSpec, ReplicaSet, ReplicaSetBuilder};
 pub use crate::security::ROOT;
 pub use crate::skip::or_skip;
 pub use crate::socks::Socks;
+pub use crate::tls::ServerTls;
 pub use crate::version::{InvalidVersion, Version};

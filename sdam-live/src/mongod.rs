@@ -6,19 +6,23 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{self, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use bson::{Document, doc};
 
+use crate::certificates::Certificates;
 use crate::client::Client;
+use crate::debian;
 use crate::error::Error;
 use crate::locate::mongod_path;
 use crate::port;
 use crate::process::Process;
 use crate::security::{self, ROOT, Security};
+use crate::tls::ServerTls;
 use crate::version::Version;
-use crate::wait::poll;
+use crate::wait::{COMMAND_TIMEOUT, poll};
 use crate::workdir::WorkDir;
 
 /// The journal settings of a test server; by default the journal takes 300 MB from the start.
@@ -35,6 +39,9 @@ const QUOTED_LINES: usize = 12;
 pub struct Mongod {
     executable: PathBuf,
     arguments: Vec<String>,
+    environment: Vec<(&'static str, String)>,
+    /// Those of clients, if it demands TLS.
+    certificates: Option<Arc<Certificates>>,
     address: SocketAddr,
     // Before the directory, because fields are dropped in order.
     process: Mutex<Process>,
@@ -60,7 +67,7 @@ impl Mongod {
         version: impl Into<Option<Version>>,
         arguments: &[&str],
     ) -> Result<Self, Error> {
-        let mut mongod = Self::launch(version, arguments, Security::Open)?;
+        let mut mongod = Self::launch(version, arguments, Security::Open, None)?;
         mongod.wait_until_ready()?;
         Ok(mongod)
     }
@@ -69,10 +76,26 @@ impl Mongod {
     /// authentication, and creates the user [`ROOT`]. The [clients](Self::client) of this value are
     /// authenticated.
     pub fn start_secured(version: impl Into<Option<Version>>) -> Result<Self, Error> {
-        let mut mongod = Self::launch(version, &[], Security::Users)?;
+        let mut mongod = Self::launch(version, &[], Security::Users, None)?;
         mongod.wait_until_ready()?;
         mongod.create_root()?;
         mongod.trust_root();
+        Ok(mongod)
+    }
+
+    /// Starts a standalone server that demands TLS, with further command line arguments. The
+    /// [clients](Self::client) of this value speak TLS.
+    ///
+    /// # Errors
+    /// Those of [`Mongod::start_with`]. [`Error::Unavailable`] also if the server has to live in
+    /// another time, for an expired certificate, and there is no libfaketime.
+    pub fn start_tls(
+        version: impl Into<Option<Version>>,
+        tls: &ServerTls,
+        arguments: &[&str],
+    ) -> Result<Self, Error> {
+        let mut mongod = Self::launch(version, arguments, Security::Open, Some(tls))?;
+        mongod.wait_until_ready()?;
         Ok(mongod)
     }
 
@@ -81,6 +104,7 @@ impl Mongod {
         version: impl Into<Option<Version>>,
         arguments: &[&str],
         security: Security,
+        tls: Option<&ServerTls>,
     ) -> Result<Self, Error> {
         let executable = mongod_path(version)?;
         let dir = WorkDir::create("mongod").map_err(Error::io("creating a directory"))?;
@@ -93,9 +117,16 @@ impl Mongod {
             arguments.extend(security::key_file(dir.path())?);
             arguments.extend(security::ITERATIONS.map(str::to_owned));
         }
+        let mut environment = Vec::new();
+        if let Some(tls) = tls {
+            arguments.extend(tls.arguments());
+            environment = clock(tls)?;
+        }
         let mongod = Self {
             executable,
             arguments,
+            environment,
+            certificates: tls.map(|tls| Arc::clone(&tls.certificates)),
             address: port::free()?,
             process: Mutex::new(process),
             dir,
@@ -137,12 +168,17 @@ impl Mongod {
 
     /// Opens a new connection to it, authenticated as [`ROOT`] if it has that user.
     pub fn client(&self) -> Result<Client, Error> {
-        let mut client = Client::connect(self.address)?;
+        let mut client = self.connect(COMMAND_TIMEOUT)?;
         if self.has_root.load(Ordering::Relaxed) {
             let (user, password) = ROOT;
             client.authenticate(user, password)?;
         }
         Ok(client)
+    }
+
+    /// Opens a new connection to it, without authentication.
+    pub(crate) fn connect(&self, timeout: Duration) -> Result<Client, Error> {
+        Client::open(self.address, timeout, self.certificates.as_deref())
     }
 
     /// Creates the user [`ROOT`], which the server allows as long as it has none (the "localhost
@@ -244,6 +280,7 @@ impl Mongod {
             // One sampling thread per server would be the largest part of the load.
             .args(["--setParameter", "diagnosticDataCollectionEnabled=false"])
             .args(&self.arguments)
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .stderr(output.try_clone().map_or(Stdio::null(), Stdio::from))
             .stdout(output);
         let doing = format!("starting {}", self.executable.display());
@@ -332,6 +369,19 @@ impl fmt::Debug for Mongod {
     }
 }
 
+/// Returns the environment in which a process lives in the time of its certificate.
+fn clock(tls: &ServerTls) -> Result<Vec<(&'static str, String)>, Error> {
+    let Some(day) = tls.certificate.day() else {
+        return Ok(Vec::new());
+    };
+    let library = debian::library("libfaketime", "faketime/libfaketimeMT.so.1")?;
+    Ok(vec![
+        ("LD_PRELOAD", library.display().to_string()),
+        ("FAKETIME", day.to_owned()),
+        ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
+    ])
+}
+
 /// The outcome of a start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Start {
@@ -350,7 +400,7 @@ mod tests {
         let Some(first) = or_skip(Mongod::start(Version::V6_0)).unwrap() else {
             return;
         };
-        let mut second = Mongod::launch(Version::V6_0, &[], Security::Open).unwrap();
+        let mut second = Mongod::launch(Version::V6_0, &[], Security::Open, None).unwrap();
         second.kill().unwrap();
         // Simulates a port that was taken between the choice and the start.
         second.address = first.address;

@@ -10,10 +10,10 @@ use bson::{Bson, Document, doc};
 
 pub use self::builder::ReplicaSetBuilder;
 pub use self::spec::MemberSpec;
-use crate::client::Client;
 use crate::error::Error;
 use crate::mongod::Mongod;
 use crate::security::Security;
+use crate::tls::ServerTls;
 use crate::version::Version;
 use crate::wait::poll;
 
@@ -36,6 +36,7 @@ pub struct ReplicaSet {
     version: Option<Version>,
     max_wire_version: i32,
     security: Security,
+    tls: Option<ServerTls>,
     specs: Vec<MemberSpec>,
     members: Vec<Mongod>,
 }
@@ -193,10 +194,7 @@ impl ReplicaSet {
         if !member.is_responsive() {
             return None;
         }
-        Client::connect_with_timeout(member.address(), HELLO_TIMEOUT)
-            .ok()?
-            .hello()
-            .ok()
+        member.connect(HELLO_TIMEOUT).ok()?.hello().ok()
     }
 
     fn config(&self, primary: usize) -> Result<Document, Error> {

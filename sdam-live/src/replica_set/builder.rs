@@ -8,6 +8,7 @@ use super::{MemberSpec, ReplicaSet};
 use crate::error::Error;
 use crate::mongod::Mongod;
 use crate::security::Security;
+use crate::tls::ServerTls;
 use crate::version::Version;
 
 /// The settings for starting a [`ReplicaSet`].
@@ -20,6 +21,7 @@ pub struct ReplicaSetBuilder {
     heartbeat_interval: Duration,
     arguments: Vec<String>,
     security: Security,
+    tls: Option<ServerTls>,
 }
 
 impl ReplicaSetBuilder {
@@ -31,6 +33,7 @@ impl ReplicaSetBuilder {
             heartbeat_interval: Duration::from_millis(500),
             arguments: Vec::new(),
             security: Security::Open,
+            tls: None,
         }
     }
 
@@ -65,6 +68,12 @@ impl ReplicaSetBuilder {
         self
     }
 
+    /// Makes the members demand TLS; see [`Mongod::start_tls`].
+    pub fn tls(mut self, tls: ServerTls) -> Self {
+        self.tls = Some(tls);
+        self
+    }
+
     /// Starts the set; see [`ReplicaSet::start`].
     pub fn start(self, specs: &[MemberSpec]) -> Result<ReplicaSet, Error> {
         let first = (0..specs.len())
@@ -79,7 +88,8 @@ impl ReplicaSetBuilder {
 
         let mut arguments = vec!["--replSet", &self.name, "--oplogSize", "16"];
         arguments.extend(self.arguments.iter().map(String::as_str));
-        let launch = || Mongod::launch(self.version, &arguments, self.security);
+        let tls = self.tls.as_ref();
+        let launch = || Mongod::launch(self.version, &arguments, self.security, tls);
         let mut members = specs
             .iter()
             .map(|_| launch())
@@ -95,6 +105,7 @@ impl ReplicaSetBuilder {
             version: self.version,
             max_wire_version,
             security: self.security,
+            tls: self.tls,
             specs: specs.to_vec(),
             members,
         };

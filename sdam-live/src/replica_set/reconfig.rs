@@ -66,7 +66,9 @@ impl ReplicaSet {
 
     /// Starts and adds another member, and returns its index.
     pub fn add(&mut self, spec: MemberSpec) -> Result<usize, Error> {
-        let mut member = Mongod::launch(self.version, &["--replSet", &self.name], self.security)?;
+        let arguments = ["--replSet", &self.name];
+        let mut member =
+            Mongod::launch(self.version, &arguments, self.security, self.tls.as_ref())?;
         member.wait_until_ready()?;
         self.specs.push(spec);
         self.members.push(member);

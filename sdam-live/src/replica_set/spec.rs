@@ -17,6 +17,7 @@ pub struct MemberSpec {
     pub(super) arbiter: bool,
     tags: Vec<(String, String)>,
     delay: Duration,
+    horizon: Option<String>,
 }
 
 impl Default for MemberSpec {
@@ -35,6 +36,7 @@ impl MemberSpec {
             arbiter: false,
             tags: Vec::new(),
             delay: Duration::ZERO,
+            horizon: None,
         }
     }
 
@@ -74,6 +76,13 @@ impl MemberSpec {
         self.priority(0.0)
     }
 
+    /// Sets the host name by which TLS clients know it that ask for this name, all members of the set
+    /// or none. The port is its own.
+    pub fn horizon(mut self, host: &str) -> Self {
+        self.horizon = Some(host.to_owned());
+        self
+    }
+
     /// Returns the element of `members` in a configuration.
     pub(super) fn config(&self, id: usize, host: &str, max_wire_version: i32) -> Document {
         let mut config = doc! {
@@ -101,6 +110,9 @@ impl MemberSpec {
                 "slaveDelay"
             };
             config.insert(key, self.delay.as_secs() as i64);
+        }
+        if let Some((horizon, (_, port))) = self.horizon.as_ref().zip(host.rsplit_once(':')) {
+            config.insert("horizons", doc! { "outside": format!("{horizon}:{port}") });
         }
         config
     }

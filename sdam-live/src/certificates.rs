@@ -1,0 +1,281 @@
+//! Certificates for tests, as files that servers and clients read.
+
+use std::fmt::Debug;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use pkcs8::PrivateKeyInfoRef;
+use pkcs8::der::pem::LineEnding;
+use pkcs8::pkcs5::pbes2::Parameters;
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DnType,
+    ExtendedKeyUsagePurpose, IsCa, KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams,
+    SerialNumber, date_time_ymd,
+};
+
+use crate::error::Error;
+use crate::workdir::WorkDir;
+
+/// The years of all certificates but the expired one and the one that is not yet valid. The servers
+/// that have those live in their time, and check the others.
+const YEARS: [i32; 2] = [2000, 2049];
+
+/// The serial number of the revoked certificate.
+const REVOKED: u64 = 13;
+
+/// Names and addresses in certificates of servers.
+const NAMES: [&str; 4] = ["localhost", "127.0.0.1", "::1", "*.sdam.example"];
+
+/// The certificate with which a server answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServerCertificate {
+    /// It names `localhost`, the loopback addresses and every name in the domain `sdam.example`.
+    Valid,
+    /// It was valid in 2020.
+    Expired,
+    /// It will be valid in 2048.
+    NotYetValid,
+    /// It names `other.example` alone.
+    WrongName,
+    /// Another authority has issued it.
+    UnknownIssuer,
+    /// It was issued by itself.
+    SelfSigned,
+    /// The authority has revoked it.
+    Revoked,
+}
+
+impl ServerCertificate {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::Valid,
+        Self::Expired,
+        Self::NotYetValid,
+        Self::WrongName,
+        Self::UnknownIssuer,
+        Self::SelfSigned,
+        Self::Revoked,
+    ];
+
+    /// Returns a day on which a server can start with it, in the form of libfaketime, unless it can
+    /// do so today.
+    pub(crate) fn day(self) -> Option<&'static str> {
+        match self {
+            Self::Expired => Some("@2020-06-01 00:00:00"),
+            Self::NotYetValid => Some("@2048-06-01 00:00:00"),
+            _ => None,
+        }
+    }
+
+    fn years(self) -> [i32; 2] {
+        match self {
+            Self::Expired => [2020, 2021],
+            Self::NotYetValid => [2048, 2049],
+            _ => YEARS,
+        }
+    }
+}
+
+/// An authority, the certificates that it has issued, and some of others: PEM files in a directory
+/// that is removed on drop. Files of servers and clients hold the key, too.
+#[derive(Debug)]
+pub struct Certificates {
+    dir: WorkDir,
+}
+
+impl Certificates {
+    /// The user name of the client's certificate: its subject by RFC 2253.
+    pub const CLIENT: &str = "CN=client,OU=clients,O=sdam";
+
+    /// The password of the [encrypted client's](Self::encrypted_client) key.
+    pub const PASSWORD: &str = "pencil";
+
+    /// Creates all keys and certificates.
+    pub fn create() -> Result<Self, Error> {
+        let dir = WorkDir::create("certificates").map_err(Error::io("creating a directory"))?;
+        let certificates = Self { dir };
+        let ours = certificates.issuer("authority", "sdam authority")?;
+        let other = certificates.issuer("other-authority", "another authority")?;
+        for certificate in ServerCertificate::ALL {
+            let issuer = match certificate {
+                ServerCertificate::UnknownIssuer => Some(&other),
+                ServerCertificate::SelfSigned => None,
+                _ => Some(&ours),
+            };
+            let (pem, key) = issue(server(certificate)?, issuer)?;
+            certificates.write(&server_file(certificate), &(pem + &key.serialize_pem()))?;
+        }
+        let (pem, key) = issue(client()?, Some(&ours))?;
+        certificates.write("client", &format!("{pem}{}", key.serialize_pem()))?;
+        certificates.write("encrypted-client", &(pem + &encrypted(&key)?))?;
+        let (pem, key) = issue(client()?, Some(&other))?;
+        certificates.write("unknown-client", &(pem + &key.serialize_pem()))?;
+        certificates.write("revocations", &revocations(&ours)?)?;
+        Ok(certificates)
+    }
+
+    /// Returns the file of the authority that clients and servers trust.
+    pub fn authority(&self) -> PathBuf {
+        self.file("authority")
+    }
+
+    /// Returns the file of the authority that has issued what is unknown.
+    pub fn other_authority(&self) -> PathBuf {
+        self.file("other-authority")
+    }
+
+    /// Returns the file of a server.
+    pub fn server(&self, certificate: ServerCertificate) -> PathBuf {
+        self.file(&server_file(certificate))
+    }
+
+    /// Returns the file of a client named [`Certificates::CLIENT`].
+    pub fn client(&self) -> PathBuf {
+        self.file("client")
+    }
+
+    /// Returns the file of the same client with a key that is encrypted by
+    /// [`Certificates::PASSWORD`] (PKCS #8).
+    pub fn encrypted_client(&self) -> PathBuf {
+        self.file("encrypted-client")
+    }
+
+    /// Returns the file of a client whose certificate another authority has issued.
+    pub fn unknown_client(&self) -> PathBuf {
+        self.file("unknown-client")
+    }
+
+    /// Returns the file of the authority's revocation list.
+    pub fn revocations(&self) -> PathBuf {
+        self.file("revocations")
+    }
+
+    /// Returns the options of connection strings for a client that trusts the authority.
+    pub fn options(&self) -> String {
+        format!("tls=true&tlsCAFile={}", self.authority().display())
+    }
+
+    /// Returns the directory with all files.
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.dir().join(name).with_extension("pem")
+    }
+
+    fn write(&self, name: &str, text: &str) -> Result<(), Error> {
+        fs::write(self.file(name), text).map_err(Error::io("writing a certificate"))
+    }
+
+    fn issuer(&self, file: &str, name: &str) -> Result<Issuer, Error> {
+        let mut params = params(&[], YEARS)?;
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        let key = KeyPair::generate().map_err(failed)?;
+        let issuer = CertifiedIssuer::self_signed(params, key).map_err(failed)?;
+        self.write(file, &issuer.pem())?;
+        Ok(issuer)
+    }
+}
+
+type Issuer = CertifiedIssuer<'static, KeyPair>;
+
+fn server_file(certificate: ServerCertificate) -> String {
+    format!("server-{certificate:?}")
+}
+
+fn params(names: &[&str], [from, until]: [i32; 2]) -> Result<CertificateParams, Error> {
+    let names: Vec<_> = names.iter().map(|&name| name.to_owned()).collect();
+    let mut params = CertificateParams::new(names).map_err(failed)?;
+    params.not_before = date_time_ymd(from, 1, 1);
+    params.not_after = date_time_ymd(until, 1, 1);
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    params.use_authority_key_identifier_extension = true;
+    Ok(params)
+}
+
+fn server(certificate: ServerCertificate) -> Result<CertificateParams, Error> {
+    let names: &[&str] = match certificate {
+        ServerCertificate::WrongName => &["other.example"],
+        _ => &NAMES,
+    };
+    let mut params = params(names, certificate.years())?;
+    let name = server_file(certificate);
+    params.distinguished_name.push(DnType::CommonName, name);
+    // Members of a set are clients of each other.
+    params.extended_key_usages = vec![
+        ExtendedKeyUsagePurpose::ServerAuth,
+        ExtendedKeyUsagePurpose::ClientAuth,
+    ];
+    if certificate == ServerCertificate::Revoked {
+        params.serial_number = Some(SerialNumber::from(REVOKED));
+    }
+    Ok(params)
+}
+
+fn client() -> Result<CertificateParams, Error> {
+    let mut params = params(&[], YEARS)?;
+    for (part, value) in [
+        (DnType::OrganizationName, "sdam"),
+        (DnType::OrganizationalUnitName, "clients"),
+        (DnType::CommonName, "client"),
+    ] {
+        params.distinguished_name.push(part, value);
+    }
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    Ok(params)
+}
+
+/// Returns the certificate of a new key; without an issuer it is signed by that key.
+fn issue(
+    mut params: CertificateParams,
+    issuer: Option<&Issuer>,
+) -> Result<(String, KeyPair), Error> {
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    let key = KeyPair::generate().map_err(failed)?;
+    let certificate = match issuer {
+        Some(issuer) => params.signed_by(&key, issuer),
+        None => params.self_signed(&key),
+    };
+    Ok((certificate.map_err(failed)?.pem(), key))
+}
+
+/// Returns the key, encrypted by the usual algorithm of OpenSSL.
+fn encrypted(key: &KeyPair) -> Result<String, Error> {
+    let parameters = Parameters::generate_pbkdf2_sha256_aes256cbc(2048, b"a test's salt", [7; 16]);
+    let parameters = parameters.map_err(failed)?;
+    let key = PrivateKeyInfoRef::try_from(key.serialized_der()).map_err(failed)?;
+    let encrypted = key.encrypt_with_params(parameters, Certificates::PASSWORD);
+    let pem = encrypted
+        .map_err(failed)?
+        .to_pem("ENCRYPTED PRIVATE KEY", LineEnding::LF);
+    Ok(pem.map_err(failed)?.to_string())
+}
+
+fn revocations(issuer: &Issuer) -> Result<String, Error> {
+    let [from, until] = YEARS.map(|year| date_time_ymd(year, 1, 1));
+    let revoked = RevokedCertParams {
+        serial_number: SerialNumber::from(REVOKED),
+        revocation_time: from,
+        reason_code: None,
+        invalidity_date: None,
+    };
+    let list = CertificateRevocationListParams {
+        this_update: from,
+        next_update: until,
+        crl_number: SerialNumber::from(1),
+        issuing_distribution_point: None,
+        revoked_certs: vec![revoked],
+        key_identifier_method: KeyIdMethod::Sha256,
+    };
+    list.signed_by(issuer)
+        .and_then(|list| list.pem())
+        .map_err(failed)
+}
+
+fn failed(error: impl Debug) -> Error {
+    Error::io("creating a certificate")(io::Error::other(format!("{error:?}")))
+}
