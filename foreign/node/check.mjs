@@ -9,7 +9,7 @@ import { spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
 import { MongoClient } from 'mongodb';
 
-const SERVE = process.argv[2];
+const SDAM = process.argv[2];
 const WIRE = { 4.4: 9, '5.0': 13, '6.0': 17, '7.0': 21, '8.0': 25 };
 const DEADLINE = 15000;
 
@@ -17,7 +17,7 @@ const DEADLINE = 15000;
 class Serve {
   static async start(...args) {
     const serve = new Serve();
-    serve.process = spawn(SERVE, args, { stdio: ['pipe', 'pipe', 'inherit'] });
+    serve.process = spawn(SDAM, ['serve', ...args], { stdio: ['pipe', 'pipe', 'inherit'] });
     serve.lines = createInterface({ input: serve.process.stdout })[Symbol.asyncIterator]();
     serve.uri = (await serve.lines.next()).value;
     return serve;

@@ -29,7 +29,7 @@ class Serve:
 
     def __init__(self, *arguments):
         self.process = subprocess.Popen(
-            [SERVE, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [SDAM, "serve", *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         self.uri = self.process.stdout.readline().strip()
 
@@ -374,5 +374,5 @@ def main():
 
 
 if __name__ == "__main__":
-    SERVE = sys.argv[1]
+    SDAM = sys.argv[1]
     sys.exit(main())

@@ -23,7 +23,7 @@ usage: cargo xtask foreign [pymongo] [node] [rust] [rust-figures]
   rust     the official Rust driver, fetched and built by cargo
   rust-figures  measures our client beside the official Rust driver, in one program
 
-Each of the others serves deployments with the example `serve`, follows their failovers, writes and reads. A
+Each of the others serves deployments with `sdam serve`, follows their failovers, writes and reads. A
 failed check makes the command fail. A driver that cannot be fetched is skipped with a warning;
 SDAM_FOREIGN_REQUIRED=1 makes that a failure.
 
@@ -59,9 +59,9 @@ pub(crate) fn run(mut args: Args) -> Result<()> {
     if clients.is_empty() {
         clients.push(Client::PyMongo);
     }
-    let serve = serve()?;
+    let sdam = sdam()?;
     for client in clients {
-        client.run_checks(&serve)?;
+        client.run_checks(&sdam)?;
     }
     Ok(())
 }
@@ -86,29 +86,29 @@ impl Client {
         }
     }
 
-    fn run_checks(self, serve: &Path) -> Result<()> {
+    fn run_checks(self, sdam: &Path) -> Result<()> {
         match self {
             Self::PyMongo => PYMONGO
                 .iter()
-                .try_for_each(|version| pymongo(version, serve)),
-            Self::Node => node(serve),
-            Self::Rust => rust("rust-driver", &[], serve),
-            Self::RustFigures => rust("rust-driver-figures", &["--release"], serve),
+                .try_for_each(|version| pymongo(version, sdam)),
+            Self::Node => node(sdam),
+            Self::Rust => rust("rust-driver", &[], sdam),
+            Self::RustFigures => rust("rust-driver-figures", &["--release"], sdam),
         }
     }
 }
 
-/// Builds the example `serve` and returns its path.
-fn serve() -> Result<PathBuf> {
-    run_command(cargo().args(["build", "--package", "sdam-examples", "--example", "serve"]))?;
+/// Builds the program `sdam` and returns its path.
+fn sdam() -> Result<PathBuf> {
+    run_command(cargo().args(["build", "--package", "sdam-cli"]))?;
     let arguments = ["metadata", "--no-deps", "--format-version", "1"];
     let metadata: Value = serde_json::from_str(&output(cargo().args(arguments))?)?;
     let target = metadata["target_directory"].as_str().unwrap_or("target");
-    let name = format!("serve{}", std::env::consts::EXE_SUFFIX);
-    Ok(Path::new(target).join("debug/examples").join(name))
+    let name = format!("sdam{}", std::env::consts::EXE_SUFFIX);
+    Ok(Path::new(target).join("debug").join(name))
 }
 
-fn pymongo(version: &str, serve: &Path) -> Result<()> {
+fn pymongo(version: &str, sdam: &Path) -> Result<()> {
     let folder = root()
         .join("target/foreign")
         .join(format!("pymongo-{version}"));
@@ -122,24 +122,20 @@ fn pymongo(version: &str, serve: &Path) -> Result<()> {
     }
     let mut check = Command::new("python3");
     check.arg(root().join("foreign/pymongo/check.py"));
-    run_command(check.arg(serve).env("PYTHONPATH", folder))
+    run_command(check.arg(sdam).env("PYTHONPATH", folder))
 }
 
-fn node(serve: &Path) -> Result<()> {
+fn node(sdam: &Path) -> Result<()> {
     let folder = copied("node", &["package.json", "check.mjs"])?;
     let mut fetch = Command::new("npm");
     fetch.args(["install", "--silent", "--no-audit", "--no-fund"]);
     if let Err(error) = run_command(fetch.current_dir(&folder)) {
         return unavailable("the Node.js driver", &*error);
     }
-    run_command(
-        Command::new("node")
-            .arg(folder.join("check.mjs"))
-            .arg(serve),
-    )
+    run_command(Command::new("node").arg(folder.join("check.mjs")).arg(sdam))
 }
 
-fn rust(project: &str, profile: &[&str], serve: &Path) -> Result<()> {
+fn rust(project: &str, profile: &[&str], sdam: &Path) -> Result<()> {
     let manifest = copied(project, &["Cargo.toml", "src/main.rs"])?.join("Cargo.toml");
     if let Err(error) = run_command(cargo().arg("fetch").arg("--manifest-path").arg(&manifest)) {
         return unavailable("the Rust driver", &*error);
@@ -150,7 +146,7 @@ fn rust(project: &str, profile: &[&str], serve: &Path) -> Result<()> {
         .args(profile)
         .arg("--manifest-path")
         .arg(manifest);
-    run_command(check.arg("--").arg(serve))
+    run_command(check.arg("--").arg(sdam))
 }
 
 /// Copies a project to a folder where it may leave downloads and build results.

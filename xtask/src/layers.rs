@@ -52,7 +52,20 @@ const ARROWS: &[(&str, &[&str])] = &[
             "sdam-transport",
         ],
     ),
+    (
+        "sdam-cli",
+        &[
+            "sdam",
+            "sdam-core",
+            "sdam-events",
+            "sdam-select",
+            "sdam-sim",
+        ],
+    ),
 ];
+
+/// The programs, which name the runtime that they run on.
+const PROGRAMS: &[&str] = &["sdam-cli"];
 
 /// The crates that only `examples`, `xtask` and tests may use, and those two themselves.
 const INTERNAL: &[&str] = &[
@@ -167,6 +180,7 @@ fn check_arrows(name: &str, dependencies: &BTreeSet<String>, violations: &mut Ve
 
 fn check_runtimes(name: &str, dependencies: &BTreeSet<String>, violations: &mut Vec<String>) {
     if INTERNAL.contains(&name)
+        || PROGRAMS.contains(&name)
         || name.starts_with("sdam-runtime-")
         || name.starts_with("sdam-examples")
     {

@@ -39,8 +39,9 @@ impl Serve {
     async fn start(arguments: &[&str]) -> Result<Self> {
         let path = std::env::args()
             .nth(1)
-            .ok_or("the path of serve is missing")?;
+            .ok_or("the path of sdam is missing")?;
         let mut process = Command::new(path)
+            .arg("serve")
             .args(arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

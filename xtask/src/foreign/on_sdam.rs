@@ -11,7 +11,7 @@ mod tree;
 use self::driver::Variant;
 use self::edits::Edited;
 use self::tree::Tree;
-use super::{serve, unavailable};
+use super::{sdam, unavailable};
 use crate::Result;
 use crate::args::Args;
 
@@ -62,7 +62,7 @@ pub(super) fn run(mut args: Args) -> Result<()> {
     for (variant, _) in drivers {
         checks::check(variant)?;
         if variant == Variant::Overlaid {
-            checks::simulate(&serve()?)?;
+            checks::simulate(&sdam()?)?;
         }
     }
     Ok(())

@@ -59,7 +59,7 @@ pub(super) fn check(variant: Variant) -> Result<()> {
 }
 
 /// Runs the checks of the unchanged driver on simulated deployments with the overlaid one.
-pub(super) fn simulate(serve: &Path) -> Result<()> {
+pub(super) fn simulate(sdam: &Path) -> Result<()> {
     let folder = Variant::Overlaid.folder();
     let mut project = Tree::read(&root().join("foreign/rust-driver"))?;
     keep_lock(&folder.join("simulated"), &mut project);
@@ -71,7 +71,7 @@ pub(super) fn simulate(serve: &Path) -> Result<()> {
     let mut check = cargo();
     check.args(["run", "--quiet", "--config", &patch, "--manifest-path"]);
     check.arg(folder.join("simulated/Cargo.toml"));
-    run_command(small(&mut check).arg("--").arg(serve))
+    run_command(small(&mut check).arg("--").arg(sdam))
 }
 
 /// Adds what cargo has chosen for a project, so that nothing is resolved twice.

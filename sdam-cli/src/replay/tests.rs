@@ -240,22 +240,6 @@ fn warnings_of_the_connection_string_are_reported() {
     assert_eq!(exit, Exit::SUCCESS);
 }
 
-#[test]
-fn the_only_argument_is_a_recording() {
-    let parse = |line: &str| Command::parse(line.split_whitespace().map(OsString::from));
-    assert_eq!(parse(""), Ok(Command::Lines));
-    assert_eq!(parse("-h"), Ok(Command::Help));
-    assert_eq!(parse("--trace a"), Ok(Command::Trace("a".into())));
-    let remedy = "`--trace`: it needs the name of one file; write for example `--trace sdam.jsonl`";
-    for line in ["--trace", "--trace a b"] {
-        assert_eq!(parse(line).unwrap_err().to_string(), remedy);
-    }
-    assert_eq!(
-        parse("file").unwrap_err().to_string(),
-        "`file`: only a recording is read from a file; lines are read from standard input; see `--help`"
-    );
-}
-
 /// Runs `--trace`; returns its output and its remarks.
 fn retrace(recording: &str) -> (String, String, Exit) {
     let (mut output, mut remarks) = (Vec::new(), Vec::new());

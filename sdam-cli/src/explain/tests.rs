@@ -68,7 +68,7 @@ fn the_chosen_server_is_marked_and_the_others_are_explained() {
 #[test]
 fn tag_sets_are_tried_in_order() {
     let reading = Arguments {
-        mode: Some(ReadMode::Nearest),
+        read: Some(ReadMode::Nearest),
         tags: vec![tags("moon", "1"), tags("la", "1")],
         ..Arguments::default()
     };
@@ -95,25 +95,25 @@ fn a_selection_without_matching_servers_is_explained_and_fails() {
         assert!(remarks.contains(expected), "{remarks}");
     };
     let picky = Arguments {
-        mode: Some(ReadMode::Secondary),
+        read: Some(ReadMode::Secondary),
         tags: vec![tags("moon", "1")],
         timeout: Some(Duration::from_millis(1)),
         ..Arguments::default()
     };
     check(&picky, Exit::NO_SERVER, "(serverSelectionTimeoutMS)");
     let primary = Arguments {
-        mode: Some(ReadMode::Primary),
+        read: Some(ReadMode::Primary),
         ..picky.clone()
     };
     check(&primary, Exit::CONFIGURATION, "tag sets");
     let hasty = Arguments {
-        mode: Some(ReadMode::Secondary),
+        read: Some(ReadMode::Secondary),
         max_staleness: Some(Duration::from_secs(10)),
         ..Arguments::default()
     };
     check(&hasty, Exit::CONFIGURATION, "must be at least 90");
     let malformed = Arguments {
-        uri: Some("http://db".to_owned()),
+        target: Target::new("http://db"),
         ..Arguments::default()
     };
     check(&malformed, Exit::CONFIGURATION, "error: ");
@@ -122,8 +122,8 @@ fn a_selection_without_matching_servers_is_explained_and_fails() {
 #[test]
 fn a_loop_counts_every_selection() {
     let looping = Arguments {
-        mode: Some(ReadMode::Nearest),
-        rounds: Some(60),
+        read: Some(ReadMode::Nearest),
+        load: Some(60),
         ..Arguments::default()
     };
     let (exit, output, _) = select(&looping);

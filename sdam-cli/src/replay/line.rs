@@ -7,9 +7,10 @@ use sdam_core::{
     hello::Hello,
     options::Options,
 };
-use sdam_spec::{fields::read, sdam::ApplicationError};
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
+
+use super::application_error::ApplicationError;
 
 /// The content of a line.
 #[derive(Debug)]
@@ -104,4 +105,9 @@ fn not_json(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let reason = text.split(" at line ").next().unwrap_or(&text);
     format!("it is not JSON, {reason} at column {}", error.column())
+}
+
+/// Converts `value`; the error names the path of the field.
+fn read<T: DeserializeOwned>(value: &Value) -> Result<T, String> {
+    serde_path_to_error::deserialize(value).map_err(|error| error.to_string())
 }

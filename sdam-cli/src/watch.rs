@@ -35,11 +35,13 @@ use sdam_events::{
 use sdam_select::Criteria;
 
 pub use self::{
-    arguments::{Arguments, Command, USAGE},
+    arguments::Arguments,
     verdict::{Access, is_known},
 };
 use self::{demonstration::Demonstration, view::View};
-use crate::{exit::Exit, failure::Failure, log::LogSink, output::Output, terminal::Palette};
+use crate::{
+    exit::Exit, failure::Failure, log::LogSink, output::Output, target::Target, terminal::Palette,
+};
 
 /// The outputs of a program.
 #[derive(Debug)]
@@ -93,7 +95,7 @@ struct Session {
 
 impl Session {
     fn prepare(arguments: &Arguments) -> Result<Self, Failure> {
-        let Some(uri) = &arguments.uri else {
+        let Some(uri) = arguments.target.uri()? else {
             let demonstration = Demonstration::start(arguments.pause).map_err(Failure::other)?;
             let mut options = Options::parse(demonstration.uri()).map_err(Failure::config)?;
             // One seed is enough, so that the demonstration shows the discovery of the others.
@@ -103,9 +105,8 @@ impl Session {
                 demonstration: Some(demonstration),
             });
         };
-        let options = Options::parse(uri).map_err(Failure::config)?;
         Ok(Self {
-            options,
+            options: Target::options(&uri)?,
             demonstration: None,
         })
     }

@@ -36,10 +36,7 @@ fn watch(line: &[&str]) -> (String, String, io::Result<Exit>) {
 }
 
 fn arguments(line: &[&str]) -> Arguments {
-    let Ok(Command::Watch(arguments)) = Command::parse(line.iter().map(Into::into)) else {
-        panic!("{line:?}");
-    };
-    arguments
+    crate::cli::tests::watch(line)
 }
 
 fn block_on<T>(future: impl Future<Output = T>) -> T {
@@ -183,7 +180,10 @@ fn configuration_errors_name_the_option_and_the_remedy() {
         "mongodb://a,b/?directConnection=true",
         ["`directConnection` is `true`", "name one host"],
     );
-    check("mongodb://a/?tls=true", ["`tls` is `true`", "remove it"]);
+    check(
+        "mongodb://a/?tls=1",
+        ["`tls` is `1`", "leave the option out"],
+    );
     check(
         "mongodb+srv://a.example.com/",
         ["mongodb+srv", "mongodb:// string"],

@@ -26,7 +26,7 @@ impl Exit {
     pub const DIFFERENT: Self = Self(2);
     /// `watch --once`: there is no readable server.
     pub const NEITHER: Self = Self(2);
-    /// `select`: no server was selected.
+    /// `explain`: no server was selected.
     pub const NO_SERVER: Self = Self(2);
     /// The command line or the connection string is invalid.
     pub const CONFIGURATION: Self = Self(3);
@@ -86,13 +86,9 @@ pub async fn interrupted() {
     }
 }
 
-/// Prints a text, such as the usage, on standard output.
-pub fn print(text: &str) -> Exit {
-    Exit::of(
-        io::stdout()
-            .write_all(text.as_bytes())
-            .map(|()| Exit::SUCCESS),
-    )
+/// Prints a text, such as the help, on standard output.
+pub fn print(text: &[u8]) -> Exit {
+    Exit::of(io::stdout().write_all(text).map(|()| Exit::SUCCESS))
 }
 
 impl From<Exit> for ExitCode {

@@ -43,7 +43,7 @@ impl Write for Lines {
 impl Running {
     fn start(uri: Option<&str>) -> Self {
         let arguments = Arguments {
-            uri: uri.map(str::to_owned),
+            target: uri.map(Target::new).unwrap_or_default(),
             listen: "127.0.0.1:0".parse().unwrap(),
             ..Arguments::default()
         };
@@ -266,7 +266,7 @@ fn without_a_connection_string_a_simulated_set_is_watched() {
 fn configuration_errors_are_printed_and_end_the_program() {
     let check = |uri: &str, listen: SocketAddr, exit: Exit, said: &str| {
         let arguments = Arguments {
-            uri: Some(uri.to_owned()),
+            target: Target::new(uri),
             listen,
             ..Arguments::default()
         };

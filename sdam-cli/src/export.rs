@@ -15,7 +15,6 @@ use std::{
 
 use futures::{FutureExt, select_biased};
 use sdam::{Topology, TopologyBuilder};
-use sdam_core::options::Options;
 use sdam_events::metrics::MetricsSink;
 use sdam_sim::serve::ReplicaSet;
 use tokio::{
@@ -23,9 +22,9 @@ use tokio::{
     time::{MissedTickBehavior, interval},
 };
 
-pub use self::arguments::{Arguments, Command, USAGE};
+pub use self::arguments::Arguments;
 use self::pages::{Numbers, Pages};
-use crate::{exit::Exit, failure::Failure, http, log::LogSink};
+use crate::{exit::Exit, failure::Failure, http, log::LogSink, target::Target};
 
 /// The interval for aggregating metrics that nothing fetches, so that their memory is bounded.
 const UPKEEP: Duration = Duration::from_secs(5);
@@ -78,13 +77,13 @@ struct Exporter {
 
 impl Exporter {
     async fn start(arguments: &Arguments) -> Result<Self, Failure> {
-        let simulated = match arguments.uri {
-            None => Some(ReplicaSet::start(3).map_err(Failure::other)?),
-            Some(_) => None,
+        let (uri, simulated) = if let Some(uri) = arguments.target.uri()? {
+            (uri, None)
+        } else {
+            let set = ReplicaSet::start(3).map_err(Failure::other)?;
+            (set.uri().to_owned(), Some(set))
         };
-        let uri = simulated.as_ref().map(|set| set.uri());
-        let uri = uri.or(arguments.uri.as_deref()).unwrap_or_default();
-        let options = Options::parse(uri).map_err(Failure::config)?;
+        let options = Target::options(&uri)?;
         let listener = TcpListener::bind(arguments.listen).await.map_err(|error| {
             Failure::other(format!("cannot listen on {}: {error}", arguments.listen))
         })?;

@@ -3,19 +3,21 @@
 //! Nothing is connected: the state machine of `sdam-core` processes one line after the other, and
 //! its state after each one is printed.
 
+mod application_error;
 mod line;
 #[cfg(test)]
 mod tests;
 mod trace;
 
 use std::{
-    ffi::OsString,
-    io::{self, BufRead, Write},
+    fs::File,
+    io::{self, BufRead, BufReader, Write},
     path::PathBuf,
     sync::Arc,
     time::Duration,
 };
 
+use clap::Args;
 use sdam_core::{
     address::ServerAddress,
     app_error::ErrorOutcome,
@@ -23,27 +25,23 @@ use sdam_core::{
     hello::Hello,
     ids::ObjectId,
     machine::{Input, TopologyMachine},
-    options::{ConfigError, Options, Warning},
+    options::{Options, Warning},
     server::{Rtt, ServerDescription},
     time::Instant,
 };
-use sdam_spec::sdam::ApplicationError;
 use serde_json::Value;
 
-use self::line::Step;
+use self::{application_error::ApplicationError, line::Step};
 use crate::{
     exit::Exit,
+    failure::Failure,
     json::{self, RoundTrips},
 };
 
 pub use self::trace::trace;
 
-/// The usage text, with the input and output formats.
-pub const USAGE: &str = r#"usage: cargo run --example replay < LINES
-       cargo run --example replay -- --trace FILE
-
-Shows how a client interprets replies and errors. Reads JSON, one object a line,
-and prints the description of the topology after each, as one line of JSON.
+/// What the help ends with.
+const AFTER: &str = r#"Each line is a JSON object:
 
   {"uri":"mongodb://a,b/?replicaSet=rs"}         first: the client's connection string
   {"address":"a:27017","reply":{"ok":1, ...}}    a check succeeded with this hello,
@@ -54,51 +52,39 @@ and prints the description of the topology after each, as one line of JSON.
     {"when":"afterHandshakeCompletes",           tests of the specification;
      "type":"network","maxWireVersion":21}}      "command" needs a "response"
 
-Empty lines are skipped. An invalid line is reported with its number and skipped;
-then the exit code is 1. It is 3 if the arguments are invalid.
+Empty lines are skipped. An invalid line is reported with its number and skipped.
 
-With --trace it replays the inputs of a client, as recorded by `watch --record
-FILE`, in a new client, and prints the description of the topology after each
-change. If the new client behaves differently, the first difference is reported
-and the exit code is 2.
-"#;
+Exit codes: 0 done, 1 some lines were invalid, 2 with --trace: the new client behaves differently,
+3 the command line is wrong, 4 another failure.
 
-/// The parsed command line.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Command {
-    /// A request for the usage text.
-    Help,
-    /// A request to read lines from standard input.
-    Lines,
-    /// A request to replay the recording in this file.
-    Trace(PathBuf),
+Example: echo '{"uri":"mongodb://a,b/?replicaSet=rs"}' | sdam replay"#;
+
+/// Reads replies and errors from standard input, one JSON object a line, and prints the description
+/// of the topology after each.
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+#[command(after_help = AFTER)]
+#[non_exhaustive]
+pub struct Arguments {
+    /// Replay the inputs of a client, as recorded by `sdam watch --record FILE`, in a new client,
+    /// and print the description of the topology after each change.
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
 }
 
-impl Command {
-    /// Parses the arguments that follow the program's name.
-    ///
-    /// # Errors
-    ///
-    /// The error message, with the option and the remedy.
-    pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, ConfigError> {
-        let mut arguments = arguments.into_iter();
-        let command = match arguments.next() {
-            None => return Ok(Self::Lines),
-            Some(argument) if argument == "--help" || argument == "-h" => return Ok(Self::Help),
-            Some(argument) if argument == "--trace" => arguments.next().map(Into::into),
-            Some(argument) => {
-                let argument = argument.to_string_lossy();
-                let reason =
-                    "only a recording is read from a file; lines are read from standard input";
-                return Err(ConfigError::new(argument, "", reason, "see `--help`"));
-            }
-        };
-        if let (Some(path), None) = (command, arguments.next()) {
-            return Ok(Self::Trace(path));
-        }
-        let reason = "it needs the name of one file";
-        let remedy = "write for example `--trace sdam.jsonl`";
-        Err(ConfigError::new("--trace", "", reason, remedy))
+/// Replays a recording, or standard input, to standard output.
+///
+/// # Errors
+///
+/// Only those of the standard streams; other errors are printed and set the exit code.
+pub fn main(arguments: &Arguments) -> io::Result<Exit> {
+    let (output, remarks) = (io::stdout().lock(), io::stderr());
+    let Some(path) = &arguments.trace else {
+        return run(io::stdin().lock(), output, remarks);
+    };
+    match File::open(path) {
+        Ok(file) => trace(BufReader::new(file), output, remarks),
+        Err(error) => Failure::config(format!("--trace {}: {error}", path.display()))
+            .report(&mut io::stderr()),
     }
 }
 

@@ -14,15 +14,16 @@ use std::{
 
 use futures::future::join_all;
 use sdam::{SelectionError, StartError, Topology, TopologyBuilder};
-use sdam_core::{address::ServerAddress, options::Options};
+use sdam_core::address::ServerAddress;
 use sdam_select::{Criteria, diagnose};
 use sdam_sim::serve::{Builder, ReplicaSet, ServeError};
 
-pub use self::arguments::{Arguments, Command, USAGE};
+pub use self::arguments::Arguments;
 use self::table::Share;
 use crate::{
     exit::Exit,
     failure::Failure,
+    target::Target,
     terminal::Tone,
     watch::{Console, is_known},
 };
@@ -73,13 +74,13 @@ struct Session {
 
 impl Session {
     fn prepare(arguments: &Arguments) -> Result<Self, Failure> {
-        let simulated = match arguments.uri {
-            None => Some(simulate().map_err(Failure::other)?),
-            Some(_) => None,
+        let (uri, simulated) = if let Some(uri) = arguments.target.uri()? {
+            (uri, None)
+        } else {
+            let set = simulate().map_err(Failure::other)?;
+            (set.uri().to_owned(), Some(set))
         };
-        let simulated_uri = simulated.as_ref().map(|set| set.uri());
-        let uri = arguments.uri.as_deref().or(simulated_uri);
-        let mut options = Options::parse(uri.unwrap_or_default()).map_err(Failure::config)?;
+        let mut options = Target::options(&uri)?;
         if let Some(timeout) = arguments.timeout {
             options.server_selection_timeout = timeout;
         }
@@ -118,7 +119,7 @@ impl Session {
             Err(error) => return fail(&error, console),
         };
         self.show(&chosen, console)?;
-        match arguments.rounds {
+        match arguments.load {
             Some(rounds) => self.load(rounds, console).await,
             None => Ok(Exit::SUCCESS),
         }

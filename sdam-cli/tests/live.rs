@@ -12,9 +12,10 @@ use std::{
 };
 
 use futures::channel::oneshot;
-use sdam_examples::{
+use sdam_cli::{
     exit::Exit,
     replay,
+    target::Target,
     terminal::Palette,
     watch::{self, Arguments, Console},
 };
@@ -74,7 +75,7 @@ fn a_wrong_set_name_is_reported_with_the_right_one() {
     let uri = format!("mongodb://{host}/?replicaSet=wrong");
     let check = |uri: &str| {
         let mut arguments = Arguments::default();
-        arguments.uri = Some(uri.to_owned());
+        arguments.target = Target::new(uri);
         arguments.once = true;
         // With `directConnection` the only server stays in the topology, so the wait times out.
         arguments.timeout = Some(Duration::from_secs(2));
@@ -111,7 +112,7 @@ fn a_real_failover_is_recorded_and_replayed() {
     };
     let file = Scratch(env::temp_dir().join(format!("sdam-live-{}.jsonl", process::id())));
     let mut arguments = Arguments::default();
-    arguments.uri = Some(format!("{}&heartbeatFrequencyMS=500", set.uri()));
+    arguments.target = Target::new(&format!("{}&heartbeatFrequencyMS=500", set.uri()));
     arguments.record = Some(file.0.clone());
     let (sender, pieces) = mpsc::channel();
     let (interrupt, interrupted) = oneshot::channel();

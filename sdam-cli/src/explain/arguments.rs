@@ -1,0 +1,83 @@
+//! The command line of `explain`.
+
+use std::time::Duration;
+
+use clap::Args;
+use sdam_core::read_preference::{ReadMode, ReadPreference, TagSet};
+
+use crate::{cli::seconds, target::Target};
+
+/// What the help ends with.
+const AFTER: &str = "\
+The defaults are those of the connection string.
+
+Exit codes: 0 a server was selected, 2 none was, 3 the command line or the connection string is \
+wrong, 4 another failure.
+
+Example: sdam explain --read secondary --tags dc:ny --tags '' \
+'mongodb://db-0.example.com/?replicaSet=rs0'";
+
+/// Selects a server for an operation, and explains the result for each of the others.
+///
+/// Without a connection string it uses a simulated replica set, whose members have the tags
+/// dc:ny,rack:1 and dc:ny,rack:2 and dc:la,rack:1.
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+#[command(after_help = AFTER)]
+#[non_exhaustive]
+pub struct Arguments {
+    #[command(flatten)]
+    /// The deployment; a simulated one if there is no connection string.
+    pub target: Target,
+    /// Explain an operation that writes; the default is to read.
+    #[arg(long, conflicts_with_all = ["read", "tags", "max_staleness"])]
+    pub write: bool,
+    /// The mode of the read preference: primary, primaryPreferred, secondary, secondaryPreferred or
+    /// nearest.
+    #[arg(long, visible_alias = "mode", value_name = "MODE", value_parser = mode)]
+    pub read: Option<ReadMode>,
+    /// A tag set; give several in order of preference, with '' as the last one to accept any member.
+    #[arg(long, value_name = "NAME:VALUE,...", value_parser = tags)]
+    pub tags: Vec<TagSet>,
+    /// How far members may lag behind.
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub max_staleness: Option<Duration>,
+    /// How long to wait [default: serverSelectionTimeoutMS].
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub timeout: Option<Duration>,
+    /// Select N times from 20 tasks at once, and show how that loads the servers.
+    #[arg(
+        long, value_name = "N", num_args = 0..=1, default_missing_value = "1000",
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
+    pub load: Option<u32>,
+}
+
+impl Arguments {
+    /// Returns the read preference; `default` is that of the connection string.
+    pub fn preference(&self, default: &ReadPreference) -> ReadPreference {
+        let mut preference = default.clone();
+        preference.mode = self.read.unwrap_or(preference.mode);
+        if !self.tags.is_empty() {
+            preference.tag_sets.clone_from(&self.tags);
+        }
+        preference.max_staleness = self.max_staleness.or(preference.max_staleness);
+        preference
+    }
+}
+
+fn mode(text: &str) -> Result<ReadMode, &'static str> {
+    ReadMode::parse(text).ok_or(
+        "the mode is unknown; use primary, primaryPreferred, secondary, secondaryPreferred or \
+         nearest",
+    )
+}
+
+fn tags(text: &str) -> Result<TagSet, &'static str> {
+    let tags = text.split(',').filter(|_| !text.is_empty());
+    tags.map(|tag| tag.split_once(':'))
+        .collect::<Option<TagSet>>()
+        .ok_or(
+            "a tag is a name, a colon and a value; write for example `--tags dc:ny,rack:1`, or \
+             `--tags \'\'` for any member",
+        )
+}

@@ -1,0 +1,65 @@
+//! The command line of `export`.
+
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    time::Duration,
+};
+
+use clap::Args;
+use sdam_events::log::LogConfig;
+
+use crate::target::Target;
+
+/// What the help ends with.
+const AFTER: &str = "\
+/metrics            metrics, in the text format of Prometheus
+/topology           the description of the topology, as JSON
+/healthz            200 if the deployment can be written to, else 503 and why
+/healthz?read=MODE  200 if it can be read with this read preference
+/primary            the address of the primary, or 503
+
+The variables MONGODB_LOG_ALL, MONGODB_LOG_TOPOLOGY, MONGODB_LOG_PATH and so on configure logging.
+
+Exit codes: 0 interrupted, 3 the command line or connection string is wrong, 4 another failure.
+
+Example: sdam export --listen 127.0.0.1:9216 'mongodb://db-0.example.com/?replicaSet=rs0'";
+
+/// Watches a deployment and serves pages about it over HTTP until Ctrl-C.
+///
+/// Without a connection string it watches a simulated replica set, whose primary steps down every 30
+/// seconds. The first line of the output is the address.
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+#[command(after_help = AFTER)]
+#[non_exhaustive]
+pub struct Arguments {
+    #[command(flatten)]
+    /// The deployment; a simulated one if there is no connection string.
+    pub target: Target,
+    /// Where to serve; port 0 is a free one.
+    #[arg(long, value_name = "HOST:PORT", default_value_t = LISTEN)]
+    pub listen: SocketAddr,
+    /// The interval between step-downs of a simulated deployment's primary.
+    #[arg(skip = FAILOVER_PERIOD)]
+    pub failover_period: Duration,
+    /// The log configuration, which is not part of the command line.
+    #[arg(skip)]
+    pub log: LogConfig,
+}
+
+/// The port that the Prometheus project has assigned to MongoDB exporters.
+const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9216);
+
+/// The default of [`Arguments::failover_period`].
+const FAILOVER_PERIOD: Duration = Duration::from_secs(30);
+
+impl Default for Arguments {
+    /// Returns the defaults of an empty command line.
+    fn default() -> Self {
+        Self {
+            target: Target::default(),
+            listen: LISTEN,
+            failover_period: FAILOVER_PERIOD,
+            log: LogConfig::default(),
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! The program `sdam`: what a client sees of a MongoDB deployment, and why.
+//!
+//! Each subcommand is a module with its arguments and a function that runs it on given outputs, so
+//! that it can be tested without a process.
+//!
+//! | module | subcommand |
+//! | --- | --- |
+//! | [`watch`] | `watch`: the servers of a deployment, and every change |
+//! | [`explain`] | `explain`: which server an operation would go to, and why |
+//! | [`export`] | `export`: metrics and health over HTTP |
+//! | [`serve`] | `serve`: a simulated deployment on loopback |
+//! | [`replay`] | `replay`: how a client interprets replies and errors |
+//!
+//! Beside them: [`cli`] (the command line), [`target`] (the deployment that it names), [`exit`],
+//! [`output`], [`terminal`], [`json`], [`log`], [`http`].
+
+pub mod cli;
+pub mod exit;
+pub mod explain;
+pub mod export;
+mod failure;
+pub mod http;
+pub mod json;
+pub mod log;
+pub mod output;
+pub mod replay;
+pub mod serve;
+pub mod target;
+pub mod terminal;
+pub mod watch;
+
+pub use cli::run;

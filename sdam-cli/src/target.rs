@@ -1,0 +1,85 @@
+//! The deployment that a command line names.
+
+use std::{fs, io::Read, path::PathBuf};
+
+use clap::Args;
+use sdam_core::options::Options;
+
+use crate::failure::Failure;
+
+/// The deployment to connect to.
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Target {
+    /// The connection string, mongodb://…, in quotes.
+    #[arg(env = "SDAM_URI", hide_env_values = true)]
+    pub uri: Option<String>,
+    /// Read the connection string from FILE; from standard input if it is `-`.
+    #[arg(long, value_name = "FILE", conflicts_with = "uri")]
+    pub uri_file: Option<PathBuf>,
+}
+
+impl Target {
+    /// Names the deployment of a connection string.
+    pub fn new(uri: &str) -> Self {
+        Self {
+            uri: Some(uri.to_owned()),
+            uri_file: None,
+        }
+    }
+
+    /// Returns the connection string; `None` if the command line names no deployment.
+    pub(crate) fn uri(&self) -> Result<Option<String>, Failure> {
+        let Some(path) = &self.uri_file else {
+            return Ok(self.uri.clone());
+        };
+        let mut text = String::new();
+        let read = if path.as_os_str() == "-" {
+            std::io::stdin().read_to_string(&mut text).map(drop)
+        } else {
+            fs::read_to_string(path).map(|read| text = read)
+        };
+        read.map_err(|error| Failure::config(format!("--uri-file {}: {error}", path.display())))?;
+        Ok(Some(text.trim().to_owned()))
+    }
+
+    /// Parses the connection string `uri`.
+    pub(crate) fn options(uri: &str) -> Result<Options, Failure> {
+        Options::parse(uri).map_err(Failure::config)
+    }
+}
+
+/// Hides the user names and passwords of connection strings in `text`.
+pub(crate) fn redact(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(start) = rest.find("://") {
+        let (before, after) = rest.split_at(start + 3);
+        shown.push_str(before);
+        let end = after
+            .find(|letter: char| letter.is_whitespace() || letter == '\'')
+            .unwrap_or(after.len());
+        let (word, behind) = after.split_at(end);
+        match word.rsplit_once('@') {
+            Some((_, host)) => shown.extend(["***@", host]),
+            None => shown.push_str(word),
+        }
+        rest = behind;
+    }
+    shown + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn user_names_and_passwords_are_hidden() {
+        let check = |text: &str, expected: &str| assert_eq!(redact(text), expected);
+        check("no string", "no string");
+        check("'mongodb://a/?x=y'", "'mongodb://a/?x=y'");
+        check(
+            "error: 'mongodb://u:p@s@h:1/db' and mongodb+srv://v:w@i",
+            "error: 'mongodb://***@h:1/db' and mongodb+srv://***@i",
+        );
+    }
+}
