@@ -53,7 +53,7 @@ impl Dial for Sockets {
         // If the caller has dropped its future, the socket is dropped here, and so closed.
         thread::Builder::new().spawn(move || drop(opened.send(TcpStream::connect(address))))?;
         let socket = socket.await.map_err(io::Error::other)??;
-        socket.set_nodelay(true)?;
+        system::tune_tcp(&socket)?;
         let (stream, end) = pipe::piped();
         carry(socket, end)?;
         Ok(stream)

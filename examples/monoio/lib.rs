@@ -12,6 +12,7 @@ use std::{
     pin::pin,
     sync::Arc,
     thread::{self, JoinHandle},
+    time::Duration,
 };
 
 use futures::{SinkExt as _, StreamExt as _, channel::oneshot, future::select};
@@ -85,6 +86,8 @@ impl Dial for MonoioDial {
         let connect = move || async move {
             let socket = TcpStream::connect_addr(address).await?;
             socket.set_nodelay(true)?;
+            let [idle, interval] = [120, 10].map(|seconds| Some(Duration::from_secs(seconds)));
+            socket.set_tcp_keepalive(idle, interval, Some(9))?;
             Ok(socket)
         };
         self.0.open(connect, carry).await

@@ -9,7 +9,7 @@ use async_std::net::{TcpStream, ToSocketAddrs as _};
 use async_std::os::unix::net::UnixStream;
 use futures::future::Either;
 use sdam_core::time::Instant;
-use sdam_transport::{Dial, DialTarget, async_trait, stream::NonBlocking};
+use sdam_transport::{Dial, DialTarget, async_trait, stream::NonBlocking, system::tune_tcp};
 
 #[derive(Debug)]
 pub(crate) struct AsyncStdDial;
@@ -22,7 +22,7 @@ impl Dial for AsyncStdDial {
         match target {
             DialTarget::Tcp(address) => {
                 let stream = TcpStream::connect(*address).await?;
-                stream.set_nodelay(true)?;
+                tune_tcp(&stream)?;
                 Ok(Either::Left(NonBlocking(stream)))
             }
             #[cfg(unix)]

@@ -6,7 +6,10 @@ use std::{
 };
 
 use sdam_core::time::Instant;
-use sdam_transport::{Dial, DialTarget, async_trait, system::Epoch};
+use sdam_transport::{
+    Dial, DialTarget, async_trait,
+    system::{Epoch, tune_tcp},
+};
 
 use crate::socket::BlockingStream;
 
@@ -44,7 +47,7 @@ impl Dial for BlockingDial {
         match target {
             DialTarget::Tcp(address) => {
                 let stream = self.connect(address, deadline)?;
-                stream.set_nodelay(true)?;
+                tune_tcp(&stream)?;
                 Ok(BlockingStream::new(stream, self.epoch))
             }
             #[cfg(unix)]

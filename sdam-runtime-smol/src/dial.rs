@@ -11,7 +11,7 @@ use std::{
 
 use futures::future::Either;
 use sdam_core::time::Instant;
-use sdam_transport::{Dial, DialTarget, async_trait, stream::NonBlocking};
+use sdam_transport::{Dial, DialTarget, async_trait, stream::NonBlocking, system::tune_tcp};
 use smol::{Async, net};
 
 #[derive(Debug)]
@@ -25,7 +25,7 @@ impl Dial for SmolDial {
         match target {
             DialTarget::Tcp(address) => {
                 let stream = Async::<TcpStream>::connect(*address).await?;
-                stream.get_ref().set_nodelay(true)?;
+                tune_tcp(&stream)?;
                 Ok(Either::Left(NonBlocking(stream)))
             }
             #[cfg(unix)]

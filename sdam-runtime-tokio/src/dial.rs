@@ -15,7 +15,7 @@ use futures::{
     io::{AsyncRead, AsyncWrite},
 };
 use sdam_core::time::Instant;
-use sdam_transport::{ByteStream, Dial, DialTarget, async_trait};
+use sdam_transport::{ByteStream, Dial, DialTarget, async_trait, system::tune_tcp};
 #[cfg(not(unix))]
 use tokio::net::TcpStream as UnixStream;
 #[cfg(unix)]
@@ -62,7 +62,7 @@ impl Dial for TokioDial {
         match target {
             DialTarget::Tcp(address) => {
                 let stream = self.open(TcpStream::connect(*address)).await?;
-                stream.set_nodelay(true)?;
+                tune_tcp(&stream)?;
                 Ok(Either::Left(Compat(stream)))
             }
             #[cfg(unix)]

@@ -94,8 +94,8 @@ pub fn runtime(runtime: &Runtime) {
     report.finish();
 }
 
-/// Checks a dialer through the transport that is made of it: of several addresses, one that
-/// refuses is skipped, and one that does not answer is overtaken.
+/// Checks a dialer: of several addresses, one that refuses is skipped, and one that does not answer
+/// is overtaken; on Linux, also that idle peers are probed.
 ///
 /// The rules of all transports are checked by [`io`], [`blocking`] and [`runtime`].
 ///
@@ -259,12 +259,14 @@ const SPAWN_CHECKS: &[Check<Runtime>] = &checks![
         => spawn::a_panic_ends_only_its_task,
 ];
 
-fn dial_checks<D: Dial>() -> [Check<Dialer<D>>; 2] {
+fn dial_checks<D: Dial>() -> [Check<Dialer<D>>; 3] {
     checks![
         Dial: "An address that refuses is an error at once"
             => dial::a_refusing_address_is_skipped,
         Dial: "one that is silent is pending, unless [`blocks`](Self::blocks) says otherwise."
             => dial::the_next_address_overtakes_a_silent_one,
+        Dial: "A TCP socket sends without delay and probes an idle peer"
+            => dial::tcp_sockets_probe_an_idle_peer,
     ]
 }
 

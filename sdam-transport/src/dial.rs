@@ -23,6 +23,8 @@ use crate::stream::ByteStream;
 /// - The caller holds no lock, and may poll the futures by any executor on any thread.
 /// - An address that refuses is an error at once, and one that is silent is pending, unless
 ///   [`blocks`](Self::blocks) says otherwise.
+/// - A TCP socket sends without delay and probes an idle peer, as
+///   [`system::tune_tcp`](crate::system::tune_tcp) sets it up.
 ///
 /// Through the transport that is made of it, a dialer also keeps the contract of
 /// [`Transport`](crate::connect::Transport): dropping a future abandons the attempt and closes its
@@ -32,7 +34,7 @@ pub trait Dial: Send + Sync + Debug + 'static {
     /// An open socket.
     type Stream: ByteStream;
 
-    /// Opens a socket to `target`, with Nagle's algorithm disabled (`TCP_NODELAY`) on TCP.
+    /// Opens a socket to `target`.
     ///
     /// Only implementations that [block](Self::blocks) need the deadline; for all others the caller
     /// drops the future in time.

@@ -14,7 +14,7 @@
 //! | [`pool`] | the seam of connection pools, and connections that report to the topology |
 //! | [`wire`] | whole wire messages, validated |
 //! | [`stream`], [`framed`], [`dial`], [`race`], [`net`] | a transport for every runtime that has sockets |
-//! | [`system`] | shared parts of runtimes over an operating system: entropy, an epoch, timers, look-ups |
+//! | [`system`] | shared parts of runtimes over an operating system: entropy, an epoch, timers, look-ups, options of sockets |
 //! | [`local`], [`pipe`] | adapters for tasks and sockets that stay on one thread |
 //! | `conformance` | the conformance suite for runtimes (feature `conformance`) |
 //! | `testing` | a clock that tests advance (feature `testing`) |

@@ -1,7 +1,9 @@
-//! Shared parts of runtimes over an operating system: entropy, epoch, timers, host name look-up.
+//! Shared parts of runtimes over an operating system: entropy, epoch, timers, host name look-up,
+//! options of sockets.
 //!
 //! Nothing else in this crate uses this module: it is for the constructors of runtimes.
 
+mod tcp;
 mod timers;
 
 use std::{
@@ -15,7 +17,7 @@ use std::{
 use futures::channel::oneshot;
 use sdam_core::time::Instant;
 
-pub use self::timers::ThreadClock;
+pub use self::{tcp::tune_tcp, timers::ThreadClock};
 
 /// The zero of a runtime's [`Instant`]s, on the system's monotonic clock.
 #[derive(Clone, Copy, Debug)]

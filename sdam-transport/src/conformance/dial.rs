@@ -1,8 +1,8 @@
 //! Checks of the dialer contract, through the transport that is made of it.
 
 use std::{
-    io,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener},
+    fs, io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream},
     sync::Arc,
     time::Duration,
 };
@@ -13,6 +13,7 @@ use sdam_core::{address::ServerAddress, time::Instant};
 use super::{
     Outcome, Run,
     connection::exchange,
+    ensure,
     peer::{Blackhole, Peer, Refusing, echo},
 };
 use crate::{
@@ -20,6 +21,7 @@ use crate::{
     connect::{Connection, Transport},
     dial::{Dial, DialTarget},
     net::NetTransport,
+    system,
 };
 
 /// A dialer under test, for which every host name has the same addresses.
@@ -99,8 +101,7 @@ impl<D: Dial> Dialer<D> {
         let transport = NetTransport::new(dial, Arc::clone(&self.clock))
             .with_attempt_delay(Duration::from_millis(10));
         let target = ServerAddress::new("conformance.test", port);
-        // A blocking dialer spends half of it on an address that does not answer.
-        let deadline = self.clock.now() + Duration::from_secs(4);
+        let deadline = deadline(&*self.clock);
         let connected = transport.connect(&target, Some(deadline)).await;
         let mut connection = connected.map_err(|error| error.to_string())?;
         connection.set_deadline(Some(deadline));
@@ -133,6 +134,45 @@ pub(super) async fn the_next_address_overtakes_a_silent_one<D: Dial>(
     dialer.reach(listener, other, &run).await
 }
 
+pub(super) async fn tcp_sockets_probe_an_idle_peer<D: Dial>(
+    dialer: Dialer<D>,
+    run: Run,
+) -> Outcome {
+    let failed = |error: io::Error| error.to_string();
+    let bound = TcpListener::bind((LOOPBACK, 0)).and_then(|it| Ok((it.local_addr()?, it)));
+    let (address, listener) = bound.map_err(failed)?;
+    let control = TcpStream::connect(address).map_err(failed)?;
+    system::tune_tcp(&control).map_err(failed)?;
+    let _accepted = listener.accept().map_err(failed)?;
+    let from = control.local_addr().map_err(failed)?;
+    if keep_alive_timer(from).is_none() {
+        return Ok(()); // The system does not show its timers.
+    }
+    run.step("connecting to a port that listens");
+    let target = DialTarget::Tcp(address);
+    let dialled = dialer.dial.dial(&target, Some(deadline(&*dialer.clock)));
+    let _socket = dialled.await.map_err(failed)?;
+    let (_accepted, from) = listener.accept().map_err(failed)?;
+    let timer =
+        keep_alive_timer(from).ok_or("the system runs no keep-alive timer for the socket")?;
+    ensure!(
+        timer <= Duration::from_secs(120),
+        "the first probe is sent after {timer:?}"
+    );
+    Ok(())
+}
+
+/// Returns the time until the next probe of the TCP socket at `local`, if the system shows it.
+fn keep_alive_timer(local: SocketAddr) -> Option<Duration> {
+    let sockets = fs::read_to_string("/proc/net/tcp").ok()?;
+    let port = format!(":{:04X}", local.port());
+    let mut rows = sockets.lines().map(|line| line.split_whitespace());
+    let mut row = rows.find(|row| row.clone().nth(1).is_some_and(|own| own.ends_with(&port)))?;
+    let (timer, left) = row.nth(5)?.split_once(':')?;
+    let hundredths = u64::from_str_radix(left, 16).ok()?;
+    (timer == KEEP_ALIVE).then(|| Duration::from_millis(hundredths * 10))
+}
+
 /// Opens a listener on another loopback address than [`LOOPBACK`], if the system has one.
 fn other_loopback(port: u16) -> Option<(TcpListener, SocketAddr)> {
     let others = [
@@ -146,9 +186,17 @@ fn other_loopback(port: u16) -> Option<(TcpListener, SocketAddr)> {
     })
 }
 
+/// Returns the deadline of an attempt; a blocking dialer spends half of the time until then on an
+/// address that does not answer.
+fn deadline(clock: &dyn Clock) -> Instant {
+    clock.now() + Duration::from_secs(4)
+}
+
 fn echo_on(listener: TcpListener, address: SocketAddr) -> Peer<usize> {
     let address = ServerAddress::new(&address.ip().to_string(), address.port());
     Peer::run(address, move || echo(&mut listener.accept()?.0))
 }
 
+/// The number of the timer for probes in `/proc/net/tcp`.
+const KEEP_ALIVE: &str = "02";
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);

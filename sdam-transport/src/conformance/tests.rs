@@ -209,6 +209,11 @@ const BROKEN: &[(&str, Fault, &str)] = &[
         Fault::DialBlocks,
         "hangs for 3s when connecting to two addresses, of which the first is silent",
     ),
+    (
+        "tcp_sockets_probe_an_idle_peer",
+        Fault::SocketsAreUntuned,
+        "the system runs no keep-alive timer for the socket",
+    ),
 ];
 
 /// Returns the suite's report when only `check` is run, on a runtime with this fault.

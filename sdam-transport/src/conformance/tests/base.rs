@@ -69,7 +69,9 @@ impl Dial for Threads {
         let (opened, socket) = oneshot::channel();
         // If the caller has dropped its future, the socket is dropped here, which closes it.
         thread::spawn(move || drop(opened.send(TcpStream::connect(address))));
-        pump(socket.await.map_err(io::Error::other)??)
+        let socket = socket.await.map_err(io::Error::other)??;
+        system::tune_tcp(&socket)?;
+        pump(socket)
     }
 
     async fn lookup_ip(&self, host: &str) -> io::Result<Vec<IpAddr>> {

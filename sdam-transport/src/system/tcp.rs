@@ -1,0 +1,70 @@
+//! The options of TCP sockets.
+
+#[cfg(not(windows))]
+use std::os::fd::AsFd as AsSocket;
+#[cfg(windows)]
+use std::os::windows::io::AsSocket;
+use std::{io, time::Duration};
+
+use socket2::{SockRef, TcpKeepalive};
+
+/// Sets the options of a TCP socket to a server: it sends small messages at once, and a peer that
+/// has vanished breaks it after three and a half minutes.
+///
+/// Sending without delay is `TCP_NODELAY`. After 2 minutes without traffic the socket probes the
+/// peer every 10 seconds (`SO_KEEPALIVE`), and breaks when 9 probes are unanswered; where the
+/// system's own value is smaller, that stays. The probes also keep firewalls and load balancers from
+/// forgetting an idle connection. No specification says these values; they are those of MongoDB's
+/// other drivers.
+///
+/// # Errors
+///
+/// If the socket cannot send without delay.
+pub fn tune_tcp(socket: &impl AsSocket) -> io::Result<()> {
+    let socket = SockRef::from(socket);
+    socket.set_tcp_nodelay(true)?;
+    // A system without one of the options keeps its own value: any connection is better than none.
+    let _ = socket.set_tcp_keepalive(&keep_alive(&socket));
+    Ok(())
+}
+
+#[cfg(any(
+    target_os = "android",
+    target_os = "freebsd",
+    target_os = "linux",
+    target_os = "netbsd",
+    target_vendor = "apple",
+))]
+fn keep_alive(socket: &SockRef<'_>) -> TcpKeepalive {
+    /// The number of unanswered probes that break the connection.
+    const PROBES: u32 = 9;
+    let limited = |own: io::Result<Duration>, limit| own.map_or(limit, |own| own.min(limit));
+    let probes = socket.tcp_keepalive_retries();
+    TcpKeepalive::new()
+        .with_time(limited(socket.tcp_keepalive_time(), IDLE))
+        .with_interval(limited(socket.tcp_keepalive_interval(), INTERVAL))
+        .with_retries(probes.map_or(PROBES, |own| own.min(PROBES)))
+}
+
+/// Elsewhere the system's own values cannot be read, or not all can be set.
+#[cfg(not(any(
+    target_os = "android",
+    target_os = "freebsd",
+    target_os = "linux",
+    target_os = "netbsd",
+    target_vendor = "apple",
+)))]
+fn keep_alive(_: &SockRef<'_>) -> TcpKeepalive {
+    let keep_alive = TcpKeepalive::new().with_time(IDLE);
+    #[cfg(windows)]
+    let keep_alive = keep_alive.with_interval(INTERVAL);
+    keep_alive
+}
+
+/// The time without traffic before the first probe.
+const IDLE: Duration = Duration::from_secs(120);
+/// The time between two probes.
+const INTERVAL: Duration = Duration::from_secs(10);
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests;
