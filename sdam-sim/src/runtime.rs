@@ -26,7 +26,7 @@ use std::{
     time::Duration,
 };
 
-use sdam_core::{rng::Rng, time::Instant};
+use sdam_core::{address::ServerAddress, rng::Rng, time::Instant};
 use sdam_transport::{Io, NetTransport, Runtime};
 
 use self::{
@@ -303,6 +303,12 @@ impl Network<'_> {
     /// that lost bytes stay dead.
     pub fn blackhole(&self, member: MemberId, blackhole: bool) {
         self.0.state().network.port_mut(member).blackhole = blackhole;
+    }
+
+    /// Opens a port forwarder at `place`, like that of a tunnel, which leads to `member`. It has no
+    /// faults of its own.
+    pub fn forward(&self, place: ServerAddress, member: MemberId) {
+        self.0.state().network.forwarders.insert(place, member);
     }
 
     /// Resets every new connection to `member` after this many bytes from the server.

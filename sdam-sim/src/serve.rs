@@ -26,6 +26,8 @@ use std::{
     time::Duration,
 };
 
+use sdam_core::address::ServerAddress;
+
 pub use self::builder::Builder;
 use self::driver::Event;
 use crate::{
@@ -39,6 +41,7 @@ use crate::{
 #[derive(Debug)]
 pub struct Server {
     uri: String,
+    places: Box<[(ServerAddress, ServerAddress)]>,
     events: Sender<Event>,
     driver: Option<JoinHandle<()>>,
 }
@@ -63,6 +66,12 @@ impl Server {
     /// Returns the connection string of the deployment as it was at the start.
     pub fn uri(&self) -> &str {
         &self.uri
+    }
+
+    /// Returns the name of each server and where it listens; they differ if the servers have been
+    /// given [names](Builder::name).
+    pub fn places(&self) -> &[(ServerAddress, ServerAddress)] {
+        &self.places
     }
 
     /// Applies `action`, and returns once its effect has started.

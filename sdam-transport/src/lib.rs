@@ -9,7 +9,7 @@
 //! | [`runtime`] | [`Io`] and [`Runtime`]: the bundles of traits that an engine gets |
 //! | [`clock`], [`spawn`], [`connect`], [`resolve`] | the traits that runtimes implement |
 //! | [`error`] | the error of transports and resolvers |
-//! | [`layers`], [`tls`] | where to dial for a server, the proxy, and TLS, over any stream |
+//! | [`layers`], [`translate`], [`tls`] | where to dial for a server, the proxy, and TLS, over any stream |
 //! | [`handshake`] | client metadata |
 //! | [`pool`] | the seam of connection pools, and connections that report to the topology |
 //! | [`wire`] | whole wire messages, validated |
@@ -56,6 +56,7 @@ pub mod system;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod tls;
+pub mod translate;
 pub mod wire;
 
 pub use async_trait::async_trait;
@@ -76,4 +77,5 @@ pub use crate::{
     spawn::{Spawner, Task},
     stream::ByteStream,
     tls::{Tls, TlsProvider},
+    translate::{AddressTable, ThroughHost},
 };

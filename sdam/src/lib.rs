@@ -160,6 +160,7 @@ pub use sdam_transport::{
     },
     runtime::{Io, Runtime},
     spawn::{Spawner, Task},
+    translate::{AddressTable, ThroughHost},
 };
 
 #[cfg(feature = "blocking")]

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use sdam_core::{rng::Rng, time::Instant};
+use sdam_core::{address::ServerAddress, rng::Rng, time::Instant};
 
 use super::dns::DnsState;
 use crate::{ConnectionId, MemberId};
@@ -119,6 +119,8 @@ pub(super) struct NetworkState {
     pub(super) latency: Latency,
     pub(super) dns: DnsState,
     ports: BTreeMap<MemberId, PortState>,
+    /// The port forwarders, each with the server that it leads to.
+    pub(super) forwarders: BTreeMap<ServerAddress, MemberId>,
     pub(super) sockets: BTreeMap<u64, Socket>,
     pub(super) by_connection: BTreeMap<ConnectionId, u64>,
     hosts: Vec<Box<str>>,
@@ -133,6 +135,7 @@ impl NetworkState {
             latency: Latency::LAN,
             dns: DnsState::default(),
             ports: BTreeMap::new(),
+            forwarders: BTreeMap::new(),
             sockets: BTreeMap::new(),
             by_connection: BTreeMap::new(),
             hosts: Vec::new(),

@@ -140,8 +140,9 @@ impl SimState {
 
     /// Returns whether `address` gives no reply to the program.
     pub(super) fn is_silent(&self, address: &ServerAddress) -> bool {
-        self.deployment
-            .member_at(address)
+        let forwarded = self.network.forwarders.get(address).copied();
+        forwarded
+            .or_else(|| self.deployment.member_at(address))
             .is_some_and(|member| self.network.port(member).blackhole || self.is_cut_off(member))
     }
 
@@ -151,9 +152,12 @@ impl SimState {
         own.is_some_and(|own| own.running && !own.answers)
     }
 
-    /// Returns the member at `address`. Behind a load balancer mongoses share an address and take
-    /// turns.
+    /// Returns the member at `address`, directly or behind a port forwarder. Behind a load balancer
+    /// mongoses share an address and take turns.
     fn member_at(&mut self, address: &ServerAddress) -> Option<MemberId> {
+        if let Some(member) = self.network.forwarders.get(address) {
+            return Some(*member);
+        }
         let members = self.deployment.members_at(address);
         self.next_mongos = self.next_mongos.wrapping_add(1);
         members

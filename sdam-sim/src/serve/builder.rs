@@ -28,6 +28,7 @@ pub struct Builder {
     port: Option<u16>,
     seed: Option<u64>,
     configure: Vec<Configure>,
+    name: Name,
     #[cfg(feature = "auth")]
     users: Vec<crate::users::User>,
 }
@@ -38,6 +39,15 @@ enum Kind {
     ReplicaSet,
     Sharded,
     LoadBalanced,
+}
+
+/// The name of the listener with this index and port.
+struct Name(Box<dyn Fn(u16, u16) -> ServerAddress + Send>);
+
+impl std::fmt::Debug for Name {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Name")
+    }
 }
 
 /// A change of the initial configuration.
@@ -80,6 +90,9 @@ impl Builder {
             port: None,
             seed: None,
             configure: Vec::new(),
+            name: Name(Box::new(|_, port| {
+                ServerAddress::new(&Ipv4Addr::LOCALHOST.to_string(), port)
+            })),
             #[cfg(feature = "auth")]
             users: Vec::new(),
         }
@@ -127,6 +140,15 @@ impl Builder {
         self
     }
 
+    /// Sets the name of each server, by its index and its port: what the servers call themselves and
+    /// each other, as behind a tunnel or in containers with published ports. They listen on loopback
+    /// addresses all the same; see [`Server::places`].
+    #[must_use]
+    pub fn name(mut self, name: impl Fn(u16, u16) -> ServerAddress + Send + 'static) -> Self {
+        self.name = Name(Box::new(name));
+        self
+    }
+
     /// Adds a user. With one, the servers demand authentication.
     #[cfg(feature = "auth")]
     #[must_use]
@@ -149,11 +171,14 @@ impl Builder {
         let listeners = (0..ports)
             .map(|index| bind(self.port, index))
             .collect::<io::Result<Vec<TcpListener>>>()?;
-        let mut addresses = Vec::new();
-        for listener in &listeners {
+        let mut places = Vec::new();
+        for (index, listener) in listeners.iter().enumerate() {
             let local = listener.local_addr()?;
-            addresses.push(ServerAddress::new(&local.ip().to_string(), local.port()));
+            let name = (self.name.0)(index as u16, local.port());
+            let place = ServerAddress::new(&local.ip().to_string(), local.port());
+            places.push((name, place));
         }
+        let addresses: Vec<_> = places.iter().map(|(name, _)| name.clone()).collect();
         let since_epoch = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
@@ -165,7 +190,7 @@ impl Builder {
             .blueprint(&addresses)
             .epoch_millis(since_epoch.as_millis() as i64);
         let deployment = Deployment::start(Instant::EPOCH, &blueprint, Rng::new(seed));
-        driver::start(deployment, listeners, balanced)
+        driver::start(deployment, listeners, places.into(), balanced)
     }
 
     fn blueprint(self, addresses: &[ServerAddress]) -> Blueprint {

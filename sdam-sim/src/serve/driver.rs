@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use sdam_core::time::Instant;
+use sdam_core::{address::ServerAddress, time::Instant};
 
 use super::{ServeError, Server, listener::Listener};
 use crate::{
@@ -61,6 +61,7 @@ struct Socket {
 pub(super) fn start(
     deployment: Deployment,
     listeners: Vec<TcpListener>,
+    places: Box<[(ServerAddress, ServerAddress)]>,
     balanced: bool,
 ) -> Result<Server, ServeError> {
     let (sender, events) = mpsc::channel();
@@ -88,6 +89,7 @@ pub(super) fn start(
         .spawn(move || driver.run(&events))?;
     Ok(Server {
         uri,
+        places,
         events: sender,
         driver: Some(thread),
     })

@@ -138,7 +138,9 @@ impl<P: PoolHandle> TopologyBuilder<P> {
     }
 
     /// Sets where to dial for each member, for deployments whose members have names that lead
-    /// nowhere from here. The members keep their names, and TLS checks these.
+    /// nowhere from here: an [`AddressTable`](crate::AddressTable),
+    /// [`ThroughHost`](crate::ThroughHost), or your own. The members keep their names, and TLS
+    /// checks these.
     pub fn translate(mut self, translate: impl Translate) -> Self {
         self.translate = Some(Arc::new(translate));
         self

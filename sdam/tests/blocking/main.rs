@@ -8,6 +8,7 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod addresses;
 mod live;
 mod pooled;
 mod served;

@@ -1,0 +1,205 @@
+//! Translations of addresses: where to dial for members whose names do not lead there.
+
+use std::{collections::BTreeMap, error::Error, fmt, str::FromStr};
+
+use sdam_core::address::{InvalidAddress, ServerAddress};
+
+use crate::layers::Translate;
+
+/// A table of members, each with the place to dial for it. Other members are dialled by their names.
+///
+/// For port forwarders with one local port for each member, such as SSH tunnels, `kubectl
+/// port-forward` or the published ports of containers:
+///
+/// ```
+/// use sdam_core::address::ServerAddress;
+/// use sdam_transport::{AddressTable, Translate as _};
+///
+/// let table: AddressTable = "mongo-0=localhost:30001, mongo-1=localhost:30002".parse()?;
+/// let member = ServerAddress::new("mongo-1", 27017);
+/// assert_eq!(table.translate(&member).as_str(), "localhost:30002");
+/// # Ok::<(), sdam_transport::translate::InvalidTable>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AddressTable(BTreeMap<ServerAddress, ServerAddress>);
+
+impl AddressTable {
+    /// Parses entries `member=place`, separated by commas. Both are addresses as in a connection
+    /// string, and white space around them is ignored.
+    ///
+    /// # Errors
+    ///
+    /// If an entry is malformed, or a member has two.
+    pub fn parse(text: &str) -> Result<Self, InvalidTable> {
+        let mut table = BTreeMap::new();
+        for entry in text.split(',').map(str::trim) {
+            let invalid = |problem| InvalidTable {
+                entry: entry.into(),
+                problem,
+            };
+            let (member, place) = entry.split_once('=').ok_or(invalid(Problem::NoPair))?;
+            let address = |text: &str| {
+                ServerAddress::parse(text.trim()).map_err(|error| invalid(Problem::Address(error)))
+            };
+            if table.insert(address(member)?, address(place)?).is_some() {
+                return Err(invalid(Problem::Repeated));
+            }
+        }
+        Ok(Self(table))
+    }
+}
+
+impl FromStr for AddressTable {
+    type Err = InvalidTable;
+
+    fn from_str(text: &str) -> Result<Self, InvalidTable> {
+        Self::parse(text)
+    }
+}
+
+impl FromIterator<(ServerAddress, ServerAddress)> for AddressTable {
+    /// Collects pairs of a member and its place; of several pairs for one member the last one
+    /// counts.
+    fn from_iter<I: IntoIterator<Item = (ServerAddress, ServerAddress)>>(pairs: I) -> Self {
+        Self(pairs.into_iter().collect())
+    }
+}
+
+impl Translate for AddressTable {
+    fn translate(&self, member: &ServerAddress) -> ServerAddress {
+        self.0.get(member).unwrap_or(member).clone()
+    }
+}
+
+/// Dials every member at one host, each at its own port.
+///
+/// For tunnels that keep the ports. The members need different ports: with equal ports they would
+/// all be the same server, and an [`AddressTable`] has to say which is where. Unix domain sockets
+/// are dialled by their paths.
+///
+/// ```
+/// use sdam_core::address::ServerAddress;
+/// use sdam_transport::{ThroughHost, Translate as _};
+///
+/// let tunnel = ThroughHost::new("localhost");
+/// let member = ServerAddress::new("mongo-1", 27018);
+/// assert_eq!(tunnel.translate(&member).as_str(), "localhost:27018");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ThroughHost(Box<str>);
+
+impl ThroughHost {
+    /// Creates the translation to `host`: a name or an IP address, an IPv6 address without brackets.
+    pub fn new(host: impl Into<Box<str>>) -> Self {
+        Self(host.into())
+    }
+}
+
+impl Translate for ThroughHost {
+    fn translate(&self, member: &ServerAddress) -> ServerAddress {
+        match member.port() {
+            Some(port) => ServerAddress::new(&self.0, port),
+            None => member.clone(),
+        }
+    }
+}
+
+/// The error of a text that is no [`AddressTable`]: `{}` names the entry and the remedy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidTable {
+    entry: Box<str>,
+    problem: Problem,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Problem {
+    NoPair,
+    Address(InvalidAddress),
+    Repeated,
+}
+
+impl fmt::Display for InvalidTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "entry `{}` of the address table: ", self.entry)?;
+        match &self.problem {
+            Problem::NoPair => f.write_str(
+                "it has no `=`; write `member=place`, such as `mongo-0:27017=localhost:30001`",
+            ),
+            Problem::Address(error) => error.fmt(f),
+            Problem::Repeated => {
+                f.write_str("this member has an entry already; leave one of the two out")
+            }
+        }
+    }
+}
+
+impl Error for InvalidTable {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> ServerAddress {
+        ServerAddress::parse(text).unwrap()
+    }
+
+    #[test]
+    fn a_member_of_the_table_is_dialled_at_its_place_and_others_by_their_names() {
+        let table = AddressTable::parse("Mongo-0=localhost:30001,[::1]:5=10.0.0.1").unwrap();
+        let check = |member: &str, place: &str| {
+            assert_eq!(table.translate(&address(member)), address(place));
+        };
+        check("mongo-0:27017", "localhost:30001");
+        check("[::1]:5", "10.0.0.1:27017");
+        check("mongo-0:27018", "mongo-0:27018");
+        check("/tmp/mongodb.sock", "/tmp/mongodb.sock");
+        let pairs = [("mongo-0", "localhost:30001"), ("[::1]:5", "10.0.0.1")];
+        let pairs = pairs.map(|(member, place)| (address(member), address(place)));
+        assert_eq!(AddressTable::from_iter(pairs), table);
+    }
+
+    #[test]
+    fn white_space_around_addresses_is_ignored() {
+        let spaced = AddressTable::parse(" a:1 = b:2 ,\n c:3=d:4\n").unwrap();
+        assert_eq!(spaced, AddressTable::parse("a:1=b:2,c:3=d:4").unwrap());
+    }
+
+    #[test]
+    fn a_malformed_entry_is_named_with_the_remedy() {
+        let check = |text: &str, expected: &str| {
+            let error = AddressTable::parse(text).unwrap_err();
+            assert_eq!(error.to_string(), expected);
+        };
+        check(
+            "a=b,mongo-0:27017",
+            "entry `mongo-0:27017` of the address table: it has no `=`; write `member=place`, such \
+             as `mongo-0:27017=localhost:30001`",
+        );
+        check(
+            "a=b,",
+            "entry `` of the address table: it has no `=`; write `member=place`, such as \
+             `mongo-0:27017=localhost:30001`",
+        );
+        check(
+            "a=b:x",
+            "entry `a=b:x` of the address table: `b:x` is not a server address: the port must be a \
+             number from 1 to 65535; write host, host:port or [IPv6]:port",
+        );
+        check(
+            "a=b,a:27017=c",
+            "entry `a:27017=c` of the address table: this member has an entry already; leave one of \
+             the two out",
+        );
+    }
+
+    #[test]
+    fn a_tunnel_keeps_the_port_and_leaves_sockets_of_the_system_alone() {
+        let check = |host: &str, member: &str, place: &str| {
+            let translated = ThroughHost::new(host).translate(&address(member));
+            assert_eq!(translated, address(place));
+        };
+        check("localhost", "mongo-0:27018", "localhost:27018");
+        check("::1", "[fd00::1]:27019", "[::1]:27019");
+        check("localhost", "/tmp/mongodb.sock", "/tmp/mongodb.sock");
+    }
+}
