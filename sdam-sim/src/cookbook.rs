@@ -5,7 +5,7 @@
 //! takes milliseconds. The same seed yields the same run, so a failure can be reproduced. Run a
 //! test with many seeds to explore other orders of events.
 //!
-//! The first three tests are for programs that use the crate `sdam`, which runs on the simulator
+//! All tests but the last are for programs that use the crate `sdam`, which runs on the simulator
 //! unchanged. The last is for programs that use any other driver.
 //!
 //! # Failover
@@ -177,6 +177,57 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! # A certificate expires overnight
+//!
+//! Connections that are open survive the expiry of their server's certificate, so the program may
+//! not notice it until a connection breaks. Then the error must name the cause, and the program
+//! must recover as soon as the certificate is renewed. [`Sim::tls`](crate::runtime::Sim::tls) sets
+//! certificates; [`traffic`](crate::runtime::Network::traffic) proves that the program has sent
+//! nothing in plain text.
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use sdam::{discovery::address::ServerAddress, selection::criteria::Criteria, Topology};
+//! use sdam_sim::{Blueprint, MemberId, config::SetConfig, runtime::Sim};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let hosts = ["a"].map(|host| ServerAddress::new(host, 27017));
+//! let sim = Sim::new(42, &Blueprint::replica_set(SetConfig::new("rs", hosts)));
+//! sim.tls().require();
+//! let (evening, hour) = (sim.now(), Duration::from_secs(3600));
+//! let certificate = sim.tls().certificate(MemberId(0));
+//! sim.tls().set_certificate(MemberId(0), certificate.valid(evening, evening + 8 * hour));
+//! sim.block_on(async {
+//!     let topology = Topology::builder(&sim.uri())?.start(sim.runtime())?;
+//!     let clock = sim.runtime().io.clock;
+//!     topology.select(&Criteria::write()).await?;
+//!
+//!     // At midnight the certificate is still valid; in the morning nothing has happened yet.
+//!     clock.sleep_until(evening + 12 * hour).await;
+//!     topology.select(&Criteria::write()).await?;
+//!
+//!     // The first connection that breaks cannot be replaced.
+//!     sim.network().reset(MemberId(0));
+//!     clock.sleep_until(evening + 13 * hour).await;
+//!     let error = topology.select(&Criteria::write()).await.unwrap_err();
+//!     assert!(error.to_string().contains("it expired"), "{error}");
+//!
+//!     sim.tls().renew_certificate(MemberId(0));
+//!     topology.select(&Criteria::write()).await?;
+//!     topology.close().await;
+//!     Ok::<(), Box<dyn std::error::Error>>(())
+//! })?;
+//! assert_eq!(sim.network().traffic().plain_text, 0);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! In a [`Scenario`](crate::scenario::Scenario) these events are `28800s net certificate 0 expire`,
+//! `43200s net reset 0` and `46830s net certificate 0 renew`. There are also words for handshakes
+//! that stall or are cut (`net tls`), for look-ups that fail (`net dns`) and for proxies that die
+//! (`net proxy`).
 //!
 //! # Another driver
 //!

@@ -213,6 +213,16 @@ impl Deployment {
             .collect()
     }
 
+    /// Returns the address at which clients find `member`.
+    pub(crate) fn address_of(&self, member: MemberId) -> &ServerAddress {
+        &self.member(member).address
+    }
+
+    /// Returns whether the process of `member` runs and answers clients.
+    pub(crate) fn answers(&self, member: MemberId) -> bool {
+        self.member(member).answers()
+    }
+
     /// Returns the connection string of the deployment.
     pub fn uri(&self) -> String {
         let hosts: Vec<&str> = self

@@ -11,7 +11,7 @@
 //! | [`deployment`] | the processes, their elections, and the actions of a test |
 //! | [`action`] | the actions of a test, as data and as text |
 //! | [`oracle`] | invariants of every topology, checked on its record |
-//! | [`runtime`] | a deterministic runtime around the deployment: virtual time, seeded scheduler, faulty network, DNS |
+//! | [`runtime`] | a deterministic runtime around the deployment: virtual time, seeded scheduler, faulty network, DNS, TLS, proxies |
 //! | [`scenario`] | timed faults of a simulated world, as a value and as a text file |
 //! | [`serve`] | the same deployment on loopback TCP |
 //! | `users` | users that authenticate by SCRAM (feature `auth`) |

@@ -1,5 +1,5 @@
-//! A deterministic runtime: virtual time, a seeded scheduler, a faulty network, a DNS, and a
-//! simulated deployment at its other end.
+//! A deterministic runtime: virtual time, a seeded scheduler, a faulty network with DNS, TLS and
+//! proxies, and a simulated deployment at its other end.
 //!
 //! [`Sim`] implements the seams of `sdam-transport`, so the program under test runs the production
 //! code, framing included. One seed decides everything that happens: the order in which ready
@@ -7,16 +7,21 @@
 //!
 //! Time stands still while any task is ready and then jumps to the next timer or delivery.
 
+mod arrival;
 mod clock;
 mod dial;
 mod dns;
 mod executor;
 mod network;
+mod proxy;
+mod socket;
 mod state;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod tls;
 mod trace;
+mod traffic;
 
 use std::{
     fmt,
@@ -35,10 +40,14 @@ use self::{
     dns::SimResolver,
     executor::{Queue, SimSpawner},
     state::SimState,
+    tls::SimTls,
 };
 pub use self::{
     dns::{Dns, DnsFault},
     network::{Direction, Frame, Latency, Verdict},
+    proxy::{Proxies, ProxyFault},
+    tls::{Certificate, TlsFault, TlsMode, TlsServers},
+    traffic::Traffic,
 };
 use crate::{
     Action, Blueprint, Deployment, MemberId,
@@ -93,7 +102,9 @@ impl Sim {
         let clock = Arc::new(SimClock::new(Arc::clone(&shared)));
         let transport = NetTransport::new(SimDial::new(Arc::clone(&shared)), clock.clone());
         let resolver = SimResolver(Arc::clone(&shared));
-        let io = Io::new(clock, Arc::new(transport), entropy).with_resolver(Arc::new(resolver));
+        let io = Io::new(clock, Arc::new(transport), entropy)
+            .with_resolver(Arc::new(resolver))
+            .with_tls(Arc::new(SimTls(Arc::clone(&shared))));
         let runtime = Runtime::new(io, Arc::new(SimSpawner::new(Arc::clone(&shared))));
         Self { shared, runtime }
     }
@@ -103,9 +114,16 @@ impl Sim {
         self.runtime.clone()
     }
 
-    /// Returns the connection string of the deployment.
+    /// Returns the connection string of the deployment, with `tls=true` if its members
+    /// [require](TlsServers::require) it.
     pub fn uri(&self) -> String {
-        self.shared.state().deployment.uri()
+        let state = self.shared.state();
+        let mut uri = state.deployment.uri();
+        if state.network.tls.is_required() {
+            uri.push(if uri.contains('?') { '&' } else { '?' });
+            uri.push_str("tls=true");
+        }
+        uri
     }
 
     /// Returns the virtual time.
@@ -241,6 +259,16 @@ impl Sim {
         Dns(&self.shared)
     }
 
+    /// Returns the TLS of the members.
+    pub fn tls(&self) -> TlsServers<'_> {
+        TlsServers(&self.shared)
+    }
+
+    /// Returns the proxies.
+    pub fn proxies(&self) -> Proxies<'_> {
+        Proxies(&self.shared)
+    }
+
     /// Returns the number of live tasks of the program.
     pub fn tasks(&self) -> usize {
         self.shared.tasks.len()
@@ -322,10 +350,15 @@ impl Network<'_> {
         wakers.into_iter().for_each(std::task::Waker::wake);
     }
 
-    /// Ends all faults of the network and of the DNS, whose records stay. Connections that lost bytes
-    /// stay dead.
+    /// Ends all faults of the network, the DNS, TLS handshakes and proxies. Connections that lost
+    /// bytes stay dead, records of the DNS and certificates stay as they are.
     pub fn heal(&self) {
         self.0.state().network.heal();
+    }
+
+    /// Returns counts of what the program has sent so far.
+    pub fn traffic(&self) -> Traffic {
+        self.0.state().network.traffic
     }
 
     /// Adds `rule` to judge every frame from now on. The first rule that does not return

@@ -28,7 +28,11 @@ mod tests;
 
 use std::{fmt, time::Duration};
 
-pub use self::{error::ParseStepError, net::NetFault, parse::ParseScenarioError};
+pub use self::{
+    error::ParseStepError,
+    net::{CertificateChange, NetFault},
+    parse::ParseScenarioError,
+};
 use crate::{
     Action,
     action::{ActionError, seconds},

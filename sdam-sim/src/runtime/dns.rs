@@ -80,20 +80,24 @@ impl Dns<'_> {
 
     /// Publishes the deployment as `host`: an SRV record for each server that the connection string
     /// of the deployment lists, and a TXT record of its options if it has any. Returns the
-    /// connection string, such as `mongodb+srv://cluster.sim.test/?tls=false`.
+    /// connection string, such as `mongodb+srv://cluster.sim.test/?tls=false`, which asks for TLS if
+    /// the members [require](super::TlsServers::require) it.
     ///
     /// Clients accept only servers in the parent domain of `host`, such as `a.sim.test`.
     pub fn publish(&self, host: &str, ttl: Duration) -> String {
-        let (seeds, options) = {
+        let (seeds, options, encrypted) = {
             let state = self.0.state();
             let seeds: Vec<_> = state.deployment.seeds().into_iter().cloned().collect();
-            (seeds, state.deployment.options())
+            let encrypted = state.network.tls.is_required();
+            (seeds, state.deployment.options(), encrypted)
         };
         self.set_srv(&format!("_mongodb._tcp.{host}"), ttl, seeds);
         // A TXT record must not ask for a direct connection.
         let options = options.filter(|options| !options.starts_with("directConnection"));
         self.set_txt(host, options.as_deref());
-        format!("mongodb+srv://{host}/?tls=false")
+        // TLS is the default of SRV strings.
+        let options = if encrypted { "" } else { "?tls=false" };
+        format!("mongodb+srv://{host}/{options}")
     }
 
     /// Sets the fault of look-ups of `name`, of every kind; `None` ends it.

@@ -1,16 +1,21 @@
 //! The state of the network: reachability, latency, and loss.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::BTreeMap,
     fmt,
     net::{IpAddr, Ipv4Addr},
-    task::Waker,
     time::Duration,
 };
 
 use sdam_core::{address::ServerAddress, rng::Rng, time::Instant};
 
-use super::dns::DnsState;
+use super::{
+    dns::DnsState,
+    proxy::{ProxyFault, ProxyStates},
+    socket::{Link, Socket},
+    tls::TlsState,
+    traffic::Traffic,
+};
 use crate::{ConnectionId, MemberId};
 
 /// The latency of bytes, and whether messages are split.
@@ -53,7 +58,8 @@ pub enum Direction {
     ToClient,
 }
 
-/// Bytes in transit, for a rule to judge.
+/// Bytes in transit between the program and a server, for a rule to judge. Those of TLS are
+/// encrypted.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Frame<'f> {
@@ -63,7 +69,7 @@ pub struct Frame<'f> {
     pub member: MemberId,
     /// The direction of the bytes.
     pub direction: Direction,
-    /// The bytes: one message, or a piece of one.
+    /// The bytes: one message or record of TLS, or a piece of one.
     pub bytes: &'f [u8],
 }
 
@@ -89,35 +95,14 @@ pub(super) struct PortState {
     pub(super) reset_after: Option<usize>,
 }
 
-/// A connection between the program and a server.
-#[derive(Debug)]
-pub(super) struct Socket {
-    pub(super) member: MemberId,
-    pub(super) connection: ConnectionId,
-    /// Bytes that have arrived and were not read yet.
-    pub(super) inbox: VecDeque<u8>,
-    pub(super) reader: Option<Waker>,
-    pub(super) end: Option<End>,
-    /// The last arrival time for each direction; data arrives in order.
-    pub(super) last_arrival: [Instant; 2],
-    /// The directions in which bytes were lost.
-    pub(super) cut: [bool; 2],
-    /// The number of bytes that the server may still send before the connection is reset.
-    pub(super) reset_after: Option<usize>,
-}
-
-/// How a connection ended for the program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
-    Closed,
-    Reset,
-}
-
 pub(super) type Rule = Box<dyn FnMut(&Frame<'_>) -> Verdict + Send>;
 
 pub(super) struct NetworkState {
     pub(super) latency: Latency,
     pub(super) dns: DnsState,
+    pub(super) tls: TlsState,
+    pub(super) proxies: ProxyStates,
+    pub(super) traffic: Traffic,
     ports: BTreeMap<MemberId, PortState>,
     /// The port forwarders, each with the server that it leads to.
     pub(super) forwarders: BTreeMap<ServerAddress, MemberId>,
@@ -134,6 +119,9 @@ impl NetworkState {
         Self {
             latency: Latency::LAN,
             dns: DnsState::default(),
+            tls: TlsState::default(),
+            proxies: ProxyStates::new(),
+            traffic: Traffic::default(),
             ports: BTreeMap::new(),
             forwarders: BTreeMap::new(),
             sockets: BTreeMap::new(),
@@ -161,6 +149,9 @@ impl NetworkState {
         self.ports.clear();
         self.rules.clear();
         self.dns.heal();
+        self.tls.heal();
+        let proxies = self.proxies.values_mut();
+        proxies.for_each(|proxy| proxy.fault = None);
         self.latency = Latency::LAN;
     }
 
@@ -183,34 +174,28 @@ impl NetworkState {
         self.hosts.get(index).map(|host| &**host)
     }
 
-    pub(super) fn add_socket(
-        &mut self,
-        now: Instant,
-        member: MemberId,
-        connection: ConnectionId,
-    ) -> u64 {
+    /// Adds a connection to a proxy, or one that gets a server next.
+    pub(super) fn add_socket(&mut self, now: Instant, proxy: Option<ServerAddress>) -> u64 {
         self.last_socket += 1;
-        let reset_after = self.port(member).reset_after;
-        self.sockets.insert(
-            self.last_socket,
-            Socket {
-                member,
-                connection,
-                inbox: VecDeque::new(),
-                reader: None,
-                end: None,
-                last_arrival: [now; 2],
-                cut: [false; 2],
-                reset_after,
-            },
-        );
-        self.by_connection.insert(connection, self.last_socket);
+        let socket = Socket::new(now, proxy);
+        self.sockets.insert(self.last_socket, socket);
         self.last_socket
+    }
+
+    /// Connects the socket to a server.
+    pub(super) fn link(&mut self, id: u64, server: Link) {
+        let reset_after = self.port(server.member).reset_after;
+        if let Some(socket) = self.sockets.get_mut(&id) {
+            (socket.server, socket.reset_after) = (Some(server), reset_after);
+            self.by_connection.insert(server.connection, id);
+        }
     }
 
     pub(super) fn remove_socket(&mut self, id: u64) -> Option<Socket> {
         let removed = self.sockets.remove(&id)?;
-        self.by_connection.remove(&removed.connection);
+        if let Some(server) = removed.server {
+            self.by_connection.remove(&server.connection);
+        }
         Some(removed)
     }
 
@@ -242,20 +227,25 @@ impl NetworkState {
             return Transmission::Lost;
         };
         let side = direction as usize;
-        let port = self.ports.get(&socket.member).copied().unwrap_or_default();
-        let frame = Frame {
-            at: now,
-            member: socket.member,
-            direction,
-            bytes,
-        };
-        let verdict = self
-            .rules
-            .iter_mut()
-            .map(|rule| rule(&frame))
-            .find(|verdict| *verdict != Verdict::Pass)
-            .unwrap_or(Verdict::Pass);
-        let delay = match verdict {
+        let member = socket.server.map(|server| server.member);
+        let port = member.and_then(|member| self.ports.get(&member));
+        let port = port.copied().unwrap_or_default();
+        let stalled = socket.proxy.as_ref().is_some_and(|(address, _)| {
+            let proxy = self.proxies.get(address);
+            proxy.is_some_and(|proxy| proxy.fault == Some(ProxyFault::Stall))
+        });
+        // A proxy's own messages are not judged.
+        let verdict = member.and_then(|member| {
+            let frame = Frame {
+                at: now,
+                member,
+                direction,
+                bytes,
+            };
+            let mut verdicts = self.rules.iter_mut().map(|rule| rule(&frame));
+            verdicts.find(|verdict| *verdict != Verdict::Pass)
+        });
+        let delay = match verdict.unwrap_or(Verdict::Pass) {
             Verdict::Reset => return Transmission::Reset,
             Verdict::Cut => {
                 socket.cut[side] = true;
@@ -264,7 +254,7 @@ impl NetworkState {
             Verdict::Delay(delay) => delay,
             Verdict::Pass => Duration::ZERO,
         };
-        socket.cut[side] |= port.blackhole;
+        socket.cut[side] |= port.blackhole || stalled;
         if socket.cut[side] {
             return Transmission::Lost;
         }

@@ -6,7 +6,9 @@ use sdam_core::{address::ServerAddress, rng::Rng, time::Instant};
 
 use super::{
     dns::DnsFault,
-    network::{Direction, End, NetworkState, Transmission},
+    network::{Direction, NetworkState, Transmission},
+    proxy::ProxyFault,
+    socket::{End, Link, Socket},
     trace::Trace,
 };
 use crate::{Action, ConnectionId, Deployment, MemberId, Output, Outputs, action::ActionError};
@@ -40,6 +42,18 @@ pub(super) enum ConnectAttempt {
     Refused,
     /// There is no reply.
     Silent,
+}
+
+/// Where a connection to an address leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reached {
+    Server(Link),
+    /// The server refuses it, or its process is not running.
+    Refusal,
+    /// There is no reply.
+    Silence,
+    /// There is no server.
+    Nowhere,
 }
 
 impl SimState {
@@ -111,6 +125,7 @@ impl SimState {
         let outputs = self.deployment.apply(self.now, action)?;
         let mut wakers = Vec::new();
         self.perform(outputs, &mut wakers);
+        self.resume_handshakes(&mut wakers);
         Ok(wakers)
     }
 
@@ -120,22 +135,48 @@ impl SimState {
 
     /// Handles the arrival of a connection request at `address`.
     pub(super) fn accept(&mut self, address: &ServerAddress) -> ConnectAttempt {
+        if let Some(proxy) = self.network.proxies.get(address) {
+            self.network.traffic.proxied += 1;
+            return if proxy.fault == Some(ProxyFault::Down) {
+                ConnectAttempt::Refused
+            } else {
+                let proxy = Some(address.clone());
+                ConnectAttempt::Open(self.network.add_socket(self.now, proxy))
+            };
+        }
+        match self.reach(address) {
+            Reached::Nowhere => ConnectAttempt::Refused,
+            reached => {
+                self.network.traffic.direct += 1;
+                match reached {
+                    Reached::Server(server) => {
+                        let id = self.network.add_socket(self.now, None);
+                        self.network.link(id, server);
+                        ConnectAttempt::Open(id)
+                    }
+                    Reached::Silence => ConnectAttempt::Silent,
+                    Reached::Nowhere | Reached::Refusal => ConnectAttempt::Refused,
+                }
+            }
+        }
+    }
+
+    /// Opens a connection to the server at `address`, for the program or a proxy.
+    pub(super) fn reach(&mut self, address: &ServerAddress) -> Reached {
         let Some(member) = self.member_at(address) else {
-            return ConnectAttempt::Refused;
+            return Reached::Nowhere;
         };
         let port = self.network.port(member);
         if port.blackhole || self.is_cut_off(member) {
-            return ConnectAttempt::Silent;
+            return Reached::Silence;
         }
         if port.refuse {
-            return ConnectAttempt::Refused;
+            return Reached::Refusal;
         }
-        match self.deployment.open(member) {
-            Some(connection) => {
-                ConnectAttempt::Open(self.network.add_socket(self.now, member, connection))
-            }
-            None => ConnectAttempt::Refused,
-        }
+        let opened = self.deployment.open(member);
+        opened.map_or(Reached::Refusal, |connection| {
+            Reached::Server(Link { member, connection })
+        })
     }
 
     /// Returns whether `address` gives no reply to the program.
@@ -167,20 +208,45 @@ impl SimState {
 
     /// Sends the program's bytes.
     pub(super) fn send(&mut self, id: u64, bytes: &[u8]) -> Vec<Waker> {
+        let network = &mut self.network;
+        if let Some(socket) = network.sockets.get_mut(&id) {
+            socket.tap.read(bytes, &mut network.traffic);
+        }
         let mut wakers = Vec::new();
-        for chunk in self.network.chunks(bytes) {
-            match self
-                .network
-                .transmit(self.now, id, Direction::ToServer, &chunk)
-            {
-                Transmission::Lost => {}
-                Transmission::Reset => self.reset_socket(id, &mut wakers),
-                Transmission::Arrives(at) => {
-                    self.deliver_at(at, Delivery::ToServer { id, bytes: chunk });
+        self.transmit(id, Direction::ToServer, bytes, &mut wakers);
+        wakers
+    }
+
+    /// Puts bytes on the wire, in one piece or several.
+    pub(super) fn transmit(
+        &mut self,
+        id: u64,
+        direction: Direction,
+        bytes: &[u8],
+        wakers: &mut Vec<Waker>,
+    ) {
+        for bytes in self.network.chunks(bytes) {
+            let transmission = self.network.transmit(self.now, id, direction, &bytes);
+            match (transmission, direction) {
+                (Transmission::Lost, _) => {}
+                (Transmission::Reset, _) => self.reset_socket(id, wakers),
+                (Transmission::Arrives(at), Direction::ToServer) => {
+                    self.deliver_at(at, Delivery::ToServer { id, bytes });
+                }
+                (Transmission::Arrives(at), Direction::ToClient) => {
+                    self.deliver_at(at, Delivery::ToClient { id, bytes });
                 }
             }
         }
-        wakers
+    }
+
+    /// Closes the connection at the server's or the proxy's end.
+    pub(super) fn close_for_client(&mut self, id: u64) {
+        let now = self.now;
+        let transmission = self.network.transmit(now, id, Direction::ToClient, &[]);
+        if let Transmission::Arrives(at) = transmission {
+            self.deliver_at(at, Delivery::ClosedByServer { id });
+        }
     }
 
     /// Closes the program's end.
@@ -190,22 +256,41 @@ impl SimState {
         };
         let at = self.now + self.network.latency.draw(&mut self.network.rng);
         let at = at.max(socket.last_arrival[Direction::ToServer as usize]);
-        self.deliver_at(
-            at,
-            Delivery::ClosedByClient {
-                connection: socket.connection,
-            },
-        );
+        if let Some(Link { connection, .. }) = socket.server {
+            self.deliver_at(at, Delivery::ClosedByClient { connection });
+        }
     }
 
     /// Resets every connection to `member`.
     pub(super) fn reset(&mut self, member: MemberId) -> Vec<Waker> {
+        self.reset_sockets(|socket| socket.leads_to(member))
+    }
+
+    /// Resets every connection through the proxy at `address`.
+    pub(super) fn reset_proxy(&mut self, address: &ServerAddress) -> Vec<Waker> {
+        self.reset_sockets(|socket| socket.goes_through(address))
+    }
+
+    /// Sets the fault of a proxy.
+    pub(super) fn set_proxy_fault(
+        &mut self,
+        address: &ServerAddress,
+        fault: Option<ProxyFault>,
+    ) -> Vec<Waker> {
+        if let Some(proxy) = self.network.proxies.get_mut(address) {
+            proxy.fault = fault;
+        }
+        match fault {
+            Some(ProxyFault::Down) => self.reset_proxy(address),
+            _ => Vec::new(),
+        }
+    }
+
+    fn reset_sockets(&mut self, which: impl Fn(&Socket) -> bool) -> Vec<Waker> {
         let mut wakers = Vec::new();
-        let of_member = |(id, socket): (&u64, &super::network::Socket)| {
-            (socket.member == member).then_some(*id)
-        };
-        let sockets: Vec<u64> = self.network.sockets.iter().filter_map(of_member).collect();
-        for id in sockets {
+        let sockets = self.network.sockets.iter();
+        let sockets = sockets.filter_map(|(id, socket)| which(socket).then_some(*id));
+        for id in sockets.collect::<Vec<u64>>() {
             self.reset_socket(id, &mut wakers);
         }
         wakers
@@ -216,19 +301,19 @@ impl SimState {
             socket.end = Some(End::Reset);
             socket.cut = [true; 2];
             wakers.extend(socket.reader.take());
-            self.deployment.closed(socket.connection);
+            if let Some(server) = socket.server {
+                self.deployment.closed(server.connection);
+            }
         }
     }
 
     fn deliver(&mut self, delivery: Delivery, wakers: &mut Vec<Waker>) {
         match delivery {
             Delivery::ToServer { id, bytes } => {
-                let Some(socket) = self.network.sockets.get(&id) else {
-                    return;
-                };
-                self.trace.frame(id, &bytes);
-                let outputs = self.deployment.receive(self.now, socket.connection, &bytes);
-                self.perform(outputs, wakers);
+                if self.network.sockets.contains_key(&id) {
+                    self.trace.frame(id, &bytes);
+                    self.arrive(id, &bytes, wakers);
+                }
             }
             Delivery::ToClient { id, bytes } => {
                 self.trace.frame(id, &bytes);
@@ -248,35 +333,22 @@ impl SimState {
     }
 
     /// Performs the outputs of the deployment.
-    fn perform(&mut self, outputs: Outputs, wakers: &mut Vec<Waker>) {
+    pub(super) fn perform(&mut self, outputs: Outputs, wakers: &mut Vec<Waker>) {
         for output in outputs {
             match output {
                 Output::Send { connection, bytes } => {
                     let Some(id) = self.network.by_connection.get(&connection).copied() else {
                         continue;
                     };
-                    for chunk in self.network.chunks(&bytes) {
-                        match self
-                            .network
-                            .transmit(self.now, id, Direction::ToClient, &chunk)
-                        {
-                            Transmission::Lost => {}
-                            Transmission::Reset => self.reset_socket(id, wakers),
-                            Transmission::Arrives(at) => {
-                                self.deliver_at(at, Delivery::ToClient { id, bytes: chunk });
-                            }
-                        }
-                    }
+                    let sealed = match self.network.sockets.get_mut(&id) {
+                        Some(socket) => socket.tls.seal(bytes),
+                        None => bytes,
+                    };
+                    self.transmit(id, Direction::ToClient, &sealed, wakers);
                 }
                 Output::Close { connection } => {
-                    let Some(id) = self.network.by_connection.get(&connection).copied() else {
-                        continue;
-                    };
-                    let transmission =
-                        self.network
-                            .transmit(self.now, id, Direction::ToClient, &[]);
-                    if let Transmission::Arrives(at) = transmission {
-                        self.deliver_at(at, Delivery::ClosedByServer { id });
+                    if let Some(id) = self.network.by_connection.get(&connection).copied() {
+                        self.close_for_client(id);
                     }
                 }
                 Output::Down { .. } | Output::Up { .. } => {}

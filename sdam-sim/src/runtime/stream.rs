@@ -10,7 +10,7 @@ use std::{
 use futures::io::{AsyncRead, AsyncWrite};
 use sdam_transport::ByteStream;
 
-use super::{Shared, network::End};
+use super::{Shared, socket::End};
 
 /// A stream of bytes; dropping it closes the connection.
 pub(super) struct SimStream {

@@ -10,7 +10,7 @@ use crate::{
     MemberId,
     action::{ActionError, Target, Word, seconds},
     deployment::Role,
-    runtime::{DnsFault, Latency, Sim},
+    runtime::{DnsFault, Latency, ProxyFault, Sim, TlsFault},
 };
 
 /// A fault of the network between the program and the deployment.
@@ -37,10 +37,32 @@ pub enum NetFault {
         /// The host of each new record.
         hosts: Vec<ServerAddress>,
     },
+    /// TLS handshakes with the member have this fault; `None` ends it.
+    Tls(Target, Option<TlsFault>),
+    /// The certificate of the member changes; established connections live on.
+    Certificate(Target, CertificateChange),
+    /// The proxy at this address has this fault; `None` ends it.
+    Proxy(ServerAddress, Option<ProxyFault>),
+    /// Every connection of the proxy at this address is reset now.
+    ResetProxy(ServerAddress),
     /// The latency of bytes changes.
     Latency(Latency),
-    /// All faults of the network and of look-ups end; records stay as they are.
+    /// All these faults end; records and certificates stay as they are.
     Heal,
+}
+
+/// A change of a server's certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CertificateChange {
+    /// It expires now.
+    Expire,
+    /// It is replaced by one of the server's own name that never expires.
+    Renew,
+    /// It names this host only.
+    Name(Box<str>),
+    /// This authority has issued it.
+    Issuer(Box<str>),
 }
 
 impl NetFault {
@@ -54,10 +76,30 @@ impl NetFault {
             Self::Dns(Some(name), fault) => sim.dns().set_fault(name, *fault),
             Self::Dns(None, fault) => sim.dns().set_fault_of_all(*fault),
             Self::Srv { name, ttl, hosts } => sim.dns().set_srv(name, *ttl, hosts.clone()),
+            Self::Tls(target, fault) => sim.tls().set_fault(resolve(sim, *target)?, *fault),
+            Self::Certificate(target, change) => change.apply(sim, resolve(sim, *target)?),
+            Self::Proxy(address, fault) => sim.proxies().set_fault(address, *fault),
+            Self::ResetProxy(address) => sim.proxies().reset(address),
             Self::Latency(latency) => network.set_latency(*latency),
             Self::Heal => network.heal(),
         }
         Ok(())
+    }
+}
+
+impl CertificateChange {
+    fn apply(&self, sim: &Sim, member: MemberId) {
+        let own = sim.tls().certificate(member);
+        let changed = match self {
+            Self::Expire => {
+                let not_before = own.not_before;
+                own.valid(not_before, sim.now())
+            }
+            Self::Renew => return sim.tls().renew_certificate(member),
+            Self::Name(name) => own.for_names([&**name]),
+            Self::Issuer(authority) => own.issued_by(&**authority),
+        };
+        sim.tls().set_certificate(member, changed);
     }
 }
 
@@ -75,19 +117,34 @@ impl fmt::Display for NetFault {
             Self::Dns(name, fault) => {
                 f.write_str("dns ")?;
                 name.iter().try_for_each(|name| write!(f, "{name} "))?;
-                match fault {
-                    None => f.write_str("off"),
-                    Some(DnsFault::Slow(latency)) => f.write_str(&seconds(*latency)),
-                    Some(DnsFault::NoSuchName) => f.write_str("nxdomain"),
-                    Some(DnsFault::ServerFailure) => f.write_str("servfail"),
-                    Some(DnsFault::Silence) => f.write_str("silent"),
-                    Some(DnsFault::Flapping(period)) => write!(f, "flap={}", seconds(*period)),
-                }
+                f.write_str(&dns_word(*fault))
             }
             Self::Srv { name, ttl, hosts } => {
                 write!(f, "srv {name} {}", seconds(*ttl))?;
                 hosts.iter().try_for_each(|host| write!(f, " {host}"))
             }
+            Self::Tls(target, fault) => {
+                let fault = match fault {
+                    None => "off",
+                    Some(TlsFault::Stall) => "stall",
+                    Some(TlsFault::Cut) => "cut",
+                    Some(TlsFault::PlainText) => "plain",
+                };
+                write!(f, "tls {} {fault}", Word(*target))
+            }
+            Self::Certificate(target, change) => {
+                write!(f, "certificate {} {change}", Word(*target))
+            }
+            Self::Proxy(address, fault) => {
+                let fault = match fault {
+                    None => "off",
+                    Some(ProxyFault::Down) => "down",
+                    Some(ProxyFault::Stall) => "stall",
+                    Some(ProxyFault::Reject) => "reject",
+                };
+                write!(f, "proxy {address} {fault}")
+            }
+            Self::ResetProxy(address) => write!(f, "proxy {address} reset"),
             Self::Latency(latency) => {
                 let (min, spread) = (seconds(latency.min), seconds(latency.spread));
                 let chunked = if latency.chunked { " chunked" } else { "" };
@@ -95,6 +152,28 @@ impl fmt::Display for NetFault {
             }
             Self::Heal => f.write_str("heal"),
         }
+    }
+}
+
+impl fmt::Display for CertificateChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Expire => f.write_str("expire"),
+            Self::Renew => f.write_str("renew"),
+            Self::Name(name) => write!(f, "name={name}"),
+            Self::Issuer(authority) => write!(f, "issuer={authority}"),
+        }
+    }
+}
+
+fn dns_word(fault: Option<DnsFault>) -> String {
+    match fault {
+        None => "off".to_owned(),
+        Some(DnsFault::Slow(latency)) => seconds(latency),
+        Some(DnsFault::NoSuchName) => "nxdomain".to_owned(),
+        Some(DnsFault::ServerFailure) => "servfail".to_owned(),
+        Some(DnsFault::Silence) => "silent".to_owned(),
+        Some(DnsFault::Flapping(period)) => format!("flap={}", seconds(period)),
     }
 }
 

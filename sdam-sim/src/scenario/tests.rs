@@ -1,13 +1,18 @@
 //! Scenarios as text and in a simulated world.
 
-use sdam_core::address::ServerAddress;
+use sdam_core::{
+    address::ServerAddress,
+    error::Stage,
+    options::{ProxyOptions, TlsOptions},
+};
+use sdam_transport::layers::Layers;
 
 use super::*;
 use crate::{
     Blueprint, MemberId,
     action::{Edit, FailCommand, HorizonPolicy, Mode, Target},
     config::{MemberConfig, SetConfig},
-    runtime::{DnsFault, Latency},
+    runtime::{DnsFault, Latency, ProxyFault, TlsFault},
     version::ServerVersion,
 };
 
@@ -142,6 +147,19 @@ fn every_fault() -> impl Iterator<Item = Step> {
             ttl: Duration::ZERO,
             hosts: Vec::new(),
         },
+        NetFault::Tls(member(0), Some(TlsFault::Stall)),
+        NetFault::Tls(member(0), Some(TlsFault::Cut)),
+        NetFault::Tls(Target::Primary, Some(TlsFault::PlainText)),
+        NetFault::Tls(member(0), None),
+        NetFault::Certificate(member(0), CertificateChange::Expire),
+        NetFault::Certificate(member(0), CertificateChange::Renew),
+        NetFault::Certificate(member(0), CertificateChange::Name("b".into())),
+        NetFault::Certificate(member(0), CertificateChange::Issuer("Mallory".into())),
+        NetFault::Proxy(address("proxy"), Some(ProxyFault::Down)),
+        NetFault::Proxy(address("proxy"), Some(ProxyFault::Stall)),
+        NetFault::Proxy(address("proxy"), Some(ProxyFault::Reject)),
+        NetFault::Proxy(address("proxy"), None),
+        NetFault::ResetProxy(address("proxy")),
         NetFault::Latency(Latency::LAN),
         NetFault::Latency(Latency::WAN),
         NetFault::Heal,
@@ -222,9 +240,22 @@ fn errors_name_the_line_and_the_syntax() {
             "line 1: `x` is not FAULT or off; write it as `net dns [NAME] FAULT|off`",
         ),
         (
+            "1s net certificate 0 burn",
+            "line 1: `burn` is not CHANGE; write it as `net certificate MEMBER CHANGE`",
+        ),
+        (
+            "1s net tls 0 burn",
+            "line 1: `burn` is not stall, cut, plain or off; write it as `net tls MEMBER \
+             stall|cut|plain|off`",
+        ),
+        (
+            "1s net proxy p burn",
+            "line 1: `burn` is not FAULT, reset or off; write it as `net proxy HOST FAULT|reset|off`",
+        ),
+        (
             "1s net flood 1",
             "line 1: `flood` is not a fault of the network; the verbs are refuse, blackhole, reset, \
-             reset_after, dns, srv, latency, heal",
+             reset_after, dns, srv, tls, certificate, proxy, latency, heal",
         ),
     ] {
         let error = text.parse::<Scenario>().unwrap_err();
@@ -257,6 +288,50 @@ fn steps_run_in_order_of_time_and_impossible_steps_are_reported() {
         ]
     );
     assert!(sim.status().members.iter().all(|member| !member.running));
+}
+
+#[test]
+fn faults_of_names_certificates_and_proxies_are_applied_and_healed() {
+    let scenario: Scenario = "
+        1s  net proxy proxy:1080 down
+        2s  net proxy proxy:1080 off
+        3s  net dns proxy silent
+        4s  net dns proxy off
+        5s  net tls primary cut
+        6s  net heal
+        7s  net certificate primary expire
+        8s  net certificate primary name=b
+        9s  net certificate primary renew
+    "
+    .parse()
+    .unwrap();
+    let config = SetConfig::new("rs", [address("a")]);
+    let sim = Sim::new(5, &Blueprint::replica_set(config));
+    sim.tls().require();
+    let proxy = ServerAddress::new("proxy", 1080);
+    sim.proxies().add(proxy.clone(), None);
+    let io = sim.runtime().io;
+    let mut layers = Layers::default();
+    layers.tls = Some(io.tls.unwrap().tls(&TlsOptions::default()).unwrap());
+    layers.proxy = Some(ProxyOptions::new("proxy", 1080));
+    let transport = io.transport.with_layers(layers).unwrap();
+    let (host, start) = (address("a"), sim.now());
+    let program = async {
+        let mut stages = Vec::new();
+        for second in 0..10 {
+            let now = start + Duration::from_millis(1000 * second + 500);
+            io.clock.sleep_until(now).await;
+            let deadline = Some(now + Duration::from_millis(250));
+            let connected = transport.connect(&host, deadline).await;
+            stages.push(connected.err().map(|error| error.stage()));
+        }
+        stages
+    };
+    let (failed, stages) = sim.block_on(async { futures::join!(scenario.play(&sim), program) });
+    assert!(failed.is_empty(), "{failed:?}");
+    let (proxy, tls) = (Some(Stage::Proxy), Some(Stage::Tls));
+    let expected = [None, proxy, None, proxy, None, tls, None, tls, tls, None];
+    assert_eq!(stages, expected);
 }
 
 #[test]

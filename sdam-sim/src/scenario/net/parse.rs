@@ -4,10 +4,10 @@ use std::{str::FromStr, time::Duration};
 
 use sdam_core::address::ServerAddress;
 
-use super::NetFault;
+use super::{CertificateChange, NetFault};
 use crate::{
     action::{Target, parse_seconds, value},
-    runtime::{DnsFault, Latency},
+    runtime::{DnsFault, Latency, ProxyFault, TlsFault},
     scenario::error::ParseStepError,
 };
 
@@ -22,6 +22,11 @@ net dns [NAME] FAULT|off            look-ups of the name, or of all names, take 
                                     FAULT is SECONDS, nxdomain, servfail, silent or flap=SECONDS
                                     (servfail for this long, answers for this long, and so on)
 net srv NAME TTL [HOST]...          the name gets these SRV records, with this TTL in seconds
+net tls MEMBER stall|cut|plain|off  TLS handshakes with the member stall, are cut, get plain text
+net certificate MEMBER CHANGE       the member's certificate expires (expire), is replaced by a valid
+                                    one (renew), gets another name (name=HOST) or issuer (issuer=NAME)
+net proxy HOST FAULT|reset|off      the proxy has died (down), neither answers nor forwards (stall) or
+                                    forbids connections (reject); or its connections are reset
 net latency MIN SPREAD [chunked]    one way takes MIN to MIN + SPREAD seconds; in pieces
 net heal                            all these faults end; records stay";
 }
@@ -68,6 +73,12 @@ fn read_fault(verb: &str, words: &[&str]) -> Result<NetFault, String> {
                 .map(|word| host(word))
                 .collect::<Result<_, _>>()?,
         },
+        ("tls", [member, fault]) => NetFault::Tls(target(member)?, tls_fault(fault)?),
+        ("certificate", [member, change]) => {
+            NetFault::Certificate(target(member)?, certificate_change(change)?)
+        }
+        ("proxy", [address, "reset"]) => NetFault::ResetProxy(host(address)?),
+        ("proxy", [address, fault]) => NetFault::Proxy(host(address)?, proxy_fault(fault)?),
         ("latency", [min, spread, rest @ ..]) if matches!(rest, [] | ["chunked"]) => {
             NetFault::Latency(Latency {
                 min: seconds(min)?,
@@ -97,6 +108,36 @@ fn dns_fault(word: &str) -> Result<Option<DnsFault>, String> {
             Ok(latency) => Some(DnsFault::Slow(latency)),
             Err(_) => return Err(format!("`{word}` is not FAULT or off")),
         },
+    })
+}
+
+fn tls_fault(word: &str) -> Result<Option<TlsFault>, String> {
+    Ok(match word {
+        "off" => None,
+        "stall" => Some(TlsFault::Stall),
+        "cut" => Some(TlsFault::Cut),
+        "plain" => Some(TlsFault::PlainText),
+        _ => return Err(format!("`{word}` is not stall, cut, plain or off")),
+    })
+}
+
+fn certificate_change(word: &str) -> Result<CertificateChange, String> {
+    Ok(match word.split_once('=') {
+        None if word == "expire" => CertificateChange::Expire,
+        None if word == "renew" => CertificateChange::Renew,
+        Some(("name", name)) => CertificateChange::Name(name.into()),
+        Some(("issuer", authority)) => CertificateChange::Issuer(authority.into()),
+        _ => return Err(format!("`{word}` is not CHANGE")),
+    })
+}
+
+fn proxy_fault(word: &str) -> Result<Option<ProxyFault>, String> {
+    Ok(match word {
+        "off" => None,
+        "down" => Some(ProxyFault::Down),
+        "stall" => Some(ProxyFault::Stall),
+        "reject" => Some(ProxyFault::Reject),
+        _ => return Err(format!("`{word}` is not FAULT, reset or off")),
     })
 }
 

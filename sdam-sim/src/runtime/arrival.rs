@@ -1,0 +1,119 @@
+//! The way of the program's bytes through a proxy and TLS to a server's process.
+
+use std::task::Waker;
+
+use super::{
+    network::Direction,
+    proxy::{ProxyFault, Refusal, Step},
+    socket::Link,
+    state::{Reached, SimState},
+    tls::{ServerTls, Terms},
+};
+use crate::MemberId;
+
+impl SimState {
+    /// Handles bytes that arrive from the program.
+    pub(super) fn arrive(&mut self, id: u64, bytes: &[u8], wakers: &mut Vec<Waker>) {
+        let Some(socket) = self.network.sockets.get_mut(&id) else {
+            return;
+        };
+        let Some((address, session)) = &mut socket.proxy else {
+            return self.arrive_at_server(id, bytes, wakers);
+        };
+        let proxy = self.network.proxies.get(address);
+        let login = proxy.and_then(|proxy| proxy.login.as_ref());
+        let steps = session.receive(bytes, login);
+        self.perform_for_proxy(id, steps, wakers);
+    }
+
+    fn perform_for_proxy(&mut self, id: u64, steps: Vec<Step>, wakers: &mut Vec<Waker>) {
+        for step in steps {
+            match step {
+                Step::Reply(reply) => self.transmit(id, Direction::ToClient, &reply, wakers),
+                Step::Refuse(reply) => {
+                    self.transmit(id, Direction::ToClient, &reply, wakers);
+                    self.close_for_client(id);
+                }
+                Step::Forward(bytes) => self.arrive_at_server(id, &bytes, wakers),
+                Step::Connect(address) => {
+                    let rejects = self.rejects(id);
+                    let reached = (!rejects).then(|| self.reach(&address));
+                    let outcome = match reached {
+                        None => Err(Refusal::Ruleset),
+                        Some(Reached::Nowhere) => Err(Refusal::HostUnreachable),
+                        Some(Reached::Refusal) => Err(Refusal::ConnectionRefused),
+                        // The proxy waits for the server.
+                        Some(Reached::Silence) => continue,
+                        Some(Reached::Server(server)) => {
+                            self.network.link(id, server);
+                            Ok(())
+                        }
+                    };
+                    let socket = self.network.sockets.get_mut(&id);
+                    let session = socket.and_then(|socket| socket.proxy.as_mut());
+                    if let Some((_, session)) = session {
+                        let steps = session.connected(outcome);
+                        self.perform_for_proxy(id, steps, wakers);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Returns whether the ruleset of the connection's proxy forbids connections.
+    fn rejects(&self, id: u64) -> bool {
+        let socket = self.network.sockets.get(&id);
+        let address = socket.and_then(|socket| socket.proxy.as_ref());
+        let proxy = address.and_then(|(address, _)| self.network.proxies.get(address));
+        proxy.is_some_and(|proxy| proxy.fault == Some(ProxyFault::Reject))
+    }
+
+    fn arrive_at_server(&mut self, id: u64, bytes: &[u8], wakers: &mut Vec<Waker>) {
+        let Some(socket) = self.network.sockets.get(&id) else {
+            return;
+        };
+        let Some(Link { member, connection }) = socket.server else {
+            return;
+        };
+        let terms = (!socket.tls.is_settled()).then(|| Terms {
+            now: self.now(),
+            tls: self.server_tls(member),
+            nonce: self.network.tls.nonce(),
+            answers: self.deployment.answers(member),
+        });
+        let Some(socket) = self.network.sockets.get_mut(&id) else {
+            return;
+        };
+        let received = match terms {
+            Some(terms) => socket.tls.negotiate(&terms, bytes),
+            None => socket.tls.read(bytes),
+        };
+        if !received.send.is_empty() {
+            self.transmit(id, Direction::ToClient, &received.send, wakers);
+        }
+        if !received.plain.is_empty() {
+            let now = self.now();
+            let outputs = self.deployment.receive(now, connection, &received.plain);
+            self.perform(outputs, wakers);
+        }
+        if received.close {
+            self.deployment.closed(connection);
+            self.close_for_client(id);
+        }
+    }
+
+    /// Continues handshakes that waited for a server's process.
+    pub(super) fn resume_handshakes(&mut self, wakers: &mut Vec<Waker>) {
+        let sockets = self.network.sockets.iter();
+        let waiting = sockets.filter_map(|(id, own)| own.tls.is_waiting().then_some(*id));
+        for id in waiting.collect::<Vec<u64>>() {
+            self.arrive_at_server(id, &[], wakers);
+        }
+    }
+
+    /// Returns the TLS of `member`.
+    pub(super) fn server_tls(&self, member: MemberId) -> ServerTls {
+        let host = self.deployment.address_of(member).host();
+        self.network.tls.of(member, host)
+    }
+}

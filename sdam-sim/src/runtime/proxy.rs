@@ -1,0 +1,82 @@
+//! Simulated SOCKS5 proxies.
+
+mod session;
+#[cfg(test)]
+mod tests;
+
+use std::{collections::BTreeMap, fmt, task::Waker};
+
+use sdam_core::address::ServerAddress;
+
+pub(super) use self::session::{Message, Opening, Refusal, Session, Step};
+use super::Shared;
+
+/// A fault of a proxy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ProxyFault {
+    /// The proxy has died: its connections are reset, and new ones are refused.
+    Down,
+    /// The proxy accepts connections, but neither answers nor forwards. Connections that lost bytes
+    /// stay dead.
+    Stall,
+    /// The ruleset of the proxy forbids new connections to servers.
+    Reject,
+}
+
+/// Controls for the SOCKS5 proxies of a simulated world.
+///
+/// A proxy finds the members by their own names, whatever look-ups of the program find, and is as
+/// far from the program as they are. The faults of the network between the program and a member
+/// also meet connections through a proxy.
+///
+/// ```
+/// use sdam_core::address::ServerAddress;
+/// use sdam_sim::{Blueprint, runtime::{ProxyFault, Sim}};
+///
+/// let sim = Sim::new(42, &Blueprint::standalone(ServerAddress::new("a", 27017)));
+/// let proxy = ServerAddress::new("proxy", 1080);
+/// sim.proxies().add(proxy.clone(), Some(("user", "password")));
+/// sim.proxies().set_fault(&proxy, Some(ProxyFault::Down));
+/// sim.proxies().set_fault(&proxy, None);
+/// ```
+#[derive(Clone, Copy)]
+pub struct Proxies<'s>(pub(super) &'s Shared);
+
+impl Proxies<'_> {
+    /// Starts a proxy at `address`. With a user name and password it demands them.
+    pub fn add(&self, address: ServerAddress, login: Option<(&str, &str)>) {
+        let login = login.map(|(user, password)| (user.into(), password.into()));
+        let proxy = ProxyState { login, fault: None };
+        self.0.state().network.proxies.insert(address, proxy);
+    }
+
+    /// Sets the fault of the proxy at `address`; `None` ends it. Without such a proxy nothing
+    /// happens.
+    pub fn set_fault(&self, address: &ServerAddress, fault: Option<ProxyFault>) {
+        let wakers = self.0.state().set_proxy_fault(address, fault);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Resets the connections of the proxy at `address`.
+    pub fn reset(&self, address: &ServerAddress) {
+        let wakers = self.0.state().reset_proxy(address);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl fmt::Debug for Proxies<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Proxies").finish_non_exhaustive()
+    }
+}
+
+/// The proxies, by their addresses.
+pub(super) type ProxyStates = BTreeMap<ServerAddress, ProxyState>;
+
+/// The state of a proxy.
+#[derive(Clone, Debug)]
+pub(super) struct ProxyState {
+    pub(super) login: Option<(Box<str>, Box<str>)>,
+    pub(super) fault: Option<ProxyFault>,
+}

@@ -1,0 +1,73 @@
+//! A connection of the program.
+
+use std::{collections::VecDeque, task::Waker};
+
+use sdam_core::{address::ServerAddress, time::Instant};
+
+use super::{proxy::Session, tls::Endpoint, traffic::Tap};
+use crate::{ConnectionId, MemberId};
+
+/// A connection between the program and a server, or a proxy.
+#[derive(Debug)]
+pub(super) struct Socket {
+    /// The server at the other end; `None` until a proxy has connected to one.
+    pub(super) server: Option<Link>,
+    /// The proxy, by its address.
+    pub(super) proxy: Option<(ServerAddress, Session)>,
+    /// The server's end of TLS.
+    pub(super) tls: Endpoint,
+    pub(super) tap: Tap,
+    /// Bytes that have arrived and were not read yet.
+    pub(super) inbox: VecDeque<u8>,
+    pub(super) reader: Option<Waker>,
+    pub(super) end: Option<End>,
+    /// The last arrival time for each direction; data arrives in order.
+    pub(super) last_arrival: [Instant; 2],
+    /// The directions in which bytes were lost.
+    pub(super) cut: [bool; 2],
+    /// The number of bytes that the server may still send before the connection is reset.
+    pub(super) reset_after: Option<usize>,
+}
+
+/// A connection to a server's process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Link {
+    pub(super) member: MemberId,
+    pub(super) connection: ConnectionId,
+}
+
+impl Socket {
+    /// Creates a connection to a proxy, or, once it has a [`server`](Self::server), to that.
+    pub(super) fn new(now: Instant, proxy: Option<ServerAddress>) -> Self {
+        Self {
+            server: None,
+            tap: Tap::new(proxy.is_some()),
+            proxy: proxy.map(|address| (address, Session::default())),
+            tls: Endpoint::default(),
+            inbox: VecDeque::new(),
+            reader: None,
+            end: None,
+            last_arrival: [now; 2],
+            cut: [false; 2],
+            reset_after: None,
+        }
+    }
+
+    /// Returns whether it is a connection to `member`, directly or through a proxy.
+    pub(super) fn leads_to(&self, member: MemberId) -> bool {
+        self.server.is_some_and(|link| link.member == member)
+    }
+
+    /// Returns whether it goes through the proxy at `address`.
+    pub(super) fn goes_through(&self, address: &ServerAddress) -> bool {
+        let proxy = self.proxy.as_ref();
+        proxy.is_some_and(|(own, _)| own == address)
+    }
+}
+
+/// How a connection ended for the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    Closed,
+    Reset,
+}

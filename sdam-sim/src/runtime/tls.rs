@@ -1,0 +1,294 @@
+//! Simulated TLS: certificates of servers and clients, what servers demand, and faults.
+//!
+//! Nothing is kept secret. The bytes are records as those of TLS, and no payload is the plain text,
+//! so what is on the wire can be told from plain text.
+
+mod client;
+mod handshake;
+mod record;
+mod server;
+#[cfg(test)]
+mod tests;
+
+use std::{collections::BTreeMap, fmt, time::Duration};
+
+use sdam_core::time::Instant;
+
+pub(super) use self::{
+    client::SimTls,
+    record::is_header,
+    server::{Endpoint, Terms},
+};
+use super::Shared;
+use crate::MemberId;
+
+/// A certificate of a simulated server or client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Certificate {
+    /// The hosts that it names.
+    pub names: Vec<Box<str>>,
+    /// The authority that has issued it.
+    pub issuer: Box<str>,
+    /// The first instant of its validity.
+    pub not_before: Instant,
+    /// The last instant of its validity.
+    pub not_after: Instant,
+}
+
+impl Certificate {
+    /// The authority that clients trust unless their options name another one, and that servers
+    /// trust.
+    pub const AUTHORITY: &str = "the simulated authority";
+
+    /// Creates a certificate of `names` by [`AUTHORITY`](Self::AUTHORITY) that never expires.
+    pub fn new<N: Into<Box<str>>>(names: impl IntoIterator<Item = N>) -> Self {
+        let anonymous = Self {
+            names: Vec::new(),
+            issuer: Self::AUTHORITY.into(),
+            not_before: Instant::EPOCH,
+            not_after: Instant::MAX,
+        };
+        anonymous.for_names(names)
+    }
+
+    /// Sets the hosts that it names.
+    #[must_use]
+    pub fn for_names<N: Into<Box<str>>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
+        self.names = names.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Sets the authority.
+    #[must_use]
+    pub fn issued_by(mut self, authority: impl Into<Box<str>>) -> Self {
+        self.issuer = authority.into();
+        self
+    }
+
+    /// Sets the first and the last instant of its validity.
+    #[must_use]
+    pub fn valid(mut self, not_before: Instant, not_after: Instant) -> Self {
+        (self.not_before, self.not_after) = (not_before, not_after);
+        self
+    }
+
+    /// Checks issuer and time.
+    fn verify(&self, now: Instant, authority: &str) -> Result<(), Flaw> {
+        if *self.issuer != *authority {
+            Err(Flaw::UnknownIssuer(self.issuer.clone()))
+        } else if now < self.not_before {
+            Err(Flaw::NotYetValid(self.not_before.since(now)))
+        } else if now > self.not_after {
+            Err(Flaw::Expired(now.since(self.not_after)))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Checks that it names `host`.
+    fn verify_name(&self, host: &str) -> Result<(), Flaw> {
+        let named = self
+            .names
+            .iter()
+            .any(|name| name.eq_ignore_ascii_case(host));
+        let flaw = || Flaw::OtherName(self.names.clone(), host.into());
+        named.then_some(()).ok_or_else(flaw)
+    }
+}
+
+/// Why a certificate is rejected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Flaw {
+    UnknownIssuer(Box<str>),
+    NotYetValid(Duration),
+    Expired(Duration),
+    OtherName(Vec<Box<str>>, Box<str>),
+}
+
+impl fmt::Display for Flaw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownIssuer(issuer) => write!(f, "its issuer, {issuer}, is not trusted"),
+            Self::NotYetValid(left) => {
+                write!(f, "it is not valid for another {} s", left.as_secs())
+            }
+            Self::Expired(since) => write!(f, "it expired {} s ago", since.as_secs()),
+            Self::OtherName(names, host) => {
+                write!(f, "it names {}, and not {host}", names.join(", "))
+            }
+        }
+    }
+}
+
+impl std::error::Error for Flaw {}
+
+/// Whether a server accepts TLS and plain text (`tlsMode`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TlsMode {
+    /// It accepts plain text, and closes a connection that begins with TLS.
+    #[default]
+    Disabled,
+    /// It accepts both.
+    Allowed,
+    /// It accepts TLS, and closes a connection that begins with plain text.
+    Required,
+}
+
+/// A fault of the TLS handshakes of a server. It meets handshakes that begin while it lasts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TlsFault {
+    /// The server does not answer.
+    Stall,
+    /// The server closes the connection in the middle of its answer.
+    Cut,
+    /// The server answers in plain text and closes the connection.
+    PlainText,
+}
+
+/// Controls for the TLS of the simulated servers, and the files of certificates that the options of
+/// clients name.
+///
+/// Each member has a certificate of its own host name until it gets another one. An established
+/// connection lives on when the certificate of its server changes or expires.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use sdam_core::{address::ServerAddress, options::Options};
+/// use sdam_sim::{Blueprint, MemberId, runtime::Sim};
+/// use sdam_transport::Transport;
+///
+/// let host = ServerAddress::new("a", 27017);
+/// let sim = Sim::new(42, &Blueprint::standalone(host.clone()));
+/// sim.tls().require();
+/// assert_eq!(sim.uri(), "mongodb://a:27017/?directConnection=true&tls=true");
+///
+/// let certificate = sim.tls().certificate(MemberId(0));
+/// let (now, hour) = (sim.now(), Duration::from_secs(3600));
+/// sim.tls().set_certificate(MemberId(0), certificate.valid(now, now + hour));
+/// ```
+#[derive(Clone, Copy)]
+pub struct TlsServers<'s>(pub(super) &'s Shared);
+
+impl TlsServers<'_> {
+    /// Makes all members require TLS.
+    pub fn require(&self) {
+        self.with(|tls| tls.mode = TlsMode::Required);
+    }
+
+    /// Sets whether `member` accepts TLS and plain text on new connections.
+    pub fn set_mode(&self, member: MemberId, mode: TlsMode) {
+        self.with(|tls| tls.server(member).mode = Some(mode));
+    }
+
+    /// Makes all members demand certificates of clients by [`Certificate::AUTHORITY`], or not. As
+    /// in TLS 1.3, a client whose certificate is rejected learns it when it reads its first reply.
+    pub fn demand_client_certificates(&self, demand: bool) {
+        self.with(|tls| tls.demands_certificate = demand);
+    }
+
+    /// Returns the certificate that `member` presents.
+    pub fn certificate(&self, member: MemberId) -> Certificate {
+        self.0.state().server_tls(member).certificate
+    }
+
+    /// Sets the certificate that `member` presents to new connections.
+    pub fn set_certificate(&self, member: MemberId, certificate: Certificate) {
+        self.with(|tls| tls.server(member).certificate = Some(certificate));
+    }
+
+    /// Gives `member` a certificate of its own name that never expires.
+    pub fn renew_certificate(&self, member: MemberId) {
+        self.with(|tls| tls.server(member).certificate = None);
+    }
+
+    /// Sets the fault of handshakes with `member`; `None` ends it.
+    pub fn set_fault(&self, member: MemberId, fault: Option<TlsFault>) {
+        self.with(|tls| tls.server(member).fault = fault);
+    }
+
+    /// Creates the file of an authority, for the option `tlsCAFile`.
+    pub fn add_ca_file(&self, file: &str, authority: &str) {
+        self.with(|tls| tls.authorities.insert(file.into(), authority.into()));
+    }
+
+    /// Creates the file of a client's certificate, for the option `tlsCertificateKeyFile`.
+    pub fn add_certificate_key_file(&self, file: &str, certificate: Certificate) {
+        self.with(|tls| tls.certificates.insert(file.into(), certificate));
+    }
+
+    fn with<T>(self, change: impl FnOnce(&mut TlsState) -> T) {
+        change(&mut self.0.state().network.tls);
+    }
+}
+
+impl fmt::Debug for TlsServers<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TlsServers").finish_non_exhaustive()
+    }
+}
+
+/// The TLS of all servers, and the files of clients.
+#[derive(Debug, Default)]
+pub(super) struct TlsState {
+    mode: TlsMode,
+    demands_certificate: bool,
+    servers: BTreeMap<MemberId, Settings>,
+    authorities: BTreeMap<Box<str>, Box<str>>,
+    certificates: BTreeMap<Box<str>, Certificate>,
+    handshakes: u64,
+}
+
+/// What differs for one server.
+#[derive(Clone, Debug, Default)]
+struct Settings {
+    mode: Option<TlsMode>,
+    certificate: Option<Certificate>,
+    fault: Option<TlsFault>,
+}
+
+/// The TLS of one server.
+#[derive(Clone, Debug)]
+pub(super) struct ServerTls {
+    mode: TlsMode,
+    pub(super) certificate: Certificate,
+    demands_certificate: bool,
+    fault: Option<TlsFault>,
+}
+
+impl TlsState {
+    /// Returns whether the members require TLS.
+    pub(super) fn is_required(&self) -> bool {
+        self.mode == TlsMode::Required
+    }
+
+    /// Ends all faults. Certificates stay.
+    pub(super) fn heal(&mut self) {
+        let servers = self.servers.values_mut();
+        servers.for_each(|server| server.fault = None);
+    }
+
+    /// Returns the TLS of the server `member` at `host`.
+    pub(super) fn of(&self, member: MemberId, host: &str) -> ServerTls {
+        let own = self.servers.get(&member).cloned().unwrap_or_default();
+        ServerTls {
+            mode: own.mode.unwrap_or(self.mode),
+            certificate: own.certificate.unwrap_or_else(|| Certificate::new([host])),
+            demands_certificate: self.demands_certificate,
+            fault: own.fault,
+        }
+    }
+
+    /// Returns a number that differs from handshake to handshake.
+    pub(super) fn nonce(&mut self) -> u64 {
+        self.handshakes += 1;
+        sdam_core::rng::mix(self.handshakes)
+    }
+
+    fn server(&mut self, member: MemberId) -> &mut Settings {
+        self.servers.entry(member).or_default()
+    }
+}

@@ -1,0 +1,200 @@
+//! The server's end of a connection that may be encrypted.
+
+use sdam_core::time::Instant;
+
+use super::{
+    Certificate, Flaw, ServerTls, TlsFault, TlsMode,
+    handshake::{Alert, ClientHello, Finished, ServerHello},
+    record::{self, Cipher, Content, Keys},
+};
+
+/// The TLS of one connection, between the network and the server's process.
+#[derive(Debug, Default)]
+pub(in super::super) struct Endpoint {
+    state: State,
+    /// Bytes that are not yet a whole record.
+    incoming: Vec<u8>,
+}
+
+#[derive(Debug, Default)]
+enum State {
+    /// It is open whether the client wants TLS.
+    #[default]
+    New,
+    Plain,
+    /// The client's last message is awaited.
+    Negotiating(Cipher, Cipher),
+    /// Data is read and sent.
+    Open(Cipher, Cipher),
+    /// Bytes are ignored.
+    Ended,
+}
+
+/// What a handshake depends on.
+#[derive(Debug)]
+pub(in super::super) struct Terms {
+    pub(in super::super) now: Instant,
+    pub(in super::super) tls: ServerTls,
+    /// A number that no other handshake has.
+    pub(in super::super) nonce: u64,
+    /// Whether the server's process answers; otherwise handshakes wait for it.
+    pub(in super::super) answers: bool,
+}
+
+/// What follows from bytes of the client.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(in super::super) struct Received {
+    /// Bytes to send to the client.
+    pub(in super::super) send: Vec<u8>,
+    /// Plain text for the server's process.
+    pub(in super::super) plain: Vec<u8>,
+    /// Whether to close the connection then.
+    pub(in super::super) close: bool,
+}
+
+impl Endpoint {
+    /// Returns whether bytes are read without [`Terms`].
+    pub(in super::super) fn is_settled(&self) -> bool {
+        !matches!(self.state, State::New | State::Negotiating(..))
+    }
+
+    /// Returns whether bytes wait for the server's process.
+    pub(in super::super) fn is_waiting(&self) -> bool {
+        !self.is_settled() && !self.incoming.is_empty()
+    }
+
+    /// Takes bytes that have arrived while it is not settled.
+    pub(in super::super) fn negotiate(&mut self, terms: &Terms, bytes: &[u8]) -> Received {
+        self.incoming.extend(bytes);
+        let mut received = Received::default();
+        if let State::New = self.state {
+            let encrypted = match *self.incoming {
+                // One byte does not decide.
+                [] | [20..=23] => return received,
+                _ => record::is_header(&self.incoming),
+            };
+            match (encrypted, terms.tls.mode) {
+                (false, TlsMode::Disabled | TlsMode::Allowed) => {
+                    self.state = State::Plain;
+                    received.plain = std::mem::take(&mut self.incoming);
+                    return received;
+                }
+                (true, TlsMode::Disabled) | (false, TlsMode::Required) if terms.answers => {
+                    self.end(&mut received);
+                }
+                _ => {}
+            }
+        }
+        if terms.answers {
+            self.read_records(Some(terms), &mut received);
+        }
+        received
+    }
+
+    /// Takes bytes that have arrived after it was settled.
+    pub(in super::super) fn read(&mut self, bytes: &[u8]) -> Received {
+        let mut received = Received::default();
+        if let State::Plain = self.state {
+            received.plain = bytes.to_vec();
+        } else {
+            self.incoming.extend(bytes);
+            self.read_records(None, &mut received);
+        }
+        received
+    }
+
+    fn read_records(&mut self, terms: Option<&Terms>, received: &mut Received) {
+        while !matches!(self.state, State::Ended) {
+            match record::take(&mut self.incoming) {
+                Ok(None) => return,
+                Ok(Some((Content::Data, mut payload))) if self.is_settled() => {
+                    if let State::Open(to_server, _) = &mut self.state {
+                        to_server.apply(&mut payload);
+                        received.plain.extend(payload);
+                    }
+                }
+                Ok(Some((Content::Handshake, payload))) => match terms {
+                    Some(terms) => self.shake_hands(terms, &payload, received),
+                    None => self.end(received),
+                },
+                Ok(Some(_)) | Err(_) => self.end(received),
+            }
+        }
+        self.incoming.clear();
+    }
+
+    /// Returns the bytes to send for plain text of the server's process.
+    pub(in super::super) fn seal(&mut self, plain: Vec<u8>) -> Vec<u8> {
+        match &mut self.state {
+            State::Open(_, to_client) => to_client.seal(&plain),
+            _ => plain,
+        }
+    }
+
+    fn shake_hands(&mut self, terms: &Terms, payload: &[u8], received: &mut Received) {
+        match std::mem::replace(&mut self.state, State::Ended) {
+            State::New => match ClientHello::decode(payload) {
+                Some(hello) => self.greet(terms, &hello, received),
+                None => self.end(received),
+            },
+            State::Negotiating(to_server, to_client) => {
+                match Finished::decode(payload).map(|finished| refusal(terms, &finished)) {
+                    Some(None) => self.state = State::Open(to_server, to_client),
+                    refusal => {
+                        let alert = refusal.flatten().map(Alert::encode);
+                        received.send.extend(alert.unwrap_or_default());
+                        self.end(received);
+                    }
+                }
+            }
+            State::Plain | State::Open(..) | State::Ended => self.end(received),
+        }
+    }
+
+    /// Answers a client's hello, or fails as the server does.
+    fn greet(&mut self, terms: &Terms, hello: &ClientHello, received: &mut Received) {
+        let answer = ServerHello {
+            nonce: terms.nonce,
+            certificate: terms.tls.certificate.clone(),
+            demands_certificate: terms.tls.demands_certificate,
+        };
+        let answer = answer.encode();
+        match terms.tls.fault {
+            None => {
+                let keys = Keys::new(hello.nonce, terms.nonce);
+                self.state = State::Negotiating(keys.to_server, keys.to_client);
+                received.send = answer;
+            }
+            // The state is the end already.
+            Some(TlsFault::Stall) => {}
+            Some(TlsFault::Cut) => {
+                received.send = answer[..answer.len() / 2].to_vec();
+                self.end(received);
+            }
+            Some(TlsFault::PlainText) => {
+                received.send = b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec();
+                self.end(received);
+            }
+        }
+    }
+
+    fn end(&mut self, received: &mut Received) {
+        self.state = State::Ended;
+        received.close = true;
+    }
+}
+
+/// Returns why the server rejects the client.
+fn refusal(terms: &Terms, finished: &Finished) -> Option<Alert> {
+    if !terms.tls.demands_certificate {
+        return None;
+    }
+    let Some(certificate) = &finished.certificate else {
+        return Some(Alert::CertificateRequired);
+    };
+    match certificate.verify(terms.now, Certificate::AUTHORITY) {
+        Ok(()) => None,
+        Err(Flaw::UnknownIssuer(_)) => Some(Alert::UnknownAuthority),
+        Err(_) => Some(Alert::CertificateExpired),
+    }
+}

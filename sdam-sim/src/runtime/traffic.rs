@@ -1,0 +1,121 @@
+//! What the program has sent, as someone on the wire sees it.
+
+use super::{
+    proxy::{Message, Opening},
+    tls::is_header,
+};
+
+/// Counts of what the program has sent, as someone on the wire sees it.
+///
+/// ```
+/// use sdam_core::address::ServerAddress;
+/// use sdam_sim::{Blueprint, runtime::Sim};
+///
+/// let sim = Sim::new(42, &Blueprint::standalone(ServerAddress::new("a", 27017)));
+/// // The program runs, with TLS and through a proxy.
+/// let traffic = sim.network().traffic();
+/// assert_eq!((traffic.plain_text, traffic.direct), (0, 0));
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Traffic {
+    /// Attempts to connect to a server without a proxy.
+    pub direct: u64,
+    /// Attempts to connect to a proxy.
+    pub proxied: u64,
+    /// Connections on which the program began with a record of TLS, after what a proxy reads.
+    pub encrypted: u64,
+    /// Connections on which the program sent plain text: bytes that are no record of TLS, after
+    /// what a proxy reads.
+    pub plain_text: u64,
+}
+
+/// Reads along what the program sends on one connection.
+#[derive(Debug)]
+pub(super) enum Tap {
+    /// What a proxy reads is next.
+    Opening(Opening),
+    /// A record is next, or the rest of its header.
+    Header {
+        bytes: Vec<u8>,
+        first: bool,
+    },
+    /// This much of a record's payload is next.
+    Payload(usize),
+    PlainText,
+}
+
+impl Tap {
+    /// Returns the tap of a new connection, to a proxy or to a server.
+    pub(super) fn new(to_proxy: bool) -> Self {
+        if to_proxy {
+            Self::Opening(Opening::default())
+        } else {
+            Self::records(true)
+        }
+    }
+
+    fn records(first: bool) -> Self {
+        Self::Header {
+            bytes: Vec::new(),
+            first,
+        }
+    }
+
+    /// Reads bytes that are sent, and counts what they are.
+    pub(super) fn read(&mut self, mut bytes: &[u8], traffic: &mut Traffic) {
+        while let Some((next, rest)) = bytes.split_first() {
+            match self {
+                Self::Opening(opening) => {
+                    opening.push(&[*next]);
+                    match opening.next() {
+                        Ok(Some(Message::Request(_))) => *self = Self::records(true),
+                        Ok(_) => {}
+                        Err(_) => self.found_plain_text(traffic),
+                    }
+                    bytes = rest;
+                }
+                Self::Header {
+                    bytes: header,
+                    first,
+                } => {
+                    header.push(*next);
+                    bytes = rest;
+                    if !is_header(header) {
+                        self.found_plain_text(traffic);
+                    } else if let [.., high, low] = header[..]
+                        && header.len() == 5
+                    {
+                        traffic.encrypted += u64::from(*first);
+                        *self = Self::Payload(usize::from(u16::from_be_bytes([high, low])));
+                        self.skip(0);
+                    }
+                }
+                Self::Payload(left) => {
+                    let length = bytes.len().min(*left);
+                    bytes = &bytes[length..];
+                    self.skip(length);
+                }
+                Self::PlainText => return,
+            }
+        }
+    }
+
+    /// Passes over bytes of the payload.
+    fn skip(&mut self, length: usize) {
+        if let Self::Payload(left) = self {
+            *left -= length;
+            if *left == 0 {
+                *self = Self::records(false);
+            }
+        }
+    }
+
+    fn found_plain_text(&mut self, traffic: &mut Traffic) {
+        traffic.plain_text += 1;
+        *self = Self::PlainText;
+    }
+}
+
+#[cfg(test)]
+mod tests;
