@@ -126,6 +126,27 @@ pub enum EventKind {
     /// The last server has left the topology, so no server can be discovered any more, except by
     /// SRV polling. The configuration does not fit the deployment.
     TopologyEmptied,
+    /// Hosts of the SRV record were ignored, because they are not in its domain (Polling SRV Records
+    /// for mongos Discovery: "MUST verify").
+    SrvHostsIgnored {
+        /// The name that was looked up.
+        name: Arc<str>,
+        /// The domain that the hosts should be in.
+        domain: Arc<str>,
+        /// The ignored hosts.
+        hosts: Arc<[ServerAddress]>,
+    },
+    /// The SRV record was looked up without finding any host; the topology keeps its servers.
+    SrvLookupFailed {
+        /// The name that was looked up.
+        name: Arc<str>,
+        /// Why there are no hosts.
+        #[cfg_attr(feature = "serde", serde(rename = "error"))]
+        failure: Arc<ServerError>,
+        /// The time until the next look-up.
+        #[cfg_attr(feature = "serde", serde(with = "crate::encoding::nanos"))]
+        next: Duration,
+    },
     /// Events were dropped, because too many are queued for delivery: first check-outs, and new
     /// heartbeats, selections and commands as a whole, at the limit all events except those of
     /// heartbeats, selections and commands under way. Published when dropping starts and when it
@@ -407,6 +428,8 @@ impl EventKind {
             Self::ServerClosed { .. } => EventName::ServerClosed,
             Self::MembersIgnored { .. } => EventName::MembersIgnored,
             Self::TopologyEmptied => EventName::TopologyEmptied,
+            Self::SrvHostsIgnored { .. } => EventName::SrvHostsIgnored,
+            Self::SrvLookupFailed { .. } => EventName::SrvLookupFailed,
             Self::EventsDropped { .. } => EventName::EventsDropped,
             Self::ServerHeartbeatStarted(_) => EventName::ServerHeartbeatStarted,
             Self::ServerHeartbeatSucceeded { .. } => EventName::ServerHeartbeatSucceeded,
@@ -442,6 +465,8 @@ impl EventKind {
             | Self::ConfigWarning(_)
             | Self::MembersIgnored { .. }
             | Self::TopologyEmptied
+            | Self::SrvHostsIgnored { .. }
+            | Self::SrvLookupFailed { .. }
             | Self::EventsDropped { .. }
             | Self::ServerSelectionStarted { .. }
             | Self::ServerSelectionWaiting { .. }

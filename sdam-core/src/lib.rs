@@ -16,6 +16,7 @@
 //! | [`machine`] | [`machine::TopologyMachine`]: takes inputs, returns effects |
 //! | [`monitor`], [`rtt`] | one server's check loop and its round-trip times |
 //! | [`scan`] | order and time of checks in a client without background tasks |
+//! | [`srv`] | hosts of SRV records, and the polling of the record |
 //! | [`pool`] | clears of connection pools, and the errors of pools |
 //! | [`app_error`] | errors that operations and pools report |
 //! | [`read_preference`] | which members may be read from |
@@ -53,6 +54,7 @@ pub mod scan;
 mod serialize;
 pub mod server;
 mod server_type;
+pub mod srv;
 pub mod time;
 pub mod topology;
 mod topology_type;

@@ -75,6 +75,9 @@ pub enum ScanInput {
     },
     /// The instant of [`ScanEffect::SleepUntil`] is reached.
     Awake,
+    /// The look-up of the SRV record has ended: its hosts are in the topology, and the next look-up
+    /// is [scheduled](ScanMachine::schedule_rescan).
+    LookedUp,
     /// No server is suitable.
     NotFound,
     /// A suitable server was chosen.
@@ -104,6 +107,8 @@ pub enum ScanEffect {
     },
     /// Wait, and answer with [`ScanInput::Awake`].
     SleepUntil(Instant),
+    /// Look up the SRV record, and answer with [`ScanInput::LookedUp`]. A scan follows (H-13).
+    LookUp,
     /// Select a suitable server from the current description; answer with [`ScanInput::Found`] or
     /// [`ScanInput::NotFound`].
     Choose,
@@ -160,6 +165,8 @@ pub struct ScanMachine {
     last_scan: Option<Instant>,
     /// The server to check before all others.
     urgent: Option<ServerId>,
+    /// When the SRV record has to be looked up; `None` if there is none.
+    next_rescan: Option<Instant>,
     state: State,
     /// The selection in progress; `None` for a scan or a check without one.
     selection: Option<Selection>,
@@ -177,6 +184,7 @@ enum State {
         server: ServerId,
         known: bool,
     },
+    LookingUp,
     Choosing,
     Probing {
         server: ServerId,
@@ -194,6 +202,7 @@ impl ScanMachine {
             stale: false,
             last_scan: None,
             urgent: None,
+            next_rescan: None,
             state: State::Resting,
             selection: None,
         }
@@ -232,6 +241,10 @@ impl ScanMachine {
                 State::Sleeping { until } if until <= now => self.advance(now, topology),
                 _ => self.due(),
             },
+            ScanInput::LookedUp => match self.state {
+                State::LookingUp => self.begin_scan(now, topology),
+                _ => self.due(),
+            },
             ScanInput::NotFound => self.not_found(now, topology),
             ScanInput::Found { server, idle } => self.found(server, idle),
             ScanInput::Probed { alive } => self.probed(now, topology, alive),
@@ -252,6 +265,12 @@ impl ScanMachine {
     pub fn next_scan(&self) -> Option<Instant> {
         let last = self.last_scan.filter(|_| !self.stale)?;
         Some(last + self.config.frequency)
+    }
+
+    /// Schedules a look-up of the SRV record before the first scan from `instant` on (Polling SRV
+    /// Records for mongos Discovery: "Single-Threaded Drivers").
+    pub fn schedule_rescan(&mut self, instant: Instant) {
+        self.next_rescan = Some(instant);
     }
 
     /// Schedules a scan or a check after the topology has marked `server` Unknown because of an
@@ -287,7 +306,7 @@ impl ScanMachine {
                 *superseded = true;
                 self.due()
             }
-            State::Resting | State::Sleeping { .. } | State::Choosing => {
+            State::Resting | State::Sleeping { .. } | State::LookingUp | State::Choosing => {
                 self.advance(now, topology)
             }
         }
@@ -297,7 +316,7 @@ impl ScanMachine {
     fn begin_urgent(&mut self, now: Instant, topology: &TopologyDescription) -> ScanEffect {
         match &mut self.state {
             State::Checking { .. } | State::Probing { .. } => self.begin(now, topology),
-            State::Resting | State::Sleeping { .. } | State::Choosing => self
+            State::Resting | State::Sleeping { .. } | State::LookingUp | State::Choosing => self
                 .check_urgent(now, topology)
                 .unwrap_or_else(|| self.rest()),
         }
@@ -327,6 +346,16 @@ impl ScanMachine {
                 return ScanEffect::SleepUntil(earliest);
             }
         }
+        if self.next_rescan.is_some_and(|instant| instant <= now)
+            && topology.topology_type().polls_srv()
+        {
+            self.state = State::LookingUp;
+            return ScanEffect::LookUp;
+        }
+        self.begin_scan(now, topology)
+    }
+
+    fn begin_scan(&mut self, now: Instant, topology: &TopologyDescription) -> ScanEffect {
         // If the topology becomes stale from now on, another scan follows this one.
         self.stale = false;
         self.go_on(now, topology, Scan::new(now))
@@ -424,6 +453,7 @@ impl ScanMachine {
             State::Resting => ScanEffect::Rest,
             State::Sleeping { until } => ScanEffect::SleepUntil(until),
             State::Checking { server, .. } => ScanEffect::Check { server },
+            State::LookingUp => ScanEffect::LookUp,
             State::Choosing => ScanEffect::Choose,
             State::Probing { server, .. } => ScanEffect::Probe { server },
         }

@@ -41,6 +41,12 @@ impl TopologyType {
             Self::ReplicaSetNoPrimary | Self::ReplicaSetWithPrimary
         )
     }
+
+    /// Returns whether an SRV record is polled for new hosts (Polling SRV Records for mongos
+    /// Discovery: "Implementation"). A topology of another type never becomes one of these again.
+    pub const fn polls_srv(self) -> bool {
+        matches!(self, Self::Unknown | Self::Sharded)
+    }
 }
 
 impl fmt::Display for TopologyType {

@@ -32,6 +32,8 @@ use crate::{
         Warning, default_source,
     },
     read_preference::ReadMode,
+    rng::Rng,
+    srv::SrvRecords,
     uri_options::{self, DriverOptions, Secret, Settings, Value},
 };
 
@@ -185,32 +187,35 @@ impl ConnectionString {
         &self.warnings
     }
 
-    /// Resolves the SRV string with the results of its lookups: `hosts`, already validated and
-    /// sampled, and the strings of its TXT record, concatenated.
+    /// Returns `connectTimeoutMS`, which limits the look-ups of an SRV string, too; `None` for no
+    /// limit.
+    pub fn connect_timeout(&self) -> Option<Duration> {
+        self.draft().connect_timeout()
+    }
+
+    /// Resolves the SRV string with the results of its look-ups: its SRV records, and its TXT
+    /// records, the strings of each concatenated (Initial DNS Seedlist Discovery: "Seedlist
+    /// Discovery"). The hosts are validated; if there are more than `srvMaxHosts`, `rng` chooses
+    /// among them.
     ///
-    /// Options of the string have precedence over those of the record.
+    /// Options of the string have precedence over those of the TXT record.
     ///
     /// # Errors
     ///
-    /// There are no hosts, the record is invalid, or options contradict each other.
+    /// There are no hosts, a host is not in the [domain](Srv::domain), the TXT record is invalid or
+    /// not the only one, or options contradict each other.
     pub fn resolved(
         mut self,
-        hosts: Vec<ServerAddress>,
-        txt: Option<&str>,
+        records: &SrvRecords,
+        txt: &[Box<str>],
+        rng: &mut Rng,
     ) -> Result<Self, ConfigError> {
-        if hosts.is_empty() {
-            return Err(ConfigError::new(
-                "host",
-                self.srv.map(|srv| srv.host).unwrap_or_default(),
-                "there are no hosts in its SRV record",
-                "list the servers in the record, or in a mongodb:// string",
-            ));
+        if let Some(srv) = &mut self.srv {
+            self.hosts = srv.seeds(&records.hosts, rng)?;
+            srv.ttl = records.ttl;
+            srv::merge_txt(&mut self.settings, &srv.host, txt)?;
+            self.draft().validate()?;
         }
-        self.hosts = hosts;
-        if let Some(txt) = txt {
-            srv::merge_txt(&mut self.settings, txt)?;
-        }
-        self.draft().validate()?;
         Ok(self)
     }
 
@@ -227,7 +232,8 @@ impl ConnectionString {
                 "mongodb+srv",
                 srv.host.clone(),
                 "the hosts have to be looked up first",
-                "pass them to `ConnectionString::resolved`, or list them in a mongodb:// string",
+                "call `sdam::resolve`, or `Topology::resolve` instead of `builder`, or pass the \
+                 records to `ConnectionString::resolved`",
             ));
         }
         let mut options = self.draft();

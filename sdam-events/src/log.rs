@@ -37,6 +37,8 @@
 //! | `ConfigWarning` (ours) | topology | warn | Configuration warning |
 //! | `MembersIgnored` (ours) | topology | warn | Members ignored |
 //! | `TopologyEmptied` (ours) | topology | warn | Last server left topology |
+//! | `SrvHostsIgnored` (ours) | topology | warn | SRV hosts ignored |
+//! | `SrvLookupFailed` (ours) | topology | warn | SRV look-up failed |
 //! | `EventsDropped` (ours) | topology | warn | Events dropped |
 //! | `ServerHeartbeatStarted` | topology | debug | Server heartbeat started |
 //! | `ServerHeartbeatSucceeded` | topology | debug | Server heartbeat succeeded |
@@ -70,7 +72,7 @@ mod tests;
 mod unstructured;
 
 pub use config::{Component, DEFAULT_MAX_DOCUMENT_LENGTH, LogConfig, LogOutput, Severity};
-pub use fields::{Failure, LogFields, Reason, Value};
+pub use fields::{Failure, HostList, LogFields, Reason, Value};
 
 /// The log message for one event.
 #[derive(Clone, Debug)]
@@ -132,6 +134,8 @@ fn text(name: EventName) -> Option<&'static str> {
         EventName::ConfigWarning => "Configuration warning",
         EventName::MembersIgnored => "Members ignored",
         EventName::TopologyEmptied => "Last server left topology",
+        EventName::SrvHostsIgnored => "SRV hosts ignored",
+        EventName::SrvLookupFailed => "SRV look-up failed",
         EventName::EventsDropped => "Events dropped",
         EventName::ServerHeartbeatStarted => "Server heartbeat started",
         EventName::ServerHeartbeatSucceeded => "Server heartbeat succeeded",

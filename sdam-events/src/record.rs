@@ -53,6 +53,8 @@
 //! | `ServerDescriptionChanged` | `new`: `id`, `address`, `type`, `error`, `rtt`, and the other fields of the description by their names in hello |
 //! | `ConfigWarning` | `option`, `value`, `reason`, `consequence` |
 //! | `MembersIgnored` | `ignored`, `limit` |
+//! | `SrvHostsIgnored` | `name`, `domain`, `hosts` |
+//! | `SrvLookupFailed` | `name`, `error`, `next` |
 //! | `ServerHeartbeatStarted` | `server`, `address`, `driverConnectionId`, `serverConnectionId`, `awaited` |
 //! | `ServerHeartbeatSucceeded` | the same, `duration`, `reply` |
 //! | `ServerHeartbeatFailed` | the same, `duration`, `error` |

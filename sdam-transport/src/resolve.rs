@@ -3,7 +3,7 @@
 use std::{fmt::Debug, time::Duration};
 
 use async_trait::async_trait;
-use sdam_core::address::ServerAddress;
+pub use sdam_core::srv::SrvRecords;
 
 use crate::error::TransportError;
 
@@ -43,21 +43,4 @@ pub trait Resolver: Send + Sync + Debug + 'static {
         name: &str,
         timeout: Option<Duration>,
     ) -> Result<Vec<Box<str>>, TransportError>;
-}
-
-/// The answer to a look-up of SRV records.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct SrvRecords {
-    /// Target and port of each record, without the root's trailing dot, in the order of the answer.
-    pub hosts: Vec<ServerAddress>,
-    /// The minimum time to live (TTL) of all records.
-    pub ttl: Duration,
-}
-
-impl SrvRecords {
-    /// Creates an answer of `hosts` that is valid for `ttl`.
-    pub fn new(hosts: Vec<ServerAddress>, ttl: Duration) -> Self {
-        Self { hosts, ttl }
-    }
 }

@@ -26,7 +26,11 @@ use sdam_core::{event::CommandInfo, options::ConfigError, time::Instant};
 use sdam_events::sink::Interest;
 use sdam_pool::Pool;
 use sdam_select::criteria::Criteria;
-use sdam_transport::{pool::CommandReply, race, runtime::Runtime};
+use sdam_transport::{
+    pool::CommandReply,
+    race,
+    runtime::{Io, Runtime},
+};
 
 use self::{
     attempt::{Attempt, Operation},
@@ -42,6 +46,7 @@ pub use self::{
 use crate::{
     select::error::{SelectionError, StartError},
     select::selected::SelectedServer,
+    srv::ResolveError,
     topology::{Topology, TopologyBuilder},
 };
 
@@ -110,6 +115,20 @@ impl Client {
     /// If the connection string is malformed or contradicts itself; the error names the option.
     pub fn builder(uri: &str) -> Result<ClientBuilder, ConfigError> {
         Ok(ClientBuilder::new(Topology::builder(uri)?))
+    }
+
+    /// Creates a builder from a connection string of either kind, and looks up the records of a
+    /// `mongodb+srv` string; see [`Topology::resolve`].
+    ///
+    /// # Errors
+    ///
+    /// As [`resolve`](crate::resolve).
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped at any time without side effects.
+    pub async fn resolve(uri: &str, io: &Io) -> Result<ClientBuilder, ResolveError> {
+        Ok(ClientBuilder::new(Topology::resolve(uri, io).await?))
     }
 
     /// Returns the topology.

@@ -114,6 +114,7 @@ mod monitor;
 pub mod runtime;
 mod select;
 mod single_threaded;
+mod srv;
 mod sync;
 mod topology;
 
@@ -176,6 +177,7 @@ pub use self::{
         timeout::{Bound, SelectionTimeout},
     },
     single_threaded::{Channel, ScanTopology},
+    srv::{ResolveError, resolve},
     topology::{KnownServer, Topology, TopologyBuilder, Watch, WeakTopology},
 };
 

@@ -46,6 +46,7 @@ use crate::{
     sync::Mutex,
     topology::{
         TopologyBuilder,
+        polling::SrvPolling,
         shared::{Background, Shared},
     },
 };
@@ -74,10 +75,9 @@ use crate::{
 ///
 /// # SRV records
 ///
-/// SRV records are not polled before a scan (H-13), because this version resolves none. A
-/// `mongodb+srv` string is a configuration error unless the program resolves it
-/// ([`ConnectionString::resolved`](sdam_core::uri::ConnectionString::resolved)); the topology then
-/// begins with the resolved hosts and nothing more.
+/// A `mongodb+srv` string is resolved first ([`resolve`](crate::resolve)). If it is polled, a scan
+/// begins with a look-up of its SRV record once that is due (H-13), which takes at most
+/// `connectTimeoutMS`.
 ///
 /// # Connections
 ///
@@ -110,10 +110,16 @@ impl<P: PoolHandle> TopologyBuilder<P> {
         let mut settings = Settings::single_threaded(&prepared.options);
         settings.selector = prepared.selector.take();
         let sink = prepared.sink.take();
-        let scan = ScanMachine::new(ScanConfig::new(&prepared.options), prepared.rng.fork());
+        let mut scan = ScanMachine::new(ScanConfig::new(&prepared.options), prepared.rng.fork());
         let background = Background::Caller(Mutex::new(DeferredPanic::default()));
+        let shared = Shared::new(prepared, settings, io, background);
+        let srv = SrvPolling::new(&shared);
+        if let Some(srv) = &srv {
+            scan.schedule_rescan(srv.next_rescan());
+        }
         let mut scanner = Scanner {
-            shared: Shared::new(prepared, settings, io, background),
+            shared,
+            srv,
             scan,
             members: Members::default(),
             sink,
@@ -292,6 +298,7 @@ impl<P: PoolHandle> ScanTopology<P> {
 /// A [`ScanTopology`] of any pool.
 struct Scanner {
     shared: Arc<Shared>,
+    srv: Option<SrvPolling>,
     scan: ScanMachine,
     members: Members,
     sink: Option<Arc<dyn EventSink>>,
@@ -319,6 +326,14 @@ impl Scanner {
             ScanEffect::SleepUntil(instant) => {
                 self.shared.io.clock.sleep_until(instant).await;
                 ScanInput::Awake
+            }
+            ScanEffect::LookUp => {
+                if let Some(srv) = &mut self.srv {
+                    srv.rescan(&self.shared).await;
+                    self.scan.schedule_rescan(srv.next_rescan());
+                    self.follow(None);
+                }
+                ScanInput::LookedUp
             }
             ScanEffect::Probe { server } => ScanInput::Probed {
                 alive: self.probe(server).await,

@@ -4,6 +4,7 @@ mod builder;
 mod layers;
 mod lock;
 mod metadata;
+pub(crate) mod polling;
 mod select;
 mod servers;
 pub(crate) mod shared;
@@ -31,12 +32,14 @@ use sdam_events::queue::PendingEvents;
 use sdam_select::{criteria::Criteria, explain::Explanation};
 use sdam_transport::handshake::{InvalidMetadata, Library};
 use sdam_transport::pool::{NoPools, PoolHandle, ServiceConnection};
+use sdam_transport::runtime::Io;
 
 use self::shared::{Background, Shared};
 pub use self::{builder::TopologyBuilder, servers::KnownServer, watch::Watch};
 use crate::{
     engine::snapshot::{Snapshot, SnapshotGuard},
     select::{Limit, error::SelectionError, selected::SelectedServer},
+    srv::{self, ResolveError},
 };
 
 /// A deployment whose servers are monitored in the background.
@@ -90,9 +93,38 @@ impl Topology {
     ///
     /// # Errors
     ///
-    /// If the connection string is malformed or contradicts itself; the error names the option.
+    /// If the connection string is malformed or contradicts itself; the error names the option. If
+    /// it is a `mongodb+srv` string: [`resolve`](Self::resolve) looks up its hosts.
     pub fn builder(uri: &str) -> Result<TopologyBuilder, ConfigError> {
         Ok(TopologyBuilder::new(Options::parse(uri)?))
+    }
+
+    /// Creates a builder from a connection string of either kind, and looks up the records of a
+    /// `mongodb+srv` string; see [`resolve`](crate::resolve).
+    ///
+    /// The topology polls the SRV record, unless it is that of a replica set or a load balancer: it
+    /// follows the record when routers of a sharded cluster are added and removed.
+    ///
+    /// ```no_run
+    /// # #[cfg(feature = "runtime-tokio")]
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// let runtime = sdam::runtime::tokio()?;
+    /// let topology = sdam::Topology::resolve("mongodb+srv://cluster.example.com", &runtime.io)
+    ///     .await?
+    ///     .start(runtime)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`resolve`](crate::resolve).
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped at any time without side effects.
+    pub async fn resolve(uri: &str, io: &Io) -> Result<TopologyBuilder, ResolveError> {
+        Ok(TopologyBuilder::new(srv::resolve(uri, io).await?))
     }
 }
 
@@ -329,10 +361,9 @@ impl<P: PoolHandle> Topology<P> {
     }
 
     /// Applies the hosts of a look-up of the SRV record, for drivers that poll SRV records
-    /// themselves (Polling SRV Records for mongos Discovery).
+    /// themselves, on a runtime without a resolver (Polling SRV Records for mongos Discovery).
     ///
-    /// The hosts have to be validated: in the domain of the connection string's host, or with the
-    /// suffix that it allows. If [`Srv::max_hosts`](sdam_core::options::Srv::max_hosts) of
+    /// The hosts have to be [allowed](sdam_core::options::Srv::allows). If [`Srv::max_hosts`](sdam_core::options::Srv::max_hosts) of
     /// [`Options::srv`] is smaller than their number, they are
     /// [sampled](sdam_core::topology::TopologyDescription::sample_hosts). Then servers that are not
     /// among them leave the topology, and new ones join it. Nothing happens if there are no hosts,

@@ -36,6 +36,8 @@ names! {
     ServerClosed,
     MembersIgnored,
     TopologyEmptied,
+    SrvHostsIgnored,
+    SrvLookupFailed,
     EventsDropped,
     ServerHeartbeatStarted,
     ServerHeartbeatSucceeded,

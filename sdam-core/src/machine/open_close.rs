@@ -122,11 +122,7 @@ impl TopologyMachine {
     /// Applies new hosts (Polling SRV Records for mongos Discovery): removes servers that
     /// vanished, adds new ones and leaves the others unchanged (N-24).
     pub(super) fn hosts(&mut self, now: Instant, hosts: &[ServerAddress]) -> Effects {
-        let polled = matches!(
-            self.description.topology_type(),
-            TopologyType::Unknown | TopologyType::Sharded
-        );
-        if !polled || hosts.is_empty() {
+        if !self.description.topology_type().polls_srv() || hosts.is_empty() {
             return Effects::default();
         }
         let mut transition = self.transition(now);

@@ -1,6 +1,9 @@
 //! The SRV lookup of the seeds.
 
 use alloc::{boxed::Box, format, string::String};
+use core::time::Duration;
+
+use crate::address::ServerAddress;
 
 /// The SRV lookup of an SRV string.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +19,9 @@ pub struct Srv {
     /// `srvAllowedHostsSuffix`: the required end of the hosts' names, after a dot, instead of the
     /// domain of [`host`](Self::host); in lower case and without dots around it.
     pub allowed_hosts_suffix: Option<Box<str>>,
+    /// The minimum time to live (TTL) of the records that the seeds came from; zero if it is not
+    /// known. The first look-up after that is due when it has passed, but not before 60 s.
+    pub ttl: Duration,
 }
 
 impl Srv {
@@ -26,6 +32,7 @@ impl Srv {
             service: "mongodb".into(),
             max_hosts: 0,
             allowed_hosts_suffix: None,
+            ttl: Duration::ZERO,
         }
     }
 
@@ -33,5 +40,32 @@ impl Srv {
     /// `_mongodb._tcp.cluster.example.com`.
     pub fn query_name(&self) -> String {
         format!("_{}._tcp.{}", self.service, self.host)
+    }
+
+    /// Returns the domain that the hosts have to be in: `srvAllowedHostsSuffix`, or
+    /// [`host`](Self::host) without its first label, or all of it if it has fewer than three
+    /// (Initial DNS Seedlist Discovery: "Connection String Format").
+    pub fn domain(&self) -> &str {
+        if let Some(suffix) = &self.allowed_hosts_suffix {
+            return suffix;
+        }
+        match self.host.split_once('.') {
+            Some((_, domain)) if domain.contains('.') => domain,
+            _ => &self.host,
+        }
+    }
+
+    /// Returns whether `host` may be connected to: its name is one or more labels, followed by a
+    /// dot and the [`domain`](Self::domain) (Initial DNS Seedlist Discovery: "Querying DNS").
+    pub fn allows(&self, host: &ServerAddress) -> bool {
+        let name = host.host().trim_end_matches('.');
+        name.strip_suffix(self.domain())
+            .and_then(|head| head.strip_suffix('.'))
+            .is_some_and(|labels| !labels.is_empty())
+    }
+
+    /// Returns [`max_hosts`](Self::max_hosts) as a number of items.
+    pub(crate) fn max_hosts(&self) -> usize {
+        usize::try_from(self.max_hosts).unwrap_or(usize::MAX)
     }
 }

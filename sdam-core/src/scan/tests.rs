@@ -3,5 +3,6 @@
 mod errors;
 mod order;
 mod properties;
+mod rescans;
 mod selection;
 mod world;

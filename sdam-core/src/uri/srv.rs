@@ -1,6 +1,6 @@
 //! SRV strings: the name to look up, and the options of its TXT record.
 
-use alloc::format;
+use alloc::{boxed::Box, format, string::ToString};
 
 use super::percent;
 use crate::{
@@ -28,16 +28,33 @@ pub(super) fn lookup(host: &str, settings: &Settings) -> Srv {
     srv
 }
 
-/// Adds the options of a TXT record, its strings concatenated, where `settings` has none.
-pub(super) fn merge_txt(settings: &mut Settings, record: &str) -> Result<(), ConfigError> {
+/// Adds the options of the one TXT record of `host`, its strings concatenated, where `settings` has
+/// none.
+pub(super) fn merge_txt(
+    settings: &mut Settings,
+    host: &str,
+    records: &[Box<str>],
+) -> Result<(), ConfigError> {
     let invalid = |option: &str, value: &str, reason: &str| {
         ConfigError::new(
-            format!("TXT record: {option}"),
+            format!("TXT record of {host}: {option}"),
             value,
             reason,
             "let the record hold authSource, loadBalanced and replicaSet only, as name=value \
              separated by `&`",
         )
+    };
+    let record = match records {
+        [] => return Ok(()),
+        [record] => record,
+        _ => {
+            return Err(ConfigError::new(
+                format!("TXT records of {host}"),
+                records.len().to_string(),
+                "there is more than one",
+                "put all options into one record",
+            ));
+        }
     };
     for pair in record.split('&').filter(|pair| !pair.is_empty()) {
         let Some((key, text)) = pair.split_once('=') else {

@@ -79,6 +79,8 @@ impl Severity {
             EventName::ConfigWarning
             | EventName::EventsDropped
             | EventName::MembersIgnored
+            | EventName::SrvHostsIgnored
+            | EventName::SrvLookupFailed
             | EventName::TopologyEmptied => Self::Warn,
             _ => Self::Debug,
         }

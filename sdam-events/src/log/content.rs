@@ -7,7 +7,7 @@ use sdam_core::{
     topology::TopologyDescription,
 };
 
-use super::fields::{Failure, LogFields, Reason};
+use super::fields::{Failure, HostList, LogFields, Reason};
 use crate::ext_json::ExtendedJson;
 
 impl<'e> LogFields<'e> {
@@ -53,6 +53,26 @@ fn discovery<'e>(
         EventKind::MembersIgnored { ignored, limit } => LogFields {
             ignored: Some(*ignored),
             limit: Some(*limit),
+            ..fields
+        },
+        EventKind::SrvHostsIgnored {
+            name,
+            domain,
+            hosts,
+        } => LogFields {
+            srv_name: Some(name),
+            domain: Some(domain),
+            hosts: Some(HostList(hosts)),
+            ..fields
+        },
+        EventKind::SrvLookupFailed {
+            name,
+            failure,
+            next,
+        } => LogFields {
+            srv_name: Some(name),
+            failure: Some(Failure::Error(failure)),
+            remaining_time_ms: Some(whole_millis(*next)),
             ..fields
         },
         EventKind::EventsDropped { total } => LogFields {

@@ -1,6 +1,7 @@
 use std::fmt::{self, Display};
 
 use sdam_core::{
+    address::ServerAddress,
     error::ServerError,
     ids::ObjectId,
     options::Warning,
@@ -67,7 +68,7 @@ pub struct LogFields<'e> {
     pub operation_id: Option<i64>,
     /// `topologyDescription`
     pub topology_description: Option<&'e TopologyDescription>,
-    /// `remainingTimeMS`, absent if there is no timeout.
+    /// `remainingTimeMS`: of a selection, absent if there is no timeout; or until the next look-up.
     pub remaining_time_ms: Option<i64>,
     /// `warning`: the problem with an option and its consequence.
     pub warning: Option<&'e Warning>,
@@ -75,10 +76,30 @@ pub struct LogFields<'e> {
     pub ignored: Option<usize>,
     /// `limit`: the maximum number of servers.
     pub limit: Option<usize>,
+    /// `srvName`: the name whose SRV records are looked up.
+    pub srv_name: Option<&'e str>,
+    /// `domain`: the domain that the hosts of the SRV record have to be in.
+    pub domain: Option<&'e str>,
+    /// `hosts`: those of the SRV record that were ignored.
+    pub hosts: Option<HostList<'e>>,
     /// `dropped`: the number of events dropped so far because the sink is too slow.
     pub dropped: Option<u64>,
     /// `reason`: why the server was removed, the connection closed or the check-out failed.
     pub reason: Option<Reason<'e>>,
+}
+
+/// Addresses, separated by commas.
+#[derive(Clone, Copy, Debug)]
+pub struct HostList<'e>(pub &'e [ServerAddress]);
+
+impl Display for HostList<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, host) in self.0.iter().enumerate() {
+            let separator = if index == 0 { "" } else { ", " };
+            write!(f, "{separator}{host}")?;
+        }
+        Ok(())
+    }
 }
 
 /// The text of an error.
@@ -135,7 +156,7 @@ impl LogFields<'_> {
     /// Calls `visit` with the specification's name and the value of each field that is present.
     pub fn for_each(&self, mut visit: impl FnMut(&'static str, Value<'_>)) {
         let unsigned = |number: Option<u32>| number.map(|number| Value::Integer(number.into()));
-        let fields: [(&'static str, Option<Value<'_>>); 32] = [
+        let fields: [(&'static str, Option<Value<'_>>); 35] = [
             ("topologyId", text(self.topology_id.as_ref())),
             ("serverHost", text(self.server_host.as_ref())),
             (
@@ -197,6 +218,9 @@ impl LogFields<'_> {
                 "limit",
                 self.limit.map(|count| Value::Integer(count as i64)),
             ),
+            ("srvName", text(self.srv_name.as_ref())),
+            ("domain", text(self.domain.as_ref())),
+            ("hosts", text(self.hosts.as_ref())),
             (
                 "dropped",
                 self.dropped.map(|count| Value::Integer(count as i64)),

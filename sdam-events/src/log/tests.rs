@@ -2,6 +2,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use bson::doc;
 use sdam_core::{
+    error::{ErrorKind, ServerError, Stage},
     event::{ConnectionId, EventKind, EventName, Heartbeat, SelectionFailure},
     ids::ServerId,
     options::Options,
@@ -339,6 +340,51 @@ fn ignored_members_are_logged_as_a_warning() {
         &format!("Ignored 3 members beyond the limit of 10 servers in topology with ID {ID}"),
     );
     assert_eq!(TOPOLOGY.to_string(), ID);
+}
+
+#[test]
+fn ignored_hosts_and_failed_look_ups_of_srv_records_are_logged_as_warnings() {
+    // N-22, N-23
+    let name = "_mongodb._tcp.x.example.com";
+    check(
+        EventKind::SrvHostsIgnored {
+            name: name.into(),
+            domain: "example.com".into(),
+            hosts: [address("a.evil.com"), address("b.evil.com")].into(),
+        },
+        ("topology", Severity::Warn),
+        "SRV hosts ignored",
+        &[
+            ("topologyId", ID),
+            ("srvName", name),
+            ("domain", "example.com"),
+            ("hosts", "a.evil.com:27017, b.evil.com:27017"),
+        ],
+        &format!(
+            "Ignored hosts of SRV record {name}, because they are not in the domain example.com, \
+             in topology with ID {ID}: a.evil.com:27017, b.evil.com:27017"
+        ),
+    );
+    let failure = ServerError::new(ErrorKind::Timeout, Stage::Dns, "no answer");
+    check(
+        EventKind::SrvLookupFailed {
+            name: name.into(),
+            failure: failure.shared(),
+            next: Duration::from_secs(10),
+        },
+        ("topology", Severity::Warn),
+        "SRV look-up failed",
+        &[
+            ("topologyId", ID),
+            ("failure", "timeout at dns: no answer"),
+            ("remainingTimeMS", "10000"),
+            ("srvName", name),
+        ],
+        &format!(
+            "SRV record {name} gave no hosts, so topology with ID {ID} keeps its own and looks up \
+             again in 10000 ms: timeout at dns: no answer"
+        ),
+    );
 }
 
 #[test]

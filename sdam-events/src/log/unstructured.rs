@@ -49,6 +49,22 @@ impl Display for LogMessage<'_> {
                 "The last server has left topology with ID {topology}, so no server will be found \
                  any more; check the hosts and the replica set name that are configured"
             ),
+            EventName::SrvHostsIgnored => write!(
+                f,
+                "Ignored hosts of SRV record {}, because they are not in the domain {}, in \
+                 topology with ID {topology}: {}",
+                Shown(fields.srv_name.as_ref()),
+                Shown(fields.domain.as_ref()),
+                Shown(fields.hosts.as_ref())
+            ),
+            EventName::SrvLookupFailed => write!(
+                f,
+                "SRV record {} gave no hosts, so topology with ID {topology} keeps its own and looks \
+                 up again in {} ms: {}",
+                Shown(fields.srv_name.as_ref()),
+                Shown(fields.remaining_time_ms.as_ref()),
+                Shown(fields.failure.as_ref())
+            ),
             EventName::EventsDropped => write!(
                 f,
                 "Left out {} events so far, which come faster than they are taken, in topology with \

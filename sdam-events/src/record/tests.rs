@@ -99,6 +99,15 @@ fn topology_and_server_events_are_written_as_documented() {
     };
     check(ignored, r#""event":"MembersIgnored","ignored":2,"limit":5"#);
     check(EventKind::TopologyEmptied, r#""event":"TopologyEmptied""#);
+    let foreign = EventKind::SrvHostsIgnored {
+        name: "_mongodb._tcp.a.b.c".into(),
+        domain: "b.c".into(),
+        hosts: [address("a.evil.c")].into(),
+    };
+    check(
+        foreign,
+        r#""event":"SrvHostsIgnored","name":"_mongodb._tcp.a.b.c","domain":"b.c","hosts":["a.evil.c:27017"]"#,
+    );
     let warnings = Options::new(Vec::new()).multi_threaded_warnings();
     check(
         EventKind::ConfigWarning(Arc::new(warnings[0].clone())),

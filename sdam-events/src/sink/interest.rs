@@ -31,11 +31,16 @@ impl Interest {
         EventName::ServerHeartbeatFailed,
     ]);
 
-    /// The warnings about options, published when the topology has opened.
-    pub const WARNINGS: Self = Self::of(&[EventName::ConfigWarning]);
+    /// The warnings about options, published when the topology has opened, and about look-ups of
+    /// its SRV record.
+    pub const WARNINGS: Self = Self::of(&[
+        EventName::ConfigWarning,
+        EventName::SrvHostsIgnored,
+        EventName::SrvLookupFailed,
+    ]);
 
     /// The events of the SDAM Logging and Monitoring specification, and sdam's own: ignored
-    /// members, no server left, dropped events, warnings about options.
+    /// members, no server left, dropped events, warnings about options and SRV records.
     pub const SDAM: Self = Self::DESCRIPTIONS
         .union(Self::HEARTBEATS)
         .union(Self::WARNINGS);

@@ -91,6 +91,8 @@ fn is_change(kind: &EventKind) -> bool {
             | EventName::ServerClosed
             | EventName::MembersIgnored
             | EventName::TopologyEmptied
+            | EventName::SrvHostsIgnored
+            | EventName::SrvLookupFailed
             | EventName::EventsDropped
             | EventName::ServerHeartbeatStarted
             | EventName::ServerHeartbeatSucceeded

@@ -26,6 +26,7 @@ use crate::{
         error::{SelectionError, StartError},
         selected::SelectedServer,
     },
+    srv::ResolveError,
     topology::TopologyBuilder,
 };
 
@@ -62,6 +63,17 @@ impl BlockingTopology {
     /// If the connection string is malformed or contradicts itself; the error names the option.
     pub fn builder(uri: &str) -> Result<TopologyBuilder, ConfigError> {
         crate::Topology::builder(uri)
+    }
+
+    /// Creates a builder from a connection string of either kind, and looks up the records of a
+    /// `mongodb+srv` string; see [`resolve`](crate::resolve). Finish it with
+    /// [`blocking`](TopologyBuilder::blocking).
+    ///
+    /// # Errors
+    ///
+    /// As [`resolve`](crate::resolve).
+    pub fn resolve(uri: &str) -> Result<TopologyBuilder, ResolveError> {
+        wait(crate::Topology::resolve(uri, &runtime::blocking()))
     }
 
     /// Starts a topology without pools and sinks. Performs no I/O.

@@ -187,6 +187,7 @@ impl<P: PoolHandle> TopologyBuilder<P> {
         let topology = Topology::new(Arc::clone(&shared));
         shared.apply(Input::Open);
         shared.publish_warnings();
+        shared.poll_srv();
         Ok(topology)
     }
 

@@ -31,7 +31,9 @@ use sdam_transport::{
     spawn::{Spawner, Task},
 };
 
-use super::{builder::Prepared, lock::Lock, metadata::MetadataHandshake, tasks::Tasks};
+use super::{
+    builder::Prepared, lock::Lock, metadata::MetadataHandshake, polling::SrvTask, tasks::Tasks,
+};
 use crate::{
     engine::{
         AfterUnlock, Engine, panic::DeferredPanic, server::lane_of_thread, snapshot::Published,
@@ -298,6 +300,13 @@ impl Shared {
             let after = engine.apply(now, input, RecordedInput::of, &self.published);
             ((), after)
         });
+    }
+
+    /// Starts the task that polls the SRV record, if there is one to poll.
+    pub(crate) fn poll_srv(self: &Arc<Self>) {
+        if let Some(task) = SrvTask::new(self) {
+            self.spawn("sdam-srv", task.run());
+        }
     }
 
     /// Returns the first message of a connection that is opened now.

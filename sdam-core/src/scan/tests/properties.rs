@@ -142,6 +142,7 @@ proptest! {
                 ScanEffect::Probe { .. } => probed += 1,
                 ScanEffect::Rest
                 | ScanEffect::SleepUntil(_)
+                | ScanEffect::LookUp
                 | ScanEffect::Choose
                 | ScanEffect::Select { .. }
                 | ScanEffect::Fail(_) => {}

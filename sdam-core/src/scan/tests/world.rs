@@ -157,6 +157,13 @@ impl World {
                 self.now = until;
                 self.tell(ScanInput::Awake)
             }
+            ScanEffect::LookUp => {
+                self.log.push("look up".into());
+                self.now = self.now + Duration::from_millis(5);
+                self.scan
+                    .schedule_rescan(self.now + Duration::from_secs(60));
+                self.tell(ScanInput::LookedUp)
+            }
             ScanEffect::Choose => {
                 let found = self.suitable();
                 match found {

@@ -28,7 +28,9 @@ fn malformed(kind: &Kind) -> &'static [&'static str] {
 fn resolve(options: &str) -> (ConnectionString, Options) {
     let string = parse(&format!("mongodb+srv://a.example.com/?{options}"));
     let hosts = vec![ServerAddress::new("b.example.com", 1)];
-    let resolved = string.clone().resolved(hosts, None).unwrap();
+    let records = SrvRecords::new(hosts, Duration::ZERO);
+    let resolved = string.clone().resolved(&records, &[], &mut Rng::new(1));
+    let resolved = resolved.unwrap();
     (string, resolved.into_options().unwrap())
 }
 

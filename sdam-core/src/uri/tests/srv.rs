@@ -13,6 +13,17 @@ fn hosts(count: usize) -> Vec<ServerAddress> {
     hosts.map(|host| ServerAddress::new(host, 1)).collect()
 }
 
+/// Resolves `string` with these hosts and TXT records.
+fn resolve(
+    string: ConnectionString,
+    hosts: Vec<ServerAddress>,
+    txt: &[&str],
+) -> Result<ConnectionString, ConfigError> {
+    let records = SrvRecords::new(hosts, Duration::from_secs(90));
+    let txt: Vec<Box<str>> = txt.iter().map(|record| (*record).into()).collect();
+    string.resolved(&records, &txt, &mut Rng::new(1))
+}
+
 #[test]
 fn an_srv_string_with_a_port_or_several_hosts_is_refused() {
     // N-1
@@ -114,7 +125,7 @@ fn an_srv_string_enables_tls_unless_it_is_turned_off() {
     let check = |query: &str, expected| {
         let string = parse(&format!("mongodb+srv://h.example.com/{query}"));
         assert_eq!(string.warnings(), []);
-        let options = string.resolved(hosts(1), None).unwrap().into_options();
+        let options = resolve(string, hosts(1), &[]).unwrap().into_options();
         assert_eq!(options.unwrap().tls.is_some(), expected);
     };
     check("", true);
@@ -129,9 +140,6 @@ fn into_options_fails_before_the_look_up() {
     assert_eq!(error.option(), "mongodb+srv");
     assert_eq!(error.value(), "h.example.com");
     assert!(error.remedy().contains("ConnectionString::resolved"));
-    let string = parse("mongodb+srv://h.example.com");
-    let error = string.resolved(Vec::new(), None).unwrap_err();
-    assert_eq!(error.option(), "host");
 }
 
 #[test]
@@ -139,9 +147,9 @@ fn the_number_of_hosts_does_not_decide_the_topology_type() {
     // B-8, N-13
     let topology_type = |query: &str, count| {
         let string = parse(&format!("mongodb+srv://h.example.com/{query}"));
-        let options = string.resolved(hosts(count), None)?.into_options()?;
+        let options = resolve(string, hosts(count), &[])?.into_options()?;
         assert_eq!(options.seeds, hosts(count));
-        assert_eq!(options.srv, Some(Srv::new("h.example.com")));
+        assert_eq!(options.srv.as_ref().unwrap().ttl, Duration::from_secs(90));
         Ok::<_, ConfigError>(options.topology_type())
     };
     assert_eq!(topology_type("", 1), Ok(TopologyType::Unknown));
@@ -166,7 +174,8 @@ fn the_number_of_hosts_does_not_decide_the_topology_type() {
 fn a_txt_record_sets_only_options_that_the_string_does_not() {
     // N-9, B-38
     let resolve = |query: &str, txt: &str| {
-        parse(&format!("mongodb+srv://h.example.com/{query}")).resolved(hosts(1), Some(txt))
+        let string = parse(&format!("mongodb+srv://h.example.com/{query}"));
+        resolve(string, hosts(1), &[txt])
     };
     let string = resolve("", "authSource=thisDB&replicaSet=rs").unwrap();
     assert_eq!(string.auth_source(), "thisDB");
@@ -196,9 +205,9 @@ fn a_txt_record_with_other_options_is_refused() {
         "replicaSet=rs&authSource",
     ] {
         let string = parse("mongodb+srv://h.example.com");
-        let error = string.resolved(hosts(1), Some(record)).unwrap_err();
+        let error = resolve(string, hosts(1), &[record]).unwrap_err();
         assert!(
-            error.option().starts_with("TXT record: "),
+            error.option().starts_with("TXT record of h.example.com: "),
             "{record}: {error}"
         );
     }
@@ -209,11 +218,38 @@ fn validation_includes_the_options_of_the_txt_record() {
     // N-10, B-12, B-29
     let check = |query: &str, record: &str, count, option: &str| {
         let string = parse(&format!("mongodb+srv://h.example.com/{query}"));
-        let error = string.resolved(hosts(count), Some(record)).unwrap_err();
+        let error = resolve(string, hosts(count), &[record]).unwrap_err();
         assert_eq!(error.option(), option, "{error}");
     };
     check("?srvMaxHosts=1", "replicaSet=rs", 1, "srvMaxHosts");
     check("?srvMaxHosts=1", "loadBalanced=true", 1, "srvMaxHosts");
     check("?replicaSet=rs", "loadBalanced=true", 1, "loadBalanced");
     check("", "loadBalanced=true", 2, "loadBalanced");
+}
+
+#[test]
+fn several_txt_records_are_refused_and_none_is_fine() {
+    // N-8
+    let string = || parse("mongodb+srv://h.example.com");
+    assert!(resolve(string(), hosts(1), &[]).is_ok());
+    let error = resolve(string(), hosts(1), &["replicaSet=rs", "authSource=db"]).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "`TXT records of h.example.com` is `2`: there is more than one; put all options into one \
+         record",
+    );
+}
+
+#[test]
+fn hosts_are_validated_and_limited_to_srv_max_hosts() {
+    // N-4, N-5, N-7
+    let string = || parse("mongodb+srv://h.example.com/?srvMaxHosts=2");
+    let resolved = resolve(string(), hosts(3), &[]).unwrap();
+    assert_eq!(resolved.hosts().len(), 2);
+    assert!(resolved.hosts().iter().all(|host| hosts(3).contains(host)));
+    let error = resolve(string(), Vec::new(), &[]).unwrap_err();
+    assert_eq!(error.reason(), "there is none");
+    let foreign = vec![ServerAddress::new("a.example.org", 1)];
+    let error = resolve(string(), foreign, &[]).unwrap_err();
+    assert_eq!(error.value(), "a.example.org:1");
 }

@@ -319,8 +319,9 @@ fn every_error_shows_the_given_value_and_a_remedy() {
     );
     check(
         "mongodb+srv://a.example.com",
-        "`mongodb+srv` is `a.example.com`: the hosts have to be looked up first; pass them to \
-         `ConnectionString::resolved`, or list them in a mongodb:// string",
+        "`mongodb+srv` is `a.example.com`: the hosts have to be looked up first; call \
+         `sdam::resolve`, or `Topology::resolve` instead of `builder`, or pass the records to \
+         `ConnectionString::resolved`",
     );
 }
 
