@@ -159,6 +159,7 @@ pub use sdam_transport::{
         AuthError, AuthStep, Authenticator, CommandReply, ConnectionError, Conversation,
         Established, NewPool, NoPools, PoolFactory, PoolHandle, Reporter, ServiceConnection,
     },
+    resolve::{Resolver, SrvRecords},
     runtime::{Io, Runtime},
     spawn::{Spawner, Task},
     translate::{AddressTable, ThroughHost},

@@ -1,0 +1,134 @@
+//! One look-up, in a thread of its own.
+
+use std::{net::SocketAddr, pin::pin, sync::Arc, time::Duration};
+
+use futures::future::{self, Either};
+use hickory_resolver::{
+    TokioResolver,
+    config::{ConnectionConfig, NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts},
+    net::{NetError, runtime::TokioRuntimeProvider},
+    proto::rr::{Record, RecordType},
+    system_conf,
+};
+use sdam_core::error::Stage;
+use sdam_transport::TransportError;
+use tokio::{runtime, time};
+
+/// The question, and whom to ask for how long.
+#[derive(Debug)]
+pub(crate) struct Query {
+    /// `None`: the name servers of the system.
+    pub(crate) servers: Option<Arc<[SocketAddr]>>,
+    /// With the final dot.
+    pub(crate) name: String,
+    pub(crate) record_type: RecordType,
+    pub(crate) timeout: Option<Duration>,
+}
+
+impl Query {
+    /// Runs the query on this thread until it has an answer; returns `None` if `cancelled` is ready
+    /// before that.
+    pub(crate) fn run(
+        &self,
+        cancelled: impl Future<Output = ()>,
+    ) -> Option<Result<Vec<Record>, TransportError>> {
+        let mut builder = runtime::Builder::new_current_thread();
+        let runtime = match builder.enable_all().build() {
+            Ok(runtime) => runtime,
+            Err(error) => {
+                let message = "the look-up could not be started";
+                return Some(Err(TransportError::from_io(Stage::Dns, message, error)));
+            }
+        };
+        runtime.block_on(async {
+            match future::select(pin!(cancelled), pin!(self.answer())).await {
+                Either::Left(_) => None,
+                Either::Right((outcome, _)) => Some(outcome),
+            }
+        })
+    }
+
+    async fn answer(&self) -> Result<Vec<Record>, TransportError> {
+        let (config, options) = self.configuration()?;
+        let servers = Servers(&config).to_string();
+        let mut builder =
+            TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
+        *builder.options_mut() = options;
+        let resolver = builder.build().map_err(|error| failed(&servers, error))?;
+        let lookup = resolver.lookup(self.name.as_str(), self.record_type);
+        let outcome = match self.timeout {
+            None => lookup.await,
+            Some(timeout) => match time::timeout(timeout, lookup).await {
+                Ok(outcome) => outcome,
+                Err(_) => Err(NetError::Timeout),
+            },
+        };
+        match outcome {
+            Ok(found) => Ok(found
+                .answers()
+                .iter()
+                .filter(|record| record.record_type() == self.record_type)
+                .cloned()
+                .collect()),
+            Err(error) if error.is_no_records_found() => Ok(Vec::new()),
+            Err(error) => Err(failed(&servers, error)),
+        }
+    }
+
+    fn configuration(&self) -> Result<(ResolverConfig, ResolverOpts), TransportError> {
+        let (config, mut options) = match &self.servers {
+            Some(servers) => {
+                let servers = servers.iter().copied().map(name_server).collect();
+                let config = ResolverConfig::from_parts(None, Vec::new(), servers);
+                (config, ResolverOpts::default())
+            }
+            None => system_conf::read_system_conf().map_err(|error| {
+                let message = "the name servers of the system could not be read";
+                TransportError::network(Stage::Dns, message).with_source(error)
+            })?,
+        };
+        options.cache_size = 0;
+        options.use_hosts_file = ResolveHosts::Never;
+        // A query that is lost is repeated while there is time.
+        if let Some(timeout) = self.timeout {
+            let tries = u32::try_from(options.attempts).unwrap_or(u32::MAX);
+            options.timeout = options.timeout.min(timeout / tries.saturating_add(1));
+        }
+        Ok((config, options))
+    }
+}
+
+fn name_server(address: SocketAddr) -> NameServerConfig {
+    let mut connections = vec![ConnectionConfig::udp(), ConnectionConfig::tcp()];
+    for connection in &mut connections {
+        connection.port = address.port();
+    }
+    NameServerConfig::new(address.ip(), true, connections)
+}
+
+fn failed(servers: &str, error: NetError) -> TransportError {
+    match error {
+        NetError::Timeout => {
+            TransportError::timeout(Stage::Dns, format!("no answer from name server {servers}"))
+        }
+        error => {
+            let message = format!("asking name server {servers} failed");
+            TransportError::network(Stage::Dns, message).with_source(error)
+        }
+    }
+}
+
+/// The name servers of a configuration, for errors.
+struct Servers<'c>(&'c ResolverConfig);
+
+impl std::fmt::Display for Servers<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut separator = "";
+        for server in self.0.name_servers() {
+            let port = server.connections.first().map_or(53, |first| first.port);
+            write!(f, "{separator}{}", SocketAddr::new(server.ip, port))?;
+            separator = ", ";
+        }
+        Ok(())
+    }
+}

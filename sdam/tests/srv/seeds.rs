@@ -1,0 +1,191 @@
+//! Initial DNS Seedlist Discovery: the hosts of the first look-up.
+
+use std::time::Duration;
+
+use futures::executor::block_on;
+use sdam::{Instant, ServerAddress, Topology, TopologyType};
+use sdam_sim::runtime::DnsFault;
+
+use crate::world::*;
+
+/// Asserts that the record of `host` with the one host `target` gives this seed, or an error that
+/// names it.
+fn check(host: &str, target: &str, expected: Result<(), ()>) {
+    let sim = sharded(1);
+    let target = ServerAddress::new(target, 27017);
+    let name = format!("_mongodb._tcp.{host}");
+    sim.dns().set_srv(&name, INTERVAL, [target.clone()]);
+    let uri = format!("mongodb+srv://{host}/?tls=false");
+    let resolved = sim.block_on(sdam::resolve(&uri, &sim.runtime().io));
+    match (resolved, expected) {
+        (Ok(options), Ok(())) => assert_eq!(options.seeds, [target]),
+        (Err(error), Err(())) => {
+            let text = error.to_string();
+            assert!(
+                text.contains(&name) && text.contains(target.host()),
+                "{text}"
+            );
+        }
+        (resolved, _) => panic!("{host} -> {target}: {resolved:?}"),
+    }
+    assert_eq!(sim.connections(), 0);
+}
+
+#[test]
+fn prose_1_names_of_fewer_than_three_labels_are_allowed() {
+    // N-1, N-2, N-5
+    check("localhost", "test_1.localhost", Ok(()));
+    check("mongo.local", "test_1.mongo.local", Ok(()));
+}
+
+#[test]
+fn prose_2_a_host_outside_the_domain_is_an_error() {
+    // N-5
+    check("localhost", "localhost.mongodb", Err(()));
+    check("mongo.local", "test_1.evil.local", Err(()));
+    check("blogs.mongodb.com", "blogs.evil.com", Err(()));
+}
+
+#[test]
+fn prose_3_the_name_itself_is_an_error() {
+    // N-5
+    check("localhost", "localhost", Err(()));
+    check("mongo.local", "mongo.local", Err(()));
+}
+
+#[test]
+fn prose_4_a_host_that_ends_with_the_domain_but_not_after_a_dot_is_an_error() {
+    // N-5
+    check("localhost", "test_1.cluster_1localhost", Err(()));
+    check("mongo.local", "test_1.my_hostmongo.local", Err(()));
+    check("blogs.mongodb.com", "cluster.testmongodb.com", Err(()));
+}
+
+#[test]
+fn both_records_are_looked_up_at_once_and_nothing_else() {
+    // N-3, N-10, N-12
+    let sim = sharded(1);
+    sim.dns()
+        .set_txt("test1.test.build.10gen.cc", ["authSource=thisDB"]);
+    sim.dns()
+        .set_fault_of_all(Some(DnsFault::Slow(Duration::from_secs(3))));
+    let builder = resolve(&sim, &uri("test1", "")).unwrap();
+    assert_eq!(sim.now(), Instant::from_millis(3000));
+    assert_eq!(sim.dns().lookups(TEST1), 1);
+    assert_eq!(sim.dns().lookups("test1.test.build.10gen.cc"), 1);
+    assert_eq!((sim.connections(), sim.tasks()), (0, 0));
+    let topology = builder.start(sim.runtime()).unwrap();
+    assert_eq!(topology.options().seeds, hosts(&[27017, 27018]));
+    let description = topology.snapshot().description().clone();
+    assert_eq!(description.topology_type(), TopologyType::Unknown);
+}
+
+#[test]
+fn look_ups_that_fail_name_the_record_the_cause_and_the_remedy() {
+    // N-4
+    let check = |name: &str, fault, expected: &str| {
+        let sim = sharded(1);
+        sim.dns().set_fault(name, Some(fault));
+        let error = resolve(&sim, &uri("test1", "connectTimeoutMS=700")).unwrap_err();
+        assert_eq!(error.to_string(), expected);
+        sim.now()
+    };
+    let remedy = "check the name servers of this machine, or list the hosts in a mongodb:// string";
+    let txt = "test1.test.build.10gen.cc";
+    let elapsed = check(
+        TEST1,
+        DnsFault::Silence,
+        &format!(
+            "the SRV record of {TEST1} could not be looked up: timeout at dns: no answer within \
+             700 ms (connectTimeoutMS); {remedy}"
+        ),
+    );
+    assert_eq!(elapsed, Instant::from_millis(700));
+    check(
+        txt,
+        DnsFault::ServerFailure,
+        &format!(
+            "the TXT record of {txt} could not be looked up: network error at dns: the name server \
+             failed for {txt} (SERVFAIL); {remedy}"
+        ),
+    );
+    check(
+        TEST1,
+        DnsFault::NoSuchName,
+        &format!(
+            "`SRV record {TEST1}`: there is none; create the record, or list the servers in a \
+             mongodb:// string"
+        ),
+    );
+}
+
+#[test]
+fn a_look_up_takes_as_long_as_connect_timeout_ms_allows() {
+    let resolves = |options: &str| {
+        let sim = sharded(1);
+        let slow = DnsFault::Slow(Duration::from_secs(11));
+        sim.dns().set_fault_of_all(Some(slow));
+        resolve(&sim, &uri("test1", options)).is_ok()
+    };
+    assert!(!resolves(""));
+    assert!(resolves("connectTimeoutMS=12000"));
+    assert!(resolves("connectTimeoutMS=0"));
+}
+
+#[test]
+fn without_a_resolver_the_error_names_the_feature() {
+    let sim = sharded(1);
+    let mut io = sim.runtime().io;
+    io.resolver = None;
+    let error = block_on(Topology::resolve(&uri("test1", ""), &io)).unwrap_err();
+    assert!(!error.is_lookup());
+    assert_eq!(
+        error.to_string(),
+        "`mongodb+srv` is `test1.test.build.10gen.cc`: the runtime has no resolver to look up its \
+         hosts; enable the Cargo feature `srv` of sdam, set one with `Io::with_resolver`, or list \
+         the hosts in a mongodb:// string",
+    );
+    let error = Topology::builder(&uri("test1", "")).unwrap_err();
+    assert!(error.to_string().contains("`Topology::resolve`"), "{error}");
+}
+
+#[test]
+fn a_plain_string_needs_no_resolver_and_no_look_up() {
+    let sim = sharded(1);
+    let mut io = sim.runtime().io;
+    io.resolver = None;
+    let options = block_on(sdam::resolve("mongodb://a,b/?replicaSet=rs", &io)).unwrap();
+    assert_eq!(options.seeds.len(), 2);
+    assert!(block_on(sdam::resolve("mongodb://a/?srvMaxHosts=1", &io)).is_err());
+    assert_eq!(sim.dns().lookups(TEST1), 0);
+}
+
+#[test]
+fn an_invalid_string_is_refused_before_any_look_up() {
+    // N-1
+    let sim = sharded(1);
+    for uri in [
+        "mongodb+srv://test1.test.build.10gen.cc:27017",
+        "mongodb+srv://test1.test.build.10gen.cc,test2.test.build.10gen.cc",
+        "mongodb+srv://test1.test.build.10gen.cc/?directConnection=true",
+    ] {
+        assert!(resolve(&sim, uri).is_err());
+    }
+    assert_eq!(sim.dns().lookups(TEST1), 0);
+}
+
+#[test]
+fn the_choice_of_srv_max_hosts_differs_between_seeds_and_not_between_runs() {
+    // N-7
+    let choose = |seed| {
+        let sim = sharded(seed);
+        set(&sim, TEST1, &[27017, 27018, 27019, 27020]);
+        let options = uri("test1", "srvMaxHosts=2");
+        let resolved = sim.block_on(sdam::resolve(&options, &sim.runtime().io));
+        resolved.unwrap().seeds
+    };
+    let chosen: Vec<_> = (0..20).map(choose).collect();
+    assert!(chosen.iter().all(|seeds| seeds.len() == 2));
+    assert!(chosen.iter().any(|seeds| *seeds != chosen[0]));
+    assert_eq!((0..20).map(choose).collect::<Vec<_>>(), chosen);
+}
