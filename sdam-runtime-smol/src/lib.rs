@@ -14,7 +14,8 @@ mod tests;
 use std::sync::Arc;
 
 use sdam_transport::{Clock, Io, NetTransport, Runtime, Spawner, system};
-use smol::Executor;
+#[doc(no_inline)]
+pub use smol::Executor;
 
 use self::{
     clock::SmolClock,

@@ -21,7 +21,8 @@ use std::{
 };
 
 use sdam_transport::{Clock, Io, NetTransport, Runtime, system};
-use tokio::runtime::Handle;
+#[doc(no_inline)]
+pub use tokio::runtime::Handle;
 
 use self::{clock::TokioClock, dial::TokioDial, spawner::TokioSpawner};
 

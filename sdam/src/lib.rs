@@ -83,6 +83,7 @@
 //! | Server Selection, Max Staleness | [`selection`], [`discovery::read_preference`] |
 //! | Handshake | [`discovery::hello`], [`transport::handshake`] |
 //! | OP_MSG, OP_COMPRESSED refused | [`transport::wire`] |
+//! | Initial DNS Seedlist Discovery, Polling SRV Records | [`resolve`], [`discovery::srv`] |
 //! | Connection String, URI Options | [`discovery::uri`], [`discovery::options`] |
 //! | Load Balancers | [`ServiceConnection`], [`discovery::machine`] |
 //!
@@ -99,6 +100,7 @@
 //! | `sim` | `sim`: simulated deployments |
 //! | `pool` | `pool`: a connection pool |
 //! | `client` | `client`: a client that runs commands, with retries |
+//! | `srv` | `dns`: look-ups of `mongodb+srv` connection strings, which all functions of [`runtime`] then make |
 //! | `metrics` | `events::metrics`: numbers, for the exporter of your choice |
 //! | `tracing` | `events::trace`: log messages, for the subscriber of your choice |
 //! | `replay` | `events::replay`: plays recordings back through the state machine |
@@ -184,6 +186,9 @@ pub use self::{
 
 /// Types and state machines of server discovery and monitoring.
 pub use sdam_core as discovery;
+/// Look-ups of SRV and TXT records.
+#[cfg(feature = "srv")]
+pub use sdam_dns as dns;
 /// Event sinks, logs and metrics.
 pub use sdam_events as events;
 /// A connection pool of our own (CMAP).

@@ -13,6 +13,7 @@
 //! | `blocking` | `blocking` | everywhere; for single-threaded mode |
 //! | `current` | any of the first three | see there |
 //!
+//! With the feature `srv` they have a resolver, the name servers of the system.
 
 #[cfg(test)]
 mod tests;
@@ -31,9 +32,11 @@ mod current;
 ))]
 pub use current::{CurrentError, current};
 #[cfg(feature = "runtime-smol")]
-pub use sdam_runtime_smol::on as smol_on;
+use sdam_runtime_smol::Executor;
 #[cfg(feature = "runtime-tokio")]
-pub use sdam_runtime_tokio::{NoTimers, NoTokioContext, from_handle as tokio_from_handle};
+use sdam_runtime_tokio::Handle;
+#[cfg(feature = "runtime-tokio")]
+pub use sdam_runtime_tokio::{NoTimers, NoTokioContext};
 #[cfg(feature = "blocking")]
 use sdam_transport::runtime::Io;
 #[cfg(any(
@@ -50,23 +53,61 @@ use sdam_transport::runtime::Runtime;
 /// If there is none, or it was built without timers.
 #[cfg(feature = "runtime-tokio")]
 pub fn tokio() -> Result<Runtime, NoTokioContext> {
-    sdam_runtime_tokio::current()
+    Ok(equipped(sdam_runtime_tokio::current()?))
+}
+
+/// Returns the tokio runtime behind `handle`, see [`sdam_runtime_tokio::from_handle`].
+///
+/// # Errors
+///
+/// If tokio's timers are not enabled.
+#[cfg(feature = "runtime-tokio")]
+pub fn tokio_from_handle(handle: Handle) -> Result<Runtime, NoTimers> {
+    Ok(equipped(sdam_runtime_tokio::from_handle(handle)?))
 }
 
 /// Returns the smol runtime with its global executor.
 #[cfg(feature = "runtime-smol")]
 pub fn smol() -> Runtime {
-    sdam_runtime_smol::runtime()
+    equipped(sdam_runtime_smol::runtime())
+}
+
+/// Returns smol with tasks on `executor`, see [`sdam_runtime_smol::on`].
+#[cfg(feature = "runtime-smol")]
+pub fn smol_on(executor: &std::sync::Arc<Executor<'static>>) -> Runtime {
+    equipped(sdam_runtime_smol::on(executor))
 }
 
 /// Returns the async-std runtime of the process.
 #[cfg(feature = "runtime-async-std")]
 pub fn async_std() -> Runtime {
-    sdam_runtime_async_std::runtime()
+    equipped(sdam_runtime_async_std::runtime())
 }
 
 /// Returns the sockets and the clock of the system for single-threaded mode, which spawns nothing.
 #[cfg(feature = "blocking")]
 pub fn blocking() -> Io {
-    sdam_runtime_blocking::io()
+    let io = sdam_runtime_blocking::io();
+    #[cfg(feature = "srv")]
+    let io = io.with_resolver(std::sync::Arc::new(
+        sdam_dns::DnsResolver::system().blocking(),
+    ));
+    io
+}
+
+/// Adds what features enable beside the runtime.
+#[cfg(any(
+    feature = "runtime-tokio",
+    feature = "runtime-smol",
+    feature = "runtime-async-std"
+))]
+fn equipped(runtime: Runtime) -> Runtime {
+    #[cfg(feature = "srv")]
+    let runtime = {
+        let mut runtime = runtime;
+        let resolver = sdam_dns::DnsResolver::system();
+        runtime.io = runtime.io.with_resolver(std::sync::Arc::new(resolver));
+        runtime
+    };
+    runtime
 }

@@ -160,7 +160,7 @@ fn prose_13_the_record_of_another_service_is_polled() {
     let change = |sim: &Sim| set(sim, TEST22, &[27019, 27020]);
     let custom = uri("test22", "srvServiceName=customname");
     poll(sim, &custom, change, |ports| {
-        assert_eq!(ports, [27019, 27020])
+        assert_eq!(ports, [27019, 27020]);
     });
 }
 
@@ -189,10 +189,13 @@ fn changed_hosts_are_one_change_of_the_topology_that_leaves_the_others_alone() {
         }
         names.push(event.kind.name());
     }
-    use EventName::{ServerClosed, ServerOpening, TopologyDescriptionChanged};
     assert_eq!(
         names,
-        [ServerClosed, ServerOpening, TopologyDescriptionChanged]
+        [
+            EventName::ServerClosed,
+            EventName::ServerOpening,
+            EventName::TopologyDescriptionChanged
+        ]
     );
     let now = topology
         .snapshot()

@@ -8,25 +8,23 @@ use sdam_sim::runtime::DnsFault;
 
 use crate::world::*;
 
-/// Asserts that the record of `host` with the one host `target` gives this seed, or an error that
-/// names it.
-fn check(host: &str, target: &str, expected: Result<(), ()>) {
+/// Asserts whether the record of `host` with the one host `target` gives this seed; otherwise the
+/// error names both.
+fn check(host: &str, target: &str, allowed: bool) {
     let sim = sharded(1);
     let target = ServerAddress::new(target, 27017);
     let name = format!("_mongodb._tcp.{host}");
     sim.dns().set_srv(&name, INTERVAL, [target.clone()]);
     let uri = format!("mongodb+srv://{host}/?tls=false");
     let resolved = sim.block_on(sdam::resolve(&uri, &sim.runtime().io));
-    match (resolved, expected) {
-        (Ok(options), Ok(())) => assert_eq!(options.seeds, [target]),
-        (Err(error), Err(())) => {
-            let text = error.to_string();
-            assert!(
-                text.contains(&name) && text.contains(target.host()),
-                "{text}"
-            );
-        }
-        (resolved, _) => panic!("{host} -> {target}: {resolved:?}"),
+    if allowed {
+        assert_eq!(resolved.unwrap().seeds, [target]);
+    } else {
+        let text = resolved.unwrap_err().to_string();
+        assert!(
+            text.contains(&name) && text.contains(target.host()),
+            "{text}"
+        );
     }
     assert_eq!(sim.connections(), 0);
 }
@@ -34,31 +32,31 @@ fn check(host: &str, target: &str, expected: Result<(), ()>) {
 #[test]
 fn prose_1_names_of_fewer_than_three_labels_are_allowed() {
     // N-1, N-2, N-5
-    check("localhost", "test_1.localhost", Ok(()));
-    check("mongo.local", "test_1.mongo.local", Ok(()));
+    check("localhost", "test_1.localhost", true);
+    check("mongo.local", "test_1.mongo.local", true);
 }
 
 #[test]
 fn prose_2_a_host_outside_the_domain_is_an_error() {
     // N-5
-    check("localhost", "localhost.mongodb", Err(()));
-    check("mongo.local", "test_1.evil.local", Err(()));
-    check("blogs.mongodb.com", "blogs.evil.com", Err(()));
+    check("localhost", "localhost.mongodb", false);
+    check("mongo.local", "test_1.evil.local", false);
+    check("blogs.mongodb.com", "blogs.evil.com", false);
 }
 
 #[test]
 fn prose_3_the_name_itself_is_an_error() {
     // N-5
-    check("localhost", "localhost", Err(()));
-    check("mongo.local", "mongo.local", Err(()));
+    check("localhost", "localhost", false);
+    check("mongo.local", "mongo.local", false);
 }
 
 #[test]
 fn prose_4_a_host_that_ends_with_the_domain_but_not_after_a_dot_is_an_error() {
     // N-5
-    check("localhost", "test_1.cluster_1localhost", Err(()));
-    check("mongo.local", "test_1.my_hostmongo.local", Err(()));
-    check("blogs.mongodb.com", "cluster.testmongodb.com", Err(()));
+    check("localhost", "test_1.cluster_1localhost", false);
+    check("mongo.local", "test_1.my_hostmongo.local", false);
+    check("blogs.mongodb.com", "cluster.testmongodb.com", false);
 }
 
 #[test]
