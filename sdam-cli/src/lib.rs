@@ -12,7 +12,7 @@
 //! | [`replay`] | `replay`: how a client interprets replies and errors |
 //!
 //! Beside them: [`cli`] (the command line), [`target`] (the deployment that it names), [`exit`],
-//! [`output`], [`terminal`], [`json`], [`log`], [`http`].
+//! [`recording`], [`output`], [`terminal`], [`json`], [`log`], [`http`].
 
 pub mod cli;
 pub mod exit;
@@ -23,6 +23,7 @@ pub mod http;
 pub mod json;
 pub mod log;
 pub mod output;
+pub mod recording;
 pub mod replay;
 pub mod serve;
 pub mod target;

@@ -18,6 +18,7 @@ use std::{
     iter,
     pin::pin,
     sync::Arc,
+    time::SystemTime,
 };
 
 use futures::{
@@ -30,7 +31,7 @@ use sdam_core::{event::EventKind, options::Options};
 use sdam_events::{
     channel::{self, EventStream},
     facts::Facts,
-    record::RecordSink,
+    record::{Origin, RecordSink},
 };
 use sdam_select::Criteria;
 
@@ -175,8 +176,10 @@ fn start(options: Options, arguments: &Arguments) -> Result<Started, Failure> {
     let recording = match &arguments.record {
         None => None,
         Some(path) => {
-            let file = File::create(path);
-            let sink = file.and_then(|file| RecordSink::new(BufWriter::new(file), &options));
+            let mut origin = Origin::at(runtime.io.clock.now(), SystemTime::now());
+            origin.vantage = arguments.vantage.as_deref().map(Into::into);
+            let file = File::create(path).map(BufWriter::new);
+            let sink = file.and_then(|file| RecordSink::with_origin(file, &options, &origin));
             let sink = sink.map_err(|error| {
                 Failure::other(format!("cannot record to {}: {error}", path.display()))
             });

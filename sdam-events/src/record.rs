@@ -14,17 +14,18 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # Format, version 2
+//! # Format, version 3
 //!
 //! Each line is one JSON object. Absent values are `null`. Times are nanoseconds since the
 //! runtime's epoch, durations are nanoseconds, ids are numbers (servers) or hexadecimal digits
 //! (ObjectIds), BSON documents are base64. Replays compare lines literally, so any change to them
 //! raises the version.
 //!
-//! The first line is the header:
+//! The first line is the header. `epoch` is the wall-clock time at time 0, in nanoseconds since 1970;
+//! `vantage` names the place of the client. Both may be `null`, and version 2 has neither.
 //!
 //! ```json
-//! {"recording":"sdam","version":2,"options":{"seeds":["a:27017"],"directConnection":null,
+//! {"recording":"sdam","version":3,"epoch":1700000000000000000,"vantage":"web-1","options":{"seeds":["a:27017"],"directConnection":null,
 //!  "loadBalanced":false,"replicaSet":"rs","initialTopologyType":null,
 //!  "wireVersions":{"minWireVersion":8,"maxWireVersion":29},"driverName":"sdam","maxServers":1024,
 //!  "handshakeErrorsMarkUnknown":false}}
@@ -69,6 +70,7 @@ use std::{
     fmt,
     io::{self, Write},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use sdam_core::{
@@ -76,6 +78,7 @@ use sdam_core::{
     event::{Event, EventName},
     options::Options,
     server::WireVersions,
+    time::Instant,
     topology::TopologyType,
 };
 use serde::{Deserialize, Serialize};
@@ -86,12 +89,13 @@ use crate::sink::{EventSink, Interest};
 mod tests;
 
 /// The version of the format.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// A sink that writes a recording of one topology.
 ///
-/// Lines are written one by one, so use a buffered writer. It is flushed when the topology is
-/// closed. Nothing more is written after an error, see [`take_error`](Self::take_error), or after
+/// Each line is one write, and each but those of selections is flushed, so that the recording of a
+/// killed process is complete up to its last change or heartbeat. With selections, use a buffered
+/// writer. Nothing more is written after an error, see [`take_error`](Self::take_error), or after
 /// events were dropped: a recording with gaps could not be replayed.
 pub struct RecordSink<W> {
     out: Mutex<Out<W>>,
@@ -106,13 +110,32 @@ struct Out<W> {
 
 impl<W: Write + Send + 'static> RecordSink<W> {
     /// Writes the header and creates the sink; `options` are those of the topology.
-    pub fn new(mut writer: W, options: &Options) -> io::Result<Self> {
+    ///
+    /// # Errors
+    ///
+    /// Those of `writer`.
+    pub fn new(writer: W, options: &Options) -> io::Result<Self> {
+        Self::with_origin(writer, options, &Origin::default())
+    }
+
+    /// Does the same as [`new`](Self::new), and writes `origin` into the header: with it, recordings
+    /// of several clients can be compared.
+    ///
+    /// # Errors
+    ///
+    /// Those of `writer`.
+    pub fn with_origin(mut writer: W, options: &Options, origin: &Origin) -> io::Result<Self> {
+        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let epoch = origin.epoch;
         let header = Header {
             recording: "sdam".to_owned(),
             version: VERSION,
+            epoch: epoch.map(|epoch| nanos(epoch.duration_since(UNIX_EPOCH).unwrap_or_default())),
+            vantage: origin.vantage.clone(),
             options: options.into(),
         };
         write_line(&mut writer, &header)?;
+        writer.flush()?;
         let out = Out {
             writer,
             error: None,
@@ -169,7 +192,8 @@ impl<W: Write> Out<W> {
             ));
         }
         write_line(&mut self.writer, event)?;
-        if event.kind.name() == EventName::TopologyClosed {
+        // Selections may be frequent, and are not needed for a replay.
+        if !Interest::SELECTION.contains(event.kind.name()) {
             self.writer.flush()?;
         }
         Ok(())
@@ -208,6 +232,41 @@ impl<W> fmt::Debug for RecordSink<W> {
     }
 }
 
+/// When and where a recording was made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Origin {
+    /// The wall-clock time of the runtime's epoch, [`Instant::EPOCH`]; `None` if it is unknown.
+    pub epoch: Option<SystemTime>,
+    /// The name of the place of the client, such as its host.
+    pub vantage: Option<Box<str>>,
+}
+
+impl Origin {
+    /// Creates the origin of a recording that is made now: `now` and `wall` are the same moment on
+    /// the clock of the runtime and on that of the wall.
+    pub fn at(now: Instant, wall: SystemTime) -> Self {
+        Self {
+            epoch: wall.checked_sub(now.since(Instant::EPOCH)),
+            vantage: None,
+        }
+    }
+
+    /// Names the place of the client.
+    #[must_use]
+    pub fn with_vantage(mut self, name: impl Into<Box<str>>) -> Self {
+        self.vantage = Some(name.into());
+        self
+    }
+
+    /// Returns the wall-clock time of `at`.
+    ///
+    /// Later changes of the wall clock are not recorded and have no influence.
+    pub fn wall(&self, at: Instant) -> Option<SystemTime> {
+        self.epoch?.checked_add(at.since(Instant::EPOCH))
+    }
+}
+
 fn write_line(writer: &mut impl Write, line: &impl Serialize) -> io::Result<()> {
     let mut text = serde_json::to_vec(line)?;
     text.push(b'\n');
@@ -220,7 +279,20 @@ fn write_line(writer: &mut impl Write, line: &impl Serialize) -> io::Result<()> 
 pub(crate) struct Header {
     recording: String,
     version: u32,
+    /// Nanoseconds since 1970.
+    epoch: Option<u64>,
+    vantage: Option<Box<str>>,
     pub(crate) options: RecordedOptions,
+}
+
+impl Header {
+    pub(crate) fn origin(&mut self) -> Origin {
+        let epoch = self.epoch.map(Duration::from_nanos);
+        Origin {
+            epoch: epoch.and_then(|epoch| UNIX_EPOCH.checked_add(epoch)),
+            vantage: self.vantage.take(),
+        }
+    }
 }
 
 /// The options on which the effects of inputs depend.

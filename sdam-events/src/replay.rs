@@ -30,10 +30,14 @@ use sdam_core::{
     topology::TopologyDescription,
 };
 
-use crate::sink::Interest;
+use crate::{record::Origin, sink::Interest};
 
-use self::read::{Entry, Record};
+use self::{
+    lines::Lines,
+    read::{Entry, Record},
+};
 
+mod lines;
 mod read;
 #[cfg(test)]
 mod tests;
@@ -48,8 +52,9 @@ pub fn replay(recording: impl BufRead) -> Result<Outcome, ReplayError> {
     replay_to(recording, |_| {})
 }
 
-/// Replays like [`replay`], and calls `observe` with every event and command that matches its
-/// record, with the record's number and time.
+/// Replays like [`replay`], and calls `observe` with everything that was recorded, up to the first
+/// difference: inputs, heartbeats, selections, and the events and commands that match their records,
+/// each with the number and the time of its record. Only warnings of the configuration are left out.
 ///
 /// # Errors
 ///
@@ -58,34 +63,37 @@ pub fn replay_to(
     recording: impl BufRead,
     mut observe: impl FnMut(&Event),
 ) -> Result<Outcome, ReplayError> {
-    let mut lines = (1..).zip(recording.lines());
-    let options = match lines.next() {
-        Some((number, text)) => read::options(&text?).map_err(|reason| at(number, reason))?,
-        None => return Err(at(1, "the recording is empty".into())),
+    let mut lines = Lines::new(recording);
+    let Some(line) = lines.next()? else {
+        return Err(at(1, "the recording is empty".into()));
     };
-    let mut player = Replayer::new(options);
-    for (number, text) in lines {
-        let text = text?;
-        if text.trim().is_empty() {
-            continue;
-        }
-        let record = Record::read(&text).map_err(|reason| at(number, reason))?;
+    let header = read::header(&line.text).map_err(|reason| at(line.number, reason))?;
+    let mut player = Replayer::new(header);
+    // A recording may end anywhere, for instance because the program was killed.
+    while let Some(line) = lines.next()? {
+        let record = match Record::read(&line.text) {
+            Ok(record) => record,
+            Err(_) if !line.is_complete => {
+                player.cut_off = Some(line.number);
+                break;
+            }
+            Err(reason) => return Err(at(line.number, reason)),
+        };
         let step = player
-            .step(&record, &text)
-            .map_err(|reason| at(number, reason))?;
+            .step(&record, &line.text)
+            .map_err(|reason| at(line.number, reason))?;
         match step {
             Step::Silent => {}
-            Step::Agrees(event) => observe(&event),
+            Step::Shows(event) => observe(&event),
             Step::Differs(replayed) => {
                 return Ok(player.outcome(Some(Divergence {
-                    line: number,
-                    recorded: text,
+                    line: line.number,
+                    recorded: line.text,
                     replayed,
                 })));
             }
         }
     }
-    // A recording may end at any line, for instance because the program was killed.
     Ok(player.outcome(None))
 }
 
@@ -93,12 +101,18 @@ pub fn replay_to(
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Outcome {
+    /// When and where the recording was made.
+    pub origin: Origin,
+    /// The recorded options.
+    pub options: Options,
     /// The number of inputs fed to the machine.
     pub inputs: u64,
     /// The number of recorded events and commands that the replay repeated.
     pub matched: u64,
     /// The first difference.
     pub divergence: Option<Divergence>,
+    /// The number of the last line, if its end is missing; the line was ignored.
+    pub cut_off: Option<u64>,
     /// The topology at the end, or at the first difference.
     pub description: Arc<TopologyDescription>,
 }
@@ -172,31 +186,34 @@ fn at(line: u64, reason: Box<str>) -> ReplayError {
 
 /// The result of comparing a line with the machine's effects.
 enum Step {
-    /// The line is an input or an event that the machine does not produce.
+    /// The line is an event that is neither replayed nor observed.
     Silent,
-    /// The machine has produced the same event.
-    Agrees(Box<Event>),
+    /// The line is an input or an event; if the machine produces such events, it has done so.
+    Shows(Box<Event>),
     /// The line that the machine produced instead.
     Differs(Option<String>),
 }
 
 /// A machine and its effects that the recording has not shown yet.
 struct Replayer {
+    origin: Origin,
     options: Options,
     machine: Option<TopologyMachine>,
     addresses: BTreeMap<ServerId, ServerAddress>,
     /// The latest successful reply of each server.
-    replies: BTreeMap<ServerId, Vec<u8>>,
+    replies: BTreeMap<ServerId, Arc<[u8]>>,
     expected: VecDeque<Event>,
     /// The end of the topology, which is held back until heartbeats have ended.
     end: Option<Event>,
     inputs: u64,
     matched: u64,
+    cut_off: Option<u64>,
 }
 
 impl Replayer {
-    fn new(options: Options) -> Self {
+    fn new((options, origin): (Options, Origin)) -> Self {
         Self {
+            origin,
             options,
             machine: None,
             addresses: BTreeMap::new(),
@@ -205,30 +222,37 @@ impl Replayer {
             end: None,
             inputs: 0,
             matched: 0,
+            cut_off: None,
         }
     }
 
     /// Processes one line.
     fn step(&mut self, record: &Record, text: &str) -> Result<Step, Box<str>> {
-        match &record.entry {
+        let kind = match &record.entry {
             Entry::Input(input) => {
                 if let Some(missing) = self.expected.pop_front() {
                     return Ok(Step::Differs(Some(line(&missing)?)));
                 }
                 self.feed(record, input)?;
-                Ok(Step::Silent)
+                EventKind::Input(Arc::new(input.clone()))
             }
-            Entry::Reply { server, reply } => {
-                self.replies.insert(*server, reply.clone());
-                Ok(Step::Silent)
+            Entry::Heartbeat(kind) => {
+                if let EventKind::ServerHeartbeatSucceeded {
+                    heartbeat, reply, ..
+                } = kind
+                {
+                    self.replies.insert(heartbeat.server, Arc::clone(reply));
+                }
+                kind.clone()
             }
-            Entry::Event(name) if !Self::is_replayed(*name) => Ok(Step::Silent),
+            Entry::Selection(line) => line.event(self.description())?,
+            Entry::Event(name) if !Self::is_replayed(*name) => return Ok(Step::Silent),
             Entry::Event(name) => {
                 let expected = match self.expected.pop_front() {
                     None if *name == EventName::TopologyClosed => self.end.take(),
                     expected => expected,
                 };
-                let Some(mut event) = expected else {
+                let Some(event) = expected else {
                     return Ok(Step::Differs(None));
                 };
                 let replayed = line(&event)?;
@@ -236,10 +260,10 @@ impl Replayer {
                     return Ok(Step::Differs(Some(replayed)));
                 }
                 self.matched += 1;
-                (event.seq, event.at) = (record.seq, record.at);
-                Ok(Step::Agrees(Box::new(event)))
+                event.kind
             }
-        }
+        };
+        Ok(Step::Shows(Box::new(record.event(kind))))
     }
 
     /// Returns whether events of this name depend on inputs alone.
@@ -356,15 +380,22 @@ impl Replayer {
         }
     }
 
+    fn description(&self) -> Arc<TopologyDescription> {
+        let machine = self.machine.as_ref();
+        machine
+            .map(|machine| Arc::clone(machine.description()))
+            .unwrap_or_default()
+    }
+
     fn outcome(self, divergence: Option<Divergence>) -> Outcome {
         Outcome {
+            description: self.description(),
+            origin: self.origin,
+            options: self.options,
             inputs: self.inputs,
             matched: self.matched,
             divergence,
-            description: self
-                .machine
-                .map(|machine| Arc::clone(machine.description()))
-                .unwrap_or_default(),
+            cut_off: self.cut_off,
         }
     }
 }

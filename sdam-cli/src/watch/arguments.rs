@@ -39,9 +39,13 @@ pub struct Arguments {
     /// How long --once waits [default: serverSelectionTimeoutMS].
     #[arg(long, value_name = "SECONDS", value_parser = seconds, requires = "once")]
     pub timeout: Option<Duration>,
-    /// Record all inputs, events and pool commands of the client, for `sdam replay --trace`.
+    /// Record all inputs, events and pool commands of the client, for `sdam report`, `sdam compare`
+    /// and `sdam replay --trace`.
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
+    /// Name the place of this client in the recording, for `sdam compare`.
+    #[arg(long, value_name = "NAME", requires = "record")]
+    pub vantage: Option<String>,
     /// The pause of a simulated deployment after its start, so that its discovery can be read.
     #[arg(skip = PAUSE)]
     pub pause: Duration,
@@ -62,6 +66,7 @@ impl Default for Arguments {
             once: false,
             timeout: None,
             record: None,
+            vantage: None,
             pause: PAUSE,
             log: LogConfig::default(),
         }

@@ -1,6 +1,6 @@
 use std::{
     io::{self, Write},
-    sync::Arc,
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -353,11 +353,47 @@ fn a_recording_starts_with_the_recorded_options() {
     assert_eq!(
         text.lines().collect::<Vec<_>>(),
         [
-            r#"{"recording":"sdam","version":2,"options":{"seeds":["a:27017","b:5"],"directConnection":null,"loadBalanced":false,"replicaSet":"rs","initialTopologyType":null,"wireVersions":{"minWireVersion":8,"maxWireVersion":29},"driverName":"sdam","maxServers":1024,"handshakeErrorsMarkUnknown":false}}"#,
+            r#"{"recording":"sdam","version":3,"epoch":null,"vantage":null,"options":{"seeds":["a:27017","b:5"],"directConnection":null,"loadBalanced":false,"replicaSet":"rs","initialTopologyType":null,"wireVersions":{"minWireVersion":8,"maxWireVersion":29},"driverName":"sdam","maxServers":1024,"handshakeErrorsMarkUnknown":false}}"#,
             r#"{"seq":1,"at":1000000,"topology":"070707070707070707070707","event":"TopologyClosed"}"#,
         ]
     );
     assert!(text.ends_with('\n'));
+}
+
+/// A writer that counts what a killed process would leave.
+#[derive(Clone, Debug, Default)]
+struct Flushed(Arc<Mutex<(usize, usize)>>);
+
+impl Write for Flushed {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().0 += 1;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let mut lines = self.0.lock().unwrap();
+        lines.1 = lines.0;
+        Ok(())
+    }
+}
+
+#[test]
+fn every_line_but_those_of_selections_is_flushed_at_once() {
+    let file = Flushed::default();
+    let options = Options::new(vec![address("a")]);
+    let sink = RecordSink::new(file.clone(), &options).unwrap();
+    let sink = sink.with_selections();
+    let check = |lines| assert_eq!(*file.0.lock().unwrap(), lines);
+    check((1, 1));
+    sink.emit(&event(started(1)));
+    check((2, 2));
+    sink.emit(&event(EventKind::ServerSelectionStarted {
+        selection: selection(),
+        description: Arc::default(),
+    }));
+    check((3, 2));
+    sink.emit(&event(failed(1)));
+    check((4, 4));
 }
 
 /// A writer that fails after this many writes.

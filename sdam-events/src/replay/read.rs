@@ -1,15 +1,25 @@
+use std::{sync::Arc, time::Duration};
+
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use sdam_core::{
     address::ServerAddress,
-    event::EventName,
+    error::ServerError,
+    event::{ConnectionId, Event, EventKind, EventName, Heartbeat, Selection, SelectionFailure},
     ids::{ObjectId, ServerId},
     machine::RecordedInput,
     options::Options,
     time::Instant,
+    topology::TopologyDescription,
 };
 use serde::{Deserialize, de::DeserializeOwned};
 
-use crate::record::{Header, VERSION};
+use crate::{
+    record::{Header, Origin, VERSION},
+    sink::Interest,
+};
+
+/// The oldest version of the format that can be read.
+const OLDEST: u32 = 2;
 
 /// A line of the recording after the header.
 pub(super) struct Record {
@@ -21,11 +31,8 @@ pub(super) struct Record {
 
 pub(super) enum Entry {
     Input(RecordedInput),
-    /// The reply of a successful heartbeat.
-    Reply {
-        server: ServerId,
-        reply: Vec<u8>,
-    },
+    Heartbeat(EventKind),
+    Selection(SelectionLine),
     /// Any other event; a replay compares its line as text.
     Event(EventName),
 }
@@ -49,10 +56,11 @@ struct InputLine {
     input: RecordedInput,
 }
 
+/// A line of a heartbeat event; each event has its own subset of the last three keys.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[expect(dead_code, reason = "a key without a field would be refused")]
-struct ReplyLine {
+struct HeartbeatLine {
     seq: u64,
     at: Instant,
     topology: ObjectId,
@@ -62,12 +70,33 @@ struct ReplyLine {
     driver_connection_id: u64,
     server_connection_id: Option<i64>,
     awaited: bool,
-    duration: u64,
-    reply: String,
+    duration: Option<u64>,
+    reply: Option<String>,
+    error: Option<ServerError>,
 }
 
-/// Reads the options of a header line.
-pub(super) fn options(text: &str) -> Result<Options, Box<str>> {
+/// A line of a selection event; each event has its own subset of the keys after `operationId`.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[expect(dead_code, reason = "a key without a field would be refused")]
+pub(super) struct SelectionLine {
+    seq: u64,
+    at: Instant,
+    topology: ObjectId,
+    event: EventName,
+    selector: Box<str>,
+    operation: Option<Box<str>>,
+    operation_id: Option<i64>,
+    remaining: Option<u64>,
+    server: Option<ServerId>,
+    address: Option<ServerAddress>,
+    reason: Option<SelectionFailure>,
+    failure: Option<Arc<str>>,
+    duration: Option<u64>,
+}
+
+/// Reads a header line.
+pub(super) fn header(text: &str) -> Result<(Options, Origin), Box<str>> {
     #[derive(Deserialize)]
     struct Format {
         recording: String,
@@ -78,15 +107,17 @@ pub(super) fn options(text: &str) -> Result<Options, Box<str>> {
     if format.recording != "sdam" {
         return Err(format!("a recording of `{}`, not of `sdam`", format.recording).into());
     }
-    if format.version != VERSION {
+    if !(OLDEST..=VERSION).contains(&format.version) {
         let found = format.version;
         return Err(format!(
-            "version {found} of the format, and only {VERSION} is known: \
+            "version {found} of the format, and only {OLDEST} to {VERSION} are known: \
              replay it with the version of sdam-events that has recorded it"
         )
         .into());
     }
-    Ok(parse::<Header>(text)?.options.into())
+    let mut header = parse::<Header>(text)?;
+    let origin = header.origin();
+    Ok((header.options.into(), origin))
 }
 
 impl Record {
@@ -94,14 +125,10 @@ impl Record {
         let line: Line = parse(text)?;
         let entry = match line.event {
             None => Entry::Input(parse::<InputLine>(text)?.input),
-            Some(EventName::ServerHeartbeatSucceeded) => {
-                let line: ReplyLine = parse(text)?;
-                let reply = STANDARD.decode(line.reply);
-                Entry::Reply {
-                    server: line.server,
-                    reply: reply.map_err(|error| format!("`reply` is not base64: {error}"))?,
-                }
+            Some(name) if Interest::HEARTBEATS.contains(name) => {
+                Entry::Heartbeat(parse::<HeartbeatLine>(text)?.event()?)
             }
+            Some(name) if Interest::SELECTION.contains(name) => Entry::Selection(parse(text)?),
             Some(name) => Entry::Event(name),
         };
         Ok(Self {
@@ -111,6 +138,119 @@ impl Record {
             entry,
         })
     }
+
+    /// Returns an event with the number and time of the record.
+    pub(super) fn event(&self, kind: EventKind) -> Event {
+        Event::new(self.seq, self.at, self.topology, kind)
+    }
+}
+
+impl HeartbeatLine {
+    fn event(self) -> Result<EventKind, Box<str>> {
+        let connection = ConnectionId {
+            driver: self.driver_connection_id,
+            server: self.server_connection_id,
+        };
+        let heartbeat = Heartbeat::new(self.server, self.address, connection, self.awaited);
+        let duration = self.duration.map(Duration::from_nanos);
+        Ok(match (self.event, duration, self.reply, self.error) {
+            (EventName::ServerHeartbeatStarted, None, None, None) => {
+                EventKind::ServerHeartbeatStarted(heartbeat)
+            }
+            (EventName::ServerHeartbeatSucceeded, Some(duration), Some(reply), None) => {
+                let reply = STANDARD.decode(reply);
+                EventKind::ServerHeartbeatSucceeded {
+                    heartbeat,
+                    duration,
+                    reply: reply
+                        .map_err(|error| format!("`reply` is not base64: {error}"))?
+                        .into(),
+                }
+            }
+            (EventName::ServerHeartbeatFailed, Some(duration), None, Some(error)) => {
+                EventKind::ServerHeartbeatFailed {
+                    heartbeat,
+                    duration,
+                    failure: error.shared(),
+                }
+            }
+            (name, ..) => {
+                let keys = match name {
+                    EventName::ServerHeartbeatSucceeded => "`duration` and `reply`",
+                    EventName::ServerHeartbeatFailed => "`duration` and `error`",
+                    _ => "none",
+                };
+                return Err(misfit(name, "`duration`, `reply` and `error`", keys));
+            }
+        })
+    }
+}
+
+impl SelectionLine {
+    /// Returns the event of a selection from `description`.
+    pub(super) fn event(
+        &self,
+        description: Arc<TopologyDescription>,
+    ) -> Result<EventKind, Box<str>> {
+        let mut selection = Selection::new(self.selector.clone());
+        if let Some(operation) = &self.operation {
+            selection = selection.with_operation(operation.clone(), None);
+        }
+        selection.operation_id = self.operation_id;
+        let selection = Arc::new(selection);
+        let duration = self.duration.map(Duration::from_nanos);
+        let success = self.server.zip(self.address.clone());
+        let failure = self.reason.zip(self.failure.clone());
+        Ok(match (self.event, duration, success, failure) {
+            (EventName::ServerSelectionStarted, None, None, None) => {
+                EventKind::ServerSelectionStarted {
+                    selection,
+                    description,
+                }
+            }
+            (EventName::ServerSelectionWaiting, None, None, None) => {
+                EventKind::ServerSelectionWaiting {
+                    selection,
+                    description,
+                    remaining: self.remaining.map(Duration::from_nanos),
+                }
+            }
+            (
+                EventName::ServerSelectionSucceeded,
+                Some(duration),
+                Some((server, address)),
+                None,
+            ) => EventKind::ServerSelectionSucceeded {
+                selection,
+                description,
+                server,
+                address,
+                duration,
+            },
+            (EventName::ServerSelectionFailed, Some(duration), None, Some((reason, failure))) => {
+                EventKind::ServerSelectionFailed {
+                    selection,
+                    description,
+                    reason,
+                    failure,
+                    duration,
+                }
+            }
+            (name, ..) => {
+                let keys = match name {
+                    EventName::ServerSelectionSucceeded => "`server`, `address` and `duration`",
+                    EventName::ServerSelectionFailed => "`reason`, `failure` and `duration`",
+                    _ => "none",
+                };
+                let all = "`server`, `address`, `reason`, `failure` and `duration`";
+                return Err(misfit(name, all, keys));
+            }
+        })
+    }
+}
+
+fn misfit(name: EventName, all: &str, keys: &str) -> Box<str> {
+    format!("of the keys {all}, {} has {keys}", name.as_str()).into()
 }
 
 /// Parses one line. The error names the column and the field or what was expected there.

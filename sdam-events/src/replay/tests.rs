@@ -1,10 +1,13 @@
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, UNIX_EPOCH},
+};
 
 use bson::{Document, RawDocumentBuf, doc};
 use sdam_core::{
     app_error::AppError,
     error::{ErrorKind, ServerError, Stage},
-    event::EventKind,
+    event::{EventKind, Selection, SelectionFailure},
     hello::Hello,
     ids::{Generation, ServerId},
     machine::{Effect, Effects, Input, RecordedInput, TopologyMachine},
@@ -17,9 +20,9 @@ use sdam_core::{
 use super::{ReplayError, consequence, line, read, replay, replay_to};
 use crate::{
     queue::EventQueue,
-    record::RecordSink,
+    record::{Origin, RecordSink},
     sink::EventSink,
-    test_support::{TOPOLOGY, address, at, failed, heartbeat, started},
+    test_support::{TOPOLOGY, address, at, event, failed, heartbeat, started},
 };
 
 /// A topology without monitors, whose inputs are recorded as the engine records them.
@@ -100,7 +103,7 @@ impl Topology {
         self.push(EventKind::ServerHeartbeatStarted(heartbeat.clone()));
         self.push(EventKind::ServerHeartbeatSucceeded {
             heartbeat,
-            duration: std::time::Duration::from_millis(1),
+            duration: Duration::from_millis(1),
             reply: reply.as_bytes().into(),
         });
         self.tell(Input::Checked {
@@ -198,18 +201,115 @@ fn a_recording_is_replayed_without_divergence() {
     assert_eq!(outcome.description.topology_type(), TopologyType::Unknown);
 }
 
-/// The observed events are literally the recorded ones.
 #[test]
-fn replayed_events_are_observed_with_their_recorded_number_and_time() {
+fn everything_but_the_header_is_observed_as_it_was_recorded() {
     let recording = recording();
     let mut observed = Vec::new();
-    let outcome = replay_to(recording.as_bytes(), |event| {
+    replay_to(recording.as_bytes(), |event| {
         observed.push(line(event).unwrap());
     })
     .unwrap();
-    assert_eq!(outcome.matched, observed.len() as u64);
-    let is_replayed = |line: &&str| line.contains("\"event\":") && !line.contains("Heartbeat");
-    assert!(recording.lines().filter(is_replayed).eq(observed));
+    assert!(recording.lines().skip(1).eq(observed));
+}
+
+#[test]
+fn selections_are_observed_with_the_description_at_that_moment() {
+    let options = Options::parse("mongodb://a/?replicaSet=rs").unwrap();
+    let mut topology = Topology::new(&options);
+    topology.tell(Input::Open);
+    topology.answers(10, "a", &member("a", true));
+    let mut recording = topology.recording();
+    let selection = Arc::new(Selection::new("{ mode: primary }").with_operation("find", Some(4)));
+    let kinds = [
+        EventKind::ServerSelectionStarted {
+            selection: Arc::clone(&selection),
+            description: Arc::default(),
+        },
+        EventKind::ServerSelectionWaiting {
+            selection: Arc::clone(&selection),
+            description: Arc::default(),
+            remaining: None,
+        },
+        EventKind::ServerSelectionSucceeded {
+            selection: Arc::clone(&selection),
+            description: Arc::default(),
+            server: ServerId::from_u64(1),
+            address: address("a"),
+            duration: Duration::from_millis(3),
+        },
+        EventKind::ServerSelectionFailed {
+            selection,
+            description: Arc::default(),
+            reason: SelectionFailure::TooManyWaiters,
+            failure: "full".into(),
+            duration: Duration::from_millis(4),
+        },
+    ];
+    let lines: Vec<_> = kinds.map(|kind| line(&event(kind)).unwrap()).into();
+    recording += &lines.join("\n");
+    let (mut observed, mut types) = (Vec::new(), Vec::new());
+    replay_to(recording.as_bytes(), |event| match &event.kind {
+        EventKind::ServerSelectionStarted { description, .. }
+        | EventKind::ServerSelectionWaiting { description, .. }
+        | EventKind::ServerSelectionSucceeded { description, .. }
+        | EventKind::ServerSelectionFailed { description, .. } => {
+            observed.push(line(event).unwrap());
+            types.push(description.topology_type());
+        }
+        _ => {}
+    })
+    .unwrap();
+    assert_eq!(observed, lines);
+    assert_eq!(types, [TopologyType::ReplicaSetWithPrimary; 4]);
+}
+
+#[test]
+fn the_origin_of_a_recording_is_read_back() {
+    let options = Options::new(vec![address("a")]);
+    let wall = UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+    let origin = Origin::at(at(2000), wall).with_vantage("web \"1\"");
+    let sink = RecordSink::with_origin(Vec::new(), &options, &origin).unwrap();
+    let recording = sink.finish().unwrap();
+    let read = replay(&*recording).unwrap().origin;
+    assert_eq!(read, origin);
+    assert_eq!(read.wall(at(2500)), Some(wall + Duration::from_millis(500)));
+    assert_eq!(&*read.vantage.unwrap(), "web \"1\"");
+}
+
+#[test]
+fn a_recording_of_version_2_is_replayed() {
+    let old = recording().replacen(
+        r#""version":3,"epoch":null,"vantage":null,"#,
+        r#""version":2,"#,
+        1,
+    );
+    assert!(old.contains("\"version\":2"));
+    let outcome = replay(old.as_bytes()).unwrap();
+    assert_eq!(outcome.divergence, None);
+    assert_eq!(outcome.origin, Origin::default());
+    assert!(outcome.matched > 15);
+}
+
+#[test]
+fn a_recording_that_ends_within_a_line_is_replayed_up_to_there() {
+    let recording = recording().replace("refused", "caf\u{e9}");
+    let end = recording.trim_end().len();
+    let last = recording[..end].rfind('\n').unwrap() + 1;
+    let number = recording.lines().count() as u64;
+    for length in last + 1..end {
+        let outcome = replay(&recording.as_bytes()[..length]).unwrap();
+        assert_eq!(outcome.cut_off, Some(number), "{length}");
+        assert_eq!(outcome.divergence, None);
+    }
+    let whole = replay(&recording.as_bytes()[..end]).unwrap();
+    assert_eq!(whole.cut_off, None);
+    let within = recording.find('\u{e9}').unwrap() + 1;
+    assert!(
+        replay(&recording.as_bytes()[..within])
+            .unwrap()
+            .cut_off
+            .is_some()
+    );
 }
 
 #[test]
@@ -224,7 +324,7 @@ fn recorded_options_are_read_back() {
         let mut options = default();
         change(&mut options);
         let text = header(&options);
-        let read = read::options(text.trim_end()).unwrap();
+        let (read, _) = read::header(text.trim_end()).unwrap();
         assert_eq!(header(&read), text);
         assert!(!known.contains(&text), "it is recorded: {text}");
         known.push(text);
@@ -325,7 +425,8 @@ fn a_malformed_header_is_refused_with_the_column_and_the_reason() {
         &changed("\"sdam\",\"version", "\"x\",\"version"),
         "a recording of `x`",
     );
-    check(&changed("\"version\":2", "\"version\":1"), "version 1");
+    check(&changed("\"version\":3", "\"version\":1"), "version 1");
+    check(&changed("\"version\":3", "\"version\":4"), "version 4");
     check(
         &changed("\"loadBalanced\":false,", ""),
         "missing field `loadBalanced`",
@@ -334,14 +435,14 @@ fn a_malformed_header_is_refused_with_the_column_and_the_reason() {
         &changed("\"maxServers\"", "\"most\""),
         "unknown field `most`, expected one of `seeds`",
     );
-    check(&changed("\"a:27017\"", "\"a:x\""), "column 58: `a:x`");
+    check(&changed("\"a:27017\"", "\"a:x\""), "column 86: `a:x`");
 }
 
 #[test]
 fn a_malformed_line_is_refused_with_its_number_the_column_and_the_reason() {
     let header = header();
     let check = |line: &str, reason: &str| {
-        check_refused(&format!("{header}\n{line}"), 2, reason);
+        check_refused(&format!("{header}\n{line}\n"), 2, reason);
     };
     check(
         r#"{"seq":1,"at":-1}"#,
@@ -393,7 +494,14 @@ fn a_malformed_line_is_refused_with_its_number_the_column_and_the_reason() {
             r#""event":"ServerHeartbeatSucceeded","server":1,"address":"a:1","driverConnectionId":1,"awaited":false,"duration":1{rest}"#
         )
     };
-    check_line(&heartbeat(""), "missing field `reply`");
+    check_line(
+        &heartbeat(""),
+        "ServerHeartbeatSucceeded has `duration` and `reply`",
+    );
+    check_line(
+        r#""event":"ServerSelectionFailed","selector":"s","reason":"timeout""#,
+        "ServerSelectionFailed has `reason`, `failure` and `duration`",
+    );
     check_line(&heartbeat(r#","reply":"?""#), "`reply` is not base64");
     check_line(
         &heartbeat(r#","reply":"","more":1"#),

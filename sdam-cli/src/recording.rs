@@ -1,0 +1,156 @@
+//! Recordings as input: everything that a client has observed, with its times.
+//!
+//! `sdam watch --record FILE` writes a recording. A program that reads one replays it in the pure
+//! state machine (`sdam_events::replay`), and gets the same events as a live client's sink would.
+
+use std::{
+    fmt::{self, Write as _},
+    fs,
+    io::{self, Read},
+    path::Path,
+    time::{Duration, SystemTime},
+};
+
+use sdam_core::{event::Event, options::Options, time::Instant};
+use sdam_events::{
+    record::Origin,
+    replay::{ReplayError, replay_to},
+};
+use sha2::{Digest, Sha256};
+
+#[cfg(test)]
+pub(crate) mod tests;
+
+/// A recording that was read to its end.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Recording {
+    /// The name of the file, for messages.
+    pub name: String,
+    /// The options of the recorded client that have an effect on its topology.
+    pub options: Options,
+    /// Everything recorded, in order. Times never decrease.
+    ///
+    /// Beside the events that a sink of a live client gets, there are its inputs
+    /// (`EventKind::Input`): they hold the round-trip times after each check. The description of a
+    /// selection is that of its moment.
+    pub events: Vec<Event>,
+    /// Why the end of the file was not used, in words.
+    pub defect: Option<String>,
+    /// The SHA-256 digest of the file, in hexadecimal digits.
+    pub digest: String,
+    origin: Origin,
+}
+
+impl Recording {
+    /// Reads the recording in the file `path`; from standard input if it is `-`.
+    ///
+    /// The recording of a killed program, whose last line lacks its end, is used up to there, and
+    /// [`defect`](Self::defect) says so.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read or is no recording. The message names the file, the line and the
+    /// remedy.
+    pub fn open(path: &Path) -> Result<Self, RecordingError> {
+        let (name, bytes) = if path.as_os_str() == "-" {
+            ("standard input".to_owned(), standard_input())
+        } else {
+            (path.display().to_string(), fs::read(path))
+        };
+        let bytes = bytes.map_err(|error| RecordingError(format!("{name}: {error}")))?;
+        Self::parse(name, &bytes)
+    }
+
+    /// Reads the recording `bytes` of the file `name`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`open`](Self::open).
+    pub fn parse(name: impl Into<String>, bytes: &[u8]) -> Result<Self, RecordingError> {
+        let name = name.into();
+        let mut events = Vec::new();
+        let outcome = replay_to(bytes, |event| events.push(event.clone())).map_err(|error| {
+            let is_header = matches!(error, ReplayError::Malformed { line: 1, .. });
+            RecordingError(if is_header {
+                format!("{name}: {error}; `sdam watch --record FILE` makes a recording")
+            } else {
+                format!("{name}: {error}")
+            })
+        })?;
+        let defect = if let Some(divergence) = outcome.divergence {
+            let line = divergence.line;
+            let reason = "this version of sdam draws another conclusion from what was recorded";
+            Some(format!(
+                "line {line} and what follows is left out: {reason}"
+            ))
+        } else {
+            outcome
+                .cut_off
+                .map(|line| format!("the end of line {line}, the last one, is missing"))
+        };
+        Ok(Self {
+            name,
+            options: outcome.options,
+            events,
+            defect,
+            digest: digest(bytes),
+            origin: outcome.origin,
+        })
+    }
+
+    /// Returns the name of the place of the client, from `--vantage`.
+    pub fn vantage(&self) -> Option<&str> {
+        self.origin.vantage.as_deref()
+    }
+
+    /// Returns the time of the first event.
+    pub fn start(&self) -> Instant {
+        self.events
+            .first()
+            .map(|event| event.at)
+            .unwrap_or_default()
+    }
+
+    /// Returns the time of the last event.
+    pub fn end(&self) -> Instant {
+        self.events.last().map(|event| event.at).unwrap_or_default()
+    }
+
+    /// Returns how long the recording lasts.
+    pub fn span(&self) -> Duration {
+        self.end().since(self.start())
+    }
+
+    /// Returns the wall-clock time of `at`; `None` if the recording does not tell, as those of
+    /// version 2 do not.
+    pub fn wall(&self, at: Instant) -> Option<SystemTime> {
+        self.origin.wall(at)
+    }
+}
+
+/// The error of a file that cannot be read or is no recording: its name, the line and the remedy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordingError(String);
+
+impl fmt::Display for RecordingError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for RecordingError {}
+
+fn standard_input() -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    io::stdin().read_to_end(&mut bytes).map(|_| bytes)
+}
+
+fn digest(bytes: &[u8]) -> String {
+    let mut digits = String::new();
+    for byte in Sha256::digest(bytes) {
+        // Writing to a string cannot fail.
+        let _ = write!(digits, "{byte:02x}");
+    }
+    digits
+}

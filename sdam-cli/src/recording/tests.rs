@@ -1,0 +1,154 @@
+use std::{
+    path::Path,
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use sdam::{
+    Topology,
+    sim::{Blueprint, SetConfig, Sim, action::Target},
+};
+use sdam_core::{address::ServerAddress, event::EventName, options::Options};
+use sdam_events::record::{Origin, RecordSink};
+
+use super::Recording;
+
+/// The wall-clock time at which simulations begin: 2023-11-14T22:13:20Z.
+pub(crate) const WALL: Duration = Duration::from_secs(1_700_000_000);
+
+/// A client of a simulated deployment, which is recorded.
+pub(crate) struct Client {
+    pub(crate) topology: Topology,
+    sink: Arc<RecordSink<Vec<u8>>>,
+}
+
+impl Client {
+    /// Starts a client at the place `vantage`, where the wall clock is fast by `skew`.
+    pub(crate) fn start(sim: &Sim, vantage: &str, skew: Duration) -> Self {
+        let options = Options::parse(&sim.uri()).unwrap();
+        let wall = UNIX_EPOCH + WALL + skew + Duration::from_nanos(sim.now().as_nanos());
+        let origin = Origin::at(sim.now(), wall).with_vantage(vantage);
+        let sink = RecordSink::with_origin(Vec::new(), &options, &origin).unwrap();
+        let sink = Arc::new(sink.with_selections());
+        let builder = Topology::builder(&sim.uri()).unwrap();
+        let topology = builder.sink(Arc::clone(&sink)).start(sim.runtime());
+        Self {
+            topology: topology.unwrap(),
+            sink,
+        }
+    }
+
+    /// Waits until the client knows a primary, or knows that there is none.
+    pub(crate) async fn wait_for_primary(&self, known: bool) {
+        let found = self.topology.wait_for(
+            |now| (now.description().primary().is_some() == known).then_some(()),
+            Duration::from_secs(60),
+        );
+        found.await.unwrap();
+    }
+
+    /// Stops the client and returns its recording.
+    pub(crate) async fn stop(self) -> Vec<u8> {
+        self.topology.close().await;
+        drop(self.topology);
+        let sink = Arc::into_inner(self.sink).unwrap();
+        sink.finish().unwrap()
+    }
+}
+
+/// Returns a simulated set of three members.
+pub(crate) fn simulation() -> Sim {
+    let hosts = ["a", "b", "c"].map(|host| ServerAddress::new(host, 27017));
+    Sim::new(7, &Blueprint::replica_set(SetConfig::new("rs", hosts)))
+}
+
+/// Returns the recording of a client that sees the primary die and a new one.
+pub(crate) fn failover() -> Vec<u8> {
+    let sim = simulation();
+    sim.block_on(async {
+        let client = Client::start(&sim, "web-1", Duration::ZERO);
+        client.wait_for_primary(true).await;
+        sim.kill(Target::Primary).unwrap();
+        client.wait_for_primary(false).await;
+        client.wait_for_primary(true).await;
+        client.stop().await
+    })
+}
+
+#[test]
+fn a_recording_has_the_events_with_their_wall_clock_times() {
+    let bytes = failover();
+    let recording = Recording::parse("in.jsonl", &bytes).unwrap();
+    assert_eq!(recording.vantage(), Some("web-1"));
+    assert_eq!(recording.options.replica_set.as_deref(), Some("rs"));
+    assert_eq!(recording.defect, None);
+    let lines = bytes.split_inclusive(|byte| *byte == b'\n');
+    assert_eq!(recording.events.len(), lines.count() - 1);
+    let names: Vec<_> = recording.events.iter().map(|it| it.kind.name()).collect();
+    assert_eq!(names.first(), Some(&EventName::Input));
+    assert_eq!(names.last(), Some(&EventName::TopologyClosed));
+    assert!(names.contains(&EventName::ServerHeartbeatFailed));
+    assert!(recording.events.is_sorted_by_key(|event| event.at));
+    assert!(recording.span() > Duration::from_secs(5));
+    let wall = |at| recording.wall(at).unwrap();
+    assert_eq!(wall(recording.start()), UNIX_EPOCH + WALL);
+    let end: SystemTime = UNIX_EPOCH + WALL + recording.span();
+    assert_eq!(wall(recording.end()), end);
+}
+
+#[test]
+fn the_recording_of_a_killed_program_is_used_up_to_its_last_whole_line() {
+    let bytes = failover();
+    let whole = Recording::parse("in.jsonl", &bytes).unwrap();
+    let cut = Recording::parse("in.jsonl", &bytes[..bytes.len() - 5]).unwrap();
+    assert_eq!(cut.events.len(), whole.events.len() - 1);
+    assert_eq!(
+        cut.defect,
+        Some(format!(
+            "the end of line {}, the last one, is missing",
+            whole.events.len() + 1
+        ))
+    );
+    assert_ne!(cut.digest, whole.digest);
+}
+
+#[test]
+fn a_recording_with_other_conclusions_is_used_up_to_there() {
+    let text = String::from_utf8(failover()).unwrap();
+    let found = r#""new":{"type":"ReplicaSetWithPrimary""#;
+    let before = text[..text.find(found).unwrap()].matches('\n').count();
+    let other = text.replacen(found, r#""new":{"type":"Sharded""#, 1);
+    let recording = Recording::parse("in.jsonl", other.as_bytes()).unwrap();
+    assert_eq!(recording.events.len(), before - 1);
+    let defect = recording.defect.unwrap();
+    assert!(defect.contains("what follows is left out"), "{defect}");
+}
+
+#[test]
+fn a_refusal_names_the_file_the_line_and_the_remedy() {
+    let check = |bytes: &[u8], expected: &str| {
+        let message = Recording::parse("in.jsonl", bytes).unwrap_err().to_string();
+        assert!(message.contains(expected), "{message}");
+    };
+    check(
+        b"",
+        "in.jsonl: line 1 of the recording: the recording is empty; `sdam watch --record FILE` makes",
+    );
+    check(b"\x89PNG\r\n\x1a\n", "in.jsonl: line 1 of the recording: ");
+    check(
+        b"{}\n",
+        "missing field `recording`; `sdam watch --record FILE`",
+    );
+    let header = failover().iter().position(|byte| *byte == b'\n').unwrap();
+    let bytes = [&failover()[..=header], b"{\"seq\":1}\n"].concat();
+    check(
+        &bytes,
+        "in.jsonl: line 2 of the recording: column 9: missing",
+    );
+}
+
+#[test]
+fn a_missing_file_is_refused_by_its_name() {
+    let error = Recording::open(Path::new("/none/in.jsonl")).unwrap_err();
+    assert!(error.to_string().starts_with("/none/in.jsonl: "));
+}

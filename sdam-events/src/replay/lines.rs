@@ -1,0 +1,55 @@
+use std::io::BufRead;
+
+use super::{ReplayError, at};
+
+/// The lines of a recording that are not empty.
+pub(super) struct Lines<R> {
+    recording: R,
+    number: u64,
+}
+
+/// A line without its line break.
+pub(super) struct Line {
+    /// From 1.
+    pub(super) number: u64,
+    pub(super) text: String,
+    /// Whether a line break follows. The last line of a killed program may lack its end.
+    pub(super) is_complete: bool,
+}
+
+impl<R: BufRead> Lines<R> {
+    pub(super) fn new(recording: R) -> Self {
+        Self {
+            recording,
+            number: 0,
+        }
+    }
+
+    /// Reads the next line; `None` at the end.
+    pub(super) fn next(&mut self) -> Result<Option<Line>, ReplayError> {
+        let mut bytes = Vec::new();
+        loop {
+            self.number += 1;
+            bytes.clear();
+            if self.recording.read_until(b'\n', &mut bytes)? == 0 {
+                return Ok(None);
+            }
+            if !bytes.trim_ascii().is_empty() {
+                break;
+            }
+        }
+        let is_complete = bytes.ends_with(b"\n");
+        bytes.truncate(bytes.trim_ascii_end().len());
+        let text = match String::from_utf8(bytes) {
+            Ok(text) => text,
+            // The end may be within a character.
+            Err(error) if !is_complete => String::from_utf8_lossy(error.as_bytes()).into_owned(),
+            Err(error) => return Err(at(self.number, error.to_string().into())),
+        };
+        Ok(Some(Line {
+            number: self.number,
+            text,
+            is_complete,
+        }))
+    }
+}
