@@ -94,6 +94,13 @@ impl TransportError {
         self
     }
 
+    /// Keeps `source`, whose text and causes the message has already.
+    #[must_use]
+    pub fn with_cause(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        self.source = source.into().into();
+        self
+    }
+
     /// Puts `context` before the message.
     pub(crate) fn within(mut self, context: &str) -> Self {
         self.message = format!("{context}: {}", self.message).into();
@@ -129,8 +136,9 @@ impl TransportError {
         &self.message
     }
 
-    /// Returns the error that was last passed to [`with_source`](Self::with_source), if it is an
-    /// `E`. The [`ServerError`] that is made of this error has it as well.
+    /// Returns the error that was last passed to [`with_source`](Self::with_source) or
+    /// [`with_cause`](Self::with_cause), if it is an `E`. The [`ServerError`] that is made of this
+    /// error has it as well.
     pub fn source_as<E: Error + 'static>(&self) -> Option<&E> {
         self.source.downcast_ref()
     }

@@ -32,6 +32,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("sdam-pool", &["sdam-core", "sdam-transport"]),
     ("sdam-auth", &["sdam-core", "sdam-transport"]),
     ("sdam-dns", &["sdam-core", "sdam-transport"]),
+    ("sdam-tls", &["sdam-core", "sdam-transport"]),
     ("sdam-runtime-tokio", &["sdam-core", "sdam-transport"]),
     ("sdam-runtime-smol", &["sdam-core", "sdam-transport"]),
     ("sdam-runtime-async-std", &["sdam-core", "sdam-transport"]),
@@ -51,6 +52,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "sdam-runtime-tokio",
             "sdam-select",
             "sdam-sim",
+            "sdam-tls",
             "sdam-transport",
         ],
     ),
@@ -100,6 +102,7 @@ const ACYCLIC: &[&str] = &[
     "sdam-core",
     "sdam-pool",
     "sdam-select",
+    "sdam-tls",
     "sdam-transport",
     "sdam",
 ];

@@ -1,0 +1,73 @@
+//! The client's side of TLS.
+
+use std::{
+    future::poll_fn,
+    net::{IpAddr, Ipv4Addr},
+    sync::Arc,
+};
+
+use rustls::{ClientConfig, ClientConnection, pki_types::ServerName};
+use sdam_core::{address::ServerAddress, error::Stage};
+use sdam_transport::{ByteStream, Tls, TransportError, async_trait};
+
+use crate::{
+    error::{CertificateRequests, Errors},
+    stream::TlsStream,
+};
+
+/// Negotiates TLS with one configuration, whose sessions are resumed on later connections.
+#[derive(Debug)]
+pub(crate) struct Client {
+    config: Arc<ClientConfig>,
+    requests: Arc<CertificateRequests>,
+    checks_name: bool,
+}
+
+impl Client {
+    pub(crate) fn new(mut config: ClientConfig, checks_name: bool) -> Self {
+        let requests = CertificateRequests::new(config.client_auth_cert_resolver);
+        let requests = Arc::new(requests);
+        config.client_auth_cert_resolver = requests.clone();
+        Self {
+            config: Arc::new(config),
+            requests,
+            checks_name,
+        }
+    }
+
+    /// Returns the name that the certificate of `server` has to have, and that SNI tells the
+    /// server unless it is an IP address.
+    fn name(&self, server: &ServerAddress) -> Result<ServerName<'static>, TransportError> {
+        match ServerName::try_from(server.host().to_owned()) {
+            Ok(name) => Ok(name),
+            // Stands for a name that is neither sent nor checked.
+            Err(_) if !self.checks_name => Ok(IpAddr::V4(Ipv4Addr::UNSPECIFIED).into()),
+            Err(_) => {
+                let message = "no certificate can have the name of this server; connect by a host \
+                               name or an IP address";
+                Err(TransportError::protocol(Stage::Tls, message))
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Tls for Client {
+    async fn negotiate(
+        &self,
+        stream: Box<dyn ByteStream>,
+        server: &ServerAddress,
+    ) -> Result<Box<dyn ByteStream>, TransportError> {
+        let errors = Errors {
+            host: server.host().into(),
+            requests: Arc::clone(&self.requests),
+        };
+        let session = ClientConnection::new(Arc::clone(&self.config), self.name(server)?)
+            .map_err(|error| errors.refused(error))?;
+        let mut stream = TlsStream::new(stream, session, errors.clone());
+        poll_fn(|cx| stream.poll_handshake(cx))
+            .await
+            .map_err(|error| errors.of_handshake(error))?;
+        Ok(Box::new(stream))
+    }
+}

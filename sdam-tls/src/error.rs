@@ -1,0 +1,116 @@
+//! What the errors of a connection say.
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use rustls::{SignatureScheme, client::ResolvesClientCert, sign::CertifiedKey};
+use sdam_core::error::Stage;
+use sdam_transport::TransportError;
+
+use crate::reason;
+
+/// The errors of the connections to one server.
+#[derive(Clone, Debug)]
+pub(crate) struct Errors {
+    /// The name that the server's certificate has to have.
+    pub(crate) host: Arc<str>,
+    pub(crate) requests: Arc<CertificateRequests>,
+}
+
+impl Errors {
+    /// Converts an error of the TLS library.
+    pub(crate) fn of_session(&self, error: rustls::Error) -> io::Error {
+        io::Error::other(self.refused(error))
+    }
+
+    pub(crate) fn refused(&self, error: rustls::Error) -> TransportError {
+        let message = reason::describe(&error, &self.host);
+        TransportError::protocol(Stage::Tls, message).with_cause(error)
+    }
+
+    /// Converts an error that ended the handshake.
+    pub(crate) fn of_handshake(&self, error: io::Error) -> TransportError {
+        let message = if is_closed(&error) {
+            if let Some(rejected) = self.rejected("during") {
+                return rejected;
+            }
+            "the server closed the connection during the TLS handshake; it may not use TLS at this \
+             port, or require a client certificate (`tlsCertificateKeyFile`)"
+        } else if error.kind() == io::ErrorKind::TimedOut {
+            "the server did not finish the TLS handshake in time; it may not use TLS at this port"
+        } else {
+            "the TLS handshake failed"
+        };
+        TransportError::from_io(Stage::Tls, message, error)
+    }
+
+    /// Returns the error of a connection that was closed before any data of the server, if it may
+    /// have rejected the client without an alert. `mongod` does so after the handshake.
+    pub(crate) fn rejected(&self, when: &str) -> Option<TransportError> {
+        let guess = if !self.requests.seen.load(Ordering::Relaxed) {
+            return None;
+        } else if self.requests.resolver.has_certs() {
+            "reject the client's certificate: check"
+        } else {
+            "require a client certificate: set"
+        };
+        let message = format!(
+            "the server closed the connection {when} the TLS handshake; it may {guess} \
+             `tlsCertificateKeyFile`"
+        );
+        Some(TransportError::network(Stage::Tls, message))
+    }
+}
+
+/// Remembers whether the servers ask for client certificates, which they do not do again on a
+/// connection that resumes an earlier session.
+#[derive(Debug)]
+pub(crate) struct CertificateRequests {
+    resolver: Arc<dyn ResolvesClientCert>,
+    seen: AtomicBool,
+}
+
+impl CertificateRequests {
+    pub(crate) fn new(resolver: Arc<dyn ResolvesClientCert>) -> Self {
+        Self {
+            resolver,
+            seen: AtomicBool::new(false),
+        }
+    }
+}
+
+impl ResolvesClientCert for CertificateRequests {
+    fn resolve(
+        &self,
+        authorities: &[&[u8]],
+        schemes: &[SignatureScheme],
+    ) -> Option<Arc<CertifiedKey>> {
+        self.seen.store(true, Ordering::Relaxed);
+        self.resolver.resolve(authorities, schemes)
+    }
+
+    fn only_raw_public_keys(&self) -> bool {
+        self.resolver.only_raw_public_keys()
+    }
+
+    fn has_certs(&self) -> bool {
+        self.resolver.has_certs()
+    }
+}
+
+/// Returns whether the peer has closed the connection.
+pub(crate) fn is_closed(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::BrokenPipe
+            | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::UnexpectedEof
+            | io::ErrorKind::WriteZero
+    )
+}

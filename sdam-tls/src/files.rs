@@ -1,0 +1,75 @@
+//! The certificates and keys of the files that options name.
+
+use std::fs;
+
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
+use sdam_core::{options::ConfigError, uri_options::Secret};
+use zeroize::Zeroizing;
+
+use crate::encrypted::{self, KEY_FILE};
+
+const CA_FILE: &str = "tlsCAFile";
+
+/// Reads the certificates of `tlsCAFile`, at least one.
+pub(crate) fn authorities(path: &str) -> Result<Vec<CertificateDer<'static>>, ConfigError> {
+    let pem = read(CA_FILE, path)?;
+    certificates(
+        CA_FILE,
+        path,
+        &pem,
+        "name a PEM file with the certificates of the authorities to trust",
+    )
+}
+
+/// Reads the client's certificate, with the chain up to its authority, and its key.
+pub(crate) fn identity(
+    path: &str,
+    password: Option<&Secret>,
+) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), ConfigError> {
+    let pem = read(KEY_FILE, path)?;
+    if encrypted::is_legacy(&pem) {
+        let reason = "the key is encrypted in the old format of OpenSSL, which is not supported";
+        return Err(encrypted::convert(path, reason));
+    }
+    let certificates = certificates(
+        KEY_FILE,
+        path,
+        &pem,
+        "name a PEM file with the client's certificate and its private key",
+    )?;
+    let key = match encrypted::section(&pem) {
+        Some(section) => encrypted::decrypt(path, &section, password)?,
+        None => key(path, &pem)?,
+    };
+    Ok((certificates, key))
+}
+
+fn read(option: &str, path: &str) -> Result<Zeroizing<Vec<u8>>, ConfigError> {
+    fs::read(path).map(Zeroizing::new).map_err(|error| {
+        let reason = format!("the file cannot be read: {error}");
+        ConfigError::new(option, path, reason, "name a PEM file that can be read")
+    })
+}
+
+fn certificates(
+    option: &str,
+    path: &str,
+    pem: &[u8],
+    remedy: &str,
+) -> Result<Vec<CertificateDer<'static>>, ConfigError> {
+    let invalid = |reason: String| ConfigError::new(option, path, reason, remedy);
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    match found {
+        Ok(found) if found.is_empty() => Err(invalid("the file has no certificate".to_owned())),
+        Ok(found) => Ok(found),
+        Err(error) => Err(invalid(format!("the file is no valid PEM: {error}"))),
+    }
+}
+
+fn key(path: &str, pem: &[u8]) -> Result<PrivateKeyDer<'static>, ConfigError> {
+    PrivateKeyDer::from_pem_slice(pem).map_err(|_| {
+        let reason = "the file has no private key";
+        let remedy = "append the key of the certificate in PEM format (PKCS#8, PKCS#1 or SEC1)";
+        ConfigError::new(KEY_FILE, path, reason, remedy)
+    })
+}

@@ -1,0 +1,246 @@
+//! TLS from options, or from a finished configuration.
+
+use std::sync::Arc;
+
+use rustls::{
+    ClientConfig, RootCertStore,
+    client::{VerifierBuilderError, WebPkiServerVerifier, danger::ServerCertVerifier},
+    crypto::CryptoProvider,
+    pki_types::{CertificateDer, CertificateRevocationListDer},
+};
+use sdam_core::options::{ConfigError, TlsOptions};
+use sdam_transport::{Tls, TlsProvider};
+
+use crate::{
+    client::Client,
+    encrypted::KEY_FILE,
+    files,
+    verifier::{AcceptAny, Verifier},
+};
+
+/// Makes TLS of the options of a topology, by rustls.
+///
+/// The parts that no option has are values: the cryptography, the authorities to trust if there is
+/// no `tlsCAFile`, and revocation lists.
+#[derive(Clone, Debug)]
+pub struct Rustls {
+    crypto: Arc<CryptoProvider>,
+    roots: Roots,
+    revocation_lists: Vec<CertificateRevocationListDer<'static>>,
+}
+
+/// The authorities to trust if there is no `tlsCAFile`.
+#[derive(Clone, Debug)]
+enum Roots {
+    Platform,
+    Own(Arc<RootCertStore>),
+}
+
+impl Rustls {
+    /// Creates a provider with this cryptography, which trusts the authorities of the platform.
+    pub fn new(crypto: Arc<CryptoProvider>) -> Self {
+        Self {
+            crypto,
+            roots: Roots::Platform,
+            revocation_lists: Vec::new(),
+        }
+    }
+
+    /// Creates a provider with the cryptography of ring.
+    #[cfg(feature = "ring")]
+    pub fn ring() -> Self {
+        Self::new(Arc::new(rustls::crypto::ring::default_provider()))
+    }
+
+    /// Trusts these authorities instead of those of the platform, unless there is a `tlsCAFile`.
+    ///
+    /// All topologies then share one store, while the authorities of the platform are read at the
+    /// start of each.
+    #[must_use]
+    pub fn with_roots(mut self, roots: Arc<RootCertStore>) -> Self {
+        self.roots = Roots::Own(roots);
+        self
+    }
+
+    /// Trusts Mozilla's authorities of the day of the build instead of those of the platform,
+    /// unless there is a `tlsCAFile`.
+    #[cfg(feature = "webpki-roots")]
+    #[must_use]
+    pub fn with_bundled_roots(self) -> Self {
+        let roots = webpki_roots::TLS_SERVER_ROOTS.iter().cloned().collect();
+        self.with_roots(Arc::new(roots))
+    }
+
+    /// Rejects servers whose certificate is on one of these lists, and those whose certificate no
+    /// list covers.
+    ///
+    /// Only the server's own certificate is looked up, not those of its authorities. A list whose
+    /// next update is due is rejected. Without lists nothing is known to be revoked.
+    /// `tlsDisableCertificateRevocationCheck` ignores the lists.
+    #[must_use]
+    pub fn with_revocation_lists(
+        mut self,
+        lists: impl IntoIterator<Item = CertificateRevocationListDer<'static>>,
+    ) -> Self {
+        self.revocation_lists.extend(lists);
+        self
+    }
+
+    fn verifier(&self, options: &TlsOptions) -> Result<Arc<dyn ServerCertVerifier>, ConfigError> {
+        let authorities = options.ca_file.as_deref().map(files::authorities);
+        let authorities = authorities.transpose()?;
+        let algorithms = self.crypto.signature_verification_algorithms;
+        if options.allow_invalid_certificates {
+            return Ok(Arc::new(AcceptAny(algorithms)));
+        }
+        let trusted = authorities.unwrap_or_default();
+        let roots = match (&options.ca_file, &self.roots) {
+            (Some(path), _) => Arc::new(store(path, &trusted)?),
+            (None, Roots::Own(roots)) => Arc::clone(roots),
+            (None, Roots::Platform) => Arc::new(platform_roots()?),
+        };
+        let mut chain =
+            WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&self.crypto));
+        if !options.disable_certificate_revocation_check {
+            chain = chain
+                .with_crls(self.revocation_lists.iter().cloned())
+                .only_check_end_entity_revocation()
+                .enforce_revocation_expiration();
+        }
+        Ok(Arc::new(Verifier {
+            chain: chain.build().map_err(|error| unusable(&error))?,
+            trusted,
+            checks_name: !options.allow_invalid_hostnames,
+        }))
+    }
+}
+
+#[cfg(feature = "ring")]
+impl Default for Rustls {
+    fn default() -> Self {
+        Self::ring()
+    }
+}
+
+impl TlsProvider for Rustls {
+    fn tls(&self, options: &TlsOptions) -> Result<Arc<dyn Tls>, ConfigError> {
+        let config = ClientConfig::builder_with_provider(Arc::clone(&self.crypto))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| {
+                let reason = format!("the cryptography of this program cannot do it: {error}");
+                ConfigError::new("tls", "true", reason, "pass another `CryptoProvider`")
+            })?
+            .dangerous()
+            .with_custom_certificate_verifier(self.verifier(options)?);
+        let config = match &options.certificate_key_file {
+            None => config.with_no_client_auth(),
+            Some(path) => {
+                let password = options.certificate_key_file_password.as_ref();
+                let (chain, key) = files::identity(path, password)?;
+                config.with_client_auth_cert(chain, key).map_err(|error| {
+                    let reason = format!("the certificate and its key cannot be used: {error}");
+                    let remedy = "give the certificate first, then those of its authorities, and \
+                                  the key of the first certificate";
+                    ConfigError::new(KEY_FILE, &**path, reason, remedy)
+                })?
+            }
+        };
+        let checks_name = !options.allow_invalid_certificates && !options.allow_invalid_hostnames;
+        Ok(Arc::new(Client::new(config, checks_name)))
+    }
+}
+
+/// TLS with a finished configuration, for programs that make one anyway.
+///
+/// The configuration decides alone, so every option but `tls=true` is refused.
+#[derive(Clone, Debug)]
+pub struct FixedConfig(Arc<ClientConfig>);
+
+impl FixedConfig {
+    /// Creates a provider of this configuration.
+    pub fn new(config: impl Into<Arc<ClientConfig>>) -> Self {
+        Self(config.into())
+    }
+}
+
+impl TlsProvider for FixedConfig {
+    fn tls(&self, options: &TlsOptions) -> Result<Arc<dyn Tls>, ConfigError> {
+        let set = [
+            ("tlsCAFile", options.ca_file.is_some()),
+            (KEY_FILE, options.certificate_key_file.is_some()),
+            (
+                "tlsCertificateKeyFilePassword",
+                options.certificate_key_file_password.is_some(),
+            ),
+            (
+                "tlsAllowInvalidCertificates",
+                options.allow_invalid_certificates,
+            ),
+            ("tlsAllowInvalidHostnames", options.allow_invalid_hostnames),
+            (
+                "tlsDisableCertificateRevocationCheck",
+                options.disable_certificate_revocation_check,
+            ),
+            (
+                "tlsDisableOCSPEndpointCheck",
+                options.disable_ocsp_endpoint_check,
+            ),
+        ];
+        match set.into_iter().find(|(_, set)| *set) {
+            Some((option, _)) => Err(ConfigError::new(
+                option,
+                "",
+                "this program has a TLS configuration of its own, which no option changes",
+                "remove the option, or set it in the program",
+            )),
+            None => Ok(Arc::new(Client::new(ClientConfig::clone(&self.0), true))),
+        }
+    }
+}
+
+fn store(
+    path: &str,
+    authorities: &[CertificateDer<'static>],
+) -> Result<RootCertStore, ConfigError> {
+    let mut store = RootCertStore::empty();
+    for (index, authority) in authorities.iter().enumerate() {
+        store.add(authority.clone()).map_err(|error| {
+            let reason = format!("its certificate {} is not valid: {error}", index + 1);
+            ConfigError::new("tlsCAFile", path, reason, "remove or replace it")
+        })?;
+    }
+    Ok(store)
+}
+
+fn platform_roots() -> Result<RootCertStore, ConfigError> {
+    let found = rustls_native_certs::load_native_certs();
+    let mut roots = RootCertStore::empty();
+    // Platforms have old certificates that the library does not accept; others replace them.
+    roots.add_parsable_certificates(found.certs);
+    if !roots.is_empty() {
+        return Ok(roots);
+    }
+    let mut reason = "this machine has no list of certificate authorities".to_owned();
+    for error in found.errors {
+        reason.extend([": ", &error.to_string()]);
+    }
+    let remedy = "set `tlsCAFile`, or install the authorities (on Linux: `ca-certificates`)";
+    Err(ConfigError::new("tls", "true", reason, remedy))
+}
+
+fn unusable(error: &VerifierBuilderError) -> ConfigError {
+    match error {
+        VerifierBuilderError::InvalidCrl(error) => ConfigError::new(
+            "tls",
+            "true",
+            format!("a revocation list of this program is not valid: {error:?}"),
+            "replace it, or set `tlsDisableCertificateRevocationCheck`",
+        ),
+        error => ConfigError::new(
+            "tls",
+            "true",
+            format!("this program trusts no authority: {error}"),
+            "set `tlsCAFile`, or add authorities to the store of the program",
+        ),
+    }
+}

@@ -1,0 +1,243 @@
+//! Why a server's or a client's certificate, or a handshake, is refused.
+
+use std::fmt::Write as _;
+
+use rustls::{
+    AlertDescription, CertificateError, Error, InvalidMessage, PeerIncompatible,
+    pki_types::UnixTime,
+};
+
+/// Why TLS could not be negotiated: [`rustls::Error`] in the few classes that have a remedy.
+///
+/// ```
+/// use sdam_tls::{Reason, rustls};
+/// use sdam_transport::TransportError;
+///
+/// fn reason(error: &TransportError) -> Option<Reason> {
+///     error.source_as::<rustls::Error>().map(Reason::of)
+/// }
+/// ```
+///
+/// A connection that was closed or was too slow has no [`rustls::Error`]: its
+/// [`kind`](sdam_transport::TransportError::kind) says that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Reason {
+    /// The server's certificate has expired.
+    Expired,
+    /// The server's certificate is not valid yet.
+    NotYetValid,
+    /// No trusted authority has issued the server's certificate.
+    UnknownIssuer,
+    /// The server's certificate names other hosts, or the server knows no host of this name.
+    WrongName,
+    /// The server's certificate has been revoked, or no revocation list covers it.
+    Revoked,
+    /// The server's certificate is not acceptable for another reason.
+    Certificate,
+    /// The server requires a client certificate, or rejects the one it got.
+    ClientCertificate,
+    /// The server answered, but not in TLS.
+    PlainText,
+    /// Client and server have no protocol version, cipher suite or algorithm in common.
+    Incompatible,
+    /// Another reason.
+    Other,
+}
+
+impl Reason {
+    /// Returns the reason of `error`.
+    pub fn of(error: &Error) -> Self {
+        match error {
+            Error::InvalidCertificate(error) => Self::of_certificate(error),
+            Error::NoCertificatesPresented | Error::UnsupportedNameType => Self::Certificate,
+            Error::InvalidCertRevocationList(_) => Self::Revoked,
+            Error::AlertReceived(alert) => Self::of_alert(*alert),
+            Error::InvalidMessage(
+                InvalidMessage::InvalidContentType
+                | InvalidMessage::UnknownProtocolVersion
+                | InvalidMessage::MessageTooLarge
+                | InvalidMessage::InvalidEmptyPayload,
+            ) => Self::PlainText,
+            Error::PeerIncompatible(_) => Self::Incompatible,
+            _ => Self::Other,
+        }
+    }
+
+    fn of_certificate(error: &CertificateError) -> Self {
+        match error {
+            CertificateError::Expired | CertificateError::ExpiredContext { .. } => Self::Expired,
+            CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+                Self::NotYetValid
+            }
+            CertificateError::UnknownIssuer => Self::UnknownIssuer,
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+                Self::WrongName
+            }
+            CertificateError::Revoked
+            | CertificateError::UnknownRevocationStatus
+            | CertificateError::ExpiredRevocationList
+            | CertificateError::ExpiredRevocationListContext { .. } => Self::Revoked,
+            _ => Self::Certificate,
+        }
+    }
+
+    fn of_alert(alert: AlertDescription) -> Self {
+        match alert {
+            AlertDescription::CertificateRequired
+            | AlertDescription::NoCertificate
+            | AlertDescription::BadCertificate
+            | AlertDescription::UnsupportedCertificate
+            | AlertDescription::CertificateRevoked
+            | AlertDescription::CertificateExpired
+            | AlertDescription::CertificateUnknown
+            | AlertDescription::UnknownCA
+            | AlertDescription::AccessDenied => Self::ClientCertificate,
+            AlertDescription::ProtocolVersion
+            | AlertDescription::HandshakeFailure
+            | AlertDescription::InsufficientSecurity => Self::Incompatible,
+            AlertDescription::UnrecognisedName => Self::WrongName,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// Returns the cause and the remedy of `error` at the server `host`, in one line.
+pub(crate) fn describe(error: &Error, host: &str) -> String {
+    match error {
+        Error::InvalidCertificate(error) => certificate(error, host),
+        Error::InvalidCertRevocationList(error) => format!(
+            "the revocation list for the server's certificate cannot be used ({error:?}); renew it"
+        ),
+        Error::AlertReceived(alert) => of_alert(*alert, host),
+        Error::PeerIncompatible(PeerIncompatible::ServerDoesNotSupportTls12Or13) => {
+            NO_VERSION.to_owned()
+        }
+        Error::PeerIncompatible(detail) => format!(
+            "client and server have no TLS algorithm in common ({detail:?}); allow a newer one at \
+             the server"
+        ),
+        error if Reason::of(error) == Reason::PlainText => {
+            "the server does not answer in TLS; connect to its TLS port, or without TLS if it has \
+             none"
+                .to_owned()
+        }
+        error => format!("the TLS connection failed: {error}"),
+    }
+}
+
+fn certificate(error: &CertificateError, host: &str) -> String {
+    let cause = match error {
+        CertificateError::ExpiredContext { not_after, .. } => {
+            let end = date(*not_after);
+            format!("expired on {end}; renew it, or correct the clock of this machine")
+        }
+        CertificateError::Expired => {
+            "has expired; renew it, or correct the clock of this machine".to_owned()
+        }
+        CertificateError::NotValidYetContext { not_before, .. } => {
+            let begin = date(*not_before);
+            format!("is not valid before {begin}; wait, or correct the clock of this machine")
+        }
+        CertificateError::NotValidYet => {
+            "is not valid yet; wait, or correct the clock of this machine".to_owned()
+        }
+        CertificateError::UnknownIssuer => "is issued by an unknown authority; add that \
+            authority's certificate to the file of `tlsCAFile`"
+            .to_owned(),
+        CertificateError::NotValidForNameContext { presented, .. } => {
+            let names = names(presented);
+            format!(
+                "names {names}, and not `{host}`; connect by a name that it has, or issue it for \
+                 this one as well"
+            )
+        }
+        CertificateError::NotValidForName => {
+            format!("does not name `{host}`; connect by a name that it has")
+        }
+        CertificateError::Revoked => "has been revoked; replace it".to_owned(),
+        CertificateError::UnknownRevocationStatus => "is not covered by the revocation lists of \
+            this program; add the list of its authority"
+            .to_owned(),
+        CertificateError::ExpiredRevocationListContext { next_update, .. } => {
+            let end = date(*next_update);
+            format!("is covered by a revocation list that expired on {end}; renew the list")
+        }
+        error => format!("is not acceptable: {error}"),
+    };
+    format!("the server's certificate {cause}")
+}
+
+fn of_alert(alert: AlertDescription, host: &str) -> String {
+    let rejected = |detail: &str| {
+        format!(
+            "the server rejects the client's certificate{detail}; check `tlsCertificateKeyFile`"
+        )
+    };
+    match alert {
+        AlertDescription::CertificateRequired | AlertDescription::NoCertificate => {
+            "the server requires a client certificate; set `tlsCertificateKeyFile`".to_owned()
+        }
+        AlertDescription::CertificateExpired => rejected(", because it has expired"),
+        AlertDescription::CertificateRevoked => rejected(", because it has been revoked"),
+        AlertDescription::UnknownCA => {
+            rejected(", because it does not trust the authority that issued it")
+        }
+        AlertDescription::ProtocolVersion => NO_VERSION.to_owned(),
+        AlertDescription::HandshakeFailure | AlertDescription::InsufficientSecurity => {
+            "the server refuses the handshake; it has no cipher suite in common with this client, \
+             or requires a client certificate (`tlsCertificateKeyFile`)"
+                .to_owned()
+        }
+        AlertDescription::UnrecognisedName => {
+            format!("the server knows no host of the name `{host}`; connect by a name that it has")
+        }
+        alert if Reason::of_alert(alert) == Reason::ClientCertificate => {
+            rejected(&format!(" or requires one (alert {alert:?})"))
+        }
+        alert => format!("the server ended the TLS connection with the alert {alert:?}"),
+    }
+}
+
+/// Lists the names of a certificate, which the library shows as `DnsName("a")` and the like.
+fn names(presented: &[String]) -> String {
+    if presented.is_empty() {
+        return "no host at all (it has no subjectAltName)".to_owned();
+    }
+    let mut list = String::new();
+    for (index, name) in presented.iter().take(MAX_NAMES).enumerate() {
+        let (_, inner) = name.split_once('(').unwrap_or(("", name));
+        let name = inner.trim_end_matches(')').trim_matches('"');
+        let separator = if index == 0 { "" } else { ", " };
+        // Writing to a string cannot fail.
+        let _ = write!(list, "{separator}`{name}`");
+    }
+    match presented.len().saturating_sub(MAX_NAMES) {
+        0 => list,
+        more => format!("{list} and {more} more"),
+    }
+}
+
+/// Returns the date of `time` in UTC, such as `2031-05-09`.
+fn date(time: UnixTime) -> String {
+    // Days since 0000-03-01, in the proleptic Gregorian calendar: a year that begins in March ends
+    // with its leap day.
+    let days = time.as_secs() / 86_400 + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = (month_from_march + 2) % 12 + 1;
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02}")
+}
+
+const NO_VERSION: &str =
+    "the server speaks neither TLS 1.2 nor TLS 1.3, which this client requires; update the server";
+/// Certificates of hosting services name hundreds of hosts.
+const MAX_NAMES: usize = 8;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,94 @@
+//! The texts that no handshake of the tests leads to, and dates.
+
+use rustls::{AlertDescription, CertRevocationListError, CertificateError, Error};
+
+use super::*;
+
+#[test]
+fn dates_are_those_of_the_calendar() {
+    let check = |seconds, expected| {
+        let time = std::time::Duration::from_secs(seconds);
+        assert_eq!(date(UnixTime::since_unix_epoch(time)), expected);
+    };
+    check(0, "1970-01-01");
+    check(951_782_399, "2000-02-28");
+    check(951_782_400, "2000-02-29");
+    check(951_868_800, "2000-03-01");
+    check(1_709_251_199, "2024-02-29");
+    check(1_735_689_599, "2024-12-31");
+    check(1_735_689_600, "2025-01-01");
+    check(4_107_542_399, "2100-02-28");
+    check(4_107_542_400, "2100-03-01");
+}
+
+#[test]
+fn every_class_of_errors_has_a_cause_and_a_remedy() {
+    use AlertDescription as Alert;
+    use CertificateError as Certificate;
+
+    let check = |error: Error, reason, message: &str| {
+        assert_eq!(
+            (Reason::of(&error), &*describe(&error, "a")),
+            (reason, message)
+        );
+    };
+    let certificate = |error| Error::InvalidCertificate(error);
+    check(
+        certificate(Certificate::Expired),
+        Reason::Expired,
+        "the server's certificate has expired; renew it, or correct the clock of this machine",
+    );
+    check(
+        certificate(Certificate::NotValidYet),
+        Reason::NotYetValid,
+        "the server's certificate is not valid yet; wait, or correct the clock of this machine",
+    );
+    check(
+        certificate(Certificate::NotValidForName),
+        Reason::WrongName,
+        "the server's certificate does not name `a`; connect by a name that it has",
+    );
+    check(
+        Error::InvalidCertRevocationList(CertRevocationListError::BadSignature),
+        Reason::Revoked,
+        "the revocation list for the server's certificate cannot be used (BadSignature); renew it",
+    );
+    let alert = |alert| Error::AlertReceived(alert);
+    let rejected = |detail: &str| {
+        format!(
+            "the server rejects the client's certificate{detail}; check `tlsCertificateKeyFile`"
+        )
+    };
+    for (description, detail) in [
+        (Alert::CertificateExpired, ", because it has expired"),
+        (Alert::CertificateRevoked, ", because it has been revoked"),
+        (
+            Alert::BadCertificate,
+            " or requires one (alert BadCertificate)",
+        ),
+    ] {
+        let message = rejected(detail);
+        check(alert(description), Reason::ClientCertificate, &message);
+    }
+    check(
+        alert(Alert::UnrecognisedName),
+        Reason::WrongName,
+        "the server knows no host of the name `a`; connect by a name that it has",
+    );
+    check(
+        alert(Alert::InternalError),
+        Reason::Other,
+        "the server ended the TLS connection with the alert InternalError",
+    );
+    check(
+        Error::DecryptError,
+        Reason::Other,
+        "the TLS connection failed: cannot decrypt peer's message",
+    );
+    check(
+        Error::PeerIncompatible(PeerIncompatible::NoCipherSuitesInCommon),
+        Reason::Incompatible,
+        "client and server have no TLS algorithm in common (NoCipherSuitesInCommon); allow a newer \
+         one at the server",
+    );
+}

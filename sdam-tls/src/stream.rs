@@ -1,0 +1,192 @@
+//! The encrypted stream.
+
+use std::{
+    io::{self, Read, Write},
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use futures::io::{AsyncRead, AsyncWrite};
+use rustls::ClientConnection;
+use sdam_core::time::Instant;
+use sdam_transport::ByteStream;
+
+use crate::error::{Errors, is_closed};
+
+/// A TLS session over a stream that is pending, or that blocks.
+///
+/// It asks the stream for more only after it has sent what is queued, and after all that has
+/// arrived is used up. So a poll of a stream that blocks ends when there is data.
+#[derive(Debug)]
+pub(crate) struct TlsStream {
+    io: Box<dyn ByteStream>,
+    session: ClientConnection,
+    errors: Errors,
+    /// Whether data of the server have arrived, so that it has accepted the client.
+    accepted: bool,
+}
+
+impl TlsStream {
+    pub(crate) fn new(io: Box<dyn ByteStream>, session: ClientConnection, errors: Errors) -> Self {
+        Self {
+            io,
+            session,
+            errors,
+            accepted: false,
+        }
+    }
+
+    /// Negotiates until data may be sent, and has sent all of it.
+    pub(crate) fn poll_handshake(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            ready!(self.poll_sent(cx))?;
+            ready!(Pin::new(&mut self.io).poll_flush(cx))?;
+            if !self.session.is_handshaking() {
+                return Poll::Ready(Ok(()));
+            }
+            if ready!(self.poll_received(cx))? == 0 {
+                return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+            }
+        }
+    }
+
+    /// Passes what is queued to the stream.
+    fn poll_sent(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut io = Polled(&mut self.io, cx);
+        while self.session.wants_write() {
+            match self.session.write_tls(&mut io) {
+                Ok(0) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Poll::Pending,
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Reads once, and returns the number of encrypted bytes.
+    fn poll_received(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let read = match self.session.read_tls(&mut Polled(&mut self.io, cx)) {
+            Ok(read) => read,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Poll::Pending,
+            Err(error) => return Poll::Ready(Err(error)),
+        };
+        if let Err(error) = self.session.process_new_packets() {
+            // The server learns the reason by an alert, if it can be sent at once.
+            let _ = self.poll_sent(cx);
+            return Poll::Ready(Err(self.errors.of_session(error)));
+        }
+        Poll::Ready(Ok(read))
+    }
+
+    /// Returns why the server has closed the connection before it sent data, if that is known.
+    fn rejected(&self) -> Option<io::Error> {
+        let rejected = (!self.accepted).then(|| self.errors.rejected("after"))?;
+        rejected.map(io::Error::other)
+    }
+
+    /// Returns the reason of an error of writing. A server that rejects the client says so by an
+    /// alert that has arrived, and then resets the connection.
+    fn write_failed(&mut self, cx: &mut Context<'_>, error: io::Error) -> io::Error {
+        if self.accepted || !is_closed(&error) {
+            return error;
+        }
+        match self.poll_received(cx) {
+            Poll::Ready(Err(alert)) if !is_closed(&alert) => alert,
+            _ => self.rejected().unwrap_or(error),
+        }
+    }
+}
+
+impl ByteStream for TlsStream {
+    fn set_deadline(&mut self, deadline: Option<Instant>) {
+        self.io.set_deadline(deadline);
+    }
+}
+
+impl AsyncRead for TlsStream {
+    /// A connection that is closed without notice is at its end, too: messages have a length, so
+    /// none can be cut short unnoticed.
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        space: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            let read = match self.session.reader().read(space) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    match ready!(self.poll_received(cx)) {
+                        Ok(_) => continue,
+                        Err(error) if is_closed(&error) => {
+                            return Poll::Ready(Err(self.rejected().unwrap_or(error)));
+                        }
+                        Err(error) => return Poll::Ready(Err(error)),
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => 0,
+                read => read?,
+            };
+            return match self.rejected() {
+                Some(error) if read == 0 && !space.is_empty() => Poll::Ready(Err(error)),
+                _ => {
+                    self.accepted |= read > 0;
+                    Poll::Ready(Ok(read))
+                }
+            };
+        }
+    }
+}
+
+impl AsyncWrite for TlsStream {
+    /// Encrypts part of `bytes` after all of the parts before has been sent.
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match ready!(self.poll_sent(cx)) {
+            Ok(()) => Poll::Ready(self.session.writer().write(bytes)),
+            Err(error) => Poll::Ready(Err(self.write_failed(cx, error))),
+        }
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let sent = match ready!(self.poll_sent(cx)) {
+            Ok(()) => ready!(Pin::new(&mut self.io).poll_flush(cx)),
+            failed => failed,
+        };
+        Poll::Ready(sent.map_err(|error| self.write_failed(cx, error)))
+    }
+
+    fn poll_close(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.session.send_close_notify();
+        ready!(self.poll_sent(cx))?;
+        Pin::new(&mut self.io).poll_close(cx)
+    }
+}
+
+/// A stream with the traits of `std`; one that is pending would block.
+struct Polled<'s, 'c, 'w>(&'s mut Box<dyn ByteStream>, &'c mut Context<'w>);
+
+impl Read for Polled<'_, '_, '_> {
+    fn read(&mut self, space: &mut [u8]) -> io::Result<usize> {
+        ready_or_would_block(Pin::new(&mut *self.0).poll_read(self.1, space))
+    }
+}
+
+impl Write for Polled<'_, '_, '_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        ready_or_would_block(Pin::new(&mut *self.0).poll_write(self.1, bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        ready_or_would_block(Pin::new(&mut *self.0).poll_flush(self.1))
+    }
+}
+
+fn ready_or_would_block<T>(polled: Poll<io::Result<T>>) -> io::Result<T> {
+    match polled {
+        Poll::Ready(result) => result,
+        Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
+    }
+}

@@ -1,0 +1,431 @@
+//! What a handshake accepts, and what the errors of the others say.
+
+use std::sync::Arc;
+
+use futures::executor::block_on;
+use rcgen::{BasicConstraints, ExtendedKeyUsagePurpose, IsCa, date_time_ymd};
+use sdam_core::{
+    address::ServerAddress,
+    error::{ErrorKind, Stage},
+    ids::Generation,
+    options::TlsOptions,
+};
+use sdam_tls::{
+    FixedConfig, Reason, Rustls,
+    rustls::{
+        self, ClientConfig, HandshakeKind,
+        version::{TLS12, TLS13},
+    },
+};
+use sdam_transport::{ByteStream, Tls, TlsProvider, TransportError};
+
+use crate::{
+    certificates::{Authority, File, Issued, SERIAL, crypto},
+    server::{Peer, Wire, serve, serve_clients_of, serve_with},
+};
+
+/// Negotiates with the server at the end of `wire`.
+pub(crate) fn negotiate(
+    tls: &Arc<dyn Tls>,
+    wire: Wire,
+    host: &str,
+) -> Result<Box<dyn ByteStream>, TransportError> {
+    let server = ServerAddress::parse(host).unwrap();
+    block_on(tls.negotiate(Box::new(wire), &server))
+}
+
+fn accepted(tls: &Arc<dyn Tls>, issued: &Issued, host: &str) {
+    negotiate(tls, Wire::tls(&serve(issued)), host).unwrap();
+}
+
+/// Checks the error of a handshake with the server at the end of `wire`.
+#[track_caller]
+fn refused(
+    tls: &Arc<dyn Tls>,
+    wire: Wire,
+    host: &str,
+    kind: ErrorKind,
+    reason: Option<Reason>,
+    message: &str,
+) {
+    let seen = wire.seen();
+    let error = negotiate(tls, wire, host).unwrap_err();
+    assert_eq!(error.message(), message);
+    assert_eq!((error.kind(), error.stage()), (kind, Stage::Tls));
+    let found = error.source_as::<rustls::Error>().map(Reason::of);
+    assert_eq!(found, reason);
+    // I-10, I-11: a connection that breaks may be due to load, a certificate is not.
+    let labels = error.app_error(Generation::FIRST).labels();
+    assert_eq!(labels.is_empty(), kind == ErrorKind::Protocol);
+    assert!(seen.lock().unwrap().dropped, "the socket is closed");
+}
+
+/// Checks the error about the certificate of `issued`.
+#[track_caller]
+fn untrusted(tls: &Arc<dyn Tls>, issued: &Issued, host: &str, reason: Reason, message: &str) {
+    let wire = Wire::tls(&serve(issued));
+    refused(tls, wire, host, ErrorKind::Protocol, Some(reason), message);
+}
+
+fn options(change: impl FnOnce(&mut TlsOptions)) -> TlsOptions {
+    let mut options = TlsOptions::default();
+    change(&mut options);
+    options
+}
+
+#[test]
+fn a_certificate_is_valid_for_each_of_its_names_and_addresses() {
+    let authority = Authority::new("one");
+    let issued = authority.issue(&["db.example", "*.set.example", "127.0.0.1", "fd00::5"]);
+    let tls = authority.tls();
+    for host in [
+        "db.example",
+        "DB.EXAMPLE:7",
+        "db-0.set.example",
+        "127.0.0.1",
+        "[fd00::5]:7",
+    ] {
+        accepted(&tls, &issued, host);
+    }
+    for (host, shown) in [
+        ("other.example", "other.example"),
+        ("a.b.set.example", "a.b.set.example"),
+        ("127.0.0.2", "127.0.0.2"),
+        ("[::2]:7", "::2"),
+    ] {
+        let message = format!(
+            "the server's certificate names `db.example`, `*.set.example`, `127.0.0.1`, `fd00::5`, \
+             and not `{shown}`; connect by a name that it has, or issue it for this one as well"
+        );
+        untrusted(&tls, &issued, host, Reason::WrongName, &message);
+    }
+}
+
+#[test]
+fn the_server_is_told_the_name_of_the_member_unless_it_is_an_address() {
+    let authority = Authority::new("one");
+    let issued = authority.issue(&["db.example", "127.0.0.1"]);
+    for (host, told) in [("db.example:7", Some("db.example")), ("127.0.0.1:7", None)] {
+        let wire = Wire::tls(&serve(&issued));
+        let seen = wire.seen();
+        negotiate(&authority.tls(), wire, host).unwrap();
+        assert_eq!(seen.lock().unwrap().server_name.as_deref(), told);
+    }
+}
+
+#[test]
+fn a_certificate_without_names_is_refused() {
+    let authority = Authority::new("one");
+    let message = "the server's certificate names no host at all (it has no subjectAltName), and \
+                   not `a`; connect by a name that it has, or issue it for this one as well";
+    untrusted(
+        &authority.tls(),
+        &authority.issue(&[]),
+        "a",
+        Reason::WrongName,
+        message,
+    );
+}
+
+#[test]
+fn a_long_list_of_names_is_cut() {
+    let authority = Authority::new("one");
+    let names = [
+        "1.x", "2.x", "3.x", "4.x", "5.x", "6.x", "7.x", "8.x", "9.x", "10.x",
+    ];
+    let error = negotiate(
+        &authority.tls(),
+        Wire::tls(&serve(&authority.issue(&names))),
+        "a",
+    );
+    let error = error.unwrap_err();
+    assert!(
+        error.message().contains("`8.x` and 2 more, and not `a`"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_certificate_outside_its_validity_is_refused_with_the_date() {
+    let authority = Authority::new("one");
+    let expired = authority.issue_with(&["a"], |params| {
+        params.not_before = date_time_ymd(2019, 1, 1);
+        params.not_after = date_time_ymd(2020, 2, 29);
+    });
+    let message = "the server's certificate expired on 2020-02-29; renew it, or correct the clock \
+                   of this machine";
+    untrusted(&authority.tls(), &expired, "a", Reason::Expired, message);
+    let early = authority.issue_with(&["a"], |params| {
+        params.not_before = date_time_ymd(2999, 12, 31);
+    });
+    let message = "the server's certificate is not valid before 2999-12-31; wait, or correct the \
+                   clock of this machine";
+    untrusted(&authority.tls(), &early, "a", Reason::NotYetValid, message);
+}
+
+#[test]
+fn a_certificate_of_an_unknown_authority_is_refused() {
+    let issued = Authority::new("other").issue(&["a"]);
+    let message = "the server's certificate is issued by an unknown authority; add that \
+                   authority's certificate to the file of `tlsCAFile`";
+    untrusted(
+        &Authority::new("one").tls(),
+        &issued,
+        "a",
+        Reason::UnknownIssuer,
+        message,
+    );
+}
+
+#[test]
+fn a_certificate_for_another_purpose_is_refused() {
+    let authority = Authority::new("one");
+    let issued = authority.issue_with(&["a"], |params| {
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    });
+    let error = negotiate(&authority.tls(), Wire::tls(&serve(&issued)), "a").unwrap_err();
+    let start = "the server's certificate is not acceptable: ";
+    assert!(error.message().starts_with(start), "{error}");
+    let reason = error.source_as::<rustls::Error>().map(Reason::of);
+    assert_eq!(reason, Some(Reason::Certificate));
+}
+
+#[test]
+fn revocation_lists_decide_unless_they_are_disabled() {
+    let authority = Authority::new("one");
+    let issued = authority.issue(&["a"]);
+    let with = |list, disabled: bool| {
+        let options = options(|it| it.disable_certificate_revocation_check = disabled);
+        let provider = authority.provider().with_revocation_lists([list]);
+        provider.tls(&options).unwrap()
+    };
+    accepted(
+        &with(authority.revoke(SERIAL + 1, 2999), false),
+        &issued,
+        "a",
+    );
+    accepted(&with(authority.revoke(SERIAL, 2999), true), &issued, "a");
+    let check = |list, message| {
+        untrusted(&with(list, false), &issued, "a", Reason::Revoked, message);
+    };
+    check(
+        authority.revoke(SERIAL, 2999),
+        "the server's certificate has been revoked; replace it",
+    );
+    check(
+        authority.revoke(SERIAL + 1, 2025),
+        "the server's certificate is covered by a revocation list that expired on 2025-01-01; \
+         renew the list",
+    );
+    check(
+        Authority::new("other").revoke(SERIAL, 2999),
+        "the server's certificate is not covered by the revocation lists of this program; add the \
+         list of its authority",
+    );
+    let provider = authority
+        .provider()
+        .with_revocation_lists([b"junk".to_vec().into()]);
+    let error = provider.tls(&TlsOptions::default()).unwrap_err();
+    assert!(
+        error
+            .reason()
+            .starts_with("a revocation list of this program is not valid")
+    );
+}
+
+#[test]
+fn invalid_host_names_are_allowed_apart_from_all_else() {
+    let authority = Authority::new("one");
+    let lax = options(|it| it.allow_invalid_hostnames = true);
+    let tls = authority.provider().tls(&lax).unwrap();
+    accepted(&tls, &authority.issue(&["b"]), "a");
+    accepted(&tls, &authority.issue(&["b"]), "127.0.0.1");
+    accepted(&tls, &authority.issue(&[]), "/tmp/mongodb.sock");
+    let expired = authority.issue_with(&["b"], |params| {
+        params.not_before = date_time_ymd(2019, 1, 1);
+        params.not_after = date_time_ymd(2020, 2, 29);
+    });
+    for issued in [expired, Authority::new("other").issue(&["b"])] {
+        negotiate(&tls, Wire::tls(&serve(&issued)), "a").unwrap_err();
+    }
+}
+
+#[test]
+fn invalid_certificates_are_allowed_with_every_name() {
+    let authority = Authority::new("one");
+    let lax = options(|it| it.allow_invalid_certificates = true);
+    let tls = authority.provider().tls(&lax).unwrap();
+    let expired = authority.issue_with(&["b"], |params| {
+        params.not_before = date_time_ymd(2019, 1, 1);
+        params.not_after = date_time_ymd(2020, 2, 29);
+    });
+    for version in [&TLS12, &TLS13] {
+        let wire = Wire::tls(&serve_with(&expired, None, &[version]));
+        negotiate(&tls, wire, "a").unwrap();
+    }
+    accepted(&tls, &Authority::new("other").issue(&["b"]), "a");
+    accepted(
+        &tls,
+        &Authority::new("other").issue(&["b"]),
+        "/tmp/mongodb.sock",
+    );
+}
+
+#[test]
+fn a_path_has_no_name_that_can_be_checked() {
+    let authority = Authority::new("one");
+    let message = "no certificate can have the name of this server; connect by a host name or an \
+                   IP address";
+    let wire = Wire::tls(&serve(&authority.issue(&["a"])));
+    let kind = ErrorKind::Protocol;
+    refused(
+        &authority.tls(),
+        wire,
+        "/tmp/mongodb.sock",
+        kind,
+        None,
+        message,
+    );
+}
+
+#[test]
+fn a_self_signed_certificate_of_the_ca_file_is_that_of_a_server_too() {
+    let of_authority = IsCa::Ca(BasicConstraints::Unconstrained);
+    for is_ca in [of_authority, IsCa::ExplicitNoCa, IsCa::NoCa] {
+        let issued = Issued::self_signed(&["a"], is_ca, 2999);
+        let file = File::new(issued.pem());
+        let set = options(|it| it.ca_file = Some(file.path().into()));
+        let tls = Rustls::ring().tls(&set).unwrap();
+        accepted(&tls, &issued, "a");
+        let wire = Wire::tls(&serve(&issued));
+        let error = negotiate(&tls, wire, "b").unwrap_err();
+        let reason = error.source_as::<rustls::Error>().map(Reason::of);
+        assert_eq!(reason, Some(Reason::WrongName));
+    }
+    let expired = Issued::self_signed(&["a"], of_authority, 2020);
+    let file = File::new(expired.pem());
+    let set = options(|it| it.ca_file = Some(file.path().into()));
+    let message = "the server's certificate expired on 2020-12-31; renew it, or correct the clock \
+                   of this machine";
+    let tls = Rustls::ring().tls(&set).unwrap();
+    untrusted(&tls, &expired, "a", Reason::Expired, message);
+    // Another one of the same name is not the one of the file.
+    let other = Issued::self_signed(&["a"], of_authority, 2999);
+    negotiate(&tls, Wire::tls(&serve(&other)), "a").unwrap_err();
+}
+
+#[test]
+fn an_answer_in_plain_text_is_named() {
+    let tls = Authority::new("one").tls();
+    let message = "the server does not answer in TLS; connect to its TLS port, or without TLS if \
+                   it has none";
+    let answers: [&[u8]; 4] = [
+        b"HTTP/1.1 400 Bad Request\r\n\r\n",
+        b"SSH-2.0-OpenSSH_9.2\r\n",
+        b"\x4a\0\0\0\x0a8.0.36\0",
+        // The length of a wire message looks like a TLS record of an unknown version.
+        b"\x16\0\0\0\x01\0\0\0\x01\0\0\0\xdd\x07\0\0",
+    ];
+    for answer in answers {
+        let wire = Wire::new(Peer::Plain(answer.to_vec()));
+        let reason = Some(Reason::PlainText);
+        refused(&tls, wire, "a", ErrorKind::Protocol, reason, message);
+    }
+}
+
+#[test]
+fn a_connection_that_the_server_closes_or_leaves_waiting_is_named() {
+    let tls = Authority::new("one").tls();
+    let message = "the server closed the connection during the TLS handshake; it may not use TLS \
+                   at this port, or require a client certificate (`tlsCertificateKeyFile`): \
+                   unexpected end of file";
+    let wire = Wire::new(Peer::Plain(Vec::new()));
+    refused(&tls, wire, "a", ErrorKind::Network, None, message);
+    let message = "the server did not finish the TLS handshake in time; it may not use TLS at this \
+                   port: timed out";
+    let wire = Wire::new(Peer::Silent).blocking();
+    refused(&tls, wire, "a", ErrorKind::Timeout, None, message);
+}
+
+#[test]
+fn a_server_without_a_common_version_or_algorithm_is_named() {
+    let authority = Authority::new("one");
+    let issued = authority.issue(&["a"]);
+    let config = ClientConfig::builder_with_provider(crypto())
+        .with_protocol_versions(&[&TLS13])
+        .unwrap()
+        .with_root_certificates(authority.roots())
+        .with_no_client_auth();
+    let tls = FixedConfig::new(config)
+        .tls(&TlsOptions::default())
+        .unwrap();
+    let message = "the server speaks neither TLS 1.2 nor TLS 1.3, which this client requires; \
+                   update the server";
+    let wire = Wire::tls(&serve_with(&issued, None, &[&TLS12]));
+    let reason = Some(Reason::Incompatible);
+    refused(&tls, wire, "a", ErrorKind::Protocol, reason, message);
+    // A record with the alert `handshake_failure`.
+    let wire = Wire::new(Peer::Plain(b"\x15\x03\x03\0\x02\x02\x28".to_vec()));
+    let message = "the server refuses the handshake; it has no cipher suite in common with this \
+                   client, or requires a client certificate (`tlsCertificateKeyFile`)";
+    refused(&tls, wire, "a", ErrorKind::Protocol, reason, message);
+}
+
+#[test]
+fn a_client_certificate_that_tls_1_2_requires_is_missed_during_the_handshake() {
+    let (authority, clients) = (Authority::new("one"), Authority::new("clients"));
+    let config = serve_clients_of(&authority.issue(&["a"]), &clients, &TLS12);
+    let error = negotiate(&authority.tls(), Wire::tls(&config), "a").unwrap_err();
+    let reason = error.source_as::<rustls::Error>().map(Reason::of);
+    let expected = "the server requires a client certificate; set `tlsCertificateKeyFile`";
+    assert_eq!(error.message(), expected);
+    assert_eq!(reason, Some(Reason::ClientCertificate));
+    let file = File::new(clients.issue(&["client"]).pem());
+    let set = options(|it| it.certificate_key_file = Some(file.path().into()));
+    let tls = authority.provider().tls(&set).unwrap();
+    negotiate(&tls, Wire::tls(&config), "a").unwrap();
+}
+
+#[test]
+fn a_session_is_resumed_on_the_next_connection_to_the_same_member() {
+    for version in [&TLS12, &TLS13] {
+        let authority = Authority::new("one");
+        let config = serve_with(&authority.issue(&["a"]), None, &[version]);
+        let tls = authority.tls();
+        let kinds: Vec<_> = [0, 1, 2]
+            .map(|_| {
+                let wire = Wire::tls(&config);
+                let seen = wire.seen();
+                let mut stream = negotiate(&tls, wire, "a").unwrap();
+                crate::streams::exchange(&mut stream, b"hello");
+                seen.lock().unwrap().kind.unwrap()
+            })
+            .into();
+        let resumed = HandshakeKind::Resumed;
+        assert_eq!(
+            kinds,
+            [HandshakeKind::Full, resumed, resumed],
+            "{version:?}"
+        );
+    }
+}
+
+#[test]
+fn a_finished_configuration_decides_alone() {
+    let authority = Authority::new("one");
+    let config = ClientConfig::builder_with_provider(crypto())
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(authority.roots())
+        .with_no_client_auth();
+    let provider = FixedConfig::new(config);
+    let tls = provider.tls(&TlsOptions::default()).unwrap();
+    accepted(&tls, &authority.issue(&["a"]), "a");
+    let insecure = options(|it| it.allow_invalid_hostnames = true);
+    let error = provider.tls(&insecure).unwrap_err();
+    assert_eq!(error.option(), "tlsAllowInvalidHostnames");
+    assert_eq!(
+        error.remedy(),
+        "remove the option, or set it in the program"
+    );
+}

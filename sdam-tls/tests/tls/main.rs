@@ -1,0 +1,13 @@
+//! TLS with servers of rustls: in memory, where every poll is controlled, and on loopback through
+//! the transport of each runtime.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod certificates;
+mod cost;
+mod files;
+mod handshakes;
+mod runtimes;
+mod server;
+mod streams;
+mod terminated;

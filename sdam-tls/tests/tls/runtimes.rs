@@ -1,0 +1,97 @@
+//! TLS over the sockets of each runtime: the contract of connections, and deadlines.
+
+use std::{io::Read as _, net::TcpListener, sync::Arc, time::Duration};
+
+use futures::executor::block_on;
+use sdam_core::{address::ServerAddress, error::Stage, options::TlsOptions};
+use sdam_transport::{Io, Tls, TlsProvider as _, conformance, layers::Layers};
+
+use crate::{certificates::Authority, server::serve, terminated::Terminating};
+
+/// Adds TLS to the transport of `io`.
+pub(crate) fn encrypted(mut io: Io, tls: Arc<dyn Tls>) -> Io {
+    let mut layers = Layers::default();
+    layers.tls = Some(tls);
+    io.transport = io.transport.with_layers(layers).unwrap();
+    io
+}
+
+/// Adds both ends of TLS to the transport of `io`, so that it connects to servers without TLS.
+fn terminated(io: Io) -> Io {
+    let authority = Authority::new("one");
+    let options = {
+        let mut options = TlsOptions::default();
+        options.allow_invalid_hostnames = true;
+        options
+    };
+    let tls = authority.provider().tls(&options).unwrap();
+    let config = serve(&authority.issue(&["a"]));
+    encrypted(io, Arc::new(Terminating { tls, config }))
+}
+
+#[test]
+pub(crate) fn encrypted_connections_of_tokio_keep_their_contract() {
+    let tokio = tokio();
+    let mut runtime = sdam_runtime_tokio::from_handle(tokio.handle().clone()).unwrap();
+    runtime.io = terminated(runtime.io);
+    conformance::runtime(&runtime);
+}
+
+#[test]
+pub(crate) fn encrypted_connections_of_smol_keep_their_contract() {
+    let mut runtime = sdam_runtime_smol::runtime();
+    runtime.io = terminated(runtime.io);
+    conformance::runtime(&runtime);
+}
+
+#[test]
+pub(crate) fn encrypted_connections_of_async_std_keep_their_contract() {
+    let mut runtime = sdam_runtime_async_std::runtime();
+    runtime.io = terminated(runtime.io);
+    conformance::runtime(&runtime);
+}
+
+#[test]
+pub(crate) fn encrypted_connections_that_block_keep_their_contract() {
+    conformance::blocking(&terminated(sdam_runtime_blocking::io()));
+}
+
+#[test]
+fn a_server_that_does_not_answer_is_given_up_at_the_deadline() {
+    let tokio = tokio();
+    let ios = [
+        sdam_runtime_tokio::from_handle(tokio.handle().clone())
+            .unwrap()
+            .io,
+        sdam_runtime_smol::runtime().io,
+        sdam_runtime_async_std::runtime().io,
+        sdam_runtime_blocking::io(),
+    ];
+    let tls = Authority::new("one").tls();
+    for io in ios {
+        // The queue of the listener accepts the connection, and its program never does.
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let server = ServerAddress::new("127.0.0.1", listener.local_addr().unwrap().port());
+        let io = encrypted(io, Arc::clone(&tls));
+        let deadline = io.clock.now() + Duration::from_millis(50);
+        let error = block_on(io.transport.connect(&server, Some(deadline))).unwrap_err();
+        assert!(error.is_timeout(), "{error}");
+        assert_eq!(error.stage(), Stage::Tls);
+        assert!(io.clock.now() >= deadline);
+        let start = "the server did not finish the TLS handshake in time";
+        assert!(error.message().starts_with(start), "{error}");
+        let (mut socket, _) = listener.accept().unwrap();
+        let mut sent = Vec::new();
+        // It ends, so the socket is closed; an unread answer would reset it.
+        socket.read_to_end(&mut sent).unwrap();
+        assert_eq!(
+            sent[0], 22,
+            "only the first record of the handshake is sent"
+        );
+    }
+}
+
+fn tokio() -> tokio::runtime::Runtime {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(2).enable_all().build().unwrap()
+}

@@ -1,0 +1,310 @@
+//! A stream whose other end is a server in the same thread.
+
+use std::{
+    io::{self, Read, Write},
+    pin::Pin,
+    sync::{Arc, Mutex},
+    task::{Context, Poll},
+};
+
+use futures::io::{AsyncRead, AsyncWrite};
+use sdam_core::time::Instant;
+use sdam_tls::rustls::{
+    HandshakeKind, ServerConfig, ServerConnection, SupportedProtocolVersion,
+    server::{WebPkiClientVerifier, danger::ClientCertVerifier},
+    version::{TLS12, TLS13},
+};
+use sdam_transport::ByteStream;
+
+use crate::certificates::{Authority, Issued, crypto};
+
+/// The server's end of a [`Wire`].
+#[derive(Debug)]
+pub(crate) enum Peer {
+    /// Echoes the data that it decrypts.
+    Tls(Box<ServerConnection>),
+    /// Closes the connection as soon as it has the client's last message of the handshake.
+    Rejecting(Box<ServerConnection>),
+    /// Sends these bytes and closes the connection.
+    Plain(Vec<u8>),
+    /// Never answers.
+    Silent,
+}
+
+/// What the two ends have done.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    /// All bytes that the client has sent.
+    pub(crate) sent: Vec<u8>,
+    pub(crate) deadline: Option<Instant>,
+    pub(crate) dropped: bool,
+    pub(crate) kind: Option<HandshakeKind>,
+    pub(crate) server_name: Option<String>,
+    /// Whether the client has said that it closes the connection.
+    pub(crate) notified: bool,
+}
+
+/// What a read without data does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Waiting {
+    Pending,
+    /// Times out, like a stream that blocks.
+    Blocks,
+    /// Is pending, as is every second poll of each kind.
+    Hesitates,
+}
+
+/// A stream to a server that answers while the client polls.
+#[derive(Debug)]
+pub(crate) struct Wire {
+    peer: Peer,
+    waiting: Waiting,
+    was_pending: [bool; 3],
+    /// After how many bytes of data the server ends the connection, and whether with notice.
+    ending: Option<(usize, bool)>,
+    /// Whether the server has ended the connection.
+    ended: bool,
+    /// Whether writes fail after that.
+    resets: bool,
+    /// The maximum length of a write and a read.
+    chunk: usize,
+    seen: Arc<Mutex<Seen>>,
+}
+
+impl Wire {
+    pub(crate) fn new(peer: Peer) -> Self {
+        Self {
+            peer,
+            waiting: Waiting::Pending,
+            was_pending: [false; 3],
+            ending: None,
+            ended: false,
+            resets: false,
+            chunk: usize::MAX,
+            seen: Arc::default(),
+        }
+    }
+
+    pub(crate) fn tls(config: &Arc<ServerConfig>) -> Self {
+        Self::new(Peer::Tls(session(config)))
+    }
+
+    pub(crate) fn rejecting(config: &Arc<ServerConfig>) -> Self {
+        Self::new(Peer::Rejecting(session(config)))
+    }
+
+    /// Blocks instead of being pending.
+    pub(crate) fn blocking(mut self) -> Self {
+        self.waiting = Waiting::Blocks;
+        self
+    }
+
+    /// Is pending at every second poll of each kind, and wakes the task at once.
+    pub(crate) fn hesitating(mut self) -> Self {
+        self.waiting = Waiting::Hesitates;
+        self
+    }
+
+    /// Ends the connection after the echo of `bytes` bytes.
+    pub(crate) fn ending_after(mut self, bytes: usize, with_notice: bool) -> Self {
+        self.ending = Some((bytes, with_notice));
+        self
+    }
+
+    /// Lets writes fail once the server has ended the connection.
+    pub(crate) fn resetting(mut self) -> Self {
+        self.resets = true;
+        self
+    }
+
+    /// Passes at most `chunk` bytes at once.
+    pub(crate) fn in_chunks(mut self, chunk: usize) -> Self {
+        self.chunk = chunk;
+        self
+    }
+
+    pub(crate) fn seen(&self) -> Arc<Mutex<Seen>> {
+        Arc::clone(&self.seen)
+    }
+
+    /// Lets the server process `bytes`.
+    fn feed(&mut self, mut bytes: &[u8]) {
+        let (Peer::Tls(session) | Peer::Rejecting(session)) = &mut self.peer else {
+            return;
+        };
+        let mut seen = self.seen.lock().unwrap();
+        while !bytes.is_empty() {
+            session.read_tls(&mut bytes).unwrap();
+            let Ok(state) = session.process_new_packets() else {
+                self.ended = true;
+                return;
+            };
+            seen.notified = state.peer_has_closed();
+        }
+        seen.kind = session.handshake_kind();
+        seen.server_name = session.server_name().map(str::to_owned);
+        if session.is_handshaking() {
+            return;
+        }
+        if matches!(self.peer, Peer::Rejecting(_)) {
+            self.ended = true;
+        } else if let Peer::Tls(session) = &mut self.peer {
+            let echoed = echo(session);
+            if let Some((bytes, with_notice)) = &mut self.ending {
+                *bytes = bytes.saturating_sub(echoed);
+                self.ended = *bytes == 0;
+                if self.ended && *with_notice {
+                    session.send_close_notify();
+                }
+            }
+        }
+    }
+
+    /// Returns whether this poll is pending.
+    fn hesitate(&mut self, kind: usize, cx: &Context<'_>) -> bool {
+        let was_pending = &mut self.was_pending[kind];
+        *was_pending = self.waiting == Waiting::Hesitates && !*was_pending;
+        if *was_pending {
+            cx.waker().wake_by_ref();
+        }
+        *was_pending
+    }
+}
+
+fn echo(session: &mut ServerConnection) -> usize {
+    let mut data = [0; 4096];
+    let mut echoed = 0;
+    while let Ok(read @ 1..) = session.reader().read(&mut data) {
+        session.writer().write_all(&data[..read]).unwrap();
+        echoed += read;
+    }
+    echoed
+}
+
+impl ByteStream for Wire {
+    fn set_deadline(&mut self, deadline: Option<Instant>) {
+        self.seen.lock().unwrap().deadline = deadline;
+    }
+}
+
+impl AsyncRead for Wire {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        space: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        if self.hesitate(0, cx) {
+            return Poll::Pending;
+        }
+        let (chunk, ended) = (self.chunk.min(space.len()), self.ended);
+        let mut space = &mut space[..chunk];
+        let read = match &mut self.peer {
+            Peer::Rejecting(_) if ended => 0,
+            Peer::Tls(session) | Peer::Rejecting(session) => session.write_tls(&mut space)?,
+            Peer::Plain(bytes) => {
+                let read = bytes.len().min(chunk);
+                space.write_all(&bytes[..read])?;
+                bytes.drain(..read);
+                self.ended = true;
+                read
+            }
+            Peer::Silent => 0,
+        };
+        match read {
+            0 if self.ended => Poll::Ready(Ok(0)),
+            0 if self.waiting == Waiting::Blocks => {
+                Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+            }
+            0 => Poll::Pending,
+            read => Poll::Ready(Ok(read)),
+        }
+    }
+}
+
+impl AsyncWrite for Wire {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        if self.hesitate(1, cx) {
+            return Poll::Pending;
+        }
+        if self.ended && self.resets {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+        }
+        let bytes = &bytes[..self.chunk.min(bytes.len())];
+        self.seen.lock().unwrap().sent.extend_from_slice(bytes);
+        if !self.ended {
+            self.feed(bytes);
+        }
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.hesitate(2, cx) {
+            return Poll::Pending;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_close(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Drop for Wire {
+    fn drop(&mut self) {
+        self.seen.lock().unwrap().dropped = true;
+    }
+}
+
+fn session(config: &Arc<ServerConfig>) -> Box<ServerConnection> {
+    let mut session = Box::new(ServerConnection::new(Arc::clone(config)).unwrap());
+    // The echo of a message is queued as a whole.
+    session.set_buffer_limit(None);
+    session
+}
+
+/// Returns a server that requires no client certificate.
+pub(crate) fn serve(issued: &Issued) -> Arc<ServerConfig> {
+    serve_with(issued, None, &[&TLS13, &TLS12])
+}
+
+/// Returns a server that requires a certificate of `clients`.
+pub(crate) fn serve_clients_of(
+    issued: &Issued,
+    clients: &Authority,
+    version: &'static SupportedProtocolVersion,
+) -> Arc<ServerConfig> {
+    let verifier = WebPkiClientVerifier::builder_with_provider(clients.roots(), crypto());
+    serve_with(issued, Some(verifier.build().unwrap()), &[version])
+}
+
+/// Returns a server that asks for a certificate and accepts clients without one.
+pub(crate) fn serve_asking(
+    issued: &Issued,
+    clients: &Authority,
+    version: &'static SupportedProtocolVersion,
+) -> Arc<ServerConfig> {
+    let verifier = WebPkiClientVerifier::builder_with_provider(clients.roots(), crypto())
+        .allow_unauthenticated()
+        .build();
+    serve_with(issued, Some(verifier.unwrap()), &[version])
+}
+
+pub(crate) fn serve_with(
+    issued: &Issued,
+    clients: Option<Arc<dyn ClientCertVerifier>>,
+    versions: &[&'static SupportedProtocolVersion],
+) -> Arc<ServerConfig> {
+    let config = ServerConfig::builder_with_provider(crypto())
+        .with_protocol_versions(versions)
+        .unwrap();
+    let config = match clients {
+        Some(verifier) => config.with_client_cert_verifier(verifier),
+        None => config.with_no_client_auth(),
+    };
+    let chain = vec![issued.certificate()];
+    Arc::new(config.with_single_cert(chain, issued.key()).unwrap())
+}
