@@ -13,7 +13,7 @@ use std::{
 };
 
 use futures::future::join_all;
-use sdam::{SelectionError, StartError, Topology, TopologyBuilder};
+use sdam::{SelectionError, StartError, Topology};
 use sdam_core::address::ServerAddress;
 use sdam_select::{Criteria, diagnose};
 use sdam_sim::serve::{Builder, ReplicaSet, ServeError};
@@ -49,7 +49,7 @@ pub async fn run<O: Write, R: Write>(
     arguments: &Arguments,
     mut console: Console<O, R>,
 ) -> io::Result<Exit> {
-    let session = match Session::prepare(arguments) {
+    let session = match Session::prepare(arguments).await {
         Ok(session) => session,
         Err(failure) => {
             let mut text = Vec::new();
@@ -73,14 +73,15 @@ struct Session {
 }
 
 impl Session {
-    fn prepare(arguments: &Arguments) -> Result<Self, Failure> {
+    async fn prepare(arguments: &Arguments) -> Result<Self, Failure> {
         let (uri, simulated) = if let Some(uri) = arguments.target.uri()? {
             (uri, None)
         } else {
             let set = simulate().map_err(Failure::other)?;
             (set.uri().to_owned(), Some(set))
         };
-        let mut options = Target::options(&uri)?;
+        let runtime = sdam::runtime::tokio().map_err(Failure::other)?;
+        let mut options = Target::options(&uri, &runtime.io).await?;
         if let Some(timeout) = arguments.timeout {
             options.server_selection_timeout = timeout;
         }
@@ -90,8 +91,8 @@ impl Session {
             let preference = arguments.preference(&options.read_preference);
             Criteria::read(preference).map_err(Failure::config)?
         };
-        let runtime = sdam::runtime::tokio().map_err(Failure::other)?;
-        let topology = TopologyBuilder::new(options)
+        let builder = arguments.target.builder(options);
+        let topology = builder
             .start(runtime)
             .map_err(|error: StartError| Failure::config(error))?;
         Ok(Self {

@@ -14,7 +14,7 @@ use std::{
 };
 
 use futures::{FutureExt, select_biased};
-use sdam::{Topology, TopologyBuilder};
+use sdam::Topology;
 use sdam_events::metrics::MetricsSink;
 use sdam_sim::serve::ReplicaSet;
 use tokio::{
@@ -83,14 +83,14 @@ impl Exporter {
             let set = ReplicaSet::start(3).map_err(Failure::other)?;
             (set.uri().to_owned(), Some(set))
         };
-        let options = Target::options(&uri)?;
+        let runtime = sdam::runtime::tokio().map_err(Failure::other)?;
+        let options = Target::options(&uri, &runtime.io).await?;
         let listener = TcpListener::bind(arguments.listen).await.map_err(|error| {
             Failure::other(format!("cannot listen on {}: {error}", arguments.listen))
         })?;
-        let runtime = sdam::runtime::tokio().map_err(Failure::other)?;
         let numbers =
             Numbers::new(MetricsSink::new(), &runtime.io.clock).map_err(Failure::other)?;
-        let mut builder = TopologyBuilder::new(options).sink(numbers.sink());
+        let mut builder = arguments.target.builder(options).sink(numbers.sink());
         if let Some(log) = LogSink::open(arguments.log.clone()).map_err(Failure::other)? {
             builder = builder.sink(log);
         }

@@ -3,19 +3,23 @@
 use std::{fs, io::Read, path::PathBuf};
 
 use clap::Args;
-use sdam_core::options::Options;
+use sdam::{Io, Options, TopologyBuilder, transport::AddressTable};
 
 use crate::failure::Failure;
 
 /// The deployment to connect to.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Target {
-    /// The connection string, mongodb://…, in quotes.
+    /// The connection string, mongodb://… or mongodb+srv://…, in quotes.
     #[arg(env = "SDAM_URI", hide_env_values = true)]
     pub uri: Option<String>,
     /// Read the connection string from FILE; from standard input if it is `-`.
     #[arg(long, value_name = "FILE", conflicts_with = "uri")]
     pub uri_file: Option<PathBuf>,
+    /// Where to dial for members whose names lead nowhere from here, such as those behind a tunnel:
+    /// mongo-0:27017=localhost:30001,mongo-1:27017=localhost:30002
+    #[arg(long, value_name = "MEMBER=PLACE,...")]
+    pub translate: Option<AddressTable>,
 }
 
 impl Target {
@@ -24,6 +28,7 @@ impl Target {
         Self {
             uri: Some(uri.to_owned()),
             uri_file: None,
+            translate: None,
         }
     }
 
@@ -42,9 +47,25 @@ impl Target {
         Ok(Some(text.trim().to_owned()))
     }
 
-    /// Parses the connection string `uri`.
-    pub(crate) fn options(uri: &str) -> Result<Options, Failure> {
-        Options::parse(uri).map_err(Failure::config)
+    /// Parses the connection string `uri`, and looks up the records of a `mongodb+srv` string.
+    pub(crate) async fn options(uri: &str, io: &Io) -> Result<Options, Failure> {
+        let resolved = sdam::resolve(uri, io).await;
+        resolved.map_err(|error| {
+            if error.is_lookup() {
+                Failure::other(error)
+            } else {
+                Failure::config(error)
+            }
+        })
+    }
+
+    /// Returns the builder of a topology that dials where the command line says.
+    pub(crate) fn builder(&self, options: Options) -> TopologyBuilder {
+        let builder = TopologyBuilder::new(options);
+        match &self.translate {
+            Some(table) => builder.translate(table.clone()),
+            None => builder,
+        }
     }
 }
 

@@ -26,7 +26,7 @@ use futures::{
     channel::mpsc::{self, UnboundedReceiver},
     select_biased,
 };
-use sdam::{Topology, TopologyBuilder};
+use sdam::{Runtime, Topology};
 use sdam_core::{event::EventKind, options::Options};
 use sdam_events::{
     channel::{self, EventStream},
@@ -82,7 +82,7 @@ pub async fn run<O: Write, R: Write>(
     mut console: Console<O, R>,
     interrupt: impl Future<Output = ()>,
 ) -> io::Result<Exit> {
-    match Session::prepare(arguments) {
+    match Session::prepare(arguments).await {
         Ok(session) => session.run(arguments, console, interrupt).await,
         Err(failure) => failure.report(&mut console.remarks),
     }
@@ -90,24 +90,28 @@ pub async fn run<O: Write, R: Write>(
 
 /// The deployment to watch.
 struct Session {
+    runtime: Runtime,
     options: Options,
     demonstration: Option<Demonstration>,
 }
 
 impl Session {
-    fn prepare(arguments: &Arguments) -> Result<Self, Failure> {
+    async fn prepare(arguments: &Arguments) -> Result<Self, Failure> {
+        let runtime = sdam::runtime::tokio().map_err(Failure::other)?;
         let Some(uri) = arguments.target.uri()? else {
             let demonstration = Demonstration::start(arguments.pause).map_err(Failure::other)?;
             let mut options = Options::parse(demonstration.uri()).map_err(Failure::config)?;
             // One seed is enough, so that the demonstration shows the discovery of the others.
             options.seeds.truncate(1);
             return Ok(Self {
+                runtime,
                 options,
                 demonstration: Some(demonstration),
             });
         };
         Ok(Self {
-            options: Target::options(&uri)?,
+            options: Target::options(&uri, &runtime.io).await?,
+            runtime,
             demonstration: None,
         })
     }
@@ -125,7 +129,7 @@ impl Session {
             topology,
             events,
             recording,
-        } = match start(self.options, arguments) {
+        } = match start(self.runtime, self.options, arguments) {
             Ok(started) => started,
             Err(failure) => return failure.report(&mut console.remarks),
         };
@@ -171,8 +175,7 @@ struct Started {
     recording: Option<Arc<RecordSink<BufWriter<File>>>>,
 }
 
-fn start(options: Options, arguments: &Arguments) -> Result<Started, Failure> {
-    let runtime = sdam::runtime::tokio().map_err(Failure::other)?;
+fn start(runtime: Runtime, options: Options, arguments: &Arguments) -> Result<Started, Failure> {
     let recording = match &arguments.record {
         None => None,
         Some(path) => {
@@ -187,7 +190,10 @@ fn start(options: Options, arguments: &Arguments) -> Result<Started, Failure> {
         }
     };
     let (sink, events) = channel::unbounded();
-    let mut builder = TopologyBuilder::new(options).sink(sink.interested_in(Facts::INTEREST));
+    let mut builder = arguments
+        .target
+        .builder(options)
+        .sink(sink.interested_in(Facts::INTEREST));
     if let Some(recording) = &recording {
         builder = builder.sink(Arc::clone(recording));
     }

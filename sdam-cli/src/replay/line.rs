@@ -55,6 +55,13 @@ impl Step {
             line.application_error,
         ) {
             (Some(uri), None, None, None, None) => {
+                if uri.starts_with("mongodb+srv://") {
+                    return Err(
+                        "uri: nothing is looked up here: list the hosts of the SRV record \
+                                in a mongodb:// string"
+                            .into(),
+                    );
+                }
                 let options = Options::parse(&uri).map_err(|error| format!("uri: {error}"))?;
                 Ok(Self::Start(Box::new(options)))
             }

@@ -186,7 +186,7 @@ fn the_first_line_must_have_a_connection_string() {
     check("mongodb://a,b/?directConnection=true", "directConnection");
     check(
         "mongodb+srv://a.example.com/",
-        "list them in a mongodb:// string",
+        "list the hosts of the SRV record in a mongodb:// string",
     );
 }
 
