@@ -24,3 +24,4 @@ mod record;
 mod runtime;
 mod selecting;
 mod soak;
+mod tls;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sdam::{
     Event, EventKind, EventSink, Interest, Options, ServerId, ServerType, Topology,
-    TopologyDescription,
+    TopologyBuilder, TopologyDescription,
 };
 use sdam_events::{record::RecordSink, replay::replay};
 use sdam_sim::oracle::{self, PoolCall};
@@ -34,16 +34,23 @@ impl Observer {
     }
 
     pub(crate) fn start_on(host: Host, uri: &str) -> Self {
+        Self::build(host, Options::parse(uri).unwrap(), |builder| builder)
+    }
+
+    pub(crate) fn build(
+        host: Host,
+        options: Options,
+        change: impl FnOnce(TopologyBuilder) -> TopologyBuilder,
+    ) -> Self {
         let (record, pools) = (Arc::<Record>::default(), RecordingPools::default());
-        let topology = Topology::builder(uri)
-            .unwrap()
+        let topology = change(TopologyBuilder::new(options.clone()))
             .sink(Recorder::new(&record, Self::INTEREST))
             .pools(pools.clone())
             .start(host.runtime.clone())
             .unwrap();
         Self {
             topology,
-            options: Options::parse(uri).unwrap(),
+            options,
             record,
             pools,
             host,

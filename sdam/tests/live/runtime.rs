@@ -1,7 +1,10 @@
 //! The runtime and server version of the live tests.
 
+use std::sync::Arc;
+
 use sdam::Runtime;
 use sdam_live::{MemberSpec, Mongod, ReplicaSet, Version, or_skip};
+use sdam_tls::Rustls;
 
 /// A runtime and the value that keeps it running.
 pub(crate) struct Host {
@@ -31,6 +34,12 @@ impl Host {
             "async-std" => Self::of_process(sdam_runtime_async_std::runtime()),
             other => panic!("SDAM_LIVE_RUNTIME={other}: one of tokio, smol, async-std"),
         }
+    }
+
+    /// Adds TLS by this provider.
+    pub(crate) fn with_tls(mut self, provider: Rustls) -> Self {
+        self.runtime.io = self.runtime.io.with_tls(Arc::new(provider));
+        self
     }
 
     fn of_process(runtime: Runtime) -> Self {

@@ -1,0 +1,98 @@
+//! A replica set with TLS behind an SRV record, through failovers.
+
+use std::sync::Arc;
+
+use futures::executor::block_on;
+use sdam::TopologyDescription;
+use sdam_dns::DnsResolver;
+use sdam_live::{Certificates, Dns, MemberSpec, Record, ReplicaSet, ServerTls, or_skip};
+use sdam_tls::Rustls;
+use sdam_transport::AddressTable;
+
+use super::{certificates, with_client};
+use crate::{
+    failover::is_complete,
+    observer::Observer,
+    runtime::{Host, version},
+};
+
+/// Starts a set that demands certificates of clients. A client that uses the names `a.sdam.example`
+/// and so on sees these names in hello replies, by SNI.
+pub(super) fn replica_set(certificates: &Arc<Certificates>) -> Option<ReplicaSet> {
+    let member = |name| MemberSpec::new().horizon(&format!("{name}.sdam.example"));
+    let tls = ServerTls::new(certificates).require_client_certificates();
+    let set = ReplicaSet::builder(version()).tls(tls);
+    or_skip(set.start(&["a", "b", "c"].map(member))).unwrap()
+}
+
+/// Returns the names of the members for clients outside.
+fn outside(set: &ReplicaSet) -> Vec<String> {
+    let ports = set.members().map(|member| member.address().port());
+    let names = ["a", "b", "c"].into_iter().zip(ports);
+    names
+        .map(|(name, port)| format!("{name}.sdam.example:{port}"))
+        .collect()
+}
+
+fn primary(topology: &TopologyDescription) -> Option<String> {
+    Some(topology.primary()?.address.to_string())
+}
+
+#[test]
+fn a_set_with_tls_behind_an_srv_record_is_followed_through_failovers() {
+    let certificates = certificates();
+    let Some(set) = replica_set(&certificates) else {
+        return;
+    };
+    let names = outside(&set);
+    // One record is enough to find all.
+    let (seed, port) = names[0].split_once(':').unwrap();
+    let records = [
+        Record::srv(
+            "_mongodb._tcp.cluster.sdam.example",
+            seed,
+            port.parse().unwrap(),
+        ),
+        Record::txt("cluster.sdam.example", ["replicaSet=", set.name()]),
+    ];
+    let Some(dns) = or_skip(Dns::start(records)).unwrap() else {
+        return;
+    };
+    let mut host = Host::start().with_tls(Rustls::ring());
+    let resolver = DnsResolver::with_servers([dns.address()]);
+    host.runtime.io = host.runtime.io.with_resolver(Arc::new(resolver));
+    let uri = format!(
+        "mongodb+srv://cluster.sdam.example/?heartbeatFrequencyMS=500&{}",
+        with_client(&certificates),
+    );
+    let options = block_on(sdam::resolve(&uri, &host.runtime.io)).unwrap();
+    let places = names.iter().zip(set.members());
+    let places: Vec<_> = places
+        .map(|(name, member)| format!("{name}={}", member.host()))
+        .collect();
+    let table: AddressTable = places.join(",").parse().unwrap();
+    let observer = Observer::build(host, options, |builder| builder.translate(table));
+
+    let (found, mark) = observer.wait_for_topology("the whole set", 0, is_complete);
+    let known = found
+        .servers()
+        .iter()
+        .map(|server| server.address.to_string());
+    assert_eq!(
+        known.collect::<Vec<_>>(),
+        names,
+        "the names for clients outside"
+    );
+    let old = set.step_down().unwrap();
+    let (_, mark) = observer.wait_for_topology("another primary", mark, |topology| {
+        primary(topology).is_some_and(|primary| primary != names[old])
+    });
+    let victim = set.primary().unwrap();
+    set.member(victim).kill().unwrap();
+    let (_, mark) = observer.wait_for_topology("the next primary", mark, |topology| {
+        primary(topology).is_some_and(|primary| primary != names[victim])
+    });
+    set.member(victim).restart().unwrap();
+    observer.wait_for_topology("the whole set again", mark, is_complete);
+    observer.finish();
+}
