@@ -101,6 +101,7 @@
 //! | `pool` | `pool`: a connection pool |
 //! | `client` | `client`: a client that runs commands, with retries |
 //! | `srv` | `dns`: look-ups of `mongodb+srv` connection strings, which all functions of [`runtime`] then make |
+//! | `tls` | `tls`: TLS by rustls, which all functions of [`runtime`] then have |
 //! | `metrics` | `events::metrics`: numbers, for the exporter of your choice |
 //! | `tracing` | `events::trace`: log messages, for the subscriber of your choice |
 //! | `replay` | `events::replay`: plays recordings back through the state machine |
@@ -198,5 +199,8 @@ pub use sdam_pool as pool;
 pub use sdam_select as selection;
 #[cfg(feature = "sim")]
 pub use sdam_sim as sim;
+/// TLS by rustls.
+#[cfg(feature = "tls")]
+pub use sdam_tls as tls;
 /// The interfaces of a runtime: transport, clock, spawner.
 pub use sdam_transport as transport;

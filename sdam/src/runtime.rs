@@ -13,7 +13,8 @@
 //! | `blocking` | `blocking` | everywhere; for single-threaded mode |
 //! | `current` | any of the first three | see there |
 //!
-//! With the feature `srv` they have a resolver, the name servers of the system.
+//! With the feature `srv` they have a resolver, the name servers of the system, and with the feature
+//! `tls` a TLS library, [`Rustls::ring`](https://docs.rs/sdam-tls).
 
 #[cfg(test)]
 mod tests;
@@ -37,7 +38,12 @@ use sdam_runtime_smol::Executor;
 use sdam_runtime_tokio::Handle;
 #[cfg(feature = "runtime-tokio")]
 pub use sdam_runtime_tokio::{NoTimers, NoTokioContext};
-#[cfg(feature = "blocking")]
+#[cfg(any(
+    feature = "runtime-tokio",
+    feature = "runtime-smol",
+    feature = "runtime-async-std",
+    feature = "blocking"
+))]
 use sdam_transport::runtime::Io;
 #[cfg(any(
     feature = "runtime-tokio",
@@ -87,7 +93,7 @@ pub fn async_std() -> Runtime {
 /// Returns the sockets and the clock of the system for single-threaded mode, which spawns nothing.
 #[cfg(feature = "blocking")]
 pub fn blocking() -> Io {
-    let io = sdam_runtime_blocking::io();
+    let io = with_tls(sdam_runtime_blocking::io());
     #[cfg(feature = "srv")]
     let io = io.with_resolver(std::sync::Arc::new(
         sdam_dns::DnsResolver::system().blocking(),
@@ -102,12 +108,20 @@ pub fn blocking() -> Io {
     feature = "runtime-async-std"
 ))]
 fn equipped(runtime: Runtime) -> Runtime {
+    let io = with_tls(runtime.io);
     #[cfg(feature = "srv")]
-    let runtime = {
-        let mut runtime = runtime;
-        let resolver = sdam_dns::DnsResolver::system();
-        runtime.io = runtime.io.with_resolver(std::sync::Arc::new(resolver));
-        runtime
-    };
-    runtime
+    let io = io.with_resolver(std::sync::Arc::new(sdam_dns::DnsResolver::system()));
+    Runtime::new(io, runtime.spawner)
+}
+
+#[cfg(any(
+    feature = "runtime-tokio",
+    feature = "runtime-smol",
+    feature = "runtime-async-std",
+    feature = "blocking"
+))]
+fn with_tls(io: Io) -> Io {
+    #[cfg(feature = "tls")]
+    let io = io.with_tls(std::sync::Arc::new(sdam_tls::Rustls::ring()));
+    io
 }
