@@ -75,6 +75,22 @@ pub const CONNECTION_STRING: Folder = Folder::new(
     ("connection_string/test", 8),
 );
 
+/// SRV seed lists of replica sets. PyMongo has more files, of a later version.
+pub const SRV_REPLICA_SET: Folder = Folder::new(
+    ("initial-dns-seedlist-discovery/tests/replica-set", 40),
+    ("srv_seedlist/replica-set", 53),
+);
+/// SRV seed lists of sharded clusters.
+pub const SRV_SHARDED: Folder = Folder::new(
+    ("initial-dns-seedlist-discovery/tests/sharded", 4),
+    ("srv_seedlist/sharded", 4),
+);
+/// SRV seed lists of load balancers.
+pub const SRV_LOAD_BALANCED: Folder = Folder::new(
+    ("initial-dns-seedlist-discovery/tests/load-balanced", 9),
+    ("srv_seedlist/load-balanced", 9),
+);
+
 /// Replica sets: descriptions after replies.
 pub const SDAM_RS: Folder = Folder::new(
     ("server-discovery-and-monitoring/tests/rs", 77),

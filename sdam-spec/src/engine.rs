@@ -18,7 +18,8 @@ mod tests;
 use std::{fmt, sync::Arc};
 
 use futures::future::BoxFuture;
-use sdam_transport::Spawner;
+use sdam_core::options::Options;
+use sdam_transport::{Io, Spawner};
 use serde_json::Value;
 
 use crate::unified::{Environment, TestDeployment};
@@ -31,11 +32,13 @@ pub struct Host {
     block_on: BlockOn,
     environments: Vec<Environment>,
     deploy: Option<Deploy>,
+    look_up: Option<LookUp>,
     is_partial: bool,
 }
 
 /// Runs a future to its end.
 pub(crate) type BlockOn = Box<dyn Fn(BoxFuture<'_, ()>)>;
+type LookUp = Box<dyn Fn() -> Result<Io, String>>;
 type Deploy = Box<dyn Fn(&Environment) -> Result<TestDeployment, String>>;
 
 impl Host {
@@ -47,6 +50,7 @@ impl Host {
             block_on: Box::new(block_on),
             environments: Vec::new(),
             deploy: None,
+            look_up: None,
             is_partial: false,
         }
     }
@@ -62,6 +66,22 @@ impl Host {
         self.environments = environments;
         self.deploy = Some(Box::new(deploy));
         self
+    }
+
+    /// Sets the function that returns the parts of this host's runtime, with a resolver that has the
+    /// records of [`zone`](crate::srv::zone).
+    #[must_use]
+    pub fn with_lookups(mut self, io: impl Fn() -> Result<Io, String> + 'static) -> Self {
+        self.look_up = Some(Box::new(io));
+        self
+    }
+
+    /// Resolves a connection string on this host.
+    pub(crate) fn resolve(&self, uri: &str) -> Result<Options, String> {
+        let io = self.look_up.as_ref().ok_or("the host looks nothing up")?()?;
+        let resolved = self.block_on(::sdam::resolve(uri, &io));
+        let resolved = resolved.ok_or("the host ran no look-up")?;
+        resolved.map_err(|error| error.to_string())
     }
 
     /// Lets tests be left out that none of the environments admits: other hosts run them.

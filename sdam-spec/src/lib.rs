@@ -4,7 +4,7 @@
 //! folder with missing files. [`sdam`], [`selection`] and [`uri`] implement the formats of one
 //! specification each: they convert a file to descriptions, run the code under test and report the
 //! first difference. [`engine`] runs the same files against a running topology on any given
-//! runtime, [`scan`] against one in single-threaded mode, and [`unified`] runs files that need a
+//! runtime, [`scan`] against one in single-threaded mode, [`srv`] looks up seed lists, and [`unified`] runs files that need a
 //! whole deployment. [`suite`] lists all suites.
 //!
 //! A check fails on any unknown key, type or value: otherwise the test would pass because a part
@@ -19,6 +19,7 @@ mod running;
 pub mod scan;
 pub mod sdam;
 pub mod selection;
+pub mod srv;
 pub mod suite;
 mod thread;
 pub mod unified;

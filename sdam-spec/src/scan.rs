@@ -13,7 +13,7 @@ mod tests;
 
 use serde_json::Value;
 
-use crate::{selection::file::InWindowFile, suite::Check};
+use crate::{selection::file::InWindowFile, srv, suite::Check};
 
 /// The check of a suite in single-threaded mode.
 #[derive(Clone, Copy, Debug)]
@@ -45,6 +45,13 @@ impl ScanCheck {
         // equal.
         covers: |file| InWindowFile::parse(file).map_or(true, |file| file.is_balanced()),
     };
+
+    /// `initial-dns-seedlist-discovery/tests/replica-set`: the seeds lead to the servers.
+    pub const SRV_REPLICA_SET: Self = Self::all(srv::scan_replica_set);
+    /// `initial-dns-seedlist-discovery/tests/sharded`, likewise.
+    pub const SRV_SHARDED: Self = Self::all(srv::scan_sharded);
+    /// `initial-dns-seedlist-discovery/tests/load-balanced`, likewise.
+    pub const SRV_LOAD_BALANCED: Self = Self::all(srv::scan_load_balanced);
 
     const fn all(check: Check) -> Self {
         Self {

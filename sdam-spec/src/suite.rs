@@ -1,6 +1,6 @@
 //! The list of all suites.
 //!
-//! The rules that the folders about monitoring and pools prove on their own, by number; tests
+//! The rules that the folders about monitoring, pools and SRV seed lists prove on their own, by number; tests
 //! beside the code name the other rules:
 //!
 //! | folder | rules |
@@ -11,6 +11,7 @@
 //! | `load-balanced` | A-1, D-81 |
 //! | `errors` | I-2, I-17 |
 //! | `monitoring` | J-1, J-2, J-4, J-5, J-15 to J-17, J-19, J-21, J-40, J-42 |
+//! | `initial-dns-seedlist-discovery` | B-8, B-11, B-12, B-29, B-36; N-1 to N-9, N-11, N-13 |
 //! | `unified` | F-65, I-12, J-9, K-6 |
 //! | `cmap-format` | F-65, F-68b |
 
@@ -21,7 +22,7 @@ use crate::{
     corpus::{self, Folder},
     engine::{self, Host},
     scan::ScanCheck,
-    sdam, selection,
+    sdam, selection, srv,
     unified::{self, Environment},
     uri,
 };
@@ -67,6 +68,11 @@ impl Suite {
             .through(engine::max_staleness, ScanCheck::MAX_STALENESS),
         Self::new(corpus::URI_OPTIONS, uri::uri_options),
         Self::new(corpus::CONNECTION_STRING, uri::connection_string),
+        Self::new(corpus::SRV_REPLICA_SET, srv::check)
+            .through(srv::replica_set, ScanCheck::SRV_REPLICA_SET),
+        Self::new(corpus::SRV_SHARDED, srv::check).through(srv::sharded, ScanCheck::SRV_SHARDED),
+        Self::new(corpus::SRV_LOAD_BALANCED, srv::check)
+            .through(srv::load_balanced, ScanCheck::SRV_LOAD_BALANCED),
         Self::deployed(corpus::SDAM_UNIFIED, unified::run),
         Self::deployed(corpus::SELECTION_LOGGING, unified::run),
         Self::deployed(corpus::POOLS, cmap::run),

@@ -186,7 +186,7 @@ fn check_options(expected: &Map<String, Json>, string: ConnectionString) -> Resu
 }
 
 /// Returns the value of the option `name` among the start options of a topology.
-fn effective(options: &Options, name: &str) -> Option<Json> {
+pub(crate) fn effective(options: &Options, name: &str) -> Option<Json> {
     let preference = &options.read_preference;
     let millis = |time: Duration| Some(json!(time.as_millis() as u64));
     match name.to_ascii_lowercase().as_str() {

@@ -6,6 +6,7 @@ pub(crate) mod fetch;
 mod report;
 mod runner;
 mod servers;
+mod zone;
 
 use std::fs;
 use std::path::Path;

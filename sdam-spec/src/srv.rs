@@ -1,0 +1,185 @@
+//! Tests of SRV seed lists.
+//!
+//! A file is a connection string, the seeds that its records lead to, the options of string and TXT
+//! record, and the servers of the deployment that a client then discovers.
+
+mod deployment;
+#[cfg(test)]
+mod tests;
+pub mod zone;
+
+use std::collections::BTreeSet;
+
+use sdam_core::{options::Options, rng::Rng, uri::ConnectionString, uri_options::Secret};
+use serde::{Deserialize, de::IgnoredAny};
+use serde_json::{Map, Value as Json, json};
+
+use self::deployment::Kind;
+use crate::{engine::Host, fields::read, uri::effective};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct File {
+    uri: String,
+    seeds: Option<Vec<String>>,
+    num_seeds: Option<usize>,
+    hosts: Option<Vec<String>>,
+    num_hosts: Option<usize>,
+    #[serde(default)]
+    options: Map<String, Json>,
+    #[serde(default, rename = "parsed_options")]
+    parsed_options: Map<String, Json>,
+    #[serde(default)]
+    error: bool,
+    #[serde(default = "yes")]
+    ping: bool,
+    #[serde(rename = "comment")]
+    _comment: Option<IgnoredAny>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// Checks the seeds and options of a file with the records of the [`zone`], without any look-up.
+pub fn check(file: &Json) -> Result<(), String> {
+    check_file(file, resolve, |_, _| Ok(()))
+}
+
+/// Resolves `uri` with the records of the zone.
+fn resolve(uri: &str) -> Result<Options, String> {
+    let resolve = || {
+        let string = ConnectionString::parse(uri)?;
+        let (records, txt) = match string.srv() {
+            Some(srv) => (zone::srv(&srv.query_name()), zone::txt(&srv.host)),
+            None => (zone::srv(""), Vec::new()),
+        };
+        string
+            .resolved(&records, &txt, &mut Rng::new(1))?
+            .into_options()
+    };
+    resolve().map_err(|error: sdam_core::options::ConfigError| error.to_string())
+}
+
+/// Checks a file with look-ups on `host`, and a client of a simulated replica set.
+pub fn replica_set(host: &Host, file: &Json) -> Result<(), String> {
+    discover(host, file, Kind::ReplicaSet)
+}
+
+/// Checks a file with look-ups on `host`, and a client of a simulated sharded cluster.
+pub fn sharded(host: &Host, file: &Json) -> Result<(), String> {
+    discover(host, file, Kind::Sharded)
+}
+
+/// Checks a file with look-ups on `host`, and a client of a simulated load balancer.
+pub fn load_balanced(host: &Host, file: &Json) -> Result<(), String> {
+    discover(host, file, Kind::LoadBalanced)
+}
+
+fn discover(host: &Host, file: &Json, kind: Kind) -> Result<(), String> {
+    let resolve = |uri: &str| host.resolve(uri);
+    check_file(file, resolve, |options, file| {
+        deployment::discover(kind, options, file)
+    })
+}
+
+/// Checks a file with a single-threaded client of a simulated replica set.
+pub(crate) fn scan_replica_set(file: &Json) -> Result<(), String> {
+    scan(file, Kind::ReplicaSet)
+}
+
+/// Checks a file with a single-threaded client of a simulated sharded cluster.
+pub(crate) fn scan_sharded(file: &Json) -> Result<(), String> {
+    scan(file, Kind::Sharded)
+}
+
+/// Checks a file with a single-threaded client of a simulated load balancer.
+pub(crate) fn scan_load_balanced(file: &Json) -> Result<(), String> {
+    scan(file, Kind::LoadBalanced)
+}
+
+fn scan(file: &Json, kind: Kind) -> Result<(), String> {
+    check_file(file, resolve, |options, file| {
+        deployment::scan(kind, options, file)
+    })
+}
+
+/// Checks a file: `resolve` looks its connection string up, `discover` connects.
+fn check_file(
+    file: &Json,
+    resolve: impl FnOnce(&str) -> Result<Options, String>,
+    discover: impl FnOnce(Options, &File) -> Result<(), String>,
+) -> Result<(), String> {
+    let file: File = read(file)?;
+    let options = match (resolve(&file.uri), file.error) {
+        (Err(_), true) => return Ok(()),
+        (Ok(options), true) => return Err(format!("expected an error, found {:?}", options.seeds)),
+        (Err(error), false) => return Err(error),
+        (Ok(options), false) => options,
+    };
+    let seeds = options.seeds.iter().map(ToString::to_string).collect();
+    compare("seeds", &seeds, file.seeds.as_deref(), file.num_seeds)?;
+    check_options(&options, &file)?;
+    check_parsed_options(&options, &file)?;
+    if file.hosts.is_none() && file.num_hosts.is_none() && !file.ping {
+        return Ok(());
+    }
+    discover(options, &file)
+}
+
+/// Compares a set of addresses with the expected ones and their expected number.
+fn compare(
+    what: &str,
+    found: &BTreeSet<String>,
+    expected: Option<&[String]>,
+    count: Option<usize>,
+) -> Result<(), String> {
+    if expected.is_some_and(|expected| *found != expected.iter().cloned().collect()) {
+        return Err(format!("the {what} are {found:?}, expected {expected:?}"));
+    }
+    match count {
+        Some(count) if count != found.len() => Err(format!("expected {count} {what}: {found:?}")),
+        _ => Ok(()),
+    }
+}
+
+fn check_options(options: &Options, file: &File) -> Result<(), String> {
+    let srv = options
+        .srv
+        .as_ref()
+        .ok_or("the look-up is not in the options")?;
+    // The time to live comes from the records, wherever they come from.
+    if srv.ttl != zone::TTL {
+        return Err(format!("the time to live is {:?}", srv.ttl));
+    }
+    for (name, expected) in &file.options {
+        let found = match &**name {
+            "ssl" => Some(json!(options.tls.is_some())),
+            "srvMaxHosts" => Some(json!(srv.max_hosts)),
+            "srvServiceName" => Some(json!(srv.service)),
+            name => effective(options, name),
+        };
+        if found.as_ref() != Some(expected) {
+            return Err(format!("{name} is {found:?}, expected {expected}"));
+        }
+    }
+    Ok(())
+}
+
+/// Checks the options outside of the query: user, password and database.
+fn check_parsed_options(options: &Options, file: &File) -> Result<(), String> {
+    let string = ConnectionString::parse(&file.uri).map_err(|error| error.to_string())?;
+    let credential = options.credential.as_ref();
+    for (name, expected) in &file.parsed_options {
+        let found = match &**name {
+            "user" => credential.and_then(|own| own.user.as_deref()),
+            "password" => credential.and_then(|own| own.password.as_ref().map(Secret::expose)),
+            "db" | "auth_database" | "defaultDatabase" => string.database(),
+            name => return Err(format!("an unknown parsed option: {name}")),
+        };
+        if found != expected.as_str() {
+            return Err(format!("{name} is {found:?}, expected {expected}"));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,111 @@
+//! The zone of the tests (Initial DNS Seedlist Discovery: "Test Setup").
+
+use std::time::Duration;
+
+use sdam_core::{address::ServerAddress, srv::SrvRecords};
+
+/// The time to live of all records.
+pub const TTL: Duration = Duration::from_secs(86_400);
+
+/// The host of most records.
+pub const HOST: &str = "localhost.test.build.10gen.cc";
+/// The host of a record in a deeper domain.
+pub const SUB_HOST: &str = "localhost.sub.test.build.10gen.cc";
+
+/// The SRV records: name, target and port.
+///
+/// `test4` and `test9` have none on purpose, and neither has `10gen.cc`. The setup lists one record
+/// of `test22`, but its test expects two, as the tests of polling do. The last two are those of later
+/// tests about names that are their own hosts.
+pub const SRV: &[(&str, &str, u16)] = &[
+    ("_mongodb._tcp.test1.test.build.10gen.cc", HOST, 27017),
+    ("_mongodb._tcp.test1.test.build.10gen.cc", HOST, 27018),
+    ("_mongodb._tcp.test2.test.build.10gen.cc", HOST, 27018),
+    ("_mongodb._tcp.test2.test.build.10gen.cc", HOST, 27019),
+    ("_mongodb._tcp.test3.test.build.10gen.cc", HOST, 27017),
+    ("_mongodb._tcp.test5.test.build.10gen.cc", HOST, 27017),
+    ("_mongodb._tcp.test6.test.build.10gen.cc", HOST, 27017),
+    ("_mongodb._tcp.test7.test.build.10gen.cc", HOST, 27017),
+    ("_mongodb._tcp.test8.test.build.10gen.cc", HOST, 27017),
+    ("_mongodb._tcp.test10.test.build.10gen.cc", HOST, 27017),
+    ("_mongodb._tcp.test11.test.build.10gen.cc", HOST, 27017),
+    (
+        "_mongodb._tcp.test12.test.build.10gen.cc",
+        "localhost.build.10gen.cc",
+        27017,
+    ),
+    (
+        "_mongodb._tcp.test13.test.build.10gen.cc",
+        "test.build.10gen.cc",
+        27017,
+    ),
+    (
+        "_mongodb._tcp.test14.test.build.10gen.cc",
+        "localhost.not-test.build.10gen.cc",
+        27017,
+    ),
+    (
+        "_mongodb._tcp.test15.test.build.10gen.cc",
+        "localhost.test.not-build.10gen.cc",
+        27017,
+    ),
+    (
+        "_mongodb._tcp.test16.test.build.10gen.cc",
+        "localhost.test.build.not-10gen.cc",
+        27017,
+    ),
+    (
+        "_mongodb._tcp.test17.test.build.10gen.cc",
+        "localhost.test.build.10gen.not-cc",
+        27017,
+    ),
+    ("_mongodb._tcp.test18.test.build.10gen.cc", SUB_HOST, 27017),
+    (
+        "_mongodb._tcp.test19.test.build.10gen.cc",
+        "localhost.evil.build.10gen.cc",
+        27017,
+    ),
+    ("_mongodb._tcp.test19.test.build.10gen.cc", HOST, 27017),
+    ("_mongodb._tcp.test20.test.build.10gen.cc", HOST, 27017),
+    ("_mongodb._tcp.test21.test.build.10gen.cc", HOST, 27017),
+    ("_customname._tcp.test22.test.build.10gen.cc", HOST, 27017),
+    ("_customname._tcp.test22.test.build.10gen.cc", HOST, 27018),
+    ("_mongodb._tcp.test23.test.build.10gen.cc", HOST, 8000),
+    ("_mongodb._tcp.test24.test.build.10gen.cc", HOST, 8000),
+    (
+        "_mongodb._tcp.test.build.10gen.cc",
+        "test.build.10gen.cc",
+        27017,
+    ),
+    ("_mongodb._tcp.build.10gen.cc", "build.10gen.cc", 27017),
+];
+
+/// The TXT records: name and strings.
+pub const TXT: &[(&str, &[&str])] = &[
+    (
+        "test5.test.build.10gen.cc",
+        &["replicaSet=repl0&authSource=thisDB"],
+    ),
+    ("test6.test.build.10gen.cc", &["replicaSet=repl0"]),
+    ("test6.test.build.10gen.cc", &["authSource=otherDB"]),
+    ("test7.test.build.10gen.cc", &["ssl=false"]),
+    ("test8.test.build.10gen.cc", &["authSource"]),
+    ("test10.test.build.10gen.cc", &["socketTimeoutMS=500"]),
+    ("test11.test.build.10gen.cc", &["replicaS", "et=rep", "l0"]),
+    ("test20.test.build.10gen.cc", &["loadBalanced=true"]),
+    ("test21.test.build.10gen.cc", &["loadBalanced=false"]),
+    ("test24.test.build.10gen.cc", &["loadBalanced=true"]),
+];
+
+/// Returns the SRV records of `name`.
+pub fn srv(name: &str) -> SrvRecords {
+    let own = SRV.iter().filter(|(own, ..)| *own == name);
+    let hosts = own.map(|(_, target, port)| ServerAddress::new(target, *port));
+    SrvRecords::new(hosts.collect(), TTL)
+}
+
+/// Returns the TXT records of `name`, the strings of each joined.
+pub fn txt(name: &str) -> Vec<Box<str>> {
+    let own = TXT.iter().filter(|(own, _)| *own == name);
+    own.map(|(_, strings)| strings.concat().into()).collect()
+}
