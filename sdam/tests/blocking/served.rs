@@ -43,6 +43,16 @@ fn h_1_h_5_the_whole_set_is_found_by_the_first_selection() {
 }
 
 #[test]
+fn a_string_of_either_kind_is_resolved_before_the_topology_is_built() {
+    let set = ReplicaSet::start(1).unwrap();
+    let builder = BlockingTopology::resolve(set.uri()).unwrap();
+    let mut topology = builder.blocking().unwrap();
+    assert!(topology.select(&Criteria::write()).is_ok());
+    let error = BlockingTopology::resolve("mongodb+srv://a.example.com:1").unwrap_err();
+    assert!(!error.is_lookup(), "{error}");
+}
+
+#[test]
 fn tls_and_proxy_options_are_refused_before_any_connection_is_opened() {
     // B-36
     let set = ReplicaSet::start(1).unwrap();
