@@ -152,7 +152,10 @@ mod tests {
         check("max-staleness", &["max-staleness"]);
         check(
             "load-balanced",
-            &["server-discovery-and-monitoring/load-balanced"],
+            &[
+                "server-discovery-and-monitoring/load-balanced",
+                "initial-dns-seedlist-discovery/load-balanced",
+            ],
         );
         check(
             "server-selection",
