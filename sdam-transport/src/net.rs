@@ -70,7 +70,12 @@ impl<D: Dial> NetTransport<D> {
         };
         let place = translate.translate(target);
         let opened = self.reach(&place, deadline).await;
-        opened.map_err(|error| error.within(&format!("dialling {place} for it")))
+        opened.map_err(|error| {
+            if place == *target {
+                return error;
+            }
+            error.within(&format!("dialling {place} for it"))
+        })
     }
 
     /// Opens a stream to `place`, through the proxy if there is one.

@@ -1,5 +1,6 @@
 //! `cargo xtask foreign`: third-party clients against the simulated deployment.
 
+mod front_door;
 mod on_sdam;
 
 use std::fs;
@@ -17,6 +18,7 @@ test the simulated deployment with other MongoDB drivers
 
 usage: cargo xtask foreign [pymongo] [node] [rust] [rust-figures]
        cargo xtask foreign rust-driver-on-sdam [OPTIONS]
+       cargo xtask foreign front-door [--write]
 
   pymongo  PyMongo, fetched by pip: the newest version, and one that still supports 3.6 (the default)
   node     the Node.js driver, fetched by npm
@@ -39,7 +41,11 @@ SDAM_FOREIGN_REQUIRED=1 makes that a failure.
                            may be given several times
         --filter TEXT      only tests whose names contain the text
         --stored           runs nothing and prints the results of earlier runs
-        --write            writes them to docs/rust-driver-on-sdam-tests.md";
+        --write            writes them to docs/rust-driver-on-sdam-tests.md
+
+  front-door  PyMongo and ours with the same settings of TLS, seed lists and proxies, right and wrong
+              ones, against real servers: both have to agree on connecting
+      --write  writes the cases and our errors to docs/front-door.md";
 
 /// The tested PyMongo versions: no single version supports all simulated releases.
 const PYMONGO: [&str; 2] = ["4.20.0", "4.10.1"];
@@ -52,6 +58,9 @@ pub(crate) fn run(mut args: Args) -> Result<()> {
     while let Some(name) = args.positional() {
         if name == "rust-driver-on-sdam" {
             return on_sdam::run(args);
+        }
+        if name == "front-door" {
+            return front_door::run(args);
         }
         clients.push(Client::named(&name)?);
     }
@@ -100,26 +109,36 @@ impl Client {
 
 /// Builds the program `sdam` and returns its path.
 fn sdam() -> Result<PathBuf> {
-    run_command(cargo().args(["build", "--package", "sdam-cli"]))?;
+    built(&["--package", "sdam-cli"], "sdam")
+}
+
+/// Builds the program that `arguments` choose, and returns its path, which is `path` below `debug`.
+fn built(arguments: &[&str], path: &str) -> Result<PathBuf> {
+    run_command(cargo().arg("build").args(arguments))?;
     let arguments = ["metadata", "--no-deps", "--format-version", "1"];
     let metadata: Value = serde_json::from_str(&output(cargo().args(arguments))?)?;
     let target = metadata["target_directory"].as_str().unwrap_or("target");
-    let name = format!("sdam{}", std::env::consts::EXE_SUFFIX);
+    let name = format!("{path}{}", std::env::consts::EXE_SUFFIX);
     Ok(Path::new(target).join("debug").join(name))
 }
 
-fn pymongo(version: &str, sdam: &Path) -> Result<()> {
-    let folder = root()
-        .join("target/foreign")
-        .join(format!("pymongo-{version}"));
+/// Installs Python packages into a folder of their own, unless it is there, and returns the folder.
+fn install(name: &str, packages: &[&str]) -> Result<PathBuf> {
+    let folder = root().join("target/foreign").join(name);
     if !folder.join("pymongo").is_dir() {
         let mut fetch = Command::new("python3");
         fetch.args(["-m", "pip", "install", "--quiet", "--target"]);
-        fetch.arg(&folder).arg(format!("pymongo=={version}"));
-        if let Err(error) = run_command(&mut fetch) {
-            return unavailable("PyMongo", &*error);
-        }
+        run_command(fetch.arg(&folder).args(packages))?;
     }
+    Ok(folder)
+}
+
+fn pymongo(version: &str, sdam: &Path) -> Result<()> {
+    let package = format!("pymongo=={version}");
+    let folder = match install(&format!("pymongo-{version}"), &[&package]) {
+        Ok(folder) => folder,
+        Err(error) => return unavailable("PyMongo", &*error),
+    };
     let mut check = Command::new("python3");
     check.arg(root().join("foreign/pymongo/check.py"));
     run_command(check.arg(sdam).env("PYTHONPATH", folder))

@@ -16,7 +16,7 @@ usage: cargo xtask test [--live-matrix]
 Runs the tests and doc tests of the workspace with all features, the live tests once more on every
 other runtime and against the oldest server, the official files on every runtime, in
 single-threaded mode and against the oldest and the newest server, the search of states, 2,000 simulated seeds, the models of shared state, then
-PyMongo against the simulated deployment.
+PyMongo against the simulated deployment, and beside sdam against real servers with TLS.
 
   --live-matrix  only the live tests, on tokio against every version of the server that can be
                  fetched and on the other runtimes against the newest, and the official files
@@ -39,5 +39,6 @@ pub(crate) fn run(mut args: Args) -> Result<()> {
     run_command(cargo().args(["xtask", "states"]))?;
     run_command(cargo().args(["xtask", "sim"]))?;
     run_command(cargo().args(["xtask", "loom"]))?;
-    run_command(cargo().args(["xtask", "foreign", "pymongo"]))
+    run_command(cargo().args(["xtask", "foreign", "pymongo"]))?;
+    run_command(cargo().args(["xtask", "foreign", "front-door"]))
 }

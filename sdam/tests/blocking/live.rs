@@ -8,7 +8,7 @@ use sdam_live::{Error, MemberSpec, Mongod, ReplicaSet, Version, or_skip};
 
 use crate::{PATIENCE, read, run, start, write};
 
-fn version() -> Option<Version> {
+pub(crate) fn version() -> Option<Version> {
     let version = std::env::var("SDAM_LIVE_VERSION").ok()?;
     Some(version.parse().unwrap())
 }

@@ -12,6 +12,8 @@ mod addresses;
 mod live;
 mod pooled;
 mod served;
+#[cfg(feature = "tls")]
+mod tls;
 
 use std::time::{Duration, Instant};
 

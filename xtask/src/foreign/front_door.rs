@@ -1,0 +1,235 @@
+//! `cargo xtask foreign front-door`: the same settings and faults with PyMongo and with ours.
+
+mod cases;
+mod parts;
+
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+
+use sdam_live::or_skip;
+use serde_json::{Value, json};
+
+use self::cases::{CLIENTS, Case, Expected, PROXIES, SEED_LISTS, SERVERS, SILENCE};
+use self::parts::{DOMAIN, Parts};
+use super::{built, install, unavailable};
+use crate::Result;
+use crate::args::Args;
+use crate::cargo::root;
+
+/// The oracle, and the library by which it uses a proxy.
+const PACKAGES: [&str; 2] = ["pymongo==4.20.0", "PySocks==1.7.1"];
+
+/// How many cases a client runs at the same time: most wait.
+const AT_ONCE: usize = 12;
+
+const SECTIONS: [(&str, &[Case]); 5] = [
+    ("TLS", SERVERS),
+    ("Certificates of clients", CLIENTS),
+    ("Seed lists", SEED_LISTS),
+    ("Proxies", PROXIES),
+    ("Servers that do not answer", SILENCE),
+];
+
+/// The error of a client; `None` if it has connected.
+type Outcome = Option<String>;
+
+/// A case with our outcome and PyMongo's.
+type Row = (&'static Case, (Outcome, Outcome));
+
+pub(super) fn run(mut args: Args) -> Result<()> {
+    let write = args.flag("--write");
+    args.finish()?;
+    let folder = match install("front-door", &PACKAGES) {
+        Ok(folder) => folder,
+        Err(error) => return unavailable("PyMongo", &*error),
+    };
+    let example = ["--package", "sdam-examples", "--example", "connect"];
+    let connect = built(&example, "examples/connect")?;
+    let begun = Instant::now();
+    let Some(parts) = or_skip(Parts::start())? else {
+        return Ok(());
+    };
+    let started = begun.elapsed();
+    let cases: Vec<_> = SECTIONS.iter().flat_map(|(_, cases)| *cases).collect();
+    let uris: Vec<_> = cases.iter().map(|case| uri(&parts, case)).collect();
+    let pymongo = start_pymongo(&parts, &uris, &folder)?;
+    let ours = connect_all(&parts, &uris, &connect)?;
+    let theirs = outcomes_of(pymongo)?;
+    let ours = ours
+        .into_iter()
+        .map(|error| Some(parts.generalize(&error?)));
+    let rows: Vec<Row> = cases.into_iter().zip(ours.zip(theirs)).collect();
+    println!(
+        "{} cases with both clients in {:.1} s, of which servers took {:.1} s to start",
+        rows.len(),
+        begun.elapsed().as_secs_f32(),
+        started.as_secs_f32(),
+    );
+    match rows.iter().map(report).sum::<usize>() {
+        0 => {}
+        wrong => return Err(format!("{wrong} outcomes are not as expected").into()),
+    }
+    let page = page(&rows);
+    print!("{page}");
+    if write {
+        fs::write(root().join("docs/front-door.md"), page)?;
+    }
+    Ok(())
+}
+
+/// Prints which outcomes of a case are not as expected, and returns their number.
+fn report((case, (ours, theirs)): &Row) -> usize {
+    let clients = [("sdam", ours, case.ours), ("PyMongo", theirs, case.theirs)];
+    let wrong = clients
+        .into_iter()
+        .filter_map(|(client, outcome, expected)| {
+            let wrong = check(outcome.as_deref(), expected).err()?;
+            println!("FAILED  {} ({}): {client} {wrong}", case.name, case.uri);
+            Some(wrong)
+        });
+    wrong.count()
+}
+
+/// Returns the connection string of a case. A client that is to fail gives up soon.
+fn uri(parts: &Parts, case: &Case) -> String {
+    let connects = matches!(
+        (case.ours, case.theirs),
+        (Expected::Connects, Expected::Connects)
+    );
+    let limit = if connects { 30_000 } else { 2_000 };
+    let uri = parts.fill(case.uri);
+    let separator = if uri.ends_with('/') { '?' } else { '&' };
+    format!("{uri}{separator}serverSelectionTimeoutMS={limit}")
+}
+
+fn check(outcome: Option<&str>, expected: Expected) -> Result<(), String> {
+    match (outcome, expected) {
+        (None, Expected::Connects) => Ok(()),
+        (None, Expected::Fails(_)) => Err("connects".to_owned()),
+        (Some(error), Expected::Connects) => Err(format!("fails: {error}")),
+        (Some(error), Expected::Fails(words)) => {
+            match words.iter().find(|word| !error.contains(**word)) {
+                Some(word) => Err(format!("does not say `{word}`: {error}")),
+                None => Ok(()),
+            }
+        }
+    }
+}
+
+/// Connects by the example, several at a time.
+fn connect_all(parts: &Parts, uris: &[String], connect: &Path) -> Result<Vec<Outcome>> {
+    let dns = parts.dns.address().to_string();
+    let mut outcomes = Vec::new();
+    for uris in uris.chunks(AT_ONCE) {
+        let start = |uri| {
+            Command::new(connect)
+                .args(["--dns", &dns, "--loopback", DOMAIN, uri])
+                .stdin(Stdio::null())
+                .stderr(Stdio::piped())
+                .spawn()
+        };
+        let started: Vec<_> = uris.iter().map(|uri| start(uri)).collect();
+        for child in started {
+            let output = child?.wait_with_output()?;
+            let error = String::from_utf8(output.stderr)?.trim().to_owned();
+            outcomes.push((!output.status.success()).then_some(error));
+        }
+    }
+    Ok(outcomes)
+}
+
+/// Starts the program that connects by PyMongo.
+fn start_pymongo(parts: &Parts, uris: &[String], folder: &Path) -> Result<Child> {
+    let case = |uri: &String| json!({ "uri": uri, "proxy": proxy(uri) });
+    let cases: Vec<_> = uris.iter().map(case).collect();
+    let dns = parts.dns.address().to_string();
+    let given = json!({ "dns": dns, "domain": DOMAIN, "cases": cases, "at_once": AT_ONCE });
+    let mut python = Command::new("python3");
+    python
+        .args(["-W", "ignore"])
+        .arg(root().join("foreign/pymongo/front_door.py"))
+        .env("PYTHONPATH", folder)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
+    let mut child = python.spawn()?;
+    if let Some(mut input) = child.stdin.take() {
+        input.write_all(given.to_string().as_bytes())?;
+    }
+    Ok(child)
+}
+
+fn outcomes_of(pymongo: Child) -> Result<Vec<Outcome>> {
+    let output = pymongo.wait_with_output()?;
+    if !output.status.success() {
+        return Err(format!("PyMongo's program failed: {}", output.status).into());
+    }
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+/// Returns the proxy of a connection string, whose options PyMongo does not know.
+fn proxy(uri: &str) -> Value {
+    let option = |name: &str| {
+        let (_, options) = uri.split_once('?')?;
+        options
+            .split('&')
+            .find_map(|option| option.strip_prefix(name)?.strip_prefix('='))
+    };
+    let Some((host, port)) = option("proxyHost").zip(option("proxyPort")) else {
+        return Value::Null;
+    };
+    json!({
+        "address": format!("{host}:{port}"),
+        "user": option("proxyUsername"),
+        "password": option("proxyPassword"),
+    })
+}
+
+/// Returns the page of all cases.
+fn page(rows: &[Row]) -> String {
+    let mut page = String::from(HEAD);
+    let mut rows = rows.iter();
+    for (title, cases) in SECTIONS {
+        page.extend(["\n## ", title, "\n\n", COLUMNS]);
+        for (case, (ours, _)) in rows.by_ref().take(cases.len()) {
+            page.push_str(&row(case, ours.as_deref()));
+        }
+    }
+    page
+}
+
+fn row(case: &Case, ours: Option<&str>) -> String {
+    let outcome = match (ours, case.why) {
+        (None, _) => "connect".to_owned(),
+        (Some(_), "") => "fail".to_owned(),
+        (Some(_), why) => format!("sdam fails; PyMongo {why}"),
+    };
+    let cell = |text: &str| text.replace('|', "\\|").replace('\n', " ");
+    // What follows is the same for all errors, and how long the client has waited.
+    let error = ours.unwrap_or_default();
+    let reason = error.split("; gave up after").next().unwrap_or(error);
+    let uri = cell(case.uri);
+    format!(
+        "| {} | `{uri}` | {outcome} | {} |\n",
+        case.name,
+        cell(reason)
+    )
+}
+
+const HEAD: &str = "\
+# The front door: sdam beside PyMongo
+
+Both clients connect with the same settings to the same servers, proxies and DNS server.
+They have to agree on connecting, unless the table says why not, and the error of sdam has to name the cause.
+`cargo xtask foreign front-door --write` runs all cases and writes this page.
+
+A name in braces stands for a server or a file: `{expired}` is a `mongod` with an expired certificate.
+Where a selection timed out, the table has the last error of the server; the time and the hint that follow are left out.
+";
+
+const COLUMNS: &str = "\
+| case | connection string | both clients | error of sdam |
+| --- | --- | --- | --- |
+";
