@@ -23,6 +23,8 @@ use crate::runtime::{Host, replica_set};
 
 const WRITERS: usize = 8;
 
+const PRIMARY_STEPPED_DOWN: i32 = 189;
+
 /// What the writers share.
 #[derive(Default)]
 struct Shared {
@@ -47,14 +49,26 @@ impl Shared {
     }
 }
 
+/// Inserts a document and returns whether it is written. A server that steps down while it writes
+/// may say so in an error of the single write. The command has succeeded then, so it is not retried.
+fn insert(client: &Client, insert: &RawDocumentBuf) -> Result<bool, CommandError> {
+    let reply = block_on(client.run(&Command::write("test", insert.as_bytes())))?;
+    let reply = RawDocument::from_bytes(reply.body()).unwrap();
+    if reply.get_i32("n").unwrap() == 1 {
+        return Ok(true);
+    }
+    let errors = reply.get_array("writeErrors").unwrap();
+    let error = errors.get_document(0).unwrap();
+    let code = error.get_i32("code").unwrap();
+    assert_eq!(code, PRIMARY_STEPPED_DOWN, "{reply:?}");
+    Ok(false)
+}
+
 /// Inserts documents with new ids and reads each of them, until told to stop.
 fn write(client: &Client, shared: &Shared, written: &Sender<()>) -> Result<(), CommandError> {
     while !shared.stop.load(Ordering::Relaxed) {
         let id = shared.next.fetch_add(1, Ordering::Relaxed);
-        let insert = shared.insert(id);
-        let reply = block_on(client.run(&Command::write("test", insert.as_bytes())))?;
-        let reply = RawDocument::from_bytes(reply.body()).unwrap();
-        assert_eq!(reply.get_i32("n").unwrap(), 1, "{reply:?}");
+        while !insert(client, &shared.insert(id))? {}
         let find = rawdoc! { "find": "c", "filter": { "_id": id } };
         block_on(client.run(&Command::read("test", find.as_bytes())))?;
         written.send(()).unwrap();
