@@ -12,7 +12,7 @@ use crate::{
     pool::{PoolClear, PoolOptions},
     server::ServerDescription,
     time::Instant,
-    topology::{DepartureReason, TopologyDescription},
+    topology::{DepartureReason, Obstacle, TopologyDescription},
 };
 
 mod command;
@@ -146,6 +146,17 @@ pub enum EventKind {
         /// The time until the next look-up.
         #[cfg_attr(feature = "serde", serde(with = "crate::encoding::nanos"))]
         next: Duration,
+    },
+    /// A server cannot be used from here until a name, a proxy, a certificate or the client's
+    /// configuration is changed. Published once, until the server answers or fails for a reason of
+    /// another kind.
+    ServerUnusable {
+        /// The server id.
+        server: ServerId,
+        /// The server's address.
+        address: ServerAddress,
+        /// Why it cannot be used.
+        obstacle: Obstacle,
     },
     /// Events were dropped, because too many are queued for delivery: first check-outs, and new
     /// heartbeats, selections and commands as a whole, at the limit all events except those of
@@ -430,6 +441,7 @@ impl EventKind {
             Self::TopologyEmptied => EventName::TopologyEmptied,
             Self::SrvHostsIgnored { .. } => EventName::SrvHostsIgnored,
             Self::SrvLookupFailed { .. } => EventName::SrvLookupFailed,
+            Self::ServerUnusable { .. } => EventName::ServerUnusable,
             Self::EventsDropped { .. } => EventName::EventsDropped,
             Self::ServerHeartbeatStarted(_) => EventName::ServerHeartbeatStarted,
             Self::ServerHeartbeatSucceeded { .. } => EventName::ServerHeartbeatSucceeded,
@@ -474,6 +486,7 @@ impl EventKind {
             | Self::Input(_) => None,
             Self::ServerOpening { address, .. }
             | Self::ServerClosed { address, .. }
+            | Self::ServerUnusable { address, .. }
             | Self::PoolCreated { address, .. }
             | Self::PoolReady { address, .. }
             | Self::PoolCleared { address, .. }

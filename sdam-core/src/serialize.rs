@@ -11,7 +11,7 @@ use crate::{
     options::Warning,
     read_preference::TagSet,
     server_type::ServerType,
-    topology::{DepartureReason, TopologyDescription},
+    topology::{DepartureReason, Obstacle, TopologyDescription},
     topology_type::TopologyType,
 };
 
@@ -26,7 +26,13 @@ macro_rules! as_text {
     )*};
 }
 
-as_text!(DepartureReason, ObjectId, ServerAddress, ServerType);
+as_text!(
+    DepartureReason,
+    Obstacle,
+    ObjectId,
+    ServerAddress,
+    ServerType
+);
 
 impl<'de> Deserialize<'de> for ObjectId {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

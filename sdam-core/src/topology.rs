@@ -1,6 +1,7 @@
 //! The description of the whole deployment.
 
 mod departure;
+mod obstacle;
 mod sampling;
 #[cfg(test)]
 mod tests;
@@ -8,7 +9,10 @@ mod tests;
 use alloc::{string::String, sync::Arc, vec::Vec};
 use core::fmt;
 
-pub use self::departure::{Departure, DepartureReason};
+pub use self::{
+    departure::{Departure, DepartureReason},
+    obstacle::Obstacle,
+};
 pub use crate::topology_type::TopologyType;
 
 use crate::{
@@ -130,16 +134,24 @@ impl TopologyDescription {
     }
 
     /// Returns the servers that were the last to leave and have not joined again, oldest first; at
-    /// most [`Departure::REMEMBERED`]. Closing the topology empties the list.
+    /// most [`Departure::REMEMBERED`]. Closing the topology empties the list. A
+    /// [misnamed](DepartureReason::Misnamed) server is in it until the server answers by its own
+    /// name.
     pub fn departures(&self) -> &[Departure] {
         &self.departures
     }
 
     /// Adds servers that have left, and removes those that have joined again.
     pub(crate) fn remember(&mut self, left: &[Departure]) {
-        let away = |departure: &&Departure| self.position(&departure.address).is_err();
-        let before = self.departures.iter().filter(away);
-        let known: Vec<&Departure> = before.chain(left).collect();
+        let away = |departure: &&Departure| {
+            let own_name = match &departure.reason {
+                DepartureReason::Misnamed { me } => self.server(me),
+                _ => None,
+            };
+            self.position(&departure.address).is_err()
+                && !own_name.is_some_and(|server| server.server_type.is_available())
+        };
+        let known: Vec<&Departure> = self.departures.iter().chain(left).filter(away).collect();
         let forgotten = known.len().saturating_sub(Departure::REMEMBERED);
         self.departures = known.into_iter().skip(forgotten).cloned().collect();
     }

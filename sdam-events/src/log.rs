@@ -39,6 +39,7 @@
 //! | `TopologyEmptied` (ours) | topology | warn | Last server left topology |
 //! | `SrvHostsIgnored` (ours) | topology | warn | SRV hosts ignored |
 //! | `SrvLookupFailed` (ours) | topology | warn | SRV look-up failed |
+//! | `ServerUnusable` (ours) | topology | warn | Server unusable |
 //! | `EventsDropped` (ours) | topology | warn | Events dropped |
 //! | `ServerHeartbeatStarted` | topology | debug | Server heartbeat started |
 //! | `ServerHeartbeatSucceeded` | topology | debug | Server heartbeat succeeded |
@@ -136,6 +137,7 @@ fn text(name: EventName) -> Option<&'static str> {
         EventName::TopologyEmptied => "Last server left topology",
         EventName::SrvHostsIgnored => "SRV hosts ignored",
         EventName::SrvLookupFailed => "SRV look-up failed",
+        EventName::ServerUnusable => "Server unusable",
         EventName::EventsDropped => "Events dropped",
         EventName::ServerHeartbeatStarted => "Server heartbeat started",
         EventName::ServerHeartbeatSucceeded => "Server heartbeat succeeded",

@@ -56,6 +56,7 @@
 //! | `MembersIgnored` | `ignored`, `limit` |
 //! | `SrvHostsIgnored` | `name`, `domain`, `hosts` |
 //! | `SrvLookupFailed` | `name`, `error`, `next` |
+//! | `ServerUnusable` | `server`, `address`, `obstacle` |
 //! | `ServerHeartbeatStarted` | `server`, `address`, `driverConnectionId`, `serverConnectionId`, `awaited` |
 //! | `ServerHeartbeatSucceeded` | the same, `duration`, `reply` |
 //! | `ServerHeartbeatFailed` | the same, `duration`, `error` |

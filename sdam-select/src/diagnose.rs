@@ -5,10 +5,9 @@ use alloc::{boxed::Box, sync::Arc, vec::Vec};
 use sdam_core::{
     address::ServerAddress,
     error::{ErrorKind, ServerError, Stage},
-    ids::ElectionTuple,
     read_preference::ReadMode,
     server::ServerDescription,
-    topology::{Departure, TopologyDescription, TopologyType},
+    topology::{Departure, DepartureReason, Obstacle, TopologyDescription, TopologyType},
 };
 
 use crate::{
@@ -61,10 +60,15 @@ pub enum Diagnosis {
         /// Whether the addresses come from the replica set's own configuration.
         advertised: bool,
     },
+    /// There is no connection through the proxy, or the proxy itself cannot be reached.
+    ProxyFailed {
+        /// The servers with their errors, which name the proxy and the cause.
+        failures: Vec<(ServerAddress, Arc<ServerError>)>,
+    },
     /// TLS could not be negotiated: the server does not use it, or a certificate is rejected.
     TlsFailed {
-        /// The servers.
-        addresses: Vec<ServerAddress>,
+        /// The servers with their errors, which name the cause.
+        failures: Vec<(ServerAddress, Arc<ServerError>)>,
     },
     /// Servers accept connections but close them without an answer: they may require TLS.
     TlsExpected {
@@ -78,12 +82,14 @@ pub enum Diagnosis {
         /// The error.
         error: Arc<ServerError>,
     },
-    /// A member's own address differs from the one that it was reached at.
+    /// A member's own address differs from the one that the client has connected to.
     AddressMismatch {
-        /// The address that it was reached at.
+        /// The address that the client has connected to.
         address: ServerAddress,
         /// Its own address, `me`.
         me: ServerAddress,
+        /// The error of looking up or connecting to `me`; `None` if that was not necessary.
+        error: Option<Arc<ServerError>>,
     },
     /// The members know a primary, but it cannot be reached from this host.
     PrimaryUnreachable {
@@ -114,8 +120,16 @@ pub fn diagnose(topology: &TopologyDescription, explanation: &Explanation) -> Ve
     let mut found = Vec::new();
     let incompatible = topology.compatibility_error();
     found.extend(incompatible.map(|error| Diagnosis::Incompatible(error.into())));
+    let (mistakes, others) = (
+        || evidence.departures(DepartureReason::is_mistake),
+        || evidence.departures(|reason| !reason.is_mistake()),
+    );
     if !evidence.any_available {
-        found.extend(evidence.departures());
+        found.extend(mistakes());
+    }
+    found.extend(evidence.names_that_differ());
+    if !evidence.any_available {
+        found.extend(others());
     }
     evidence.about_no_answers(&mut found);
     evidence.about_connections(&mut found);
@@ -127,7 +141,7 @@ pub fn diagnose(topology: &TopologyDescription, explanation: &Explanation) -> Ve
         found.extend(exclusion(explanation));
     }
     if evidence.any_available {
-        found.extend(evidence.departures());
+        found.extend(mistakes());
     }
     found
 }
@@ -159,31 +173,60 @@ impl<'t> Evidence<'t> {
         })
     }
 
+    /// Returns the servers whose error matches `is`, with their errors.
+    fn failures(
+        &self,
+        is: impl Fn(&ServerError) -> bool,
+    ) -> Vec<(ServerAddress, Arc<ServerError>)> {
+        let failed = self.failed(is);
+        failed
+            .map(|(server, error)| (server.address.clone(), Arc::clone(error)))
+            .collect()
+    }
+
     fn addresses(&self, is: impl Fn(&ServerError) -> bool) -> Vec<ServerAddress> {
         self.failed(is)
             .map(|(server, _)| server.address.clone())
             .collect()
     }
 
-    /// Returns whether `addresses` come from the replica set's configuration: a primary has
-    /// answered before, or a member that answers names at least one of them.
+    /// Returns whether `addresses` come from the replica set's configuration.
     fn advertised(&self, addresses: &[ServerAddress]) -> bool {
-        let mut named = self
-            .topology
-            .servers()
-            .iter()
-            .flat_map(|server| server.members());
-        self.topology.topology_type().is_replica_set()
-            && (self.topology.max_election() != ElectionTuple::default()
-                || named.any(|member| addresses.contains(member)))
+        let mut addresses = addresses.iter();
+        addresses.any(|address| self.topology.is_advertised(address))
     }
 
-    /// Returns the departures that may be faults: mistakes, and all others while no server is
-    /// available.
-    fn departures(&self) -> impl Iterator<Item = Diagnosis> {
+    /// Returns the departures for reasons that match `is`. Those for another name are diagnosed with
+    /// the error of that name, if it has one.
+    fn departures(&self, is: impl Fn(&DepartureReason) -> bool) -> impl Iterator<Item = Diagnosis> {
         let departures = self.topology.departures().iter();
-        let missed = departures.filter(|it| !self.any_available || it.reason.is_mistake());
+        let missed = departures.filter(move |departure| match &departure.reason {
+            DepartureReason::Misnamed { me } if self.differs(me).is_some() => false,
+            reason => is(reason),
+        });
         missed.cloned().map(Diagnosis::Departed)
+    }
+
+    /// Returns the servers' own names that lead nowhere from here, although the servers have
+    /// answered at other addresses.
+    fn names_that_differ(&self) -> impl Iterator<Item = Diagnosis> {
+        let servers = self.topology.servers().iter();
+        servers.filter_map(|server| self.differs(&server.address))
+    }
+
+    fn differs(&self, me: &ServerAddress) -> Option<Diagnosis> {
+        match self.topology.obstacle(self.topology.server(me)?)? {
+            Obstacle::NamesDiffer {
+                connected,
+                me,
+                error,
+            } => Some(Diagnosis::AddressMismatch {
+                address: connected,
+                me,
+                error: Some(error),
+            }),
+            _ => None,
+        }
     }
 
     fn about_no_answers(&self, found: &mut Vec<Diagnosis>) {
@@ -221,9 +264,13 @@ impl<'t> Evidence<'t> {
                 advertised,
             });
         }
-        let addresses = self.addresses(|error| error.stage == Stage::Tls);
-        if !addresses.is_empty() {
-            found.push(Diagnosis::TlsFailed { addresses });
+        let failures = self.failures(|error| error.stage == Stage::Proxy);
+        if !failures.is_empty() {
+            found.push(Diagnosis::ProxyFailed { failures });
+        }
+        let failures = self.failures(|error| error.stage == Stage::Tls);
+        if !failures.is_empty() {
+            found.push(Diagnosis::TlsFailed { failures });
         }
         // If any server answers, both sides agree about TLS; then this is a restart.
         let broken = |error: &ServerError| {
@@ -260,6 +307,7 @@ impl<'t> Evidence<'t> {
             Some(Diagnosis::AddressMismatch {
                 address: server.address.clone(),
                 me: me.clone(),
+                error: None,
             })
         }));
     }

@@ -38,6 +38,7 @@ names! {
     TopologyEmptied,
     SrvHostsIgnored,
     SrvLookupFailed,
+    ServerUnusable,
     EventsDropped,
     ServerHeartbeatStarted,
     ServerHeartbeatSucceeded,

@@ -6,6 +6,7 @@ mod elections;
 mod errors;
 mod events;
 mod losing;
+mod obstacles;
 mod services;
 
 use alloc::{

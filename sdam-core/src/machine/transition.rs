@@ -267,10 +267,14 @@ impl Transition<'_> {
         if unchanged {
             return;
         }
+        if members.binary_search(&&server.address).is_err() {
+            self.removed_for_its_name(server);
+        }
         let reason = DepartureReason::NotListed {
             primary: server.address.clone(),
         };
         self.keep_only(|address| members.binary_search(&address).is_ok(), &reason);
+        self.departed.sort_by(|a, b| a.address.cmp(&b.address));
         for address in members {
             self.add(address);
         }

@@ -1,7 +1,7 @@
 //! Updates of a topology from the new description of one server, and their effects.
 
 use alloc::{format, sync::Arc, vec::Vec};
-use core::cmp::Ordering;
+use core::{cmp::Ordering, mem::discriminant};
 
 use smallvec::SmallVec;
 
@@ -70,7 +70,7 @@ impl TopologyMachine {
         let previous = Arc::clone(&self.description);
         let diff = Diff::between(&previous, &next);
         let events = diff.server_events(&previous, &next, responder, &departed);
-        if !diff.added.is_empty() || !departed.is_empty() {
+        if !diff.added.is_empty() || !departed.is_empty() || diff.found_any() {
             next.remember(&departed);
         }
         let differs = !diff.is_equal() || previous.topology_type != next.topology_type;
@@ -78,6 +78,7 @@ impl TopologyMachine {
             next.refresh_session_timeout();
             next.compatibility_error = self.incompatibility(&next);
         }
+        let unusable = diff.unusable(&previous, &next);
         let next = Arc::new(next);
         self.description = Arc::clone(&next);
         let mut effects = Effects::default();
@@ -116,6 +117,9 @@ impl TopologyMachine {
                 previous,
                 new,
             }));
+        }
+        for event in unusable {
+            effects.push(Effect::Emit(event));
         }
         if emptied {
             effects.push(Effect::Emit(EventKind::TopologyEmptied));
@@ -349,6 +353,35 @@ impl Diff {
 
     fn is_equal(&self) -> bool {
         self.changed.is_empty() && self.added.is_empty() && self.removed.is_empty()
+    }
+
+    /// Returns whether a server has become available.
+    fn found_any(&self) -> bool {
+        let mut changed = self.changed.iter();
+        changed.any(|(before, after)| {
+            !before.server_type.is_available() && after.server_type.is_available()
+        })
+    }
+
+    /// Returns events about servers that have met an obstacle, or another one than before.
+    fn unusable(
+        &self,
+        previous: &TopologyDescription,
+        next: &TopologyDescription,
+    ) -> SmallVec<[EventKind; 1]> {
+        let changed = self.changed.iter();
+        let met = changed.filter_map(|(before, after)| {
+            let obstacle = next.obstacle(after)?;
+            let known = previous.obstacle(before);
+            let is_known =
+                known.is_some_and(|known| discriminant(&known) == discriminant(&obstacle));
+            (!is_known).then(|| EventKind::ServerUnusable {
+                server: after.id,
+                address: after.address.clone(),
+                obstacle,
+            })
+        });
+        met.collect()
     }
 
     /// Adds the effects on monitors and round-trip times of a server that was found or lost,

@@ -81,6 +81,7 @@ impl Severity {
             | EventName::MembersIgnored
             | EventName::SrvHostsIgnored
             | EventName::SrvLookupFailed
+            | EventName::ServerUnusable
             | EventName::TopologyEmptied => Self::Warn,
             _ => Self::Debug,
         }

@@ -41,6 +41,12 @@ fn discovery<'e>(
             reason: Some(Reason::Departure(reason)),
             ..fields.server(address)
         },
+        EventKind::ServerUnusable {
+            address, obstacle, ..
+        } => LogFields {
+            reason: Some(Reason::Obstacle(obstacle)),
+            ..fields.server(address)
+        },
         EventKind::TopologyDescriptionChanged { previous, new } => LogFields {
             previous_description: Some(previous),
             new_description: Some(new),

@@ -5,7 +5,7 @@ use sdam_core::{
     error::ServerError,
     ids::ObjectId,
     options::Warning,
-    topology::{DepartureReason, TopologyDescription},
+    topology::{DepartureReason, Obstacle, TopologyDescription},
 };
 
 use crate::ext_json::ExtendedJson;
@@ -84,7 +84,8 @@ pub struct LogFields<'e> {
     pub hosts: Option<HostList<'e>>,
     /// `dropped`: the number of events dropped so far because the sink is too slow.
     pub dropped: Option<u64>,
-    /// `reason`: why the server was removed, the connection closed or the check-out failed.
+    /// `reason`: why the server was removed or cannot be used, the connection was closed or the
+    /// check-out failed.
     pub reason: Option<Reason<'e>>,
 }
 
@@ -120,11 +121,13 @@ impl Display for Failure<'_> {
     }
 }
 
-/// Why a server was removed, a connection closed, or a check-out failed.
+/// Why a server was removed or cannot be used, a connection was closed, or a check-out failed.
 #[derive(Clone, Copy, Debug)]
 pub enum Reason<'e> {
     /// Why a server was removed.
     Departure(&'e DepartureReason),
+    /// Why a server cannot be used; the text includes the remedy.
+    Obstacle(&'e Obstacle),
     /// The specification's sentence.
     Text(&'static str),
 }
@@ -133,6 +136,7 @@ impl Display for Reason<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Departure(reason) => reason.fmt(f),
+            Self::Obstacle(obstacle) => write!(f, "{obstacle}; {}", obstacle.remedy()),
             Self::Text(text) => f.write_str(text),
         }
     }

@@ -7,7 +7,7 @@ use sdam_core::{
     ids::ServerId,
     options::Options,
     server::ServerType,
-    topology::{DepartureReason, TopologyDescription, TopologyType},
+    topology::{DepartureReason, Obstacle, TopologyDescription, TopologyType},
 };
 
 mod connections;
@@ -384,6 +384,37 @@ fn ignored_hosts_and_failed_look_ups_of_srv_records_are_logged_as_warnings() {
             "SRV record {name} gave no hosts, so topology with ID {ID} keeps its own and looks up \
              again in 10000 ms: timeout at dns: no answer"
         ),
+    );
+}
+
+#[test]
+fn an_unusable_server_is_logged_as_a_warning_with_the_remedy() {
+    let error = ServerError::new(ErrorKind::Network, Stage::Dns, "not found").shared();
+    let obstacle = Obstacle::NamesDiffer {
+        connected: address("localhost"),
+        me: address("mongo-0"),
+        error,
+    };
+    let text = format!(
+        "the set calls itself mongo-0:27017, you connected to localhost:27017: mongo-0:27017 cannot \
+         be resolved from here; {}",
+        Obstacle::NAMES
+    );
+    check(
+        EventKind::ServerUnusable {
+            server: ServerId::from_u64(1),
+            address: address("mongo-0"),
+            obstacle,
+        },
+        ("topology", Severity::Warn),
+        "Server unusable",
+        &[
+            ("topologyId", ID),
+            ("serverHost", "mongo-0"),
+            ("serverPort", "27017"),
+            ("reason", &text),
+        ],
+        &format!("Cannot use server mongo-0:27017 in topology with ID {ID}: {text}"),
     );
 }
 

@@ -65,6 +65,11 @@ impl Display for LogMessage<'_> {
                 Shown(fields.remaining_time_ms.as_ref()),
                 Shown(fields.failure.as_ref())
             ),
+            EventName::ServerUnusable => write!(
+                f,
+                "Cannot use server {server} in topology with ID {topology}: {}",
+                Shown(fields.reason.as_ref())
+            ),
             EventName::EventsDropped => write!(
                 f,
                 "Left out {} events so far, which come faster than they are taken, in topology with \

@@ -15,7 +15,7 @@ use sdam_core::{
     pool::{PoolClear, PoolOptions},
     read_preference::TagSet,
     server::{Rtt, ServerType},
-    topology::{TopologyDescription, TopologyType},
+    topology::{Obstacle, TopologyDescription, TopologyType},
 };
 
 use super::RecordSink;
@@ -98,6 +98,17 @@ fn topology_and_server_events_are_written_as_documented() {
         limit: 5,
     };
     check(ignored, r#""event":"MembersIgnored","ignored":2,"limit":5"#);
+    let obstacle =
+        Obstacle::Proxy(ServerError::new(ErrorKind::Network, Stage::Proxy, "m").shared());
+    let unusable = EventKind::ServerUnusable {
+        server: ServerId::from_u64(1),
+        address: address("host1"),
+        obstacle,
+    };
+    check(
+        unusable,
+        r#""event":"ServerUnusable","server":1,"address":"host1:27017","obstacle":"m""#,
+    );
     check(EventKind::TopologyEmptied, r#""event":"TopologyEmptied""#);
     let foreign = EventKind::SrvHostsIgnored {
         name: "_mongodb._tcp.a.b.c".into(),

@@ -11,7 +11,7 @@ impl Interest {
     pub const NONE: Self = Self(0);
 
     /// The events about topology and servers: openings, changes of description, closings, ignored
-    /// members, `TopologyEmptied` and `EventsDropped`.
+    /// members, `TopologyEmptied`, `ServerUnusable` and `EventsDropped`.
     pub const DESCRIPTIONS: Self = Self::of(&[
         EventName::TopologyOpening,
         EventName::TopologyDescriptionChanged,
@@ -21,6 +21,7 @@ impl Interest {
         EventName::ServerClosed,
         EventName::MembersIgnored,
         EventName::TopologyEmptied,
+        EventName::ServerUnusable,
         EventName::EventsDropped,
     ]);
 
@@ -40,7 +41,8 @@ impl Interest {
     ]);
 
     /// The events of the SDAM Logging and Monitoring specification, and sdam's own: ignored
-    /// members, no server left, dropped events, warnings about options and SRV records.
+    /// members, no server left, unusable servers, dropped events, warnings about options and SRV
+    /// records.
     pub const SDAM: Self = Self::DESCRIPTIONS
         .union(Self::HEARTBEATS)
         .union(Self::WARNINGS);

@@ -102,6 +102,18 @@ fn all_kinds() -> Vec<EventKind> {
             limit: 2,
         },
         EventKind::TopologyEmptied,
+        EventKind::ServerUnusable {
+            server: sdam_core::ids::ServerId::from_u64(1),
+            address: address("a"),
+            obstacle: sdam_core::topology::Obstacle::Tls(
+                sdam_core::error::ServerError::new(
+                    sdam_core::error::ErrorKind::Protocol,
+                    sdam_core::error::Stage::Tls,
+                    "expired",
+                )
+                .shared(),
+            ),
+        },
         EventKind::ConfigWarning(warning()),
         EventKind::PoolReady {
             server: sdam_core::ids::ServerId::from_u64(1),

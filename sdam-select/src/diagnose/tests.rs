@@ -105,12 +105,6 @@ fn tls_on_one_side_only_is_suspected_unless_some_server_answers() {
     };
     let addresses = || vec![address(1)];
     check(
-        vec![network(1, Stage::Tls)],
-        &[Diagnosis::TlsFailed {
-            addresses: addresses(),
-        }],
-    );
-    check(
         vec![network(1, Stage::Hello)],
         &[Diagnosis::TlsExpected {
             addresses: addresses(),
@@ -133,6 +127,72 @@ fn tls_on_one_side_only_is_suspected_unless_some_server_answers() {
         ],
         &[],
     );
+}
+
+#[test]
+fn failures_of_tls_are_listed_by_their_cause() {
+    let tls = |number, cause: &str| failed(number, ErrorKind::Protocol, Stage::Tls, cause);
+    let expired = "the server's certificate has expired; renew it";
+    let unknown = "the issuer is unknown";
+    let servers = [tls(1, expired), tls(2, unknown), tls(3, expired)];
+    let found = diagnoses(&topology(Sharded, servers), &Criteria::write());
+    assert!(matches!(found[..], [Diagnosis::TlsFailed { .. }]));
+    assert_eq!(
+        found[0].to_string(),
+        "TLS could not be negotiated with s01:27017, s03:27017: the server's certificate has \
+         expired; renew it; and with s02:27017: the issuer is unknown"
+    );
+}
+
+#[test]
+fn failures_of_a_proxy_are_reported_by_the_first_of_them() {
+    let proxy = |number| {
+        let cause = alloc::format!("no connection to s0{number}:27017: the proxy does not answer");
+        failed(number, ErrorKind::Timeout, Stage::Proxy, &cause)
+    };
+    let check = |servers: Vec<ServerDescription>, others: &str| {
+        let found = diagnoses(&topology(Sharded, servers), &Criteria::write());
+        assert!(matches!(found[..], [Diagnosis::ProxyFailed { .. }]));
+        let first = "no connection to s01:27017: the proxy does not answer";
+        assert_eq!(found[0].to_string(), alloc::format!("{first}{others}"));
+    };
+    check(vec![proxy(1)], "");
+    check(
+        vec![proxy(1), proxy(2)],
+        " (s02:27017 fails at the proxy, too)",
+    );
+    check(
+        vec![proxy(1), proxy(2), proxy(3)],
+        " (2 more servers fail at the proxy, too)",
+    );
+}
+
+#[test]
+fn names_that_lead_nowhere_are_compared_with_the_address_of_the_client() {
+    let reason = DepartureReason::Misnamed { me: address(1) };
+    let left = Departure::new(ServerId::from_u64(9), address(9), reason);
+    let check = |stage, verb: &str| {
+        let servers = [network(1, stage), network(2, Stage::Dns)];
+        let topology = topology(ReplicaSetNoPrimary, servers);
+        let topology = topology.with_departures(core::slice::from_ref(&left));
+        let found = diagnoses(&topology, &Criteria::write());
+        let text = alloc::format!(
+            "the set calls itself s01:27017, you connected to s09:27017: s01:27017 cannot be {verb} \
+             from here"
+        );
+        assert_eq!(found[0].to_string(), text);
+        assert_eq!(found[0].remedy(), Obstacle::NAMES);
+        assert!(matches!(
+            found[1],
+            Diagnosis::Unresolvable {
+                advertised: true,
+                ..
+            }
+        ));
+        found.len()
+    };
+    assert_eq!(check(Stage::Dns, "resolved"), 2);
+    assert_eq!(check(Stage::Connect, "reached"), 3);
 }
 
 #[test]
@@ -177,6 +237,7 @@ fn wrong_set_names_are_always_reported_and_address_mismatches_only_on_replica_se
     let mismatch = Diagnosis::AddressMismatch {
         address: address(1),
         me: address(9),
+        error: None,
     };
     let check = |topology_type, expected: &[Diagnosis]| {
         let topology = topology(topology_type, [renamed.clone()]);
@@ -286,8 +347,16 @@ fn every_diagnosis_has_its_own_remedy() {
             addresses: addresses(),
             timed_out: true,
         },
+        Diagnosis::ProxyFailed {
+            failures: vec![(address(1), error())],
+        },
         Diagnosis::TlsFailed {
-            addresses: addresses(),
+            failures: vec![(address(1), error())],
+        },
+        Diagnosis::AddressMismatch {
+            address: address(1),
+            me: address(2),
+            error: None,
         },
         Diagnosis::TlsExpected {
             addresses: addresses(),
@@ -300,8 +369,5 @@ fn every_diagnosis_has_its_own_remedy() {
         let others = all.iter().skip(index + 1);
         let mut same = others.filter(|other| other.remedy() == diagnosis.remedy());
         assert_eq!(same.next(), None, "{diagnosis}");
-        // The engine rejects `tls=true` and reads none of the other options about TLS.
-        assert!(!diagnosis.remedy().contains("tls="), "{diagnosis}");
-        assert!(!diagnosis.remedy().contains("tlsCAFile"), "{diagnosis}");
     }
 }

@@ -1,8 +1,13 @@
 //! The texts of diagnoses and their remedies.
 
+use alloc::{sync::Arc, vec::Vec};
 use core::fmt;
 
-use sdam_core::{address::ServerAddress, topology::DepartureReason};
+use sdam_core::{
+    address::ServerAddress,
+    error::ServerError,
+    topology::{DepartureReason, Obstacle},
+};
 
 use super::Diagnosis;
 
@@ -26,16 +31,11 @@ impl Diagnosis {
                 "wait longer (serverSelectionTimeoutMS), or check that the runtime runs its tasks"
             }
             Self::WrongSetName { .. } => WRONG_SET_NAME,
-            Self::Unresolvable {
+            Self::AddressMismatch { error: Some(_), .. }
+            | Self::Unresolvable {
                 advertised: true, ..
-            } => {
-                "make these names resolve here (DNS or hosts file), or change the host names in the \
-                 replica set's configuration to ones that clients can resolve; directConnection=true \
-                 reaches a single member regardless"
-            }
-            Self::Unresolvable { .. } => {
-                "check the spelling of the host names, and the name server"
-            }
+            } => Obstacle::NAMES,
+            Self::Unresolvable { .. } => Obstacle::SPELLING,
             Self::NothingReachable {
                 timed_out: true, ..
             } => {
@@ -50,19 +50,15 @@ impl Diagnosis {
                 advertised: true, ..
             } => {
                 "check that these members run, and that the addresses in the replica set's \
-                 configuration can be reached from here and not only from one member to another"
+                 configuration can be reached from here and not only from one member to another; if \
+                 they cannot, translate them (`TopologyBuilder::translate`)"
             }
             Self::Unreachable { .. } => "check that these servers run and can be reached from here",
-            Self::TlsFailed { .. } => {
-                "if the server does not use TLS, start the topology on a runtime whose transport \
-                 negotiates none; else check that the transport trusts the server's certificate \
-                 authority, and that the certificate is valid for the host name"
-            }
-            // Not `tls=true`, which is rejected: none of this project's transports negotiates TLS.
+            Self::ProxyFailed { .. } => Obstacle::PROXY,
+            Self::TlsFailed { .. } => Obstacle::TLS,
             Self::TlsExpected { .. } => {
-                "if the server requires TLS, start the topology on a runtime whose transport \
-                 negotiates it, or let the server accept connections without TLS \
-                 (net.tls.mode: allowTLS)"
+                "if the server requires TLS, set tls=true, and tlsCAFile unless its authority is one \
+                 that this system trusts"
             }
             Self::AuthenticationFailed { .. } => {
                 "check user, password, authSource and authMechanism"
@@ -126,16 +122,25 @@ impl fmt::Display for Diagnosis {
                 named(*advertised),
                 List(addresses)
             ),
-            Self::TlsFailed { addresses } => {
-                write!(f, "TLS could not be negotiated with {}", List(addresses))
-            }
+            Self::ProxyFailed { failures } => fmt_proxy_failures(f, failures),
+            Self::TlsFailed { failures } => fmt_tls_failures(f, failures),
             Self::TlsExpected { addresses } => {
                 write!(f, "{} closes connections without a reply", List(addresses))
             }
             Self::AuthenticationFailed { address, error } => {
                 write!(f, "{address} rejects the credentials: {}", error.message)
             }
-            Self::AddressMismatch { address, me } => {
+            Self::AddressMismatch {
+                address,
+                me,
+                error: Some(error),
+            } => Obstacle::NamesDiffer {
+                connected: address.clone(),
+                me: me.clone(),
+                error: Arc::clone(error),
+            }
+            .fmt(f),
+            Self::AddressMismatch { address, me, .. } => {
                 write!(f, "{address} calls itself {me}")
             }
             Self::PrimaryUnreachable { address } => write!(
@@ -180,6 +185,37 @@ const fn departed(reason: &DepartureReason) -> &'static str {
         _ => "check the DNS records of the deployment",
     }
 }
+
+/// Prints the failures at the proxy. Each text names its server, so the first stands for all.
+fn fmt_proxy_failures(f: &mut fmt::Formatter<'_>, failures: &[Failure]) -> fmt::Result {
+    let [(_, first), others @ ..] = failures else {
+        return Ok(());
+    };
+    f.write_str(&first.message)?;
+    match others {
+        [] => Ok(()),
+        [(other, _)] => write!(f, " ({other} fails at the proxy, too)"),
+        others => write!(f, " ({} more servers fail at the proxy, too)", others.len()),
+    }
+}
+
+/// Prints the failures of TLS: servers with the same cause together.
+fn fmt_tls_failures(f: &mut fmt::Formatter<'_>, failures: &[Failure]) -> fmt::Result {
+    let mut rest: Vec<&Failure> = failures.iter().collect();
+    let mut separator = "TLS could not be negotiated with ";
+    while let [(_, first), ..] = rest[..] {
+        let (same, others): (Vec<_>, _) = rest
+            .into_iter()
+            .partition(|(_, error)| error.message == first.message);
+        let addresses: Vec<_> = same.iter().map(|(address, _)| address.clone()).collect();
+        write!(f, "{separator}{}: {}", List(&addresses), first.message)?;
+        (rest, separator) = (others, "; and with ");
+    }
+    Ok(())
+}
+
+/// A server and its error.
+type Failure = (ServerAddress, Arc<ServerError>);
 
 /// Returns the words for the source of the addresses that follow.
 fn named(advertised: bool) -> &'static str {

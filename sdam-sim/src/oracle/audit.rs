@@ -93,6 +93,7 @@ fn is_change(kind: &EventKind) -> bool {
             | EventName::TopologyEmptied
             | EventName::SrvHostsIgnored
             | EventName::SrvLookupFailed
+            | EventName::ServerUnusable
             | EventName::EventsDropped
             | EventName::ServerHeartbeatStarted
             | EventName::ServerHeartbeatSucceeded

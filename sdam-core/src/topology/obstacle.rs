@@ -1,0 +1,166 @@
+//! Why servers cannot be used from here, although they may be well.
+
+use alloc::sync::Arc;
+use core::fmt;
+
+use super::{DepartureReason, TopologyDescription};
+use crate::{
+    address::ServerAddress,
+    error::{ServerError, Stage},
+    ids::ElectionTuple,
+    server::ServerDescription,
+};
+
+/// Why a server cannot be used from here until a name, a proxy, a certificate or the client's
+/// configuration is changed.
+///
+/// `{}` describes the problem, without the server's address; [`remedy`](Self::remedy) says what to
+/// do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Obstacle {
+    /// The server has answered at another address, and its own name leads nowhere from here: the
+    /// replica set is behind a tunnel or in containers, or has split horizons.
+    NamesDiffer {
+        /// The address at which the server has answered.
+        connected: ServerAddress,
+        /// The server's own name, `me`.
+        me: ServerAddress,
+        /// The error of looking up or connecting to that name.
+        error: Arc<ServerError>,
+    },
+    /// The host name cannot be resolved.
+    Unresolvable {
+        /// Whether the replica set's own configuration has the name.
+        advertised: bool,
+        /// The error.
+        error: Arc<ServerError>,
+    },
+    /// There is no connection through the proxy.
+    Proxy(Arc<ServerError>),
+    /// TLS cannot be negotiated.
+    Tls(Arc<ServerError>),
+}
+
+impl Obstacle {
+    /// The remedies for names of a replica set that lead nowhere from here.
+    pub const NAMES: &'static str = "make the set's names usable here (DNS, hosts file, or run in \
+        the servers' network), or connect to one member alone (directConnection=true), or say where \
+        to dial for each name (address translation: `TopologyBuilder::translate`); if the set has \
+        horizons for clients outside, connect with TLS to the names of these";
+    /// The remedy for a configured host name that cannot be resolved.
+    pub const SPELLING: &'static str = "check the spelling of the host names, and the name server";
+    /// The remedy for connections that fail at the proxy.
+    pub const PROXY: &'static str = "check that the proxy runs, that proxyHost, proxyPort, \
+        proxyUsername and proxyPassword are right, and that the proxy reaches the servers by their \
+        names";
+    /// The remedy for TLS that cannot be negotiated.
+    pub const TLS: &'static str = "trust the authority of the servers' certificates (tlsCAFile) and \
+        connect by names that the certificates have; servers without TLS need tls=false";
+
+    /// Returns the remedy.
+    pub const fn remedy(&self) -> &'static str {
+        match self {
+            Self::NamesDiffer { .. }
+            | Self::Unresolvable {
+                advertised: true, ..
+            } => Self::NAMES,
+            Self::Unresolvable { .. } => Self::SPELLING,
+            Self::Proxy(_) => Self::PROXY,
+            Self::Tls(_) => Self::TLS,
+        }
+    }
+
+    /// Returns the error of the server.
+    pub fn error(&self) -> &Arc<ServerError> {
+        match self {
+            Self::NamesDiffer { error, .. }
+            | Self::Unresolvable { error, .. }
+            | Self::Proxy(error)
+            | Self::Tls(error) => error,
+        }
+    }
+}
+
+impl TopologyDescription {
+    /// Returns why `server`, a server of this topology, cannot be used from here; `None` if it can,
+    /// or if only the server itself can be at fault.
+    pub fn obstacle(&self, server: &ServerDescription) -> Option<Obstacle> {
+        let error = server.error.as_ref().filter(|error| error.is_network())?;
+        let own = || Arc::clone(error);
+        match error.stage {
+            Stage::Dns | Stage::Connect if let Some(connected) = self.alias(&server.address) => {
+                Some(Obstacle::NamesDiffer {
+                    connected: connected.clone(),
+                    me: server.address.clone(),
+                    error: own(),
+                })
+            }
+            Stage::Dns => Some(Obstacle::Unresolvable {
+                advertised: self.is_advertised(&server.address),
+                error: own(),
+            }),
+            Stage::Proxy => Some(Obstacle::Proxy(own())),
+            Stage::Tls => Some(Obstacle::Tls(own())),
+            _ => None,
+        }
+    }
+
+    /// Returns whether `address` comes from the replica set's configuration: a primary has answered
+    /// before, a member that answers names it, or an answer had other names than the client.
+    pub fn is_advertised(&self, address: &ServerAddress) -> bool {
+        let named = || {
+            let mut named = self.servers.iter().flat_map(|server| server.members());
+            named.any(|member| member == address)
+        };
+        self.topology_type.is_replica_set()
+            && (self.max_election != ElectionTuple::default()
+                || self.aliases().next().is_some()
+                || named())
+    }
+
+    /// Returns the address at which the server `me` has answered and left the topology for its own
+    /// name, by which it has not answered since.
+    fn alias(&self, me: &ServerAddress) -> Option<&ServerAddress> {
+        let mut aliases = self.aliases();
+        aliases.find_map(|(address, own)| (own == me).then_some(address))
+    }
+
+    fn aliases(&self) -> impl Iterator<Item = (&ServerAddress, &ServerAddress)> {
+        self.departures
+            .iter()
+            .filter_map(|departure| match &departure.reason {
+                DepartureReason::Misnamed { me } => Some((&departure.address, me)),
+                _ => None,
+            })
+    }
+}
+
+impl fmt::Display for Obstacle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NamesDiffer {
+                connected,
+                me,
+                error,
+            } => {
+                let verb = if error.stage == Stage::Dns {
+                    "resolved"
+                } else {
+                    "reached"
+                };
+                write!(
+                    f,
+                    "the set calls itself {me}, you connected to {connected}: {me} cannot be {verb} \
+                     from here"
+                )
+            }
+            Self::Unresolvable {
+                advertised: true, ..
+            } => f.write_str("the set names it as a member, but it cannot be resolved from here"),
+            Self::Unresolvable { .. } => f.write_str("it cannot be resolved from here"),
+            Self::Proxy(error) => f.write_str(&error.message),
+            Self::Tls(error) => write!(f, "TLS could not be negotiated: {}", error.message),
+        }
+    }
+}
