@@ -16,8 +16,9 @@ use sdam_transport::{error::TransportError, race, resolve::Resolver, runtime::Io
 
 /// Parses a connection string, and looks up the hosts and options of a `mongodb+srv` string.
 ///
-/// The SRV and the TXT record are looked up at the same time, within `connectTimeoutMS`. A
-/// `mongodb://` string needs no look-up, so the future is ready at once.
+/// The SRV and the TXT record are looked up at the same time, within `connectTimeoutMS`, by the
+/// [resolver](Io::resolver), which the functions of [`runtime`](crate::runtime) set with the feature
+/// `srv`. A `mongodb://` string needs no look-up, so the future is ready at once.
 ///
 /// ```no_run
 /// # #[cfg(feature = "runtime-tokio")]

@@ -35,6 +35,8 @@ usage: cargo xtask spec-test [--corpus DIR] [--suite NAME]... [--runtime NAME]..
 
 Without --corpus the files are looked for in the folder named by SDAM_SPEC_CORPUS, then in
 target/spec-corpus, and are else fetched to there, with git or, where that fails, with pip.
+The columns of runtimes look SRV seed lists up at a DNS server on loopback, Knot, which is fetched
+where it is not installed.
 A failure, a file that was not run and a missing file make the command fail. Where single-threaded
 mode has to do something else than a file says, `scan` does not count it: it chooses at random, and
 so as in_window's files say only if no server is busier than another.";

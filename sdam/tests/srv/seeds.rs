@@ -61,7 +61,7 @@ fn prose_4_a_host_that_ends_with_the_domain_but_not_after_a_dot_is_an_error() {
 
 #[test]
 fn both_records_are_looked_up_at_once_and_nothing_else() {
-    // N-3, N-10, N-12
+    // N-3, N-10, N-12, N-14
     let sim = sharded(1);
     sim.dns()
         .set_txt("test1.test.build.10gen.cc", ["authSource=thisDB"]);
