@@ -3,6 +3,9 @@
 #[doc = include_str!("../../docs/guide/src/application.md")]
 struct Application;
 
+#[doc = include_str!("../../docs/guide/src/reaching.md")]
+struct Reaching;
+
 #[doc = include_str!("../../docs/guide/src/pool.md")]
 struct Pool;
 
