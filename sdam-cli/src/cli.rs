@@ -12,7 +12,7 @@ use clap_complete::Shell;
 
 use crate::{
     exit::{self, Exit},
-    explain, export, log, replay, serve,
+    explain, export, log, replay, report, serve,
     target::redact,
     watch::{self, Console},
 };
@@ -46,6 +46,7 @@ enum Command {
     Export(export::Arguments),
     Serve(serve::Arguments),
     Replay(replay::Arguments),
+    Report(report::Arguments),
     /// Prints the completions of a shell.
     Completions {
         /// The shell.
@@ -88,6 +89,9 @@ impl Cli {
             }
             Some(Command::Serve(arguments)) => Exit::of(serve::run(&arguments)),
             Some(Command::Replay(arguments)) => Exit::of(replay::main(&arguments)),
+            Some(Command::Report(arguments)) => {
+                Exit::of(report::run(&arguments, io::stdout().lock(), io::stderr()))
+            }
             // Rendered first, because the generators panic if their reader has gone.
             Some(Command::Completions { shell }) => {
                 let mut text = Vec::new();

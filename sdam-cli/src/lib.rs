@@ -9,12 +9,14 @@
 //! | [`explain`] | `explain`: which server an operation would go to, and why |
 //! | [`export`] | `export`: metrics and health over HTTP |
 //! | [`serve`] | `serve`: a simulated deployment on loopback |
+//! | [`report`] | `report`: a recording as one page of HTML |
 //! | [`replay`] | `replay`: how a client interprets replies and errors |
 //!
 //! Beside them: [`cli`] (the command line), [`target`] (the deployment that it names), [`exit`],
 //! [`recording`], [`output`], [`terminal`], [`json`], [`log`], [`http`].
 
 pub mod cli;
+mod duration;
 pub mod exit;
 pub mod explain;
 pub mod export;
@@ -25,6 +27,7 @@ pub mod log;
 pub mod output;
 pub mod recording;
 pub mod replay;
+pub mod report;
 pub mod serve;
 pub mod target;
 pub mod terminal;

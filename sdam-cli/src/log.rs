@@ -101,7 +101,7 @@ impl fmt::Debug for LogSink {
 }
 
 /// Formats date and time in UTC (RFC 3339).
-fn timestamp(wall: SystemTime) -> String {
+pub(crate) fn timestamp(wall: SystemTime) -> String {
     let since_epoch = wall.duration_since(UNIX_EPOCH).unwrap_or_default();
     let (seconds, millis) = (since_epoch.as_secs(), since_epoch.subsec_millis());
     let (year, month, day) = date(seconds / (24 * 60 * 60));

@@ -5,7 +5,7 @@ use std::{
 };
 
 use sdam::{
-    Topology,
+    Criteria, Runtime, Topology,
     sim::{Blueprint, SetConfig, Sim, action::Target},
 };
 use sdam_core::{address::ServerAddress, event::EventName, options::Options};
@@ -25,13 +25,18 @@ pub(crate) struct Client {
 impl Client {
     /// Starts a client at the place `vantage`, where the wall clock is fast by `skew`.
     pub(crate) fn start(sim: &Sim, vantage: &str, skew: Duration) -> Self {
-        let options = Options::parse(&sim.uri()).unwrap();
         let wall = UNIX_EPOCH + WALL + skew + Duration::from_nanos(sim.now().as_nanos());
-        let origin = Origin::at(sim.now(), wall).with_vantage(vantage);
+        Self::of(&sim.uri(), sim.runtime(), wall, vantage)
+    }
+
+    /// Starts a client of the deployment `uri`.
+    pub(crate) fn of(uri: &str, runtime: Runtime, wall: SystemTime, vantage: &str) -> Self {
+        let options = Options::parse(uri).unwrap();
+        let origin = Origin::at(runtime.io.clock.now(), wall).with_vantage(vantage);
         let sink = RecordSink::with_origin(Vec::new(), &options, &origin).unwrap();
         let sink = Arc::new(sink.with_selections());
-        let builder = Topology::builder(&sim.uri()).unwrap();
-        let topology = builder.sink(Arc::clone(&sink)).start(sim.runtime());
+        let builder = Topology::builder(uri).unwrap();
+        let topology = builder.sink(Arc::clone(&sink)).start(runtime);
         Self {
             topology: topology.unwrap(),
             sink,
@@ -62,15 +67,27 @@ pub(crate) fn simulation() -> Sim {
     Sim::new(7, &Blueprint::replica_set(SetConfig::new("rs", hosts)))
 }
 
-/// Returns the recording of a client that sees the primary die and a new one.
+/// Waits in virtual time.
+pub(crate) async fn pass(sim: &Sim, time: Duration) {
+    sim.runtime().io.clock.sleep_until(sim.now() + time).await;
+}
+
+/// Returns the recording of a client that sees the primary die, a new one, and the old one return
+/// as a secondary. An operation waits for the new primary.
 pub(crate) fn failover() -> Vec<u8> {
     let sim = simulation();
     sim.block_on(async {
         let client = Client::start(&sim, "web-1", Duration::ZERO);
         client.wait_for_primary(true).await;
+        pass(&sim, Duration::from_secs(15)).await;
         sim.kill(Target::Primary).unwrap();
+        let members = sim.status().members;
+        let old = members.iter().find(|member| !member.running).unwrap().id;
         client.wait_for_primary(false).await;
-        client.wait_for_primary(true).await;
+        client.topology.select(&Criteria::write()).await.unwrap();
+        pass(&sim, Duration::from_secs(5)).await;
+        sim.restart(Target::Member(old)).unwrap();
+        pass(&sim, Duration::from_secs(15)).await;
         client.stop().await
     })
 }

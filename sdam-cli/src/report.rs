@@ -1,0 +1,117 @@
+//! A picture of an incident: a recording as one page of HTML.
+
+mod columns;
+mod data;
+mod html;
+mod levels;
+mod overview;
+mod page;
+mod row;
+#[cfg(test)]
+mod tests;
+mod timeline;
+mod verdict;
+
+use std::{
+    fs::{self, File},
+    io::{self, Read, Write},
+    path::{Path, PathBuf},
+};
+
+use clap::Args;
+
+use self::page::{MARK, Page};
+use crate::{exit::Exit, failure::Failure, recording::Recording};
+
+/// What the help ends with.
+const AFTER: &str = "\
+The page needs no network: mail it, or attach it to the record of the incident. It contains host \
+names and error texts, but no credentials.
+
+Exit codes: 0 done, 3 the command line is wrong or RECORDING is no recording, 4 another failure.
+
+Example: sdam watch --record incident.jsonl --once && sdam report incident.jsonl -o failover.html";
+
+/// Shows a recording as one page of HTML: the servers' states over time, failovers, round-trip
+/// times, every event.
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+#[command(after_help = AFTER)]
+#[non_exhaustive]
+pub struct Arguments {
+    /// A recording by `sdam watch --record FILE`; `-` is standard input.
+    pub recording: PathBuf,
+    /// Write the page to FILE; to standard output if it is `-` [default: RECORDING with the
+    /// extension html].
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Overwrite FILE even if it is not a report.
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// Writes the page of `arguments`, and its headline to `remarks`.
+///
+/// # Errors
+///
+/// Only those of the two streams; other errors are printed and set the exit code.
+pub fn run(
+    arguments: &Arguments,
+    mut output: impl Write,
+    mut remarks: impl Write,
+) -> io::Result<Exit> {
+    let recording = match Recording::open(&arguments.recording) {
+        Ok(recording) => recording,
+        Err(error) => return Failure::config(error).report(&mut remarks),
+    };
+    if let Some(defect) = &recording.defect {
+        writeln!(remarks, "warning: {}: {defect}", recording.name)?;
+    }
+    let page = Page::of(&recording);
+    let Some(path) = arguments.destination() else {
+        output.write_all(page.html.as_bytes())?;
+        output.flush()?;
+        return Ok(Exit::SUCCESS);
+    };
+    if let Err(failure) = save(&page, &path, arguments.force) {
+        return failure.report(&mut remarks);
+    }
+    writeln!(remarks, "{}: {}", path.display(), page.headline)?;
+    Ok(Exit::SUCCESS)
+}
+
+impl Arguments {
+    /// Returns the file of the page; `None` for standard output.
+    fn destination(&self) -> Option<PathBuf> {
+        let is_stream = |path: &Path| path.as_os_str() == "-";
+        match &self.output {
+            Some(path) => (!is_stream(path)).then(|| path.clone()),
+            None if is_stream(&self.recording) => None,
+            None => Some(self.recording.with_extension("html")),
+        }
+    }
+}
+
+/// Writes the page to a file, unless that has something else in it.
+fn save(page: &Page, path: &Path, force: bool) -> Result<(), Failure> {
+    let failed = |error: io::Error| Failure::other(format!("{}: {error}", path.display()));
+    if !force && !is_free(path).map_err(failed)? {
+        let path = path.display();
+        return Err(Failure::config(format!(
+            "{path} exists and is not a report: choose another file, or overwrite it with --force"
+        )));
+    }
+    fs::write(path, &page.html).map_err(failed)
+}
+
+/// Returns whether `path` is missing, empty, a device or an older report.
+fn is_free(path: &Path) -> io::Result<bool> {
+    let file = match File::open(path) {
+        Ok(file) if file.metadata()?.is_file() => file,
+        Ok(_) => return Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
+        Err(error) => return Err(error),
+    };
+    let mut start = Vec::new();
+    file.take(MARK.len() as u64).read_to_end(&mut start)?;
+    Ok(start.is_empty() || start == MARK.as_bytes())
+}

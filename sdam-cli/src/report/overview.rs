@@ -1,0 +1,91 @@
+//! The picture of the whole span without script, for print.
+
+use std::fmt::Write as _;
+
+use super::{
+    data::order,
+    html::text,
+    timeline::{Band, State, Timeline},
+};
+
+/// The width of the picture. Its height depends on the number of lanes.
+const WIDTH: u64 = 1000;
+const HEIGHT: u64 = 22;
+/// The width of the names.
+const LEFT: u64 = 190;
+
+/// Returns an element `svg` with a lane for the set and one for each server.
+pub(super) fn svg(timeline: &Timeline) -> String {
+    let order = order(timeline);
+    let height = (order.len() as u64 + 1) * HEIGHT + 4;
+    let mut svg = format!(
+        "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" \
+         aria-label=\"state of each server over time\">"
+    );
+    lane(&mut svg, timeline, &timeline.set, "set", 0);
+    for (index, row) in order.iter().zip(1..) {
+        let server = &timeline.lanes[*index];
+        lane(&mut svg, timeline, &server.bands, &server.address, row);
+    }
+    let bottom = height - 4;
+    for change in timeline
+        .changes
+        .iter()
+        .filter(|change| change.is_gap())
+        .take(50)
+    {
+        let from = x(timeline, timeline.offset(change.outage.noticed));
+        let to = x(timeline, change.over(timeline)).max(from + 1);
+        let width = to - from;
+        // Writing to a string cannot fail, here and below.
+        let _ = write!(
+            svg,
+            "<rect class=\"outage\" x=\"{from}\" y=\"0\" width=\"{width}\" height=\"{bottom}\"/>"
+        );
+    }
+    svg + "</svg>"
+}
+
+/// Adds a lane with one path for each state.
+fn lane(svg: &mut String, timeline: &Timeline, bands: &[Band], name: &str, row: u64) {
+    let top = row * HEIGHT;
+    let _ = write!(
+        svg,
+        "<text x=\"0\" y=\"{}\">{}</text>",
+        top + 15,
+        text(&shorten(name))
+    );
+    let mut paths: [String; State::ALL.len()] = Default::default();
+    let (y, height) = (top + 3, HEIGHT - 6);
+    for (index, band) in bands.iter().enumerate() {
+        let from = x(timeline, band.from);
+        // The shortest loss is visible as well.
+        let to = x(timeline, timeline.end_of(bands, index)).max(from + 1);
+        let width = to - from;
+        let path = &mut paths[band.state as usize];
+        let piece = format!("M{from} {y}h{width}v{height}h-{width}z");
+        if !path.ends_with(&piece) {
+            path.push_str(&piece);
+        }
+    }
+    // Worse states are drawn over better ones.
+    for (path, (state, _)) in paths.iter().zip(State::ALL) {
+        if !path.is_empty() && state != State::Absent {
+            let _ = write!(svg, "<path class=\"s{}\" d=\"{path}\"/>", state as u8);
+        }
+    }
+}
+
+fn x(timeline: &Timeline, at: u64) -> u64 {
+    let width = u128::from(WIDTH - LEFT - 1);
+    let x = u128::from(at) * width / u128::from(timeline.span.max(1));
+    LEFT + u64::try_from(x).unwrap_or(0)
+}
+
+fn shorten(name: &str) -> String {
+    const MAX: usize = 26;
+    match name.char_indices().nth(MAX) {
+        None => name.to_owned(),
+        Some((end, _)) => format!("{}\u{2026}", &name[..end]),
+    }
+}

@@ -1,0 +1,254 @@
+//! The events of a recording in words.
+
+use std::{borrow::Cow, time::Duration};
+
+use sdam_core::{
+    address::ServerAddress,
+    app_error::Cause,
+    event::{Event, EventKind},
+    ids::ServerId,
+    machine::RecordedInput,
+    server::{ServerDescription, ServerType},
+    topology::TopologyDescription,
+};
+
+/// What an event is about; the filter of the page chooses by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Kind {
+    /// The type of the topology, its primary, its members.
+    Set,
+    /// The type or another property of a server.
+    Server,
+    Heartbeat,
+    HeartbeatFailed,
+    Pool,
+    PoolCleared,
+    Selection,
+    /// A selection that failed, or an error of an operation.
+    Operation,
+}
+
+impl Kind {
+    pub(super) const ALL: [(Self, &str); 8] = [
+        (Self::Set, "set"),
+        (Self::Server, "server"),
+        (Self::Heartbeat, "heartbeat"),
+        (Self::HeartbeatFailed, "heartbeat failed"),
+        (Self::Pool, "pool"),
+        (Self::PoolCleared, "pool cleared"),
+        (Self::Selection, "selection"),
+        (Self::Operation, "operation failed"),
+    ];
+
+    /// Returns whether events of this kind are a problem.
+    pub(super) fn is_problem(self) -> bool {
+        matches!(
+            self,
+            Self::HeartbeatFailed | Self::PoolCleared | Self::Operation
+        )
+    }
+}
+
+/// The server of an event.
+pub(super) enum Subject<'e> {
+    Set,
+    Address(&'e str),
+    Id(ServerId),
+}
+
+/// An event in words.
+pub(super) struct Words<'e> {
+    pub(super) kind: Kind,
+    pub(super) subject: Subject<'e>,
+    pub(super) text: Cow<'static, str>,
+    /// How long the heartbeat or the selection took.
+    pub(super) time: Option<Duration>,
+}
+
+impl<'e> Words<'e> {
+    fn new(kind: Kind, subject: Subject<'e>, text: impl Into<Cow<'static, str>>) -> Self {
+        Self {
+            kind,
+            subject,
+            text: text.into(),
+            time: None,
+        }
+    }
+
+    fn timed(self, time: Duration) -> Self {
+        Self {
+            time: Some(time),
+            ..self
+        }
+    }
+
+    /// Describes `event`; `None` if another event says the same.
+    pub(super) fn of(event: &'e Event) -> Option<Self> {
+        Some(match &event.kind {
+            EventKind::TopologyOpening => Self::new(Kind::Set, Subject::Set, "monitoring starts"),
+            EventKind::TopologyDescriptionChanged { previous, new } => {
+                Self::new(Kind::Set, Subject::Set, set_change(previous, new)?)
+            }
+            EventKind::MembersIgnored { ignored, limit } => {
+                let text = format!("{ignored} members are ignored: the limit is {limit}");
+                Self::new(Kind::Set, Subject::Set, text)
+            }
+            EventKind::TopologyEmptied => Self::new(Kind::Set, Subject::Set, "has no server left"),
+            EventKind::ServerOpening { address, .. } => {
+                Self::new(Kind::Set, of(address), "is monitored from now on")
+            }
+            EventKind::ServerClosed {
+                address, reason, ..
+            } => Self::new(Kind::Set, of(address), reason.to_string()),
+            EventKind::ServerDescriptionChanged { previous, new } => {
+                Self::new(Kind::Server, of(&new.address), server_change(previous, new))
+            }
+            EventKind::PoolReady { address, .. } => Self::new(Kind::Pool, of(address), "ready"),
+            EventKind::PoolCleared { address, clear, .. } => {
+                let (generation, cause) = (clear.generation.as_u64(), &clear.cause);
+                let text = format!("generation {generation} from now on: {cause}");
+                // A paused pool has nothing to clear (CMAP: "Clearing a Connection Pool").
+                let kind = if clear.was_paused {
+                    Kind::Pool
+                } else {
+                    Kind::PoolCleared
+                };
+                Self::new(kind, of(address), text)
+            }
+            EventKind::Input(input) => return of_input(input),
+            kind => return of_operation(kind),
+        })
+    }
+}
+
+fn of(address: &ServerAddress) -> Subject<'_> {
+    Subject::Address(address.as_str())
+}
+
+fn of_operation(kind: &EventKind) -> Option<Words<'_>> {
+    let (words, time) = match kind {
+        EventKind::ServerHeartbeatSucceeded {
+            heartbeat,
+            duration,
+            ..
+        } => {
+            let mode = if heartbeat.awaited {
+                "streamed"
+            } else {
+                "asked"
+            };
+            let words = Words::new(Kind::Heartbeat, of(&heartbeat.address), mode);
+            (words, duration)
+        }
+        EventKind::ServerHeartbeatFailed {
+            heartbeat,
+            duration,
+            failure,
+        } => {
+            let server = of(&heartbeat.address);
+            let words = Words::new(Kind::HeartbeatFailed, server, failure.to_string());
+            (words, duration)
+        }
+        EventKind::ServerSelectionWaiting { selection, .. } => {
+            let text = format!("{} waits for a server", selection.selector);
+            return Some(Words::new(Kind::Selection, Subject::Set, text));
+        }
+        EventKind::ServerSelectionSucceeded {
+            selection,
+            address,
+            duration,
+            ..
+        } => {
+            let selector = selection.selector.to_string();
+            (Words::new(Kind::Selection, of(address), selector), duration)
+        }
+        EventKind::ServerSelectionFailed {
+            selection,
+            failure,
+            duration,
+            ..
+        } => {
+            let text = format!("selection {}: {failure}", selection.selector);
+            let words = Words::new(Kind::Operation, Subject::Set, text);
+            (words, duration)
+        }
+        _ => return None,
+    };
+    Some(words.timed(*time))
+}
+
+fn of_input(input: &RecordedInput) -> Option<Words<'_>> {
+    match input {
+        RecordedInput::AppError { server, error } => {
+            let cause: Cow<'_, str> = match &error.cause {
+                Cause::Network(text) => format!("network error: {text}").into(),
+                Cause::Timeout(text) => format!("timeout: {text}").into(),
+                Cause::Protocol(text) => format!("protocol error: {text}").into(),
+                Cause::Auth(text) => format!("authentication failed: {text}").into(),
+                // The reply's error is in the events that follow, if it has an effect.
+                Cause::Reply(_) => "an error reply".into(),
+            };
+            let text = format!("reported by an operation at {}: {cause}", error.stage);
+            Some(Words::new(Kind::Operation, Subject::Id(*server), text))
+        }
+        RecordedInput::MonitorDied { server } => {
+            let text = "the monitor ended unexpectedly and is restarted";
+            Some(Words::new(
+                Kind::HeartbeatFailed,
+                Subject::Id(*server),
+                text,
+            ))
+        }
+        _ => None,
+    }
+}
+
+/// Returns what has changed of the whole topology.
+fn set_change(previous: &TopologyDescription, new: &TopologyDescription) -> Option<String> {
+    let (old_type, new_type) = (previous.topology_type(), new.topology_type());
+    let primary = |of: &TopologyDescription| of.primary().map(|server| server.address.to_string());
+    let (old, new) = (primary(previous), primary(new));
+    let mut changes = Vec::new();
+    if old_type != new_type {
+        changes.push(format!("{old_type} \u{2192} {new_type}"));
+    }
+    if old != new {
+        let [old, new] = [old, new].map(|name| name.unwrap_or_else(|| "none".to_owned()));
+        changes.push(format!("primary {old} \u{2192} {new}"));
+    }
+    (!changes.is_empty()).then(|| changes.join("; "))
+}
+
+/// Returns what has changed of a server.
+fn server_change(previous: &ServerDescription, new: &ServerDescription) -> String {
+    let error = |of: &ServerDescription| of.error.as_ref().map(ToString::to_string);
+    if previous.server_type != new.server_type {
+        let types = format!("{} \u{2192} {}", previous.server_type, new.server_type);
+        return match error(new) {
+            Some(error) => format!("{types}: {error}"),
+            None => types,
+        };
+    }
+    if new.server_type == ServerType::Unknown && previous.error != new.error {
+        return error(new).unwrap_or_else(|| "no error any more".to_owned());
+    }
+    let same = [
+        ("election", previous.election == new.election),
+        ("primary", previous.primary == new.primary),
+        ("members", previous.members().eq(new.members())),
+        ("tags", previous.tags == new.tags),
+        ("me", previous.me == new.me),
+        ("set name", previous.set_name == new.set_name),
+        ("wire versions", previous.wire_versions == new.wire_versions),
+    ];
+    let changed: Vec<_> = same.iter().filter(|(_, same)| !same).collect();
+    let names: Vec<_> = changed.iter().map(|(name, _)| *name).collect();
+    match &*names {
+        [] => "topologyVersion changed".to_owned(),
+        ["primary"] if new.primary.is_some() => {
+            let primary = new.primary.as_ref().map(ToString::to_string);
+            format!("names {} as primary", primary.unwrap_or_default())
+        }
+        names => format!("{} changed", names.join(", ")),
+    }
+}

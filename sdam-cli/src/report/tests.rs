@@ -1,0 +1,359 @@
+use std::{
+    env, fs,
+    sync::Arc,
+    time::{Duration, UNIX_EPOCH},
+};
+
+use sdam_core::{
+    error::{ErrorKind, ServerError, Stage},
+    event::{ConnectionId, Event, EventKind, Heartbeat},
+    ids::ServerId,
+    time::Instant,
+};
+
+use super::{
+    Arguments, html,
+    levels::buckets,
+    page::Page,
+    row::Kind,
+    run,
+    timeline::{Band, Lane, Row, State, Timeline},
+    verdict::Verdict,
+};
+use crate::{
+    exit::Exit,
+    recording::{
+        Recording,
+        tests::{WALL, failover},
+    },
+};
+
+mod browser;
+
+fn recording() -> Recording {
+    Recording::parse("in.jsonl", &failover()).unwrap()
+}
+
+fn verdict(recording: &Recording) -> Verdict {
+    let timeline = Timeline::of(recording);
+    Verdict::of(&timeline, &|at| format!("{}", at / 1_000_000_000))
+}
+
+/// Keeps the events before the first one for which this holds.
+fn until(mut recording: Recording, is_end: impl FnMut(&Event) -> bool) -> Recording {
+    let end = recording.events.iter().position(is_end).unwrap();
+    recording.events.truncate(end);
+    recording
+}
+
+fn has_primary(event: &Event) -> Option<bool> {
+    match &event.kind {
+        EventKind::TopologyDescriptionChanged { new, .. } => Some(new.primary().is_some()),
+        _ => None,
+    }
+}
+
+#[test]
+fn the_verdict_of_a_failover_names_the_time_both_primaries_and_the_cause() {
+    let verdict = verdict(&recording());
+    let headline = &verdict.headline;
+    assert!(headline.starts_with("No primary for 9."), "{headline}");
+    let details = verdict.details;
+    assert!(
+        details.contains("the client lost the primary a:27017: network error"),
+        "{details}"
+    );
+    assert!(
+        details.ends_with(" b:27017 was the new primary."),
+        "{details}"
+    );
+}
+
+#[test]
+fn the_verdict_of_a_recording_that_ends_in_the_outage_says_so() {
+    let recording = until(recording(), |event| {
+        matches!(event.kind, EventKind::ServerHeartbeatFailed { .. })
+    });
+    let quiet = verdict(&recording);
+    assert_eq!(
+        quiet.headline,
+        "A primary was known at all times, and no server was lost"
+    );
+    let mut losses = 0;
+    let recording = until(self::recording(), |event| {
+        losses += u32::from(has_primary(event) == Some(false));
+        losses > 0 && has_primary(event) == Some(true) && event.at > Instant::from_millis(5000)
+    });
+    let open = verdict(&recording);
+    assert!(
+        open.headline.ends_with(", until the recording ends"),
+        "{}",
+        open.headline
+    );
+    assert!(
+        open.details
+            .contains("No primary was known when the recording ended")
+    );
+}
+
+#[test]
+fn the_verdict_of_a_deployment_without_primary_gives_the_state_of_each_server() {
+    let recording = until(recording(), |event| has_primary(event) == Some(true));
+    let verdict = verdict(&recording);
+    assert!(verdict.headline.starts_with("No primary was found in "));
+    assert!(
+        verdict.details.starts_with("At the end: a:27017: "),
+        "{}",
+        verdict.details
+    );
+}
+
+#[test]
+fn the_verdict_of_an_empty_recording_is_that_there_is_nothing() {
+    let mut recording = recording();
+    recording.events.clear();
+    assert_eq!(verdict(&recording).headline, "The recording has no events");
+}
+
+#[test]
+fn a_failover_is_split_without_remainder() {
+    let recording = recording();
+    let timeline = Timeline::of(&recording);
+    let [change] = &*timeline.changes else {
+        panic!("{:?}", timeline.changes);
+    };
+    let splits = change.splits(&timeline);
+    let names: Vec<_> = splits.iter().map(|split| split.name).collect();
+    assert_eq!(names, ["detection", "election"]);
+    for pair in splits.windows(2) {
+        assert_eq!(pair[0].from + pair[0].time, pair[1].from);
+    }
+    let first = timeline.offset(change.outage.last_writable);
+    assert_eq!(splits[0].from, first);
+    assert!(change.cleared.is_some() && change.selected.is_some());
+}
+
+#[test]
+fn the_time_line_ends_before_the_topology_is_closed() {
+    let recording = recording();
+    let timeline = Timeline::of(&recording);
+    assert_eq!(timeline.set.last().unwrap().state, State::Writable);
+    assert!(timeline.lanes.iter().all(|lane| {
+        lane.bands
+            .last()
+            .is_some_and(|band| band.state < State::Lost)
+    }));
+    let lost: Vec<_> = timeline.lanes.iter().filter(|it| it.losses > 0).collect();
+    let [lane] = &*lost else { panic!("{lost:?}") };
+    assert_eq!(
+        (lane.address.as_str(), lane.losses, lane.clears),
+        ("a:27017", 1, 1)
+    );
+    assert!(lane.failed > 1 && lane.succeeded > 2 && !lane.rtts.is_empty());
+    assert_eq!(timeline.gaps, []);
+}
+
+#[test]
+fn a_pause_of_the_recorder_is_a_gap() {
+    let mut recording = recording();
+    let middle = recording.events.len() / 2;
+    for event in &mut recording.events[middle..] {
+        event.at = event.at + Duration::from_secs(100);
+    }
+    let timeline = Timeline::of(&recording);
+    assert_eq!(timeline.gaps.len(), 1);
+    let (from, to) = timeline.gaps[0];
+    assert!(to - from >= 100_000_000_000);
+}
+
+#[test]
+fn the_shortest_loss_is_the_worst_state_of_its_bucket_on_every_level() {
+    const DAY: u64 = 24 * 3600 * 1_000_000_000;
+    let band = |from, state| Band {
+        from,
+        state,
+        name: String::new(),
+    };
+    let lane = Lane {
+        bands: vec![
+            band(0, State::Writable),
+            band(DAY / 3, State::Lost),
+            band(DAY / 3 + 5_000_000, State::Secondary),
+        ],
+        ..Lane::default()
+    };
+    let heartbeat = |at, rtt| Row {
+        at,
+        line: 1,
+        kind: Kind::Heartbeat,
+        lane: Some(0),
+        text: String::new(),
+        time: None,
+        rtt: Some(rtt),
+    };
+    let rows: Vec<Row> = (0..=8640)
+        .map(|i| heartbeat(i * (DAY / 8640), 1000 + i))
+        .collect();
+    let rows: Vec<&Row> = rows.iter().collect();
+    for bits in [2, 12, 16] {
+        let buckets = buckets(&lane, &rows, DAY, bits);
+        assert!(buckets.is_sorted_by(|one, next| one.index < next.index));
+        assert!(buckets.len() <= 1 << bits);
+        let lost: Vec<_> = buckets
+            .iter()
+            .filter(|it| it.worst == Some(State::Lost))
+            .collect();
+        let [bucket] = &*lost else { panic!("{lost:?}") };
+        assert_eq!(bucket.last, Some(State::Secondary));
+        assert_eq!(bucket.index, (1 << bits) / 3);
+        assert_eq!(buckets.iter().map(|it| it.heartbeats).sum::<u64>(), 8641);
+        let (first, end) = (buckets[0], buckets[buckets.len() - 1]);
+        assert_eq!((first.worst, first.fastest), (Some(State::Writable), 1000));
+        assert_eq!((end.last, end.slowest), (Some(State::Secondary), 9640));
+    }
+}
+
+#[test]
+fn text_cannot_become_markup() {
+    assert_eq!(
+        html::text("<b title=\"x\" id='y'>&\u{1b}[0m"),
+        "&lt;b title=&quot;x&quot; id=&#39;y&#39;&gt;&amp;\u{fffd}[0m"
+    );
+    let page = Page::of(&hostile()).html;
+    assert!(!page.contains("<img"));
+    assert_eq!(page.matches("</script>").count(), 2);
+    assert_eq!(page.matches("<script").count(), 2);
+}
+
+/// Returns a recording whose error texts try to end the script, and to load something.
+fn hostile() -> Recording {
+    let mut recording = recording();
+    let text = "</script><img src=x onerror=alert(1)> \u{2028} <!-- \u{202e}";
+    let error = ServerError::new(ErrorKind::Network, Stage::Hello, text).shared();
+    for event in &mut recording.events {
+        if let EventKind::ServerHeartbeatFailed { failure, .. } = &mut event.kind {
+            *failure = Arc::clone(&error);
+        }
+        if let EventKind::ServerDescriptionChanged { new, .. } = &mut event.kind
+            && new.error.is_some()
+        {
+            Arc::make_mut(new).error = Some(Arc::clone(&error));
+        }
+    }
+    recording.name = text.to_owned();
+    recording
+}
+
+#[test]
+fn the_same_recording_gives_the_same_page() {
+    assert_eq!(Page::of(&recording()).html, Page::of(&recording()).html);
+}
+
+#[test]
+fn the_page_gives_the_times_of_day_and_the_place() {
+    let page = Page::of(&recording()).html;
+    assert!(page.contains("from <b>web-1</b> by a client, 2023-11-14 22:13:20.000 UTC to "));
+    let mut old = failover();
+    let header = old.iter().position(|byte| *byte == b'\n').unwrap();
+    let text = String::from_utf8(old.drain(..header).collect()).unwrap();
+    let (epoch, _) = text.split_once("\"vantage\"").unwrap();
+    let (_, options) = text.split_once("\"options\"").unwrap();
+    assert!(epoch.contains(&WALL.as_secs().to_string()));
+    let header = format!(r#"{{"recording":"sdam","version":2,"options"{options}"#);
+    let old = Recording::parse("old.jsonl", &[header.as_bytes(), &old].concat()).unwrap();
+    assert_eq!(old.wall(Instant::EPOCH), None);
+    assert!(
+        Page::of(&old)
+            .html
+            .contains("seen by a client, at an unknown time")
+    );
+    assert_eq!(recording().wall(Instant::EPOCH), Some(UNIX_EPOCH + WALL));
+}
+
+/// Returns a recording with so many events: a failover, and heartbeats behind it.
+fn long(count: usize) -> Recording {
+    let mut recording = recording();
+    recording.events.pop();
+    let is_close = |event: &Event| event.at == recording.events.last().unwrap().at;
+    let end = recording.events.iter().position(is_close).unwrap();
+    recording.events.truncate(end.min(count));
+    let last = recording
+        .events
+        .last()
+        .map(|event| (event.at, event.topology));
+    let (start, topology) = last.unwrap_or_default();
+    for index in recording.events.len()..count {
+        let name = ["a", "b", "c"][index % 3];
+        let address = sdam_core::address::ServerAddress::new(name, 27017);
+        let connection = ConnectionId {
+            driver: 1,
+            server: None,
+        };
+        let server = ServerId::from_u64(1 + index as u64 % 3);
+        let heartbeat = Heartbeat::new(server, address, connection, true);
+        let at = start + Duration::from_millis(333 * index as u64);
+        let kind = EventKind::ServerHeartbeatSucceeded {
+            heartbeat,
+            duration: Duration::from_micros(900_000 + index as u64 % 997),
+            reply: Arc::default(),
+        };
+        recording
+            .events
+            .push(Event::new(index as u64, at, topology, kind));
+    }
+    recording
+}
+
+#[test]
+fn a_page_of_100_000_events_has_at_most_4_megabytes() {
+    let page = Page::of(&long(100_000)).html;
+    assert!(page.len() < 4 << 20, "{}", page.len());
+}
+
+#[test]
+fn a_report_is_written_beside_its_recording_and_replaces_only_reports() {
+    let folder = env::temp_dir().join(format!("sdam-report-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let (input, page) = (folder.join("in.jsonl"), folder.join("in.html"));
+    fs::write(&input, failover()).unwrap();
+    let mut arguments = Arguments {
+        recording: input.clone(),
+        ..Arguments::default()
+    };
+    let report = |arguments: &Arguments| {
+        let (mut output, mut remarks) = (Vec::new(), Vec::new());
+        let exit = run(arguments, &mut output, &mut remarks).unwrap();
+        (exit, output, String::from_utf8(remarks).unwrap())
+    };
+    for _ in 0..2 {
+        let (exit, output, remarks) = report(&arguments);
+        assert_eq!((exit, output.len()), (Exit::SUCCESS, 0), "{remarks}");
+        assert!(remarks.contains("in.html: No primary for "), "{remarks}");
+    }
+    let text = fs::read_to_string(&page).unwrap();
+    assert!(text.starts_with("<!DOCTYPE html>"));
+
+    arguments.output = Some(input.clone());
+    let (exit, _, remarks) = report(&arguments);
+    assert_eq!(exit, Exit::CONFIGURATION);
+    assert!(
+        remarks.contains("in.jsonl exists and is not a report"),
+        "{remarks}"
+    );
+    assert_eq!(fs::read(&input).unwrap(), failover());
+
+    arguments.output = Some("-".into());
+    let (exit, output, _) = report(&arguments);
+    assert_eq!((exit, output), (Exit::SUCCESS, text.into_bytes()));
+
+    (arguments.output, arguments.force) = (Some(input.clone()), true);
+    assert_eq!(report(&arguments).0, Exit::SUCCESS);
+    arguments.output = None;
+    let (exit, _, remarks) = report(&arguments);
+    assert_eq!(exit, Exit::CONFIGURATION);
+    assert!(
+        remarks.contains("in.jsonl: line 1 of the recording: "),
+        "{remarks}"
+    );
+    fs::remove_dir_all(&folder).unwrap();
+}

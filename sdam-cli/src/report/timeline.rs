@@ -1,0 +1,203 @@
+//! A recording as lanes over time: what the page draws and the verdict is about.
+//!
+//! Times are nanoseconds since the start of the recording. The time line ends where the client
+//! stopped monitoring: that the topology is unknown afterwards is no finding.
+
+use sdam_core::{
+    event::EventKind,
+    machine::RecordedInput,
+    server::{ServerDescription, ServerType},
+    time::Instant,
+    topology::TopologyDescription,
+};
+use sdam_events::facts::{Failover, Outage};
+
+use self::builder::Builder;
+use super::row::Kind;
+use crate::recording::Recording;
+
+mod builder;
+
+/// A pause without any record that is longer than this is a gap, unless such pauses are usual.
+const GAP: u64 = 30_000_000_000;
+
+/// What a server or the topology is for the client, from the best to the worst.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub(super) enum State {
+    /// Not a member.
+    Absent,
+    /// Accepts writes: a primary, a router, a standalone server.
+    Writable,
+    Secondary,
+    /// Reached, but of no use to operations: an arbiter, a member that starts.
+    Other,
+    /// Not reached yet.
+    Undiscovered,
+    /// Lost, or never reached because of an error. For a topology: it was writable before.
+    Lost,
+}
+
+impl State {
+    pub(super) const ALL: [(Self, &str); 6] = [
+        (Self::Absent, "not monitored"),
+        (Self::Writable, "primary"),
+        (Self::Secondary, "secondary"),
+        (Self::Other, "other"),
+        (Self::Undiscovered, "not reached yet"),
+        (Self::Lost, "unknown"),
+    ];
+
+    fn of(server: &ServerDescription) -> Self {
+        match server.server_type {
+            ServerType::RsPrimary
+            | ServerType::Mongos
+            | ServerType::Standalone
+            | ServerType::LoadBalancer => Self::Writable,
+            ServerType::RsSecondary => Self::Secondary,
+            ServerType::Unknown | ServerType::PossiblePrimary => match &server.error {
+                Some(_) => Self::Lost,
+                None => Self::Undiscovered,
+            },
+            _ => Self::Other,
+        }
+    }
+}
+
+/// A state from this time on, until that of the next band.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Band {
+    pub(super) from: u64,
+    pub(super) state: State,
+    /// The type in the specification's spelling; for the topology also its primary.
+    pub(super) name: String,
+}
+
+/// The life of a server.
+#[derive(Debug, Default)]
+pub(super) struct Lane {
+    pub(super) address: String,
+    pub(super) bands: Vec<Band>,
+    pub(super) succeeded: u64,
+    pub(super) failed: u64,
+    pub(super) clears: u64,
+    pub(super) losses: u64,
+    /// The time in which the server was lost.
+    pub(super) lost: u64,
+    pub(super) error: Option<String>,
+    /// The average round-trip time after each check.
+    pub(super) rtts: Vec<u64>,
+}
+
+/// An event in words.
+#[derive(Clone, Debug)]
+pub(super) struct Row {
+    pub(super) at: u64,
+    /// The line of the recording.
+    pub(super) line: u64,
+    pub(super) kind: Kind,
+    /// The index of the server's lane; `None` for the topology.
+    pub(super) lane: Option<usize>,
+    pub(super) text: String,
+    /// How long the heartbeat or the selection took.
+    pub(super) time: Option<u64>,
+    /// The average round-trip time of the server after this heartbeat.
+    pub(super) rtt: Option<u64>,
+}
+
+/// A time without a writable server, or a change of the primary without one.
+#[derive(Clone, Debug)]
+pub(super) struct Change {
+    pub(super) outage: Outage,
+    /// `None` if the recording ends before.
+    pub(super) end: Option<Failover>,
+    /// Why the primary was lost.
+    pub(super) cause: Option<String>,
+    /// The first pool clear and the first successful selection after the loss.
+    pub(super) cleared: Option<Instant>,
+    pub(super) selected: Option<Instant>,
+}
+
+/// Everything that a page shows.
+#[derive(Debug)]
+pub(super) struct Timeline {
+    pub(super) start: Instant,
+    pub(super) span: u64,
+    pub(super) lanes: Vec<Lane>,
+    pub(super) set: Vec<Band>,
+    /// Whether the deployment is a replica set, so that writes need a primary.
+    pub(super) is_replica_set: bool,
+    pub(super) rows: Vec<Row>,
+    pub(super) changes: Vec<Change>,
+    /// When a writable server was first known.
+    pub(super) discovered: Option<Instant>,
+    /// Pauses of the recorder.
+    pub(super) gaps: Vec<(u64, u64)>,
+}
+
+impl Timeline {
+    pub(super) fn of(recording: &Recording) -> Self {
+        let mut builder = Builder::new(recording.start());
+        let mut last = recording.start();
+        let mut pauses = Vec::new();
+        for (event, number) in recording.events.iter().zip(2..) {
+            let is_end =
+                matches!(&event.kind, EventKind::Input(input) if **input == RecordedInput::Close);
+            pauses.push((last, event.at));
+            last = event.at;
+            if is_end {
+                break;
+            }
+            builder.observe(event, number);
+        }
+        let mut timeline = builder.finish(last);
+        timeline.gaps = gaps(&pauses, timeline.start);
+        timeline
+    }
+
+    /// Returns the nanoseconds from the start to `at`.
+    pub(super) fn offset(&self, at: Instant) -> u64 {
+        offset(self.start, at)
+    }
+
+    /// Returns the end of the band with this index.
+    pub(super) fn end_of(&self, bands: &[Band], index: usize) -> u64 {
+        bands.get(index + 1).map_or(self.span, |next| next.from)
+    }
+}
+
+fn offset(start: Instant, at: Instant) -> u64 {
+    at.as_nanos().saturating_sub(start.as_nanos())
+}
+
+/// Returns the pauses that are unusually long for this recording.
+fn gaps(pauses: &[(Instant, Instant)], start: Instant) -> Vec<(u64, u64)> {
+    let length = |(from, to): &(Instant, Instant)| to.as_nanos().saturating_sub(from.as_nanos());
+    let mut lengths: Vec<u64> = pauses.iter().map(length).collect();
+    lengths.sort_unstable();
+    let usual = lengths.get(lengths.len() * 9 / 10).copied().unwrap_or(0);
+    let limit = GAP.max(usual.saturating_mul(3));
+    let long = pauses.iter().filter(|pause| length(pause) > limit);
+    long.map(|(from, to)| (offset(start, *from), offset(start, *to)))
+        .collect()
+}
+
+impl Change {
+    /// Begins a change; `new` is the topology without the lost server.
+    fn new(outage: Outage, new: &TopologyDescription) -> Self {
+        let cause = outage.lost.as_ref().map(|lost| match new.server(lost) {
+            None => "it is not a member any more".to_owned(),
+            Some(server) => match &server.error {
+                Some(error) => error.to_string(),
+                None => format!("it stepped down and is {} now", server.server_type),
+            },
+        });
+        Self {
+            outage,
+            end: None,
+            cause,
+            cleared: None,
+            selected: None,
+        }
+    }
+}

@@ -1,0 +1,236 @@
+use std::{collections::HashMap, time::Duration};
+
+use sdam_core::{
+    event::{Event, EventKind},
+    ids::ServerId,
+    machine::RecordedInput,
+    time::Instant,
+    topology::TopologyType,
+};
+use sdam_events::facts::{Fact, Facts};
+
+use super::{Band, Change, Lane, Row, State, Timeline};
+use crate::report::row::{Kind, Subject, Words};
+
+/// Makes a time line of events, one after the other.
+pub(super) struct Builder {
+    timeline: Timeline,
+    facts: Facts,
+    lanes: HashMap<String, usize>,
+    ids: HashMap<ServerId, usize>,
+    /// The row of the last heartbeat of each lane.
+    heartbeats: HashMap<usize, usize>,
+}
+
+impl Builder {
+    pub(super) fn new(start: Instant) -> Self {
+        Self {
+            timeline: Timeline {
+                start,
+                span: 0,
+                lanes: Vec::new(),
+                set: Vec::new(),
+                is_replica_set: false,
+                rows: Vec::new(),
+                changes: Vec::new(),
+                discovered: None,
+                gaps: Vec::new(),
+            },
+            facts: Facts::new(),
+            lanes: HashMap::new(),
+            ids: HashMap::new(),
+            heartbeats: HashMap::new(),
+        }
+    }
+
+    /// Adds the event on this line of the recording.
+    pub(super) fn observe(&mut self, event: &Event, number: u64) {
+        let at = self.timeline.offset(event.at);
+        match &event.kind {
+            EventKind::ServerOpening { server, address } => {
+                let lane = self.lane(address.as_str());
+                self.ids.insert(*server, lane);
+                self.enter(lane, at, State::Undiscovered, "Unknown");
+            }
+            EventKind::ServerClosed { address, .. } => {
+                let lane = self.lane(address.as_str());
+                self.enter(lane, at, State::Absent, "");
+            }
+            EventKind::ServerDescriptionChanged { new, .. } => {
+                let lane = self.lane(new.address.as_str());
+                self.enter(lane, at, State::of(new), new.server_type.as_str());
+                if let Some(error) = &new.error {
+                    self.timeline.lanes[lane].error = Some(error.to_string());
+                }
+            }
+            EventKind::Input(input) => {
+                if let RecordedInput::Checked { server, rtt, .. } = &**input {
+                    let nanos = rtt.map(|rtt| rtt.average.as_nanos());
+                    self.measured(*server, nanos.and_then(|nanos| u64::try_from(nanos).ok()));
+                }
+            }
+            _ => {}
+        }
+        self.row(event, at, number);
+        self.follow(event, at);
+    }
+
+    /// Returns the index of the lane of `address`, which is new at the first event.
+    fn lane(&mut self, address: &str) -> usize {
+        if let Some(lane) = self.lanes.get(address) {
+            return *lane;
+        }
+        let lane = self.timeline.lanes.len();
+        self.lanes.insert(address.to_owned(), lane);
+        self.timeline.lanes.push(Lane {
+            address: address.to_owned(),
+            ..Lane::default()
+        });
+        lane
+    }
+
+    fn enter(&mut self, lane: usize, from: u64, state: State, name: &str) {
+        let lane = &mut self.timeline.lanes[lane];
+        if state == State::Lost && lane.bands.last().is_none_or(|it| it.state != State::Lost) {
+            lane.losses += 1;
+        }
+        push(&mut lane.bands, from, state, name.to_owned());
+    }
+
+    /// Notes the round-trip time after the last heartbeat of `server`.
+    fn measured(&mut self, server: ServerId, rtt: Option<u64>) {
+        let (Some(lane), Some(rtt)) = (self.ids.get(&server), rtt) else {
+            return;
+        };
+        let row = self.heartbeats.get(lane).copied();
+        if let Some(row) = row.and_then(|row| self.timeline.rows.get_mut(row))
+            && row.rtt.is_none()
+        {
+            row.rtt = Some(rtt);
+            self.timeline.lanes[*lane].rtts.push(rtt);
+        }
+    }
+
+    fn row(&mut self, event: &Event, at: u64, number: u64) {
+        let Some(words) = Words::of(event) else {
+            return;
+        };
+        let lane = match words.subject {
+            Subject::Set => None,
+            Subject::Address(address) => self.lanes.get(address).copied(),
+            Subject::Id(id) => self.ids.get(&id).copied(),
+        };
+        if let Some(index) = lane {
+            let lane = &mut self.timeline.lanes[index];
+            match words.kind {
+                Kind::Heartbeat => {
+                    lane.succeeded += 1;
+                    self.heartbeats.insert(index, self.timeline.rows.len());
+                }
+                Kind::HeartbeatFailed => lane.failed += 1,
+                Kind::PoolCleared => lane.clears += 1,
+                _ => {}
+            }
+        }
+        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.timeline.rows.push(Row {
+            at,
+            line: number,
+            kind: words.kind,
+            lane,
+            text: words.text.into_owned(),
+            time: words.time.map(nanos),
+            rtt: None,
+        });
+    }
+
+    /// Follows the primary, or whatever accepts writes.
+    fn follow(&mut self, event: &Event, at: u64) {
+        for fact in self.facts.observe(event) {
+            let changes = &mut self.timeline.changes;
+            match (fact, &event.kind) {
+                (
+                    Fact::OutageStarted(outage),
+                    EventKind::TopologyDescriptionChanged { new, .. },
+                ) => {
+                    changes.push(Change::new(outage, new));
+                }
+                (
+                    Fact::FailoverEnded(failover),
+                    EventKind::TopologyDescriptionChanged { new, .. },
+                ) => {
+                    if changes.last().is_none_or(|change| change.end.is_some()) {
+                        changes.push(Change::new(failover.outage.clone(), new));
+                    }
+                    if let Some(change) = changes.last_mut() {
+                        change.end = Some(failover);
+                    }
+                }
+                _ => {}
+            }
+        }
+        match &event.kind {
+            EventKind::TopologyDescriptionChanged { new, .. } => {
+                self.timeline.is_replica_set |= matches!(
+                    new.topology_type(),
+                    TopologyType::ReplicaSetNoPrimary | TopologyType::ReplicaSetWithPrimary
+                );
+                let writable = self.facts.is_writable();
+                if writable {
+                    self.timeline.discovered.get_or_insert(event.at);
+                }
+                let state = match self.timeline.discovered {
+                    _ if writable => State::Writable,
+                    None => State::Undiscovered,
+                    Some(_) => State::Lost,
+                };
+                let name = match new.primary() {
+                    Some(primary) => primary.address.to_string(),
+                    None => new.topology_type().to_string(),
+                };
+                push(&mut self.timeline.set, at, state, name);
+            }
+            EventKind::PoolCleared { address, .. } => {
+                if let Some(change) = self.timeline.changes.last_mut()
+                    && change.end.is_none()
+                    && change.outage.lost.as_ref() == Some(address)
+                {
+                    change.cleared.get_or_insert(event.at);
+                }
+            }
+            EventKind::ServerSelectionSucceeded { address, .. } => {
+                if let Some(change) = self.timeline.changes.last_mut()
+                    && let Some(end) = &change.end
+                    && end.new.as_ref().is_none_or(|new| new == address)
+                {
+                    change.selected.get_or_insert(event.at);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Ends the time line.
+    pub(super) fn finish(mut self, end: Instant) -> Timeline {
+        self.timeline.span = self.timeline.offset(end);
+        let span = self.timeline.span;
+        for lane in &mut self.timeline.lanes {
+            let ends = lane.bands.iter().skip(1).map(|band| band.from);
+            let ends: Vec<u64> = ends.chain([span]).collect();
+            let lost = lane.bands.iter().zip(ends);
+            let lost = lost.filter(|(band, _)| band.state == State::Lost);
+            lane.lost = lost.map(|(band, end)| end.saturating_sub(band.from)).sum();
+        }
+        self.timeline
+    }
+}
+
+/// Begins a band, unless the last one says the same.
+fn push(bands: &mut Vec<Band>, from: u64, state: State, name: String) {
+    if bands
+        .last()
+        .is_none_or(|last| last.state != state || last.name != name)
+    {
+        bands.push(Band { from, state, name });
+    }
+}

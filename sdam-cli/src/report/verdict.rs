@@ -1,0 +1,266 @@
+//! The finding in one sentence, and how a failover was spent.
+
+use std::time::Duration;
+
+use super::timeline::{Band, Change, State, Timeline};
+use crate::duration::short;
+
+/// How bad the finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Severity {
+    Good,
+    /// Servers were lost, but writes were always possible.
+    Warning,
+    /// Writes were not possible for some time.
+    Bad,
+}
+
+impl Severity {
+    pub(super) const fn class(self) -> &'static str {
+        match self {
+            Self::Good => "good",
+            Self::Warning => "warning",
+            Self::Bad => "bad",
+        }
+    }
+}
+
+/// The finding.
+#[derive(Debug)]
+pub(super) struct Verdict {
+    pub(super) severity: Severity,
+    /// What has happened, in a few words.
+    pub(super) headline: String,
+    /// One or two sentences more.
+    pub(super) details: String,
+}
+
+/// A part of the time of a failover.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Split {
+    pub(super) name: &'static str,
+    pub(super) meaning: String,
+    pub(super) from: u64,
+    pub(super) time: u64,
+    /// A class of the style sheet, which chooses the colour.
+    pub(super) class: &'static str,
+}
+
+impl Verdict {
+    pub(super) fn of(timeline: &Timeline, clock: &impl Fn(u64) -> String) -> Self {
+        let verdict = |severity, headline: String, details: String| Self {
+            severity,
+            headline,
+            details,
+        };
+        let wanted = wanted(timeline);
+        if timeline.rows.is_empty() {
+            let details = "There is nothing to show.".to_owned();
+            return verdict(
+                Severity::Warning,
+                "The recording has no events".into(),
+                details,
+            );
+        }
+        if timeline.discovered.is_none() {
+            let headline = format!("No {wanted} was found in {}", nanos(timeline.span));
+            return verdict(Severity::Bad, headline, never_found(timeline));
+        }
+        let gaps: Vec<&Change> = timeline.changes.iter().filter(|it| it.is_gap()).collect();
+        let details = gaps.iter().max_by_key(|change| change.length(timeline));
+        match (&*gaps, details) {
+            ([], _) | (_, None) => without_gap(timeline, wanted, clock),
+            ([change], Some(_)) => {
+                let time = nanos(change.length(timeline));
+                let headline = match change.end {
+                    Some(_) => format!("No {wanted} for {time}: writes had to wait"),
+                    None => format!("No {wanted} for {time}, until the recording ends"),
+                };
+                verdict(Severity::Bad, headline, story(change, timeline, clock))
+            }
+            (gaps, Some(longest)) => {
+                let total = gaps.iter().map(|change| change.length(timeline)).sum();
+                let headline = format!(
+                    "No {wanted} for {} in total, in {} periods: writes had to wait",
+                    nanos(total),
+                    gaps.len()
+                );
+                let story = story(longest, timeline, clock);
+                let time = nanos(longest.length(timeline));
+                let details = format!("The longest lasted {time}. {story}");
+                verdict(Severity::Bad, headline, details)
+            }
+        }
+    }
+}
+
+/// Returns what writes need.
+pub(super) fn wanted(timeline: &Timeline) -> &'static str {
+    if timeline.is_replica_set {
+        "primary"
+    } else {
+        "writable server"
+    }
+}
+
+impl Change {
+    /// Returns whether there was a time without a writable server.
+    pub(super) fn is_gap(&self) -> bool {
+        let end = self.end.as_ref();
+        end.is_none_or(|end| !end.without_primary().is_zero())
+    }
+
+    /// Returns how long no writable server was known.
+    pub(super) fn length(&self, timeline: &Timeline) -> u64 {
+        let noticed = timeline.offset(self.outage.noticed);
+        self.over(timeline).saturating_sub(noticed)
+    }
+
+    /// Returns when a writable server was known again; the end of the recording, if none was.
+    pub(super) fn over(&self, timeline: &Timeline) -> u64 {
+        let end = self.end.as_ref();
+        end.map_or(timeline.span, |end| timeline.offset(end.writable_again))
+    }
+
+    /// Returns how the time from the last proof of the old primary was spent.
+    pub(super) fn splits(&self, timeline: &Timeline) -> Vec<Split> {
+        let at = |instant| timeline.offset(instant);
+        let (last, noticed) = (at(self.outage.last_writable), at(self.outage.noticed));
+        let over = self.over(timeline);
+        let mut splits = Vec::new();
+        let mut split = |name, meaning: String, from: u64, to: u64, class| {
+            if to > from {
+                splits.push(Split {
+                    name,
+                    meaning,
+                    from,
+                    time: to - from,
+                    class,
+                });
+            }
+        };
+        let meaning = "from the last answer as primary until the client noticed the loss: \
+                       operations in this time may have failed";
+        split("detection", meaning.into(), last, noticed, "detection");
+        let named = self.outage.successor_named.map(at);
+        match (named.filter(|named| *named <= over), &self.end) {
+            (Some(named), _) => {
+                let meaning = "until another member named the new primary";
+                split("election", meaning.into(), noticed, named, "election");
+                let meaning = "until the new primary itself answered the client";
+                split("discovery", meaning.into(), named, over, "discovery");
+            }
+            (None, Some(_)) => {
+                let meaning = "until the new primary answered the client; \
+                               no other member named it before";
+                split("election", meaning.into(), noticed, over, "election");
+            }
+            (None, None) => {
+                let meaning = "no new one was found until the recording ends";
+                split("no successor", meaning.into(), noticed, over, "election");
+            }
+        }
+        if let Some(selected) = self.selected.map(at) {
+            let meaning = "until an operation selected the new primary";
+            split(
+                "first operation",
+                meaning.into(),
+                over,
+                selected,
+                "operation",
+            );
+        }
+        splits
+    }
+}
+
+/// Tells one outage in two sentences.
+fn story(change: &Change, timeline: &Timeline, clock: &impl Fn(u64) -> String) -> String {
+    let noticed = clock(timeline.offset(change.outage.noticed));
+    let lost = match &change.outage.lost {
+        Some(lost) => format!("the primary {lost}"),
+        None => "the last writable server".to_owned(),
+    };
+    let cause = change.cause.as_ref();
+    let cause = cause.map_or_else(String::new, |cause| {
+        format!(": {}", cause.trim_end_matches('.'))
+    });
+    let over = clock(change.over(timeline));
+    let new = change.end.as_ref().map(|end| &end.new);
+    let end = match new {
+        Some(Some(new)) if Some(new) == change.outage.lost.as_ref() => {
+            format!("At {over} the same server was primary again.")
+        }
+        Some(Some(new)) => format!("At {over} {new} was the new primary."),
+        Some(None) => format!("At {over} a server was writable again."),
+        None => {
+            let wanted = wanted(timeline);
+            format!("No {wanted} was known when the recording ended at {over}.")
+        }
+    };
+    format!("At {noticed} the client lost {lost}{cause}. {end}")
+}
+
+fn without_gap(
+    timeline: &Timeline,
+    wanted: &'static str,
+    clock: &impl Fn(u64) -> String,
+) -> Verdict {
+    let since = timeline.discovered.map(|at| timeline.offset(at));
+    let since = since.unwrap_or_default();
+    let always = format!(
+        "A {wanted} was known for {}, from its discovery to the end of the recording.",
+        nanos(timeline.span.saturating_sub(since))
+    );
+    if let Some(change) = timeline.changes.last() {
+        let headline = "The primary changed, and one was known at all times".to_owned();
+        let (severity, details) = (Severity::Warning, story(change, timeline, clock));
+        return Verdict {
+            severity,
+            headline,
+            details,
+        };
+    }
+    let mut lost: Vec<_> = timeline.lanes.iter().filter(|it| it.losses > 0).collect();
+    lost.sort_by_key(|lane| std::cmp::Reverse(lane.lost));
+    let (severity, headline) = match lost.first() {
+        None => (
+            Severity::Good,
+            format!("A {wanted} was known at all times, and no server was lost"),
+        ),
+        Some(lane) => {
+            let others = match lost.len() - 1 {
+                0 => String::new(),
+                others => format!(" (and {others} more)"),
+            };
+            let time = nanos(lane.lost);
+            let headline = format!("{}{others} was unreachable for {time}", lane.address);
+            (Severity::Warning, headline)
+        }
+    };
+    Verdict {
+        severity,
+        headline,
+        details: always,
+    }
+}
+
+/// Says why no primary was found.
+fn never_found(timeline: &Timeline) -> String {
+    let mut states = timeline.lanes.iter().filter_map(|lane| {
+        let band: &Band = lane.bands.last()?;
+        let error = lane.error.as_deref().filter(|_| band.state == State::Lost);
+        let state = error.unwrap_or(&band.name);
+        (band.state != State::Absent).then(|| format!("{}: {state}", lane.address))
+    });
+    let first: Vec<String> = states.by_ref().take(5).collect();
+    let more = match states.count() {
+        0 => String::new(),
+        more => format!("; and {more} more"),
+    };
+    format!("At the end: {}{more}.", first.join("; "))
+}
+
+pub(super) fn nanos(nanos: u64) -> String {
+    short(Duration::from_nanos(nanos))
+}
