@@ -102,7 +102,7 @@ impl Engine {
     }
 
     /// Returns the current description.
-    pub(crate) fn description(&self) -> &TopologyDescription {
+    pub(crate) fn description(&self) -> &Arc<TopologyDescription> {
         self.machine.description()
     }
 

@@ -348,8 +348,8 @@ impl Scanner {
 
     fn tell_scan(&mut self, input: ScanInput) -> ScanEffect {
         let now = self.now();
-        let snapshot = self.shared.published.load();
-        self.scan.handle(now, &snapshot.description, input)
+        let description = self.shared.checked_description();
+        self.scan.handle(now, &description, input)
     }
 
     /// Applies an input to the engine. `checked` is the server whose check caused it.

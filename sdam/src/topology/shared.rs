@@ -22,6 +22,7 @@ use sdam_core::{
     rng::{Rng, mix},
     server::Rtt,
     time::Instant,
+    topology::TopologyDescription,
 };
 use sdam_events::{history::History, queue::EventQueue};
 use sdam_select::{criteria::Criteria, explain, explain::Explanation, settings::Settings};
@@ -300,6 +301,12 @@ impl Shared {
             let after = engine.apply(now, input, RecordedInput::of, &self.published);
             ((), after)
         });
+    }
+
+    /// Returns the current description with the time of each server's last check, which the published
+    /// one does not have while a server stays Unknown by the same error.
+    pub(crate) fn checked_description(&self) -> Arc<TopologyDescription> {
+        Arc::clone(self.engine.lock().description())
     }
 
     /// Starts the task that polls the SRV record, if there is one to poll.
