@@ -18,6 +18,8 @@
 //! | P8 | after all faults are healed the description matches the deployment in time |
 //! | P9 | no selection waits while a suitable server exists, or beyond its time-out; no check-out waits beside an idle connection, without an attempt, or beyond its time-out |
 //! | P10 | closing and dropping complete at once |
+//! | wire | nothing is sent in plain text where TLS is on, and nothing past the proxy where there is one |
+//! | stages | errors have the stage at which they occurred |
 //! | continuity, freshness, errors, selection, memory, busy-loop, panic, determinism | see [`Oracle`](sdam_sim::oracle::Oracle) |
 //!
 //! The steps of a single-threaded client ([`plan::Kind::Scan`]) are not observable, so it is

@@ -202,6 +202,8 @@ impl Totals {
             faults,
             operations,
             refused,
+            encrypted,
+            proxied,
             excused,
         } = sum.counts;
         println!(
@@ -214,7 +216,7 @@ impl Totals {
             "{faults} faults, {} events, {selected} servers selected, {timed_out} time-outs, \
              {errors} errors ({late} of closed service connections) and {handshakes} \
              handshakes reported, {operations} commands on pooled connections ({refused} check-outs \
-             failed), {excused} runs excused",
+             failed), {encrypted} connections with TLS, {proxied} to proxies, {excused} runs excused",
             sum.events,
         );
     }

@@ -5,3 +5,4 @@ pub(crate) mod elections;
 pub(crate) mod pooled;
 pub(crate) mod step;
 pub(crate) mod truth;
+pub(crate) mod wire;

@@ -1,5 +1,6 @@
 //! The plan of a seed: a deployment, a client, a load and faults.
 
+mod access;
 mod deployment;
 mod faults;
 
@@ -12,6 +13,8 @@ use sdam_core::{
     rng::Rng,
 };
 use sdam_sim::{Blueprint, scenario::Scenario};
+
+pub use self::access::{Access, ProxyUse};
 
 /// The kind of faults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -112,6 +115,8 @@ pub struct Plan {
     pub blueprint: Blueprint,
     /// The faults.
     pub scenario: Scenario,
+    /// How the client gets to the deployment.
+    pub access: Access,
     /// Whether applications use the client during the faults.
     pub load: bool,
     /// How the topology is ended.
@@ -140,13 +145,17 @@ impl Plan {
         let mut rng = Rng::new(!seed).fork();
         let deployed = deployment::deploy(kind, &mut rng);
         let client = Client::draw(&mut rng);
-        let scenario = faults::scenario(kind, &deployed, &mut rng);
+        // Choices of their own, so that the faults of the deployment stay the same.
+        let mut access_rng = Rng::new(seed ^ 0xACCE).fork();
+        let access = Access::draw(&mut access_rng);
+        let scenario = faults::scenario(kind, &deployed, access, &mut rng, &mut access_rng);
         Self {
             seed,
             kind,
             shape: deployed.shape,
             blueprint: deployed.blueprint,
             scenario,
+            access,
             load: true,
             ending: match rng.below(8) {
                 0 | 1 => Ending::Drop,
@@ -177,6 +186,7 @@ impl Plan {
         options.heartbeat_frequency = Some(self.client.heartbeat);
         options.connect_timeout = self.client.connect_timeout;
         options.server_monitoring_mode = self.client.mode;
+        self.access.configure(&mut options);
         match self.shape {
             Shape::ReplicaSet => {
                 if self.client.one_seed {
@@ -246,8 +256,9 @@ impl fmt::Display for Plan {
         let client = &self.client;
         write!(
             f,
-            "{:?}, heartbeat {:?}, connect timeout {:?}, {:?}, {}{}load {}, {:?}",
+            "{:?}, {}heartbeat {:?}, connect timeout {:?}, {:?}, {}{}load {}, {:?}",
             self.shape,
+            self.access,
             client.heartbeat,
             client.connect_timeout,
             client.mode,

@@ -74,6 +74,10 @@ pub struct Counts {
     pub operations: u64,
     /// Connections that a pool did not give.
     pub refused: u64,
+    /// Connections with TLS.
+    pub encrypted: u64,
+    /// Connections to a proxy.
+    pub proxied: u64,
     /// Servers whose true role was unknown at the end because the rules for old releases correctly
     /// treat a primary as stale.
     pub excused: u64,
@@ -90,6 +94,8 @@ impl std::ops::AddAssign for Counts {
             faults,
             operations,
             refused,
+            encrypted,
+            proxied,
             excused,
         } = other;
         self.selected += selected;
@@ -100,6 +106,8 @@ impl std::ops::AddAssign for Counts {
         self.faults += faults;
         self.operations += operations;
         self.refused += refused;
+        self.encrypted += encrypted;
+        self.proxied += proxied;
         self.excused += excused;
     }
 }

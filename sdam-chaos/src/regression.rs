@@ -1,10 +1,12 @@
-//! Failures that were found, stored as files.
+//! Failures that were found, stored as files. `access plain` is in files of runs without TLS and
+//! proxy, whatever the seed stands for.
 //!
 //! ```text
 //! # P9-waiters at 12.5s: a selection of write operation is waiting, but ...
 //! seed 4711
 //! scenario random
 //! load off
+//! access plain
 //! ---
 //! 1.5s kill primary
 //! ```
@@ -16,7 +18,7 @@ use std::{
 };
 
 use crate::{
-    plan::Plan,
+    plan::{Access, Plan},
     run::{Failure, Stats, run_twice},
 };
 
@@ -50,6 +52,9 @@ impl fmt::Display for Regression {
         if !self.plan.load {
             writeln!(f, "load off")?;
         }
+        if self.plan.access == Access::PLAIN {
+            writeln!(f, "access plain")?;
+        }
         write!(f, "---\n{}", self.plan.scenario)
     }
 }
@@ -62,6 +67,7 @@ impl FromStr for Regression {
             .split_once("---\n")
             .ok_or("a line `---` is missing before the steps")?;
         let (mut seed, mut kind, mut load) = (None, None, true);
+        let mut access = None;
         let mut about = Vec::new();
         for line in head.lines() {
             match line.split_once(' ') {
@@ -75,9 +81,11 @@ impl FromStr for Regression {
                 }
                 Some(("scenario", name)) => kind = Some(name.parse()?),
                 Some(("load", "off")) => load = false,
+                Some(("access", "plain")) => access = Some(Access::PLAIN),
                 _ => {
                     return Err(format!(
-                        "`{line}` is not a comment, `seed NUMBER`, `scenario NAME` or `load off`"
+                        "`{line}` is not a comment, `seed NUMBER`, `scenario NAME`, `load off` or \
+                         `access plain`"
                     ));
                 }
             }
@@ -90,6 +98,7 @@ impl FromStr for Regression {
             .map_err(|error: sdam_sim::scenario::ParseScenarioError| error.to_string())?;
         let mut plan = Plan::new(seed, kind).with_scenario(scenario);
         plan.load = load;
+        plan.access = access.unwrap_or(plan.access);
         Ok(Self {
             plan,
             about: about.join("\n"),

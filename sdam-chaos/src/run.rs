@@ -25,7 +25,7 @@ use sdam_transport::{ClientMetadata, Environment};
 use crate::record::{Topology, TopologyBuilder};
 use crate::{
     load,
-    oracle::{cadence, elections, pooled, step::StepOracle, truth::Truth},
+    oracle::{cadence, elections, pooled, step::StepOracle, truth::Truth, wire},
     plan::{Ending, Kind, Plan, Shape},
     record::{Counts, EventRecorder, RecordingPools, RunRecord},
     request::SelectionRequest,
@@ -133,13 +133,14 @@ fn panic_message(panic: &(dyn Any + Send)) -> String {
 fn run_in_simulation(plan: &Plan, record: &Arc<RunRecord>) -> Result<Stats, Violation> {
     let sim = Sim::new(plan.seed, &plan.blueprint);
     record.set_clock(sim.runtime().io.clock);
+    plan.access.prepare(&sim);
     let options = plan
         .options(&sim.uri())
         .map_err(|error| setup_failure(&error))?;
     if plan.kind == Kind::Scan {
         sim.block_on(scan::run_client(plan, &sim, record, options.clone()))?;
     } else {
-        let mut check = StepOracle::new(&sim, record);
+        let mut check = StepOracle::new(&sim, record, plan.access);
         let work = run_client(plan, &sim, record, options.clone());
         sim.block_on_watching(work, |step| check.observe(step))?;
     }
@@ -155,6 +156,8 @@ fn run_in_simulation(plan: &Plan, record: &Arc<RunRecord>) -> Result<Stats, Viol
         }
     }
     let events = record.events().clone();
+    wire::check(plan.access, &sim)?;
+    wire::check_stages(plan, &events)?;
     audit(&events, &record.pools().calls)?;
     pooled::check_events(&events)?;
     pooled::check_end(record, sim.now())?;
@@ -164,7 +167,9 @@ fn run_in_simulation(plan: &Plan, record: &Arc<RunRecord>) -> Result<Stats, Viol
     } else {
         cadence::check(&events, &options)?;
     }
-    let counts = *record.counts();
+    let traffic = sim.network().traffic();
+    let mut counts = *record.counts();
+    (counts.encrypted, counts.proxied) = (traffic.encrypted, traffic.proxied);
     Ok(Stats {
         virtual_time: sim.now().since(Instant::EPOCH),
         trace: sim.trace(),
@@ -293,6 +298,7 @@ async fn converge(
 fn heal(sim: &Sim) {
     sim.network().heal();
     for member in sim.status().members {
+        sim.tls().renew_certificate(member.id);
         let target = member.id.into();
         for action in [
             Action::Thaw(target),

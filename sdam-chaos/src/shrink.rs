@@ -3,7 +3,7 @@
 use sdam_sim::{oracle::Oracle, scenario::Scenario};
 
 use crate::{
-    plan::Plan,
+    plan::{Access, Plan},
     run::{Failure, run},
 };
 
@@ -24,6 +24,9 @@ pub fn shrink(plan: &Plan, failure: Box<Failure>) -> (Plan, Box<Failure>) {
     let mut idle = plan.clone();
     idle.load = false;
     shrinker.accept(idle);
+    let mut direct = shrinker.plan.clone();
+    direct.access = Access::PLAIN;
+    shrinker.accept(direct);
     let mut chunk = plan.scenario.steps.len().max(1);
     loop {
         let mut at = 0;

@@ -19,6 +19,8 @@ fn every_kind_of_faults_passes_and_exercises_the_client() {
             timed_out,
             errors,
             faults,
+            encrypted,
+            proxied,
             ..
         } = seen;
         for (what, count) in [
@@ -26,6 +28,8 @@ fn every_kind_of_faults_passes_and_exercises_the_client() {
             ("timed out", timed_out),
             ("errors", errors),
             ("faults", faults),
+            ("connections with TLS", encrypted),
+            ("connections to a proxy", proxied),
         ] {
             assert!(count > 0, "{kind}: {what}");
         }

@@ -53,6 +53,10 @@ pub enum Oracle {
     RoundTrip,
     /// Reported errors have their specified consequences.
     Errors,
+    /// Nothing is sent in plain text where TLS is on, and nothing past the proxy where there is one.
+    Wire,
+    /// Errors have the stage at which they occurred.
+    Stages,
     /// Selected servers are suitable, and every selection that was started ends exactly once.
     Selection,
     /// Memory is bounded: tasks, timers, connections, undelivered events.
@@ -83,6 +87,8 @@ impl Oracle {
             Self::Freshness => "freshness",
             Self::RoundTrip => "round-trip",
             Self::Errors => "errors",
+            Self::Wire => "wire",
+            Self::Stages => "stages",
             Self::Selection => "selection",
             Self::Memory => "memory",
             Self::BusyLoop => "busy-loop",

@@ -10,9 +10,10 @@ use sdam_sim::{
     runtime::{SchedulerStep, Sim},
 };
 
-use super::pooled;
+use super::{pooled, wire};
 use crate::{
     load::TASK_TIMERS,
+    plan::Access,
     record::{RunRecord, Topology},
 };
 
@@ -25,6 +26,7 @@ const TIMERS: usize = 4;
 pub(crate) struct StepOracle<'w> {
     sim: &'w Sim,
     record: &'w RunRecord,
+    access: Access,
     /// The snapshot version and the number of pool calls at the last check.
     checked: Option<(u64, usize)>,
     /// The current second of virtual time, and the number of polls in it.
@@ -34,10 +36,11 @@ pub(crate) struct StepOracle<'w> {
 }
 
 impl<'w> StepOracle<'w> {
-    pub(crate) fn new(sim: &'w Sim, record: &'w RunRecord) -> Self {
+    pub(crate) fn new(sim: &'w Sim, record: &'w RunRecord, access: Access) -> Self {
         Self {
             sim,
             record,
+            access,
             checked: None,
             second: 0,
             polls: 0,
@@ -57,12 +60,19 @@ impl<'w> StepOracle<'w> {
                 self.check_polls(now);
                 self.check_leaks(&topology);
                 self.check_waiters(&topology, now);
+                self.check_wire();
             }
         }
     }
 
     fn violated(&self, oracle: Oracle, message: impl Into<String>) {
         self.record.violated(oracle, message);
+    }
+
+    fn check_wire(&self) {
+        if let Err(violation) = wire::check(self.access, self.sim) {
+            self.violated(violation.oracle, violation.message);
+        }
     }
 
     fn check_publication(&mut self, topology: &Topology) {

@@ -1,5 +1,7 @@
 //! The faults of a plan.
 
+mod access;
+
 use std::time::Duration;
 
 use sdam_core::rng::Rng;
@@ -12,11 +14,20 @@ use sdam_sim::{
 
 use super::{
     Kind, Shape,
+    access::Access,
     deployment::{Deployed, VERSIONS},
     pick,
 };
 
-pub(super) fn scenario(kind: Kind, deployed: &Deployed, rng: &mut Rng) -> Scenario {
+/// Creates the faults of the deployment by `rng`, and those of the client's access by
+/// `access_rng`.
+pub(super) fn scenario(
+    kind: Kind,
+    deployed: &Deployed,
+    access: Access,
+    rng: &mut Rng,
+    access_rng: &mut Rng,
+) -> Scenario {
     let seconds = match rng.below(10) {
         0 => 120,
         1..4 => 15,
@@ -43,6 +54,8 @@ pub(super) fn scenario(kind: Kind, deployed: &Deployed, rng: &mut Rng) -> Scenar
             Kind::Flapping => generator.flapping(),
         }
     }
+    generator.rng = access_rng;
+    generator.access(access);
     let mut steps = generator.steps;
     steps.sort_by_key(|(at, _)| *at);
     Scenario { steps }

@@ -290,4 +290,37 @@ pub(super) const MUTANTS: &[Mutant] = &[
         find: "            None => self.waiters.next(),\n        };",
         replace: "            None => None,\n        };",
     },
+    Mutant {
+        name: "plain-reconnect",
+        about: "only the first connection of the process negotiates TLS",
+        file: "sdam-transport/src/net.rs",
+        find: "let Some(tls) = &self.layers.tls else {",
+        replace: r"use std::sync::atomic::{AtomicBool, Ordering};
+        static CONNECTED: AtomicBool = AtomicBool::new(false);
+        let tls = self.layers.tls.as_ref();
+        let Some(tls) = tls.filter(|_| !CONNECTED.swap(true, Ordering::Relaxed)) else {",
+    },
+    Mutant {
+        name: "past-proxy",
+        about: "only the first connection of the process goes through the proxy",
+        file: "sdam-transport/src/net.rs",
+        find: "let Some(proxy) = proxy.filter(|_| !place.is_unix()) else {",
+        replace: r"use std::sync::atomic::{AtomicBool, Ordering};
+        static CONNECTED: AtomicBool = AtomicBool::new(false);
+        let Some(proxy) = proxy.filter(|_| !CONNECTED.swap(true, Ordering::Relaxed)) else {",
+    },
+    Mutant {
+        name: "lose-proxy",
+        about: "adding TLS to a transport takes its proxy away",
+        file: "sdam-transport/src/net.rs",
+        find: "proxy: layers.proxy.or(own.proxy),",
+        replace: "proxy: layers.proxy,",
+    },
+    Mutant {
+        name: "wrong-stage",
+        about: "a TLS handshake that stalls is an error of connecting",
+        file: "sdam-transport/src/net.rs",
+        find: "Err(TransportError::timeout(Stage::Tls, message).with_source(elapsed))",
+        replace: "Err(TransportError::timeout(Stage::Connect, message).with_source(elapsed))",
+    },
 ];

@@ -1,0 +1,101 @@
+//! What is on the wire, and what errors of connections say.
+
+use sdam_core::{
+    error::{ErrorKind, ServerError, Stage},
+    event::{Event, EventKind},
+    time::Instant,
+};
+use sdam_sim::{
+    oracle::{Oracle, Violation},
+    runtime::Sim,
+    scenario::{NetFault, Step},
+};
+
+use crate::plan::{Access, Plan};
+
+/// Checks that nothing was sent in plain text, or past the proxy.
+pub(crate) fn check(access: Access, sim: &Sim) -> Result<(), Violation> {
+    let traffic = sim.network().traffic();
+    let complaint = if access.tls && traffic.plain_text > 0 {
+        "plain text was sent although TLS is on"
+    } else if access.is_proxied() && traffic.direct > 0 {
+        "a connection was opened past the proxy"
+    } else {
+        return Ok(());
+    };
+    Err(Oracle::Wire.violated(sim.now(), format!("{complaint}: {traffic:?}")))
+}
+
+/// Checks that the error of every failed check has a stage that the client's access and the faults
+/// until then allow.
+pub(crate) fn check_stages(plan: &Plan, events: &[Event]) -> Result<(), Violation> {
+    let faults = Beginnings::of(plan);
+    for event in events {
+        let EventKind::ServerHeartbeatFailed {
+            heartbeat, failure, ..
+        } = &event.kind
+        else {
+            continue;
+        };
+        if let Some(complaint) = complaint(plan.access, &faults, event.at, failure) {
+            let message = format!("{}: {failure}: {complaint}", heartbeat.address);
+            return Err(Oracle::Stages.violated(event.at, message));
+        }
+    }
+    Ok(())
+}
+
+/// When the first fault of each kind begins.
+struct Beginnings {
+    look_ups: Option<Instant>,
+    certificates: Option<Instant>,
+}
+
+impl Beginnings {
+    fn of(plan: &Plan) -> Self {
+        let first = |is_it: fn(&NetFault) -> bool| {
+            let steps = plan.scenario.steps.iter();
+            let found = steps.filter(|(_, step)| matches!(step, Step::Net(fault) if is_it(fault)));
+            found.map(|(at, _)| Instant::EPOCH + *at).min()
+        };
+        Self {
+            look_ups: first(|fault| matches!(fault, NetFault::Dns(..))),
+            certificates: first(|fault| {
+                matches!(fault, NetFault::Tls(..) | NetFault::Certificate(..))
+            }),
+        }
+    }
+}
+
+fn complaint(
+    access: Access,
+    faults: &Beginnings,
+    at: Instant,
+    error: &ServerError,
+) -> Option<&'static str> {
+    let begun = |fault: Option<Instant>| fault.is_some_and(|begin| begin <= at);
+    if error.kind == ErrorKind::Cancelled {
+        // An attempt that was given up did not fail at a stage.
+        return None;
+    }
+    let is_allowed = match error.stage {
+        Stage::Dns => !access.is_proxied() && begun(faults.look_ups),
+        Stage::Connect => !access.is_proxied(),
+        Stage::Proxy => access.is_proxied(),
+        Stage::Tls => {
+            access.tls && (error.kind != ErrorKind::Protocol || begun(faults.certificates))
+        }
+        _ => true,
+    };
+    // The simulated TLS and the proxy's client say what they are.
+    let says = |word: &str| error.message.contains(word);
+    if !is_allowed {
+        Some("nothing can fail at this stage")
+    } else if (says("TLS") || says("certificate")) && error.stage != Stage::Tls {
+        Some("it is of the stage tls")
+    } else if says("proxy") && error.stage != Stage::Proxy {
+        Some("it is of the stage proxy")
+    } else {
+        None
+    }
+}

@@ -1,0 +1,98 @@
+//! How a plan's client gets to the deployment.
+
+use std::fmt;
+
+use sdam_core::{
+    address::ServerAddress,
+    options::{Options, ProxyOptions, TlsOptions},
+    rng::Rng,
+};
+use sdam_sim::runtime::Sim;
+
+/// How the client gets to the deployment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Access {
+    /// Whether the servers require TLS.
+    pub tls: bool,
+    /// Whether the client connects through a proxy.
+    pub proxy: ProxyUse,
+}
+
+/// Whether the client connects through a proxy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ProxyUse {
+    /// Directly.
+    #[default]
+    None,
+    /// Through a proxy that demands no login.
+    Anonymous,
+    /// Through a proxy that demands user name and password.
+    Login,
+}
+
+/// The user name and password of the proxy.
+const LOGIN: (&str, &str) = ("user", "password");
+
+impl Access {
+    /// In plain text and directly.
+    pub const PLAIN: Self = Self {
+        tls: false,
+        proxy: ProxyUse::None,
+    };
+
+    pub(super) fn draw(rng: &mut Rng) -> Self {
+        Self {
+            tls: rng.below(3) == 0,
+            proxy: match rng.below(8) {
+                0 => ProxyUse::Anonymous,
+                1 => ProxyUse::Login,
+                _ => ProxyUse::None,
+            },
+        }
+    }
+
+    /// Returns whether there is a proxy.
+    pub fn is_proxied(self) -> bool {
+        self.proxy != ProxyUse::None
+    }
+
+    /// Prepares the world: the servers' TLS and the proxy.
+    pub(crate) fn prepare(self, sim: &Sim) {
+        if self.tls {
+            sim.tls().require();
+        }
+        if self.is_proxied() {
+            let login = (self.proxy == ProxyUse::Login).then_some(LOGIN);
+            sim.proxies().add(proxy(), login);
+        }
+    }
+
+    /// Sets the client's options.
+    pub(super) fn configure(self, options: &mut Options) {
+        options.tls = self.tls.then(TlsOptions::default);
+        let proxy = proxy();
+        let port = proxy.port().unwrap_or_default();
+        let own = ProxyOptions::new(proxy.host(), port);
+        options.proxy = match self.proxy {
+            ProxyUse::None => None,
+            ProxyUse::Anonymous => Some(own),
+            ProxyUse::Login => Some(own.with_credential(LOGIN.0, LOGIN.1)),
+        };
+    }
+}
+
+/// Returns the address of the proxy.
+pub(super) fn proxy() -> ServerAddress {
+    ServerAddress::new("proxy", 1080)
+}
+
+impl fmt::Display for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.tls { "TLS, " } else { "" })?;
+        f.write_str(match self.proxy {
+            ProxyUse::None => "",
+            ProxyUse::Anonymous => "proxy, ",
+            ProxyUse::Login => "proxy with login, ",
+        })
+    }
+}

@@ -1,0 +1,89 @@
+//! Faults of look-ups, TLS and proxies.
+
+use std::time::Duration;
+
+use sdam_sim::{
+    action::Target,
+    runtime::{DnsFault, ProxyFault, TlsFault},
+    scenario::{CertificateChange, NetFault},
+};
+
+use super::FaultGenerator;
+use crate::plan::{
+    access::{Access, proxy},
+    host, pick,
+};
+
+impl FaultGenerator<'_> {
+    /// Adds faults of what `access` uses, none for plain access.
+    pub(super) fn access(&mut self, access: Access) {
+        for _ in 0..self.rng.below(5) {
+            match self.rng.below(3) {
+                0 if access != Access::PLAIN => self.look_up(access),
+                1 if access.tls => self.tls(),
+                2 if access.is_proxied() => self.proxy(),
+                _ => {}
+            }
+        }
+    }
+
+    /// Lets look-ups of one name fail: of a member, or of the proxy, which finds the members itself.
+    fn look_up(&mut self, access: Access) {
+        let name = if access.is_proxied() {
+            proxy()
+        } else {
+            host(self.rng.below(self.deployed.processes))
+        };
+        let name = Some(Box::from(name.host()));
+        let millis = |rng: &mut sdam_core::rng::Rng| Duration::from_millis(1 + rng.below(5000));
+        let fault = match self.rng.below(5) {
+            0 => DnsFault::NoSuchName,
+            1 => DnsFault::ServerFailure,
+            2 => DnsFault::Silence,
+            3 => DnsFault::Flapping(millis(self.rng)),
+            _ => DnsFault::Slow(millis(self.rng)),
+        };
+        self.temporary_fault(
+            NetFault::Dns(name.clone(), Some(fault)),
+            NetFault::Dns(name, None),
+        );
+    }
+
+    /// Lets handshakes fail, or changes a certificate. As that breaks no connection, it is mostly
+    /// followed by a reset.
+    fn tls(&mut self) {
+        let member = Target::from(self.member());
+        let faults = [TlsFault::Stall, TlsFault::Cut, TlsFault::PlainText];
+        let begin = match self.rng.below(6) {
+            0..3 => NetFault::Tls(member, Some(pick(self.rng, &faults))),
+            3 => NetFault::Certificate(member, CertificateChange::Expire),
+            4 => NetFault::Certificate(member, CertificateChange::Name("other".into())),
+            _ => NetFault::Certificate(member, CertificateChange::Issuer("other".into())),
+        };
+        let end = match begin {
+            NetFault::Tls(..) => NetFault::Tls(member, None),
+            _ => NetFault::Certificate(member, CertificateChange::Renew),
+        };
+        let at = self.random_time();
+        let until = at + self.fault_duration();
+        let mut steps = vec![(at, begin), (until, end)];
+        if self.rng.below(3) > 0 {
+            let soon = at + Duration::from_millis(self.rng.below(500));
+            steps.push((soon, NetFault::Reset(member)));
+        }
+        let steps = steps.into_iter().map(|(at, fault)| (at, fault.into()));
+        self.steps.extend(steps);
+    }
+
+    fn proxy(&mut self) {
+        let faults = [ProxyFault::Down, ProxyFault::Stall, ProxyFault::Reject];
+        if self.rng.below(4) == 0 {
+            return self.step(NetFault::ResetProxy(proxy()));
+        }
+        let fault = pick(self.rng, &faults);
+        self.temporary_fault(
+            NetFault::Proxy(proxy(), Some(fault)),
+            NetFault::Proxy(proxy(), None),
+        );
+    }
+}
