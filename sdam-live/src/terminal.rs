@@ -1,0 +1,135 @@
+//! A terminal for programs with a screen: tmux.
+
+use std::process::Command;
+
+use crate::debian::Package;
+use crate::error::Error;
+use crate::wait::poll;
+use crate::workdir::WorkDir;
+
+/// A terminal with a shell, in a tmux server of its own.
+///
+/// Dropping it kills the server, and the programs in the terminal get SIGHUP.
+#[derive(Debug)]
+pub struct Terminal {
+    package: Package,
+    dir: WorkDir,
+}
+
+/// What the shell prints before it reads a line.
+const PROMPT: &str = "ready$ ";
+
+impl Terminal {
+    /// Opens a terminal of this size, and waits for the shell's prompt.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] if there is no tmux and none can be fetched; see
+    /// [`or_skip`](crate::or_skip).
+    pub fn open(width: u16, height: u16) -> Result<Self, Error> {
+        let terminal = Self {
+            package: Package::find("tmux", "tmux")?,
+            dir: WorkDir::create("tmux").map_err(Error::io("create the directory of tmux"))?,
+        };
+        let (width, height) = (width.to_string(), height.to_string());
+        // An interactive shell has job control, and nothing but the prompt comes from its files.
+        let shell = format!("env -u ENV LC_ALL=C.UTF-8 PS1='{PROMPT}' sh -i");
+        terminal.tmux(&[
+            "-f",
+            "/dev/null",
+            "new-session",
+            "-d",
+            "-x",
+            &width,
+            "-y",
+            &height,
+            &shell,
+        ])?;
+        terminal.wait_for(PROMPT.trim_end())?;
+        Ok(terminal)
+    }
+
+    /// Types a line for the shell, or for the program that reads it.
+    pub fn line(&self, text: &str) -> Result<(), Error> {
+        self.tmux(&["send-keys", "-l", "--", text])?;
+        self.key("Enter")
+    }
+
+    /// Presses a key, by its name in tmux: `q`, `Enter`, `C-c`, `Up`.
+    pub fn key(&self, name: &str) -> Result<(), Error> {
+        self.tmux(&["send-keys", name]).map(drop)
+    }
+
+    /// Changes the size.
+    pub fn resize(&self, width: u16, height: u16) -> Result<(), Error> {
+        let (width, height) = (width.to_string(), height.to_string());
+        self.tmux(&["resize-window", "-x", &width, "-y", &height])
+            .map(drop)
+    }
+
+    /// Returns what the terminal shows, without trailing spaces.
+    pub fn shown(&self) -> Result<String, Error> {
+        self.tmux(&["capture-pane", "-p"])
+    }
+
+    /// Returns what the terminal shows, with the escape sequences of its colours.
+    pub fn coloured(&self) -> Result<String, Error> {
+        self.tmux(&["capture-pane", "-p", "-e"])
+    }
+
+    /// Returns the value of a format of tmux, such as `#{alternate_on}`.
+    pub fn state(&self, format: &str) -> Result<String, Error> {
+        let state = self.tmux(&["display-message", "-p", format])?;
+        Ok(state.trim_end().to_owned())
+    }
+
+    /// Waits until the terminal shows a text, and returns everything it shows.
+    ///
+    /// # Errors
+    /// If it does not come to be shown; the error says what is shown instead.
+    pub fn wait_for(&self, text: &str) -> Result<String, Error> {
+        self.wait_until(text, |shown| shown.contains(text))
+    }
+
+    /// Waits until what the terminal shows meets a condition, and returns it.
+    pub fn wait_until(
+        &self,
+        awaited: &str,
+        is_met: impl Fn(&str) -> bool,
+    ) -> Result<String, Error> {
+        let mut last = String::new();
+        let found = poll(&format!("`{awaited}` on the terminal"), || {
+            last = self.shown()?;
+            Ok(is_met(&last).then(|| last.clone()))
+        });
+        found.map_err(|error| Error::Protocol(format!("{error}; it shows:\n{last}")))
+    }
+
+    fn tmux(&self, arguments: &[&str]) -> Result<String, Error> {
+        let socket = self.dir.path().join("socket");
+        let mut command = self.package.command("tmux");
+        // Not the variables of a terminal in which the tests run.
+        command.env_remove("TMUX").env_remove("NO_COLOR");
+        command
+            .env("LC_ALL", "C.UTF-8")
+            .arg("-u")
+            .arg("-S")
+            .arg(socket);
+        output(command.args(arguments))
+    }
+}
+
+fn output(command: &mut Command) -> Result<String, Error> {
+    let output = command.output().map_err(Error::io("run tmux"))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    Err(Error::Protocol(format!("tmux: {}", complaint.trim())))
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        // It may have ended with its shell.
+        let _ = self.tmux(&["kill-server"]);
+    }
+}
