@@ -68,6 +68,7 @@ impl Cli {
     fn run(self) -> Exit {
         let watch = |mut arguments: watch::Arguments| {
             arguments.log = log::config();
+            arguments.screen = watch::has_screen();
             Exit::of(exit::run(|console| async move {
                 watch::run(&arguments, console, exit::interrupted()).await
             }))

@@ -33,6 +33,11 @@ impl Exit {
     /// An error unrelated to the deployment, such as writing the output.
     pub const FAILED: Self = Self(4);
 
+    /// A signal has ended the program; `code` is 128 and the number of the signal.
+    pub(crate) fn signalled(code: u8) -> Self {
+        Self(code)
+    }
+
     /// Converts the result of a program to its exit code.
     ///
     /// A reader that closes its end, such as `head`, is no error; any other error is printed on

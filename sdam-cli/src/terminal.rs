@@ -84,9 +84,22 @@ impl fmt::Display for Painted {
     }
 }
 
-/// Texts from servers must not control the terminal.
-fn sanitize(text: &str) -> String {
-    let replaced = |c: char| if c.is_control() { '\u{fffd}' } else { c };
+/// Replaces control characters, because texts from servers must not control the terminal. So are
+/// the characters that change the direction of a text, which can make an address look like another.
+pub(crate) fn sanitize(text: &str) -> String {
+    let turns = |c: char| {
+        matches!(
+            c,
+            '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+        )
+    };
+    let replaced = |c: char| {
+        if c.is_control() || turns(c) {
+            '\u{fffd}'
+        } else {
+            c
+        }
+    };
     text.chars().map(replaced).collect()
 }
 

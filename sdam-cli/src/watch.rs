@@ -4,7 +4,13 @@
 
 mod arguments;
 mod demonstration;
+mod full;
+mod model;
+mod player;
+mod recorded;
 mod screen;
+mod started;
+mod tape;
 #[cfg(test)]
 mod tests;
 mod verdict;
@@ -12,13 +18,11 @@ mod view;
 
 use std::{
     env,
-    fs::File,
-    future::{Future, pending},
-    io::{self, BufWriter, IsTerminal, Write},
+    future::{Future, pending, ready},
+    io::{self, IsTerminal, Write},
     iter,
     pin::pin,
     sync::Arc,
-    time::SystemTime,
 };
 
 use futures::{
@@ -28,21 +32,23 @@ use futures::{
 };
 use sdam::{Runtime, Topology};
 use sdam_core::{event::EventKind, options::Options};
-use sdam_events::{
-    channel::{self, EventStream},
-    facts::Facts,
-    record::{Origin, RecordSink},
-};
+use sdam_events::channel::EventStream;
 use sdam_select::Criteria;
 
 pub use self::{
     arguments::Arguments,
+    player::Speed,
     verdict::{Access, is_known},
 };
-use self::{demonstration::Demonstration, view::View};
-use crate::{
-    exit::Exit, failure::Failure, log::LogSink, output::Output, target::Target, terminal::Palette,
-};
+use self::{demonstration::Demonstration, started::Started, view::View};
+use crate::{exit::Exit, failure::Failure, output::Output, target::Target, terminal::Palette};
+
+/// Returns whether the full screen can be used: standard input and output are terminals that can
+/// move the cursor.
+pub fn has_screen() -> bool {
+    let is_dumb = env::var_os("TERM").is_some_and(|term| term == "dumb");
+    io::stdin().is_terminal() && io::stdout().is_terminal() && !is_dumb
+}
 
 /// The outputs of a program.
 #[derive(Debug)]
@@ -82,6 +88,9 @@ pub async fn run<O: Write, R: Write>(
     mut console: Console<O, R>,
     interrupt: impl Future<Output = ()>,
 ) -> io::Result<Exit> {
+    if let Some(path) = &arguments.from {
+        return recorded::run(path, arguments, console, interrupt).await;
+    }
     match Session::prepare(arguments).await {
         Ok(session) => session.run(arguments, console, interrupt).await,
         Err(failure) => failure.report(&mut console.remarks),
@@ -125,87 +134,68 @@ impl Session {
         if let Some(timeout) = arguments.timeout {
             self.options.server_selection_timeout = timeout;
         }
-        let Started {
-            topology,
-            events,
-            recording,
-        } = match start(self.runtime, self.options, arguments) {
+        let started = match Started::new(self.runtime, self.options, arguments) {
             Ok(started) => started,
             Err(failure) => return failure.report(&mut console.remarks),
         };
+        let Started {
+            topology,
+            recording,
+            ..
+        } = &started;
+        let (topology, recording) = (topology.clone(), recording.clone());
         for warning in topology.warnings() {
             writeln!(console.remarks, "warning: {warning}")?;
         }
-        let mut view = View::new(console, arguments.json, topology.options());
-        let result = if arguments.once {
-            once(&topology, &mut view, interrupt).await
+        let (notes, heard) = mpsc::unbounded();
+        let show = async {
+            match &self.demonstration {
+                Some(demonstration) => demonstration.run(&topology, notes).await,
+                None => pending().await,
+            }
+        };
+        let mut remarks = console.remarks;
+        let result = if arguments.wants_screen() {
+            let setup = started.screen(arguments, console.palette, heard);
+            // The screen stays after the demonstration, until the user quits.
+            let show = show.then(|end| match end {
+                Ok(()) => pending().left_future(),
+                Err(error) => ready(error).right_future(),
+            });
+            select_biased! {
+                exit = pin!(full::run(setup, interrupt).fuse()) => exit,
+                error = pin!(show.fuse()) => Failure::other(error).report(&mut remarks),
+            }
         } else {
-            let (notes, heard) = mpsc::unbounded();
-            let show = async {
-                match &self.demonstration {
-                    Some(demonstration) => demonstration.run(&topology, notes).await,
-                    None => pending().await,
-                }
+            let console = Console {
+                output: console.output,
+                remarks: &mut remarks,
+                palette: console.palette,
             };
-            let until = async {
-                select_biased! {
-                    () = pin!(interrupt.fuse()) => Ok(()),
-                    end = pin!(show.fuse()) => end,
-                }
-            };
-            follow(&topology, events, heard, &mut view, until).await
+            let mut view = View::new(console, arguments.json, topology.options());
+            if arguments.once {
+                once(&topology, &mut view, interrupt).await
+            } else {
+                let until = async {
+                    select_biased! {
+                        () = pin!(interrupt.fuse()) => Ok(()),
+                        end = pin!(show.fuse()) => end,
+                    }
+                };
+                follow(&topology, started.events, heard, &mut view, until).await
+            }
         };
         // Also after an error of writing, so that no connection is cut during an exchange.
         topology.close().await;
         let lost = recording.and_then(|recording| recording.take_error());
         match (result, lost) {
-            (Ok(_), Some(error)) => {
+            (Ok(_), Some(error)) if arguments.record.is_some() => {
                 Failure::other(format!("the recording is not complete: {error}"))
-                    .report(view.remarks())
+                    .report(&mut remarks)
             }
             (result, _) => result,
         }
     }
-}
-
-/// A started topology and its outputs.
-struct Started {
-    topology: Topology,
-    events: EventStream,
-    recording: Option<Arc<RecordSink<BufWriter<File>>>>,
-}
-
-fn start(runtime: Runtime, options: Options, arguments: &Arguments) -> Result<Started, Failure> {
-    let recording = match &arguments.record {
-        None => None,
-        Some(path) => {
-            let mut origin = Origin::at(runtime.io.clock.now(), SystemTime::now());
-            origin.vantage = arguments.vantage.as_deref().map(Into::into);
-            let file = File::create(path).map(BufWriter::new);
-            let sink = file.and_then(|file| RecordSink::with_origin(file, &options, &origin));
-            let sink = sink.map_err(|error| {
-                Failure::other(format!("cannot record to {}: {error}", path.display()))
-            });
-            Some(Arc::new(sink?))
-        }
-    };
-    let (sink, events) = channel::unbounded();
-    let mut builder = arguments
-        .target
-        .builder(options)
-        .sink(sink.interested_in(Facts::INTEREST));
-    if let Some(recording) = &recording {
-        builder = builder.sink(Arc::clone(recording));
-    }
-    if let Some(log) = LogSink::open(arguments.log.clone()).map_err(Failure::other)? {
-        builder = builder.sink(log);
-    }
-    let topology = builder.start(runtime).map_err(Failure::config)?;
-    Ok(Started {
-        topology,
-        events,
-        recording,
-    })
 }
 
 /// Shows the first snapshot with a known verdict, or the last one before the timeout.

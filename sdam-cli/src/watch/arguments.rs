@@ -3,19 +3,27 @@
 use std::{path::PathBuf, time::Duration};
 
 use clap::Args;
-use sdam_events::log::LogConfig;
+use sdam_events::log::{LogConfig, LogOutput};
+use sdam_events::sink::Interest;
 
+use super::player::Speed;
 use crate::{cli::seconds, target::Target};
 
 /// What the help ends with.
 const AFTER: &str = "\
+On a terminal it shows a full screen; `?` lists the keys. Output that is piped, and --plain, are \
+lines. The screen records everything from the start into a temporary file of up to 1 GiB, which \
+the key w saves and which is removed at the end; --record FILE records into a file of your own.
+
 The topology is known when one server has replied and all others have replied or failed.
 
 Colours are for terminals; NO_COLOR turns them off. The variables MONGODB_LOG_ALL, \
-MONGODB_LOG_TOPOLOGY, MONGODB_LOG_PATH and so on configure logging.
+MONGODB_LOG_TOPOLOGY, MONGODB_LOG_PATH and so on configure logging; with log messages on the \
+terminal the output is lines.
 
 Exit codes of --once: 0 writable, 1 readable only, 2 neither. In any case: 3 the command line or \
-connection string is wrong, 4 another failure.
+connection string is wrong, 4 another failure. The full screen: 0 left with q, Ctrl-C or SIGINT, \
+or the terminal has gone; 143 SIGTERM, 129 SIGHUP, 131 SIGQUIT.
 
 Example: sdam watch --once 'mongodb://db-0.example.com/?replicaSet=rs0'";
 
@@ -23,13 +31,20 @@ Example: sdam watch --once 'mongodb://db-0.example.com/?replicaSet=rs0'";
 ///
 /// Without a connection string it starts a simulated replica set, lets its primary step down after
 /// a few seconds, shows the failover, and ends.
-#[derive(Args, Clone, Debug, PartialEq, Eq)]
+#[derive(Args, Clone, Debug, PartialEq)]
 #[command(after_help = AFTER)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a flag of the command line"
+)]
 #[non_exhaustive]
 pub struct Arguments {
     #[command(flatten)]
     /// The deployment; a simulated one if there is no connection string.
     pub target: Target,
+    /// Print lines even if standard output is a terminal, instead of the full screen.
+    #[arg(long)]
+    pub plain: bool,
     /// Print one JSON object for each change, instead of lines for people.
     #[arg(long)]
     pub json: bool,
@@ -46,6 +61,19 @@ pub struct Arguments {
     /// Name the place of this client in the recording, for `sdam compare`.
     #[arg(long, value_name = "NAME", requires = "record")]
     pub vantage: Option<String>,
+    /// Show the recording FILE instead of a deployment; `-` is standard input.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["once", "record"])]
+    pub from: Option<PathBuf>,
+    /// How many times as fast as recorded; `max` for no pauses.
+    #[arg(long, value_name = "N", default_value = "1", requires = "from")]
+    pub speed: Speed,
+    /// Use only characters of ASCII on the full screen; so does a locale without UTF-8.
+    #[arg(long)]
+    pub ascii: bool,
+    /// Whether the full screen can be used, because standard input and output are terminals. Not
+    /// part of the command line.
+    #[arg(skip)]
+    pub screen: bool,
     /// The pause of a simulated deployment after its start, so that its discovery can be read.
     #[arg(skip = PAUSE)]
     pub pause: Duration,
@@ -57,16 +85,30 @@ pub struct Arguments {
 /// The default of [`Arguments::pause`].
 const PAUSE: Duration = Duration::from_secs(3);
 
+impl Arguments {
+    /// Returns whether to use the full screen. Log messages on the terminal would spoil it.
+    pub(super) fn wants_screen(&self) -> bool {
+        let logs =
+            self.log.interest() != Interest::NONE && !matches!(self.log.output, LogOutput::File(_));
+        self.screen && !(self.plain || self.json || self.once || logs)
+    }
+}
+
 impl Default for Arguments {
     /// Returns the defaults of an empty command line.
     fn default() -> Self {
         Self {
             target: Target::default(),
+            plain: false,
             json: false,
             once: false,
             timeout: None,
             record: None,
             vantage: None,
+            from: None,
+            speed: Speed::Times(1.0),
+            ascii: false,
+            screen: false,
             pause: PAUSE,
             log: LogConfig::default(),
         }

@@ -252,6 +252,15 @@ fn news(before: &ServerDescription, now: &ServerDescription) -> String {
     if before.server_type != now.server_type {
         return format!("was {}", before.server_type);
     }
+    // It changes with all other fields, so it is only mentioned if nothing else has changed.
+    changed_fields(before, now).unwrap_or_else(|| "new topologyVersion".to_owned())
+}
+
+/// Describes the changed fields other than type and topologyVersion.
+pub(super) fn changed_fields(
+    before: &ServerDescription,
+    now: &ServerDescription,
+) -> Option<String> {
     let mut news = Vec::new();
     if before.primary != now.primary {
         let primary = now.primary.as_ref().map_or("none", ServerAddress::as_str);
@@ -275,14 +284,10 @@ fn news(before: &ServerDescription, now: &ServerDescription) -> String {
     ];
     let names = changes.into_iter().filter(|(_, changed)| *changed);
     news.extend(names.map(|(name, _)| format!("new {name}")));
-    // It changes with all other fields, so it is only mentioned if nothing else has changed.
-    if news.is_empty() {
-        news.push("new topologyVersion".to_owned());
-    }
-    news.join(", ")
+    (!news.is_empty()).then(|| news.join(", "))
 }
 
-fn tone_of(server: &ServerDescription) -> Tone {
+pub(super) fn tone_of(server: &ServerDescription) -> Tone {
     match server.server_type {
         ServerType::RsPrimary
         | ServerType::Standalone
@@ -308,7 +313,7 @@ fn others<'t>(servers: impl Iterator<Item = &'t ServerDescription>) -> String {
     format!("unchanged: {}", counts.collect::<Vec<_>>().join(", "))
 }
 
-fn describe(failover: &Failover) -> String {
+pub(super) fn describe(failover: &Failover) -> String {
     let gap = seconds(failover.without_primary());
     match (&failover.outage.lost, &failover.new) {
         (Some(old), Some(new)) if old == new => {

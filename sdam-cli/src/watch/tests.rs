@@ -412,6 +412,86 @@ fn recordings_can_be_replayed() {
     assert!(remarks.contains("\nerror: line "), "{remarks}");
 }
 
+/// Returns the lines without their times, without those that only the demonstration adds.
+fn untimed(text: &str) -> Vec<&str> {
+    let lines = text.lines().map(|line| match line.get(..TEXT) {
+        Some(time) if !line.starts_with(' ') && time.contains(':') => &line[TEXT..],
+        _ => line,
+    });
+    let notes = ["a simulated", "asking the primary", "the end"];
+    let is_note = |line: &&str| notes.iter().any(|note| line.starts_with(note));
+    // The connection string is on a line of its own.
+    let is_string = |line: &&str| line.contains("mongodb://");
+    lines
+        .filter(|line| !is_note(line) && !is_string(line))
+        .collect()
+}
+
+/// The column of texts behind the time.
+const TEXT: usize = 15;
+
+#[test]
+fn a_recording_is_shown_like_the_deployment_it_was_made_of() {
+    let file = Scratch::new("shown");
+    let path = file.0.to_str().unwrap();
+    let (live, _, result) = watch(&["--record", path]);
+    assert_eq!(result.unwrap(), Exit::SUCCESS);
+    let (played, remarks, result) = watch(&["--from", path, "--speed", "max"]);
+    assert_eq!((result.unwrap(), &*remarks), (Exit::SUCCESS, ""));
+    let (live, played) = (untimed(&live), untimed(&played));
+    assert!(live.len() > 10, "{live:?}");
+    assert_eq!(played, live);
+    let (json, ..) = watch(&["--from", path, "--speed", "max", "--json"]);
+    assert!(
+        json.lines().all(|line| line.starts_with("{\"v\":1,")),
+        "{json}"
+    );
+}
+
+#[test]
+fn a_file_that_is_no_recording_is_named_in_the_error() {
+    let file = Scratch::new("nonsense");
+    fs::write(&file.0, "nonsense").unwrap();
+    for path in [file.0.to_str().unwrap(), "/nowhere/at/all"] {
+        let (output, remarks, result) = watch(&["--from", path]);
+        assert_eq!((&*output, result.unwrap()), ("", Exit::CONFIGURATION));
+        assert!(
+            remarks.starts_with(&format!("error: {path}: ")),
+            "{remarks}"
+        );
+    }
+}
+
+#[test]
+fn the_full_screen_needs_a_terminal_that_is_free() {
+    use sdam_events::log::LogConfig;
+
+    let check = |line: &[&str], change: &dyn Fn(&mut Arguments), expected| {
+        let mut arguments = arguments(line);
+        arguments.screen = true;
+        change(&mut arguments);
+        assert_eq!(arguments.wants_screen(), expected, "{line:?}");
+    };
+    let log = |variables: &'static [(&str, &str)]| {
+        LogConfig::from_env(|name| {
+            let found = variables.iter().find(|(own, _)| *own == name);
+            found.map(|(_, value)| (*value).to_owned())
+        })
+    };
+    check(&[], &|_| {}, true);
+    check(&["--plain"], &|_| {}, false);
+    check(&["--json"], &|_| {}, false);
+    check(&["--once"], &|_| {}, false);
+    check(&[], &|arguments| arguments.screen = false, false);
+    let to_terminal: &[_] = &[("MONGODB_LOG_ALL", "debug")];
+    check(&[], &|arguments| arguments.log = log(to_terminal), false);
+    let to_file: &[_] = &[
+        ("MONGODB_LOG_ALL", "debug"),
+        ("MONGODB_LOG_PATH", "/tmp/log"),
+    ];
+    check(&[], &|arguments| arguments.log = log(to_file), true);
+}
+
 #[test]
 fn a_recording_that_cannot_be_written_is_an_error() {
     let nowhere = "/nowhere/at/all";

@@ -44,6 +44,12 @@ impl<O: Write, R: Write> View<O, R> {
         }
     }
 
+    /// Sets one moment on both clocks, instead of that of the first event.
+    pub(super) fn beginning(mut self, anchor: (Instant, SystemTime)) -> Self {
+        self.anchor = Some(anchor);
+        self
+    }
+
     /// Shows the changes of an event; most events change nothing.
     pub(super) fn event(&mut self, event: &Event) -> io::Result<()> {
         let (at, began) = *self.anchor.get_or_insert((event.at, SystemTime::now()));
@@ -107,7 +113,7 @@ impl<O: Write, R: Write> View<O, R> {
 }
 
 /// Formats the time of day in UTC, as in servers' logs.
-fn time_of_day(wall: SystemTime) -> String {
+pub(super) fn time_of_day(wall: SystemTime) -> String {
     let since_epoch = wall.duration_since(UNIX_EPOCH).unwrap_or_default();
     let (seconds, millis) = (since_epoch.as_secs(), since_epoch.subsec_millis());
     let (hours, minutes) = (seconds / 3600 % 24, seconds / 60 % 60);

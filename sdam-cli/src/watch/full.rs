@@ -1,0 +1,373 @@
+//! The full screen.
+//!
+//! Events, keys and signals change the model and the state of the screen; frames are drawn from
+//! these alone. Monitoring runs on another thread, so a slow terminal does not delay it.
+
+mod canvas;
+mod frame;
+mod keys;
+mod painter;
+mod signals;
+mod state;
+mod terminal;
+#[cfg(test)]
+mod tests;
+mod text;
+
+use std::{
+    env,
+    future::{Future, pending},
+    io::{self, BufWriter, Stdout},
+    path::PathBuf,
+    pin::pin,
+    thread,
+    time::{Duration, SystemTime},
+};
+
+use futures::{
+    FutureExt, StreamExt,
+    channel::mpsc::{self, UnboundedReceiver, UnboundedSender},
+    select_biased,
+};
+use ratatui::backend::CrosstermBackend;
+use sdam_core::{
+    address::ServerAddress, event::Event, options::Options, read_preference::ReadPreference,
+    time::Instant,
+};
+use tokio::time::{self, sleep_until};
+
+use self::{
+    canvas::Canvas,
+    frame::{Scene, Wall, ordered},
+    painter::Painter,
+    signals::{Signal, Signals},
+    state::{Action, State},
+    terminal::Terminal,
+    text::{Glyphs, bytes},
+};
+use super::{model::Model, player::Player, tape::Tape};
+use crate::{
+    exit::Exit,
+    log::timestamp,
+    terminal::{Palette, Tone},
+};
+use sdam_events::channel::EventStream;
+
+/// The interval of frames while nothing happens.
+const IDLE: Duration = Duration::from_millis(250);
+/// The interval while the stopwatch runs.
+const RUNNING: Duration = Duration::from_millis(100);
+/// The least interval of frames, while much happens.
+const BUSY: Duration = Duration::from_millis(50);
+/// The maximum number of events that are processed between two looks at the keys.
+const BATCH: usize = 1000;
+
+/// Where events and the time come from.
+pub(super) enum Feed {
+    Live {
+        events: EventStream,
+        clock: Box<dyn Fn() -> Instant>,
+    },
+    Replay(Player),
+}
+
+impl Feed {
+    /// Waits for the next event. At the end it waits for ever.
+    async fn next(&mut self) -> Event {
+        let event = match self {
+            Self::Live { events, .. } => events.next().await,
+            Self::Replay(player) => player.next().await,
+        };
+        match event {
+            Some(event) => event,
+            None => pending().await,
+        }
+    }
+
+    fn try_next(&mut self) -> Option<Event> {
+        match self {
+            Self::Live { events, .. } => events.try_next(),
+            Self::Replay(player) => player.try_next(),
+        }
+    }
+
+    /// Returns whether a recording was played to its end.
+    fn is_over(&self) -> bool {
+        match self {
+            Self::Live { .. } => false,
+            Self::Replay(player) => player.is_over(),
+        }
+    }
+
+    fn now(&self) -> Instant {
+        match self {
+            Self::Live { clock, .. } => clock(),
+            Self::Replay(player) => player.now(),
+        }
+    }
+}
+
+/// What a screen shows.
+pub(super) struct Setup {
+    pub(super) feed: Feed,
+    /// The options of the client whose events these are.
+    pub(super) options: Options,
+    /// The read preference of the connection string.
+    pub(super) preference: ReadPreference,
+    /// One moment on both clocks.
+    pub(super) wall: (Instant, SystemTime),
+    /// The source of the events, in a word.
+    pub(super) source: String,
+    /// The recording, and its file if it has a name.
+    pub(super) tape: Option<(Tape, Option<PathBuf>)>,
+    /// Remarks to show with the events.
+    pub(super) notes: UnboundedReceiver<String>,
+    /// Only characters of ASCII.
+    pub(super) ascii: bool,
+    pub(super) palette: Palette,
+}
+
+/// Shows a full screen until the user quits, `until` is ready, or a signal ends the program.
+///
+/// # Errors
+///
+/// Those of the terminal. It is restored in any case.
+pub(super) async fn run(setup: Setup, until: impl Future<Output = ()>) -> io::Result<Exit> {
+    signals::guard()?;
+    let signals = Signals::new()?;
+    let keys = keys::read(io::stdin())?;
+    let terminal = Terminal::enter()?;
+    let screen = Screen::new(setup);
+    let end = screen.run(&terminal, signals, keys, until).await;
+    drop(terminal);
+    match end {
+        // The terminal has gone.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Exit::SUCCESS),
+        end => end,
+    }
+}
+
+/// The result of an input.
+enum Next {
+    /// Draw at the next opportunity.
+    Later,
+    /// Draw now.
+    Now,
+    End(Exit),
+}
+
+struct Screen {
+    feed: Feed,
+    model: Model,
+    state: State,
+    wall: Wall,
+    source: String,
+    tape: Option<(Tape, Option<PathBuf>)>,
+    notes: UnboundedReceiver<String>,
+    /// The results of saving.
+    saved: (UnboundedSender<String>, UnboundedReceiver<String>),
+    glyphs: Glyphs,
+    palette: Palette,
+    painter: Painter<CrosstermBackend<BufWriter<Stdout>>>,
+}
+
+impl Screen {
+    fn new(setup: Setup) -> Self {
+        let (at, time) = setup.wall;
+        let glyphs = if setup.ascii {
+            Glyphs::Ascii
+        } else {
+            Glyphs::detect(|name| env::var(name).ok())
+        };
+        Self {
+            feed: setup.feed,
+            model: Model::new(&setup.options),
+            state: State::new(setup.preference),
+            wall: Wall { at, time },
+            source: setup.source,
+            tape: setup.tape,
+            notes: setup.notes,
+            saved: mpsc::unbounded(),
+            glyphs,
+            palette: setup.palette,
+            painter: Painter::new(CrosstermBackend::new(BufWriter::new(io::stdout()))),
+        }
+    }
+
+    async fn run(
+        mut self,
+        terminal: &Terminal,
+        mut signals: Signals,
+        mut keys: UnboundedReceiver<keys::Key>,
+        until: impl Future<Output = ()>,
+    ) -> io::Result<Exit> {
+        let mut until = pin!(until.fuse());
+        let mut next = Next::Now;
+        let mut drawn = time::Instant::now();
+        loop {
+            let due = match next {
+                Next::End(exit) => return Ok(exit),
+                Next::Later if drawn.elapsed() < BUSY => drawn + BUSY,
+                Next::Now | Next::Later => {
+                    self.draw(terminal)?;
+                    drawn = time::Instant::now();
+                    drawn + self.interval()
+                }
+            };
+            next = select_biased! {
+                signal = pin!(signals.next().fuse()) => self.signal(terminal, signal)?,
+                () = until => Next::End(Exit::SUCCESS),
+                key = keys.next() => match key {
+                    Some(key) => self.press(terminal, key)?,
+                    None => Next::End(Exit::SUCCESS),
+                },
+                event = pin!(self.feed.next().fuse()) => self.observe(&event),
+                note = self.notes.select_next_some() => self.note(&note),
+                words = self.saved.1.select_next_some() => self.say(words),
+                () = pin!(sleep_until(due).fuse()) => Next::Now,
+            };
+        }
+    }
+
+    /// Returns the interval to the next frame if nothing happens.
+    fn interval(&self) -> Duration {
+        let is_running = self.model.stopwatch().current().is_some();
+        if is_running && self.state.frozen.is_none() {
+            RUNNING
+        } else {
+            IDLE
+        }
+    }
+
+    fn observe(&mut self, event: &Event) -> Next {
+        self.model.observe(event);
+        for _ in 0..BATCH {
+            let Some(event) = self.feed.try_next() else {
+                break;
+            };
+            self.model.observe(&event);
+        }
+        Next::Later
+    }
+
+    fn note(&mut self, words: &str) -> Next {
+        self.model.note("demo", Tone::Strong, words);
+        self.say(words.to_owned())
+    }
+
+    fn say(&mut self, words: String) -> Next {
+        self.state.message = Some(words);
+        Next::Now
+    }
+
+    fn signal(&mut self, terminal: &Terminal, signal: Signal) -> io::Result<Next> {
+        match signal {
+            Signal::End(code) => return Ok(Next::End(Exit::signalled(code))),
+            Signal::Suspend => return self.suspend(terminal),
+            Signal::Continue => {
+                terminal.resume()?;
+                self.painter.forget();
+            }
+            Signal::Resize => {}
+        }
+        Ok(Next::Now)
+    }
+
+    fn suspend(&mut self, terminal: &Terminal) -> io::Result<Next> {
+        terminal.suspend();
+        signals::stop()?;
+        terminal.resume()?;
+        self.painter.forget();
+        Ok(Next::Now)
+    }
+
+    fn press(&mut self, terminal: &Terminal, key: keys::Key) -> io::Result<Next> {
+        let shown: Vec<ServerAddress> = ordered(self.shown(), &self.state)
+            .iter()
+            .map(|server| server.description.address.clone())
+            .collect();
+        match self.state.press(key, &shown, &self.model) {
+            Action::None => {}
+            Action::Quit => return Ok(Next::End(Exit::SUCCESS)),
+            Action::Suspend => return self.suspend(terminal),
+            Action::Redraw => self.painter.forget(),
+            Action::Mark => {
+                self.model.mark();
+                self.state.message = Some("a mark is among the events".to_owned());
+            }
+            Action::Save => self.save(),
+        }
+        Ok(Next::Now)
+    }
+
+    /// Returns the frozen state, or the current one.
+    fn shown(&self) -> &Model {
+        self.state.frozen.as_deref().unwrap_or(&self.model)
+    }
+
+    /// Saves the recording on another thread, because it may be long.
+    fn save(&mut self) {
+        let (tape, path) = match &self.tape {
+            None => {
+                self.say("nothing is recorded".to_owned());
+                return;
+            }
+            Some((_, Some(path))) => {
+                let words = format!("everything is recorded in {}", path.display());
+                self.say(words);
+                return;
+            }
+            Some((tape, None)) => (tape.clone(), recording_name(SystemTime::now())),
+        };
+        let sender = self.saved.0.clone();
+        let words = format!("saving {}", path.display());
+        self.say(words);
+        let save = move || {
+            let words = match tape.save(&path) {
+                Ok(length) => format!("saved {} ({})", path.display(), bytes(length)),
+                Err(error) => format!("cannot save {}: {error}", path.display()),
+            };
+            // The screen may have been closed meanwhile.
+            let _ = sender.unbounded_send(words);
+        };
+        if let Err(error) = thread::Builder::new().name("save".to_owned()).spawn(save) {
+            self.say(format!("cannot save: {error}"));
+        }
+    }
+
+    fn draw(&mut self, terminal: &Terminal) -> io::Result<()> {
+        self.model.advance(self.feed.now());
+        for panic in terminal.panics() {
+            self.model.note("watch", Tone::Bad, &panic);
+        }
+        let recording = match &self.tape {
+            None => String::new(),
+            Some((tape, _)) if tape.is_full() => "REC full".to_owned(),
+            Some((tape, _)) => format!("REC {}", bytes(tape.length())),
+        };
+        let scene = Scene {
+            model: self.state.frozen.as_deref().unwrap_or(&self.model),
+            state: &self.state,
+            wall: self.wall,
+            source: if self.feed.is_over() {
+                "ENDED"
+            } else {
+                &self.source
+            },
+            recording: &recording,
+        };
+        let (glyphs, palette) = (self.glyphs, self.palette);
+        self.painter.paint(|buffer| {
+            let mut canvas = Canvas::new(buffer, glyphs, palette);
+            frame::draw(&mut canvas, &scene)
+        })?;
+        Ok(())
+    }
+}
+
+/// Returns the name of a new recording in the current folder.
+fn recording_name(now: SystemTime) -> PathBuf {
+    let time = timestamp(now).replace(['-', ':'], "");
+    let seconds = time.split('.').next().unwrap_or_default();
+    format!("sdam-{seconds}Z.jsonl").into()
+}

@@ -1,0 +1,99 @@
+//! Drawing of texts within the bounds of a frame.
+
+use ratatui::{
+    buffer::Buffer,
+    layout::Rect,
+    style::{Color, Modifier, Style},
+};
+
+use super::text::{Glyphs, width};
+use crate::terminal::{Palette, Tone};
+
+/// A frame with the characters and colours of the terminal.
+pub(super) struct Canvas<'b> {
+    buffer: &'b mut Buffer,
+    pub(super) glyphs: Glyphs,
+    palette: Palette,
+}
+
+impl<'b> Canvas<'b> {
+    pub(super) fn new(buffer: &'b mut Buffer, glyphs: Glyphs, palette: Palette) -> Self {
+        Self {
+            buffer,
+            glyphs,
+            palette,
+        }
+    }
+
+    /// Returns the area of the frame.
+    pub(super) fn area(&self) -> Rect {
+        self.buffer.area
+    }
+
+    /// Writes a text at the begin of `area`, shortened to its width; returns the area behind it.
+    pub(super) fn text(&mut self, area: Rect, tone: Tone, text: &str) -> Rect {
+        let area = area.intersection(self.buffer.area);
+        if area.is_empty() {
+            return Rect::default();
+        }
+        let text = self.glyphs.fit(text, usize::from(area.width));
+        let style = self.style(tone);
+        let room = usize::from(area.width);
+        let (end, _) = self.buffer.set_stringn(area.x, area.y, &text, room, style);
+        let taken = end.saturating_sub(area.x).min(area.width);
+        Rect {
+            x: area.x + taken,
+            width: area.width - taken,
+            ..area
+        }
+    }
+
+    /// Writes several texts, one behind the other.
+    pub(super) fn texts(&mut self, area: Rect, texts: &[(Tone, &str)]) -> Rect {
+        let write = |rest, (tone, text): &(Tone, &str)| self.text(rest, *tone, text);
+        texts.iter().fold(area, write)
+    }
+
+    /// Writes a text at the end of `area`, and returns the area of the text.
+    pub(super) fn text_right(&mut self, area: Rect, tone: Tone, text: &str) -> Rect {
+        let taken = u16::try_from(width(text))
+            .unwrap_or(u16::MAX)
+            .min(area.width);
+        let place = Rect {
+            x: area.right() - taken,
+            width: taken,
+            ..area
+        };
+        self.text(place, tone, text);
+        place
+    }
+
+    /// Returns the named colours of a terminal for a tone, on its own background.
+    fn style(&self, tone: Tone) -> Style {
+        let style = Style::new();
+        if self.palette == Palette::Plain {
+            return style;
+        }
+        match tone {
+            Tone::Normal => style,
+            Tone::Strong => style.add_modifier(Modifier::BOLD),
+            Tone::Faint => style.add_modifier(Modifier::DIM),
+            Tone::Good => style.fg(Color::Green),
+            Tone::Fair => style.fg(Color::Cyan),
+            Tone::Doubtful => style.fg(Color::Yellow),
+            Tone::Bad => style.fg(Color::Red).add_modifier(Modifier::BOLD),
+        }
+    }
+}
+
+/// Returns the line `number` of an area; empty if there is none.
+pub(super) fn line(area: Rect, number: u16) -> Rect {
+    if number >= area.height {
+        return Rect::default();
+    }
+    Rect {
+        y: area.y + number,
+        height: 1,
+        ..area
+    }
+}

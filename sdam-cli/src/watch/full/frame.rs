@@ -1,0 +1,182 @@
+//! A frame of the screen: its parts, and how they share the space.
+
+mod alerts;
+mod details;
+mod events;
+mod head;
+mod help;
+mod names;
+mod rows;
+mod table;
+
+use std::{ops::Deref, time::SystemTime};
+
+use ratatui::layout::Rect;
+use sdam_core::time::Instant;
+
+pub(super) use self::rows::ordered;
+use self::{names::Names, rows::Row};
+use super::{
+    super::{model::Model, view::time_of_day},
+    canvas::{Canvas, line},
+    state::State,
+};
+
+/// The smallest screen with a table; on a smaller one there is one line.
+const SMALLEST: (u16, u16) = (40, 8);
+/// The width from which the details of a server have a place of their own.
+const WIDE: u16 = 100;
+
+/// Everything that a frame shows.
+pub(super) struct Scene<'a> {
+    /// The deployment.
+    pub(super) model: &'a Model,
+    /// The choices of the user.
+    pub(super) state: &'a State,
+    /// The wall clock.
+    pub(super) wall: Wall,
+    /// The source of the events: `LIVE` or a replay.
+    pub(super) source: &'a str,
+    /// The state of the recording.
+    pub(super) recording: &'a str,
+}
+
+/// A scene with the names of its servers.
+struct View<'a> {
+    scene: &'a Scene<'a>,
+    names: Names,
+}
+
+impl<'a> Deref for View<'a> {
+    type Target = Scene<'a>;
+
+    fn deref(&self) -> &Scene<'a> {
+        self.scene
+    }
+}
+
+/// One moment on the clock of the events and on the wall clock.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wall {
+    /// The moment on the clock of the events.
+    pub(super) at: Instant,
+    /// The same moment on the wall clock.
+    pub(super) time: SystemTime,
+}
+
+impl Wall {
+    /// Formats a moment as time of day in UTC with milliseconds and without the letter Z.
+    fn show(self, at: Instant) -> String {
+        let time = if at >= self.at {
+            self.time.checked_add(at.since(self.at))
+        } else {
+            self.time.checked_sub(self.at.since(at))
+        };
+        let mut text = time_of_day(time.unwrap_or(self.time));
+        text.truncate("12:34:56.789".len());
+        text
+    }
+}
+
+/// Draws the frame, and returns the area of the clock.
+pub(super) fn draw(canvas: &mut Canvas<'_>, scene: &Scene<'_>) -> Rect {
+    let area = canvas.area();
+    let scene = &View {
+        scene,
+        names: Names::new(scene.model),
+    };
+    let alerts = alerts::alerts(scene);
+    if area.width < SMALLEST.0 || area.height < SMALLEST.1 {
+        head::single_line(canvas, scene, &alerts);
+        return Rect::default();
+    }
+    let clock = head::title(canvas, line(area, 0), scene);
+    let keys = line(area, area.height - 1);
+    if scene.state.has_help {
+        help::help(canvas, rest(area, 1, area.height - 2));
+        head::keys(canvas, keys, scene);
+        return clock;
+    }
+    let alerts = head::lines(&alerts, area.width, most_alerts(area.height));
+    let shown = alerts.len() as u16;
+    head::alerts(canvas, rest(area, 1, shown), scene, &alerts);
+    let rows = rows::rows(scene);
+    let middle = rest(area, 1 + shown, area.height.saturating_sub(3 + shown));
+    body(canvas, middle, scene, &rows);
+    head::selection(canvas, line(area, area.height - 2), scene);
+    head::keys(canvas, keys, scene);
+    clock
+}
+
+/// Returns the maximum number of lines of alerts on a screen of this height.
+fn most_alerts(height: u16) -> usize {
+    match height {
+        ..12 => 1,
+        12..14 => 2,
+        14..20 => 3,
+        _ => 5,
+    }
+}
+
+/// Draws the servers, and below them the events and the details of a server.
+fn body(canvas: &mut Canvas<'_>, area: Rect, scene: &View<'_>, rows: &[Row<'_>]) {
+    let wanted = rows.len().max(1) as u16 + 1;
+    // The events keep a third of the space, and at least two lines with their heading.
+    let events = (area.height / 3).max(3);
+    let servers = wanted.min(area.height.saturating_sub(events)).max(2);
+    table::table(canvas, rest(area, 0, servers), scene, rows);
+    let below = rest(area, servers, area.height.saturating_sub(servers));
+    if below.height < 2 {
+        return;
+    }
+    let chosen = chosen(scene, rows);
+    if area.width >= WIDE {
+        let left = area.width * 11 / 20;
+        let (events, details) = (
+            Rect {
+                width: left,
+                ..below
+            },
+            Rect {
+                x: below.x + left + 1,
+                width: below.width - left - 1,
+                ..below
+            },
+        );
+        events::events(canvas, events, scene);
+        let bar = canvas.glyphs.pick("|", "│");
+        for number in 0..below.height {
+            let place = line(below, number);
+            let place = Rect {
+                x: place.x + left,
+                width: 1,
+                ..place
+            };
+            canvas.text(place, crate::terminal::Tone::Faint, bar);
+        }
+        details::details(canvas, details, scene, chosen);
+    } else if scene.state.has_details {
+        details::details(canvas, below, scene, chosen);
+    } else {
+        events::events(canvas, below, scene);
+    }
+}
+
+/// Returns the server whose details are shown: the selected one, or the first.
+fn chosen<'r, 'm>(scene: &View<'_>, rows: &'r [Row<'m>]) -> Option<&'r Row<'m>> {
+    let selected = scene.state.selected.as_ref();
+    let found = rows
+        .iter()
+        .find(|row| Some(&row.server.description.address) == selected);
+    found.or(rows.first())
+}
+
+/// Returns `height` lines of `area`, from the line `first` on.
+fn rest(area: Rect, first: u16, height: u16) -> Rect {
+    Rect {
+        y: area.y + first,
+        height,
+        ..area
+    }
+    .intersection(area)
+}

@@ -1,0 +1,252 @@
+//! What an operator has to see first: what is wrong, since when and why.
+
+use std::time::Duration;
+
+use sdam_core::{
+    address::ServerAddress,
+    time::Instant,
+    topology::{Departure, TopologyType},
+};
+
+use super::{
+    super::{
+        super::model::{Run, Server, brief},
+        text::{age, running},
+    },
+    View, table,
+};
+use crate::terminal::Tone;
+
+/// What an operator has to see, with its explanation.
+pub(super) struct Alert {
+    pub(super) tone: Tone,
+    /// The parts of the text. Lines are broken between them.
+    pub(super) parts: Vec<String>,
+    /// The steps that explain it; they are left out where there is no space.
+    pub(super) steps: Vec<String>,
+}
+
+/// How long the client looks for a primary before that is alarming.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The maximum number of servers that are named.
+const NAMED: usize = 3;
+
+/// Returns the alerts, the worst first; there is at least one.
+pub(super) fn alerts(scene: &View<'_>) -> Vec<Alert> {
+    let mut alerts = Vec::new();
+    configuration(scene, &mut alerts);
+    outage(scene, &mut alerts);
+    servers_down(scene, &mut alerts);
+    lagging(scene, &mut alerts);
+    last_failover(scene, &mut alerts);
+    if alerts.is_empty() {
+        alerts.push(all_is_well(scene));
+    }
+    alerts
+}
+
+fn alert(tone: Tone, words: String) -> Alert {
+    Alert {
+        tone,
+        parts: vec![words],
+        steps: Vec::new(),
+    }
+}
+
+/// What waiting does not mend.
+fn configuration(scene: &View<'_>, alerts: &mut Vec<Alert>) {
+    let topology = scene.model.topology();
+    if let Some(error) = topology.compatibility_error() {
+        alerts.push(alert(Tone::Bad, format!("!! INCOMPATIBLE: {error}")));
+    }
+    let mistakes = topology.departures().iter().rev();
+    let mut mistakes = mistakes.filter(|it| it.reason.is_mistake());
+    if let Some(Departure {
+        address, reason, ..
+    }) = mistakes.next()
+    {
+        let (tone, words) = if topology.servers().is_empty() {
+            (Tone::Bad, "!! NO SERVER IS LEFT: ")
+        } else {
+            (Tone::Doubtful, "!  LEFT OUT: ")
+        };
+        let words = format!("{words}{} {reason}", scene.names.of_server(address));
+        alerts.push(alert(tone, words));
+    }
+}
+
+fn outage(scene: &View<'_>, alerts: &mut Vec<Alert>) {
+    let model = scene.model;
+    if let Some(run) = model.stopwatch().current() {
+        let time = running(model.now().since(run.noticed));
+        let cause = match (&run.cause, &run.lost) {
+            (Some(error), _) => brief(error),
+            (None, Some(_)) => "it stepped down".to_owned(),
+            (None, None) => "unknown".to_owned(),
+        };
+        let words = match &run.lost {
+            Some(lost) => {
+                let was = scene.names.of_server(lost);
+                format!("!! NO PRIMARY {time}  was {was}")
+            }
+            None => format!("!! NOT WRITABLE {time}"),
+        };
+        alerts.push(Alert {
+            tone: Tone::Bad,
+            parts: vec![words, format!("cause: {cause}")],
+            steps: steps(scene, run),
+        });
+    } else if !model.facts().is_writable() && !model.topology().servers().is_empty() {
+        let waited = model.now().since(model.opened());
+        let missing = match model.topology().topology_type() {
+            TopologyType::ReplicaSetNoPrimary => "NO PRIMARY",
+            _ => "NO SERVER",
+        };
+        let silent = model.servers().filter(|server| server.answered.is_none());
+        let words = format!(
+            "!! {missing} YET {}: {} of {} servers have not answered",
+            running(waited),
+            silent.count(),
+            model.servers().len()
+        );
+        let tone = if waited < PATIENCE {
+            Tone::Doubtful
+        } else {
+            Tone::Bad
+        };
+        alerts.push(alert(tone, words));
+    }
+}
+
+fn servers_down(scene: &View<'_>, alerts: &mut Vec<Alert>) {
+    let model = scene.model;
+    let mut down: Vec<&Server> = model
+        .servers()
+        .filter(|server| !server.description.server_type.is_available())
+        .filter(|server| server.error().is_some())
+        .filter(|server| !is_lost_primary(scene, server))
+        .collect();
+    if down.is_empty() {
+        return;
+    }
+    // The server that was lost last may explain the most.
+    down.sort_by_key(|server| std::cmp::Reverse(server.since()));
+    let (count, all) = (down.len(), model.servers().len());
+    let mut parts = vec![format!("!  {count} of {all} DOWN:")];
+    parts.extend(down.iter().take(NAMED).map(|server| {
+        let name = scene.names.of_server(&server.description.address);
+        let error = server.error().map_or(String::new(), |error| brief(error));
+        let time = age(model.now().since(server.since()));
+        format!("{name} {error} for {time};")
+    }));
+    match count.saturating_sub(NAMED) {
+        0 => {}
+        more => parts.push(format!("and {more} more")),
+    }
+    if let Some(last) = parts.last_mut() {
+        last.truncate(last.trim_end_matches(';').len());
+    }
+    alerts.push(Alert {
+        tone: Tone::Doubtful,
+        parts,
+        steps: Vec::new(),
+    });
+}
+
+/// Returns whether the current outage already tells of the server.
+fn is_lost_primary(scene: &View<'_>, server: &Server) -> bool {
+    let run = scene.model.stopwatch().current();
+    run.is_some_and(|run| run.lost.as_ref() == Some(&server.description.address))
+}
+
+fn lagging(scene: &View<'_>, alerts: &mut Vec<Alert>) {
+    let model = scene.model;
+    let lags = model.servers().filter_map(|server| {
+        let lag = model.lag(server)?;
+        (lag >= table::LAGGING).then_some((lag, &server.description.address))
+    });
+    if let Some((lag, address)) = lags.max() {
+        let words = format!(
+            "!  LAG: {} is {} behind",
+            scene.names.of_server(address),
+            age(lag)
+        );
+        alerts.push(alert(Tone::Doubtful, words));
+    }
+}
+
+fn last_failover(scene: &View<'_>, alerts: &mut Vec<Alert>) {
+    let model = scene.model;
+    if model.stopwatch().current().is_some() {
+        return;
+    }
+    let Some(run) = model.stopwatch().last() else {
+        return;
+    };
+    let end = run.writable_again.unwrap_or(run.noticed);
+    let ago = age(model.now().since(end));
+    let gap = seconds(end.since(run.noticed));
+    let name = |server: &Option<ServerAddress>| match server {
+        Some(address) => scene.names.of_server(address).to_owned(),
+        None => "none".to_owned(),
+    };
+    let number = run.number;
+    let parts = match (&run.lost, &run.new) {
+        (None, None) => vec![format!("OUTAGE {number}: {gap} s, {ago} ago")],
+        (lost, new) => vec![
+            format!("FAILOVER {number}: {gap} s without a primary,"),
+            format!("{} > {}, {ago} ago", name(lost), name(new)),
+        ],
+    };
+    alerts.push(Alert {
+        tone: Tone::Strong,
+        parts,
+        steps: steps(scene, run),
+    });
+}
+
+fn all_is_well(scene: &View<'_>) -> Alert {
+    let model = scene.model;
+    if model.topology().servers().is_empty() {
+        return alert(Tone::Doubtful, "no server is known".to_owned());
+    }
+    let since = age(model.now().since(model.type_since()));
+    Alert {
+        tone: Tone::Good,
+        parts: vec![
+            format!("OK  writable for {since},"),
+            "every server answers,".to_owned(),
+            "no failover seen".to_owned(),
+        ],
+        steps: Vec::new(),
+    }
+}
+
+/// Lists the steps of a failover with the seconds since the loss, so that the delay has an owner.
+fn steps(scene: &View<'_>, run: &Run) -> Vec<String> {
+    let after = |at: Instant| format!("+{}", seconds(at.since(run.noticed)));
+    let unseen = run.noticed.since(run.last_writable);
+    let seen = (!unseen.is_zero()).then(|| format!("last seen writable -{}", seconds(unseen)));
+    let mut steps: Vec<String> = seen.into_iter().collect();
+    steps.push(format!("lost {}", scene.wall.show(run.noticed)));
+    let cleared = run
+        .pool_cleared
+        .map(|at| format!("pool cleared {}", after(at)));
+    let checked = run
+        .all_checked
+        .map(|at| format!("others checked {}", after(at)));
+    let named = run.successor_named.map(|at| format!("named {}", after(at)));
+    steps.extend([cleared, checked, named].into_iter().flatten());
+    if let Some(end) = run.writable_again {
+        let step = match &run.new {
+            Some(new) => format!("{} primary", scene.names.of_server(new)),
+            None => "writable".to_owned(),
+        };
+        steps.push(format!("{step} {}", after(end)));
+    }
+    steps
+}
+
+fn seconds(duration: Duration) -> String {
+    format!("{:.3}", duration.as_secs_f64())
+}

@@ -1,0 +1,50 @@
+//! The help: keys and characters.
+
+use ratatui::layout::Rect;
+
+use super::{
+    super::canvas::{Canvas, line},
+    events, rest,
+};
+use crate::terminal::Tone;
+
+const KEYS: &[(&str, &str)] = &[
+    ("q, Ctrl-C", "quit"),
+    ("Up, Down", "select a server; also k and j"),
+    ("d, Enter", "details of the selected server, or the first"),
+    ("r", "next read preference: which servers are marked"),
+    ("s", "order: worst first, by address, slowest first"),
+    ("/", "filter by address, state or tag; Escape clears it"),
+    ("p", "freeze the view; monitoring goes on"),
+    ("m", "put a mark into the events"),
+    ("w", "save all since the start as a recording"),
+    ("Page Up/Down", "scroll the events"),
+    ("Ctrl-L, Ctrl-Z", "redraw; suspend"),
+];
+
+const MEANINGS: &[(&str, &str)] = &[
+    ("RTT", "average round-trip time in ms; MIN and P90 of 10"),
+    ("FOR, SEEN", "age of the role; age of the last answer"),
+    ("WHY", "why reads may go there or not, or the error"),
+    ("POOL", "generation of a client's pool; a watcher has none"),
+    ("flaps", "servers lost and step-downs in the last hour"),
+];
+
+/// Draws the help.
+pub(super) fn help(canvas: &mut Canvas<'_>, area: Rect) {
+    events::heading(canvas, line(area, 0), "help: any key closes it");
+    let body = rest(area, 1, area.height.saturating_sub(1));
+    let levels = canvas.glyphs.pick(
+        ". <2  - <10  = <20  + <50  * <100  # more ms  x lost",
+        "▁1 ▂2 ▃5 ▄10 ▅20 ▆50 ▇100 █ more ms, × lost",
+    );
+    let lines = KEYS.iter().chain(MEANINGS).copied();
+    let lines = lines.chain([("LAST", levels)]);
+    for (number, (key, meaning)) in lines.enumerate() {
+        let texts = [
+            (Tone::Strong, &*format!("{key:15}")),
+            (Tone::Normal, meaning),
+        ];
+        canvas.texts(line(body, number as u16), &texts);
+    }
+}

@@ -1,0 +1,433 @@
+//! The table of servers, with as many columns as fit.
+
+use std::time::Duration;
+
+use ratatui::layout::Rect;
+use sdam_core::{server::ServerType, time::Instant};
+
+use super::{
+    super::{
+        super::{
+            model::{Column as Spark, Mode, Probe, Server, state},
+            screen::tone_of,
+        },
+        canvas::{Canvas, line},
+        text::{age, millis, width},
+    },
+    View, WIDE,
+    names::short,
+    rest,
+    rows::Row,
+};
+use crate::terminal::Tone;
+
+/// A column between the address and the reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Column {
+    /// The role.
+    State,
+    /// Since when it has this role.
+    For,
+    /// The average round-trip time.
+    Rtt,
+    Minimum,
+    Median,
+    P90,
+    /// A sparkline of this many columns and seconds.
+    History(u16, u16),
+    /// The age of the last answer.
+    Seen,
+    /// How it is checked.
+    Mode,
+    /// The generation of its pool.
+    Pool,
+    /// How far its last write is behind.
+    Lag,
+    /// Losses in the last hour.
+    Flaps,
+    Tags,
+}
+
+/// The column sets, the widest first.
+const SETS: &[&[Column]] = &[
+    &[
+        Column::State,
+        Column::For,
+        Column::Rtt,
+        Column::Minimum,
+        Column::Median,
+        Column::P90,
+        Column::History(30, 120),
+        Column::Seen,
+        Column::Mode,
+        Column::Lag,
+        Column::Pool,
+        Column::Flaps,
+        Column::Tags,
+    ],
+    &[
+        Column::State,
+        Column::For,
+        Column::Rtt,
+        Column::Minimum,
+        Column::P90,
+        Column::History(20, 120),
+        Column::Seen,
+        Column::Mode,
+        Column::Lag,
+        Column::Pool,
+        Column::Tags,
+    ],
+    &[
+        Column::State,
+        Column::For,
+        Column::Rtt,
+        Column::P90,
+        Column::History(20, 120),
+        Column::Seen,
+        Column::Mode,
+        Column::Lag,
+    ],
+    &[
+        Column::State,
+        Column::For,
+        Column::Rtt,
+        Column::P90,
+        Column::History(15, 60),
+        Column::Seen,
+    ],
+    &[
+        Column::State,
+        Column::For,
+        Column::Rtt,
+        Column::History(12, 60),
+        Column::Seen,
+    ],
+    &[Column::State, Column::For, Column::Rtt, Column::Seen],
+    &[Column::State, Column::For, Column::Rtt],
+];
+
+/// The columns of the mark of the selected server.
+const MARK: u16 = 2;
+/// The least width of the addresses and of the reasons, if they are longer.
+const NAME: u16 = 20;
+const WHY: u16 = 14;
+/// The least width of a reason; without that much space it is left out.
+const SHORTEST_WHY: u16 = 9;
+
+/// The columns of a table and their widths.
+struct Layout {
+    columns: &'static [Column],
+    widths: Vec<u16>,
+    name: u16,
+    why: u16,
+}
+
+/// Draws the table, or as much of it as fits, and says how many servers are left out.
+pub(super) fn table(canvas: &mut Canvas<'_>, area: Rect, scene: &View<'_>, rows: &[Row<'_>]) {
+    let layout = Layout::new(scene, rows, area.width);
+    heading(canvas, line(area, 0), &layout);
+    let room = usize::from(area.height.saturating_sub(1));
+    if rows.is_empty() {
+        let words = match scene.state.filter.as_str() {
+            "" => "no servers".to_owned(),
+            filter => format!("no server matches the filter `{filter}`"),
+        };
+        canvas.text(line(area, 1), Tone::Doubtful, &format!("  {words}"));
+        return;
+    }
+    // The last line says how many are left out.
+    let visible = if rows.len() > room {
+        room.saturating_sub(1)
+    } else {
+        room
+    };
+    let selected = scene.state.selected.as_ref();
+    let is_selected = |row: &Row<'_>| Some(&row.server.description.address) == selected;
+    let position = rows.iter().position(is_selected).unwrap_or_default();
+    let first = (position + 1).saturating_sub(visible.max(1));
+    let body = rest(area, 1, area.height.saturating_sub(1));
+    for (number, row) in rows.iter().skip(first).take(visible).enumerate() {
+        let place = line(body, number as u16);
+        layout.row(canvas, place, scene, row, is_selected(row));
+    }
+    if rows.len() > room {
+        let below = rows.len().saturating_sub(first + visible);
+        let words = match (first, below) {
+            (0, below) => format!("  {below} more below: Down scrolls"),
+            (above, 0) => format!("  {above} more above: Up scrolls"),
+            (above, below) => format!("  {above} more above, {below} below"),
+        };
+        canvas.text(line(body, visible as u16), Tone::Faint, &words);
+    }
+}
+
+fn heading(canvas: &mut Canvas<'_>, area: Rect, layout: &Layout) {
+    let place = canvas.text(area, Tone::Faint, "  ");
+    let mut place = put(canvas, place, layout.name, (Tone::Faint, "SERVER"), false);
+    for (column, width) in layout.columns.iter().zip(&layout.widths) {
+        let title = (Tone::Faint, &*column.title());
+        place = put(canvas, place, *width, title, column.is_number());
+    }
+    if layout.why > 0 {
+        canvas.text(place, Tone::Faint, "WHY");
+    }
+}
+
+/// Writes a cell; returns the space behind it and the gap.
+fn put(
+    canvas: &mut Canvas<'_>,
+    area: Rect,
+    width: u16,
+    (tone, text): (Tone, &str),
+    is_number: bool,
+) -> Rect {
+    let cell = Rect {
+        width: width.min(area.width),
+        ..area
+    };
+    if is_number {
+        canvas.text_right(cell, tone, text);
+    } else {
+        canvas.text(cell, tone, text);
+    }
+    let taken = (width + 1).min(area.width);
+    Rect {
+        x: area.x + taken,
+        width: area.width - taken,
+        ..area
+    }
+}
+
+impl Layout {
+    /// Chooses the widest column set that leaves enough space for addresses and reasons.
+    fn new(scene: &View<'_>, rows: &[Row<'_>], total: u16) -> Self {
+        let names = rows.iter().map(|row| width(name(scene, row, total)));
+        let name = names.max().unwrap_or_default().max(6) as u16;
+        let why = rows.iter().map(|row| width(&row.why().1)).max();
+        let why = why.unwrap_or_default().max(3) as u16;
+        let widths = |columns: &[Column]| -> Vec<u16> {
+            let width = |column: &Column| column.width(rows);
+            columns.iter().map(width).collect()
+        };
+        let taken = |widths: &[u16]| MARK + 1 + widths.iter().map(|width| width + 1).sum::<u16>();
+        let mut sets = SETS.iter().map(|columns| (*columns, widths(columns)));
+        let fits = |(_, widths): &(&[Column], Vec<u16>)| {
+            taken(widths) + name.min(NAME) + why.min(WHY) <= total
+        };
+        let (columns, widths) = sets.find(fits).unwrap_or_else(|| {
+            let narrowest = SETS.last().copied().unwrap_or_default();
+            (narrowest, widths(narrowest))
+        });
+        let rest = total.saturating_sub(taken(&widths));
+        // Reasons get what addresses leave, but not less than they need at least.
+        let mut own = why.min(WHY).min(rest.saturating_sub(NAME.min(name)));
+        if own < SHORTEST_WHY.min(why) {
+            own = 0;
+        }
+        let name = name.min(rest.saturating_sub(own));
+        let why = match own {
+            0 => 0,
+            _ => rest.saturating_sub(name),
+        };
+        Self {
+            columns,
+            widths,
+            name,
+            why,
+        }
+    }
+
+    fn row(
+        &self,
+        canvas: &mut Canvas<'_>,
+        area: Rect,
+        scene: &View<'_>,
+        row: &Row<'_>,
+        is_selected: bool,
+    ) {
+        let mark = if is_selected { "> " } else { "  " };
+        let tone = if is_selected {
+            Tone::Strong
+        } else {
+            Tone::Normal
+        };
+        let place = canvas.text(area, tone, mark);
+        let name = name(scene, row, canvas.area().width);
+        let name = canvas.glyphs.fit_middle(name, usize::from(self.name));
+        let mut place = put(canvas, place, self.name, (tone, &name), false);
+        for (column, width) in self.columns.iter().zip(&self.widths) {
+            if let Column::History(columns, seconds) = column {
+                history(
+                    canvas,
+                    place,
+                    scene.model.now(),
+                    row.server,
+                    *columns,
+                    *seconds,
+                );
+                place = put(canvas, place, *width, (tone, ""), false);
+                continue;
+            }
+            let (tone, text) = column.cell(canvas, scene, row.server);
+            place = put(canvas, place, *width, (tone, &text), column.is_number());
+        }
+        if self.why > 0 {
+            let (tone, why) = row.why();
+            canvas.text(place, tone, &why);
+        }
+    }
+}
+
+impl Column {
+    fn title(self) -> String {
+        let title = match self {
+            Self::State => "STATE",
+            Self::For => "FOR",
+            Self::Rtt => "RTT",
+            Self::Minimum => "MIN",
+            Self::Median => "P50",
+            Self::P90 => "P90",
+            Self::History(_, seconds) => return format!("LAST {seconds} s"),
+            Self::Seen => "SEEN",
+            Self::Mode => "MODE",
+            Self::Pool => "POOL",
+            Self::Lag => "LAG",
+            Self::Flaps => "FLAPS",
+            Self::Tags => "TAGS",
+        };
+        title.to_owned()
+    }
+
+    fn width(self, rows: &[Row<'_>]) -> u16 {
+        match self {
+            Self::State => 11,
+            Self::For | Self::Seen | Self::Mode => 6,
+            Self::Rtt | Self::Minimum | Self::Median | Self::P90 | Self::Lag | Self::Flaps => 5,
+            Self::Pool => 4,
+            Self::History(columns, _) => columns,
+            Self::Tags => {
+                let tags = rows.iter().map(|row| width(&tags(row.server)));
+                tags.max().unwrap_or_default().clamp(4, 16) as u16
+            }
+        }
+    }
+
+    fn is_number(self) -> bool {
+        !matches!(
+            self,
+            Self::State | Self::Mode | Self::Tags | Self::History(..)
+        )
+    }
+
+    fn cell(self, canvas: &Canvas<'_>, scene: &View<'_>, server: &Server) -> (Tone, String) {
+        let (model, description) = (scene.model, &server.description);
+        let now = model.now();
+        let rtt = |rtt: Option<Duration>| {
+            let known = rtt.filter(|rtt| !rtt.is_zero());
+            known.map_or("-".to_owned(), millis)
+        };
+        let is_down = server.current_trouble().is_some();
+        let normal = |text| (Tone::Normal, text);
+        match self {
+            Self::State => {
+                let (ascii, unicode) = mark(description.server_type, is_down);
+                let mark = canvas.glyphs.pick(ascii, unicode);
+                let words = state(description.server_type);
+                (tone_of(description), format!("{mark} {words}"))
+            }
+            Self::For => normal(age(now.since(server.since()))),
+            Self::Rtt => normal(rtt(description.rtt.map(|rtt| rtt.average))),
+            Self::Minimum => normal(rtt(description.rtt.map(|rtt| rtt.minimum))),
+            Self::Median => normal(rtt(server.history.median(now - MEDIAN_PERIOD))),
+            Self::P90 => normal(rtt(description.rtt.map(|rtt| rtt.p90))),
+            Self::Seen => match server.answered {
+                None => (Tone::Faint, "never".to_owned()),
+                Some(at) if is_down => (Tone::Bad, age(now.since(at))),
+                Some(at) => normal(age(now.since(at))),
+            },
+            Self::Mode => (Tone::Faint, mode(server).to_owned()),
+            Self::Pool => normal(server.pool.generation.to_string()),
+            Self::Lag => match model.lag(server) {
+                None => (Tone::Faint, "-".to_owned()),
+                Some(lag) if lag >= LAGGING => (Tone::Doubtful, age(lag)),
+                Some(lag) => normal(age(lag)),
+            },
+            Self::Flaps => match model.flaps(Some(&description.address)) {
+                0 => (Tone::Faint, "-".to_owned()),
+                flaps => (Tone::Doubtful, flaps.to_string()),
+            },
+            Self::Tags => (Tone::Faint, tags(server)),
+            Self::History(..) => normal(String::new()),
+        }
+    }
+}
+
+/// Returns the name of a server: its address where there is space for it.
+fn name<'n>(scene: &'n View<'_>, row: &'n Row<'_>, total: u16) -> &'n str {
+    let address = &row.server.description.address;
+    if total < WIDE {
+        scene.names.of_server(address)
+    } else {
+        short(address.as_str())
+    }
+}
+
+/// The lag from which a secondary is remarkable.
+pub(super) const LAGGING: Duration = Duration::from_secs(10);
+/// The period of the median.
+pub(super) const MEDIAN_PERIOD: Duration = Duration::from_secs(600);
+
+/// Returns how a server is checked, in one word.
+pub(super) fn mode(server: &Server) -> &'static str {
+    match server.mode {
+        None => "-",
+        Some(Mode::Streaming) => "stream",
+        Some(Mode::Polling) => "poll",
+    }
+}
+
+/// Returns the mark of a role, in ASCII and beyond: state is never shown by colour alone.
+fn mark(role: ServerType, is_down: bool) -> (&'static str, &'static str) {
+    match role {
+        ServerType::Unknown | ServerType::PossiblePrimary if is_down => ("x", "✗"),
+        ServerType::Unknown | ServerType::PossiblePrimary => ("?", "?"),
+        ServerType::RsPrimary
+        | ServerType::Standalone
+        | ServerType::Mongos
+        | ServerType::LoadBalancer => ("*", "●"),
+        ServerType::RsSecondary => ("o", "○"),
+        ServerType::RsArbiter => (".", "·"),
+        ServerType::RsOther | ServerType::RsGhost => ("!", "!"),
+    }
+}
+
+/// Formats the tags of a server, such as `dc:ny,rack:1`.
+pub(super) fn tags(server: &Server) -> String {
+    let tags = server.description.tags.iter();
+    let tags: Vec<String> = tags
+        .map(|(name, value)| format!("{name}:{value}"))
+        .collect();
+    tags.join(",")
+}
+
+/// Draws the sparkline of a server; lost checks have a mark of their own.
+fn history(
+    canvas: &mut Canvas<'_>,
+    area: Rect,
+    now: Instant,
+    server: &Server,
+    count: u16,
+    seconds: u16,
+) {
+    let period = Duration::from_secs(u64::from(seconds)) / u32::from(count.max(1));
+    let mut place = area;
+    for column in server.history.columns(now, period, usize::from(count)) {
+        let tone = match column {
+            Spark::Checked(Probe::Lost) | Spark::Held(Probe::Lost) => Tone::Bad,
+            Spark::Checked(Probe::Answered(_)) => Tone::Good,
+            Spark::Held(Probe::Answered(_)) | Spark::Empty => Tone::Faint,
+        };
+        place = canvas.text(place, tone, canvas.glyphs.column(column));
+    }
+}

@@ -1,0 +1,209 @@
+//! Keys, decoded from the bytes that a terminal sends.
+//!
+//! crossterm's own reader is not used: after a hang-up of the terminal it reads its end over and
+//! over, without returning.
+
+use std::{
+    io::{self, Read},
+    thread,
+};
+
+use futures::channel::mpsc::{self, UnboundedReceiver};
+
+/// A key, perhaps with Ctrl.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Key {
+    Char(char),
+    /// A letter with Ctrl.
+    Control(char),
+    Enter,
+    Escape,
+    Backspace,
+    Tab,
+    Up,
+    Down,
+    PageUp,
+    PageDown,
+    Home,
+    End,
+}
+
+/// Reads keys on a thread of its own. The stream ends with the input, also after an error.
+pub(super) fn read(mut input: impl Read + Send + 'static) -> io::Result<UnboundedReceiver<Key>> {
+    let (sender, receiver) = mpsc::unbounded();
+    let thread = thread::Builder::new().name("keys".to_owned());
+    thread.spawn(move || {
+        let mut decoder = Decoder::default();
+        let mut bytes = [0; 256];
+        loop {
+            let read = match input.read(&mut bytes) {
+                Ok(0) => return,
+                Ok(read) => read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(_) => return,
+            };
+            for key in decoder.decode(bytes.get(..read).unwrap_or_default()) {
+                if sender.unbounded_send(key).is_err() {
+                    return;
+                }
+            }
+        }
+    })?;
+    Ok(receiver)
+}
+
+/// Decodes bytes, in pieces as they are read.
+#[derive(Debug, Default)]
+struct Decoder {
+    /// The begin of a key whose end is not read yet.
+    pending: Vec<u8>,
+}
+
+/// The result of decoding the first key.
+enum Step {
+    /// A key, or nothing for one that has no meaning here, and its length.
+    Done(Option<Key>, usize),
+    /// More bytes are needed.
+    Incomplete,
+}
+
+impl Decoder {
+    /// Returns the keys that are complete with `bytes`.
+    ///
+    /// A terminal sends a key in one piece, so an escape character at the end of a piece is the key
+    /// Escape.
+    fn decode(&mut self, bytes: &[u8]) -> Vec<Key> {
+        self.pending.extend_from_slice(bytes);
+        let mut keys = Vec::new();
+        let mut rest = self.pending.as_slice();
+        while !rest.is_empty() {
+            match step(rest) {
+                Step::Done(key, length) => {
+                    keys.extend(key);
+                    rest = rest.get(length..).unwrap_or_default();
+                }
+                Step::Incomplete => break,
+            }
+        }
+        self.pending = rest.to_vec();
+        keys
+    }
+}
+
+fn step(bytes: &[u8]) -> Step {
+    match bytes {
+        [b'\r' | b'\n', ..] => Step::Done(Some(Key::Enter), 1),
+        [b'\t', ..] => Step::Done(Some(Key::Tab), 1),
+        [0x08 | 0x7f, ..] => Step::Done(Some(Key::Backspace), 1),
+        [0x1b] => Step::Done(Some(Key::Escape), 1),
+        [0x1b, b'[', parameters @ ..] => sequence(parameters),
+        [] | [0x1b, b'O'] => Step::Incomplete,
+        [0x1b, b'O', letter, ..] => Step::Done(letter_key(*letter), 3),
+        // Alt with a key, which has no meaning here.
+        [0x1b, _, ..] => Step::Done(None, 2),
+        [control @ 1..=0x1a, ..] => {
+            Step::Done(Some(Key::Control(char::from(control + b'a' - 1))), 1)
+        }
+        [0..0x20, ..] => Step::Done(None, 1),
+        [letter, ..] => character(bytes, *letter),
+    }
+}
+
+/// Decodes what follows `ESC [`: parameters up to a final byte.
+fn sequence(bytes: &[u8]) -> Step {
+    let is_final = |byte: &u8| (0x40..=0x7e).contains(byte);
+    let Some(end) = bytes.iter().position(is_final) else {
+        // Longer than any key: not the begin of one.
+        return match bytes.len() {
+            ..32 => Step::Incomplete,
+            length => Step::Done(None, length + 2),
+        };
+    };
+    let (parameters, last) = bytes.split_at(end);
+    let key = match (parameters, last.first()) {
+        ([b'1' | b'7'], Some(b'~')) => Some(Key::Home),
+        ([b'4' | b'8'], Some(b'~')) => Some(Key::End),
+        ([b'5'], Some(b'~')) => Some(Key::PageUp),
+        ([b'6'], Some(b'~')) => Some(Key::PageDown),
+        (_, Some(letter)) => letter_key(*letter),
+        (_, None) => None,
+    };
+    Step::Done(key, end + 3)
+}
+
+fn letter_key(letter: u8) -> Option<Key> {
+    Some(match letter {
+        b'A' => Key::Up,
+        b'B' => Key::Down,
+        b'H' => Key::Home,
+        b'F' => Key::End,
+        b'M' => Key::Enter,
+        _ => return None,
+    })
+}
+
+/// Decodes a character in UTF-8; an invalid byte is left out.
+fn character(bytes: &[u8], first: u8) -> Step {
+    let length = match first {
+        ..0x80 => 1,
+        0xc0..0xe0 => 2,
+        0xe0..0xf0 => 3,
+        0xf0..0xf8 => 4,
+        _ => return Step::Done(None, 1),
+    };
+    let Some(whole) = bytes.get(..length) else {
+        return Step::Incomplete;
+    };
+    match std::str::from_utf8(whole) {
+        Ok(text) => Step::Done(text.chars().next().map(Key::Char), length),
+        Err(_) => Step::Done(None, 1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::{StreamExt, executor::block_on};
+
+    use super::*;
+
+    #[test]
+    fn keys_are_decoded_from_the_bytes_of_terminals() {
+        let check = |bytes: &[u8], expected: &[Key]| {
+            assert_eq!(Decoder::default().decode(bytes), expected, "{bytes:?}");
+        };
+        check(b"q?", &[Key::Char('q'), Key::Char('?')]);
+        check("ü中".as_bytes(), &[Key::Char('ü'), Key::Char('中')]);
+        check(b"\x03\x0c\x1a", &['c', 'l', 'z'].map(Key::Control));
+        check(
+            b"\r\n\t\x7f",
+            &[Key::Enter, Key::Enter, Key::Tab, Key::Backspace],
+        );
+        check(b"\x1b", &[Key::Escape]);
+        check(b"\x1b[A\x1bOB", &[Key::Up, Key::Down]);
+        check(b"\x1b[5~\x1b[6~", &[Key::PageUp, Key::PageDown]);
+        check(b"\x1b[H\x1b[4~", &[Key::Home, Key::End]);
+        // With modifiers; keys, mouse clicks and pasted text without a meaning.
+        check(b"\x1b[1;5A", &[Key::Up]);
+        check(b"\x1b[15~\x1b[<0;1;2x\x1bxq", &[Key::Char('q')]);
+        check(b"\xff\x00\xc3q", &[Key::Char('q')]);
+    }
+
+    #[test]
+    fn keys_may_be_read_in_pieces() {
+        let mut decoder = Decoder::default();
+        assert_eq!(decoder.decode(b"\x1b["), []);
+        assert_eq!(decoder.decode(b"Bx\xc3"), [Key::Down, Key::Char('x')]);
+        assert_eq!(decoder.decode(b"\xbc"), [Key::Char('ü')]);
+        // No key is that long: the bytes are skipped.
+        assert_eq!(decoder.decode(b"\x1b["), []);
+        assert_eq!(decoder.decode(&[b'1'; 40]), []);
+        assert_eq!(decoder.decode(b"q"), [Key::Char('q')]);
+    }
+
+    #[test]
+    fn the_stream_ends_with_the_input() {
+        let keys = read(&b"qw"[..]).unwrap();
+        let keys: Vec<Key> = block_on(keys.collect());
+        assert_eq!(keys, [Key::Char('q'), Key::Char('w')]);
+    }
+}

@@ -1,0 +1,342 @@
+//! What the user has chosen: read preference, order, filter, selection and so on.
+
+use sdam_core::{
+    address::ServerAddress,
+    read_preference::{ReadMode, ReadPreference},
+};
+
+use super::{super::model::Model, keys::Key};
+
+/// The order of the servers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Sort {
+    /// Servers with errors first, then the primary.
+    #[default]
+    Worst,
+    /// By address.
+    Address,
+    /// The slowest first.
+    Slowest,
+}
+
+impl Sort {
+    fn next(self) -> Self {
+        match self {
+            Self::Worst => Self::Address,
+            Self::Address => Self::Slowest,
+            Self::Slowest => Self::Worst,
+        }
+    }
+
+    /// Returns the name of the order.
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Worst => "worst first",
+            Self::Address => "by address",
+            Self::Slowest => "slowest first",
+        }
+    }
+}
+
+/// What a key asks for, besides changing the state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    /// Nothing more.
+    None,
+    /// Leave the program.
+    Quit,
+    /// Stop the process until it is continued.
+    Suspend,
+    /// Draw everything again.
+    Redraw,
+    /// Save what was recorded since the start.
+    Save,
+    /// Add a mark to the log.
+    Mark,
+}
+
+/// The state of the screen.
+#[derive(Clone, Debug)]
+pub(super) struct State {
+    /// The read preference whose servers are marked.
+    pub(super) preference: ReadPreference,
+    /// The order of the servers.
+    pub(super) sort: Sort,
+    /// Only servers whose address, state or tags contain it are shown.
+    pub(super) filter: String,
+    /// Whether keys are added to the filter.
+    pub(super) is_filtering: bool,
+    /// The selected server; none before the first choice.
+    pub(super) selected: Option<ServerAddress>,
+    /// Whether the details of a server take the place of the log.
+    pub(super) has_details: bool,
+    /// Whether the help is shown.
+    pub(super) has_help: bool,
+    /// By how many entries the log is scrolled back.
+    pub(super) scrolled: usize,
+    /// The state of the deployment when the view was frozen.
+    pub(super) frozen: Option<Box<Model>>,
+    /// The answer to the last key.
+    pub(super) message: Option<String>,
+}
+
+impl State {
+    /// Creates the state of a new screen; `preference` is that of the connection string.
+    pub(super) fn new(preference: ReadPreference) -> Self {
+        Self {
+            preference,
+            sort: Sort::default(),
+            filter: String::new(),
+            is_filtering: false,
+            selected: None,
+            has_details: false,
+            has_help: false,
+            scrolled: 0,
+            frozen: None,
+            message: None,
+        }
+    }
+
+    /// Handles a key; `shown` are the addresses of the servers in their order, `model` is the
+    /// current one.
+    pub(super) fn press(&mut self, key: Key, shown: &[ServerAddress], model: &Model) -> Action {
+        self.message = None;
+        match key {
+            Key::Control('c') => return Action::Quit,
+            Key::Control('z') => return Action::Suspend,
+            Key::Control('l') => return Action::Redraw,
+            _ if self.is_filtering => {
+                self.edit(key);
+                return Action::None;
+            }
+            _ => {}
+        }
+        if self.has_help {
+            self.has_help = false;
+            return if key == Key::Char('q') {
+                Action::Quit
+            } else {
+                Action::None
+            };
+        }
+        match key {
+            Key::Char('q') => return Action::Quit,
+            Key::Char('w') => return Action::Save,
+            Key::Char('m') => return Action::Mark,
+            Key::Char('?' | 'h') => self.has_help = true,
+            Key::Char('p' | ' ') => self.pause(model),
+            Key::Char('r') => self.change_preference(),
+            Key::Char('s') => {
+                self.sort = self.sort.next();
+                self.message = Some(format!("servers: {}", self.sort.as_str()));
+            }
+            Key::Char('/' | 'f') => self.is_filtering = true,
+            Key::Char('d') | Key::Enter => self.has_details = !self.has_details,
+            Key::Escape => self.reset(),
+            Key::Up | Key::Char('k') => self.select(shown, -1),
+            Key::Down | Key::Char('j') => self.select(shown, 1),
+            Key::Home => self.select(shown, isize::MIN),
+            Key::End => self.select(shown, isize::MAX),
+            Key::PageUp => self.scrolled = self.scrolled.saturating_add(PAGE),
+            Key::PageDown => self.scrolled = self.scrolled.saturating_sub(PAGE),
+            _ => {}
+        }
+        // Older entries than the first one cannot be shown.
+        let entries = self.frozen.as_deref().unwrap_or(model).log().iter().len();
+        self.scrolled = self.scrolled.min(entries.saturating_sub(1));
+        Action::None
+    }
+
+    fn edit(&mut self, key: Key) {
+        match key {
+            Key::Char(letter) => self.filter.push(letter),
+            Key::Backspace => {
+                self.filter.pop();
+            }
+            Key::Escape => {
+                self.filter.clear();
+                self.is_filtering = false;
+            }
+            Key::Enter => self.is_filtering = false,
+            _ => {}
+        }
+    }
+
+    /// Undoes the last choice that hides something.
+    fn reset(&mut self) {
+        if self.has_details {
+            self.has_details = false;
+        } else {
+            self.filter.clear();
+            self.scrolled = 0;
+        }
+    }
+
+    fn pause(&mut self, model: &Model) {
+        self.frozen = match self.frozen {
+            None => Some(Box::new(model.clone())),
+            Some(_) => None,
+        };
+    }
+
+    fn change_preference(&mut self) {
+        let mode = match self.preference.mode {
+            ReadMode::Primary => ReadMode::PrimaryPreferred,
+            ReadMode::PrimaryPreferred => ReadMode::Secondary,
+            ReadMode::Secondary => ReadMode::SecondaryPreferred,
+            ReadMode::SecondaryPreferred => ReadMode::Nearest,
+            ReadMode::Nearest => ReadMode::Primary,
+        };
+        // Tags and a limit on staleness of the connection string cannot be combined with all modes.
+        let mut changed = self.preference.clone();
+        changed.mode = mode;
+        if changed.validate().is_err() {
+            changed.mode = ReadMode::PrimaryPreferred;
+        }
+        self.message = Some(format!("read preference: {changed}"));
+        self.preference = changed;
+    }
+
+    fn select(&mut self, shown: &[ServerAddress], by: isize) {
+        let Some(last) = shown.len().checked_sub(1) else {
+            return;
+        };
+        let selected = self.selected.as_ref();
+        let current = shown.iter().position(|own| Some(own) == selected);
+        let next = match current {
+            Some(current) => current.saturating_add_signed(by).min(last),
+            None if by == isize::MAX => last,
+            None => 0,
+        };
+        self.selected = shown.get(next).cloned();
+    }
+}
+
+/// The number of log entries that Page Up scrolls back.
+const PAGE: usize = 5;
+
+#[cfg(test)]
+mod tests {
+    use sdam_core::options::Options;
+
+    use super::*;
+
+    fn addresses() -> Vec<ServerAddress> {
+        ["a", "b", "c"]
+            .map(|name| ServerAddress::parse(name).unwrap())
+            .into()
+    }
+
+    fn press(state: &mut State, keys: &str) -> Vec<Action> {
+        let model = Model::new(&Options::new(addresses()));
+        keys.chars()
+            .map(|letter| {
+                let key = match letter {
+                    '<' => Key::Escape,
+                    '\n' => Key::Enter,
+                    '\u{8}' => Key::Backspace,
+                    letter => Key::Char(letter),
+                };
+                state.press(key, &addresses(), &model)
+            })
+            .collect()
+    }
+
+    fn state() -> State {
+        State::new(ReadPreference::default())
+    }
+
+    #[test]
+    fn keys_ask_for_actions() {
+        let mut state = state();
+        let expected = [Action::Save, Action::Mark, Action::None, Action::Quit];
+        assert_eq!(press(&mut state, "wmxq"), expected);
+        let model = Model::new(&Options::new(addresses()));
+        let mut control = |letter| state.press(Key::Control(letter), &[], &model);
+        assert_eq!(control('c'), Action::Quit);
+        assert_eq!(control('z'), Action::Suspend);
+        assert_eq!(control('l'), Action::Redraw);
+    }
+
+    #[test]
+    fn letters_of_a_filter_are_no_commands_until_it_is_entered() {
+        let mut state = state();
+        press(&mut state, "/qww\u{8}");
+        assert_eq!((&*state.filter, state.is_filtering), ("qw", true));
+        assert_eq!(press(&mut state, "\nw"), [Action::None, Action::Save]);
+        assert_eq!(state.filter, "qw");
+        press(&mut state, "<");
+        assert_eq!(state.filter, "");
+        // Escape while it is typed leaves no filter either.
+        press(&mut state, "/a<");
+        assert_eq!((&*state.filter, state.is_filtering), ("", false));
+    }
+
+    #[test]
+    fn the_read_preference_passes_through_all_modes_that_are_valid() {
+        let mut state = state();
+        let mut modes = Vec::new();
+        for _ in 0..5 {
+            press(&mut state, "r");
+            modes.push(state.preference.mode);
+        }
+        let all = [
+            ReadMode::PrimaryPreferred,
+            ReadMode::Secondary,
+            ReadMode::SecondaryPreferred,
+            ReadMode::Nearest,
+            ReadMode::Primary,
+        ];
+        assert_eq!(modes, all);
+        // Tags and mode primary contradict each other.
+        let tags = [("dc", "ny")].into_iter().collect();
+        let nearest = ReadPreference::new(ReadMode::Nearest).with_tag_sets(vec![tags]);
+        let mut state = State::new(nearest);
+        press(&mut state, "r");
+        assert_eq!(state.preference.mode, ReadMode::PrimaryPreferred);
+    }
+
+    #[test]
+    fn the_selection_stays_within_the_servers() {
+        let mut state = state();
+        let check = |state: &State, expected: &str| {
+            let selected = state.selected.as_ref().map(ServerAddress::host);
+            assert_eq!(selected, Some(expected));
+        };
+        press(&mut state, "k");
+        check(&state, "a");
+        press(&mut state, "jjjj");
+        check(&state, "c");
+        press(&mut state, "k");
+        check(&state, "b");
+        let model = Model::new(&Options::new(addresses()));
+        state.press(Key::Home, &addresses(), &model);
+        check(&state, "a");
+        state.press(Key::End, &addresses(), &model);
+        check(&state, "c");
+        // Without servers there is nothing to select.
+        state.press(Key::Up, &[], &model);
+        check(&state, "c");
+    }
+
+    #[test]
+    fn a_paused_view_keeps_the_state_of_that_moment() {
+        let mut state = state();
+        press(&mut state, "p");
+        assert!(state.frozen.is_some());
+        press(&mut state, "p");
+        assert!(state.frozen.is_none());
+    }
+
+    #[test]
+    fn help_and_details_are_closed_by_escape() {
+        let mut state = state();
+        press(&mut state, "?");
+        assert!(state.has_help);
+        assert_eq!(press(&mut state, "w"), [Action::None], "it closes the help");
+        press(&mut state, "d");
+        assert!(state.has_details && !state.has_help);
+        press(&mut state, "<");
+        assert!(!state.has_details);
+    }
+}

@@ -1,0 +1,165 @@
+//! The state of the terminal: raw mode, alternate screen, cursor, and their restoration.
+
+use std::{
+    io,
+    panic::{self, PanicHookInfo},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, ThreadId},
+};
+
+use ratatui::crossterm::{
+    cursor::{Hide, Show},
+    execute,
+    style::ResetColor,
+    terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode},
+};
+
+type Hook = dyn Fn(&PanicHookInfo<'_>) + Send + Sync;
+
+/// Keeps the terminal in raw mode on the alternate screen.
+///
+/// Dropping it restores the terminal, also after a panic of the thread that has created it. The
+/// panics of other threads, which the engine survives, are kept for [`panics`](Self::panics).
+pub(super) struct Terminal {
+    shared: Arc<Shared>,
+    hook: Arc<Hook>,
+}
+
+#[derive(Default)]
+struct Shared {
+    is_entered: AtomicBool,
+    /// The panics of other threads.
+    panics: Mutex<Vec<String>>,
+}
+
+impl Terminal {
+    /// Enters the alternate screen in raw mode.
+    pub(super) fn enter() -> io::Result<Self> {
+        let hook: Arc<Hook> = panic::take_hook().into();
+        let shared = Arc::<Shared>::default();
+        let terminal = Self {
+            shared: Arc::clone(&shared),
+            hook: Arc::clone(&hook),
+        };
+        let owner = thread::current().id();
+        panic::set_hook(Box::new(move |info| shared.panicked(owner, info, &*hook)));
+        terminal.resume()?;
+        Ok(terminal)
+    }
+
+    /// Enters again after [`suspend`](Self::suspend), or after something else has changed the
+    /// terminal's modes.
+    pub(super) fn resume(&self) -> io::Result<()> {
+        self.shared.is_entered.store(true, Ordering::Relaxed);
+        // Otherwise crossterm regards raw mode as enabled, whatever a shell has done since.
+        disable_raw_mode()?;
+        enable_raw_mode()?;
+        execute!(io::stdout(), EnterAlternateScreen, Hide)
+    }
+
+    /// Restores the terminal until [`resume`](Self::resume).
+    pub(super) fn suspend(&self) {
+        self.shared.restore();
+    }
+
+    /// Returns the messages of panics of other threads.
+    pub(super) fn panics(&self) -> Vec<String> {
+        let mut panics = self.shared.panics.lock();
+        std::mem::take(&mut *panics.as_deref_mut().unwrap_or(&mut Vec::new()))
+    }
+}
+
+impl Shared {
+    /// Restores everything that was changed; once.
+    fn restore(&self) {
+        if self.is_entered.swap(false, Ordering::Relaxed) {
+            // The terminal may have gone, and then there is nothing to restore.
+            let _ = execute!(io::stdout(), ResetColor, Show, LeaveAlternateScreen);
+            let _ = disable_raw_mode();
+        }
+    }
+
+    fn panicked(&self, owner: ThreadId, info: &PanicHookInfo<'_>, hook: &Hook) {
+        let thread = thread::current();
+        if thread.id() == owner || !self.is_entered.load(Ordering::Relaxed) {
+            self.restore();
+            hook(info);
+        } else {
+            // Printed now, it would spoil the screen.
+            let mut panics = self.panics.lock().unwrap_or_else(PoisonError::into_inner);
+            let name = thread.name().unwrap_or("unnamed");
+            panics.push(format!("thread {name}: {info}"));
+        }
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        self.shared.restore();
+        // A panicking thread cannot set the hook; the process is about to end then.
+        if !thread::panicking() {
+            let hook = Arc::clone(&self.hook);
+            panic::set_hook(Box::new(move |info| hook(info)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::env;
+
+    use super::*;
+
+    /// Makes this test the program in a terminal instead.
+    const ROLE: &str = "SDAM_TERMINAL_TEST";
+
+    /// The program: it fails while the screen is entered.
+    fn fail(role: &str) {
+        let terminal = Terminal::enter().unwrap();
+        match role {
+            "error" => assert_eq!(terminal.panics(), [""; 0]),
+            "other" => {
+                let other = thread::Builder::new().name("monitor".to_owned());
+                let other = other.spawn(|| panic!("of another thread")).unwrap();
+                assert!(other.join().is_err());
+                let panics = terminal.panics();
+                drop(terminal);
+                println!("kept: {panics:?}");
+            }
+            _ => panic!("of the screen"),
+        }
+    }
+
+    #[test]
+    fn the_terminal_is_restored_after_a_panic_and_an_error() {
+        if let Ok(role) = env::var(ROLE) {
+            fail(&role);
+            return;
+        }
+        let Some(terminal) = sdam_live::or_skip(sdam_live::Terminal::open(100, 40)).unwrap() else {
+            return;
+        };
+        let program = env::current_exe().unwrap();
+        let name = thread::current().name().unwrap().to_owned();
+        let check = |role: &str, code: u8, shown: &str| {
+            let program = program.display();
+            let program = format!("{ROLE}={role} {program} --exact {name} --nocapture");
+            let line = format!("clear; {program}; code=$?; stty; echo \"{role} $code\"");
+            terminal.line(&line).unwrap();
+            let text = terminal.wait_for(&format!("{role} {code}")).unwrap();
+            assert!(text.contains(shown), "{text}");
+            // `stty` lists only what differs from the usual modes.
+            let modes = text.split_once("baud").unwrap().1;
+            assert!(!modes.contains("-icanon"), "{text}");
+            assert!(!modes.contains("-echo"), "{text}");
+            let state = terminal.state("#{alternate_on} #{cursor_flag}").unwrap();
+            assert_eq!(state, "0 1", "the main screen, with a cursor");
+        };
+        check("panic", 101, "of the screen");
+        check("error", 0, "1 passed");
+        check("other", 0, "kept: [\"thread monitor: panicked at");
+    }
+}

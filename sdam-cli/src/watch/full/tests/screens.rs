@@ -1,0 +1,206 @@
+//! Whole screens: what an operator sees before, during and after a failover, and so on.
+
+use std::fs;
+
+use super::*;
+
+const HOSTS: [&str; 3] = ["db-0.example.com", "db-1.example.com", "db-2.example.com"];
+
+fn healthy() -> Script {
+    let tags = |dc: &str| bson::doc! { "tags": { "dc": dc } };
+    let [a, b, c] = HOSTS;
+    let script = Script::replica_set(&HOSTS);
+    (1..=12).fold(script, |script, number| {
+        script
+            .at(number * 5000)
+            .answers_with(a, Role::Primary(7), 2 + number % 2, &tags("ny"))
+            .answers_with(b, Role::Secondary, 3, &tags("ny"))
+            .answers_with(c, Role::Secondary, 30 + number, &tags("la"))
+    })
+}
+
+fn outage() -> Script {
+    let [a, b, c] = HOSTS;
+    healthy()
+        .at(61_000)
+        .fails(a, "connection reset by peer")
+        .at(61_031)
+        .answers(b, Role::Secondary, 3)
+        .answers(c, Role::Secondary, 40)
+        .at(62_000)
+        .fails(a, "connection refused")
+        .at(65_700)
+        .fails(a, "connection refused")
+}
+
+fn recovered() -> Script {
+    outage()
+        .at(66_988)
+        .answers(HOSTS[1], Role::Primary(8), 3)
+        .at(75_000)
+        .answers(HOSTS[0], Role::Secondary, 2)
+}
+
+/// A sharded cluster of two routers, one of which does not answer.
+fn sharded() -> Script {
+    Script::open("mongodb://router-0.example.com,router-1.example.com")
+        .at(100)
+        .answers("router-0.example.com", Role::Mongos, 4)
+        .at(900)
+        .fails("router-1.example.com", "connection refused")
+        .at(20_000)
+        .answers("router-0.example.com", Role::Mongos, 5)
+        .fails("router-1.example.com", "connection refused")
+}
+
+/// A set of 50 members, of which two are down.
+fn many() -> Script {
+    let hosts: Vec<String> = (0..50)
+        .map(|number| format!("m{number:02}.example.com"))
+        .collect();
+    let hosts: Vec<&str> = hosts.iter().map(|host| &**host).collect();
+    Script::replica_set(&hosts)
+        .at(5000)
+        .fails("m17.example.com", "connection refused")
+        .fails("m42.example.com", "connection reset by peer")
+        .at(9000)
+}
+
+/// Host names in wide characters, and one that is long.
+fn wide() -> Script {
+    let long = "cluster0-shard-00-02.abcde.mongodb.example.net:27018";
+    Script::replica_set(&["数据库一.例え.jp", "数据库二.例え.jp", long])
+        .at(2000)
+        .fails("数据库二.例え.jp", "connection refused")
+}
+
+/// A connection string with a wrong set name.
+fn wrong_name() -> Script {
+    Script::open("mongodb://a.example.com/?replicaSet=other")
+        .at(100)
+        .answers("a.example.com", Role::Primary(3), 2)
+        .at(4000)
+}
+
+/// A set that never had a primary.
+fn starting() -> Script {
+    Script::open("mongodb://a.example.com,b.example.com/?replicaSet=rs0")
+        .at(100)
+        .fails("a.example.com", "connection refused")
+        .at(12_300)
+        .answers("b.example.com", Role::Secondary, 3)
+}
+
+/// Compares frames with the files of `name`.
+///
+/// `SDAM_UPDATE_SCREENS=1 cargo test -p sdam-cli screens` writes the files instead.
+fn check(name: &str, script: &Script, state: &State, sizes: &[(u16, u16)], glyphs: Glyphs) {
+    for (width, height) in sizes {
+        let text = frame(script, state, (*width, *height), glyphs);
+        let file = format!("{name}-{width}x{height}.txt");
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/watch/full/tests/screens");
+        let path = PathBuf::from(folder).join(&file);
+        if env::var_os("SDAM_UPDATE_SCREENS").is_some() {
+            fs::write(path, text).unwrap();
+            continue;
+        }
+        let expected = fs::read_to_string(path).unwrap();
+        assert_eq!(text, expected, "{file} is now:\n{text}");
+    }
+}
+
+const SIZES: [(u16, u16); 3] = [(40, 12), (80, 24), (120, 40)];
+
+#[test]
+fn a_healthy_set() {
+    check("healthy", &healthy(), &state(), &SIZES, Glyphs::Unicode);
+    check(
+        "healthy",
+        &healthy(),
+        &state(),
+        &[(160, 20), (60, 7)],
+        Glyphs::Unicode,
+    );
+}
+
+#[test]
+fn a_set_without_its_primary() {
+    check("outage", &outage(), &state(), &SIZES, Glyphs::Unicode);
+    check(
+        "outage-ascii",
+        &outage(),
+        &state(),
+        &[(80, 24), (30, 1)],
+        Glyphs::Ascii,
+    );
+}
+
+#[test]
+fn a_set_after_a_failover() {
+    check("recovered", &recovered(), &state(), &SIZES, Glyphs::Unicode);
+}
+
+#[test]
+fn a_sharded_cluster() {
+    check("sharded", &sharded(), &state(), &SIZES, Glyphs::Unicode);
+}
+
+#[test]
+fn fifty_members_with_the_last_one_selected() {
+    let mut state = state();
+    check("many", &many(), &state, &SIZES, Glyphs::Unicode);
+    let last = ServerAddress::parse("m49.example.com").unwrap();
+    state.selected = Some(last);
+    check("many-selected", &many(), &state, &SIZES, Glyphs::Unicode);
+}
+
+#[test]
+fn wide_and_long_host_names() {
+    check("wide", &wide(), &state(), &SIZES, Glyphs::Unicode);
+}
+
+#[test]
+fn a_connection_string_that_fits_no_server() {
+    check(
+        "wrong-name",
+        &wrong_name(),
+        &state(),
+        &[(80, 24)],
+        Glyphs::Unicode,
+    );
+}
+
+#[test]
+fn a_set_that_never_had_a_primary() {
+    check(
+        "starting",
+        &starting(),
+        &state(),
+        &[(80, 24)],
+        Glyphs::Unicode,
+    );
+}
+
+#[test]
+fn details_help_filter_and_pause() {
+    let script = outage();
+    let mut details = state();
+    details.has_details = true;
+    check("details", &script, &details, &[(80, 24)], Glyphs::Unicode);
+    let mut help = state();
+    help.has_help = true;
+    check("help", &script, &help, &[(80, 24)], Glyphs::Unicode);
+    let mut filter = state();
+    filter.filter = "SECOND".to_owned();
+    filter.is_filtering = true;
+    check("filter", &script, &filter, &[(80, 12)], Glyphs::Unicode);
+    let mut paused = state();
+    paused.press(keys::Key::Char('p'), &[], &script.model);
+    check(
+        "paused",
+        &script.at(90_000),
+        &paused,
+        &[(80, 12)],
+        Glyphs::Unicode,
+    );
+}

@@ -1,0 +1,462 @@
+//! What is known of a deployment, derived from the events of a topology and from the time.
+//!
+//! Without I/O, so it works on live events and on recorded ones.
+
+mod history;
+mod log;
+mod server;
+mod stopwatch;
+#[cfg(test)]
+pub(super) mod tests;
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use sdam_core::{
+    address::ServerAddress,
+    error::ServerError,
+    event::{Event, EventKind},
+    machine::RecordedInput,
+    options::Options,
+    read_preference::ReadPreference,
+    server::{ServerDescription, ServerType},
+    time::Instant,
+    topology::{DepartureReason, TopologyDescription, TopologyType},
+};
+use sdam_events::{
+    facts::{Fact, Facts},
+    sink::Interest,
+};
+use sdam_select::{Criteria, Settings, explain::Explanation};
+
+pub(super) use self::{
+    history::{Column, Probe},
+    log::{Entry, Log},
+    server::{Mode, Server, brief},
+    stopwatch::{Run, Stopwatch},
+};
+use super::{screen, verdict::Access};
+use crate::terminal::Tone;
+
+/// The period over which losses are counted.
+pub(super) const FLAP_PERIOD: Duration = Duration::from_secs(60 * 60);
+/// The maximum number of losses that are kept.
+const FLAPS: usize = 10_000;
+
+/// The state of a deployment as its monitors see it.
+#[derive(Clone, Debug)]
+pub(super) struct Model {
+    facts: Facts,
+    settings: Settings,
+    topology: Arc<TopologyDescription>,
+    servers: BTreeMap<ServerAddress, Server>,
+    stopwatch: Stopwatch,
+    log: Log,
+    /// The losses of servers and changes of the primary, oldest first.
+    flaps: VecDeque<(Instant, ServerAddress)>,
+    opened: Option<Instant>,
+    is_closed: bool,
+    type_since: Instant,
+    now: Instant,
+    marks: u32,
+}
+
+impl Model {
+    /// The events that the state is derived from.
+    pub(super) const INTEREST: Interest = Interest::SDAM
+        .union(Interest::POOL_STATES)
+        .union(Interest::INPUTS);
+
+    /// Creates the state of a topology without events; `options` decide selections.
+    pub(super) fn new(options: &Options) -> Self {
+        Self {
+            facts: Facts::new(),
+            settings: Settings::new(options),
+            topology: Arc::default(),
+            servers: BTreeMap::new(),
+            stopwatch: Stopwatch::default(),
+            log: Log::default(),
+            flaps: VecDeque::new(),
+            opened: None,
+            is_closed: false,
+            type_since: Instant::EPOCH,
+            now: Instant::EPOCH,
+            marks: 0,
+        }
+    }
+
+    /// Sets the time; it never goes back.
+    pub(super) fn advance(&mut self, now: Instant) {
+        self.now = self.now.max(now);
+    }
+
+    /// Processes the next event.
+    pub(super) fn observe(&mut self, event: &Event) {
+        self.advance(event.at);
+        let facts = self.facts.observe(event);
+        self.take_in(event.at, &event.kind);
+        for fact in &facts {
+            self.learn(event.at, fact);
+        }
+    }
+
+    /// Adds a numbered mark to the log.
+    pub(super) fn mark(&mut self) {
+        self.marks += 1;
+        let words = format!("mark {} of the user", self.marks);
+        self.log.add(self.now, "mark", Tone::Strong, words);
+    }
+
+    /// Adds a note to the log.
+    pub(super) fn note(&mut self, subject: &str, tone: Tone, words: &str) {
+        self.log.add(self.now, subject, tone, words);
+    }
+
+    fn take_in(&mut self, at: Instant, kind: &EventKind) {
+        match kind {
+            EventKind::TopologyOpening => {
+                self.opened = Some(at);
+                self.type_since = at;
+            }
+            EventKind::TopologyClosed => self.is_closed = true,
+            EventKind::ServerOpening { server, address } => {
+                let new = Server::new(at, *server, address);
+                self.servers.insert(address.clone(), new);
+                self.log.add(at, address, Tone::Strong, "joined");
+            }
+            EventKind::ServerClosed {
+                address, reason, ..
+            } => self.leave(at, address, reason),
+            EventKind::ServerDescriptionChanged { previous, new } => {
+                self.change_server(at, previous, new);
+            }
+            EventKind::TopologyDescriptionChanged { previous, new } => {
+                self.change_topology(at, previous, new);
+            }
+            EventKind::ServerHeartbeatSucceeded {
+                heartbeat,
+                duration,
+                reply,
+            } => {
+                if let Some(server) = self.servers.get_mut(&heartbeat.address) {
+                    server.succeeded(at, heartbeat, *duration, reply);
+                }
+                self.stopwatch.checked(at, &heartbeat.address);
+            }
+            EventKind::ServerHeartbeatFailed {
+                heartbeat, failure, ..
+            } => {
+                if let Some(server) = self.servers.get_mut(&heartbeat.address) {
+                    server.failed(at, failure);
+                }
+                self.stopwatch.checked(at, &heartbeat.address);
+            }
+            EventKind::Input(input) => self.take_input(at, input),
+            kind => self.take_rest(at, kind),
+        }
+    }
+
+    fn take_input(&mut self, at: Instant, input: &RecordedInput) {
+        if let RecordedInput::Checked {
+            server,
+            rtt: Some(rtt),
+            ..
+        } = input
+        {
+            let mut servers = self.servers.values_mut();
+            if let Some(server) = servers.find(|own| own.description.id == *server) {
+                server.timed(at, *rtt);
+            }
+        }
+    }
+
+    /// Processes pool commands and warnings.
+    fn take_rest(&mut self, at: Instant, kind: &EventKind) {
+        match kind {
+            EventKind::PoolReady { address, .. } => {
+                if let Some(server) = self.servers.get_mut(address) {
+                    server.pool.is_ready = true;
+                }
+            }
+            EventKind::PoolCleared { address, clear, .. } => {
+                if let Some(server) = self.servers.get_mut(address) {
+                    server.cleared(at, clear);
+                }
+                self.stopwatch.cleared(at, address);
+                if !clear.was_paused {
+                    let generation = clear.generation.as_u64();
+                    let words = format!("pool cleared, now generation {generation}");
+                    self.log.add(at, address, Tone::Doubtful, words);
+                }
+            }
+            EventKind::ConfigWarning(warning) => {
+                self.log
+                    .add(at, "options", Tone::Doubtful, warning.to_string());
+            }
+            EventKind::MembersIgnored { ignored, limit } => {
+                let words = format!("{ignored} members ignored: at most {limit} are watched");
+                self.log.add(at, "set", Tone::Doubtful, words);
+            }
+            EventKind::EventsDropped { total } => {
+                let words = format!("{total} events lost: the screen may be incomplete");
+                self.log.add(at, "watch", Tone::Bad, words);
+            }
+            EventKind::TopologyEmptied => {
+                self.log.add(at, "set", Tone::Bad, "no server is left");
+            }
+            _ => {}
+        }
+    }
+
+    fn leave(&mut self, at: Instant, address: &ServerAddress, reason: &DepartureReason) {
+        self.servers.remove(address);
+        self.stopwatch.left(address);
+        let tone = if reason.is_mistake() {
+            Tone::Bad
+        } else {
+            Tone::Doubtful
+        };
+        if !matches!(reason, DepartureReason::Closed) {
+            self.log.add(at, address, tone, format!("left: {reason}"));
+        }
+    }
+
+    fn change_server(
+        &mut self,
+        at: Instant,
+        previous: &ServerDescription,
+        new: &Arc<ServerDescription>,
+    ) {
+        if let Some(server) = self.servers.get_mut(&new.address) {
+            server.change(at, new);
+        }
+        let (old, role) = (previous.server_type, new.server_type);
+        if old != role {
+            let mut words = format!("{} > {}", state(old), state(role));
+            if let Some(error) = &new.error {
+                words = format!("{words}: {}", brief(error));
+            }
+            let tone = screen::tone_of(new);
+            self.log.add(at, &new.address, tone, words);
+        } else if previous.error != new.error
+            && let Some(error) = &new.error
+        {
+            self.log.add(at, &new.address, Tone::Faint, brief(error));
+        } else if let Some(news) = screen::changed_fields(previous, new) {
+            self.log.add(at, &new.address, Tone::Faint, news);
+        }
+    }
+
+    fn change_topology(
+        &mut self,
+        at: Instant,
+        previous: &TopologyDescription,
+        new: &Arc<TopologyDescription>,
+    ) {
+        let (old, kind) = (previous.topology_type(), new.topology_type());
+        if old != kind {
+            let tone = Access::of(new, &self.settings).tone();
+            self.log.add(
+                at,
+                "set",
+                tone,
+                format!("{} > {}", brief_type(old), brief_type(kind)),
+            );
+            self.type_since = at;
+        }
+        let (before, now) = (previous.compatibility_error(), new.compatibility_error());
+        if let Some(error) = now.filter(|_| before != now) {
+            self.log.add(at, "set", Tone::Bad, error);
+        }
+        self.topology = Arc::clone(new);
+    }
+
+    fn learn(&mut self, at: Instant, fact: &Fact) {
+        match fact {
+            Fact::OutageStarted(outage) => {
+                let lost = outage.lost.as_ref();
+                let cause = match lost.and_then(|lost| self.servers.get(lost)) {
+                    Some(server) => server.description.error.clone(),
+                    None => self.last_error(),
+                };
+                let others = self.servers.keys().filter(|own| Some(*own) != lost);
+                let others = others.cloned().collect();
+                self.stopwatch.start(outage, cause, others);
+            }
+            Fact::FailoverEnded(failover) => {
+                self.stopwatch.end(failover);
+                let words = screen::describe(failover);
+                self.log.add(at, "set", Tone::Good, words);
+            }
+            Fact::ServerLost { address, .. } => self.flap(at, address),
+            Fact::PrimaryChanged { new: Some(new), .. } => {
+                let found = match self.stopwatch.last() {
+                    Some(_) => return,
+                    None => format!("primary found: {new}"),
+                };
+                if self.stopwatch.current().is_none() {
+                    self.log.add(at, "set", Tone::Good, found);
+                }
+            }
+            Fact::PrimaryChanged {
+                old: Some(old),
+                new: None,
+                ..
+            } => {
+                // A primary that is lost counts as a lost server.
+                let still = self.servers.get(old);
+                if still.is_some_and(|old| old.description.server_type.is_available()) {
+                    self.flap(at, old);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn flap(&mut self, at: Instant, address: &ServerAddress) {
+        if self.flaps.len() == FLAPS {
+            self.flaps.pop_front();
+        }
+        self.flaps.push_back((at, address.clone()));
+    }
+
+    fn last_error(&self) -> Option<Arc<ServerError>> {
+        let troubles = self.servers.values().filter_map(Server::current_trouble);
+        let last = troubles.max_by_key(|trouble| trouble.last)?;
+        Some(Arc::clone(&last.error))
+    }
+
+    /// Returns the current time.
+    pub(super) fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// Returns when monitoring began.
+    pub(super) fn opened(&self) -> Instant {
+        self.opened.unwrap_or(self.now)
+    }
+
+    /// Returns whether monitoring has ended.
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_closed
+    }
+
+    /// Returns the description of the deployment as of its last change.
+    pub(super) fn topology(&self) -> &TopologyDescription {
+        &self.topology
+    }
+
+    /// Returns since when the topology has its type.
+    pub(super) fn type_since(&self) -> Instant {
+        self.type_since
+    }
+
+    /// Returns the facts derived so far.
+    pub(super) fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// Iterates over the servers, by address.
+    pub(super) fn servers(&self) -> impl ExactSizeIterator<Item = &Server> + Clone {
+        self.servers.values()
+    }
+
+    /// Returns the stopwatch of failovers.
+    pub(super) fn stopwatch(&self) -> &Stopwatch {
+        &self.stopwatch
+    }
+
+    /// Returns the log of changes.
+    pub(super) fn log(&self) -> &Log {
+        &self.log
+    }
+
+    /// Returns how often a server was lost, or the primary has stepped down, in the last hour; of
+    /// one server if `address` is given.
+    pub(super) fn flaps(&self, address: Option<&ServerAddress>) -> usize {
+        let now = self.now;
+        let recent = self.flaps.iter().rev();
+        let recent = recent.take_while(|(at, _)| now.since(*at) < FLAP_PERIOD);
+        recent
+            .filter(|(_, own)| address.is_none_or(|address| own == address))
+            .count()
+    }
+
+    /// Returns how far the last write of `server` is behind that of the primary, or behind the
+    /// newest one of a secondary if there is no primary (Max Staleness: "staleness").
+    pub(super) fn lag(&self, server: &Server) -> Option<Duration> {
+        /// How old the last write was when the server has reported it, in nanoseconds.
+        fn age(server: &ServerDescription) -> Option<i128> {
+            let reported = i128::from(server.last_update_time?.as_nanos());
+            Some(reported - i128::from(server.last_write_date?) * 1_000_000)
+        }
+        if server.description.server_type != ServerType::RsSecondary {
+            return None;
+        }
+        let with = |role| {
+            let servers = self.servers.values().map(|other| &other.description);
+            servers.filter(move |other| other.server_type == role)
+        };
+        let newest = match with(ServerType::RsPrimary).next() {
+            Some(primary) => age(primary)?,
+            None => with(ServerType::RsSecondary)
+                .filter_map(|other| age(other))
+                .min()?,
+        };
+        let lag = (age(&server.description)? - newest).max(0);
+        Some(Duration::from_nanos(u64::try_from(lag).unwrap_or(u64::MAX)))
+    }
+
+    /// Explains which servers an operation would go to; a write without a read preference. `None`
+    /// if the read preference is invalid.
+    pub(super) fn explain(&self, preference: Option<&ReadPreference>) -> Option<Explanation> {
+        let criteria = match preference {
+            None => Criteria::write(),
+            Some(preference) => Criteria::read(preference.clone()).ok()?,
+        };
+        Some(sdam_select::explain::explain(
+            &self.current(),
+            &self.settings,
+            &criteria,
+        ))
+    }
+
+    /// Returns the description with the round-trip times and last writes of the last checks, which
+    /// are no change.
+    fn current(&self) -> TopologyDescription {
+        if !self.topology.is_compatible() {
+            return TopologyDescription::clone(&self.topology);
+        }
+        let servers = self.topology.servers().iter().map(|server| {
+            let own = self.servers.get(&server.address);
+            let own = own.filter(|own| own.description == *server);
+            ServerDescription::clone(own.map_or(server, |own| &own.description))
+        });
+        TopologyDescription::new(self.topology.topology_type(), servers)
+    }
+}
+
+/// Returns a topology type without the words that it has in common with others.
+pub(super) fn brief_type(kind: TopologyType) -> &'static str {
+    let name = kind.as_str();
+    name.strip_prefix("ReplicaSet").unwrap_or(name)
+}
+
+/// Returns the role of a server in the words of an operator.
+pub(super) const fn state(role: ServerType) -> &'static str {
+    match role {
+        ServerType::Unknown => "UNKNOWN",
+        ServerType::PossiblePrimary => "PRIMARY?",
+        ServerType::Standalone => "STANDALONE",
+        ServerType::Mongos => "MONGOS",
+        ServerType::RsPrimary => "PRIMARY",
+        ServerType::RsSecondary => "SECONDARY",
+        ServerType::RsArbiter => "ARBITER",
+        ServerType::RsOther => "OTHER",
+        ServerType::RsGhost => "GHOST",
+        ServerType::LoadBalancer => "BALANCER",
+    }
+}

@@ -1,0 +1,75 @@
+//! The log of changes.
+
+use std::collections::VecDeque;
+
+use sdam_core::time::Instant;
+
+use crate::terminal::Tone;
+
+/// The maximum number of entries that are kept.
+const CAPACITY: usize = 2000;
+
+/// A change, or a note of the user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// When it happened.
+    pub(crate) at: Instant,
+    /// What has changed: the address of a server, `set`, `pool` and so on.
+    pub(crate) subject: String,
+    /// What happened.
+    pub(crate) words: String,
+    /// How bad it is.
+    pub(crate) tone: Tone,
+}
+
+/// The last changes, oldest first.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Log {
+    entries: VecDeque<Entry>,
+}
+
+impl Log {
+    /// Adds an entry.
+    pub(crate) fn add(
+        &mut self,
+        at: Instant,
+        subject: &(impl ToString + ?Sized),
+        tone: Tone,
+        words: impl Into<String>,
+    ) {
+        if self.entries.len() == CAPACITY {
+            self.entries.pop_front();
+        }
+        self.entries.push_back(Entry {
+            at,
+            subject: subject.to_string(),
+            words: words.into(),
+            tone,
+        });
+    }
+
+    /// Iterates over the entries, oldest first.
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &Entry> + ExactSizeIterator {
+        self.entries.iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn old_entries_are_removed() {
+        let mut log = Log::default();
+        for number in 0..CAPACITY as u64 + 3 {
+            log.add(
+                Instant::from_millis(number),
+                "set",
+                Tone::Normal,
+                number.to_string(),
+            );
+        }
+        assert_eq!(log.iter().len(), CAPACITY);
+        assert_eq!(log.iter().next().map(|first| &*first.words), Some("3"));
+    }
+}

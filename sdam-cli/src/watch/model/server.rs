@@ -1,0 +1,280 @@
+//! What is known of one server.
+
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use sdam_core::{
+    address::ServerAddress,
+    error::{ErrorKind, ServerError, Stage},
+    event::Heartbeat,
+    hello::Hello,
+    ids::ServerId,
+    pool::PoolClear,
+    server::{Rtt, ServerDescription, ServerType},
+    time::Instant,
+};
+
+use super::history::{History, Probe};
+
+/// The maximum number of roles that are kept.
+const ROLES: usize = 8;
+
+/// How a server is checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// The server sends a reply when something changes, and at the latest after
+    /// `heartbeatFrequencyMS`.
+    Streaming,
+    /// The client asks every `heartbeatFrequencyMS`.
+    Polling,
+}
+
+/// The failed checks of a server without a success in between.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Trouble {
+    /// The end of the first one.
+    pub(crate) since: Instant,
+    /// The end of the last one.
+    pub(crate) last: Instant,
+    /// Their number.
+    pub(crate) checks: u32,
+    /// The last error.
+    pub(crate) error: Arc<ServerError>,
+    /// Whether a check has succeeded since.
+    pub(crate) is_over: bool,
+}
+
+/// The commands of the topology to the connection pool of a server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Pool {
+    /// The generation of new connections.
+    pub(crate) generation: u64,
+    /// Whether the pool may open connections.
+    pub(crate) is_ready: bool,
+    /// The last clear and its cause.
+    pub(crate) cleared: Option<(Instant, Arc<ServerError>)>,
+}
+
+/// Everything known of one server.
+#[derive(Clone, Debug)]
+pub(crate) struct Server {
+    /// The description, with the round-trip times and the last write of the last check.
+    pub(crate) description: Arc<ServerDescription>,
+    /// The last checks.
+    pub(crate) history: History,
+    /// How it is checked; `None` before the first check.
+    pub(crate) mode: Option<Mode>,
+    /// When the last check has succeeded.
+    pub(crate) answered: Option<Instant>,
+    /// The last failed checks.
+    pub(crate) trouble: Option<Trouble>,
+    /// The state of its pool.
+    pub(crate) pool: Pool,
+    /// The last roles and their begin, oldest first.
+    pub(crate) roles: VecDeque<(Instant, ServerType)>,
+    /// The round-trip time that the last check itself has measured.
+    measured: Option<Duration>,
+}
+
+impl Server {
+    /// Creates the state of a server that has joined the topology.
+    pub(super) fn new(at: Instant, id: ServerId, address: &ServerAddress) -> Self {
+        Self {
+            description: Arc::new(ServerDescription::unknown(id, address.clone())),
+            history: History::default(),
+            mode: None,
+            answered: None,
+            trouble: None,
+            pool: Pool::default(),
+            roles: [(at, ServerType::Unknown)].into(),
+            measured: None,
+        }
+    }
+
+    /// Returns since when it has its role.
+    pub(crate) fn since(&self) -> Instant {
+        self.roles.back().map_or(Instant::EPOCH, |(at, _)| *at)
+    }
+
+    /// Returns the failed checks that no success has followed.
+    pub(crate) fn current_trouble(&self) -> Option<&Trouble> {
+        self.trouble.as_ref().filter(|trouble| !trouble.is_over)
+    }
+
+    /// Returns the error because of which the server is not available.
+    pub(crate) fn error(&self) -> Option<&Arc<ServerError>> {
+        let failed = self.current_trouble().map(|trouble| &trouble.error);
+        self.description.error.as_ref().or(failed)
+    }
+
+    pub(super) fn change(&mut self, at: Instant, new: &Arc<ServerDescription>) {
+        if self.roles.back().map(|(_, role)| *role) != Some(new.server_type) {
+            if self.roles.len() == ROLES {
+                self.roles.pop_front();
+            }
+            self.roles.push_back((at, new.server_type));
+        }
+        self.description = Arc::clone(new);
+    }
+
+    pub(super) fn succeeded(
+        &mut self,
+        at: Instant,
+        heartbeat: &Heartbeat,
+        duration: Duration,
+        reply: &[u8],
+    ) {
+        let mode = if heartbeat.awaited {
+            Mode::Streaming
+        } else {
+            Mode::Polling
+        };
+        // The first reply of a connection is not awaited, whatever follows.
+        if self.mode != Some(Mode::Streaming) || heartbeat.awaited || self.trouble_is_current() {
+            self.mode = Some(mode);
+        }
+        self.measured = (!heartbeat.awaited).then_some(duration);
+        self.answered = Some(at);
+        if let Some(trouble) = &mut self.trouble {
+            trouble.is_over = true;
+        }
+        // The change that a reply brings about is an event of its own, unless only this has changed.
+        if let Ok(hello) = Hello::parse(reply) {
+            let description = Arc::make_mut(&mut self.description);
+            if description.server_type == hello.server_type {
+                description.last_write_date = hello.last_write_date;
+                description.last_update_time = Some(at);
+            }
+        }
+    }
+
+    fn trouble_is_current(&self) -> bool {
+        self.current_trouble().is_some()
+    }
+
+    pub(super) fn failed(&mut self, at: Instant, error: &Arc<ServerError>) {
+        if error.kind == ErrorKind::Cancelled {
+            return;
+        }
+        self.history.add(at, Probe::Lost);
+        let known = self.trouble.take().filter(|trouble| !trouble.is_over);
+        self.trouble = Some(Trouble {
+            since: known.as_ref().map_or(at, |trouble| trouble.since),
+            last: at,
+            checks: known.map_or(0, |trouble| trouble.checks) + 1,
+            error: Arc::clone(error),
+            is_over: false,
+        });
+    }
+
+    /// Takes over the round-trip times after a check.
+    pub(super) fn timed(&mut self, at: Instant, rtt: Rtt) {
+        // While the server streams, another connection measures, and only its average is known.
+        let sample = self.measured.take().unwrap_or(rtt.average);
+        self.history.add(at, Probe::Answered(sample));
+        let description = Arc::make_mut(&mut self.description);
+        if description.server_type.is_available() {
+            description.rtt = Some(rtt);
+        }
+    }
+
+    pub(super) fn cleared(&mut self, at: Instant, clear: &PoolClear) {
+        // Behind a load balancer, a clear may concern a single service.
+        if clear.service_id.is_none() {
+            self.pool.generation = clear.generation.as_u64();
+            self.pool.is_ready = false;
+        }
+        self.pool.cleared = Some((at, Arc::clone(&clear.cause)));
+    }
+}
+
+/// Describes an error in a few words: what an operator would say first, and the stage.
+pub(crate) fn brief(error: &ServerError) -> String {
+    let stage = error.stage;
+    let message = error.message.to_ascii_lowercase();
+    let network = [
+        ("refused", "refused"),
+        ("reset", "connection reset"),
+        ("closed", "connection closed"),
+        ("unreachable", "unreachable"),
+        ("broken pipe", "connection broken"),
+        ("end of file", "connection closed"),
+        ("eof", "connection closed"),
+    ];
+    let what = match error.kind {
+        ErrorKind::StalePrimary => return "stale primary".to_owned(),
+        ErrorKind::SetName => return "wrong set name".to_owned(),
+        ErrorKind::Cancelled => "cancelled".to_owned(),
+        ErrorKind::Internal => "internal error".to_owned(),
+        ErrorKind::Timeout => "timeout".to_owned(),
+        ErrorKind::Protocol if stage == Stage::Tls => "certificate refused".to_owned(),
+        ErrorKind::Protocol => "protocol error".to_owned(),
+        ErrorKind::Command => match (&error.code_name, error.code) {
+            (Some(name), _) => name.to_string(),
+            (None, Some(code)) => format!("error {code}"),
+            (None, None) => "command error".to_owned(),
+        },
+        _ if stage == Stage::Dns => return "name not found".to_owned(),
+        _ => {
+            let known = network.iter().find(|(word, _)| message.contains(word));
+            known.map_or("network error", |(_, brief)| brief).to_owned()
+        }
+    };
+    match stage {
+        // These say themselves where they happen.
+        Stage::Connect if what == "refused" || what == "unreachable" => what,
+        stage => format!("{what} at {stage}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_described_by_cause_and_stage() {
+        let check = |kind, stage, message: &str, expected: &str| {
+            let error = ServerError::new(kind, stage, message);
+            assert_eq!(brief(&error), expected);
+        };
+        let network = ErrorKind::Network;
+        check(
+            network,
+            Stage::Connect,
+            "Connection refused (os error 111)",
+            "refused",
+        );
+        check(
+            network,
+            Stage::Hello,
+            "Connection reset by peer",
+            "connection reset at hello",
+        );
+        check(
+            network,
+            Stage::Hello,
+            "the server closed the connection",
+            "connection closed at hello",
+        );
+        check(network, Stage::Dns, "failed to look up", "name not found");
+        check(network, Stage::Hello, "odd", "network error at hello");
+        check(ErrorKind::Timeout, Stage::Connect, "", "timeout at connect");
+        check(
+            ErrorKind::Protocol,
+            Stage::Tls,
+            "",
+            "certificate refused at tls",
+        );
+        check(
+            ErrorKind::Command,
+            Stage::Hello,
+            "no",
+            "command error at hello",
+        );
+        check(ErrorKind::SetName, Stage::Hello, "", "wrong set name");
+        let mut error = ServerError::new(ErrorKind::Command, Stage::Operation, "");
+        error.code = Some(91);
+        assert_eq!(brief(&error), "error 91 at operation");
+        error.code_name = Some("ShutdownInProgress".into());
+        assert_eq!(brief(&error), "ShutdownInProgress at operation");
+    }
+}

@@ -1,0 +1,124 @@
+//! The stopwatch of failovers: how long there was no primary, and which step took how long.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use sdam_core::{address::ServerAddress, error::ServerError, time::Instant};
+use sdam_events::facts::{Failover, Outage};
+
+/// The steps of one failover, or of an outage of a deployment without primaries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Run {
+    /// The number of the failover, counted from 1.
+    pub(crate) number: u64,
+    /// The primary that was lost; `None` if the deployment has no primaries.
+    pub(crate) lost: Option<ServerAddress>,
+    /// Why it was lost; `None` if it has stepped down.
+    pub(crate) cause: Option<Arc<ServerError>>,
+    /// When it was last seen as writable.
+    pub(crate) last_writable: Instant,
+    /// When the loss was noticed.
+    pub(crate) noticed: Instant,
+    /// When its pool was cleared.
+    pub(crate) pool_cleared: Option<Instant>,
+    /// When every other server had ended a check.
+    pub(crate) all_checked: Option<Instant>,
+    /// When another member first named the new primary.
+    pub(crate) successor_named: Option<Instant>,
+    /// The new primary.
+    pub(crate) new: Option<ServerAddress>,
+    /// When a server was writable again.
+    pub(crate) writable_again: Option<Instant>,
+    /// The servers that have ended no check since the loss.
+    unchecked: BTreeSet<ServerAddress>,
+}
+
+/// The current outage and the last failover.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Stopwatch {
+    current: Option<Run>,
+    last: Option<Run>,
+    count: u64,
+}
+
+impl Stopwatch {
+    /// Returns the outage that has not ended.
+    pub(crate) fn current(&self) -> Option<&Run> {
+        self.current.as_ref()
+    }
+
+    /// Returns the last failover that has ended.
+    pub(crate) fn last(&self) -> Option<&Run> {
+        self.last.as_ref()
+    }
+
+    /// Starts with an outage; `others` are the other servers.
+    pub(super) fn start(
+        &mut self,
+        outage: &Outage,
+        cause: Option<Arc<ServerError>>,
+        others: BTreeSet<ServerAddress>,
+    ) {
+        self.current = Some(self.run(outage, cause, others));
+    }
+
+    fn run(
+        &mut self,
+        outage: &Outage,
+        cause: Option<Arc<ServerError>>,
+        unchecked: BTreeSet<ServerAddress>,
+    ) -> Run {
+        self.count += 1;
+        Run {
+            number: self.count,
+            lost: outage.lost.clone(),
+            cause,
+            last_writable: outage.last_writable,
+            noticed: outage.noticed,
+            pool_cleared: None,
+            all_checked: None,
+            successor_named: None,
+            new: None,
+            writable_again: None,
+            unchecked,
+        }
+    }
+
+    /// A check of the server has ended.
+    pub(super) fn checked(&mut self, at: Instant, server: &ServerAddress) {
+        if let Some(run) = &mut self.current
+            && run.unchecked.remove(server)
+            && run.unchecked.is_empty()
+        {
+            run.all_checked = Some(at);
+        }
+    }
+
+    /// A server has left the topology.
+    pub(super) fn left(&mut self, server: &ServerAddress) {
+        if let Some(run) = &mut self.current {
+            run.unchecked.remove(server);
+        }
+    }
+
+    /// The pool of the server was cleared.
+    pub(super) fn cleared(&mut self, at: Instant, server: &ServerAddress) {
+        if let Some(run) = &mut self.current
+            && run.lost.as_ref().is_none_or(|lost| lost == server)
+        {
+            run.pool_cleared.get_or_insert(at);
+        }
+    }
+
+    /// A server is writable again.
+    pub(super) fn end(&mut self, failover: &Failover) {
+        // Without an outage before, one primary has followed another.
+        let mut run = match self.current.take() {
+            Some(run) => run,
+            None => self.run(&failover.outage, None, BTreeSet::new()),
+        };
+        run.successor_named = failover.outage.successor_named;
+        run.new.clone_from(&failover.new);
+        run.writable_again = Some(failover.writable_again);
+        self.last = Some(run);
+    }
+}

@@ -1,0 +1,456 @@
+use bson::{Bson, doc, oid::ObjectId as BsonObjectId};
+use sdam_core::{
+    error::{ErrorKind, Stage},
+    event::{ConnectionId, Heartbeat},
+    hello::Hello,
+    ids::{ObjectId, ServerId},
+    machine::{Effect, Effects, Input, TopologyMachine},
+    read_preference::ReadMode,
+    rtt::RttWindow,
+};
+use sdam_select::explain::Verdict;
+
+use super::*;
+
+/// Feeds a model with the events of a topology whose servers answer as the test says.
+pub(in crate::watch) struct Script {
+    pub(in crate::watch) model: Model,
+    machine: TopologyMachine,
+    now: Instant,
+    ids: BTreeMap<ServerAddress, ServerId>,
+    times: BTreeMap<ServerAddress, RttWindow>,
+    /// The members that replies list.
+    members: Vec<String>,
+    streaming: bool,
+}
+
+/// The wall-clock time of the servers at the begin, in milliseconds.
+pub(in crate::watch) const EPOCH: i64 = 1_700_000_000_000;
+
+impl Script {
+    /// Opens the topology of `uri`.
+    pub(in crate::watch) fn open(uri: &str) -> Self {
+        let options = Options::parse(uri).unwrap();
+        let mut script = Self {
+            model: Model::new(&options),
+            machine: TopologyMachine::new(&options, ObjectId::default()),
+            now: Instant::EPOCH,
+            ids: BTreeMap::new(),
+            times: BTreeMap::new(),
+            members: options.seeds.iter().map(ToString::to_string).collect(),
+            streaming: true,
+        };
+        let effects = script.machine.handle(script.now, Input::Open);
+        script.apply(effects);
+        script
+    }
+
+    /// Opens a replica set `rs0` of these members; the first becomes primary after 100 ms.
+    pub(in crate::watch) fn replica_set(hosts: &[&str]) -> Self {
+        let uri = format!("mongodb://{}/?replicaSet=rs0", hosts.join(","));
+        let mut script = Self::open(&uri).at(100);
+        for (index, host) in hosts.iter().enumerate() {
+            let role = if index == 0 {
+                Role::Primary(7)
+            } else {
+                Role::Secondary
+            };
+            script = script.answers(host, role, 2 + index as u64);
+        }
+        script
+    }
+
+    /// Sets the time, in milliseconds since the begin.
+    pub(in crate::watch) fn at(mut self, millis: u64) -> Self {
+        self.now = Instant::from_millis(millis);
+        self.model.advance(self.now);
+        self
+    }
+
+    /// Servers are polled from now on, as those without streaming are.
+    pub(in crate::watch) fn polled(mut self) -> Self {
+        self.streaming = false;
+        self
+    }
+
+    /// The server answers a check.
+    pub(in crate::watch) fn answers(self, host: &str, role: Role, rtt: u64) -> Self {
+        self.answers_with(host, role, rtt, &doc! {})
+    }
+
+    /// The server answers a check with these fields besides the usual ones.
+    pub(in crate::watch) fn answers_with(
+        mut self,
+        host: &str,
+        role: Role,
+        rtt: u64,
+        fields: &bson::Document,
+    ) -> Self {
+        let address = ServerAddress::parse(host).unwrap();
+        let rtt = Duration::from_millis(rtt);
+        let mut reply = self.reply(&address, role);
+        reply.extend(fields.clone());
+        let reply = bson::serialize_to_vec(&reply).unwrap();
+        let server = self.ids[&address];
+        let times = self.times.entry(address.clone()).or_default();
+        times.add(rtt);
+        let times = times.rtt();
+        let heartbeat = self.heartbeat(&address, self.streaming);
+        self.emit(EventKind::ServerHeartbeatSucceeded {
+            heartbeat,
+            duration: rtt,
+            reply: reply.clone().into(),
+        });
+        let rtt = times;
+        self.emit(input(server, None, rtt));
+        let outcome = Ok(Hello::parse(&reply).unwrap());
+        let input = Input::Checked {
+            server,
+            outcome,
+            rtt,
+        };
+        let effects = self.machine.handle(self.now, input);
+        self.apply(effects);
+        self
+    }
+
+    fn reply(&self, address: &ServerAddress, role: Role) -> bson::Document {
+        let written = EPOCH + (self.now.as_nanos() / 1_000_000) as i64;
+        let mut reply = doc! {
+            "ok": 1, "minWireVersion": 0, "maxWireVersion": 25, "helloOk": true,
+            "lastWrite": { "lastWriteDate": bson::DateTime::from_millis(written) },
+        };
+        if role == Role::Mongos {
+            reply.extend(doc! { "msg": "isdbgrid", "isWritablePrimary": true });
+            return reply;
+        }
+        reply.extend(doc! {
+            "setName": "rs0", "setVersion": 4, "me": address.as_str(),
+            "hosts": self.members.clone(),
+            "isWritablePrimary": matches!(role, Role::Primary(_)),
+            "secondary": role == Role::Secondary,
+        });
+        if let Role::Primary(term) = role {
+            let mut id = [0x7f, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0];
+            id[4..].copy_from_slice(&u64::to_be_bytes(term));
+            reply.insert("electionId", Bson::ObjectId(BsonObjectId::from_bytes(id)));
+            reply.insert("primary", address.as_str());
+        }
+        reply
+    }
+
+    /// A check of the server fails.
+    pub(in crate::watch) fn fails(mut self, host: &str, message: &str) -> Self {
+        let address = ServerAddress::parse(host).unwrap();
+        let stage = if message.contains("refused") {
+            Stage::Connect
+        } else {
+            Stage::Hello
+        };
+        let error = ServerError::new(ErrorKind::Network, stage, message);
+        let failure = error.clone().shared();
+        let heartbeat = self.heartbeat(&address, self.streaming);
+        self.emit(EventKind::ServerHeartbeatFailed {
+            heartbeat,
+            duration: Duration::from_millis(1),
+            failure: Arc::clone(&failure),
+        });
+        let server = self.ids[&address];
+        self.emit(input(server, Some(failure), None));
+        let input = Input::Checked {
+            server,
+            outcome: Err(error),
+            rtt: None,
+        };
+        let effects = self.machine.handle(self.now, input);
+        self.apply(effects);
+        self
+    }
+
+    fn heartbeat(&self, address: &ServerAddress, awaited: bool) -> Heartbeat {
+        let connection = ConnectionId {
+            driver: 1,
+            server: None,
+        };
+        Heartbeat::new(self.ids[address], address.clone(), connection, awaited)
+    }
+
+    fn emit(&mut self, kind: EventKind) {
+        let event = Event::new(0, self.now, ObjectId::default(), kind);
+        self.model.observe(&event);
+    }
+
+    fn apply(&mut self, effects: Effects) {
+        let address = |ids: &BTreeMap<ServerAddress, ServerId>, server| {
+            let mut all = ids.iter();
+            let found = all.find(|(_, id)| **id == server);
+            found.map(|(address, _)| address.clone()).unwrap()
+        };
+        for effect in effects {
+            match effect {
+                Effect::OpenServer {
+                    server, address, ..
+                } => {
+                    self.ids.insert(address, server);
+                }
+                Effect::Emit(kind) => self.emit(kind),
+                Effect::PoolReady { server } => {
+                    let address = address(&self.ids, server);
+                    self.emit(EventKind::PoolReady { server, address });
+                }
+                Effect::PoolClear { server, clear } => {
+                    let address = address(&self.ids, server);
+                    self.emit(EventKind::PoolCleared {
+                        server,
+                        address,
+                        clear,
+                    });
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn server(&self, host: &str) -> &Server {
+        &self.model.servers[&ServerAddress::parse(host).unwrap()]
+    }
+
+    fn log(&self) -> Vec<String> {
+        let entries = self.model.log.iter();
+        let show = |entry: &Entry| {
+            let at = entry.at.as_nanos() / 1_000_000;
+            format!("{at} {} {}", entry.subject, entry.words)
+        };
+        entries.map(show).collect()
+    }
+}
+
+/// What a reply says of its server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::watch) enum Role {
+    /// The primary of this election term.
+    Primary(u64),
+    Secondary,
+    Mongos,
+}
+
+fn input(
+    server: ServerId,
+    error: Option<Arc<ServerError>>,
+    rtt: Option<sdam_core::server::Rtt>,
+) -> EventKind {
+    EventKind::Input(Arc::new(RecordedInput::Checked { server, error, rtt }))
+}
+
+const RESET: &str = "connection reset by peer";
+const REFUSED: &str = "connection refused";
+
+/// Loses the primary `a` after a second; `b` follows it.
+fn failover() -> Script {
+    Script::replica_set(&["a", "b", "c"])
+        .at(1000)
+        .answers("a", Role::Primary(7), 2)
+        .at(1500)
+        .fails("a", RESET)
+        .at(1600)
+        .answers("b", Role::Secondary, 3)
+        .at(1700)
+        .fails("a", REFUSED)
+        .answers("c", Role::Secondary, 4)
+}
+
+#[test]
+fn the_stopwatch_names_cause_and_steps_of_a_failover() {
+    let script = failover();
+    let run = script.model.stopwatch().current().unwrap();
+    assert_eq!(run.lost.as_ref().map(ServerAddress::host), Some("a"));
+    assert_eq!(
+        brief(run.cause.as_ref().unwrap()),
+        "connection reset at hello"
+    );
+    let millis = |at: Option<Instant>| at.map(|at| at.as_nanos() / 1_000_000);
+    assert_eq!(millis(Some(run.last_writable)), Some(1000));
+    assert_eq!(millis(Some(run.noticed)), Some(1500));
+    assert_eq!(millis(run.pool_cleared), Some(1500));
+    assert_eq!(millis(run.all_checked), Some(1700));
+    assert_eq!(run.new, None);
+
+    let script = script.at(2500).answers("b", Role::Primary(8), 3);
+    assert_eq!(script.model.stopwatch().current(), None);
+    let run = script.model.stopwatch().last().unwrap();
+    assert_eq!(run.number, 1);
+    assert_eq!(run.new.as_ref().map(ServerAddress::host), Some("b"));
+    assert_eq!(millis(run.writable_again), Some(2500));
+}
+
+#[test]
+fn a_primary_that_steps_down_has_no_error_as_cause() {
+    let script = Script::replica_set(&["a", "b"])
+        .at(1000)
+        .answers("a", Role::Secondary, 2);
+    let run = script.model.stopwatch().current().unwrap();
+    assert_eq!((run.cause.as_ref(), run.pool_cleared), (None, None));
+    assert_eq!(script.model.flaps(None), 1, "a step-down counts");
+}
+
+#[test]
+fn the_log_tells_changes_in_order() {
+    let log = failover().at(2500).answers("b", Role::Primary(8), 3).log();
+    let tail: Vec<&str> = log
+        .iter()
+        .skip_while(|line| !line.starts_with("1500"))
+        .map(|line| &**line)
+        .collect();
+    assert_eq!(
+        tail,
+        [
+            "1500 a:27017 PRIMARY > UNKNOWN: connection reset at hello",
+            "1500 set WithPrimary > NoPrimary",
+            "1500 a:27017 pool cleared, now generation 1",
+            "1700 a:27017 refused",
+            "2500 b:27017 SECONDARY > PRIMARY",
+            "2500 set NoPrimary > WithPrimary",
+            "2500 set no primary for 1.00 s: a:27017 -> b:27017",
+        ]
+    );
+}
+
+#[test]
+fn failed_checks_are_counted_until_one_succeeds() {
+    let script = failover();
+    let trouble = script.server("a").current_trouble().unwrap();
+    assert_eq!(
+        (trouble.checks, trouble.since),
+        (2, Instant::from_millis(1500))
+    );
+    assert_eq!(brief(&trouble.error), "refused");
+    let script = script.at(3000).answers("a", Role::Secondary, 2);
+    let server = script.server("a");
+    assert_eq!(server.current_trouble(), None);
+    assert!(
+        server.trouble.as_ref().unwrap().is_over,
+        "the last error is still known"
+    );
+    assert_eq!(server.answered, Some(Instant::from_millis(3000)));
+}
+
+#[test]
+fn pools_follow_the_commands_of_the_topology() {
+    let script = failover();
+    let pool = &script.server("a").pool;
+    assert_eq!((pool.generation, pool.is_ready), (2, false));
+    assert!(pool.cleared.is_some());
+    let script = script.at(3000).answers("a", Role::Secondary, 2);
+    let pool = &script.server("a").pool;
+    assert_eq!((pool.generation, pool.is_ready), (2, true));
+    assert_eq!(script.server("b").pool.generation, 0);
+}
+
+#[test]
+fn roles_and_their_ages_are_kept() {
+    let script = failover().at(3000).answers("a", Role::Secondary, 2);
+    let roles: Vec<(u64, &str)> = script
+        .server("a")
+        .roles
+        .iter()
+        .map(|(at, role)| (at.as_nanos() / 1_000_000, state(*role)))
+        .collect();
+    let expected = [
+        (0, "UNKNOWN"),
+        (100, "PRIMARY"),
+        (1500, "UNKNOWN"),
+        (3000, "SECONDARY"),
+    ];
+    assert_eq!(roles, expected);
+    assert_eq!(script.server("a").since(), Instant::from_millis(3000));
+}
+
+#[test]
+fn losses_are_counted_for_an_hour() {
+    let mut script = failover();
+    assert_eq!(script.model.flaps(None), 1);
+    let address = |host| ServerAddress::parse(host).unwrap();
+    assert_eq!(script.model.flaps(Some(&address("a"))), 1);
+    assert_eq!(script.model.flaps(Some(&address("b"))), 0);
+    script = script.at(1500 + 3_599_999);
+    assert_eq!(script.model.flaps(None), 1);
+    script = script.at(1500 + 3_600_000);
+    assert_eq!(script.model.flaps(None), 0);
+}
+
+#[test]
+fn lag_is_the_distance_to_the_last_write_of_the_primary() {
+    let late = |millis: i64| {
+        let written = bson::DateTime::from_millis(EPOCH + millis);
+        doc! { "lastWrite": { "lastWriteDate": written } }
+    };
+    let script = Script::replica_set(&["a", "b"])
+        .at(10_000)
+        .answers("a", Role::Primary(7), 2)
+        .at(11_000)
+        .answers_with("b", Role::Secondary, 2, &late(4000));
+    let lag = |script: &Script, host: &str| script.model.lag(script.server(host));
+    assert_eq!(lag(&script, "b"), Some(Duration::from_secs(7)));
+    assert_eq!(lag(&script, "a"), None, "the primary has none");
+    // Without a primary the newest secondary counts.
+    let script = script.fails("a", RESET);
+    assert_eq!(lag(&script, "b"), Some(Duration::ZERO));
+}
+
+#[test]
+fn streaming_servers_are_told_from_polled_ones() {
+    let script = Script::replica_set(&["a"]);
+    assert_eq!(script.server("a").mode, Some(Mode::Streaming));
+    let script = Script::open("mongodb://a/?replicaSet=rs0")
+        .polled()
+        .answers("a", Role::Primary(1), 2);
+    assert_eq!(script.server("a").mode, Some(Mode::Polling));
+}
+
+#[test]
+fn selections_use_the_round_trip_times_of_the_last_check() {
+    let eligible = |script: &Script| -> Vec<String> {
+        let nearest = ReadPreference::new(ReadMode::Nearest);
+        let explanation = script.model.explain(Some(&nearest)).unwrap();
+        let servers = explanation.eligible();
+        servers
+            .map(|server| server.address.host().to_owned())
+            .collect()
+    };
+    let script = Script::replica_set(&["a", "b"]);
+    assert_eq!(eligible(&script), ["a", "b"]);
+    // A reply that changes nothing else is no event of a description.
+    let slow = (0..20).fold(script, |script, _| {
+        script.answers("b", Role::Secondary, 200)
+    });
+    assert_eq!(eligible(&slow), ["a"]);
+    let writes = slow.model.explain(None).unwrap();
+    let verdicts = writes.servers.iter().map(|server| &server.verdict);
+    let rejected = verdicts.filter(|verdict| matches!(verdict, Verdict::Rejected(_)));
+    assert_eq!(rejected.count(), 1);
+}
+
+#[test]
+fn checks_that_were_cancelled_are_no_losses_of_probes() {
+    let mut script = Script::replica_set(&["a"]);
+    let heartbeat = script.heartbeat(&ServerAddress::parse("a").unwrap(), true);
+    let failure = ServerError::new(ErrorKind::Cancelled, Stage::Hello, "cancelled").shared();
+    script.emit(EventKind::ServerHeartbeatFailed {
+        heartbeat,
+        duration: Duration::ZERO,
+        failure,
+    });
+    assert_eq!(script.server("a").trouble, None);
+}
+
+#[test]
+fn marks_are_numbered() {
+    let mut script = Script::replica_set(&["a"]);
+    script.model.mark();
+    script.model.mark();
+    let log = script.log();
+    assert_eq!(
+        log[log.len() - 2..],
+        ["100 mark mark 1 of the user", "100 mark mark 2 of the user"]
+    );
+}

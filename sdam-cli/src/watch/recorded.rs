@@ -1,0 +1,81 @@
+//! Recordings instead of a deployment.
+
+use std::{
+    future::Future,
+    io::{self, Write},
+    path::Path,
+    pin::pin,
+    time::UNIX_EPOCH,
+};
+
+use futures::{FutureExt, channel::mpsc, select_biased};
+use sdam_core::{
+    event::{Event, EventKind},
+    machine::RecordedInput,
+};
+
+use super::{
+    Arguments, Console,
+    full::{self, Feed, Setup},
+    player::{Player, Speed},
+    view::View,
+};
+use crate::{exit::Exit, failure::Failure, recording::Recording};
+
+/// Shows the recording `path` until its end; on the full screen until the user quits.
+pub(super) async fn run<O: Write, R: Write>(
+    path: &Path,
+    arguments: &Arguments,
+    mut console: Console<O, R>,
+    interrupt: impl Future<Output = ()>,
+) -> io::Result<Exit> {
+    let recording = match Recording::open(path) {
+        Ok(recording) => recording,
+        Err(error) => return Failure::config(error).report(&mut console.remarks),
+    };
+    if let Some(defect) = &recording.defect {
+        let name = &recording.name;
+        writeln!(console.remarks, "warning: {name}: {defect}")?;
+    }
+    let start = recording.start();
+    // An old recording does not say when it was made: its times are those since its begin.
+    let wall = (start, recording.wall(start).unwrap_or(UNIX_EPOCH));
+    let mut events = recording.events;
+    // The closing of the topology is no change of the deployment.
+    let is_end = |event: &Event| match &event.kind {
+        EventKind::Input(input) => **input == RecordedInput::Close,
+        _ => false,
+    };
+    events.truncate(events.iter().position(is_end).unwrap_or(events.len()));
+    let mut player = Player::new(events, arguments.speed);
+    if arguments.wants_screen() {
+        let source = match arguments.speed {
+            Speed::Times(times) => format!("REPLAY x{times}"),
+            Speed::Max => "REPLAY".to_owned(),
+        };
+        let setup = Setup {
+            feed: Feed::Replay(player),
+            preference: recording.options.read_preference.clone(),
+            options: recording.options,
+            wall,
+            source,
+            tape: None,
+            notes: mpsc::unbounded().1,
+            ascii: arguments.ascii,
+            palette: console.palette,
+        };
+        return full::run(setup, interrupt).await;
+    }
+    let mut view = View::new(console, arguments.json, &recording.options).beginning(wall);
+    let play = async {
+        while let Some(event) = player.next().await {
+            view.event(&event)?;
+        }
+        Ok(Exit::SUCCESS)
+    };
+    let interrupted = interrupt.then(|()| async { Ok(Exit::SUCCESS) });
+    select_biased! {
+        exit = pin!(interrupted.fuse()) => exit,
+        exit = pin!(play.fuse()) => exit,
+    }
+}

@@ -1,0 +1,115 @@
+//! A started topology and what receives its events.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::SystemTime,
+};
+
+use futures::channel::mpsc::UnboundedReceiver;
+use sdam::{Runtime, Topology};
+use sdam_core::{options::Options, time::Instant};
+use sdam_events::{
+    channel::{self, EventStream},
+    facts::Facts,
+    record::{Origin, RecordSink},
+};
+
+use super::{
+    Arguments,
+    full::{Feed, Setup},
+    model::Model,
+    tape::Tape,
+};
+use crate::{failure::Failure, log::LogSink, terminal::Palette};
+
+/// A started topology and what receives its events.
+pub(super) struct Started {
+    pub(super) topology: Topology,
+    pub(super) events: EventStream,
+    pub(super) recording: Option<Arc<RecordSink<Tape>>>,
+    tape: Option<(Tape, Option<PathBuf>)>,
+    clock: Box<dyn Fn() -> Instant>,
+}
+
+impl Started {
+    pub(super) fn new(
+        runtime: Runtime,
+        options: Options,
+        arguments: &Arguments,
+    ) -> Result<Self, Failure> {
+        let clock = Arc::clone(&runtime.io.clock);
+        let clock: Box<dyn Fn() -> Instant> = Box::new(move || clock.now());
+        let tape = match &arguments.record {
+            Some(path) => Some(named_tape(path)?),
+            // Without one, nothing can be saved; that is no reason not to watch.
+            None if arguments.wants_screen() => Tape::temporary().ok().map(|tape| (tape, None)),
+            None => None,
+        };
+        let recording = match &tape {
+            None => None,
+            Some((tape, path)) => {
+                let mut origin = Origin::at(clock(), SystemTime::now());
+                origin.vantage = arguments.vantage.as_deref().map(Into::into);
+                let sink = RecordSink::with_origin(tape.clone(), &options, &origin);
+                let name = path.as_deref().unwrap_or(Path::new("a temporary file"));
+                Some(Arc::new(sink.map_err(|error| cannot_record(name, &error))?))
+            }
+        };
+        let (sink, events) = channel::unbounded();
+        let interest = if arguments.wants_screen() {
+            Model::INTEREST
+        } else {
+            Facts::INTEREST
+        };
+        let builder = arguments.target.builder(options);
+        let mut builder = builder.sink(sink.interested_in(interest));
+        if let Some(recording) = &recording {
+            builder = builder.sink(Arc::clone(recording));
+        }
+        if let Some(log) = LogSink::open(arguments.log.clone()).map_err(Failure::other)? {
+            builder = builder.sink(log);
+        }
+        let topology = builder.start(runtime).map_err(Failure::config)?;
+        Ok(Self {
+            topology,
+            events,
+            recording,
+            tape,
+            clock,
+        })
+    }
+
+    /// Returns what the full screen shows.
+    pub(super) fn screen(
+        self,
+        arguments: &Arguments,
+        palette: Palette,
+        notes: UnboundedReceiver<String>,
+    ) -> Setup {
+        let options = self.topology.options().clone();
+        Setup {
+            wall: ((self.clock)(), SystemTime::now()),
+            feed: Feed::Live {
+                events: self.events,
+                clock: self.clock,
+            },
+            preference: options.read_preference.clone(),
+            options,
+            source: "LIVE".to_owned(),
+            tape: self.tape,
+            notes,
+            ascii: arguments.ascii,
+            palette,
+        }
+    }
+}
+
+fn named_tape(path: &Path) -> Result<(Tape, Option<PathBuf>), Failure> {
+    let tape = Tape::create(path).map_err(|error| cannot_record(path, &error))?;
+    Ok((tape, Some(path.to_owned())))
+}
+
+fn cannot_record(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::other(format!("cannot record to {}: {error}", path.display()))
+}

@@ -1,0 +1,152 @@
+//! The file of a recording, which can be saved under a name while it is being written.
+
+use std::{
+    fs::File,
+    io::{self, BufWriter, Read, Seek, SeekFrom, Write},
+    path::Path,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+
+/// The limit of a recording without a name, which the user may not be aware of.
+const LIMIT: u64 = 1 << 30;
+/// The piece of the file that is copied at once.
+const PIECE: usize = 1 << 20;
+
+/// The file of a recording. Clones write to the same file.
+#[derive(Clone, Debug)]
+pub(super) struct Tape(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    file: Mutex<BufWriter<File>>,
+    length: AtomicU64,
+    limit: u64,
+    is_full: AtomicBool,
+}
+
+impl Tape {
+    /// Creates the file `path`.
+    pub(super) fn create(path: &Path) -> io::Result<Self> {
+        let mut options = File::options();
+        let file = options.read(true).write(true).create(true).truncate(true);
+        Ok(Self::new(file.open(path)?, u64::MAX))
+    }
+
+    /// Creates a file without a name in the folder for temporary files; the system removes it when
+    /// the program ends, however it ends. It takes 1 GiB.
+    pub(super) fn temporary() -> io::Result<Self> {
+        Ok(Self::new(tempfile::tempfile()?, LIMIT))
+    }
+
+    fn new(file: File, limit: u64) -> Self {
+        Self(Arc::new(Shared {
+            file: Mutex::new(BufWriter::new(file)),
+            length: AtomicU64::new(0),
+            limit,
+            is_full: AtomicBool::new(false),
+        }))
+    }
+
+    /// Returns the number of bytes.
+    pub(super) fn length(&self) -> u64 {
+        self.0.length.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether its limit was reached, so that the rest is missing.
+    pub(super) fn is_full(&self) -> bool {
+        self.0.is_full.load(Ordering::Relaxed)
+    }
+
+    /// Copies what was written so far to the new file `path`; returns the number of bytes.
+    ///
+    /// Writers wait only while a piece is read.
+    ///
+    /// # Errors
+    ///
+    /// If the file exists or cannot be written.
+    pub(super) fn save(&self, path: &Path) -> io::Result<u64> {
+        let mut copy = File::options().write(true).create_new(true).open(path)?;
+        let length = self.length();
+        let mut copied = 0;
+        while copied < length {
+            let room = usize::try_from(length - copied).unwrap_or(PIECE).min(PIECE);
+            let mut piece = vec![0; room];
+            self.read(copied, &mut piece)?;
+            copy.write_all(&piece)?;
+            copied += room as u64;
+        }
+        Ok(copied)
+    }
+
+    fn read(&self, from: u64, piece: &mut [u8]) -> io::Result<()> {
+        let mut file = self.lock();
+        file.seek(SeekFrom::Start(from))?;
+        let read = file.get_mut().read_exact(piece);
+        file.seek(SeekFrom::End(0))?;
+        read
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BufWriter<File>> {
+        self.0.file.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Write for Tape {
+    /// Writes all of `bytes`, or nothing if they exceed the limit.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut file = self.lock();
+        if self.length() + bytes.len() as u64 > self.0.limit {
+            self.0.is_full.store(true, Ordering::Relaxed);
+            let words = format!("the recording has {} bytes, its limit", self.length());
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, words));
+        }
+        file.write_all(bytes)?;
+        self.0
+            .length
+            .fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.lock().flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn what_was_written_so_far_is_saved_and_writing_goes_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut tape = Tape::temporary().unwrap();
+        tape.write_all(b"one ").unwrap();
+        let first = folder.path().join("first");
+        assert_eq!(tape.save(&first).unwrap(), 4);
+        let much = vec![b'x'; 2 * PIECE + 1];
+        tape.write_all(&much).unwrap();
+        let second = folder.path().join("second");
+        assert_eq!(tape.save(&second).unwrap(), tape.length());
+        assert_eq!(fs::read(&first).unwrap(), b"one ");
+        assert_eq!(fs::read(&second).unwrap(), [&b"one "[..], &*much].concat());
+        // An existing file is kept.
+        let error = tape.save(&first).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+    }
+
+    #[test]
+    fn nothing_is_written_beyond_the_limit() {
+        let mut tape = Tape::new(tempfile::tempfile().unwrap(), 5);
+        tape.write_all(b"12345").unwrap();
+        assert!(!tape.is_full());
+        let error = tape.write_all(b"6").unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
+        assert!(tape.is_full());
+        assert_eq!(tape.length(), 5);
+    }
+}

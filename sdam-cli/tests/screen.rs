@@ -1,0 +1,286 @@
+//! The full screen of `sdam watch` in a real terminal.
+#![expect(clippy::unwrap_used, reason = "a test whose set-up fails has failed")]
+
+use std::{fs, path::Path, process::Command, thread};
+
+use sdam_cli::recording::Recording;
+use sdam_live::{Error, Terminal, or_skip, target_dir};
+use sdam_sim::serve::{Builder, ReplicaSet};
+
+/// Opens a terminal with the modes of its begin, or skips the test.
+fn open(width: u16, height: u16) -> Option<Screen> {
+    let terminal = or_skip(Terminal::open(width, height)).unwrap()?;
+    let screen = Screen {
+        modes: modes(&terminal),
+        terminal,
+    };
+    Some(screen)
+}
+
+/// A terminal and its modes before the program has started.
+struct Screen {
+    terminal: Terminal,
+    modes: String,
+}
+
+/// Returns the modes of a terminal, without its size.
+fn modes(terminal: &Terminal) -> String {
+    let tty = terminal.state("#{pane_tty}").unwrap();
+    let stty = Command::new("stty")
+        .args(["-a", "-F", &tty])
+        .output()
+        .unwrap();
+    let text = String::from_utf8(stty.stdout).unwrap();
+    text.split_once('\n').unwrap().1.to_owned()
+}
+
+impl Screen {
+    /// Starts the program with these arguments.
+    fn start(&self, arguments: &str) {
+        let program = env!("CARGO_BIN_EXE_sdam");
+        self.terminal
+            .line(&format!("{program} {arguments}; echo \"exit $?\""))
+            .unwrap();
+    }
+
+    fn wait_for(&self, text: &str) -> String {
+        self.terminal.wait_for(text).unwrap()
+    }
+
+    fn key(&self, name: &str) {
+        self.terminal.key(name).unwrap();
+    }
+
+    /// Checks that the program has ended with this code and left the terminal as it was.
+    fn is_restored(&self, code: u8) {
+        let text = self.wait_for(&format!("exit {code}"));
+        assert!(!text.contains("events, newest last"), "{text}");
+        let state = self
+            .terminal
+            .state("#{alternate_on} #{cursor_flag}")
+            .unwrap();
+        assert_eq!(state, "0 1", "the main screen, with a cursor");
+        assert_eq!(modes(&self.terminal), self.modes);
+    }
+}
+
+/// The number of the program's process.
+fn pid(screen: &Screen) -> String {
+    let shell = screen.terminal.state("#{pane_pid}").unwrap();
+    let children = fs::read_to_string(format!("/proc/{shell}/task/{shell}/children")).unwrap();
+    children.trim().to_owned()
+}
+
+fn signal(name: &str, pid: &str) {
+    let kill = Command::new("kill")
+        .args(["-s", name, pid])
+        .status()
+        .unwrap();
+    assert!(kill.success());
+}
+
+/// Keeps a capture for people: `target/screens/NAME.txt`, and with colours in `NAME.ansi`.
+fn keep(screen: &Screen, name: &str) -> Result<(), Error> {
+    let folder = target_dir().join("screens");
+    let io = |error| Error::Io("write a capture".to_owned(), error);
+    fs::create_dir_all(&folder).map_err(io)?;
+    let file = |ending: &str| folder.join(format!("{name}.{ending}"));
+    fs::write(file("txt"), screen.terminal.shown()?).map_err(io)?;
+    fs::write(file("ansi"), screen.terminal.coloured()?).map_err(io)
+}
+
+/// Starts a set of three members on loopback.
+fn set() -> ReplicaSet {
+    ReplicaSet::build(Builder::replica_set(3)).unwrap()
+}
+
+#[test]
+fn a_failover_is_seen_and_every_key_has_its_effect() {
+    let Some(screen) = open(80, 24) else {
+        return;
+    };
+    let set = set();
+    let folder = tempfile::tempdir().unwrap();
+    screen
+        .terminal
+        .line(&format!("cd {}", folder.path().display()))
+        .unwrap();
+    screen.start(&format!("watch '{}&heartbeatFrequencyMS=500'", set.uri()));
+    screen.wait_for("OK  writable for");
+    keep(&screen, "healthy").unwrap();
+    let old = set.primary().unwrap().unwrap();
+    set.kill(old).unwrap();
+    let text = screen.wait_for("!! NO PRIMARY");
+    assert!(text.contains("cause: "), "{text}");
+    screen.wait_for("UNKNOWN");
+    keep(&screen, "outage").unwrap();
+    let text = screen.wait_for("FAILOVER 1: ");
+    assert!(text.contains("s without a primary, :"), "{text}");
+    assert!(text.contains("1 of 3 DOWN: :"), "{text}");
+    keep(&screen, "failover").unwrap();
+
+    screen.key("?");
+    screen.wait_for("any key closes it");
+    screen.key("Escape");
+    screen.wait_for("events, newest last");
+    screen.key("r");
+    screen.wait_for("read(primaryPreferred): ");
+    screen.key("d");
+    screen.wait_for("checks since");
+    keep(&screen, "details").unwrap();
+    screen.key("p");
+    screen.wait_for("PAUSED at");
+    screen.key("p");
+    screen
+        .terminal
+        .wait_until("no pause", |text| !text.contains("PAUSED"))
+        .unwrap();
+    screen.key("/");
+    screen.terminal.line("SECONDARY").unwrap();
+    screen.wait_for("filter `SECONDARY`");
+    screen.key("m");
+    screen.wait_for("a mark is among the events");
+
+    screen.terminal.resize(40, 12).unwrap();
+    screen
+        .terminal
+        .wait_until("a narrow title", |text| text.starts_with("rs0 WithPrimary"))
+        .unwrap();
+    screen.terminal.resize(30, 1).unwrap();
+    screen
+        .terminal
+        .wait_until("one line", |text| text.starts_with("rs0 :"))
+        .unwrap();
+    screen.terminal.resize(120, 40).unwrap();
+    screen.wait_for("mark 1 of the user");
+    keep(&screen, "wide").unwrap();
+
+    screen.key("w");
+    let text = screen.wait_for("saved sdam-");
+    let name = text
+        .split("saved ")
+        .nth(1)
+        .unwrap()
+        .split(' ')
+        .next()
+        .unwrap();
+    let saved = Recording::open(&folder.path().join(name)).unwrap();
+    assert_eq!(saved.defect, None);
+    assert!(saved.events.len() > 20, "{}", saved.events.len());
+    screen.key("q");
+    screen.is_restored(0);
+    replays(&screen, &folder.path().join(name));
+}
+
+/// Replays a recording on the full screen and as lines.
+fn replays(screen: &Screen, path: &Path) {
+    let path = path.display();
+    screen.terminal.line("clear").unwrap();
+    screen.start(&format!("watch --from {path} --speed 100"));
+    screen.wait_for("REPLAY x100");
+    screen.wait_for("FAILOVER 1: ");
+    screen.wait_for("ENDED");
+    screen.key("q");
+    screen.is_restored(0);
+    screen.terminal.line("clear").unwrap();
+    screen.start(&format!(
+        "watch --from {path} --speed max | grep -c primary"
+    ));
+    screen.wait_for("exit 0");
+}
+
+#[test]
+fn the_terminal_is_restored_however_the_program_ends() {
+    let Some(screen) = open(80, 24) else {
+        return;
+    };
+    let set = set();
+    let check = |code: u8, end: &dyn Fn()| {
+        screen.terminal.line("clear").unwrap();
+        screen.start(&format!("watch '{}'", set.uri()));
+        screen.wait_for("OK  writable for");
+        end();
+        screen.is_restored(code);
+    };
+    check(0, &|| screen.key("q"));
+    check(0, &|| screen.key("C-c"));
+    check(0, &|| signal("INT", &pid(&screen)));
+    check(143, &|| signal("TERM", &pid(&screen)));
+    check(129, &|| signal("HUP", &pid(&screen)));
+    check(131, &|| signal("QUIT", &pid(&screen)));
+}
+
+#[test]
+fn a_suspended_program_leaves_the_terminal_to_the_shell_and_comes_back() {
+    let Some(screen) = open(80, 24) else {
+        return;
+    };
+    let set = set();
+    screen.start(&format!("watch '{}'", set.uri()));
+    screen.wait_for("OK  writable for");
+    let check = |stop: &dyn Fn()| {
+        screen.terminal.line("clear").unwrap();
+        screen.terminal.line("fg").unwrap();
+        screen.wait_for("events, newest last");
+        stop();
+        screen.wait_for("Stopped");
+        assert_eq!(screen.terminal.state("#{alternate_on}").unwrap(), "0");
+        assert_eq!(modes(&screen.terminal), screen.modes);
+    };
+    screen.key("C-z");
+    screen.wait_for("Stopped");
+    check(&|| screen.key("C-z"));
+    check(&|| signal("TSTP", &pid(&screen)));
+    screen.terminal.line("fg").unwrap();
+    screen.wait_for("events, newest last");
+    screen.key("q");
+    screen.terminal.wait_for("fg").unwrap();
+}
+
+#[test]
+fn the_program_ends_with_its_terminal() {
+    let Some(screen) = open(80, 24) else {
+        return;
+    };
+    let set = set();
+    screen.start(&format!("watch '{}'", set.uri()));
+    screen.wait_for("OK  writable for");
+    let process = format!("/proc/{}/cmdline", pid(&screen));
+    let is_running = || fs::read(&process).is_ok_and(|line| !line.is_empty());
+    assert!(is_running());
+    drop(screen);
+    while is_running() {
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn the_demonstration_says_what_happens_on_the_full_screen() {
+    let Some(screen) = open(80, 24) else {
+        return;
+    };
+    screen.start("");
+    screen.wait_for("a simulated replica set");
+    screen.wait_for("step down");
+    let text = screen.wait_for("the end; give a connection string");
+    assert!(text.contains("FAILOVER 1: "), "{text}");
+    keep(&screen, "demonstration").unwrap();
+    screen.key("q");
+    screen.is_restored(0);
+}
+
+#[test]
+fn with_no_color_and_without_utf_8_there_are_neither_colours_nor_special_characters() {
+    let Some(screen) = open(80, 24) else {
+        return;
+    };
+    let set = set();
+    screen.terminal.line("export NO_COLOR=1 LC_ALL=C").unwrap();
+    screen.start(&format!("watch '{}'", set.uri()));
+    let text = screen.wait_for("OK  writable for");
+    assert!(text.is_ascii(), "{text}");
+    let coloured = screen.terminal.coloured().unwrap();
+    assert!(!coloured.contains('\x1b'), "{coloured:?}");
+    screen.key("q");
+    screen.is_restored(0);
+}
