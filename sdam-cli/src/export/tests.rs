@@ -279,10 +279,10 @@ fn configuration_errors_are_printed_and_end_the_program() {
     let free = "127.0.0.1:0".parse().unwrap();
     check("mongodb://", free, Exit::CONFIGURATION, "error: ");
     check(
-        "mongodb://a/?tls=true",
+        "mongodb://a/?tlsCAFile=/no/such/file",
         free,
         Exit::CONFIGURATION,
-        "error: `tls` is `true`: ",
+        "error: `tlsCAFile` is `/no/such/file`: ",
     );
     let listener = std::net::TcpListener::bind(free).unwrap();
     let taken = listener.local_addr().unwrap();
