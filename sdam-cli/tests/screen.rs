@@ -128,6 +128,8 @@ fn a_failover_is_seen_and_every_key_has_its_effect() {
     screen.key("d");
     screen.wait_for("checks since");
     keep(&screen, "details").unwrap();
+    screen.key("d");
+    screen.wait_for("events, newest last");
     screen.key("p");
     screen.wait_for("PAUSED at");
     screen.key("p");
@@ -141,20 +143,8 @@ fn a_failover_is_seen_and_every_key_has_its_effect() {
     screen.key("m");
     screen.wait_for("a mark is among the events");
 
-    screen.terminal.resize(40, 12).unwrap();
-    screen
-        .terminal
-        .wait_until("a narrow title", |text| text.starts_with("rs0 WithPrimary"))
-        .unwrap();
-    screen.terminal.resize(30, 1).unwrap();
-    screen
-        .terminal
-        .wait_until("one line", |text| text.starts_with("rs0 :"))
-        .unwrap();
-    screen.terminal.resize(120, 40).unwrap();
-    screen.wait_for("mark 1 of the user");
+    resizes(&screen);
     keep(&screen, "wide").unwrap();
-
     screen.key("w");
     let text = screen.wait_for("saved sdam-");
     let name = text
@@ -170,6 +160,44 @@ fn a_failover_is_seen_and_every_key_has_its_effect() {
     screen.key("q");
     screen.is_restored(0);
     replays(&screen, &folder.path().join(name));
+}
+
+/// Shows the screen in several sizes, at last in 120 columns.
+fn resizes(screen: &Screen) {
+    screen.terminal.resize(40, 12).unwrap();
+    screen
+        .terminal
+        .wait_until("a narrow title", |text| text.starts_with("rs0 WithPrimary"))
+        .unwrap();
+    screen.terminal.resize(30, 1).unwrap();
+    screen
+        .terminal
+        .wait_until("one line", |text| text.starts_with("rs0 :"))
+        .unwrap();
+    screen.terminal.resize(120, 40).unwrap();
+    screen.wait_for("mark 1 of the user");
+
+    let tty = screen.terminal.state("#{pane_tty}").unwrap();
+    for (rows, columns) in [
+        (0, 0),
+        (1, 1),
+        (7, 39),
+        (80, 300),
+        (0, 80),
+        (24, 0),
+        (40, 120),
+    ] {
+        let size = format!("stty -F {tty} rows {rows} cols {columns}");
+        assert!(
+            Command::new("sh")
+                .args(["-c", &size])
+                .status()
+                .unwrap()
+                .success()
+        );
+    }
+    screen.key("C-l");
+    screen.wait_for("mark 1 of the user");
 }
 
 /// Replays a recording on the full screen and as lines.
@@ -260,10 +288,11 @@ fn the_demonstration_says_what_happens_on_the_full_screen() {
         return;
     };
     screen.start("");
-    screen.wait_for("a simulated replica set");
-    screen.wait_for("step down");
-    let text = screen.wait_for("the end; give a connection string");
-    assert!(text.contains("FAILOVER 1: "), "{text}");
+    screen.wait_for("DEMONSTRATION: a simulated replica set");
+    screen.wait_for("DEMONSTRATION: asking the primary");
+    screen.wait_for("DEMONSTRATION: the end; give a connection string");
+    let text = screen.wait_for("FAILOVER 1: ");
+    assert!(text.contains("q quit"), "{text}");
     keep(&screen, "demonstration").unwrap();
     screen.key("q");
     screen.is_restored(0);

@@ -54,6 +54,8 @@ impl Demonstration {
         let primary = self.primary(topology, None).await?;
         tokio::time::sleep(self.pause).await;
         say(format!("asking the primary {primary} to step down"));
+        // The next step does not wait, so the note has to be shown before.
+        tokio::task::yield_now().await;
         self.set.step_down().map_err(|error| error.to_string())?;
         self.primary(topology, Some(&primary)).await?;
         say("the end; give a connection string to watch a real deployment".to_owned());

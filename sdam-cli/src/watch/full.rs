@@ -120,7 +120,7 @@ pub(super) struct Setup {
     pub(super) source: String,
     /// The recording, and its file if it has a name.
     pub(super) tape: Option<(Tape, Option<PathBuf>)>,
-    /// Remarks to show with the events.
+    /// The steps of the demonstration.
     pub(super) notes: UnboundedReceiver<String>,
     /// Only characters of ASCII.
     pub(super) ascii: bool,
@@ -164,6 +164,8 @@ struct Screen {
     source: String,
     tape: Option<(Tape, Option<PathBuf>)>,
     notes: UnboundedReceiver<String>,
+    /// The last of them.
+    note: Option<String>,
     /// The results of saving.
     saved: (UnboundedSender<String>, UnboundedReceiver<String>),
     glyphs: Glyphs,
@@ -187,6 +189,7 @@ impl Screen {
             source: setup.source,
             tape: setup.tape,
             notes: setup.notes,
+            note: None,
             saved: mpsc::unbounded(),
             glyphs,
             palette: setup.palette,
@@ -222,7 +225,7 @@ impl Screen {
                     None => Next::End(Exit::SUCCESS),
                 },
                 event = pin!(self.feed.next().fuse()) => self.observe(&event),
-                note = self.notes.select_next_some() => self.note(&note),
+                note = self.notes.select_next_some() => self.note(note),
                 words = self.saved.1.select_next_some() => self.say(words),
                 () = pin!(sleep_until(due).fuse()) => Next::Now,
             };
@@ -250,9 +253,11 @@ impl Screen {
         Next::Later
     }
 
-    fn note(&mut self, words: &str) -> Next {
-        self.model.note("demo", Tone::Strong, words);
-        self.say(words.to_owned())
+    /// Shows a step of the demonstration.
+    fn note(&mut self, words: String) -> Next {
+        self.model.note("demo", Tone::Strong, &words);
+        self.note = Some(words);
+        Next::Now
     }
 
     fn say(&mut self, words: String) -> Next {
@@ -342,7 +347,7 @@ impl Screen {
         }
         let recording = match &self.tape {
             None => String::new(),
-            Some((tape, _)) if tape.is_full() => "REC full".to_owned(),
+            Some((tape, _)) if tape.has_stopped() => "REC stopped".to_owned(),
             Some((tape, _)) => format!("REC {}", bytes(tape.length())),
         };
         let scene = Scene {
@@ -355,6 +360,7 @@ impl Screen {
                 &self.source
             },
             recording: &recording,
+            note: self.note.as_deref(),
         };
         let (glyphs, palette) = (self.glyphs, self.palette);
         self.painter.paint(|buffer| {

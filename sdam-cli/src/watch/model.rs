@@ -162,8 +162,8 @@ impl Model {
     fn take_input(&mut self, at: Instant, input: &RecordedInput) {
         if let RecordedInput::Checked {
             server,
+            error: None,
             rtt: Some(rtt),
-            ..
         } = input
         {
             let mut servers = self.servers.values_mut();

@@ -24,7 +24,7 @@ struct Shared {
     file: Mutex<BufWriter<File>>,
     length: AtomicU64,
     limit: u64,
-    is_full: AtomicBool,
+    has_stopped: AtomicBool,
 }
 
 impl Tape {
@@ -46,7 +46,7 @@ impl Tape {
             file: Mutex::new(BufWriter::new(file)),
             length: AtomicU64::new(0),
             limit,
-            is_full: AtomicBool::new(false),
+            has_stopped: AtomicBool::new(false),
         }))
     }
 
@@ -55,9 +55,9 @@ impl Tape {
         self.0.length.load(Ordering::Relaxed)
     }
 
-    /// Returns whether its limit was reached, so that the rest is missing.
-    pub(super) fn is_full(&self) -> bool {
-        self.0.is_full.load(Ordering::Relaxed)
+    /// Returns whether writing has failed, or the limit was reached, so that the rest is missing.
+    pub(super) fn has_stopped(&self) -> bool {
+        self.0.has_stopped.load(Ordering::Relaxed)
     }
 
     /// Copies what was written so far to the new file `path`; returns the number of bytes.
@@ -89,6 +89,18 @@ impl Tape {
         read
     }
 
+    fn append(&self, bytes: &[u8]) -> io::Result<()> {
+        let mut file = self.lock();
+        let length = self.length() + bytes.len() as u64;
+        if length > self.0.limit {
+            let words = format!("the recording has {} bytes, its limit", self.length());
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, words));
+        }
+        file.write_all(bytes)?;
+        self.0.length.store(length, Ordering::Relaxed);
+        Ok(())
+    }
+
     fn lock(&self) -> MutexGuard<'_, BufWriter<File>> {
         self.0.file.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -97,17 +109,11 @@ impl Tape {
 impl Write for Tape {
     /// Writes all of `bytes`, or nothing if they exceed the limit.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let mut file = self.lock();
-        if self.length() + bytes.len() as u64 > self.0.limit {
-            self.0.is_full.store(true, Ordering::Relaxed);
-            let words = format!("the recording has {} bytes, its limit", self.length());
-            return Err(io::Error::new(io::ErrorKind::FileTooLarge, words));
+        let written = self.append(bytes);
+        if written.is_err() {
+            self.0.has_stopped.store(true, Ordering::Relaxed);
         }
-        file.write_all(bytes)?;
-        self.0
-            .length
-            .fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        Ok(bytes.len())
+        written.map(|()| bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -143,10 +149,10 @@ mod tests {
     fn nothing_is_written_beyond_the_limit() {
         let mut tape = Tape::new(tempfile::tempfile().unwrap(), 5);
         tape.write_all(b"12345").unwrap();
-        assert!(!tape.is_full());
+        assert!(!tape.has_stopped());
         let error = tape.write_all(b"6").unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
-        assert!(tape.is_full());
+        assert!(tape.has_stopped());
         assert_eq!(tape.length(), 5);
     }
 }

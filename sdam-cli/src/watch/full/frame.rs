@@ -13,6 +13,7 @@ use std::{ops::Deref, time::SystemTime};
 
 use ratatui::layout::Rect;
 use sdam_core::time::Instant;
+use sdam_select::explain::Explanation;
 
 pub(super) use self::rows::ordered;
 use self::{names::Names, rows::Row};
@@ -39,12 +40,16 @@ pub(super) struct Scene<'a> {
     pub(super) source: &'a str,
     /// The state of the recording.
     pub(super) recording: &'a str,
+    /// The current step of the demonstration.
+    pub(super) note: Option<&'a str>,
 }
 
-/// A scene with the names of its servers.
+/// A scene with what its parts derive from it.
 struct View<'a> {
     scene: &'a Scene<'a>,
     names: Names,
+    /// The servers that reads may go to, and why not to the others.
+    reads: Option<Explanation>,
 }
 
 impl<'a> Deref for View<'a> {
@@ -84,6 +89,7 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, scene: &Scene<'_>) -> Rect {
     let scene = &View {
         scene,
         names: Names::new(scene.model),
+        reads: scene.model.explain(Some(&scene.state.preference)),
     };
     let alerts = alerts::alerts(scene);
     if area.width < SMALLEST.0 || area.height < SMALLEST.1 {
@@ -130,7 +136,9 @@ fn body(canvas: &mut Canvas<'_>, area: Rect, scene: &View<'_>, rows: &[Row<'_>])
         return;
     }
     let chosen = chosen(scene, rows);
-    if area.width >= WIDE {
+    if scene.state.has_details {
+        details::details(canvas, below, scene, chosen);
+    } else if area.width >= WIDE {
         let left = area.width * 11 / 20;
         let (events, details) = (
             Rect {
@@ -155,8 +163,6 @@ fn body(canvas: &mut Canvas<'_>, area: Rect, scene: &View<'_>, rows: &[Row<'_>])
             canvas.text(place, crate::terminal::Tone::Faint, bar);
         }
         details::details(canvas, details, scene, chosen);
-    } else if scene.state.has_details {
-        details::details(canvas, below, scene, chosen);
     } else {
         events::events(canvas, below, scene);
     }

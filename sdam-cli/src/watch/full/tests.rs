@@ -35,6 +35,7 @@ fn paint(
         },
         source: "LIVE",
         recording: "REC 14 kB",
+        note: None,
     };
     let drawn = painter.paint(|buffer| {
         let mut canvas = Canvas::new(buffer, glyphs, Palette::Ansi);
@@ -139,6 +140,7 @@ fn without_colours_no_cell_has_a_style() {
             },
             source: "LIVE",
             recording: "",
+            note: None,
         };
         frame::draw(
             &mut Canvas::new(&mut buffer, Glyphs::Ascii, palette),

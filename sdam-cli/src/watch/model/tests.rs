@@ -156,7 +156,9 @@ impl Script {
             failure: Arc::clone(&failure),
         });
         let server = self.ids[&address];
-        self.emit(input(server, Some(failure), None));
+        // The times of the last success are repeated.
+        let rtt = self.times.get(&address).and_then(RttWindow::rtt);
+        self.emit(input(server, Some(failure), rtt));
         let input = Input::Checked {
             server,
             outcome: Err(error),
@@ -441,6 +443,18 @@ fn checks_that_were_cancelled_are_no_losses_of_probes() {
         failure,
     });
     assert_eq!(script.server("a").trouble, None);
+}
+
+#[test]
+fn a_failed_check_has_no_round_trip_time() {
+    let script = failover();
+    let columns = script.server("a").history.columns(
+        Instant::from_millis(1700),
+        Duration::from_millis(100),
+        3,
+    );
+    let lost = Column::Checked(Probe::Lost);
+    assert_eq!(columns, [lost, Column::Held(Probe::Lost), lost]);
 }
 
 #[test]

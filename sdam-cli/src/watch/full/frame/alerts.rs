@@ -34,12 +34,16 @@ const NAMED: usize = 3;
 /// Returns the alerts, the worst first; there is at least one.
 pub(super) fn alerts(scene: &View<'_>) -> Vec<Alert> {
     let mut alerts = Vec::new();
+    if let Some(note) = scene.note {
+        let words = scene.names.shorten(note);
+        alerts.push(alert(Tone::Strong, format!("DEMONSTRATION: {words}")));
+    }
     configuration(scene, &mut alerts);
     outage(scene, &mut alerts);
     servers_down(scene, &mut alerts);
     lagging(scene, &mut alerts);
     last_failover(scene, &mut alerts);
-    if alerts.is_empty() {
+    if alerts.len() == usize::from(scene.note.is_some()) {
         alerts.push(all_is_well(scene));
     }
     alerts
@@ -185,16 +189,20 @@ fn last_failover(scene: &View<'_>, alerts: &mut Vec<Alert>) {
     };
     let end = run.writable_again.unwrap_or(run.noticed);
     let ago = age(model.now().since(end));
-    let gap = seconds(end.since(run.noticed));
+    let gap = end.since(run.noticed);
     let name = |server: &Option<ServerAddress>| match server {
         Some(address) => scene.names.of_server(address).to_owned(),
         None => "none".to_owned(),
     };
     let number = run.number;
     let parts = match (&run.lost, &run.new) {
-        (None, None) => vec![format!("OUTAGE {number}: {gap} s, {ago} ago")],
+        (None, None) => vec![format!("OUTAGE {number}: {} s, {ago} ago", seconds(gap))],
         (lost, new) => vec![
-            format!("FAILOVER {number}: {gap} s without a primary,"),
+            // The new primary may answer before the loss of the old one is noticed.
+            match gap {
+                Duration::ZERO => format!("FAILOVER {number}: never without a primary,"),
+                gap => format!("FAILOVER {number}: {} s without a primary,", seconds(gap)),
+            },
             format!("{} > {}, {ago} ago", name(lost), name(new)),
         ],
     };

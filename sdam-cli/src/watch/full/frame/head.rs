@@ -178,9 +178,11 @@ pub(super) fn single_line(canvas: &mut Canvas<'_>, scene: &View<'_>, alerts: &[A
 pub(super) fn selection(canvas: &mut Canvas<'_>, area: Rect, scene: &View<'_>) {
     let model = scene.model;
     let writes = model.explain(None);
-    let reads = model.explain(Some(&scene.state.preference));
-    let threshold = reads.as_ref().and_then(threshold);
-    let (writes, reads) = (names(scene, writes), names(scene, reads));
+    let threshold = scene.reads.as_ref().and_then(threshold);
+    let (writes, reads) = (
+        names(scene, writes.as_ref()),
+        names(scene, scene.reads.as_ref()),
+    );
     let tone = |names: &str| match names {
         "none" => Tone::Bad,
         _ => Tone::Normal,
@@ -218,7 +220,7 @@ fn threshold(explanation: &Explanation) -> Option<String> {
         })
 }
 
-fn names(scene: &View<'_>, explanation: Option<Explanation>) -> String {
+fn names(scene: &View<'_>, explanation: Option<&Explanation>) -> String {
     let Some(explanation) = explanation else {
         return "invalid".to_owned();
     };

@@ -11,7 +11,10 @@ use crate::terminal::Tone;
 const KEYS: &[(&str, &str)] = &[
     ("q, Ctrl-C", "quit"),
     ("Up, Down", "select a server; also k and j"),
-    ("d, Enter", "details of the selected server, or the first"),
+    (
+        "d, Enter",
+        "details of the selected server instead of events",
+    ),
     ("r", "next read preference: which servers are marked"),
     ("s", "order: worst first, by address, slowest first"),
     ("/", "filter by address, state or tag; Escape clears it"),

@@ -62,21 +62,21 @@ fn rank(server: &Server) -> u8 {
 
 /// Returns the rows of the table.
 pub(super) fn rows<'a>(scene: &View<'a>) -> Vec<Row<'a>> {
-    let explanation = scene.model.explain(Some(&scene.state.preference));
     let servers = ordered(scene.model, scene.state).into_iter();
     servers
         .map(|server| Row {
             server,
-            verdict: verdict(explanation.as_ref(), server),
+            verdict: verdict(scene.reads.as_ref(), server),
         })
         .collect()
 }
 
 fn verdict(explanation: Option<&Explanation>, server: &Server) -> Option<Verdict> {
     let address = &server.description.address;
-    let mut servers = explanation?.servers.iter();
-    let found = servers.find(|explained| explained.address == *address);
-    found.map(|explained| explained.verdict.clone())
+    let servers = &explanation?.servers;
+    // They are sorted by address, like those of the topology.
+    let index = servers.binary_search_by(|explained| explained.address.cmp(address));
+    Some(servers.get(index.ok()?)?.verdict.clone())
 }
 
 impl Row<'_> {

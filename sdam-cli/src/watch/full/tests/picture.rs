@@ -139,6 +139,7 @@ fn the_picture_of_the_readme_shows_the_screen_as_it_is() {
         },
         source: "LIVE",
         recording: "REC 214 kB",
+        note: None,
     };
     let mut canvas = Canvas::new(&mut buffer, Glyphs::Unicode, Palette::Ansi);
     frame::draw(&mut canvas, &scene);

@@ -141,6 +141,13 @@ fn a_set_after_a_failover() {
 }
 
 #[test]
+fn a_set_whose_new_primary_answered_before_the_old_one_was_lost() {
+    let script = healthy().at(61_000).answers(HOSTS[1], Role::Primary(8), 3);
+    let script = script.at(63_000);
+    check("handover", &script, &state(), &[(80, 24)], Glyphs::Unicode);
+}
+
+#[test]
 fn a_sharded_cluster() {
     check("sharded", &sharded(), &state(), &SIZES, Glyphs::Unicode);
 }
