@@ -1,7 +1,7 @@
 //! Random faults for simulated deployments, and oracles that check the engine under them.
 //!
-//! A seed determines a [`plan::Plan`]: a deployment, a configured client, applications that use
-//! it, and faults that are healed in the end. [`run::run`] runs it in virtual time and checks it
+//! A seed determines a [`plan::Plan`]: a deployment, a configured client with or without TLS, proxy
+//! and SRV records, applications that use it, and faults that are healed in the end. [`run::run`] runs it in virtual time and checks it
 //! after every step, whenever no task is ready, and at the end. The same seed always yields the
 //! same run, so a failure is identified by its number. [`shrink::shrink`] minimizes a failure, and
 //! [`timeline::timeline`] formats it.
@@ -13,9 +13,9 @@
 //! | P3 | a selectable server's pool is ready, before it is published; a lost server's is cleared, after; no stale connection is handed out, and the numbers of a pool are within its limits |
 //! | P4 | event numbers and pool generations have no gaps |
 //! | P5 | every heartbeat ends exactly once |
-//! | P6 | one check at a time, at least 500 ms apart but for one retry and streamed replies, and none late |
+//! | P6 | one check at a time, at least 500 ms apart but for one retry and streamed replies, and none late; SRV records are looked up at most once a minute, or at each heartbeat after a failure |
 //! | P7 | no task, timer, connection or pool outlives its server |
-//! | P8 | after all faults are healed the description matches the deployment in time |
+//! | P8 | after all faults are healed the description matches the deployment, and the SRV records, in time |
 //! | P9 | no selection waits while a suitable server exists, or beyond its time-out; no check-out waits beside an idle connection, without an attempt, or beyond its time-out |
 //! | P10 | closing and dropping complete at once |
 //! | wire | nothing is sent in plain text where TLS is on, and nothing past the proxy where there is one |

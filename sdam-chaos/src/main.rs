@@ -204,6 +204,7 @@ impl Totals {
             refused,
             encrypted,
             proxied,
+            look_ups,
             excused,
         } = sum.counts;
         println!(
@@ -216,7 +217,7 @@ impl Totals {
             "{faults} faults, {} events, {selected} servers selected, {timed_out} time-outs, \
              {errors} errors ({late} of closed service connections) and {handshakes} \
              handshakes reported, {operations} commands on pooled connections ({refused} check-outs \
-             failed), {encrypted} connections with TLS, {proxied} to proxies, {excused} runs excused",
+             failed), {encrypted} connections with TLS, {proxied} to proxies, {look_ups} look-ups of SRV records, {excused} runs excused",
             sum.events,
         );
     }

@@ -8,12 +8,13 @@ use std::{fmt, str::FromStr, time::Duration};
 
 use sdam_core::{
     address::ServerAddress,
-    options::{ConfigError, Options, ServerMonitoringMode},
+    options::{Options, ServerMonitoringMode},
     pool::PoolOptions,
     rng::Rng,
 };
 use sdam_sim::{Blueprint, scenario::Scenario};
 
+pub(crate) use self::access::SRV_NAME;
 pub use self::access::{Access, ProxyUse};
 
 /// The kind of faults.
@@ -147,7 +148,7 @@ impl Plan {
         let client = Client::draw(&mut rng);
         // Choices of their own, so that the faults of the deployment stay the same.
         let mut access_rng = Rng::new(seed ^ 0xACCE).fork();
-        let access = Access::draw(&mut access_rng);
+        let access = Access::draw(deployed.shape, &mut access_rng);
         let scenario = faults::scenario(kind, &deployed, access, &mut rng, &mut access_rng);
         Self {
             seed,
@@ -176,17 +177,12 @@ impl Plan {
         }
     }
 
-    /// Returns the client's options from the connection string of the deployment.
-    ///
-    /// # Errors
-    ///
-    /// If the connection string is malformed.
-    pub fn options(&self, uri: &str) -> Result<Options, ConfigError> {
-        let mut options = Options::parse(uri)?;
+    /// Adds the client's configuration to the options of the deployment's connection string.
+    pub fn configure(&self, options: &mut Options) {
         options.heartbeat_frequency = Some(self.client.heartbeat);
         options.connect_timeout = self.client.connect_timeout;
         options.server_monitoring_mode = self.client.mode;
-        self.access.configure(&mut options);
+        self.access.configure(options);
         match self.shape {
             Shape::ReplicaSet => {
                 if self.client.one_seed {
@@ -203,13 +199,24 @@ impl Plan {
             }
             Shape::Sharded | Shape::Standalone | Shape::LoadBalanced => {}
         }
-        Ok(options)
     }
 
     /// Returns how long the client may take to discover everything after the deployment has
-    /// settled: a check that times out, the wait after it, and one that succeeds.
+    /// settled: a check that times out, the wait after it, and one that succeeds; before that a
+    /// look-up of the SRV records, which fails once.
     pub fn convergence_limit(&self) -> Duration {
-        2 * (self.client.heartbeat + self.client.connect_timeout) + Duration::from_secs(1)
+        let failed = self.client.heartbeat + self.client.connect_timeout;
+        let found = if self.access.srv {
+            access::MAX_TTL + failed
+        } else {
+            Duration::ZERO
+        };
+        found + 2 * failed + Duration::from_secs(1)
+    }
+
+    /// Returns the interval of checks, and of look-ups after a failure.
+    pub(crate) fn heartbeat(&self) -> Duration {
+        self.client.heartbeat
     }
 }
 

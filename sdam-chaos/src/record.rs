@@ -78,6 +78,8 @@ pub struct Counts {
     pub encrypted: u64,
     /// Connections to a proxy.
     pub proxied: u64,
+    /// Look-ups of SRV records.
+    pub look_ups: u64,
     /// Servers whose true role was unknown at the end because the rules for old releases correctly
     /// treat a primary as stale.
     pub excused: u64,
@@ -96,6 +98,7 @@ impl std::ops::AddAssign for Counts {
             refused,
             encrypted,
             proxied,
+            look_ups,
             excused,
         } = other;
         self.selected += selected;
@@ -108,6 +111,7 @@ impl std::ops::AddAssign for Counts {
         self.refused += refused;
         self.encrypted += encrypted;
         self.proxied += proxied;
+        self.look_ups += look_ups;
         self.excused += excused;
     }
 }

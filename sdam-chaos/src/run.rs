@@ -26,7 +26,7 @@ use crate::record::{Topology, TopologyBuilder};
 use crate::{
     load,
     oracle::{cadence, elections, pooled, step::StepOracle, truth::Truth, wire},
-    plan::{Ending, Kind, Plan, Shape},
+    plan::{Ending, Kind, Plan, SRV_NAME, Shape},
     record::{Counts, EventRecorder, RecordingPools, RunRecord},
     request::SelectionRequest,
 };
@@ -133,10 +133,10 @@ fn panic_message(panic: &(dyn Any + Send)) -> String {
 fn run_in_simulation(plan: &Plan, record: &Arc<RunRecord>) -> Result<Stats, Violation> {
     let sim = Sim::new(plan.seed, &plan.blueprint);
     record.set_clock(sim.runtime().io.clock);
-    plan.access.prepare(&sim);
-    let options = plan
-        .options(&sim.uri())
-        .map_err(|error| setup_failure(&error))?;
+    let uri = plan.access.prepare(&sim);
+    let resolved = sim.block_on(sdam::resolve(&uri, &sim.runtime().io));
+    let mut options = resolved.map_err(|error| setup_failure(&error))?;
+    plan.configure(&mut options);
     if plan.kind == Kind::Scan {
         sim.block_on(scan::run_client(plan, &sim, record, options.clone()))?;
     } else {
@@ -157,6 +157,7 @@ fn run_in_simulation(plan: &Plan, record: &Arc<RunRecord>) -> Result<Stats, Viol
     }
     let events = record.events().clone();
     wire::check(plan.access, &sim)?;
+    wire::check_look_ups(plan, &sim)?;
     wire::check_stages(plan, &events)?;
     audit(&events, &record.pools().calls)?;
     pooled::check_events(&events)?;
@@ -170,6 +171,7 @@ fn run_in_simulation(plan: &Plan, record: &Arc<RunRecord>) -> Result<Stats, Viol
     let traffic = sim.network().traffic();
     let mut counts = *record.counts();
     (counts.encrypted, counts.proxied) = (traffic.encrypted, traffic.proxied);
+    counts.look_ups = sim.dns().lookups(SRV_NAME);
     Ok(Stats {
         virtual_time: sim.now().since(Instant::EPOCH),
         trace: sim.trace(),
@@ -261,7 +263,7 @@ async fn converge(
     topology: &Topology,
 ) -> Result<(), Violation> {
     record.note("all faults are healed");
-    heal(sim);
+    heal(plan, sim);
     let clock = sim.runtime().io.clock;
     let healed = sim.now();
     let mut truth = Truth::of(plan, sim);
@@ -295,8 +297,11 @@ async fn converge(
     }
 }
 
-fn heal(sim: &Sim) {
+fn heal(plan: &Plan, sim: &Sim) {
     sim.network().heal();
+    if plan.access.srv && sim.dns().hosts(SRV_NAME).is_empty() {
+        plan.access.prepare(sim);
+    }
     for member in sim.status().members {
         sim.tls().renew_certificate(member.id);
         let target = member.id.into();

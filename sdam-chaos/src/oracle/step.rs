@@ -172,13 +172,14 @@ impl<'w> StepOracle<'w> {
         }
         self.check_check_outs(&pools);
         let (pools, opened, pending) = pooled;
-        // A monitor and an RTT task for each server, one task for each pool, and one that delivers
-        // events.
-        let tasks = (self.sim.tasks(), 2 * servers + pools + 1 + load);
+        // A monitor and an RTT task for each server, one task for each pool, one that delivers events,
+        // and one that polls SRV records.
+        let polling = usize::from(self.access.srv);
+        let tasks = (self.sim.tasks(), 2 * servers + pools + 1 + polling + load);
         let connections = (self.sim.connections(), 2 * servers + opened);
         let timers = (
             self.sim.timers(),
-            2 * TIMERS * servers + pools + TIMERS * pending + TASK_TIMERS * (load + 1),
+            2 * TIMERS * servers + pools + TIMERS * (pending + polling) + TASK_TIMERS * (load + 1),
         );
         for (what, oracle, (there, max)) in [
             ("tasks", Oracle::Leaks, tasks),

@@ -16,7 +16,7 @@ use sdam_sim::{
     runtime::Sim,
 };
 
-use crate::plan::{Plan, Shape, first};
+use crate::plan::{Plan, SRV_NAME, Shape, first};
 use sdam_model::election::is_newest;
 
 /// The true state of the deployment as clients see it.
@@ -52,6 +52,10 @@ impl Truth {
                 servers: status
                     .members
                     .iter()
+                    .filter(|member| {
+                        let listed = || sim.dns().hosts(SRV_NAME).contains(&member.address);
+                        !plan.access.srv || listed()
+                    })
                     .map(|member| typed(member, ServerType::Mongos))
                     .collect(),
             },

@@ -3,6 +3,7 @@
 use sdam_core::{
     error::{ErrorKind, ServerError, Stage},
     event::{Event, EventKind},
+    srv::MIN_RESCAN_INTERVAL,
     time::Instant,
 };
 use sdam_sim::{
@@ -11,7 +12,7 @@ use sdam_sim::{
     scenario::{NetFault, Step},
 };
 
-use crate::plan::{Access, Plan};
+use crate::plan::{Access, Plan, SRV_NAME};
 
 /// Checks that nothing was sent in plain text, or past the proxy.
 pub(crate) fn check(access: Access, sim: &Sim) -> Result<(), Violation> {
@@ -24,6 +25,29 @@ pub(crate) fn check(access: Access, sim: &Sim) -> Result<(), Violation> {
         return Ok(());
     };
     Err(Oracle::Wire.violated(sim.now(), format!("{complaint}: {traffic:?}")))
+}
+
+/// Checks that SRV records are looked up no more often than once a minute, or once in a heartbeat
+/// interval if look-ups can fail, besides the first look-up.
+pub(crate) fn check_look_ups(plan: &Plan, sim: &Sim) -> Result<(), Violation> {
+    let fails = |step: &Step| match step {
+        Step::Net(NetFault::Dns(_, fault)) => fault.is_some(),
+        Step::Net(NetFault::Srv { hosts, .. }) => hosts.is_empty(),
+        _ => false,
+    };
+    let interval = if plan.scenario.steps.iter().any(|(_, step)| fails(step)) {
+        plan.heartbeat()
+    } else {
+        MIN_RESCAN_INTERVAL
+    };
+    let elapsed = sim.now().since(Instant::EPOCH).as_nanos();
+    let max = 1 + elapsed / interval.as_nanos();
+    let there = sim.dns().lookups(SRV_NAME);
+    if u128::from(there) > max {
+        let message = format!("SRV records were looked up {there} times, allowed are {max}");
+        return Err(Oracle::Cadence.violated(sim.now(), message));
+    }
+    Ok(())
 }
 
 /// Checks that the error of every failed check has a stage that the client's access and the faults

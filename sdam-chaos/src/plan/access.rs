@@ -1,6 +1,6 @@
 //! How a plan's client gets to the deployment.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
 use sdam_core::{
     address::ServerAddress,
@@ -9,6 +9,8 @@ use sdam_core::{
 };
 use sdam_sim::runtime::Sim;
 
+use super::{Shape, host};
+
 /// How the client gets to the deployment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Access {
@@ -16,6 +18,8 @@ pub struct Access {
     pub tls: bool,
     /// Whether the client connects through a proxy.
     pub proxy: ProxyUse,
+    /// Whether the client finds the servers, those of a sharded cluster, by SRV records.
+    pub srv: bool,
 }
 
 /// Whether the client connects through a proxy.
@@ -30,17 +34,24 @@ pub enum ProxyUse {
     Login,
 }
 
+/// The host of the SRV connection string.
+const SRV_HOST: &str = "cluster.sim.test";
+/// The name of the SRV records.
+pub(crate) const SRV_NAME: &str = "_mongodb._tcp.cluster.sim.test";
+/// The maximum time to live of the records that a plan sets.
+pub(super) const MAX_TTL: Duration = Duration::from_secs(90);
 /// The user name and password of the proxy.
 const LOGIN: (&str, &str) = ("user", "password");
 
 impl Access {
-    /// In plain text and directly.
+    /// In plain text and directly, by the addresses of the servers.
     pub const PLAIN: Self = Self {
         tls: false,
         proxy: ProxyUse::None,
+        srv: false,
     };
 
-    pub(super) fn draw(rng: &mut Rng) -> Self {
+    pub(super) fn draw(shape: Shape, rng: &mut Rng) -> Self {
         Self {
             tls: rng.below(3) == 0,
             proxy: match rng.below(8) {
@@ -48,6 +59,7 @@ impl Access {
                 1 => ProxyUse::Login,
                 _ => ProxyUse::None,
             },
+            srv: rng.below(2) == 0 && shape == Shape::Sharded,
         }
     }
 
@@ -56,14 +68,20 @@ impl Access {
         self.proxy != ProxyUse::None
     }
 
-    /// Prepares the world: the servers' TLS and the proxy.
-    pub(crate) fn prepare(self, sim: &Sim) {
+    /// Prepares the world: the servers' TLS, the proxy, the SRV records. Returns the connection
+    /// string.
+    pub(crate) fn prepare(self, sim: &Sim) -> String {
         if self.tls {
             sim.tls().require();
         }
         if self.is_proxied() {
             let login = (self.proxy == ProxyUse::Login).then_some(LOGIN);
             sim.proxies().add(proxy(), login);
+        }
+        if self.srv {
+            sim.dns().publish(SRV_HOST, Duration::from_secs(60))
+        } else {
+            sim.uri()
         }
     }
 
@@ -86,6 +104,12 @@ pub(super) fn proxy() -> ServerAddress {
     ServerAddress::new("proxy", 1080)
 }
 
+/// Returns the address of a mongos, whose name an SRV record may have.
+pub(super) fn mongos(index: u64) -> ServerAddress {
+    let host = host(index);
+    ServerAddress::new(&format!("{}.sim.test", host.host()), 27017)
+}
+
 impl fmt::Display for Access {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.tls { "TLS, " } else { "" })?;
@@ -93,6 +117,7 @@ impl fmt::Display for Access {
             ProxyUse::None => "",
             ProxyUse::Anonymous => "proxy, ",
             ProxyUse::Login => "proxy with login, ",
-        })
+        })?;
+        f.write_str(if self.srv { "SRV records, " } else { "" })
     }
 }

@@ -1,6 +1,6 @@
 //! The deployment of a seed.
 
-use sdam_core::rng::Rng;
+use sdam_core::{address::ServerAddress, rng::Rng};
 use sdam_sim::{
     Blueprint,
     config::{MemberConfig, SetConfig},
@@ -8,7 +8,7 @@ use sdam_sim::{
     version::ServerVersion,
 };
 
-use super::{Kind, Shape, first, host, pick};
+use super::{Kind, Shape, access::mongos, first, host, pick};
 
 /// A deployment, and what the generator of faults needs to know about it.
 pub(super) struct Deployed {
@@ -18,6 +18,17 @@ pub(super) struct Deployed {
     pub(super) processes: u64,
     /// Whether the last process is not a member of the set at first.
     pub(super) spare: bool,
+}
+
+impl Deployed {
+    /// Returns the address of a process.
+    pub(super) fn address(&self, process: u64) -> ServerAddress {
+        match self.shape {
+            Shape::Sharded => mongos(process),
+            Shape::LoadBalanced => first(),
+            Shape::ReplicaSet | Shape::Direct | Shape::Standalone => host(process),
+        }
+    }
 }
 
 /// The releases that the client supports.
@@ -45,7 +56,7 @@ pub(super) fn deploy(kind: Kind, rng: &mut Rng) -> Deployed {
             let processes = rng.below(3) + 1;
             Deployed {
                 shape,
-                blueprint: Blueprint::sharded((0..processes).map(host)).version(version),
+                blueprint: Blueprint::sharded((0..processes).map(mongos)).version(version),
                 processes,
                 spare: false,
             }

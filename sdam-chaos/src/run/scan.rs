@@ -163,7 +163,7 @@ impl Client<'_> {
 
     /// Checks P8: scans find the truth as soon as no server is in its cooldown.
     async fn converge(&mut self, plan: &Plan) -> Result<(), Violation> {
-        heal(self.sim);
+        heal(plan, self.sim);
         let clock = self.sim.runtime().io.clock;
         let healed = self.sim.now();
         let mut truth = Truth::of(plan, self.sim);

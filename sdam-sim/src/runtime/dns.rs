@@ -50,6 +50,7 @@ pub enum DnsFault {
 /// sim.dns().set_srv(name, Duration::from_secs(60), mongoses[..1].to_vec());
 /// let found = sim.block_on(resolver.lookup_srv(name, None)).unwrap();
 /// assert_eq!(found.hosts, mongoses[..1]);
+/// assert_eq!(sim.dns().hosts(name), mongoses[..1]);
 ///
 /// sim.dns().set_fault(name, Some(DnsFault::ServerFailure));
 /// assert!(sim.block_on(resolver.lookup_srv(name, None)).is_err());
@@ -69,6 +70,13 @@ impl Dns<'_> {
     ) {
         let records = SrvRecords::new(hosts.into_iter().collect(), ttl);
         self.0.state().network.dns.srv.insert(key(name), records);
+    }
+
+    /// Returns the hosts of the SRV records of `name`.
+    pub fn hosts(&self, name: &str) -> Vec<ServerAddress> {
+        let state = self.0.state();
+        let records = state.network.dns.srv.get(&key(name));
+        records.map_or_else(Vec::new, |records| records.hosts.clone())
     }
 
     /// Sets the TXT records of `name`, such as `cluster.sim.test`, to these, each with its strings

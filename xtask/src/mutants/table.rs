@@ -323,4 +323,25 @@ pub(super) const MUTANTS: &[Mutant] = &[
         find: "Err(TransportError::timeout(Stage::Tls, message).with_source(elapsed))",
         replace: "Err(TransportError::timeout(Stage::Connect, message).with_source(elapsed))",
     },
+    Mutant {
+        name: "keep-srv-hosts",
+        about: "servers that have left the SRV records stay",
+        file: "sdam-core/src/machine/open_close.rs",
+        find: "transition.keep_only(|address| hosts.contains(address), &reason);",
+        replace: "",
+    },
+    Mutant {
+        name: "rescan-eagerly",
+        about: "SRV records are looked up every second",
+        file: "sdam-core/src/srv.rs",
+        find: "self.next_rescan = now + interval;",
+        replace: "self.next_rescan = now + interval.min(Duration::from_secs(1));",
+    },
+    Mutant {
+        name: "trust-foreign-hosts",
+        about: "hosts of SRV records outside of the domain are used",
+        file: "sdam-core/src/srv.rs",
+        find: ".extract_if(.., |host| !self.srv.allows(host))",
+        replace: ".extract_if(.., |_| false)",
+    },
 ];

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use sdam_core::address::ServerAddress;
 use sdam_sim::{
     action::Target,
     runtime::{DnsFault, ProxyFault, TlsFault},
@@ -10,8 +11,8 @@ use sdam_sim::{
 
 use super::FaultGenerator;
 use crate::plan::{
-    access::{Access, proxy},
-    host, pick,
+    access::{Access, MAX_TTL, SRV_NAME, mongos, proxy},
+    pick,
 };
 
 impl FaultGenerator<'_> {
@@ -25,16 +26,26 @@ impl FaultGenerator<'_> {
                 _ => {}
             }
         }
+        if access.srv {
+            for _ in 0..=self.rng.below(3) {
+                self.records();
+            }
+        }
     }
 
-    /// Lets look-ups of one name fail: of a member, or of the proxy, which finds the members itself.
+    /// Lets look-ups of one name fail: of the SRV records, of a member, or of the proxy, which finds
+    /// the members itself.
     fn look_up(&mut self, access: Access) {
-        let name = if access.is_proxied() {
-            proxy()
+        let srv = access.srv && self.rng.below(2) == 0;
+        let name = if srv {
+            SRV_NAME.into()
+        } else if access.is_proxied() {
+            proxy().host().to_owned()
         } else {
-            host(self.rng.below(self.deployed.processes))
+            let process = self.rng.below(self.deployed.processes);
+            self.deployed.address(process).host().to_owned()
         };
-        let name = Some(Box::from(name.host()));
+        let name = Some(Box::from(name));
         let millis = |rng: &mut sdam_core::rng::Rng| Duration::from_millis(1 + rng.below(5000));
         let fault = match self.rng.below(5) {
             0 => DnsFault::NoSuchName,
@@ -47,6 +58,34 @@ impl FaultGenerator<'_> {
             NetFault::Dns(name.clone(), Some(fault)),
             NetFault::Dns(name, None),
         );
+    }
+
+    /// Changes the SRV records: to some of the servers, sometimes with a host that clients must
+    /// ignore, or for a while to none.
+    fn records(&mut self) {
+        let mut hosts: Vec<_> = (0..self.deployed.processes).collect();
+        hosts.retain(|_| self.rng.below(2) == 0);
+        if hosts.is_empty() {
+            hosts.push(self.rng.below(self.deployed.processes));
+        }
+        let mut hosts: Vec<_> = hosts.into_iter().map(mongos).collect();
+        if self.rng.below(4) == 0 {
+            hosts.push(ServerAddress::new("a.elsewhere.test", 27017));
+        }
+        let ttl = pick(
+            self.rng,
+            &[Duration::ZERO, Duration::from_secs(60), MAX_TTL],
+        );
+        let records = |hosts| NetFault::Srv {
+            name: SRV_NAME.into(),
+            ttl,
+            hosts,
+        };
+        if self.rng.below(4) == 0 {
+            self.temporary_fault(records(Vec::new()), records(hosts));
+        } else {
+            self.step(records(hosts));
+        }
     }
 
     /// Lets handshakes fail, or changes a certificate. As that breaks no connection, it is mostly
