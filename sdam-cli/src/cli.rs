@@ -11,6 +11,7 @@ use clap::{CommandFactory, Parser, Subcommand, error::ErrorKind};
 use clap_complete::Shell;
 
 use crate::{
+    compare,
     exit::{self, Exit},
     explain, export, log, replay, report, serve,
     target::redact,
@@ -47,6 +48,7 @@ enum Command {
     Serve(serve::Arguments),
     Replay(replay::Arguments),
     Report(report::Arguments),
+    Compare(compare::Arguments),
     /// Prints the completions of a shell.
     Completions {
         /// The shell.
@@ -90,6 +92,9 @@ impl Cli {
             }
             Some(Command::Serve(arguments)) => Exit::of(serve::run(&arguments)),
             Some(Command::Replay(arguments)) => Exit::of(replay::main(&arguments)),
+            Some(Command::Compare(arguments)) => {
+                Exit::of(compare::run(&arguments, io::stdout().lock(), io::stderr()))
+            }
             Some(Command::Report(arguments)) => {
                 Exit::of(report::run(&arguments, io::stdout().lock(), io::stderr()))
             }

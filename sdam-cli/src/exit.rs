@@ -22,6 +22,8 @@ impl Exit {
     pub const BAD_LINES: Self = Self(1);
     /// `watch --once`: there are readable servers, but no writable one.
     pub const READABLE_ONLY: Self = Self(1);
+    /// `compare`: clients disagreed for longer than the tolerance.
+    pub const DISAGREED: Self = Self(1);
     /// `replay --trace`: the replay differs from the recording.
     pub const DIFFERENT: Self = Self(2);
     /// `watch --once`: there is no readable server.

@@ -10,12 +10,14 @@
 //! | [`export`] | `export`: metrics and health over HTTP |
 //! | [`serve`] | `serve`: a simulated deployment on loopback |
 //! | [`report`] | `report`: a recording as one page of HTML |
+//! | [`compare`] | `compare`: where the clients of several recordings disagreed |
 //! | [`replay`] | `replay`: how a client interprets replies and errors |
 //!
 //! Beside them: [`cli`] (the command line), [`target`] (the deployment that it names), [`exit`],
 //! [`recording`], [`output`], [`terminal`], [`json`], [`log`], [`http`].
 
 pub mod cli;
+pub mod compare;
 mod duration;
 pub mod exit;
 pub mod explain;

@@ -1,0 +1,153 @@
+//! Where clients disagreed: two or more recordings of the same time, from different places.
+
+mod clocks;
+mod json;
+mod sweep;
+#[cfg(test)]
+mod tests;
+mod text;
+mod views;
+
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+    time::Duration,
+};
+
+use clap::Args;
+
+use self::{
+    clocks::Clock,
+    sweep::{Period, periods},
+    views::{Client, Subject},
+};
+use crate::{cli::seconds, exit::Exit, failure::Failure, recording::Recording};
+
+/// What the help ends with.
+const AFTER: &str = "\
+A recording begins to count when its client knows the state of each server. Differences between \
+the clocks of the hosts are estimated by the times in the servers' replies, and taken out.
+
+Exit codes: 0 no disagreement was longer than the tolerance, 1 one was, 3 the command line is wrong \
+or the recordings cannot be compared, 4 another failure.
+
+Example, with the recordings of two hosts, each by `sdam watch --record FILE --vantage NAME URI`:
+sdam compare web-1.jsonl web-2.jsonl";
+
+/// Compares what clients in different places saw of one deployment at the same time: where they
+/// disagreed about the primary or about the type of a server, from when to when.
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+#[command(after_help = AFTER)]
+#[non_exhaustive]
+pub struct Arguments {
+    /// Recordings by `sdam watch --record FILE --vantage NAME`.
+    #[arg(required = true, num_args = 2.., value_name = "RECORDING")]
+    pub recordings: Vec<PathBuf>,
+    /// How long a disagreement may last: clients learn of a change one after the other.
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "0.5")]
+    pub tolerance: Duration,
+    /// Print one JSON object, instead of text for people.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Compares the recordings of `arguments`.
+///
+/// # Errors
+///
+/// Only those of the two streams; other errors are printed and set the exit code.
+pub fn run(
+    arguments: &Arguments,
+    mut output: impl Write,
+    mut remarks: impl Write,
+) -> io::Result<Exit> {
+    let recordings = arguments
+        .recordings
+        .iter()
+        .map(|path| Recording::open(path));
+    let recordings = match recordings.collect::<Result<Vec<_>, _>>() {
+        Ok(recordings) => recordings,
+        Err(error) => return Failure::config(error).report(&mut remarks),
+    };
+    for recording in &recordings {
+        if let Some(defect) = &recording.defect {
+            writeln!(remarks, "warning: {}: {defect}", recording.name)?;
+        }
+    }
+    let comparison = match Comparison::of(&recordings, arguments.tolerance) {
+        Ok(comparison) => comparison,
+        Err(failure) => return failure.report(&mut remarks),
+    };
+    if arguments.json {
+        writeln!(output, "{}", json::of(&comparison))?;
+    } else {
+        text::write(&comparison, &mut output)?;
+    }
+    output.flush()?;
+    Ok(if comparison.agreed() {
+        Exit::SUCCESS
+    } else {
+        Exit::DISAGREED
+    })
+}
+
+/// Where clients disagreed.
+#[derive(Debug)]
+struct Comparison {
+    clients: Vec<Client>,
+    /// The clock of each client, beside that of the first one.
+    clocks: Vec<Clock>,
+    /// The time that all recordings cover, in nanoseconds since 1970 by the clock of the first.
+    from: u64,
+    to: u64,
+    tolerance: Duration,
+    disagreements: Vec<(Subject, Vec<Period>)>,
+}
+
+impl Comparison {
+    fn of(recordings: &[Recording], tolerance: Duration) -> Result<Self, Failure> {
+        let mut clients = Vec::new();
+        for recording in recordings {
+            let client = Client::of(recording, &clients).map_err(Failure::config)?;
+            clients.push(client);
+        }
+        let Some(reference) = recordings.first() else {
+            return Err(Failure::config("there is no recording"));
+        };
+        let mut clocks = Vec::new();
+        for (client, recording) in clients.iter_mut().zip(recordings) {
+            let clock = Clock::beside(reference, recording);
+            client.shift(clock.correction());
+            clocks.push(clock);
+        }
+        let from = clients.iter().map(|client| client.from).max().unwrap_or(0);
+        let to = clients.iter().map(|client| client.to).min().unwrap_or(0);
+        if from >= to {
+            return Err(Failure::config(text::no_overlap(&clients)));
+        }
+        let subjects = views::subjects(&clients).into_iter();
+        let found = subjects.map(|subject| {
+            let periods = periods(&clients, &subject, from, to);
+            (subject, periods)
+        });
+        Ok(Self {
+            disagreements: found.filter(|(_, periods)| !periods.is_empty()).collect(),
+            clients,
+            clocks,
+            from,
+            to,
+            tolerance,
+        })
+    }
+
+    /// Returns whether the period is longer than the tolerance.
+    fn exceeds(&self, period: &Period) -> bool {
+        Duration::from_nanos(period.length()) > self.tolerance
+    }
+
+    /// Returns whether no disagreement was longer than the tolerance.
+    fn agreed(&self) -> bool {
+        let mut periods = self.disagreements.iter().flat_map(|(_, periods)| periods);
+        periods.all(|period| !self.exceeds(period))
+    }
+}

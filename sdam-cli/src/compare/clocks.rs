@@ -1,0 +1,174 @@
+//! The difference between the clocks of two clients.
+//!
+//! Each hello reply has the server's time. The smallest difference between the arrival of a reply
+//! and the time in it is that of the two clocks, plus the time on the way. For two clients of one
+//! server, the server's clock and the least time on the way cancel out. Servers before 3.6 or
+//! without that field leave the changes of `topologyVersion` that both clients saw: those are a
+//! weaker proof, because a client may be late for another reason.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    time::{Duration, UNIX_EPOCH},
+};
+
+use bson::RawDocument;
+use sdam_core::{
+    event::{Event, EventKind},
+    ids::{ServerId, TopologyVersion},
+    machine::RecordedInput,
+};
+
+use crate::recording::Recording;
+
+/// The number of changes seen by both clients that are enough for an estimate.
+const ENOUGH: usize = 3;
+
+/// The clock of a client.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Clock {
+    /// The clock to which others are compared.
+    Reference,
+    /// It is ahead by these nanoseconds, more or less.
+    Ahead {
+        nanos: i64,
+        uncertainty: Duration,
+        evidence: Evidence,
+    },
+    /// The clients have nothing in common by which to tell.
+    Unknown,
+}
+
+/// What an estimate is based on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Evidence {
+    /// The times in the replies of so many servers.
+    ServerTimes(usize),
+    /// So many changes of `topologyVersion`.
+    Changes(usize),
+}
+
+impl Clock {
+    /// Estimates the clock of `recording` beside that of `reference`.
+    pub(super) fn beside(reference: &Recording, recording: &Recording) -> Self {
+        if std::ptr::eq(reference, recording) {
+            return Self::Reference;
+        }
+        let (one, other) = (Sightings::of(reference), Sightings::of(recording));
+        let estimate = by_server_times(&one, &other).or_else(|| by_changes(&one, &other));
+        estimate.unwrap_or(Self::Unknown)
+    }
+
+    /// Returns the nanoseconds to add to its times.
+    pub(super) fn correction(&self) -> i64 {
+        match self {
+            Self::Ahead { nanos, .. } => nanos.saturating_neg(),
+            Self::Reference | Self::Unknown => 0,
+        }
+    }
+}
+
+/// What a recording tells about its clock. Times are nanoseconds since 1970.
+#[derive(Default)]
+struct Sightings {
+    /// For each server the least difference to its clock, and the least round-trip time.
+    servers: BTreeMap<String, (i64, Option<Duration>)>,
+    /// When each topology version was first seen, except the first one of each server.
+    versions: HashMap<(String, TopologyVersion), i64>,
+}
+
+impl Sightings {
+    fn of(recording: &Recording) -> Self {
+        let mut sightings = Self::default();
+        let mut ids = HashMap::new();
+        for event in &recording.events {
+            let wall = recording.wall(event.at);
+            let wall = wall.and_then(|wall| wall.duration_since(UNIX_EPOCH).ok());
+            if let Some(at) = wall.and_then(|wall| i64::try_from(wall.as_nanos()).ok()) {
+                sightings.observe(at, event, &mut ids);
+            }
+        }
+        sightings
+    }
+
+    fn observe(&mut self, at: i64, event: &Event, ids: &mut HashMap<ServerId, String>) {
+        match &event.kind {
+            EventKind::ServerHeartbeatSucceeded {
+                heartbeat, reply, ..
+            } => {
+                let address = heartbeat.address.to_string();
+                if let Some(millis) = local_time(reply) {
+                    let difference = at.saturating_sub(millis.saturating_mul(1_000_000));
+                    let (least, _) = self
+                        .servers
+                        .entry(address.clone())
+                        .or_insert((difference, None));
+                    *least = difference.min(*least);
+                }
+                ids.insert(heartbeat.server, address);
+            }
+            EventKind::Input(input) => {
+                if let RecordedInput::Checked {
+                    server,
+                    rtt: Some(rtt),
+                    ..
+                } = &**input
+                    && let Some(address) = ids.get(server)
+                    && let Some((_, least)) = self.servers.get_mut(address)
+                {
+                    let rtt = rtt.average;
+                    *least = Some(least.map_or(rtt, |least| least.min(rtt)));
+                }
+            }
+            EventKind::ServerDescriptionChanged { previous, new } => {
+                if let (Some(old), Some(version)) =
+                    (previous.topology_version, new.topology_version)
+                    && old != version
+                {
+                    let key = (new.address.to_string(), version);
+                    self.versions.entry(key).or_insert(at);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Returns the server's time in a hello reply, in milliseconds since 1970.
+fn local_time(reply: &[u8]) -> Option<i64> {
+    let reply = RawDocument::from_bytes(reply).ok()?;
+    let time = reply.get_datetime("localTime").ok()?;
+    Some(time.timestamp_millis())
+}
+
+/// Estimates by the server that both reach fastest.
+fn by_server_times(one: &Sightings, other: &Sightings) -> Option<Clock> {
+    let common = one.servers.iter().filter_map(|(address, (here, rtt))| {
+        let (there, other_rtt) = other.servers.get(address)?;
+        // A reply is on its way for at most a round trip, and its time is a whole millisecond.
+        let trip = rtt.unwrap_or_default() + other_rtt.unwrap_or_default();
+        Some((trip + Duration::from_millis(1), there.saturating_sub(*here)))
+    });
+    let common: Vec<_> = common.collect();
+    let (uncertainty, nanos) = common.iter().min_by_key(|(uncertainty, _)| *uncertainty)?;
+    Some(Clock::Ahead {
+        nanos: *nanos,
+        uncertainty: *uncertainty,
+        evidence: Evidence::ServerTimes(common.len()),
+    })
+}
+
+/// Estimates by the median of the changes that both have seen.
+fn by_changes(one: &Sightings, other: &Sightings) -> Option<Clock> {
+    let differences = one.versions.iter().filter_map(|(version, here)| {
+        let there = other.versions.get(version)?;
+        Some(there.saturating_sub(*here))
+    });
+    let mut differences: Vec<i64> = differences.collect();
+    differences.sort_unstable();
+    let (least, most) = (differences.first()?, differences.last()?);
+    (differences.len() >= ENOUGH).then(|| Clock::Ahead {
+        nanos: differences[differences.len() / 2],
+        uncertainty: Duration::from_nanos(most.abs_diff(*least)),
+        evidence: Evidence::Changes(differences.len()),
+    })
+}

@@ -1,0 +1,83 @@
+use super::views::{Client, Subject};
+
+/// A time in which clients disagreed without interruption.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Period {
+    pub(super) from: u64,
+    pub(super) to: u64,
+    /// From when on the clients saw what, in their order.
+    pub(super) views: Vec<(u64, Vec<Option<String>>)>,
+}
+
+impl Period {
+    pub(super) fn length(&self) -> u64 {
+        self.to - self.from
+    }
+}
+
+/// Returns the times between `from` and `to` in which the clients' views of `subject` differ.
+pub(super) fn periods(clients: &[Client], subject: &Subject, from: u64, to: u64) -> Vec<Period> {
+    let changes = clients.iter().flat_map(|client| client.changes(subject));
+    let changes = changes.filter(|at| (from..to).contains(at));
+    let mut times: Vec<u64> = changes.chain([from]).collect();
+    times.sort_unstable();
+    times.dedup();
+    let ends = times.iter().skip(1).copied().chain([to]);
+    let mut periods: Vec<Period> = Vec::new();
+    for (at, end) in times.iter().copied().zip(ends) {
+        let views: Vec<_> = clients.iter().map(|it| it.view(subject, at)).collect();
+        if views.iter().all(|view| *view == views[0]) {
+            continue;
+        }
+        let views = views.iter().map(|view| view.map(ToOwned::to_owned));
+        let views = (at, views.collect());
+        match periods.last_mut() {
+            Some(last) if last.to == at => {
+                last.to = end;
+                last.views.push(views);
+            }
+            _ => periods.push(Period {
+                from: at,
+                to: end,
+                views: vec![views],
+            }),
+        }
+    }
+    periods
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Compares clients that take these values for true from these times on.
+    fn check(views: &[&[(u64, Option<&str>)]], expected: &[(u64, u64, usize)]) {
+        let clients: Vec<_> = views
+            .iter()
+            .map(|views| Client::with_views(Subject::Primary, views))
+            .collect();
+        let found = periods(&clients, &Subject::Primary, 10, 100);
+        let found = found.iter().map(|it| (it.from, it.to, it.views.len()));
+        assert_eq!(found.collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn a_period_lasts_as_long_as_any_two_clients_disagree() {
+        let (a, b) = (Some("a"), Some("b"));
+        check(&[&[(0, a)], &[(0, a)]], &[]);
+        check(&[&[(0, a)], &[(0, b)]], &[(10, 100, 1)]);
+        check(&[&[(0, a), (20, b)], &[(0, a), (30, b)]], &[(20, 30, 1)]);
+        check(
+            &[&[(0, a), (20, None), (30, b)], &[(0, a), (40, b)]],
+            &[(20, 40, 2)],
+        );
+        check(
+            &[&[(0, a), (20, b), (60, a)], &[(0, a), (30, b)]],
+            &[(20, 30, 1), (60, 100, 1)],
+        );
+        check(
+            &[&[(0, a)], &[(0, a)], &[(0, a), (99, None), (120, a)]],
+            &[(99, 100, 1)],
+        );
+    }
+}

@@ -1,0 +1,155 @@
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::UNIX_EPOCH,
+};
+
+use sdam_core::{
+    event::EventKind, machine::RecordedInput, server::ServerType, time::Instant,
+    topology::TopologyDescription,
+};
+
+use crate::recording::Recording;
+
+/// What clients may disagree about.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Subject {
+    Primary,
+    /// The type of the server at this address.
+    Server(String),
+}
+
+/// What a client saw.
+#[derive(Debug)]
+pub(super) struct Client {
+    /// The name of its place, or of the file.
+    pub(super) name: String,
+    pub(super) file: String,
+    /// When it first knew the state of each server, and when it stopped, in nanoseconds since 1970.
+    pub(super) from: u64,
+    pub(super) to: u64,
+    /// What it took for true from when on; `None` stands for no primary or for no member.
+    views: BTreeMap<Subject, Vec<(u64, Option<String>)>>,
+}
+
+impl Client {
+    /// Reads what the client of `recording` saw. It is named by its file if one of the `others` has
+    /// the same name.
+    pub(super) fn of(recording: &Recording, others: &[Self]) -> Result<Self, String> {
+        let wall = |at: Instant| {
+            let wall = recording.wall(at)?.duration_since(UNIX_EPOCH).ok()?;
+            u64::try_from(wall.as_nanos()).ok()
+        };
+        let without = || {
+            let file = &recording.name;
+            format!(
+                "{file}: the recording does not tell its wall-clock time; \
+                 record again with this version of sdam"
+            )
+        };
+        let name = recording.vantage().unwrap_or(&recording.name);
+        let is_taken = |name: &str| others.iter().any(|other| other.name == name);
+        let name = match name {
+            name if !is_taken(name) => name.to_owned(),
+            _ if !is_taken(&recording.name) => recording.name.clone(),
+            name => format!("{name} ({})", others.len() + 1),
+        };
+        let end = wall(recording.end()).ok_or_else(without)?;
+        let mut client = Self {
+            name,
+            file: recording.name.clone(),
+            from: end,
+            to: end,
+            views: BTreeMap::new(),
+        };
+        for event in &recording.events {
+            let at = wall(event.at).ok_or_else(without)?;
+            match &event.kind {
+                EventKind::TopologyDescriptionChanged { new, .. } => client.observe(at, new),
+                EventKind::Input(input) if **input == RecordedInput::Close => {
+                    client.to = at;
+                    break;
+                }
+                _ => {}
+            }
+        }
+        Ok(client)
+    }
+
+    /// Creates a client that takes these values for true from these times on.
+    #[cfg(test)]
+    pub(super) fn with_views(subject: Subject, views: &[(u64, Option<&str>)]) -> Self {
+        let views = views
+            .iter()
+            .map(|(at, view)| (*at, view.map(ToOwned::to_owned)));
+        Self {
+            name: String::new(),
+            file: String::new(),
+            from: 0,
+            to: 0,
+            views: [(subject, views.collect())].into(),
+        }
+    }
+
+    fn observe(&mut self, at: u64, topology: &TopologyDescription) {
+        let servers = topology.servers();
+        let is_known = servers.iter().all(|it| it.last_update_time.is_some());
+        let primary = topology.primary().map(|server| server.address.to_string());
+        if is_known || primary.is_some() {
+            self.from = self.from.min(at);
+        }
+        self.note(at, Subject::Primary, primary);
+        let left: Vec<Subject> = self.views.keys().cloned().collect();
+        for subject in left {
+            if let Subject::Server(address) = &subject
+                && !servers
+                    .iter()
+                    .any(|server| server.address.as_str() == address)
+            {
+                self.note(at, subject, None);
+            }
+        }
+        for server in servers {
+            let name = match server.server_type {
+                // A guess of the client about a server that it has not reached.
+                ServerType::PossiblePrimary => ServerType::Unknown,
+                known => known,
+            };
+            let subject = Subject::Server(server.address.to_string());
+            self.note(at, subject, Some(name.to_string()));
+        }
+    }
+
+    fn note(&mut self, at: u64, subject: Subject, value: Option<String>) {
+        let views = self.views.entry(subject).or_default();
+        if views.last().is_none_or(|(_, last)| *last != value) {
+            views.push((at, value));
+        }
+    }
+
+    /// Moves all times by these nanoseconds.
+    pub(super) fn shift(&mut self, nanos: i64) {
+        let views = self.views.values_mut().flatten().map(|(at, _)| at);
+        for at in views.chain([&mut self.from, &mut self.to]) {
+            *at = at.saturating_add_signed(nanos);
+        }
+    }
+
+    /// Returns what the client took for true at this time.
+    pub(super) fn view(&self, subject: &Subject, at: u64) -> Option<&str> {
+        let views = self.views.get(subject)?;
+        let after = views.partition_point(|(from, _)| *from <= at);
+        views.get(after.checked_sub(1)?)?.1.as_deref()
+    }
+
+    /// Returns when the client changed its mind.
+    pub(super) fn changes(&self, subject: &Subject) -> impl Iterator<Item = u64> {
+        let views = self.views.get(subject);
+        views.into_iter().flatten().map(|(at, _)| *at)
+    }
+}
+
+/// Returns what any of the clients has a view of, the primary first.
+pub(super) fn subjects(clients: &[Client]) -> BTreeSet<Subject> {
+    let subjects = clients.iter().flat_map(|client| client.views.keys());
+    subjects.cloned().collect()
+}
