@@ -80,7 +80,7 @@ impl Session {
             let set = simulate().map_err(Failure::other)?;
             (set.uri().to_owned(), Some(set))
         };
-        let runtime = sdam::runtime::tokio().map_err(Failure::other)?;
+        let runtime = arguments.target.runtime()?;
         let mut options = Target::options(&uri, &runtime.io).await?;
         if let Some(timeout) = arguments.timeout {
             options.server_selection_timeout = timeout;

@@ -83,7 +83,7 @@ impl Exporter {
             let set = ReplicaSet::start(3).map_err(Failure::other)?;
             (set.uri().to_owned(), Some(set))
         };
-        let runtime = sdam::runtime::tokio().map_err(Failure::other)?;
+        let runtime = arguments.target.runtime()?;
         let options = Target::options(&uri, &runtime.io).await?;
         let listener = TcpListener::bind(arguments.listen).await.map_err(|error| {
             Failure::other(format!("cannot listen on {}: {error}", arguments.listen))

@@ -1,9 +1,9 @@
 //! The deployment that a command line names.
 
-use std::{fs, io::Read, path::PathBuf};
+use std::{fs, io::Read, net::SocketAddr, path::PathBuf, sync::Arc};
 
 use clap::Args;
-use sdam::{Io, Options, TopologyBuilder, transport::AddressTable};
+use sdam::{Io, Options, Runtime, TopologyBuilder, dns::DnsResolver, transport::AddressTable};
 
 use crate::failure::Failure;
 
@@ -20,6 +20,9 @@ pub struct Target {
     /// mongo-0:27017=localhost:30001,mongo-1:27017=localhost:30002
     #[arg(long, value_name = "MEMBER=PLACE,...")]
     pub translate: Option<AddressTable>,
+    /// The DNS server to ask for the records of a mongodb+srv string, instead of those of the system.
+    #[arg(long, value_name = "IP:PORT")]
+    pub dns: Option<SocketAddr>,
 }
 
 impl Target {
@@ -29,6 +32,7 @@ impl Target {
             uri: Some(uri.to_owned()),
             uri_file: None,
             translate: None,
+            dns: None,
         }
     }
 
@@ -45,6 +49,16 @@ impl Target {
         };
         read.map_err(|error| Failure::config(format!("--uri-file {}: {error}", path.display())))?;
         Ok(Some(text.trim().to_owned()))
+    }
+
+    /// Returns the runtime of the calling context, with the DNS server of the command line.
+    pub(crate) fn runtime(&self) -> Result<Runtime, Failure> {
+        let mut runtime = sdam::runtime::tokio().map_err(Failure::other)?;
+        if let Some(server) = self.dns {
+            let resolver = DnsResolver::with_servers([server]);
+            runtime.io = runtime.io.with_resolver(Arc::new(resolver));
+        }
+        Ok(runtime)
     }
 
     /// Parses the connection string `uri`, and looks up the records of a `mongodb+srv` string.

@@ -106,7 +106,7 @@ struct Session {
 
 impl Session {
     async fn prepare(arguments: &Arguments) -> Result<Self, Failure> {
-        let runtime = sdam::runtime::tokio().map_err(Failure::other)?;
+        let runtime = arguments.target.runtime()?;
         let Some(uri) = arguments.target.uri()? else {
             let demonstration = Demonstration::start(arguments.pause).map_err(Failure::other)?;
             let mut options = Options::parse(demonstration.uri()).map_err(Failure::config)?;

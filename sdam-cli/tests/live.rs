@@ -1,12 +1,17 @@
 //! A failover of a real replica set, recorded by one program and replayed by another.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use std::{
     env, fs,
     future::pending,
     io::{self, Write},
     path::PathBuf,
     process,
-    sync::mpsc::{self, Receiver, Sender},
+    sync::{
+        Arc,
+        mpsc::{self, Receiver, Sender},
+    },
     thread,
     time::Duration,
 };
@@ -19,7 +24,7 @@ use sdam_cli::{
     terminal::Palette,
     watch::{self, Arguments, Console},
 };
-use sdam_live::{MemberSpec, ReplicaSet, or_skip};
+use sdam_live::{Certificates, Dns, MemberSpec, Record, ReplicaSet, ServerTls, or_skip};
 use serde_json::Value;
 
 /// The time limit of every wait, for a machine under load.
@@ -104,16 +109,8 @@ fn a_wrong_set_name_is_reported_with_the_right_one() {
     check(&format!("{uri}&directConnection=true"));
 }
 
-#[test]
-fn a_real_failover_is_recorded_and_replayed() {
-    let members = [MemberSpec::new(), MemberSpec::new(), MemberSpec::new()];
-    let Some(set) = or_skip(ReplicaSet::start(None, &members)).unwrap() else {
-        return;
-    };
-    let file = Scratch(env::temp_dir().join(format!("sdam-live-{}.jsonl", process::id())));
-    let mut arguments = Arguments::default();
-    arguments.target = Target::new(&format!("{}&heartbeatFrequencyMS=500", set.uri()));
-    arguments.record = Some(file.0.clone());
+/// Watches until a real set has had a failover.
+fn watch_failover(set: &ReplicaSet, arguments: Arguments) {
     let (sender, pieces) = mpsc::channel();
     let (interrupt, interrupted) = oneshot::channel();
     let program = thread::spawn(move || {
@@ -138,6 +135,49 @@ fn a_real_failover_is_recorded_and_replayed() {
     wait_for(&pieces, &["no primary for ", "never without primary: "]).unwrap();
     interrupt.send(()).unwrap();
     assert_eq!(program.join().unwrap().unwrap(), Exit::SUCCESS);
+}
+
+#[test]
+fn a_failover_behind_an_srv_record_and_tls_is_shown() {
+    let certificates = Arc::new(Certificates::create().unwrap());
+    let member = |name| MemberSpec::new().horizon(&format!("{name}.sdam.example"));
+    let set = ReplicaSet::builder(None).tls(ServerTls::new(&certificates));
+    let Some(set) = or_skip(set.start(&["a", "b", "c"].map(member))).unwrap() else {
+        return;
+    };
+    let members = set.members().zip(["a", "b", "c"]).map(|(member, name)| {
+        let port = member.address().port();
+        (format!("{name}.sdam.example"), port)
+    });
+    let members: Vec<_> = members.collect();
+    let service = "_mongodb._tcp.cluster.sdam.example";
+    let record = |(name, port): &(String, u16)| Record::srv(service, name, *port);
+    let Some(dns) = or_skip(Dns::start(members.iter().map(record))).unwrap() else {
+        return;
+    };
+    let place = |(name, port): &(String, u16)| format!("{name}:{port}=127.0.0.1:{port}");
+    let places: Vec<_> = members.iter().map(place).collect();
+    let mut arguments = Arguments::default();
+    arguments.target = Target::new(&format!(
+        "mongodb+srv://cluster.sdam.example/?heartbeatFrequencyMS=500&{}",
+        certificates.options(),
+    ));
+    arguments.target.dns = Some(dns.address());
+    arguments.target.translate = Some(places.join(",").parse().unwrap());
+    watch_failover(&set, arguments);
+}
+
+#[test]
+fn a_real_failover_is_recorded_and_replayed() {
+    let members = [MemberSpec::new(), MemberSpec::new(), MemberSpec::new()];
+    let Some(set) = or_skip(ReplicaSet::start(None, &members)).unwrap() else {
+        return;
+    };
+    let file = Scratch(env::temp_dir().join(format!("sdam-live-{}.jsonl", process::id())));
+    let mut arguments = Arguments::default();
+    arguments.target = Target::new(&format!("{}&heartbeatFrequencyMS=500", set.uri()));
+    arguments.record = Some(file.0.clone());
+    watch_failover(&set, arguments);
 
     let recording = fs::read(&file.0).unwrap();
     let (mut output, mut remarks) = (Vec::new(), Vec::new());
