@@ -1,7 +1,13 @@
 //! The full screen of `sdam watch` in a real terminal.
 #![expect(clippy::unwrap_used, reason = "a test whose set-up fails has failed")]
 
-use std::{fs, path::Path, process::Command, thread};
+use std::{
+    fs,
+    path::Path,
+    process::Command,
+    thread,
+    time::{Duration, Instant},
+};
 
 use sdam_cli::recording::Recording;
 use sdam_live::{Error, Terminal, or_skip, target_dir};
@@ -277,9 +283,26 @@ fn the_program_ends_with_its_terminal() {
     let is_running = || fs::read(&process).is_ok_and(|line| !line.is_empty());
     assert!(is_running());
     drop(screen);
+    let end = Instant::now() + Duration::from_secs(30);
     while is_running() {
+        assert!(Instant::now() < end, "it runs without a terminal");
         thread::yield_now();
     }
+}
+
+#[test]
+fn keys_have_their_effect_while_a_server_does_not_reply() {
+    let Some(screen) = open(80, 24) else {
+        return;
+    };
+    let set = set();
+    screen.start(&format!("watch '{}'", set.uri()));
+    screen.wait_for("OK  writable for");
+    set.freeze(set.primary().unwrap().unwrap()).unwrap();
+    screen.key("?");
+    screen.wait_for("any key closes it");
+    screen.key("q");
+    screen.is_restored(0);
 }
 
 #[test]

@@ -27,7 +27,7 @@ or the terminal has gone; 143 SIGTERM, 129 SIGHUP, 131 SIGQUIT.
 
 Example: sdam watch --once 'mongodb://db-0.example.com/?replicaSet=rs0'";
 
-/// Shows the servers of a deployment, and every change, until Ctrl-C.
+/// Shows the servers of a deployment, and every change, until Ctrl-C or the key q.
 ///
 /// Without a connection string it starts a simulated replica set, lets its primary step down after
 /// a few seconds, shows the failover, and ends.
