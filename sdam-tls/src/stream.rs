@@ -73,7 +73,9 @@ impl TlsStream {
         };
         if let Err(error) = self.session.process_new_packets() {
             // The server learns the reason by an alert, if it can be sent at once.
-            let _ = self.poll_sent(cx);
+            if self.poll_sent(cx).is_ready() {
+                let _ = Pin::new(&mut self.io).poll_flush(cx);
+            }
             return Poll::Ready(Err(self.errors.of_session(error)));
         }
         Poll::Ready(Ok(read))

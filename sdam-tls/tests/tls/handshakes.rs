@@ -13,7 +13,7 @@ use sdam_core::{
 use sdam_tls::{
     FixedConfig, Reason, Rustls,
     rustls::{
-        self, ClientConfig, HandshakeKind,
+        self, AlertDescription, ClientConfig, HandshakeKind,
         version::{TLS12, TLS13},
     },
 };
@@ -161,6 +161,16 @@ fn a_certificate_outside_its_validity_is_refused_with_the_date() {
     let message = "the server's certificate is not valid before 2999-12-31; wait, or correct the \
                    clock of this machine";
     untrusted(&authority.tls(), &early, "a", Reason::NotYetValid, message);
+}
+
+#[test]
+fn a_server_is_told_why_its_certificate_is_refused() {
+    let authority = Authority::new("one");
+    let wire = Wire::tls(&serve(&authority.issue(&["b"])));
+    let seen = wire.seen();
+    negotiate(&authority.tls(), wire, "a").unwrap_err();
+    let alert = rustls::Error::AlertReceived(AlertDescription::BadCertificate);
+    assert_eq!(seen.lock().unwrap().failure, Some(alert));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::{
     io::{self, Read, Write},
+    mem,
     pin::Pin,
     sync::{Arc, Mutex},
     task::{Context, Poll},
@@ -10,7 +11,7 @@ use std::{
 use futures::io::{AsyncRead, AsyncWrite};
 use sdam_core::time::Instant;
 use sdam_tls::rustls::{
-    HandshakeKind, ServerConfig, ServerConnection, SupportedProtocolVersion,
+    self, HandshakeKind, ServerConfig, ServerConnection, SupportedProtocolVersion,
     server::{WebPkiClientVerifier, danger::ClientCertVerifier},
     version::{TLS12, TLS13},
 };
@@ -40,6 +41,8 @@ pub(crate) struct Seen {
     pub(crate) dropped: bool,
     pub(crate) kind: Option<HandshakeKind>,
     pub(crate) server_name: Option<String>,
+    /// Why the server has ended the connection, such as an alert of the client.
+    pub(crate) failure: Option<rustls::Error>,
     /// Whether the client has said that it closes the connection.
     pub(crate) notified: bool,
 }
@@ -62,6 +65,8 @@ pub(crate) struct Wire {
     was_pending: [bool; 3],
     /// After how many bytes of data the server ends the connection, and whether with notice.
     ending: Option<(usize, bool)>,
+    /// What the server gets when the stream is flushed.
+    unflushed: Vec<u8>,
     /// Whether the server has ended the connection.
     ended: bool,
     /// Whether writes fail after that.
@@ -78,6 +83,7 @@ impl Wire {
             waiting: Waiting::Pending,
             was_pending: [false; 3],
             ending: None,
+            unflushed: Vec::new(),
             ended: false,
             resets: false,
             chunk: usize::MAX,
@@ -129,33 +135,34 @@ impl Wire {
 
     /// Lets the server process `bytes`.
     fn feed(&mut self, mut bytes: &[u8]) {
+        let rejects = matches!(self.peer, Peer::Rejecting(_));
         let (Peer::Tls(session) | Peer::Rejecting(session)) = &mut self.peer else {
             return;
         };
         let mut seen = self.seen.lock().unwrap();
+        let mut echoed = 0;
         while !bytes.is_empty() {
             session.read_tls(&mut bytes).unwrap();
-            let Ok(state) = session.process_new_packets() else {
-                self.ended = true;
-                return;
-            };
-            seen.notified = state.peer_has_closed();
+            match session.process_new_packets() {
+                Ok(state) => seen.notified = state.peer_has_closed(),
+                Err(error) => {
+                    seen.failure = Some(error);
+                    self.ended = true;
+                    return;
+                }
+            }
+            if !rejects {
+                echoed += echo(session);
+            }
         }
         seen.kind = session.handshake_kind();
         seen.server_name = session.server_name().map(str::to_owned);
-        if session.is_handshaking() {
-            return;
-        }
-        if matches!(self.peer, Peer::Rejecting(_)) {
-            self.ended = true;
-        } else if let Peer::Tls(session) = &mut self.peer {
-            let echoed = echo(session);
-            if let Some((bytes, with_notice)) = &mut self.ending {
-                *bytes = bytes.saturating_sub(echoed);
-                self.ended = *bytes == 0;
-                if self.ended && *with_notice {
-                    session.send_close_notify();
-                }
+        self.ended = rejects && !session.is_handshaking();
+        if let Some((bytes, with_notice)) = &mut self.ending {
+            *bytes = bytes.saturating_sub(echoed);
+            self.ended = *bytes == 0;
+            if self.ended && *with_notice {
+                session.send_close_notify();
             }
         }
     }
@@ -235,9 +242,7 @@ impl AsyncWrite for Wire {
         }
         let bytes = &bytes[..self.chunk.min(bytes.len())];
         self.seen.lock().unwrap().sent.extend_from_slice(bytes);
-        if !self.ended {
-            self.feed(bytes);
-        }
+        self.unflushed.extend_from_slice(bytes);
         Poll::Ready(Ok(bytes.len()))
     }
 
@@ -245,11 +250,15 @@ impl AsyncWrite for Wire {
         if self.hesitate(2, cx) {
             return Poll::Pending;
         }
+        let bytes = mem::take(&mut self.unflushed);
+        if !self.ended {
+            self.feed(&bytes);
+        }
         Poll::Ready(Ok(()))
     }
 
-    fn poll_close(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
+    fn poll_close(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_flush(cx)
     }
 }
 
