@@ -4,6 +4,7 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 
+use sdam::sim::action::Target;
 use sdam_core::{
     error::{ErrorKind, ServerError, Stage},
     event::{ConnectionId, Event, EventKind, Heartbeat},
@@ -24,7 +25,7 @@ use crate::{
     exit::Exit,
     recording::{
         Recording,
-        tests::{WALL, failover},
+        tests::{Client, WALL, failover, pass, simulation},
     },
 };
 
@@ -124,13 +125,42 @@ fn a_failover_is_split_without_remainder() {
     };
     let splits = change.splits(&timeline);
     let names: Vec<_> = splits.iter().map(|split| split.name).collect();
-    assert_eq!(names, ["detection", "election"]);
-    for pair in splits.windows(2) {
-        assert_eq!(pair[0].from + pair[0].time, pair[1].from);
-    }
-    let first = timeline.offset(change.outage.last_writable);
-    assert_eq!(splits[0].from, first);
+    assert_eq!(
+        names,
+        ["election"],
+        "a server that streams is missed at once"
+    );
+    let noticed = timeline.offset(change.outage.noticed);
+    assert_eq!(
+        (splits[0].from, splits[0].time),
+        (noticed, change.length(&timeline))
+    );
     assert!(change.cleared.is_some() && change.selected.is_some());
+}
+
+#[test]
+fn a_client_that_asks_every_30_seconds_may_notice_the_loss_late() {
+    let sim = simulation();
+    let recording = sim.block_on(async {
+        let options = "serverMonitoringMode=poll&heartbeatFrequencyMS=30000";
+        let uri = format!("{}&{options}", sim.uri());
+        let client = Client::of(&uri, sim.runtime(), UNIX_EPOCH + WALL, "far");
+        pass(&sim, Duration::from_secs(10)).await;
+        sim.kill(Target::Primary).unwrap();
+        pass(&sim, Duration::from_secs(50)).await;
+        client.stop().await
+    });
+    let recording = Recording::parse("in.jsonl", &recording).unwrap();
+    let timeline = Timeline::of(&recording);
+    let splits = timeline.changes[0].splits(&timeline);
+    let names: Vec<_> = splits.iter().map(|split| split.name).collect();
+    assert_eq!(names, ["detection", "election"]);
+    assert_eq!(splits[0].from + splits[0].time, splits[1].from);
+    let headline = verdict(&recording).headline;
+    assert!(
+        headline.starts_with("Writes may have failed for up to "),
+        "{headline}"
+    );
 }
 
 #[test]

@@ -111,6 +111,8 @@ pub(super) struct Change {
     pub(super) outage: Outage,
     /// `None` if the recording ends before.
     pub(super) end: Option<Failover>,
+    /// Whether the lost server streamed its state, so that the client noticed the loss at once.
+    pub(super) is_immediate: bool,
     /// Why the primary was lost.
     pub(super) cause: Option<String>,
     /// The first pool clear and the first successful selection after the loss.
@@ -183,8 +185,10 @@ fn gaps(pauses: &[(Instant, Instant)], start: Instant) -> Vec<(u64, u64)> {
 }
 
 impl Change {
-    /// Begins a change; `new` is the topology without the lost server.
-    fn new(outage: Outage, new: &TopologyDescription) -> Self {
+    /// Begins a change; `new` is the topology without the lost server, which may have streamed.
+    fn new(outage: Outage, new: &TopologyDescription, streamed: bool) -> Self {
+        let lost = outage.lost.as_ref().and_then(|lost| new.server(lost));
+        let error = lost.and_then(|server| server.error.as_ref());
         let cause = outage.lost.as_ref().map(|lost| match new.server(lost) {
             None => "it is not a member any more".to_owned(),
             Some(server) => match &server.error {
@@ -194,6 +198,7 @@ impl Change {
         });
         Self {
             outage,
+            is_immediate: streamed && !error.is_some_and(|error| error.is_timeout()),
             end: None,
             cause,
             cleared: None,

@@ -71,8 +71,14 @@ impl Verdict {
         match (&*gaps, details) {
             ([], _) | (_, None) => without_gap(timeline, wanted, clock),
             ([change], Some(_)) => {
-                let time = nanos(change.length(timeline));
+                let (length, unnoticed) = (change.length(timeline), change.unnoticed());
+                let time = nanos(length);
                 let headline = match change.end {
+                    Some(_) if unnoticed > length => format!(
+                        "Writes may have failed for up to {}: the loss of the {wanted} was noticed \
+                         late",
+                        nanos(length + unnoticed)
+                    ),
                     Some(_) => format!("No {wanted} for {time}: writes had to wait"),
                     None => format!("No {wanted} for {time}, until the recording ends"),
                 };
@@ -110,6 +116,16 @@ impl Change {
         end.is_none_or(|end| !end.without_primary().is_zero())
     }
 
+    /// Returns how long the loss may have gone unnoticed.
+    fn unnoticed(&self) -> u64 {
+        if self.is_immediate {
+            return 0;
+        }
+        let outage = &self.outage;
+        let time = outage.noticed.since(outage.last_writable);
+        u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+    }
+
     /// Returns how long no writable server was known.
     pub(super) fn length(&self, timeline: &Timeline) -> u64 {
         let noticed = timeline.offset(self.outage.noticed);
@@ -139,9 +155,11 @@ impl Change {
                 });
             }
         };
-        let meaning = "from the last answer as primary until the client noticed the loss: \
-                       operations in this time may have failed";
-        split("detection", meaning.into(), last, noticed, "detection");
+        if !self.is_immediate {
+            let meaning = "at most, from the last answer as primary until the client noticed the \
+                           loss: operations in this time may have failed";
+            split("detection", meaning.into(), last, noticed, "detection");
+        }
         let named = self.outage.successor_named.map(at);
         match (named.filter(|named| *named <= over), &self.end) {
             (Some(named), _) => {

@@ -1,13 +1,13 @@
 
 // The lanes: a canvas that is drawn at most once a frame.
-const AXIS = 26, SET = 42, LANE = 84, BAND = 17, NAME = 17, RTT = 30;
+const AXIS = 26, SET = 42, LANE = 84, BAND = 17, NAME = 17, RTT = 30, PAD = 9;
 const view = { from: 0, width: Math.max(data.span, 1), selected: -1, hover: null };
 const canvas = element('canvas'), context = canvas.getContext('2d'), plot = element('plot');
 let colours = {}, hatch = null, scale = 1, wide = 1, drawn = 0, scheduled = false;
 
 const top_ = row => AXIS + (row < 0 ? 0 : SET + row * LANE);
-const x = at => (at - view.from) / view.width * wide;
-const at = x => view.from + x / wide * view.width;
+const x = at => PAD + (at - view.from) / view.width * (wide - 2 * PAD);
+const at = x => view.from + (x - PAD) / Math.max(wide - 2 * PAD, 1) * view.width;
 
 function schedule() {
   if (scheduled) return;
@@ -106,8 +106,10 @@ function drawBands(lane, level, top) {
     if (right < 0 || left > wide || state === 0) return;
     const piece = [left, Math.max(right - left, state >= UNDISCOVERED ? 1 : 0), state, name];
     const into = state >= UNDISCOVERED ? hurting : pieces, last = into[into.length - 1];
-    if (last && last[2] === state && left + piece[1] <= last[0] + last[1] + 0.01) return;
-    into.push(piece);
+    // Neighbours of one state are one piece, without seams.
+    if (last && last[2] === state && last[3] === name && left <= last[0] + last[1] + 0.01) {
+      last[1] = Math.max(last[1], left + piece[1] - last[0]);
+    } else into.push(piece);
   };
   if (level) {
     const bucket = data.span / 2 ** level.bits;
@@ -143,11 +145,10 @@ function drawLane(lane, top) {
   drawBands(lane, level, top + NAME);
   drawCurve(marks, top + NAME + BAND + 4);
   const base = top + LANE - 14;
-  for (let pixel = 0; pixel < marks.heartbeats.length; pixel++) {
-    const left = pixel / scale, width = Math.max(1, 1 / scale);
-    if (marks.heartbeats[pixel]) { context.fillStyle = colours.muted; context.fillRect(left, base + 6, width, 4); }
-    if (marks.failed[pixel]) { context.fillStyle = colours.s5; context.fillRect(left - 0.5, base, width + 1, 10); }
-  }
+  context.fillStyle = colours.muted;
+  runs(marks.heartbeats, (left, width) => context.fillRect(left, base + 6, width, 4));
+  context.fillStyle = colours.s5;
+  runs(marks.failed, (left, width) => context.fillRect(left - 0.5, base, width + 1, 10));
   context.fillStyle = colours.clear;
   let last = -9;
   marks.clears.forEach((count, pixel) => {
@@ -157,6 +158,16 @@ function drawLane(lane, top) {
     context.beginPath(); context.moveTo(middle, y - 8); context.lineTo(middle + 6, y); context.lineTo(middle, y + 8); context.lineTo(middle - 6, y);
     context.fill(); context.strokeStyle = colours.bg; context.stroke();
   });
+}
+
+/** Calls `draw` with the left end and the width of each run of pixels in which something happens. */
+function runs(marks, draw) {
+  for (let pixel = 0; pixel < marks.length; pixel++) {
+    if (!marks[pixel]) continue;
+    const first = pixel;
+    while (marks[pixel + 1]) pixel++;
+    draw(first / scale, Math.max((pixel + 1 - first) / scale, 1));
+  }
 }
 
 /** Counts what happens in each device pixel of a lane. */
@@ -194,18 +205,16 @@ function drawCurve(marks, top) {
   if (!highest) return;
   const y = rtt => top + RTT - rtt / highest * (RTT - 4);
   context.fillStyle = colours.area;
-  context.beginPath();
   let last = null;
   const curve = new Path2D();
   marks.slowest.forEach((slowest, pixel) => {
     if (marks.failed[pixel]) last = null;
     if (!slowest) return;
     const left = pixel / scale, middle = y((slowest + marks.fastest[pixel]) / 2);
-    context.rect(left, y(slowest), Math.max(1, 1 / scale), Math.max(y(marks.fastest[pixel]) - y(slowest), 1));
+    context.fillRect(left, y(slowest), 1 / scale, Math.max(y(marks.fastest[pixel]) - y(slowest), 1));
     if (last === null) { curve.rect(left, middle, 1, 1); curve.moveTo(left, middle); } else curve.lineTo(left, middle);
     last = pixel;
   });
-  context.fill();
   context.strokeStyle = colours.curve; context.lineWidth = 1.3; context.stroke(curve); context.lineWidth = 1;
   const label = 'RTT up to ' + duration(highest);
   context.fillStyle = colours.muted;

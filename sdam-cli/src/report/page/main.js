@@ -28,6 +28,9 @@ function problem(direction) {
   const row = search(rows.count, i => rows.at[i], time);
   let best = row;
   while (best < rows.count && rows.at[best] === time && !data.problems[rows.kind[best]]) best++;
+  // An outage that is a sliver of the view fills a part of it.
+  const outage = data.changes.find(([from, to]) => from <= time && time <= to), length = outage ? outage[1] - outage[0] : 0;
+  if (outage && length < view.width / 20) show(outage[0] - Math.max(length, 1e5) * 2, Math.max(length, 1e5) * 5);
   pick(best < rows.count && rows.at[best] === time ? best : Math.min(row, rows.count - 1));
 }
 

@@ -117,11 +117,15 @@ fn failover(
     });
     let title = if many { title } else { String::new() };
     let table = table("splits", &["part", "time", "from", "meaning"], &rows);
-    format!(
-        "{title}{cause}{cleared}<svg class=\"bar\" viewBox=\"0 0 {} 14\" preserveAspectRatio=\"none\" \
-         role=\"img\" aria-label=\"parts of the failover\">{bar}</svg>\n{table}",
-        x.max(1)
-    )
+    let bar = match &*splits {
+        // A bar of one part tells nothing.
+        [] | [_] => String::new(),
+        _ => format!(
+            "<svg class=\"bar\" viewBox=\"0 0 {x} 14\" preserveAspectRatio=\"none\" role=\"img\" \
+             aria-label=\"parts of the failover\">{bar}</svg>\n"
+        ),
+    };
+    format!("{title}{cause}{cleared}{bar}{table}")
 }
 
 pub(super) fn servers(timeline: &Timeline) -> String {

@@ -7,7 +7,7 @@ use sdam_core::{
     time::Instant,
     topology::TopologyType,
 };
-use sdam_events::facts::{Fact, Facts};
+use sdam_events::facts::{Fact, Facts, Outage};
 
 use super::{Band, Change, Lane, Row, State, Timeline};
 use crate::report::row::{Kind, Subject, Words};
@@ -18,6 +18,8 @@ pub(super) struct Builder {
     facts: Facts,
     lanes: HashMap<String, usize>,
     ids: HashMap<ServerId, usize>,
+    /// Whether each server streams its state, by its last heartbeat.
+    streams: HashMap<String, bool>,
     /// The row of the last heartbeat of each lane.
     heartbeats: HashMap<usize, usize>,
 }
@@ -39,6 +41,7 @@ impl Builder {
             facts: Facts::new(),
             lanes: HashMap::new(),
             ids: HashMap::new(),
+            streams: HashMap::new(),
             heartbeats: HashMap::new(),
         }
     }
@@ -62,6 +65,10 @@ impl Builder {
                 if let Some(error) = &new.error {
                     self.timeline.lanes[lane].error = Some(error.to_string());
                 }
+            }
+            EventKind::ServerHeartbeatStarted(heartbeat) => {
+                let address = heartbeat.address.to_string();
+                self.streams.insert(address, heartbeat.awaited);
             }
             EventKind::Input(input) => {
                 if let RecordedInput::Checked { server, rtt, .. } = &**input {
@@ -147,22 +154,27 @@ impl Builder {
     /// Follows the primary, or whatever accepts writes.
     fn follow(&mut self, event: &Event, at: u64) {
         for fact in self.facts.observe(event) {
-            let changes = &mut self.timeline.changes;
             match (fact, &event.kind) {
                 (
                     Fact::OutageStarted(outage),
                     EventKind::TopologyDescriptionChanged { new, .. },
                 ) => {
-                    changes.push(Change::new(outage, new));
+                    let streamed = self.streamed(&outage);
+                    self.timeline
+                        .changes
+                        .push(Change::new(outage, new, streamed));
                 }
                 (
                     Fact::FailoverEnded(failover),
                     EventKind::TopologyDescriptionChanged { new, .. },
                 ) => {
+                    let changes = &self.timeline.changes;
                     if changes.last().is_none_or(|change| change.end.is_some()) {
-                        changes.push(Change::new(failover.outage.clone(), new));
+                        let streamed = self.streamed(&failover.outage);
+                        let change = Change::new(failover.outage.clone(), new, streamed);
+                        self.timeline.changes.push(change);
                     }
-                    if let Some(change) = changes.last_mut() {
+                    if let Some(change) = self.timeline.changes.last_mut() {
                         change.end = Some(failover);
                     }
                 }
@@ -208,6 +220,12 @@ impl Builder {
             }
             _ => {}
         }
+    }
+
+    fn streamed(&self, outage: &Outage) -> bool {
+        let lost = outage.lost.as_ref();
+        let streams = lost.and_then(|lost| self.streams.get(lost.as_str()));
+        streams.copied().unwrap_or(false)
     }
 
     /// Ends the time line.
