@@ -14,20 +14,25 @@ const HEIGHT: u64 = 22;
 /// The width of the names.
 const LEFT: u64 = 190;
 
+/// The pattern of lost servers, for readers and printers without colours.
+const HATCH: &str = "<defs><pattern id=\"hatch\" width=\"6\" height=\"6\" \
+                     patternUnits=\"userSpaceOnUse\"><path class=\"hatch\" d=\"M0 6L6 0\"/>\
+                     </pattern></defs>";
+
 /// Returns an element `svg` with a lane for the set and one for each server.
-pub(super) fn svg(timeline: &Timeline) -> String {
+pub(super) fn svg(timeline: &Timeline, clock: &impl Fn(u64) -> String) -> String {
     let order = order(timeline);
-    let height = (order.len() as u64 + 1) * HEIGHT + 4;
+    let height = (order.len() as u64 + 2) * HEIGHT;
     let mut svg = format!(
         "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" \
-         aria-label=\"state of each server over time\">"
+         aria-label=\"state of each server over time\">{HATCH}"
     );
     lane(&mut svg, timeline, &timeline.set, "set", 0);
     for (index, row) in order.iter().zip(1..) {
         let server = &timeline.lanes[*index];
         lane(&mut svg, timeline, &server.bands, &server.address, row);
     }
-    let bottom = height - 4;
+    let bottom = height - HEIGHT;
     for change in timeline
         .changes
         .iter()
@@ -43,7 +48,13 @@ pub(super) fn svg(timeline: &Timeline) -> String {
             "<rect class=\"outage\" x=\"{from}\" y=\"0\" width=\"{width}\" height=\"{bottom}\"/>"
         );
     }
-    svg + "</svg>"
+    let (start, end, base) = (clock(0), clock(timeline.span), height - 6);
+    let _ = write!(
+        svg,
+        "<text x=\"{LEFT}\" y=\"{base}\">{start}</text>\
+         <text x=\"{WIDTH}\" y=\"{base}\" text-anchor=\"end\">{end}</text></svg>"
+    );
+    svg
 }
 
 /// Adds a lane with one path for each state.
@@ -72,6 +83,9 @@ fn lane(svg: &mut String, timeline: &Timeline, bands: &[Band], name: &str, row: 
     for (path, (state, _)) in paths.iter().zip(State::ALL) {
         if !path.is_empty() && state != State::Absent {
             let _ = write!(svg, "<path class=\"s{}\" d=\"{path}\"/>", state as u8);
+            if state == State::Lost {
+                let _ = write!(svg, "<path fill=\"url(#hatch)\" d=\"{path}\"/>");
+            }
         }
     }
 }

@@ -44,7 +44,7 @@ impl Page {
         let body = [
             header(recording, &timeline, &verdict),
             changes(&timeline, &clock),
-            lanes(&timeline),
+            lanes(&timeline, &clock),
             servers(&timeline),
             EVENTS.to_owned(),
             footer(recording, &timeline),
@@ -137,7 +137,7 @@ fn seeds(recording: &Recording) -> String {
     seeds.join(", ")
 }
 
-fn lanes(timeline: &Timeline) -> String {
+fn lanes(timeline: &Timeline, clock: &impl Fn(u64) -> String) -> String {
     let keys: Vec<_> = State::ALL
         .iter()
         .skip(1)
@@ -154,7 +154,7 @@ fn lanes(timeline: &Timeline) -> String {
     format!(
         "<section id=\"lanes\">\n<h2>What the client saw</h2>\n<ul class=\"keys\">{keys}{MARKS}</ul>\n\
          <div id=\"static\">{}</div>\n{VIEW}{hidden}</section>\n",
-        overview::svg(timeline),
+        overview::svg(timeline, clock),
         keys = keys.concat()
     )
 }

@@ -280,6 +280,21 @@ fn the_same_recording_gives_the_same_page() {
 }
 
 #[test]
+fn the_finding_and_a_picture_are_there_without_script() {
+    let page = Page::of(&recording()).html;
+    let (before, _) = page.split_once("<script").unwrap();
+    for part in [
+        "<h1>No primary for 9.073 s: writes had to wait</h1>",
+        "<td>9.073 s<td>22:13:35.000 UTC<td>until the new primary",
+        "<path class=\"s5\" d=\"M",
+        "<path fill=\"url(#hatch)\" d=\"M",
+        ">22:13:20.000 UTC</text>",
+    ] {
+        assert!(before.contains(part), "{part}");
+    }
+}
+
+#[test]
 fn the_page_gives_the_times_of_day_and_the_place() {
     let page = Page::of(&recording()).html;
     assert!(page.contains("from <b>web-1</b> by a client, 2023-11-14 22:13:20.000 UTC to "));
