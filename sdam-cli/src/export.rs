@@ -54,15 +54,12 @@ pub async fn run(
         Ok(address) => writeln!(output, "http://{address}").and_then(|()| output.flush()),
         Err(error) => Err(error),
     };
+    let topology = exporter.topology.clone();
     if result.is_ok() {
-        let served = exporter.serve();
-        select_biased! {
-            () = pin!(interrupt.fuse()) => {}
-            () = pin!(served.fuse()) => {}
-        }
+        exporter.serve(interrupt).await;
     }
     // Also after an error of writing, so that no connection is cut during an exchange.
-    exporter.topology.close().await;
+    topology.close().await;
     result.map(|()| Exit::SUCCESS)
 }
 
@@ -103,10 +100,12 @@ impl Exporter {
         })
     }
 
-    /// Runs until it is dropped.
-    async fn serve(&self) {
-        let served = http::serve(&self.listener, |request| self.pages.answer(request));
-        let upkeep = every(UPKEEP, || self.pages.sum_up());
+    /// Serves until `stop` is ready and the exchanges that have begun have ended.
+    async fn serve(self, stop: impl Future<Output = ()>) {
+        let pages = &self.pages;
+        let answer = async |request: &_| pages.answer(request);
+        let served = http::serve(self.listener, answer, stop);
+        let upkeep = every(UPKEEP, || pages.sum_up());
         let show = async {
             match &self.simulated {
                 // A set without a primary has no member that could step down.
@@ -114,7 +113,11 @@ impl Exporter {
                 None => pending().await,
             }
         };
-        futures::join!(served, upkeep, show);
+        select_biased! {
+            () = pin!(served.fuse()) => {}
+            () = pin!(upkeep.fuse()) => {}
+            () = pin!(show.fuse()) => {}
+        }
     }
 }
 

@@ -1,37 +1,71 @@
-//! A minimal HTTP/1.1 server for pages: `GET` and `HEAD`, one request for each connection, and
-//! limits on all input of a client.
+//! An HTTP/1 server for pages: `GET` and `HEAD`, one request for each connection, and limits on
+//! all input of a client.
 
-mod request;
-mod response;
 #[cfg(test)]
 mod tests;
 
-use std::{future::pending, io, pin::pin, time::Duration};
-
-use futures::{FutureExt, StreamExt, select_biased, stream::FuturesUnordered};
-use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
-    net::TcpListener,
-    time::{sleep, timeout},
+use std::{
+    convert::Infallible,
+    future::{Future, pending, poll_fn},
+    pin::{Pin, pin},
+    time::Duration,
 };
 
-pub use self::{
-    request::{Method, Request},
-    response::{Response, Status},
+use futures::{FutureExt, StreamExt, future::join, select_biased, stream::FuturesUnordered};
+use hyper::{
+    Method, Request, Response, StatusCode,
+    body::{Body, Bytes, Incoming},
+    header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue},
+    http::request::Parts,
+    server::conn::http1,
+    service::service_fn,
+};
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    server::graceful::GracefulShutdown,
+};
+use tokio::{
+    net::TcpListener,
+    time::{sleep, timeout},
 };
 
 /// The maximum length of the request line with all headers, in bytes.
 pub const MAX_HEAD_LENGTH: usize = 8 * 1024;
 /// The maximum number of connections at a time; further ones wait.
 pub const MAX_CONNECTIONS: usize = 64;
+/// The time limit of a request's head.
+pub const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 /// The time limit of a whole exchange, whichever side is slow.
-const TIMEOUT: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(15);
+/// The time that exchanges get to end when the server stops.
+const GRACE: Duration = Duration::from_secs(2);
 /// The pause after a failed accept, which fails while there are no free file descriptors.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
+/// The length of a request's body that is read, so that the client gets its answer.
+const MAX_BODY_LENGTH: usize = 64 * 1024;
 
-/// Answers requests on `listener` with `answer`. Dropping it closes all connections.
-pub async fn serve(listener: &TcpListener, answer: impl Fn(&Request<'_>) -> Response) {
+/// Answers requests on `listener` with `answer` until `stop` is ready; then exchanges that have
+/// begun end, within two seconds.
+///
+/// # Cancel safety
+///
+/// Dropping it closes all connections.
+pub async fn serve<A>(listener: TcpListener, answer: A, stop: impl Future<Output = ()>)
+where
+    A: AsyncFn(&Parts) -> Response<String>,
+{
+    let mut server = http1::Builder::new();
+    server
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(MAX_HEAD_LENGTH)
+        .keep_alive(false)
+        // Some clients close their side once they have asked.
+        .half_close(true);
+    let graceful = GracefulShutdown::new();
     let mut connections = FuturesUnordered::new();
+    let answer = &answer;
+    let mut stop = pin!(stop.fuse());
     loop {
         let has_room = connections.len() < MAX_CONNECTIONS;
         let accepted = async {
@@ -42,61 +76,84 @@ pub async fn serve(listener: &TcpListener, answer: impl Fn(&Request<'_>) -> Resp
             }
         };
         select_biased! {
+            () = stop => break,
             () = connections.select_next_some() => {}
             accepted = pin!(accepted.fuse()) => match accepted {
-                Ok((stream, _)) => connections.push(async {
-                    // An error of a client that disconnects or is too slow is not reported.
-                    let _ = timeout(TIMEOUT, exchange(stream, &answer)).await;
-                }),
+                Ok((stream, _)) => {
+                    let service = service_fn(move |request| async move {
+                        Ok::<_, Infallible>(respond(request, answer).await)
+                    });
+                    let connection = server.serve_connection(TokioIo::new(stream), service);
+                    let connection = graceful.watch(connection);
+                    connections.push(async {
+                        // An error of a client that disconnects or is too slow is not reported.
+                        let _ = timeout(TIMEOUT, connection).await;
+                    });
+                }
                 Err(_) => sleep(ACCEPT_BACKOFF).await,
             },
         }
     }
+    drop(listener);
+    let ended = join(graceful.shutdown(), connections.collect::<()>());
+    let _ = timeout(GRACE, ended).await;
 }
 
-/// Handles one request.
-async fn exchange<S: AsyncRead + AsyncWrite + Unpin>(
-    mut stream: S,
-    answer: impl Fn(&Request<'_>) -> Response,
-) -> io::Result<()> {
-    let (method, response) = match read_head(&mut stream).await? {
-        Some(head) if head.is_empty() => return Ok(()),
-        Some(head) => match Request::parse(&head) {
-            Ok(request) => (request.method, answer(&request)),
-            Err(status) => (Method::Get, Response::of(status)),
-        },
-        None => (Method::Get, Response::of(Status::HEADERS_TOO_LARGE)),
-    };
-    stream.write_all(&response.encode(method)).await?;
-    stream.shutdown().await?;
-    linger(&mut stream).await
+/// Creates a page of plain text.
+pub fn text(status: StatusCode, body: impl Into<String>) -> Response<String> {
+    typed(status, "text/plain; charset=utf-8", body)
 }
 
-/// Reads up to the empty line or the end; `None` if that is too long.
-async fn read_head<S: AsyncRead + Unpin>(stream: &mut S) -> io::Result<Option<Vec<u8>>> {
-    let mut head = Vec::new();
-    let mut buffer = [0; 1024];
-    while !ends_head(&head) {
-        if head.len() >= MAX_HEAD_LENGTH {
-            return Ok(None);
-        }
-        let read = stream.read(&mut buffer).await?;
-        if read == 0 {
-            break;
-        }
-        head.extend(buffer.iter().take(read));
+/// Creates a page with this content type.
+pub fn typed(
+    status: StatusCode,
+    content_type: &'static str,
+    body: impl Into<String>,
+) -> Response<String> {
+    let mut response = Response::new(body.into());
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+/// Creates a page with only the status.
+pub fn status(status: StatusCode) -> Response<String> {
+    text(status, format!("{status}\n"))
+}
+
+/// Returns the names and values of a request's query, in order, as they were sent.
+pub fn parameters(request: &Parts) -> impl Iterator<Item = (&str, &str)> {
+    let pairs = request.uri.query().unwrap_or_default().split('&');
+    pairs
+        .filter(|pair| !pair.is_empty())
+        .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+}
+
+async fn respond<A>(request: Request<Incoming>, answer: &A) -> Response<String>
+where
+    A: AsyncFn(&Parts) -> Response<String>,
+{
+    let (head, body) = request.into_parts();
+    if matches!(head.method, Method::GET | Method::HEAD) {
+        return answer(&head).await;
     }
-    Ok(Some(head))
+    discard(body).await;
+    let mut refusal = status(StatusCode::METHOD_NOT_ALLOWED);
+    let allowed = HeaderValue::from_static("GET, HEAD");
+    refusal.headers_mut().insert(ALLOW, allowed);
+    refusal
 }
 
-fn ends_head(bytes: &[u8]) -> bool {
-    bytes.windows(4).any(|window| window == b"\r\n\r\n")
-}
-
-/// Reads what the client still sends: closing with unread bytes would reset the connection, and
-/// the client might lose the answer.
-async fn linger<S: AsyncRead + Unpin>(stream: &mut S) -> io::Result<()> {
-    let mut rest = stream.take(64 * 1024);
-    tokio::io::copy(&mut rest, &mut tokio::io::sink()).await?;
-    Ok(())
+/// Reads a body: closing with unread bytes would reset the connection, and the client might lose
+/// the answer.
+async fn discard(mut body: Incoming) {
+    let mut length = 0;
+    while length < MAX_BODY_LENGTH {
+        match poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
+            Some(Ok(frame)) => length += frame.data_ref().map_or(0, Bytes::len),
+            Some(Err(_)) | None => return,
+        }
+    }
 }

@@ -1,5 +1,6 @@
 use std::{fmt, sync::Arc};
 
+use hyper::{Response, StatusCode, http::request::Parts};
 use metrics::with_local_recorder;
 use metrics_exporter_prometheus::{
     BuildError, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
@@ -17,7 +18,7 @@ use sdam_events::{
 use sdam_select::{Criteria, Settings, explain};
 
 use crate::{
-    http::{Request, Response, Status},
+    http,
     json::{self, RoundTrips},
 };
 
@@ -112,30 +113,30 @@ impl Pages {
     }
 
     /// Returns the requested page.
-    pub(super) fn answer(&self, request: &Request<'_>) -> Response {
+    pub(super) fn answer(&self, request: &Parts) -> Response<String> {
         let description = Arc::clone(self.topology.snapshot().description());
-        let response = match request.path {
-            "/" => Response::text(Status::OK, INDEX),
-            "/metrics" => Response {
-                content_type: "text/plain; version=0.0.4; charset=utf-8",
-                ..Response::text(Status::OK, self.numbers.render(&self.topology))
-            },
-            "/topology" => Response {
-                content_type: "application/json",
-                ..Response::text(
-                    Status::OK,
-                    format!("{}\n", json::snapshot(&description, RoundTrips::Shown)),
-                )
-            },
+        let path = request.uri.path();
+        let response = match path {
+            "/" => http::text(StatusCode::OK, INDEX),
+            "/metrics" => http::typed(
+                StatusCode::OK,
+                "text/plain; version=0.0.4; charset=utf-8",
+                self.numbers.render(&self.topology),
+            ),
+            "/topology" => http::typed(
+                StatusCode::OK,
+                "application/json",
+                format!("{}\n", json::snapshot(&description, RoundTrips::Shown)),
+            ),
             "/healthz" => health(&description, &self.settings, request),
             "/primary" => primary(&description),
-            _ => Response::of(Status::NOT_FOUND),
+            _ => http::status(StatusCode::NOT_FOUND),
         };
         // Prometheus adds parameters only if configured to, so one is expected to have an effect.
-        match request.parameters().next() {
-            Some((name, _)) if response.status == Status::OK && request.path != "/healthz" => {
-                Response::text(
-                    Status::BAD_REQUEST,
+        match http::parameters(request).next() {
+            Some((name, _)) if response.status() == StatusCode::OK && path != "/healthz" => {
+                http::text(
+                    StatusCode::BAD_REQUEST,
                     format!("there is no parameter {name}\n"),
                 )
             }
@@ -150,23 +151,30 @@ impl Pages {
 }
 
 /// Returns the health of the deployment for the requested kind of operation.
-fn health(topology: &TopologyDescription, settings: &Settings, request: &Request<'_>) -> Response {
+fn health(
+    topology: &TopologyDescription,
+    settings: &Settings,
+    request: &Parts,
+) -> Response<String> {
     let criteria = match criteria(request) {
         Ok(criteria) => criteria,
-        Err(reason) => return Response::text(Status::BAD_REQUEST, format!("{reason}\n")),
+        Err(reason) => return http::text(StatusCode::BAD_REQUEST, format!("{reason}\n")),
     };
     // Nothing is selected: a health request is not an operation and must not be counted as one.
     let explanation = explain(topology, settings, &criteria);
     if explanation.eligible().next().is_some() {
-        Response::text(Status::OK, "ok\n")
+        http::text(StatusCode::OK, "ok\n")
     } else {
-        Response::text(Status::UNAVAILABLE, format!("{explanation:#}\n"))
+        http::text(
+            StatusCode::SERVICE_UNAVAILABLE,
+            format!("{explanation:#}\n"),
+        )
     }
 }
 
-fn criteria(request: &Request<'_>) -> Result<Criteria, String> {
+fn criteria(request: &Parts) -> Result<Criteria, String> {
     let mut criteria = Criteria::write();
-    for (name, value) in request.parameters() {
+    for (name, value) in http::parameters(request) {
         let mode = match name {
             "read" => ReadMode::parse(value),
             _ => return Err(format!("there is no parameter {name}")),
@@ -177,11 +185,11 @@ fn criteria(request: &Request<'_>) -> Result<Criteria, String> {
     Ok(criteria)
 }
 
-fn primary(topology: &TopologyDescription) -> Response {
+fn primary(topology: &TopologyDescription) -> Response<String> {
     match topology.primary() {
-        Some(server) => Response::text(Status::OK, format!("{}\n", server.address)),
-        None => Response::text(
-            Status::UNAVAILABLE,
+        Some(server) => http::text(StatusCode::OK, format!("{}\n", server.address)),
+        None => http::text(
+            StatusCode::SERVICE_UNAVAILABLE,
             format!("no primary is known: {topology}\n"),
         ),
     }
