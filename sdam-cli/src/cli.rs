@@ -11,7 +11,7 @@ use clap::{CommandFactory, Parser, Subcommand, error::ErrorKind};
 use clap_complete::Shell;
 
 use crate::{
-    compare,
+    compare, doctor,
     exit::{self, Exit},
     explain, export, log, replay, report, serve,
     target::redact,
@@ -43,6 +43,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Watch(watch::Arguments),
+    Doctor(doctor::Arguments),
     Explain(explain::Arguments),
     Export(export::Arguments),
     Serve(serve::Arguments),
@@ -78,6 +79,9 @@ impl Cli {
         match self.command {
             None => watch(watch::Arguments::default()),
             Some(Command::Watch(arguments)) => watch(arguments),
+            Some(Command::Doctor(arguments)) => Exit::of(exit::run(|console| async move {
+                doctor::run(&arguments, console).await
+            })),
             Some(Command::Explain(arguments)) => Exit::of(exit::run(|console| async move {
                 explain::run(&arguments, console).await
             })),

@@ -28,6 +28,10 @@ impl Exit {
     pub const DIFFERENT: Self = Self(2);
     /// `watch --once`: there is no readable server.
     pub const NEITHER: Self = Self(2);
+    /// `doctor`: the worst finding is a warning.
+    pub const WARNINGS: Self = Self(1);
+    /// `doctor`: there is a failure.
+    pub const FAILURES: Self = Self(2);
     /// `explain`: no server was selected.
     pub const NO_SERVER: Self = Self(2);
     /// The command line or the connection string is invalid.

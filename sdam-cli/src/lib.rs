@@ -6,6 +6,7 @@
 //! | module | subcommand |
 //! | --- | --- |
 //! | [`watch`] | `watch`: the servers of a deployment, and every change |
+//! | [`doctor`] | `doctor`: what is wrong with a deployment, seen from here, and what to do |
 //! | [`explain`] | `explain`: which server an operation would go to, and why |
 //! | [`export`] | `export`: metrics and health over HTTP |
 //! | [`serve`] | `serve`: a simulated deployment on loopback |
@@ -18,6 +19,7 @@
 
 pub mod cli;
 pub mod compare;
+pub mod doctor;
 mod duration;
 pub mod exit;
 pub mod explain;

@@ -174,6 +174,11 @@ impl ConnectionString {
         self.settings.get(row.name)
     }
 
+    /// Returns the names of all options that a string may have, with the specification's spelling.
+    pub fn known_options() -> impl ExactSizeIterator<Item = &'static str> {
+        uri_options::rows().iter().map(|row| row.name)
+    }
+
     /// Returns the options that were given and are valid, with the specification's spelling, sorted
     /// by name.
     ///

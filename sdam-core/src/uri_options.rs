@@ -13,9 +13,7 @@ pub use driver::DriverOptions;
 #[cfg(test)]
 pub(crate) use kind::Kind;
 pub(crate) use kind::Refusal;
-#[cfg(test)]
-pub(crate) use table::rows;
-pub(crate) use table::{Alias, EXCLUSIVE, REQUIRES, Repetition, Row, find, guards_by_name};
+pub(crate) use table::{Alias, EXCLUSIVE, REQUIRES, Repetition, Row, find, guards_by_name, rows};
 pub(crate) use value::HIDDEN;
 pub use value::{Properties, Secret, Value};
 

@@ -12,6 +12,7 @@ use sdam_transport::{ByteStream, Tls, TransportError, async_trait};
 
 use crate::{
     error::{CertificateRequests, Errors},
+    observer::Observer,
     stream::TlsStream,
 };
 
@@ -21,10 +22,15 @@ pub(crate) struct Client {
     config: Arc<ClientConfig>,
     requests: Arc<CertificateRequests>,
     checks_name: bool,
+    observer: Option<Observer>,
 }
 
 impl Client {
-    pub(crate) fn new(mut config: ClientConfig, checks_name: bool) -> Self {
+    pub(crate) fn new(
+        mut config: ClientConfig,
+        checks_name: bool,
+        observer: Option<Observer>,
+    ) -> Self {
         let requests = CertificateRequests::new(config.client_auth_cert_resolver);
         let requests = Arc::new(requests);
         config.client_auth_cert_resolver = requests.clone();
@@ -32,6 +38,7 @@ impl Client {
             config: Arc::new(config),
             requests,
             checks_name,
+            observer,
         }
     }
 
@@ -68,6 +75,9 @@ impl Tls for Client {
         poll_fn(|cx| stream.poll_handshake(cx))
             .await
             .map_err(|error| errors.of_handshake(error))?;
+        if let Some(observer) = &self.observer {
+            observer.see(server, stream.session());
+        }
         Ok(Box::new(stream))
     }
 }

@@ -78,6 +78,7 @@ mod client;
 mod encrypted;
 mod error;
 mod files;
+mod observer;
 mod provider;
 mod reason;
 mod stream;

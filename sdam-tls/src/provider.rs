@@ -3,18 +3,22 @@
 use std::sync::Arc;
 
 use rustls::{
-    ClientConfig, RootCertStore,
+    ClientConfig, ClientConnection, RootCertStore,
     client::{VerifierBuilderError, WebPkiServerVerifier, danger::ServerCertVerifier},
     crypto::CryptoProvider,
     pki_types::{CertificateDer, CertificateRevocationListDer},
 };
-use sdam_core::options::{ConfigError, TlsOptions};
+use sdam_core::{
+    address::ServerAddress,
+    options::{ConfigError, TlsOptions},
+};
 use sdam_transport::{Tls, TlsProvider};
 
 use crate::{
     client::Client,
     encrypted::KEY_FILE,
     files,
+    observer::Observer,
     verifier::{AcceptAny, Verifier},
 };
 
@@ -27,6 +31,7 @@ pub struct Rustls {
     crypto: Arc<CryptoProvider>,
     roots: Roots,
     revocation_lists: Vec<CertificateRevocationListDer<'static>>,
+    observer: Option<Observer>,
 }
 
 /// The authorities to trust if there is no `tlsCAFile`.
@@ -43,6 +48,7 @@ impl Rustls {
             crypto,
             roots: Roots::Platform,
             revocation_lists: Vec::new(),
+            observer: None,
         }
     }
 
@@ -83,6 +89,19 @@ impl Rustls {
         lists: impl IntoIterator<Item = CertificateRevocationListDer<'static>>,
     ) -> Self {
         self.revocation_lists.extend(lists);
+        self
+    }
+
+    /// Calls `observer` with the server and the session after each handshake that has succeeded, for
+    /// programs that show certificates, versions and cipher suites.
+    ///
+    /// It is called with no lock held, and delays the connection for as long as it takes.
+    #[must_use]
+    pub fn with_observer(
+        mut self,
+        observer: impl Fn(&ServerAddress, &ClientConnection) + Send + Sync + 'static,
+    ) -> Self {
+        self.observer = Some(Observer::new(observer));
         self
     }
 
@@ -146,7 +165,8 @@ impl TlsProvider for Rustls {
             }
         };
         let checks_name = !options.allow_invalid_certificates && !options.allow_invalid_hostnames;
-        Ok(Arc::new(Client::new(config, checks_name)))
+        let observer = self.observer.clone();
+        Ok(Arc::new(Client::new(config, checks_name, observer)))
     }
 }
 
@@ -193,7 +213,11 @@ impl TlsProvider for FixedConfig {
                 "this program has a TLS configuration of its own, which no option changes",
                 "remove the option, or set it in the program",
             )),
-            None => Ok(Arc::new(Client::new(ClientConfig::clone(&self.0), true))),
+            None => Ok(Arc::new(Client::new(
+                ClientConfig::clone(&self.0),
+                true,
+                None,
+            ))),
         }
     }
 }

@@ -36,6 +36,10 @@ impl TlsStream {
         }
     }
 
+    pub(crate) fn session(&self) -> &ClientConnection {
+        &self.session
+    }
+
     /// Negotiates until data may be sent, and has sent all of it.
     pub(crate) fn poll_handshake(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {

@@ -182,7 +182,6 @@ pub(crate) fn guards_by_name(key: &str) -> bool {
     GUARDING.into_iter().any(starts_with)
 }
 
-#[cfg(test)]
 pub(crate) fn rows() -> &'static [Row] {
     ROWS
 }

@@ -1,6 +1,6 @@
 //! What a handshake accepts, and what the errors of the others say.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use futures::executor::block_on;
 use rcgen::{BasicConstraints, ExtendedKeyUsagePurpose, IsCa, date_time_ymd};
@@ -71,6 +71,23 @@ fn options(change: impl FnOnce(&mut TlsOptions)) -> TlsOptions {
     let mut options = TlsOptions::default();
     change(&mut options);
     options
+}
+
+#[test]
+fn an_observer_sees_the_certificates_of_successful_handshakes_only() {
+    let authority = Authority::new("one");
+    let issued = authority.issue(&["db.example"]);
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let kept = Arc::clone(&seen);
+    let provider = authority.provider().with_observer(move |server, session| {
+        let count = session.peer_certificates().map(<[_]>::len);
+        kept.lock().unwrap().push((server.to_string(), count));
+    });
+    let tls = provider.tls(&TlsOptions::default()).unwrap();
+    accepted(&tls, &issued, "db.example:1");
+    negotiate(&tls, Wire::tls(&serve(&issued)), "other.example").unwrap_err();
+    let seen = seen.lock().unwrap();
+    assert_eq!(*seen, [("db.example:1".to_owned(), Some(1))]);
 }
 
 #[test]

@@ -1,0 +1,83 @@
+//! A check-up of a deployment: each step from the connection string to the selection of a server,
+//! with a verdict and what to do.
+
+mod arguments;
+mod check;
+mod finding;
+mod findings;
+mod observation;
+mod observe;
+mod report;
+#[cfg(test)]
+mod tests;
+
+use std::io::{self, Write};
+
+use sdam::Runtime;
+
+pub use self::arguments::{Arguments, Only};
+use self::finding::Finding;
+use crate::{exit::Exit, failure::Failure, target::redact, watch::Console};
+
+/// Checks the deployment of `arguments`, and prints the findings.
+///
+/// Has to be called in the context of a tokio runtime with I/O and timers.
+///
+/// # Errors
+///
+/// Only those of writing; other errors are printed on the console and set the exit code.
+pub async fn run<O: Write, R: Write>(
+    arguments: &Arguments,
+    mut console: Console<O, R>,
+) -> io::Result<Exit> {
+    if arguments.list {
+        write!(console.output, "{}", report::list())?;
+        return Ok(Exit::SUCCESS);
+    }
+    match prepare(arguments) {
+        Ok((uri, runtime)) => {
+            examine(
+                arguments,
+                &uri,
+                &runtime,
+                &mut console.output,
+                console.palette,
+            )
+            .await
+        }
+        Err(failure) => failure.report(&mut console.remarks),
+    }
+}
+
+fn prepare(arguments: &Arguments) -> Result<(String, Runtime), Failure> {
+    let uri = arguments.target.uri()?.ok_or_else(|| {
+        Failure::config(
+            "there is no connection string; give one, or set SDAM_URI, or use --uri-file",
+        )
+    })?;
+    Ok((uri, arguments.target.runtime()?))
+}
+
+/// Checks the deployment of `uri` on `runtime`, and prints the findings.
+async fn examine(
+    arguments: &Arguments,
+    uri: &str,
+    runtime: &Runtime,
+    output: &mut impl Write,
+    palette: crate::terminal::Palette,
+) -> io::Result<Exit> {
+    let seen = observe::observe(&arguments.target, uri, runtime, arguments.timeout).await;
+    let mut findings = findings::of(&seen);
+    if !arguments.only.is_empty() {
+        let wanted = |finding: &Finding| arguments.only.iter().any(|only| only.0 == finding.check);
+        findings.retain(wanted);
+    }
+    let target = redact(uri);
+    let text = if arguments.json {
+        report::json(&target, &findings)
+    } else {
+        report::text(palette, &findings, &seen, arguments.verbose)
+    };
+    write!(output, "{text}")?;
+    Ok(finding::exit(&findings))
+}

@@ -1,0 +1,160 @@
+//! From what was seen to findings: no I/O, no clock.
+
+mod connection;
+mod set;
+mod string;
+#[cfg(test)]
+mod tests;
+mod times;
+
+use sdam_core::{
+    error::{ErrorKind, ServerError},
+    options::Options,
+};
+use sdam_select::explain::Explanation;
+use serde_json::Value;
+
+use super::{
+    check::Check,
+    finding::{Finding, Status},
+    observation::{Deployment, Login, Observation},
+};
+
+/// Returns the findings in the order of the checks.
+pub(super) fn of(seen: &Observation) -> Vec<Finding> {
+    let mut findings = string::of(seen);
+    findings.extend(seen.srv.as_ref().map(string::records));
+    let Some(options) = seen.options.as_ref().filter(|_| seen.config.is_none()) else {
+        return findings;
+    };
+    for host in &seen.hosts {
+        findings.extend(connection::of(host, options));
+    }
+    if let Some(deployment) = &seen.deployment {
+        findings.extend(set::of(seen, deployment, options));
+    }
+    findings.extend(times::of(&seen.hosts, options));
+    findings.extend(seen.login.as_ref().map(login));
+    if seen.login.is_none() && options.credential.is_some() {
+        let mut finding = Finding::new(
+            Check::Auth,
+            Status::Skip,
+            "there was no server to log in to",
+        );
+        finding.blocked_by = first_problem(&findings);
+        findings.push(finding);
+    }
+    // Stable, so that servers keep their order.
+    findings.sort_by_key(|finding| finding.check);
+    if let Some(deployment) = &seen.deployment {
+        let finding = selection(deployment, options, first_problem(&findings));
+        findings.push(finding);
+    }
+    findings
+}
+
+fn first_problem(findings: &[Finding]) -> Option<String> {
+    let mut problems = findings.iter().filter(|own| own.status == Status::Fail);
+    problems.next().map(Finding::name)
+}
+
+fn login(login: &Login) -> Finding {
+    let finding = |status, title: String| {
+        Finding::new(Check::Auth, status, title)
+            .about(&login.server)
+            .took(login.took)
+    };
+    let Some(error) = &login.error else {
+        return finding(Status::Ok, "the credentials are accepted".to_owned());
+    };
+    if error.code == Some(AUTHENTICATION_FAILED) {
+        return finding(
+            Status::Fail,
+            "the server rejects the credentials".to_owned(),
+        )
+        .evidence("error", text(error))
+        .cause("the user name or the password is wrong")
+        .cause("the user is in another database than the one of authSource")
+        .remedy(
+            "check the user name and the password (special characters have to be \
+                 percent-encoded), and add authSource=admin if the user was created there",
+        );
+    }
+    if error.kind == ErrorKind::Timeout {
+        return finding(Status::Fail, "the login took too long".to_owned())
+            .evidence("error", text(error))
+            .remedy("give it more time (--timeout 2), and look at the load of the server");
+    }
+    if error.kind == ErrorKind::Internal {
+        return finding(Status::Error, "this program cannot log in".to_owned())
+            .evidence("error", text(error))
+            .remedy("check authMechanism; try the login with mongosh");
+    }
+    finding(Status::Fail, format!("the login failed: {}", error.message))
+        .evidence("error", text(error))
+        .remedy("check the credentials and authMechanism, and the log of the server")
+}
+
+/// Returns whether there are servers for writes and for the reads of the connection string.
+fn selection(deployment: &Deployment, options: &Options, blocked_by: Option<String>) -> Finding {
+    let names = |explanation: &Explanation| -> Vec<Value> {
+        let eligible = explanation.eligible();
+        eligible
+            .map(|server| server.address.as_str().into())
+            .collect()
+    };
+    let (write, read) = (names(&deployment.write), names(&deployment.read));
+    let mode = options.read_preference.to_string();
+    let missing = match (write.is_empty(), read.is_empty()) {
+        (false, false) => None,
+        (true, false) => Some("no server takes writes".to_owned()),
+        (false, true) => Some(format!("no server takes reads with {mode}")),
+        (true, true) => Some(format!("no server takes writes, or reads with {mode}")),
+    };
+    let (status, title) = match (missing, &blocked_by) {
+        (None, _) => (
+            Status::Ok,
+            "there are servers for writes and reads".to_owned(),
+        ),
+        (Some(missing), Some(_)) => (Status::Skip, missing),
+        // Reads may be all that a program needs of a set without a primary.
+        (Some(missing), None) => (Status::Fail, missing),
+    };
+    let mut finding = Finding::new(Check::Select, status, title)
+        .evidence("write", write)
+        .evidence("read", read)
+        .evidence("readPreference", mode);
+    if status != Status::Ok {
+        let verdicts = deployment.read.servers.iter().map(|server| {
+            let words = match &server.verdict {
+                sdam_select::explain::Verdict::Rejected(rejection) => rejection.to_string(),
+                sdam_select::explain::Verdict::Eligible { .. } => "may be chosen".to_owned(),
+                _ => "was not considered".to_owned(),
+            };
+            format!("{} {words}", server.address)
+        });
+        finding = finding.evidence("servers", verdicts.collect::<Vec<_>>());
+    }
+    if status == Status::Fail {
+        let mut remedies = deployment.diagnoses.iter().map(ToString::to_string);
+        finding.causes.extend(remedies.next());
+        finding = finding.remedy("run `sdam explain` with the same connection string");
+    }
+    finding.blocked_by = blocked_by.filter(|_| status == Status::Skip);
+    finding
+}
+
+/// Returns the message with the code of a server's error.
+fn text(error: &ServerError) -> String {
+    match error.code {
+        Some(code) => format!("{} (code {code})", error.message),
+        None => error.message.to_string(),
+    }
+}
+
+/// Returns a number with its noun.
+pub(super) fn counted(count: usize, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
+const AUTHENTICATION_FAILED: i32 = 18;

@@ -1,0 +1,375 @@
+//! The steps of the connection to one server.
+
+use std::time::Duration;
+
+use sdam::tls::{Reason, rustls};
+use sdam::transport::wire::WireError;
+use sdam_core::{
+    address::ServerAddress,
+    error::{ErrorKind, ServerError, Stage},
+    options::Options,
+    server::{ServerType, WireVersions},
+    topology::Obstacle,
+};
+use serde_json::Value;
+
+use super::{counted, text};
+use crate::doctor::{
+    check::Check,
+    finding::{Finding, Status},
+    observation::{Greeting, Host, Reached, TlsSession},
+};
+
+/// Certificates that end within this time are worth a warning.
+const EXPIRES_SOON: i64 = 30;
+
+/// Returns the findings about one server, in order, and the steps that the first failure blocks.
+pub(super) fn of(host: &Host, options: &Options) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    findings.extend(look_up(host));
+    findings.extend(dials(host));
+    if options.tls.is_some() {
+        findings.extend(host.session.iter().flat_map(session));
+    }
+    findings.extend(
+        host.greeting
+            .as_ref()
+            .map(|greeting| hello(greeting, options)),
+    );
+    if let Some(error) = &host.error {
+        let mut finding = failure(host, error);
+        let step = finding.check;
+        findings.retain(|own| own.check != step);
+        // The names in the set's configuration are not the user's: the whole step is about them.
+        if let Some(by) = &host.named_by {
+            finding = member(finding, by.as_str());
+        }
+        let name = Some(format!("{} {}", finding.check.id(), host.address));
+        findings.push(finding);
+        let steps = [
+            Check::Tcp,
+            Check::TlsHandshake,
+            Check::TlsVerify,
+            Check::Hello,
+        ];
+        let is_tls = |check| matches!(check, Check::TlsHandshake | Check::TlsVerify);
+        for check in steps.into_iter().filter(|check| *check > step) {
+            if options.tls.is_some() || !is_tls(check) {
+                let mut skipped = Finding::new(check, Status::Skip, "an earlier step has failed");
+                skipped.blocked_by.clone_from(&name);
+                findings.push(skipped);
+            }
+        }
+    }
+    for finding in &mut findings {
+        finding.subject = Some(host.address.to_string());
+    }
+    findings
+}
+
+fn look_up(host: &Host) -> Option<Finding> {
+    let found = host.look_up.as_ref()?;
+    let addresses: Vec<Value> = found
+        .addresses
+        .iter()
+        .map(|address| address.ip().to_string().into())
+        .collect();
+    let place = host.place.as_ref().unwrap_or(&host.address);
+    let is_local = found
+        .addresses
+        .iter()
+        .all(|address| address.ip().is_loopback());
+    let finding = if is_local && !place.host().starts_with("localhost") {
+        Finding::new(
+            Check::DnsAddr,
+            Status::Warn,
+            "the name leads to this machine itself",
+        )
+        .cause("an entry of /etc/hosts, or a name server that blocks the name")
+        .remedy("look the name up elsewhere, and correct the entry")
+    } else {
+        Finding::new(
+            Check::DnsAddr,
+            Status::Ok,
+            counted(addresses.len(), "address", "addresses"),
+        )
+    };
+    Some(finding.evidence("addresses", addresses).took(found.took))
+}
+
+/// Returns the finding about the addresses of which at least one accepts connections.
+fn dials(host: &Host) -> Option<Finding> {
+    let fastest = host
+        .dials
+        .iter()
+        .filter(|dial| dial.outcome == Reached::Yes);
+    let fastest = fastest.map(|dial| dial.took).min()?;
+    let lost = host
+        .dials
+        .iter()
+        .filter(|dial| dial.outcome != Reached::Yes);
+    let lost: Vec<_> = lost.map(|dial| dial.to.to_string()).collect();
+    let finding = if lost.is_empty() {
+        Finding::new(Check::Tcp, Status::Ok, "every address accepts connections")
+    } else {
+        let title = format!(
+            "{} does not accept connections, but another address does",
+            lost.join(", ")
+        );
+        Finding::new(Check::Tcp, Status::Info, title)
+            .remedy("remove the record, or let the server listen there (net.bindIp, net.ipv6)")
+    };
+    Some(finding.evidence("addresses", attempts(host)).took(fastest))
+}
+
+fn attempts(host: &Host) -> Vec<Value> {
+    let dials = host.dials.iter();
+    dials
+        .map(|dial| {
+            let words = match &dial.outcome {
+                Reached::Yes => "accepts",
+                Reached::Refused => "refuses",
+                Reached::Silent => "does not answer",
+                Reached::Failed(error) => error,
+            };
+            let ms = dial.took.as_secs_f64() * 1e3;
+            format!("{} {words} ({ms:.1} ms)", dial.to).into()
+        })
+        .collect()
+}
+
+fn session(session: &TlsSession) -> [Finding; 2] {
+    let handshake = Finding::new(Check::TlsHandshake, Status::Ok, session.protocol.clone())
+        .evidence("protocol", session.protocol.clone())
+        .evidence("cipher", session.cipher.clone());
+    let days = session.not_after.map(|end| (end - session.now) / 86_400);
+    let verify = match days {
+        Some(days) if days < EXPIRES_SOON => {
+            let title = format!("the certificate expires in {days} days");
+            Finding::new(Check::TlsVerify, Status::Warn, title)
+                .remedy("renew the certificate, and let the server load it (rotateCertificates)")
+        }
+        Some(days) => {
+            let title = format!("the certificate is valid for {days} more days");
+            Finding::new(Check::TlsVerify, Status::Ok, title)
+        }
+        None => Finding::new(Check::TlsVerify, Status::Ok, "the certificate is accepted"),
+    };
+    let verify = verify.evidence("names", session.names.clone());
+    [handshake, verify.evidence("days", days)]
+}
+
+fn hello(greeting: &Greeting, options: &Options) -> Finding {
+    let hello = &greeting.hello;
+    let (own, wanted) = (hello.wire_versions, options.wire_versions);
+    let finding = if own.min > wanted.max || own.max < wanted.min {
+        let title = format!(
+            "the server speaks wire versions {} to {}, this client {} to {}",
+            own.min, own.max, wanted.min, wanted.max
+        );
+        Finding::new(Check::Hello, Status::Fail, title)
+            .remedy("update the older of the two: the server, or the driver")
+    } else {
+        let title = format!("{}, {}", hello.server_type, release(own));
+        Finding::new(Check::Hello, Status::Ok, title)
+    };
+    let finding = if hello.server_type == ServerType::RsGhost {
+        let title = "the server was started for a set, but belongs to none";
+        Finding::new(Check::Hello, Status::Fail, title)
+            .cause("the set was not initiated yet, or the server was removed from it")
+            .remedy("run rs.initiate() if the set is new, or rs.add() at its primary")
+    } else {
+        finding
+    };
+    let first = greeting.round_trips.first().copied();
+    finding
+        .evidence("type", hello.server_type.to_string())
+        .evidence("wire", vec![own.min, own.max])
+        .evidence("setName", hello.set_name.as_deref())
+        .evidence("me", hello.me.as_ref().map(ServerAddress::as_str))
+        .took(first.unwrap_or(Duration::ZERO))
+}
+
+/// Returns the release of a server with these wire versions.
+fn release(wire: WireVersions) -> String {
+    let release = match wire.max {
+        25 => "MongoDB 8.0",
+        21 => "MongoDB 7.0",
+        17 => "MongoDB 6.0",
+        13 => "MongoDB 5.0",
+        9 => "MongoDB 4.4",
+        8 => "MongoDB 4.2",
+        7 => "MongoDB 4.0",
+        6 => "MongoDB 3.6",
+        version => return format!("wire version {version}"),
+    };
+    release.to_owned()
+}
+
+/// Makes the failed step of a connection a finding about a name of the set.
+fn member(mut finding: Finding, named_by: &str) -> Finding {
+    finding.step = Some(finding.check);
+    finding.title = format!("the set names this member, but from here {}", finding.title);
+    if matches!(finding.check, Check::DnsAddr | Check::Tcp) {
+        finding.remedies.insert(
+            0,
+            Obstacle::NAMES.replace("`TopologyBuilder::translate`", "--translate"),
+        );
+    }
+    finding.check = Check::TopoMembers;
+    finding.evidence("namedBy", named_by)
+}
+
+/// Returns the finding about the step that has failed.
+fn failure(host: &Host, error: &ServerError) -> Finding {
+    let finding = match error.stage {
+        Stage::Dns => Finding::new(
+            Check::DnsAddr,
+            Status::Fail,
+            format!("the name cannot be looked up: {}", error.message),
+        )
+        .remedy(Obstacle::SPELLING),
+        Stage::Connect => unreachable(host),
+        Stage::Proxy => Finding::new(
+            Check::Tcp,
+            Status::Fail,
+            format!(
+                "there is no connection through the proxy: {}",
+                error.message
+            ),
+        )
+        .remedy(Obstacle::PROXY),
+        Stage::Tls => tls(host, error),
+        _ => no_hello(host, error),
+    };
+    let finding = match &host.place {
+        Some(place) => finding.evidence("dialled", place.as_str()),
+        None => finding,
+    };
+    // Each attempt is shown already.
+    if host.dials.is_empty() || error.stage != Stage::Connect {
+        finding.evidence("error", text(error))
+    } else {
+        finding
+    }
+}
+
+fn unreachable(host: &Host) -> Finding {
+    let all = |outcome| host.dials.iter().any(|dial| dial.outcome == outcome);
+    let finding = if all(Reached::Refused) {
+        Finding::new(Check::Tcp, Status::Fail, "the host refuses the connection")
+            .cause("the host is up, but no server listens at this port")
+            .remedy("start the server, or correct the port; check net.port and net.bindIp")
+    } else if all(Reached::Silent) || host.dials.is_empty() {
+        let place = host.place.as_ref().unwrap_or(&host.address);
+        Finding::new(Check::Tcp, Status::Fail, "the host does not answer")
+            .cause("a firewall or an allow list drops the packets")
+            .cause("the host is down, or farther away than the limit of time")
+            .remedy(format!(
+                "allow connections to {place}; at a hosting service add the address of this \
+                 machine to its allow list; or give it more time (--timeout 2)"
+            ))
+    } else {
+        Finding::new(Check::Tcp, Status::Fail, "the host cannot be reached")
+            .remedy("check the network and the routes of this machine")
+    };
+    finding.evidence("addresses", attempts(host))
+}
+
+fn tls(host: &Host, error: &ServerError) -> Finding {
+    let cause = error.source.downcast_ref::<rustls::Error>();
+    let reason = cause.map(Reason::of);
+    if host.is_reverse {
+        return Finding::new(
+            Check::TlsHandshake,
+            Status::Fail,
+            "the server does not use TLS at this port",
+        )
+        .remedy("connect to its TLS port, or remove tls=true if plain text is acceptable");
+    }
+    let verify = |title: &str| Finding::new(Check::TlsVerify, Status::Fail, title);
+    let finding = match reason {
+        Some(Reason::Expired) => verify("the certificate has expired")
+            .remedy("renew the certificate, or correct the clock of this machine"),
+        Some(Reason::NotYetValid) => verify("the certificate is not valid yet")
+            .remedy("correct the clock of this machine, or issue the certificate again"),
+        Some(Reason::UnknownIssuer) => verify("no trusted authority has issued the certificate")
+            .remedy("set tlsCAFile to the certificate of the authority that has issued it"),
+        Some(Reason::WrongName) => verify("the certificate is for other names").remedy(format!(
+            "connect by a name that the certificate has, or issue one that includes {}",
+            host.address.host()
+        )),
+        Some(Reason::Revoked) => verify("the certificate has been revoked").remedy("replace it"),
+        Some(Reason::Certificate) => verify("the certificate is not acceptable")
+            .remedy("issue it again for servers (extendedKeyUsage serverAuth)"),
+        Some(Reason::ClientCertificate) => Finding::new(
+            Check::TlsHandshake,
+            Status::Fail,
+            "the server wants a certificate of the client, or rejects the one it got",
+        )
+        .remedy(
+            "set tlsCertificateKeyFile to a certificate that the servers' authority has issued",
+        ),
+        _ => Finding::new(
+            Check::TlsHandshake,
+            Status::Fail,
+            "TLS cannot be negotiated",
+        )
+        .cause("the server does not use TLS at this port")
+        .cause("an allow list ends the connection, as hosting services do")
+        .cause("client and server have no version or cipher suite in common")
+        .remedy("check the port and the allow list of the server; it needs TLS 1.2 or newer"),
+    };
+    if finding.check == Check::TlsVerify {
+        finding.cause(error.message.to_string())
+    } else {
+        finding
+    }
+}
+
+fn no_hello(host: &Host, error: &ServerError) -> Finding {
+    let finding = |title: String| Finding::new(Check::Hello, Status::Fail, title);
+    let wire = error.source.downcast_ref::<WireError>();
+    if let Some(first) = wire.and_then(first_letters) {
+        return finding(format!(
+            "this is not MongoDB: the answer begins with {first:?}"
+        ))
+        .remedy("correct the port: another service listens there");
+    }
+    if host.is_reverse {
+        return finding("the server expects TLS".to_owned()).remedy(
+            "add tls=true to the connection string, and tlsCAFile if its authority is private",
+        );
+    }
+    match error.kind {
+        ErrorKind::Timeout => {
+            finding("the server accepts connections but does not answer".to_owned())
+                .cause("the server hangs or is overloaded, or is stopped in a debugger")
+                .cause("something else listens there, such as a proxy without a server behind it")
+                .remedy("look at the server and its log; or give it more time (--timeout 2)")
+        }
+        ErrorKind::Network => {
+            finding("the server closes the connection without an answer".to_owned())
+                .cause("it requires TLS, or a certificate of the client")
+                .cause("it is too old, or has too many connections")
+                .cause("it is no MongoDB server")
+                .remedy("add tls=true if the deployment uses TLS; look at the log of the server")
+        }
+        ErrorKind::Protocol => finding("this is not MongoDB".to_owned())
+            .remedy("correct the port: another service listens there"),
+        _ => finding(format!("the server refuses hello: {}", error.message))
+            .remedy("look at the log of the server"),
+    }
+}
+
+/// Returns the first letters of an answer that is no message: they were taken for its length.
+fn first_letters(error: &WireError) -> Option<String> {
+    let bytes = match error {
+        WireError::LengthAboveLimit { declared, .. } => u32::try_from(*declared).ok()?,
+        WireError::LengthBelowHeader { declared } => declared.cast_unsigned(),
+        _ => return None,
+    }
+    .to_le_bytes();
+    let printable = bytes.iter().all(u8::is_ascii_graphic);
+    printable.then(|| String::from_utf8_lossy(&bytes).into_owned())
+}

@@ -1,0 +1,215 @@
+//! How the servers belong together.
+
+use std::collections::BTreeMap;
+
+use sdam::Diagnosis;
+use sdam_core::{hello::Hello, options::Options, server::ServerType, topology::DepartureReason};
+
+use crate::doctor::{
+    check::Check,
+    finding::{Finding, Status},
+    observation::{Deployment, Host, Observation},
+};
+
+/// Returns the findings about the deployment as a whole.
+pub(super) fn of(seen: &Observation, deployment: &Deployment, options: &Options) -> Vec<Finding> {
+    let mut findings: Vec<_> = deployment.diagnoses.iter().filter_map(kind).collect();
+    if findings.is_empty() && seen.hosts.iter().any(|host| host.greeting.is_some()) {
+        let title = deployment.topology.topology_type().to_string();
+        let set = deployment.topology.set_name();
+        let finding = Finding::new(Check::TopoKind, Status::Ok, title);
+        findings.push(finding.evidence("setName", set));
+    }
+    let hellos: Vec<_> = seen.hosts.iter().filter_map(greeted).collect();
+    let is_set = deployment.topology.topology_type().is_replica_set();
+    let has_members = hellos.iter().any(|(_, hello)| is_member(hello.server_type));
+    if is_set && has_members && options.direct_connection != Some(true) {
+        if !findings.iter().any(Finding::is_problem) {
+            findings.extend(names(&seen.hosts));
+        }
+        findings.push(primary(&hellos, seen));
+    }
+    findings
+}
+
+fn greeted(host: &Host) -> Option<(&Host, &Hello)> {
+    let greeting = host.greeting.as_ref()?;
+    Some((host, &greeting.hello))
+}
+
+fn is_member(kind: ServerType) -> bool {
+    matches!(
+        kind,
+        ServerType::RsPrimary
+            | ServerType::RsSecondary
+            | ServerType::RsArbiter
+            | ServerType::RsOther
+    )
+}
+
+/// Returns the findings about servers that do not belong to the topology.
+fn kind(diagnosis: &Diagnosis) -> Option<Finding> {
+    let found = match diagnosis {
+        Diagnosis::Departed(departure) if departure.reason.is_mistake() => {
+            let finding = Finding::new(Check::TopoKind, Status::Fail, diagnosis.to_string());
+            let finding = finding.about(&departure.address);
+            match &departure.reason {
+                DepartureReason::WrongSetName {
+                    found: Some(found),
+                    wanted,
+                } => finding
+                    .evidence("found", &**found)
+                    .evidence("wanted", &**wanted)
+                    .remedy(format!(
+                        "set replicaSet={found}, or connect to the members of {wanted}"
+                    )),
+                _ => finding,
+            }
+        }
+        Diagnosis::Departed(departure)
+            if matches!(departure.reason, DepartureReason::NotListed { .. }) =>
+        {
+            Finding::new(Check::TopoKind, Status::Warn, diagnosis.to_string())
+                .about(&departure.address)
+        }
+        Diagnosis::WrongSetName { address, error } => {
+            Finding::new(Check::TopoKind, Status::Fail, error.message.to_string()).about(address)
+        }
+        _ => return None,
+    };
+    Some(if found.remedies.is_empty() {
+        found.remedy(diagnosis.remedy().to_string())
+    } else {
+        found
+    })
+}
+
+/// Returns whether the members call themselves by the names that were used to connect.
+fn names(hosts: &[Host]) -> Option<Finding> {
+    let differs = hosts.iter().find_map(|host| {
+        let (_, hello) = greeted(host)?;
+        let me = hello.me.as_ref()?;
+        (*me != host.address).then_some((host, me))
+    });
+    if let Some((host, me)) = differs {
+        let title = format!("the server calls itself {me}; clients go on with that name");
+        let finding = Finding::new(Check::TopoMembers, Status::Info, title);
+        let remedy = format!("use {me} in the connection string");
+        return Some(finding.about(&host.address).remedy(remedy));
+    }
+    let all_answer = hosts.iter().all(|host| host.greeting.is_some());
+    all_answer.then(|| {
+        let title = format!("all {} members answer by their own names", hosts.len());
+        Finding::new(Check::TopoMembers, Status::Ok, title)
+    })
+}
+
+/// Returns whether there is exactly one primary, and all members agree about it.
+fn primary(hellos: &[(&Host, &Hello)], seen: &Observation) -> Finding {
+    let of = |kind| -> Vec<_> {
+        let servers = hellos.iter().filter(|(_, hello)| hello.server_type == kind);
+        servers
+            .map(|(host, hello)| (&host.address, *hello))
+            .collect()
+    };
+    // Two names of one server are one primary.
+    let primaries: BTreeMap<_, _> = of(ServerType::RsPrimary)
+        .into_iter()
+        .map(|(address, hello)| (hello.me.as_ref().unwrap_or(address), hello))
+        .collect();
+    let views = hellos.iter().filter_map(|(host, hello)| {
+        let primary = hello.primary.as_ref()?;
+        Some(format!("{} says {primary}", host.address))
+    });
+    let views: Vec<_> = views.collect();
+    let finding = |status, title: String| Finding::new(Check::TopoPrimary, status, title);
+    let finding = match primaries.len() {
+        0 => without_primary(hellos, seen),
+        1 => {
+            let (address, hello) = primaries
+                .iter()
+                .next()
+                .map_or((None, None), |(a, h)| (Some(a), Some(h)));
+            let others = hellos
+                .iter()
+                .filter_map(|(_, hello)| hello.primary.as_ref());
+            let differs = others.filter(|other| Some(other) != address).count();
+            let election = hello.map(|hello| hello.election).unwrap_or_default();
+            let stale = hellos.iter().filter(|(_, hello)| {
+                is_member(hello.server_type) && hello.election.set_version != election.set_version
+            });
+            let stale: Vec<_> = stale.map(|(host, _)| host.address.to_string()).collect();
+            let title = address.map(|address| format!("the primary is {address}"));
+            let title = title.unwrap_or_default();
+            if differs > 0 {
+                finding(
+                    Status::Warn,
+                    format!("{title}, but {differs} members name another one"),
+                )
+                .cause("an election has just ended, or the members do not reach each other")
+                .remedy("run the check again; if it stays, look at rs.status() of each member")
+            } else if stale.is_empty() {
+                finding(Status::Ok, title)
+            } else {
+                let who = stale.join(", ");
+                finding(
+                    Status::Warn,
+                    format!("{who} has another version of the configuration"),
+                )
+                .cause("the set was reconfigured, and the member does not reach the others")
+                .remedy("run the check again; if it stays, look at rs.status() of the member")
+            }
+        }
+        count => {
+            let each = primaries.iter().map(|(address, hello)| {
+                let election = hello.election;
+                let id = election.election_id.map(|id| id.to_string());
+                format!(
+                    "{address}: electionId {}, setVersion {}",
+                    id.as_deref().unwrap_or("none"),
+                    election.set_version.unwrap_or_default()
+                )
+            });
+            finding(
+                Status::Fail,
+                format!("{count} servers call themselves primary"),
+            )
+            .evidence("primaries", each.collect::<Vec<_>>())
+            .cause("the set is partitioned, and the older primary has not noticed yet")
+            .remedy(
+                "run the check again after 10 s: the one with the lower electionId steps down; \
+                     if it does not, check the network between the members",
+            )
+        }
+    };
+    finding.evidence("views", views)
+}
+
+fn without_primary(hellos: &[(&Host, &Hello)], seen: &Observation) -> Finding {
+    let lost = seen.hosts.iter().filter(|host| host.greeting.is_none());
+    let lost: Vec<_> = lost.map(|host| host.address.to_string()).collect();
+    let named = hellos.iter().find_map(|(_, hello)| hello.primary.as_ref());
+    let count = hellos.len();
+    let finding = match named {
+        Some(named) => {
+            let title =
+                format!("the members know the primary {named}, but it does not answer here");
+            Finding::new(Check::TopoPrimary, Status::Fail, title)
+                .remedy("let this machine reach the primary: see the finding about it")
+        }
+        None => Finding::new(
+            Check::TopoPrimary,
+            Status::Fail,
+            format!(
+                "the set has no primary; {count} of {} members answer",
+                seen.hosts.len()
+            ),
+        )
+        .cause("an election is going on, which takes about 12 s")
+        .cause("fewer than half of the voting members reach each other")
+        .remedy(
+            "run the check again after 15 s; if it stays, start the members that do not answer",
+        ),
+    };
+    finding.evidence("silent", lost)
+}

@@ -1,0 +1,169 @@
+//! The connection string, and the records that it names.
+
+use sdam_core::{
+    options::{ConfigError, Warning},
+    uri::ConnectionString,
+};
+
+use super::counted;
+use crate::doctor::{
+    check::Check,
+    finding::{Finding, Status},
+    observation::{Observation, Srv},
+};
+
+/// Returns the findings about the connection string; one that says that it is well if there are no
+/// others.
+pub(super) fn of(seen: &Observation) -> Vec<Finding> {
+    let mut findings: Vec<_> = seen.config.iter().map(refusal).collect();
+    let said = |option: &str| seen.config.iter().any(|error| error.option() == option);
+    let warnings = seen.warnings.iter();
+    findings.extend(warnings.filter(|warning| !said(warning.option())).map(warn));
+    let tls = seen
+        .options
+        .as_ref()
+        .and_then(|options| options.tls.as_ref());
+    if let Some(tls) =
+        tls.filter(|tls| tls.allow_invalid_certificates || tls.allow_invalid_hostnames)
+    {
+        let name = if tls.allow_invalid_certificates {
+            "tlsAllowInvalidCertificates"
+        } else {
+            "tlsAllowInvalidHostnames"
+        };
+        let title = "certificates are not checked, so that another server can take the place";
+        findings.push(
+            Finding::new(Check::Uri, Status::Warn, title)
+                .about(name)
+                .remedy(format!("remove {name} or tlsInsecure, and set tlsCAFile")),
+        );
+    }
+    if findings.is_empty() {
+        findings.push(Finding::new(
+            Check::Uri,
+            Status::Ok,
+            "the connection string is valid",
+        ));
+    }
+    findings
+}
+
+fn refusal(error: &ConfigError) -> Finding {
+    let finding = Finding::new(Check::Uri, Status::Fail, error.reason()).about(error.option());
+    let finding = match error.value() {
+        "" => finding,
+        value => finding.evidence("value", value),
+    };
+    let finding = match suggestion(error.option()) {
+        Some(name) => finding.remedy(format!("did you mean {name}?")),
+        None => finding,
+    };
+    match error.remedy() {
+        "" => finding,
+        remedy => finding.remedy(remedy),
+    }
+}
+
+fn warn(warning: &Warning) -> Finding {
+    let title = format!("{}; {}", warning.reason(), warning.consequence());
+    let finding = Finding::new(Check::Uri, Status::Warn, title).about(warning.option());
+    match suggestion(warning.option()) {
+        Some(name) => finding.remedy(format!("did you mean {name}?")),
+        None => finding.remedy("correct the option, or remove it"),
+    }
+}
+
+/// Returns the option whose name is similar to that of an unknown one.
+fn suggestion(name: &str) -> Option<&'static str> {
+    let name = name.to_ascii_lowercase();
+    let candidates = ConnectionString::known_options().map(|known| {
+        let distance = distance(&name, &known.to_ascii_lowercase());
+        (distance, known)
+    });
+    let (distance, known) = candidates.min()?;
+    // Three of twelve letters may differ; the name itself is no misspelling.
+    (distance > 0 && distance <= 1 + name.len() / 6).then_some(known)
+}
+
+/// Returns how many letters have to be inserted, removed or replaced.
+fn distance(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.chars().count()).collect();
+    for (index, letter) in a.chars().enumerate() {
+        let (mut diagonal, mut left) = (index, index + 1);
+        let others = b.chars().zip(row.iter_mut().skip(1));
+        for (other, above) in others {
+            let replaced = diagonal + usize::from(letter != other);
+            diagonal = *above;
+            left = replaced.min(*above + 1).min(left + 1);
+            *above = left;
+        }
+        if let Some(first) = row.first_mut() {
+            *first = index + 1;
+        }
+    }
+    row.last().copied().unwrap_or_default()
+}
+
+const SEEDS: &str = "or list the hosts in a mongodb:// string";
+
+/// Returns the finding about the records of a `mongodb+srv` string.
+pub(super) fn records(srv: &Srv) -> Finding {
+    let finding = |status, title: String| {
+        Finding::new(Check::DnsSrv, status, title)
+            .about(&srv.name)
+            .took(srv.took)
+    };
+    let errors = [srv.hosts.as_ref().err(), srv.texts.as_ref().err()];
+    if let Some(error) = errors.into_iter().flatten().next() {
+        return finding(
+            Status::Fail,
+            format!("the name server gives no answer: {}", error.message),
+        )
+        .cause("this machine has no name server, or it cannot be reached")
+        .cause("the name server refuses records of this kind, as some routers do")
+        .remedy(format!("check the name servers of this machine, {SEEDS}"));
+    }
+    if srv.hosts.iter().all(Vec::is_empty) {
+        return finding(
+            Status::Fail,
+            "there is no SRV record of this name".to_owned(),
+        )
+        .remedy(format!("check the name after mongodb+srv://, {SEEDS}"));
+    }
+    if let Some(refused) = &srv.refused {
+        return finding(Status::Fail, refused.reason().to_owned()).remedy(refused.remedy());
+    }
+    let hosts = srv.hosts.iter().flatten();
+    let hosts: Vec<String> = hosts.map(ToString::to_string).collect();
+    let texts = srv.texts.iter().flatten();
+    let texts: Vec<String> = texts.map(ToString::to_string).collect();
+    finding(Status::Ok, counted(hosts.len(), "host", "hosts"))
+        .evidence("hosts", hosts)
+        .evidence("txt", texts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn misspelled_options_are_recognized_and_others_are_not() {
+        let check = |name, expected| assert_eq!(suggestion(name), expected, "{name}");
+        check("replicaset", None);
+        check("replicaSte", Some("replicaSet"));
+        check("readPreferance", Some("readPreference"));
+        check("localTresholdMS", Some("localThresholdMS"));
+        check("conectTimeoutMs", Some("connectTimeoutMS"));
+        check("colour", None);
+    }
+
+    #[test]
+    fn the_distance_counts_changed_letters() {
+        let check = |a, b, expected| assert_eq!(distance(a, b), expected, "{a} {b}");
+        check("", "abc", 3);
+        check("abc", "", 3);
+        check("abc", "abd", 1);
+        check("abc", "acb", 2);
+        check("kitten", "sitting", 3);
+    }
+}

@@ -1,0 +1,112 @@
+use std::time::Duration;
+
+use sdam_core::{address::ServerAddress, hello::Hello, options::Options};
+
+use super::*;
+use crate::doctor::observation::{Greeting, Host, TlsSession};
+
+fn greeted(address: &str, reply: &bson::Document, rtt: u64) -> Host {
+    let bytes = bson::serialize_to_vec(reply).unwrap();
+    let mut host = Host::new(ServerAddress::parse(address).unwrap());
+    host.greeting = Some(Greeting {
+        hello: Hello::parse(&bytes).unwrap(),
+        clock: Some(0),
+        round_trips: vec![Duration::from_millis(rtt); 3],
+    });
+    host
+}
+
+fn mongos() -> bson::Document {
+    bson::doc! { "ismaster": true, "msg": "isdbgrid", "maxWireVersion": 21, "ok": 1 }
+}
+
+fn problems(findings: &[Finding]) -> Vec<(String, Status)> {
+    let problems = findings.iter().filter(|finding| finding.is_problem());
+    problems
+        .map(|finding| (finding.name(), finding.status))
+        .collect()
+}
+
+#[test]
+fn a_server_outside_the_latency_window_is_a_warning() {
+    let hosts = [greeted("a", &mongos(), 2), greeted("b", &mongos(), 30)];
+    let check = |uri: &str, expected: &[&str]| {
+        let options = Options::parse(uri).unwrap();
+        let found = problems(&times::of(&hosts, &options));
+        let names: Vec<_> = found.iter().map(|(name, _)| &**name).collect();
+        assert_eq!(names, expected, "{uri}");
+    };
+    check("mongodb://a,b", &["rtt b:27017"]);
+    check("mongodb://a,b/?localThresholdMS=29", &[]);
+    check(
+        "mongodb://a,b/?localThresholdMS=29&connectTimeoutMS=60",
+        &["rtt b:27017"],
+    );
+}
+
+#[test]
+fn a_certificate_is_a_warning_before_it_expires() {
+    let check = |days: i64, expected: &[&str]| {
+        let mut host = Host::new(ServerAddress::parse("a").unwrap());
+        host.session = Some(TlsSession {
+            protocol: "TLSv1_3".to_owned(),
+            cipher: String::new(),
+            not_after: Some(days * 86_400),
+            names: Vec::new(),
+            now: 0,
+        });
+        let options = Options::parse("mongodb://a/?tls=true").unwrap();
+        let found = problems(&connection::of(&host, &options));
+        let names: Vec<_> = found.iter().map(|(name, _)| &**name).collect();
+        assert_eq!(names, expected, "{days}");
+    };
+    check(31, &[]);
+    check(30, &[]);
+    check(29, &["tls.verify a:27017"]);
+}
+
+#[test]
+fn the_steps_after_a_failure_are_skipped_for_that_host_alone() {
+    let mut lost = Host::new(ServerAddress::parse("b").unwrap());
+    lost.error = Some(ServerError::new(
+        ErrorKind::Network,
+        sdam_core::error::Stage::Dns,
+        "no such name",
+    ));
+    let seen = Observation {
+        options: Some(Options::parse("mongodb://a,b").unwrap()),
+        hosts: vec![greeted("a", &mongos(), 2), lost],
+        ..Observation::default()
+    };
+    let findings = of(&seen);
+    assert_eq!(
+        problems(&findings),
+        [("dns.addr b:27017".to_owned(), Status::Fail)]
+    );
+    let skipped = findings.iter().filter(|own| own.status == Status::Skip);
+    let skipped: Vec<_> = skipped
+        .map(|own| (own.name(), own.blocked_by.clone()))
+        .collect();
+    let by = Some("dns.addr b:27017".to_owned());
+    assert_eq!(
+        skipped,
+        [
+            ("tcp b:27017".to_owned(), by.clone()),
+            ("hello b:27017".to_owned(), by)
+        ]
+    );
+}
+
+#[test]
+fn a_login_without_a_reachable_server_is_skipped() {
+    let seen = Observation {
+        options: Some(Options::parse("mongodb://u:p@a").unwrap()),
+        ..Observation::default()
+    };
+    let findings = of(&seen);
+    let auth = findings
+        .iter()
+        .find(|own| own.check == Check::Auth)
+        .unwrap();
+    assert_eq!(auth.status, Status::Skip);
+}

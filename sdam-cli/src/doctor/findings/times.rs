@@ -1,0 +1,172 @@
+//! Clocks, replication and round-trip times.
+
+use std::time::Duration;
+
+use sdam_core::{hello::Hello, options::Options, read_preference::ReadMode, server::ServerType};
+
+use crate::doctor::{
+    check::Check,
+    finding::{Finding, Status},
+    observation::{Greeting, Host},
+};
+
+/// Clocks that differ by more, in milliseconds, are worth a warning.
+const CLOCKS: u64 = 1_000;
+/// Secondaries that lag behind by more, in milliseconds, are worth a warning.
+const LAG: i64 = 10_000;
+
+/// Returns the findings about all servers that have answered.
+pub(super) fn of(hosts: &[Host], options: &Options) -> Vec<Finding> {
+    let greeted: Vec<_> = hosts
+        .iter()
+        .filter_map(|host| Some((host, host.greeting.as_ref()?)))
+        .collect();
+    let mut findings: Vec<_> = greeted
+        .iter()
+        .filter_map(|own| clock(own.0, own.1))
+        .collect();
+    findings.extend(lags(&greeted));
+    findings.extend(round_trips(&greeted, options));
+    findings
+}
+
+fn clock(host: &Host, greeting: &Greeting) -> Option<Finding> {
+    let difference = greeting.clock?;
+    let seconds = difference as f64 / 1e3;
+    // The round trip may be all there or all back.
+    let doubt = greeting
+        .round_trips
+        .iter()
+        .min()
+        .copied()
+        .unwrap_or_default();
+    let allowed = CLOCKS.saturating_add(u64::try_from(doubt.as_millis()).unwrap_or(u64::MAX));
+    let finding = if difference.unsigned_abs() > allowed {
+        let way = if difference > 0 { "ahead of" } else { "behind" };
+        let title = format!(
+            "the server's clock is {:.1} s {way} this machine's",
+            seconds.abs()
+        );
+        Finding::new(Check::Clock, Status::Warn, title)
+            .cause("one of the two machines is not synchronized")
+            .remedy("check NTP on both (chronyc tracking, timedatectl)")
+    } else {
+        Finding::new(Check::Clock, Status::Ok, "the clocks agree")
+    };
+    Some(finding.about(&host.address).evidence("seconds", seconds))
+}
+
+fn lags(greeted: &[(&Host, &Greeting)]) -> Vec<Finding> {
+    let written = |hello: &Hello, kind| {
+        let written = hello.last_write_date;
+        written.filter(|_| hello.server_type == kind)
+    };
+    let hellos = || {
+        greeted
+            .iter()
+            .map(|(host, greeting)| (host, &greeting.hello))
+    };
+    let primaries = hellos().filter_map(|(_, hello)| written(hello, ServerType::RsPrimary));
+    let Some(newest) = primaries.max() else {
+        return Vec::new();
+    };
+    hellos()
+        .filter_map(|(host, hello)| {
+            let lag = newest - written(hello, ServerType::RsSecondary)?;
+            let seconds = lag.max(0) as f64 / 1e3;
+            let finding = if lag > LAG {
+                let title = format!("the secondary is {seconds:.0} s behind the primary");
+                Finding::new(Check::Lag, Status::Warn, title)
+                    .cause("it is overloaded, its link is slow, or it is delayed on purpose")
+                    .remedy(
+                        "look at rs.printSecondaryReplicationInfo(); reads that need newer data \
+                         can set maxStalenessSeconds",
+                    )
+            } else {
+                Finding::new(Check::Lag, Status::Ok, "the secondary is up to date")
+            };
+            Some(finding.about(&host.address).evidence("seconds", seconds))
+        })
+        .collect()
+}
+
+fn round_trips(greeted: &[(&Host, &Greeting)], options: &Options) -> Vec<Finding> {
+    let serves = |kind| {
+        let any = matches!(
+            kind,
+            ServerType::Standalone | ServerType::Mongos | ServerType::LoadBalancer
+        );
+        match options.read_preference.mode {
+            ReadMode::Secondary | ReadMode::SecondaryPreferred => {
+                any || kind == ServerType::RsSecondary
+            }
+            ReadMode::Primary | ReadMode::PrimaryPreferred => any || kind == ServerType::RsPrimary,
+            ReadMode::Nearest => {
+                any || matches!(kind, ServerType::RsPrimary | ServerType::RsSecondary)
+            }
+        }
+    };
+    let suitable = greeted
+        .iter()
+        .filter(|(_, own)| serves(own.hello.server_type));
+    let fastest = suitable.filter_map(|(_, own)| own.average()).min();
+    greeted
+        .iter()
+        .filter_map(|(host, greeting)| {
+            let average = greeting.average()?;
+            let window = fastest.map(|fastest| fastest + options.local_threshold);
+            let far =
+                window.filter(|window| average > *window && serves(greeting.hello.server_type));
+            let slowest = greeting
+                .round_trips
+                .iter()
+                .max()
+                .copied()
+                .unwrap_or_default();
+            let limit = options.connect_timeout();
+            let finding = if let Some(limit) = limit.filter(|limit| *limit < slowest * 3) {
+                let title = format!(
+                    "connectTimeoutMS={} is less than three round trips of up to {}",
+                    limit.as_millis(),
+                    millis(slowest)
+                );
+                Finding::new(Check::Rtt, Status::Warn, title).remedy(
+                    "raise connectTimeoutMS, so that slow replies are not taken for failures",
+                )
+            } else if let Some(window) = far {
+                let title = format!(
+                    "the server is never chosen: {} is outside the window of {}",
+                    millis(average),
+                    millis(window)
+                );
+                let needed = average.saturating_sub(fastest.unwrap_or_default());
+                Finding::new(Check::Rtt, Status::Warn, title)
+                    .cause("the server is farther away than the others, or its link is slow")
+                    .remedy(format!(
+                        "nothing if that is intended; localThresholdMS={} would include it",
+                        needed.as_millis() + 1
+                    ))
+            } else {
+                Finding::new(Check::Rtt, Status::Ok, millis(average))
+            };
+            let ms = |time: Duration| time.as_secs_f64() * 1e3;
+            let least = greeting
+                .round_trips
+                .iter()
+                .min()
+                .copied()
+                .unwrap_or_default();
+            Some(
+                finding
+                    .about(&host.address)
+                    .evidence("averageMs", ms(average))
+                    .evidence("minMs", ms(least))
+                    .evidence("maxMs", ms(slowest)),
+            )
+        })
+        .collect()
+}
+
+fn millis(time: Duration) -> String {
+    format!("{:.1} ms", time.as_secs_f64() * 1e3)
+}

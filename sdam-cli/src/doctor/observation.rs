@@ -1,0 +1,151 @@
+//! What was seen of a deployment, as plain data.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use sdam::Diagnosis;
+use sdam_core::{
+    address::ServerAddress,
+    error::ServerError,
+    hello::Hello,
+    options::{ConfigError, Options, Warning},
+    topology::TopologyDescription,
+};
+use sdam_select::explain::Explanation;
+
+/// All that was seen.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Observation {
+    /// Why the connection string cannot be used.
+    pub(super) config: Option<ConfigError>,
+    pub(super) warnings: Vec<Warning>,
+    /// The look-ups of a `mongodb+srv` string.
+    pub(super) srv: Option<Srv>,
+    /// `None` if the seeds are not known.
+    pub(super) options: Option<Options>,
+    /// The seeds first, then the members that servers have named.
+    pub(super) hosts: Vec<Host>,
+    pub(super) deployment: Option<Deployment>,
+    pub(super) login: Option<Login>,
+}
+
+/// The look-ups of the SRV and the TXT record, which are made at the same time.
+#[derive(Clone, Debug)]
+pub(super) struct Srv {
+    pub(super) name: String,
+    pub(super) hosts: Result<Vec<ServerAddress>, ServerError>,
+    pub(super) texts: Result<Vec<Box<str>>, ServerError>,
+    /// Why the records cannot be used.
+    pub(super) refused: Option<ConfigError>,
+    pub(super) took: Duration,
+}
+
+/// One server.
+#[derive(Clone, Debug)]
+pub(super) struct Host {
+    pub(super) address: ServerAddress,
+    /// Where it was dialled, if that is another place.
+    pub(super) place: Option<ServerAddress>,
+    /// The server that names it as a member; `None` for a seed.
+    pub(super) named_by: Option<ServerAddress>,
+    /// `None` if no name was looked up: for an IP address, a socket, and behind a proxy.
+    pub(super) look_up: Option<LookUp>,
+    /// The attempts to connect, unless a proxy makes them.
+    pub(super) dials: Vec<Dial>,
+    /// The error that ended the check.
+    pub(super) error: Option<ServerError>,
+    /// Whether the server answers with TLS where none was asked for, or without where it was.
+    pub(super) is_reverse: bool,
+    pub(super) session: Option<TlsSession>,
+    pub(super) greeting: Option<Greeting>,
+    /// How long connecting took, with TLS.
+    pub(super) connected: Option<Duration>,
+}
+
+impl Host {
+    pub(super) fn new(address: ServerAddress) -> Self {
+        Self {
+            address,
+            place: None,
+            named_by: None,
+            look_up: None,
+            dials: Vec::new(),
+            error: None,
+            is_reverse: false,
+            session: None,
+            greeting: None,
+            connected: None,
+        }
+    }
+}
+
+/// The addresses of a name.
+#[derive(Clone, Debug)]
+pub(super) struct LookUp {
+    pub(super) addresses: Vec<SocketAddr>,
+    pub(super) took: Duration,
+}
+
+/// An attempt to connect to one address.
+#[derive(Clone, Debug)]
+pub(super) struct Dial {
+    pub(super) to: SocketAddr,
+    pub(super) outcome: Reached,
+    pub(super) took: Duration,
+}
+
+/// The outcome of an attempt to connect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Reached {
+    Yes,
+    Refused,
+    Silent,
+    Failed(String),
+}
+
+/// What a TLS handshake has shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct TlsSession {
+    pub(super) protocol: String,
+    pub(super) cipher: String,
+    /// The end of the server's certificate, in seconds since 1970.
+    pub(super) not_after: Option<i64>,
+    pub(super) names: Vec<String>,
+    /// The time of the handshake, in seconds since 1970.
+    pub(super) now: i64,
+}
+
+/// The replies to hello.
+#[derive(Clone, Debug)]
+pub(super) struct Greeting {
+    pub(super) hello: Hello,
+    /// The server's clock minus this machine's, in milliseconds.
+    pub(super) clock: Option<i64>,
+    pub(super) round_trips: Vec<Duration>,
+}
+
+impl Greeting {
+    /// Returns the average round-trip time without that of the first reply, which takes longer.
+    pub(super) fn average(&self) -> Option<Duration> {
+        let later = self.round_trips.get(1..).filter(|later| !later.is_empty());
+        let counted = later.unwrap_or(&self.round_trips);
+        let count = u32::try_from(counted.len()).ok().filter(|count| *count > 0);
+        Some(counted.iter().sum::<Duration>() / count?)
+    }
+}
+
+/// What a client of the deployment sees.
+#[derive(Clone, Debug)]
+pub(super) struct Deployment {
+    pub(super) topology: Arc<TopologyDescription>,
+    pub(super) write: Explanation,
+    pub(super) read: Explanation,
+    pub(super) diagnoses: Vec<Diagnosis>,
+}
+
+/// The outcome of an authentication.
+#[derive(Clone, Debug)]
+pub(super) struct Login {
+    pub(super) server: ServerAddress,
+    pub(super) error: Option<ServerError>,
+    pub(super) took: Duration,
+}

@@ -1,0 +1,127 @@
+//! Looks at a deployment: look-ups, connections, replies, a login. Nothing is judged here.
+
+mod deployment;
+mod host;
+mod line;
+mod records;
+
+use std::{collections::BTreeSet, time::Duration};
+
+use futures::stream::{FuturesUnordered, StreamExt};
+use sdam::{Runtime, StartError};
+use sdam_core::{
+    address::ServerAddress,
+    hello::Hello,
+    options::{ConfigError, Options},
+    topology::TopologyType,
+    uri::ConnectionString,
+};
+
+use self::line::{Limits, Line};
+use super::observation::{Host, Login, Observation};
+use crate::target::Target;
+
+/// How long a step of a connection may take.
+const STEP: Duration = Duration::from_millis(500);
+
+/// Looks at the deployment of the connection string `uri`.
+///
+/// It ends within about four times `step`, the limit of a single step.
+pub(super) async fn observe(
+    target: &Target,
+    uri: &str,
+    runtime: &Runtime,
+    step: Option<Duration>,
+) -> Observation {
+    let limits = Limits::new(&runtime.io, step.unwrap_or(STEP));
+    let mut seen = Observation::default();
+    let Some(options) = configured(uri, runtime, &limits, &mut seen).await else {
+        return seen;
+    };
+    seen.warnings = options.multi_threaded_warnings();
+    let started = target.builder(options.clone()).start(runtime.clone());
+    let prepared = started.map_err(refusal).and_then(|topology| {
+        let line = Line::new(target, &options, runtime, &limits)?;
+        Ok((topology, line))
+    });
+    match prepared {
+        Ok((topology, line)) => {
+            (seen.hosts, seen.login) = all_hosts(&line, &options).await;
+            seen.deployment = Some(deployment::look(&topology, &options, &limits).await);
+            topology.close().await;
+        }
+        Err(error) => seen.config = Some(error),
+    }
+    seen.options = Some(options);
+    seen
+}
+
+/// Parses `uri`, and looks up the records of a `mongodb+srv` string.
+async fn configured(
+    uri: &str,
+    runtime: &Runtime,
+    limits: &Limits,
+    seen: &mut Observation,
+) -> Option<Options> {
+    let string = match ConnectionString::parse(uri) {
+        Ok(string) => string,
+        Err(error) => {
+            seen.config = Some(error);
+            return None;
+        }
+    };
+    seen.warnings = string.warnings().to_vec();
+    let string = match string.srv().cloned() {
+        Some(srv) => records::look_up(string, &srv, &runtime.io, limits, seen).await?,
+        None => string,
+    };
+    match string.into_options() {
+        Ok(options) => Some(options),
+        Err(error) => {
+            seen.config = Some(error);
+            None
+        }
+    }
+}
+
+fn refusal(error: StartError) -> ConfigError {
+    match error {
+        StartError::Config(error) => error,
+        StartError::Metadata(error) => {
+            ConfigError::new(error.option(), "", error.to_string(), "shorten it")
+        }
+        error => ConfigError::new("options", "", error.to_string(), ""),
+    }
+}
+
+/// Checks all seeds at the same time, and each member that they name as soon as it is known.
+async fn all_hosts(line: &Line<'_>, options: &Options) -> (Vec<Host>, Option<Login>) {
+    let mut known: BTreeSet<ServerAddress> = options.seeds.iter().cloned().collect();
+    let seeds = known.clone().into_iter();
+    let mut running: FuturesUnordered<_> = seeds.map(|seed| line.check(seed, None)).collect();
+    let follows = !matches!(
+        options.topology_type(),
+        TopologyType::Single | TopologyType::LoadBalanced
+    );
+    let (mut hosts, mut login) = (Vec::new(), None);
+    while let Some((host, own_login)) = running.next().await {
+        login = login.or(own_login);
+        let hello = host.greeting.as_ref().map(|greeting| &greeting.hello);
+        for member in hello.filter(|_| follows).into_iter().flat_map(members) {
+            if known.len() < options.max_servers && known.insert(member.clone()) {
+                running.push(line.check(member.clone(), Some(host.address.clone())));
+            }
+        }
+        hosts.push(host);
+    }
+    hosts.sort_by(|a, b| {
+        (a.named_by.is_some(), &a.address).cmp(&(b.named_by.is_some(), &b.address))
+    });
+    (hosts, login)
+}
+
+/// Returns the members that a server names, and its own name.
+pub(super) fn members(hello: &Hello) -> impl Iterator<Item = &ServerAddress> {
+    let lists = [&hello.hosts, &hello.passives, &hello.arbiters];
+    lists.into_iter().flatten().chain(&hello.me)
+}

@@ -1,0 +1,283 @@
+//! The steps of one connection, each with its time.
+
+use std::{
+    io,
+    net::SocketAddr,
+    sync::atomic::Ordering,
+    time::{Duration, Instant, SystemTime},
+};
+
+use futures::future;
+use sdam::transport::{Connection, TransportError, wire::Exchange};
+use sdam::{
+    Criteria, ReadMode, ReadPreference,
+    client::{ClientBuilder, Command},
+};
+use sdam_core::{
+    address::ServerAddress,
+    document::DocumentWriter,
+    error::{ErrorKind, ServerError, Stage},
+    hello::{Hello, HelloRequest},
+    server::ServerType,
+};
+use tokio::net::{TcpStream, lookup_host};
+
+use super::line::Line;
+use crate::doctor::observation::{Dial, Greeting, Host, Login, LookUp, Reached};
+
+/// How many replies to hello are timed.
+const ROUNDS: usize = 4;
+
+impl Line<'_> {
+    /// Connects to `address`, says hello, and authenticates if that is due.
+    pub(super) async fn check(
+        &self,
+        address: ServerAddress,
+        named_by: Option<ServerAddress>,
+    ) -> (Host, Option<Login>) {
+        let mut host = Host::new(address);
+        host.named_by = named_by;
+        if let Err(error) = self.reach(&mut host).await {
+            host.error = Some(error);
+            return (host, None);
+        }
+        match self.connect(&mut host).await {
+            Ok(greeting) => host.greeting = Some(greeting),
+            Err(error) => {
+                host.is_reverse = self.is_reverse(&host.address, &error).await;
+                host.error = Some(error);
+            }
+        }
+        let login = self.login(&host).await;
+        (host, login)
+    }
+
+    /// Looks up the name, and tries every address alone, unless a proxy does that.
+    async fn reach(&self, host: &mut Host) -> Result<(), ServerError> {
+        let place = self.place(&host.address);
+        host.place = (place != host.address).then(|| place.clone());
+        let Some(port) = place.port().filter(|_| self.options.proxy.is_none()) else {
+            return Ok(());
+        };
+        let addresses = if let Ok(ip) = place.host().parse() {
+            vec![SocketAddr::new(ip, port)]
+        } else {
+            let begun = Instant::now();
+            let found = self.limits.within(lookup_host((place.host(), port))).await;
+            let addresses = found_addresses(found)?;
+            host.look_up = Some(LookUp {
+                addresses: addresses.clone(),
+                took: begun.elapsed(),
+            });
+            addresses
+        };
+        host.dials = future::join_all(addresses.into_iter().map(|to| self.dial(to))).await;
+        let any = |outcome: &Reached| host.dials.iter().any(|dial| dial.outcome == *outcome);
+        if any(&Reached::Yes) {
+            return Ok(());
+        }
+        let kind = if any(&Reached::Refused) {
+            ErrorKind::Network
+        } else {
+            ErrorKind::Timeout
+        };
+        Err(ServerError::new(
+            kind,
+            Stage::Connect,
+            "no address accepts connections",
+        ))
+    }
+
+    async fn dial(&self, to: SocketAddr) -> Dial {
+        let begun = Instant::now();
+        let outcome = match self.limits.within(TcpStream::connect(to)).await {
+            None => Reached::Silent,
+            Some(Ok(_)) => Reached::Yes,
+            Some(Err(error)) => match error.kind() {
+                io::ErrorKind::ConnectionRefused => Reached::Refused,
+                io::ErrorKind::TimedOut => Reached::Silent,
+                _ => Reached::Failed(error.to_string()),
+            },
+        };
+        let took = begun.elapsed();
+        Dial { to, outcome, took }
+    }
+
+    /// Connects as a client does, and says hello.
+    async fn connect(&self, host: &mut Host) -> Result<Greeting, ServerError> {
+        let begun = Instant::now();
+        let deadline = Some(self.limits.deadline());
+        let connected = self.transport.connect(&host.address, deadline).await;
+        let mut connection = connected?;
+        host.connected = Some(begun.elapsed());
+        host.session = self.session(&host.address);
+        self.greet(&mut *connection, ROUNDS).await
+    }
+
+    /// Says hello several times; the first reply is enough.
+    async fn greet(
+        &self,
+        connection: &mut dyn Connection,
+        rounds: usize,
+    ) -> Result<Greeting, ServerError> {
+        let mut exchange = Exchange::new();
+        let first = Round::run(self, connection, &mut exchange, &self.hello).await?;
+        let hello = Hello::parse(&first.body)?;
+        let poll = HelloRequest::poll(hello.hello_ok, self.hello.server_api.clone());
+        let mut round_trips = vec![first.took];
+        let mut nearest = first;
+        for _ in 1..rounds {
+            let Ok(round) = Round::run(self, connection, &mut exchange, &poll).await else {
+                break;
+            };
+            round_trips.push(round.took);
+            // The shortest round trip tells the server's time most exactly.
+            if round.took < nearest.took {
+                nearest = round;
+            }
+        }
+        Ok(Greeting {
+            hello,
+            clock: nearest.clock(),
+            round_trips,
+        })
+    }
+
+    /// Returns whether the server answers if TLS is turned on, or off where it is on. That tells
+    /// which of several causes is the right one.
+    async fn is_reverse(&self, address: &ServerAddress, error: &ServerError) -> bool {
+        let stage = if self.options.tls.is_some() {
+            Stage::Tls
+        } else {
+            Stage::Hello
+        };
+        // A server without TLS may wait for the rest of what it takes for a long message.
+        let is_silent = error.kind == ErrorKind::Timeout && stage == Stage::Hello;
+        if error.stage != stage || error.kind == ErrorKind::Command || is_silent {
+            return false;
+        }
+        let Ok(transport) = self.reverse() else {
+            return false;
+        };
+        let deadline = Some(self.limits.deadline());
+        let Ok(mut connection) = transport.connect(address, deadline).await else {
+            return false;
+        };
+        self.options.tls.is_none() || self.greet(&mut *connection, 1).await.is_ok()
+    }
+
+    /// Authenticates at `host` if it is the first one that can do that.
+    async fn login(&self, host: &Host) -> Option<Login> {
+        let hello = &host.greeting.as_ref()?.hello;
+        let holds_data = !matches!(
+            hello.server_type,
+            ServerType::RsArbiter | ServerType::RsGhost | ServerType::Unknown
+        );
+        if !holds_data || self.options.credential.is_none() {
+            return None;
+        }
+        if self.has_login.swap(true, Ordering::Relaxed) {
+            return None;
+        }
+        let begun = Instant::now();
+        let error = self.authenticate(&host.address).await.err();
+        Some(Login {
+            server: host.address.clone(),
+            error,
+            took: begun.elapsed(),
+        })
+    }
+
+    async fn authenticate(&self, server: &ServerAddress) -> Result<(), ServerError> {
+        let internal = |text: String| ServerError::new(ErrorKind::Internal, Stage::Auth, text);
+        let mut options = self.options.clone();
+        options.seeds = vec![server.clone()];
+        (options.srv, options.replica_set) = (None, None);
+        if !options.load_balanced {
+            options.direct_connection = Some(true);
+        }
+        options.server_selection_timeout = self.limits.left();
+        let client = ClientBuilder::new(self.target.builder(options))
+            .start(self.runtime.clone())
+            .map_err(|error| internal(error.to_string()))?;
+        let nearest = Criteria::read(ReadPreference::new(ReadMode::Nearest))
+            .map_err(|error| internal(error.to_string()))?;
+        let mut ping = DocumentWriter::new();
+        ping.int32("ping", 1);
+        let ping = ping.finish();
+        let command = Command::new("admin", &ping)
+            .with_criteria(nearest)
+            .with_timeout(self.limits.left());
+        let outcome = client.run(&command).await.map(drop).map_err(|error| {
+            let own = error.server_error().cloned();
+            own.unwrap_or_else(|| internal(error.to_string()))
+        });
+        client.close().await;
+        outcome
+    }
+}
+
+/// A reply with its times.
+struct Round {
+    body: Vec<u8>,
+    took: Duration,
+    /// This machine's time when the reply arrived.
+    now: SystemTime,
+}
+
+impl Round {
+    async fn run(
+        line: &Line<'_>,
+        connection: &mut dyn Connection,
+        exchange: &mut Exchange,
+        hello: &HelloRequest,
+    ) -> Result<Self, ServerError> {
+        let wire = |error| ServerError::from(TransportError::from_wire(Stage::Hello, error));
+        let message = exchange.hello(hello).map_err(wire)?;
+        let begun = Instant::now();
+        let conversation = async {
+            connection.send(message).await?;
+            connection.recv().await
+        };
+        let late = || {
+            let text = "the server accepts connections but does not answer";
+            ServerError::new(ErrorKind::Timeout, Stage::Hello, text)
+        };
+        let reply = line.limits.within(conversation).await.ok_or_else(late)??;
+        let took = begun.elapsed();
+        let body = exchange.accept(&reply).map_err(wire)?.body.to_vec();
+        let now = SystemTime::now();
+        Ok(Self { body, took, now })
+    }
+
+    /// Returns the server's time minus this machine's, in milliseconds. Half of the round trip has
+    /// passed since the server read its clock.
+    fn clock(&self) -> Option<i64> {
+        let reply = bson::RawDocument::from_bytes(&self.body).ok()?;
+        let server = reply.get_datetime("localTime").ok()?.timestamp_millis();
+        let now = self.now.duration_since(SystemTime::UNIX_EPOCH).ok()?;
+        let own = now.checked_sub(self.took / 2)?.as_millis();
+        Some(server - i64::try_from(own).ok()?)
+    }
+}
+
+fn found_addresses(
+    found: Option<io::Result<impl Iterator<Item = SocketAddr>>>,
+) -> Result<Vec<SocketAddr>, ServerError> {
+    let fail = |kind, text: String| Err(ServerError::new(kind, Stage::Dns, text));
+    match found {
+        None => fail(
+            ErrorKind::Timeout,
+            "the look-up of the name timed out".to_owned(),
+        ),
+        Some(Err(error)) => fail(ErrorKind::Network, error.to_string()),
+        Some(Ok(addresses)) => {
+            let mut addresses: Vec<_> = addresses.collect();
+            addresses.dedup();
+            if addresses.is_empty() {
+                return fail(ErrorKind::Network, "the name has no address".to_owned());
+            }
+            Ok(addresses)
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! What the connections to all servers have in common.
+
+use std::{
+    collections::BTreeMap,
+    future::Future,
+    sync::{Arc, Mutex, PoisonError, atomic::AtomicBool},
+    time::{Duration, SystemTime},
+};
+
+use sdam::transport::{
+    ClientMetadata, Environment, Layers, TlsProvider as _, Translate as _, Transport, race,
+};
+use sdam::{
+    Clock, Io, Runtime,
+    tls::{
+        Rustls,
+        rustls::{ClientConnection, pki_types::CertificateDer},
+    },
+};
+use sdam_core::{
+    address::ServerAddress,
+    hello::{Handshake, HelloRequest},
+    options::{ConfigError, Options, TlsOptions},
+    time::Instant,
+};
+use x509_parser::{extensions::GeneralName, prelude::FromDer as _};
+
+use crate::{doctor::observation::TlsSession, target::Target};
+
+/// The name under which the servers log these connections.
+const NAME: &str = "sdam doctor";
+
+/// The time that is left.
+pub(super) struct Limits {
+    clock: Arc<dyn Clock>,
+    end: Instant,
+    /// The limit of one step.
+    pub(super) step: Duration,
+}
+
+impl Limits {
+    pub(super) fn new(io: &Io, step: Duration) -> Self {
+        Self {
+            clock: Arc::clone(&io.clock),
+            end: io.clock.now() + step * 18 / 5,
+            step,
+        }
+    }
+
+    pub(super) fn left(&self) -> Duration {
+        self.end.since(self.clock.now())
+    }
+
+    /// Returns when a step that begins now has to end.
+    pub(super) fn deadline(&self) -> Instant {
+        (self.clock.now() + self.step).min(self.end)
+    }
+
+    /// Returns the result of a step that begins now; `None` if it takes too long.
+    pub(super) async fn within<F: Future>(&self, step: F) -> Option<F::Output> {
+        let ended = race::deadline(&*self.clock, Some(self.deadline()), step).await;
+        ended.ok()
+    }
+}
+
+/// The way to the servers that the options ask for.
+pub(super) struct Line<'l> {
+    pub(super) target: &'l Target,
+    pub(super) options: &'l Options,
+    pub(super) runtime: &'l Runtime,
+    pub(super) limits: &'l Limits,
+    pub(super) transport: Arc<dyn Transport>,
+    pub(super) hello: HelloRequest,
+    /// Whether a login has begun. One server is enough: each failed login counts where accounts are
+    /// locked.
+    pub(super) has_login: AtomicBool,
+    sessions: Arc<Mutex<BTreeMap<ServerAddress, TlsSession>>>,
+}
+
+impl<'l> Line<'l> {
+    /// Prepares connections, and reads the files of TLS.
+    pub(super) fn new(
+        target: &'l Target,
+        options: &'l Options,
+        runtime: &'l Runtime,
+        limits: &'l Limits,
+    ) -> Result<Self, ConfigError> {
+        let sessions = Arc::<Mutex<BTreeMap<_, _>>>::default();
+        let kept = Arc::clone(&sessions);
+        let provider = Rustls::ring().with_observer(move |server, session| {
+            let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+            kept.insert(server.clone(), describe(session));
+        });
+        let layers = layers(target, options, options.tls.as_ref(), &provider)?;
+        let transport = with_layers(runtime, layers)?;
+        let environment = Environment::default();
+        let metadata = ClientMetadata::new("sdam", env!("CARGO_PKG_VERSION"), &environment)
+            .and_then(|metadata| metadata.with_application(NAME))
+            .map_err(|error| ConfigError::new(error.option(), "", error.to_string(), ""))?;
+        let handshake = Handshake::new(metadata.encode()).with_load_balanced(options.load_balanced);
+        let api = options.server_api.clone().map(Arc::new);
+        Ok(Self {
+            target,
+            options,
+            runtime,
+            limits,
+            transport,
+            hello: HelloRequest::handshake(Arc::new(handshake), api, options.handshake_opcode),
+            has_login: AtomicBool::new(false),
+            sessions,
+        })
+    }
+
+    /// Returns where to dial for `member`.
+    pub(super) fn place(&self, member: &ServerAddress) -> ServerAddress {
+        match &self.target.translate {
+            Some(table) => table.translate(member),
+            None => member.clone(),
+        }
+    }
+
+    /// Returns what the handshake with `server` has shown.
+    pub(super) fn session(&self, server: &ServerAddress) -> Option<TlsSession> {
+        let sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        sessions.get(server).cloned()
+    }
+
+    /// Returns the transport with TLS if the options ask for none, and without if they do.
+    pub(super) fn reverse(&self) -> Result<Arc<dyn Transport>, ConfigError> {
+        let mut any = TlsOptions::default();
+        any.allow_invalid_certificates = true;
+        let tls = self.options.tls.is_none().then_some(&any);
+        let layers = layers(self.target, self.options, tls, &Rustls::ring())?;
+        with_layers(self.runtime, layers)
+    }
+}
+
+fn layers(
+    target: &Target,
+    options: &Options,
+    tls: Option<&TlsOptions>,
+    provider: &Rustls,
+) -> Result<Layers, ConfigError> {
+    let mut layers = Layers::default();
+    if let Some(table) = &target.translate {
+        layers.translate = Some(Arc::new(table.clone()));
+    }
+    layers.proxy.clone_from(&options.proxy);
+    layers.tls = tls.map(|tls| provider.tls(tls)).transpose()?;
+    Ok(layers)
+}
+
+fn with_layers(runtime: &Runtime, layers: Layers) -> Result<Arc<dyn Transport>, ConfigError> {
+    let transport = &runtime.io.transport;
+    transport.with_layers(layers).ok_or_else(|| {
+        ConfigError::new(
+            "tls",
+            "",
+            "this transport has no layers",
+            "take another one",
+        )
+    })
+}
+
+/// Returns what `session` shows of the server.
+fn describe(session: &ClientConnection) -> TlsSession {
+    let version = session.protocol_version();
+    let suite = session.negotiated_cipher_suite();
+    let own = session.peer_certificates().and_then(<[_]>::first);
+    let (not_after, names) = own.map(certificate).unwrap_or_default();
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    TlsSession {
+        protocol: version
+            .map(|version| format!("{version:?}"))
+            .unwrap_or_default(),
+        cipher: suite
+            .map(|suite| format!("{:?}", suite.suite()))
+            .unwrap_or_default(),
+        not_after,
+        names,
+        now: now.map_or(0, |now| i64::try_from(now.as_secs()).unwrap_or(i64::MAX)),
+    }
+}
+
+/// Returns the end of a certificate, in seconds since 1970, and its names.
+fn certificate(der: &CertificateDer<'_>) -> (Option<i64>, Vec<String>) {
+    let Ok((_, parsed)) = x509_parser::certificate::X509Certificate::from_der(der) else {
+        return (None, Vec::new());
+    };
+    let names = parsed.subject_alternative_name().ok().flatten();
+    let names = names.iter().flat_map(|names| &names.value.general_names);
+    let names = names.filter_map(|name| match name {
+        GeneralName::DNSName(name) => Some((*name).to_owned()),
+        _ => None,
+    });
+    let end = parsed.validity().not_after.timestamp();
+    (Some(end), names.collect())
+}

@@ -1,0 +1,69 @@
+//! The records of a `mongodb+srv` string.
+
+use std::time::Instant;
+
+use futures::future;
+use sdam::Io;
+use sdam::transport::TransportError;
+use sdam_core::{
+    error::{ErrorKind, ServerError, Stage},
+    options,
+    rng::Rng,
+    uri::ConnectionString,
+};
+
+use super::line::Limits;
+use crate::doctor::observation::{Observation, Srv};
+
+/// Looks up the records of `string`, notes what they are, and returns the string with its hosts;
+/// `None` if there are none.
+pub(super) async fn look_up(
+    string: ConnectionString,
+    srv: &options::Srv,
+    io: &Io,
+    limits: &Limits,
+    seen: &mut Observation,
+) -> Option<ConnectionString> {
+    let Some(name_server) = &io.resolver else {
+        seen.config = string.into_options().err();
+        return None;
+    };
+    let begun = Instant::now();
+    let (name, limit) = (srv.query_name(), Some(limits.step));
+    let (hosts, texts) = future::join(
+        limits.within(name_server.lookup_srv(&name, limit)),
+        limits.within(name_server.lookup_txt(&srv.host, limit)),
+    )
+    .await;
+    let (hosts, texts) = (flat(hosts), flat(texts));
+    let took = begun.elapsed();
+    let resolved = match (&hosts, &texts) {
+        (Ok(records), Ok(texts)) => {
+            let mut rng = Rng::new(io.next_seed());
+            Some(string.resolved(records, texts, &mut rng))
+        }
+        _ => None,
+    };
+    let (string, refused) = match resolved {
+        Some(Ok(string)) => (Some(string), None),
+        Some(Err(error)) => (None, Some(error)),
+        None => (None, None),
+    };
+    seen.srv = Some(Srv {
+        name,
+        hosts: hosts.map(|records| records.hosts.clone()),
+        texts,
+        refused,
+        took,
+    });
+    string
+}
+
+/// Takes a look-up that did not end in time for an error.
+fn flat<T>(outcome: Option<Result<T, TransportError>>) -> Result<T, ServerError> {
+    let late = || {
+        let text = "the name server did not answer in time";
+        ServerError::new(ErrorKind::Timeout, Stage::Dns, text)
+    };
+    outcome.ok_or_else(late)?.map_err(ServerError::from)
+}

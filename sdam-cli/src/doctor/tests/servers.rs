@@ -1,0 +1,169 @@
+//! Servers on loopback whose answers a test decides.
+
+use std::{
+    io::{self, Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+};
+
+use bson::{Document, doc};
+use sdam::tls::rustls::{
+    ServerConfig, ServerConnection, StreamOwned,
+    crypto::ring,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+};
+use sdam::transport::wire::{OpCode, OpMsg, OpReply, WireMessage};
+use sdam_live::{Certificates, ServerCertificate};
+
+/// Serves connections in threads until it is dropped.
+#[derive(Debug)]
+pub(super) struct Server {
+    address: SocketAddr,
+    is_over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Calls `serve` with each connection.
+    pub(super) fn start(
+        listener: TcpListener,
+        serve: impl Fn(TcpStream) -> io::Result<()> + Send + Sync + 'static,
+    ) -> Self {
+        let address = listener.local_addr().unwrap();
+        let is_over = Arc::new(AtomicBool::new(false));
+        let (over, serve) = (Arc::clone(&is_over), Arc::new(serve));
+        let thread = thread::spawn(move || {
+            for stream in listener.incoming() {
+                if over.load(Ordering::Relaxed) {
+                    return;
+                }
+                let serve = Arc::clone(&serve);
+                // A connection ends when the client closes it.
+                thread::spawn(move || stream.and_then(|stream| serve(stream)));
+            }
+        });
+        Self {
+            address,
+            is_over,
+            thread: Some(thread),
+        }
+    }
+
+    /// Answers every command with `reply`.
+    pub(super) fn mongod(
+        listener: TcpListener,
+        reply: impl Fn() -> Document + Send + Sync + 'static,
+    ) -> Self {
+        Self::start(listener, move |stream| converse(stream, &reply))
+    }
+
+    /// Answers as a standalone server does, behind TLS.
+    pub(super) fn tls(certificates: &Certificates, certificate: ServerCertificate) -> Self {
+        let file = certificates.server(certificate);
+        let chain = CertificateDer::pem_file_iter(&file).unwrap();
+        let chain = chain.collect::<Result<Vec<_>, _>>().unwrap();
+        let key = PrivateKeyDer::from_pem_file(&file).unwrap();
+        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(chain, key)
+            .unwrap();
+        let config = Arc::new(config);
+        Self::start(listener(), move |stream| {
+            let session = ServerConnection::new(Arc::clone(&config)).map_err(io::Error::other)?;
+            converse(StreamOwned::new(session, stream), &standalone)
+        })
+    }
+
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        // Wakes the thread; if that fails, the listener has failed, too.
+        let _ = TcpStream::connect(self.address);
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// Returns a listener at a free port.
+pub(super) fn listener() -> TcpListener {
+    TcpListener::bind("127.0.0.1:0").unwrap()
+}
+
+/// Returns the reply of a standalone server to hello.
+pub(super) fn standalone() -> Document {
+    doc! {
+        "ismaster": true, "isWritablePrimary": true, "helloOk": true,
+        "minWireVersion": 0, "maxWireVersion": 21,
+        "localTime": bson::DateTime::now(), "ok": 1,
+    }
+}
+
+/// Returns the reply of a primary of `hosts`, the first of which it is itself.
+pub(super) fn primary(hosts: &[String], set_version: i32, election: &str) -> Document {
+    let mut reply = standalone();
+    reply.extend(doc! {
+        "setName": "rs0", "setVersion": set_version, "me": &hosts[0], "primary": &hosts[0],
+        "hosts": hosts, "electionId": bson::oid::ObjectId::parse_str(election).unwrap(),
+    });
+    reply
+}
+
+/// Returns the reply of the secondary `hosts[1]`, which is `lag` milliseconds behind its primary,
+/// and that of the primary.
+pub(super) fn lagging(hosts: &[String], lag: i64) -> [Document; 2] {
+    let now = bson::DateTime::now().timestamp_millis();
+    let written =
+        |date| doc! { "lastWrite": { "lastWriteDate": bson::DateTime::from_millis(date) } };
+    let mut first = primary(hosts, 1, "7fffffff0000000000000001");
+    let mut second = first.clone();
+    first.extend(written(now));
+    second.extend(written(now - lag));
+    second.extend(doc! {
+        "ismaster": false, "isWritablePrimary": false, "secondary": true, "me": &hosts[1],
+    });
+    [second, first]
+}
+
+fn converse(mut stream: impl Read + Write, reply: &impl Fn() -> Document) -> io::Result<()> {
+    loop {
+        let mut length = [0; 4];
+        stream.read_exact(&mut length)?;
+        let mut bytes = length.to_vec();
+        let rest = usize::try_from(i32::from_le_bytes(length)).map_err(io::Error::other)?;
+        bytes.resize(rest.clamp(16, 1 << 20), 0);
+        stream.read_exact(&mut bytes[4..])?;
+        let request = WireMessage::decode(bytes).map_err(io::Error::other)?;
+        let body = bson::serialize_to_vec(&reply()).map_err(io::Error::other)?;
+        let (request_id, response_to) = (1, request.request_id());
+        let answer = if request.op_code() == OpCode::Query {
+            let flags = OpReply::AWAIT_CAPABLE;
+            OpReply {
+                request_id,
+                response_to,
+                flags,
+                body: &body,
+            }
+            .encode()
+        } else {
+            OpMsg {
+                request_id,
+                response_to,
+                body: &body,
+                ..OpMsg::default()
+            }
+            .encode()
+        };
+        stream.write_all(answer.map_err(io::Error::other)?.as_bytes())?;
+        stream.flush()?;
+    }
+}

@@ -1,0 +1,30 @@
+//! A function that is told of handshakes.
+
+use std::{fmt, sync::Arc};
+
+use rustls::ClientConnection;
+use sdam_core::address::ServerAddress;
+
+/// Is called with the server and the session of each handshake that has succeeded.
+#[derive(Clone)]
+pub(crate) struct Observer(Arc<Observe>);
+
+type Observe = dyn Fn(&ServerAddress, &ClientConnection) + Send + Sync;
+
+impl Observer {
+    pub(crate) fn new(
+        observe: impl Fn(&ServerAddress, &ClientConnection) + Send + Sync + 'static,
+    ) -> Self {
+        Self(Arc::new(observe))
+    }
+
+    pub(crate) fn see(&self, server: &ServerAddress, session: &ClientConnection) {
+        (self.0)(server, session);
+    }
+}
+
+impl fmt::Debug for Observer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Observer")
+    }
+}
