@@ -22,6 +22,14 @@ impl Failure {
         Self(Exit::FAILED, error.to_string())
     }
 
+    /// Adds the name of the deployment, if it has one.
+    pub(crate) fn of(self, deployment: Option<&str>) -> Self {
+        match deployment {
+            Some(name) => Self(self.0, format!("{name}: {}", self.1)),
+            None => self,
+        }
+    }
+
     /// Returns the message.
     pub(crate) fn report(self, remarks: &mut impl Write) -> io::Result<Exit> {
         writeln!(remarks, "error: {}", self.1)?;

@@ -2,6 +2,7 @@
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
+    path::PathBuf,
     time::Duration,
 };
 
@@ -17,6 +18,11 @@ const AFTER: &str = "\
 /healthz            200 if the deployment can be written to, else 503 and why
 /healthz?read=MODE  200 if it can be read with this read preference
 /primary            the address of the primary, or 503
+/probe              the metrics of one deployment, after its first checks
+/-/healthy          200 while this program runs
+
+With --targets FILE, a file of lines such as orders = \"mongodb://…\" (TOML), all metrics have the \
+label deployment, and /probe, /topology, /healthz and /primary need ?target=NAME.
 
 The variables MONGODB_LOG_ALL, MONGODB_LOG_TOPOLOGY, MONGODB_LOG_PATH and so on configure logging.
 
@@ -24,7 +30,7 @@ Exit codes: 0 interrupted, 3 the command line or connection string is wrong, 4 a
 
 Example: sdam export --listen 127.0.0.1:9216 'mongodb://db-0.example.com/?replicaSet=rs0'";
 
-/// Watches a deployment and serves pages about it over HTTP until Ctrl-C.
+/// Watches deployments and serves pages about it over HTTP until Ctrl-C.
 ///
 /// Without a connection string it watches a simulated replica set, whose primary steps down every 30
 /// seconds. The first line of the output is the address.
@@ -35,6 +41,9 @@ pub struct Arguments {
     #[command(flatten)]
     /// The deployment; a simulated one if there is no connection string.
     pub target: Target,
+    /// Watch several deployments: their names and connection strings, in TOML.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["uri", "uri_file"])]
+    pub targets: Option<PathBuf>,
     /// Where to serve; port 0 is a free one.
     #[arg(long, value_name = "HOST:PORT", default_value_t = LISTEN)]
     pub listen: SocketAddr,
@@ -57,6 +66,7 @@ impl Default for Arguments {
     fn default() -> Self {
         Self {
             target: Target::default(),
+            targets: None,
             listen: LISTEN,
             failover_period: FAILOVER_PERIOD,
             log: LogConfig::default(),

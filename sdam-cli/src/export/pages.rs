@@ -1,167 +1,203 @@
-use std::{fmt, sync::Arc};
+//! The pages: which there are, and of which deployment.
 
-use hyper::{Response, StatusCode, http::request::Parts};
-use metrics::with_local_recorder;
-use metrics_exporter_prometheus::{
-    BuildError, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
-};
-use sdam::{Topology, transport::clock::Clock};
+use std::{fmt::Display, time::Duration};
+
+use hyper::{HeaderMap, Response, StatusCode, http::request::Parts};
+use sdam::{Snapshot, Topology};
 use sdam_core::{
-    event::Event,
     read_preference::{ReadMode, ReadPreference},
+    server::ServerDescription,
     topology::TopologyDescription,
-};
-use sdam_events::{
-    metrics::{MetricsSink, describe},
-    sink::{EventSink, Interest},
 };
 use sdam_select::{Criteria, Settings, explain};
 
+use super::numbers::{Numbers, merge};
 use crate::{
     http,
     json::{self, RoundTrips},
 };
 
-/// Upper bounds of the buckets of durations, in seconds: from a round trip to a slow failover.
-const BUCKETS: &[f64] = &[
-    0.001, 0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 30.0, 60.0,
-];
-
 const INDEX: &str = "\
 /metrics       metrics, in the text format of Prometheus
+/probe         the same of one deployment; waits for the first checks of it
 /topology      the description of the topology, as JSON
 /healthz       200 if the deployment can be written to, else 503 and the reason
 /healthz?read=MODE
                200 if it can be read with this read preference: primary,
                primaryPreferred, secondary, secondaryPreferred or nearest
 /primary       the address of the primary, or 503
+/-/healthy     200 while this program runs
 ";
 
-/// The metrics of one topology.
-///
-/// A program usually installs one shared recorder with [`metrics::set_global_recorder`]. This
-/// recorder is local, so that several exporters can run independently in one process.
-#[derive(Clone)]
-pub(super) struct Numbers(Arc<Inner>);
+/// What Prometheus says about its time limit, in seconds.
+const SCRAPE_TIMEOUT: &str = "x-prometheus-scrape-timeout-seconds";
+/// The time limit of a probe without such a header: the default of Prometheus.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
+/// The part of a time limit that is left for the answer, at most.
+const OFFSET: Duration = Duration::from_millis(500);
 
-struct Inner {
-    recorder: PrometheusRecorder,
-    handle: PrometheusHandle,
-    sink: MetricsSink,
-    clock: Arc<dyn Clock>,
-}
-
-impl Numbers {
-    pub(super) fn new(sink: MetricsSink, clock: &Arc<dyn Clock>) -> Result<Self, BuildError> {
-        let recorder = PrometheusBuilder::new()
-            .set_buckets(BUCKETS)?
-            .build_recorder();
-        with_local_recorder(&recorder, describe);
-        Ok(Self(Arc::new(Inner {
-            handle: recorder.handle(),
-            recorder,
-            sink,
-            clock: Arc::clone(clock),
-        })))
-    }
-
-    /// Returns the sink that converts events to these metrics.
-    pub(super) fn sink(&self) -> impl EventSink + use<> {
-        self.clone()
-    }
-
-    fn render(&self, topology: &Topology) -> String {
-        let Inner { sink, clock, .. } = &*self.0;
-        with_local_recorder(&self.0.recorder, || {
-            let snapshot = topology.snapshot();
-            sink.update(clock.now(), snapshot.description(), topology.events());
-        });
-        self.0.handle.render()
-    }
-}
-
-impl EventSink for Numbers {
-    fn emit(&self, event: &Event) {
-        with_local_recorder(&self.0.recorder, || self.0.sink.emit(event));
-    }
-
-    fn interest(&self) -> Interest {
-        self.0.sink.interest()
-    }
-}
-
-impl fmt::Debug for Numbers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Numbers").finish_non_exhaustive()
-    }
-}
-
-/// All pages of a topology.
-pub(super) struct Pages {
+/// A deployment with its topology and its metrics.
+pub(super) struct Deployment {
+    name: Option<String>,
     topology: Topology,
     settings: Settings,
     numbers: Numbers,
 }
 
-impl Pages {
-    pub(super) fn new(topology: Topology, numbers: Numbers) -> Self {
+impl Deployment {
+    /// Combines the parts of a deployment. It has a name if the file of targets names it.
+    pub(super) fn new(name: Option<String>, topology: Topology, numbers: Numbers) -> Self {
         Self {
+            name,
             settings: Settings::new(topology.options()),
             topology,
             numbers,
         }
     }
 
-    /// Returns the requested page.
-    pub(super) fn answer(&self, request: &Parts) -> Response<String> {
-        let description = Arc::clone(self.topology.snapshot().description());
-        let path = request.uri.path();
-        let response = match path {
-            "/" => http::text(StatusCode::OK, INDEX),
-            "/metrics" => http::typed(
-                StatusCode::OK,
-                "text/plain; version=0.0.4; charset=utf-8",
-                self.numbers.render(&self.topology),
-            ),
-            "/topology" => http::typed(
-                StatusCode::OK,
-                "application/json",
-                format!("{}\n", json::snapshot(&description, RoundTrips::Shown)),
-            ),
-            "/healthz" => health(&description, &self.settings, request),
-            "/primary" => primary(&description),
-            _ => http::status(StatusCode::NOT_FOUND),
+    pub(super) fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    pub(super) fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    fn metrics(&self) -> String {
+        self.numbers.render(&self.topology)
+    }
+
+    /// Waits until its state is known, for at most `limit`.
+    async fn checked(&self, limit: Duration) {
+        let known = |topology: &TopologyDescription| {
+            let mut servers = topology.servers().iter();
+            topology.has_writable_server() || servers.all(|server| is_checked(server))
         };
-        // Prometheus adds parameters only if configured to, so one is expected to have an effect.
-        match http::parameters(request).next() {
-            Some((name, _)) if response.status() == StatusCode::OK && path != "/healthz" => {
-                http::text(
-                    StatusCode::BAD_REQUEST,
-                    format!("there is no parameter {name}\n"),
-                )
-            }
-            _ => response,
-        }
+        let ready = |snapshot: &Snapshot| known(snapshot.description()).then_some(());
+        // Without a result in time, the deployment counts as down.
+        let _ = self.topology.wait_for(ready, limit).await;
+    }
+}
+
+/// The status and the text of an answer to an invalid request.
+struct Refusal(StatusCode, String);
+
+/// The pages of all deployments.
+pub(super) struct Pages(pub(super) Vec<Deployment>);
+
+impl Pages {
+    /// Returns the requested page.
+    pub(super) async fn answer(&self, request: &Parts) -> Response<String> {
+        let page = match request.uri.path() {
+            "/" => others(request, &[]).map(|()| http::text(StatusCode::OK, INDEX)),
+            "/-/healthy" => others(request, &[]).map(|()| http::text(StatusCode::OK, "ok\n")),
+            "/metrics" => others(request, &[])
+                .map(|()| metrics(&merge(self.0.iter().map(Deployment::metrics)))),
+            "/probe" => match self.requested(request, &["target"]) {
+                Ok(deployment) => {
+                    deployment.checked(patience(&request.headers)).await;
+                    Ok(metrics(&merge([deployment.metrics()])))
+                }
+                Err(refusal) => Err(refusal),
+            },
+            "/topology" => self.described(request, &["target"], |_, topology| {
+                let json = json::snapshot(topology, RoundTrips::Shown);
+                http::typed(StatusCode::OK, "application/json", format!("{json}\n"))
+            }),
+            "/healthz" => criteria(request).and_then(|criteria| {
+                self.described(request, &["target", "read"], |deployment, topology| {
+                    health(topology, &deployment.settings, &criteria)
+                })
+            }),
+            "/primary" => self.described(request, &["target"], |_, topology| primary(topology)),
+            _ => Ok(http::status(StatusCode::NOT_FOUND)),
+        };
+        page.unwrap_or_else(|Refusal(status, said)| http::text(status, format!("{said}\n")))
     }
 
     /// Aggregates the measurements since the last fetch.
     pub(super) fn sum_up(&self) {
-        self.numbers.0.handle.run_upkeep();
+        for deployment in &self.0 {
+            deployment.numbers.sum_up();
+        }
     }
+
+    /// Returns a page about the topology of the requested deployment.
+    fn described(
+        &self,
+        request: &Parts,
+        known: &[&str],
+        page: impl FnOnce(&Deployment, &TopologyDescription) -> Response<String>,
+    ) -> Result<Response<String>, Refusal> {
+        let deployment = self.requested(request, known)?;
+        let snapshot = deployment.topology.snapshot();
+        Ok(page(deployment, snapshot.description()))
+    }
+
+    /// Returns the deployment that a request names. Only the file of targets has names: a request
+    /// cannot make this program connect anywhere.
+    fn requested(&self, request: &Parts, known: &[&str]) -> Result<&Deployment, Refusal> {
+        others(request, known)?;
+        let mut parameters = http::parameters(request);
+        match (parameters.find(|(name, _)| *name == "target"), &*self.0) {
+            (Some((_, wanted)), deployments) => {
+                let mut found = deployments.iter();
+                let found = found.find(|deployment| deployment.name() == Some(wanted));
+                let said = "no deployment has this name in the file of --targets";
+                found.ok_or_else(|| Refusal(StatusCode::NOT_FOUND, said.to_owned()))
+            }
+            (None, [only]) if only.name.is_none() => Ok(only),
+            (None, _) => Err(bad(
+                "the parameter target is missing: the name of a deployment",
+            )),
+        }
+    }
+}
+
+/// Refuses parameters that have no effect. Prometheus adds some only if configured to, so one is
+/// expected to have an effect.
+fn others(request: &Parts, known: &[&str]) -> Result<(), Refusal> {
+    match http::parameters(request).find(|(name, _)| !known.contains(name)) {
+        Some((name, _)) => Err(bad(format!("there is no parameter {name}"))),
+        None => Ok(()),
+    }
+}
+
+fn bad(said: impl Display) -> Refusal {
+    Refusal(StatusCode::BAD_REQUEST, said.to_string())
+}
+
+fn metrics(page: &str) -> Response<String> {
+    http::typed(
+        StatusCode::OK,
+        "text/plain; version=0.0.4; charset=utf-8",
+        page,
+    )
+}
+
+/// Returns how long a probe may wait: shorter than Prometheus does.
+fn patience(headers: &HeaderMap) -> Duration {
+    let seconds = headers
+        .get(SCRAPE_TIMEOUT)
+        .and_then(|value| value.to_str().ok()?.parse().ok());
+    let limit = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let limit = limit.unwrap_or(DEFAULT_TIMEOUT).min(DEFAULT_TIMEOUT);
+    limit.saturating_sub(OFFSET.min(limit / 2))
+}
+
+/// Returns whether a check of the server has ended.
+fn is_checked(server: &ServerDescription) -> bool {
+    server.server_type.is_available() || server.error.is_some()
 }
 
 /// Returns the health of the deployment for the requested kind of operation.
 fn health(
     topology: &TopologyDescription,
     settings: &Settings,
-    request: &Parts,
+    criteria: &Criteria,
 ) -> Response<String> {
-    let criteria = match criteria(request) {
-        Ok(criteria) => criteria,
-        Err(reason) => return http::text(StatusCode::BAD_REQUEST, format!("{reason}\n")),
-    };
     // Nothing is selected: a health request is not an operation and must not be counted as one.
-    let explanation = explain(topology, settings, &criteria);
+    let explanation = explain(topology, settings, criteria);
     if explanation.eligible().next().is_some() {
         http::text(StatusCode::OK, "ok\n")
     } else {
@@ -172,17 +208,14 @@ fn health(
     }
 }
 
-fn criteria(request: &Parts) -> Result<Criteria, String> {
-    let mut criteria = Criteria::write();
-    for (name, value) in http::parameters(request) {
-        let mode = match name {
-            "read" => ReadMode::parse(value),
-            _ => return Err(format!("there is no parameter {name}")),
-        };
-        let mode = mode.ok_or_else(|| format!("{value} is not a read preference mode"))?;
-        criteria = Criteria::read(ReadPreference::new(mode)).map_err(|error| error.to_string())?;
-    }
-    Ok(criteria)
+fn criteria(request: &Parts) -> Result<Criteria, Refusal> {
+    let mut parameters = http::parameters(request);
+    let Some((_, value)) = parameters.find(|(name, _)| *name == "read") else {
+        return Ok(Criteria::write());
+    };
+    let mode = ReadMode::parse(value)
+        .ok_or_else(|| bad(format!("{value} is not a read preference mode")))?;
+    Criteria::read(ReadPreference::new(mode)).map_err(bad)
 }
 
 fn primary(topology: &TopologyDescription) -> Response<String> {
@@ -192,5 +225,29 @@ fn primary(topology: &TopologyDescription) -> Response<String> {
             StatusCode::SERVICE_UNAVAILABLE,
             format!("no primary is known: {topology}\n"),
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn probes_end_before_the_time_limit_of_prometheus() {
+        let check = |header: Option<&'static str>, expected: Duration| {
+            let mut headers = HeaderMap::new();
+            headers.extend(header.map(|value| {
+                let name = hyper::header::HeaderName::from_static(SCRAPE_TIMEOUT);
+                (name, hyper::header::HeaderValue::from_static(value))
+            }));
+            assert_eq!(patience(&headers), expected, "{header:?}");
+        };
+        check(None, Duration::from_millis(9_500));
+        check(Some("0.4"), Duration::from_millis(200));
+        check(Some("1"), Duration::from_millis(500));
+        check(Some("2"), Duration::from_millis(1_500));
+        check(Some("60"), Duration::from_millis(9_500));
+        check(Some("-1"), Duration::from_millis(9_500));
+        check(Some("soon"), Duration::from_millis(9_500));
     }
 }

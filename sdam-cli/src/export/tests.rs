@@ -1,17 +1,20 @@
 //! Complete runs of the program, over real sockets, against simulated deployments.
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
     io::Read,
     net::{Shutdown, SocketAddr, TcpStream},
     process::{Command as Process, Stdio},
     sync::mpsc,
     thread,
+    time::Instant,
 };
 
 use futures::channel::oneshot;
 use sdam_core::options::Options;
-use sdam_sim::serve::Builder;
+use sdam_sim::{config::SetConfig, serve::Builder};
 use serde_json::Value;
+use tempfile::NamedTempFile;
 
 use super::*;
 
@@ -42,11 +45,24 @@ impl Write for Lines {
 
 impl Running {
     fn start(uri: Option<&str>) -> Self {
-        let arguments = Arguments {
+        Self::start_with(Arguments {
             target: uri.map(Target::new).unwrap_or_default(),
-            listen: "127.0.0.1:0".parse().unwrap(),
             ..Arguments::default()
-        };
+        })
+    }
+
+    /// Watches the deployments of a file.
+    fn start_many(targets: &str) -> Self {
+        let mut file = NamedTempFile::new().unwrap();
+        file.write_all(targets.as_bytes()).unwrap();
+        Self::start_with(Arguments {
+            targets: Some(file.path().to_owned()),
+            ..Arguments::default()
+        })
+    }
+
+    fn start_with(mut arguments: Arguments) -> Self {
+        arguments.listen = "127.0.0.1:0".parse().unwrap();
         let (sender, lines) = mpsc::channel();
         let (interrupt, interrupted) = oneshot::channel();
         let thread = thread::spawn(move || {
@@ -69,8 +85,13 @@ impl Running {
 
     /// Returns the status and the body of the answer to a request.
     fn ask(&self, method: &str, target: &str) -> (u16, String) {
+        self.ask_with(method, target, "Accept: */*")
+    }
+
+    fn ask_with(&self, method: &str, target: &str, header: &str) -> (u16, String) {
         let mut stream = TcpStream::connect(self.address).unwrap();
-        write!(stream, "{method} {target} HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+        let head = format!("{method} {target} HTTP/1.1\r\nHost: h\r\n{header}\r\n\r\n");
+        stream.write_all(head.as_bytes()).unwrap();
         stream.shutdown(Shutdown::Write).unwrap();
         let mut reply = String::new();
         stream.read_to_string(&mut reply).unwrap();
@@ -288,4 +309,116 @@ fn configuration_errors_are_printed_and_end_the_program() {
     let taken = listener.local_addr().unwrap();
     let said = format!("error: cannot listen on {taken}: ");
     check("mongodb://a", taken, Exit::FAILED, &said);
+}
+
+/// Returns the names of the labels of each metric.
+fn labels(page: &str) -> BTreeMap<&str, BTreeSet<&str>> {
+    let mut found = BTreeMap::<_, BTreeSet<_>>::new();
+    let samples = page
+        .lines()
+        .filter(|line| !line.starts_with('#') && !line.is_empty());
+    for sample in samples {
+        let (name, labels) = sample.split_once('{').unwrap_or((sample, ""));
+        let names = labels
+            .split(',')
+            .filter_map(|label| Some(label.split_once('=')?.0));
+        found.entry(name).or_default().extend(names);
+    }
+    found
+}
+
+#[test]
+fn each_of_several_deployments_has_its_own_pages() {
+    let set = ReplicaSet::start(3).unwrap();
+    let server = Builder::standalone().start().unwrap();
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let dead = closed.local_addr().unwrap();
+    drop(closed);
+    let program = Running::start_many(&format!(
+        "live = '{}'\nalone = '{}'\ndead = 'mongodb://{dead}'\n",
+        set.uri(),
+        server.uri()
+    ));
+    program.get_until("/healthz?target=live", 200);
+    program.get_until("/healthz?target=live&read=secondary", 200);
+    assert_eq!(program.get("/healthz?target=dead").0, 503);
+    assert_eq!(program.get("/primary?target=live").0, 200);
+    assert_eq!(program.get("/primary?target=alone").0, 503);
+    let (_, json) = program.get("/topology?target=live");
+    assert!(json.contains("\"setName\":\"rs0\""), "{json}");
+    for path in ["/probe", "/topology", "/healthz", "/primary"] {
+        assert_eq!(program.get(path).0, 400, "{path}");
+        let unknown = format!("{path}?target={dead}");
+        assert_eq!(program.get(&unknown).0, 404, "{path}");
+    }
+    assert_eq!(program.get("/-/healthy"), (200, "ok\n".to_owned()));
+    program.get("/probe?target=alone");
+
+    let (_, page) = program.get("/metrics");
+    for sample in [
+        "sdam_up{deployment=\"live\"} 1\n",
+        "sdam_up{deployment=\"alone\"} 1\n",
+        "sdam_up{deployment=\"dead\"} 0\n",
+        "sdam_primary_known{deployment=\"live\"} 1\n",
+        "sdam_primary_known{deployment=\"alone\"} 0\n",
+        "sdam_writable{deployment=\"alone\"} 1\n",
+        "sdam_failovers_total{deployment=\"dead\"} 0\n",
+    ] {
+        assert!(page.contains(sample), "no {sample}{page}");
+    }
+    lint(&page);
+    program.finish();
+}
+
+#[test]
+fn probes_of_dead_and_live_deployments_have_the_same_labels() {
+    let set = ReplicaSet::start(3).unwrap();
+    // It accepts connections and never answers.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let program = Running::start_many(&format!(
+        "live = '{}'\ndead = 'mongodb://{}'\n",
+        set.uri(),
+        silent.local_addr().unwrap()
+    ));
+    let start = Instant::now();
+    let header = "X-Prometheus-Scrape-Timeout-Seconds: 2";
+    let (status, dead) = program.ask_with("GET", "/probe?target=dead", header);
+    // Without the header it would wait for 9.5 seconds; a machine under load is slow.
+    assert!(start.elapsed() < Duration::from_secs(8));
+    assert_eq!(status, 200);
+    let (_, live) = program.get("/probe?target=live");
+    for (name, alive) in [
+        ("sdam_up", 1),
+        ("sdam_primary_known", 1),
+        ("sdam_writable", 1),
+    ] {
+        let sample =
+            |name, deployment, value| format!("\n{name}{{deployment=\"{deployment}\"}} {value}\n");
+        assert!(live.contains(&sample(name, "live", alive)), "{live}");
+        assert!(dead.contains(&sample(name, "dead", 0)), "{dead}");
+    }
+    let live = labels(&live);
+    for (name, labels) in labels(&dead) {
+        assert_eq!(live.get(name), Some(&labels), "{name}");
+    }
+    program.finish();
+}
+
+#[test]
+fn a_server_that_has_left_has_no_metrics() {
+    let set = ReplicaSet::start(3).unwrap();
+    let program = Running::start(Some(set.uri()));
+    program.get_until("/healthz?read=secondary", 200);
+    let options = Options::parse(set.uri()).unwrap();
+    let primary = set.primary().unwrap().unwrap();
+    let leaver = (0..3).rev().find(|member| *member != primary.0).unwrap();
+    let leaver = options.seeds[usize::from(leaver)].clone();
+    let series = format!("server_port=\"{}\"", leaver.port().unwrap());
+    assert!(program.get("/metrics").1.contains(&series));
+    let leave = move |config: &mut SetConfig| config.members.retain(|it| it.address != leaver);
+    set.reconfig(leave).unwrap();
+    while program.get("/metrics").1.contains(&series) {
+        thread::yield_now();
+    }
+    program.finish();
 }
