@@ -2,7 +2,12 @@
 
 mod servers;
 
-use std::{io::Read as _, io::Write as _, sync::Arc, time::Duration};
+use std::{
+    io::Read as _,
+    io::Write as _,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use bson::DateTime;
 use sdam::{Resolver, SrvRecords, TransportError};
@@ -219,10 +224,10 @@ fn a_port_without_a_server_refuses() {
 fn a_silent_host_is_not_waited_for() {
     // The system accepts connections, and the program never does.
     let silent = listener();
-    let set = ReplicaSet::start(1).unwrap();
     let uri = format!("mongodb://{}/", silent.local_addr().unwrap());
     let mut arguments = arguments();
     arguments.timeout = Some(Duration::from_millis(300));
+    let begun = Instant::now();
     check_with(
         &arguments,
         &uri,
@@ -230,7 +235,8 @@ fn a_silent_host_is_not_waited_for() {
         Exit::FAILURES,
         "does not answer",
     );
-    drop(set);
+    // Its own limit is 1.08 s; the rest is for a machine under load.
+    assert!(begun.elapsed() < Duration::from_secs(5));
 }
 
 #[test]
