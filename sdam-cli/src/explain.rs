@@ -1,6 +1,7 @@
 //! Explained selection: the server of an operation, and why the others were rejected.
 
 mod arguments;
+mod changes;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -15,7 +16,7 @@ use std::{
 use futures::future::join_all;
 use sdam::{SelectionError, StartError, Topology};
 use sdam_core::address::ServerAddress;
-use sdam_select::{Criteria, diagnose};
+use sdam_select::{Criteria, Settings, diagnose};
 use sdam_sim::serve::{Builder, ReplicaSet, ServeError};
 
 pub use self::arguments::Arguments;
@@ -24,7 +25,7 @@ use crate::{
     exit::Exit,
     failure::Failure,
     target::Target,
-    terminal::Tone,
+    terminal::{Palette, Tone},
     watch::{Console, is_known},
 };
 
@@ -117,7 +118,11 @@ impl Session {
         }
         let chosen = match self.select().await {
             Ok(chosen) => chosen,
-            Err(error) => return fail(&error, console),
+            Err(error) => {
+                let exit = fail(&error, console)?;
+                write!(console.remarks, "{}", self.changes(console.palette))?;
+                return Ok(exit);
+            }
         };
         self.show(&chosen, console)?;
         match arguments.load {
@@ -148,7 +153,16 @@ impl Session {
         let table = table::explanation(console.palette, &description, &explanation, Some(chosen));
         let notes = diagnose(&description, &explanation);
         let notes = table::diagnoses(console.palette, &notes);
-        write!(console.output, "{table}{notes}")
+        let changes = self.changes(console.palette);
+        write!(console.output, "{table}{notes}{changes}")
+    }
+
+    /// Formats what would make the rejected servers eligible.
+    fn changes(&self, palette: Palette) -> String {
+        let description = Arc::clone(self.topology.snapshot().description());
+        let settings = Settings::new(self.topology.options());
+        let changes = changes::changes(&description, &settings, &self.criteria);
+        table::changes(palette, &changes)
     }
 
     /// Selects repeatedly, holds each server for an operation's time, and shows the distribution.

@@ -85,6 +85,25 @@ pub(super) fn diagnoses(palette: Palette, diagnoses: &[Diagnosis]) -> String {
     text
 }
 
+/// Formats the change of the criteria or settings that each rejected server needs.
+pub(super) fn changes(palette: Palette, changes: &[(ServerAddress, String)]) -> String {
+    let mut text = String::new();
+    if !changes.is_empty() {
+        paragraph(
+            &mut text,
+            palette,
+            Tone::Strong,
+            "what would include the others",
+            0,
+        );
+    }
+    for (address, change) in changes {
+        let words = format!("{address}: {change}");
+        paragraph(&mut text, palette, Tone::Normal, &words, MARK);
+    }
+    text
+}
+
 /// Wraps lines that may be longer than the screen, and keeps their indentation.
 pub(super) fn lines(lines: &str) -> String {
     let mut text = String::new();

@@ -2,7 +2,7 @@ use sdam_core::read_preference::{ReadMode, TagSet};
 use tokio::runtime::Builder as Tokio;
 
 use super::*;
-use crate::terminal::{Palette, WIDTH, columns};
+use crate::terminal::{WIDTH, columns};
 
 /// Runs the program; returns the exit code, the output and the remarks.
 fn select(arguments: &Arguments) -> (Exit, String, String) {
@@ -135,4 +135,46 @@ fn a_loop_counts_every_selection() {
         .collect();
     assert_eq!(counts.len(), 3, "{output}");
     assert_eq!(counts.iter().sum::<u32>(), 60, "{output}");
+}
+
+#[test]
+fn the_change_that_each_rejected_server_needs_is_shown() {
+    let changes = |arguments: &Arguments| -> Vec<String> {
+        let (_, output, remarks) = select(arguments);
+        let text = format!("{output}{remarks}");
+        let (_, changes) = text.split_once("what would include the others\n").unwrap();
+        let changes = changes.lines().map(|line| line.split_once(": ").unwrap().1);
+        let mut changes: Vec<_> = changes.map(str::to_owned).collect();
+        changes.sort();
+        changes
+    };
+    let primary = Arguments {
+        read: Some(ReadMode::Primary),
+        ..Arguments::default()
+    };
+    assert_eq!(changes(&primary), ["--read nearest"; 2]);
+    let tagged = Arguments {
+        read: Some(ReadMode::Nearest),
+        tags: vec![tags("la", "1")],
+        ..Arguments::default()
+    };
+    let expected = ["--tags dc:ny,rack:1", "--tags dc:ny,rack:2"];
+    assert_eq!(changes(&tagged), expected);
+    let writing = Arguments {
+        write: true,
+        ..Arguments::default()
+    };
+    let expected = "writes need it to be elected (rs.stepDown() at the primary)";
+    assert_eq!(changes(&writing), [expected; 2]);
+    // The tags of the primary are unknown to the test: it is one of the three.
+    let nowhere = Arguments {
+        read: Some(ReadMode::Secondary),
+        tags: vec![tags("moon", "1")],
+        timeout: Some(Duration::from_millis(500)),
+        ..Arguments::default()
+    };
+    let found = changes(&nowhere);
+    assert_eq!(found.len(), 3, "{found:?}");
+    let both = |change: &&String| change.starts_with("--read nearest, and --tags dc:");
+    assert_eq!(found.iter().filter(both).count(), 1, "{found:?}");
 }
