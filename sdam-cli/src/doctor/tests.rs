@@ -11,7 +11,7 @@ use std::{
 
 use bson::DateTime;
 use sdam::{Resolver, SrvRecords, TransportError};
-use sdam_core::address::ServerAddress;
+use sdam_core::{address::ServerAddress, error::Stage};
 use sdam_live::{Certificates, ServerCertificate};
 use sdam_sim::{
     serve::{Builder, ReplicaSet},
@@ -418,6 +418,56 @@ fn a_server_without_a_set_is_recognized() {
     });
     let uri = format!("mongodb://{}/?replicaSet=rs0", server.address());
     check(&uri, "hello fail", Exit::FAILURES, "rs.initiate()");
+}
+
+#[test]
+fn a_proxy_that_does_not_run_is_recognized() {
+    let server = Server::mongod(listener(), standalone);
+    let port = listener().local_addr().unwrap().port();
+    let address = server.address();
+    let uri = format!("mongodb://{address}/?proxyHost=127.0.0.1&proxyPort={port}");
+    check(&uri, "tcp fail", Exit::FAILURES, "proxyPort");
+}
+
+/// Panics at each attempt to connect to port 1, and refuses the others.
+#[derive(Debug)]
+struct Panicking;
+
+#[sdam::async_trait]
+impl sdam::Transport for Panicking {
+    async fn connect(
+        &self,
+        target: &ServerAddress,
+        _: Option<sdam_core::time::Instant>,
+    ) -> Result<Box<dyn sdam::Connection>, TransportError> {
+        assert_ne!(target.port(), Some(1), "the check panics");
+        Err(TransportError::network(Stage::Hello, "refused by the test"))
+    }
+
+    fn with_layers(&self, _: sdam::transport::Layers) -> Option<Arc<dyn sdam::Transport>> {
+        Some(Arc::new(Self))
+    }
+}
+
+#[test]
+fn a_check_that_panics_is_an_error_and_the_others_are_made() {
+    let tokio = Tokio::new_current_thread().enable_all().build().unwrap();
+    let mut output = Vec::new();
+    // Behind a proxy no address is dialled alone, so the transport is asked at once.
+    let uri = "mongodb://127.0.0.1:1,127.0.0.1:2/?proxyHost=127.0.0.1";
+    let exit = tokio.block_on(async {
+        let mut runtime = sdam::runtime::tokio().unwrap();
+        runtime.io.transport = Arc::new(Panicking);
+        examine(&arguments(), uri, &runtime, &mut output, Palette::Plain).await
+    });
+    assert_eq!(exit.unwrap(), Exit::FAILED);
+    let document: Value = serde_json::from_slice(&output).unwrap();
+    let checks = document["checks"].as_array().unwrap();
+    let hellos = checks.iter().filter(|check| check["id"] == "hello");
+    let hellos: Vec<_> = hellos
+        .map(|check| check["status"].as_str().unwrap())
+        .collect();
+    assert_eq!(hellos, ["error", "fail"]);
 }
 
 #[test]

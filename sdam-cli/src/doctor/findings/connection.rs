@@ -223,20 +223,17 @@ fn member(mut finding: Finding, named_by: &str) -> Finding {
 /// Returns the finding about the step that has failed.
 fn failure(host: &Host, error: &ServerError) -> Finding {
     let finding = match error.stage {
-        Stage::Dns => Finding::new(
-            Check::DnsAddr,
-            Status::Fail,
-            format!("the name cannot be looked up: {}", error.message),
-        )
-        .remedy(Obstacle::SPELLING),
+        _ if error.kind == ErrorKind::Internal => {
+            Finding::new(Check::Hello, Status::Error, "the check itself has failed")
+                .remedy("report this as a bug of sdam, with the connection string without password")
+        }
+        Stage::Dns => Finding::new(Check::DnsAddr, Status::Fail, "the name cannot be looked up")
+            .remedy(Obstacle::SPELLING),
         Stage::Connect => unreachable(host),
         Stage::Proxy => Finding::new(
             Check::Tcp,
             Status::Fail,
-            format!(
-                "there is no connection through the proxy: {}",
-                error.message
-            ),
+            "there is no connection through the proxy",
         )
         .remedy(Obstacle::PROXY),
         Stage::Tls => tls(host, error),

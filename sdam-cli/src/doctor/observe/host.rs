@@ -3,11 +3,12 @@
 use std::{
     io,
     net::SocketAddr,
+    panic::AssertUnwindSafe,
     sync::atomic::Ordering,
     time::{Duration, Instant, SystemTime},
 };
 
-use futures::future;
+use futures::future::{self, FutureExt as _};
 use sdam::transport::{Connection, TransportError, wire::Exchange};
 use sdam::{
     Criteria, ReadMode, ReadPreference,
@@ -29,7 +30,8 @@ use crate::doctor::observation::{Dial, Greeting, Host, Login, LookUp, Reached};
 const ROUNDS: usize = 4;
 
 impl Line<'_> {
-    /// Connects to `address`, says hello, and authenticates if that is due.
+    /// Connects to `address`, says hello, and authenticates if that is due. A panic is an error of
+    /// this host; the checks of the others go on.
     pub(super) async fn check(
         &self,
         address: ServerAddress,
@@ -37,6 +39,16 @@ impl Line<'_> {
     ) -> (Host, Option<Login>) {
         let mut host = Host::new(address);
         host.named_by = named_by;
+        let checked = AssertUnwindSafe(self.check_host(host.clone())).catch_unwind();
+        checked.await.unwrap_or_else(|_| {
+            let text = "the check panicked";
+            let error = ServerError::new(ErrorKind::Internal, Stage::Hello, text);
+            host.error = Some(error);
+            (host, None)
+        })
+    }
+
+    async fn check_host(&self, mut host: Host) -> (Host, Option<Login>) {
         if let Err(error) = self.reach(&mut host).await {
             host.error = Some(error);
             return (host, None);
