@@ -1,9 +1,9 @@
 //! Real servers for the tests of the workspace.
 //!
 //! This crate starts `mongod` processes on loopback, forms replica sets of them and sends them
-//! commands over blocking sockets, with or without TLS. It also starts DNS servers and SOCKS5
-//! proxies, and creates certificates. It does not depend on the code under test, so that a bug there
-//! cannot be hidden by the same bug here. It is not published.
+//! commands over blocking sockets, with or without TLS. It also starts DNS servers, SOCKS5 proxies
+//! and Prometheus, and creates certificates. It does not depend on the code under test, so that a
+//! bug there cannot be hidden by the same bug here. It is not published.
 //!
 //! ```no_run
 //! use sdam_live::{MemberSpec, ReplicaSet, Version, or_skip};
@@ -33,6 +33,7 @@ mod locate;
 mod mongod;
 mod port;
 mod process;
+mod prometheus;
 mod replica_set;
 mod scram;
 mod security;
@@ -51,6 +52,7 @@ pub use crate::error::{CommandError, Error, Unavailable};
 pub use crate::fail_point::{FailCommand, FailPoint};
 pub use crate::locate::{mongod_path, target_dir};
 pub use crate::mongod::Mongod;
+pub use crate::prometheus::Prometheus;
 pub use crate::replica_set::{MemberSpec, ReplicaSet, ReplicaSetBuilder};
 pub use crate::security::ROOT;
 pub use crate::skip::or_skip;

@@ -285,17 +285,20 @@ fn without_a_connection_string_a_simulated_set_is_watched() {
 
 #[test]
 fn configuration_errors_are_printed_and_end_the_program() {
+    let check_with = |arguments: Arguments, exit: Exit, said: &str| {
+        let (mut output, mut remarks) = (Vec::new(), Vec::new());
+        let end = block_on(run(&arguments, &mut output, &mut remarks, pending()));
+        let remarks = String::from_utf8(remarks).unwrap();
+        assert_eq!((end.unwrap(), output.len()), (exit, 0), "{remarks}");
+        assert!(remarks.starts_with(said), "{remarks}");
+    };
     let check = |uri: &str, listen: SocketAddr, exit: Exit, said: &str| {
         let arguments = Arguments {
             target: Target::new(uri),
             listen,
             ..Arguments::default()
         };
-        let (mut output, mut remarks) = (Vec::new(), Vec::new());
-        let end = block_on(run(&arguments, &mut output, &mut remarks, pending()));
-        let remarks = String::from_utf8(remarks).unwrap();
-        assert_eq!((end.unwrap(), output.len()), (exit, 0), "{remarks}");
-        assert!(remarks.starts_with(said), "{remarks}");
+        check_with(arguments, exit, said);
     };
     let free = "127.0.0.1:0".parse().unwrap();
     check("mongodb://", free, Exit::CONFIGURATION, "error: ");
@@ -305,6 +308,21 @@ fn configuration_errors_are_printed_and_end_the_program() {
         Exit::CONFIGURATION,
         "error: `tlsCAFile` is `/no/such/file`: ",
     );
+    let many = |targets: &[u8], said: &str| {
+        let mut file = NamedTempFile::new().unwrap();
+        file.write_all(targets).unwrap();
+        let targets = Some(file.path().to_owned());
+        let said = said.replace("FILE", file.path().to_str().unwrap());
+        let arguments = Arguments {
+            targets,
+            listen: free,
+            ..Arguments::default()
+        };
+        check_with(arguments, Exit::CONFIGURATION, &said);
+    };
+    many(b"a = 1", "error: --targets FILE: line 1: ");
+    many(b"\xff", "error: --targets FILE: ");
+    many(b"a = 'mongodb://'", "error: a: ");
     let listener = std::net::TcpListener::bind(free).unwrap();
     let taken = listener.local_addr().unwrap();
     let said = format!("error: cannot listen on {taken}: ");

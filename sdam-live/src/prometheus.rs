@@ -1,0 +1,80 @@
+//! A monitoring server: Prometheus.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::Output;
+
+use crate::daemon::Daemon;
+use crate::debian::Package;
+use crate::error::Error;
+
+/// A Prometheus on a loopback port, with its data in a temporary directory.
+///
+/// Dropping it kills it.
+#[derive(Debug)]
+pub struct Prometheus {
+    package: Package,
+    daemon: Daemon,
+}
+
+impl Prometheus {
+    /// Starts a server with this configuration, in YAML, and waits until it answers.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] if there is no Prometheus and none can be fetched; see
+    /// [`or_skip`](crate::or_skip).
+    pub fn start(configuration: &str) -> Result<Self, Error> {
+        let server = Self {
+            package: Package::find("prometheus", "prometheus")?,
+            daemon: Daemon::new("prometheus")?,
+        };
+        let path = server.daemon.dir().join("prometheus.yml");
+        fs::write(path, configuration).map_err(Error::io("writing prometheus.yml"))?;
+        let mut command = server.package.command("prometheus");
+        command.args([
+            "--config.file=prometheus.yml",
+            "--storage.tsdb.path=data",
+            &format!("--web.listen-address={}", server.daemon.address()),
+        ]);
+        let ready = || {
+            server
+                .get("/-/ready")
+                .is_ok_and(|answer| answer.contains(" 200 "))
+        };
+        server.daemon.start(command, ready)?;
+        Ok(server)
+    }
+
+    /// Returns the answer to a query in PromQL, as JSON.
+    pub fn query(&self, query: &str) -> Result<String, Error> {
+        let target = query
+            .bytes()
+            .fold("/api/v1/query?query=".to_owned(), |target, byte| {
+                target + &format!("%{byte:02X}")
+            });
+        let answer = self.get(&target)?;
+        let (_, body) = answer.split_once("\r\n\r\n").unwrap_or_default();
+        Ok(body.to_owned())
+    }
+
+    /// Runs `promtool` in a directory.
+    pub fn promtool(&self, directory: &Path, arguments: &[&str]) -> Result<Output, Error> {
+        let mut command = self.package.command("promtool");
+        let output = command.current_dir(directory).args(arguments).output();
+        output.map_err(Error::io("running promtool"))
+    }
+
+    /// Returns head and body of an answer. Version 1.0 of HTTP has no chunks.
+    fn get(&self, target: &str) -> Result<String, Error> {
+        let address: SocketAddr = self.daemon.address();
+        let ask = || {
+            let mut stream = TcpStream::connect(address)?;
+            write!(stream, "GET {target} HTTP/1.0\r\nHost: {address}\r\n\r\n")?;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).map(|_| answer)
+        };
+        ask().map_err(Error::io("asking Prometheus"))
+    }
+}
