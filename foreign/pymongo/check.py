@@ -324,6 +324,28 @@ def direct_connection():
                 assert error.details["code"] == 10107
 
 
+def through_a_proxy():
+    with Serve("--replica-set", "3") as serve:
+        proxy = subprocess.Popen(
+            [SDAM, "proxy", "--listen", "127.0.0.1:0", serve.uri], stdout=subprocess.PIPE, text=True
+        )
+        try:
+            uri = proxy.stdout.readline().strip()
+            assert "directConnection=true" in uri, uri
+            with MongoClient(uri, serverSelectionTimeoutMS=int(DEADLINE * 1000)) as client:
+                write_and_read(client, "before the step-down")
+                before = client.admin.command("hello")["me"]
+                serve.do("stepdown 60")
+                # The old connection is closed, and the write is retried on a new one.
+                write_and_read(client, "after the step-down")
+                assert client.admin.command("hello")["me"] != before
+            proxy.terminate()
+            assert proxy.wait(DEADLINE) == 0
+        finally:
+            proxy.kill()
+            proxy.wait()
+
+
 def api_version():
     watch = Watch()
     with Serve("--replica-set", "1") as serve:
@@ -349,6 +371,7 @@ CHECKS = [
         standalone,
         load_balanced,
         direct_connection,
+        through_a_proxy,
         api_version,
     )
 ]

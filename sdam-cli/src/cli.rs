@@ -13,7 +13,7 @@ use clap_complete::Shell;
 use crate::{
     compare, doctor,
     exit::{self, Exit},
-    explain, export, log, replay, report, serve,
+    explain, export, log, proxy, replay, report, serve,
     target::redact,
     watch::{self, Console},
 };
@@ -46,6 +46,7 @@ enum Command {
     Doctor(doctor::Arguments),
     Explain(explain::Arguments),
     Export(export::Arguments),
+    Proxy(proxy::Arguments),
     Serve(serve::Arguments),
     Replay(replay::Arguments),
     Report(report::Arguments),
@@ -94,6 +95,9 @@ impl Cli {
                     export::run(&arguments, output, remarks, exit::interrupted()).await
                 }))
             }
+            Some(Command::Proxy(arguments)) => Exit::of(exit::run(|console| async move {
+                proxy::run(&arguments, console, proxy::signals()).await
+            })),
             Some(Command::Serve(arguments)) => Exit::of(serve::run(&arguments)),
             Some(Command::Replay(arguments)) => Exit::of(replay::main(&arguments)),
             Some(Command::Compare(arguments)) => {

@@ -20,6 +20,7 @@ use sdam_select::{Criteria, Settings, diagnose};
 use sdam_sim::serve::{Builder, ReplicaSet, ServeError};
 
 pub use self::arguments::Arguments;
+pub(crate) use self::arguments::{mode, tags};
 use self::table::Share;
 use crate::{
     exit::Exit,

@@ -9,6 +9,7 @@
 //! | [`doctor`] | `doctor`: what is wrong with a deployment, seen from here, and what to do |
 //! | [`explain`] | `explain`: which server an operation would go to, and why |
 //! | [`export`] | `export`: metrics and health over HTTP |
+//! | [`proxy`] | `proxy`: one address for the primary, and one for reads |
 //! | [`serve`] | `serve`: a simulated deployment on loopback |
 //! | [`report`] | `report`: a recording as one page of HTML |
 //! | [`compare`] | `compare`: where the clients of several recordings disagreed |
@@ -29,6 +30,7 @@ pub mod http;
 pub mod json;
 pub mod log;
 pub mod output;
+pub mod proxy;
 pub mod recording;
 pub mod replay;
 pub mod report;

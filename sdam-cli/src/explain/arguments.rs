@@ -65,14 +65,16 @@ impl Arguments {
     }
 }
 
-fn mode(text: &str) -> Result<ReadMode, &'static str> {
+/// Parses the mode of a read preference.
+pub(crate) fn mode(text: &str) -> Result<ReadMode, &'static str> {
     ReadMode::parse(text).ok_or(
         "the mode is unknown; use primary, primaryPreferred, secondary, secondaryPreferred or \
          nearest",
     )
 }
 
-fn tags(text: &str) -> Result<TagSet, &'static str> {
+/// Parses a tag set.
+pub(crate) fn tags(text: &str) -> Result<TagSet, &'static str> {
     let tags = text.split(',').filter(|_| !text.is_empty());
     tags.map(|tag| tag.split_once(':'))
         .collect::<Option<TagSet>>()

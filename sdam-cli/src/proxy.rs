@@ -1,0 +1,290 @@
+//! `proxy`: one address for the primary of a deployment, and one for reads.
+//!
+//! Bytes are relayed as they are, so any driver and any authentication works. What a client may not
+//! do is discover the members: it connects with `directConnection=true`.
+
+mod arguments;
+mod dial;
+mod notices;
+mod pipe;
+mod port;
+mod relay;
+mod tenure;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    future::pending,
+    io::{self, Write},
+    net::SocketAddr,
+    pin::pin,
+    sync::Arc,
+    time::Duration,
+};
+
+use futures::{
+    FutureExt, Stream, StreamExt,
+    channel::oneshot,
+    future::{Shared, select_all},
+    select_biased,
+};
+use sdam::{Criteria, Options, Runtime, Topology, transport::tls::Tls};
+use sdam_sim::serve::ReplicaSet;
+use tokio::{
+    net::{TcpListener, TcpStream},
+    task::JoinSet,
+    time::sleep,
+};
+
+pub use self::arguments::Arguments;
+use self::{
+    dial::{Way, Ways},
+    notices::Notices,
+    port::{Limits, Port},
+};
+use crate::{exit::Exit, failure::Failure, target::Target, watch::Console};
+
+/// The pause after a failed accept, which fails while there are no free file descriptors.
+const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
+/// How long replies in progress may take at the end of the program, unless it was told.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// Relays connections by `arguments` until `signals` has an item: after the first the program waits
+/// for the replies in progress, after the second it ends at once.
+///
+/// The first line of the output has the connection strings for clients.
+///
+/// Has to be called in the context of a tokio runtime with I/O and timers.
+///
+/// # Errors
+///
+/// Only those of writing; other errors are printed on the console and set the exit code.
+pub async fn run<O: Write, R: Write>(
+    arguments: &Arguments,
+    console: Console<O, R>,
+    signals: impl Stream<Item = ()>,
+) -> io::Result<Exit> {
+    let Console {
+        output,
+        mut remarks,
+        ..
+    } = console;
+    let proxy = match Proxy::start(arguments).await {
+        Ok(proxy) => proxy,
+        Err(failure) => return failure.report(&mut remarks),
+    };
+    let mut notices = Notices::new(output, remarks, arguments.json);
+    let topology = proxy.topology.clone();
+    let result = proxy.run(&mut notices, signals).await;
+    // Also after an error of writing, so that no connection is cut during an exchange.
+    topology.close().await;
+    result.map(|()| Exit::SUCCESS)
+}
+
+/// Has an item for each Ctrl-C and each SIGTERM; one that cannot be handled ends the process as usual.
+///
+/// Has to be called in the context of a tokio runtime with I/O.
+#[cfg(unix)]
+pub fn signals() -> impl Stream<Item = ()> {
+    use tokio::signal::unix::{SignalKind, signal};
+
+    let kinds = [SignalKind::interrupt(), SignalKind::terminate()];
+    let signals = kinds.into_iter().filter_map(|kind| signal(kind).ok());
+    let streams = signals.map(|signal| {
+        Box::pin(futures::stream::unfold(signal, |mut signal| async move {
+            signal.recv().await.map(|()| ((), signal))
+        }))
+    });
+    futures::stream::select_all(streams)
+}
+
+/// Has an item for each Ctrl-C.
+///
+/// Has to be called in the context of a tokio runtime with I/O.
+#[cfg(not(unix))]
+pub fn signals() -> impl Stream<Item = ()> {
+    futures::stream::repeat(()).then(|()| crate::exit::interrupted())
+}
+
+/// The listening ports and the topology.
+struct Proxy {
+    topology: Topology<Way>,
+    ports: Vec<(TcpListener, Port)>,
+    uris: Vec<String>,
+    warnings: Vec<String>,
+    max_connections: usize,
+    /// Dropped with the program, if no connection string was given.
+    _simulated: Option<ReplicaSet>,
+}
+
+impl Proxy {
+    async fn start(arguments: &Arguments) -> Result<Self, Failure> {
+        let (uri, simulated) = if let Some(uri) = arguments.target.uri()? {
+            (uri, None)
+        } else {
+            let set = ReplicaSet::start(3).map_err(Failure::other)?;
+            (set.uri().to_owned(), Some(set))
+        };
+        let runtime = arguments.target.runtime()?;
+        let mut options = Target::options(&uri, &runtime.io).await?;
+        if options.direct_connection == Some(true) {
+            return Err(Failure::config(
+                "directConnection=true: the proxy has to know all members; remove the option from its \
+                 connection string (clients of the proxy need it)",
+            ));
+        }
+        options.server_selection_timeout =
+            arguments.wait.unwrap_or(options.server_selection_timeout);
+        let limits = Limits {
+            wait: options.server_selection_timeout,
+            connect: Some(options.connect_timeout).filter(|limit| !limit.is_zero()),
+            drain: arguments.drain.unwrap_or_default(),
+            grace: arguments.drain.unwrap_or(GRACE),
+        };
+        let mut places = vec![(arguments.listen, Criteria::write())];
+        if let Some((listen, preference)) = arguments.reads(&options.read_preference) {
+            let criteria = Criteria::read(preference).map_err(Failure::config)?;
+            places.push((listen, criteria));
+        }
+        let tls = layer(arguments, &options, &runtime)?;
+        let passes = options.tls.is_some() && arguments.tls_passthrough;
+        let builder = arguments.target.builder(options);
+        let (is_encrypted, ways) = (tls.is_some(), Ways { tls });
+        let topology = builder.pools(ways).start(runtime);
+        let topology = topology.map_err(Failure::config)?;
+        let warnings = topology.warnings().iter().map(ToString::to_string);
+        let mut proxy = Self {
+            warnings: warnings.collect(),
+            ports: Vec::new(),
+            uris: Vec::new(),
+            max_connections: arguments.max_connections,
+            topology,
+            _simulated: simulated,
+        };
+        for (listen, criteria) in places {
+            let failed = |error| Failure::other(format!("cannot listen on {listen}: {error}"));
+            let listener = TcpListener::bind(listen).await.map_err(failed)?;
+            let address = listener.local_addr().map_err(failed)?;
+            let tls = if passes { "&tls=true" } else { "" };
+            let uri = format!("mongodb://{address}/?directConnection=true{tls}");
+            proxy.uris.push(uri);
+            if is_encrypted && !address.ip().is_loopback() {
+                proxy.warnings.push(format!(
+                    "clients speak plain text to {address}: listen on loopback, or use \
+                     --tls-passthrough"
+                ));
+            }
+            let topology = proxy.topology.clone();
+            let port = Port {
+                topology,
+                criteria,
+                limits,
+            };
+            proxy.ports.push((listener, port));
+        }
+        Ok(proxy)
+    }
+
+    async fn run<O: Write, R: Write>(
+        self,
+        notices: &mut Notices<O, R>,
+        signals: impl Stream<Item = ()>,
+    ) -> io::Result<()> {
+        for warning in &self.warnings {
+            notices.warning(warning)?;
+        }
+        notices.listening(&self.uris)?;
+        let mut snapshots = self.topology.watch().fuse();
+        let mut signals = pin!(signals.fuse());
+        let mut ports = self.ports;
+        let (stop, stopped) = oneshot::channel::<()>();
+        let (mut stop, stopped) = (Some(stop), stopped.shared());
+        // Dropping it closes all connections.
+        let mut relays = JoinSet::new();
+        loop {
+            select_biased! {
+                () = signals.select_next_some() => {
+                    if stop.take().is_none() {
+                        return Ok(());
+                    }
+                    ports.clear();
+                    if relays.is_empty() {
+                        return Ok(());
+                    }
+                    notices.stopping(relays.len())?;
+                }
+                snapshot = snapshots.select_next_some() => notices.primary(&snapshot)?,
+                refusal = pin!(ended(&mut relays).fuse()) => {
+                    if let Some((client, reason)) = refusal {
+                        notices.refused(client, &reason)?;
+                    }
+                    if stop.is_none() && relays.is_empty() {
+                        return Ok(());
+                    }
+                }
+                (stream, client, port) = pin!(accept(&ports).fuse()) => {
+                    let open = relays.len();
+                    if open >= self.max_connections {
+                        let reason = format!("{open} connections are open, see --max-connections");
+                        notices.refused(client, &reason)?;
+                        continue;
+                    }
+                    let stopped = is_dropped(stopped.clone());
+                    relays.spawn(async move {
+                        let refusal = port.serve(stream, stopped).await.err();
+                        refusal.map(|reason| (client, reason))
+                    });
+                }
+            }
+        }
+    }
+}
+
+/// A client that got no member, and why.
+type Refusal = (SocketAddr, String);
+
+/// Waits for the end of a connection.
+async fn ended(relays: &mut JoinSet<Option<Refusal>>) -> Option<Refusal> {
+    match relays.join_next().await {
+        Some(ended) => ended.unwrap_or_default(),
+        None => pending().await,
+    }
+}
+
+/// Waits for a client on any of `ports`.
+async fn accept(ports: &[(TcpListener, Port)]) -> (TcpStream, SocketAddr, Port) {
+    if ports.is_empty() {
+        return pending().await;
+    }
+    let accepts = ports.iter().map(|port| Box::pin(accept_on(port)));
+    select_all(accepts).await.0
+}
+
+async fn accept_on((listener, port): &(TcpListener, Port)) -> (TcpStream, SocketAddr, Port) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, client)) => return (stream, client, port.clone()),
+            Err(_) => sleep(ACCEPT_BACKOFF).await,
+        }
+    }
+}
+
+/// Becomes ready when the sender is dropped.
+async fn is_dropped(stopped: Shared<oneshot::Receiver<()>>) {
+    // The sender sends nothing.
+    let _ = stopped.await;
+}
+
+/// Returns the TLS of connections to members; `None` if bytes are relayed as they are.
+fn layer(
+    arguments: &Arguments,
+    options: &Options,
+    runtime: &Runtime,
+) -> Result<Option<Arc<dyn Tls>>, Failure> {
+    let Some(tls) = options.tls.as_ref().filter(|_| !arguments.tls_passthrough) else {
+        return Ok(None);
+    };
+    let provider = runtime.io.tls.as_ref();
+    let provider = provider.ok_or_else(|| Failure::config("tls=true: there is no TLS library"))?;
+    provider.tls(tls).map(Some).map_err(Failure::config)
+}

@@ -1,0 +1,121 @@
+//! The command line of `proxy`.
+
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    time::Duration,
+};
+
+use clap::Args;
+use sdam_core::read_preference::{ReadMode, ReadPreference, TagSet};
+
+use crate::{
+    cli::seconds,
+    explain::{mode, tags},
+    target::Target,
+};
+
+/// What the help ends with.
+const AFTER: &str = "\
+The first line of the output is the connection string for clients, and behind a space that of the \
+port for reads. It has directConnection=true: otherwise a client learns the members' names from the \
+first reply and connects to them, past the proxy. Add user, password and authSource to it; the proxy \
+needs none.
+
+When the primary changes, every relayed connection to the old one is closed, so that clients connect \
+again and reach the new one. Nothing is sent to a member that is known not to be primary. The proxy \
+learns that when a driver would; an operation that the old primary has accepted before may be lost.
+
+With tls=true the proxy speaks TLS with the members, checks their certificates and shows them its own; \
+clients speak plain text with the proxy. With --tls-passthrough clients speak TLS with the members \
+themselves; they have to accept that the certificate does not name the proxy, or use a name of the \
+member for it.
+
+The first Ctrl-C or SIGTERM closes connections once their replies are complete, the second at once.
+
+Exit codes: 0 stopped, 3 the command line or the connection string is wrong, 4 another failure.
+
+Example: sdam proxy --read secondary 'mongodb://db-0.example.com/?replicaSet=rs0'";
+
+/// Relays connections to the primary, wherever that is: clients connect to one address.
+///
+/// Without a connection string it relays to a simulated replica set.
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+#[command(after_help = AFTER)]
+#[non_exhaustive]
+pub struct Arguments {
+    #[command(flatten)]
+    /// The deployment; a simulated one if there is no connection string.
+    pub target: Target,
+    /// Where clients connect to reach the primary; port 0 is a free one.
+    #[arg(long, value_name = "HOST:PORT", default_value_t = LISTEN)]
+    pub listen: SocketAddr,
+    /// Where clients connect to reach a member by --read and --tags [default: 127.0.0.1:27118 with
+    /// --read or --tags, else nowhere].
+    #[arg(long, value_name = "HOST:PORT")]
+    pub listen_read: Option<SocketAddr>,
+    /// The mode of the read preference: primary, primaryPreferred, secondary, secondaryPreferred or
+    /// nearest [default: that of the connection string].
+    #[arg(long, value_name = "MODE", value_parser = mode)]
+    pub read: Option<ReadMode>,
+    /// A tag set; give several in order of preference, with '' as the last one to accept any member.
+    #[arg(long, value_name = "NAME:VALUE,...", value_parser = tags)]
+    pub tags: Vec<TagSet>,
+    /// How long a new connection waits for a member before it is closed [default:
+    /// serverSelectionTimeoutMS].
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub wait: Option<Duration>,
+    /// How long replies in progress may take before their connection is closed [default: 0 when the
+    /// primary changes, 10 when the proxy stops].
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub drain: Option<Duration>,
+    /// The number of connections of clients at a time; further ones are closed. Each takes two file
+    /// descriptors.
+    #[arg(long, value_name = "N", default_value_t = MAX_CONNECTIONS)]
+    pub max_connections: usize,
+    /// Relay the bytes of clients that speak TLS with the members themselves.
+    #[arg(long)]
+    pub tls_passthrough: bool,
+    /// Print addresses, changes and refusals as JSON, one object a line, on standard output.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The default of [`Arguments::listen`].
+const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 27117);
+/// The default of [`Arguments::listen_read`].
+const LISTEN_READ: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 27118);
+/// The default of [`Arguments::max_connections`].
+const MAX_CONNECTIONS: usize = 1000;
+
+impl Arguments {
+    /// Returns where to listen for reads, and their read preference; `default` is that of the
+    /// connection string.
+    pub(super) fn reads(&self, default: &ReadPreference) -> Option<(SocketAddr, ReadPreference)> {
+        let asked = self.read.is_some() || !self.tags.is_empty();
+        let listen = self.listen_read.or(asked.then_some(LISTEN_READ))?;
+        let mut preference = default.clone();
+        preference.mode = self.read.unwrap_or(preference.mode);
+        if !self.tags.is_empty() {
+            preference.tag_sets.clone_from(&self.tags);
+        }
+        Some((listen, preference))
+    }
+}
+
+impl Default for Arguments {
+    /// Returns the defaults of an empty command line.
+    fn default() -> Self {
+        Self {
+            target: Target::default(),
+            listen: LISTEN,
+            listen_read: None,
+            read: None,
+            tags: Vec::new(),
+            wait: None,
+            drain: None,
+            max_connections: MAX_CONNECTIONS,
+            tls_passthrough: false,
+            json: false,
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Connections to members as streams of bytes.
+//!
+//! A transport returns connections that carry whole messages. The layer of TLS gets the stream
+//! below them, behind the translation of addresses and a proxy; so a layer of our own takes it.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use futures::io::Cursor;
+use sdam::{
+    AppError, NewPool, PoolClear, PoolFactory, PoolHandle, Stage, TransportError, async_trait,
+    transport::{
+        layers::Layers,
+        stream::{ByteStream, NonBlocking},
+        tls::Tls,
+    },
+};
+use sdam_core::address::ServerAddress;
+
+/// Makes the way to each member of a deployment.
+#[derive(Debug)]
+pub(super) struct Ways {
+    /// Encrypts what is relayed; `None`: the bytes are relayed as they are.
+    pub(super) tls: Option<Arc<dyn Tls>>,
+}
+
+impl PoolFactory for Ways {
+    type Pool = Way;
+
+    fn create(&self, new: NewPool) -> Way {
+        let tls = self.tls.clone();
+        Way { new, tls }
+    }
+}
+
+/// The way to one member. It keeps no connection: each belongs to the task that relays it, which
+/// follows the state of the topology, because a step-down clears no pool.
+#[derive(Debug)]
+pub(super) struct Way {
+    new: NewPool,
+    tls: Option<Arc<dyn Tls>>,
+}
+
+impl PoolHandle for Way {
+    fn ready(&self) {}
+    fn clear(&self, _: &PoolClear) {}
+    fn close(&self) {}
+}
+
+impl Way {
+    /// Opens a stream to the member, in `limit` at most.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future closes the socket.
+    pub(super) async fn open(
+        &self,
+        limit: Option<Duration>,
+    ) -> Result<Box<dyn ByteStream>, TransportError> {
+        let io = &self.new.io;
+        let slot = Arc::new(Slot {
+            tls: self.tls.clone(),
+            stream: Mutex::new(None),
+        });
+        let mut layers = Layers::default();
+        layers.tls = Some(slot.clone());
+        let none = || TransportError::network(Stage::Connect, "the transport has no byte streams");
+        let transport = io.transport.with_layers(layers).ok_or_else(none)?;
+        let deadline = limit.map(|limit| io.clock.now() + limit);
+        transport.connect(&self.new.address, deadline).await?;
+        slot.take().ok_or_else(none)
+    }
+
+    /// Reports an error of a connection to the topology.
+    pub(super) fn report(&self, error: &AppError<'_>) {
+        self.new.reporter.handle_error(error);
+    }
+}
+
+/// A layer that keeps the stream of the one connection it is made for.
+#[derive(Debug)]
+struct Slot {
+    tls: Option<Arc<dyn Tls>>,
+    stream: Mutex<Option<Box<dyn ByteStream>>>,
+}
+
+impl Slot {
+    fn take(&self) -> Option<Box<dyn ByteStream>> {
+        let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
+        stream.take()
+    }
+}
+
+#[async_trait]
+impl Tls for Slot {
+    async fn negotiate(
+        &self,
+        stream: Box<dyn ByteStream>,
+        server: &ServerAddress,
+    ) -> Result<Box<dyn ByteStream>, TransportError> {
+        let stream = match &self.tls {
+            Some(tls) => tls.negotiate(stream, server).await?,
+            None => stream,
+        };
+        let mut kept = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
+        *kept = Some(stream);
+        // The transport makes a connection of it, which is dropped unused.
+        Ok(Box::new(NonBlocking(Cursor::new(Vec::new()))))
+    }
+}

@@ -1,0 +1,158 @@
+//! One listening address: which members its clients reach, and how long they wait for one.
+
+use std::{
+    future::{Future, poll_fn},
+    pin::pin,
+    time::Duration,
+};
+
+use futures::{FutureExt, select_biased};
+use sdam::{AppError, Criteria, SelectedServer, Stage, Topology, transport::stream::ByteStream};
+use tokio::{
+    net::TcpStream,
+    time::{Instant, sleep},
+};
+
+use super::{
+    dial::Way,
+    pipe::{Client, Pipe},
+    relay::{End, Relay},
+    tenure::Tenure,
+};
+
+/// The pause before the next attempt to connect, unless the topology changes earlier.
+const RETRY: Duration = Duration::from_millis(500);
+
+/// What the tasks of a port share.
+#[derive(Clone, Debug)]
+pub(super) struct Port {
+    pub(super) topology: Topology<Way>,
+    pub(super) criteria: Criteria,
+    pub(super) limits: Limits,
+}
+
+/// The time limits of a port.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// Of a client that waits for a member.
+    pub(super) wait: Duration,
+    /// Of connecting to a member; `None`: that of the operating system.
+    pub(super) connect: Option<Duration>,
+    /// Of a reply in progress when the member loses its role.
+    pub(super) drain: Duration,
+    /// Of a reply in progress when the program ends.
+    pub(super) grace: Duration,
+}
+
+/// A stream to a member. The selection counts as an operation until it is dropped.
+struct Found {
+    selected: SelectedServer<Way>,
+    tenure: Tenure,
+    stream: Box<dyn ByteStream>,
+}
+
+impl Port {
+    /// Relays a client's connection to a member until one of them closes it, the member loses its
+    /// role, or `stopped` is ready.
+    ///
+    /// # Errors
+    ///
+    /// Why the client was refused: there was no member in time.
+    pub(super) async fn serve(
+        &self,
+        client: TcpStream,
+        stopped: impl Future<Output = ()>,
+    ) -> Result<(), String> {
+        // A failure costs speed only.
+        let _ = client.set_nodelay(true);
+        let (mut client, mut up) = (Client(client), Pipe::new());
+        let mut stopped = pin!(stopped.fuse());
+        let found = select_biased! {
+            () = stopped => return Ok(()),
+            found = pin!(self.find().fuse()) => found?,
+            () = pin!(left(&mut client, &mut up).fuse()) => return Ok(()),
+        };
+        let Found {
+            selected,
+            tenure,
+            stream,
+        } = found;
+        let holds = (self.topology.clone(), tenure.clone());
+        let mut relay = Relay::new((client, up), stream, holds);
+        let lost = (tenure.end(&self.topology), self.limits.drain);
+        let end = relay.run(lost, (stopped, self.limits.grace)).await;
+        self.report(&selected, &relay, end);
+        Ok(())
+    }
+
+    /// Selects a member and connects to it, again until both succeed.
+    async fn find(&self) -> Result<Found, String> {
+        let deadline = Instant::now() + self.limits.wait;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let selected = self.topology.select_within(&self.criteria, left).await;
+            let selected = selected.map_err(|error| error.to_string())?;
+            let Some(tenure) = Tenure::begin(&selected, &self.topology.snapshot()) else {
+                continue;
+            };
+            let mut lost = pin!(tenure.end(&self.topology).fuse());
+            let opened = select_biased! {
+                () = lost => continue,
+                opened = pin!(selected.pool().open(self.limits.connect).fuse()) => opened,
+            };
+            let error = match opened {
+                Ok(stream) => {
+                    let tenure = tenure.clone();
+                    return Ok(Found {
+                        selected,
+                        tenure,
+                        stream,
+                    });
+                }
+                Err(error) => error,
+            };
+            selected
+                .pool()
+                .report(&error.app_error(selected.generation()));
+            self.topology.request_check();
+            if Instant::now() >= deadline {
+                return Err(error.to_string());
+            }
+            select_biased! {
+                () = lost => {}
+                () = pin!(sleep(RETRY).fuse()) => {}
+            }
+        }
+    }
+
+    /// Reports a connection that broke in the middle of an exchange.
+    ///
+    /// Before the first reply it may be the client's fault, so it counts as an error of hello, which
+    /// changes nothing. Members close idle connections for reasons of their own.
+    fn report(&self, selected: &SelectedServer<Way>, relay: &Relay, end: End) {
+        let End::Member(error) = end else {
+            return;
+        };
+        if error.is_none() && !relay.awaits() {
+            return;
+        }
+        let stage = if relay.has_answered() {
+            Stage::Operation
+        } else {
+            Stage::Hello
+        };
+        let message = match error {
+            Some(error) => format!("a relayed connection broke: {error}"),
+            None => "the member closed a relayed connection before its reply".to_owned(),
+        };
+        let error = AppError::network(selected.generation(), stage, message);
+        selected.pool().report(&error);
+        // The report ends the check in progress, and without a waiting client the next one is late.
+        self.topology.request_check();
+    }
+}
+
+/// Reads what a waiting client sends, until it closes its connection.
+async fn left(client: &mut Client, up: &mut Pipe) {
+    while let Ok(1..) = poll_fn(|cx| up.poll_fill(cx, client)).await {}
+}

@@ -1,0 +1,184 @@
+//! One relayed connection: bytes in both directions while the member keeps its role.
+
+use std::{
+    future::{Future, pending, poll_fn},
+    io,
+    pin::pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use futures::{FutureExt, select_biased};
+use sdam::{Topology, transport::stream::ByteStream};
+use tokio::time::{Instant, sleep_until};
+
+use super::{
+    dial::Way,
+    pipe::{Client, Pipe},
+    tenure::Tenure,
+};
+
+/// How long nothing may come from a member before its reply counts as complete.
+const SETTLE: Duration = Duration::from_millis(100);
+
+/// Why a relayed connection has ended.
+#[derive(Debug)]
+pub(super) enum End {
+    /// The client has closed it.
+    Client,
+    /// The member has closed it, or it broke.
+    Member(Option<io::Error>),
+    /// The member has lost its role, or the program ends.
+    Closed,
+}
+
+/// The two sockets, and what is on its way between them.
+#[derive(Debug)]
+pub(super) struct Relay {
+    client: Client,
+    member: Box<dyn ByteStream>,
+    up: Pipe,
+    down: Pipe,
+    topology: Topology<Way>,
+    tenure: Tenure,
+    /// Whether the member owes a reply: the last bytes went to it.
+    awaits: bool,
+    /// When the member has last sent something.
+    heard: Option<Instant>,
+    /// Whether what the client sends goes to the member.
+    forwards: bool,
+}
+
+impl Relay {
+    /// Connects `client`, whose first bytes are in `up`, to `member`.
+    pub(super) fn new(
+        (client, up): (Client, Pipe),
+        member: Box<dyn ByteStream>,
+        (topology, tenure): (Topology<Way>, Tenure),
+    ) -> Self {
+        Self {
+            client,
+            member,
+            up,
+            down: Pipe::new(),
+            topology,
+            tenure,
+            awaits: false,
+            heard: None,
+            forwards: true,
+        }
+    }
+
+    /// Returns whether the member has answered.
+    pub(super) fn has_answered(&self) -> bool {
+        self.heard.is_some()
+    }
+
+    /// Returns whether the member owes a reply.
+    pub(super) fn awaits(&self) -> bool {
+        self.awaits
+    }
+
+    /// Relays until one side closes the connection, or until `lost` or `stopped` after which a
+    /// reply may take the given time.
+    ///
+    /// After the loss of the role nothing is sent to the member any more.
+    pub(super) async fn run(
+        &mut self,
+        (lost, patience): (impl Future<Output = ()>, Duration),
+        (stopped, grace): (impl Future<Output = ()>, Duration),
+    ) -> End {
+        let (mut lost, mut stopped) = (pin!(lost.fuse()), pin!(stopped.fuse()));
+        let mut limit = None;
+        loop {
+            let due = match limit {
+                Some(limit) => match self.due(limit) {
+                    Some(due) => Some(due),
+                    None => return End::Closed,
+                },
+                None => None,
+            };
+            let timer = async {
+                match due {
+                    Some(due) => sleep_until(due).await,
+                    None => pending().await,
+                }
+            };
+            select_biased! {
+                () = lost => {
+                    self.forwards = false;
+                    limit = Some(sooner(limit, patience));
+                }
+                () = stopped => limit = Some(sooner(limit, grace)),
+                () = pin!(timer.fuse()) => {}
+                end = poll_fn(|cx| self.poll(cx)).fuse() => return end,
+            }
+        }
+    }
+
+    /// Returns when to look again whether a connection that is to be closed by `limit` is idle;
+    /// `None` if it is, or the time is up.
+    fn due(&self, limit: Instant) -> Option<Instant> {
+        let now = Instant::now();
+        if now >= limit {
+            return None;
+        }
+        if self.awaits || !self.down.is_empty() {
+            return Some(limit);
+        }
+        let settled = self.heard? + SETTLE;
+        (now < settled).then_some(limit.min(settled))
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+        if let Poll::Ready(end) = self.poll_down(cx) {
+            return Poll::Ready(end);
+        }
+        self.poll_up(cx)
+    }
+
+    fn poll_down(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+        loop {
+            if self.down.is_empty() {
+                match ready!(self.down.poll_fill(cx, &mut self.member)) {
+                    Ok(0) => return Poll::Ready(End::Member(None)),
+                    Ok(_) => {}
+                    Err(error) => return Poll::Ready(End::Member(Some(error))),
+                }
+                self.awaits = false;
+                self.heard = Some(Instant::now());
+            }
+            if ready!(self.down.poll_drain(cx, &mut self.client)).is_err() {
+                return Poll::Ready(End::Client);
+            }
+        }
+    }
+
+    fn poll_up(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+        loop {
+            if self.up.is_empty() {
+                if let Poll::Ready(Err(error)) = self.up.poll_flush(cx, &mut self.member) {
+                    return Poll::Ready(End::Member(Some(error)));
+                }
+                match ready!(self.up.poll_fill(cx, &mut self.client)) {
+                    Ok(0) | Err(_) => return Poll::Ready(End::Client),
+                    Ok(_) => {}
+                }
+            }
+            // Before every write, so that the member gets nothing once its loss is known, even if
+            // the task has not been woken for that yet.
+            if !self.forwards || !self.tenure.holds(&self.topology.snapshot()) {
+                return Poll::Ready(End::Closed);
+            }
+            if let Err(error) = ready!(self.up.poll_drain(cx, &mut self.member)) {
+                return Poll::Ready(End::Member(Some(error)));
+            }
+            self.awaits = true;
+        }
+    }
+}
+
+fn sooner(limit: Option<Instant>, time: Duration) -> Instant {
+    let other = Instant::now() + time;
+    limit.map_or(other, |limit| limit.min(other))
+}

@@ -1,0 +1,52 @@
+//! How long a member has the role for which it was selected.
+
+use futures::StreamExt;
+use sdam::{ObjectId, SelectedServer, ServerDescription, ServerId, ServerType, Snapshot, Topology};
+
+use super::dial::Way;
+
+/// The role of a member at the time of a selection. It ends with another role, an error, and for a
+/// primary with another election, even if it wins that.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Tenure {
+    server: ServerId,
+    role: Role,
+}
+
+pub(super) type Role = (ServerType, Option<ObjectId>);
+
+/// Returns the role of a member, with the election that has made it primary.
+pub(super) fn role(server: &ServerDescription) -> Role {
+    let is_primary = server.server_type == ServerType::RsPrimary;
+    let election = server.election_id().filter(|_| is_primary);
+    (server.server_type, election)
+}
+
+impl Tenure {
+    /// Returns the tenure of a member that was just selected; `None` if it has ended already.
+    pub(super) fn begin(selected: &SelectedServer<Way>, snapshot: &Snapshot) -> Option<Self> {
+        let server = selected.id();
+        let role = role(snapshot.description().server_by_id(server)?);
+        (role.0 == selected.server_type()).then_some(Self { server, role })
+    }
+
+    /// Returns whether the member is known to have the same role still.
+    pub(super) fn holds(&self, snapshot: &Snapshot) -> bool {
+        let server = snapshot.description().server_by_id(self.server);
+        !snapshot.is_closed() && server.is_some_and(|server| role(server) == self.role)
+    }
+
+    /// Waits for the end.
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped at any time.
+    pub(super) async fn end(&self, topology: &Topology<Way>) {
+        let mut snapshots = topology.watch();
+        while let Some(snapshot) = snapshots.next().await {
+            if !self.holds(&snapshot) {
+                return;
+            }
+        }
+    }
+}

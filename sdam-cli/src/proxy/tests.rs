@@ -1,0 +1,256 @@
+//! Complete runs of the program against simulated deployments, whose members record what they get.
+
+mod harness;
+
+use std::{io::ErrorKind, net::TcpListener as Listener};
+
+use sdam_core::read_preference::{ReadMode, TagSet};
+use sdam_sim::serve::Builder;
+
+use self::harness::{Client, Deployment, Running, arguments, run_once};
+use super::*;
+
+#[test]
+fn connections_to_a_primary_that_steps_down_are_closed_and_new_ones_reach_the_next() {
+    let set = Deployment::start(Builder::replica_set(3));
+    let program = Running::start(set.arguments());
+    let old = program.primary();
+    let mut clients = [(); 3].map(|()| Client::connect(&program.uris[0]));
+    for (number, client) in clients.iter_mut().enumerate() {
+        let reply = client.hello(&format!("before-{number}"));
+        assert_eq!(reply.get_str("me").unwrap(), old);
+    }
+    set.step_down().unwrap();
+    for client in &mut clients {
+        client.assert_closed();
+        // The proxy has closed its side, so the kernel answers.
+        client.send("late", None);
+    }
+    let mut next = Client::connect(&program.uris[0]);
+    let reply = next.hello("after");
+    assert!(reply.get_bool("isWritablePrimary").unwrap());
+    let new = reply.get_str("me").unwrap().to_owned();
+    assert_ne!(new, old);
+    for number in 0..3 {
+        assert_eq!(set.receivers(&format!("before-{number}")), [&*old]);
+    }
+    assert_eq!(set.receivers("after"), [&*new]);
+    assert!(set.receivers("late").is_empty());
+    program.remark(&format!("primary: {new}"), &["no primary"]);
+    drop(next);
+    program.finish();
+}
+
+#[test]
+fn a_client_waits_while_a_killed_primary_is_replaced() {
+    let set = Deployment::start(Builder::replica_set(3));
+    let program = Running::start(set.arguments());
+    let old = program.primary();
+    let mut client = Client::connect(&program.uris[0]);
+    client.hello("before");
+    set.kill(sdam_sim::Target::Primary).unwrap();
+    client.assert_closed();
+    let mut next = Client::connect(&program.uris[0]);
+    let reply = next.hello("after");
+    assert!(reply.get_bool("isWritablePrimary").unwrap());
+    assert_eq!(set.receivers("after").len(), 1);
+    assert_ne!(set.receivers("after"), [&*old]);
+    program.finish();
+}
+
+#[test]
+fn without_a_primary_a_client_is_closed_after_the_wait() {
+    let set = Deployment::start(Builder::replica_set(3));
+    for member in [0, 1] {
+        set.kill(member).unwrap();
+    }
+    let mut arguments = set.arguments();
+    arguments.wait = Some(Duration::from_millis(200));
+    let program = Running::start(arguments);
+    let mut client = Client::connect(&program.uris[0]);
+    client.send("early", None);
+    client.assert_closed();
+    let refusal = program.remark("refused 127.0.0.1:", &["primary: ", "no primary"]);
+    assert!(refusal.contains("has no primary"), "{refusal}");
+    assert!(set.receivers("early").is_empty());
+    program.finish();
+}
+
+#[test]
+fn a_draining_connection_gets_the_reply_in_progress_and_sends_nothing() {
+    let set = Deployment::start(Builder::replica_set(3));
+    let mut arguments = set.arguments();
+    arguments.drain = Some(Duration::from_secs(60));
+    let program = Running::start(arguments);
+    program.primary();
+    let mut waiting = Client::connect(&program.uris[0]);
+    let mut idle = Client::connect(&program.uris[0]);
+    let version = waiting.hello("waiting");
+    idle.hello("idle");
+    // Answered at the step-down.
+    waiting.send(
+        "awaited",
+        Some(version.get_document("topologyVersion").unwrap()),
+    );
+    set.wait_for("awaited");
+    set.step_down().unwrap();
+    let reply = waiting.receive().unwrap();
+    assert!(!reply.get_bool("isWritablePrimary").unwrap());
+    waiting.send("late", None);
+    waiting.assert_closed();
+    idle.assert_closed();
+    assert!(set.receivers("late").is_empty());
+    program.finish();
+}
+
+#[test]
+fn the_port_for_reads_follows_mode_and_tags() {
+    let builder = Builder::replica_set(3).configure(|config| {
+        for (member, dc) in config.members.iter_mut().zip(["ny", "ny", "la"]) {
+            member.tags = vec![("dc".into(), dc.into())];
+        }
+    });
+    let set = Deployment::start(builder);
+    let mut arguments = set.arguments();
+    arguments.read = Some(ReadMode::Nearest);
+    let tags: TagSet = [("dc", "la")].into_iter().collect();
+    arguments.tags = vec![tags];
+    arguments.listen_read = Some("127.0.0.1:0".parse().unwrap());
+    let program = Running::start(arguments);
+    program.primary();
+    for number in 0..3 {
+        let mut client = Client::connect(&program.uris[1]);
+        let marker = format!("read-{number}");
+        client.hello(&marker);
+        assert_eq!(set.receivers(&marker), [set.name(2)]);
+    }
+    program.finish();
+}
+
+#[test]
+fn connections_for_reads_spread_by_their_number_and_end_when_the_member_becomes_primary() {
+    let set = Deployment::start(Builder::replica_set(3));
+    let mut arguments = set.arguments();
+    arguments.read = Some(ReadMode::Secondary);
+    arguments.listen_read = Some("127.0.0.1:0".parse().unwrap());
+    let program = Running::start(arguments);
+    let old = program.primary();
+    let mut readers: Vec<(String, Client)> = Vec::new();
+    // Both are known once both get connections.
+    while readers.len() < 20 {
+        let mut client = Client::connect(&program.uris[1]);
+        let me = client.hello("read").get_str("me").unwrap().to_owned();
+        assert_ne!(me, old);
+        readers.push((me, client));
+    }
+    let first = readers.iter().filter(|(me, _)| *me == readers[0].0).count();
+    assert!((5..=15).contains(&first), "{first} of 20");
+    set.step_down().unwrap();
+    let remark = program.remark("primary: ", &["no primary"]);
+    let new = remark["primary: ".len()..].split(',').next().unwrap();
+    let mut promoted = readers.iter_mut().filter(|(me, _)| me == new);
+    assert!(promoted.all(|(_, client)| client.receive().is_err()));
+    program.finish();
+}
+
+#[test]
+fn connections_beyond_the_maximum_are_refused() {
+    let set = Deployment::start(Builder::replica_set(1));
+    let mut arguments = set.arguments();
+    arguments.max_connections = 1;
+    let program = Running::start(arguments);
+    program.primary();
+    let mut first = Client::connect(&program.uris[0]);
+    first.hello("first");
+    Client::connect(&program.uris[0]).assert_closed();
+    let refusal = program.remark("refused", &[]);
+    assert!(refusal.ends_with("1 connections are open, see --max-connections"));
+    first.hello("still");
+    program.finish();
+}
+
+#[test]
+fn the_first_signal_waits_for_replies_and_the_second_does_not() {
+    let set = Deployment::start(Builder::replica_set(1));
+    let program = Running::start(set.arguments());
+    program.primary();
+    let mut waiting = Client::connect(&program.uris[0]);
+    let version = waiting.hello("waiting");
+    waiting.send(
+        "awaited",
+        Some(version.get_document("topologyVersion").unwrap()),
+    );
+    let mut idle = Client::connect(&program.uris[0]);
+    idle.hello("idle");
+    set.wait_for("awaited");
+    program.signal();
+    program.remark("stopping: waiting for the replies of 2 connections", &[]);
+    idle.assert_closed();
+    let refused = std::net::TcpStream::connect(&*waiting.address);
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::ConnectionRefused);
+    program.signal();
+    waiting.assert_closed();
+    assert_eq!(program.join(), Exit::SUCCESS);
+}
+
+#[test]
+fn events_can_be_json() {
+    let set = Deployment::start(Builder::replica_set(1));
+    let mut arguments = set.arguments();
+    arguments.json = true;
+    let program = Running::start(arguments);
+    let event = program.output();
+    let event: serde_json::Value = serde_json::from_str(&event).unwrap();
+    let name = set.name(0);
+    let expected = serde_json::json!({ "event": "primary", "address": name, "was": null });
+    assert_eq!(event, expected);
+    program.finish();
+}
+
+#[test]
+fn wrong_arguments_are_named_with_the_remedy() {
+    let mut direct = arguments();
+    direct.target = Target::new("mongodb://127.0.0.1:1/?directConnection=true");
+    let (exit, remarks) = run_once(&direct);
+    assert_eq!(exit, Exit::CONFIGURATION);
+    assert!(remarks.contains("directConnection"), "{remarks}");
+
+    let mut tagged = arguments();
+    tagged.target = Target::new("mongodb://127.0.0.1:1/");
+    tagged.read = Some(ReadMode::Primary);
+    tagged.tags = vec![[("dc", "la")].into_iter().collect()];
+    assert_eq!(run_once(&tagged).0, Exit::CONFIGURATION);
+
+    let taken = Listener::bind("127.0.0.1:0").unwrap();
+    let mut busy = arguments();
+    busy.listen = taken.local_addr().unwrap();
+    let (exit, remarks) = run_once(&busy);
+    assert_eq!(exit, Exit::FAILED);
+    assert!(remarks.contains(&busy.listen.to_string()), "{remarks}");
+}
+
+/// A member that ends a connection before its reply, and one that ends an idle one.
+#[test]
+fn a_connection_that_breaks_in_an_exchange_is_reported_to_the_topology() {
+    let set = Deployment::start(Builder::replica_set(1));
+    let program = Running::start(set.arguments());
+    let primary = program.primary();
+    let mut client = Client::connect(&program.uris[0]);
+    let mut other = Client::connect(&program.uris[0]);
+    let version = client.hello("cut");
+    other.hello("other");
+    client.send(
+        "awaited",
+        Some(version.get_document("topologyVersion").unwrap()),
+    );
+    set.wait_for("awaited");
+    set.cut("cut");
+    client.assert_closed();
+    // The server counts as unknown until its next check, so its other connections end, too.
+    other.assert_closed();
+    program.remark(&format!("no primary, before {primary}"), &[]);
+    program.remark(&format!("primary: {primary}"), &[]);
+    let mut next = Client::connect(&program.uris[0]);
+    next.hello("next");
+    program.finish();
+}

@@ -1,0 +1,336 @@
+//! A deployment whose members are reached through recorders, a running program, and a client.
+
+use std::{
+    io::Read,
+    net::{Shutdown, TcpListener, TcpStream},
+    ops::Deref,
+    sync::{
+        Mutex,
+        mpsc::{self, Receiver, Sender},
+    },
+    thread,
+};
+
+use bson::{Document, doc};
+use futures::channel::mpsc::UnboundedSender;
+use sdam::transport::wire::{OpMsg, WireMessage};
+use sdam_sim::serve::{Builder, ReplicaSet};
+
+use super::*;
+
+/// The time limit of every wait, for a machine under load.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// What a member has received on each connection, and the connection.
+type Record = Mutex<Vec<(Vec<u8>, TcpStream)>>;
+
+/// A simulated replica set behind one recorder for each member.
+pub(super) struct Deployment {
+    set: ReplicaSet,
+    members: Vec<(String, Arc<Record>, SocketAddr)>,
+}
+
+impl Deref for Deployment {
+    type Target = ReplicaSet;
+
+    fn deref(&self) -> &ReplicaSet {
+        &self.set
+    }
+}
+
+impl Deployment {
+    pub(super) fn start(builder: Builder) -> Self {
+        let set = ReplicaSet::build(builder).unwrap();
+        let members = set.places().iter().map(|(name, place)| {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let address = listener.local_addr().unwrap();
+            let record = Arc::<Record>::default();
+            let (own, place) = (Arc::clone(&record), place.to_string());
+            thread::spawn(move || record_all(&listener, &own, &place));
+            (name.to_string(), record, address)
+        });
+        let members = members.collect();
+        Self { set, members }
+    }
+
+    /// Returns arguments that lead to the recorders, with free ports.
+    pub(super) fn arguments(&self) -> Arguments {
+        let places = self.members.iter();
+        let places = places.map(|(name, _, address)| format!("{name}={address}"));
+        let places: Vec<_> = places.collect();
+        let mut arguments = arguments();
+        let uri = format!("{}&localThresholdMS=10000", self.uri());
+        arguments.target = Target::new(&uri);
+        arguments.target.translate = Some(places.join(",").parse().unwrap());
+        arguments
+    }
+
+    pub(super) fn name(&self, member: usize) -> &str {
+        &self.members[member].0
+    }
+
+    /// Returns the members that have received `marker`.
+    pub(super) fn receivers(&self, marker: &str) -> Vec<&str> {
+        let has = |record: &Record| {
+            let connections = record.lock().unwrap();
+            connections.iter().any(|(bytes, _)| contains(bytes, marker))
+        };
+        let members = self.members.iter().filter(|(_, record, _)| has(record));
+        members.map(|(name, ..)| &**name).collect()
+    }
+
+    /// Waits until the first member that receives it has received `marker`.
+    pub(super) fn wait_for(&self, marker: &str) {
+        while self.receivers(marker).is_empty() {
+            thread::yield_now();
+        }
+    }
+
+    /// Closes the connection on which `marker` came, as if the member had.
+    pub(super) fn cut(&self, marker: &str) {
+        for (_, record, _) in &self.members {
+            let connections = record.lock().unwrap();
+            for (bytes, stream) in connections.iter() {
+                if contains(bytes, marker) {
+                    stream.shutdown(Shutdown::Both).unwrap();
+                }
+            }
+        }
+    }
+}
+
+fn contains(bytes: &[u8], marker: &str) -> bool {
+    // The NUL ends the string, so that `a-1` is not found in `a-12`.
+    let marker = format!("{marker}\0");
+    let mut windows = bytes.windows(marker.len());
+    windows.any(|window| window == marker.as_bytes())
+}
+
+/// Passes connections on to `place`, and records what goes there.
+fn record_all(listener: &TcpListener, record: &Arc<Record>, place: &str) {
+    while let Ok((client, _)) = listener.accept() {
+        // A member that is down: the client's connection is closed.
+        let Ok(server) = TcpStream::connect(place) else {
+            continue;
+        };
+        let number = {
+            let mut connections = record.lock().unwrap();
+            connections.push((Vec::new(), client.try_clone().unwrap()));
+            connections.len() - 1
+        };
+        let (from, to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+        let own = Arc::clone(record);
+        thread::spawn(move || {
+            pass(from, to, |bytes| {
+                let mut connections = own.lock().unwrap();
+                connections[number].0.extend_from_slice(bytes);
+            });
+        });
+        thread::spawn(move || pass(server, client, |_| ()));
+    }
+}
+
+fn pass(mut from: TcpStream, mut to: TcpStream, mut seen: impl FnMut(&[u8])) {
+    let mut buffer = [0; 4096];
+    while let Ok(read @ 1..) = from.read(&mut buffer) {
+        seen(&buffer[..read]);
+        if to.write_all(&buffer[..read]).is_err() {
+            break;
+        }
+    }
+    // One of them may be closed already.
+    let _ = from.shutdown(Shutdown::Both);
+    let _ = to.shutdown(Shutdown::Both);
+}
+
+pub(super) fn arguments() -> Arguments {
+    Arguments {
+        listen: "127.0.0.1:0".parse().unwrap(),
+        ..Arguments::default()
+    }
+}
+
+/// A writer that sends every line to a channel.
+struct Lines(String, Sender<String>);
+
+impl Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.push_str(std::str::from_utf8(bytes).unwrap());
+        while let Some((line, rest)) = self.0.split_once('\n') {
+            // The test may have seen enough.
+            let _ = self.1.send(line.to_owned());
+            self.0 = rest.to_owned();
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A running program.
+pub(super) struct Running {
+    pub(super) uris: Vec<String>,
+    output: Receiver<String>,
+    remarks: Receiver<String>,
+    signals: UnboundedSender<()>,
+    thread: thread::JoinHandle<Exit>,
+}
+
+fn start(
+    arguments: Arguments,
+) -> (
+    Receiver<String>,
+    Receiver<String>,
+    UnboundedSender<()>,
+    thread::JoinHandle<Exit>,
+) {
+    let (output, lines) = mpsc::channel();
+    let (remarks, remarked) = mpsc::channel();
+    let (signals, signalled) = futures::channel::mpsc::unbounded();
+    let thread = thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let console = Console {
+            output: Lines(String::new(), output),
+            remarks: Lines(String::new(), remarks),
+            palette: crate::terminal::Palette::Plain,
+        };
+        let program = run(&arguments, console, signalled);
+        runtime.block_on(program).unwrap()
+    });
+    (lines, remarked, signals, thread)
+}
+
+/// Runs a program that ends by itself; returns its exit code and its remarks.
+pub(super) fn run_once(arguments: &Arguments) -> (Exit, String) {
+    let (_, remarks, _signals, thread) = start(arguments.clone());
+    let exit = thread.join().unwrap();
+    (exit, remarks.iter().collect())
+}
+
+impl Running {
+    pub(super) fn start(arguments: Arguments) -> Self {
+        let json = arguments.json;
+        let (output, remarks, signals, thread) = start(arguments);
+        let first = output.recv_timeout(TIMEOUT).expect("the addresses");
+        let uris = if json {
+            let event: serde_json::Value = serde_json::from_str(&first).unwrap();
+            assert_eq!(event["event"], "listening");
+            vec![event["uri"].as_str().unwrap().to_owned()]
+        } else {
+            first.split(' ').map(str::to_owned).collect()
+        };
+        Self {
+            uris,
+            output,
+            remarks,
+            signals,
+            thread,
+        }
+    }
+
+    /// Waits for the next line of the output.
+    pub(super) fn output(&self) -> String {
+        self.output.recv_timeout(TIMEOUT).expect("a line")
+    }
+
+    /// Waits for a remark that starts with `wanted`, behind remarks that start with one of `others`.
+    pub(super) fn remark(&self, wanted: &str, others: &[&str]) -> String {
+        loop {
+            let remark = self.remarks.recv_timeout(TIMEOUT).expect(wanted);
+            if remark.starts_with(wanted) {
+                return remark;
+            }
+            let is_expected = others.iter().any(|other| remark.starts_with(other));
+            assert!(is_expected, "{remark}");
+        }
+    }
+
+    /// Waits for the first primary, and returns its name.
+    pub(super) fn primary(&self) -> String {
+        self.remark("primary: ", &[])["primary: ".len()..].to_owned()
+    }
+
+    pub(super) fn signal(&self) {
+        self.signals.unbounded_send(()).unwrap();
+    }
+
+    pub(super) fn join(self) -> Exit {
+        self.thread.join().unwrap()
+    }
+
+    /// Ends the program, whatever is in progress.
+    pub(super) fn finish(self) {
+        self.signal();
+        // It may have ended at the first.
+        let _ = self.signals.unbounded_send(());
+        assert_eq!(self.join(), Exit::SUCCESS);
+    }
+}
+
+/// A client with one connection.
+pub(super) struct Client {
+    pub(super) address: String,
+    stream: TcpStream,
+}
+
+impl Client {
+    pub(super) fn connect(uri: &str) -> Self {
+        let address = uri.strip_prefix("mongodb://").unwrap();
+        let address = address.strip_suffix("/?directConnection=true").unwrap();
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+        Self {
+            address: address.to_owned(),
+            stream,
+        }
+    }
+
+    /// Sends a hello with `marker` in it, which is answered when the topology version is no longer
+    /// `version`. A connection that is closed is no error.
+    pub(super) fn send(&mut self, marker: &str, version: Option<&Document>) {
+        let mut hello = doc! { "hello": 1, "$db": "admin", "comment": marker };
+        if let Some(version) = version {
+            hello.insert("topologyVersion", version.clone());
+            hello.insert("maxAwaitTimeMS", 600_000);
+        }
+        let message = OpMsg {
+            body: &hello.to_vec().unwrap(),
+            ..OpMsg::default()
+        };
+        let bytes = message.encode().unwrap().into_bytes();
+        // Only `receive` returns errors.
+        let _ = self.stream.write_all(&bytes);
+    }
+
+    pub(super) fn receive(&mut self) -> io::Result<Document> {
+        let mut length = [0; 4];
+        self.stream.read_exact(&mut length)?;
+        let mut bytes = vec![0; u32::from_le_bytes(length) as usize];
+        bytes[..4].copy_from_slice(&length);
+        self.stream.read_exact(&mut bytes[4..])?;
+        let message = WireMessage::decode(bytes).unwrap();
+        Ok(Document::from_reader(message.body()).unwrap())
+    }
+
+    /// Exchanges a hello with `marker` in it.
+    pub(super) fn hello(&mut self, marker: &str) -> Document {
+        self.send(marker, None);
+        self.receive().unwrap()
+    }
+
+    /// Waits until the connection is closed; nothing may come before.
+    pub(super) fn assert_closed(&mut self) {
+        let mut byte = [0];
+        match self.stream.read(&mut byte) {
+            Ok(0) => {}
+            Ok(_) => panic!("a reply came"),
+            Err(error) => assert_eq!(error.kind(), io::ErrorKind::ConnectionReset),
+        }
+    }
+}
