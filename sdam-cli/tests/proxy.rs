@@ -23,7 +23,7 @@ use sdam_cli::{
     watch::Console,
 };
 use sdam_live::{
-    Certificates, Client, MemberSpec, Mongod, ReplicaSet, ServerTls, or_skip, target_dir,
+    Certificates, Client, MemberSpec, Mongod, ReplicaSet, ServerTls, Socks, or_skip, target_dir,
 };
 
 /// The time limit of every wait, for a machine under load.
@@ -185,4 +185,28 @@ fn the_proxy_speaks_tls_with_members_unless_clients_do() {
         check(true),
         ("directConnection=true&tls=true".to_owned(), None)
     );
+}
+
+#[test]
+fn the_proxy_reaches_members_through_a_socks_proxy() {
+    let Some(socks) = or_skip(Socks::start()).unwrap() else {
+        return;
+    };
+    let Some(server) = or_skip(Mongod::start(None)).unwrap() else {
+        return;
+    };
+    let (host, through) = (server.host(), socks.address());
+    let (name, port) = (through.ip(), through.port());
+    let uri = format!("mongodb://{host}/?proxyHost={name}&proxyPort={port}");
+    let mut arguments = Arguments::default();
+    arguments.target = Target::new(&uri);
+    let program = Running::start(arguments);
+    let rest = program.uri.strip_prefix("mongodb://").unwrap();
+    let (address, _) = rest.split_once("/?").unwrap();
+    let client = Client::connect_with_timeout(address.parse().unwrap(), TIMEOUT);
+    let mut client = client.unwrap();
+    client.hello().unwrap();
+    socks.kill().unwrap();
+    client.hello().unwrap_err();
+    program.finish();
 }

@@ -25,7 +25,8 @@ When the primary changes, every relayed connection to the old one is closed, so 
 again and reach the new one. Nothing is sent to a member that is known not to be primary. The proxy \
 learns that when a driver would; an operation that the old primary has accepted before may be lost.
 
-With tls=true the proxy speaks TLS with the members, checks their certificates and shows them its own; \
+With proxyHost the proxy reaches the members through that SOCKS5 proxy, for clients as well. With \
+tls=true it speaks TLS with the members, checks their certificates and shows them its own; \
 clients speak plain text with the proxy. With --tls-passthrough clients speak TLS with the members \
 themselves; they have to accept that the certificate does not name the proxy, or use a name of the \
 member for it.

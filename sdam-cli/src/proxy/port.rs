@@ -7,7 +7,10 @@ use std::{
 };
 
 use futures::{FutureExt, select_biased};
-use sdam::{AppError, Criteria, SelectedServer, Stage, Topology, transport::stream::ByteStream};
+use sdam::{
+    AppError, Criteria, SelectedServer, Stage, Topology,
+    transport::{stream::ByteStream, system::tune_tcp},
+};
 use tokio::{
     net::TcpStream,
     time::{Instant, sleep},
@@ -63,8 +66,9 @@ impl Port {
         client: TcpStream,
         stopped: impl Future<Output = ()>,
     ) -> Result<(), String> {
-        // A failure costs speed only.
-        let _ = client.set_nodelay(true);
+        // Without delay, and with probes of an idle client, which may have gone silently. A failure
+        // costs only these.
+        let _ = tune_tcp(&client);
         let (mut client, mut up) = (Client(client), Pipe::new());
         let mut stopped = pin!(stopped.fuse());
         let found = select_biased! {
