@@ -89,7 +89,8 @@
 //!
 //! # Features
 //!
-//! A feature only adds items.
+//! A feature only adds: items, and with `srv` and `tls` a resolver and a TLS library to what the
+//! functions of [`runtime`] return.
 //!
 //! | feature | what it adds |
 //! | --- | --- |
