@@ -3,6 +3,7 @@
 
 mod arguments;
 mod check;
+mod explanation;
 mod finding;
 mod findings;
 mod observation;
@@ -15,9 +16,9 @@ use std::io::{self, Write};
 
 use sdam::Runtime;
 
-pub use self::arguments::{Arguments, Only};
-use self::finding::Finding;
-use crate::{exit::Exit, failure::Failure, target::redact, watch::Console};
+pub use self::arguments::{Arguments, CheckId, FailOn, Suppression};
+use self::observation::Observation;
+use crate::{exit::Exit, failure::Failure, target::redact, terminal::Palette, watch::Console};
 
 /// Checks the deployment of `arguments`, and prints the findings.
 ///
@@ -30,8 +31,12 @@ pub async fn run<O: Write, R: Write>(
     arguments: &Arguments,
     mut console: Console<O, R>,
 ) -> io::Result<Exit> {
-    if arguments.list {
-        write!(console.output, "{}", report::list())?;
+    let offline = match arguments.explain {
+        Some(CheckId(check)) => Some(report::explanation(check)),
+        None => arguments.list.then(report::list),
+    };
+    if let Some(text) = offline {
+        write!(console.output, "{text}")?;
         return Ok(Exit::SUCCESS);
     }
     match prepare(arguments) {
@@ -64,20 +69,30 @@ async fn examine(
     uri: &str,
     runtime: &Runtime,
     output: &mut impl Write,
-    palette: crate::terminal::Palette,
+    palette: Palette,
 ) -> io::Result<Exit> {
     let seen = observe::observe(&arguments.target, uri, runtime, arguments.timeout).await;
-    let mut findings = findings::of(&seen);
-    if !arguments.only.is_empty() {
-        let wanted = |finding: &Finding| arguments.only.iter().any(|only| only.0 == finding.check);
-        findings.retain(wanted);
-    }
-    let target = redact(uri);
-    let text = if arguments.json {
-        report::json(&target, &findings)
-    } else {
-        report::text(palette, &findings, &seen, arguments.verbose)
-    };
+    let (text, exit) = conclude(arguments, uri, &seen, palette);
     write!(output, "{text}")?;
-    Ok(finding::exit(&findings))
+    Ok(exit)
+}
+
+/// Returns what is printed of what was seen, and the exit code.
+fn conclude(
+    arguments: &Arguments,
+    uri: &str,
+    seen: &Observation,
+    palette: Palette,
+) -> (String, Exit) {
+    let mut findings = findings::of(seen);
+    finding::suppress(&mut findings, &arguments.suppress);
+    finding::select(&mut findings, &arguments.only);
+    let text = if arguments.json {
+        report::json(&redact(uri), &findings)
+    } else if arguments.short {
+        report::short(palette, &findings, seen)
+    } else {
+        report::text(palette, &findings, seen, arguments.verbose)
+    };
+    (text, finding::exit(&findings, arguments.fail_on))
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use super::check::Check;
 use crate::{cli::seconds, target::Target};
@@ -13,14 +13,21 @@ Every host is checked at the same time, and a failed check ends those of its hos
 written: the servers receive hello and, if the connection string has credentials, a login \
 and ping at one of them.
 
-Exit codes: 0 nothing worse than info, 1 the worst finding is a warning, 2 a failure, 3 the \
-command line or the connection string is wrong, 4 a check could not be made.
+The check-up ends within four times --timeout, whatever the servers do.
+
+Exit codes, the same for text and JSON: 0 nothing worse than info, 1 the worst finding is a warning, \
+2 a failure, 3 the command line or the connection string is wrong, 4 a check could not be made. \
+--fail-on makes 1, or 1 and 2, a 0; suppressed findings do not count.
 
 Example: sdam doctor 'mongodb://db-0.example.com/?replicaSet=rs0'";
 
 /// Checks a deployment from here, step by step, and says what to do about each problem.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 #[command(after_help = AFTER)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a flag of the command line"
+)]
 #[non_exhaustive]
 pub struct Arguments {
     #[command(flatten)]
@@ -32,12 +39,25 @@ pub struct Arguments {
     /// Show also what is well.
     #[arg(long, short)]
     pub verbose: bool,
-    /// Show this check alone; may be repeated.
-    #[arg(long, value_name = "ID", value_parser = Only::parse)]
-    pub only: Vec<Only>,
+    /// Show one line for each problem, and the summary.
+    #[arg(long, conflicts_with_all = ["json", "verbose"])]
+    pub short: bool,
+    /// Show this check alone, and the failures that prevent it; may be repeated.
+    #[arg(long, value_name = "ID", value_parser = CheckId::parse)]
+    pub only: Vec<CheckId>,
+    /// Accept what this check finds, at this host or everywhere; may be repeated. JSON keeps the
+    /// finding, with "suppressed": true.
+    #[arg(long, value_name = "ID[@HOST]", value_parser = Suppression::parse)]
+    pub suppress: Vec<Suppression>,
+    /// From which severity on the exit code is not 0.
+    #[arg(long, value_name = "SEVERITY", value_enum, default_value_t)]
+    pub fail_on: FailOn,
     /// Show the checks, and connect to nothing.
     #[arg(long)]
     pub list: bool,
+    /// Explain this check and what it may find, and connect to nothing.
+    #[arg(long, value_name = "ID", value_parser = CheckId::parse)]
+    pub explain: Option<CheckId>,
     /// How long one step of a connection may take [default: 0.5].
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub timeout: Option<Duration>,
@@ -45,10 +65,53 @@ pub struct Arguments {
 
 /// A check, by its id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Only(pub(super) Check);
+pub struct CheckId(pub(super) Check);
 
-impl Only {
+impl CheckId {
     fn parse(id: &str) -> Result<Self, String> {
         Check::of(id).map(Self)
+    }
+}
+
+/// The severity from which on the exit code is not 0. The codes of a wrong connection string and of
+/// a check that could not be made stay.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub enum FailOn {
+    /// A warning, or worse.
+    #[default]
+    Warning,
+    /// A failure.
+    Failure,
+    /// None.
+    Never,
+}
+
+/// Findings that do not count: those of a check, at one host or everywhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Suppression {
+    check: Check,
+    host: Option<String>,
+}
+
+impl Suppression {
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let (id, host) = match text.split_once('@') {
+            Some((_, "")) => return Err("behind @ there is no host".to_owned()),
+            Some((id, host)) => (id, Some(host.to_ascii_lowercase())),
+            None => (text, None),
+        };
+        let check = Check::of(id)?;
+        Ok(Self { check, host })
+    }
+
+    /// Returns whether this is about the findings of `check` about `subject`. A host without port
+    /// stands for every port.
+    pub(super) fn covers(&self, check: Check, subject: Option<&str>) -> bool {
+        let is_host = |host: &String| {
+            let subject = subject.unwrap_or_default().to_ascii_lowercase();
+            let rest = subject.strip_prefix(host);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
+        };
+        self.check == check && self.host.as_ref().is_none_or(is_host)
     }
 }

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::check::Check;
+use super::{
+    arguments::{CheckId, FailOn, Suppression},
+    check::Check,
+};
 use crate::exit::Exit;
 
 /// How good an answer is.
@@ -61,6 +64,8 @@ pub(super) struct Finding {
     /// What has to be repaired first, if the check was skipped.
     pub(super) blocked_by: Option<String>,
     pub(super) took: Option<Duration>,
+    /// Whether the user has accepted it.
+    pub(super) suppressed: bool,
 }
 
 impl Finding {
@@ -76,6 +81,7 @@ impl Finding {
             remedies: Vec::new(),
             blocked_by: None,
             took: None,
+            suppressed: false,
         }
     }
 
@@ -113,8 +119,47 @@ impl Finding {
     }
 
     pub(super) fn is_problem(&self) -> bool {
-        matches!(self.status, Status::Warn | Status::Fail | Status::Error)
+        let is_bad = matches!(self.status, Status::Warn | Status::Fail | Status::Error);
+        is_bad && !self.suppressed
     }
+
+    /// Returns whether the connection string cannot be used, so that nothing else was checked.
+    fn is_configuration(&self) -> bool {
+        self.check == Check::Uri && self.status == Status::Fail
+    }
+}
+
+/// Marks what the user has accepted. A check that could not be made is no finding to accept, and
+/// nor is a connection string that cannot be used.
+pub(super) fn suppress(findings: &mut [Finding], suppressions: &[Suppression]) {
+    for finding in findings {
+        let is_finding = matches!(finding.status, Status::Info | Status::Warn | Status::Fail);
+        let subject = finding.subject.as_deref();
+        let mut accepted = suppressions.iter();
+        finding.suppressed = is_finding
+            && !finding.is_configuration()
+            && accepted.any(|own| own.covers(finding.check, subject));
+    }
+}
+
+/// Keeps the findings of the checks `only`, and the failures for which one of them was not made.
+pub(super) fn select(findings: &mut Vec<Finding>, only: &[CheckId]) {
+    if only.is_empty() {
+        return;
+    }
+    let is_of = |own: &Finding, id: &CheckId| own.check == id.0 || own.step == Some(id.0);
+    let wanted = |own: &Finding| only.iter().any(|id| is_of(own, id));
+    let skipped = findings.iter().filter(|own| wanted(own));
+    let blockers: Vec<_> = skipped.filter_map(|own| own.blocked_by.clone()).collect();
+    let missing = only
+        .iter()
+        .filter(|id| !findings.iter().any(|own| is_of(own, id)));
+    let last_missing = missing.map(|id| id.0).max();
+    findings.retain(|own| {
+        let prevents = blockers.contains(&own.name()) || last_missing > Some(own.check);
+        let has_failed = matches!(own.status, Status::Fail | Status::Error);
+        wanted(own) || (has_failed && prevents)
+    });
 }
 
 /// Returns the worst status.
@@ -125,15 +170,14 @@ pub(super) fn verdict(findings: &[Finding]) -> Status {
 }
 
 /// Returns the exit code for the worst finding.
-pub(super) fn exit(findings: &[Finding]) -> Exit {
-    let mut strings = findings.iter().filter(|own| own.check == Check::Uri);
-    if strings.any(|own| own.status == Status::Fail) {
+pub(super) fn exit(findings: &[Finding], fail_on: FailOn) -> Exit {
+    if findings.iter().any(Finding::is_configuration) {
         return Exit::CONFIGURATION;
     }
     match verdict(findings) {
         Status::Error => Exit::FAILED,
-        Status::Fail => Exit::FAILURES,
-        Status::Warn => Exit::WARNINGS,
-        Status::Ok | Status::Info | Status::Skip => Exit::SUCCESS,
+        Status::Fail if fail_on <= FailOn::Failure => Exit::FAILURES,
+        Status::Warn if fail_on <= FailOn::Warning => Exit::WARNINGS,
+        _ => Exit::SUCCESS,
     }
 }

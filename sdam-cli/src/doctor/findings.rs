@@ -136,9 +136,15 @@ fn selection(deployment: &Deployment, options: &Options, blocked_by: Option<Stri
         finding = finding.evidence("servers", verdicts.collect::<Vec<_>>());
     }
     if status == Status::Fail {
-        let mut remedies = deployment.diagnoses.iter().map(ToString::to_string);
-        finding.causes.extend(remedies.next());
-        finding = finding.remedy("run `sdam explain` with the same connection string");
+        if let Some(diagnosis) = deployment.diagnoses.first() {
+            finding = finding
+                .cause(diagnosis.to_string())
+                .remedy(diagnosis.remedy());
+        }
+        finding = finding.remedy(
+            "change readPreference or readPreferenceTags if the reads need no other server; \
+             `sdam explain` with the same connection string has the reason for each server",
+        );
     }
     finding.blocked_by = blocked_by.filter(|_| status == Status::Skip);
     finding

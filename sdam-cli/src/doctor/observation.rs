@@ -31,6 +31,9 @@ pub(super) struct Observation {
 /// The look-ups of the SRV and the TXT record, which are made at the same time.
 #[derive(Clone, Debug)]
 pub(super) struct Srv {
+    /// The name in the connection string.
+    pub(super) host: String,
+    /// The name of the SRV record.
     pub(super) name: String,
     pub(super) hosts: Result<Vec<ServerAddress>, ServerError>,
     pub(super) texts: Result<Vec<Box<str>>, ServerError>,

@@ -29,6 +29,15 @@ pub(super) fn list() -> String {
     text
 }
 
+/// Returns the text of `--explain`.
+pub(super) fn explanation(check: Check) -> String {
+    let mut text = format!("{}: {}\n", check.id(), check.question());
+    for paragraph in check.explanation() {
+        let _ = write!(text, "\n{}\n", wrap(paragraph, 0).join("\n"));
+    }
+    text
+}
+
 /// Formats a matrix of the servers, the findings that are not well, or all, and a summary.
 pub(super) fn text(
     palette: Palette,
@@ -38,29 +47,63 @@ pub(super) fn text(
 ) -> String {
     let mut text = matrix(palette, findings, seen);
     for finding in findings {
-        let shown = finding.is_problem() || finding.status == Status::Info;
-        if shown || (verbose && finding.status != Status::Skip) {
+        let is_info = finding.status == Status::Info && !finding.suppressed;
+        if finding.is_problem() || is_info || (verbose && finding.status != Status::Skip) {
             block(&mut text, palette, finding);
         }
     }
-    let count = |status| findings.iter().filter(|own| own.status == status).count();
+    let (tone, lines) = summary(findings, seen);
+    for line in lines {
+        let _ = writeln!(text, "{}", palette.paint(tone, line));
+    }
     let first = findings.iter().find(|own| own.is_problem());
-    let (tone, end) = match first {
-        Some(first) => (Tone::Bad, format!("First problem: {}", first.name())),
-        None => (Tone::Good, "No problem was found".to_owned()),
+    if let Some(first) = first {
+        let hint = format!("`sdam doctor --explain {}` says more.", first.check.id());
+        let _ = writeln!(text, "{}", palette.paint(Tone::Faint, hint));
+    }
+    text
+}
+
+/// Formats a line for each problem, and the summary in the last one.
+pub(super) fn short(palette: Palette, findings: &[Finding], seen: &Observation) -> String {
+    let mut text = String::new();
+    for finding in findings.iter().filter(|own| own.is_problem()) {
+        let (tone, word) = mark(finding.status);
+        let rest = format!("{}  {}", finding.name(), finding.title);
+        let (word, rest) = (palette.paint(tone, word), palette.paint(Tone::Normal, rest));
+        let _ = writeln!(text, "{word}{rest}");
+    }
+    let (tone, lines) = summary(findings, seen);
+    let _ = writeln!(text, "{}", palette.paint(tone, lines.join(" ")));
+    text
+}
+
+/// Returns the numbers of findings, and the first problem.
+fn summary(findings: &[Finding], seen: &Observation) -> (Tone, [String; 2]) {
+    let count = |status| {
+        let counted = findings.iter().filter(|own| !own.suppressed);
+        counted.filter(|own| own.status == status).count()
     };
-    let summary = format!(
-        "{}, {}: {} fail, {} warn, {} skipped.",
+    let suppressed = findings.iter().filter(|own| own.suppressed).count();
+    let accepted = match suppressed {
+        0 => String::new(),
+        suppressed => format!(", {suppressed} suppressed"),
+    };
+    let numbers = format!(
+        "{}, {}: {} fail, {} warn, {} skipped{accepted}.",
         counted(seen.hosts.len(), "host", "hosts"),
         counted(findings.len(), "check", "checks"),
         count(Status::Fail) + count(Status::Error),
         count(Status::Warn),
         count(Status::Skip),
     );
-    for line in [summary, end] {
-        let _ = writeln!(text, "{}", palette.paint(tone, line));
+    match findings.iter().find(|own| own.is_problem()) {
+        Some(first) => (
+            Tone::Bad,
+            [numbers, format!("First problem: {}", first.name())],
+        ),
+        None => (Tone::Good, [numbers, "No problem was found".to_owned()]),
     }
-    text
 }
 
 fn matrix(palette: Palette, findings: &[Finding], seen: &Observation) -> String {
@@ -91,7 +134,7 @@ fn matrix(palette: Palette, findings: &[Finding], seen: &Observation) -> String 
                 Some(Status::Ok | Status::Info) => (Tone::Good, "ok"),
                 Some(Status::Warn) => (Tone::Doubtful, "warn"),
                 Some(Status::Fail) => (Tone::Bad, "FAIL"),
-                Some(Status::Error) => (Tone::Bad, "ERROR"),
+                Some(Status::Error) => (Tone::Bad, "ERR"),
                 Some(Status::Skip) | None => (Tone::Faint, "-"),
             };
             let _ = write!(text, "{} ", palette.paint(tone, format!("{word:5}")));
@@ -110,21 +153,17 @@ fn matrix(palette: Palette, findings: &[Finding], seen: &Observation) -> String 
 
 /// Formats one finding: what, why, and what to do.
 fn block(text: &mut String, palette: Palette, finding: &Finding) {
-    let tone = match finding.status {
-        Status::Ok => Tone::Good,
-        Status::Info | Status::Skip => Tone::Faint,
-        Status::Warn => Tone::Doubtful,
-        Status::Fail | Status::Error => Tone::Bad,
+    let (tone, word) = mark(finding.status);
+    let accepted = if finding.suppressed {
+        " (suppressed)"
+    } else {
+        ""
     };
-    let word = match finding.status {
-        Status::Fail | Status::Error => finding.status.name().to_uppercase(),
-        status => status.name().to_owned(),
-    };
-    let title = format!("{}  {}", finding.name(), finding.title);
-    let mut mark = palette.paint(tone, format!("{word:5}")).to_string();
+    let title = format!("{}  {}{accepted}", finding.name(), finding.title);
+    let mut margin = palette.paint(tone, word).to_string();
     for line in wrap(&title, 5) {
-        let _ = writeln!(text, "{mark}{}", palette.paint(Tone::Strong, line));
-        "     ".clone_into(&mut mark);
+        let _ = writeln!(text, "{margin}{}", palette.paint(Tone::Strong, line));
+        "     ".clone_into(&mut margin);
     }
     for (name, value) in &finding.evidence {
         let shown = match value {
@@ -150,6 +189,18 @@ fn block(text: &mut String, palette: Palette, finding: &Finding) {
     }
 }
 
+/// Returns the word for a status, in five columns, and its tone.
+fn mark(status: Status) -> (Tone, String) {
+    let (tone, word) = match status {
+        Status::Ok => (Tone::Good, status.name().to_owned()),
+        Status::Info | Status::Skip => (Tone::Faint, status.name().to_owned()),
+        Status::Warn => (Tone::Doubtful, status.name().to_owned()),
+        Status::Fail => (Tone::Bad, "FAIL".to_owned()),
+        Status::Error => (Tone::Bad, "ERR".to_owned()),
+    };
+    (tone, format!("{word:5}"))
+}
+
 fn labelled(text: &mut String, palette: Palette, label: &str, words: &str) {
     let mut label = format!("     {label:9} ");
     let indent = columns(&label);
@@ -166,13 +217,15 @@ fn labelled(text: &mut String, palette: Palette, label: &str, words: &str) {
 
 /// Formats one JSON document, `sdam.doctor/1`.
 pub(super) fn json(target: &str, findings: &[Finding]) -> String {
-    let summary: Map<_, _> = Status::ALL
+    let (accepted, counting): (Vec<_>, Vec<_>) = findings.iter().partition(|own| own.suppressed);
+    let mut summary: Map<_, _> = Status::ALL
         .iter()
         .map(|status| {
-            let count = findings.iter().filter(|own| own.status == *status).count();
+            let count = counting.iter().filter(|own| own.status == *status).count();
             (status.name().to_owned(), count.into())
         })
         .collect();
+    summary.insert("suppressed".to_owned(), accepted.len().into());
     let checks = findings.iter().map(|finding| {
         let evidence = finding.evidence.iter();
         let evidence: Map<_, _> = evidence
@@ -182,6 +235,7 @@ pub(super) fn json(target: &str, findings: &[Finding]) -> String {
             "id": finding.check.id(),
             "subject": finding.subject,
             "status": finding.status.name(),
+            "suppressed": finding.suppressed,
             "title": finding.title,
             "evidence": evidence,
             "causes": finding.causes,

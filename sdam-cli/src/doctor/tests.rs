@@ -1,31 +1,19 @@
-//! The gallery: deployments with one fault each, and healthy ones.
+//! Complete check-ups: the gallery of deployments, and the options of the command line.
 
+mod gallery;
 mod servers;
 
-use std::{
-    io::Read as _,
-    io::Write as _,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
-use bson::DateTime;
-use sdam::{Resolver, SrvRecords, TransportError};
-use sdam_core::{address::ServerAddress, error::Stage};
-use sdam_live::{Certificates, ServerCertificate};
-use sdam_sim::{
-    serve::{Builder, ReplicaSet},
-    users::User,
-};
+use sdam::{Resolver, Runtime, SrvRecords, TransportError};
+use sdam_core::{address::ServerAddress, error::Stage, uri::ConnectionString};
+use sdam_sim::serve::{Builder, ReplicaSet};
 use serde_json::Value;
 use tokio::runtime::Builder as Tokio;
 
-use self::servers::{Server, lagging, listener, primary, standalone};
+use self::servers::{Server, listener, standalone};
 use super::*;
-use crate::{
-    target::Target,
-    terminal::{Palette, WIDTH, columns},
-};
+use crate::terminal::{Palette, WIDTH, columns};
 
 /// A name server with the SRV records of one name.
 #[derive(Debug)]
@@ -46,20 +34,34 @@ impl Resolver for Records {
     }
 }
 
-fn run_with(arguments: &Arguments, uri: &str, records: Vec<ServerAddress>) -> (Exit, String) {
+/// Runs `task` with the runtime of a program that has these SRV records.
+fn with_runtime<T>(records: Vec<ServerAddress>, task: impl AsyncFnOnce(Runtime) -> T) -> T {
     let tokio = Tokio::new_multi_thread()
         .worker_threads(1)
         .enable_all()
         .build()
         .unwrap();
-    let mut output = Vec::new();
-    let exit = tokio.block_on(async {
+    let result = tokio.block_on(async {
         let mut runtime = sdam::runtime::tokio().unwrap();
         runtime.io = runtime.io.with_resolver(Arc::new(Records(records)));
-        examine(arguments, uri, &runtime, &mut output, Palette::Plain).await
+        task(runtime).await
     });
     tokio.shutdown_background();
+    result
+}
+
+fn run_with(arguments: &Arguments, uri: &str, records: Vec<ServerAddress>) -> (Exit, String) {
+    let mut output = Vec::new();
+    let exit = with_runtime(records, async |runtime| {
+        examine(arguments, uri, &runtime, &mut output, Palette::Plain).await
+    });
     (exit.unwrap(), String::from_utf8(output).unwrap())
+}
+
+fn observe(arguments: &Arguments, uri: &str) -> Observation {
+    with_runtime(Vec::new(), async |runtime| {
+        observe::observe(&arguments.target, uri, &runtime, arguments.timeout).await
+    })
 }
 
 /// Returns the arguments for JSON, with time for a machine under load.
@@ -81,7 +83,7 @@ fn first(document: &Value) -> (String, Value) {
     let checks = document["checks"].as_array().unwrap();
     let problem = checks.iter().find(|check| {
         let status = check["status"].as_str().unwrap();
-        ["warn", "fail", "error"].contains(&status)
+        ["warn", "fail", "error"].contains(&status) && check["suppressed"] == false
     });
     let Some(problem) = problem else {
         return ("none".to_owned(), Value::Null);
@@ -100,21 +102,86 @@ fn check(uri: &str, expected: &str, exit: Exit, words: &str) {
 }
 
 fn check_with(arguments: &Arguments, uri: &str, expected: &str, exit: Exit, words: &str) {
-    let (code, document) = run_json(arguments, uri);
+    let seen = observe(arguments, uri);
+    let document = check_formats(arguments, uri, &seen, exit);
     let (problem, finding) = first(&document);
-    assert_eq!((&*problem, code), (expected, exit), "{document:#}");
+    assert_eq!(problem, expected, "{document:#}");
     if expected == "none" {
-        assert!(["ok"].contains(&document["verdict"].as_str().unwrap()));
+        assert_eq!(document["verdict"], "ok");
         return;
     }
-    assert!(
-        !finding["remedies"].as_array().unwrap().is_empty(),
-        "{finding:#}"
-    );
     assert!(
         finding.to_string().contains(words),
         "{words:?} in {finding:#}"
     );
+}
+
+/// Checks that text, short text and JSON have the same exit code and the same first problem, and
+/// that its remedy, or the finding, names a host or an option. Returns the document.
+fn check_formats(arguments: &Arguments, uri: &str, seen: &Observation, exit: Exit) -> Value {
+    let conclude = |json, short| {
+        let mut arguments = arguments.clone();
+        (arguments.json, arguments.short) = (json, short);
+        let (text, code) = conclude(&arguments, uri, seen, Palette::Plain);
+        assert_eq!(code, exit, "{text}");
+        text
+    };
+    let json = conclude(true, false);
+    // One document and the end of its line.
+    assert_eq!(json.find('\n'), Some(json.len() - 1));
+    let document: Value = serde_json::from_str(&json).unwrap();
+    let (problem, finding) = first(&document);
+    for text in [conclude(false, false), conclude(false, true)] {
+        let name = match (problem.as_str(), finding["subject"].as_str()) {
+            ("none", _) => "No problem was found".to_owned(),
+            (_, Some(subject)) => format!("First problem: {} {subject}", id(&finding)),
+            (_, None) => format!("First problem: {}", id(&finding)),
+        };
+        assert_eq!(text.matches(&name).count(), 1, "{name:?} in {text}");
+        assert_eq!(
+            text.matches("First problem:").count(),
+            usize::from(problem != "none")
+        );
+    }
+    if problem != "none" {
+        let remedies = strings(&finding["remedies"]);
+        assert!(!remedies.is_empty(), "{finding:#}");
+        let text = words(&conclude(false, false));
+        assert!(
+            remedies.iter().all(|own| text.contains(&words(own))),
+            "{text}"
+        );
+        let said = format!("{} {}", finding["subject"], remedies.join(" "));
+        let mut hosts = seen.hosts.iter();
+        let is_named = hosts.any(|host| said.contains(host.address.as_str()))
+            || ConnectionString::known_options().any(|name| said.contains(name))
+            || uri.contains(subject(&finding))
+            || uri
+                .split('/')
+                .nth(2)
+                .is_some_and(|host| said.contains(host));
+        assert!(is_named, "{finding:#}");
+    }
+    document
+}
+
+fn id(finding: &Value) -> &str {
+    finding["id"].as_str().unwrap()
+}
+
+fn subject(finding: &Value) -> &str {
+    finding["subject"].as_str().unwrap_or("no subject")
+}
+
+fn strings(list: &Value) -> Vec<&str> {
+    let list = list.as_array().unwrap().iter();
+    list.map(|own| own.as_str().unwrap()).collect()
+}
+
+/// Returns `text` without its line breaks.
+fn words(text: &str) -> String {
+    let words: Vec<_> = text.split_whitespace().collect();
+    words.join(" ")
 }
 
 /// Returns the arguments that dial the members of `set` at their places.
@@ -122,311 +189,6 @@ fn translated(set: &ReplicaSet) -> Arguments {
     let mut arguments = arguments();
     arguments.target.translate = Some(set.places().iter().cloned().collect());
     arguments
-}
-
-#[test]
-fn a_healthy_set_has_no_finding() {
-    let set = ReplicaSet::start(3).unwrap();
-    check(set.uri(), "none", Exit::SUCCESS, "");
-}
-
-#[test]
-fn a_healthy_standalone_and_healthy_mongoses_have_no_finding() {
-    let server = Builder::standalone().start().unwrap();
-    check(server.uri(), "none", Exit::SUCCESS, "");
-    let cluster = Builder::sharded(2).start().unwrap();
-    check(cluster.uri(), "none", Exit::SUCCESS, "");
-}
-
-#[test]
-fn a_healthy_set_behind_a_table_of_addresses_has_no_finding() {
-    let named = |index, port| ServerAddress::new(&format!("mongo-{index}.invalid"), port);
-    let set = ReplicaSet::build(Builder::replica_set(3).name(named)).unwrap();
-    check_with(&translated(&set), set.uri(), "none", Exit::SUCCESS, "");
-}
-
-#[test]
-fn a_misspelled_option_is_a_warning_with_the_right_name() {
-    let set = ReplicaSet::start(1).unwrap();
-    let uri = format!("{}&localTresholdMS=20", set.uri());
-    check(
-        &uri,
-        "uri warn",
-        Exit::WARNINGS,
-        "did you mean localThresholdMS?",
-    );
-}
-
-#[test]
-fn a_misspelled_option_that_guards_connections_is_refused() {
-    let uri = "mongodb://127.0.0.1/?tlsCAFille=/ca.pem";
-    check(
-        uri,
-        "uri fail",
-        Exit::CONFIGURATION,
-        "did you mean tlsCAFile?",
-    );
-}
-
-#[test]
-fn a_bad_connection_string_is_refused_without_the_password() {
-    let uri = "mongodb://ada:secret@a,b/?directConnection=true";
-    let (exit, output) = run_with(&arguments(), uri, Vec::new());
-    assert_eq!(exit, Exit::CONFIGURATION);
-    assert!(!output.contains("secret"), "{output}");
-    check(uri, "uri fail", Exit::CONFIGURATION, "directConnection");
-    check("mongodb:/a", "uri fail", Exit::CONFIGURATION, "mongodb://");
-}
-
-#[test]
-fn a_certificate_file_that_is_missing_is_refused() {
-    let uri = "mongodb://127.0.0.1/?tls=true&tlsCAFile=/no/such/file.pem";
-    check(uri, "uri fail", Exit::CONFIGURATION, "/no/such/file.pem");
-}
-
-#[test]
-fn a_name_that_does_not_exist_is_a_failure_of_dns() {
-    let uri = "mongodb://no-such-host.invalid/";
-    check(uri, "dns.addr fail", Exit::FAILURES, "spelling");
-}
-
-#[test]
-fn a_name_without_srv_records_is_a_failure_of_dns() {
-    let uri = "mongodb+srv://cluster.example.com/?tls=false";
-    check(uri, "dns.srv fail", Exit::FAILURES, "mongodb+srv");
-}
-
-#[test]
-fn hosts_of_srv_records_are_checked() {
-    let server = Server::mongod(listener(), standalone);
-    let host = ServerAddress::new("db.example.com", 27017);
-    let mut arguments = arguments();
-    let place = ServerAddress::new("127.0.0.1", server.address().port());
-    arguments.target.translate = Some([(host.clone(), place)].into_iter().collect());
-    let uri = "mongodb+srv://cluster.example.com/?tls=false";
-    let (exit, output) = run_with(&arguments, uri, vec![host]);
-    let document: Value = serde_json::from_str(&output).unwrap();
-    assert_eq!(
-        (&*first(&document).0, exit),
-        ("none", Exit::SUCCESS),
-        "{document:#}"
-    );
-}
-
-#[test]
-fn a_port_without_a_server_refuses() {
-    let port = listener().local_addr().unwrap().port();
-    let uri = format!("mongodb://127.0.0.1:{port}/");
-    check(&uri, "tcp fail", Exit::FAILURES, "no server listens");
-}
-
-#[test]
-fn a_silent_host_is_not_waited_for() {
-    // The system accepts connections, and the program never does.
-    let silent = listener();
-    let uri = format!("mongodb://{}/", silent.local_addr().unwrap());
-    let mut arguments = arguments();
-    arguments.timeout = Some(Duration::from_millis(300));
-    let begun = Instant::now();
-    check_with(
-        &arguments,
-        &uri,
-        "hello fail",
-        Exit::FAILURES,
-        "does not answer",
-    );
-    // Its own limit is 1.08 s; the rest is for a machine under load.
-    assert!(begun.elapsed() < Duration::from_secs(5));
-}
-
-#[test]
-fn a_web_server_is_not_mongodb() {
-    let server = Server::start(listener(), |mut stream| {
-        stream.read_exact(&mut [0; 16])?;
-        stream.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
-    });
-    let uri = format!("mongodb://{}/", server.address());
-    check(&uri, "hello fail", Exit::FAILURES, "HTTP");
-}
-
-#[test]
-fn a_server_that_expects_tls_is_recognized() {
-    let certificates = Certificates::create().unwrap();
-    let server = Server::tls(&certificates, ServerCertificate::Valid);
-    let uri = format!("mongodb://{}/", server.address());
-    check(&uri, "hello fail", Exit::FAILURES, "tls=true");
-}
-
-#[test]
-fn a_server_without_tls_is_recognized() {
-    let certificates = Certificates::create().unwrap();
-    let server = Server::mongod(listener(), standalone);
-    let uri = format!("mongodb://{}/?{}", server.address(), certificates.options());
-    check(
-        &uri,
-        "tls.handshake fail",
-        Exit::FAILURES,
-        "remove tls=true",
-    );
-}
-
-#[test]
-fn the_reason_for_which_a_certificate_is_rejected_is_found() {
-    let certificates = Certificates::create().unwrap();
-    let verify = |certificate, words| {
-        let server = Server::tls(&certificates, certificate);
-        let uri = format!("mongodb://{}/?{}", server.address(), certificates.options());
-        check(&uri, "tls.verify fail", Exit::FAILURES, words);
-    };
-    verify(ServerCertificate::Expired, "has expired");
-    verify(ServerCertificate::NotYetValid, "not valid yet");
-    verify(ServerCertificate::WrongName, "other.example");
-    verify(ServerCertificate::UnknownIssuer, "tlsCAFile");
-}
-
-#[test]
-fn a_valid_certificate_is_shown_with_its_days() {
-    let certificates = Certificates::create().unwrap();
-    let server = Server::tls(&certificates, ServerCertificate::Valid);
-    let uri = format!("mongodb://{}/?{}", server.address(), certificates.options());
-    let (exit, document) = run_json(&arguments(), &uri);
-    assert_eq!(
-        (&*first(&document).0, exit),
-        ("none", Exit::SUCCESS),
-        "{document:#}"
-    );
-    let checks = document["checks"].as_array().unwrap();
-    let verify = checks
-        .iter()
-        .find(|check| check["id"] == "tls.verify")
-        .unwrap();
-    assert!(
-        verify["evidence"]["days"].as_i64().unwrap() > 365,
-        "{verify}"
-    );
-    assert_eq!(verify["evidence"]["names"][0], "localhost");
-}
-
-#[test]
-fn a_wrong_set_name_is_shown_with_the_right_one() {
-    let set = ReplicaSet::start(1).unwrap();
-    let uri = set.uri().replace("replicaSet=rs0", "replicaSet=other");
-    check(&uri, "topo.kind fail", Exit::FAILURES, "set replicaSet=rs0");
-}
-
-#[test]
-fn members_whose_names_lead_nowhere_are_named() {
-    let named = |index, port| ServerAddress::new(&format!("mongo-{index}.invalid"), port);
-    let set = ReplicaSet::build(Builder::replica_set(1).name(named)).unwrap();
-    let (_, place) = set.places()[0].clone();
-    let uri = format!("mongodb://{place}/?replicaSet=rs0");
-    check(&uri, "topo.members fail", Exit::FAILURES, "--translate");
-}
-
-#[test]
-fn a_set_without_primary_is_recognized() {
-    let set = ReplicaSet::start(1).unwrap();
-    set.step_down().unwrap();
-    check(set.uri(), "topo.primary fail", Exit::FAILURES, "no primary");
-}
-
-#[test]
-fn two_primaries_are_shown_with_their_elections() {
-    let listeners = [listener(), listener()];
-    let names = listeners
-        .each_ref()
-        .map(|own| own.local_addr().unwrap().to_string());
-    let [a, b] = listeners;
-    let reversed = [names[1].clone(), names[0].clone()];
-    let own = names.clone();
-    let _a = Server::mongod(a, move || primary(&own, 1, "7fffffff0000000000000001"));
-    let _b = Server::mongod(b, move || primary(&reversed, 1, "7fffffff0000000000000002"));
-    let uri = format!("mongodb://{}/?replicaSet=rs0", names.join(","));
-    check(
-        &uri,
-        "topo.primary fail",
-        Exit::FAILURES,
-        "7fffffff0000000000000002",
-    );
-}
-
-#[test]
-fn a_secondary_that_lags_is_a_warning() {
-    let listeners = [listener(), listener()];
-    let names = listeners
-        .each_ref()
-        .map(|own| own.local_addr().unwrap().to_string());
-    let [behind, ahead] = lagging(&names, 40_000);
-    let [a, b] = listeners;
-    let _a = Server::mongod(a, move || ahead.clone());
-    let _b = Server::mongod(b, move || behind.clone());
-    let uri = format!("mongodb://{}/?replicaSet=rs0", names.join(","));
-    check(&uri, "lag warn", Exit::WARNINGS, "40 s behind the primary");
-}
-
-#[test]
-fn a_wrong_password_is_told_apart_from_nothing() {
-    let server = Builder::standalone()
-        .user(User::new("ada", "right"))
-        .start()
-        .unwrap();
-    let uri = |password| {
-        server
-            .uri()
-            .replace("mongodb://", &format!("mongodb://ada:{password}@"))
-    };
-    check(
-        &uri("wrong"),
-        "auth fail",
-        Exit::FAILURES,
-        "authSource=admin",
-    );
-    check(&uri("right"), "none", Exit::SUCCESS, "");
-}
-
-#[test]
-fn a_clock_that_differs_is_a_warning() {
-    let server = Server::mongod(listener(), || {
-        let mut reply = standalone();
-        let ahead = DateTime::now().timestamp_millis() + 90_000;
-        reply.insert("localTime", DateTime::from_millis(ahead));
-        reply
-    });
-    let uri = format!("mongodb://{}/", server.address());
-    check(&uri, "clock warn", Exit::WARNINGS, "ahead of");
-}
-
-#[test]
-fn a_server_that_is_too_old_is_recognized() {
-    let server = Server::mongod(listener(), || {
-        let mut reply = standalone();
-        reply.insert("maxWireVersion", 2);
-        reply
-    });
-    let uri = format!("mongodb://{}/", server.address());
-    check(&uri, "hello fail", Exit::FAILURES, "wire versions 0 to 2");
-}
-
-#[test]
-fn a_server_without_a_set_is_recognized() {
-    let server = Server::mongod(listener(), || {
-        let mut reply = standalone();
-        reply.extend(bson::doc! {
-            "ismaster": false, "isWritablePrimary": false, "isreplicaset": true,
-        });
-        reply
-    });
-    let uri = format!("mongodb://{}/?replicaSet=rs0", server.address());
-    check(&uri, "hello fail", Exit::FAILURES, "rs.initiate()");
-}
-
-#[test]
-fn a_proxy_that_does_not_run_is_recognized() {
-    let server = Server::mongod(listener(), standalone);
-    let port = listener().local_addr().unwrap().port();
-    let address = server.address();
-    let uri = format!("mongodb://{address}/?proxyHost=127.0.0.1&proxyPort={port}");
-    check(&uri, "tcp fail", Exit::FAILURES, "proxyPort");
 }
 
 /// Panics at each attempt to connect to port 1, and refuses the others.
@@ -470,15 +232,94 @@ fn a_check_that_panics_is_an_error_and_the_others_are_made() {
     assert_eq!(hellos, ["error", "fail"]);
 }
 
+/// Returns the arguments of the command line `words`, for JSON.
+fn parse(words: &[&str]) -> Arguments {
+    #[derive(clap::Parser)]
+    struct Program {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+    let words = ["doctor", "--timeout=3", "--json"].iter().chain(words);
+    <Program as clap::Parser>::try_parse_from(words)
+        .unwrap()
+        .arguments
+}
+
 #[test]
-fn one_check_can_be_shown_alone() {
+fn one_check_is_shown_alone_with_the_failures_that_prevent_it() {
     let set = ReplicaSet::start(1).unwrap();
-    let mut arguments = arguments();
-    arguments.only = vec![Only(check::Check::Hello)];
-    let (_, document) = run_json(&arguments, set.uri());
-    let checks = document["checks"].as_array().unwrap();
-    assert!(!checks.is_empty());
-    assert!(checks.iter().all(|check| check["id"] == "hello"));
+    let port = listener().local_addr().unwrap().port();
+    let refused = format!("mongodb://127.0.0.1:{port}/");
+    let check = |uri: &str, only: &str, expected: &[&str], exit| {
+        let arguments = parse(&["--only", only]);
+        let (code, document) = run_json(&arguments, uri);
+        let checks = document["checks"].as_array().unwrap().iter();
+        let ids: Vec<_> = checks.map(id).collect();
+        assert_eq!((&*ids, code), (expected, exit), "{only}: {document:#}");
+    };
+    check(set.uri(), "hello", &["hello"], Exit::SUCCESS);
+    check(set.uri(), "tls.verify", &[], Exit::SUCCESS);
+    check(&refused, "uri", &["uri"], Exit::SUCCESS);
+    // Skipped, not made, and not made because the string is wrong.
+    check(&refused, "hello", &["tcp", "hello"], Exit::FAILURES);
+    check(&refused, "lag", &["tcp"], Exit::FAILURES);
+    check("mongodb:/a", "lag", &["uri"], Exit::CONFIGURATION);
+}
+
+#[test]
+fn suppressed_findings_do_not_count_but_stay_in_json() {
+    let set = ReplicaSet::start(1).unwrap();
+    let port = listener().local_addr().unwrap().port();
+    let member = set.places()[0].0.clone();
+    let uri = format!("mongodb://127.0.0.1:{port},{member}/?replicaSet=rs0");
+    let host = format!("127.0.0.1:{port}");
+    let seen = observe(&arguments(), &uri);
+    let check = |suppressed: &str, expected: &str, exit| {
+        let arguments = parse(&["--suppress", suppressed]);
+        let document = check_formats(&arguments, &uri, &seen, exit);
+        assert_eq!(first(&document).0, expected, "{suppressed}: {document:#}");
+        let checks = document["checks"].as_array().unwrap();
+        let tcp = checks
+            .iter()
+            .find(|own| own["subject"] == host && own["id"] == "tcp");
+        let tcp = tcp.unwrap();
+        assert_eq!(tcp["status"], "fail");
+        assert_eq!(tcp["suppressed"], expected == "none");
+        let count = u32::from(expected == "none");
+        assert_eq!(document["summary"]["suppressed"], count);
+        assert_eq!(document["summary"]["fail"], 1 - count);
+    };
+    for suppressed in ["tcp", "tcp@127.0.0.1", &format!("tcp@{host}")] {
+        check(suppressed, "none", Exit::SUCCESS);
+    }
+    for suppressed in ["hello", "tcp@127.0.0", "tcp@db"] {
+        check(suppressed, "tcp fail", Exit::FAILURES);
+    }
+    let arguments = parse(&["--suppress=uri"]);
+    let (exit, _) = run_json(&arguments, "mongodb:/a");
+    assert_eq!(exit, Exit::CONFIGURATION);
+}
+
+#[test]
+fn the_severity_of_a_failing_exit_code_can_be_chosen() {
+    let server = Server::mongod(listener(), standalone);
+    let warned = format!("mongodb://{}/?localTresholdMS=20", server.address());
+    let port = listener().local_addr().unwrap().port();
+    let failed = format!("mongodb://127.0.0.1:{port}/");
+    for (fail_on, codes) in [
+        ("warning", [Exit::WARNINGS, Exit::FAILURES]),
+        ("failure", [Exit::SUCCESS, Exit::FAILURES]),
+        ("never", [Exit::SUCCESS, Exit::SUCCESS]),
+    ] {
+        let arguments = parse(&["--fail-on", fail_on]);
+        let uris = [&*warned, &*failed, "mongodb:/a"];
+        let exits = uris.map(|uri| run_json(&arguments, uri).0);
+        assert_eq!(
+            exits,
+            [codes[0], codes[1], Exit::CONFIGURATION],
+            "{fail_on}"
+        );
+    }
 }
 
 #[test]
@@ -502,21 +343,29 @@ fn text_shows_the_matrix_the_problem_and_the_remedy_in_80_columns() {
     }
 }
 
-#[test]
-fn every_check_is_listed_and_nothing_is_connected() {
+/// Runs without a runtime, so that nothing can be connected.
+fn offline(arguments: &Arguments) -> String {
     let (mut output, mut remarks) = (Vec::new(), Vec::new());
     let console = Console {
         output: &mut output,
         remarks: &mut remarks,
         palette: Palette::Plain,
     };
-    let mut arguments = Arguments {
-        list: true,
-        ..Arguments::default()
-    };
-    arguments.target = Target::new("mongodb://127.0.0.1:1/");
-    let exit = futures::executor::block_on(run(&arguments, console)).unwrap();
+    let exit = futures::executor::block_on(run(arguments, console)).unwrap();
     assert_eq!(exit, Exit::SUCCESS);
-    let lines = String::from_utf8(output).unwrap();
-    assert_eq!(lines.lines().count(), check::Check::ALL.len());
+    String::from_utf8(output).unwrap()
+}
+
+#[test]
+fn every_check_is_listed_and_explained_without_a_connection() {
+    let list = offline(&parse(&["--list", "mongodb://127.0.0.1:1/"]));
+    assert_eq!(list.lines().count(), check::Check::ALL.len());
+    for line in list.lines() {
+        let (id, question) = line.split_once(' ').unwrap();
+        let text = offline(&parse(&["--explain", id]));
+        assert!(text.lines().all(|line| columns(line) <= WIDTH), "{text}");
+        let title = format!("{id}: {}\n\n", question.trim());
+        assert!(text.starts_with(&title), "{text}");
+        assert!(words(&text).len() > 150, "{text}");
+    }
 }

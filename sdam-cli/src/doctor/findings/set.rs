@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use sdam::Diagnosis;
-use sdam_core::{hello::Hello, options::Options, server::ServerType, topology::DepartureReason};
+use sdam_core::{
+    address::ServerAddress, hello::Hello, options::Options, server::ServerType,
+    topology::DepartureReason,
+};
 
 use crate::doctor::{
     check::Check,
@@ -122,67 +125,74 @@ fn primary(hellos: &[(&Host, &Hello)], seen: &Observation) -> Finding {
         Some(format!("{} says {primary}", host.address))
     });
     let views: Vec<_> = views.collect();
-    let finding = |status, title: String| Finding::new(Check::TopoPrimary, status, title);
-    let finding = match primaries.len() {
-        0 => without_primary(hellos, seen),
-        1 => {
-            let (address, hello) = primaries
-                .iter()
-                .next()
-                .map_or((None, None), |(a, h)| (Some(a), Some(h)));
-            let others = hellos
-                .iter()
-                .filter_map(|(_, hello)| hello.primary.as_ref());
-            let differs = others.filter(|other| Some(other) != address).count();
-            let election = hello.map(|hello| hello.election).unwrap_or_default();
-            let stale = hellos.iter().filter(|(_, hello)| {
-                is_member(hello.server_type) && hello.election.set_version != election.set_version
-            });
-            let stale: Vec<_> = stale.map(|(host, _)| host.address.to_string()).collect();
-            let title = address.map(|address| format!("the primary is {address}"));
-            let title = title.unwrap_or_default();
-            if differs > 0 {
-                finding(
-                    Status::Warn,
-                    format!("{title}, but {differs} members name another one"),
-                )
-                .cause("an election has just ended, or the members do not reach each other")
-                .remedy("run the check again; if it stays, look at rs.status() of each member")
-            } else if stale.is_empty() {
-                finding(Status::Ok, title)
-            } else {
-                let who = stale.join(", ");
-                finding(
-                    Status::Warn,
-                    format!("{who} has another version of the configuration"),
-                )
-                .cause("the set was reconfigured, and the member does not reach the others")
-                .remedy("run the check again; if it stays, look at rs.status() of the member")
-            }
-        }
-        count => {
-            let each = primaries.iter().map(|(address, hello)| {
-                let election = hello.election;
-                let id = election.election_id.map(|id| id.to_string());
-                format!(
-                    "{address}: electionId {}, setVersion {}",
-                    id.as_deref().unwrap_or("none"),
-                    election.set_version.unwrap_or_default()
-                )
-            });
-            finding(
-                Status::Fail,
-                format!("{count} servers call themselves primary"),
-            )
-            .evidence("primaries", each.collect::<Vec<_>>())
-            .cause("the set is partitioned, and the older primary has not noticed yet")
-            .remedy(
-                "run the check again after 10 s: the one with the lower electionId steps down; \
-                     if it does not, check the network between the members",
-            )
-        }
+    let finding = match primaries.first_key_value() {
+        None => without_primary(hellos, seen),
+        Some((address, hello)) if primaries.len() == 1 => agreement(hellos, address, hello),
+        Some(_) => several(&primaries),
     };
     finding.evidence("views", views)
+}
+
+/// Returns whether all members agree about the one primary.
+fn agreement(hellos: &[(&Host, &Hello)], primary: &ServerAddress, of_primary: &Hello) -> Finding {
+    let finding = |status, title: String| Finding::new(Check::TopoPrimary, status, title);
+    let differs = |hello: &Hello| hello.primary.as_ref().is_some_and(|named| named != primary);
+    let differing = addresses(hellos, differs);
+    let version = of_primary.election.set_version;
+    let stale = addresses(hellos, |hello| {
+        is_member(hello.server_type) && hello.election.set_version != version
+    });
+    let remedy = |who| format!("run the check again; if it stays, look at rs.status() of {who}");
+    if !differing.is_empty() {
+        finding(
+            Status::Warn,
+            format!("the primary is {primary}, but {differing} names another one"),
+        )
+        .cause("an election has just ended, or the members do not reach each other")
+        .remedy(remedy(differing))
+    } else if stale.is_empty() {
+        finding(Status::Ok, format!("the primary is {primary}"))
+    } else {
+        finding(
+            Status::Warn,
+            format!("{stale} has another version of the configuration"),
+        )
+        .cause("the set was reconfigured, and the member does not reach the others")
+        .remedy(remedy(stale))
+    }
+}
+
+/// Returns the addresses of the servers for whose reply this holds.
+fn addresses(hellos: &[(&Host, &Hello)], holds: impl Fn(&Hello) -> bool) -> String {
+    let found = hellos.iter().filter(|(_, hello)| holds(hello));
+    let found = found.map(|(host, _)| host.address.to_string());
+    found.collect::<Vec<_>>().join(", ")
+}
+
+/// Returns the finding about more than one primary.
+fn several(primaries: &BTreeMap<&ServerAddress, &Hello>) -> Finding {
+    let each = primaries.iter().map(|(address, hello)| {
+        let election = hello.election;
+        let id = election.election_id.map(|id| id.to_string());
+        format!(
+            "{address}: electionId {}, setVersion {}",
+            id.as_deref().unwrap_or("none"),
+            election.set_version.unwrap_or_default()
+        )
+    });
+    let names: Vec<_> = primaries.keys().map(ToString::to_string).collect();
+    Finding::new(
+        Check::TopoPrimary,
+        Status::Fail,
+        format!("{} servers call themselves primary", primaries.len()),
+    )
+    .evidence("primaries", each.collect::<Vec<_>>())
+    .cause("the set is partitioned, and the older primary has not noticed yet")
+    .remedy(format!(
+        "run the check again after 10 s: the one with the lower electionId steps down; if it does \
+         not, check the network between {}",
+        names.join(" and ")
+    ))
 }
 
 fn without_primary(hellos: &[(&Host, &Hello)], seen: &Observation) -> Finding {
@@ -194,8 +204,9 @@ fn without_primary(hellos: &[(&Host, &Hello)], seen: &Observation) -> Finding {
         Some(named) => {
             let title =
                 format!("the members know the primary {named}, but it does not answer here");
-            Finding::new(Check::TopoPrimary, Status::Fail, title)
-                .remedy("let this machine reach the primary: see the finding about it")
+            Finding::new(Check::TopoPrimary, Status::Fail, title).remedy(format!(
+                "let this machine reach {named}: see the finding about it"
+            ))
         }
         None => Finding::new(
             Check::TopoPrimary,
@@ -207,9 +218,16 @@ fn without_primary(hellos: &[(&Host, &Hello)], seen: &Observation) -> Finding {
         )
         .cause("an election is going on, which takes about 12 s")
         .cause("fewer than half of the voting members reach each other")
-        .remedy(
-            "run the check again after 15 s; if it stays, start the members that do not answer",
-        ),
+        .remedy(match lost.first() {
+            Some(_) => format!("{AGAIN}, start {}", lost.join(", ")),
+            None => format!(
+                "{AGAIN}, look at rs.status() of {}",
+                addresses(hellos, |_| true)
+            ),
+        }),
     };
     finding.evidence("silent", lost)
 }
+
+/// What to do before anything else when there is no primary.
+const AGAIN: &str = "run the check again after 15 s; if it stays";

@@ -128,7 +128,10 @@ pub(super) fn records(srv: &Srv) -> Finding {
             Status::Fail,
             "there is no SRV record of this name".to_owned(),
         )
-        .remedy(format!("check the name after mongodb+srv://, {SEEDS}"));
+        .remedy(format!(
+            "check the name {} after mongodb+srv://, {SEEDS}",
+            srv.host
+        ));
     }
     if let Some(refused) = &srv.refused {
         return finding(Status::Fail, refused.reason().to_owned()).remedy(refused.remedy());

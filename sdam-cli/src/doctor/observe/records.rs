@@ -50,6 +50,7 @@ pub(super) async fn look_up(
         None => (None, None),
     };
     seen.srv = Some(Srv {
+        host: srv.host.to_string(),
         name,
         hosts: hosts.map(|records| records.hosts.clone()),
         texts,

@@ -8,6 +8,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     thread::{self, JoinHandle},
+    time::Duration,
 };
 
 use bson::{Document, doc};
@@ -18,6 +19,7 @@ use sdam::tls::rustls::{
 };
 use sdam::transport::wire::{OpCode, OpMsg, OpReply, WireMessage};
 use sdam_live::{Certificates, ServerCertificate};
+use tokio::{net::TcpSocket, runtime::Builder};
 
 /// Serves connections in threads until it is dropped.
 #[derive(Debug)]
@@ -91,6 +93,35 @@ impl Drop for Server {
         // Wakes the thread; if that fails, the listener has failed, too.
         let _ = TcpStream::connect(self.address);
         let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// A port that drops the packets of further connections, because its queue is full.
+#[derive(Debug)]
+pub(super) struct Dropping {
+    pub(super) address: SocketAddr,
+    _queued: Vec<TcpStream>,
+    _listener: tokio::net::TcpListener,
+    _runtime: tokio::runtime::Runtime,
+}
+
+impl Dropping {
+    pub(super) fn start() -> Self {
+        let runtime = Builder::new_current_thread().enable_io().build().unwrap();
+        let listener = runtime.block_on(async {
+            let socket = TcpSocket::new_v4()?;
+            socket.bind(([127, 0, 0, 1], 0).into())?;
+            socket.listen(0)
+        });
+        let listener = listener.unwrap();
+        let address = listener.local_addr().unwrap();
+        let connect = || TcpStream::connect_timeout(&address, Duration::from_millis(100)).ok();
+        Self {
+            address,
+            _queued: std::iter::from_fn(connect).collect(),
+            _listener: listener,
+            _runtime: runtime,
+        }
     }
 }
 

@@ -1,0 +1,381 @@
+//! Deployments with one fault each, and healthy ones.
+
+use std::{
+    io::{Read as _, Write as _},
+    time::Instant,
+};
+
+use bson::DateTime;
+use sdam_live::{Certificates, ServerCertificate};
+use sdam_sim::users::User;
+
+use super::{
+    servers::{Dropping, lagging, primary},
+    *,
+};
+
+#[test]
+fn a_healthy_set_has_no_finding() {
+    let set = ReplicaSet::start(3).unwrap();
+    check(set.uri(), "none", Exit::SUCCESS, "");
+}
+
+#[test]
+fn a_healthy_standalone_and_healthy_mongoses_have_no_finding() {
+    let server = Builder::standalone().start().unwrap();
+    check(server.uri(), "none", Exit::SUCCESS, "");
+    let cluster = Builder::sharded(2).start().unwrap();
+    check(cluster.uri(), "none", Exit::SUCCESS, "");
+}
+
+#[test]
+fn a_healthy_set_behind_a_table_of_addresses_has_no_finding() {
+    let named = |index, port| ServerAddress::new(&format!("mongo-{index}.invalid"), port);
+    let set = ReplicaSet::build(Builder::replica_set(3).name(named)).unwrap();
+    check_with(&translated(&set), set.uri(), "none", Exit::SUCCESS, "");
+}
+
+#[test]
+fn a_misspelled_option_is_a_warning_with_the_right_name() {
+    let set = ReplicaSet::start(1).unwrap();
+    let uri = format!("{}&localTresholdMS=20", set.uri());
+    check(
+        &uri,
+        "uri warn",
+        Exit::WARNINGS,
+        "did you mean localThresholdMS?",
+    );
+}
+
+#[test]
+fn a_misspelled_option_that_guards_connections_is_refused() {
+    let uri = "mongodb://127.0.0.1/?tlsCAFille=/ca.pem";
+    check(
+        uri,
+        "uri fail",
+        Exit::CONFIGURATION,
+        "did you mean tlsCAFile?",
+    );
+}
+
+#[test]
+fn a_bad_connection_string_is_refused_without_the_password() {
+    let uri = "mongodb://ada:secret@a,b/?directConnection=true";
+    let (exit, output) = run_with(&arguments(), uri, Vec::new());
+    assert_eq!(exit, Exit::CONFIGURATION);
+    assert!(!output.contains("secret"), "{output}");
+    check(uri, "uri fail", Exit::CONFIGURATION, "directConnection");
+    check("mongodb:/a", "uri fail", Exit::CONFIGURATION, "mongodb://");
+}
+
+#[test]
+fn a_certificate_file_that_is_missing_is_refused() {
+    let uri = "mongodb://127.0.0.1/?tls=true&tlsCAFile=/no/such/file.pem";
+    check(uri, "uri fail", Exit::CONFIGURATION, "/no/such/file.pem");
+}
+
+#[test]
+fn a_name_that_does_not_exist_is_a_failure_of_dns() {
+    let uri = "mongodb://no-such-host.invalid/";
+    check(uri, "dns.addr fail", Exit::FAILURES, "spelling");
+}
+
+#[test]
+fn a_name_without_srv_records_is_a_failure_of_dns() {
+    let uri = "mongodb+srv://cluster.example.com/?tls=false";
+    check(uri, "dns.srv fail", Exit::FAILURES, "mongodb+srv");
+}
+
+#[test]
+fn hosts_of_srv_records_are_checked() {
+    let server = Server::mongod(listener(), standalone);
+    let host = ServerAddress::new("db.example.com", 27017);
+    let mut arguments = arguments();
+    let place = ServerAddress::new("127.0.0.1", server.address().port());
+    arguments.target.translate = Some([(host.clone(), place)].into_iter().collect());
+    let uri = "mongodb+srv://cluster.example.com/?tls=false";
+    let (exit, output) = run_with(&arguments, uri, vec![host]);
+    let document: Value = serde_json::from_str(&output).unwrap();
+    assert_eq!(
+        (&*first(&document).0, exit),
+        ("none", Exit::SUCCESS),
+        "{document:#}"
+    );
+}
+
+#[test]
+fn a_port_without_a_server_refuses() {
+    let port = listener().local_addr().unwrap().port();
+    let uri = format!("mongodb://127.0.0.1:{port}/");
+    check(&uri, "tcp fail", Exit::FAILURES, "no server listens");
+}
+
+#[test]
+fn a_silent_host_is_not_waited_for() {
+    // The system accepts connections, and the program never does.
+    let silent = listener();
+    let uri = format!("mongodb://{}/", silent.local_addr().unwrap());
+    let mut arguments = arguments();
+    arguments.timeout = Some(Duration::from_millis(300));
+    let begun = Instant::now();
+    check_with(
+        &arguments,
+        &uri,
+        "hello fail",
+        Exit::FAILURES,
+        "does not answer",
+    );
+    // Its own limit is 1.08 s; the rest is for a machine under load.
+    assert!(begun.elapsed() < Duration::from_secs(5));
+}
+
+#[test]
+fn a_web_server_is_not_mongodb() {
+    let server = Server::start(listener(), |mut stream| {
+        stream.read_exact(&mut [0; 16])?;
+        stream.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+    });
+    let uri = format!("mongodb://{}/", server.address());
+    check(&uri, "hello fail", Exit::FAILURES, "HTTP");
+}
+
+#[test]
+fn a_server_that_expects_tls_is_recognized() {
+    let certificates = Certificates::create().unwrap();
+    let server = Server::tls(&certificates, ServerCertificate::Valid);
+    let uri = format!("mongodb://{}/", server.address());
+    check(&uri, "hello fail", Exit::FAILURES, "tls=true");
+}
+
+#[test]
+fn a_server_without_tls_is_recognized() {
+    let certificates = Certificates::create().unwrap();
+    let server = Server::mongod(listener(), standalone);
+    let uri = format!("mongodb://{}/?{}", server.address(), certificates.options());
+    check(
+        &uri,
+        "tls.handshake fail",
+        Exit::FAILURES,
+        "remove tls=true",
+    );
+}
+
+#[test]
+fn the_reason_for_which_a_certificate_is_rejected_is_found() {
+    let certificates = Certificates::create().unwrap();
+    let verify = |certificate, words| {
+        let server = Server::tls(&certificates, certificate);
+        let uri = format!("mongodb://{}/?{}", server.address(), certificates.options());
+        check(&uri, "tls.verify fail", Exit::FAILURES, words);
+    };
+    verify(ServerCertificate::Expired, "has expired");
+    verify(ServerCertificate::NotYetValid, "not valid yet");
+    verify(ServerCertificate::WrongName, "other.example");
+    verify(ServerCertificate::UnknownIssuer, "tlsCAFile");
+}
+
+#[test]
+fn a_valid_certificate_is_shown_with_its_days() {
+    let certificates = Certificates::create().unwrap();
+    let server = Server::tls(&certificates, ServerCertificate::Valid);
+    let uri = format!("mongodb://{}/?{}", server.address(), certificates.options());
+    let (exit, document) = run_json(&arguments(), &uri);
+    assert_eq!(
+        (&*first(&document).0, exit),
+        ("none", Exit::SUCCESS),
+        "{document:#}"
+    );
+    let checks = document["checks"].as_array().unwrap();
+    let verify = checks
+        .iter()
+        .find(|check| check["id"] == "tls.verify")
+        .unwrap();
+    assert!(
+        verify["evidence"]["days"].as_i64().unwrap() > 365,
+        "{verify}"
+    );
+    assert_eq!(verify["evidence"]["names"][0], "localhost");
+}
+
+#[test]
+fn a_wrong_set_name_is_shown_with_the_right_one() {
+    let set = ReplicaSet::start(1).unwrap();
+    let uri = set.uri().replace("replicaSet=rs0", "replicaSet=other");
+    check(&uri, "topo.kind fail", Exit::FAILURES, "set replicaSet=rs0");
+}
+
+#[test]
+fn members_whose_names_lead_nowhere_are_named() {
+    let named = |index, port| ServerAddress::new(&format!("mongo-{index}.invalid"), port);
+    let set = ReplicaSet::build(Builder::replica_set(1).name(named)).unwrap();
+    let (_, place) = set.places()[0].clone();
+    let uri = format!("mongodb://{place}/?replicaSet=rs0");
+    check(&uri, "topo.members fail", Exit::FAILURES, "--translate");
+}
+
+#[test]
+fn a_set_without_primary_is_recognized() {
+    let set = ReplicaSet::start(1).unwrap();
+    set.step_down().unwrap();
+    check(set.uri(), "topo.primary fail", Exit::FAILURES, "no primary");
+}
+
+#[test]
+fn two_primaries_are_shown_with_their_elections() {
+    let listeners = [listener(), listener()];
+    let names = listeners
+        .each_ref()
+        .map(|own| own.local_addr().unwrap().to_string());
+    let [a, b] = listeners;
+    let reversed = [names[1].clone(), names[0].clone()];
+    let own = names.clone();
+    let _a = Server::mongod(a, move || primary(&own, 1, "7fffffff0000000000000001"));
+    let _b = Server::mongod(b, move || primary(&reversed, 1, "7fffffff0000000000000002"));
+    let uri = format!("mongodb://{}/?replicaSet=rs0", names.join(","));
+    check(
+        &uri,
+        "topo.primary fail",
+        Exit::FAILURES,
+        "7fffffff0000000000000002",
+    );
+}
+
+#[test]
+fn a_secondary_that_lags_is_a_warning() {
+    let listeners = [listener(), listener()];
+    let names = listeners
+        .each_ref()
+        .map(|own| own.local_addr().unwrap().to_string());
+    let [behind, ahead] = lagging(&names, 40_000);
+    let [a, b] = listeners;
+    let _a = Server::mongod(a, move || ahead.clone());
+    let _b = Server::mongod(b, move || behind.clone());
+    let uri = format!("mongodb://{}/?replicaSet=rs0", names.join(","));
+    check(&uri, "lag warn", Exit::WARNINGS, "40 s behind the primary");
+}
+
+#[test]
+fn a_wrong_password_is_told_apart_from_nothing() {
+    let server = Builder::standalone()
+        .user(User::new("ada", "right"))
+        .start()
+        .unwrap();
+    let uri = |password| {
+        server
+            .uri()
+            .replace("mongodb://", &format!("mongodb://ada:{password}@"))
+    };
+    check(
+        &uri("wrong"),
+        "auth fail",
+        Exit::FAILURES,
+        "authSource=admin",
+    );
+    check(&uri("right"), "none", Exit::SUCCESS, "");
+}
+
+/// A connection that ends in silence, alert 80 of TLS, code 18 of a login, packets that are dropped.
+#[test]
+fn causes_that_cannot_be_told_apart_are_all_given() {
+    let check = |uri: &str, expected: &str, causes: &[&str]| {
+        let mut arguments = arguments();
+        arguments.timeout = Some(Duration::from_millis(500));
+        let seen = observe(&arguments, uri);
+        let document = check_formats(&arguments, uri, &seen, Exit::FAILURES);
+        let (problem, finding) = first(&document);
+        assert_eq!(problem, expected, "{finding:#}");
+        let given = strings(&finding["causes"]).join("; ");
+        for cause in causes {
+            assert!(given.contains(cause), "{cause:?} in {given}");
+        }
+    };
+    let certificates = Certificates::create().unwrap();
+
+    let closing = Server::start(listener(), |mut stream| stream.read_exact(&mut [0; 16]));
+    let uri = format!("mongodb://{}/", closing.address());
+    check(&uri, "hello fail", &["TLS", "too old", "no MongoDB"]);
+
+    let alerting = Server::start(listener(), |mut stream| {
+        stream.read_exact(&mut [0; 16])?;
+        stream.write_all(&[21, 3, 3, 0, 2, 2, 80])
+    });
+    let uri = format!(
+        "mongodb://{}/?{}",
+        alerting.address(),
+        certificates.options()
+    );
+    check(
+        &uri,
+        "tls.handshake fail",
+        &["allow list", "cipher suite", "does not use TLS"],
+    );
+
+    let guarded = Builder::standalone().user(User::new("ada", "right"));
+    let guarded = guarded.start().unwrap();
+    let uri = guarded.uri().replace("mongodb://", "mongodb://ada:wrong@");
+    check(&uri, "auth fail", &["password", "authSource"]);
+
+    let dropping = Dropping::start();
+    let uri = format!("mongodb://{}/", dropping.address);
+    check(&uri, "tcp fail", &["firewall", "host is down"]);
+}
+
+#[test]
+fn a_read_preference_without_a_server_is_a_failure_of_the_selection() {
+    let set = ReplicaSet::start(1).unwrap();
+    let uri = format!(
+        "{}&readPreference=secondary&readPreferenceTags=dc:ny",
+        set.uri()
+    );
+    check(
+        &uri,
+        "select fail",
+        Exit::FAILURES,
+        "no server takes reads with secondary",
+    );
+}
+
+#[test]
+fn a_clock_that_differs_is_a_warning() {
+    let server = Server::mongod(listener(), || {
+        let mut reply = standalone();
+        let ahead = DateTime::now().timestamp_millis() + 90_000;
+        reply.insert("localTime", DateTime::from_millis(ahead));
+        reply
+    });
+    let uri = format!("mongodb://{}/", server.address());
+    check(&uri, "clock warn", Exit::WARNINGS, "ahead of");
+}
+
+#[test]
+fn a_server_that_is_too_old_is_recognized() {
+    let server = Server::mongod(listener(), || {
+        let mut reply = standalone();
+        reply.insert("maxWireVersion", 2);
+        reply
+    });
+    let uri = format!("mongodb://{}/", server.address());
+    check(&uri, "hello fail", Exit::FAILURES, "wire versions 0 to 2");
+}
+
+#[test]
+fn a_server_without_a_set_is_recognized() {
+    let server = Server::mongod(listener(), || {
+        let mut reply = standalone();
+        reply.extend(bson::doc! {
+            "ismaster": false, "isWritablePrimary": false, "isreplicaset": true,
+        });
+        reply
+    });
+    let uri = format!("mongodb://{}/?replicaSet=rs0", server.address());
+    check(&uri, "hello fail", Exit::FAILURES, "rs.initiate()");
+}
+
+#[test]
+fn a_proxy_that_does_not_run_is_recognized() {
+    let server = Server::mongod(listener(), standalone);
+    let port = listener().local_addr().unwrap().port();
+    let address = server.address();
+    let uri = format!("mongodb://{address}/?proxyHost=127.0.0.1&proxyPort={port}");
+    check(&uri, "tcp fail", Exit::FAILURES, "proxyPort");
+}
