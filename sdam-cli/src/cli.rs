@@ -1,39 +1,62 @@
 //! The command line: subcommands, help, errors.
 
+mod man;
+#[cfg(test)]
+pub(crate) mod tests;
+mod values;
+
 use std::{
     ffi::OsString,
     io::{self, Write},
-    str::FromStr,
-    time::Duration,
 };
 
-use clap::{CommandFactory, Parser, Subcommand, error::ErrorKind};
+use clap::{
+    CommandFactory, FromArgMatches, Parser, Subcommand,
+    error::{ContextKind, ContextValue, ErrorKind},
+};
 use clap_complete::Shell;
 
+pub(crate) use self::values::{listen_address, name_server, seconds, some_seconds, whole};
 use crate::{
     compare, doctor,
     exit::{self, Exit},
-    explain, export, log, proxy, replay, report, serve,
+    explain, export, log,
+    output::standard_output,
+    proxy, replay, report, serve,
     target::redact,
     watch::{self, Console},
 };
 
-#[cfg(test)]
-pub(crate) mod tests;
-
-/// What every page of help ends with.
-const EXIT_CODES: &str = "\
+/// What the help of the program ends with.
+const AFTER: &str = "\
 Exit codes: 0 done, 1 and 2 as the subcommand's help says, 3 the command line or the connection \
-string is wrong, 4 another failure.
+string is wrong, 4 another failure. A signal ends a subcommand with 128 and its number, such as \
+130 for Ctrl-C, unless the help of the subcommand says otherwise.
 
 A connection string may contain a password, which other users of this host see in the list of \
-processes: use SDAM_URI or --uri-file instead.";
+processes: use SDAM_URI or --uri-file instead.
+
+Examples; `sdam serve --port 27017` simulates the deployment of all examples:
+  sdam
+  sdam watch 'mongodb://127.0.0.1:27017/?replicaSet=rs0'
+  sdam help watch";
+
+/// What the help of `completions` ends with.
+const AFTER_COMPLETIONS: &str = "\
+For zsh, the file is _sdam in a folder of $fpath; for fish, ~/.config/fish/completions/sdam.fish. \
+PowerShell takes them in its profile: sdam completions powershell | Out-String | Invoke-Expression
+
+Exit codes: 0 done, 3 the command line is wrong, 4 another failure.
+
+Example, for bash with the package bash-completion:
+  mkdir -p ~/.local/share/bash-completion/completions
+  sdam completions bash > ~/.local/share/bash-completion/completions/sdam";
 
 /// Shows what a client sees of a MongoDB deployment, and why.
 ///
 /// Without a subcommand it shows a simulated replica set and a failover of it.
 #[derive(Debug, Parser)]
-#[command(name = "sdam", version, after_help = EXIT_CODES, max_term_width = 100)]
+#[command(name = "sdam", version, after_help = AFTER, max_term_width = 100)]
 #[command(infer_long_args = false, disable_help_subcommand = false)]
 pub struct Cli {
     #[command(subcommand)]
@@ -52,19 +75,37 @@ enum Command {
     Report(report::Arguments),
     Compare(compare::Arguments),
     /// Prints the completions of a shell.
+    #[command(after_help = AFTER_COMPLETIONS)]
     Completions {
         /// The shell.
         shell: Shell,
     },
-    /// Prints the manual page, in troff.
-    Man,
+    Man(man::Arguments),
+}
+
+/// Returns the definition of the command line.
+pub fn command() -> clap::Command {
+    // A negative number is a value, which is then refused by its range.
+    let allow = |argument: clap::Arg| argument.allow_negative_numbers(true);
+    let takes =
+        |argument: &clap::Arg| !argument.is_positional() && argument.get_action().takes_values();
+    Cli::command().mut_subcommands(|subcommand| {
+        subcommand.mut_args(|argument| {
+            if takes(&argument) {
+                allow(argument)
+            } else {
+                argument
+            }
+        })
+    })
 }
 
 /// Runs the program with its arguments, the first of which is its name.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
-    match Cli::try_parse_from(arguments) {
+    let matches = command().try_get_matches_from(arguments);
+    match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli.run(),
-        Err(error) => report(&error),
+        Err(error) => report(error),
     }
 }
 
@@ -74,7 +115,12 @@ impl Cli {
             arguments.log = log::config();
             arguments.screen = watch::has_screen();
             Exit::of(exit::run(|console| async move {
-                watch::run(&arguments, console, exit::interrupted()).await
+                if arguments.wants_screen() {
+                    // The screen handles the other signals.
+                    watch::run(&arguments, console, exit::interrupted()).await
+                } else {
+                    watch::run(&arguments, console, exit::stopped()).await
+                }
             }))
         };
         match self.command {
@@ -92,7 +138,7 @@ impl Cli {
                     let Console {
                         output, remarks, ..
                     } = console;
-                    export::run(&arguments, output, remarks, exit::interrupted()).await
+                    export::run(&arguments, output, remarks, exit::stopped()).await
                 }))
             }
             Some(Command::Proxy(arguments)) => Exit::of(exit::run(|console| async move {
@@ -101,43 +147,39 @@ impl Cli {
             Some(Command::Serve(arguments)) => Exit::of(serve::run(&arguments)),
             Some(Command::Replay(arguments)) => Exit::of(replay::main(&arguments)),
             Some(Command::Compare(arguments)) => {
-                Exit::of(compare::run(&arguments, io::stdout().lock(), io::stderr()))
+                Exit::of(compare::run(&arguments, standard_output(), io::stderr()))
             }
             Some(Command::Report(arguments)) => {
-                Exit::of(report::run(&arguments, io::stdout().lock(), io::stderr()))
+                Exit::of(report::run(&arguments, standard_output(), io::stderr()))
             }
             // Rendered first, because the generators panic if their reader has gone.
             Some(Command::Completions { shell }) => {
                 let mut text = Vec::new();
-                clap_complete::generate(shell, &mut Self::command(), "sdam", &mut text);
+                clap_complete::generate(shell, &mut command(), "sdam", &mut text);
                 exit::print(&text)
             }
-            Some(Command::Man) => {
-                let mut text = Vec::new();
-                let page = clap_mangen::Man::new(Self::command()).render(&mut text);
-                Exit::of(page.map(|()| exit::print(&text)))
-            }
+            Some(Command::Man(arguments)) => Exit::of(man::run(&arguments, command())),
         }
     }
 }
 
 /// Prints a request for help on standard output, and an error on standard error.
-fn report(error: &clap::Error) -> Exit {
+fn report(mut error: clap::Error) -> Exit {
     if matches!(
         error.kind(),
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
     ) {
         return exit::print(error.render().to_string().as_bytes());
     }
+    if let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand)
+        && word.contains("://")
+    {
+        let tip = format!("to show this deployment, use 'sdam watch {word}'");
+        let tips = ContextValue::StyledStrs(vec![tip.into()]);
+        error.insert(ContextKind::Suggested, tips);
+    }
     let text = redact(&error.render().to_string());
     // If standard error fails as well, the error is lost.
     let _ = io::stderr().write_all(text.as_bytes());
     Exit::CONFIGURATION
-}
-
-/// Parses a number of seconds, such as `2.5`.
-pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds = f64::from_str(text).ok();
-    let duration = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    duration.ok_or_else(|| "it needs a number of seconds, for example 2.5".to_owned())
 }

@@ -31,11 +31,13 @@ the clocks of the hosts are estimated by the times in the servers' replies, and 
 Exit codes: 0 no disagreement was longer than the tolerance, 1 one was, 3 the command line is wrong \
 or the recordings cannot be compared, 4 another failure.
 
-Example, with the recordings of two hosts, each by `sdam watch --record FILE --vantage NAME URI`:
-sdam compare web-1.jsonl web-2.jsonl";
+Example, after `sdam watch --record web-1.jsonl --vantage web-1 URI` on one host and the same with \
+web-2 on another:
+  sdam compare web-1.jsonl web-2.jsonl";
 
-/// Compares what clients in different places saw of one deployment at the same time: where they
-/// disagreed about the primary or about the type of a server, from when to when.
+/// Compares what clients in different places saw of one deployment.
+///
+/// It shows where they disagreed about the primary or about the type of a server, from when to when.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 #[command(after_help = AFTER)]
 #[non_exhaustive]

@@ -3,12 +3,17 @@
 use std::{
     future::{Future, pending},
     io::{self, Write},
+    pin::pin,
     process::ExitCode,
 };
 
+use futures::{FutureExt, select_biased};
 use tokio::{runtime::Builder, signal};
 
-use crate::{output::Output, watch::Console};
+use crate::{
+    output::{Output, standard_output},
+    watch::Console,
+};
 
 /// The exit code of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,9 +102,25 @@ pub async fn interrupted() {
     }
 }
 
+/// Becomes ready at Ctrl-C and at SIGTERM. If these cannot be handled, they end the process as
+/// usual.
+///
+/// Has to be awaited in the context of a tokio runtime with I/O.
+pub async fn stopped() {
+    #[cfg(unix)]
+    if let Ok(mut terminate) = signal::unix::signal(signal::unix::SignalKind::terminate()) {
+        select_biased! {
+            _ = pin!(terminate.recv().fuse()) => {}
+            () = pin!(interrupted().fuse()) => {}
+        }
+        return;
+    }
+    interrupted().await;
+}
+
 /// Prints a text, such as the help, on standard output.
 pub fn print(text: &[u8]) -> Exit {
-    Exit::of(io::stdout().write_all(text).map(|()| Exit::SUCCESS))
+    Exit::of(standard_output().write_all(text).map(|()| Exit::SUCCESS))
 }
 
 impl From<Exit> for ExitCode {

@@ -100,15 +100,16 @@ impl Exporter {
             simulated = Some((set, arguments.failover_period));
             vec![(None, uri)]
         };
-        let listener = TcpListener::bind(arguments.listen).await.map_err(|error| {
-            Failure::other(format!("cannot listen on {}: {error}", arguments.listen))
-        })?;
+        let listener = TcpListener::bind(arguments.listen).await;
+        let listener =
+            listener.map_err(|error| Failure::listen("--listen", arguments.listen, &error))?;
         // The strings are checked before the first topology connects.
         let runtime = arguments.target.runtime()?;
         let mut parsed = Vec::new();
         for (name, uri) in targets {
             let options = Target::options(&uri, &runtime.io).await;
-            let options = options.map_err(|failure| failure.of(name.as_deref()))?;
+            let options =
+                options.map_err(|failure| failure.of(place(arguments, name.as_deref())))?;
             parsed.push((name, options));
         }
         let mut deployments = Vec::new();
@@ -136,8 +137,15 @@ fn deployment(
         builder = builder.sink(log);
     }
     let topology = builder.start(runtime);
-    let topology = topology.map_err(|error| Failure::config(error).of(name.as_deref()))?;
+    let topology =
+        topology.map_err(|error| Failure::config(error).of(place(arguments, name.as_deref())))?;
     Ok(Deployment::new(name, topology, numbers))
+}
+
+/// Names a deployment of the file of targets, for messages.
+fn place(arguments: &Arguments, name: Option<&str>) -> Option<String> {
+    let file = arguments.targets.as_ref()?.display();
+    name.map(|name| format!("--targets {file}: {name}"))
 }
 
 /// Serves until `stop` is ready and the exchanges that have begun have ended.

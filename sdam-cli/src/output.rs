@@ -12,8 +12,36 @@ use std::{
     time::Duration,
 };
 
+use crate::failure::cannot_write;
+
 #[cfg(test)]
 mod tests;
+
+/// Returns standard output, whose errors name it.
+pub(crate) fn standard_output() -> impl Write + Send + 'static {
+    Named("standard output", io::stdout())
+}
+
+/// A stream whose errors name it.
+struct Named<W>(&'static str, W);
+
+impl<W> Named<W> {
+    fn name<T>(&self, result: io::Result<T>) -> io::Result<T> {
+        result.map_err(|error| io::Error::new(error.kind(), cannot_write(self.0, &error)))
+    }
+}
+
+impl<W: Write> Write for Named<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.1.write(bytes);
+        self.name(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let flushed = self.1.flush();
+        self.name(flushed)
+    }
+}
 
 /// The size of the buffer; output beyond it is lost.
 const CAPACITY: usize = 1 << 20;
@@ -66,12 +94,12 @@ enum Writer {
 impl Output {
     /// Opens standard output.
     pub fn stdout() -> Self {
-        Self::new(io::stdout())
+        Self::new(standard_output())
     }
 
     /// Opens standard error.
     pub fn stderr() -> Self {
-        Self::new(io::stderr())
+        Self::new(Named("standard error", io::stderr()))
     }
 
     /// Creates an output to `writer`, with a thread that writes to it.

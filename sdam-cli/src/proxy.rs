@@ -141,10 +141,10 @@ impl Proxy {
             drain: arguments.drain.unwrap_or_default(),
             grace: arguments.drain.unwrap_or(GRACE),
         };
-        let mut places = vec![(arguments.listen, Criteria::write())];
+        let mut places = vec![("--listen", arguments.listen, Criteria::write())];
         if let Some((listen, preference)) = arguments.reads(&options.read_preference) {
             let criteria = Criteria::read(preference).map_err(Failure::config)?;
-            places.push((listen, criteria));
+            places.push(("--listen-read", listen, criteria));
         }
         let tls = layer(arguments, &options, &runtime)?;
         let passes = options.tls.is_some() && arguments.tls_passthrough;
@@ -161,8 +161,8 @@ impl Proxy {
             topology,
             _simulated: simulated,
         };
-        for (listen, criteria) in places {
-            let failed = |error| Failure::other(format!("cannot listen on {listen}: {error}"));
+        for (option, listen, criteria) in places {
+            let failed = |error: io::Error| Failure::listen(option, listen, &error);
             let listener = TcpListener::bind(listen).await.map_err(failed)?;
             let address = listener.local_addr().map_err(failed)?;
             let tls = if passes { "&tls=true" } else { "" };

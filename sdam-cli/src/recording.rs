@@ -18,6 +18,8 @@ use sdam_events::{
 };
 use sha2::{Digest, Sha256};
 
+use crate::failure::cannot_read;
+
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -58,7 +60,7 @@ impl Recording {
         } else {
             (path.display().to_string(), fs::read(path))
         };
-        let bytes = bytes.map_err(|error| RecordingError(format!("{name}: {error}")))?;
+        let bytes = bytes.map_err(|error| RecordingError(cannot_read(&name, &error)))?;
         Self::parse(name, &bytes)
     }
 

@@ -34,8 +34,9 @@ use serde_json::Value;
 use self::{application_error::ApplicationError, line::Step};
 use crate::{
     exit::Exit,
-    failure::Failure,
+    failure::{Failure, cannot_read},
     json::{self, RoundTrips},
+    output::standard_output,
 };
 
 pub use self::trace::trace;
@@ -77,14 +78,16 @@ pub struct Arguments {
 ///
 /// Only those of the standard streams; other errors are printed and set the exit code.
 pub fn main(arguments: &Arguments) -> io::Result<Exit> {
-    let (output, remarks) = (io::stdout().lock(), io::stderr());
+    let (output, remarks) = (standard_output(), io::stderr());
     let Some(path) = &arguments.trace else {
         return run(io::stdin().lock(), output, remarks);
     };
     match File::open(path) {
         Ok(file) => trace(BufReader::new(file), output, remarks),
-        Err(error) => Failure::config(format!("--trace {}: {error}", path.display()))
-            .report(&mut io::stderr()),
+        Err(error) => {
+            let name = format!("--trace {}", path.display());
+            Failure::config(cannot_read(name, &error)).report(&mut io::stderr())
+        }
     }
 }
 

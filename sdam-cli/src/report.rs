@@ -21,7 +21,11 @@ use std::{
 use clap::Args;
 
 use self::page::{MARK, Page};
-use crate::{exit::Exit, failure::Failure, recording::Recording};
+use crate::{
+    exit::Exit,
+    failure::{Failure, cannot_write},
+    recording::Recording,
+};
 
 /// What the help ends with.
 const AFTER: &str = "\
@@ -30,10 +34,13 @@ names and error texts, but no credentials.
 
 Exit codes: 0 done, 3 the command line is wrong or RECORDING is no recording, 4 another failure.
 
-Example: sdam watch --record incident.jsonl --once && sdam report incident.jsonl -o failover.html";
+Example, with the recording of a simulated failover:
+  sdam watch --plain --record incident.jsonl
+  sdam report incident.jsonl -o failover.html";
 
-/// Shows a recording as one page of HTML: the servers' states over time, failovers, round-trip
-/// times, every event.
+/// Shows a recording as one page of HTML.
+///
+/// The page has the servers' states over time, failovers, round-trip times and every event.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 #[command(after_help = AFTER)]
 #[non_exhaustive]
@@ -93,7 +100,7 @@ impl Arguments {
 
 /// Writes the page to a file, unless that has something else in it.
 fn save(page: &Page, path: &Path, force: bool) -> Result<(), Failure> {
-    let failed = |error: io::Error| Failure::other(format!("{}: {error}", path.display()));
+    let failed = |error: io::Error| Failure::other(cannot_write(path.display(), &error));
     if !force && !is_free(path).map_err(failed)? {
         let path = path.display();
         return Err(Failure::config(format!(

@@ -5,7 +5,10 @@ use std::{fs, io::Read, net::SocketAddr, path::PathBuf, sync::Arc};
 use clap::Args;
 use sdam::{Io, Options, Runtime, TopologyBuilder, dns::DnsResolver, transport::AddressTable};
 
-use crate::failure::Failure;
+use crate::{
+    cli::name_server,
+    failure::{Failure, cannot_read},
+};
 
 /// The deployment to connect to.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
@@ -21,7 +24,7 @@ pub struct Target {
     #[arg(long, value_name = "MEMBER=PLACE,...")]
     pub translate: Option<AddressTable>,
     /// The DNS server to ask for the records of a mongodb+srv string, instead of those of the system.
-    #[arg(long, value_name = "IP:PORT")]
+    #[arg(long, value_name = "IP:PORT", value_parser = name_server)]
     pub dns: Option<SocketAddr>,
 }
 
@@ -47,8 +50,14 @@ impl Target {
         } else {
             fs::read_to_string(path).map(|read| text = read)
         };
-        read.map_err(|error| Failure::config(format!("--uri-file {}: {error}", path.display())))?;
-        Ok(Some(text.trim().to_owned()))
+        let name = format!("--uri-file {}", path.display());
+        read.map_err(|error| Failure::config(cannot_read(&name, &error)))?;
+        match text.trim() {
+            "" => Err(Failure::config(format!(
+                "{name}: it is empty; it needs a line such as mongodb://localhost:27017"
+            ))),
+            uri => Ok(Some(uri.to_owned())),
+        }
     }
 
     /// Returns the runtime of the calling context, with the DNS server of the command line.

@@ -1,9 +1,12 @@
+use std::time::Duration;
+
 use super::*;
 use crate::target::Target;
 
 fn parse(words: &[&str]) -> Result<Option<Command>, clap::Error> {
     let words = ["sdam"].iter().chain(words);
-    Cli::try_parse_from(words).map(|cli| cli.command)
+    let matches = command().try_get_matches_from(words)?;
+    Ok(Cli::from_arg_matches(&matches)?.command)
 }
 
 /// Parses the arguments of `watch`.
@@ -26,7 +29,7 @@ pub(crate) fn explain(words: &[&str]) -> explain::Arguments {
 
 #[test]
 fn the_definition_of_the_command_line_is_consistent() {
-    Cli::command().debug_assert();
+    command().debug_assert();
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 
 use super::check::Check;
-use crate::{cli::seconds, target::Target};
+use crate::{cli::some_seconds, target::Target};
 
 /// What the help ends with.
 const AFTER: &str = "\
@@ -19,7 +19,8 @@ Exit codes, the same for text and JSON: 0 nothing worse than info, 1 the worst f
 2 a failure, 3 the command line or the connection string is wrong, 4 a check could not be made. \
 --fail-on makes 1, or 1 and 2, a 0; suppressed findings do not count.
 
-Example: sdam doctor 'mongodb://db-0.example.com/?replicaSet=rs0'";
+Example:
+  sdam doctor 'mongodb://127.0.0.1:27017/?replicaSet=rs0'";
 
 /// Checks a deployment from here, step by step, and says what to do about each problem.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
@@ -59,7 +60,7 @@ pub struct Arguments {
     #[arg(long, value_name = "ID", value_parser = CheckId::parse)]
     pub explain: Option<CheckId>,
     /// How long one step of a connection may take [default: 0.5].
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = some_seconds)]
     pub timeout: Option<Duration>,
 }
 

@@ -5,7 +5,10 @@ use std::time::Duration;
 use clap::Args;
 use sdam_core::read_preference::{ReadMode, ReadPreference, TagSet};
 
-use crate::{cli::seconds, target::Target};
+use crate::{
+    cli::{seconds, some_seconds, whole},
+    target::Target,
+};
 
 /// What the help ends with.
 const AFTER: &str = "\
@@ -14,8 +17,9 @@ The defaults are those of the connection string.
 Exit codes: 0 a server was selected, 2 none was, 3 the command line or the connection string is \
 wrong, 4 another failure.
 
-Example: sdam explain --read secondary --tags dc:ny --tags '' \
-'mongodb://db-0.example.com/?replicaSet=rs0'";
+Example:
+  sdam explain --read secondary --tags dc:ny --tags '' \\
+    'mongodb://127.0.0.1:27017/?replicaSet=rs0'";
 
 /// Selects a server for an operation, and explains the result for each of the others.
 ///
@@ -42,12 +46,12 @@ pub struct Arguments {
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub max_staleness: Option<Duration>,
     /// How long to wait [default: serverSelectionTimeoutMS].
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = some_seconds)]
     pub timeout: Option<Duration>,
     /// Select N times from 20 tasks at once, and show how that loads the servers.
     #[arg(
         long, value_name = "N", num_args = 0..=1, default_missing_value = "1000",
-        value_parser = clap::value_parser!(u32).range(1..)
+        value_parser = whole::<u32>(1..=1_000_000)
     )]
     pub load: Option<u32>,
 }

@@ -9,31 +9,35 @@ use std::{
 use clap::Args;
 use sdam_events::log::LogConfig;
 
-use crate::target::Target;
+use crate::{cli::listen_address, target::Target};
 
 /// What the help ends with.
 const AFTER: &str = "\
-/metrics            metrics, in the text format of Prometheus
-/topology           the description of the topology, as JSON
-/healthz            200 if the deployment can be written to, else 503 and why
-/healthz?read=MODE  200 if it can be read with this read preference
-/primary            the address of the primary, or 503
-/probe              the metrics of one deployment, after its first checks
-/-/healthy          200 while this program runs
+The first line of the output is the address. The pages:
+
+  /metrics            metrics, in the text format of Prometheus
+  /topology           the description of the topology, as JSON
+  /healthz            200 if the deployment can be written to, else 503 and why
+  /healthz?read=MODE  200 if it can be read with this read preference
+  /primary            the address of the primary, or 503
+  /probe              the metrics of one deployment, after its first checks
+  /-/healthy          200 while this program runs
 
 With --targets FILE, a file of lines such as orders = \"mongodb://…\" (TOML), all metrics have the \
 label deployment, and /probe, /topology, /healthz and /primary need ?target=NAME.
 
 The variables MONGODB_LOG_ALL, MONGODB_LOG_TOPOLOGY, MONGODB_LOG_PATH and so on configure logging.
 
-Exit codes: 0 interrupted, 3 the command line or connection string is wrong, 4 another failure.
+Exit codes: 0 Ctrl-C or SIGTERM, 3 the command line or connection string is wrong, 4 another failure.
 
-Example: sdam export --listen 127.0.0.1:9216 'mongodb://db-0.example.com/?replicaSet=rs0'";
+Example:
+  sdam export --listen 127.0.0.1:9216 \\
+    'mongodb://127.0.0.1:27017/?replicaSet=rs0'";
 
-/// Watches deployments and serves pages about it over HTTP until Ctrl-C.
+/// Serves metrics and the health of deployments over HTTP, until Ctrl-C.
 ///
 /// Without a connection string it watches a simulated replica set, whose primary steps down every 30
-/// seconds. The first line of the output is the address.
+/// seconds.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 #[command(after_help = AFTER)]
 #[non_exhaustive]
@@ -45,7 +49,7 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["uri", "uri_file"])]
     pub targets: Option<PathBuf>,
     /// Where to serve; port 0 is a free one.
-    #[arg(long, value_name = "HOST:PORT", default_value_t = LISTEN)]
+    #[arg(long, value_name = "IP:PORT", value_parser = listen_address, default_value_t = LISTEN)]
     pub listen: SocketAddr,
     /// The interval between step-downs of a simulated deployment's primary.
     #[arg(skip = FAILOVER_PERIOD)]

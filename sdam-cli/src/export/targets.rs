@@ -2,7 +2,13 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-use crate::{failure::Failure, target::redact};
+use crate::{
+    failure::{Failure, cannot_read},
+    target::redact,
+};
+
+/// The remedy for what is no such table.
+const SYNTAX: &str = "it needs lines such as orders = \"mongodb://…\"";
 
 /// Reads the names and connection strings of `path`, sorted by name.
 ///
@@ -11,11 +17,10 @@ use crate::{failure::Failure, target::redact};
 /// If the file cannot be read, or is not such a table. The error names the file and the line, but
 /// shows no connection string.
 pub(super) fn read(path: &Path) -> Result<Vec<(String, String)>, Failure> {
-    let failure = |said: &dyn std::fmt::Display| {
-        Failure::config(format!("--targets {}: {said}", path.display()))
-    };
-    let text = fs::read_to_string(path).map_err(|error| failure(&error))?;
-    parse(&text).map_err(|said| failure(&said))
+    let name = format!("--targets {}", path.display());
+    let text = fs::read_to_string(path);
+    let text = text.map_err(|error| Failure::config(cannot_read(&name, &error)))?;
+    parse(&text).map_err(|said| Failure::config(format!("{name}: {said}")))
 }
 
 fn parse(text: &str) -> Result<Vec<(String, String)>, String> {
@@ -23,10 +28,10 @@ fn parse(text: &str) -> Result<Vec<(String, String)>, String> {
         let before = error.span().and_then(|span| text.get(..span.start));
         let line = before.map_or(1, |before| before.matches('\n').count() + 1);
         let said = redact(error.message());
-        format!("line {line}: {said}; it needs lines such as orders = \"mongodb://…\"")
+        format!("line {line}: {said}; {SYNTAX}")
     })?;
     if table.is_empty() {
-        return Err("it names no deployment".to_owned());
+        return Err(format!("it names no deployment; {SYNTAX}"));
     }
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
     if let Some(name) = table

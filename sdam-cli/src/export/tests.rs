@@ -322,10 +322,10 @@ fn configuration_errors_are_printed_and_end_the_program() {
     };
     many(b"a = 1", "error: --targets FILE: line 1: ");
     many(b"\xff", "error: --targets FILE: ");
-    many(b"a = 'mongodb://'", "error: a: ");
+    many(b"a = 'mongodb://'", "error: --targets FILE: a: ");
     let listener = std::net::TcpListener::bind(free).unwrap();
     let taken = listener.local_addr().unwrap();
-    let said = format!("error: cannot listen on {taken}: ");
+    let said = format!("error: --listen {taken}: another program listens there; ");
     check("mongodb://a", taken, Exit::FAILED, &said);
 }
 

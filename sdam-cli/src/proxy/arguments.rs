@@ -9,7 +9,7 @@ use clap::Args;
 use sdam_core::read_preference::{ReadMode, ReadPreference, TagSet};
 
 use crate::{
-    cli::seconds,
+    cli::{listen_address, seconds, whole},
     explain::{mode, tags},
     target::Target,
 };
@@ -33,9 +33,12 @@ member for it.
 
 The first Ctrl-C or SIGTERM closes connections once their replies are complete, the second at once.
 
-Exit codes: 0 stopped, 3 the command line or the connection string is wrong, 4 another failure.
+Exit codes: 0 Ctrl-C or SIGTERM, 3 the command line or the connection string is wrong, 4 another failure.
 
-Example: sdam proxy --read secondary 'mongodb://db-0.example.com/?replicaSet=rs0'";
+Example, also with a port for reads:
+  sdam proxy --listen 127.0.0.1:27117 \\
+    --listen-read 127.0.0.1:27118 --read secondary \\
+    'mongodb://127.0.0.1:27017/?replicaSet=rs0'";
 
 /// Relays connections to the primary, wherever that is: clients connect to one address.
 ///
@@ -48,11 +51,11 @@ pub struct Arguments {
     /// The deployment; a simulated one if there is no connection string.
     pub target: Target,
     /// Where clients connect to reach the primary; port 0 is a free one.
-    #[arg(long, value_name = "HOST:PORT", default_value_t = LISTEN)]
+    #[arg(long, value_name = "IP:PORT", value_parser = listen_address, default_value_t = LISTEN)]
     pub listen: SocketAddr,
     /// Where clients connect to reach a member by --read and --tags [default: 127.0.0.1:27118 with
     /// --read or --tags, else nowhere].
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, value_name = "IP:PORT", value_parser = listen_address)]
     pub listen_read: Option<SocketAddr>,
     /// The mode of the read preference: primary, primaryPreferred, secondary, secondaryPreferred or
     /// nearest [default: that of the connection string].
@@ -71,7 +74,10 @@ pub struct Arguments {
     pub drain: Option<Duration>,
     /// The number of connections of clients at a time; further ones are closed. Each takes two file
     /// descriptors.
-    #[arg(long, value_name = "N", default_value_t = MAX_CONNECTIONS)]
+    #[arg(
+        long, value_name = "N", value_parser = whole::<usize>(1..=1_000_000),
+        default_value_t = MAX_CONNECTIONS
+    )]
     pub max_connections: usize,
     /// Relay the bytes of clients that speak TLS with the members themselves.
     #[arg(long)]

@@ -21,11 +21,13 @@ Colours are for terminals; NO_COLOR turns them off. The variables MONGODB_LOG_AL
 MONGODB_LOG_TOPOLOGY, MONGODB_LOG_PATH and so on configure logging; with log messages on the \
 terminal the output is lines.
 
-Exit codes of --once: 0 writable, 1 readable only, 2 neither. In any case: 3 the command line or \
-connection string is wrong, 4 another failure. The full screen: 0 left with q, Ctrl-C or SIGINT, \
-or the terminal has gone; 143 SIGTERM, 129 SIGHUP, 131 SIGQUIT.
+Exit codes of --once: 0 writable, 1 readable only, 2 neither. Of lines: 0 the end, Ctrl-C or \
+SIGTERM. Of the full screen: 0 left with q, Ctrl-C or SIGINT, or the terminal has gone; 143 SIGTERM, \
+129 SIGHUP, 131 SIGQUIT. In any case: 3 the command line or connection string is wrong, 4 another \
+failure.
 
-Example: sdam watch --once 'mongodb://db-0.example.com/?replicaSet=rs0'";
+Example:
+  sdam watch --once 'mongodb://127.0.0.1:27017/?replicaSet=rs0'";
 
 /// Shows the servers of a deployment, and every change, until Ctrl-C or the key q.
 ///
@@ -54,8 +56,8 @@ pub struct Arguments {
     /// How long --once waits [default: serverSelectionTimeoutMS].
     #[arg(long, value_name = "SECONDS", value_parser = seconds, requires = "once")]
     pub timeout: Option<Duration>,
-    /// Record all inputs, events and pool commands of the client, for `sdam report`, `sdam compare`
-    /// and `sdam replay --trace`.
+    /// Record all inputs, events and pool commands of the client into the new file FILE, for
+    /// `sdam report`, `sdam compare` and `sdam replay --trace`.
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
     /// Name the place of this client in the recording, for `sdam compare`.
@@ -87,7 +89,7 @@ const PAUSE: Duration = Duration::from_secs(3);
 
 impl Arguments {
     /// Returns whether to use the full screen. Log messages on the terminal would spoil it.
-    pub(super) fn wants_screen(&self) -> bool {
+    pub(crate) fn wants_screen(&self) -> bool {
         let logs =
             self.log.interest() != Interest::NONE && !matches!(self.log.output, LogOutput::File(_));
         self.screen && !(self.plain || self.json || self.once || logs)

@@ -1,6 +1,7 @@
 //! A started topology and what receives its events.
 
 use std::{
+    fs,
     path::{Path, PathBuf},
     sync::Arc,
     time::SystemTime,
@@ -21,7 +22,11 @@ use super::{
     model::Model,
     tape::Tape,
 };
-use crate::{failure::Failure, log::LogSink, terminal::Palette};
+use crate::{
+    failure::{Failure, cannot_write},
+    log::LogSink,
+    terminal::Palette,
+};
 
 /// A started topology and what receives its events.
 pub(super) struct Started {
@@ -106,10 +111,16 @@ impl Started {
 }
 
 fn named_tape(path: &Path) -> Result<(Tape, Option<PathBuf>), Failure> {
+    if fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() > 0) {
+        return Err(Failure::config(format!(
+            "--record {}: the file exists; name a new one, or remove it",
+            path.display()
+        )));
+    }
     let tape = Tape::create(path).map_err(|error| cannot_record(path, &error))?;
     Ok((tape, Some(path.to_owned())))
 }
 
 fn cannot_record(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::other(format!("cannot record to {}: {error}", path.display()))
+    Failure::other(cannot_write(format!("--record {}", path.display()), error))
 }

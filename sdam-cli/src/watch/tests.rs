@@ -498,9 +498,23 @@ fn a_recording_that_cannot_be_written_is_an_error() {
     let (output, remarks, result) = watch(&["--record", nowhere, "mongodb://a"]);
     assert_eq!((&*output, result.unwrap()), ("", Exit::FAILED));
     assert!(
-        remarks.starts_with(&format!("error: cannot record to {nowhere}: ")),
+        remarks.starts_with(&format!(
+            "error: --record {nowhere}: its folder does not exist; "
+        )),
         "{remarks}"
     );
+}
+
+#[test]
+fn an_existing_recording_is_kept() {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(b"an incident").unwrap();
+    let path = file.path().to_str().unwrap();
+    let (output, remarks, result) = watch(&["--record", path, "mongodb://a"]);
+    assert_eq!((&*output, result.unwrap()), ("", Exit::CONFIGURATION));
+    let said = format!("error: --record {path}: the file exists; name a new one");
+    assert!(remarks.starts_with(&said), "{remarks}");
+    assert_eq!(fs::read(path).unwrap(), b"an incident");
 }
 
 fn primary(snapshot: &Value) -> Option<String> {
