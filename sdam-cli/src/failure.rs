@@ -63,10 +63,10 @@ impl Failure {
         Self::other(format!("{option} {address}: {reason}"))
     }
 
-    /// Adds the name of the deployment, if it has one.
-    pub(crate) fn of(self, deployment: Option<String>) -> Self {
-        match deployment {
-            Some(name) => Self(self.0, format!("{name}: {}", self.1)),
+    /// Adds where the invalid value is, if it has such a name.
+    pub(crate) fn of(self, origin: Option<String>) -> Self {
+        match origin {
+            Some(origin) => Self(self.0, format!("{origin}: {}", self.1)),
             None => self,
         }
     }

@@ -2,15 +2,17 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod pieces;
+
 use std::{
     collections::BTreeSet,
     fs,
-    io::{self, Read, Write},
-    net::TcpStream,
+    io::{Read, Write},
+    net::{Ipv4Addr, TcpStream},
     path::{Path, PathBuf},
     sync::mpsc,
     thread,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use futures::channel::oneshot;
@@ -18,27 +20,12 @@ use sdam_cli::{
     exit::Exit,
     export::{Arguments, run},
 };
-use sdam_live::{Prometheus, or_skip};
-use sdam_sim::serve::ReplicaSet;
+use sdam_core::options::Options;
+use sdam_live::{Dns, Prometheus, Record, or_skip};
+use sdam_sim::serve::{Builder, ReplicaSet};
 use serde_json::Value;
 
-/// The time limit of every wait, for a machine under load.
-const TIMEOUT: Duration = Duration::from_secs(60);
-
-/// A writer that sends every piece of text to a channel.
-struct Pieces(mpsc::Sender<String>);
-
-impl Write for Pieces {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let text = String::from_utf8_lossy(bytes).into_owned();
-        self.0.send(text).map_err(io::Error::other)?;
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
+use pieces::{Pieces, TIMEOUT};
 
 fn deploy() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy")
@@ -50,9 +37,15 @@ fn read(path: &str) -> String {
 
 /// Runs the program with a file of targets while `scrape` runs with its address.
 fn with_exporter(targets: &str, scrape: impl FnOnce(&str)) {
+    let said = with_arguments(Arguments::default(), targets, scrape);
+    assert_eq!(said, "");
+}
+
+/// Runs the program with these arguments and a file of targets while `scrape` runs with its
+/// address. Returns its remarks.
+fn with_arguments(mut arguments: Arguments, targets: &str, scrape: impl FnOnce(&str)) -> String {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(targets.as_bytes()).unwrap();
-    let mut arguments = Arguments::default();
     arguments.targets = Some(file.path().to_owned());
     arguments.listen = "127.0.0.1:0".parse().unwrap();
     let (sender, pieces) = mpsc::channel();
@@ -66,7 +59,10 @@ fn with_exporter(targets: &str, scrape: impl FnOnce(&str)) {
         let stop = async {
             let _ = interrupted.await;
         };
-        runtime.block_on(run(&arguments, Pieces(sender), io::stderr(), stop))
+        let mut remarks = Vec::new();
+        let exit = runtime.block_on(run(&arguments, Pieces(sender), &mut remarks, stop));
+        assert_eq!(exit.unwrap(), Exit::SUCCESS);
+        String::from_utf8(remarks).unwrap()
     });
     let mut first = String::new();
     while !first.ends_with('\n') {
@@ -74,7 +70,7 @@ fn with_exporter(targets: &str, scrape: impl FnOnce(&str)) {
     }
     scrape(first.trim().strip_prefix("http://").unwrap());
     interrupt.send(()).unwrap();
-    assert_eq!(program.join().unwrap().unwrap(), Exit::SUCCESS);
+    program.join().unwrap()
 }
 
 fn get(address: &str, target: &str) -> String {
@@ -85,6 +81,11 @@ fn get(address: &str, target: &str) -> String {
     reply
 }
 
+/// Returns whether a result has a value, and not that of an empty histogram.
+fn is_number(result: &Value) -> bool {
+    result["value"][1].as_str() != Some("NaN")
+}
+
 /// Waits until a query has results, and returns their number.
 fn wait_for(prometheus: &Prometheus, query: &str) -> usize {
     let start = Instant::now();
@@ -92,11 +93,50 @@ fn wait_for(prometheus: &Prometheus, query: &str) -> usize {
         let answer = prometheus.query(query).unwrap();
         let json: Value = serde_json::from_str(&answer).unwrap();
         match json["data"]["result"].as_array() {
-            Some(results) if !results.is_empty() => return results.len(),
+            Some(results) if results.iter().any(is_number) => return results.len(),
             _ => thread::yield_now(),
         }
         assert!(start.elapsed() < TIMEOUT, "no result of {query}: {answer}");
     }
+}
+
+/// Returns the queries of the dashboard as Grafana sends them: of all panels and annotations, and
+/// the one for the names of the deployments.
+fn dashboard_queries() -> Vec<String> {
+    let dashboard: Value = serde_json::from_str(&read("grafana/sdam.json")).unwrap();
+    let list = |value: &Value| value.as_array().unwrap().clone();
+    let panels = list(&dashboard["panels"]);
+    let targets = panels.iter().flat_map(|panel| {
+        let targets = list(&panel["targets"]);
+        assert!(!targets.is_empty(), "{panel}");
+        targets
+    });
+    let annotations = list(&dashboard["annotations"]["list"]);
+    let expressions = targets
+        .chain(annotations)
+        .map(|it| it["expr"].as_str().unwrap().to_owned());
+    let variables = list(&dashboard["templating"]["list"]);
+    let deployment = variables
+        .iter()
+        .find(|it| it["name"] == "deployment")
+        .unwrap();
+    let all = deployment["allValue"].as_str().unwrap();
+    let names = deployment["query"]["query"].as_str().unwrap();
+    let names = names
+        .strip_prefix("label_values(")
+        .unwrap()
+        .strip_suffix(')');
+    let (metric, label) = names.unwrap().split_once(", ").unwrap();
+    let names = format!("group by ({label}) ({metric})");
+    let substituted = expressions.chain([names]).map(|query| {
+        let query = query
+            .replace("$deployment", all)
+            .replace("$__rate_interval", "1m")
+            .replace("$__range", "6h");
+        assert!(!query.contains('$'), "{query}");
+        query
+    });
+    substituted.collect()
 }
 
 /// Returns the names of metrics in a text.
@@ -133,6 +173,11 @@ fn prometheus_follows_a_failover() {
         ask(r#"ALERTS{alertname="SdamNoPrimary",deployment="gone"}"#);
         let primaries = r#"sdam_server_type{job="sdam",deployment="orders",type="RSPrimary"} == 1"#;
         assert_eq!(ask(primaries), 1);
+        let queries = dashboard_queries();
+        assert!(queries.len() > 15, "{queries:?}");
+        for query in queries {
+            ask(&query);
+        }
 
         let directory = deploy().join("prometheus");
         for arguments in [
@@ -140,7 +185,7 @@ fn prometheus_follows_a_failover() {
             ["check", "rules", "sdam.rules.yml"],
             ["test", "rules", "sdam.rules.test.yml"],
         ] {
-            let output = prometheus.promtool(&directory, &arguments).unwrap();
+            let output = Prometheus::promtool(&directory, &arguments, "").unwrap();
             assert!(output.status.success(), "{arguments:?}: {output:?}");
         }
     });
@@ -170,4 +215,73 @@ fn the_dashboard_and_the_alerts_name_metrics_that_exist() {
             assert!(missing.is_empty(), "{missing:?}");
         }
     });
+}
+
+/// Repeats a request until the answer contains this text.
+fn get_until(address: &str, target: &str, text: &str) -> String {
+    let start = Instant::now();
+    loop {
+        let answer = get(address, target);
+        if answer.contains(text) {
+            return answer;
+        }
+        assert!(start.elapsed() < TIMEOUT, "no {text}: {answer}");
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn a_failed_look_up_is_repeated_while_other_deployments_are_served() {
+    let server = Builder::standalone().start().unwrap();
+    let other = Record::address("other.example", Ipv4Addr::LOCALHOST);
+    let Some(dns) = or_skip(Dns::start([other])).unwrap() else {
+        return;
+    };
+    let port = Options::parse(server.uri()).unwrap().seeds[0]
+        .port()
+        .unwrap();
+    let place = format!("a.shop.sdam.example:{port}=127.0.0.1:{port}");
+    let mut arguments = Arguments::default();
+    arguments.target.dns = Some(dns.address());
+    arguments.target.translate = Some(place.parse().unwrap());
+    let targets = format!(
+        "alone = '{}'\nshop = 'mongodb+srv://shop.sdam.example/?tls=false'\n",
+        server.uri()
+    );
+    let said = with_arguments(arguments, &targets, |address| {
+        get_until(address, "/healthz?target=alone", "200 OK");
+        let reason = "`SRV record _mongodb._tcp.shop.sdam.example`: there is none";
+        let topology = get_until(address, "/topology?target=shop", reason);
+        assert!(topology.contains("\"servers\":[]"), "{topology}");
+        for page in ["/healthz?target=shop", "/primary?target=shop"] {
+            let answer = get(address, page);
+            assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+            assert!(answer.contains(reason), "{answer}");
+        }
+        let down = get(address, "/probe?target=shop");
+        for name in [
+            "sdam_up",
+            "sdam_primary_known",
+            "sdam_writable",
+            "sdam_servers",
+        ] {
+            let sample = format!("\n{name}{{deployment=\"shop\"}} 0\n");
+            assert!(down.contains(&sample), "no {sample}: {down}");
+        }
+        assert!(!down.contains("SRV"), "{down}");
+        assert!(get(address, "/metrics").contains("sdam_up{deployment=\"alone\"} 1\n"));
+
+        let service = "_mongodb._tcp.shop.sdam.example";
+        let record = Record::srv(service, "a.shop.sdam.example", port);
+        dns.set([record]).unwrap();
+        get_until(address, "/healthz?target=shop", "200 OK");
+        get_until(address, "/metrics", "sdam_up{deployment=\"shop\"} 1\n");
+    });
+    let said: Vec<_> = said.lines().collect();
+    assert_eq!(said.len(), 2, "{said:?}");
+    assert!(
+        said[0].starts_with("warning: shop: `SRV record "),
+        "{said:?}"
+    );
+    assert_eq!(said[1], "shop: the hosts are known now");
 }

@@ -2,15 +2,17 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod pieces;
+
 use std::{
     env, fs,
     future::pending,
-    io::{self, Write},
+    io,
     path::PathBuf,
     process,
     sync::{
         Arc,
-        mpsc::{self, Receiver, Sender},
+        mpsc::{self, Receiver},
     },
     thread,
     time::Duration,
@@ -27,23 +29,7 @@ use sdam_cli::{
 use sdam_live::{Certificates, Dns, MemberSpec, Record, ReplicaSet, ServerTls, or_skip};
 use serde_json::Value;
 
-/// The time limit of every wait, for a machine under load.
-const TIMEOUT: Duration = Duration::from_secs(60);
-
-/// A writer that sends every piece of text to a channel.
-struct Pieces(Sender<String>);
-
-impl Write for Pieces {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let text = String::from_utf8_lossy(bytes).into_owned();
-        self.0.send(text).map_err(io::Error::other)?;
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
+use pieces::{Pieces, TIMEOUT};
 
 /// A temporary file of this process.
 struct Scratch(PathBuf);

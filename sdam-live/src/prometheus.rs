@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
-use std::process::Output;
+use std::process::{Output, Stdio};
 
 use crate::daemon::Daemon;
 use crate::debian::Package;
@@ -59,11 +59,26 @@ impl Prometheus {
         Ok(body.to_owned())
     }
 
-    /// Runs `promtool` in a directory.
-    pub fn promtool(&self, directory: &Path, arguments: &[&str]) -> Result<Output, Error> {
-        let mut command = self.package.command("promtool");
-        let output = command.current_dir(directory).args(arguments).output();
-        output.map_err(Error::io("running promtool"))
+    /// Runs `promtool` in a directory, with a text as its standard input. Needs no server.
+    ///
+    /// # Errors
+    /// As for [`start`](Self::start).
+    pub fn promtool(directory: &Path, arguments: &[&str], input: &str) -> Result<Output, Error> {
+        let mut command = Package::find("prometheus", "promtool")?.command("promtool");
+        let mut run = || {
+            let mut child = command
+                .current_dir(directory)
+                .args(arguments)
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()?;
+            if let Some(mut pipe) = child.stdin.take() {
+                pipe.write_all(input.as_bytes())?;
+            }
+            child.wait_with_output()
+        };
+        run().map_err(Error::io("running promtool"))
     }
 
     /// Returns head and body of an answer. Version 1.0 of HTTP has no chunks.

@@ -27,6 +27,15 @@ pub(crate) fn explain(words: &[&str]) -> explain::Arguments {
     }
 }
 
+/// Parses the arguments of `export`.
+pub(crate) fn export(words: &[&str]) -> export::Arguments {
+    let words: Vec<_> = ["export"].iter().chain(words).copied().collect();
+    match parse(&words) {
+        Ok(Some(Command::Export(arguments))) => arguments,
+        other => panic!("{words:?}: {other:?}"),
+    }
+}
+
 #[test]
 fn the_definition_of_the_command_line_is_consistent() {
     command().debug_assert();

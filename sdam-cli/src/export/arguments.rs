@@ -23,8 +23,15 @@ The first line of the output is the address. The pages:
   /probe              the metrics of one deployment, after its first checks
   /-/healthy          200 while this program runs
 
-With --targets FILE, a file of lines such as orders = \"mongodb://…\" (TOML), all metrics have the \
-label deployment, and /probe, /topology, /healthz and /primary need ?target=NAME.
+With --targets FILE, all metrics have the label deployment, and /probe, /topology, /healthz and
+/primary need ?target=NAME. Such a file is TOML, with a name and a connection string in each line:
+
+  # Names consist of letters, digits, '-', '_' and '.'; one with dots needs quotes.
+  orders = \"mongodb://127.0.0.1:27017/?replicaSet=rs0\"
+  \"users.eu\" = \"mongodb+srv://users.example.com/\"
+
+A deployment that does not answer, or whose records cannot be looked up, counts as down (sdam_up 0);
+/topology tells why. Its look-ups are repeated while the others are served.
 
 The variables MONGODB_LOG_ALL, MONGODB_LOG_TOPOLOGY, MONGODB_LOG_PATH and so on configure logging.
 
@@ -45,7 +52,7 @@ pub struct Arguments {
     #[command(flatten)]
     /// The deployment; a simulated one if there is no connection string.
     pub target: Target,
-    /// Watch several deployments: their names and connection strings, in TOML.
+    /// Watch the deployments of FILE: their names and connection strings, in TOML.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["uri", "uri_file"])]
     pub targets: Option<PathBuf>,
     /// Where to serve; port 0 is a free one.

@@ -2,12 +2,16 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
-use metrics::{counter, describe_gauge, gauge, with_local_recorder};
+use metrics::{counter, describe_gauge, gauge, histogram, with_local_recorder};
 use metrics_exporter_prometheus::{
     BuildError, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
 };
 use sdam::{Topology, transport::clock::Clock};
-use sdam_core::{event::Event, topology::TopologyDescription};
+use sdam_core::{
+    event::{Event, EventKind},
+    ids::ObjectId,
+    topology::TopologyDescription,
+};
 use sdam_events::{
     metrics::{MetricsSink, describe},
     sink::{EventSink, Interest},
@@ -18,7 +22,7 @@ const BUCKETS: &[f64] = &[
     0.001, 0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 30.0, 60.0,
 ];
 
-/// The metrics of one topology.
+/// The metrics of one deployment, and the sink that converts its events to them.
 ///
 /// A program usually installs one shared recorder with [`metrics::set_global_recorder`]. This
 /// recorder is local, so that several exporters can run independently in one process.
@@ -54,30 +58,38 @@ impl Numbers {
                 "1 if a replica set's primary is known."
             );
             describe_gauge!("sdam_build_info", "1, with the version of this program.");
-            // The first failover would be invisible to a query if it created the counter.
+            // The first failover would be invisible to a query if it created its metrics.
             counter!("sdam_failovers_total").absolute(0);
+            let _ = histogram!("sdam_failover_duration_seconds");
             gauge!("sdam_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
         });
-        Ok(Self(Arc::new(Inner {
+        let numbers = Self(Arc::new(Inner {
             handle: recorder.handle(),
             recorder,
             sink: MetricsSink::new(),
             clock: Arc::clone(clock),
-        })))
+        }));
+        // The labels are the same before the hosts of a deployment are known.
+        let empty = Arc::<TopologyDescription>::default();
+        let kind = EventKind::TopologyDescriptionChanged {
+            previous: Arc::clone(&empty),
+            new: empty,
+        };
+        numbers.emit(&Event::new(0, clock.now(), ObjectId::default(), kind));
+        Ok(numbers)
     }
 
-    /// Returns the sink that converts events to these metrics.
-    pub(super) fn sink(&self) -> impl EventSink + use<> {
-        self.clone()
-    }
-
-    /// Returns the metrics in the text format of Prometheus.
-    pub(super) fn render(&self, topology: &Topology) -> String {
+    /// Returns the metrics in the text format of Prometheus; without a topology those of a
+    /// deployment that does not answer.
+    pub(super) fn render(&self, topology: Option<&Topology>) -> String {
         let Inner { sink, clock, .. } = &*self.0;
-        let snapshot = topology.snapshot();
-        let description = snapshot.description();
+        let snapshot = topology.map(Topology::snapshot);
+        let empty = TopologyDescription::default();
+        let description = snapshot.as_ref().map_or(&empty, |it| it.description());
         with_local_recorder(&self.0.recorder, || {
-            sink.update(clock.now(), description, topology.events());
+            if let Some(topology) = topology {
+                sink.update(clock.now(), description, topology.events());
+            }
             let mut servers = description.servers().iter();
             let is_up = servers.any(|server| server.server_type.is_available());
             gauge!("sdam_up").set(u8::from(is_up));

@@ -3,15 +3,16 @@
 use std::{fmt::Display, time::Duration};
 
 use hyper::{HeaderMap, Response, StatusCode, http::request::Parts};
-use sdam::{Snapshot, Topology};
 use sdam_core::{
     read_preference::{ReadMode, ReadPreference},
-    server::ServerDescription,
     topology::TopologyDescription,
 };
 use sdam_select::{Criteria, Settings, explain};
 
-use super::numbers::{Numbers, merge};
+use super::{
+    deployment::{Deployment, Watched},
+    numbers::merge,
+};
 use crate::{
     http,
     json::{self, RoundTrips},
@@ -36,49 +37,6 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The part of a time limit that is left for the answer, at most.
 const OFFSET: Duration = Duration::from_millis(500);
 
-/// A deployment with its topology and its metrics.
-pub(super) struct Deployment {
-    name: Option<String>,
-    topology: Topology,
-    settings: Settings,
-    numbers: Numbers,
-}
-
-impl Deployment {
-    /// Combines the parts of a deployment. It has a name if the file of targets names it.
-    pub(super) fn new(name: Option<String>, topology: Topology, numbers: Numbers) -> Self {
-        Self {
-            name,
-            settings: Settings::new(topology.options()),
-            topology,
-            numbers,
-        }
-    }
-
-    pub(super) fn name(&self) -> Option<&str> {
-        self.name.as_deref()
-    }
-
-    pub(super) fn topology(&self) -> &Topology {
-        &self.topology
-    }
-
-    fn metrics(&self) -> String {
-        self.numbers.render(&self.topology)
-    }
-
-    /// Waits until its state is known, for at most `limit`.
-    async fn checked(&self, limit: Duration) {
-        let known = |topology: &TopologyDescription| {
-            let mut servers = topology.servers().iter();
-            topology.has_writable_server() || servers.all(|server| is_checked(server))
-        };
-        let ready = |snapshot: &Snapshot| known(snapshot.description()).then_some(());
-        // Without a result in time, the deployment counts as down.
-        let _ = self.topology.wait_for(ready, limit).await;
-    }
-}
-
 /// The status and the text of an answer to an invalid request.
 struct Refusal(StatusCode, String);
 
@@ -100,13 +58,10 @@ impl Pages {
                 }
                 Err(refusal) => Err(refusal),
             },
-            "/topology" => self.described(request, &["target"], |_, topology| {
-                let json = json::snapshot(topology, RoundTrips::Shown);
-                http::typed(StatusCode::OK, "application/json", format!("{json}\n"))
-            }),
+            "/topology" => self.requested(request, &["target"]).map(topology),
             "/healthz" => criteria(request).and_then(|criteria| {
-                self.described(request, &["target", "read"], |deployment, topology| {
-                    health(topology, &deployment.settings, &criteria)
+                self.described(request, &["target", "read"], |watched, topology| {
+                    health(topology, &watched.settings, &criteria)
                 })
             }),
             "/primary" => self.described(request, &["target"], |_, topology| primary(topology)),
@@ -118,20 +73,21 @@ impl Pages {
     /// Aggregates the measurements since the last fetch.
     pub(super) fn sum_up(&self) {
         for deployment in &self.0 {
-            deployment.numbers.sum_up();
+            deployment.sum_up();
         }
     }
 
-    /// Returns a page about the topology of the requested deployment.
+    /// Returns a page about the topology of the requested deployment, if that has one yet.
     fn described(
         &self,
         request: &Parts,
         known: &[&str],
-        page: impl FnOnce(&Deployment, &TopologyDescription) -> Response<String>,
+        page: impl FnOnce(&Watched, &TopologyDescription) -> Response<String>,
     ) -> Result<Response<String>, Refusal> {
-        let deployment = self.requested(request, known)?;
-        let snapshot = deployment.topology.snapshot();
-        Ok(page(deployment, snapshot.description()))
+        let watched = self.requested(request, known)?.watched();
+        let watched = watched.map_err(|why| Refusal(StatusCode::SERVICE_UNAVAILABLE, why))?;
+        let snapshot = watched.topology.snapshot();
+        Ok(page(watched, snapshot.description()))
     }
 
     /// Returns the deployment that a request names. Only the file of targets has names: a request
@@ -146,7 +102,7 @@ impl Pages {
                 let said = "no deployment has this name in the file of --targets";
                 found.ok_or_else(|| Refusal(StatusCode::NOT_FOUND, said.to_owned()))
             }
-            (None, [only]) if only.name.is_none() => Ok(only),
+            (None, [only]) if only.name().is_none() => Ok(only),
             (None, _) => Err(bad(
                 "the parameter target is missing: the name of a deployment",
             )),
@@ -185,9 +141,20 @@ fn patience(headers: &HeaderMap) -> Duration {
     limit.saturating_sub(OFFSET.min(limit / 2))
 }
 
-/// Returns whether a check of the server has ended.
-fn is_checked(server: &ServerDescription) -> bool {
-    server.server_type.is_available() || server.error.is_some()
+/// Returns the topology; before there is one, an empty one with the reason.
+fn topology(deployment: &Deployment) -> Response<String> {
+    let json = match deployment.watched() {
+        Ok(watched) => {
+            let snapshot = watched.topology.snapshot();
+            json::snapshot(snapshot.description(), RoundTrips::Shown)
+        }
+        Err(reason) => {
+            let mut json = json::snapshot(&TopologyDescription::default(), RoundTrips::Shown);
+            json["error"] = reason.into();
+            json
+        }
+    };
+    http::typed(StatusCode::OK, "application/json", format!("{json}\n"))
 }
 
 /// Returns the health of the deployment for the requested kind of operation.

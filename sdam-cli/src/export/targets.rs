@@ -1,80 +1,205 @@
-//! The file of `--targets`: the names of deployments and their connection strings, in TOML.
+//! The deployments of a command line: their names, their connection strings, where these come from.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{fs, path::Path, time::Duration};
+
+use sdam::Runtime;
+use sdam_core::{
+    address::ServerAddress, options::ConfigError, rng::Rng, srv::SrvRecords, uri::ConnectionString,
+};
+use toml::de::{DeTable, DeValue};
 
 use crate::{
     failure::{Failure, cannot_read},
-    target::redact,
+    target::{Target, redact},
 };
 
-/// The remedy for what is no such table.
-const SYNTAX: &str = "it needs lines such as orders = \"mongodb://…\"";
+/// What a line of the file looks like.
+const EXAMPLE: &str = "orders = \"mongodb://db-0.example.com/?replicaSet=rs0\"";
 
-/// Reads the names and connection strings of `path`, sorted by name.
+/// One deployment.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Named {
+    /// The name; `None` for the only deployment of a command line without a file.
+    pub(super) name: Option<String>,
+    /// The connection string.
+    pub(super) uri: String,
+    /// Where the connection string is: the file, the line and the name.
+    origin: Option<String>,
+}
+
+impl Named {
+    /// Creates the only deployment.
+    pub(super) fn only(uri: String) -> Self {
+        Self {
+            name: None,
+            uri,
+            origin: None,
+        }
+    }
+
+    /// Finds the errors of the connection string for which no look-up is needed, and those of the
+    /// files that it names. Performs no other I/O.
+    pub(super) fn check(&self, target: &Target, runtime: &Runtime) -> Result<(), Failure> {
+        let origin = || self.origin.clone();
+        let string = ConnectionString::parse(&self.uri).and_then(as_if_resolved);
+        let options = string.and_then(ConnectionString::into_options);
+        let options = options.map_err(|error| Failure::config(error).of(origin()))?;
+        let scanned = target.builder(options).scan(runtime.io.clone());
+        scanned.map_err(|error| Failure::config(error).of(origin()))?;
+        Ok(())
+    }
+}
+
+/// Adds records to a `mongodb+srv` string that could be those of its host.
+fn as_if_resolved(string: ConnectionString) -> Result<ConnectionString, ConfigError> {
+    let Some(srv) = string.srv() else {
+        return Ok(string);
+    };
+    let host = ServerAddress::new(&format!("host.{}", srv.host), 27017);
+    let records = SrvRecords::new(vec![host], Duration::ZERO);
+    string.resolved(&records, &[], &mut Rng::new(0))
+}
+
+/// Reads the deployments of the file of `--targets`, in TOML, sorted by name.
 ///
 /// # Errors
 ///
-/// If the file cannot be read, or is not such a table. The error names the file and the line, but
-/// shows no connection string.
-pub(super) fn read(path: &Path) -> Result<Vec<(String, String)>, Failure> {
-    let name = format!("--targets {}", path.display());
+/// If the file cannot be read, or is not such a table. The error names the file, the line and the
+/// name, but shows no connection string.
+pub(super) fn read(path: &Path) -> Result<Vec<Named>, Failure> {
+    let file = format!("--targets {}", path.display());
     let text = fs::read_to_string(path);
-    let text = text.map_err(|error| Failure::config(cannot_read(&name, &error)))?;
-    parse(&text).map_err(|said| Failure::config(format!("{name}: {said}")))
+    let text = text.map_err(|error| Failure::config(cannot_read(&file, &error)))?;
+    parse(&text, &file).map_err(Failure::config)
 }
 
-fn parse(text: &str) -> Result<Vec<(String, String)>, String> {
-    let table: BTreeMap<String, String> = toml::from_str(text).map_err(|error| {
-        let before = error.span().and_then(|span| text.get(..span.start));
-        let line = before.map_or(1, |before| before.matches('\n').count() + 1);
+/// Reads the deployments of `text`, which `file` names.
+fn parse(text: &str, file: &str) -> Result<Vec<Named>, String> {
+    let line = |at: usize| {
+        let before = text.get(..at).unwrap_or_default();
+        before.matches('\n').count() + 1
+    };
+    let table = DeTable::parse(text).map_err(|error| {
+        let line = line(error.span().map_or(0, |span| span.start));
+        let written = text.lines().nth(line - 1).and_then(|it| it.split_once('='));
+        let name = written.map_or(String::new(), |(name, _)| format!("{}: ", name.trim()));
         let said = redact(error.message());
-        format!("line {line}: {said}; {SYNTAX}")
+        format!("{file}: line {line}: {name}{said}; a line is a name that occurs once, and a string in quotes, such as {EXAMPLE}")
     })?;
-    if table.is_empty() {
-        return Err(format!("it names no deployment; {SYNTAX}"));
+    let mut found = Vec::new();
+    for (key, value) in table.get_ref() {
+        let name = key.get_ref();
+        let origin = format!("{file}: line {}: {name}", line(key.span().start));
+        let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+        if name.is_empty() || !name.chars().all(is_plain) {
+            let said = "a name must consist of letters, digits, '-', '_' and '.'; rename it";
+            return Err(format!("{origin}: {said}"));
+        }
+        let uri = match value.get_ref() {
+            DeValue::String(uri) => uri.clone().into_owned(),
+            DeValue::Table(_) => {
+                let said = "this is a table; put a name with dots in quotes, and use no [sections]";
+                return Err(format!("{origin}: {said}: {EXAMPLE}"));
+            }
+            other => {
+                let said = "but it needs a connection string in quotes";
+                let found = other.type_str();
+                return Err(format!(
+                    "{origin}: the value is of type {found}, {said}: {EXAMPLE}"
+                ));
+            }
+        };
+        found.push(Named {
+            name: Some(name.clone().into_owned()),
+            uri,
+            origin: Some(origin),
+        });
     }
-    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
-    if let Some(name) = table
-        .keys()
-        .find(|name| !name.chars().all(is_plain) || name.is_empty())
-    {
+    if found.is_empty() {
         return Err(format!(
-            "the name {name:?} must consist of letters, digits, '-', '_' and '.'"
+            "{file}: it names no deployment; add lines such as {EXAMPLE}"
         ));
     }
-    Ok(table.into_iter().collect())
+    found.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(found)
 }
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory;
+
     use super::*;
+    use crate::{cli::Cli, export::Arguments};
 
     #[test]
     fn a_file_names_deployments() {
         let text = "# The shop.\norders = 'mongodb://a/'\n\"users.eu\" = \"mongodb://b/\"\n";
-        let pair = |name: &str, uri: &str| (name.to_owned(), uri.to_owned());
+        let named = |name: &str, uri: &str, line| Named {
+            name: Some(name.to_owned()),
+            uri: uri.to_owned(),
+            origin: Some(format!("f: line {line}: {name}")),
+        };
         assert_eq!(
-            parse(text),
+            parse(text, "f"),
             Ok(vec![
-                pair("orders", "mongodb://a/"),
-                pair("users.eu", "mongodb://b/")
+                named("orders", "mongodb://a/", 2),
+                named("users.eu", "mongodb://b/", 3)
             ])
         );
     }
 
     #[test]
-    fn errors_name_the_line_and_show_no_password() {
+    fn the_file_that_the_help_shows_is_valid() {
+        let help = Cli::command()
+            .find_subcommand_mut("export")
+            .unwrap()
+            .render_long_help();
+        let help = help.to_string();
+        let lines = help.lines().skip_while(|line| !line.starts_with("  # "));
+        let file: Vec<_> = lines.take_while(|line| line.starts_with("  ")).collect();
+        let found = parse(&file.join("\n"), "f").unwrap();
+        let names: Vec<_> = found.iter().filter_map(|it| it.name.as_deref()).collect();
+        assert_eq!(names, ["orders", "users.eu"]);
+        let arguments = Arguments::default();
+        let tokio = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        let _context = tokio.as_ref().unwrap().enter();
+        let runtime = arguments.target.runtime().unwrap();
+        for named in found {
+            named.check(&arguments.target, &runtime).unwrap();
+        }
+    }
+
+    #[test]
+    fn errors_name_file_line_name_and_remedy_and_show_no_password() {
         let check = |text: &str, start: &str| {
-            let said = parse(text).unwrap_err();
+            let said = parse(text, "f").unwrap_err();
             assert!(said.starts_with(start), "{said}");
             assert!(!said.contains("secret"), "{said}");
+            let remedies = ["orders = \"mongodb://", "rename it"];
+            assert!(remedies.iter().any(|it| said.contains(it)), "{said}");
         };
-        check("", "it names no deployment");
-        check("a = 'mongodb://a'\nb = 1\n", "line 2: ");
-        check("\na = mongodb://u:secret@h/\n", "line 2: ");
-        check("a = ['mongodb://u:secret@h/']\n", "line 1: ");
-        check("a = 'b'\na = 'mongodb://u:secret@h/'\n", "line 2: ");
-        check("'a b' = 'mongodb://a'\n", "the name \"a b\" must");
-        check("'' = 'mongodb://a'\n", "the name \"\" must");
+        check("", "f: it names no deployment");
+        check(
+            "a = 'mongodb://a'\nb = 1\n",
+            "f: line 2: b: the value is of type integer",
+        );
+        check("\na = mongodb://u:secret@h/\n", "f: line 2: a: ");
+        check(
+            "a = ['mongodb://u:secret@h/']\n",
+            "f: line 1: a: the value is of type array",
+        );
+        check("a = 'b'\na = 'mongodb://u:secret@h/'\n", "f: line 2: a: ");
+        check(
+            "users.eu = 'mongodb://u:secret@h/'\n",
+            "f: line 1: users: this is a table",
+        );
+        check(
+            "\n[a]\nuri = 'mongodb://u:secret@h/'\n",
+            "f: line 2: a: this is a table",
+        );
+        check("'a b' = 'mongodb://a'\n", "f: line 1: a b: a name must");
+        check("'' = 'mongodb://a'\n", "f: line 1: : a name must");
     }
 }

@@ -1,10 +1,12 @@
 //! Complete runs of the program, over real sockets, against simulated deployments.
 
+mod manifests;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     io::Read,
     net::{Shutdown, SocketAddr, TcpStream},
-    process::{Command as Process, Stdio},
+    path::Path,
     sync::mpsc,
     thread,
     time::Instant,
@@ -12,11 +14,13 @@ use std::{
 
 use futures::channel::oneshot;
 use sdam_core::options::Options;
+use sdam_live::{Prometheus, or_skip};
 use sdam_sim::{config::SetConfig, serve::Builder};
 use serde_json::Value;
 use tempfile::NamedTempFile;
 
 use super::*;
+use crate::target::Target;
 
 /// A running program.
 struct Running {
@@ -206,7 +210,6 @@ fn health_depends_on_the_requested_read_preference() {
     program.finish();
 }
 
-/// Checks the page with Prometheus' own tool, if it is installed.
 #[test]
 fn the_metrics_page_has_the_text_format_of_prometheus() {
     let set = ReplicaSet::start(3).unwrap();
@@ -250,30 +253,12 @@ fn the_metrics_page_has_the_text_format_of_prometheus() {
     lint(&page);
 }
 
+/// Checks a page with Prometheus' own tool.
 fn lint(page: &str) {
-    let child = Process::new("promtool")
-        .args(["check", "metrics"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn();
-    let mut child = match child {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            // The test harness does not capture this output.
-            let said =
-                "SKIPPED promtool is not installed, so the format is checked by this test only";
-            return writeln!(io::stderr(), "{said}").unwrap();
-        }
-        child => child.unwrap(),
-    };
-    child
-        .stdin
-        .take()
-        .unwrap()
-        .write_all(page.as_bytes())
-        .unwrap();
-    let output = child.wait_with_output().unwrap();
-    assert!(output.status.success(), "{output:?}: {page}");
+    let checked = Prometheus::promtool(Path::new("."), &["check", "metrics"], page);
+    if let Some(output) = or_skip(checked).unwrap() {
+        assert!(output.status.success(), "{output:?}: {page}");
+    }
 }
 
 #[test]
@@ -320,9 +305,23 @@ fn configuration_errors_are_printed_and_end_the_program() {
         };
         check_with(arguments, Exit::CONFIGURATION, &said);
     };
-    many(b"a = 1", "error: --targets FILE: line 1: ");
+    many(b"a = 1", "error: --targets FILE: line 1: a: ");
     many(b"\xff", "error: --targets FILE: ");
-    many(b"a = 'mongodb://'", "error: --targets FILE: a: ");
+    let good = "a = 'mongodb://a'\n";
+    for bad in [
+        "mongodb://",
+        "mongodb+srv://a.b.c:1/",
+        "mongodb+srv://a.b.c/?loadBalanced=true&replicaSet=x",
+    ] {
+        let text = format!("{good}b = '{bad}'");
+        many(text.as_bytes(), "error: --targets FILE: line 2: b: ");
+    }
+    check(
+        "mongodb+srv://a.example.com/?tlsCAFile=/no/such/file",
+        free,
+        Exit::CONFIGURATION,
+        "error: `tlsCAFile` is `/no/such/file`: ",
+    );
     let listener = std::net::TcpListener::bind(free).unwrap();
     let taken = listener.local_addr().unwrap();
     let said = format!("error: --listen {taken}: another program listens there; ");

@@ -1,0 +1,168 @@
+//! One deployment: how its topology is started, and what is known before.
+
+use std::{
+    cell::{OnceCell, RefCell},
+    fmt::Display,
+    sync::Arc,
+    time::Duration,
+};
+
+use sdam::{Runtime, Snapshot, Topology};
+use sdam_core::{server::ServerDescription, topology::TopologyDescription};
+use sdam_events::sink::EventSink;
+use sdam_select::Settings;
+use tokio::{
+    sync::Notify,
+    time::{sleep, timeout},
+};
+
+use super::{numbers::Numbers, targets::Named};
+use crate::target::Target;
+
+/// The pause after the first failed look-up; it doubles with each.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// The longest pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// A deployment with its metrics and, once its hosts are known, its topology.
+pub(super) struct Deployment {
+    named: Named,
+    numbers: Numbers,
+    sinks: Vec<Arc<dyn EventSink>>,
+    watched: OnceCell<Watched>,
+    /// Why there is no topology yet, since the first look-up has failed.
+    reason: RefCell<Option<String>>,
+    /// Notified when a look-up has ended.
+    looked_up: Notify,
+}
+
+/// The topology of a deployment.
+pub(super) struct Watched {
+    pub(super) topology: Topology,
+    pub(super) settings: Settings,
+}
+
+impl Deployment {
+    /// Combines the parts of a deployment; its events go to `numbers` and `sinks`.
+    pub(super) fn new(named: Named, numbers: Numbers, sinks: Vec<Arc<dyn EventSink>>) -> Self {
+        Self {
+            named,
+            numbers,
+            sinks,
+            watched: OnceCell::new(),
+            reason: RefCell::new(None),
+            looked_up: Notify::new(),
+        }
+    }
+
+    /// Returns the name; `None` if the deployment is the only one.
+    pub(super) fn name(&self) -> Option<&str> {
+        self.named.name.as_deref()
+    }
+
+    /// Returns the topology, or why there is none yet.
+    pub(super) fn watched(&self) -> Result<&Watched, String> {
+        self.watched.get().ok_or_else(|| {
+            let reason = self.reason.borrow();
+            reason
+                .as_deref()
+                .unwrap_or("the first look-up of its hosts has not ended")
+                .to_owned()
+        })
+    }
+
+    /// Looks up the hosts of a `mongodb+srv` string until that succeeds, and starts the topology.
+    ///
+    /// `remark` is called with the warnings of the topology, with the first error and at the end of
+    /// the errors.
+    pub(super) async fn start(
+        &self,
+        target: &Target,
+        runtime: &Runtime,
+        remark: impl Fn(&dyn Display),
+    ) {
+        let name = self
+            .name()
+            .map_or(String::new(), |name| format!("{name}: "));
+        let mut pause = FIRST_PAUSE;
+        loop {
+            match self.try_start(target, runtime).await {
+                Ok(topology) => {
+                    if self.reason.take().is_some() {
+                        remark(&format_args!("{name}the hosts are known now"));
+                    }
+                    for warning in topology.warnings() {
+                        remark(&format_args!("warning: {name}{warning}"));
+                    }
+                    let settings = Settings::new(topology.options());
+                    let _ = self.watched.set(Watched { topology, settings });
+                    return self.looked_up.notify_waiters();
+                }
+                Err(error) => {
+                    if self.reason.replace(Some(error.clone())).is_none() {
+                        let limit = LONGEST_PAUSE.as_secs();
+                        let again = format!("trying again, at least every {limit} s");
+                        remark(&format_args!("warning: {name}{error}; {again}"));
+                    }
+                    self.looked_up.notify_waiters();
+                }
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    async fn try_start(&self, target: &Target, runtime: &Runtime) -> Result<Topology, String> {
+        let options = sdam::resolve(&self.named.uri, &runtime.io).await;
+        let mut builder = target.builder(options.map_err(|error| error.to_string())?);
+        builder = builder.sink(self.numbers.clone());
+        for sink in &self.sinks {
+            builder = builder.sink(Arc::clone(sink));
+        }
+        builder
+            .start(runtime.clone())
+            .map_err(|error| error.to_string())
+    }
+
+    /// Waits until its state is known, for at most `limit`.
+    pub(super) async fn checked(&self, limit: Duration) {
+        let known = |topology: &TopologyDescription| {
+            let mut servers = topology.servers().iter();
+            topology.has_writable_server() || servers.all(|server| is_checked(server))
+        };
+        let ready = |snapshot: &Snapshot| known(snapshot.description()).then_some(());
+        let checks = async {
+            if self.watched.get().is_none() && self.reason.borrow().is_none() {
+                self.looked_up.notified().await;
+            }
+            if let Some(watched) = self.watched.get() {
+                let _ = watched.topology.wait_for(ready, limit).await;
+            }
+        };
+        // Without a result in time, the deployment counts as down.
+        let _ = timeout(limit, checks).await;
+    }
+
+    /// Returns the metrics in the text format of Prometheus.
+    pub(super) fn metrics(&self) -> String {
+        self.numbers
+            .render(self.watched.get().map(|watched| &watched.topology))
+    }
+
+    /// Aggregates the measurements since the last fetch.
+    pub(super) fn sum_up(&self) {
+        self.numbers.sum_up();
+    }
+
+    /// Closes the topology.
+    pub(super) async fn close(&self) {
+        if let Some(watched) = self.watched.get() {
+            watched.topology.close().await;
+        }
+    }
+}
+
+/// Returns whether a check of the server has ended.
+fn is_checked(server: &ServerDescription) -> bool {
+    server.server_type.is_available() || server.error.is_some()
+}

@@ -1,0 +1,97 @@
+//! The manifests of `deploy/kubernetes`, with the program that they start.
+
+use std::{fs, path::Path};
+
+use saphyr::{LoadableYamlNode, Yaml};
+
+use super::Running;
+use crate::cli::tests::export;
+use sdam_sim::serve::Builder;
+
+/// Returns the only document of a kind.
+fn document<'d>(documents: &'d [Yaml<'d>], kind: &str) -> &'d Yaml<'d> {
+    let mut found = documents.iter().filter(|it| text(&it["kind"]) == kind);
+    let only = found.next().expect(kind);
+    assert!(found.next().is_none(), "{kind}");
+    only
+}
+
+fn text<'y>(value: &'y Yaml<'_>) -> &'y str {
+    value.as_str().unwrap_or_else(|| panic!("{value:?}"))
+}
+
+fn list<'y>(value: &'y Yaml<'y>) -> &'y [Yaml<'y>] {
+    value.as_vec().unwrap_or_else(|| panic!("{value:?}"))
+}
+
+/// Returns the element of a list that has this name.
+fn named<'y>(value: &'y Yaml<'y>, name: &str) -> &'y Yaml<'y> {
+    let found = list(value).iter().find(|it| text(&it["name"]) == name);
+    found.unwrap_or_else(|| panic!("no {name}: {value:?}"))
+}
+
+#[test]
+fn the_manifests_agree_with_each_other_and_with_the_program() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/kubernetes/sdam-export.yaml");
+    let manifests = fs::read_to_string(path).unwrap();
+    let documents = Yaml::load_from_str(&manifests).unwrap();
+    let spec = &document(&documents, "Deployment")["spec"];
+    let pod = &spec["template"];
+    let labels = &spec["selector"]["matchLabels"];
+    assert_eq!(labels, &pod["metadata"]["labels"]);
+    let [container] = list(&pod["spec"]["containers"]) else {
+        panic!("{pod:?}");
+    };
+
+    // The command line, as the program itself reads it.
+    let words: Vec<_> = list(&container["args"]).iter().map(text).collect();
+    let (subcommand, words) = words.split_first().unwrap();
+    assert_eq!(*subcommand, "export");
+    let arguments = export(words);
+    assert!(
+        arguments.listen.ip().is_unspecified(),
+        "probes come from outside"
+    );
+    let port = named(&container["ports"], "metrics");
+    assert_eq!(
+        port["containerPort"].as_integer(),
+        Some(arguments.listen.port().into())
+    );
+
+    // The file with the connection string.
+    let secret = document(&documents, "Secret");
+    let volume = named(&pod["spec"]["volumes"], "uri");
+    assert_eq!(volume["secret"]["secretName"], secret["metadata"]["name"]);
+    let mount = Path::new(text(&named(&container["volumeMounts"], "uri")["mountPath"]));
+    let file = arguments.target.uri_file.as_deref().unwrap();
+    let key = file.strip_prefix(mount).unwrap().to_str().unwrap();
+    let uri = text(&secret["stringData"][key]);
+    sdam_core::options::Options::parse(uri).unwrap();
+
+    // What is asked over HTTP.
+    let mut asked = vec![];
+    for probe in ["livenessProbe", "readinessProbe"] {
+        let get = &container[probe]["httpGet"];
+        assert_eq!(get["port"], port["name"], "{probe}");
+        asked.push(text(&get["path"]));
+    }
+    let service = document(&documents, "Service");
+    assert_eq!(&service["spec"]["selector"], labels);
+    let outside = named(&service["spec"]["ports"], "metrics");
+    assert_eq!(outside["targetPort"], port["name"]);
+    let monitor = &document(&documents, "ServiceMonitor")["spec"];
+    assert_eq!(
+        monitor["selector"]["matchLabels"],
+        service["metadata"]["labels"]
+    );
+    for endpoint in list(&monitor["endpoints"]) {
+        assert_eq!(endpoint["port"], outside["name"]);
+        asked.push(text(&endpoint["path"]));
+    }
+    let server = Builder::standalone().start().unwrap();
+    let program = Running::start(Some(server.uri()));
+    for path in asked {
+        assert_eq!(program.get(path).0, 200, "{path}");
+    }
+    program.finish();
+}
