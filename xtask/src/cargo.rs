@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use serde_json::Value;
+
 use crate::Result;
 
 /// Returns the workspace's root folder.
@@ -10,6 +12,10 @@ pub(crate) fn root() -> PathBuf {
     let own = Path::new(env!("CARGO_MANIFEST_DIR"));
     own.parent().unwrap_or(own).to_owned()
 }
+
+/// The selection with which `cargo xtask test` builds everything. A program that is built with
+/// another one has other features, so most of its dependencies are built once more.
+pub(crate) const EVERYTHING: [&str; 2] = ["--workspace", "--all-features"];
 
 /// Creates a command for the same cargo that runs this program, in the workspace.
 pub(crate) fn cargo() -> Command {
@@ -51,6 +57,34 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
+/// Builds the program `name` of the package in the folder `package`, chosen by `target`, such as
+/// `--test`, and returns its path.
+///
+/// # Errors
+/// When it cannot be built, or there is no such program.
+pub(crate) fn built(package: &str, target: [&str; 2], name: &str) -> Result<PathBuf> {
+    let mut build = cargo();
+    build.arg("build").args(EVERYTHING).args(target);
+    run(&mut build)?;
+    // Prints the programs, at once because they are built.
+    let messages = output(build.args(["--quiet", "--message-format", "json"]))?;
+    executable(&messages, &root().join(package), name)
+        .ok_or_else(|| format!("cargo has not built {name} of {package}").into())
+}
+
+/// Finds the program `name` of the package in `folder` among the messages of a build.
+fn executable(messages: &str, folder: &Path, name: &str) -> Option<PathBuf> {
+    let messages = messages
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let mut programs = messages.filter(|message| {
+        let manifest = message["manifest_path"].as_str();
+        message["target"]["name"] == name
+            && manifest.is_some_and(|path| Path::new(path) == folder.join("Cargo.toml"))
+    });
+    programs.find_map(|message| message["executable"].as_str().map(PathBuf::from))
+}
+
 /// Formats the command as it would be typed.
 pub(crate) fn show(command: &Command) -> String {
     let program = Path::new(command.get_program());
@@ -60,4 +94,33 @@ pub(crate) fn show(command: &Command) -> String {
         .map(|word| word.to_string_lossy())
         .collect::<Vec<_>>()
         .join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_program_of_a_package_is_found_among_the_messages_of_a_build() {
+        let artifact = |package: &str, name: &str, executable: &str| {
+            format!(
+                r#"{{"reason":"compiler-artifact","manifest_path":"/tree/{package}/Cargo.toml","target":{{"name":"{name}"}},"executable":{executable}}}"#
+            )
+        };
+        let messages = [
+            artifact("a", "sdam", "null"),
+            artifact("b", "live", r#""/target/b-live""#),
+            artifact("a", "live", r#""/target/a-live""#),
+            r#"{"reason":"build-finished","success":true}"#.to_owned(),
+        ]
+        .join("\n");
+        let found = |package: &str, name| {
+            let path = executable(&messages, &Path::new("/tree").join(package), name)?;
+            path.to_str().map(str::to_owned)
+        };
+        assert_eq!(found("a", "live").as_deref(), Some("/target/a-live"));
+        assert_eq!(found("b", "live").as_deref(), Some("/target/b-live"));
+        assert_eq!(found("a", "sdam"), None, "a library is no program");
+        assert_eq!(found("c", "live"), None);
+    }
 }

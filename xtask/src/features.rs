@@ -13,6 +13,10 @@ Checks `sdam` without features, with each one, with every pair of them and with 
 adds items and never changes other items, so larger sets find nothing that pairs do not. Warnings
 are failures: an item that a feature leaves unused shows only without other features.";
 
+/// The build folder of checks that make no program, in the workspace's folder. It can be removed
+/// without building the tests anew.
+const CHECKS: &str = "target/checks";
+
 /// The crate whose features are checked.
 const FACADE: &str = "sdam";
 
@@ -31,6 +35,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
                 .args(rustc)
                 .args(facade)
                 .arg(choice.join(","))
+                .args(["--target-dir", CHECKS])
                 .args(["--", "--deny", "warnings"]),
         )?;
     }

@@ -7,11 +7,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use serde_json::Value;
-
 use crate::Result;
 use crate::args::Args;
-use crate::cargo::{cargo, output, root, run as run_command};
+use crate::cargo::{built, cargo, root, run as run_command};
 
 pub(crate) const USAGE: &str = "\
 test the simulated deployment with other MongoDB drivers
@@ -109,17 +107,9 @@ impl Client {
 
 /// Builds the program `sdam` and returns its path.
 fn sdam() -> Result<PathBuf> {
-    built(&["--package", "sdam-cli"], "sdam")
-}
-
-/// Builds the program that `arguments` choose, and returns its path, which is `path` below `debug`.
-fn built(arguments: &[&str], path: &str) -> Result<PathBuf> {
-    run_command(cargo().arg("build").args(arguments))?;
-    let arguments = ["metadata", "--no-deps", "--format-version", "1"];
-    let metadata: Value = serde_json::from_str(&output(cargo().args(arguments))?)?;
-    let target = metadata["target_directory"].as_str().unwrap_or("target");
-    let name = format!("{path}{}", std::env::consts::EXE_SUFFIX);
-    Ok(Path::new(target).join("debug").join(name))
+    // With an integration test, cargo also builds the programs of its package, with the features
+    // of all tests.
+    built("sdam-cli", ["--test", "export"], "sdam")
 }
 
 /// Installs Python packages into a folder of their own, unless it is there, and returns the folder.

@@ -6,7 +6,7 @@ use sdam_live::Version;
 
 use crate::Result;
 use crate::args::Args;
-use crate::cargo::{cargo, run as run_command};
+use crate::cargo::{EVERYTHING, cargo, run as run_command};
 
 pub(crate) const USAGE: &str = "\
 run all tests
@@ -32,7 +32,7 @@ pub(crate) fn run(mut args: Args) -> Result<()> {
         live::run(live::MATRIX, true)?;
         return live::run_official(&Version::FETCHABLE, true);
     }
-    run_command(cargo().args(["test", "--workspace", "--all-features"]))?;
+    run_command(cargo().arg("test").args(EVERYTHING))?;
     live::run(live::COMPLEMENT, live::is_required())?;
     run_command(cargo().args(["xtask", "spec-test"]))?;
     live::run_official(&[Version::V4_2, Version::V6_0], live::is_required())?;

@@ -46,8 +46,7 @@ pub(super) fn run(mut args: Args) -> Result<()> {
         Ok(folder) => folder,
         Err(error) => return unavailable("PyMongo", &*error),
     };
-    let example = ["--package", "sdam-examples", "--example", "connect"];
-    let connect = built(&example, "examples/connect")?;
+    let connect = built("examples", ["--example", "connect"], "connect")?;
     let begun = Instant::now();
     let Some(parts) = or_skip(Parts::start())? else {
         return Ok(());

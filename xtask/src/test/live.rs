@@ -2,13 +2,17 @@
 
 use std::env;
 use std::fmt;
-use std::process::Output;
+use std::path::Path;
+use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use sdam_live::Version;
 
 use crate::Result;
-use crate::cargo::{cargo, run as run_command};
+use crate::cargo::{built, cargo, root, run as run_command};
+
+/// The package of the live tests.
+const PACKAGE: &str = "sdam";
 
 /// A runtime and a server version for the live tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,19 +56,20 @@ impl Combination {
         Self { runtime, version }
     }
 
-    fn run(self) -> Result<Outcome> {
+    /// Runs `tests`, the program of the live tests.
+    fn run(self, tests: &Path) -> Result<Outcome> {
         if let Err(unavailable) = sdam_live::mongod_path(self.version) {
             return Ok(Outcome::Skipped(unavailable.to_string()));
         }
         let begin = Instant::now();
-        let output = cargo()
-            .args(["test", "--quiet", "--package", "sdam", "--test", "live"])
-            .args(["--features", "client"])
+        let output = Command::new(tests)
+            .arg("--quiet")
+            .current_dir(root().join(PACKAGE))
             .env("SDAM_LIVE_RUNTIME", self.runtime)
             .env("SDAM_LIVE_VERSION", self.version.to_string())
             .env("SDAM_LIVE_REQUIRED", "1")
             .output()
-            .map_err(|error| format!("cannot run cargo: {error}"))?;
+            .map_err(|error| format!("cannot run {}: {error}", tests.display()))?;
         let outcome = outcome_of(&output, begin.elapsed());
         if outcome == Outcome::Failed {
             eprint!("{}", String::from_utf8_lossy(&output.stdout));
@@ -85,10 +90,11 @@ pub(super) fn is_required() -> bool {
 /// # Errors
 /// When any of them failed, after all of them were run.
 pub(super) fn run(combinations: &[Combination], required: bool) -> Result<()> {
+    let tests = built(PACKAGE, ["--test", "live"], "live")?;
     let mut bad = 0;
     for combination in combinations {
         eprintln!("$ live tests of {combination}");
-        let outcome = combination.run()?;
+        let outcome = combination.run(&tests)?;
         println!("{combination:<16} {outcome}");
         bad += u32::from(!outcome.is_acceptable(required));
     }
