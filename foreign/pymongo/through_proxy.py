@@ -1,11 +1,11 @@
-"""Writes through `sdam proxy` with PyMongo in direct-connection mode.
+"""Writes with PyMongo through failovers: through `sdam proxy` in direct-connection mode, or directly.
 
-usage: through_proxy.py URI
+usage: through_proxy.py URI COLLECTION W
 
-Inserts documents, each acknowledged by a majority. A line on standard input is answered by `writing`
-once a document is acknowledged that was sent after it. At the end of the input the numbers of
-acknowledged documents that are missing, of acknowledged ones and of failed attempts are printed, and
-the longest time in seconds without an acknowledgement.
+Inserts documents with the write concern W. A line on standard input is answered once a document is
+acknowledged that was sent after it, by the longest time in seconds without an acknowledgement since the
+line before. At the end of the input the numbers of acknowledged documents that are missing, of
+acknowledged ones and of failed attempts are printed.
 """
 
 import queue
@@ -26,10 +26,10 @@ def read():
 
 
 threading.Thread(target=read, daemon=True).start()
-client = MongoClient(
-    sys.argv[1], serverSelectionTimeoutMS=500, connectTimeoutMS=2000, socketTimeoutMS=5000, w="majority"
-)
-things = client.test.through_proxy
+uri, collection, concern = sys.argv[1:]
+limits = {"serverSelectionTimeoutMS": 500, "socketTimeoutMS": 5000}
+client = MongoClient(uri, w=int(concern) if concern.isdigit() else concern, journal=True, **limits)
+things = client.test[collection]
 number, failures, longest, acknowledged = 0, 0, 0.0, set()
 asked, last = False, time.monotonic()
 while True:
@@ -49,7 +49,7 @@ while True:
     last = now
     acknowledged.add(number)
     if asked:
-        print("writing", flush=True)
-        asked = False
+        print(f"gap={longest:.3f}", flush=True)
+        asked, longest = False, 0.0
 missing = len(acknowledged - {document["_id"] for document in things.find()})
-print(f"missing={missing} acknowledged={len(acknowledged)} failed={failures} gap={longest:.3f}", flush=True)
+print(f"missing={missing} acknowledged={len(acknowledged)} failed={failures}", flush=True)

@@ -1,30 +1,27 @@
 //! The dialer: connect and host name look-up.
 
 use std::{
-    fmt::Debug,
     future::Future,
     io,
     net::IpAddr,
     panic::AssertUnwindSafe,
     pin::Pin,
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
 };
 
-use futures::{
-    future::{BoxFuture, Either, FutureExt},
-    io::{AsyncRead, AsyncWrite},
-};
+use futures::future::{BoxFuture, Either, FutureExt};
 use sdam_core::time::Instant;
-use sdam_transport::{ByteStream, Dial, DialTarget, async_trait, system::tune_tcp};
+use sdam_transport::{Dial, DialTarget, async_trait, system::tune_tcp};
 #[cfg(not(unix))]
 use tokio::net::TcpStream as UnixStream;
 #[cfg(unix)]
 use tokio::net::UnixStream;
 use tokio::{
-    io::ReadBuf,
     net::{TcpStream, lookup_host},
     runtime::Handle,
 };
+
+use crate::stream::TokioStream;
 
 #[derive(Debug)]
 pub(crate) struct TokioDial {
@@ -56,19 +53,19 @@ impl TokioDial {
 
 #[async_trait]
 impl Dial for TokioDial {
-    type Stream = Either<Compat<TcpStream>, Compat<UnixStream>>;
+    type Stream = Either<TokioStream<TcpStream>, TokioStream<UnixStream>>;
 
     async fn dial(&self, target: &DialTarget, _: Option<Instant>) -> io::Result<Self::Stream> {
         match target {
             DialTarget::Tcp(address) => {
                 let stream = self.open(TcpStream::connect(*address)).await?;
                 tune_tcp(&stream)?;
-                Ok(Either::Left(Compat(stream)))
+                Ok(Either::Left(TokioStream(stream)))
             }
             #[cfg(unix)]
             DialTarget::Unix(path) => {
                 let stream = self.open(UnixStream::connect(path)).await?;
-                Ok(Either::Right(Compat(stream)))
+                Ok(Either::Right(TokioStream(stream)))
             }
             other => Err(other.unsupported()),
         }
@@ -95,44 +92,5 @@ impl<T> Future for Entered<'_, T> {
         let this = &mut *self;
         let _context = this.handle.enter();
         this.future.as_mut().poll(cx)
-    }
-}
-
-/// A tokio socket with the `futures` I/O traits.
-#[derive(Debug)]
-pub(crate) struct Compat<S>(S);
-
-impl<S> ByteStream for Compat<S> where
-    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + Debug + 'static
-{
-}
-
-impl<S: tokio::io::AsyncRead + Unpin> AsyncRead for Compat<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        space: &mut [u8],
-    ) -> Poll<io::Result<usize>> {
-        let mut space = ReadBuf::new(space);
-        ready!(Pin::new(&mut self.0).poll_read(cx, &mut space))?;
-        Poll::Ready(Ok(space.filled().len()))
-    }
-}
-
-impl<S: tokio::io::AsyncWrite + Unpin> AsyncWrite for Compat<S> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(cx, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(cx)
-    }
-
-    fn poll_close(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(cx)
     }
 }

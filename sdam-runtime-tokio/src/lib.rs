@@ -11,6 +11,7 @@
 mod clock;
 mod dial;
 mod spawner;
+mod stream;
 #[cfg(test)]
 mod tests;
 
@@ -24,6 +25,7 @@ use sdam_transport::{Clock, Io, NetTransport, Runtime, system};
 #[doc(no_inline)]
 pub use tokio::runtime::Handle;
 
+pub use self::stream::TokioStream;
 use self::{clock::TokioClock, dial::TokioDial, spawner::TokioSpawner};
 
 /// Returns the tokio runtime behind `handle`.

@@ -62,6 +62,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "sdam",
             "sdam-core",
             "sdam-events",
+            "sdam-runtime-tokio",
             "sdam-select",
             "sdam-sim",
         ],

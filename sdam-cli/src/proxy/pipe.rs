@@ -7,10 +7,8 @@ use std::{
 };
 
 use futures::io::{AsyncRead, AsyncWrite};
-use tokio::{
-    io::{AsyncRead as _, AsyncWrite as _, ReadBuf},
-    net::TcpStream,
-};
+use sdam_runtime_tokio::TokioStream;
+use tokio::net::TcpStream;
 
 /// The size of a buffer: several common messages, or a part of a long one.
 const CAPACITY: usize = 32 << 10;
@@ -89,35 +87,4 @@ impl Pipe {
 }
 
 /// The socket of a client, with the I/O traits of the other side.
-#[derive(Debug)]
-pub(super) struct Client(pub(super) TcpStream);
-
-impl AsyncRead for Client {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        space: &mut [u8],
-    ) -> Poll<io::Result<usize>> {
-        let mut space = ReadBuf::new(space);
-        ready!(Pin::new(&mut self.0).poll_read(cx, &mut space))?;
-        Poll::Ready(Ok(space.filled().len()))
-    }
-}
-
-impl AsyncWrite for Client {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(cx, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(cx)
-    }
-
-    fn poll_close(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(cx)
-    }
-}
+pub(super) type Client = TokioStream<TcpStream>;

@@ -11,6 +11,7 @@ use sdam::{
     AppError, Criteria, SelectedServer, Stage, Topology,
     transport::{stream::ByteStream, system::tune_tcp},
 };
+use sdam_runtime_tokio::TokioStream;
 use tokio::{
     net::TcpStream,
     time::{Instant, sleep},
@@ -69,7 +70,7 @@ impl Port {
         // Without delay, and with probes of an idle client, which may have gone silently. A failure
         // costs only these.
         let _ = tune_tcp(&client);
-        let (mut client, mut up) = (Client(client), Pipe::new());
+        let (mut client, mut up) = (TokioStream(client), Pipe::new());
         let mut stopped = pin!(stopped.fuse());
         let found = select_biased! {
             () = stopped => return Ok(()),

@@ -59,6 +59,39 @@ fn a_client_waits_while_a_killed_primary_is_replaced() {
 }
 
 #[test]
+fn a_frozen_primary_gets_nothing_once_another_is_elected_even_when_it_goes_on() {
+    let set = Deployment::start(Builder::replica_set(3));
+    let program = Running::start(set.arguments());
+    let old = program.primary();
+    let mut idle = Client::connect(&program.uris[0]);
+    let mut asking = Client::connect(&program.uris[0]);
+    idle.hello("idle");
+    asking.hello("asking");
+    let frozen = set.primary().unwrap().unwrap();
+    set.freeze(frozen).unwrap();
+    asking.send("asked", None);
+    for client in [&mut asking, &mut idle] {
+        client.assert_closed();
+        client.send("late", None);
+    }
+    let mut next = Client::connect(&program.uris[0]);
+    let reply = next.hello("after");
+    let new = reply.get_str("me").unwrap().to_owned();
+    assert_ne!(new, old);
+    set.thaw(frozen).unwrap();
+    // Its answers of before arrive now.
+    for number in 0..5 {
+        let marker = format!("thawed-{number}");
+        Client::connect(&program.uris[0]).hello(&marker);
+        assert_eq!(set.receivers(&marker), [&*new]);
+    }
+    assert_eq!(set.receivers("asked"), [&*old]);
+    assert!(set.receivers("late").is_empty());
+    program.remark(&format!("primary: {new}"), &["no primary"]);
+    program.finish();
+}
+
+#[test]
 fn without_a_primary_a_client_is_closed_after_the_wait() {
     let set = Deployment::start(Builder::replica_set(3));
     for member in [0, 1] {

@@ -1,0 +1,54 @@
+//! The I/O traits of `futures` for streams of tokio.
+
+use std::{
+    fmt::Debug,
+    io,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use futures::io::{AsyncRead, AsyncWrite};
+use sdam_transport::ByteStream;
+use tokio::io::ReadBuf;
+
+/// A stream of tokio, with the I/O traits of `futures`: a [`ByteStream`].
+///
+/// For programs that open or accept a socket themselves, and pass it on to a transport's layers or
+/// relay it. Only opening a socket needs the context of the runtime; using one works everywhere.
+#[derive(Debug)]
+pub struct TokioStream<S>(pub S);
+
+impl<S> ByteStream for TokioStream<S> where
+    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + Debug + 'static
+{
+}
+
+impl<S: tokio::io::AsyncRead + Unpin> AsyncRead for TokioStream<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        space: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        let mut space = ReadBuf::new(space);
+        ready!(Pin::new(&mut self.0).poll_read(cx, &mut space))?;
+        Poll::Ready(Ok(space.filled().len()))
+    }
+}
+
+impl<S: tokio::io::AsyncWrite + Unpin> AsyncWrite for TokioStream<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_close(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+}
