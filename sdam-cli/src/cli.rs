@@ -8,6 +8,7 @@ mod values;
 use std::{
     ffi::OsString,
     io::{self, Write},
+    pin::pin,
 };
 
 use clap::{
@@ -15,14 +16,15 @@ use clap::{
     error::{ContextKind, ContextValue, ErrorKind},
 };
 use clap_complete::Shell;
+use futures::future::select;
 
 pub(crate) use self::values::{listen_address, name_server, seconds, some_seconds, whole};
 use crate::{
     compare, doctor,
     exit::{self, Exit},
-    explain, export, log,
-    output::standard_output,
-    proxy, replay, report, serve,
+    explain, export, input, log,
+    output::{abandoned, standard_output},
+    proxy, replay, report, serve, sim,
     target::redact,
     watch::{self, Console},
 };
@@ -71,6 +73,7 @@ enum Command {
     Export(export::Arguments),
     Proxy(proxy::Arguments),
     Serve(serve::Arguments),
+    Sim(sim::Arguments),
     Replay(replay::Arguments),
     Report(report::Arguments),
     Compare(compare::Arguments),
@@ -144,8 +147,16 @@ impl Cli {
             Some(Command::Proxy(arguments)) => Exit::of(exit::run(|console| async move {
                 proxy::run(&arguments, console, proxy::signals()).await
             })),
-            Some(Command::Serve(arguments)) => Exit::of(serve::run(&arguments)),
-            Some(Command::Replay(arguments)) => Exit::of(replay::main(&arguments)),
+            Some(Command::Serve(arguments)) => Exit::of(exit::run(|console| async move {
+                let stop = async {
+                    select(pin!(exit::stopped()), pin!(abandoned())).await;
+                };
+                serve::run(&arguments, console, input::lines()?, stop).await
+            })),
+            Some(Command::Sim(arguments)) => Exit::of(sim::run(&arguments, watch::console())),
+            Some(Command::Replay(arguments)) => {
+                Exit::of(replay::run(&arguments, standard_output(), io::stderr()))
+            }
             Some(Command::Compare(arguments)) => {
                 Exit::of(compare::run(&arguments, standard_output(), io::stderr()))
             }

@@ -11,6 +11,7 @@
 //! | [`export`] | `export`: metrics and health over HTTP |
 //! | [`proxy`] | `proxy`: one address for the primary, and one for reads |
 //! | [`serve`] | `serve`: a simulated deployment on loopback |
+//! | [`sim`] | `sim`: a client of a simulated deployment, in virtual time |
 //! | [`report`] | `report`: a recording as one page of HTML |
 //! | [`compare`] | `compare`: where the clients of several recordings disagreed |
 //! | [`replay`] | `replay`: how a client interprets replies and errors |
@@ -27,6 +28,7 @@ pub mod explain;
 pub mod export;
 mod failure;
 pub mod http;
+mod input;
 pub mod json;
 pub mod log;
 pub mod output;
@@ -35,6 +37,9 @@ pub mod recording;
 pub mod replay;
 pub mod report;
 pub mod serve;
+pub mod sim;
+mod similar;
+mod simulated;
 pub mod target;
 pub mod terminal;
 pub mod watch;

@@ -5,12 +5,15 @@
 
 use std::{
     fmt,
+    future::pending,
     io::{self, Write},
     mem,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread,
     time::Duration,
 };
+
+use futures::channel::oneshot;
 
 use crate::failure::cannot_write;
 
@@ -233,6 +236,40 @@ impl Drop for Handle {
         };
         self.0.wait(timeout).ended = true;
         self.0.changed.notify_all();
+    }
+}
+
+/// Becomes ready when the reader of standard output has left. Only a pipe has a reader, and it never
+/// leaves where the system does not tell.
+pub async fn abandoned() {
+    let (gone, left) = oneshot::channel();
+    let thread = thread::Builder::new().name("reader".to_owned());
+    let started = thread.spawn(|| {
+        wait_for_the_end_of(&io::stdout());
+        gone.send(())
+    });
+    if started.is_err() || left.await.is_err() {
+        pending::<()>().await;
+    }
+}
+
+/// Waits until what is written to `pipe` can no longer be read.
+#[cfg(unix)]
+fn wait_for_the_end_of(pipe: &impl std::os::fd::AsFd) {
+    use rustix::{
+        event::{PollFd, PollFlags, poll},
+        io::Errno,
+    };
+
+    // Only its end is reported, which always is.
+    let mut descriptors = [PollFd::new(pipe, PollFlags::empty())];
+    while poll(&mut descriptors, None) == Err(Errno::INTR) {}
+}
+
+#[cfg(not(unix))]
+fn wait_for_the_end_of<P>(_: &P) {
+    loop {
+        thread::park();
     }
 }
 

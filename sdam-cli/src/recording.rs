@@ -5,8 +5,8 @@
 
 use std::{
     fmt::{self, Write as _},
-    fs,
-    io::{self, Read},
+    fs::{self, File},
+    io,
     path::Path,
     time::{Duration, SystemTime},
 };
@@ -18,7 +18,10 @@ use sdam_events::{
 };
 use sha2::{Digest, Sha256};
 
-use crate::failure::cannot_read;
+use crate::{
+    failure::{Failure, cannot_read, cannot_write},
+    input,
+};
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -55,11 +58,8 @@ impl Recording {
     /// If the file cannot be read or is no recording. The message names the file, the line and the
     /// remedy.
     pub fn open(path: &Path) -> Result<Self, RecordingError> {
-        let (name, bytes) = if path.as_os_str() == "-" {
-            ("standard input".to_owned(), standard_input())
-        } else {
-            (path.display().to_string(), fs::read(path))
-        };
+        let name = input::name(path);
+        let bytes = input::read(path);
         let bytes = bytes.map_err(|error| RecordingError(cannot_read(&name, &error)))?;
         Self::parse(name, &bytes)
     }
@@ -131,6 +131,24 @@ impl Recording {
     }
 }
 
+/// Creates the file of a new recording, which --record names. One that exists is kept.
+pub(crate) fn create(path: &Path) -> Result<File, Failure> {
+    if fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() > 0) {
+        return Err(Failure::config(format!(
+            "--record {}: the file exists; name a new one, or remove it",
+            path.display()
+        )));
+    }
+    let mut options = File::options();
+    let file = options.read(true).write(true).create(true).truncate(true);
+    file.open(path).map_err(|error| cannot_record(path, &error))
+}
+
+/// Says why the recording that --record names cannot be written.
+pub(crate) fn cannot_record(path: &Path, error: &io::Error) -> Failure {
+    Failure::other(cannot_write(format!("--record {}", path.display()), error))
+}
+
 /// The error of a file that cannot be read or is no recording: its name, the line and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordingError(String);
@@ -142,11 +160,6 @@ impl fmt::Display for RecordingError {
 }
 
 impl std::error::Error for RecordingError {}
-
-fn standard_input() -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    io::stdin().read_to_end(&mut bytes).map(|_| bytes)
-}
 
 fn digest(bytes: &[u8]) -> String {
     let mut digits = String::new();

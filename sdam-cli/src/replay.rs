@@ -10,8 +10,7 @@ mod tests;
 mod trace;
 
 use std::{
-    fs::File,
-    io::{self, BufRead, BufReader, Write},
+    io::{self, BufRead, Write},
     path::PathBuf,
     sync::Arc,
     time::Duration,
@@ -35,8 +34,8 @@ use self::{application_error::ApplicationError, line::Step};
 use crate::{
     exit::Exit,
     failure::{Failure, cannot_read},
+    input,
     json::{self, RoundTrips},
-    output::standard_output,
 };
 
 pub use self::trace::trace;
@@ -53,50 +52,51 @@ const AFTER: &str = r#"Each line is a JSON object:
     {"when":"afterHandshakeCompletes",           tests of the specification;
      "type":"network","maxWireVersion":21}}      "command" needs a "response"
 
-Empty lines are skipped. An invalid line is reported with its number and skipped.
+Empty lines are skipped. An invalid line is reported with its file and number, and skipped.
 
 Exit codes: 0 done, 1 some lines were invalid, 2 with --trace: the new client behaves differently,
 3 the command line is wrong, 4 another failure.
 
 Example: echo '{"uri":"mongodb://a,b/?replicaSet=rs"}' | sdam replay"#;
 
-/// Reads replies and errors from standard input, one JSON object a line, and prints the description
-/// of the topology after each.
+/// Reads replies and errors, one JSON object a line, and prints the description of the topology after
+/// each.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 #[command(after_help = AFTER)]
 #[non_exhaustive]
 pub struct Arguments {
+    /// The lines; `-` is standard input.
+    #[arg(value_name = "FILE", default_value = "-")]
+    pub lines: PathBuf,
     /// Replay the inputs of a client, as recorded by `sdam watch --record FILE`, in a new client,
-    /// and print the description of the topology after each change.
-    #[arg(long, value_name = "FILE")]
+    /// and print the description of the topology after each change. `-` is standard input.
+    #[arg(long, value_name = "FILE", conflicts_with = "lines")]
     pub trace: Option<PathBuf>,
 }
 
-/// Replays a recording, or standard input, to standard output.
+/// Replays the lines or the recording of `arguments`.
 ///
 /// # Errors
 ///
-/// Only those of the standard streams; other errors are printed and set the exit code.
-pub fn main(arguments: &Arguments) -> io::Result<Exit> {
-    let (output, remarks) = (standard_output(), io::stderr());
-    let Some(path) = &arguments.trace else {
-        return run(io::stdin().lock(), output, remarks);
-    };
-    match File::open(path) {
-        Ok(file) => trace(BufReader::new(file), output, remarks),
-        Err(error) => {
-            let name = format!("--trace {}", path.display());
-            Failure::config(cannot_read(name, &error)).report(&mut io::stderr())
-        }
+/// Only those of the streams; other errors are printed and set the exit code.
+pub fn run(arguments: &Arguments, output: impl Write, mut remarks: impl Write) -> io::Result<Exit> {
+    let path = arguments.trace.as_deref().unwrap_or(&arguments.lines);
+    let name = input::name(path);
+    match input::open(path) {
+        Ok(file) if arguments.trace.is_some() => trace(&name, file, output, remarks),
+        Ok(file) => lines(&name, file, output, remarks),
+        Err(error) => Failure::config(cannot_read(name, &error)).report(&mut remarks),
     }
 }
 
-/// Reads lines from `input`, prints the state after each to `output`, and errors to `remarks`.
+/// Reads the lines `input` of the file `name`, prints the state after each to `output`, and errors to
+/// `remarks`.
 ///
 /// # Errors
 ///
 /// Only those of the three streams: an invalid line leads to [`Exit::BAD_LINES`].
-pub fn run(
+pub fn lines(
+    name: &str,
     mut input: impl BufRead,
     mut output: impl Write,
     mut remarks: impl Write,
@@ -112,21 +112,32 @@ pub fn run(
         if bytes.trim_ascii().is_empty() {
             continue;
         }
+        if number == 1 && is_recording(&bytes) {
+            let remedy = format!("use `sdam replay --trace {name}`");
+            return Failure::config(format!("{name}: it is a recording: {remedy}"))
+                .report(&mut remarks);
+        }
         match replay.line(&bytes) {
             Ok(answer) => {
                 for remark in answer.remarks {
-                    writeln!(remarks, "note: line {number}: {remark}")?;
+                    writeln!(remarks, "note: {name}:{number}: {remark}")?;
                 }
                 writeln!(output, "{}", answer.snapshot)?;
             }
             Err(error) => {
-                writeln!(remarks, "error: line {number}: {error}")?;
+                writeln!(remarks, "error: {name}:{number}: {error}")?;
                 exit = Exit::BAD_LINES;
             }
         }
     }
     output.flush()?;
     Ok(exit)
+}
+
+/// Returns whether the line is the header of a recording.
+fn is_recording(line: &[u8]) -> bool {
+    let header = serde_json::from_slice(line);
+    header.is_ok_and(|header: Value| header.get("recording").is_some())
 }
 
 /// A topology whose servers' replies are read from lines.

@@ -1,6 +1,6 @@
 //! The deployment that a command line names.
 
-use std::{fs, io::Read, net::SocketAddr, path::PathBuf, sync::Arc};
+use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
 use clap::Args;
 use sdam::{Io, Options, Runtime, TopologyBuilder, dns::DnsResolver, transport::AddressTable};
@@ -8,6 +8,7 @@ use sdam::{Io, Options, Runtime, TopologyBuilder, dns::DnsResolver, transport::A
 use crate::{
     cli::name_server,
     failure::{Failure, cannot_read},
+    input,
 };
 
 /// The deployment to connect to.
@@ -44,14 +45,9 @@ impl Target {
         let Some(path) = &self.uri_file else {
             return Ok(self.uri.clone());
         };
-        let mut text = String::new();
-        let read = if path.as_os_str() == "-" {
-            std::io::stdin().read_to_string(&mut text).map(drop)
-        } else {
-            fs::read_to_string(path).map(|read| text = read)
-        };
         let name = format!("--uri-file {}", path.display());
-        read.map_err(|error| Failure::config(cannot_read(&name, &error)))?;
+        let text = input::read_text(path);
+        let text = text.map_err(|error| Failure::config(cannot_read(&name, &error)))?;
         match text.trim() {
             "" => Err(Failure::config(format!(
                 "{name}: it is empty; it needs a line such as mongodb://localhost:27017"

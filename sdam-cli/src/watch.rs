@@ -5,7 +5,7 @@
 mod arguments;
 mod demonstration;
 mod full;
-mod model;
+pub(crate) mod model;
 mod player;
 mod recorded;
 mod screen;
@@ -19,7 +19,7 @@ mod view;
 use std::{
     env,
     future::{Future, pending, ready},
-    io::{self, IsTerminal, Write},
+    io::{self, IsTerminal, Stderr, Write},
     iter,
     pin::pin,
     sync::Arc,
@@ -35,13 +35,20 @@ use sdam_core::{event::EventKind, options::Options};
 use sdam_events::channel::EventStream;
 use sdam_select::Criteria;
 
+pub(crate) use self::view::{View, time_of_day};
 pub use self::{
     arguments::Arguments,
     player::Speed,
     verdict::{Access, is_known},
 };
-use self::{demonstration::Demonstration, started::Started, view::View};
-use crate::{exit::Exit, failure::Failure, output::Output, target::Target, terminal::Palette};
+use self::{demonstration::Demonstration, started::Started};
+use crate::{
+    exit::Exit,
+    failure::Failure,
+    output::{Output, standard_output},
+    target::Target,
+    terminal::Palette,
+};
 
 /// Returns whether the full screen can be used: standard input and output are terminals that can
 /// move the cursor.
@@ -65,15 +72,29 @@ impl Console<Output, Output> {
     /// Opens standard output, in colours if it is a terminal and the user has not disabled them,
     /// and standard error. Neither blocks the program.
     pub fn standard() -> Self {
-        let output = io::stdout();
-        let (no_color, term) = (env::var_os("NO_COLOR"), env::var_os("TERM"));
-        let palette = Palette::detect(output.is_terminal(), no_color.as_deref(), term.as_deref());
         Self {
             output: Output::stdout(),
             remarks: Output::stderr(),
-            palette,
+            palette: palette(),
         }
     }
+}
+
+/// Opens the standard streams like [`Console::standard`], for a program that has nothing to do but to
+/// write.
+pub(crate) fn console() -> Console<impl Write, Stderr> {
+    Console {
+        output: standard_output(),
+        remarks: io::stderr(),
+        palette: palette(),
+    }
+}
+
+/// Returns the colours of standard output.
+fn palette() -> Palette {
+    let (no_color, term) = (env::var_os("NO_COLOR"), env::var_os("TERM"));
+    let is_terminal = io::stdout().is_terminal();
+    Palette::detect(is_terminal, no_color.as_deref(), term.as_deref())
 }
 
 /// Watches the deployment of `arguments` until `interrupt` is ready or everything was shown.
@@ -224,8 +245,8 @@ async fn once<O: Write, R: Write>(
     view.snapshot(&description)
 }
 
-/// Shows every change until `until` is ready, and `notes` in between.
-async fn follow<O: Write, R: Write>(
+/// Shows every change until `until` is ready, and `notes` in between. Closes the topology.
+pub(crate) async fn follow<O: Write, R: Write>(
     topology: &Topology,
     mut events: EventStream,
     mut notes: UnboundedReceiver<String>,

@@ -167,7 +167,7 @@ fn a_real_failover_is_recorded_and_replayed() {
 
     let recording = fs::read(&file.0).unwrap();
     let (mut output, mut remarks) = (Vec::new(), Vec::new());
-    let exit = replay::trace(&*recording, &mut output, &mut remarks).unwrap();
+    let exit = replay::trace("in.jsonl", &*recording, &mut output, &mut remarks).unwrap();
     let remarks = String::from_utf8(remarks).unwrap();
     assert_eq!(exit, Exit::SUCCESS, "{remarks}");
     let snapshots = serde_json::Deserializer::from_slice(&output).into_iter::<Value>();

@@ -9,22 +9,26 @@ fn parse(words: &[&str]) -> Result<Option<Command>, clap::Error> {
     Ok(Cli::from_arg_matches(&matches)?.command)
 }
 
-/// Parses the arguments of `watch`.
-pub(crate) fn watch(words: &[&str]) -> watch::Arguments {
-    let words: Vec<_> = ["watch"].iter().chain(words).copied().collect();
-    match parse(&words) {
-        Ok(Some(Command::Watch(arguments))) => arguments,
-        other => panic!("{words:?}: {other:?}"),
-    }
+/// Defines functions that parse the arguments of a subcommand.
+macro_rules! parsers {
+    ($($name:ident: $variant:ident,)*) => {$(
+        pub(crate) fn $name(words: &[&str]) -> $name::Arguments {
+            let words: Vec<_> = [stringify!($name)].iter().chain(words).copied().collect();
+            match parse(&words) {
+                Ok(Some(Command::$variant(arguments))) => arguments,
+                other => panic!("{words:?}: {other:?}"),
+            }
+        }
+    )*};
 }
 
-/// Parses the arguments of `explain`.
-pub(crate) fn explain(words: &[&str]) -> explain::Arguments {
-    let words: Vec<_> = ["explain"].iter().chain(words).copied().collect();
-    match parse(&words) {
-        Ok(Some(Command::Explain(arguments))) => arguments,
-        other => panic!("{words:?}: {other:?}"),
-    }
+parsers! {
+    explain: Explain,
+    replay: Replay,
+    report: Report,
+    serve: Serve,
+    sim: Sim,
+    watch: Watch,
 }
 
 /// Parses the arguments of `export`.
@@ -123,6 +127,12 @@ fn errors_name_the_argument_and_the_remedy() {
     );
     check(&["export", "--listen", "9216"], &["9216", "--listen"]);
     check(&["serve", "--sharded", "0"], &["0", "--sharded"]);
+    check(&["sim", "--seeds", "9"], &["'9'", "0..100"]);
+    check(&["sim", "--seeds", "5..5"], &["'5..5'", "0..100"]);
+    check(
+        &["sim", "--sharded", "1", "--spares", "1"],
+        &["--spares", "--sharded"],
+    );
     check(
         &["serve", "--sharded", "1", "--standalone"],
         &["--sharded", "--standalone"],

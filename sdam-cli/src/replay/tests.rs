@@ -6,10 +6,11 @@ const URI: &str = r#"{"uri":"mongodb://a,b/?replicaSet=rs"}"#;
 const PRIMARY: &str = r#"{"address":"a:27017","reply":{"ok":1,"isWritablePrimary":true,"setName":"rs","setVersion":{"$numberLong":"3"},"electionId":{"$oid":"000000000000000000000001"},"hosts":["a:27017","b:27017"],"maxWireVersion":21,"topologyVersion":{"processId":{"$oid":"000000000000000000000002"},"counter":{"$numberLong":"5"}}}}"#;
 const NOT_PRIMARY: &str = r#"{"address":"a:27017","applicationError":{"address":"a:27017","when":"afterHandshakeCompletes","maxWireVersion":21,"type":"command","response":{"ok":0,"code":10107,"errmsg":"not primary"}}}"#;
 
-/// Runs the program on `lines`; returns its output, its remarks and its exit code.
-fn replay(lines: &[&str]) -> (Vec<Value>, Vec<String>, Exit) {
+/// Runs the program on the lines `steps`; returns its output, its remarks and its exit code.
+fn replay(steps: &[&str]) -> (Vec<Value>, Vec<String>, Exit) {
     let (mut output, mut remarks) = (Vec::new(), Vec::new());
-    let exit = run(lines.join("\n").as_bytes(), &mut output, &mut remarks).unwrap();
+    let text = steps.join("\n");
+    let exit = lines("in.jsonl", text.as_bytes(), &mut output, &mut remarks).unwrap();
     let output = String::from_utf8(output).unwrap();
     let snapshots = output.lines();
     let remarks = String::from_utf8(remarks).unwrap();
@@ -97,7 +98,11 @@ fn invalid_lines_are_reported_and_the_others_are_processed() {
             "ReplicaSetWithPrimary a:27017=RSPrimary b:27017=Unknown",
             "{line}"
         );
-        assert_eq!(remarks, [format!("error: line 3: {complaint}")], "{line}");
+        assert_eq!(
+            remarks,
+            [format!("error: in.jsonl:3: {complaint}")],
+            "{line}"
+        );
         assert_eq!(exit, Exit::BAD_LINES, "{line}");
     };
     let shape = "it must have a uri, or an address and one of reply, error and applicationError";
@@ -155,12 +160,12 @@ fn a_line_that_is_not_utf_8_is_an_invalid_line() {
     bytes.extend(b"\xff\xfe\n");
     bytes.extend(PRIMARY.as_bytes());
     let (mut output, mut remarks) = (Vec::new(), Vec::new());
-    let exit = run(&*bytes, &mut output, &mut remarks).unwrap();
+    let exit = lines("in.jsonl", &*bytes, &mut output, &mut remarks).unwrap();
     assert_eq!(exit, Exit::BAD_LINES);
     assert_eq!(String::from_utf8(output).unwrap().lines().count(), 2);
     let remarks = String::from_utf8(remarks).unwrap();
     assert!(
-        remarks.starts_with("error: line 2: it is not JSON"),
+        remarks.starts_with("error: in.jsonl:2: it is not JSON"),
         "{remarks}"
     );
 }
@@ -174,11 +179,11 @@ fn the_first_line_must_have_a_connection_string() {
         let [first, second] = &*remarks else {
             panic!("{remarks:?}");
         };
-        assert!(first.starts_with("error: line 1: uri: "), "{first}");
+        assert!(first.starts_with("error: in.jsonl:1: uri: "), "{first}");
         assert!(first.contains(complaint), "{first}");
         assert_eq!(
             second,
-            r#"error: line 2: the first line must be {"uri":"mongodb://..."}"#
+            r#"error: in.jsonl:2: the first line must be {"uri":"mongodb://..."}"#
         );
         assert_eq!(exit, Exit::BAD_LINES);
     };
@@ -196,7 +201,7 @@ fn lines_without_effect_are_reported_with_the_reason() {
         let (snapshots, remarks, exit) = replay(&[URI, PRIMARY, line]);
         assert_eq!(snapshots.len(), 3, "{line}");
         assert_eq!(snapshots[1], snapshots[2], "{line}");
-        assert_eq!(remarks, [format!("note: line 3: {remark}")], "{line}");
+        assert_eq!(remarks, [format!("note: in.jsonl:3: {remark}")], "{line}");
         assert_eq!(exit, Exit::SUCCESS);
     };
     check(
@@ -223,7 +228,9 @@ fn lines_without_effect_are_reported_with_the_reason() {
     let (_, remarks, _) = replay(&[URI, PRIMARY, &error(stale), PRIMARY, &error(stale)]);
     assert_eq!(
         remarks,
-        ["note: line 5: ignored: its generation or topologyVersion is older than the known one"]
+        [
+            "note: in.jsonl:5: ignored: its generation or topologyVersion is older than the known one"
+        ]
     );
 }
 
@@ -233,7 +240,7 @@ fn warnings_of_the_connection_string_are_reported() {
     assert_eq!(snapshots.len(), 1);
     assert_eq!(remarks.len(), 1);
     assert!(
-        remarks[0].starts_with("note: line 1: `colour`"),
+        remarks[0].starts_with("note: in.jsonl:1: `colour`"),
         "{}",
         remarks[0]
     );
@@ -243,9 +250,21 @@ fn warnings_of_the_connection_string_are_reported() {
 /// Runs `--trace`; returns its output and its remarks.
 fn retrace(recording: &str) -> (String, String, Exit) {
     let (mut output, mut remarks) = (Vec::new(), Vec::new());
-    let exit = trace(recording.as_bytes(), &mut output, &mut remarks).unwrap();
+    let exit = trace("in.jsonl", recording.as_bytes(), &mut output, &mut remarks).unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     (text(output), text(remarks), exit)
+}
+
+#[test]
+fn a_recording_instead_of_lines_is_refused_with_the_remedy() {
+    let bytes = crate::recording::tests::failover();
+    let (mut output, mut remarks) = (Vec::new(), Vec::new());
+    let exit = lines("in.jsonl", &*bytes, &mut output, &mut remarks).unwrap();
+    assert_eq!((output.len(), exit), (0, Exit::CONFIGURATION));
+    assert_eq!(
+        String::from_utf8(remarks).unwrap(),
+        "error: in.jsonl: it is a recording: use `sdam replay --trace in.jsonl`\n"
+    );
 }
 
 #[test]
@@ -253,7 +272,7 @@ fn an_invalid_recording_is_reported_with_its_line() {
     let (output, remarks, exit) = retrace("{}\n");
     assert_eq!((&*output, exit), ("", Exit::BAD_LINES));
     assert!(
-        remarks.starts_with("error: line 1 of the recording: "),
+        remarks.starts_with("error: in.jsonl: line 1 of the recording: "),
         "{remarks}"
     );
 }

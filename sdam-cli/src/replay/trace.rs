@@ -13,7 +13,7 @@ use crate::{
     json::{self, RoundTrips},
 };
 
-/// Replays a recording. Prints the topology after each reproduced change to `output`, and the
+/// Replays the recording of the file `name`. Prints the topology after each reproduced change to `output`, and the
 /// result to `remarks`.
 ///
 /// # Errors
@@ -21,6 +21,7 @@ use crate::{
 /// Only those of the three streams: an invalid recording leads to [`Exit::BAD_LINES`], one that is
 /// not reproduced to [`Exit::DIFFERENT`].
 pub fn trace(
+    name: &str,
     recording: impl BufRead,
     mut output: impl Write,
     mut remarks: impl Write,
@@ -37,7 +38,7 @@ pub fn trace(
         Ok(outcome) => outcome,
         Err(ReplayError::Io(error)) => return Err(error),
         Err(error) => {
-            writeln!(remarks, "error: {error}")?;
+            writeln!(remarks, "error: {name}: {error}")?;
             if let Some(source) = error.source() {
                 writeln!(remarks, "  because {source}")?;
             }
@@ -52,7 +53,7 @@ pub fn trace(
     match outcome.divergence {
         None => Ok(Exit::SUCCESS),
         Some(divergence) => {
-            writeln!(remarks, "error: {divergence}")?;
+            writeln!(remarks, "error: {name}: {divergence}")?;
             Ok(Exit::DIFFERENT)
         }
     }

@@ -32,7 +32,7 @@ use sdam_events::{
 };
 use sdam_select::{Criteria, Settings, explain::Explanation};
 
-pub(super) use self::{
+pub(crate) use self::{
     history::{Column, Probe},
     log::{Entry, Log},
     server::{Mode, Server, brief},
@@ -48,7 +48,7 @@ const FLAPS: usize = 10_000;
 
 /// The state of a deployment as its monitors see it.
 #[derive(Clone, Debug)]
-pub(super) struct Model {
+pub(crate) struct Model {
     facts: Facts,
     settings: Settings,
     topology: Arc<TopologyDescription>,
@@ -66,12 +66,12 @@ pub(super) struct Model {
 
 impl Model {
     /// The events that the state is derived from.
-    pub(super) const INTEREST: Interest = Interest::SDAM
+    pub(crate) const INTEREST: Interest = Interest::SDAM
         .union(Interest::POOL_STATES)
         .union(Interest::INPUTS);
 
     /// Creates the state of a topology without events; `options` decide selections.
-    pub(super) fn new(options: &Options) -> Self {
+    pub(crate) fn new(options: &Options) -> Self {
         Self {
             facts: Facts::new(),
             settings: Settings::new(options),
@@ -94,7 +94,7 @@ impl Model {
     }
 
     /// Processes the next event.
-    pub(super) fn observe(&mut self, event: &Event) {
+    pub(crate) fn observe(&mut self, event: &Event) {
         self.advance(event.at);
         let facts = self.facts.observe(event);
         self.take_in(event.at, &event.kind);
@@ -345,7 +345,7 @@ impl Model {
     }
 
     /// Returns the description of the deployment as of its last change.
-    pub(super) fn topology(&self) -> &TopologyDescription {
+    pub(crate) fn topology(&self) -> &TopologyDescription {
         &self.topology
     }
 
@@ -355,7 +355,7 @@ impl Model {
     }
 
     /// Returns the facts derived so far.
-    pub(super) fn facts(&self) -> &Facts {
+    pub(crate) fn facts(&self) -> &Facts {
         &self.facts
     }
 
@@ -365,7 +365,7 @@ impl Model {
     }
 
     /// Returns the stopwatch of failovers.
-    pub(super) fn stopwatch(&self) -> &Stopwatch {
+    pub(crate) fn stopwatch(&self) -> &Stopwatch {
         &self.stopwatch
     }
 
@@ -376,13 +376,18 @@ impl Model {
 
     /// Returns how often a server was lost, or the primary has stepped down, in the last hour; of
     /// one server if `address` is given.
-    pub(super) fn flaps(&self, address: Option<&ServerAddress>) -> usize {
+    pub(crate) fn flaps(&self, address: Option<&ServerAddress>) -> usize {
         let now = self.now;
         let recent = self.flaps.iter().rev();
         let recent = recent.take_while(|(at, _)| now.since(*at) < FLAP_PERIOD);
         recent
             .filter(|(_, own)| address.is_none_or(|address| own == address))
             .count()
+    }
+
+    /// Returns how often a server was lost, or the primary has stepped down, since the begin.
+    pub(crate) fn all_flaps(&self) -> usize {
+        self.flaps.len()
     }
 
     /// Returns how far the last write of `server` is behind that of the primary, or behind the

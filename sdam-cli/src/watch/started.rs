@@ -1,7 +1,6 @@
 //! A started topology and what receives its events.
 
 use std::{
-    fs,
     path::{Path, PathBuf},
     sync::Arc,
     time::SystemTime,
@@ -23,8 +22,9 @@ use super::{
     tape::Tape,
 };
 use crate::{
-    failure::{Failure, cannot_write},
+    failure::Failure,
     log::LogSink,
+    recording::{cannot_record, create},
     terminal::Palette,
 };
 
@@ -111,16 +111,5 @@ impl Started {
 }
 
 fn named_tape(path: &Path) -> Result<(Tape, Option<PathBuf>), Failure> {
-    if fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() > 0) {
-        return Err(Failure::config(format!(
-            "--record {}: the file exists; name a new one, or remove it",
-            path.display()
-        )));
-    }
-    let tape = Tape::create(path).map_err(|error| cannot_record(path, &error))?;
-    Ok((tape, Some(path.to_owned())))
-}
-
-fn cannot_record(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::other(cannot_write(format!("--record {}", path.display()), error))
+    Ok((Tape::of(create(path)?), Some(path.to_owned())))
 }

@@ -28,11 +28,9 @@ struct Shared {
 }
 
 impl Tape {
-    /// Creates the file `path`.
-    pub(super) fn create(path: &Path) -> io::Result<Self> {
-        let mut options = File::options();
-        let file = options.read(true).write(true).create(true).truncate(true);
-        Ok(Self::new(file.open(path)?, u64::MAX))
+    /// Takes the empty `file`, which can be read and written.
+    pub(super) fn of(file: File) -> Self {
+        Self::new(file, u64::MAX)
     }
 
     /// Creates a file without a name in the folder for temporary files; the system removes it when

@@ -390,7 +390,7 @@ fn recordings_can_be_replayed() {
 
     let recording = fs::read_to_string(path).unwrap();
     let (mut output, mut remarks) = (Vec::new(), Vec::new());
-    let exit = replay::trace(recording.as_bytes(), &mut output, &mut remarks).unwrap();
+    let exit = replay::trace("in.jsonl", recording.as_bytes(), &mut output, &mut remarks).unwrap();
     let remarks = String::from_utf8(remarks).unwrap();
     assert_eq!(exit, Exit::SUCCESS, "{remarks}");
     let snapshots = serde_json::Deserializer::from_slice(&output).into_iter::<Value>();
@@ -406,10 +406,10 @@ fn recordings_can_be_replayed() {
         &recording[changed + "RSPrimary".len()..]
     );
     let (mut output, mut remarks) = (Vec::new(), Vec::new());
-    let exit = replay::trace(tampered.as_bytes(), &mut output, &mut remarks).unwrap();
+    let exit = replay::trace("in.jsonl", tampered.as_bytes(), &mut output, &mut remarks).unwrap();
     let remarks = String::from_utf8(remarks).unwrap();
     assert_eq!(exit, Exit::DIFFERENT, "{remarks}");
-    assert!(remarks.contains("\nerror: line "), "{remarks}");
+    assert!(remarks.contains("\nerror: in.jsonl: line "), "{remarks}");
 }
 
 /// Returns the lines without their times, without those that only the demonstration adds.

@@ -11,8 +11,8 @@ use sdam_select::{Settings, has_readable_server};
 
 use crate::{exit::Exit, terminal::Tone};
 
-/// The readability and writability of a deployment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The readability and writability of a deployment, the best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Access {
     /// There is a writable server.
     Writable,

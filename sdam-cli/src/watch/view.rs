@@ -2,9 +2,11 @@
 
 use std::{
     io::{self, Write},
+    sync::Arc,
     time::{SystemTime, UNIX_EPOCH},
 };
 
+use sdam::transport::Clock;
 use sdam_core::{
     event::{Event, EventKind},
     options::Options,
@@ -22,7 +24,7 @@ use crate::{
 };
 
 /// The console, and the state of its output.
-pub(super) struct View<O, R> {
+pub(crate) struct View<O, R> {
     console: Console<O, R>,
     json: bool,
     screen: Screen,
@@ -30,10 +32,12 @@ pub(super) struct View<O, R> {
     settings: Settings,
     /// One moment on both clocks, so that lines carry the time of the event and not of printing.
     anchor: Option<(Instant, SystemTime)>,
+    /// The clock of the topology; `None` if its time passes like that of the wall.
+    clock: Option<Arc<dyn Clock>>,
 }
 
 impl<O: Write, R: Write> View<O, R> {
-    pub(super) fn new(console: Console<O, R>, json: bool, options: &Options) -> Self {
+    pub(crate) fn new(console: Console<O, R>, json: bool, options: &Options) -> Self {
         Self {
             screen: Screen::new(console.palette),
             console,
@@ -41,17 +45,25 @@ impl<O: Write, R: Write> View<O, R> {
             facts: Facts::new(),
             settings: Settings::new(options),
             anchor: None,
+            clock: None,
         }
     }
 
     /// Sets one moment on both clocks, instead of that of the first event.
-    pub(super) fn beginning(mut self, anchor: (Instant, SystemTime)) -> Self {
+    pub(crate) fn beginning(mut self, anchor: (Instant, SystemTime)) -> Self {
         self.anchor = Some(anchor);
         self
     }
 
+    /// Takes the time of notes from `clock`, whose time is virtual. Needs a
+    /// [beginning](Self::beginning).
+    pub(crate) fn on(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = Some(clock);
+        self
+    }
+
     /// Shows the changes of an event; most events change nothing.
-    pub(super) fn event(&mut self, event: &Event) -> io::Result<()> {
+    pub(crate) fn event(&mut self, event: &Event) -> io::Result<()> {
         let (at, began) = *self.anchor.get_or_insert((event.at, SystemTime::now()));
         let facts = self.facts.observe(event);
         let EventKind::TopologyDescriptionChanged { previous, new } = &event.kind else {
@@ -68,12 +80,12 @@ impl<O: Write, R: Write> View<O, R> {
     }
 
     /// Shows a whole topology.
-    pub(super) fn snapshot(&mut self, topology: &TopologyDescription) -> io::Result<Exit> {
+    pub(crate) fn snapshot(&mut self, topology: &TopologyDescription) -> io::Result<Exit> {
         let access = Access::of(topology, &self.settings);
         if self.json {
             self.print_json(topology)?;
         } else {
-            let time = time_of_day(SystemTime::now());
+            let time = time_of_day(self.now());
             let text = self.screen.topology(&time, None, topology, access);
             self.print(&text)?;
         }
@@ -81,22 +93,29 @@ impl<O: Write, R: Write> View<O, R> {
     }
 
     /// Prints a note, except in JSON output.
-    pub(super) fn note(&mut self, words: &str) -> io::Result<()> {
+    pub(crate) fn note(&mut self, words: &str) -> io::Result<()> {
         if self.json {
             return Ok(());
         }
-        let time = time_of_day(SystemTime::now());
+        let time = time_of_day(self.now());
         let text = self.screen.note(&time, Tone::Strong, words);
         self.print(&text)
     }
 
     /// Prints a warning that the output is incomplete.
-    pub(super) fn warn(&mut self, words: &str) -> io::Result<()> {
+    pub(crate) fn warn(&mut self, words: &str) -> io::Result<()> {
         writeln!(self.console.remarks, "warning: {words}")
     }
 
-    pub(super) fn remarks(&mut self) -> &mut R {
+    pub(crate) fn remarks(&mut self) -> &mut R {
         &mut self.console.remarks
+    }
+
+    fn now(&self) -> SystemTime {
+        match (&self.clock, self.anchor) {
+            (Some(clock), Some((at, began))) => began + clock.now().since(at),
+            _ => SystemTime::now(),
+        }
     }
 
     fn print_json(&mut self, topology: &TopologyDescription) -> io::Result<()> {
@@ -113,7 +132,7 @@ impl<O: Write, R: Write> View<O, R> {
 }
 
 /// Formats the time of day in UTC, as in servers' logs.
-pub(super) fn time_of_day(wall: SystemTime) -> String {
+pub(crate) fn time_of_day(wall: SystemTime) -> String {
     let since_epoch = wall.duration_since(UNIX_EPOCH).unwrap_or_default();
     let (seconds, millis) = (since_epoch.as_secs(), since_epoch.subsec_millis());
     let (hours, minutes) = (seconds / 3600 % 24, seconds / 60 % 60);

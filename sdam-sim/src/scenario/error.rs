@@ -4,14 +4,29 @@ use std::fmt;
 
 /// The error for a text that is not a [`Step`](super::Step), or not a time followed by one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ParseStepError(String);
+pub struct ParseStepError {
+    reason: String,
+    remedy: String,
+}
 
 impl ParseStepError {
+    /// Returns what is wrong, with the wrong word in backquotes, such as "`explode` is not an
+    /// action".
+    pub fn reason(&self) -> &str {
+        &self.reason
+    }
+
+    /// Returns what to write instead, such as "write it as `kill MEMBER`".
+    pub fn remedy(&self) -> &str {
+        &self.remedy
+    }
+
     /// Creates the error of a line of a scenario.
     pub(super) fn of_line(what: impl fmt::Display) -> Self {
-        Self(format!(
-            "{what}; write a line as `AT VERB ...`, such as `1.5s kill primary`"
-        ))
+        Self {
+            reason: what.to_string(),
+            remedy: "write a line as `AT VERB ...`, such as `1.5s kill primary`".to_owned(),
+        }
     }
 
     /// Creates the error of a step that begins with `words`. It names the syntax of the step, the
@@ -26,19 +41,21 @@ impl ParseStepError {
             let mut line = line.split_whitespace();
             words.iter().all(|word| line.next() == Some(*word))
         };
-        if let Some(line) = syntax.lines().find(is_it) {
+        let remedy = if let Some(line) = syntax.lines().find(is_it) {
             let usage = line.split_once("  ").map_or(line, |(usage, _)| usage);
-            Self(format!("{what}; write it as `{usage}`"))
+            format!("write it as `{usage}`")
         } else {
             let verbs: Vec<_> = verbs.collect();
-            Self(format!("{what}; the verbs are {}", verbs.join(", ")))
-        }
+            format!("the verbs are {}", verbs.join(", "))
+        };
+        let reason = what.to_string();
+        Self { reason, remedy }
     }
 }
 
 impl fmt::Display for ParseStepError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        write!(f, "{}; {}", self.reason, self.remedy)
     }
 }
 

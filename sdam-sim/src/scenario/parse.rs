@@ -20,6 +20,11 @@ impl ParseScenarioError {
     pub fn line(&self) -> usize {
         self.line
     }
+
+    /// Returns what is wrong with the line.
+    pub fn step(&self) -> &ParseStepError {
+        &self.error
+    }
 }
 
 impl fmt::Display for ParseScenarioError {

@@ -6,10 +6,13 @@ use sdam_core::{
 };
 
 use super::counted;
-use crate::doctor::{
-    check::Check,
-    finding::{Finding, Status},
-    observation::{Observation, Srv},
+use crate::{
+    doctor::{
+        check::Check,
+        finding::{Finding, Status},
+        observation::{Observation, Srv},
+    },
+    similar::closest,
 };
 
 /// Returns the findings about the connection string; one that says that it is well if there are no
@@ -75,33 +78,7 @@ fn warn(warning: &Warning) -> Finding {
 
 /// Returns the option whose name is similar to that of an unknown one.
 fn suggestion(name: &str) -> Option<&'static str> {
-    let name = name.to_ascii_lowercase();
-    let candidates = ConnectionString::known_options().map(|known| {
-        let distance = distance(&name, &known.to_ascii_lowercase());
-        (distance, known)
-    });
-    let (distance, known) = candidates.min()?;
-    // Three of twelve letters may differ; the name itself is no misspelling.
-    (distance > 0 && distance <= 1 + name.len() / 6).then_some(known)
-}
-
-/// Returns how many letters have to be inserted, removed or replaced.
-fn distance(a: &str, b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=b.chars().count()).collect();
-    for (index, letter) in a.chars().enumerate() {
-        let (mut diagonal, mut left) = (index, index + 1);
-        let others = b.chars().zip(row.iter_mut().skip(1));
-        for (other, above) in others {
-            let replaced = diagonal + usize::from(letter != other);
-            diagonal = *above;
-            left = replaced.min(*above + 1).min(left + 1);
-            *above = left;
-        }
-        if let Some(first) = row.first_mut() {
-            *first = index + 1;
-        }
-    }
-    row.last().copied().unwrap_or_default()
+    closest(name, ConnectionString::known_options())
 }
 
 const SEEDS: &str = "or list the hosts in a mongodb:// string";
@@ -158,15 +135,5 @@ mod tests {
         check("localTresholdMS", Some("localThresholdMS"));
         check("conectTimeoutMs", Some("connectTimeoutMS"));
         check("colour", None);
-    }
-
-    #[test]
-    fn the_distance_counts_changed_letters() {
-        let check = |a, b, expected| assert_eq!(distance(a, b), expected, "{a} {b}");
-        check("", "abc", 3);
-        check("abc", "", 3);
-        check("abc", "abd", 1);
-        check("abc", "acb", 2);
-        check("kitten", "sitting", 3);
     }
 }

@@ -1,0 +1,79 @@
+//! Files that a command line names; `-` is standard input.
+
+use std::{
+    fs::File,
+    io::{self, BufRead, BufReader, Read},
+    path::Path,
+    thread,
+};
+
+use futures::{
+    SinkExt, Stream,
+    channel::mpsc::{self, Sender},
+    executor::block_on,
+};
+
+/// Returns the name of the file for messages.
+pub(crate) fn name(path: &Path) -> String {
+    if is_standard(path) {
+        "standard input".to_owned()
+    } else {
+        path.display().to_string()
+    }
+}
+
+/// Opens the file.
+pub(crate) fn open(path: &Path) -> io::Result<Box<dyn BufRead>> {
+    Ok(if is_standard(path) {
+        Box::new(io::stdin().lock())
+    } else {
+        Box::new(BufReader::new(File::open(path)?))
+    })
+}
+
+/// Reads the file.
+pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open(path)?.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Reads the file, which has to be text in UTF-8.
+pub(crate) fn read_text(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    open(path)?.read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// Returns the lines of standard input, without their line breaks, until its end or an error. What
+/// is not UTF-8 is replaced.
+///
+/// A thread reads ahead by one line. It is not waited for at the end of the program.
+///
+/// # Errors
+///
+/// If the thread cannot be started.
+pub(crate) fn lines() -> io::Result<impl Stream<Item = String>> {
+    let (lines, received) = mpsc::channel(0);
+    let thread = thread::Builder::new().name("input".to_owned());
+    thread.spawn(|| read_lines(lines))?;
+    Ok(received)
+}
+
+fn read_lines(mut lines: Sender<String>) {
+    let mut input = io::stdin().lock();
+    let mut bytes = Vec::new();
+    while let Ok(1..) = input.read_until(b'\n', &mut bytes) {
+        let text = String::from_utf8_lossy(&bytes);
+        let line = text.trim_end_matches(['\r', '\n']).to_owned();
+        bytes.clear();
+        // An error means that the program is about to end.
+        if block_on(lines.send(line)).is_err() {
+            return;
+        }
+    }
+}
+
+fn is_standard(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}

@@ -1,0 +1,189 @@
+use std::{cell::Cell, fs, future::ready, net::TcpListener};
+
+use futures::{
+    channel::mpsc::{self, UnboundedSender},
+    stream,
+};
+
+use super::*;
+use crate::{cli::tests::serve, terminal::Palette};
+
+/// An output that sends each line.
+struct Lines(Vec<u8>, UnboundedSender<String>);
+
+impl Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.extend_from_slice(bytes);
+        while let Some(end) = self.0.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = self.0.drain(..=end).collect();
+            let line = String::from_utf8(line).unwrap();
+            // The test may have seen enough.
+            let _ = self.1.unbounded_send(line.trim_end().to_owned());
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .unwrap();
+    runtime.block_on(future)
+}
+
+/// Serves with `commands`; returns the output, the remarks and the exit code.
+fn run_to_end(words: &[&str], commands: &[&str]) -> (Vec<String>, String, Exit) {
+    let (lines, printed) = mpsc::unbounded();
+    let mut remarks = Vec::new();
+    let console = Console {
+        output: Lines(Vec::new(), lines),
+        remarks: &mut remarks,
+        palette: Palette::Plain,
+    };
+    let commands = stream::iter(commands.iter().map(|line| (*line).to_owned()));
+    let exit = block_on(run(&serve(words), console, commands, pending())).unwrap();
+    let printed = block_on(printed.collect());
+    (printed, String::from_utf8(remarks).unwrap(), exit)
+}
+
+/// A file of steps.
+fn scenario(text: &str) -> (tempfile::TempDir, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("faults.txt");
+    fs::write(&path, text).unwrap();
+    (folder, path.display().to_string())
+}
+
+#[test]
+fn the_connection_string_comes_first_and_each_command_is_answered() {
+    let commands = [
+        "kill 2",
+        "# nothing to do",
+        "",
+        "status",
+        "kill 2",
+        "restrat 2",
+        "net heal",
+        "quit",
+        "kill 1",
+    ];
+    let (printed, remarks, exit) = run_to_end(&["--spares", "1"], &commands);
+    assert_eq!(exit, Exit::SUCCESS);
+    let [uri, killed, status @ .., dead, unknown, network, end] = &*printed else {
+        panic!("{printed:?}");
+    };
+    assert!(uri.starts_with("mongodb://127.0.0.1:"), "{uri}");
+    assert!(uri.ends_with("/?replicaSet=rs0"), "{uri}");
+    assert_eq!((&**killed, &**end), ("ok", "ok"));
+    let [primary, _, down, spare, answered] = status else {
+        panic!("{status:?}");
+    };
+    assert!(primary.contains(" primary term 1 counter "), "{primary}");
+    assert!(down.starts_with("2 ") && down.contains(" down "), "{down}");
+    assert!(spare.starts_with("3 "), "{spare}");
+    assert_eq!(answered, "ok");
+    assert_eq!(dead, "error: member 2 is not running");
+    assert_eq!(
+        unknown,
+        "error: `restrat` is not an action: did you mean `restart`?"
+    );
+    assert!(network.contains("no simulated network"), "{network}");
+    // Only the commands are announced beside the output, all of them.
+    assert!(
+        remarks.starts_with("note: commands on standard input: stepdown, "),
+        "{remarks}"
+    );
+    for verb in Command::verbs() {
+        assert!(remarks.contains(verb), "{verb}: {remarks}");
+    }
+    assert!(remarks.lines().all(|line| line.len() <= 80), "{remarks}");
+}
+
+#[test]
+fn the_lines_of_a_scenario_are_answered_with_the_place_of_an_error() {
+    let (_folder, path) = scenario("kill 0\nkill 9\n0.01s net heal\n10ms restart 0\nquit\n");
+    let (printed, _, exit) = run_to_end(&["--scenario", &path], &["status"]);
+    assert_eq!(exit, Exit::SUCCESS);
+    let network = "a served deployment has no simulated network: use `sdam sim`, or remove the \
+                   `net` steps";
+    assert_eq!(
+        printed[1..],
+        [
+            "ok".to_owned(),
+            format!("error: {path}:2: member 9 does not exist now"),
+            format!("net heal: error: {path}:3: {network}"),
+            "restart 0: ok".to_owned(),
+            "ok".to_owned(),
+        ]
+    );
+}
+
+#[test]
+fn what_is_wrong_before_the_start_is_named() {
+    let (_folder, path) = scenario("kil 0");
+    let check = |words: &[&str], expected: Exit, message: &str| {
+        let (printed, remarks, exit) = run_to_end(words, &["quit"]);
+        assert_eq!((printed.len(), exit), (0, expected), "{words:?}");
+        assert!(remarks.starts_with(message), "{remarks}");
+    };
+    let wrong = format!("error: {path}:1: `kil` is not an action: did you mean `kill`?");
+    check(&["--scenario", &path], Exit::CONFIGURATION, &wrong);
+    check(&["--script", &path], Exit::CONFIGURATION, &wrong);
+    let missing = "error: --scenario /none/faults.txt: ";
+    check(
+        &["--scenario", "/none/faults.txt"],
+        Exit::CONFIGURATION,
+        missing,
+    );
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let error = format!("error: cannot serve on loopback: port {port}: ");
+    check(&["--port", &port.to_string()], Exit::FAILED, &error);
+}
+
+#[test]
+fn it_stops_on_request_while_a_scenario_waits() {
+    let (_folder, path) = scenario("kill primary\nsleep 1000000\n");
+    let (lines, printed) = mpsc::unbounded();
+    let console = Console {
+        output: Lines(Vec::new(), lines),
+        remarks: io::sink(),
+        palette: Palette::Plain,
+    };
+    // The second line is the answer to the first step.
+    let stop = async { drop(printed.skip(1).next().await) };
+    let arguments = serve(&["--scenario", &path]);
+    let exit = block_on(run(&arguments, console, stream::pending(), stop));
+    assert_eq!(exit.unwrap(), Exit::SUCCESS);
+}
+
+#[test]
+fn the_end_of_the_commands_does_not_stop_it() {
+    let console = Console {
+        output: io::sink(),
+        remarks: io::sink(),
+        palette: Palette::Plain,
+    };
+    let (ended, end) = futures::channel::oneshot::channel();
+    let commands = stream::once(ready("status".to_owned()));
+    let commands = commands.chain(stream::once(async {
+        ended.send(()).unwrap();
+        String::new()
+    }));
+    let was_asked = Cell::new(false);
+    let stop = async {
+        end.await.unwrap();
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        was_asked.set(true);
+    };
+    let exit = block_on(run(&serve(&["--standalone"]), console, commands, stop));
+    assert_eq!(exit.unwrap(), Exit::SUCCESS);
+    assert!(was_asked.get());
+}

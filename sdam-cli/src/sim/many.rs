@@ -1,0 +1,119 @@
+//! The same scenario with many seeds.
+
+use std::{
+    io::{self, Write},
+    time::Duration,
+};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::{Seeds, outcome::Outcome, plan::Plan, plan::Show};
+use crate::{
+    duration::short,
+    exit::Exit,
+    terminal::Palette,
+    watch::{Access, Console},
+};
+
+/// Simulates the scenario with each seed, and prints a line for each and a summary.
+///
+/// On a terminal the progress is shown on standard error.
+pub(super) fn run<O: Write, R: Write>(
+    plan: &Plan,
+    seeds: &Seeds,
+    json: bool,
+    console: Console<O, R>,
+) -> io::Result<Exit> {
+    let Console {
+        mut output,
+        mut remarks,
+        ..
+    } = console;
+    let bar = ProgressBar::new(seeds.0.end - seeds.0.start);
+    if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos} of {len} seeds, {eta} left") {
+        bar.set_style(style);
+    }
+    let mut summary = Summary::default();
+    for seed in seeds.0.clone() {
+        let show = Show {
+            console: Console {
+                output: io::sink(),
+                remarks: io::sink(),
+                palette: Palette::Plain,
+            },
+            json: false,
+            record: None,
+        };
+        let outcome = match plan.simulate(seed, show)? {
+            Ok(outcome) => outcome,
+            Err(failure) => return failure.report(&mut remarks),
+        };
+        let line = if json {
+            outcome.json().to_string()
+        } else {
+            outcome.line(plan.wanted())
+        };
+        bar.suspend(|| -> io::Result<()> {
+            writeln!(output, "{line}")?;
+            for refusal in outcome.refusals().filter(|_| !json) {
+                writeln!(remarks, "warning: seed {seed}: {refusal}")?;
+            }
+            Ok(())
+        })?;
+        summary.add(&outcome);
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    let text = summary.text(seeds, plan.wanted());
+    if json {
+        remarks.write_all(text.as_bytes())?;
+    } else {
+        output.write_all(text.as_bytes())?;
+    }
+    output.flush()?;
+    Ok(summary.worst.exit())
+}
+
+/// The outcomes of many seeds.
+#[derive(Debug)]
+struct Summary {
+    /// How long no writable server was known, with each seed.
+    times: Vec<(Duration, u64)>,
+    /// How often the deployment was writable, readable only, or neither at the end.
+    ends: [u64; 3],
+    worst: Access,
+}
+
+impl Default for Summary {
+    fn default() -> Self {
+        Self {
+            times: Vec::new(),
+            ends: [0; 3],
+            worst: Access::Writable,
+        }
+    }
+}
+
+impl Summary {
+    fn add(&mut self, outcome: &Outcome) {
+        self.times.push((outcome.without(), outcome.seed));
+        self.ends[outcome.client.access as usize] += 1;
+        self.worst = self.worst.max(outcome.client.access);
+    }
+
+    fn text(&mut self, seeds: &Seeds, wanted: &str) -> String {
+        self.times.sort_unstable();
+        let [writable, readable, neither] = self.ends;
+        let at = |index: usize| self.times.get(index).copied().unwrap_or_default();
+        let last = self.times.len().saturating_sub(1);
+        let [(minimum, best), (median, _), (maximum, worst)] = [at(0), at(last / 2), at(last)];
+        format!(
+            "seeds {seeds}: {writable} writable at the end, {readable} readable only, {neither} \
+             neither\n\
+             no {wanted}: {} at least (seed {best}), {} in the median, {} at most (seed {worst})\n",
+            short(minimum),
+            short(median),
+            short(maximum),
+        )
+    }
+}

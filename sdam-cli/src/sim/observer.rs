@@ -1,0 +1,100 @@
+//! What the client has seen, derived from its events.
+
+use std::sync::{Mutex, PoisonError};
+
+use sdam_core::{
+    event::{Event, EventKind},
+    machine::RecordedInput,
+    options::Options,
+    time::Instant,
+};
+use sdam_events::sink::{EventSink, Interest};
+use sdam_select::Settings;
+
+use crate::watch::{
+    Access,
+    model::{Model, Run},
+};
+
+/// A sink that keeps what an outcome is made of.
+#[derive(Debug)]
+pub(super) struct Observer(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    model: Model,
+    settings: Settings,
+    seen: Seen,
+    is_over: bool,
+}
+
+/// What the client has seen.
+#[derive(Clone, Debug)]
+pub(super) struct Seen {
+    /// When a writable server was found first.
+    pub(super) found: Option<Instant>,
+    /// The times without a writable server, of which the last one may not have ended.
+    pub(super) runs: Vec<Run>,
+    /// How often a server was lost, or the primary has stepped down.
+    pub(super) flaps: usize,
+    /// The state at the end.
+    pub(super) access: Access,
+}
+
+impl Observer {
+    pub(super) fn new(options: &Options) -> Self {
+        Self(Mutex::new(State {
+            model: Model::new(options),
+            settings: Settings::new(options),
+            seen: Seen {
+                found: None,
+                runs: Vec::new(),
+                flaps: 0,
+                access: Access::Neither,
+            },
+            is_over: false,
+        }))
+    }
+
+    /// Returns what the client has seen before its topology was closed.
+    pub(super) fn seen(&self) -> Seen {
+        let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = state.seen.clone();
+        seen.runs.extend(state.model.stopwatch().current().cloned());
+        seen.flaps = state.model.all_flaps();
+        seen.access = Access::of(state.model.topology(), &state.settings);
+        seen
+    }
+}
+
+impl State {
+    fn observe(&mut self, event: &Event) {
+        if let EventKind::Input(input) = &event.kind {
+            // The loss of the servers that follows is no change of the deployment.
+            self.is_over |= **input == RecordedInput::Close;
+        }
+        if self.is_over {
+            return;
+        }
+        self.model.observe(event);
+        if self.model.facts().is_writable() {
+            self.seen.found.get_or_insert(event.at);
+        }
+        let last = self.model.stopwatch().last();
+        let known = self.seen.runs.last().map(|run| run.number);
+        if let Some(last) = last.filter(|last| Some(last.number) != known) {
+            self.seen.runs.push(last.clone());
+        }
+    }
+}
+
+impl EventSink for Observer {
+    fn emit(&self, event: &Event) {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        state.observe(event);
+    }
+
+    fn interest(&self) -> Interest {
+        Model::INTEREST
+    }
+}

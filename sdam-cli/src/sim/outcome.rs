@@ -1,0 +1,196 @@
+//! The outcome of a simulation, in words and as JSON.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use sdam_core::{address::ServerAddress, time::Instant};
+use sdam_sim::action::ActionError;
+use serde_json::{Value, json};
+
+use super::observer::Seen;
+use crate::{
+    duration::short,
+    terminal::wrap,
+    watch::{Access, model::Run, time_of_day},
+};
+
+/// The time of day at which simulations begin, 2024-01-01T00:00:00Z, in seconds since 1970.
+pub(super) const BEGIN: Duration = Duration::from_secs(1_704_067_200);
+
+/// A step that was taken, or was not possible.
+#[derive(Clone, Debug)]
+pub(super) struct Taken {
+    pub(super) at: Instant,
+    /// Its file and line.
+    pub(super) place: String,
+    pub(super) words: String,
+    pub(super) error: Option<ActionError>,
+    /// The true primary after it.
+    pub(super) primary: Option<ServerAddress>,
+}
+
+/// The outcome of a simulation.
+#[derive(Clone, Debug)]
+pub(super) struct Outcome {
+    pub(super) seed: u64,
+    /// When it ended.
+    pub(super) end: Instant,
+    pub(super) client: Seen,
+    pub(super) steps: Vec<Taken>,
+}
+
+impl Outcome {
+    /// Describes the steps that were not possible, each with its file and line.
+    pub(super) fn refusals(&self) -> impl Iterator<Item = String> {
+        self.steps.iter().filter_map(|step| {
+            let error = step.error?;
+            Some(format!("{}: {}: {error}", step.place, step.words))
+        })
+    }
+
+    /// Returns how long there was no writable server after the first one was found, as far as the
+    /// client could use it; the whole time if none was found.
+    pub(super) fn without(&self) -> Duration {
+        match self.client.found {
+            Some(_) => self.client.runs.iter().map(|run| self.length(run)).sum(),
+            None => self.end.since(Instant::EPOCH),
+        }
+    }
+
+    /// Returns how long there was no writable server in `run`, as far as the client could use it.
+    fn length(&self, run: &Run) -> Duration {
+        let begin = self.cause(run).map_or(run.noticed, |step| step.at);
+        run.writable_again.unwrap_or(self.end).since(begin)
+    }
+
+    /// Returns the step that has taken the writable server away: one between the last proof of it
+    /// and its loss. Preferably it is the first after which another server, or none, is primary.
+    fn cause(&self, run: &Run) -> Option<&Taken> {
+        let window = run.last_writable..=run.noticed;
+        let taken = self.steps.iter().filter(|step| step.error.is_none());
+        let mut taken = taken.filter(|step| window.contains(&step.at));
+        let is_end = |step: &&Taken| run.lost.is_some() && step.primary != run.lost;
+        taken.clone().find(is_end).or_else(|| taken.next_back())
+    }
+
+    /// Describes the outcome in one line; `wanted` is what writes need.
+    pub(super) fn line(&self, wanted: &str) -> String {
+        let (seed, access) = (self.seed, self.client.access);
+        let without = match (&*self.client.runs, self.client.found) {
+            (_, None) => format!("no {wanted} was found"),
+            ([], _) => format!("a {wanted} was known at all times"),
+            ([_], _) => format!("no {wanted} for {}", short(self.without())),
+            (runs, _) => {
+                let total = short(self.without());
+                format!("no {wanted} for {total} in {} periods", runs.len())
+            }
+        };
+        let flaps = match self.client.flaps {
+            1 => "1 flap".to_owned(),
+            flaps => format!("{flaps} flaps"),
+        };
+        format!("seed {seed}: {access} at the end; {without}; {flaps}")
+    }
+
+    /// Describes the outcome in a few lines; `wanted` is what writes need.
+    pub(super) fn text(&self, wanted: &str) -> String {
+        let mut lines = vec![self.line(wanted)];
+        if let Some(found) = self.client.found {
+            let time = short(found.since(Instant::EPOCH));
+            lines.push(format!("- the first {wanted} was found after {time}"));
+        }
+        for run in &self.client.runs {
+            lines.push(format!("- {}", self.loss(run, wanted)));
+            lines.push(format!("- {}", self.end_of(run, wanted)));
+        }
+        let lines = lines.iter().flat_map(|line| {
+            let indent = if line.starts_with('-') { 2 } else { 0 };
+            let words = line.trim_start_matches("- ");
+            let parts = wrap(words, indent).into_iter().enumerate();
+            parts.map(move |(number, part)| match (indent, number) {
+                (0, _) => part,
+                (_, 0) => format!("- {part}"),
+                _ => format!("  {part}"),
+            })
+        });
+        lines.map(|line| line + "\n").collect()
+    }
+
+    /// Tells of a loss: when, by which step, and when and why the client noticed it.
+    fn loss(&self, run: &Run, wanted: &str) -> String {
+        let lost = match &run.lost {
+            Some(lost) => format!("{lost} was lost"),
+            None => format!("no {wanted} was left"),
+        };
+        let reason = match (&run.cause, &run.lost) {
+            (Some(error), _) => format!(": {error}"),
+            (None, Some(_)) => ": it stepped down".to_owned(),
+            (None, None) => String::new(),
+        };
+        match self.cause(run) {
+            Some(step) => format!(
+                "{}: {lost} by `{}`; noticed {} later{reason}",
+                time(step.at),
+                step.words,
+                short(run.noticed.since(step.at))
+            ),
+            None => format!("{}: {lost}{reason}", time(run.noticed)),
+        }
+    }
+
+    /// Tells how the time without a writable server ended.
+    fn end_of(&self, run: &Run, wanted: &str) -> String {
+        let length = short(self.length(run));
+        let Some(end) = run.writable_again else {
+            let end = time(self.end);
+            return format!("{end}: the end, without a {wanted} for {length}");
+        };
+        let new = match &run.new {
+            Some(new) if Some(new) == run.lost.as_ref() => format!("{new} was primary again"),
+            Some(new) => format!("{new} was the new primary"),
+            None => "a server was writable again".to_owned(),
+        };
+        format!("{}: {new}, {length} after the loss", time(end))
+    }
+
+    /// Returns the outcome as a JSON object. Times are in milliseconds since the start.
+    pub(super) fn json(&self) -> Value {
+        let name = |server: &Option<ServerAddress>| server.as_ref().map(ServerAddress::to_string);
+        let outages = self.client.runs.iter().map(|run| {
+            json!({
+                "lost": name(&run.lost),
+                "new": name(&run.new),
+                "step": self.cause(run).map(|step| &step.words),
+                "stepMs": self.cause(run).map(|step| millis(step.at)),
+                "lastWritableMs": millis(run.last_writable),
+                "noticedMs": millis(run.noticed),
+                "writableAgainMs": run.writable_again.map(millis),
+                "error": run.cause.as_ref().map(ToString::to_string),
+            })
+        });
+        json!({
+            "v": 1,
+            "seed": self.seed,
+            "access": match self.client.access {
+                Access::Writable => "writable",
+                Access::ReadableOnly => "readable",
+                Access::Neither => "neither",
+            },
+            "endMs": millis(self.end),
+            "foundMs": self.client.found.map(millis),
+            "withoutWritableMs": millis(Instant::EPOCH + self.without()),
+            "flaps": self.client.flaps,
+            "outages": outages.collect::<Value>(),
+            "refused": self.refusals().collect::<Value>(),
+        })
+    }
+}
+
+/// Returns the time of day in the simulation.
+fn time(at: Instant) -> String {
+    time_of_day(UNIX_EPOCH + BEGIN + at.since(Instant::EPOCH))
+}
+
+/// Returns the milliseconds since the start, with a precision of microseconds.
+fn millis(at: Instant) -> f64 {
+    at.since(Instant::EPOCH).as_micros() as f64 / 1e3
+}

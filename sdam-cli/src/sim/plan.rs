@@ -1,0 +1,217 @@
+//! What is simulated, and its simulation.
+
+use std::{
+    cell::RefCell,
+    fs::File,
+    io::{self, BufWriter, Write},
+    path::Path,
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use futures::channel::mpsc::{self, UnboundedSender};
+use sdam::TopologyBuilder;
+use sdam_core::{options::Options, rng::Rng, time::Instant};
+use sdam_events::{
+    channel,
+    facts::Facts,
+    record::{Origin, RecordSink},
+};
+use sdam_sim::{Blueprint, Deployment, Sim};
+
+use super::{
+    Arguments,
+    observer::Observer,
+    outcome::{BEGIN, Outcome, Taken},
+};
+use crate::{
+    failure::Failure,
+    recording::{self, cannot_record},
+    simulated::{Command, Script, describe},
+    watch::{Console, View, follow},
+};
+
+/// What is simulated.
+pub(super) struct Plan {
+    blueprint: Blueprint,
+    is_replica_set: bool,
+    script: Script,
+    /// The scenario, if it is not that of the user.
+    default: Option<String>,
+    options: Options,
+    /// How long it goes on after the last step.
+    rest: Duration,
+}
+
+/// Where and how a simulation is shown.
+pub(super) struct Show<'s, O, R> {
+    pub(super) console: Console<O, R>,
+    pub(super) json: bool,
+    pub(super) record: Option<&'s Path>,
+}
+
+impl Plan {
+    pub(super) fn of(arguments: &Arguments) -> Result<Self, Failure> {
+        let simulated = &arguments.simulated;
+        let (script, default) = if let Some(script) = simulated.script()? {
+            (script, None)
+        } else {
+            let victim = if simulated.is_replica_set() {
+                "primary"
+            } else {
+                "0"
+            };
+            let text = format!("15s kill {victim}\n45s restart 0\n");
+            let script = Script::parse("the default scenario".to_owned(), &text)?;
+            (script, Some(text))
+        };
+        let blueprint = simulated.blueprint();
+        let blueprint = blueprint.epoch_millis(BEGIN.as_millis() as i64);
+        // Its connection string does not depend on the seed.
+        let deployment = Deployment::start(Instant::EPOCH, &blueprint, Rng::new(0));
+        let uri = with_options(deployment.uri(), &arguments.options);
+        Ok(Self {
+            blueprint,
+            is_replica_set: simulated.is_replica_set(),
+            script,
+            default,
+            options: Options::parse(&uri).map_err(Failure::config)?,
+            rest: arguments.rest,
+        })
+    }
+
+    /// Prints what the user did not say, and what is doubtful.
+    pub(super) fn announce(&self, remarks: &mut impl Write) -> io::Result<()> {
+        for warning in self.options.multi_threaded_warnings() {
+            writeln!(remarks, "warning: {warning}")?;
+        }
+        if let Some(text) = &self.default {
+            write!(
+                remarks,
+                "note: without --scenario FILE it is this one:\n{text}"
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Returns what writes need.
+    pub(super) fn wanted(&self) -> &'static str {
+        if self.is_replica_set {
+            "primary"
+        } else {
+            "writable server"
+        }
+    }
+
+    /// Simulates the scenario with `seed`; the inner error is that of the options or the recording.
+    pub(super) fn simulate<O: Write, R: Write>(
+        &self,
+        seed: u64,
+        show: Show<'_, O, R>,
+    ) -> io::Result<Result<Outcome, Failure>> {
+        let sim = Sim::new(seed, &self.blueprint);
+        let clock = sim.runtime().io.clock;
+        let wall = (Instant::EPOCH, UNIX_EPOCH + BEGIN);
+        let recorder = match show.record {
+            Some(path) => match record(path, &self.options, wall) {
+                Ok(recorder) => Some((path, recorder)),
+                Err(failure) => return Ok(Err(failure)),
+            },
+            None => None,
+        };
+        let observer = Arc::new(Observer::new(&self.options));
+        let (sink, events) = channel::unbounded();
+        let mut builder = TopologyBuilder::new(self.options.clone())
+            .sink(sink.interested_in(Facts::INTEREST))
+            .sink(Arc::clone(&observer));
+        if let Some((_, recorder)) = &recorder {
+            builder = builder.sink(Arc::clone(recorder));
+        }
+        let topology = match builder.start(sim.runtime()) {
+            Ok(topology) => topology,
+            Err(error) => return Ok(Err(Failure::config(error))),
+        };
+        let view = View::new(show.console, show.json, topology.options());
+        let mut view = view.beginning(wall).on(clock);
+        let (notes, heard) = mpsc::unbounded();
+        let taken = RefCell::default();
+        let end = RefCell::new(Instant::EPOCH);
+        let until = async {
+            self.play(&sim, &notes, &taken).await;
+            end.replace(sim.now());
+            Ok(())
+        };
+        // `until` has no errors.
+        let _ = sim.block_on(follow(&topology, events, heard, &mut view, until))?;
+        if let Some((path, recorder)) = recorder
+            && let Some(error) = recorder.take_error()
+        {
+            return Ok(Err(cannot_record(path, &error)));
+        }
+        Ok(Ok(Outcome {
+            seed,
+            end: end.into_inner(),
+            client: observer.seen(),
+            steps: taken.into_inner(),
+        }))
+    }
+
+    /// Takes the steps at their times, waits for the rest of the time, and notes each step.
+    async fn play(&self, sim: &Sim, notes: &UnboundedSender<String>, taken: &RefCell<Vec<Taken>>) {
+        // Notes without a receiver are dropped.
+        let say = |note: String| drop(notes.unbounded_send(note));
+        let clock = sim.runtime().io.clock;
+        let start = clock.now();
+        for line in &self.script.lines {
+            clock.sleep_until(start + line.at).await;
+            match &line.command {
+                Command::Step(step) => {
+                    let error = step.apply(sim).err();
+                    let words = step.to_string();
+                    say(match &error {
+                        None => words.clone(),
+                        Some(error) => format!("{words}: not possible, {error}"),
+                    });
+                    let status = sim.status();
+                    let primary = status.primary().filter(|primary| primary.answers);
+                    taken.borrow_mut().push(Taken {
+                        at: clock.now(),
+                        place: self.script.place(line.number),
+                        words,
+                        error,
+                        primary: primary.map(|primary| primary.address.clone()),
+                    });
+                }
+                Command::Status => describe(&sim.status()).for_each(say),
+                Command::Sleep(_) | Command::Help => {}
+                Command::Quit => return,
+            }
+        }
+        clock
+            .sleep_until(start + self.script.duration() + self.rest)
+            .await;
+    }
+}
+
+/// Adds options to a connection string.
+fn with_options(mut uri: String, options: &str) -> String {
+    let options = options.trim_start_matches(['?', '&']);
+    if !options.is_empty() {
+        uri.push(if uri.contains('?') { '&' } else { '?' });
+        uri.push_str(options);
+    }
+    uri
+}
+
+type Recorder = Arc<RecordSink<BufWriter<File>>>;
+
+fn record(
+    path: &Path,
+    options: &Options,
+    (at, wall): (Instant, SystemTime),
+) -> Result<Recorder, Failure> {
+    let file = BufWriter::new(recording::create(path)?);
+    let sink = RecordSink::with_origin(file, options, &Origin::at(at, wall));
+    sink.map(Arc::new)
+        .map_err(|error| cannot_record(path, &error))
+}

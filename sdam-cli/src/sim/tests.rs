@@ -1,0 +1,331 @@
+use std::{fs, path::Path};
+
+use serde_json::Value;
+
+use super::*;
+use crate::{
+    cli::tests::{replay, report, sim, watch},
+    recording::Recording,
+    terminal::Palette,
+};
+
+/// Simulates; returns the output, the remarks and the exit code.
+fn simulate(words: &[&str]) -> (String, String, Exit) {
+    let (mut output, mut remarks) = (Vec::new(), Vec::new());
+    let console = Console {
+        output: &mut output,
+        remarks: &mut remarks,
+        palette: Palette::Plain,
+    };
+    let exit = run(&sim(words), console).unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (text(output), text(remarks), exit)
+}
+
+/// A folder with the file `faults.txt`.
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn with(scenario: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("faults.txt"), scenario).unwrap();
+        Self(folder)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.path().join(name).display().to_string()
+    }
+
+    /// Simulates the scenario.
+    fn simulate(&self, words: &[&str]) -> (String, String, Exit) {
+        let path = self.path("faults.txt");
+        simulate(&[&["--scenario", &path], words].concat())
+    }
+}
+
+/// Returns the last lines, which tell the outcome, without their breaks.
+fn outcome(output: &str) -> String {
+    let start = output.rfind("seed ").unwrap();
+    output[start..]
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+#[test]
+fn without_a_scenario_the_primary_dies_and_comes_back() {
+    let (output, remarks, exit) = simulate(&[]);
+    assert_eq!(exit, Exit::SUCCESS);
+    let scenario = "15s kill primary\n45s restart 0\n";
+    assert!(remarks.ends_with(scenario), "{remarks}");
+    // Notes and changes are in the order of their virtual times.
+    let lines = output.lines().filter(|line| line.starts_with("00:"));
+    assert!(lines.is_sorted_by_key(|line| &line[..13]), "{output}");
+    assert!(
+        output.contains("\n00:00:15.000Z  kill primary\n"),
+        "{output}"
+    );
+    assert!(output.contains("\n00:00:45.000Z  restart 0\n"), "{output}");
+    assert!(output.contains("  primary lost: db0:27017\n"), "{output}");
+    let outcome = outcome(&output);
+    for part in [
+        "seed 0: writable at the end; no primary for ",
+        "; 1 flap - the first primary was found after ",
+        "- 00:00:15.000Z: db0:27017 was lost by `kill primary`; noticed 0.",
+        ": network error at hello: ",
+        "was the new primary, ",
+    ] {
+        assert!(outcome.contains(part), "{part}: {outcome}");
+    }
+}
+
+#[test]
+fn the_same_seed_yields_the_same_bytes_and_another_one_does_not() {
+    let folder = Folder::with("1s net latency 0.01 0.02 chunked\n2s kill primary\n30s net heal");
+    let simulate = |seed: &str, name: &str| {
+        let path = folder.path(name);
+        let (lines, ..) = folder.simulate(&["--seed", seed, "--record", &path]);
+        let (json, ..) = folder.simulate(&["--seed", seed, "--json"]);
+        (lines, json, fs::read_to_string(path).unwrap())
+    };
+    let first = simulate("7", "first.jsonl");
+    assert_eq!(simulate("7", "again.jsonl"), first);
+    let other = simulate("8", "other.jsonl");
+    assert_ne!(other.0, first.0);
+    assert_ne!(other.1, first.1);
+    assert_ne!(other.2, first.2);
+}
+
+/// Returns the lines of `sdam watch --from`.
+fn watched(words: &[&str]) -> String {
+    let mut output = Vec::new();
+    let console = Console {
+        output: &mut output,
+        remarks: io::sink(),
+        palette: Palette::Plain,
+    };
+    let arguments = watch(&[words, &["--speed", "max"]].concat());
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .unwrap();
+    let never = std::future::pending();
+    let exit = runtime.block_on(crate::watch::run(&arguments, console, never));
+    assert_eq!(exit.unwrap(), Exit::SUCCESS);
+    String::from_utf8(output).unwrap()
+}
+
+#[test]
+fn a_recording_shows_the_same_in_the_other_subcommands() {
+    let folder = Folder::with("10s kill primary\n40s restart 0");
+    let path = folder.path("failover.jsonl");
+    let (output, ..) = folder.simulate(&["--record", &path]);
+    let (json, ..) = folder.simulate(&["--json"]);
+    assert_eq!(watched(&["--json", "--from", &path]), json);
+    // Beside the changes there are the steps and the outcome.
+    let changes = &output[..output.rfind("seed 0: ").unwrap()];
+    let changes = changes.replace("00:00:10.000Z  kill primary\n", "");
+    let changes = changes.replace("00:00:40.000Z  restart 0\n", "");
+    assert_eq!(watched(&["--plain", "--from", &path]), changes);
+
+    let recording = Recording::open(Path::new(&path)).unwrap();
+    assert_eq!(recording.defect, None);
+    let start = recording.wall(recording.start()).unwrap();
+    assert_eq!(crate::log::timestamp(start), "2024-01-01T00:00:00.000Z");
+
+    let page = folder.path("failover.html");
+    let arguments = report(&[&path, "-o", &page]);
+    let exit = crate::report::run(&arguments, io::sink(), io::sink());
+    assert_eq!(exit.unwrap(), Exit::SUCCESS);
+    let page = fs::read_to_string(page).unwrap();
+    assert!(page.contains("No primary for "), "the verdict is missing");
+
+    let exit = crate::replay::run(&replay(&["--trace", &path]), io::sink(), io::sink());
+    assert_eq!(exit.unwrap(), Exit::SUCCESS);
+}
+
+#[test]
+fn a_wrong_scenario_is_refused_with_its_file_and_line() {
+    let folder = Folder::with("1s kill primary\n2s restrat 0\n");
+    let (output, remarks, exit) = folder.simulate(&[]);
+    assert_eq!((&*output, exit), ("", Exit::CONFIGURATION));
+    let place = format!("error: {}:2: ", folder.path("faults.txt"));
+    assert_eq!(
+        remarks,
+        place + "`restrat` is not an action: did you mean `restart`?\n"
+    );
+    let (_, remarks, exit) = simulate(&["--scenario", "/none/faults.txt"]);
+    assert_eq!(exit, Exit::CONFIGURATION);
+    assert!(
+        remarks.starts_with("error: --scenario /none/faults.txt: "),
+        "{remarks}"
+    );
+}
+
+#[test]
+fn an_impossible_step_is_a_remark_with_its_line_and_the_next_one_is_taken() {
+    let folder = Folder::with("kill 9\nstatus\n1s kill primary\n");
+    let (output, remarks, _) = folder.simulate(&["--for", "1"]);
+    let refusal = "kill 9: member 9 does not exist now";
+    let expected = format!("warning: {}:1: {refusal}\n", folder.path("faults.txt"));
+    assert!(remarks.ends_with(&expected), "{remarks}");
+    assert!(output.contains("kill 9: not possible, member 9 does not exist now\n"));
+    assert!(
+        output.contains("0 db0:27017 primary term 1 counter "),
+        "{output}"
+    );
+    assert!(output.contains("00:00:01.000Z  kill primary\n"), "{output}");
+    let (json, ..) = folder.simulate(&["--for", "1", "--seeds", "3..4", "--json"]);
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert!(
+        json["refused"][0].as_str().unwrap().ends_with(refusal),
+        "{json}"
+    );
+}
+
+#[test]
+fn the_exit_code_is_the_state_at_the_end() {
+    let check = |scenario: &str, words: &[&str], expected: Exit, end: &str| {
+        let folder = Folder::with(scenario);
+        let (output, _, exit) = folder.simulate(words);
+        assert_eq!(exit, expected, "{scenario} {words:?}: {output}");
+        let line = outcome(&output);
+        assert!(line.starts_with(&format!("seed 0: {end}")), "{line}");
+        let (_, _, exit) = folder.simulate(&[words, &["--seeds", "0..2"]].concat());
+        assert_eq!(exit, expected, "{scenario} {words:?} with seeds");
+    };
+    let always = "writable at the end; a writable server was known at all times; ";
+    check("1s heal", &["--sharded", "2"], Exit::SUCCESS, always);
+    check(
+        "1s kill 0",
+        &["--load-balanced", "2"],
+        Exit::SUCCESS,
+        always,
+    );
+    check(
+        "quit",
+        &[],
+        Exit::NEITHER,
+        "neither readable nor writable at the end; no primary",
+    );
+    let two = "1s kill 0\n1s kill 1";
+    let readable = "readable only at the end; no primary for 30.0 s; ";
+    check(two, &[], Exit::READABLE_ONLY, readable);
+    let none = "neither readable nor writable at the end; no writable server for 5.0";
+    check(
+        "1s kill 0",
+        &["--standalone", "--for", "5"],
+        Exit::NEITHER,
+        none,
+    );
+    check(
+        "1s add 3",
+        &["--spares", "1", "--version", "4.4"],
+        Exit::SUCCESS,
+        "writable",
+    );
+}
+
+#[test]
+fn the_time_without_a_primary_begins_with_its_loss_however_late_it_is_noticed() {
+    let folder = Folder::with("13s kill primary");
+    let without = |options: &str| {
+        let words = [
+            "--version",
+            "4.2",
+            "--options",
+            options,
+            "--seeds",
+            "0..1",
+            "--json",
+        ];
+        let (json, _, exit) = folder.simulate(&words);
+        assert_eq!(exit, Exit::SUCCESS);
+        let json: Value = serde_json::from_str(&json).unwrap();
+        let outage = &json["outages"][0];
+        assert_eq!(outage["step"], "kill primary");
+        assert_eq!(outage["stepMs"], 13_000.0);
+        let number = |value: &Value| value.as_f64().unwrap();
+        let length = number(&outage["writableAgainMs"]) - 13_000.0;
+        assert!(
+            (number(&json["withoutWritableMs"]) - length).abs() < 0.01,
+            "{json}"
+        );
+        (number(&outage["noticedMs"]), length)
+    };
+    // A server of 4.2 is polled: at 20 s by default.
+    let (noticed, long) = without("");
+    assert!((20_000.0..20_100.0).contains(&noticed), "{noticed}");
+    let (noticed, short) = without("heartbeatFrequencyMS=1000");
+    assert!((13_000.0..14_100.0).contains(&noticed), "{noticed}");
+    assert!(short < long, "{short} {long}");
+}
+
+#[test]
+fn options_are_those_of_a_connection_string() {
+    let (_, remarks, exit) = simulate(&["--options", "directConnection=true"]);
+    assert_eq!(exit, Exit::CONFIGURATION);
+    assert!(
+        remarks.contains("`directConnection` is `true`"),
+        "{remarks}"
+    );
+    let words = [
+        "--standalone",
+        "--options",
+        "?colour=red",
+        "--seeds",
+        "0..2",
+    ];
+    let (_, remarks, exit) = simulate(&words);
+    assert_eq!(exit, Exit::SUCCESS);
+    assert_eq!(remarks.matches("warning: `colour`").count(), 1, "{remarks}");
+}
+
+#[test]
+fn many_seeds_are_a_line_each_and_a_summary_that_names_seeds() {
+    let (output, _, exit) = simulate(&["--seeds", "3..8"]);
+    assert_eq!(exit, Exit::SUCCESS);
+    let lines: Vec<_> = output.lines().collect();
+    let [each @ .., ends, times] = &*lines else {
+        panic!("{output}");
+    };
+    assert_eq!(each.len(), 5);
+    for (seed, line) in (3..).zip(each) {
+        assert!(
+            line.starts_with(&format!("seed {seed}: writable at the end; ")),
+            "{line}"
+        );
+    }
+    assert_eq!(
+        *ends,
+        "seeds 3..8: 5 writable at the end, 0 readable only, 0 neither"
+    );
+    // The line of a seed has the time that the summary gives for it.
+    let time = |line: &str| {
+        let (_, rest) = line.split_once("no primary for ").unwrap();
+        rest.split_once(';').unwrap().0.to_owned()
+    };
+    let mut parts = times.strip_prefix("no primary: ").unwrap().split(", ");
+    let mut next = |end: &str| {
+        let part = parts.next().unwrap();
+        let (time, rest) = part.split_once(end).unwrap();
+        let seed = rest.trim_matches(|letter: char| !letter.is_ascii_digit());
+        (time.trim().to_owned(), seed.parse::<usize>().ok())
+    };
+    let (least, best) = next("at least");
+    assert_eq!(least, time(each[best.unwrap() - 3]));
+    let (median, _) = next("in the median");
+    assert!(each.iter().any(|line| time(line) == median), "{times}");
+    let (most, worst) = next("at most");
+    assert_eq!(most, time(each[worst.unwrap() - 3]));
+    assert_ne!(best, worst, "{times}");
+}
+
+#[test]
+fn the_steps_of_scenarios_are_listed() {
+    let (output, _, exit) = simulate(&["--steps"]);
+    assert_eq!(exit, Exit::SUCCESS);
+    for verb in ["kill MEMBER", "net blackhole MEMBER", "sleep SECONDS"] {
+        assert!(output.contains(&format!("\n{verb} ")), "{output}");
+    }
+}

@@ -1,0 +1,159 @@
+//! The simulated deployment that a command line describes, for `sdam sim` and `sdam serve`.
+
+mod script;
+
+use std::path::PathBuf;
+
+use clap::{Args, builder::RangedI64ValueParser};
+use sdam_core::address::ServerAddress;
+use sdam_sim::{Blueprint, ServerVersion, SetConfig, deployment::Status, serve::Builder};
+
+pub(crate) use self::script::{Command, Script};
+use crate::failure::Failure;
+
+/// The simulated deployment, and what happens to it.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct Simulated {
+    #[command(flatten)]
+    kind: Kind,
+    /// The release to simulate, 3.6 to 8.0 [default: 8.0].
+    #[arg(long, value_name = "X.Y")]
+    version: Option<ServerVersion>,
+    /// The number of processes that wait to be added to the replica set.
+    #[arg(long, value_name = "N", conflicts_with_all = ["sharded", "load_balanced", "standalone"])]
+    spares: Option<u16>,
+    /// The seed of every random choice.
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+    /// What happens to the deployment: one step a line, such as `kill primary`; `sleep SECONDS`
+    /// waits, and a line may begin with its time: `1.5s kill primary`. `-` is standard input.
+    #[arg(long, value_name = "FILE", visible_alias = "script")]
+    scenario: Option<PathBuf>,
+    /// Print what a line of a scenario can be, and end.
+    #[arg(long)]
+    pub(crate) steps: bool,
+}
+
+/// The kind of deployment; a replica set of three members if none is given.
+#[derive(Args, Clone, Debug, Default)]
+#[group(multiple = false)]
+struct Kind {
+    /// A replica set of N members (the default, with 3).
+    #[arg(long, value_name = "N", value_parser = count())]
+    replica_set: Option<u16>,
+    /// N mongoses.
+    #[arg(long, value_name = "N", value_parser = count())]
+    sharded: Option<u16>,
+    /// N mongoses behind a load balancer.
+    #[arg(long, value_name = "N", value_parser = count())]
+    load_balanced: Option<u16>,
+    /// One mongod without a replica set.
+    #[arg(long)]
+    standalone: bool,
+}
+
+fn count() -> RangedI64ValueParser<u16> {
+    clap::value_parser!(u16).range(1..)
+}
+
+/// A kind of deployment and the number of its processes.
+enum Processes {
+    ReplicaSet(u16),
+    Sharded(u16),
+    LoadBalanced(u16),
+    Standalone,
+}
+
+impl Simulated {
+    /// Reads the scenario; `None` if the command line names none.
+    pub(crate) fn script(&self) -> Result<Option<Script>, Failure> {
+        self.scenario.as_deref().map(Script::open).transpose()
+    }
+
+    /// Returns whether the deployment is a replica set.
+    pub(crate) fn is_replica_set(&self) -> bool {
+        matches!(self.processes(), Processes::ReplicaSet(_))
+    }
+
+    /// Describes the deployment on loopback.
+    pub(crate) fn builder(&self) -> Builder {
+        let mut builder = match self.processes() {
+            Processes::ReplicaSet(members) => Builder::replica_set(members),
+            Processes::Sharded(mongoses) => Builder::sharded(mongoses),
+            Processes::LoadBalanced(mongoses) => Builder::load_balanced(mongoses),
+            Processes::Standalone => Builder::standalone(),
+        };
+        if let Some(version) = self.version {
+            builder = builder.version(version);
+        }
+        if let Some(spares) = self.spares {
+            builder = builder.spares(spares);
+        }
+        if let Some(seed) = self.seed {
+            builder = builder.seed(seed);
+        }
+        builder
+    }
+
+    /// Describes the deployment in virtual time.
+    pub(crate) fn blueprint(&self) -> Blueprint {
+        let hosts = |name, count| {
+            (0..count).map(move |number: u16| ServerAddress::new(&format!("{name}{number}"), 27017))
+        };
+        let blueprint = match self.processes() {
+            Processes::ReplicaSet(members) => {
+                let count = members.saturating_add(self.spares.unwrap_or_default());
+                let mut hosts = hosts("db", count);
+                let own = hosts.by_ref().take(usize::from(members));
+                let set = Blueprint::replica_set(SetConfig::new("rs0", own));
+                hosts.fold(set, Blueprint::spare)
+            }
+            Processes::Sharded(mongoses) => Blueprint::sharded(hosts("mongos", mongoses)),
+            // All mongoses have the address of the balancer.
+            Processes::LoadBalanced(mongoses) => {
+                Blueprint::load_balanced(hosts("balancer", 1).cycle().take(usize::from(mongoses)))
+            }
+            Processes::Standalone => Blueprint::standalone(ServerAddress::new("db0", 27017)),
+        };
+        match self.version {
+            Some(version) => blueprint.version(version),
+            None => blueprint,
+        }
+    }
+
+    fn processes(&self) -> Processes {
+        let Kind {
+            replica_set,
+            sharded,
+            load_balanced,
+            standalone,
+        } = self.kind;
+        match (sharded, load_balanced, standalone) {
+            (Some(mongoses), ..) => Processes::Sharded(mongoses),
+            (_, Some(mongoses), _) => Processes::LoadBalanced(mongoses),
+            (.., true) => Processes::Standalone,
+            _ => Processes::ReplicaSet(replica_set.unwrap_or(3)),
+        }
+    }
+}
+
+/// Describes the members, one line for each.
+pub(crate) fn describe(status: &Status) -> impl Iterator<Item = String> {
+    status.members.iter().map(|member| {
+        let role = match (member.running, member.role) {
+            (false, _) => "down".to_owned(),
+            (true, None) => "up".to_owned(),
+            (true, Some(role)) => format!("{role:?}").to_lowercase(),
+        };
+        let mute = if member.running && !member.answers {
+            " (does not answer)"
+        } else {
+            ""
+        };
+        let version = member.topology_version;
+        format!(
+            "{} {} {role}{mute} term {} counter {}",
+            member.id, member.address, member.term, version.counter
+        )
+    })
+}

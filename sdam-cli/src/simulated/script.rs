@@ -1,0 +1,220 @@
+//! What happens to a simulated deployment, as lines of text.
+
+#[cfg(test)]
+mod tests;
+
+use std::{fmt, path::Path, time::Duration};
+
+use sdam_sim::{
+    Action, Scenario,
+    scenario::{NetFault, ParseScenarioError, ParseStepError, Step},
+};
+
+use crate::{
+    cli::seconds,
+    failure::{Failure, cannot_read},
+    input,
+    similar::closest,
+};
+
+/// The steps of a file, with the time of each.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Script {
+    /// The name of the file.
+    name: String,
+    /// The lines, in the order of their times.
+    pub(crate) lines: Vec<Line>,
+}
+
+/// A line of a script.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Line {
+    /// Its number, from 1.
+    pub(crate) number: usize,
+    /// Its time from the start; that of the line before if it does not begin with one.
+    pub(crate) at: Duration,
+    /// Whether it begins with its time.
+    pub(crate) is_timed: bool,
+    pub(crate) command: Command,
+}
+
+/// What a line demands.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Command {
+    /// Something happens to the deployment.
+    Step(Step),
+    /// The next line waits.
+    Sleep(Duration),
+    Status,
+    Help,
+    Quit,
+}
+
+impl Script {
+    /// Reads the file `path`.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read, or a line is invalid; the message names the file and each such
+    /// line.
+    pub(super) fn open(path: &Path) -> Result<Self, Failure> {
+        let name = input::name(path);
+        let text = input::read_text(path);
+        let text = text
+            .map_err(|error| Failure::config(cannot_read(format!("--scenario {name}"), &error)))?;
+        Self::parse(name, &text)
+    }
+
+    /// Reads the lines `text` of the file `name`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`open`](Self::open).
+    pub(crate) fn parse(name: String, text: &str) -> Result<Self, Failure> {
+        let mut script = Self {
+            name,
+            lines: Vec::new(),
+        };
+        let mut errors = Vec::new();
+        let mut now = Duration::ZERO;
+        for (number, text) in (1..).zip(text.lines()) {
+            match parse_line(text) {
+                Ok(None) => {}
+                Ok(Some((at, command))) => {
+                    now = at.unwrap_or(now);
+                    let line = Line {
+                        number,
+                        at: now,
+                        is_timed: at.is_some(),
+                        command,
+                    };
+                    if let Command::Sleep(time) = line.command {
+                        now = now.saturating_add(time);
+                    }
+                    script.lines.push(line);
+                }
+                Err(error) => errors.push(format!("{}: {error}", script.place(number))),
+            }
+        }
+        script.lines.sort_by_key(|line| line.at);
+        if errors.is_empty() {
+            Ok(script)
+        } else {
+            Err(Failure::config(errors.join("\nerror: ")))
+        }
+    }
+
+    /// Returns the file and the line, for messages.
+    pub(crate) fn place(&self, line: usize) -> String {
+        format!("{}:{line}", self.name)
+    }
+
+    /// Returns when the last line is over.
+    pub(crate) fn duration(&self) -> Duration {
+        let ends = self.lines.iter().map(|line| match line.command {
+            Command::Sleep(time) => line.at.saturating_add(time),
+            _ => line.at,
+        });
+        ends.max().unwrap_or_default()
+    }
+}
+
+impl Command {
+    /// The syntax and meaning of the commands that change nothing.
+    const SYNTAX: &str = "\
+status                         the state of every process
+sleep SECONDS                  wait
+help                           this text
+quit                           stop";
+
+    /// Returns the syntax and meaning of every command for a served deployment.
+    pub(crate) fn help() -> String {
+        [Action::SYNTAX, Self::SYNTAX].join("\n")
+    }
+
+    /// Returns the syntax and meaning of every command for a simulation, which has a network.
+    pub(crate) fn help_with_network() -> String {
+        [Action::SYNTAX, NetFault::SYNTAX, Self::SYNTAX].join("\n")
+    }
+
+    /// Returns the first word of every command for a served deployment.
+    pub(crate) fn verbs() -> impl Iterator<Item = &'static str> {
+        let lines = Action::SYNTAX.lines().chain(Self::SYNTAX.lines());
+        let lines = lines.filter(|line| line.starts_with(|first: char| first.is_ascii_lowercase()));
+        lines.filter_map(|line| line.split_whitespace().next())
+    }
+
+    /// Reads a line without a time; `None` if it is empty.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong, and what to write instead.
+    pub(crate) fn parse(line: &str) -> Result<Option<Self>, String> {
+        let line = line.split('#').next().unwrap_or_default().trim();
+        let (verb, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+        Ok(Some(match verb {
+            "" => return Ok(None),
+            "status" => Self::Status,
+            "help" => Self::Help,
+            "quit" => Self::Quit,
+            "sleep" => Self::Sleep(
+                seconds(rest.trim())
+                    .map_err(|error| format!("`{}` is no time: {error}", rest.trim()))?,
+            ),
+            _ => Self::Step(line.parse().map_err(|error| explain(&error))?),
+        }))
+    }
+}
+
+impl fmt::Display for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Step(step) => step.fmt(f),
+            Self::Sleep(time) => write!(f, "sleep {}", time.as_secs_f64()),
+            Self::Status => f.write_str("status"),
+            Self::Help => f.write_str("help"),
+            Self::Quit => f.write_str("quit"),
+        }
+    }
+}
+
+/// Reads a line of a script; `None` if it is empty.
+fn parse_line(line: &str) -> Result<Option<(Option<Duration>, Command)>, String> {
+    if !line
+        .trim_start()
+        .starts_with(|letter: char| letter.is_ascii_digit())
+    {
+        return Ok(Command::parse(line)?.map(|command| (None, command)));
+    }
+    let scenario: Result<Scenario, ParseScenarioError> = line.parse();
+    let scenario = scenario.map_err(|error| explain(error.step()))?;
+    let step = scenario.steps.into_iter().next();
+    Ok(step.map(|(at, step)| (Some(at), Command::Step(step))))
+}
+
+/// Says what is wrong with a step, and which word may have been meant or what to write instead.
+fn explain(error: &ParseStepError) -> String {
+    let reason = error.reason();
+    let wrong = reason.split('`').nth(1).unwrap_or_default();
+    let wrong = wrong.split('=').next().unwrap_or_default();
+    match closest(wrong, words()) {
+        Some(word) => format!("{reason}: did you mean `{word}`?"),
+        None => format!("{reason}; {}", error.remedy()),
+    }
+}
+
+/// Returns the words that a step is made of: verbs, settings, and names of members.
+fn words() -> impl Iterator<Item = &'static str> {
+    let lines = Action::SYNTAX.lines().chain(NetFault::SYNTAX.lines());
+    let lines = lines.flat_map(|line| {
+        let (usage, meaning) = line.split_once("  ").unwrap_or((line, ""));
+        let settings = meaning.split_whitespace();
+        let settings = settings.filter_map(|word| word.split_once('=').map(|(name, _)| name));
+        let usage = usage.split(|letter: char| !(letter.is_ascii_lowercase() || letter == '_'));
+        usage.chain(settings)
+    });
+    let lines = lines.filter(|word| !word.is_empty());
+    lines
+        .chain(Command::verbs())
+        .chain(["primary", "secondary", "true", "false"])
+}
