@@ -5,6 +5,7 @@ use std::{
     io::{self, BufRead, BufReader, Read},
     path::Path,
     thread,
+    time::Duration,
 };
 
 use futures::{
@@ -12,6 +13,9 @@ use futures::{
     channel::mpsc::{self, Sender},
     executor::block_on,
 };
+
+/// How often a program in the background checks whether it may read from its terminal.
+const BACKGROUND_POLL: Duration = Duration::from_secs(1);
 
 /// Returns the name of the file for messages.
 pub(crate) fn name(path: &Path) -> String {
@@ -48,7 +52,8 @@ pub(crate) fn read_text(path: &Path) -> io::Result<String> {
 /// Returns the lines of standard input, without their line breaks, until its end or an error. What
 /// is not UTF-8 is replaced.
 ///
-/// A thread reads ahead by one line. It is not waited for at the end of the program.
+/// A thread reads ahead by one line; in the background of a terminal it waits. It is not waited for at
+/// the end of the program.
 ///
 /// # Errors
 ///
@@ -61,6 +66,10 @@ pub(crate) fn lines() -> io::Result<impl Stream<Item = String>> {
 }
 
 fn read_lines(mut lines: Sender<String>) {
+    // A process in the background that reads from its terminal is stopped.
+    while is_in_background() {
+        thread::sleep(BACKGROUND_POLL);
+    }
     let mut input = io::stdin().lock();
     let mut bytes = Vec::new();
     while let Ok(1..) = input.read_until(b'\n', &mut bytes) {
@@ -72,6 +81,18 @@ fn read_lines(mut lines: Sender<String>) {
             return;
         }
     }
+}
+
+/// Returns whether standard input is a terminal that other processes use now.
+#[cfg(unix)]
+fn is_in_background() -> bool {
+    let user = rustix::termios::tcgetpgrp(io::stdin());
+    user.is_ok_and(|group| group != rustix::process::getpgrp())
+}
+
+#[cfg(not(unix))]
+const fn is_in_background() -> bool {
+    false
 }
 
 fn is_standard(path: &Path) -> bool {

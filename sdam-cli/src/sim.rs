@@ -3,6 +3,7 @@
 //! The client is a real topology, with its monitors, its handshakes and its framing. Hours of outage
 //! take milliseconds, and the same seed yields the same output.
 
+mod application;
 mod arguments;
 mod many;
 mod observer;

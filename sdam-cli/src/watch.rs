@@ -30,7 +30,7 @@ use futures::{
     channel::mpsc::{self, UnboundedReceiver},
     select_biased,
 };
-use sdam::{Runtime, Topology};
+use sdam::{PoolHandle, Runtime, Topology};
 use sdam_core::{event::EventKind, options::Options};
 use sdam_events::channel::EventStream;
 use sdam_select::Criteria;
@@ -246,8 +246,8 @@ async fn once<O: Write, R: Write>(
 }
 
 /// Shows every change until `until` is ready, and `notes` in between. Closes the topology.
-pub(crate) async fn follow<O: Write, R: Write>(
-    topology: &Topology,
+pub(crate) async fn follow<P: PoolHandle, O: Write, R: Write>(
+    topology: &Topology<P>,
     mut events: EventStream,
     mut notes: UnboundedReceiver<String>,
     view: &mut View<O, R>,

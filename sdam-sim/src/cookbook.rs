@@ -268,5 +268,5 @@
 //! # }
 //! ```
 //!
-//! For drivers in other languages there is the example `serve`: it prints the connection string
+//! For drivers in other languages there is the program `sdam serve`: it prints the connection string
 //! and reads the same actions from its standard input, one a line.

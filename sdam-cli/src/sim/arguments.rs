@@ -4,7 +4,10 @@ use std::{fmt, ops::Range, path::PathBuf, str::FromStr, time::Duration};
 
 use clap::Args;
 
-use crate::{cli::seconds, simulated::Simulated};
+use crate::{
+    cli::{seconds, some_seconds},
+    simulated::Simulated,
+};
 
 /// What the help ends with.
 const AFTER: &str = "\
@@ -13,8 +16,8 @@ simulation, which begins at 2024-01-01T00:00:00Z; the intervals of the servers a
 The same options and the same seed, which is 0 if none is given, yield the same output.
 
 The time without a primary begins with the step that took it away, and ends when the client knows \
-the next one. The client only monitors: an application would notice some losses sooner, by the \
-errors of its operations.
+the next one. Without --write-every the client only monitors; an application notices some losses \
+sooner, by the errors of its operations.
 
 Exit codes: the state at the end is 0 writable, 1 readable only, 2 neither; the worst one with \
 --seeds. In any case: 3 the command line or the scenario is wrong, 4 another failure.
@@ -22,7 +25,7 @@ Exit codes: the state at the end is 0 writable, 1 readable only, 2 neither; the 
 Examples:
   sdam sim --version 4.2 --options heartbeatFrequencyMS=1000
   printf '5s net blackhole 0\\n60s net heal\\n' | sdam sim --scenario -
-  sdam sim --seeds 0..20";
+  sdam sim --seeds 0..20 --write-every 0.1";
 
 /// Simulates a deployment and a client of it in virtual time, and shows what the client sees of a
 /// failover or of another scenario.
@@ -43,6 +46,10 @@ pub struct Arguments {
     /// How long it goes on after the last step.
     #[arg(long = "for", value_name = "SECONDS", value_parser = seconds, default_value = "30")]
     pub(super) rest: Duration,
+    /// Let an application insert a document through the client, again and again with this pause, and
+    /// tell how many fail and how long they take.
+    #[arg(long, value_name = "SECONDS", value_parser = some_seconds)]
+    pub(super) write_every: Option<Duration>,
     /// Print one JSON object for each change, as `sdam watch --json` does, or with --seeds one for
     /// each seed, instead of lines for people.
     #[arg(long)]

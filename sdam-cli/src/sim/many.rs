@@ -64,11 +64,12 @@ pub(super) fn run<O: Write, R: Write>(
         bar.inc(1);
     }
     bar.finish_and_clear();
-    let text = summary.text(seeds, plan.wanted());
-    if json {
-        remarks.write_all(text.as_bytes())?;
-    } else {
-        output.write_all(text.as_bytes())?;
+    for line in summary.lines(seeds, plan.wanted()) {
+        if json {
+            writeln!(remarks, "{line}")?;
+        } else {
+            writeln!(output, "{line}")?;
+        }
     }
     output.flush()?;
     Ok(summary.worst.exit())
@@ -82,6 +83,15 @@ struct Summary {
     /// How often the deployment was writable, readable only, or neither at the end.
     ends: [u64; 3],
     worst: Access,
+    writes: Option<Writes>,
+}
+
+/// The writes with many seeds.
+#[derive(Debug, Default)]
+struct Writes {
+    all: u64,
+    failed: u64,
+    longest: (Duration, u64),
 }
 
 impl Default for Summary {
@@ -90,6 +100,7 @@ impl Default for Summary {
             times: Vec::new(),
             ends: [0; 3],
             worst: Access::Writable,
+            writes: None,
         }
     }
 }
@@ -99,21 +110,41 @@ impl Summary {
         self.times.push((outcome.without(), outcome.seed));
         self.ends[outcome.client.access as usize] += 1;
         self.worst = self.worst.max(outcome.client.access);
+        if let Some(own) = &outcome.writes {
+            let writes = self.writes.get_or_insert_default();
+            writes.all += own.succeeded + own.failed;
+            writes.failed += own.failed;
+            writes.longest = writes.longest.max((own.longest.took, outcome.seed));
+        }
     }
 
-    fn text(&mut self, seeds: &Seeds, wanted: &str) -> String {
+    fn lines(&mut self, seeds: &Seeds, wanted: &str) -> Vec<String> {
         self.times.sort_unstable();
         let [writable, readable, neither] = self.ends;
         let at = |index: usize| self.times.get(index).copied().unwrap_or_default();
         let last = self.times.len().saturating_sub(1);
         let [(minimum, best), (median, _), (maximum, worst)] = [at(0), at(last / 2), at(last)];
-        format!(
-            "seeds {seeds}: {writable} writable at the end, {readable} readable only, {neither} \
-             neither\n\
-             no {wanted}: {} at least (seed {best}), {} in the median, {} at most (seed {worst})\n",
-            short(minimum),
-            short(median),
-            short(maximum),
-        )
+        let mut lines = vec![
+            format!(
+                "seeds {seeds}: {writable} writable at the end, {readable} readable only, \
+                 {neither} neither"
+            ),
+            format!(
+                "no {wanted}: {} at least (seed {best}), {} in the median, {} at most (seed {worst})",
+                short(minimum),
+                short(median),
+                short(maximum),
+            ),
+        ];
+        if let Some(writes) = &self.writes {
+            let (longest, seed) = writes.longest;
+            lines.push(format!(
+                "writes: {} of {} failed, the longest took {} (seed {seed})",
+                writes.failed,
+                writes.all,
+                short(longest)
+            ));
+        }
+        lines
     }
 }

@@ -6,7 +6,10 @@ use sdam_core::{address::ServerAddress, time::Instant};
 use sdam_sim::action::ActionError;
 use serde_json::{Value, json};
 
-use super::observer::Seen;
+use super::{
+    application::{Longest, Writes},
+    observer::Seen,
+};
 use crate::{
     duration::short,
     terminal::wrap,
@@ -36,6 +39,8 @@ pub(super) struct Outcome {
     pub(super) end: Instant,
     pub(super) client: Seen,
     pub(super) steps: Vec<Taken>,
+    /// Those of the application, if there is one.
+    pub(super) writes: Option<Writes>,
 }
 
 impl Outcome {
@@ -88,7 +93,14 @@ impl Outcome {
             1 => "1 flap".to_owned(),
             flaps => format!("{flaps} flaps"),
         };
-        format!("seed {seed}: {access} at the end; {without}; {flaps}")
+        let mut line = format!("seed {seed}: {access} at the end; {without}; {flaps}");
+        if let Some(writes) = &self.writes {
+            let all = writes.succeeded + writes.failed;
+            let longest = short(writes.longest.took);
+            let failed = writes.failed;
+            line = format!("{line}; {failed} of {all} writes failed, one took {longest}");
+        }
+        line
     }
 
     /// Describes the outcome in a few lines; `wanted` is what writes need.
@@ -102,6 +114,7 @@ impl Outcome {
             lines.push(format!("- {}", self.loss(run, wanted)));
             lines.push(format!("- {}", self.end_of(run, wanted)));
         }
+        lines.extend(self.writes.iter().flat_map(tell));
         let lines = lines.iter().flat_map(|line| {
             let indent = if line.starts_with('-') { 2 } else { 0 };
             let words = line.trim_start_matches("- ");
@@ -179,10 +192,43 @@ impl Outcome {
             "foundMs": self.client.found.map(millis),
             "withoutWritableMs": millis(Instant::EPOCH + self.without()),
             "flaps": self.client.flaps,
+            "writes": self.writes.as_ref().map(|writes| json!({
+                "succeeded": writes.succeeded,
+                "failed": writes.failed,
+                "longestMs": millis(Instant::EPOCH + writes.longest.took),
+                "longestAtMs": millis(writes.longest.began),
+                "firstError": writes.first_error.as_ref().map(|(_, error)| error),
+                "firstErrorMs": writes.first_error.as_ref().map(|(at, _)| millis(*at)),
+            })),
             "outages": outages.collect::<Value>(),
             "refused": self.refusals().collect::<Value>(),
         })
     }
+}
+
+/// Tells of the longest write, and of the first one that has failed.
+fn tell(writes: &Writes) -> Vec<String> {
+    let Longest {
+        began,
+        took,
+        has_ended,
+    } = writes.longest;
+    let took = short(took);
+    let (began, end) = (
+        time(began),
+        if has_ended {
+            "took"
+        } else {
+            "has not ended after"
+        },
+    );
+    let mut lines = vec![format!(
+        "- {began}: the longest write began, and {end} {took}"
+    )];
+    if let Some((at, error)) = &writes.first_error {
+        lines.push(format!("- {}: the first write failed: {error}", time(*at)));
+    }
+    lines
 }
 
 /// Returns the time of day in the simulation.

@@ -1,16 +1,22 @@
 //! What is simulated, and its simulation.
 
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     fs::File,
+    future::pending,
     io::{self, BufWriter, Write},
     path::Path,
+    pin::pin,
     sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use futures::channel::mpsc::{self, UnboundedSender};
-use sdam::TopologyBuilder;
+use futures::{
+    FutureExt,
+    channel::mpsc::{self, UnboundedSender},
+    select_biased,
+};
+use sdam::{TopologyBuilder, client::ClientBuilder};
 use sdam_core::{options::Options, rng::Rng, time::Instant};
 use sdam_events::{
     channel,
@@ -20,7 +26,7 @@ use sdam_events::{
 use sdam_sim::{Blueprint, Deployment, Sim};
 
 use super::{
-    Arguments,
+    Arguments, application,
     observer::Observer,
     outcome::{BEGIN, Outcome, Taken},
 };
@@ -41,6 +47,8 @@ pub(super) struct Plan {
     options: Options,
     /// How long it goes on after the last step.
     rest: Duration,
+    /// The pause between the writes of an application; `None` if there is none.
+    pause: Option<Duration>,
 }
 
 /// Where and how a simulation is shown.
@@ -77,6 +85,7 @@ impl Plan {
             default,
             options: Options::parse(&uri).map_err(Failure::config)?,
             rest: arguments.rest,
+            pause: arguments.write_every,
         })
     }
 
@@ -127,22 +136,31 @@ impl Plan {
         if let Some((_, recorder)) = &recorder {
             builder = builder.sink(Arc::clone(recorder));
         }
-        let topology = match builder.start(sim.runtime()) {
-            Ok(topology) => topology,
+        let client = match ClientBuilder::new(builder).start(sim.runtime()) {
+            Ok(client) => client,
             Err(error) => return Ok(Err(Failure::config(error))),
         };
-        let view = View::new(show.console, show.json, topology.options());
-        let mut view = view.beginning(wall).on(clock);
+        let view = View::new(show.console, show.json, &self.options);
+        let mut view = view.beginning(wall).on(Arc::clone(&clock));
         let (notes, heard) = mpsc::unbounded();
-        let taken = RefCell::default();
-        let end = RefCell::new(Instant::EPOCH);
+        let (taken, writes) = (RefCell::default(), RefCell::default());
+        let end = Cell::new(Instant::EPOCH);
         let until = async {
-            self.play(&sim, &notes, &taken).await;
-            end.replace(sim.now());
+            let write = async {
+                match self.pause {
+                    Some(pause) => application::write(&client, &*clock, pause, &writes).await,
+                    None => pending().await,
+                }
+            };
+            select_biased! {
+                () = pin!(self.play(&sim, &notes, &taken).fuse()) => {}
+                () = pin!(write.fuse()) => {}
+            }
+            end.set(sim.now());
             Ok(())
         };
         // `until` has no errors.
-        let _ = sim.block_on(follow(&topology, events, heard, &mut view, until))?;
+        let _ = sim.block_on(follow(client.topology(), events, heard, &mut view, until))?;
         if let Some((path, recorder)) = recorder
             && let Some(error) = recorder.take_error()
         {
@@ -150,9 +168,12 @@ impl Plan {
         }
         Ok(Ok(Outcome {
             seed,
-            end: end.into_inner(),
+            end: end.get(),
             client: observer.seen(),
             steps: taken.into_inner(),
+            writes: self
+                .pause
+                .map(|_| writes.into_inner().at_the_end(end.get())),
         }))
     }
 

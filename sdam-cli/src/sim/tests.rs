@@ -262,6 +262,57 @@ fn the_time_without_a_primary_begins_with_its_loss_however_late_it_is_noticed() 
 }
 
 #[test]
+fn an_application_tells_how_its_writes_fared() {
+    let folder = Folder::with("13s kill primary");
+    let words = ["--write-every", "0.5", "--version", "4.2"];
+    let simulate = |more: &[&str]| folder.simulate(&[&words, more].concat());
+    let json = |options: &str| -> Value {
+        let (json, ..) = simulate(&["--options", options, "--seeds", "0..1", "--json"]);
+        serde_json::from_str(&json).unwrap()
+    };
+    let number = |value: &Value| value.as_f64().unwrap();
+    // It notices the loss long before the next check.
+    let patient = json("");
+    let noticed = number(&patient["outages"][0]["noticedMs"]);
+    assert!((13_000.0..13_600.0).contains(&noticed), "{patient}");
+    let writes = &patient["writes"];
+    assert_eq!(writes["failed"], 0, "{patient}");
+    let longest = number(&writes["longestMs"]);
+    let without = number(&patient["withoutWritableMs"]);
+    assert!((without - 600.0..without).contains(&longest), "{patient}");
+    let hasty = json("serverSelectionTimeoutMS=2000");
+    let writes = &hasty["writes"];
+    assert!(number(&writes["failed"]) >= 3.0, "{hasty}");
+    assert!(
+        (2000.0..2100.0).contains(&number(&writes["longestMs"])),
+        "{hasty}"
+    );
+    let error = writes["firstError"].as_str().unwrap();
+    assert!(error.starts_with("`insert` failed"), "{error}");
+
+    let (text, ..) = simulate(&[]);
+    let outcome = outcome(&text);
+    assert!(outcome.contains("; 0 of "), "{outcome}");
+    assert!(outcome.contains("- 00:00:13."), "{outcome}");
+    assert!(
+        outcome.contains(": the longest write began, and took "),
+        "{outcome}"
+    );
+    let (text, ..) = simulate(&["--seeds", "0..2"]);
+    let last = text.lines().last().unwrap();
+    assert!(last.starts_with("writes: 0 of "), "{last}");
+
+    // A write that has not ended counts with the time up to the end.
+    let folder = Folder::with("5s net blackhole 0");
+    let words = ["--standalone", "--for", "9", "--write-every", "1"];
+    let (text, ..) = folder.simulate(&words);
+    assert!(
+        text.contains(": the longest write began, and has not ended after "),
+        "{text}"
+    );
+}
+
+#[test]
 fn options_are_those_of_a_connection_string() {
     let (_, remarks, exit) = simulate(&["--options", "directConnection=true"]);
     assert_eq!(exit, Exit::CONFIGURATION);
