@@ -78,11 +78,14 @@ pub async fn run<O: Write, R: Write>(
         return output.flush().map(|()| Exit::SUCCESS);
     }
     let started = arguments.simulated.script().and_then(|script| {
-        let mut builder = arguments.simulated.builder();
-        if let Some(port) = arguments.port {
-            builder = builder.port(port);
-        }
-        Ok((script, builder.start().map_err(Failure::other)?))
+        let builder = arguments.simulated.builder();
+        let server = match arguments.port {
+            None => builder.start().map_err(Failure::other)?,
+            Some(port) => builder.port(port).start().map_err(|error| {
+                Failure::other(format!("--port {port}: {error}; choose another port"))
+            })?,
+        };
+        Ok((script, server))
     });
     let (script, server) = match started {
         Ok(started) => started,

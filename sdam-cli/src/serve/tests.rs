@@ -142,7 +142,7 @@ fn what_is_wrong_before_the_start_is_named() {
     );
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();
-    let error = format!("error: cannot serve on loopback: port {port}: ");
+    let error = format!("error: --port {port}: cannot serve on loopback: port {port}: ");
     check(&["--port", &port.to_string()], Exit::FAILED, &error);
 }
 

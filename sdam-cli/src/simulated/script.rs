@@ -180,16 +180,18 @@ impl fmt::Display for Command {
 
 /// Reads a line of a script; `None` if it is empty.
 fn parse_line(line: &str) -> Result<Option<(Option<Duration>, Command)>, String> {
-    if !line
-        .trim_start()
-        .starts_with(|letter: char| letter.is_ascii_digit())
-    {
+    let line = line.trim();
+    if !line.starts_with(|letter: char| letter.is_ascii_digit()) {
         return Ok(Command::parse(line)?.map(|command| (None, command)));
     }
-    let scenario: Result<Scenario, ParseScenarioError> = line.parse();
-    let scenario = scenario.map_err(|error| explain(error.step()))?;
-    let step = scenario.steps.into_iter().next();
-    Ok(step.map(|(at, step)| (Some(at), Command::Step(step))))
+    let (at, command) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+    // A time is written as in a scenario, whatever happens then.
+    let timed: Result<Scenario, ParseScenarioError> = format!("{at} heal").parse();
+    let timed = timed.map_err(|error| explain(error.step()))?;
+    match Command::parse(command)? {
+        Some(command) => Ok(Some((Some(timed.duration()), command))),
+        None => Err("the step is missing; write a line as `1.5s kill primary`".to_owned()),
+    }
 }
 
 /// Says what is wrong with a step, and which word may have been meant or what to write instead.

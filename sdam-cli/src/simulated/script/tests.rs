@@ -15,7 +15,7 @@ fn lines_have_their_own_time_or_follow_the_one_before() {
          sleep 2\n\
          heal\n\
          10s kill 1\n\
-         status\n\
+         12s status\n\
          500ms kill 2\n",
     );
     let script = script.unwrap();
@@ -35,7 +35,7 @@ fn lines_have_their_own_time_or_follow_the_one_before() {
             (8, 500, true, kill(2.into())),
             (5, 2000, false, Command::Step(Action::Heal.into())),
             (6, 10_000, true, kill(1.into())),
-            (7, 10_000, false, Command::Status),
+            (7, 12_000, true, Command::Status),
         ]
     );
 }
@@ -91,6 +91,10 @@ fn each_wrong_line_is_named_with_a_suggestion_or_the_syntax() {
     check(
         "sleep long",
         "`long` is no time: it needs a number of seconds, for example 2.5",
+    );
+    check(
+        "5s # later",
+        "the step is missing; write a line as `1.5s kill primary`",
     );
     check(
         "7 kill 0",
