@@ -94,6 +94,18 @@ const RUNTIMES: &[&str] = &[
     "tokio",
 ];
 
+/// Libraries of the program `sdam`, which are in the tree of no library of ours.
+const TOOL: &[&str] = &[
+    "clap",
+    "crossterm",
+    "hyper",
+    "indicatif",
+    "metrics-exporter-prometheus",
+    "ratatui",
+    "toml",
+    "x509-parser",
+];
+
 /// The crates without I/O, which the compiler checks.
 const PURE: &[&str] = &["sdam-core", "sdam-select"];
 
@@ -129,6 +141,12 @@ pub(crate) fn run(args: Args) -> Result<()> {
     for runtime in ["async-std", "monoio"] {
         if tree.contains(runtime) {
             violations.push(format!("{runtime} is in the default tree of sdam"));
+        }
+    }
+    let everything = self::tree(&["--package", "sdam", "--all-features"])?;
+    for library in TOOL {
+        if everything.contains(*library) {
+            violations.push(format!("{library}, which is for the tool, is in the tree of sdam"));
         }
     }
     // Single-threaded mode is for programs without a runtime.

@@ -77,7 +77,7 @@ impl MemberSpec {
     }
 
     /// Sets the host name by which TLS clients know it that ask for this name, all members of the set
-    /// or none. The port is its own.
+    /// or none. The port is its own unless `host` has another.
     pub fn horizon(mut self, host: &str) -> Self {
         self.horizon = Some(host.to_owned());
         self
@@ -112,7 +112,12 @@ impl MemberSpec {
             config.insert(key, self.delay.as_secs() as i64);
         }
         if let Some((horizon, (_, port))) = self.horizon.as_ref().zip(host.rsplit_once(':')) {
-            config.insert("horizons", doc! { "outside": format!("{horizon}:{port}") });
+            let outside = if horizon.contains(':') {
+                horizon.clone()
+            } else {
+                format!("{horizon}:{port}")
+            };
+            config.insert("horizons", doc! { "outside": outside });
         }
         config
     }

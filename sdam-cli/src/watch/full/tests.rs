@@ -10,7 +10,6 @@ use super::{
     *,
 };
 
-mod picture;
 mod screens;
 
 /// Draws a frame of `script`, and returns its lines without trailing spaces.
