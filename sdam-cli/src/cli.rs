@@ -7,12 +7,14 @@ mod values;
 
 use std::{
     ffi::OsString,
+    future::pending,
     io::{self, Write},
     pin::pin,
 };
 
 use clap::{
     CommandFactory, FromArgMatches, Parser, Subcommand,
+    builder::PossibleValuesParser,
     error::{ContextKind, ContextValue, ErrorKind},
 };
 use clap_complete::Shell;
@@ -92,7 +94,13 @@ pub fn command() -> clap::Command {
     let allow = |argument: clap::Arg| argument.allow_negative_numbers(true);
     let takes =
         |argument: &clap::Arg| !argument.is_positional() && argument.get_action().takes_values();
-    Cli::command().mut_subcommands(|subcommand| {
+    let program = Cli::command();
+    let names = program.get_subcommands().map(|it| it.get_name().to_owned());
+    let names = PossibleValuesParser::new(names.collect::<Vec<_>>());
+    let program = program.mut_subcommand("man", |man| {
+        man.mut_arg("command", |argument| argument.value_parser(names))
+    });
+    program.mut_subcommands(|subcommand| {
         subcommand.mut_args(|argument| {
             if takes(&argument) {
                 allow(argument)
@@ -117,23 +125,27 @@ impl Cli {
         let watch = |mut arguments: watch::Arguments| {
             arguments.log = log::config();
             arguments.screen = watch::has_screen();
+            if arguments.from.is_some() && !arguments.wants_screen() {
+                let program = watch::run(&arguments, watch::console(), pending());
+                return Exit::of(exit::run_to_end(program));
+            }
             Exit::of(exit::run(|console| async move {
                 if arguments.wants_screen() {
                     // The screen handles the other signals.
                     watch::run(&arguments, console, exit::interrupted()).await
                 } else {
-                    watch::run(&arguments, console, exit::stopped()).await
+                    watch::run(&arguments, console, stopped_or_abandoned()).await
                 }
             }))
         };
         match self.command {
             None => watch(watch::Arguments::default()),
             Some(Command::Watch(arguments)) => watch(arguments),
-            Some(Command::Doctor(arguments)) => Exit::of(exit::run(|console| async move {
-                doctor::run(&arguments, console).await
+            Some(Command::Doctor(arguments)) => Exit::of(exit::run_to_end(async move {
+                doctor::run(&arguments, watch::console()).await
             })),
-            Some(Command::Explain(arguments)) => Exit::of(exit::run(|console| async move {
-                explain::run(&arguments, console).await
+            Some(Command::Explain(arguments)) => Exit::of(exit::run_to_end(async move {
+                explain::run(&arguments, watch::console()).await
             })),
             Some(Command::Export(mut arguments)) => {
                 arguments.log = log::config();
@@ -148,10 +160,7 @@ impl Cli {
                 proxy::run(&arguments, console, proxy::signals()).await
             })),
             Some(Command::Serve(arguments)) => Exit::of(exit::run(|console| async move {
-                let stop = async {
-                    select(pin!(exit::stopped()), pin!(abandoned())).await;
-                };
-                serve::run(&arguments, console, input::lines()?, stop).await
+                serve::run(&arguments, console, input::lines()?, stopped_or_abandoned()).await
             })),
             Some(Command::Sim(arguments)) => Exit::of(sim::run(&arguments, watch::console())),
             Some(Command::Replay(arguments)) => {
@@ -172,6 +181,11 @@ impl Cli {
             Some(Command::Man(arguments)) => Exit::of(man::run(&arguments, command())),
         }
     }
+}
+
+/// Becomes ready at Ctrl-C, at SIGTERM, and when the reader of standard output has left.
+async fn stopped_or_abandoned() {
+    select(pin!(exit::stopped()), pin!(abandoned())).await;
 }
 
 /// Prints a request for help on standard output, and an error on standard error.

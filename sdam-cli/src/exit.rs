@@ -79,18 +79,24 @@ pub fn run<F>(program: impl FnOnce(Console<Output, Output>) -> F) -> io::Result<
 where
     F: Future<Output = io::Result<Exit>>,
 {
-    let runtime = Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build()?;
     let console = Console::standard();
     let (output, remarks) = (console.output.clone(), console.remarks.clone());
-    let result = runtime.block_on(program(console));
-    runtime.shutdown_background();
+    let result = run_to_end(program(console));
     remarks.finish()?;
     let exit = result?;
     output.finish()?;
     Ok(exit)
+}
+
+/// Runs `program` on a new runtime, like [`run`], if it ends by itself and may wait for its reader.
+pub(crate) fn run_to_end(program: impl Future<Output = io::Result<Exit>>) -> io::Result<Exit> {
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()?;
+    let result = runtime.block_on(program);
+    runtime.shutdown_background();
+    result
 }
 
 /// Becomes ready at Ctrl-C. If that cannot be handled, it ends the process as usual.

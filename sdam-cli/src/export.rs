@@ -55,6 +55,11 @@ pub async fn run(
         Ok(exporter) => exporter,
         Err(failure) => return failure.report(&mut remarks),
     };
+    let mut interrupt = pin!(interrupt.fuse());
+    // From its first poll on it notices signals, which may follow the first line.
+    if interrupt.as_mut().now_or_never().is_some() {
+        return Ok(Exit::SUCCESS);
+    }
     let address = exporter.listener.local_addr()?;
     writeln!(output, "http://{address}").and_then(|()| output.flush())?;
     let remarks = RefCell::new(remarks);

@@ -31,7 +31,11 @@ pub(crate) fn open(path: &Path) -> io::Result<Box<dyn BufRead>> {
     Ok(if is_standard(path) {
         Box::new(io::stdin().lock())
     } else {
-        Box::new(BufReader::new(File::open(path)?))
+        let file = File::open(path)?;
+        if file.metadata()?.is_dir() {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
+        Box::new(BufReader::new(file))
     })
 }
 

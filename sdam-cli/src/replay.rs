@@ -57,10 +57,12 @@ Empty lines are skipped. An invalid line is reported with its file and number, a
 Exit codes: 0 done, 1 some lines were invalid, 2 with --trace: the new client behaves differently,
 3 the command line is wrong, 4 another failure.
 
-Example: echo '{"uri":"mongodb://a,b/?replicaSet=rs"}' | sdam replay"#;
+Example:
+  echo '{"uri":"mongodb://a,b/?replicaSet=rs"}' | sdam replay"#;
 
-/// Reads replies and errors, one JSON object a line, and prints the description of the topology after
-/// each.
+/// Shows what a client makes of the replies and errors of servers.
+///
+/// Reads one JSON object a line, and prints the description of the topology after each.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 #[command(after_help = AFTER)]
 #[non_exhaustive]
@@ -94,7 +96,7 @@ pub fn run(arguments: &Arguments, output: impl Write, mut remarks: impl Write) -
 ///
 /// # Errors
 ///
-/// Only those of the three streams: an invalid line leads to [`Exit::BAD_LINES`].
+/// Only those of the two outputs: an invalid line leads to [`Exit::BAD_LINES`].
 pub fn lines(
     name: &str,
     mut input: impl BufRead,
@@ -106,8 +108,10 @@ pub fn lines(
     let mut bytes = Vec::new();
     for number in 1_u64.. {
         bytes.clear();
-        if input.read_until(b'\n', &mut bytes)? == 0 {
-            break;
+        match input.read_until(b'\n', &mut bytes) {
+            Ok(0) => break,
+            Ok(_) => {}
+            Err(error) => return Failure::config(cannot_read(name, &error)).report(&mut remarks),
         }
         if bytes.trim_ascii().is_empty() {
             continue;

@@ -18,6 +18,7 @@ use sdam_sim::{scenario::Step, serve::Server};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::{
+    cli::whole,
     exit::Exit,
     failure::Failure,
     simulated::{Command, Script, Simulated, describe},
@@ -40,8 +41,7 @@ Examples:
   sdam serve --port 27017
   printf 'kill primary\\nsleep 2\\nstatus\\nquit\\n' | sdam serve --replica-set 5";
 
-/// Serves a simulated deployment on loopback, for any MongoDB client to connect to, until `quit` or
-/// Ctrl-C.
+/// Serves a simulated deployment on loopback, for any MongoDB client.
 #[derive(Args, Clone, Debug, Default)]
 #[command(after_help = AFTER)]
 #[non_exhaustive]
@@ -49,7 +49,7 @@ pub struct Arguments {
     #[command(flatten)]
     simulated: Simulated,
     /// The first of consecutive ports [default: free ones].
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<u16>(0..=65_535))]
     port: Option<u16>,
 }
 
@@ -91,6 +91,11 @@ pub async fn run<O: Write, R: Write>(
         Ok(started) => started,
         Err(failure) => return failure.report(&mut remarks),
     };
+    let mut stop = pin!(stop.fuse());
+    // From its first poll on it notices signals, which may follow the first line.
+    if stop.as_mut().now_or_never().is_some() {
+        return Ok(Exit::SUCCESS);
+    }
     let mut session = Session { server, output };
     let uri = session.server.uri().to_owned();
     session.print(&uri)?;
@@ -110,7 +115,7 @@ pub async fn run<O: Write, R: Write>(
         pending().await
     };
     let end: io::Result<()> = select_biased! {
-        () = pin!(stop.fuse()) => Ok(()),
+        () = stop => Ok(()),
         end = pin!(work.fuse()) => end,
     };
     end.map(|()| Exit::SUCCESS)

@@ -4,12 +4,12 @@ mod script;
 
 use std::path::PathBuf;
 
-use clap::{Args, builder::RangedI64ValueParser};
+use clap::Args;
 use sdam_core::address::ServerAddress;
 use sdam_sim::{Blueprint, ServerVersion, SetConfig, deployment::Status, serve::Builder};
 
 pub(crate) use self::script::{Command, Script};
-use crate::failure::Failure;
+use crate::{cli::whole, failure::Failure};
 
 /// The simulated deployment, and what happens to it.
 #[derive(Args, Clone, Debug, Default)]
@@ -20,10 +20,13 @@ pub(crate) struct Simulated {
     #[arg(long, value_name = "X.Y")]
     version: Option<ServerVersion>,
     /// The number of processes that wait to be added to the replica set.
-    #[arg(long, value_name = "N", conflicts_with_all = ["sharded", "load_balanced", "standalone"])]
+    #[arg(
+        long, value_name = "N", value_parser = whole::<u16>(0..=1000),
+        conflicts_with_all = ["sharded", "load_balanced", "standalone"]
+    )]
     spares: Option<u16>,
     /// The seed of every random choice.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>(0..=u64::MAX))]
     pub(crate) seed: Option<u64>,
     /// What happens to the deployment: one step a line, such as `kill primary`; `sleep SECONDS`
     /// waits, and a line may begin with its time: `1.5s kill primary`. `-` is standard input.
@@ -39,21 +42,17 @@ pub(crate) struct Simulated {
 #[group(multiple = false)]
 struct Kind {
     /// A replica set of N members (the default, with 3).
-    #[arg(long, value_name = "N", value_parser = count())]
+    #[arg(long, value_name = "N", value_parser = whole::<u16>(1..=1000))]
     replica_set: Option<u16>,
     /// N mongoses.
-    #[arg(long, value_name = "N", value_parser = count())]
+    #[arg(long, value_name = "N", value_parser = whole::<u16>(1..=1000))]
     sharded: Option<u16>,
     /// N mongoses behind a load balancer.
-    #[arg(long, value_name = "N", value_parser = count())]
+    #[arg(long, value_name = "N", value_parser = whole::<u16>(1..=1000))]
     load_balanced: Option<u16>,
     /// One mongod without a replica set.
     #[arg(long)]
     standalone: bool,
-}
-
-fn count() -> RangedI64ValueParser<u16> {
-    clap::value_parser!(u16).range(1..)
 }
 
 /// A kind of deployment and the number of its processes.

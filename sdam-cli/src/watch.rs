@@ -155,6 +155,11 @@ impl Session {
         if let Some(timeout) = arguments.timeout {
             self.options.server_selection_timeout = timeout;
         }
+        let mut interrupt = pin!(interrupt.fuse());
+        // From its first poll on it notices signals.
+        if interrupt.as_mut().now_or_never().is_some() {
+            return Ok(Exit::SUCCESS);
+        }
         let started = match Started::new(self.runtime, self.options, arguments) {
             Ok(started) => started,
             Err(failure) => return failure.report(&mut console.remarks),

@@ -3,6 +3,7 @@
 
 use std::{
     fs,
+    net::TcpListener,
     path::Path,
     process::Command,
     thread,
@@ -319,6 +320,53 @@ fn the_demonstration_says_what_happens_on_the_full_screen() {
     keep(&screen, "demonstration").unwrap();
     screen.key("q");
     screen.is_restored(0);
+}
+
+#[test]
+fn programs_without_a_screen_leave_the_terminal_as_it_was() {
+    let Some(screen) = open(80, 24) else {
+        return;
+    };
+    let set = set();
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let check = |arguments: &str, is_running: &dyn Fn(), code: u8| {
+        let program = env!("CARGO_BIN_EXE_sdam");
+        screen.terminal.line("clear").unwrap();
+        screen
+            .terminal
+            .line(&format!("{program} {arguments}"))
+            .unwrap();
+        is_running();
+        screen.key("C-c");
+        screen.terminal.line("echo \"exit $?\"").unwrap();
+        screen.is_restored(code);
+    };
+    let shows = |text: &'static str| {
+        let screen = &screen;
+        move || drop(screen.wait_for(text))
+    };
+    let connects = || drop(silent.accept().unwrap());
+    let address = silent.local_addr().unwrap();
+    let uri = set.uri();
+    check(&format!("watch --plain '{uri}'"), &shows("RSPrimary"), 0);
+    check(
+        &format!("doctor --timeout 60 'mongodb://{address}'"),
+        &connects,
+        130,
+    );
+    check(&format!("explain 'mongodb://{address}'"), &connects, 130);
+    check(
+        &format!("export --listen localhost:0 '{uri}'"),
+        &shows("http://127"),
+        0,
+    );
+    check(
+        &format!("proxy --listen localhost:0 '{uri}'"),
+        &shows("primary: "),
+        0,
+    );
+    check("serve", &shows("`help` explains"), 0);
+    check("sim --seeds 0..1000000", &shows("seed 0: "), 130);
 }
 
 #[test]

@@ -146,7 +146,9 @@ pub(crate) fn run(args: Args) -> Result<()> {
     let everything = self::tree(&["--package", "sdam", "--all-features"])?;
     for library in TOOL {
         if everything.contains(*library) {
-            violations.push(format!("{library}, which is for the tool, is in the tree of sdam"));
+            violations.push(format!(
+                "{library}, which is for the tool, is in the tree of sdam"
+            ));
         }
     }
     // Single-threaded mode is for programs without a runtime.

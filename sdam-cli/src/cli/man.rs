@@ -28,7 +28,7 @@ Example:
 #[command(after_help = AFTER)]
 pub(super) struct Arguments {
     /// The subcommand that the page describes [default: the program].
-    #[arg(conflicts_with = "dir")]
+    #[arg(conflicts_with = "dir", hide_possible_values = true)]
     command: Option<String>,
     /// Write all pages into the folder DIR, which is created if it is missing.
     #[arg(long, value_name = "DIR")]
@@ -47,18 +47,9 @@ pub(super) fn run(arguments: &Arguments, program: clap::Command) -> io::Result<E
     }
     let command = match &arguments.command {
         None => &program,
-        Some(name) => match program.find_subcommand(name) {
-            Some(command) => command,
-            None => return unknown(name, &program).report(&mut io::stderr()),
-        },
+        Some(name) => program.find_subcommand(name).unwrap_or(&program),
     };
     Ok(exit::print(&page(command)?))
-}
-
-fn unknown(name: &str, program: &clap::Command) -> Failure {
-    let names = program.get_subcommands().map(clap::Command::get_name);
-    let names = names.collect::<Vec<_>>().join(", ");
-    Failure::config(format!("`{name}` is no subcommand; use one of {names}"))
 }
 
 /// Writes the pages of `program` and of its subcommands into `folder`.

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use clap::Args;
+use clap::{
+    Args,
+    builder::{PossibleValuesParser, TypedValueParser},
+};
 use sdam_core::read_preference::{ReadMode, ReadPreference, TagSet};
 
 use crate::{
@@ -35,9 +38,8 @@ pub struct Arguments {
     /// Explain an operation that writes; the default is to read.
     #[arg(long, conflicts_with_all = ["read", "tags", "max_staleness"])]
     pub write: bool,
-    /// The mode of the read preference: primary, primaryPreferred, secondary, secondaryPreferred or
-    /// nearest.
-    #[arg(long, visible_alias = "mode", value_name = "MODE", value_parser = mode)]
+    /// The mode of the read preference.
+    #[arg(long, visible_alias = "mode", value_name = "MODE", value_parser = mode(), ignore_case = true)]
     pub read: Option<ReadMode>,
     /// A tag set; give several in order of preference, with '' as the last one to accept any member.
     #[arg(long, value_name = "NAME:VALUE,...", value_parser = tags)]
@@ -69,12 +71,17 @@ impl Arguments {
     }
 }
 
-/// Parses the mode of a read preference.
-pub(crate) fn mode(text: &str) -> Result<ReadMode, &'static str> {
-    ReadMode::parse(text).ok_or(
-        "the mode is unknown; use primary, primaryPreferred, secondary, secondaryPreferred or \
-         nearest",
-    )
+/// Returns the parser of the mode of a read preference.
+pub(crate) fn mode() -> impl TypedValueParser<Value = ReadMode> {
+    let modes = [
+        ReadMode::Primary,
+        ReadMode::PrimaryPreferred,
+        ReadMode::Secondary,
+        ReadMode::SecondaryPreferred,
+        ReadMode::Nearest,
+    ];
+    PossibleValuesParser::new(modes.map(ReadMode::as_str))
+        .try_map(|name| ReadMode::parse(&name).ok_or("there is no such mode"))
 }
 
 /// Parses a tag set.

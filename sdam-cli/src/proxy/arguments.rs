@@ -57,9 +57,8 @@ pub struct Arguments {
     /// --read or --tags, else nowhere].
     #[arg(long, value_name = "IP:PORT", value_parser = listen_address)]
     pub listen_read: Option<SocketAddr>,
-    /// The mode of the read preference: primary, primaryPreferred, secondary, secondaryPreferred or
-    /// nearest [default: that of the connection string].
-    #[arg(long, value_name = "MODE", value_parser = mode)]
+    /// The mode of the read preference [default: that of the connection string].
+    #[arg(long, value_name = "MODE", value_parser = mode(), ignore_case = true)]
     pub read: Option<ReadMode>,
     /// A tag set; give several in order of preference, with '' as the last one to accept any member.
     #[arg(long, value_name = "NAME:VALUE,...", value_parser = tags)]

@@ -111,7 +111,10 @@ fn application_error(
 fn not_json(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let reason = text.split(" at line ").next().unwrap_or(&text);
-    format!("it is not JSON, {reason} at column {}", error.column())
+    let column = error.column();
+    format!(
+        "it is not JSON, {reason} at column {column}; it needs an object, see `sdam help replay`"
+    )
 }
 
 /// Converts `value`; the error names the path of the field.

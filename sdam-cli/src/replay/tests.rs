@@ -108,7 +108,8 @@ fn invalid_lines_are_reported_and_the_others_are_processed() {
     let shape = "it must have a uri, or an address and one of reply, error and applicationError";
     check(
         "{",
-        "it is not JSON, EOF while parsing an object at column 1",
+        "it is not JSON, EOF while parsing an object at column 1; it needs an object, see \
+         `sdam help replay`",
     );
     check("[]", "invalid length 0, expected an object");
     check("{}", shape);

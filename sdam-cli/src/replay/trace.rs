@@ -10,15 +10,16 @@ use sdam_events::replay::{ReplayError, replay_to};
 
 use crate::{
     exit::Exit,
+    failure::{Failure, cannot_read},
     json::{self, RoundTrips},
 };
 
-/// Replays the recording of the file `name`. Prints the topology after each reproduced change to `output`, and the
-/// result to `remarks`.
+/// Replays the recording of the file `name`. Prints the topology after each reproduced change to
+/// `output`, and the result to `remarks`.
 ///
 /// # Errors
 ///
-/// Only those of the three streams: an invalid recording leads to [`Exit::BAD_LINES`], one that is
+/// Only those of the two outputs: an invalid recording leads to [`Exit::BAD_LINES`], one that is
 /// not reproduced to [`Exit::DIFFERENT`].
 pub fn trace(
     name: &str,
@@ -36,9 +37,12 @@ pub fn trace(
     written.and_then(|()| output.flush())?;
     let outcome = match outcome {
         Ok(outcome) => outcome,
-        Err(ReplayError::Io(error)) => return Err(error),
+        Err(ReplayError::Io(error)) => {
+            return Failure::config(cannot_read(name, &error)).report(&mut remarks);
+        }
         Err(error) => {
-            writeln!(remarks, "error: {name}: {error}")?;
+            let remedy = "`sdam watch --record FILE` makes a recording";
+            writeln!(remarks, "error: {name}: {error}; {remedy}")?;
             if let Some(source) = error.source() {
                 writeln!(remarks, "  because {source}")?;
             }

@@ -27,8 +27,9 @@ Examples:
   printf '5s net blackhole 0\\n60s net heal\\n' | sdam sim --scenario -
   sdam sim --seeds 0..20 --write-every 0.1";
 
-/// Simulates a deployment and a client of it in virtual time, and shows what the client sees of a
-/// failover or of another scenario.
+/// Simulates a deployment and a client of it in virtual time.
+///
+/// It shows what the client sees of a failover or of another scenario.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = AFTER)]
 #[non_exhaustive]

@@ -1,0 +1,107 @@
+//! What command lines name: deployments and files.
+
+use std::{
+    fmt::Write as _,
+    fs,
+    net::TcpListener,
+    sync::{LazyLock, Mutex},
+};
+
+use rustix::process::Signal;
+use sdam_sim::serve::ReplicaSet;
+
+use crate::program::{Room, Running};
+
+/// The files of every folder.
+pub(crate) static FILES: LazyLock<Vec<(&str, Vec<u8>)>> = LazyLock::new(|| {
+    let mut files = record(3, &["web-1.jsonl", "web-2.jsonl"]);
+    files.extend(record(120, &["many.jsonl"]));
+    let texts = [
+        ("commands", "help\n".repeat(40)),
+        ("empty", String::new()),
+        ("bad.toml", "orders = 'mongodb://a'\nx = 1\n".to_owned()),
+        ("wrong.toml", "orders = 'localhost:1'\n".to_owned()),
+        ("scenario", "1s kill primary\n2s nonsense\n".to_owned()),
+    ];
+    files.extend(texts.map(|(name, text)| (name, text.into_bytes())));
+    files.push(("garbage", b"\xff\x00\x9f\n".repeat(100)));
+    files
+});
+
+/// A simulated set of three members, which nothing changes.
+static SET: LazyLock<ReplicaSet> = LazyLock::new(|| ReplicaSet::start(3).unwrap());
+
+/// A server that accepts connections and never replies.
+static SILENT: LazyLock<TcpListener> = LazyLock::new(|| TcpListener::bind("127.0.0.1:0").unwrap());
+
+/// One test at a time waits for connections to it.
+pub(crate) static SILENCE: Mutex<()> = Mutex::new(());
+
+/// Creates a folder with the files.
+pub(crate) fn room() -> Room {
+    let room = Room::new();
+    for (name, content) in &*FILES {
+        room.write(name, content);
+    }
+    room
+}
+
+/// Returns the first member of the simulated set, as `127.0.0.1:PORT`.
+pub(crate) fn seed() -> &'static str {
+    let hosts = SET.uri().strip_prefix("mongodb://").unwrap();
+    hosts.split(',').next().unwrap()
+}
+
+/// Waits for a connection to the silent server, and keeps it.
+pub(crate) fn connection() -> impl Sized {
+    SILENT.accept().unwrap()
+}
+
+/// Splits arguments at spaces, and puts what they stand for into them.
+pub(crate) fn arguments(name: &str, text: &str, file: &str) -> Vec<String> {
+    let hosts = || {
+        let hosts = (1..=250).fold(String::new(), |mut hosts, port| {
+            // Writing to a string cannot fail.
+            let _ = write!(hosts, ",127.0.0.1:{port}");
+            hosts
+        });
+        format!("mongodb://{}", hosts.trim_start_matches(','))
+    };
+    let word = |word: &str| match word {
+        "URI" => format!("mongodb://{}/?replicaSet=rs0", seed()),
+        "SILENT" => format!("mongodb://{}", SILENT.local_addr().unwrap()),
+        "HOSTS" => hosts(),
+        "FILE" => file.to_owned(),
+        word => word.to_owned(),
+    };
+    let words = [name].into_iter().chain(text.split_whitespace());
+    words.map(word).collect()
+}
+
+/// Records the discovery of a set by several clients at the same time.
+fn record(members: u16, names: &[&'static str]) -> Vec<(&'static str, Vec<u8>)> {
+    let set = ReplicaSet::start(members).unwrap();
+    let room = Room::new();
+    let start = |name: &&str| {
+        let words = ["watch", "--record", name, "--vantage", name, set.uri()];
+        Running::start(&mut room.sdam(&words))
+    };
+    let mut clients: Vec<_> = names.iter().map(start).collect();
+    for client in &mut clients {
+        for _ in 0..members {
+            client.wait_for("was Unknown");
+        }
+    }
+    // A recording counts up to its last event, so that there has to be one after the last discovery.
+    set.reconfig(|config| config.members[0].tags = [("dc".into(), "ny".into())].into())
+        .unwrap();
+    for client in &mut clients {
+        client.wait_for(" ~ ");
+    }
+    for client in clients {
+        client.signal(Signal::INT);
+        assert_eq!(client.end().code, 0);
+    }
+    let read = |name: &&'static str| (*name, fs::read(room.path().join(name)).unwrap());
+    names.iter().map(read).collect()
+}

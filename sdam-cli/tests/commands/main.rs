@@ -1,0 +1,231 @@
+//! Every subcommand as its user has it: the example in its help, a reader that leaves, signals,
+//! wrong arguments. The subcommands and their options are those of the program.
+
+#![cfg(unix)]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod fixture;
+mod pages;
+mod program;
+mod refusals;
+mod table;
+
+use std::{any::TypeId, fs::File, path::PathBuf, process::Stdio};
+
+use clap::{Arg, Command};
+use rustix::process::Signal;
+
+use self::{
+    fixture::{FILES, SILENCE, arguments, connection, room, seed},
+    program::{Room, Running},
+    refusals::is_helpful,
+    table::{CASES, Case, End, Moment, Output},
+};
+
+/// What a pipe holds.
+const PIPE: usize = 64 << 10;
+
+/// Returns the definition of a subcommand.
+fn definition(name: &str) -> Command {
+    let mut program = sdam_cli::cli::command();
+    program.build();
+    program.find_subcommand(name).unwrap().clone()
+}
+
+/// Runs a check of each subcommand on a thread of its own.
+fn each(check: impl Fn(&Case) + Sync) {
+    let check = &check;
+    std::thread::scope(|scope| {
+        for case in CASES {
+            scope.spawn(move || check(case));
+        }
+    });
+}
+
+#[test]
+fn the_table_has_every_subcommand_and_every_path() {
+    let program = sdam_cli::cli::command();
+    let names: Vec<_> = program.get_subcommands().map(Command::get_name).collect();
+    let known: Vec<_> = CASES.iter().map(|case| case.name).collect();
+    assert_eq!(names, known);
+    for case in CASES {
+        let definition = definition(case.name);
+        let is_path =
+            |argument: &&Arg| argument.get_value_parser().type_id() == TypeId::of::<PathBuf>();
+        let paths = definition.get_arguments().filter(is_path);
+        let paths: Vec<_> = paths.map(|argument| argument.get_id().as_str()).collect();
+        let known: Vec<_> = case.paths.iter().map(|(id, ..)| *id).collect();
+        assert_eq!(paths, known, "{}", case.name);
+    }
+}
+
+/// Returns the commands of the example at the end of a help, each with its continued lines.
+fn example(help: &str) -> Vec<String> {
+    let (_, end) = help.rsplit_once("\nExample").unwrap();
+    let lines: Vec<_> = end.lines().filter(|line| line.starts_with("  ")).collect();
+    assert!(lines.iter().all(|line| line.len() <= 80), "{lines:?}");
+    let mut commands = Vec::<String>::new();
+    for line in lines.iter().filter_map(|line| line.strip_prefix("  ")) {
+        match commands.last_mut() {
+            Some(last) if last.ends_with('\\') => last.extend(["\n", line]),
+            _ => commands.push(line.to_owned()),
+        }
+    }
+    commands
+}
+
+/// Runs a command of an example in the shell, and interrupts it if it does not end.
+fn run_example(room: &Room, command: &str, end: End) {
+    // The deployment is another one, and the ports have to be free.
+    let script = command.replace("127.0.0.1:27017", seed());
+    let script = ["9216", "27117", "27118"]
+        .iter()
+        .fold(script, |script, port| {
+            script.replace(&format!("127.0.0.1:{port}"), "127.0.0.1:0")
+        });
+    let script = script.replace(" --port 27017", "");
+    // The shell gets the signal as well, and returns the exit code of the program.
+    let script = format!("trap : INT\n{script}");
+    let mut running = Running::start(room.command("sh").args(["-c", &script]));
+    let code = match end {
+        End::Code(code) => code,
+        End::After(text) => {
+            running.wait_for(text);
+            running.signal(Signal::INT);
+            0
+        }
+    };
+    let ended = running.end();
+    assert_eq!(ended.code, code, "{script}: {ended:?}");
+}
+
+#[test]
+fn the_example_in_each_help_works_as_printed() {
+    each(|case| {
+        let room = Room::new();
+        for name in ["web-1.jsonl", "web-2.jsonl"] {
+            let (_, content) = FILES.iter().find(|(file, _)| *file == name).unwrap();
+            room.write(name, content);
+        }
+        let help = room.run(&[case.name, "--help"]);
+        assert_eq!((help.code, &*help.remarks), (0, ""));
+        assert_eq!(room.run(&["help", case.name]).output, help.output);
+        assert!(help.output.contains("\nExit codes"), "{}", help.output);
+        let commands = example(&help.output);
+        assert_eq!(commands.len(), case.example.len(), "{commands:?}");
+        for (command, end) in commands.iter().zip(case.example) {
+            run_example(&room, command, *end);
+        }
+        room.is_clean();
+    });
+}
+
+#[test]
+fn the_examples_of_the_program_work_as_printed() {
+    let room = Room::new();
+    let help = room.run(&["--help"]);
+    let commands = example(&help.output);
+    let ends = [End::Code(0), End::After("RSPrimary"), End::Code(0)];
+    assert_eq!(commands.len(), ends.len(), "{commands:?}");
+    for (command, end) in commands.iter().zip(ends) {
+        run_example(&room, command, end);
+    }
+    // It names the deployment of all examples.
+    assert!(help.output.contains("`sdam serve --port 27017`"));
+    let short = room.run(&["-h"]);
+    assert_eq!((short.code, &*short.remarks), (0, ""));
+}
+
+/// Returns the command with the output of a case.
+fn printing(case: &Case, room: &Room) -> std::process::Command {
+    let (text, input) = case.printing;
+    let mut command = room.sdam(&arguments(case.name, text, ""));
+    if input != "-" {
+        command.stdin(File::open(room.path().join(input)).unwrap());
+    }
+    command
+}
+
+#[test]
+fn a_reader_that_leaves_after_a_line_ends_the_program_with_0() {
+    each(|case| {
+        let room = room();
+        let mut running = Running::start(&mut printing(case, &room));
+        running.wait_for("");
+        running.close_output();
+        if let Output::Endless = case.output {
+            running.signal(Signal::TERM);
+        }
+        let ended = running.end();
+        assert_eq!(ended.code, 0, "{}: {ended:?}", case.name);
+        let has_errors = ended.remarks.lines().any(|line| line.starts_with("error"));
+        assert!(!has_errors, "{}: {ended:?}", case.name);
+        room.is_clean();
+    });
+}
+
+#[test]
+fn output_that_cannot_be_written_is_an_error() {
+    each(|case| {
+        let room = room();
+        if let Output::Long = case.output {
+            let mut running = Running::start(&mut printing(case, &room));
+            let read = running.read(PIPE + 1);
+            running.close_output();
+            running.end();
+            assert!(read > PIPE, "{}: {read}", case.name);
+        }
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let ended = Running::start_to(&mut printing(case, &room), full).end();
+        assert_eq!(ended.code, 4, "{}: {ended:?}", case.name);
+        is_helpful(&ended, "standard output: ");
+
+        // Closed, it is /dev/null.
+        if let Output::Short = case.output {
+            let (text, _) = case.printing;
+            let words = arguments(case.name, text, "");
+            let mut shell = room.command("sh");
+            shell.args(["-c", "exec sdam \"$@\" >&-", "sh"]).args(words);
+            let ended = Running::start(&mut shell).end();
+            assert_eq!((ended.code, &*ended.text()), (0, ""), "{}", case.name);
+        }
+    });
+}
+
+/// Interrupts a program at a moment.
+fn interrupt(case: &Case, text: &str, moment: Moment, (signal, code): (Signal, i32)) {
+    let room = room();
+    let mut command = room.sdam(&arguments(case.name, text, ""));
+    if let Moment::Reading = moment {
+        command.stdin(Stdio::piped());
+    }
+    let is_connected = matches!(moment, Moment::Connected);
+    let silence = is_connected.then(|| SILENCE.lock());
+    let mut running = Running::start(&mut command);
+    match moment {
+        Moment::Printed => running.wait_for(""),
+        Moment::Connected => {}
+        // Once more is written than a pipe holds, the program has read.
+        Moment::Reading => running.write(&vec![b'\n'; 4 * PIPE]),
+    }
+    let kept = silence.as_ref().map(|_| connection());
+    running.signal(signal);
+    let ended = running.end();
+    drop((kept, silence));
+    assert_eq!(
+        ended.code, code,
+        "{} {text}, {signal:?}: {ended:?}",
+        case.name
+    );
+    room.is_clean();
+}
+
+#[test]
+fn signals_end_programs_with_the_exit_code_of_the_help() {
+    each(|case| {
+        for (text, moment, [by_int, by_term]) in case.interrupted {
+            interrupt(case, text, *moment, (Signal::INT, *by_int));
+            interrupt(case, text, *moment, (Signal::TERM, *by_term));
+        }
+    });
+}

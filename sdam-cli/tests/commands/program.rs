@@ -1,0 +1,192 @@
+//! Processes of the program, in a folder of their own.
+
+use std::{
+    ffi::OsStr,
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    os::unix::process::{CommandExt, ExitStatusExt},
+    path::{Path, PathBuf},
+    process::{Child, ChildStdout, Command, Stdio},
+    sync::mpsc::{self, Sender},
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use tempfile::TempDir;
+
+/// The time limit of every process, for a machine under load.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A folder in which processes run, with one for their temporary files.
+pub(crate) struct Room(TempDir);
+
+impl Room {
+    pub(crate) fn new() -> Self {
+        let room = Self(tempfile::tempdir().unwrap());
+        fs::create_dir(room.temporary()).unwrap();
+        room
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn temporary(&self) -> PathBuf {
+        self.path().join("tmp")
+    }
+
+    /// Writes a file into the folder.
+    pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>) {
+        fs::write(self.path().join(name), content).unwrap();
+    }
+
+    /// Returns the command that runs another program, which finds ours on its search path.
+    pub(crate) fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let own = Path::new(env!("CARGO_BIN_EXE_sdam")).parent().unwrap();
+        let others = std::env::var_os("PATH").unwrap_or_default();
+        let paths = [own.to_owned()]
+            .into_iter()
+            .chain(std::env::split_paths(&others));
+        let mut command = Command::new(program);
+        command.current_dir(self.path()).stdin(Stdio::null());
+        command.env("PATH", std::env::join_paths(paths).unwrap());
+        command
+            .env("HOME", self.path())
+            .env("TMPDIR", self.temporary());
+        command.env_remove("SDAM_URI");
+        command
+    }
+
+    /// Returns the command that runs the program with these arguments.
+    pub(crate) fn sdam(&self, arguments: &[impl AsRef<OsStr>]) -> Command {
+        let mut command = self.command(env!("CARGO_BIN_EXE_sdam"));
+        command.args(arguments);
+        command
+    }
+
+    /// Runs the program to its end.
+    pub(crate) fn run(&self, arguments: &[impl AsRef<OsStr>]) -> Ended {
+        Running::start(&mut self.sdam(arguments)).end()
+    }
+
+    /// Checks that processes have removed their temporary files.
+    pub(crate) fn is_clean(&self) {
+        let left: Vec<_> = fs::read_dir(self.temporary()).unwrap().collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+}
+
+/// A process and those that it has started.
+pub(crate) struct Running {
+    child: Child,
+    output: Option<BufReader<ChildStdout>>,
+    remarks: JoinHandle<String>,
+    /// Dropped at the end of the process.
+    watched: Sender<()>,
+}
+
+/// The end of a process.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    /// The exit code as a shell has it: 128 and the number of the signal that ended the process.
+    pub(crate) code: i32,
+    pub(crate) output: String,
+    pub(crate) remarks: String,
+}
+
+impl Running {
+    /// Starts a process whose standard output is read.
+    pub(crate) fn start(command: &mut Command) -> Self {
+        Self::start_to(command, Stdio::piped())
+    }
+
+    /// Starts a process with this standard output.
+    pub(crate) fn start_to(command: &mut Command, output: impl Into<Stdio>) -> Self {
+        let command = command.stdout(output).stderr(Stdio::piped());
+        let command = command.process_group(0);
+        let mut child = command.spawn().unwrap();
+        let mut stderr = child.stderr.take().unwrap();
+        let remarks = thread::spawn(move || {
+            let mut text = String::new();
+            stderr.read_to_string(&mut text).unwrap();
+            text
+        });
+        let group = Pid::from_child(&child);
+        let (watched, end) = mpsc::channel();
+        thread::spawn(move || {
+            if end.recv_timeout(TIMEOUT) == Err(mpsc::RecvTimeoutError::Timeout) {
+                // It may have ended this very moment.
+                let _ = kill_process_group(group, Signal::KILL);
+            }
+        });
+        let output = child.stdout.take().map(BufReader::new);
+        Self {
+            child,
+            output,
+            remarks,
+            watched,
+        }
+    }
+
+    /// Writes to the standard input of a process that was started with a pipe for it.
+    pub(crate) fn write(&mut self, bytes: &[u8]) {
+        self.child.stdin.as_mut().unwrap().write_all(bytes).unwrap();
+    }
+
+    /// Reads so many bytes of the output, or all if it has fewer; returns their number.
+    pub(crate) fn read(&mut self, most: usize) -> usize {
+        let output = self.output.as_mut().unwrap();
+        let mut bytes = Vec::new();
+        output.take(most as u64).read_to_end(&mut bytes).unwrap()
+    }
+
+    /// Reads lines, at least one, up to the first that contains a text.
+    pub(crate) fn wait_for(&mut self, text: &str) {
+        let output = self.output.as_mut().unwrap();
+        let (mut seen, mut line) = (String::new(), String::new());
+        while line.is_empty() || !line.contains(text) {
+            seen += &line;
+            line.clear();
+            let read = output.read_line(&mut line).unwrap();
+            assert!(read > 0, "no {text:?} in {seen}");
+        }
+    }
+
+    /// Closes the pipe of the standard output, as `head` does.
+    pub(crate) fn close_output(&mut self) {
+        self.output = None;
+    }
+
+    /// Sends a signal to the process and those that it has started.
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process_group(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Waits for the end.
+    pub(crate) fn end(mut self) -> Ended {
+        let mut output = String::new();
+        if let Some(mut rest) = self.output.take() {
+            rest.read_to_string(&mut output).unwrap();
+        }
+        let status = self.child.wait().unwrap();
+        let remarks = self.remarks.join().unwrap();
+        drop(self.watched);
+        assert!(!remarks.contains("panicked"), "{remarks}");
+        let code = status
+            .code()
+            .or_else(|| status.signal().map(|number| 128 + number));
+        Ended {
+            code: code.unwrap(),
+            output,
+            remarks,
+        }
+    }
+}
+
+impl Ended {
+    /// Returns everything that was printed.
+    pub(crate) fn text(&self) -> String {
+        format!("{}{}", self.output, self.remarks)
+    }
+}

@@ -1,0 +1,262 @@
+//! The subcommands, and what the tests need to know about each.
+
+/// How a command of an example ends.
+#[derive(Clone, Copy)]
+pub(crate) enum End {
+    /// With this exit code.
+    Code(i32),
+    /// With 0, by Ctrl-C after a line with this text.
+    After(&'static str),
+}
+
+/// The output of a command line.
+#[derive(Clone, Copy)]
+pub(crate) enum Output {
+    /// It has more than 64 KiB, which is more than a pipe holds.
+    Long,
+    /// It is always short.
+    Short,
+    /// It begins with a line, and the program goes on.
+    Endless,
+}
+
+/// When a program is interrupted.
+#[derive(Clone, Copy)]
+pub(crate) enum Moment {
+    /// It has printed a line.
+    Printed,
+    /// It is connected to a server that does not reply.
+    Connected,
+    /// It has read much, and waits for more.
+    Reading,
+}
+
+/// What a path of an option is.
+#[derive(Clone, Copy)]
+pub(crate) enum Use {
+    Input,
+    /// An input of which each line counts.
+    Lines,
+    Output,
+    /// The folder for outputs.
+    Folder,
+}
+
+/// A subcommand.
+///
+/// In arguments, `URI` stands for the connection string of a simulated set of three members,
+/// `SILENT` for that of a server that does not reply, and `FILE` for the path that is tested. There
+/// are the files of [`FILES`](super::FILES).
+pub(crate) struct Case {
+    pub(crate) name: &'static str,
+    /// How the commands of its example end.
+    pub(crate) example: &'static [End],
+    pub(crate) output: Output,
+    /// Arguments with that output, and the standard input: a file, or `-` for none.
+    pub(crate) printing: (&'static str, &'static str),
+    /// Arguments, a moment, and the exit codes after SIGINT and SIGTERM.
+    pub(crate) interrupted: &'static [(&'static str, Moment, [i32; 2])],
+    /// Each path of the command line, by its id: arguments with it, and what it is.
+    pub(crate) paths: &'static [(&'static str, &'static str, Use)],
+    /// Other wrong arguments, with words of the message: the input and the remedy.
+    pub(crate) refused: &'static [(&'static str, [&'static str; 2])],
+}
+
+/// The exit codes of a process that a signal ends.
+const KILLED: [i32; 2] = [130, 143];
+
+/// The paths of a deployment.
+const URI_FILE: (&str, &str, Use) = ("uri_file", "--uri-file FILE", Use::Input);
+
+pub(crate) const CASES: &[Case] = &[
+    Case {
+        name: "watch",
+        example: &[End::Code(0)],
+        output: Output::Long,
+        printing: ("--from many.jsonl --json --speed max", "-"),
+        interrupted: &[
+            ("URI", Moment::Printed, [0, 0]),
+            ("--json URI", Moment::Printed, [0, 0]),
+            ("--record new.jsonl URI", Moment::Printed, [0, 0]),
+            ("--from many.jsonl --speed 0.01", Moment::Printed, KILLED),
+            ("--once SILENT", Moment::Connected, [2, 2]),
+        ],
+        paths: &[
+            URI_FILE,
+            ("record", "--once --record FILE URI", Use::Output),
+            ("from", "--from FILE", Use::Input),
+        ],
+        refused: &[
+            ("--timeout 5", ["--once", "--timeout"]),
+            ("--speed 2", ["--from", "--speed"]),
+            ("--from many.jsonl --once", ["--from", "--once"]),
+            (
+                "--record web-1.jsonl URI",
+                ["web-1.jsonl", "name a new one"],
+            ),
+            (
+                "--once URI URI",
+                ["unexpected", "Usage: sdam watch [OPTIONS] [URI]"],
+            ),
+        ],
+    },
+    Case {
+        name: "doctor",
+        example: &[End::Code(0)],
+        output: Output::Long,
+        printing: ("--verbose HOSTS", "-"),
+        interrupted: &[("--timeout 60 SILENT", Moment::Connected, KILLED)],
+        paths: &[URI_FILE],
+        refused: &[("", ["connection string", "SDAM_URI"])],
+    },
+    Case {
+        name: "explain",
+        example: &[End::Code(0)],
+        output: Output::Short,
+        printing: ("URI", "-"),
+        interrupted: &[("SILENT", Moment::Connected, KILLED)],
+        paths: &[URI_FILE],
+        refused: &[
+            ("--write --read nearest URI", ["--write", "--read"]),
+            ("--read primary --tags dc:ny URI", ["tag sets", "choose"]),
+            ("--max-staleness 5 URI", ["maxStalenessSeconds", "choose"]),
+        ],
+    },
+    Case {
+        name: "export",
+        example: &[End::After("http://127.0.0.1:")],
+        output: Output::Endless,
+        printing: ("--listen localhost:0 URI", "-"),
+        interrupted: &[("--listen 127.0.0.1:0 URI", Moment::Printed, [0, 0])],
+        paths: &[URI_FILE, ("targets", "--targets FILE", Use::Input)],
+        refused: &[
+            ("--targets empty", ["--targets empty", "orders = "]),
+            (
+                "--targets bad.toml",
+                ["--targets bad.toml: line 2", "orders = "],
+            ),
+            (
+                "--targets wrong.toml",
+                ["wrong.toml: line 1: orders", "write mongodb://localhost:1"],
+            ),
+            ("--targets empty URI", ["--targets", "cannot be used with"]),
+        ],
+    },
+    Case {
+        name: "proxy",
+        example: &[End::After("mongodb://127.0.0.1:")],
+        output: Output::Endless,
+        printing: ("--listen 127.0.0.1:0 --json URI", "-"),
+        interrupted: &[("--listen 127.0.0.1:0 URI", Moment::Printed, [0, 0])],
+        paths: &[URI_FILE],
+        refused: &[
+            (
+                "mongodb://a/?directConnection=true",
+                ["directConnection=true", "remove"],
+            ),
+            ("--read primary --tags dc:ny URI", ["tag sets", "choose"]),
+        ],
+    },
+    Case {
+        name: "serve",
+        example: &[End::After("mongodb://127.0.0.1:"), End::Code(0)],
+        output: Output::Long,
+        printing: ("", "commands"),
+        interrupted: &[("", Moment::Printed, [0, 0])],
+        paths: &[("scenario", "--scenario FILE", Use::Input)],
+        refused: &[
+            (
+                "--sharded 1 --standalone",
+                ["--sharded", "cannot be used with"],
+            ),
+            (
+                "--scenario scenario",
+                ["scenario:2: `nonsense`", "the verbs are"],
+            ),
+        ],
+    },
+    Case {
+        name: "sim",
+        example: &[End::Code(0), End::Code(0), End::Code(0)],
+        output: Output::Long,
+        printing: ("--seeds 0..3000 --json", "-"),
+        interrupted: &[("--seeds 0..1000000 --json", Moment::Printed, KILLED)],
+        paths: &[
+            ("scenario", "--scenario FILE", Use::Input),
+            ("record", "--record FILE", Use::Output),
+        ],
+        refused: &[
+            (
+                "--scenario scenario",
+                ["scenario:2: `nonsense`", "the verbs are"],
+            ),
+            (
+                "--seeds 0..2 --seed 1",
+                ["--seed <N>", "cannot be used with"],
+            ),
+        ],
+    },
+    Case {
+        name: "replay",
+        example: &[End::Code(0)],
+        output: Output::Long,
+        printing: ("--trace many.jsonl", "-"),
+        interrupted: &[("", Moment::Reading, KILLED)],
+        paths: &[
+            ("lines", "FILE", Use::Lines),
+            ("trace", "--trace FILE", Use::Lines),
+        ],
+        refused: &[("many.jsonl --trace many.jsonl", ["--trace", "[FILE]"])],
+    },
+    Case {
+        name: "report",
+        example: &[End::Code(0), End::Code(0)],
+        output: Output::Long,
+        printing: ("many.jsonl -o -", "-"),
+        interrupted: &[("-", Moment::Reading, KILLED)],
+        paths: &[
+            ("recording", "FILE", Use::Input),
+            ("output", "many.jsonl -o FILE", Use::Output),
+        ],
+        refused: &[
+            ("", ["<RECORDING>", "--help"]),
+            (
+                "many.jsonl -o bad.toml",
+                ["bad.toml", "choose another file"],
+            ),
+        ],
+    },
+    Case {
+        name: "compare",
+        example: &[End::Code(0)],
+        output: Output::Short,
+        printing: ("web-1.jsonl web-2.jsonl", "-"),
+        interrupted: &[("web-1.jsonl -", Moment::Reading, KILLED)],
+        paths: &[("recordings", "web-1.jsonl FILE", Use::Input)],
+        refused: &[
+            ("web-1.jsonl", ["2 values", "<RECORDING>"]),
+            (
+                "web-1.jsonl many.jsonl",
+                ["no time in common", "record at the same time"],
+            ),
+        ],
+    },
+    Case {
+        name: "completions",
+        example: &[End::Code(0), End::Code(0)],
+        output: Output::Short,
+        printing: ("zsh", "-"),
+        interrupted: &[],
+        paths: &[],
+        refused: &[("", ["<SHELL>", "--help"])],
+    },
+    Case {
+        name: "man",
+        example: &[End::Code(0)],
+        output: Output::Short,
+        printing: ("watch", "-"),
+        interrupted: &[],
+        paths: &[("dir", "--dir FILE", Use::Folder)],
+        refused: &[("watch --dir man1", ["[COMMAND]", "cannot be used with"])],
+    },
+];
