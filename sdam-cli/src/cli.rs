@@ -149,6 +149,7 @@ impl Cli {
             })),
             Some(Command::Export(mut arguments)) => {
                 arguments.log = log::config();
+                arguments.otel = export::otel_variables();
                 Exit::of(exit::run(|console| async move {
                     let Console {
                         output, remarks, ..

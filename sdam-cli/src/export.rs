@@ -4,6 +4,8 @@
 mod arguments;
 mod deployment;
 mod numbers;
+#[cfg_attr(not(feature = "otlp"), path = "export/without_otlp.rs")]
+mod otlp;
 mod pages;
 mod targets;
 #[cfg(test)]
@@ -28,8 +30,8 @@ use tokio::{
     time::{MissedTickBehavior, interval},
 };
 
-pub use self::arguments::Arguments;
-use self::{deployment::Deployment, numbers::Numbers, pages::Pages, targets::Named};
+pub use self::arguments::{Arguments, otel_variables};
+use self::{deployment::Deployment, numbers::Numbers, otlp::Push, pages::Pages, targets::Named};
 use crate::{exit::Exit, failure::Failure, http, log::LogSink};
 
 /// The interval for aggregating metrics that nothing fetches, so that their memory is bounded.
@@ -78,6 +80,7 @@ struct Exporter {
     listener: TcpListener,
     /// The simulated deployment, if no other was given.
     simulated: Option<(ReplicaSet, Duration)>,
+    push: Option<Push>,
 }
 
 impl Exporter {
@@ -98,13 +101,17 @@ impl Exporter {
         for named in &targets {
             named.check(&arguments.target, &runtime)?;
         }
+        let push =
+            Push::new(arguments.otlp.as_deref(), &arguments.otel).map_err(Failure::config)?;
         let log = LogSink::open(arguments.log.clone()).map_err(Failure::other)?;
         let log = log.map(|log| Arc::new(log) as Arc<dyn EventSink>);
         let mut deployments = Vec::new();
         for named in targets {
             let numbers = Numbers::new(named.name.as_deref(), &runtime.io.clock);
             let numbers = numbers.map_err(Failure::other)?;
-            let sinks = log.iter().cloned().collect();
+            let name = named.name.as_deref();
+            let records = push.iter().map(|push| push.sink(name, &runtime.io));
+            let sinks = log.iter().cloned().chain(records).collect();
             deployments.push(Deployment::new(named, numbers, sinks));
         }
         let listener = TcpListener::bind(arguments.listen).await;
@@ -115,6 +122,7 @@ impl Exporter {
             pages: Pages(deployments),
             listener,
             simulated,
+            push,
         })
     }
 
@@ -131,6 +139,7 @@ impl Exporter {
             pages,
             listener,
             simulated,
+            push,
         } = self;
         let deployments = &pages.0;
         let start = async {
@@ -149,11 +158,22 @@ impl Exporter {
                 None => pending().await,
             }
         };
+        let pushed = async {
+            match &push {
+                Some(push) => push.run(|| pages.metrics(), &remark).await,
+                None => pending().await,
+            }
+        };
         select_biased! {
             () = pin!(start.fuse()) => {}
             () = pin!(served.fuse()) => {}
             () = pin!(upkeep.fuse()) => {}
             () = pin!(show.fuse()) => {}
+            () = pin!(pushed.fuse()) => {}
+        }
+        // Closed topologies would be reported as outages.
+        if let Some(push) = &push {
+            push.flush(arguments.flush, &pages.metrics(), &remark).await;
         }
         join_all(deployments.iter().map(Deployment::close)).await;
     }

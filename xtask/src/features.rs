@@ -1,45 +1,46 @@
-//! `cargo xtask features`: every feature of the facade alone and with every other.
+//! `cargo xtask features`: every feature of the facade and of the program, alone and with every other.
 
 use crate::Result;
 use crate::args::Args;
 use crate::cargo::{cargo, output, run as run_command};
 
 pub(crate) const USAGE: &str = "\
-check that the facade compiles with every choice of features
+check that the facade and the program compile with every choice of features
 
 usage: cargo xtask features
 
-Checks `sdam` without features, with each one, with every pair of them and with all. A feature
-adds items and never changes other items, so larger sets find nothing that pairs do not. Warnings
-are failures: an item that a feature leaves unused shows only without other features.";
+Checks `sdam` and `sdam-cli` without features, with each one, with every pair of them and with all.
+A feature adds items and never changes other items, so larger sets find nothing that pairs do not.
+Warnings are failures: an item that a feature leaves unused shows only without other features.";
 
 /// The build folder of checks that make no program, in the workspace's folder. It can be removed
 /// without building the tests anew.
 const CHECKS: &str = "target/checks";
 
-/// The crate whose features are checked.
-const FACADE: &str = "sdam";
+/// The crates whose features are checked.
+const CRATES: [&str; 2] = ["sdam", "sdam-cli"];
 
 pub(crate) fn run(args: Args) -> Result<()> {
     args.finish()?;
-    let features = features_of(
-        &output(cargo().args(["metadata", "--no-deps", "--format-version", "1"]))?,
-        FACADE,
-    )?;
-    let choices = choices(&features);
-    for choice in &choices {
-        let rustc = ["rustc", "--quiet", "--lib", "--profile", "check"];
-        let facade = ["--package", FACADE, "--no-default-features", "--features"];
-        run_command(
-            cargo()
-                .args(rustc)
-                .args(facade)
-                .arg(choice.join(","))
-                .args(["--target-dir", CHECKS])
-                .args(["--", "--deny", "warnings"]),
-        )?;
+    let metadata = output(cargo().args(["metadata", "--no-deps", "--format-version", "1"]))?;
+    for package in CRATES {
+        let features = features_of(&metadata, package)?;
+        let choices = choices(&features);
+        for choice in &choices {
+            let rustc = ["rustc", "--quiet", "--lib", "--profile", "check"];
+            let package = ["--package", package, "--no-default-features", "--features"];
+            run_command(
+                cargo()
+                    .args(rustc)
+                    .args(package)
+                    .arg(choice.join(","))
+                    .args(["--target-dir", CHECKS])
+                    .args(["--", "--deny", "warnings"]),
+            )?;
+        }
+        let (choices, features) = (choices.len(), features.len());
+        println!("{package}: {choices} choices of {features} features");
     }
-    println!("{} choices of {} features", choices.len(), features.len());
     Ok(())
 }
 

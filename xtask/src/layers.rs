@@ -19,9 +19,9 @@ usage: cargo xtask layers
 
 Checks the arrows between the crates of the workspace, that no crate but the runtime adapters and
 sdam-dns names a runtime, that the pure crates are no_std and show no type of the bson crate, that
-the modules of a crate import each other in one direction, that async-std is reached only by asking
-for it, and that single-threaded mode reaches no runtime. Prints the number of crates in the default
-tree.";
+the modules of a crate import each other in one direction, that async-std and OpenTelemetry are
+reached only by asking for them, and that single-threaded mode reaches no runtime. Prints the number
+of crates in the default tree.";
 
 /// The crates of the workspace and their allowed dependencies in the workspace.
 const ARROWS: &[(&str, &[&str])] = &[
@@ -156,6 +156,16 @@ pub(crate) fn run(args: Args) -> Result<()> {
     for runtime in RUNTIMES {
         if single_threaded.contains(*runtime) {
             violations.push(format!("{runtime} is in the tree of sdam-examples-scan"));
+        }
+    }
+    // Only the program pushes to it, and only with its feature.
+    for arguments in [
+        &["--package", "sdam", "--all-features"][..],
+        &["--package", "sdam-cli"],
+    ] {
+        if self::tree(arguments)?.contains("opentelemetry-proto") {
+            let arguments = arguments.join(" ");
+            violations.push(format!("opentelemetry-proto is in the tree of {arguments}"));
         }
     }
     if !violations.is_empty() {

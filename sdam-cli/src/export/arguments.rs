@@ -1,6 +1,8 @@
 //! The command line of `export`.
 
 use std::{
+    collections::BTreeMap,
+    env,
     net::{Ipv4Addr, SocketAddr},
     path::PathBuf,
     time::Duration,
@@ -9,6 +11,7 @@ use std::{
 use clap::Args;
 use sdam_events::log::LogConfig;
 
+use super::otlp;
 use crate::{cli::listen_address, target::Target};
 
 /// What the help ends with.
@@ -58,6 +61,25 @@ pub struct Arguments {
     /// Where to serve; port 0 is a free one.
     #[arg(long, value_name = "IP:PORT", value_parser = listen_address, default_value_t = LISTEN)]
     pub listen: SocketAddr,
+    /// Also push the metrics, changes and failovers to an OpenTelemetry collector, by OTLP over HTTP.
+    ///
+    /// Metrics have the names of /metrics, changes of the topology are log records, and each failover
+    /// is a span whose events are its parts. Without this option, the variables
+    /// OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_METRICS_ENDPOINT (or LOGS, TRACES) name the
+    /// collector. OTEL_EXPORTER_OTLP_HEADERS, OTEL_EXPORTER_OTLP_TIMEOUT,
+    /// OTEL_EXPORTER_OTLP_CERTIFICATE, OTEL_METRIC_EXPORT_INTERVAL, OTEL_SERVICE_NAME,
+    /// OTEL_RESOURCE_ATTRIBUTES, and none in OTEL_METRICS_EXPORTER (or LOGS, TRACES) have their usual
+    /// meaning. A collector that is down is reported on standard error, and has no other effect.
+    #[arg(long, value_name = "URL", value_parser = collector)]
+    #[cfg_attr(not(feature = "otlp"), arg(hide = true))]
+    pub otlp: Option<String>,
+    /// The variables of OpenTelemetry, which are not part of the command line; used with the feature
+    /// `otlp`.
+    #[arg(skip)]
+    pub otel: BTreeMap<String, String>,
+    /// How long the end of the program may wait for the collector.
+    #[arg(skip = FLUSH)]
+    pub flush: Duration,
     /// The interval between step-downs of a simulated deployment's primary.
     #[arg(skip = FAILOVER_PERIOD)]
     pub failover_period: Duration,
@@ -69,8 +91,26 @@ pub struct Arguments {
 /// The port that the Prometheus project has assigned to MongoDB exporters.
 const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9216);
 
+/// The default of [`Arguments::flush`].
+const FLUSH: Duration = Duration::from_secs(2);
+
 /// The default of [`Arguments::failover_period`].
 const FAILOVER_PERIOD: Duration = Duration::from_secs(30);
+
+/// Returns the variables OTEL_* of the process, except empty ones, which count as missing.
+pub fn otel_variables() -> BTreeMap<String, String> {
+    let pairs = env::vars_os();
+    let pairs = pairs
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    pairs
+        .filter(|(name, value)| name.starts_with("OTEL_") && !value.is_empty())
+        .collect()
+}
+
+/// Checks the URL of a collector.
+fn collector(text: &str) -> Result<String, String> {
+    otlp::url(text).map(|_| text.to_owned())
+}
 
 impl Default for Arguments {
     /// Returns the defaults of an empty command line.
@@ -79,6 +119,9 @@ impl Default for Arguments {
             target: Target::default(),
             targets: None,
             listen: LISTEN,
+            otlp: None,
+            otel: BTreeMap::new(),
+            flush: FLUSH,
             failover_period: FAILOVER_PERIOD,
             log: LogConfig::default(),
         }

@@ -115,11 +115,12 @@ impl Deployment {
     async fn try_start(&self, target: &Target, runtime: &Runtime) -> Result<Topology, String> {
         let options = sdam::resolve(&self.named.uri, &runtime.io).await;
         let mut builder = target.builder(options.map_err(|error| error.to_string())?);
-        builder = builder.sink(self.numbers.clone());
         for sink in &self.sinks {
             builder = builder.sink(Arc::clone(sink));
         }
+        // The last one, so that what its page shows was delivered to all.
         builder
+            .sink(self.numbers.clone())
             .start(runtime.clone())
             .map_err(|error| error.to_string())
     }

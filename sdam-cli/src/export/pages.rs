@@ -49,8 +49,7 @@ impl Pages {
         let page = match request.uri.path() {
             "/" => others(request, &[]).map(|()| http::text(StatusCode::OK, INDEX)),
             "/-/healthy" => others(request, &[]).map(|()| http::text(StatusCode::OK, "ok\n")),
-            "/metrics" => others(request, &[])
-                .map(|()| metrics(&merge(self.0.iter().map(Deployment::metrics)))),
+            "/metrics" => others(request, &[]).map(|()| metrics(&self.metrics())),
             "/probe" => match self.requested(request, &["target"]) {
                 Ok(deployment) => {
                     deployment.checked(patience(&request.headers)).await;
@@ -68,6 +67,11 @@ impl Pages {
             _ => Ok(http::status(StatusCode::NOT_FOUND)),
         };
         page.unwrap_or_else(|Refusal(status, said)| http::text(status, format!("{said}\n")))
+    }
+
+    /// Returns the metrics of all deployments.
+    pub(super) fn metrics(&self) -> String {
+        merge(self.0.iter().map(Deployment::metrics))
     }
 
     /// Aggregates the measurements since the last fetch.

@@ -23,10 +23,12 @@ use super::*;
 use crate::target::Target;
 
 /// A running program.
-struct Running {
+pub(super) struct Running {
     address: SocketAddr,
+    /// The lines of its remarks.
+    pub(super) remarks: mpsc::Receiver<String>,
     interrupt: oneshot::Sender<()>,
-    thread: thread::JoinHandle<(Exit, String)>,
+    thread: thread::JoinHandle<Exit>,
 }
 
 /// A writer that sends every line to a channel.
@@ -65,23 +67,23 @@ impl Running {
         })
     }
 
-    fn start_with(mut arguments: Arguments) -> Self {
+    pub(super) fn start_with(mut arguments: Arguments) -> Self {
         arguments.listen = "127.0.0.1:0".parse().unwrap();
         let (sender, lines) = mpsc::channel();
         let (interrupt, interrupted) = oneshot::channel();
+        let (say, remarks) = mpsc::channel();
         let thread = thread::spawn(move || {
-            let mut remarks = Vec::new();
             let interrupted = async {
                 let _ = interrupted.await;
             };
-            let output = Lines(String::new(), sender);
-            let exit = block_on(run(&arguments, output, &mut remarks, interrupted)).unwrap();
-            (exit, String::from_utf8(remarks).unwrap())
+            let [output, remarks] = [sender, say].map(|it| Lines(String::new(), it));
+            block_on(run(&arguments, output, remarks, interrupted)).unwrap()
         });
         let first = lines.recv().expect("the address");
         let address = first.strip_prefix("http://").unwrap().parse().unwrap();
         Self {
             address,
+            remarks,
             interrupt,
             thread,
         }
@@ -103,12 +105,12 @@ impl Running {
         (head[9..12].parse().unwrap(), body.to_owned())
     }
 
-    fn get(&self, target: &str) -> (u16, String) {
+    pub(super) fn get(&self, target: &str) -> (u16, String) {
         self.ask("GET", target)
     }
 
     /// Repeats a request until the answer has this status.
-    fn get_until(&self, target: &str, status: u16) -> String {
+    pub(super) fn get_until(&self, target: &str, status: u16) -> String {
         loop {
             match self.get(target) {
                 (code, body) if code == status => return body,
@@ -117,9 +119,11 @@ impl Running {
         }
     }
 
-    fn finish(self) {
+    /// Interrupts it. No remark may be left.
+    pub(super) fn finish(self) {
         self.interrupt.send(()).unwrap();
-        assert_eq!(self.thread.join().unwrap(), (Exit::SUCCESS, String::new()));
+        assert_eq!(self.thread.join().unwrap(), Exit::SUCCESS);
+        assert_eq!(self.remarks.iter().collect::<Vec<_>>(), [""; 0]);
         assert!(
             TcpStream::connect(self.address).is_err(),
             "the port is closed"

@@ -1,0 +1,220 @@
+//! Pushes what the exporter sees to a collector of OpenTelemetry, by OTLP over HTTP: the metrics of
+//! the page `/metrics`, a log record for each change, and a span for each failover.
+//!
+//! A collector that is down or slow costs the exporter nothing but the memory of a bounded queue.
+
+mod collector;
+mod messages;
+mod page;
+mod queue;
+mod records;
+mod settings;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+    fmt::Display,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use futures::future::join3;
+use hyper::Uri;
+use sdam::Io;
+use sdam_events::sink::EventSink;
+use tokio::time::{sleep, timeout};
+
+pub(super) use self::settings::url;
+use self::{
+    collector::{Collector, Trouble},
+    messages::{Sender, nanos},
+    page::Span,
+    queue::Queue,
+    records::Records,
+    settings::{Settings, Signal},
+};
+
+/// How long records wait for others to be sent with.
+const DELAY: Duration = Duration::from_secs(1);
+/// The longest pause between attempts to send records.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// The connection to the collector, and what waits for it.
+pub(super) struct Push {
+    settings: Settings,
+    collector: Collector,
+    sender: Sender,
+    queue: Arc<Queue>,
+    /// When counting began.
+    start: SystemTime,
+    /// The troubles that were reported and have not ended.
+    troubles: RefCell<BTreeSet<Place>>,
+}
+
+/// What a trouble is about: one is reported when it begins and when it ends.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Place {
+    /// A host does not answer.
+    Host(String),
+    /// A path is refused.
+    Path(Signal),
+}
+
+impl Push {
+    /// Prepares the push; `None` if nothing names a collector.
+    ///
+    /// # Errors
+    ///
+    /// Says which option or variable is invalid, and what it needs.
+    pub(super) fn new(
+        option: Option<&str>,
+        variables: &BTreeMap<String, String>,
+    ) -> Result<Option<Self>, String> {
+        let Some(settings) = Settings::new(option, variables)? else {
+            return Ok(None);
+        };
+        Ok(Some(Self {
+            collector: Collector::new(&settings)?,
+            sender: Sender::new(&settings.resource),
+            settings,
+            queue: Arc::default(),
+            start: SystemTime::now(),
+            troubles: RefCell::default(),
+        }))
+    }
+
+    /// Returns the sink for the events of one deployment.
+    pub(super) fn sink(&self, deployment: Option<&str>, io: &Io) -> Arc<dyn EventSink> {
+        Arc::new(Records::new(deployment, io, Arc::clone(&self.queue)))
+    }
+
+    /// Pushes the metrics of `page` in their interval, and records soon after they are made, for
+    /// ever. `remark` is called when a trouble begins and when it ends.
+    ///
+    /// # Cancel safety
+    ///
+    /// Records that are being sent stay in the queue, so that [`flush`](Self::flush) sends them.
+    pub(super) async fn run(&self, page: impl Fn() -> String, remark: impl Fn(&dyn Display)) {
+        let metrics = async {
+            loop {
+                sleep(self.settings.interval).await;
+                self.push_metrics(&page(), &remark).await;
+            }
+        };
+        let records = async {
+            let mut pause = DELAY;
+            loop {
+                self.queue.filled().await;
+                sleep(pause).await;
+                self.push_logs(&remark).await;
+                self.push_spans(&remark).await;
+                // What is left waits for the collector.
+                let is_done = self.queue.is_empty();
+                pause = if is_done {
+                    DELAY
+                } else {
+                    (pause * 2).min(LONGEST_PAUSE)
+                };
+            }
+        };
+        futures::future::join(metrics, records).await;
+    }
+
+    /// Pushes everything once more, within `limit`.
+    pub(super) async fn flush(&self, limit: Duration, page: &str, remark: impl Fn(&dyn Display)) {
+        let all = join3(
+            self.push_metrics(page, &remark),
+            self.push_logs(&remark),
+            self.push_spans(&remark),
+        );
+        if timeout(limit, all).await.is_err() && self.troubles.borrow().is_empty() {
+            let seconds = limit.as_secs_f64();
+            remark(&format_args!(
+                "warning: OTLP: the last push did not end within {seconds} s"
+            ));
+        }
+    }
+
+    async fn push_metrics(&self, page: &str, remark: impl Fn(&dyn Display)) {
+        let span = Span {
+            start: nanos(self.start),
+            end: nanos(SystemTime::now()),
+        };
+        let body = || self.sender.metrics(page::metrics(page, span));
+        // What does not arrive is part of the next push.
+        self.push(Signal::Metrics, body, remark).await;
+    }
+
+    async fn push_logs(&self, remark: impl Fn(&dyn Display)) {
+        let batch = self.queue.waiting_logs();
+        let body = || self.sender.logs(batch.records.clone());
+        if batch.records.is_empty() || self.push(Signal::Logs, body, remark).await {
+            self.queue.logs_sent(&batch);
+        }
+    }
+
+    async fn push_spans(&self, remark: impl Fn(&dyn Display)) {
+        let batch = self.queue.waiting_spans();
+        let body = || self.sender.spans(batch.records.clone());
+        if batch.records.is_empty() || self.push(Signal::Traces, body, remark).await {
+            self.queue.spans_sent(&batch);
+        }
+    }
+
+    /// Pushes a message, if its kind is wanted. Returns whether it is done with: `false` means that
+    /// it should be sent again.
+    async fn push(
+        &self,
+        signal: Signal,
+        body: impl FnOnce() -> Vec<u8>,
+        remark: impl Fn(&dyn Display),
+    ) -> bool {
+        let Some(endpoint) = self.settings.endpoint(signal) else {
+            return true;
+        };
+        let outcome = self.collector.send(endpoint, body()).await;
+        self.report(signal, endpoint, outcome.as_ref().err(), remark);
+        matches!(outcome, Ok(()) | Err(Trouble::Refused(_)))
+    }
+
+    /// Reports the beginning and the end of a trouble.
+    fn report(
+        &self,
+        signal: Signal,
+        endpoint: &Uri,
+        trouble: Option<&Trouble>,
+        remark: impl Fn(&dyn Display),
+    ) {
+        let host = Place::Host(
+            endpoint
+                .authority()
+                .map(ToString::to_string)
+                .unwrap_or_default(),
+        );
+        let path = Place::Path(signal);
+        let mut troubles = self.troubles.borrow_mut();
+        let (ended, begun) = match trouble {
+            None => (troubles.remove(&host) | troubles.remove(&path), false),
+            Some(Trouble::Unreachable(_)) => (false, troubles.insert(host)),
+            Some(_) => {
+                troubles.remove(&host);
+                (false, troubles.insert(path))
+            }
+        };
+        let name = signal.as_str();
+        if let Some(trouble) = trouble.filter(|_| begun) {
+            remark(&format_args!(
+                "warning: OTLP: {endpoint} does not take {name}: {trouble}; sdam goes on without it"
+            ));
+        }
+        if ended {
+            let lost = match self.queue.take_lost() {
+                0 => String::new(),
+                lost => format!("; {lost} older records were lost"),
+            };
+            remark(&format_args!("OTLP: {endpoint} takes {name} again{lost}"));
+        }
+    }
+}

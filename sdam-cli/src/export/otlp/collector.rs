@@ -1,0 +1,175 @@
+//! The requests to the collector, over HTTP.
+
+use std::{error::Error, fmt, iter, path::Path, time::Duration};
+
+use http_body_util::{BodyExt, Collected, Full, Limited};
+use hyper::{
+    HeaderMap, Request, StatusCode, Uri,
+    body::Bytes,
+    header::{CONTENT_TYPE, HeaderValue},
+};
+use hyper_rustls::{ConfigBuilderExt, HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::{
+    client::legacy::{Client, connect::HttpConnector},
+    rt::{TokioExecutor, TokioTimer},
+};
+use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceResponse;
+use prost::Message;
+use rustls::{
+    ClientConfig, RootCertStore,
+    crypto::ring,
+    pki_types::{CertificateDer, pem::PemObject},
+};
+use tokio::time::timeout;
+
+use super::settings::Settings;
+
+/// How much of an answer is read, in bytes.
+const MAX_ANSWER: usize = 64 * 1024;
+
+/// A client of the collector. It reuses its connections.
+pub(super) struct Collector {
+    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    headers: HeaderMap,
+    timeout: Duration,
+}
+
+/// Why a request has failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Trouble {
+    /// There is no answer.
+    Unreachable(String),
+    /// The answer is an error that may pass.
+    Busy(String),
+    /// The collector will never accept this request.
+    Refused(String),
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::Unreachable(why) | Self::Busy(why) | Self::Refused(why)) = self;
+        f.write_str(why)
+    }
+}
+
+impl Collector {
+    /// Creates the client. Nothing connects before the first request.
+    ///
+    /// # Errors
+    ///
+    /// If the file of authorities, or those of the system, cannot be read.
+    pub(super) fn new(settings: &Settings) -> Result<Self, String> {
+        let connector = HttpsConnectorBuilder::new()
+            .with_tls_config(tls(settings)?)
+            .https_or_http()
+            .enable_http1()
+            .build();
+        let mut headers = settings.headers.clone();
+        headers.insert(
+            CONTENT_TYPE,
+            HeaderValue::from_static("application/x-protobuf"),
+        );
+        Ok(Self {
+            client: Client::builder(TokioExecutor::new())
+                .pool_timer(TokioTimer::new())
+                .build(connector),
+            headers,
+            timeout: settings.timeout,
+        })
+    }
+
+    /// Sends a request.
+    ///
+    /// # Cancel safety
+    ///
+    /// If it is dropped, the collector may have taken the request or not.
+    pub(super) async fn send(&self, endpoint: &Uri, body: Vec<u8>) -> Result<(), Trouble> {
+        let mut request = Request::post(endpoint.clone())
+            .body(Full::from(body))
+            .map_err(|error| Trouble::Refused(error.to_string()))?;
+        request.headers_mut().extend(self.headers.clone());
+        let answer = async {
+            let answer = self
+                .client
+                .request(request)
+                .await
+                .map_err(|error| unreachable(&error))?;
+            let status = answer.status();
+            let body = Limited::new(answer.into_body(), MAX_ANSWER).collect().await;
+            // The status counts, even if the rest is lost.
+            let body = body.map_or(Bytes::new(), Collected::to_bytes);
+            judge(status, &body)
+        };
+        let millis = self.timeout.as_millis();
+        let late = || Trouble::Unreachable(format!("no answer within {millis} ms"));
+        timeout(self.timeout, answer)
+            .await
+            .unwrap_or_else(|_| Err(late()))
+    }
+}
+
+/// Returns the settings of TLS: the authorities of the file, or of the system if they are needed.
+fn tls(settings: &Settings) -> Result<ClientConfig, String> {
+    let builder = ClientConfig::builder_with_provider(ring::default_provider().into());
+    let builder = builder
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?;
+    let builder = match &settings.certificate {
+        Some(path) => builder.with_root_certificates(authorities(path)?),
+        None if settings.has_tls() => builder.with_native_roots().map_err(|error| {
+            let remedy =
+                "install the package ca-certificates, or set OTEL_EXPORTER_OTLP_CERTIFICATE";
+            format!("the certificates of this system: {error}; {remedy}")
+        })?,
+        None => builder.with_root_certificates(RootCertStore::empty()),
+    };
+    Ok(builder.with_no_client_auth())
+}
+
+fn authorities(path: &Path) -> Result<RootCertStore, String> {
+    let failed = |said: &dyn fmt::Display| {
+        let (path, remedy) = (path.display(), "it needs a file with certificates in PEM");
+        format!("OTEL_EXPORTER_OTLP_CERTIFICATE is `{path}`: {said}; {remedy}")
+    };
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_file_iter(path).map_err(|error| failed(&error))? {
+        let certificate = certificate.map_err(|error| failed(&error))?;
+        roots.add(certificate).map_err(|error| failed(&error))?;
+    }
+    if roots.is_empty() {
+        return Err(failed(&"there is none in it"));
+    }
+    Ok(roots)
+}
+
+/// Returns the error with its causes, the last of which tells what happened.
+fn unreachable(error: &dyn Error) -> Trouble {
+    let first = error.to_string();
+    let causes = iter::successors(error.source(), |&cause| cause.source());
+    let why = causes.fold(first, |why, cause| format!("{why}: {cause}"));
+    Trouble::Unreachable(why)
+}
+
+/// Judges an answer (OTLP: "OTLP/HTTP Response").
+fn judge(status: StatusCode, body: &[u8]) -> Result<(), Trouble> {
+    match status {
+        StatusCode::TOO_MANY_REQUESTS
+        | StatusCode::BAD_GATEWAY
+        | StatusCode::SERVICE_UNAVAILABLE
+        | StatusCode::GATEWAY_TIMEOUT => Err(Trouble::Busy(format!("it answers {status}"))),
+        status if status.is_success() => {
+            // The answers to metrics and spans have the same form.
+            let answer = ExportLogsServiceResponse::decode(body).unwrap_or_default();
+            match answer.partial_success {
+                Some(partial) if partial.rejected_log_records > 0 => {
+                    let (number, why) = (partial.rejected_log_records, partial.error_message);
+                    Err(Trouble::Refused(format!(
+                        "it rejects {number} of the records: {why}"
+                    )))
+                }
+                _ => Ok(()),
+            }
+        }
+        status => Err(Trouble::Refused(format!("it answers {status}"))),
+    }
+}

@@ -1,0 +1,281 @@
+//! What happens to a deployment, as log records and spans.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, SystemTime},
+};
+
+use opentelemetry_proto::tonic::{
+    common::v1::{AnyValue, KeyValue, any_value::Value},
+    logs::v1::{LogRecord, SeverityNumber},
+    trace::v1::{
+        Span,
+        span::{Event as Split, SpanKind},
+    },
+};
+use sdam::{Io, transport::clock::Clock};
+use sdam_core::{
+    address::ServerAddress,
+    event::{Event, EventKind},
+    rng::Rng,
+    server::ServerDescription,
+    time::Instant,
+};
+use sdam_events::{
+    facts::{Fact, Facts, Failover},
+    sink::{EventSink, Interest},
+};
+
+use super::{
+    messages::{attribute, nanos, text},
+    queue::Queue,
+};
+
+/// How many cleared pools are remembered until the failover ends that they belong to.
+const MAX_CLEARS: usize = 16;
+
+/// A sink that queues a log record for each change of a deployment, and a span for each failover.
+pub(super) struct Records {
+    queue: Arc<Queue>,
+    /// The attributes of everything.
+    deployment: Option<KeyValue>,
+    clock: Arc<dyn Clock>,
+    state: Mutex<State>,
+}
+
+struct State {
+    facts: Facts,
+    /// The servers whose pools were cleared since the last failover, and when.
+    clears: Vec<(Instant, ServerAddress)>,
+    ids: Rng,
+}
+
+/// One moment on both clocks.
+#[derive(Clone, Copy)]
+struct Wall(Instant, SystemTime);
+
+impl Wall {
+    fn nanos(self, at: Instant) -> u64 {
+        let Self(now, wall) = self;
+        let before = |time: SystemTime, by: Duration| time.checked_sub(by);
+        nanos(before(wall, now.since(at)).unwrap_or(wall) + at.since(now))
+    }
+}
+
+impl Records {
+    /// Creates the sink of one deployment.
+    pub(super) fn new(deployment: Option<&str>, io: &Io, queue: Arc<Queue>) -> Self {
+        Self {
+            queue,
+            deployment: deployment.map(|name| attribute("deployment", name)),
+            clock: Arc::clone(&io.clock),
+            state: Mutex::new(State {
+                facts: Facts::new(),
+                clears: Vec::new(),
+                ids: Rng::new(io.next_seed()),
+            }),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Creates a log record.
+    fn log(
+        &self,
+        time: u64,
+        name: &str,
+        severity: SeverityNumber,
+        body: &dyn fmt::Display,
+        attributes: impl IntoIterator<Item = KeyValue>,
+    ) -> LogRecord {
+        LogRecord {
+            time_unix_nano: time,
+            observed_time_unix_nano: time,
+            severity_number: severity.into(),
+            severity_text: if severity == SeverityNumber::Warn {
+                "WARN"
+            } else {
+                "INFO"
+            }
+            .to_owned(),
+            body: Some(text(body.to_string())),
+            attributes: self.deployment.iter().cloned().chain(attributes).collect(),
+            event_name: name.to_owned(),
+            ..LogRecord::default()
+        }
+    }
+
+    /// Creates the log record of a server's new type; `None` if it is the old one.
+    fn server(
+        &self,
+        time: u64,
+        previous: &ServerDescription,
+        new: &ServerDescription,
+    ) -> Option<LogRecord> {
+        let (old, now) = (previous.server_type, new.server_type);
+        if old == now {
+            return None;
+        }
+        let error = new
+            .error
+            .as_ref()
+            .map_or(String::new(), |error| format!(": {error}"));
+        let body = format!("{}: {old} -> {now}{error}", new.address);
+        let mut attributes = of_server(&new.address);
+        attributes.push(attribute("sdam.server.type", now.as_str()));
+        attributes.push(attribute("sdam.server.previous_type", old.as_str()));
+        if let Some(error) = &new.error {
+            attributes.push(attribute("error.type", error.kind.as_str()));
+        }
+        let is_lost = old.is_available() && !now.is_available();
+        let severity = if is_lost {
+            SeverityNumber::Warn
+        } else {
+            SeverityNumber::Info
+        };
+        Some(self.log(time, "sdam.server.changed", severity, &body, attributes))
+    }
+
+    /// Creates the log record of a fact; `None` if that of the server says the same.
+    fn fact(&self, time: u64, fact: &Fact) -> Option<LogRecord> {
+        let (name, severity, attributes) = match fact {
+            Fact::PrimaryChanged { old, new, .. } => (
+                "sdam.primary.changed",
+                SeverityNumber::Info,
+                primaries(old.as_ref(), new.as_ref()),
+            ),
+            Fact::OutageStarted(outage) => (
+                "sdam.outage.started",
+                SeverityNumber::Warn,
+                primaries(outage.lost.as_ref(), None),
+            ),
+            Fact::FailoverEnded(failover) => {
+                let primaries = primaries(failover.outage.lost.as_ref(), failover.new.as_ref());
+                ("sdam.failover.ended", SeverityNumber::Info, primaries)
+            }
+            Fact::TopologyTypeChanged { old, new, .. } => {
+                let types = [
+                    ("sdam.topology.previous_type", old),
+                    ("sdam.topology.type", new),
+                ];
+                let types = types.map(|(name, it)| attribute(name, it.as_str()));
+                (
+                    "sdam.topology.changed",
+                    SeverityNumber::Info,
+                    types.to_vec(),
+                )
+            }
+            _ => return None,
+        };
+        Some(self.log(time, name, severity, fact, attributes))
+    }
+
+    /// Creates the span of a failover, from the last sign of the old primary to the new one.
+    fn span(&self, wall: Wall, failover: &Failover, state: &mut State) -> Span {
+        let outage = &failover.outage;
+        let split = |name: &str, at, attributes: Vec<KeyValue>| Split {
+            time_unix_nano: wall.nanos(at),
+            name: name.to_owned(),
+            attributes,
+            ..Split::default()
+        };
+        let mut events = vec![split("loss noticed", outage.noticed, vec![])];
+        for (at, address) in state.clears.drain(..) {
+            if at >= outage.last_writable && outage.lost.as_ref() == Some(&address) {
+                events.push(split("pool cleared", at, of_server(&address)));
+            }
+        }
+        if let Some(at) = outage.successor_named {
+            events.push(split("successor named", at, vec![]));
+        }
+        events.push(split("writable again", failover.writable_again, vec![]));
+        events.sort_by_key(|event| event.time_unix_nano);
+        let mut attributes = primaries(outage.lost.as_ref(), failover.new.as_ref());
+        attributes.extend(
+            failover
+                .election_id
+                .map(|id| attribute("sdam.election_id", id.to_string())),
+        );
+        attributes.push(attribute("db.system.name", "mongodb"));
+        Span {
+            trace_id: [state.ids.next_u64(), state.ids.next_u64()]
+                .map(u64::to_be_bytes)
+                .concat(),
+            span_id: state.ids.next_u64().to_be_bytes().to_vec(),
+            name: "failover".to_owned(),
+            kind: SpanKind::Internal.into(),
+            start_time_unix_nano: wall.nanos(outage.last_writable),
+            end_time_unix_nano: wall.nanos(failover.writable_again),
+            attributes: self.deployment.iter().cloned().chain(attributes).collect(),
+            events,
+            ..Span::default()
+        }
+    }
+}
+
+fn of_server(address: &ServerAddress) -> Vec<KeyValue> {
+    let port = address.port().map(|port| KeyValue {
+        key: "server.port".to_owned(),
+        value: Some(AnyValue {
+            value: Some(Value::IntValue(port.into())),
+        }),
+        ..KeyValue::default()
+    });
+    let host = attribute("server.address", address.host());
+    [host].into_iter().chain(port).collect()
+}
+
+fn primaries(old: Option<&ServerAddress>, new: Option<&ServerAddress>) -> Vec<KeyValue> {
+    let both = [("sdam.primary.previous", old), ("sdam.primary", new)];
+    let known = both
+        .into_iter()
+        .filter_map(|(name, it)| Some(attribute(name, it?.as_str())));
+    known.collect()
+}
+
+impl EventSink for Records {
+    fn emit(&self, event: &Event) {
+        let wall = Wall(self.clock.now(), SystemTime::now());
+        let time = wall.nanos(event.at);
+        let mut state = self.lock();
+        match &event.kind {
+            EventKind::ServerDescriptionChanged { previous, new } => {
+                self.queue.logs(self.server(time, previous, new));
+            }
+            EventKind::PoolCleared { address, clear, .. } if !clear.was_paused => {
+                if state.clears.len() == MAX_CLEARS {
+                    state.clears.remove(0);
+                }
+                state.clears.push((event.at, address.clone()));
+            }
+            _ => {}
+        }
+        for fact in state.facts.observe(event) {
+            let mut log = self.fact(time, &fact);
+            if let Fact::FailoverEnded(failover) = &fact {
+                let span = self.span(wall, failover, &mut state);
+                if let Some(log) = &mut log {
+                    log.trace_id.clone_from(&span.trace_id);
+                    log.span_id.clone_from(&span.span_id);
+                }
+                self.queue.spans(Some(span));
+            }
+            self.queue.logs(log);
+        }
+    }
+
+    fn interest(&self) -> Interest {
+        Facts::INTEREST.union(Interest::POOL_STATES)
+    }
+}
+
+impl fmt::Debug for Records {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Records")
+            .field("deployment", &self.deployment)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,491 @@
+//! The whole program before a collector that decodes what it receives.
+
+use std::{
+    collections::BTreeSet,
+    io::{BufRead, BufReader, Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+    sync::mpsc::{self, Receiver},
+    thread,
+    time::Duration,
+};
+
+use opentelemetry_proto::tonic::{
+    collector::{
+        logs::v1::{ExportLogsPartialSuccess, ExportLogsServiceRequest, ExportLogsServiceResponse},
+        metrics::v1::ExportMetricsServiceRequest,
+        trace::v1::ExportTraceServiceRequest,
+    },
+    common::v1::{KeyValue, any_value::Value},
+    logs::v1::LogRecord,
+    metrics::v1::{Metric, metric::Data, number_data_point},
+    trace::v1::Span,
+};
+use prost::Message;
+use sdam_sim::serve::{Builder, ReplicaSet};
+
+use super::*;
+use crate::export::{Arguments, tests::Running};
+
+/// A collector on loopback, which answers each request with the same status and body.
+struct Fake {
+    address: SocketAddr,
+    requests: Receiver<Received>,
+}
+
+/// One request.
+#[derive(Debug)]
+struct Received {
+    /// The request line and the headers.
+    head: Vec<String>,
+    body: Vec<u8>,
+}
+
+impl Fake {
+    fn start(status: &'static str, answer: Vec<u8>) -> Self {
+        Self::listen(TcpListener::bind("127.0.0.1:0").unwrap(), status, answer)
+    }
+
+    fn listen(listener: TcpListener, status: &'static str, answer: Vec<u8>) -> Self {
+        let address = listener.local_addr().unwrap();
+        let (sender, requests) = mpsc::channel();
+        // It ends with the process.
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (sender, answer) = (sender.clone(), answer.clone());
+                thread::spawn(move || {
+                    let mut stream = BufReader::new(stream.unwrap());
+                    while let Some(request) = receive(&mut stream) {
+                        let length = answer.len();
+                        let head = format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n\r\n");
+                        // The test may have ended.
+                        let _ = sender.send(request);
+                        let reply = [head.as_bytes(), &answer].concat();
+                        if stream.get_mut().write_all(&reply).is_err() {
+                            break;
+                        }
+                    }
+                });
+            }
+        });
+        Self { address, requests }
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Returns the next request for this path.
+    fn next(&self, path: &str) -> Received {
+        let first = format!("POST {path} HTTP/1.1");
+        let mut requests = self.requests.iter();
+        requests.find(|request| request.head[0] == first).unwrap()
+    }
+
+    fn metrics(&self) -> (Vec<KeyValue>, Vec<Metric>) {
+        let body = self.next("/v1/metrics").body;
+        let request = ExportMetricsServiceRequest::decode(&*body).unwrap();
+        let [of] = <[_; 1]>::try_from(request.resource_metrics).unwrap();
+        let [scope] = <[_; 1]>::try_from(of.scope_metrics).unwrap();
+        assert_eq!(scope.scope.unwrap().name, "sdam-cli");
+        (of.resource.unwrap().attributes, scope.metrics)
+    }
+
+    fn logs(&self) -> Vec<LogRecord> {
+        let body = self.next("/v1/logs").body;
+        let request = ExportLogsServiceRequest::decode(&*body).unwrap();
+        let of = request
+            .resource_logs
+            .into_iter()
+            .flat_map(|it| it.scope_logs);
+        of.flat_map(|it| it.log_records).collect()
+    }
+
+    fn spans(&self) -> Vec<Span> {
+        let body = self.next("/v1/traces").body;
+        let request = ExportTraceServiceRequest::decode(&*body).unwrap();
+        let of = request
+            .resource_spans
+            .into_iter()
+            .flat_map(|it| it.scope_spans);
+        of.flat_map(|it| it.spans).collect()
+    }
+}
+
+/// Reads a request; `None` at the end of the connection.
+fn receive(stream: &mut BufReader<TcpStream>) -> Option<Received> {
+    let mut head = Vec::new();
+    loop {
+        let mut line = String::new();
+        if stream.read_line(&mut line).ok()? == 0 {
+            return None;
+        }
+        match line.trim_end() {
+            "" => break,
+            line => head.push(line.to_owned()),
+        }
+    }
+    let lengths = head.iter().filter_map(|line| {
+        line.to_lowercase()
+            .strip_prefix("content-length: ")?
+            .parse::<usize>()
+            .ok()
+    });
+    let mut body = vec![0; lengths.sum()];
+    stream.read_exact(&mut body).ok()?;
+    Some(Received { head, body })
+}
+
+/// Returns the arguments that push to this URL.
+fn pushing(uri: &str, url: &str, variables: &[(&str, &str)]) -> Arguments {
+    let pairs = variables
+        .iter()
+        .map(|(name, value)| (format!("OTEL_{name}"), (*value).to_owned()));
+    Arguments {
+        target: crate::target::Target::new(uri),
+        otlp: Some(url.to_owned()),
+        otel: pairs.collect(),
+        ..Arguments::default()
+    }
+}
+
+fn value<'a>(attributes: &'a [KeyValue], name: &str) -> Option<&'a str> {
+    let found = attributes.iter().find(|it| it.key == name)?;
+    match found.value.as_ref()?.value.as_ref()? {
+        Value::StringValue(text) => Some(text),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Returns the series of a page with their labels, sorted, each as one text. Those of a histogram
+/// count as one.
+fn series_of_page(page: &str) -> BTreeSet<String> {
+    let lines = page
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let series = lines.map(|line| {
+        let head = line.rsplit_once(' ').unwrap().0;
+        let (name, labels) = head.split_once('{').unwrap_or((head, ""));
+        let labels = labels.trim_end_matches('}').replace('"', "");
+        let labels = labels
+            .split(',')
+            .filter(|it| !it.is_empty() && !it.starts_with("le="));
+        let labels: BTreeSet<_> = labels.collect();
+        let ends = ["_bucket", "_sum", "_count"];
+        let name = ends
+            .iter()
+            .find_map(|end| name.strip_suffix(end))
+            .unwrap_or(name);
+        format!("{name} {labels:?}")
+    });
+    series.collect()
+}
+
+fn series_of_metrics(metrics: &[Metric]) -> BTreeSet<String> {
+    let series = metrics.iter().flat_map(|metric| {
+        let all: Vec<_> = match metric.data.as_ref().unwrap() {
+            Data::Gauge(data) => data.data_points.iter().map(|it| &it.attributes).collect(),
+            Data::Sum(data) => data.data_points.iter().map(|it| &it.attributes).collect(),
+            Data::Histogram(data) => data.data_points.iter().map(|it| &it.attributes).collect(),
+            other => panic!("{other:?}"),
+        };
+        all.into_iter().map(|attributes| {
+            let labels = attributes
+                .iter()
+                .map(|it| format!("{}={}", it.key, value(attributes, &it.key).unwrap()));
+            let labels: BTreeSet<_> = labels.collect();
+            format!("{} {labels:?}", metric.name)
+        })
+    });
+    series.collect()
+}
+
+/// Returns the value of a metric without labels.
+fn number(metrics: &[Metric], name: &str) -> u64 {
+    let metric = metrics.iter().find(|metric| metric.name == name).unwrap();
+    let points = match metric.data.as_ref().unwrap() {
+        Data::Gauge(data) => &data.data_points,
+        Data::Sum(data) => &data.data_points,
+        other => panic!("{other:?}"),
+    };
+    match (&**points, points[0].value) {
+        ([point], Some(number_data_point::Value::AsDouble(value)))
+            if point.attributes.is_empty() =>
+        {
+            value as u64
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn metrics_arrive_with_the_names_labels_and_values_of_the_page() {
+    let set = ReplicaSet::start(3).unwrap();
+    let fake = Fake::start("200 OK", Vec::new());
+    let variables = [
+        ("METRIC_EXPORT_INTERVAL", "100"),
+        ("EXPORTER_OTLP_HEADERS", "authorization=Bearer%20x"),
+        ("SERVICE_NAME", "exporter"),
+    ];
+    let program = Running::start_with(pushing(set.uri(), &fake.url(), &variables));
+    program.get_until("/healthz?read=secondary", 200);
+    let mut page = series_of_page(&program.get("/metrics").1);
+    let (resource, metrics) = loop {
+        let (resource, metrics) = fake.metrics();
+        // A server may have been checked for the first time meanwhile.
+        let after = series_of_page(&program.get("/metrics").1);
+        if series_of_metrics(&metrics) == page {
+            break (resource, metrics);
+        }
+        page = after;
+    };
+    assert_eq!(value(&resource, "service.name"), Some("exporter"));
+    assert_eq!(number(&metrics, "sdam_servers"), 3);
+    assert_eq!(number(&metrics, "sdam_up"), 1);
+    assert_eq!(number(&metrics, "sdam_failovers_total"), 0);
+    let head = fake.next("/v1/metrics").head;
+    let has = |line: &str| head.iter().any(|it| it.eq_ignore_ascii_case(line));
+    assert!(has("content-type: application/x-protobuf"), "{head:?}");
+    assert!(has("authorization: Bearer x"), "{head:?}");
+    program.finish();
+}
+
+#[test]
+fn a_failover_arrives_as_log_records_and_as_a_span() {
+    let set = ReplicaSet::start(3).unwrap();
+    let fake = Fake::start("200 OK", Vec::new());
+    let program = Running::start_with(pushing(set.uri(), &fake.url(), &[]));
+    let before = program.get_until("/primary", 200);
+    program.get_until("/healthz?read=secondary", 200);
+    set.step_down().unwrap();
+    let [span] = <[_; 1]>::try_from(fake.spans()).unwrap();
+    assert_eq!(span.name, "failover");
+    assert_eq!((span.trace_id.len(), span.span_id.len()), (16, 8));
+    assert!(
+        span.start_time_unix_nano <= span.end_time_unix_nano,
+        "{span:?}"
+    );
+    let names: Vec<_> = span.events.iter().map(|it| &*it.name).collect();
+    assert!(
+        names.contains(&"loss noticed") && names.contains(&"writable again"),
+        "{names:?}"
+    );
+    for event in &span.events {
+        let within = span.start_time_unix_nano..=span.end_time_unix_nano;
+        assert!(within.contains(&event.time_unix_nano), "{span:?}");
+    }
+    assert_eq!(
+        value(&span.attributes, "sdam.primary.previous"),
+        Some(before.trim_end())
+    );
+    let after = program.get("/primary").1;
+    assert_eq!(
+        value(&span.attributes, "sdam.primary"),
+        Some(after.trim_end())
+    );
+    program.finish();
+}
+
+#[test]
+fn the_end_of_the_program_sends_what_is_left() {
+    let set = ReplicaSet::start(3).unwrap();
+    let fake = Fake::start("200 OK", Vec::new());
+    let program = Running::start_with(pushing(set.uri(), &fake.url(), &[]));
+    program.get_until("/healthz", 200);
+    set.step_down().unwrap();
+    while !program
+        .get("/metrics")
+        .1
+        .contains("sdam_failovers_total 1\n")
+    {
+        thread::yield_now();
+    }
+    // By default, the first metrics would be sent after a minute.
+    program.finish();
+    let mut logs = Vec::new();
+    let mut spans = Vec::new();
+    let mut failovers = None;
+    while let Ok(request) = fake.requests.try_recv() {
+        let body = &*request.body;
+        match &*request.head[0] {
+            "POST /v1/logs HTTP/1.1" => {
+                let request = ExportLogsServiceRequest::decode(body).unwrap();
+                let of = request
+                    .resource_logs
+                    .into_iter()
+                    .flat_map(|it| it.scope_logs);
+                logs.extend(of.flat_map(|it| it.log_records));
+            }
+            "POST /v1/traces HTTP/1.1" => {
+                let request = ExportTraceServiceRequest::decode(body).unwrap();
+                let of = request
+                    .resource_spans
+                    .into_iter()
+                    .flat_map(|it| it.scope_spans);
+                spans.extend(of.flat_map(|it| it.spans));
+            }
+            _ => {
+                let request = ExportMetricsServiceRequest::decode(body).unwrap();
+                let metrics = &request.resource_metrics[0].scope_metrics[0].metrics;
+                failovers = Some((
+                    number(metrics, "sdam_failovers_total"),
+                    number(metrics, "sdam_up"),
+                ));
+            }
+        }
+    }
+    assert_eq!(failovers, Some((1, 1)));
+    let names: BTreeSet<_> = logs.iter().map(|it| &*it.event_name).collect();
+    let expected = [
+        "sdam.failover.ended",
+        "sdam.primary.changed",
+        "sdam.server.changed",
+        "sdam.topology.changed",
+    ];
+    for name in expected {
+        assert!(names.contains(name), "{names:?}");
+    }
+    let [span] = &*spans else {
+        panic!("{spans:?}");
+    };
+    let ended = logs
+        .iter()
+        .find(|it| it.event_name == "sdam.failover.ended")
+        .unwrap();
+    assert_eq!(
+        (&ended.trace_id, &ended.span_id),
+        (&span.trace_id, &span.span_id)
+    );
+    let last = logs
+        .iter()
+        .rfind(|it| it.event_name == "sdam.topology.changed")
+        .unwrap();
+    assert_eq!(
+        value(&last.attributes, "sdam.topology.type"),
+        Some("ReplicaSetWithPrimary")
+    );
+}
+
+#[test]
+fn a_collector_that_is_down_is_reported_once_and_again_when_it_is_up() {
+    let server = Builder::standalone().start().unwrap();
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = closed.local_addr().unwrap();
+    drop(closed);
+    let url = format!("http://{address}");
+    let arguments = pushing(server.uri(), &url, &[("METRIC_EXPORT_INTERVAL", "20")]);
+    let program = Running::start_with(arguments);
+    let begun = program.remarks.recv().unwrap();
+    assert!(
+        begun.starts_with(&format!("warning: OTLP: {url}/v1/")),
+        "{begun}"
+    );
+    assert!(begun.contains("refused"), "{begun}");
+    assert_eq!(program.get_until("/healthz", 200), "ok\n");
+    let fake = Fake::listen(TcpListener::bind(address).unwrap(), "200 OK", Vec::new());
+    let ended = program.remarks.recv().unwrap();
+    assert!(ended.starts_with("OTLP: "), "{ended}");
+    assert!(ended.contains(" again"), "{ended}");
+    // The records from before were kept.
+    let logs = fake.logs();
+    assert!(
+        logs.iter().any(|it| it.event_name == "sdam.server.changed"),
+        "{logs:?}"
+    );
+    program.finish();
+}
+
+#[test]
+fn refused_records_are_dropped_and_busy_collectors_are_asked_again() {
+    let rejected = ExportLogsServiceResponse {
+        partial_success: Some(ExportLogsPartialSuccess {
+            rejected_log_records: 3,
+            error_message: "too old".to_owned(),
+        }),
+    };
+    let check = |status, answer: Vec<u8>, is_done: bool, said: &str| {
+        let fake = Fake::start(status, answer);
+        let settings = Push::new(Some(&fake.url()), &BTreeMap::new())
+            .unwrap()
+            .unwrap();
+        let remarks = RefCell::new(Vec::new());
+        let remark = |words: &dyn Display| remarks.borrow_mut().push(words.to_string());
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        let done = runtime.unwrap().block_on(async {
+            settings.queue.logs([LogRecord::default()]);
+            settings.push_logs(remark).await;
+            settings.push_logs(remark).await;
+            settings.queue.is_empty()
+        });
+        assert_eq!(done, is_done, "{status}");
+        let remarks: Vec<String> = remarks.into_inner();
+        assert!(remarks.iter().all(|it| it.contains(said)), "{remarks:?}");
+        let expected = usize::from(!said.is_empty());
+        assert_eq!(remarks.len(), expected, "{remarks:?}");
+    };
+    check("200 OK", vec![], true, "");
+    check(
+        "200 OK",
+        rejected.encode_to_vec(),
+        true,
+        "it rejects 3 of the records: too old",
+    );
+    check(
+        "503 Service Unavailable",
+        vec![],
+        false,
+        "it answers 503 Service Unavailable",
+    );
+    check("429 Too Many Requests", vec![], false, "it answers 429");
+    check(
+        "404 Not Found",
+        vec![],
+        true,
+        "/v1/logs does not take logs: it answers 404 Not Found",
+    );
+}
+
+/// The clock is virtual, so the limit passes as soon as everything waits for it.
+#[test]
+fn a_silent_collector_delays_the_end_by_the_limit_at_most() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", silent.local_addr().unwrap());
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build();
+    let push = Push::new(Some(&url), &BTreeMap::new()).unwrap().unwrap();
+    push.queue.logs([LogRecord::default()]);
+    push.queue.spans([Span::default()]);
+    let remarks = RefCell::new(Vec::new());
+    let waited = runtime.unwrap().block_on(async {
+        let start = tokio::time::Instant::now();
+        let remark = |words: &dyn Display| remarks.borrow_mut().push(words.to_string());
+        push.flush(Duration::from_secs(2), "", remark).await;
+        start.elapsed()
+    });
+    let limit = Duration::from_secs(2);
+    assert!(
+        waited >= limit && waited < limit + Duration::from_millis(10),
+        "{waited:?}"
+    );
+    assert_eq!(
+        remarks.into_inner(),
+        ["warning: OTLP: the last push did not end within 2 s"]
+    );
+}
+
+#[test]
+fn a_wrong_certificate_file_is_named() {
+    let variables = BTreeMap::from([(
+        "OTEL_EXPORTER_OTLP_CERTIFICATE".to_owned(),
+        "/no/such".to_owned(),
+    )]);
+    let said = Push::new(Some("https://a"), &variables).err().unwrap();
+    assert!(
+        said.starts_with("OTEL_EXPORTER_OTLP_CERTIFICATE is `/no/such`: "),
+        "{said}"
+    );
+    assert!(Push::new(Some("http://a"), &BTreeMap::new()).is_ok());
+}
