@@ -3,7 +3,8 @@
 use std::{
     collections::BTreeSet,
     io::{BufRead, BufReader, Read, Write},
-    net::{SocketAddr, TcpListener, TcpStream},
+    net::{SocketAddr, TcpListener},
+    path::PathBuf,
     sync::mpsc::{self, Receiver},
     thread,
     time::Duration,
@@ -21,7 +22,14 @@ use opentelemetry_proto::tonic::{
     trace::v1::Span,
 };
 use prost::Message;
+use rustls::{
+    ServerConfig, ServerConnection, StreamOwned,
+    crypto::ring,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+};
+use sdam_live::{Certificates, ServerCertificate};
 use sdam_sim::serve::{Builder, ReplicaSet};
+use tempfile::NamedTempFile;
 
 use super::*;
 use crate::export::{Arguments, tests::Running};
@@ -42,18 +50,35 @@ struct Received {
 
 impl Fake {
     fn start(status: &'static str, answer: Vec<u8>) -> Self {
-        Self::listen(TcpListener::bind("127.0.0.1:0").unwrap(), status, answer)
+        Self::listen(
+            TcpListener::bind("127.0.0.1:0").unwrap(),
+            None,
+            status,
+            answer,
+        )
     }
 
-    fn listen(listener: TcpListener, status: &'static str, answer: Vec<u8>) -> Self {
+    fn listen(
+        listener: TcpListener,
+        tls: Option<Arc<ServerConfig>>,
+        status: &'static str,
+        answer: Vec<u8>,
+    ) -> Self {
         let address = listener.local_addr().unwrap();
         let (sender, requests) = mpsc::channel();
         // It ends with the process.
         thread::spawn(move || {
             for stream in listener.incoming() {
-                let (sender, answer) = (sender.clone(), answer.clone());
+                let (sender, answer, tls) = (sender.clone(), answer.clone(), tls.clone());
                 thread::spawn(move || {
-                    let mut stream = BufReader::new(stream.unwrap());
+                    let stream = stream.unwrap();
+                    let mut stream = BufReader::new(match tls {
+                        Some(tls) => {
+                            let tls = ServerConnection::new(tls).unwrap();
+                            Box::new(StreamOwned::new(tls, stream)) as Box<dyn Stream>
+                        }
+                        None => Box::new(stream),
+                    });
                     while let Some(request) = receive(&mut stream) {
                         let length = answer.len();
                         let head = format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n\r\n");
@@ -111,8 +136,13 @@ impl Fake {
     }
 }
 
+/// A connection with or without TLS.
+trait Stream: Read + Write {}
+
+impl<T: Read + Write> Stream for T {}
+
 /// Reads a request; `None` at the end of the connection.
-fn receive(stream: &mut BufReader<TcpStream>) -> Option<Received> {
+fn receive(stream: &mut BufReader<Box<dyn Stream>>) -> Option<Received> {
     let mut head = Vec::new();
     loop {
         let mut line = String::new();
@@ -253,10 +283,13 @@ fn metrics_arrive_with_the_names_labels_and_values_of_the_page() {
 fn a_failover_arrives_as_log_records_and_as_a_span() {
     let set = ReplicaSet::start(3).unwrap();
     let fake = Fake::start("200 OK", Vec::new());
-    let program = Running::start_with(pushing(set.uri(), &fake.url(), &[]));
-    let before = program.get_until("/primary", 200);
-    program.get_until("/healthz?read=secondary", 200);
-    set.step_down().unwrap();
+    let mut file = NamedTempFile::new().unwrap();
+    writeln!(file, "orders = '{}'", set.uri()).unwrap();
+    let mut arguments = pushing("", &fake.url(), &[]);
+    arguments.targets = Some(file.path().to_owned());
+    let program = Running::start_with(arguments);
+    let before = program.get_until("/primary?target=orders", 200);
+    set.kill(set.primary().unwrap().unwrap()).unwrap();
     let [span] = <[_; 1]>::try_from(fake.spans()).unwrap();
     assert_eq!(span.name, "failover");
     assert_eq!((span.trace_id.len(), span.span_id.len()), (16, 8));
@@ -265,10 +298,10 @@ fn a_failover_arrives_as_log_records_and_as_a_span() {
         "{span:?}"
     );
     let names: Vec<_> = span.events.iter().map(|it| &*it.name).collect();
-    assert!(
-        names.contains(&"loss noticed") && names.contains(&"writable again"),
-        "{names:?}"
-    );
+    for name in ["loss noticed", "pool cleared", "writable again"] {
+        assert!(names.contains(&name), "{names:?}");
+    }
+    assert_eq!(value(&span.attributes, "deployment"), Some("orders"));
     for event in &span.events {
         let within = span.start_time_unix_nano..=span.end_time_unix_nano;
         assert!(within.contains(&event.time_unix_nano), "{span:?}");
@@ -277,7 +310,7 @@ fn a_failover_arrives_as_log_records_and_as_a_span() {
         value(&span.attributes, "sdam.primary.previous"),
         Some(before.trim_end())
     );
-    let after = program.get("/primary").1;
+    let after = program.get("/primary?target=orders").1;
     assert_eq!(
         value(&span.attributes, "sdam.primary"),
         Some(after.trim_end())
@@ -366,22 +399,22 @@ fn the_end_of_the_program_sends_what_is_left() {
 }
 
 #[test]
-fn a_collector_that_is_down_is_reported_once_and_again_when_it_is_up() {
+fn a_collector_that_does_not_answer_is_reported_once_and_again_when_it_does() {
     let server = Builder::standalone().start().unwrap();
-    let closed = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = closed.local_addr().unwrap();
-    drop(closed);
-    let url = format!("http://{address}");
-    let arguments = pushing(server.uri(), &url, &[("METRIC_EXPORT_INTERVAL", "20")]);
-    let program = Running::start_with(arguments);
+    // It answers nothing yet. The port of one that is closed could be taken by another test.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", silent.local_addr().unwrap());
+    let variables = [
+        ("METRIC_EXPORT_INTERVAL", "20"),
+        ("EXPORTER_OTLP_TIMEOUT", "500"),
+    ];
+    let program = Running::start_with(pushing(server.uri(), &url, &variables));
     let begun = program.remarks.recv().unwrap();
-    assert!(
-        begun.starts_with(&format!("warning: OTLP: {url}/v1/")),
-        "{begun}"
-    );
-    assert!(begun.contains("refused"), "{begun}");
+    let said = format!("warning: OTLP: {url}/v1/");
+    assert!(begun.starts_with(&said), "{begun}");
+    assert!(begun.contains("no answer within 500 ms"), "{begun}");
     assert_eq!(program.get_until("/healthz", 200), "ok\n");
-    let fake = Fake::listen(TcpListener::bind(address).unwrap(), "200 OK", Vec::new());
+    let fake = Fake::listen(silent, None, "200 OK", Vec::new());
     let ended = program.remarks.recv().unwrap();
     assert!(ended.starts_with("OTLP: "), "{ended}");
     assert!(ended.contains(" again"), "{ended}");
@@ -402,28 +435,30 @@ fn refused_records_are_dropped_and_busy_collectors_are_asked_again() {
             error_message: "too old".to_owned(),
         }),
     };
-    let check = |status, answer: Vec<u8>, is_done: bool, said: &str| {
-        let fake = Fake::start(status, answer);
-        let settings = Push::new(Some(&fake.url()), &BTreeMap::new())
-            .unwrap()
-            .unwrap();
+    let check_at = |url: &str, is_done: bool, said: &str| {
+        let push = Push::new(Some(url), &BTreeMap::new()).unwrap().unwrap();
         let remarks = RefCell::new(Vec::new());
         let remark = |words: &dyn Display| remarks.borrow_mut().push(words.to_string());
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build();
         let done = runtime.unwrap().block_on(async {
-            settings.queue.logs([LogRecord::default()]);
-            settings.push_logs(remark).await;
-            settings.push_logs(remark).await;
-            settings.queue.is_empty()
+            push.queue.logs([LogRecord::default()]);
+            push.push_logs(remark).await;
+            push.push_logs(remark).await;
+            push.queue.is_empty()
         });
-        assert_eq!(done, is_done, "{status}");
+        assert_eq!(done, is_done, "{said}");
         let remarks: Vec<String> = remarks.into_inner();
         assert!(remarks.iter().all(|it| it.contains(said)), "{remarks:?}");
         let expected = usize::from(!said.is_empty());
         assert_eq!(remarks.len(), expected, "{remarks:?}");
     };
+    let check = |status, answer: Vec<u8>, is_done: bool, said: &str| {
+        check_at(&Fake::start(status, answer).url(), is_done, said);
+    };
+    // No program listens on this port.
+    check_at("http://127.0.0.1:1", false, "refused");
     check("200 OK", vec![], true, "");
     check(
         "200 OK",
@@ -474,6 +509,42 @@ fn a_silent_collector_delays_the_end_by_the_limit_at_most() {
         remarks.into_inner(),
         ["warning: OTLP: the last push did not end within 2 s"]
     );
+}
+
+#[test]
+fn a_collector_with_tls_is_checked_by_the_authority_of_the_variable() {
+    let certificates = Certificates::create().unwrap();
+    let own = certificates.server(ServerCertificate::Valid);
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_file_iter(&own).unwrap().collect();
+    let key = PrivateKeyDer::from_pem_file(&own).unwrap();
+    let tls = ServerConfig::builder_with_provider(ring::default_provider().into())
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(chain.unwrap(), key)
+        .unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let fake = Fake::listen(listener, Some(tls.into()), "200 OK", Vec::new());
+    let url = format!("https://{}", fake.address);
+    let push = |authority: PathBuf| {
+        let authority = authority.to_str().unwrap().to_owned();
+        let name = "OTEL_EXPORTER_OTLP_CERTIFICATE".to_owned();
+        let push = Push::new(Some(&url), &BTreeMap::from([(name, authority)])).unwrap();
+        let remarks = RefCell::new(Vec::new());
+        let remark = |words: &dyn Display| remarks.borrow_mut().push(words.to_string());
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        runtime.unwrap().block_on(async {
+            let push = push.unwrap();
+            push.push_metrics("# TYPE a gauge\na 1\n", remark).await;
+        });
+        remarks.into_inner()
+    };
+    assert_eq!(push(certificates.authority()), [""; 0]);
+    assert_eq!(number(&fake.metrics().1, "a"), 1);
+    let said = push(certificates.other_authority());
+    assert!(said[0].contains("certificate"), "{said:?}");
 }
 
 #[test]
