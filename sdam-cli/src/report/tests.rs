@@ -350,12 +350,6 @@ fn long(count: usize) -> Recording {
 }
 
 #[test]
-fn a_page_of_100_000_events_has_at_most_4_megabytes() {
-    let page = Page::of(&long(100_000)).html;
-    assert!(page.len() < 4 << 20, "{}", page.len());
-}
-
-#[test]
 fn a_report_is_written_beside_its_recording_and_replaces_only_reports() {
     let folder = env::temp_dir().join(format!("sdam-report-{}", std::process::id()));
     fs::create_dir_all(&folder).unwrap();
