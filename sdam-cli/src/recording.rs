@@ -6,11 +6,12 @@
 use std::{
     fmt::{self, Write as _},
     fs::{self, File},
-    io,
+    io::{self, BufRead},
     path::Path,
     time::{Duration, SystemTime},
 };
 
+use indicatif::{ProgressBar, ProgressStyle};
 use sdam_core::{event::Event, options::Options, time::Instant};
 use sdam_events::{
     record::Origin,
@@ -21,10 +22,14 @@ use sha2::{Digest, Sha256};
 use crate::{
     failure::{Failure, cannot_read, cannot_write},
     input,
+    terminal::sanitize,
 };
 
 #[cfg(test)]
 pub(crate) mod tests;
+
+/// From how many bytes on the progress of reading is shown: about 150,000 lines.
+const LONG: usize = 64 << 20;
 
 /// A recording that was read to its end.
 #[derive(Clone, Debug)]
@@ -50,6 +55,8 @@ pub struct Recording {
 impl Recording {
     /// Reads the recording in the file `path`; from standard input if it is `-`.
     ///
+    /// If it is long, and standard error is a terminal, the progress is shown there.
+    ///
     /// The recording of a killed program, whose last line lacks its end, is used up to there, and
     /// [`defect`](Self::defect) says so.
     ///
@@ -61,7 +68,10 @@ impl Recording {
         let name = input::name(path);
         let bytes = input::read(path);
         let bytes = bytes.map_err(|error| RecordingError(cannot_read(&name, &error)))?;
-        Self::parse(name, &bytes)
+        let bar = progress(&name, bytes.len());
+        let recording = Self::read(name, &bytes, bar.wrap_read(&*bytes));
+        bar.finish_and_clear();
+        recording
     }
 
     /// Reads the recording `bytes` of the file `name`.
@@ -70,9 +80,13 @@ impl Recording {
     ///
     /// Those of [`open`](Self::open).
     pub fn parse(name: impl Into<String>, bytes: &[u8]) -> Result<Self, RecordingError> {
-        let name = name.into();
+        Self::read(name.into(), bytes, bytes)
+    }
+
+    /// Reads the recording `bytes` by `reader`, which sees the progress.
+    fn read(name: String, bytes: &[u8], reader: impl BufRead) -> Result<Self, RecordingError> {
         let mut events = Vec::new();
-        let outcome = replay_to(bytes, |event| events.push(event.clone())).map_err(|error| {
+        let outcome = replay_to(reader, |event| events.push(event.clone())).map_err(|error| {
             let is_header = matches!(error, ReplayError::Malformed { line: 1, .. });
             RecordingError(if is_header {
                 format!("{name}: {error}; `sdam watch --record FILE` makes a recording")
@@ -160,6 +174,19 @@ impl fmt::Display for RecordingError {
 }
 
 impl std::error::Error for RecordingError {}
+
+/// Returns the progress of reading `length` bytes; hidden if that takes less than about a second.
+fn progress(name: &str, length: usize) -> ProgressBar {
+    if length < LONG {
+        return ProgressBar::hidden();
+    }
+    // Hidden unless standard error is a terminal.
+    let bar = ProgressBar::new(length as u64).with_message(sanitize(name));
+    match ProgressStyle::with_template("reading {msg} {bar:40} {percent} %, {eta} left") {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
 
 fn digest(bytes: &[u8]) -> String {
     let mut digits = String::new();
