@@ -136,8 +136,8 @@ const EXPLANATIONS: [(Check, &[&str]); 15] = [
         Check::Lag,
         &[
             "lastWrite.lastWriteDate of each secondary is compared with that of the primary.",
-            "warn: a secondary is more than 10 s behind. Reads from it miss newer writes, and \
-             writes of a majority wait for it.",
+            "warn: a secondary is more than 11 s behind (an idle primary writes every 10 s). Reads \
+             from it miss newer writes, and writes of a majority may wait for it.",
         ],
     ),
     (

@@ -45,6 +45,28 @@ fn a_server_outside_the_latency_window_is_a_warning() {
 }
 
 #[test]
+fn a_lag_between_two_writes_of_an_idle_primary_is_no_warning() {
+    let check = |lag: i64, expected: &[&str]| {
+        let member = |kind: &str, date| {
+            bson::doc! {
+                kind: true, "setName": "rs", "hosts": ["a", "b"], "maxWireVersion": 17, "ok": 1,
+                "lastWrite": { "lastWriteDate": bson::DateTime::from_millis(date) },
+            }
+        };
+        let hosts = [
+            greeted("a", &member("isWritablePrimary", lag), 2),
+            greeted("b", &member("secondary", 0), 2),
+        ];
+        let options = Options::parse("mongodb://a,b").unwrap();
+        let found = problems(&times::of(&hosts, &options));
+        let names: Vec<_> = found.iter().map(|(name, _)| &**name).collect();
+        assert_eq!(names, expected, "{lag}");
+    };
+    check(11_000, &[]);
+    check(12_000, &["lag b:27017"]);
+}
+
+#[test]
 fn a_certificate_is_a_warning_before_it_expires() {
     let check = |days: i64, expected: &[&str]| {
         let mut host = Host::new(ServerAddress::parse("a").unwrap());

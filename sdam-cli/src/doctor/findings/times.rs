@@ -12,8 +12,9 @@ use crate::doctor::{
 
 /// Clocks that differ by more, in milliseconds, are worth a warning.
 const CLOCKS: u64 = 1_000;
-/// Secondaries that lag behind by more, in milliseconds, are worth a warning.
-const LAG: i64 = 10_000;
+/// Secondaries that lag behind by more, in milliseconds, are worth a warning. An idle primary writes
+/// every 10 s, and servers round the dates of writes to seconds.
+const LAG: i64 = 11_000;
 
 /// Returns the findings about all servers that have answered.
 pub(super) fn of(hosts: &[Host], options: &Options) -> Vec<Finding> {
