@@ -51,8 +51,7 @@ fn a_client_waits_while_a_killed_primary_is_replaced() {
     set.kill(sdam_sim::Target::Primary).unwrap();
     client.assert_closed();
     // The connection ends with the member, maybe before the proxy knows more.
-    let change = program.remark("", &[]);
-    assert!(change.ends_with(&format!(", before {old}")), "{change}");
+    program.loses(&old);
     let mut next = Client::connect(&program.uris[0]);
     let reply = next.hello("after");
     assert!(reply.get_bool("isWritablePrimary").unwrap());
@@ -118,7 +117,7 @@ fn a_draining_connection_gets_the_reply_in_progress_and_sends_nothing() {
     let mut arguments = set.arguments();
     arguments.drain = Some(Duration::from_secs(60));
     let program = Running::start(arguments);
-    program.primary();
+    let old = program.primary();
     let mut waiting = Client::connect(&program.uris[0]);
     let mut idle = Client::connect(&program.uris[0]);
     let version = waiting.hello("waiting");
@@ -132,6 +131,8 @@ fn a_draining_connection_gets_the_reply_in_progress_and_sends_nothing() {
     set.step_down().unwrap();
     let reply = waiting.receive().unwrap();
     assert!(!reply.get_bool("isWritablePrimary").unwrap());
+    // The client may learn of it before the proxy does.
+    program.loses(&old);
     waiting.send("late", None);
     waiting.assert_closed();
     idle.assert_closed();
@@ -172,15 +173,18 @@ fn connections_for_reads_spread_by_their_number_and_end_when_the_member_becomes_
     let program = Running::start(arguments);
     let old = program.primary();
     let mut readers: Vec<(String, Client)> = Vec::new();
-    // Both are known once both get connections.
-    while readers.len() < 20 {
+    let of_first = |readers: &[(String, Client)]| {
+        let own = readers.iter().filter(|(me, _)| *me == readers[0].0);
+        own.count()
+    };
+    // One that is known later gets the next ones, until both have as many.
+    while readers.len() < 10 || of_first(&readers) * 2 != readers.len() {
         let mut client = Client::connect(&program.uris[1]);
         let me = client.hello("read").get_str("me").unwrap().to_owned();
         assert_ne!(me, old);
         readers.push((me, client));
+        assert!(readers.len() < 200, "all to {}", readers[0].0);
     }
-    let first = readers.iter().filter(|(me, _)| *me == readers[0].0).count();
-    assert!((5..=15).contains(&first), "{first} of 20");
     set.step_down().unwrap();
     let remark = program.remark("primary: ", &["no primary"]);
     let new = remark["primary: ".len()..].split(',').next().unwrap();

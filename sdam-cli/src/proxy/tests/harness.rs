@@ -256,6 +256,13 @@ impl Running {
         self.remark("primary: ", &[])["primary: ".len()..].to_owned()
     }
 
+    /// Waits until the proxy knows that `old` is no longer the primary; no other change may come
+    /// before.
+    pub(super) fn loses(&self, old: &str) {
+        let change = self.remark("", &[]);
+        assert!(change.ends_with(&format!(", before {old}")), "{change}");
+    }
+
     pub(super) fn signal(&self) {
         self.signals.unbounded_send(()).unwrap();
     }
