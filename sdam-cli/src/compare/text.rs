@@ -55,11 +55,10 @@ pub(super) fn write(comparison: &Comparison, out: &mut impl Write) -> io::Result
         };
         let total = periods.iter().map(Period::length).sum();
         let total = short(Duration::from_nanos(total));
-        writeln!(
-            out,
-            "{name}: {} disagreements, {total} in all",
-            periods.len()
-        )?;
+        match periods.len() {
+            1 => writeln!(out, "{name}: 1 disagreement, {total}")?,
+            count => writeln!(out, "{name}: {count} disagreements, {total} in all")?,
+        }
         let mut shown: Vec<&Period> = periods.iter().collect();
         shown.sort_by_key(|period| std::cmp::Reverse(period.length()));
         longest = longest.max(shown.first().map(|period| (period.length(), name)));

@@ -177,7 +177,9 @@ fn block(text: &mut String, palette: Palette, finding: &Finding) {
             }
             Value::String(word) => word.clone(),
             Value::Number(number) if number.is_f64() => {
-                format!("{:.1}", number.as_f64().unwrap_or_default())
+                let tenths = (number.as_f64().unwrap_or_default() * 10.0).round();
+                // Without the sign of -0.
+                format!("{:.1}", tenths / 10.0 + 0.0)
             }
             other => other.to_string(),
         };

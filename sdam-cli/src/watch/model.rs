@@ -3,6 +3,7 @@
 //! Without I/O, so it works on live events and on recorded ones.
 
 mod history;
+mod lag;
 mod log;
 mod server;
 mod stopwatch;
@@ -32,6 +33,7 @@ use sdam_events::{
 };
 use sdam_select::{Criteria, Settings, explain::Explanation};
 
+use self::lag::{GRACE, Writes};
 pub(crate) use self::{
     history::{Column, Probe},
     log::{Entry, Log},
@@ -57,6 +59,7 @@ pub(crate) struct Model {
     log: Log,
     /// The losses of servers and changes of the primary, oldest first.
     flaps: VecDeque<(Instant, ServerAddress)>,
+    writes: Writes,
     opened: Option<Instant>,
     is_closed: bool,
     type_since: Instant,
@@ -80,6 +83,7 @@ impl Model {
             stopwatch: Stopwatch::default(),
             log: Log::default(),
             flaps: VecDeque::new(),
+            writes: Writes::default(),
             opened: None,
             is_closed: false,
             type_since: Instant::EPOCH,
@@ -136,6 +140,11 @@ impl Model {
             EventKind::TopologyDescriptionChanged { previous, new } => {
                 self.change_topology(at, previous, new);
             }
+            EventKind::ServerHeartbeatStarted(heartbeat) if heartbeat.awaited => {
+                if let Some(server) = self.servers.get_mut(&heartbeat.address) {
+                    server.mode = Some(Mode::Streaming);
+                }
+            }
             EventKind::ServerHeartbeatSucceeded {
                 heartbeat,
                 duration,
@@ -143,6 +152,7 @@ impl Model {
             } => {
                 if let Some(server) = self.servers.get_mut(&heartbeat.address) {
                     server.succeeded(at, heartbeat, *duration, reply);
+                    self.writes.note(at, &server.description);
                 }
                 self.stopwatch.checked(at, &heartbeat.address);
             }
@@ -232,6 +242,7 @@ impl Model {
     ) {
         if let Some(server) = self.servers.get_mut(&new.address) {
             server.change(at, new);
+            self.writes.note(at, new);
         }
         let (old, role) = (previous.server_type, new.server_type);
         if old != role {
@@ -391,7 +402,8 @@ impl Model {
     }
 
     /// Returns how far the last write of `server` is behind that of the primary, or behind the
-    /// newest one of a secondary if there is no primary (Max Staleness: "staleness").
+    /// newest one of a secondary if there is no primary (Max Staleness: "staleness"). `None` if
+    /// that is much, but the secondary may have caught up with a new write since its last answer.
     pub(super) fn lag(&self, server: &Server) -> Option<Duration> {
         /// How old the last write was when the server has reported it, in nanoseconds.
         fn age(server: &ServerDescription) -> Option<i128> {
@@ -405,14 +417,17 @@ impl Model {
             let servers = self.servers.values().map(|other| &other.description);
             servers.filter(move |other| other.server_type == role)
         };
-        let newest = match with(ServerType::RsPrimary).next() {
+        let primary = with(ServerType::RsPrimary).next();
+        let newest = match primary {
             Some(primary) => age(primary)?,
             None => with(ServerType::RsSecondary)
                 .filter_map(|other| age(other))
                 .min()?,
         };
         let lag = (age(&server.description)? - newest).max(0);
-        Some(Duration::from_nanos(u64::try_from(lag).unwrap_or(u64::MAX)))
+        let lag = Duration::from_nanos(u64::try_from(lag).unwrap_or(u64::MAX));
+        let is_certain = primary.is_none() || self.writes.is_missed_by(&server.description);
+        (lag < GRACE || is_certain).then_some(lag)
     }
 
     /// Explains which servers an operation would go to; a write without a read preference. `None`

@@ -133,10 +133,12 @@ fn times(model: &Model, server: &Server) -> Fact {
     };
     let median = server.history.median(model.now() - table::MEDIAN_PERIOD);
     let median = median.map_or("-".to_owned(), millis);
+    // It is 0 until there are enough samples.
+    let minimum = Some(rtt.minimum).filter(|minimum| !minimum.is_zero());
     let words = format!(
         "average {} ms, minimum {}, p50 {median}, p90 {}",
         millis(rtt.average),
-        millis(rtt.minimum),
+        minimum.map_or("-".to_owned(), millis),
         millis(rtt.p90)
     );
     ("rtt", Tone::Normal, words)

@@ -1,0 +1,42 @@
+//! The writes of the primary, beside which secondaries may be behind.
+
+use std::{collections::VecDeque, time::Duration};
+
+use sdam_core::{
+    server::{ServerDescription, ServerType},
+    time::Instant,
+};
+
+/// How long a write is known before a secondary without it counts as behind. After an election the
+/// first write of the new primary is much newer than the last one of the old.
+pub(super) const GRACE: Duration = Duration::from_secs(3);
+
+/// The maximum number of writes that are kept.
+const WRITES: usize = 100;
+
+/// The last writes that primaries have reported, with increasing dates, and when they became known.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Writes(VecDeque<(Instant, i64)>);
+
+impl Writes {
+    /// Adds the last write of `server`, if it is a primary.
+    pub(super) fn note(&mut self, at: Instant, server: &ServerDescription) {
+        let is_primary = server.server_type == ServerType::RsPrimary;
+        let Some(write) = server.last_write_date.filter(|_| is_primary) else {
+            return;
+        };
+        if self.0.back().is_none_or(|(_, last)| *last < write) {
+            if self.0.len() == WRITES {
+                self.0.pop_front();
+            }
+            self.0.push_back((at, write));
+        }
+    }
+
+    /// Returns whether the last answer of `server` lacks a write that was known for [`GRACE`].
+    pub(super) fn is_missed_by(&self, server: &ServerDescription) -> bool {
+        let own = server.last_write_date;
+        let first = self.0.iter().find(|(_, write)| own < Some(*write));
+        first.is_some_and(|(known, _)| server.last_update_time >= Some(*known + GRACE))
+    }
+}
