@@ -10,12 +10,12 @@ use crate::{
     table::CASES,
 };
 
-/// Returns the names of the options of a subcommand.
+/// Returns the names of the options of a subcommand, except those that this build does not have.
 fn options(definition: &Command) -> Vec<&str> {
-    definition
+    let shown = definition
         .get_arguments()
-        .filter_map(|argument| argument.get_long())
-        .collect()
+        .filter(|argument| !argument.is_hide_set());
+    shown.filter_map(|argument| argument.get_long()).collect()
 }
 
 #[test]
