@@ -80,6 +80,16 @@ pub fn run(
         Ok(comparison) => comparison,
         Err(failure) => return failure.report(&mut remarks),
     };
+    if let [first, others @ ..] = &comparison.clients[..]
+        && let Some(other) = others.iter().find(|it| !it.shares_a_server_with(first))
+    {
+        let (one, other) = (&first.file, &other.file);
+        let doubt = "compare recordings of one deployment, by the names that its members have";
+        writeln!(
+            remarks,
+            "warning: {one} and {other} have no server in common; {doubt}"
+        )?;
+    }
     if arguments.json {
         writeln!(output, "{}", json::of(&comparison))?;
     } else {

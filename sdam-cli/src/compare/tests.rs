@@ -11,7 +11,7 @@ use sdam::{
 };
 use serde_json::Value;
 
-use super::{Arguments, run};
+use super::{Arguments, Subject, run, views};
 use crate::{
     exit::Exit,
     recording::tests::{Client, WALL, pass, simulation},
@@ -166,6 +166,16 @@ fn clients_with_different_clocks_that_see_the_same_agree() {
     assert!(text.contains("its clock is 3.21"), "{text}");
     let name = files.path(2).display().to_string();
     assert!(text.contains(&format!("  {name} ({name}): ")), "{text}");
+}
+
+#[test]
+fn clients_of_different_deployments_share_no_server() {
+    let client = |subject| views::Client::with_views(subject, &[(0, Some("RSPrimary"))]);
+    let server = |address: &str| client(Subject::Server(address.to_owned()));
+    assert!(server("a").shares_a_server_with(&server("a")));
+    assert!(!server("a").shares_a_server_with(&server("b")));
+    let primary = || client(Subject::Primary);
+    assert!(!primary().shares_a_server_with(&primary()));
 }
 
 #[test]

@@ -126,6 +126,13 @@ impl Client {
         }
     }
 
+    /// Returns whether both have seen a server of the same address.
+    pub(super) fn shares_a_server_with(&self, other: &Self) -> bool {
+        let is_server = |subject: &&Subject| matches!(subject, Subject::Server(_));
+        let mut servers = self.views.keys().filter(is_server);
+        servers.any(|subject| other.views.contains_key(subject))
+    }
+
     /// Moves all times by these nanoseconds.
     pub(super) fn shift(&mut self, nanos: i64) {
         let views = self.views.values_mut().flatten().map(|(at, _)| at);
