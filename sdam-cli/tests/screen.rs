@@ -329,15 +329,21 @@ fn programs_without_a_screen_leave_the_terminal_as_it_was() {
     };
     let set = set();
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    // What is typed before the prompt would be input of the program.
+    let has_prompt = || {
+        let ends = |text: &str| text.trim_end().ends_with("ready$");
+        screen.terminal.wait_until("a prompt", ends).unwrap();
+    };
     let check = |arguments: &str, is_running: &dyn Fn(), code: u8| {
         let program = env!("CARGO_BIN_EXE_sdam");
         screen.terminal.line("clear").unwrap();
-        screen
-            .terminal
-            .line(&format!("{program} {arguments}"))
-            .unwrap();
+        let is_clear = |text: &str| text.trim() == "ready$";
+        screen.terminal.wait_until("no text", is_clear).unwrap();
+        let command = format!("{program} {arguments}");
+        screen.terminal.line(&command).unwrap();
         is_running();
         screen.key("C-c");
+        has_prompt();
         screen.terminal.line("echo \"exit $?\"").unwrap();
         screen.is_restored(code);
     };

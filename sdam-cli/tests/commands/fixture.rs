@@ -1,11 +1,6 @@
 //! What command lines name: deployments and files.
 
-use std::{
-    fmt::Write as _,
-    fs,
-    net::TcpListener,
-    sync::{LazyLock, Mutex},
-};
+use std::{fmt::Write as _, fs, sync::LazyLock};
 
 use rustix::process::Signal;
 use sdam_sim::serve::ReplicaSet;
@@ -31,12 +26,6 @@ pub(crate) static FILES: LazyLock<Vec<(&str, Vec<u8>)>> = LazyLock::new(|| {
 /// A simulated set of three members, which nothing changes.
 static SET: LazyLock<ReplicaSet> = LazyLock::new(|| ReplicaSet::start(3).unwrap());
 
-/// A server that accepts connections and never replies.
-static SILENT: LazyLock<TcpListener> = LazyLock::new(|| TcpListener::bind("127.0.0.1:0").unwrap());
-
-/// One test at a time waits for connections to it.
-pub(crate) static SILENCE: Mutex<()> = Mutex::new(());
-
 /// Creates a folder with the files.
 pub(crate) fn room() -> Room {
     let room = Room::new();
@@ -52,13 +41,8 @@ pub(crate) fn seed() -> &'static str {
     hosts.split(',').next().unwrap()
 }
 
-/// Waits for a connection to the silent server, and keeps it.
-pub(crate) fn connection() -> impl Sized {
-    SILENT.accept().unwrap()
-}
-
-/// Splits arguments at spaces, and puts what they stand for into them.
-pub(crate) fn arguments(name: &str, text: &str, file: &str) -> Vec<String> {
+/// Splits arguments at spaces, and puts what they stand for into them; `given` is what is tested.
+pub(crate) fn arguments(name: &str, text: &str, given: &str) -> Vec<String> {
     let hosts = || {
         let hosts = (1..=250).fold(String::new(), |mut hosts, port| {
             // Writing to a string cannot fail.
@@ -69,9 +53,8 @@ pub(crate) fn arguments(name: &str, text: &str, file: &str) -> Vec<String> {
     };
     let word = |word: &str| match word {
         "URI" => format!("mongodb://{}/?replicaSet=rs0", seed()),
-        "SILENT" => format!("mongodb://{}", SILENT.local_addr().unwrap()),
         "HOSTS" => hosts(),
-        "FILE" => file.to_owned(),
+        "FILE" | "SILENT" => given.to_owned(),
         word => word.to_owned(),
     };
     let words = [name].into_iter().chain(text.split_whitespace());

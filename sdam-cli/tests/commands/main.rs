@@ -10,13 +10,13 @@ mod program;
 mod refusals;
 mod table;
 
-use std::{any::TypeId, fs::File, path::PathBuf, process::Stdio};
+use std::{any::TypeId, fs::File, net::TcpListener, path::PathBuf, process::Stdio};
 
 use clap::{Arg, Command};
 use rustix::process::Signal;
 
 use self::{
-    fixture::{FILES, SILENCE, arguments, connection, room, seed},
+    fixture::{FILES, arguments, room, seed},
     program::{Room, Running},
     refusals::is_helpful,
     table::{CASES, Case, End, Moment, Output},
@@ -195,23 +195,23 @@ fn output_that_cannot_be_written_is_an_error() {
 /// Interrupts a program at a moment.
 fn interrupt(case: &Case, text: &str, moment: Moment, (signal, code): (Signal, i32)) {
     let room = room();
-    let mut command = room.sdam(&arguments(case.name, text, ""));
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let uri = format!("mongodb://{}", silent.local_addr().unwrap());
+    let mut command = room.sdam(&arguments(case.name, text, &uri));
     if let Moment::Reading = moment {
         command.stdin(Stdio::piped());
     }
-    let is_connected = matches!(moment, Moment::Connected);
-    let silence = is_connected.then(|| SILENCE.lock());
     let mut running = Running::start(&mut command);
+    let mut connection = None;
     match moment {
         Moment::Printed => running.wait_for(""),
-        Moment::Connected => {}
+        Moment::Connected => connection = Some(silent.accept().unwrap()),
         // Once more is written than a pipe holds, the program has read.
         Moment::Reading => running.write(&vec![b'\n'; 4 * PIPE]),
     }
-    let kept = silence.as_ref().map(|_| connection());
     running.signal(signal);
     let ended = running.end();
-    drop((kept, silence));
+    drop(connection);
     assert_eq!(
         ended.code, code,
         "{} {text}, {signal:?}: {ended:?}",

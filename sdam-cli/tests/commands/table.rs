@@ -233,13 +233,7 @@ pub(crate) const CASES: &[Case] = &[
         printing: ("web-1.jsonl web-2.jsonl", "-"),
         interrupted: &[("web-1.jsonl -", Moment::Reading, KILLED)],
         paths: &[("recordings", "web-1.jsonl FILE", Use::Input)],
-        refused: &[
-            ("web-1.jsonl", ["2 values", "<RECORDING>"]),
-            (
-                "web-1.jsonl many.jsonl",
-                ["no time in common", "record at the same time"],
-            ),
-        ],
+        refused: &[("web-1.jsonl", ["2 values", "<RECORDING>"])],
     },
     Case {
         name: "completions",
