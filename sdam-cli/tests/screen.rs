@@ -3,6 +3,7 @@
 
 use std::{
     fs,
+    io::Write,
     net::TcpListener,
     path::Path,
     process::Command,
@@ -289,6 +290,28 @@ fn the_program_ends_with_its_terminal() {
         assert!(Instant::now() < end, "it runs without a terminal");
         thread::yield_now();
     }
+}
+
+#[test]
+fn everything_is_drawn_again_at_a_resize_even_if_the_size_is_the_same() {
+    let Some(screen) = open(80, 24) else {
+        return;
+    };
+    let set = set();
+    screen.start(&format!("watch '{}'", set.uri()));
+    screen.wait_for("OK  writable for");
+    // As a terminal that becomes smaller and larger between two frames spoils the screen.
+    let tty = screen.terminal.state("#{pane_tty}").unwrap();
+    let mut output = fs::OpenOptions::new().write(true).open(tty).unwrap();
+    output.write_all(b"\x1b[H\x1b[Kspoilt").unwrap();
+    screen.wait_for("spoilt");
+    signal("WINCH", &pid(&screen));
+    screen
+        .terminal
+        .wait_until("a title", |text| text.starts_with("sdam watch"))
+        .unwrap();
+    screen.key("q");
+    screen.is_restored(0);
 }
 
 #[test]

@@ -273,7 +273,8 @@ impl Screen {
                 terminal.resume()?;
                 self.painter.forget();
             }
-            Signal::Resize => {}
+            // The size may be the same again, but what the terminal shows is not.
+            Signal::Resize => self.painter.forget(),
         }
         Ok(Next::Now)
     }

@@ -197,7 +197,7 @@ fn interrupt(case: &Case, text: &str, moment: Moment, (signal, code): (Signal, i
     let room = room();
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let uri = format!("mongodb://{}", silent.local_addr().unwrap());
-    let mut command = room.sdam(&arguments(case.name, text, &uri));
+    let mut command = room.interruptible(&arguments(case.name, text, &uri));
     if let Moment::Reading = moment {
         command.stdin(Stdio::piped());
     }

@@ -65,6 +65,15 @@ impl Room {
         command
     }
 
+    /// Returns the command that runs the program with these arguments, and with the usual effect of
+    /// signals: a shell makes what it starts in the background ignore SIGINT.
+    pub(crate) fn interruptible(&self, arguments: &[impl AsRef<OsStr>]) -> Command {
+        let mut command = self.command("env");
+        command.args(["--default-signal=INT", env!("CARGO_BIN_EXE_sdam")]);
+        command.args(arguments);
+        command
+    }
+
     /// Runs the program to its end.
     pub(crate) fn run(&self, arguments: &[impl AsRef<OsStr>]) -> Ended {
         Running::start(&mut self.sdam(arguments)).end()
