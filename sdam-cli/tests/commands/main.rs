@@ -10,7 +10,13 @@ mod program;
 mod refusals;
 mod table;
 
-use std::{any::TypeId, fs::File, net::TcpListener, path::PathBuf, process::Stdio};
+use std::{
+    any::TypeId,
+    fs::{self, File},
+    net::TcpListener,
+    path::PathBuf,
+    process::Stdio,
+};
 
 use clap::{Arg, Command};
 use rustix::process::Signal;
@@ -134,6 +140,36 @@ fn the_examples_of_the_program_work_as_printed() {
     assert!(help.output.contains("`sdam serve --port 27017`"));
     let short = room.run(&["-h"]);
     assert_eq!((short.code, &*short.remarks), (0, ""));
+}
+
+#[test]
+fn the_commands_of_the_guide_work_as_printed() {
+    let page = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../docs/guide/src/incidents.md"
+    );
+    let page = fs::read_to_string(page).unwrap();
+    let blocks = page.split("```sh\n").skip(1);
+    let lines = blocks.flat_map(|block| block.lines().take_while(|line| *line != "```"));
+    let commands: Vec<_> = lines.filter(|line| line.starts_with("sdam ")).collect();
+    let ends = [
+        ("doctor", End::Code(0)),
+        ("explain", End::Code(0)),
+        ("watch", End::After("RSPrimary")),
+        ("report", End::Code(0)),
+        ("watch", End::Code(0)),
+        ("compare", End::Code(0)),
+        ("export", End::After("http://127.0.0.1:")),
+        ("sim", End::Code(0)),
+        ("proxy", End::After("mongodb://127.0.0.1:")),
+    ];
+    assert_eq!(commands.len(), ends.len(), "{commands:?}");
+    let room = room();
+    for (command, (name, end)) in commands.iter().zip(ends) {
+        assert!(command.starts_with(&format!("sdam {name} ")), "{command}");
+        run_example(&room, command, end);
+    }
+    room.is_clean();
 }
 
 /// Returns the command with the output of a case.
