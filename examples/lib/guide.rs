@@ -6,6 +6,9 @@ struct Application;
 #[doc = include_str!("../../docs/guide/src/reaching.md")]
 struct Reaching;
 
+#[doc = include_str!("../../docs/guide/src/incidents.md")]
+struct Incidents;
+
 #[doc = include_str!("../../docs/guide/src/pool.md")]
 struct Pool;
 
