@@ -43,7 +43,7 @@ pub struct ReplicaSet {
 
 impl ReplicaSet {
     /// Starts a set named `rs0` with an election timeout of 2 s, and waits until it has a primary
-    /// and every member is primary, secondary or arbiter.
+    /// and every member is primary, secondary or arbiter, and the first writes are on a majority.
     ///
     /// # Errors
     /// [`Error::Unavailable`] if there is no binary.
@@ -117,6 +117,21 @@ impl ReplicaSet {
                         .is_some_and(|hello| is_settled(&hello))
             };
             Ok((0..self.size()).all(settled).then_some(()))
+        })
+    }
+
+    /// Waits until every member that can be elected knows of a write that a majority has.
+    ///
+    /// A primary that is stopped before that cannot roll back its first writes afterwards, and ends:
+    /// "No stable timestamp available to recover to".
+    fn wait_until_committed(&self) -> Result<(), Error> {
+        poll("the first writes to be on a majority", || {
+            let mut candidates = (0..self.size()).filter(|&index| self.specs[index].priority > 0.0);
+            let all = candidates.all(|index| {
+                self.try_hello(index)
+                    .is_some_and(|hello| majority_term(&hello) > Some(0))
+            });
+            Ok(all.then_some(()))
         })
     }
 
@@ -207,6 +222,12 @@ impl ReplicaSet {
         let host = self.members[index].host();
         self.specs[index].config(index, &host, self.max_wire_version)
     }
+}
+
+/// Returns the term of the newest write that a majority has; -1 before the first one.
+fn majority_term(hello: &Document) -> Option<i64> {
+    let last = hello.get_document("lastWrite").ok()?;
+    last.get_document("majorityOpTime").ok()?.get_i64("t").ok()
 }
 
 fn is_settled(hello: &Document) -> bool {

@@ -163,6 +163,20 @@ fn a_fail_point_fails_matching_commands_until_dropped() {
 }
 
 #[test]
+fn the_first_writes_of_a_new_set_are_on_a_majority() {
+    let members = [const { MemberSpec::new() }; 3];
+    let Some(set) = or_skip(ReplicaSet::start(Version::V4_2, &members)).unwrap() else {
+        return;
+    };
+    for member in set.members() {
+        let hello = member.hello().unwrap();
+        let write = hello.get_document("lastWrite").unwrap();
+        let committed = write.get_document("majorityOpTime").unwrap();
+        assert!(committed.get_i64("t").unwrap() > 0, "{hello}");
+    }
+}
+
+#[test]
 fn a_set_elects_another_primary_when_its_primary_leaves() {
     with_set(&[const { MemberSpec::new() }; 3], |set| {
         let first = set.primary().unwrap();

@@ -126,6 +126,7 @@ impl ReplicaSetBuilder {
             Security::Users => set.create_root(first)?,
         }
         set.wait_until_settled()?;
+        set.wait_until_committed()?;
         Ok(set)
     }
 }
