@@ -291,7 +291,9 @@ impl Mongod {
     fn await_answer(&self) -> Result<Start, Error> {
         poll("a server to answer", || {
             if let Some(status) = self.process().ended() {
-                if status.code() == Some(port::ADDRESS_IN_USE) {
+                let log = self.new_log();
+                if status.code() == Some(port::ADDRESS_IN_USE) || log.contains(port::CANNOT_LISTEN)
+                {
                     return Ok(Some(Start::AddressInUse));
                 }
                 return Err(Error::Exited(format!(
@@ -316,10 +318,15 @@ impl Mongod {
 
     /// Returns whether the log says that the process listens.
     fn listens(&self) -> bool {
+        let new = self.new_log().to_lowercase();
+        new.contains("waiting for connections")
+    }
+
+    /// Returns what the process has logged since its start.
+    fn new_log(&self) -> String {
         let log = fs::read(self.log()).unwrap_or_default();
         let start = usize::try_from(self.log_start.load(Ordering::Relaxed)).unwrap_or_default();
-        let new = String::from_utf8_lossy(log.get(start..).unwrap_or_default()).to_lowercase();
-        new.contains("waiting for connections")
+        String::from_utf8_lossy(log.get(start..).unwrap_or_default()).into_owned()
     }
 
     fn data(&self) -> PathBuf {
@@ -332,10 +339,15 @@ impl Mongod {
         text.append(&mut read(self.dir.path().join("output")));
         let text = String::from_utf8_lossy(&text);
         let lines: Vec<_> = text.lines().collect();
-        lines
-            .get(lines.len().saturating_sub(QUOTED_LINES)..)
-            .unwrap_or_default()
-            .join("\n")
+        // The cause of an abort is far above the end, which is a stack trace.
+        let fatal = lines.iter().find(|line| is_fatal(line));
+        let last = lines.get(lines.len().saturating_sub(QUOTED_LINES)..);
+        let quoted: Vec<_> = fatal
+            .into_iter()
+            .chain(last.unwrap_or_default())
+            .copied()
+            .collect();
+        quoted.join("\n")
     }
 
     fn signal(&self, name: &str) -> Result<(), Error> {
@@ -367,6 +379,12 @@ impl fmt::Debug for Mongod {
             .field("address", &self.address)
             .finish_non_exhaustive()
     }
+}
+
+/// Returns whether a line of a log is about the end of the process: the severity is in JSON, or
+/// before 4.4 the second word.
+fn is_fatal(line: &str) -> bool {
+    line.contains("\"s\":\"F\"") || line.split_whitespace().nth(1) == Some("F")
 }
 
 /// Returns the environment in which a process lives in the time of its certificate.

@@ -2,6 +2,8 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::error::Error;
 
@@ -15,11 +17,14 @@ const COUNT: u16 = 16_000;
 /// Another process may take it before the server does; the server then exits with
 /// [`ADDRESS_IN_USE`].
 pub(crate) fn free() -> Result<SocketAddr, Error> {
-    // Processes that start at the same time begin at different ports.
-    let begin = (RandomState::new().hash_one(()) % u64::from(COUNT)) as u16;
+    // Processes that start at the same time begin at different ports, and servers of one process
+    // start at the same time: none gets the port of another that has not listened yet.
+    static NEXT: LazyLock<AtomicU32> =
+        LazyLock::new(|| AtomicU32::new(RandomState::new().hash_one(()) as u32));
     (0..COUNT)
-        .map(|step| {
-            let port = FIRST + (u32::from(begin) + u32::from(step)) as u16 % COUNT;
+        .map(|_| {
+            let step = NEXT.fetch_add(1, Ordering::Relaxed) % u32::from(COUNT);
+            let port = FIRST + step as u16;
             SocketAddr::from((Ipv4Addr::LOCALHOST, port))
         })
         .find(|address| TcpListener::bind(address).is_ok() && UdpSocket::bind(address).is_ok())
@@ -28,3 +33,7 @@ pub(crate) fn free() -> Result<SocketAddr, Error> {
 
 /// The exit code of a `mongod` that cannot listen on its address.
 pub(crate) const ADDRESS_IN_USE: i32 = 48;
+
+/// What a `mongod` logs before it aborts because another process listens on the address that both
+/// have bound.
+pub(crate) const CANNOT_LISTEN: &str = "Error listening for new connections on";
