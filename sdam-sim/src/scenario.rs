@@ -31,7 +31,7 @@ use std::{fmt, time::Duration};
 pub use self::{
     error::ParseStepError,
     net::{CertificateChange, NetFault},
-    parse::ParseScenarioError,
+    parse::{ParseScenarioError, parse_time},
 };
 use crate::{
     Action,

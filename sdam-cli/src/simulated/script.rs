@@ -6,8 +6,8 @@ mod tests;
 use std::{fmt, path::Path, time::Duration};
 
 use sdam_sim::{
-    Action, Scenario,
-    scenario::{NetFault, ParseScenarioError, ParseStepError, Step},
+    Action,
+    scenario::{NetFault, ParseStepError, Step, parse_time},
 };
 
 use crate::{
@@ -185,11 +185,9 @@ fn parse_line(line: &str) -> Result<Option<(Option<Duration>, Command)>, String>
         return Ok(Command::parse(line)?.map(|command| (None, command)));
     }
     let (at, command) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-    // A time is written as in a scenario, whatever happens then.
-    let timed: Result<Scenario, ParseScenarioError> = format!("{at} heal").parse();
-    let timed = timed.map_err(|error| explain(error.step()))?;
+    let at = parse_time(at).map_err(|error| explain(&error))?;
     match Command::parse(command)? {
-        Some(command) => Ok(Some((Some(timed.duration()), command))),
+        Some(command) => Ok(Some((Some(at), command))),
         None => Err("the step is missing; write a line as `1.5s kill primary`".to_owned()),
     }
 }

@@ -20,11 +20,6 @@ impl ParseScenarioError {
     pub fn line(&self) -> usize {
         self.line
     }
-
-    /// Returns what is wrong with the line.
-    pub fn step(&self) -> &ParseStepError {
-        &self.error
-    }
 }
 
 impl fmt::Display for ParseScenarioError {
@@ -70,19 +65,26 @@ impl FromStr for Step {
 /// Parses a time and a step.
 fn timed_step(line: &str) -> Result<(Duration, Step), ParseStepError> {
     let (at, step) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-    let at =
-        time(at).ok_or_else(|| ParseStepError::of_line(format_args!("`{at}` is not a time")))?;
+    let at = parse_time(at)?;
     if step.is_empty() {
         return Err(ParseStepError::of_line("the step is missing"));
     }
     Ok((at, step.trim().parse()?))
 }
 
-fn time(text: &str) -> Option<Duration> {
-    if let Some(millis) = text.strip_suffix("ms") {
-        return millis.parse().ok().map(Duration::from_millis);
-    }
-    parse_seconds(text.strip_suffix('s')?).ok()
+/// Parses the time of a step, as at the begin of a line of a scenario: `1.5s` or `250ms`.
+///
+/// # Errors
+///
+/// If it is not such a time.
+pub fn parse_time(text: &str) -> Result<Duration, ParseStepError> {
+    let time = match text.strip_suffix("ms") {
+        Some(millis) => millis.parse().ok().map(Duration::from_millis),
+        None => text
+            .strip_suffix('s')
+            .and_then(|text| parse_seconds(text).ok()),
+    };
+    time.ok_or_else(|| ParseStepError::of_line(format_args!("`{text}` is not a time")))
 }
 
 /// Returns the first words of the lines of a syntax that begin with a verb.
