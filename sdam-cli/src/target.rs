@@ -89,23 +89,24 @@ impl Target {
 }
 
 /// Hides the user names and passwords of connection strings in `text`.
+///
+/// A password may contain any character, so all between `://` and the last `@` before the next one,
+/// or before the end of the line, is hidden; so is a part that may be the begin of a password.
 pub(crate) fn redact(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(start) = rest.find("://") {
-        let (before, after) = rest.split_at(start + 3);
-        shown.push_str(before);
-        let end = after
-            .find(|letter: char| letter.is_whitespace() || letter == '\'')
-            .unwrap_or(after.len());
-        let (word, behind) = after.split_at(end);
-        match word.rsplit_once('@') {
-            Some((_, host)) => shown.extend(["***@", host]),
-            None => shown.push_str(word),
-        }
-        rest = behind;
-    }
-    shown + rest
+    text.split_inclusive('\n').map(redact_line).collect()
+}
+
+fn redact_line(line: &str) -> String {
+    let parts: Vec<_> = line.split("://").collect();
+    let secret = parts.iter().rposition(|part| part.contains('@'));
+    let hide = |(index, part): (usize, &&str)| match part.rsplit_once('@') {
+        _ if index == 0 => (*part).to_owned(),
+        Some((_, host)) => format!("***@{host}"),
+        None if secret.is_some_and(|secret| index < secret) => "***".to_owned(),
+        None => (*part).to_owned(),
+    };
+    let shown: Vec<_> = parts.iter().enumerate().map(hide).collect();
+    shown.join("://")
 }
 
 #[cfg(test)]
@@ -121,5 +122,10 @@ mod tests {
             "error: 'mongodb://u:p@s@h:1/db' and mongodb+srv://v:w@i",
             "error: 'mongodb://***@h:1/db' and mongodb+srv://***@i",
         );
+        for password in ["it's", "p w", "p/w", "p\"w", "p@w"] {
+            let text = format!("a@b: mongodb://u:{password}@h/db\nmongodb://i");
+            check(&text, "a@b: mongodb://***@h/db\nmongodb://i");
+        }
+        check("mongodb://u:p://w@h", "mongodb://***://***@h");
     }
 }

@@ -7,6 +7,8 @@ use hyper::{
     header::{HeaderName, HeaderValue},
 };
 
+use crate::target::redact;
+
 /// The variables that this module reads, all of them with `OTEL_` in front.
 type Variables = BTreeMap<String, String>;
 
@@ -121,16 +123,25 @@ pub(in crate::export) fn url(text: &str) -> Result<Uri, String> {
     Ok(url)
 }
 
+/// Hides what may be secret in a URL: user, password and query.
+fn shown(url: &str) -> String {
+    let shown = redact(url);
+    match shown.split_once('?') {
+        Some((before, _)) => format!("{before}?***"),
+        None => shown,
+    }
+}
+
 fn endpoints(option: Option<&str>, variables: &Variables) -> Result<BTreeMap<Signal, Uri>, String> {
     let read = |name: &str| match variables.get(name) {
         Some(text) => match url(text) {
             Ok(url) => Ok(Some(url)),
-            Err(error) => Err(format!("{name} is `{text}`: {error}")),
+            Err(error) => Err(format!("{name} is `{}`: {error}", shown(text))),
         },
         None => Ok(None),
     };
     let base = match option {
-        Some(text) => Some(url(text).map_err(|error| format!("--otlp {text}: {error}"))?),
+        Some(text) => Some(url(text).map_err(|error| format!("--otlp {}: {error}", shown(text)))?),
         None if is_on(variables, "OTEL_SDK_DISABLED") => return Ok(BTreeMap::new()),
         None => read("OTEL_EXPORTER_OTLP_ENDPOINT")?,
     };
@@ -331,24 +342,24 @@ mod tests {
             }
             assert!(!said.contains("secret"), "{said}");
         };
-        for bad in [
-            "collector",
-            "127.0.0.1:4318",
-            "grpc://a:4317",
-            "http://",
-            "http://u:p@a",
-            "http://a?b=c",
+        for (bad, shown) in [
+            ("collector", "collector"),
+            ("127.0.0.1:4318", "127.0.0.1:4318"),
+            ("grpc://a:4317", "grpc://a:4317"),
+            ("http://", "http://"),
+            ("http://u:secret@a", "http://***@a"),
+            ("http://a?b=secret", "http://a?***"),
         ] {
-            check(Some(bad), &[], &["--otlp", bad, "http://127.0.0.1:4318"]);
+            check(Some(bad), &[], &["--otlp", shown, "http://127.0.0.1:4318"]);
             check(
                 None,
                 &[("EXPORTER_OTLP_ENDPOINT", bad)],
-                &["OTEL_EXPORTER_OTLP_ENDPOINT", bad],
+                &["OTEL_EXPORTER_OTLP_ENDPOINT", shown],
             );
             check(
                 None,
                 &[("EXPORTER_OTLP_LOGS_ENDPOINT", bad)],
-                &["OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", bad],
+                &["OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", shown],
             );
         }
         let with =
