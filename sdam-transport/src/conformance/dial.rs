@@ -139,22 +139,18 @@ pub(super) async fn tcp_sockets_probe_an_idle_peer<D: Dial>(
     run: Run,
 ) -> Outcome {
     let failed = |error: io::Error| error.to_string();
-    let bound = TcpListener::bind((LOOPBACK, 0)).and_then(|it| Ok((it.local_addr()?, it)));
-    let (address, listener) = bound.map_err(failed)?;
-    let control = TcpStream::connect(address).map_err(failed)?;
-    system::tune_tcp(&control).map_err(failed)?;
-    let _accepted = listener.accept().map_err(failed)?;
-    let from = control.local_addr().map_err(failed)?;
-    if keep_alive_timer(from).is_none() {
+    let (listener, timer) = control().map_err(failed)?;
+    if timer.is_none() {
         return Ok(()); // The system does not show its timers.
     }
+    let address = listener.local_addr().map_err(failed)?;
     run.step("connecting to a port that listens");
     let target = DialTarget::Tcp(address);
     let dialled = dialer.dial.dial(&target, Some(deadline(&*dialer.clock)));
     let _socket = dialled.await.map_err(failed)?;
     let (_accepted, from) = listener.accept().map_err(failed)?;
-    let timer =
-        keep_alive_timer(from).ok_or("the system runs no keep-alive timer for the socket")?;
+    let timer = keep_alive_timer(from, address);
+    let timer = timer.ok_or("the system runs no keep-alive timer for the socket")?;
     ensure!(
         timer <= Duration::from_secs(120),
         "the first probe is sent after {timer:?}"
@@ -162,15 +158,54 @@ pub(super) async fn tcp_sockets_probe_an_idle_peer<D: Dial>(
     Ok(())
 }
 
-/// Returns the time until the next probe of the TCP socket at `local`, if the system shows it.
-fn keep_alive_timer(local: SocketAddr) -> Option<Duration> {
-    let sockets = fs::read_to_string("/proc/net/tcp").ok()?;
-    let port = format!(":{:04X}", local.port());
+/// Returns a listener and the timer of a tuned socket that was connected to it.
+fn control() -> io::Result<(TcpListener, Option<Duration>)> {
+    let listener = TcpListener::bind((LOOPBACK, 0))?;
+    let address = listener.local_addr()?;
+    let control = TcpStream::connect(address)?;
+    system::tune_tcp(&control)?;
+    let _accepted = listener.accept()?;
+    let timer = keep_alive_timer(control.local_addr()?, address);
+    Ok((listener, timer))
+}
+
+/// Returns the time until the next probe of the TCP socket at `local` that is connected to
+/// `remote`, if the system shows it.
+///
+/// Sockets to other peers may have the same port, above all those that wait for late packets.
+fn keep_alive_timer(local: SocketAddr, remote: SocketAddr) -> Option<Duration> {
+    (0..TABLE_READS).find_map(|_| {
+        let sockets = fs::read_to_string("/proc/net/tcp").ok()?;
+        listed_timer(&sockets, local, remote)
+    })
+}
+
+/// Reads the timer of this socket from the text of `/proc/net/tcp`; `None` if the socket is not
+/// listed or has no timer for probes.
+fn listed_timer(sockets: &str, local: SocketAddr, remote: SocketAddr) -> Option<Duration> {
+    let ends = [table_entry(local)?, table_entry(remote)?];
     let mut rows = sockets.lines().map(|line| line.split_whitespace());
-    let mut row = rows.find(|row| row.clone().nth(1).is_some_and(|own| own.ends_with(&port)))?;
+    let mut row = rows.find(|row| row.clone().skip(1).take(2).eq(&ends))?;
     let (timer, left) = row.nth(5)?.split_once(':')?;
     let hundredths = u64::from_str_radix(left, 16).ok()?;
     (timer == KEEP_ALIVE).then(|| Duration::from_millis(hundredths * 10))
+}
+
+/// Returns whether the system shows the timers of its sockets, without which
+/// [`tcp_sockets_probe_an_idle_peer`] passes for every dialer.
+#[cfg(test)]
+pub(super) fn system_shows_timers() -> io::Result<bool> {
+    let (_listener, timer) = control()?;
+    Ok(timer.is_some())
+}
+
+/// Returns how `/proc/net/tcp` writes this address: its bytes as a number of the machine's order.
+fn table_entry(address: SocketAddr) -> Option<String> {
+    let IpAddr::V4(ip) = address.ip() else {
+        return None;
+    };
+    let number = u32::from_ne_bytes(ip.octets());
+    Some(format!("{number:08X}:{:04X}", address.port()))
 }
 
 /// Opens a listener on another loopback address than [`LOOPBACK`], if the system has one.
@@ -199,4 +234,29 @@ fn echo_on(listener: TcpListener, address: SocketAddr) -> Peer<usize> {
 
 /// The number of the timer for probes in `/proc/net/tcp`.
 const KEEP_ALIVE: &str = "02";
+/// How often the table of sockets is read: a read that others change meanwhile may leave rows out.
+const TABLE_READS: u32 = 5;
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(target_endian = "little")]
+    fn a_socket_to_another_peer_with_the_same_port_is_not_taken_for_it() {
+        let table = "\
+  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid
+   0: 0100007F:B2D4 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0
+   1: 0100007F:B2D4 0100007F:1F91 06 00000000:00000000 03:00000176 00000000     0
+   2: 0100007F:B2D4 0100007F:1F90 01 00000000:00000000 02:00002EE0 00000000     0
+   3: 0100007F:1F90 0100007F:B2D4 01 00000000:00000000 00:00000000 00000000     0
+";
+        let at = |port| SocketAddr::from(([127, 0, 0, 1], port));
+        let probed = listed_timer(table, at(0xB2D4), at(0x1F90));
+        assert_eq!(probed, Some(Duration::from_secs(120)));
+        assert_eq!(listed_timer(table, at(0xB2D4), at(0x1F91)), None);
+        assert_eq!(listed_timer(table, at(0x1F90), at(0xB2D4)), None);
+        assert_eq!(listed_timer(table, at(0xB2D4), at(0x1F92)), None);
+    }
+}

@@ -245,6 +245,9 @@ fn every_broken_rule_is_reported_with_its_step_and_contract() {
             let rule = *rules.iter().find(|rule| rule.check == *check).unwrap();
             scope.spawn(move || {
                 let complaints = complaints(check, *fault);
+                if *fault == Fault::SocketsAreUntuned && !dial::system_shows_timers().unwrap() {
+                    return assert_eq!(complaints, [""; 0], "of what the system does not show");
+                }
                 let begins = format!("{check}: ");
                 let own = complaints.iter().find(|text| text.starts_with(&begins));
                 let own = own.unwrap_or_else(|| panic!("{check} is not in {complaints:#?}"));
