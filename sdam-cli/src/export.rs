@@ -86,6 +86,8 @@ struct Exporter {
 impl Exporter {
     /// Checks the command line and binds the port. Nothing connects before [`serve`](Self::serve).
     async fn bind(arguments: &Arguments) -> Result<Self, Failure> {
+        let push = Push::new(arguments.otlp.as_deref(), &arguments.otel);
+        let push = push.map_err(Failure::config)?;
         let runtime = arguments.target.runtime()?;
         let mut simulated = None;
         let targets = if let Some(path) = &arguments.targets {
@@ -101,8 +103,6 @@ impl Exporter {
         for named in &targets {
             named.check(&arguments.target, &runtime)?;
         }
-        let push =
-            Push::new(arguments.otlp.as_deref(), &arguments.otel).map_err(Failure::config)?;
         let log = LogSink::open(arguments.log.clone()).map_err(Failure::other)?;
         let log = log.map(|log| Arc::new(log) as Arc<dyn EventSink>);
         let mut deployments = Vec::new();

@@ -11,7 +11,6 @@ use std::{
 use clap::Args;
 use sdam_events::log::LogConfig;
 
-use super::otlp;
 use crate::{cli::listen_address, target::Target};
 
 /// What the help ends with.
@@ -70,7 +69,7 @@ pub struct Arguments {
     /// OTEL_EXPORTER_OTLP_CERTIFICATE, OTEL_METRIC_EXPORT_INTERVAL, OTEL_SERVICE_NAME,
     /// OTEL_RESOURCE_ATTRIBUTES, and none in OTEL_METRICS_EXPORTER (or LOGS, TRACES) have their usual
     /// meaning. A collector that is down is reported on standard error, and has no other effect.
-    #[arg(long, value_name = "URL", value_parser = collector)]
+    #[arg(long, value_name = "URL")]
     #[cfg_attr(not(feature = "otlp"), arg(hide = true))]
     pub otlp: Option<String>,
     /// The variables of OpenTelemetry, which are not part of the command line; used with the feature
@@ -105,11 +104,6 @@ pub fn otel_variables() -> BTreeMap<String, String> {
     pairs
         .filter(|(name, value)| name.starts_with("OTEL_") && !value.is_empty())
         .collect()
-}
-
-/// Checks the URL of a collector.
-fn collector(text: &str) -> Result<String, String> {
-    otlp::url(text).map(|_| text.to_owned())
 }
 
 impl Default for Arguments {

@@ -26,7 +26,6 @@ use sdam::Io;
 use sdam_events::sink::EventSink;
 use tokio::time::{sleep, timeout};
 
-pub(super) use self::settings::url;
 use self::{
     collector::{Collector, Trouble},
     messages::{Sender, nanos},

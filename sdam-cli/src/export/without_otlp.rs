@@ -11,21 +11,19 @@ use sdam_events::sink::EventSink;
 /// A push that cannot exist.
 pub(super) struct Push(Infallible);
 
-/// Refuses the option `--otlp`.
-pub(super) fn url(_: &str) -> Result<Infallible, String> {
-    let remedy = "cargo install sdam-cli --features otlp";
-    Err(format!(
-        "this program was built without the feature otlp; install it with: {remedy}"
-    ))
-}
-
 impl Push {
-    /// Returns `None`: variables alone are not meant for this program.
+    /// Refuses the option `--otlp`; variables alone are not meant for this program.
     pub(super) fn new(
         option: Option<&str>,
         _: &BTreeMap<String, String>,
     ) -> Result<Option<Self>, String> {
-        option.map_or(Ok(None), |text| url(text).map(|never| Some(Self(never))))
+        if option.is_none() {
+            return Ok(None);
+        }
+        let remedy = "cargo install sdam-cli --features otlp";
+        Err(format!(
+            "--otlp: this program was built without the feature otlp; install it with: {remedy}"
+        ))
     }
 
     pub(super) fn sink(&self, _: Option<&str>, _: &Io) -> Arc<dyn EventSink> {

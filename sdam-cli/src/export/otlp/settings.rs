@@ -110,7 +110,7 @@ impl Settings {
 }
 
 /// Parses the URL of a collector.
-pub(in crate::export) fn url(text: &str) -> Result<Uri, String> {
+fn url(text: &str) -> Result<Uri, String> {
     let url = Uri::from_str(text.trim_end_matches('/')).ok();
     let url = url.filter(|url| matches!(url.scheme_str(), Some("http" | "https")));
     let host = |url: &Uri| url.host().is_some_and(|host| !host.is_empty());
