@@ -46,7 +46,7 @@ pub use self::{
     dns::{Dns, DnsFault},
     network::{Direction, Frame, Latency, Verdict},
     proxy::{Proxies, ProxyFault},
-    tls::{Certificate, TlsFault, TlsMode, TlsServers},
+    tls::{Certificate, TlsAcceptor, TlsFault, TlsMode, TlsServers, TlsSession},
     traffic::Traffic,
 };
 use crate::{

@@ -5,15 +5,18 @@
 
 mod client;
 mod handshake;
+mod library;
 mod record;
 mod server;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeMap, fmt, time::Duration};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use sdam_core::time::Instant;
 
+use self::library::Accepted;
+pub use self::library::{TlsAcceptor, TlsSession};
 pub(super) use self::{
     client::SimTls,
     record::is_header,
@@ -184,6 +187,15 @@ impl TlsServers<'_> {
         self.with(|tls| tls.server(member).mode = Some(mode));
     }
 
+    /// Makes a TLS library the members' end of all connections that begin from now on and are
+    /// encrypted. It decides about certificates and versions; modes and faults stay in force.
+    ///
+    /// The program's end is then the same library or another one, by
+    /// [`Io::with_tls`](sdam_transport::Io::with_tls) of the [runtime](super::Sim::runtime).
+    pub fn accept_by(&self, acceptor: impl TlsAcceptor) {
+        self.with(|tls| tls.acceptor = Some(Arc::new(acceptor)));
+    }
+
     /// Makes all members demand certificates of clients by [`Certificate::AUTHORITY`], or not. As
     /// in TLS 1.3, a client whose certificate is rejected learns it when it reads its first reply.
     pub fn demand_client_certificates(&self, demand: bool) {
@@ -239,6 +251,7 @@ pub(super) struct TlsState {
     servers: BTreeMap<MemberId, Settings>,
     authorities: BTreeMap<Box<str>, Box<str>>,
     certificates: BTreeMap<Box<str>, Certificate>,
+    acceptor: Option<Arc<dyn TlsAcceptor>>,
     handshakes: u64,
 }
 
@@ -257,6 +270,17 @@ pub(super) struct ServerTls {
     pub(super) certificate: Certificate,
     demands_certificate: bool,
     fault: Option<TlsFault>,
+    member: MemberId,
+    acceptor: Option<Arc<dyn TlsAcceptor>>,
+}
+
+impl ServerTls {
+    /// Begins the session of a new connection, if a library does that.
+    fn accept(&self) -> Option<Accepted> {
+        let session = self.acceptor.as_ref()?.accept(self.member);
+        let fault = self.fault;
+        Some(Accepted { session, fault })
+    }
 }
 
 impl TlsState {
@@ -279,6 +303,8 @@ impl TlsState {
             certificate: own.certificate.unwrap_or_else(|| Certificate::new([host])),
             demands_certificate: self.demands_certificate,
             fault: own.fault,
+            member,
+            acceptor: self.acceptor.clone(),
         }
     }
 

@@ -9,5 +9,6 @@ mod files;
 mod handshakes;
 mod runtimes;
 mod server;
+mod simulated;
 mod streams;
 mod terminated;

@@ -5,6 +5,7 @@ use sdam_core::time::Instant;
 use super::{
     Certificate, Flaw, ServerTls, TlsFault, TlsMode,
     handshake::{Alert, ClientHello, Finished, ServerHello},
+    library::Accepted,
     record::{self, Cipher, Content, Keys},
 };
 
@@ -26,6 +27,8 @@ enum State {
     Negotiating(Cipher, Cipher),
     /// Data is read and sent.
     Open(Cipher, Cipher),
+    /// A library handles all bytes.
+    Library(Accepted),
     /// Bytes are ignored.
     Ended,
 }
@@ -55,7 +58,11 @@ pub(in super::super) struct Received {
 impl Endpoint {
     /// Returns whether bytes are read without [`Terms`].
     pub(in super::super) fn is_settled(&self) -> bool {
-        !matches!(self.state, State::New | State::Negotiating(..))
+        match &self.state {
+            State::New | State::Negotiating(..) => false,
+            State::Library(Accepted { session, .. }) => !session.is_handshaking(),
+            State::Plain | State::Open(..) | State::Ended => true,
+        }
     }
 
     /// Returns whether bytes wait for the server's process.
@@ -82,6 +89,11 @@ impl Endpoint {
                 (true, TlsMode::Disabled) | (false, TlsMode::Required) if terms.answers => {
                     self.end(&mut received);
                 }
+                _ if terms.answers => {
+                    if let Some(accepted) = terms.tls.accept() {
+                        self.state = State::Library(accepted);
+                    }
+                }
                 _ => {}
             }
         }
@@ -104,6 +116,9 @@ impl Endpoint {
     }
 
     fn read_records(&mut self, terms: Option<&Terms>, received: &mut Received) {
+        if let State::Library(_) = self.state {
+            return self.ask_library(received);
+        }
         while !matches!(self.state, State::Ended) {
             match record::take(&mut self.incoming) {
                 Ok(None) => return,
@@ -123,10 +138,34 @@ impl Endpoint {
         self.incoming.clear();
     }
 
+    /// Lets the library read what has arrived. A fault of the handshake meets its first answer.
+    fn ask_library(&mut self, received: &mut Received) {
+        let State::Library(Accepted { session, fault }) = &mut self.state else {
+            return;
+        };
+        let plain = session.receive(&std::mem::take(&mut self.incoming));
+        let answer = session.outgoing();
+        match (*fault, plain) {
+            (Some(_), Ok(_)) if answer.is_empty() => {}
+            (Some(fault), _) => self.fail(fault, &answer, received),
+            (None, plain) => {
+                received.send.extend(answer);
+                match plain {
+                    Ok(plain) => received.plain.extend(plain),
+                    Err(_) => self.end(received),
+                }
+            }
+        }
+    }
+
     /// Returns the bytes to send for plain text of the server's process.
     pub(in super::super) fn seal(&mut self, plain: Vec<u8>) -> Vec<u8> {
         match &mut self.state {
             State::Open(_, to_client) => to_client.seal(&plain),
+            State::Library(Accepted { session, .. }) => {
+                session.send(&plain);
+                session.outgoing()
+            }
             _ => plain,
         }
     }
@@ -147,7 +186,9 @@ impl Endpoint {
                     }
                 }
             }
-            State::Plain | State::Open(..) | State::Ended => self.end(received),
+            State::Plain | State::Open(..) | State::Library(_) | State::Ended => {
+                self.end(received);
+            }
         }
     }
 
@@ -165,17 +206,21 @@ impl Endpoint {
                 self.state = State::Negotiating(keys.to_server, keys.to_client);
                 received.send = answer;
             }
-            // The state is the end already.
-            Some(TlsFault::Stall) => {}
-            Some(TlsFault::Cut) => {
-                received.send = answer[..answer.len() / 2].to_vec();
-                self.end(received);
-            }
-            Some(TlsFault::PlainText) => {
-                received.send = b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec();
-                self.end(received);
-            }
+            Some(fault) => self.fail(fault, &answer, received),
         }
+    }
+
+    /// Does what the fault does instead of sending the answer.
+    fn fail(&mut self, fault: TlsFault, answer: &[u8], received: &mut Received) {
+        received.send = match fault {
+            TlsFault::Stall => {
+                self.state = State::Ended;
+                return;
+            }
+            TlsFault::Cut => answer[..answer.len() / 2].to_vec(),
+            TlsFault::PlainText => b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec(),
+        };
+        self.end(received);
     }
 
     fn end(&mut self, received: &mut Received) {
