@@ -83,11 +83,6 @@ impl ErrorKind {
         Self::Timeout,
     ];
 
-    /// Returns the kind with this [`as_str`](Self::as_str).
-    pub fn parse(word: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|kind| kind.as_str() == word)
-    }
-
     /// Returns one lower-case word, for counters and records.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -215,14 +210,6 @@ impl Stage {
         Self::Auth,
         Self::Operation,
     ];
-
-    /// Returns the stage with this [`as_str`](Self::as_str).
-    pub fn parse(word: &str) -> Option<Self> {
-        Self::ALL
-            .iter()
-            .copied()
-            .find(|stage| stage.as_str() == word)
-    }
 
     /// Returns whether the connection was not established yet (SDAM: "before handshake completes").
     /// The handshake comprises hello and authentication.

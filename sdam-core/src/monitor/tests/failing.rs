@@ -1,6 +1,6 @@
 //! Failures: retries, reports, and the state that is reset.
 
-use std::{borrow::ToOwned, format, vec, vec::Vec};
+use std::{borrow::ToOwned, format, string::String, vec, vec::Vec};
 
 use super::{super::*, script::*};
 use crate::error::ErrorKind;
@@ -391,6 +391,14 @@ fn repeated_network_errors_are_retried_with_a_pause_after_a_burst() {
         ]);
     }
     script.push(breaks(25, 500));
+    // The burst stays used up when a panic has replaced the monitor.
+    let resumed = "sample 0, succeeded #26/42 after 0, report Standalone, disconnect | 500";
+    script.extend([
+        (0, Say::Succeed, String::new()),
+        (0, Say::Start, "started #26, connect | 10000".to_owned()),
+        (0, Say::Connected, "send isMaster handshake | 10000".into()),
+        (0, says(new(2)), resumed.into()),
+    ]);
     let script: Vec<_> = script
         .iter()
         .map(|(at, say, told)| (*at, say.clone(), told.as_str()))
