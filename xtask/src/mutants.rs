@@ -30,12 +30,12 @@ Fails if 10,000 seeds of every scenario do not detect one.
 The simulation has one thread. Bugs that show only between threads must be detected by their model
 of `cargo xtask loom`.
 
-With --sample, cargo-mutants changes every Nth place of sdam-core, sdam-select, sdam-events and
-sdam, beginning with the Kth (from 0), or of the packages named. Runs the crate's own tests first,
-and for undetected changes every test that needs no real server, and the official files. Fails if
-more than 5 of 100 changes that compile are not detected. .cargo/mutants.toml lists exclusions
-with reasons; the results are in target/mutants-sample. On an idle machine 0/8 takes about half an
-hour.
+With --sample, cargo-mutants changes every Nth place of sdam-core, sdam-select, sdam-events, sdam,
+sdam-transport, sdam-pool and sdam-auth, beginning with the Kth (from 0), or of the packages named.
+Runs the crate's own tests first, and for undetected changes every test that needs no real server,
+and the official files. Fails if more than 5 of 100 changes that compile are not detected.
+.cargo/mutants.toml lists exclusions with reasons; the results are in target/mutants-sample. On an
+idle machine 0/8 takes more than an hour.
 
 Why both: cargo-mutants shows whether any test detects a small change. The deliberate bugs show
 which oracle or model detects a broken rule, which the failure of a unit test does not.";

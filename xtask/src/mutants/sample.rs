@@ -48,20 +48,45 @@ const SUBJECTS: &[Subject] = &[
         ],
         slow: &[],
     },
+    Subject {
+        package: "sdam-transport",
+        own: &["--lib"],
+        slow: &[],
+    },
+    Subject {
+        package: "sdam-pool",
+        own: &["--lib"],
+        slow: &[],
+    },
+    Subject {
+        package: "sdam-auth",
+        own: &["--lib"],
+        slow: &[],
+    },
 ];
 
-/// The packages whose tests run in the second pass, and their tests: all that need no real server.
+/// The packages whose tests run in the second pass, and their tests: all but those of
+/// [`WITH_SERVERS`].
 const ALL_PACKAGES: &[&str] = &[
-    "sdam-core",
-    "sdam-select",
-    "sdam-events",
     "sdam",
+    "sdam-auth",
+    "sdam-core",
+    "sdam-events",
+    "sdam-pool",
+    "sdam-select",
     "sdam-spec",
+    "sdam-transport",
 ];
 const ALL_TESTS: &[&str] = &[
     "--lib",
+    "--test=addresses",
     "--test=allocations",
+    "--test=authentication",
     "--test=blocking",
+    "--test=client",
+    "--test=config",
+    "--test=conformance",
+    "--test=flood",
     "--test=hello",
     "--test=hostile",
     "--test=lifecycle",
@@ -69,13 +94,23 @@ const ALL_TESTS: &[&str] = &[
     "--test=monitoring",
     "--test=official",
     "--test=ordering",
+    "--test=own_pool",
+    "--test=played_checks",
     "--test=pool_errors",
+    "--test=pool_events",
     "--test=pool_panics",
+    "--test=pooled",
     "--test=selection",
     "--test=selection_events",
     "--test=simulated",
     "--test=single_threaded",
+    "--test=srv",
+    "--test=streams",
+    "--test=transport_errors",
 ];
+/// The tests that need real servers, of databases or names.
+#[cfg(test)]
+const WITH_SERVERS: &[&str] = &["--test=dns", "--test=live"];
 
 /// The percentage of compiling mutants that the tests have to detect.
 const TARGET: usize = 95;
@@ -257,6 +292,8 @@ fn escape(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use serde_json::json;
 
     use super::*;
@@ -320,6 +357,24 @@ mod tests {
             sum.verdict().is_ok()
         };
         assert_eq!([0, 5, 6].map(verdict), [true, true, false]);
+    }
+
+    #[test]
+    fn every_test_either_runs_or_needs_a_server() {
+        let mut found = BTreeSet::from(["--lib".to_owned()]);
+        for package in ALL_PACKAGES {
+            let Ok(entries) = fs::read_dir(root().join(package).join("tests")) else {
+                continue;
+            };
+            for entry in entries {
+                let path = entry.unwrap().path();
+                let is_test = path.is_dir() || path.extension().is_some_and(|it| it == "rs");
+                let name = path.file_stem().unwrap().display();
+                found.extend(is_test.then(|| format!("--test={name}")));
+            }
+        }
+        let known: BTreeSet<_> = [ALL_TESTS, WITH_SERVERS].concat().into_iter().collect();
+        assert_eq!(found.iter().map(|it| &**it).collect::<BTreeSet<_>>(), known);
     }
 
     #[test]
