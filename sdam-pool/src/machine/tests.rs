@@ -491,3 +491,35 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_timeout_behind_a_load_balancer_counts_what_the_connections_are_pinned_to() {
+    let mut history = History::new(Shape {
+        max: 4,
+        min: 0,
+        connecting: 2,
+        idle: None,
+        by_caller: false,
+        load_balanced: true,
+        lazy: false,
+    });
+    history.step(&Step::Ready);
+    for _ in 0..4 {
+        history.step(&Step::CheckOut);
+        history.step(&Step::Establish(0));
+    }
+    history.machine.pin(Pin::Cursor);
+    history.machine.pin(Pin::Transaction);
+    let (Ok(CheckOut::Wait(ticket)), _) = history.machine.check_out(Some(history.now)) else {
+        panic!("more connections than maxPoolSize");
+    };
+    let (result, _) = history.machine.time_out(ticket);
+    let expected = PoolError::TimedOutPinned {
+        address: ServerAddress::new("a", 1),
+        max_pool_size: 4,
+        cursors: 1,
+        transactions: 1,
+        others: 2,
+    };
+    assert_eq!(result, Some(Err(Error::Pool(expected))));
+}
