@@ -65,8 +65,7 @@ const SUBJECTS: &[Subject] = &[
     },
 ];
 
-/// The packages whose tests run in the second pass, and their tests: all but those of
-/// [`WITH_SERVERS`].
+/// The packages whose tests run in the second pass, and their tests: all that need no real server.
 const ALL_PACKAGES: &[&str] = &[
     "sdam",
     "sdam-auth",
