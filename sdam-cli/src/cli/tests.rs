@@ -125,12 +125,6 @@ fn errors_name_the_argument_and_the_remedy() {
         &["explain", "--write", "--read=nearest"],
         &["--write", "--read"],
     );
-    let otlp: &[&str] = if cfg!(feature = "otlp") {
-        &["--otlp", "collector", "http://127.0.0.1:4318"]
-    } else {
-        &["--otlp", "cargo install sdam-cli --features otlp"]
-    };
-    check(&["export", "--otlp=collector"], otlp);
     check(&["export", "--listen", "9216"], &["9216", "--listen"]);
     check(&["serve", "--sharded", "0"], &["0", "--sharded"]);
     check(&["sim", "--seeds", "9"], &["'9'", "0..100"]);
