@@ -346,8 +346,8 @@ def through_a_proxy():
                 write_and_read(client, "before the step-down")
                 before = client.admin.command("hello")["me"]
                 serve.do("stepdown 60")
-                # The old connection is closed, and the write is retried on a new one. The only retry
-                # of the client is used up if the old primary has refused the write before that.
+                # The old connection is closed, and the write is retried on a new one; but the client
+                # does not retry if its monitor has seen the old primary become a secondary before.
                 write_and_read_soon(client, "after the step-down")
                 assert client.admin.command("hello")["me"] != before
             proxy.terminate()
