@@ -27,7 +27,7 @@ use crate::{
     explain, export, input, log,
     output::{abandoned, standard_output},
     proxy, replay, report, serve, sim,
-    target::redact,
+    target::{Target, redact},
     watch::{self, Console},
 };
 
@@ -139,7 +139,10 @@ impl Cli {
             }))
         };
         match self.command {
-            None => watch(watch::Arguments::default()),
+            None => watch(watch::Arguments {
+                target: Target::demo(),
+                ..watch::Arguments::default()
+            }),
             Some(Command::Watch(arguments)) => watch(arguments),
             Some(Command::Doctor(arguments)) => Exit::of(exit::run_to_end(async move {
                 doctor::run(&arguments, watch::console()).await

@@ -15,10 +15,17 @@ mod tests;
 use std::io::{self, Write};
 
 use sdam::Runtime;
+use sdam_sim::serve::ReplicaSet;
 
 pub use self::arguments::{Arguments, CheckId, FailOn, Suppression};
 use self::observation::Observation;
-use crate::{exit::Exit, failure::Failure, target::redact, terminal::Palette, watch::Console};
+use crate::{
+    exit::Exit,
+    failure::Failure,
+    target::{Target, redact},
+    terminal::{Palette, Tone},
+    watch::Console,
+};
 
 /// Checks the deployment of `arguments`, and prints the findings.
 ///
@@ -40,7 +47,12 @@ pub async fn run<O: Write, R: Write>(
         return Ok(Exit::SUCCESS);
     }
     match prepare(arguments) {
-        Ok((uri, runtime)) => {
+        Ok((uri, runtime, simulated)) => {
+            if simulated.is_some() && !arguments.json {
+                let words = Target::simulation(&uri);
+                let words = console.palette.paint(Tone::Faint, words);
+                writeln!(console.output, "{words}")?;
+            }
             examine(
                 arguments,
                 &uri,
@@ -54,13 +66,10 @@ pub async fn run<O: Write, R: Write>(
     }
 }
 
-fn prepare(arguments: &Arguments) -> Result<(String, Runtime), Failure> {
-    let uri = arguments.target.uri()?.ok_or_else(|| {
-        Failure::config(
-            "there is no connection string; give one, or set SDAM_URI, or use --uri-file",
-        )
-    })?;
-    Ok((uri, arguments.target.runtime()?))
+/// Returns the connection string and the runtime, and the simulated deployment if it was asked for.
+fn prepare(arguments: &Arguments) -> Result<(String, Runtime, Option<ReplicaSet>), Failure> {
+    let (uri, simulated) = arguments.target.deployment(|| ReplicaSet::start(3))?;
+    Ok((uri, arguments.target.runtime()?, simulated))
 }
 
 /// Checks the deployment of `uri` on `runtime`, and prints the findings.
@@ -88,7 +97,7 @@ fn conclude(
     finding::suppress(&mut findings, &arguments.suppress);
     finding::select(&mut findings, &arguments.only);
     let text = if arguments.json {
-        report::json(&redact(uri), &findings)
+        report::json(&redact(uri), arguments.target.demo, &findings)
     } else if arguments.short {
         report::short(palette, &findings, seen)
     } else {

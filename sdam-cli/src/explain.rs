@@ -76,12 +76,7 @@ struct Session {
 
 impl Session {
     async fn prepare(arguments: &Arguments) -> Result<Self, Failure> {
-        let (uri, simulated) = if let Some(uri) = arguments.target.uri()? {
-            (uri, None)
-        } else {
-            let set = simulate().map_err(Failure::other)?;
-            (set.uri().to_owned(), Some(set))
-        };
+        let (uri, simulated) = arguments.target.deployment(simulate)?;
         let runtime = arguments.target.runtime()?;
         let mut options = Target::options(&uri, &runtime.io).await?;
         if let Some(timeout) = arguments.timeout {
@@ -110,7 +105,7 @@ impl Session {
         console: &mut Console<O, R>,
     ) -> io::Result<Exit> {
         if let Some(set) = &self.simulated {
-            let words = format!("a simulated replica set, for any client: {}", set.uri());
+            let words = Target::simulation(set.uri());
             writeln!(
                 console.output,
                 "{}\n",

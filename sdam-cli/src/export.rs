@@ -32,7 +32,7 @@ use tokio::{
 
 pub use self::arguments::{Arguments, otel_variables};
 use self::{deployment::Deployment, numbers::Numbers, otlp::Push, pages::Pages, targets::Named};
-use crate::{exit::Exit, failure::Failure, http, log::LogSink};
+use crate::{exit::Exit, failure::Failure, http, log::LogSink, target::SIMULATED};
 
 /// The interval for aggregating metrics that nothing fetches, so that their memory is bounded.
 const UPKEEP: Duration = Duration::from_secs(5);
@@ -63,7 +63,11 @@ pub async fn run(
         return Ok(Exit::SUCCESS);
     }
     let address = exporter.listener.local_addr()?;
-    writeln!(output, "http://{address}").and_then(|()| output.flush())?;
+    match exporter.simulated {
+        None => writeln!(output, "http://{address}"),
+        Some(_) => writeln!(output, "http://{address} {SIMULATED}"),
+    }?;
+    output.flush()?;
     let remarks = RefCell::new(remarks);
     let remark = |words: &dyn Display| {
         // A monitoring program goes on if its remarks cannot be written.
@@ -78,8 +82,8 @@ struct Exporter {
     runtime: Runtime,
     pages: Pages,
     listener: TcpListener,
-    /// The simulated deployment, if no other was given.
-    simulated: Option<(ReplicaSet, Duration)>,
+    /// The simulated deployment, if it was asked for.
+    simulated: Option<ReplicaSet>,
     push: Option<Push>,
 }
 
@@ -89,16 +93,11 @@ impl Exporter {
         let push = Push::new(arguments.otlp.as_deref(), &arguments.otel);
         let push = push.map_err(Failure::config)?;
         let runtime = arguments.target.runtime()?;
-        let mut simulated = None;
-        let targets = if let Some(path) = &arguments.targets {
-            targets::read(path)?
-        } else if let Some(uri) = arguments.target.uri()? {
-            vec![Named::only(uri)]
+        let (targets, simulated) = if let Some(path) = &arguments.targets {
+            (targets::read(path)?, None)
         } else {
-            let set = ReplicaSet::start(3).map_err(Failure::other)?;
-            let uri = set.uri().to_owned();
-            simulated = Some((set, arguments.failover_period));
-            vec![Named::only(uri)]
+            let (uri, simulated) = arguments.target.deployment(|| ReplicaSet::start(3))?;
+            (vec![Named::only(uri, simulated.is_some())], simulated)
         };
         for named in &targets {
             named.check(&arguments.target, &runtime)?;
@@ -107,10 +106,10 @@ impl Exporter {
         let log = log.map(|log| Arc::new(log) as Arc<dyn EventSink>);
         let mut deployments = Vec::new();
         for named in targets {
-            let numbers = Numbers::new(named.name.as_deref(), &runtime.io.clock);
+            let labels = named.labels();
+            let numbers = Numbers::new(&labels, &runtime.io.clock);
             let numbers = numbers.map_err(Failure::other)?;
-            let name = named.name.as_deref();
-            let records = push.iter().map(|push| push.sink(name, &runtime.io));
+            let records = push.iter().map(|push| push.sink(&labels, &runtime.io));
             let sinks = log.iter().cloned().chain(records).collect();
             deployments.push(Deployment::new(named, numbers, sinks));
         }
@@ -154,7 +153,7 @@ impl Exporter {
         let show = async {
             match simulated {
                 // A set without a primary has no member that could step down.
-                Some((set, period)) => every(period, || drop(set.step_down())).await,
+                Some(set) => every(arguments.failover_period, || drop(set.step_down())).await,
                 None => pending().await,
             }
         };

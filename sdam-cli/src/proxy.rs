@@ -113,18 +113,13 @@ struct Proxy {
     uris: Vec<String>,
     warnings: Vec<String>,
     max_connections: usize,
-    /// Dropped with the program, if no connection string was given.
-    _simulated: Option<ReplicaSet>,
+    /// The simulated deployment, if it was asked for.
+    simulated: Option<ReplicaSet>,
 }
 
 impl Proxy {
     async fn start(arguments: &Arguments) -> Result<Self, Failure> {
-        let (uri, simulated) = if let Some(uri) = arguments.target.uri()? {
-            (uri, None)
-        } else {
-            let set = ReplicaSet::start(3).map_err(Failure::other)?;
-            (set.uri().to_owned(), Some(set))
-        };
+        let (uri, simulated) = arguments.target.deployment(|| ReplicaSet::start(3))?;
         let runtime = arguments.target.runtime()?;
         let mut options = Target::options(&uri, &runtime.io).await?;
         if options.direct_connection == Some(true) {
@@ -159,7 +154,7 @@ impl Proxy {
             uris: Vec::new(),
             max_connections: arguments.max_connections,
             topology,
-            _simulated: simulated,
+            simulated,
         };
         for (option, listen, criteria) in places {
             let failed = |error: io::Error| Failure::listen(option, listen, &error);
@@ -193,7 +188,7 @@ impl Proxy {
         for warning in &self.warnings {
             notices.warning(warning)?;
         }
-        notices.listening(&self.uris)?;
+        notices.listening(&self.uris, self.simulated.is_some())?;
         let mut snapshots = self.topology.watch().fuse();
         let mut signals = pin!(signals.fuse());
         let mut ports = self.ports;

@@ -35,7 +35,7 @@ names and error texts, but no credentials.
 Exit codes: 0 done, 3 the command line is wrong or RECORDING is no recording, 4 another failure.
 
 Example, with the recording of a simulated failover:
-  sdam watch --plain --record incident.jsonl
+  sdam watch --demo --plain --record incident.jsonl
   sdam report incident.jsonl -o failover.html";
 
 /// Shows a recording as one page of HTML.

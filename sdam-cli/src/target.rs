@@ -4,12 +4,16 @@ use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
 use clap::Args;
 use sdam::{Io, Options, Runtime, TopologyBuilder, dns::DnsResolver, transport::AddressTable};
+use sdam_sim::serve::{ReplicaSet, ServeError};
 
 use crate::{
     cli::name_server,
     failure::{Failure, cannot_read},
     input,
 };
+
+/// What the first line of the output says of a simulated deployment.
+pub(crate) const SIMULATED: &str = "(simulated)";
 
 /// The deployment to connect to.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
@@ -20,6 +24,9 @@ pub struct Target {
     /// Read the connection string from FILE; from standard input if it is `-`.
     #[arg(long, value_name = "FILE", conflicts_with = "uri")]
     pub uri_file: Option<PathBuf>,
+    /// Simulate the deployment: a replica set on loopback, which acknowledges writes and keeps nothing.
+    #[arg(long)]
+    pub demo: bool,
     /// Where to dial for members whose names lead nowhere from here, such as those behind a tunnel:
     /// mongo-0:27017=localhost:30001,mongo-1:27017=localhost:30002
     #[arg(long, value_name = "MEMBER=PLACE,...")]
@@ -34,16 +41,39 @@ impl Target {
     pub fn new(uri: &str) -> Self {
         Self {
             uri: Some(uri.to_owned()),
-            uri_file: None,
-            translate: None,
-            dns: None,
+            ..Self::default()
         }
     }
 
-    /// Returns the connection string; `None` if the command line names no deployment.
+    /// Asks for a simulated deployment.
+    pub fn demo() -> Self {
+        Self {
+            demo: true,
+            ..Self::default()
+        }
+    }
+
+    /// Returns the connection string; `None` if the command line asks for a simulated deployment.
+    ///
+    /// Nothing is simulated unasked: a program with a misspelled variable would report on, or write
+    /// to, a deployment that does not exist.
     pub(crate) fn uri(&self) -> Result<Option<String>, Failure> {
-        let Some(path) = &self.uri_file else {
-            return Ok(self.uri.clone());
+        let path = match (&self.uri, &self.uri_file) {
+            (None, None) if self.demo => return Ok(None),
+            (None, None) => {
+                return Err(Failure::config(
+                    "there is no connection string: give one as the argument URI, set the variable \
+                     SDAM_URI, or use --uri-file; --demo asks for a simulated deployment",
+                ));
+            }
+            _ if self.demo => {
+                return Err(Failure::config(
+                    "--demo: use it or a connection string (the argument URI, the variable SDAM_URI, \
+                     --uri-file), not both",
+                ));
+            }
+            (Some(uri), None) => return Ok(Some(uri.clone())),
+            (_, Some(path)) => path,
         };
         let name = format!("--uri-file {}", path.display());
         let text = input::read_text(path);
@@ -54,6 +84,24 @@ impl Target {
             ))),
             uri => Ok(Some(uri.to_owned())),
         }
+    }
+
+    /// Returns the connection string, and the deployment that `simulate` starts if the command line
+    /// asks for one.
+    pub(crate) fn deployment(
+        &self,
+        simulate: impl FnOnce() -> Result<ReplicaSet, ServeError>,
+    ) -> Result<(String, Option<ReplicaSet>), Failure> {
+        if let Some(uri) = self.uri()? {
+            return Ok((uri, None));
+        }
+        let set = simulate().map_err(Failure::other)?;
+        Ok((set.uri().to_owned(), Some(set)))
+    }
+
+    /// Says that the deployment of `uri` is a simulated one.
+    pub(crate) fn simulation(uri: &str) -> String {
+        format!("a simulated replica set, for any client: {uri}")
     }
 
     /// Returns the runtime of the calling context, with the DNS server of the command line.

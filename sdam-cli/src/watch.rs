@@ -174,6 +174,10 @@ impl Session {
             writeln!(console.remarks, "warning: {warning}")?;
         }
         let (notes, heard) = mpsc::unbounded();
+        if let Some(demonstration) = &self.demonstration {
+            // The receiver is still here.
+            let _ = notes.unbounded_send(Target::simulation(demonstration.uri()));
+        }
         let show = async {
             match &self.demonstration {
                 Some(demonstration) => demonstration.run(&topology, notes).await,
@@ -182,7 +186,8 @@ impl Session {
         };
         let mut remarks = console.remarks;
         let result = if arguments.wants_screen() {
-            let setup = started.screen(arguments, console.palette, heard);
+            let source = self.demonstration.as_ref().map_or("LIVE", |_| "DEMO");
+            let setup = started.screen(arguments, source, console.palette, heard);
             // The screen stays after the demonstration, until the user quits.
             let show = show.then(|end| match end {
                 Ok(()) => pending().left_future(),
@@ -199,8 +204,11 @@ impl Session {
                 palette: console.palette,
             };
             let mut view = View::new(console, arguments.json, topology.options());
+            if self.demonstration.is_some() {
+                view = view.of_a_simulation();
+            }
             if arguments.once {
-                once(&topology, &mut view, interrupt).await
+                once(&topology, heard, &mut view, interrupt).await
             } else {
                 let until = async {
                     select_biased! {
@@ -227,9 +235,11 @@ impl Session {
 /// Shows the first snapshot with a known verdict, or the last one before the timeout.
 async fn once<O: Write, R: Write>(
     topology: &Topology,
+    mut notes: UnboundedReceiver<String>,
     view: &mut View<O, R>,
     interrupt: impl Future<Output = ()>,
 ) -> io::Result<Exit> {
+    show_notes(&mut notes, view)?;
     let timeout = topology.options().server_selection_timeout;
     let known = topology.wait_for(|now| is_known(now.description()).then_some(()), timeout);
     // While a selection is waiting, servers that are down are checked twice a second.
@@ -278,11 +288,20 @@ pub(crate) async fn follow<P: PoolHandle, O: Write, R: Write>(
     for event in &rest {
         view.event(event)?;
     }
-    while let Some(note) = notes.next().now_or_never().flatten() {
-        view.note(&note)?;
-    }
+    show_notes(&mut notes, view)?;
     match end {
         Ok(()) => Ok(Exit::SUCCESS),
         Err(error) => Failure::other(error).report(view.remarks()),
     }
+}
+
+/// Shows the notes that have been sent.
+fn show_notes<O: Write, R: Write>(
+    notes: &mut UnboundedReceiver<String>,
+    view: &mut View<O, R>,
+) -> io::Result<()> {
+    while let Some(note) = notes.next().now_or_never().flatten() {
+        view.note(&note)?;
+    }
+    Ok(())
 }

@@ -218,7 +218,7 @@ fn labelled(text: &mut String, palette: Palette, label: &str, words: &str) {
 }
 
 /// Formats one JSON document, `sdam.doctor/1`.
-pub(super) fn json(target: &str, findings: &[Finding]) -> String {
+pub(super) fn json(target: &str, is_simulated: bool, findings: &[Finding]) -> String {
     let (accepted, counting): (Vec<_>, Vec<_>) = findings.iter().partition(|own| own.suppressed);
     let mut summary: Map<_, _> = Status::ALL
         .iter()
@@ -250,6 +250,7 @@ pub(super) fn json(target: &str, findings: &[Finding]) -> String {
         "schema": "sdam.doctor/1",
         "tool": env!("CARGO_PKG_VERSION"),
         "target": target,
+        "simulated": is_simulated,
         "verdict": verdict(findings).name(),
         "summary": summary,
         "checks": checks.collect::<Vec<_>>(),

@@ -26,14 +26,14 @@ Example:
 
 /// Selects a server for an operation, and explains the result for each of the others.
 ///
-/// Without a connection string it uses a simulated replica set, whose members have the tags
-/// dc:ny,rack:1 and dc:ny,rack:2 and dc:la,rack:1.
+/// The members of the replica set that --demo simulates have the tags dc:ny,rack:1 and dc:ny,rack:2
+/// and dc:la,rack:1.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 #[command(after_help = AFTER)]
 #[non_exhaustive]
 pub struct Arguments {
     #[command(flatten)]
-    /// The deployment; a simulated one if there is no connection string.
+    /// The deployment.
     pub target: Target,
     /// Explain an operation that writes; the default is to read.
     #[arg(long, conflicts_with_all = ["read", "tags", "max_staleness"])]

@@ -4,6 +4,14 @@ use tokio::runtime::Builder as Tokio;
 use super::*;
 use crate::terminal::{WIDTH, columns};
 
+/// Returns the command line that asks for the simulated deployment.
+fn demo() -> Arguments {
+    Arguments {
+        target: Target::demo(),
+        ..Arguments::default()
+    }
+}
+
 /// Runs the program; returns the exit code, the output and the remarks.
 fn select(arguments: &Arguments) -> (Exit, String, String) {
     let tokio = Tokio::new_multi_thread()
@@ -49,7 +57,7 @@ fn verdicts(output: &str) -> Vec<(bool, &str, &str)> {
 fn the_chosen_server_is_marked_and_the_others_are_explained() {
     let writing = Arguments {
         write: true,
-        ..Arguments::default()
+        ..demo()
     };
     let (exit, output, remarks) = select(&writing);
     assert_eq!((exit, &*remarks), (Exit::SUCCESS, ""));
@@ -70,7 +78,7 @@ fn tag_sets_are_tried_in_order() {
     let reading = Arguments {
         read: Some(ReadMode::Nearest),
         tags: vec![tags("moon", "1"), tags("la", "1")],
-        ..Arguments::default()
+        ..demo()
     };
     let (exit, output, _) = select(&reading);
     assert_eq!(exit, Exit::SUCCESS, "{output}");
@@ -98,7 +106,7 @@ fn a_selection_without_matching_servers_is_explained_and_fails() {
         read: Some(ReadMode::Secondary),
         tags: vec![tags("moon", "1")],
         timeout: Some(Duration::from_millis(1)),
-        ..Arguments::default()
+        ..demo()
     };
     check(&picky, Exit::NO_SERVER, "(serverSelectionTimeoutMS)");
     let primary = Arguments {
@@ -109,7 +117,7 @@ fn a_selection_without_matching_servers_is_explained_and_fails() {
     let hasty = Arguments {
         read: Some(ReadMode::Secondary),
         max_staleness: Some(Duration::from_secs(10)),
-        ..Arguments::default()
+        ..demo()
     };
     check(&hasty, Exit::CONFIGURATION, "must be at least 90");
     let malformed = Arguments {
@@ -124,7 +132,7 @@ fn a_loop_counts_every_selection() {
     let looping = Arguments {
         read: Some(ReadMode::Nearest),
         load: Some(60),
-        ..Arguments::default()
+        ..demo()
     };
     let (exit, output, _) = select(&looping);
     assert_eq!(exit, Exit::SUCCESS);
@@ -150,19 +158,19 @@ fn the_change_that_each_rejected_server_needs_is_shown() {
     };
     let primary = Arguments {
         read: Some(ReadMode::Primary),
-        ..Arguments::default()
+        ..demo()
     };
     assert_eq!(changes(&primary), ["--read nearest"; 2]);
     let tagged = Arguments {
         read: Some(ReadMode::Nearest),
         tags: vec![tags("la", "1")],
-        ..Arguments::default()
+        ..demo()
     };
     let expected = ["--tags dc:ny,rack:1", "--tags dc:ny,rack:2"];
     assert_eq!(changes(&tagged), expected);
     let writing = Arguments {
         write: true,
-        ..Arguments::default()
+        ..demo()
     };
     let expected = "writes need it to be elected (rs.stepDown() at the primary)";
     assert_eq!(changes(&writing), [expected; 2]);
@@ -171,7 +179,7 @@ fn the_change_that_each_rejected_server_needs_is_shown() {
         read: Some(ReadMode::Secondary),
         tags: vec![tags("moon", "1")],
         timeout: Some(Duration::from_millis(500)),
-        ..Arguments::default()
+        ..demo()
     };
     let found = changes(&nowhere);
     assert_eq!(found.len(), 3, "{found:?}");

@@ -32,6 +32,9 @@ With --targets FILE, all metrics have the label deployment, and /probe, /topolog
   orders = \"mongodb://127.0.0.1:27017/?replicaSet=rs0\"
   \"users.eu\" = \"mongodb+srv://users.example.com/\"
 
+With --demo, the first line of the output ends with (simulated), all metrics have the label
+simulated=\"true\", and so has /topology.
+
 A deployment that does not answer, or whose records cannot be looked up, counts as down (sdam_up 0);
 /topology tells why. Its look-ups are repeated while the others are served.
 
@@ -45,17 +48,16 @@ Example:
 
 /// Serves metrics and the health of deployments over HTTP, until Ctrl-C.
 ///
-/// Without a connection string it watches a simulated replica set, whose primary steps down every 30
-/// seconds.
+/// The primary of the replica set that --demo simulates steps down every 30 seconds.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 #[command(after_help = AFTER)]
 #[non_exhaustive]
 pub struct Arguments {
     #[command(flatten)]
-    /// The deployment; a simulated one if there is no connection string.
+    /// The deployment.
     pub target: Target,
     /// Watch the deployments of FILE: their names and connection strings, in TOML.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["uri", "uri_file"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["uri", "uri_file", "demo"])]
     pub targets: Option<PathBuf>,
     /// Where to serve; port 0 is a free one.
     #[arg(long, value_name = "IP:PORT", value_parser = listen_address, default_value_t = LISTEN)]

@@ -60,6 +60,11 @@ impl Deployment {
         self.named.name.as_deref()
     }
 
+    /// Returns whether the deployment is a simulated one.
+    pub(super) fn is_simulated(&self) -> bool {
+        self.named.is_simulated
+    }
+
     /// Returns the topology, or why there is none yet.
     pub(super) fn watched(&self) -> Result<&Watched, String> {
         self.watched.get().ok_or_else(|| {

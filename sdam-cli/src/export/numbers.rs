@@ -37,14 +37,14 @@ struct Inner {
 }
 
 impl Numbers {
-    /// Creates the metrics of a deployment; a name becomes the label `deployment` of each.
+    /// Creates the metrics of a deployment, each with these labels.
     pub(super) fn new(
-        deployment: Option<&str>,
+        labels: &[(&str, String)],
         clock: &Arc<dyn Clock>,
     ) -> Result<Self, BuildError> {
         let mut builder = PrometheusBuilder::new().set_buckets(BUCKETS)?;
-        if let Some(name) = deployment {
-            builder = builder.add_global_label("deployment", name);
+        for (name, value) in labels {
+            builder = builder.add_global_label(*name, value);
         }
         let recorder = builder.build_recorder();
         with_local_recorder(&recorder, || {

@@ -84,9 +84,9 @@ impl Push {
         }))
     }
 
-    /// Returns the sink for the events of one deployment.
-    pub(super) fn sink(&self, deployment: Option<&str>, io: &Io) -> Arc<dyn EventSink> {
-        Arc::new(Records::new(deployment, io, Arc::clone(&self.queue)))
+    /// Returns the sink for the events of the deployment with these labels.
+    pub(super) fn sink(&self, labels: &[(&str, String)], io: &Io) -> Arc<dyn EventSink> {
+        Arc::new(Records::new(labels, io, Arc::clone(&self.queue)))
     }
 
     /// Pushes the metrics of `page` in their interval, and records soon after they are made, for

@@ -147,7 +147,7 @@ fn patience(headers: &HeaderMap) -> Duration {
 
 /// Returns the topology; before there is one, an empty one with the reason.
 fn topology(deployment: &Deployment) -> Response<String> {
-    let json = match deployment.watched() {
+    let mut json = match deployment.watched() {
         Ok(watched) => {
             let snapshot = watched.topology.snapshot();
             json::snapshot(snapshot.description(), RoundTrips::Shown)
@@ -158,6 +158,9 @@ fn topology(deployment: &Deployment) -> Response<String> {
             json
         }
     };
+    if deployment.is_simulated() {
+        json["simulated"] = true.into();
+    }
     http::typed(StatusCode::OK, "application/json", format!("{json}\n"))
 }
 

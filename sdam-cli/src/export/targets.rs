@@ -23,18 +23,28 @@ pub(super) struct Named {
     pub(super) name: Option<String>,
     /// The connection string.
     pub(super) uri: String,
+    /// Whether the deployment is a simulated one.
+    pub(super) is_simulated: bool,
     /// Where the connection string is: the file, the line and the name.
     origin: Option<String>,
 }
 
 impl Named {
-    /// Creates the only deployment.
-    pub(super) fn only(uri: String) -> Self {
+    /// Creates the only deployment, which may be a simulated one.
+    pub(super) fn only(uri: String, is_simulated: bool) -> Self {
         Self {
             name: None,
             uri,
+            is_simulated,
             origin: None,
         }
+    }
+
+    /// Returns the labels of everything that is said about the deployment.
+    pub(super) fn labels(&self) -> Vec<(&'static str, String)> {
+        let name = self.name.clone().map(|name| ("deployment", name));
+        let simulated = self.is_simulated.then(|| ("simulated", "true".to_owned()));
+        name.into_iter().chain(simulated).collect()
     }
 
     /// Finds the errors of the connection string for which no look-up is needed, and those of the
@@ -112,6 +122,7 @@ fn parse(text: &str, file: &str) -> Result<Vec<Named>, String> {
         found.push(Named {
             name: Some(name.clone().into_owned()),
             uri,
+            is_simulated: false,
             origin: Some(origin),
         });
     }
@@ -137,6 +148,7 @@ mod tests {
         let named = |name: &str, uri: &str, line| Named {
             name: Some(name.to_owned()),
             uri: uri.to_owned(),
+            is_simulated: false,
             origin: Some(format!("f: line {line}: {name}")),
         };
         assert_eq!(

@@ -50,9 +50,9 @@ impl Write for Lines {
 }
 
 impl Running {
-    fn start(uri: Option<&str>) -> Self {
+    fn start(uri: &str) -> Self {
         Self::start_with(Arguments {
-            target: uri.map(Target::new).unwrap_or_default(),
+            target: Target::new(uri),
             ..Arguments::default()
         })
     }
@@ -143,7 +143,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 #[test]
 fn pages_describe_a_replica_set() {
     let set = ReplicaSet::start(3).unwrap();
-    let program = Running::start(Some(set.uri()));
+    let program = Running::start(set.uri());
     assert_eq!(program.get_until("/healthz", 200), "ok\n");
     program.get_until("/healthz?read=secondary", 200);
     let (status, primary) = program.get("/primary");
@@ -171,7 +171,7 @@ fn pages_describe_a_replica_set() {
 #[test]
 fn unknown_pages_and_invalid_parameters_are_refused() {
     let server = Builder::standalone().start().unwrap();
-    let program = Running::start(Some(server.uri()));
+    let program = Running::start(server.uri());
     let check = |target: &str, status: u16, body: &str| {
         assert_eq!(
             program.get(target),
@@ -194,7 +194,7 @@ fn unknown_pages_and_invalid_parameters_are_refused() {
 #[test]
 fn health_depends_on_the_requested_read_preference() {
     let set = ReplicaSet::start(3).unwrap();
-    let program = Running::start(Some(set.uri()));
+    let program = Running::start(set.uri());
     program.get_until("/healthz?read=secondary", 200);
     let primary = set.primary().unwrap().unwrap();
     let mut others = (0..3).filter(|member| *member != primary.0);
@@ -217,7 +217,7 @@ fn health_depends_on_the_requested_read_preference() {
 #[test]
 fn the_metrics_page_has_the_text_format_of_prometheus() {
     let set = ReplicaSet::start(3).unwrap();
-    let program = Running::start(Some(set.uri()));
+    let program = Running::start(set.uri());
     program.get_until("/healthz", 200);
     set.step_down().unwrap();
     let page = loop {
@@ -263,13 +263,6 @@ fn lint(page: &str) {
     if let Some(output) = or_skip(checked).unwrap() {
         assert!(output.status.success(), "{output:?}: {page}");
     }
-}
-
-#[test]
-fn without_a_connection_string_a_simulated_set_is_watched() {
-    let program = Running::start(None);
-    assert_eq!(program.get_until("/healthz", 200), "ok\n");
-    program.finish();
 }
 
 #[test]
@@ -428,7 +421,7 @@ fn probes_of_dead_and_live_deployments_have_the_same_labels() {
 #[test]
 fn a_server_that_has_left_has_no_metrics() {
     let set = ReplicaSet::start(3).unwrap();
-    let program = Running::start(Some(set.uri()));
+    let program = Running::start(set.uri());
     program.get_until("/healthz?read=secondary", 200);
     let options = Options::parse(set.uri()).unwrap();
     let primary = set.primary().unwrap().unwrap();

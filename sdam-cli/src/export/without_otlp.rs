@@ -26,7 +26,7 @@ impl Push {
         ))
     }
 
-    pub(super) fn sink(&self, _: Option<&str>, _: &Io) -> Arc<dyn EventSink> {
+    pub(super) fn sink(&self, _: &[(&str, String)], _: &Io) -> Arc<dyn EventSink> {
         match self.0 {}
     }
 

@@ -42,13 +42,14 @@ Example, also with a port for reads:
 
 /// Relays connections to the primary, wherever that is: clients connect to one address.
 ///
-/// Without a connection string it relays to a simulated replica set.
+/// The replica set that --demo simulates acknowledges writes and keeps nothing; the first line of the
+/// output then ends with (simulated), and with --json the first object says so.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 #[command(after_help = AFTER)]
 #[non_exhaustive]
 pub struct Arguments {
     #[command(flatten)]
-    /// The deployment; a simulated one if there is no connection string.
+    /// The deployment.
     pub target: Target,
     /// Where clients connect to reach the primary; port 0 is a free one.
     #[arg(long, value_name = "IP:PORT", value_parser = listen_address, default_value_t = LISTEN)]

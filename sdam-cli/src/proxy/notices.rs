@@ -10,6 +10,7 @@ use sdam_core::address::ServerAddress;
 use serde_json::json;
 
 use super::tenure::{Role, role};
+use crate::target::SIMULATED;
 
 /// The primary of a replica set, with its election.
 type Primary = (ServerAddress, Role);
@@ -33,14 +34,19 @@ impl<O: Write, R: Write> Notices<O, R> {
         }
     }
 
-    /// Prints the connection strings for clients, in the order of the ports.
-    pub(super) fn listening(&mut self, uris: &[String]) -> io::Result<()> {
+    /// Prints the connection strings for clients, in the order of the ports, and whether the members
+    /// are simulated.
+    pub(super) fn listening(&mut self, uris: &[String], is_simulated: bool) -> io::Result<()> {
         if self.json {
             let (uri, reads) = (uris.first(), uris.get(1));
-            let event = json!({ "event": "listening", "uri": uri, "readUri": reads });
+            let event = json!({
+                "event": "listening", "uri": uri, "readUri": reads, "simulated": is_simulated,
+            });
             writeln!(self.output, "{event}")?;
         } else {
-            writeln!(self.output, "{}", uris.join(" "))?;
+            let label = is_simulated.then_some(SIMULATED);
+            let words: Vec<_> = uris.iter().map(String::as_str).chain(label).collect();
+            writeln!(self.output, "{}", words.join(" "))?;
         }
         self.output.flush()
     }

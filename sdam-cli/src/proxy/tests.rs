@@ -263,6 +263,7 @@ fn wrong_arguments_are_named_with_the_remedy() {
 
     let taken = Listener::bind("127.0.0.1:0").unwrap();
     let mut busy = arguments();
+    busy.target = Target::demo();
     busy.listen = taken.local_addr().unwrap();
     let (exit, remarks) = run_once(&busy);
     assert_eq!(exit, Exit::FAILED);

@@ -31,8 +31,8 @@ Example:
 
 /// Shows the servers of a deployment, and every change, until Ctrl-C or the key q.
 ///
-/// Without a connection string it starts a simulated replica set, lets its primary step down after
-/// a few seconds, shows the failover, and ends.
+/// With --demo it starts a simulated replica set, lets its primary step down after a few seconds, shows
+/// the failover, and ends. So does `sdam` without a subcommand.
 #[derive(Args, Clone, Debug, PartialEq)]
 #[command(after_help = AFTER)]
 #[expect(
@@ -42,7 +42,7 @@ Example:
 #[non_exhaustive]
 pub struct Arguments {
     #[command(flatten)]
-    /// The deployment; a simulated one if there is no connection string.
+    /// The deployment.
     pub target: Target,
     /// Print lines even if standard output is a terminal, instead of the full screen.
     #[arg(long)]
@@ -64,7 +64,7 @@ pub struct Arguments {
     #[arg(long, value_name = "NAME", requires = "record")]
     pub vantage: Option<String>,
     /// Show the recording FILE instead of a deployment; `-` is standard input.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["once", "record"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["once", "record", "demo"])]
     pub from: Option<PathBuf>,
     /// How many times as fast as recorded; `max` for no pauses.
     #[arg(long, value_name = "N", default_value = "1", requires = "from")]

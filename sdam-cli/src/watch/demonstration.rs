@@ -1,4 +1,4 @@
-//! A simulated deployment with a step-down, for runs without a connection string.
+//! A simulated deployment with a step-down, for runs with `--demo`.
 
 use std::time::Duration;
 
@@ -47,10 +47,6 @@ impl Demonstration {
     ) -> Result<(), String> {
         // Notes without a receiver are dropped.
         let say = |note: String| drop(notes.unbounded_send(note));
-        say(format!(
-            "a simulated replica set, for any client: {}",
-            self.uri()
-        ));
         let primary = self.primary(topology, None).await?;
         tokio::time::sleep(self.pause).await;
         say(format!("asking the primary {primary} to step down"));

@@ -85,10 +85,11 @@ impl Started {
         })
     }
 
-    /// Returns what the full screen shows.
+    /// Returns what the full screen shows, of events from `source`.
     pub(super) fn screen(
         self,
         arguments: &Arguments,
+        source: &str,
         palette: Palette,
         notes: UnboundedReceiver<String>,
     ) -> Setup {
@@ -101,7 +102,7 @@ impl Started {
             },
             preference: options.read_preference.clone(),
             options,
-            source: "LIVE".to_owned(),
+            source: source.to_owned(),
             tape: self.tape,
             notes,
             ascii: arguments.ascii,

@@ -308,8 +308,8 @@ fn every_change_is_shown_exactly_once_until_interrupted() {
 }
 
 #[test]
-fn without_a_connection_string_a_failover_is_demonstrated() {
-    let (text, remarks, result) = watch(&[]);
+fn the_demonstration_is_labelled_and_shows_a_failover() {
+    let (text, remarks, result) = watch(&["--demo"]);
     assert_eq!(result.unwrap(), Exit::SUCCESS);
     assert_eq!(remarks, "");
     let place = |what: &str| {
@@ -384,7 +384,7 @@ fn a_closed_output_ends_the_program_without_an_error() {
 fn recordings_can_be_replayed() {
     let file = Scratch::new("failover");
     let path = file.0.to_str().unwrap();
-    let (text, remarks, result) = watch(&["--record", path]);
+    let (text, remarks, result) = watch(&["--demo", "--record", path]);
     assert_eq!(result.unwrap(), Exit::SUCCESS, "{remarks}");
     assert!(text.contains("step down"), "{text}");
 
@@ -434,7 +434,7 @@ const TEXT: usize = 15;
 fn a_recording_is_shown_like_the_deployment_it_was_made_of() {
     let file = Scratch::new("shown");
     let path = file.0.to_str().unwrap();
-    let (live, _, result) = watch(&["--record", path]);
+    let (live, _, result) = watch(&["--demo", "--record", path]);
     assert_eq!(result.unwrap(), Exit::SUCCESS);
     let (played, remarks, result) = watch(&["--from", path, "--speed", "max"]);
     assert_eq!((result.unwrap(), &*remarks), (Exit::SUCCESS, ""));

@@ -27,6 +27,7 @@ use crate::{
 pub(crate) struct View<O, R> {
     console: Console<O, R>,
     json: bool,
+    simulated: bool,
     screen: Screen,
     facts: Facts,
     settings: Settings,
@@ -42,11 +43,18 @@ impl<O: Write, R: Write> View<O, R> {
             screen: Screen::new(console.palette),
             console,
             json,
+            simulated: false,
             facts: Facts::new(),
             settings: Settings::new(options),
             anchor: None,
             clock: None,
         }
+    }
+
+    /// Says in each JSON object that the deployment is a simulated one; in text, a note does.
+    pub(crate) fn of_a_simulation(mut self) -> Self {
+        self.simulated = true;
+        self
     }
 
     /// Sets one moment on both clocks, instead of that of the first event.
@@ -119,9 +127,11 @@ impl<O: Write, R: Write> View<O, R> {
     }
 
     fn print_json(&mut self, topology: &TopologyDescription) -> io::Result<()> {
-        let mut text = json::snapshot(topology, RoundTrips::Shown).to_string();
-        text.push('\n');
-        self.print(&text)
+        let mut json = json::snapshot(topology, RoundTrips::Shown);
+        if self.simulated {
+            json["simulated"] = true.into();
+        }
+        self.print(&format!("{json}\n"))
     }
 
     /// Prints and flushes at once, for a reader that is watching.

@@ -150,15 +150,24 @@ impl Running {
         output.take(most as u64).read_to_end(&mut bytes).unwrap()
     }
 
+    /// Reads a line; it is empty at the end of the output.
+    pub(crate) fn line(&mut self) -> String {
+        let mut line = String::new();
+        let output = self.output.as_mut().unwrap();
+        output.read_line(&mut line).unwrap();
+        line
+    }
+
     /// Reads lines, at least one, up to the first that contains a text.
     pub(crate) fn wait_for(&mut self, text: &str) {
-        let output = self.output.as_mut().unwrap();
-        let (mut seen, mut line) = (String::new(), String::new());
-        while line.is_empty() || !line.contains(text) {
+        let mut seen = String::new();
+        loop {
+            let line = self.line();
+            if line.contains(text) && !line.is_empty() {
+                return;
+            }
+            assert!(!line.is_empty(), "no {text:?} in {seen}");
             seen += &line;
-            line.clear();
-            let read = output.read_line(&mut line).unwrap();
-            assert!(read > 0, "no {text:?} in {seen}");
         }
     }
 

@@ -39,7 +39,7 @@ const MAX_CLEARS: usize = 16;
 pub(super) struct Records {
     queue: Arc<Queue>,
     /// The attributes of everything.
-    deployment: Option<KeyValue>,
+    labels: Vec<KeyValue>,
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
 }
@@ -64,11 +64,12 @@ impl Wall {
 }
 
 impl Records {
-    /// Creates the sink of one deployment.
-    pub(super) fn new(deployment: Option<&str>, io: &Io, queue: Arc<Queue>) -> Self {
+    /// Creates the sink of the deployment with these labels.
+    pub(super) fn new(labels: &[(&str, String)], io: &Io, queue: Arc<Queue>) -> Self {
+        let labels = labels.iter();
         Self {
             queue,
-            deployment: deployment.map(|name| attribute("deployment", name)),
+            labels: labels.map(|(name, value)| attribute(name, value)).collect(),
             clock: Arc::clone(&io.clock),
             state: Mutex::new(State {
                 facts: Facts::new(),
@@ -102,7 +103,7 @@ impl Records {
             }
             .to_owned(),
             body: Some(text(body.to_string())),
-            attributes: self.deployment.iter().cloned().chain(attributes).collect(),
+            attributes: self.labels.iter().cloned().chain(attributes).collect(),
             event_name: name.to_owned(),
             ..LogRecord::default()
         }
@@ -209,7 +210,7 @@ impl Records {
             kind: SpanKind::Internal.into(),
             start_time_unix_nano: wall.nanos(outage.last_writable),
             end_time_unix_nano: wall.nanos(failover.writable_again),
-            attributes: self.deployment.iter().cloned().chain(attributes).collect(),
+            attributes: self.labels.iter().cloned().chain(attributes).collect(),
             events,
             ..Span::default()
         }
@@ -275,7 +276,7 @@ impl EventSink for Records {
 impl fmt::Debug for Records {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Records")
-            .field("deployment", &self.deployment)
+            .field("labels", &self.labels)
             .finish_non_exhaustive()
     }
 }

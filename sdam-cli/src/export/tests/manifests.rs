@@ -89,7 +89,7 @@ fn the_manifests_agree_with_each_other_and_with_the_program() {
         asked.push(text(&endpoint["path"]));
     }
     let server = Builder::standalone().start().unwrap();
-    let program = Running::start(Some(server.uri()));
+    let program = Running::start(server.uri());
     for path in asked {
         assert_eq!(program.get(path).0, 200, "{path}");
     }

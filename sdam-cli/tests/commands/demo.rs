@@ -1,0 +1,103 @@
+//! Simulated deployments: nothing is simulated unasked, and what is simulated says so.
+
+use std::{
+    io::{Read, Write},
+    net::TcpStream,
+};
+
+use rustix::process::Signal;
+
+use crate::{
+    definition, each,
+    fixture::arguments,
+    program::{Room, Running},
+    refusals::is_helpful,
+};
+
+/// Command lines that ask for the simulation.
+const DEMOS: [&str; 10] = [
+    "",
+    "watch --demo",
+    "watch --demo --json",
+    "watch --demo --once",
+    "doctor --demo",
+    "doctor --demo --json",
+    "explain --demo",
+    "export --demo --listen 127.0.0.1:0",
+    "proxy --demo --listen 127.0.0.1:0",
+    "proxy --demo --listen 127.0.0.1:0 --json",
+];
+
+#[test]
+fn without_a_connection_string_nothing_is_simulated_unasked() {
+    each(|case| {
+        let definition = definition(case.name);
+        let has = |id| definition.get_arguments().any(|own| own.get_id() == id);
+        assert_eq!(has("uri"), has("demo"), "{}", case.name);
+        if !has("uri") {
+            return;
+        }
+        let room = Room::new();
+        let mut misspelled = room.sdam(&[case.name]);
+        misspelled.env("SDAM_URL", "mongodb://127.0.0.1:1");
+        for ended in [
+            room.run(&[case.name]),
+            Running::start(&mut misspelled).end(),
+        ] {
+            assert_eq!((ended.code, &*ended.output), (3, ""), "{ended:?}");
+            for remedy in ["argument URI", "variable SDAM_URI", "--demo"] {
+                is_helpful(&ended, remedy);
+            }
+        }
+        let both = room.run(&arguments(case.name, "--demo URI", ""));
+        assert_eq!((both.code, &*both.output), (3, ""), "{both:?}");
+        is_helpful(&both, "--demo");
+    });
+}
+
+#[test]
+fn the_first_line_says_that_the_deployment_is_simulated() {
+    let room = Room::new();
+    for words in DEMOS {
+        let words: Vec<_> = words.split_whitespace().collect();
+        let mut running = Running::start(&mut room.interruptible(&words));
+        let first = running.line();
+        running.signal(Signal::INT);
+        running.end();
+        assert!(first.contains("simulated"), "{words:?}: {first}");
+    }
+}
+
+fn get(address: &str, target: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET {target} HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).unwrap();
+    let (_, body) = reply.split_once("\r\n\r\n").unwrap();
+    body.to_owned()
+}
+
+#[test]
+fn metrics_and_the_topology_say_that_the_deployment_is_simulated() {
+    let room = Room::new();
+    let check = |words: &str, is_simulated: bool| {
+        let words = format!("--listen 127.0.0.1:0 {words}");
+        let words = arguments("export", &words, "");
+        let mut running = Running::start(&mut room.interruptible(&words));
+        let first = running.line();
+        let address = first.split_whitespace().next().unwrap();
+        let address = address.strip_prefix("http://").unwrap();
+        let page = get(address, "/metrics");
+        let mut samples = page.lines().filter(|line| line.starts_with("sdam_"));
+        let label = |line: &str| line.contains("simulated=\"true\"");
+        assert!(samples.all(|line| label(line) == is_simulated), "{page}");
+        assert!(page.contains("\nsdam_up"), "{page}");
+        let topology = get(address, "/topology");
+        let label = topology.contains("\"simulated\":true");
+        assert_eq!(label, is_simulated, "{topology}");
+        running.signal(Signal::INT);
+        assert_eq!(running.end().code, 0);
+    };
+    check("--demo", true);
+    check("URI", false);
+}
