@@ -112,9 +112,9 @@ impl TopologyMachine {
             });
         }
         let relevant = establishing || error.kind == ErrorKind::Network;
-        // A reply shows that the server is alive, so its monitor's check is cancelled only if
-        // authentication failed, as the specification requires.
-        let cancel_check = error.is_network() || report.stage == Stage::Auth;
+        // A server that reports a state change is alive, so a check is requested instead. A failed
+        // authentication always cancels (I-14).
+        let cancel_check = state_change.is_none() || report.stage == Stage::Auth;
         relevant.then_some(Verdict {
             error,
             clear: true,

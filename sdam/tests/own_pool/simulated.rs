@@ -52,6 +52,31 @@ fn block(sim: &Sim, commands: &[&str], mode: Mode, block: Duration) {
         .unwrap();
 }
 
+/// I-12, F-71: the check that waits for the server's next change, for up to 10 s, is cancelled.
+#[test]
+fn a_server_that_refused_a_handshake_is_found_again_when_it_may_be_checked() {
+    let sim = simulation(9);
+    let topology = start(&sim, "");
+    sim.block_on(async {
+        primary(&topology).await;
+        let clock = sim.runtime().io.clock;
+        clock.sleep_until(sim.now() + Duration::from_secs(2)).await;
+        let mut fail = FailCommand::default();
+        fail.mode = Mode::Times(1);
+        fail.commands = vec!["hello".into(), "isMaster".into()];
+        fail.error_code = Some(1);
+        sim.apply(&Action::FailPoint(Target::Primary, Some(fail)))
+            .unwrap();
+        let refused = ping_primary(&topology).await.unwrap_err();
+        assert_eq!(refused.server_error().unwrap().code, Some(1));
+        let lost = sim.now();
+        ping_primary(&topology).await.unwrap();
+        let took = sim.now().since(lost);
+        assert!(took < Duration::from_secs(1), "{took:?}");
+        topology.close().await;
+    });
+}
+
 /// The names of a server's events, with the numbers of connections.
 fn names(events: &[Event], address: &ServerAddress) -> Vec<String> {
     let told = events.iter().filter_map(|event| {

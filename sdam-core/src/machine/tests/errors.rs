@@ -204,7 +204,7 @@ fn other_command_errors_have_no_effect() {
 
 #[test]
 fn a_command_error_before_handshake_completes_clears_unless_the_server_is_overloaded() {
-    // I-12, I-13, I-61
+    // I-12, I-13, I-14, I-61
     let check = |code: i32, labels: &[&str], expected| {
         for stage in [Stage::Hello, Stage::Auth] {
             let labels: Vec<&str> = labels.into();
@@ -213,6 +213,13 @@ fn a_command_error_before_handshake_completes_clears_unless_the_server_is_overlo
             assert_eq!(outcome, expected, "{error}");
             let asks = effects.iter().any(|effect| effect == "check a");
             assert_eq!(asks, code == 10107, "{error}");
+            let cancels = effects.iter().any(|effect| effect == "cancel a");
+            let clears = outcome == ErrorOutcome::Cleared;
+            assert_eq!(
+                cancels,
+                clears && (!asks || stage == Stage::Auth),
+                "{error}"
+            );
         }
     };
     check(462, &["SystemOverloadedError"], ErrorOutcome::Irrelevant);
