@@ -105,9 +105,12 @@ impl<H: MonitorHost> Monitor<H> {
         let pause = self.host.config().min_heartbeat_frequency;
         let mut timer = clock.sleep_until(clock.now() + pause);
         poll_fn(|cx| {
-            let signalled = self.server.control.poll(cx).is_ready();
-            if signalled && self.server.control.is_stopped() {
-                return Poll::Ready(());
+            // Only a pending poll registers the waker. Other signals mean nothing to a monitor that
+            // starts over.
+            while let Poll::Ready(signals) = self.server.control.poll(cx) {
+                if signals.stop {
+                    return Poll::Ready(());
+                }
             }
             timer.as_mut().poll(cx)
         })

@@ -138,3 +138,20 @@ fn a_monitor_that_restarts_after_a_panic_still_finds_its_server() {
     harness.pass(min);
     assert_eq!(attempt(&topology).unwrap().unwrap(), hosts[0]);
 }
+
+/// F-70: also for a monitor that pauses after a panic, and has been asked for a check meanwhile.
+#[test]
+fn closing_stops_a_pausing_monitor_at_once() {
+    let (mut harness, hosts) = (Harness::new(), hosts(1));
+    harness.servers.set(&hosts[0], Server::mongos());
+    let pools = RecordingPools::default();
+    pools.break_at("ready");
+    let topology = harness.start(&hosts, |builder| builder.pools(pools.clone()));
+    assert_eq!(pools.count("ready"), 1, "the pool has panicked");
+    topology.request_check();
+    harness.settle();
+    let closing = harness.begin(async move { topology.close().await });
+    // The time stands still.
+    harness.settle();
+    closing.result();
+}
