@@ -105,7 +105,8 @@ impl Scanner {
             return Ok(self.tell_scan(ScanInput::Found { server, idle }));
         }
         let next = self.tell_scan(ScanInput::NotFound);
-        if !matches!(next, ScanEffect::Fail(_)) {
+        // K-8: also if no time is left.
+        if next != ScanEffect::Fail(ScanFailure::TriedOnce) {
             reported.waiting(&self.shared);
         }
         Ok(next)

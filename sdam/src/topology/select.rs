@@ -64,6 +64,7 @@ impl Shared {
         events: &SelectionEvents<'_>,
     ) -> Result<Selected, SelectionError> {
         if limit.timeout.is_zero() {
+            events.waiting(Some(limit.timeout));
             // A caller that polls without waiting still gets servers that are checked.
             self.request_checks();
             return Err(self.timed_out(criteria, limit, events.started));

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use sdam::{EventKind, Options, TopologyBuilder};
+use sdam::{Criteria, EventKind, Options, TopologyBuilder};
 use sdam_events::sink::sink_fn;
 use sdam_testkit::RecordingPools;
 
@@ -105,6 +105,25 @@ fn k_8_a_selection_publishes_waiting_once_and_its_failure_text_omits_the_topolog
         }
     }
     assert_eq!((waiting, failed), (1, 1));
+}
+
+#[test]
+fn k_8_a_selection_without_time_says_that_it_waits_unless_it_tries_only_once() {
+    let check = |try_once, expected: &[&str]| {
+        let harness = Harness::default();
+        let (mut topology, mut events) = harness.topology("a", |options| {
+            options.replica_set = Some("rs".into());
+            options.server_selection_try_once = Some(try_once);
+        });
+        harness.serve("a", member(false, "a"));
+        ready(topology.select_within(&Criteria::write(), Duration::ZERO)).unwrap_err();
+        let mut steps = summaries(&mut events);
+        steps.retain(|step| step.starts_with("Selection"));
+        assert_eq!(steps, expected, "{try_once}");
+    };
+    let [started, waiting, failed] = ["SelectionStarted", "SelectionWaiting", "SelectionFailed"];
+    check(false, &[started, waiting, failed]);
+    check(true, &[started, failed]);
 }
 
 #[test]
