@@ -58,8 +58,9 @@ struct Cadence {
     /// The waiting selections; `waiting_since` is when this list became non-empty.
     waiters: Vec<Arc<Selection>>,
     waiting_since: Instant,
-    /// The server on which an operation has just had a network error.
-    network_error_on: Option<ServerId>,
+    /// The server on which a connection of its pool has just had an error that cancels the check, if
+    /// it clears the pool.
+    cancelling_error_on: Option<ServerId>,
 }
 
 /// Checks the cadence of every server that `options` asks to monitor.
@@ -70,7 +71,7 @@ pub(crate) fn check(events: &[Event], options: &Options) -> Result<(), Violation
         servers: BTreeMap::new(),
         waiters: Vec::new(),
         waiting_since: Instant::EPOCH,
-        network_error_on: None,
+        cancelling_error_on: None,
     };
     if options.load_balanced {
         let checked = |event: &&Event| matches!(event.kind, EventKind::ServerHeartbeatStarted(_));
@@ -201,7 +202,7 @@ impl Cadence {
                 Ok(())
             }
             EventKind::PoolCleared { server, .. } => {
-                if self.network_error_on == Some(*server)
+                if self.cancelling_error_on == Some(*server)
                     && let Some(checks) = self.servers.get_mut(server)
                     && matches!(checks.state, State::Running { .. })
                 {
@@ -217,12 +218,16 @@ impl Cadence {
     }
 
     fn input(&mut self, input: &RecordedInput) {
-        self.network_error_on = None;
+        self.cancelling_error_on = None;
         let RecordedInput::AppError { server, error } = input else {
             return;
         };
-        if matches!(error.cause, Cause::Network(_) | Cause::Timeout(_)) {
-            self.network_error_on = Some(*server);
+        // F-71, I-14, I-12: a refusal in the handshake that reports no change of state.
+        if matches!(
+            error.cause,
+            Cause::Network(_) | Cause::Timeout(_) | Cause::Auth(_)
+        ) {
+            self.cancelling_error_on = Some(*server);
         }
     }
 

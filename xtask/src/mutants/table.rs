@@ -170,6 +170,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         replace: "",
     },
     Mutant {
+        name: "no-cancel-at-hello",
+        about: "checks are not cancelled when servers refuse the hello of pools",
+        file: "sdam-core/src/machine/application.rs",
+        find: "state_change.is_none() || report.stage == Stage::Auth",
+        replace: "error.is_network() || report.stage == Stage::Auth",
+    },
+    Mutant {
         name: "lost-wake-up",
         about: "a sleeping monitor is not woken by a message",
         file: "sdam/src/engine/control.rs",
