@@ -5,7 +5,6 @@
 
 use std::{env, error::Error, io::stdin, time::Duration};
 
-use bson::RawDocument;
 use sdam::{BlockingTopology, Criteria, ServerAddress, sim::ReplicaSet};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -52,14 +51,10 @@ fn insert(topology: &mut BlockingTopology) -> Result<ServerAddress> {
     let primary = topology.select(&Criteria::write())?;
     let command =
         bson::rawdoc! { "insert": "words", "documents": [{ "word": "hello" }], "$db": "sdam" };
-    let reply = topology.run_command(
-        primary.id(),
-        command.as_bytes(),
-        Some(Duration::from_secs(5)),
-    )?;
-    let reply = RawDocument::from_bytes(&reply)?;
-    if let Ok(error) = reply.get_str("errmsg") {
-        return Err(error.into());
+    let timeout = Some(Duration::from_secs(5));
+    let reply = topology.run_command(primary.id(), command.as_bytes(), timeout)?;
+    if let Some(error) = reply.write_errors().first() {
+        return Err(error.message.to_string().into());
     }
     Ok(primary.address().clone())
 }
@@ -71,7 +66,7 @@ fn the_insert_after_the_refused_one_uses_the_new_primary() -> Result<()> {
     assert_ne!(before?, after?);
     assert_eq!(
         refused.err().ok_or("not refused")?.to_string(),
-        "not primary"
+        "command error at operation (10107 NotWritablePrimary): not primary"
     );
     Ok(())
 }

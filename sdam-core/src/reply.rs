@@ -15,30 +15,97 @@ use crate::{
 /// The maximum number of error labels that are read from a reply.
 const MAX_LABELS: usize = 64;
 
-/// Returns the error in the reply to a command, if there is one that can matter to SDAM.
+/// Checks the reply to a command, the BSON document `bytes`: the command has succeeded if it is `Ok`.
 ///
-/// `bytes` is the BSON document of the reply. An error is, in this order:
-/// `ok` other than 1, with `errmsg`, `code` and `codeName`;
-/// the `$err` and `code` of an OP_REPLY that failed (QueryFailure);
-/// a `writeConcernError`, with `code` and `errmsg` of its own;
-/// the `err` and `code` of a legacy getLastError.
-/// Labels and topology version are those of the reply itself, and `stage` is how far the
-/// connection had come. `writeErrors` are about the operation and never about the server, so they
-/// are ignored (SDAM: "Parsing not writable primary and node is recovering errors").
+/// The error inside of `Ok` is one beside an `ok` of 1, although the command has run: that of
+/// `writeConcernError`, with `code` and `errmsg` of its own, else the `err` and `code` of a legacy
+/// getLastError. `writeErrors` are about the operation and never about the server: they are left to
+/// [`write_errors`] (SDAM: "Parsing not writable primary and node is recovering errors").
+/// Labels and topology version of an error are those of the reply itself, and `stage` is how far the
+/// connection had come.
 ///
-/// Bytes that are not BSON are not an error of the server: the result is `None`, and the caller
-/// has to report the connection that they were read from as broken.
-pub fn error(bytes: &[u8], stage: Stage) -> Option<ServerError> {
+/// # Errors
+///
+/// [`ErrorKind::Command`] if `ok` is not 1, with `errmsg`, `code` and `codeName`, or if there is the
+/// `$err` of an OP_REPLY that failed (QueryFailure).
+/// [`ErrorKind::Protocol`] if there is no `ok`, or the bytes are not BSON: the connection that they
+/// were read from is unusable.
+pub fn check(bytes: &[u8], stage: Stage) -> Result<Option<ServerError>, ServerError> {
     let mut failure = Failure::default();
-    let fields = Fields::of(bytes).ok()?;
-    fields.each(|field| failure.take(field.key(), field)).ok()?;
-    failure.into_error(stage)
+    let read =
+        Fields::of(bytes).and_then(|fields| fields.each(|field| failure.take(field.key(), field)));
+    match read {
+        Ok(()) => failure.check(stage),
+        Err(malformed) => Err(ServerError::new(
+            ErrorKind::Protocol,
+            stage,
+            malformed.into_message(),
+        )),
+    }
+}
+
+/// Returns the error in the reply to a command, if there is one that can matter to SDAM: the one
+/// that [`check`] finds, whether the command has run or not.
+pub fn error(bytes: &[u8], stage: Stage) -> Option<ServerError> {
+    check(bytes, stage).unwrap_or_else(Some)
 }
 
 /// Returns whether the reply `bytes` has `ok: 1`: the command has run, perhaps with errors of single
 /// writes or of the write concern.
 pub fn is_ok(bytes: &[u8]) -> bool {
     integer(bytes, "ok") == Some(1)
+}
+
+/// The error of one write of a command with several, an element of `writeErrors`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WriteError {
+    /// The position of the write in its command, from 0.
+    pub index: usize,
+    /// The code of the error, such as 11000 for a duplicate key.
+    pub code: Option<i32>,
+    /// The message, for people.
+    pub message: Box<str>,
+}
+
+/// Returns the errors of single writes in the reply `bytes`, in its order.
+pub fn write_errors(bytes: &[u8]) -> Vec<WriteError> {
+    let mut errors = Vec::new();
+    // An unreadable element ends the list.
+    let _ = Fields::of(bytes).and_then(|fields| {
+        fields.each(|field| match field.elements() {
+            Some(elements) if field.key() == "writeErrors" => elements.each(|element| {
+                errors.extend(WriteError::read(element)?);
+                Ok(())
+            }),
+            _ => Ok(()),
+        })
+    });
+    errors
+}
+
+impl WriteError {
+    fn read(element: Field<'_, '_>) -> Result<Option<Self>, Malformed> {
+        let Some(fields) = element.fields() else {
+            return Ok(None);
+        };
+        let mut index = None;
+        let mut failure = Failure::default();
+        fields.each(|field| match field.key() {
+            "index" => {
+                index = field.integer();
+                Ok(())
+            }
+            key => failure.take(key, field),
+        })?;
+        Ok(index.and_then(|index| {
+            Some(Self {
+                index: index.try_into().ok()?,
+                code: failure.code,
+                message: reason(text(failure.message.as_ref())),
+            })
+        }))
+    }
 }
 
 /// Returns the time that an overloaded server suggests as the base of backoffs, if it is positive
@@ -109,25 +176,34 @@ impl<'a> Failure<'a> {
         self.ok == Some(true)
     }
 
-    /// Returns the error, if the fields describe one.
-    pub(crate) fn into_error(self, stage: Stage) -> Option<ServerError> {
-        let (message, code, code_name) = if self.ok == Some(false) {
-            let message = self.message.or(self.dollar_err);
-            (text(message), self.code, self.code_name)
-        } else if let Some(message) = text(self.dollar_err) {
-            (Some(message), self.code, self.code_name)
-        } else if let Some(error) = self.write_concern {
-            (text(error.message), error.code, error.code_name)
-        } else {
-            (Some(text(self.legacy_err)?), self.code, self.code_name)
+    /// Returns what [`check`](self::check) does of the reply with these fields.
+    pub(crate) fn check(&self, stage: Stage) -> Result<Option<ServerError>, ServerError> {
+        let error = |message: Option<Box<str>>, code, code_name: Option<&str>| {
+            let mut error = ServerError::new(ErrorKind::Command, stage, reason(message));
+            error.code = code;
+            error.code_name = code_name.map(Box::from);
+            error.labels = labels(self.labels.as_ref());
+            error.topology_version = self.topology_version;
+            error
         };
-        let message = message.unwrap_or_else(|| "the server gave no reason".into());
-        let mut error = ServerError::new(ErrorKind::Command, stage, message);
-        error.code = code;
-        error.code_name = code_name.map(Box::from);
-        error.labels = labels(self.labels.as_ref());
-        error.topology_version = self.topology_version;
-        Some(error)
+        let dollar_err = self.dollar_err.as_ref();
+        if self.ok == Some(false) {
+            let message = text(self.message.as_ref().or(dollar_err));
+            return Err(error(message, self.code, self.code_name));
+        }
+        if let Some(message) = text(dollar_err) {
+            return Err(error(Some(message), self.code, self.code_name));
+        }
+        if self.ok.is_none() {
+            let text = "the reply has no field `ok`";
+            return Err(ServerError::new(ErrorKind::Protocol, stage, text));
+        }
+        if let Some(failed) = &self.write_concern {
+            let message = text(failed.message.as_ref());
+            return Ok(Some(error(message, failed.code, failed.code_name)));
+        }
+        let legacy = text(self.legacy_err.as_ref());
+        Ok(legacy.map(|message| error(Some(message), self.code, self.code_name)))
     }
 }
 
@@ -151,8 +227,12 @@ impl<'a> WriteConcernError<'a> {
 }
 
 /// Returns the text of a message, even if it is not UTF-8, because it may quote user data.
-fn text(kept: Option<KeptField<'_>>) -> Option<Box<str>> {
+fn text(kept: Option<&KeptField<'_>>) -> Option<Box<str>> {
     Some(kept?.field().text_lossy()?.into())
+}
+
+fn reason(message: Option<Box<str>>) -> Box<str> {
+    message.unwrap_or_else(|| "the server gave no reason".into())
 }
 
 /// Returns the labels; unreadable ones are left out, so that the error is kept.

@@ -58,14 +58,15 @@ impl PooledConnection {
         &self.pool.new.address
     }
 
-    /// Runs a command, a BSON document with `$db`, and returns the reply, with or without a command
-    /// error in it. Errors, also those in the reply, are reported to the topology.
+    /// Runs a command, a BSON document with `$db`, and returns the reply, whose `ok` is 1. Errors,
+    /// also those in the reply, are reported to the topology.
     ///
     /// `timeout` is that of the reply; `None` is no limit.
     ///
     /// # Errors
     ///
-    /// [`Error::Connection`] if the connection broke, or no reply came in time.
+    /// [`Error::Connection`] if the server has answered with an error, the connection broke, no reply
+    /// came in time, or the message that came cannot be the reply.
     /// [`PoolError::Interrupted`] if the server's monitor got no answer meanwhile.
     ///
     /// # Cancel safety

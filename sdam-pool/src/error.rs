@@ -12,7 +12,8 @@ pub enum Error {
     /// The pool has no connection to give, or a clear has interrupted the connection. It says
     /// nothing about the server.
     Pool(PoolError),
-    /// The connection could not be established, or it broke.
+    /// The connection could not be established, or it broke, or the server has answered the command
+    /// with an error.
     Connection(ConnectionError),
     /// The runtime of the pool has ended before the pool was closed.
     RuntimeShutDown,
@@ -25,6 +26,14 @@ impl Error {
             Self::Pool(PoolError::TimedOut { .. } | PoolError::TimedOutPinned { .. }) => true,
             Self::Pool(_) | Self::RuntimeShutDown => false,
             Self::Connection(error) => error.is_timeout(),
+        }
+    }
+
+    /// Returns the reply to the command, a BSON document, if the server has answered with an error.
+    pub fn body(&self) -> Option<&[u8]> {
+        match self {
+            Self::Connection(error) => error.body(),
+            Self::Pool(_) | Self::RuntimeShutDown => None,
         }
     }
 

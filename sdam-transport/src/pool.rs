@@ -4,6 +4,7 @@
 mod auth;
 mod connection;
 mod establish;
+mod reply;
 mod reporter;
 
 use std::{any::Any, fmt::Debug, sync::Arc};
@@ -14,7 +15,8 @@ use sdam_core::{ids::Generation, pool::PoolError};
 
 pub use self::{
     auth::{AuthError, AuthStep, Authenticator, Conversation},
-    connection::{CommandReply, ConnectionError, Established},
+    connection::Established,
+    reply::{CommandReply, ConnectionError},
     reporter::{NewPool, PoolHost, Reporter, ServiceConnection},
 };
 use crate::spawn::Task;

@@ -61,13 +61,18 @@ fn start(sim: &Sim, user_info: &str) -> Topology<Pool> {
     builder.start(sim.runtime()).unwrap()
 }
 
-/// Reads from the primary on a pooled connection, and returns the reply.
+/// Reads from the primary on a pooled connection, and returns the reply, with or without an error in
+/// it.
 async fn find(topology: &Topology<Pool>) -> Result<Document, Error> {
     let server = topology.select(&Criteria::write()).await.unwrap();
     let mut connection = server.pool().check_out().await?;
     let command = doc! { "find": "c", "$db": "test" }.to_vec().unwrap();
-    let reply = connection.run_command(&command, None).await?;
-    Ok(Document::from_reader(reply.body()).unwrap())
+    let reply = connection.run_command(&command, None).await;
+    let body = match &reply {
+        Ok(reply) => reply.body(),
+        Err(error) => error.body().ok_or_else(|| error.clone())?,
+    };
+    Ok(Document::from_reader(body).unwrap())
 }
 
 /// Returns the error of a connection that was not established.

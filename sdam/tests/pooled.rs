@@ -202,7 +202,10 @@ fn a_command_reports_an_application_error_only_if_its_reply_has_one() {
         let mut outcomes = Vec::new();
         for command in [ping(), fail_point, ping(), ping()] {
             let reply = connection.run_command(command.as_bytes(), Some(PATIENCE));
-            outcomes.push(reply.await.unwrap().outcome);
+            outcomes.push(match reply.await {
+                Ok(reply) => reply.outcome(),
+                Err(error) => error.outcome,
+            });
         }
         connection.close();
         topology.close().await;

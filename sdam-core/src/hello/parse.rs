@@ -68,13 +68,10 @@ impl Hello {
     pub fn parse(bytes: &[u8]) -> Result<Self, ServerError> {
         let protocol = |text: Box<str>| ServerError::new(ErrorKind::Protocol, Stage::Hello, text);
         let reply = Reply::read(bytes).map_err(|malformed| protocol(malformed.into_message()))?;
-        if reply.failure.is_ok() {
-            return Ok(reply.finish());
+        if !reply.failure.is_ok() {
+            reply.failure.check(Stage::Hello)?;
         }
-        Err(reply
-            .failure
-            .into_error(Stage::Hello)
-            .unwrap_or_else(|| protocol("the reply has no field `ok`".into())))
+        Ok(reply.finish())
     }
 }
 

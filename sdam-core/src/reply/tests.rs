@@ -18,7 +18,7 @@ fn errors_are_found_in_every_place_of_a_reply() {
     };
     check(doc! { "ok": 1 }, None);
     check(doc! { "ok": true, "n": 1 }, None);
-    check(doc! {}, None);
+    check(doc! {}, Some((None, "the reply has no field `ok`")));
     check(
         doc! { "ok": 0, "errmsg": "not master", "code": 10107 },
         Some((Some(10107), "not master")),
@@ -93,12 +93,74 @@ fn an_error_keeps_code_labels_and_topology_version_of_the_reply() {
 }
 
 #[test]
-fn malformed_bytes_contain_no_error() {
-    let reply = encode(&doc! { "ok": 0, "errmsg": "boom" });
-    assert!(error(&reply, Stage::Operation).is_some());
+fn only_a_reply_whose_ok_is_1_is_a_success_o_50() {
+    let check = |reply: Document, expected: Result<Option<i32>, (ErrorKind, Option<i32>)>| {
+        let outcome = match super::check(&encode(&reply), Stage::Operation) {
+            Ok(error) => Ok(error.and_then(|error| error.code)),
+            Err(error) => Err((error.kind, error.code)),
+        };
+        assert_eq!(outcome, expected, "{reply}");
+    };
+    let failed = |code| Err((ErrorKind::Command, code));
+    let unreadable = Err((ErrorKind::Protocol, None));
+    check(doc! { "ok": 1 }, Ok(None));
+    check(doc! { "ok": 1, "writeErrors": [{ "code": 9 }] }, Ok(None));
+    check(
+        doc! { "ok": 1, "writeConcernError": { "code": 91 } },
+        Ok(Some(91)),
+    );
+    check(
+        doc! { "ok": 1, "err": "not master", "code": 10058 },
+        Ok(Some(10058)),
+    );
+    check(doc! { "ok": 0, "code": 9 }, failed(Some(9)));
+    check(doc! { "ok": 2 }, failed(None));
+    check(doc! { "ok": "1" }, failed(None));
+    check(doc! { "ok": bson::Bson::Null }, failed(None));
+    check(doc! { "$err": "no", "code": 13436 }, failed(Some(13436)));
+    check(doc! { "ok": 1, "$err": "no", "code": 9 }, failed(Some(9)));
+    check(doc! {}, unreadable);
+    check(doc! { "n": 1 }, unreadable);
+    check(doc! { "OK": 1 }, unreadable);
+    check(doc! { "writeConcernError": { "code": 91 } }, unreadable);
+    check(doc! { "err": "not master", "code": 10058 }, unreadable);
+    check(doc! { "$err": 1 }, unreadable);
+}
+
+#[test]
+fn bytes_that_are_no_document_are_a_protocol_error_o_50() {
+    let reply = encode(&doc! { "ok": 1, "n": 1 });
+    assert_eq!(check(&reply, Stage::Operation), Ok(None));
     for length in 0..reply.len() {
-        assert_eq!(error(&reply[..length], Stage::Operation), None, "{length}");
+        let error = check(&reply[..length], Stage::Auth).unwrap_err();
+        let found = (error.kind, error.stage);
+        assert_eq!(found, (ErrorKind::Protocol, Stage::Auth), "{length}");
     }
+}
+
+#[test]
+fn errors_of_single_writes_have_their_index_code_and_message() {
+    let reply = doc! { "ok": 1, "n": 1, "writeErrors": [
+        { "index": 2, "code": 11000, "errmsg": "duplicate key", "keyValue": { "x": 1 } },
+        3,
+        { "index": -1, "code": 1 },
+        { "code": 1 },
+        { "index": 7_i64 },
+    ] };
+    let errors = write_errors(&encode(&reply));
+    let found: Vec<_> = errors
+        .iter()
+        .map(|error| (error.index, error.code, &*error.message))
+        .collect();
+    let expected = [
+        (2, Some(11000), "duplicate key"),
+        (7, None, "the server gave no reason"),
+    ];
+    assert_eq!(found, expected);
+    for other in [doc! { "ok": 1 }, doc! { "writeErrors": 1 }] {
+        assert_eq!(write_errors(&encode(&other)), []);
+    }
+    assert_eq!(write_errors(b"no document"), []);
 }
 
 #[test]

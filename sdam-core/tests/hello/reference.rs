@@ -14,7 +14,7 @@ use sdam_core::{
 pub(crate) fn parse(reply: &Document) -> Result<Hello, ServerError> {
     match reply.get("ok") {
         Some(ok) if integer(ok) == Some(1) => Ok(hello(reply)),
-        None if reply.get_str("$err").is_err() => failure_without_ok(reply),
+        None if reply.get_str("$err").is_err() => Err(no_ok()),
         _ => Err(failure(reply)),
     }
 }
@@ -90,11 +90,16 @@ fn server_type(reply: &Document) -> ServerType {
 pub(crate) fn error(reply: &Document) -> Option<ServerError> {
     let failed = reply.get("ok").is_some_and(|ok| integer(ok) != Some(1));
     if failed || reply.get_str("$err").is_ok() {
-        return Some(failure(reply));
+        Some(failure(reply))
+    } else if !reply.contains_key("ok") {
+        Some(no_ok())
+    } else if let Ok(write_concern) = reply.get_document("writeConcernError") {
+        let message = write_concern.get_str("errmsg").ok();
+        Some(command_error(reply, write_concern, message))
+    } else {
+        let legacy = reply.get_str("err").ok()?;
+        Some(command_error(reply, reply, Some(legacy)))
     }
-    failure_without_ok(reply)
-        .err()
-        .filter(|error| error.kind == ErrorKind::Command)
 }
 
 fn failure(reply: &Document) -> ServerError {
@@ -106,17 +111,9 @@ fn failure(reply: &Document) -> ServerError {
     command_error(reply, reply, message)
 }
 
-fn failure_without_ok(reply: &Document) -> Result<Hello, ServerError> {
-    Err(
-        if let Ok(write_concern) = reply.get_document("writeConcernError") {
-            command_error(reply, write_concern, write_concern.get_str("errmsg").ok())
-        } else if let Ok(legacy) = reply.get_str("err") {
-            command_error(reply, reply, Some(legacy))
-        } else {
-            let text = "the reply has no field `ok`";
-            ServerError::new(ErrorKind::Protocol, Stage::Hello, text)
-        },
-    )
+fn no_ok() -> ServerError {
+    let text = "the reply has no field `ok`";
+    ServerError::new(ErrorKind::Protocol, Stage::Hello, text)
 }
 
 /// Builds the error: labels and topology version come from `reply`, the code from `source`.

@@ -2,13 +2,12 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use sdam_core::{
     app_error::{AppError, ErrorOutcome},
-    error::{ErrorKind, ServerError, Stage},
+    error::{ErrorKind, Stage},
     hello::Hello,
     ids::{Generation, ObjectId},
-    reply,
 };
 
-use super::{Reporter, ServiceConnection};
+use super::{CommandReply, ConnectionError, Reporter, ServiceConnection};
 use crate::{
     clock::Clock,
     connect::Connection,
@@ -61,10 +60,11 @@ impl Established {
         current.is_none_or(|current| self.generation < current)
     }
 
-    /// Returns whether the next command may be sent. False after a failed or dropped
-    /// [`run_command`](Self::run_command): then close the connection.
+    /// Returns whether the next command may be sent. False for ever once a
+    /// [`run_command`](Self::run_command) got no reply, was dropped, or got a message that is no
+    /// reply to it: then close the connection.
     pub fn is_usable(&self) -> bool {
-        !self.exchange.is_reply_due()
+        self.exchange.is_usable()
     }
 
     /// Returns the seam's connection, for drivers that frame their own messages.
@@ -72,14 +72,16 @@ impl Established {
         &mut *self.connection
     }
 
-    /// Runs a command, a BSON document with `$db`, and returns the reply, with or without a command
-    /// error in it. Errors, also those in the reply, are reported to the topology.
+    /// Runs a command, a BSON document with `$db`, and returns the reply, whose `ok` is 1. Errors,
+    /// also those in the reply, are reported to the topology.
     ///
     /// `timeout` is that of the reply; `None` is no limit.
     ///
     /// # Errors
     ///
-    /// If the connection broke, or no reply came in time. Close the connection then.
+    /// If the server has answered with an error: the connection is [usable](Self::is_usable) as
+    /// before. If the connection broke, no reply came in time, or the message that came cannot be
+    /// the reply: it is another one's, has no `ok`, or is not BSON. Close the connection then.
     ///
     /// # Cancel safety
     ///
@@ -105,17 +107,15 @@ impl Established {
         };
         match outcome {
             Ok(message) => {
-                let error = reply::error(message.body(), stage);
-                // A reply without an error has no effect, so it does not lock the topology.
-                let outcome = match error {
-                    Some(_) => self.report(|own| AppError::reply(own, stage, message.body())),
-                    None => ErrorOutcome::Irrelevant,
-                };
-                Ok(CommandReply {
-                    message,
-                    error,
-                    outcome,
-                })
+                let reply = CommandReply::check(message, |body| {
+                    self.report(|own| AppError::reply(own, stage, body))
+                });
+                if let Err(error) = &reply
+                    && error.error.kind == ErrorKind::Protocol
+                {
+                    self.exchange.break_off();
+                }
+                reply
             }
             Err(error) => {
                 let report = self.complete(error.app_error(self.generation));
@@ -173,71 +173,6 @@ impl fmt::Debug for Established {
             .finish_non_exhaustive()
     }
 }
-
-/// The reply to a command, classified and reported.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct CommandReply {
-    /// The reply.
-    pub message: WireMessage,
-    /// The error in the reply, if there is one that can matter to the server's state, as
-    /// [`reply::error`] finds it. Errors of single writes, and documents that are no BSON, are left
-    /// to the caller.
-    pub error: Option<ServerError>,
-    /// What the report has changed in the topology.
-    pub outcome: ErrorOutcome,
-}
-
-impl CommandReply {
-    /// Returns the reply's document, in BSON.
-    pub fn body(&self) -> &[u8] {
-        self.message.body()
-    }
-}
-
-/// The error of a connection that broke or could not be established, classified and reported.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ConnectionError {
-    /// The cause, with the labels that the operation's error gets, too.
-    pub error: ServerError,
-    /// What the report has changed in the topology.
-    pub outcome: ErrorOutcome,
-}
-
-impl ConnectionError {
-    pub(super) fn labelled(
-        error: &TransportError,
-        report: &AppError<'_>,
-        outcome: ErrorOutcome,
-    ) -> Self {
-        let mut error = ServerError::from(error);
-        let labels = report.labels().iter();
-        error.labels = labels.map(|label| Box::from(*label)).collect();
-        Self { error, outcome }
-    }
-
-    pub(super) fn gone() -> Self {
-        let text = "the server has left the topology, or the topology is closed";
-        Self {
-            error: ServerError::new(ErrorKind::Internal, Stage::Connect, text),
-            outcome: ErrorOutcome::UnknownServer,
-        }
-    }
-
-    /// Returns whether it took too long.
-    pub fn is_timeout(&self) -> bool {
-        self.error.is_timeout()
-    }
-}
-
-impl fmt::Display for ConnectionError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.error.fmt(f)
-    }
-}
-
-impl std::error::Error for ConnectionError {}
 
 /// Sends a request and returns the reply to it.
 pub(super) async fn converse(

@@ -180,16 +180,14 @@ impl Attempt<'_> {
     fn introduce(&mut self, reply: &[u8]) -> Result<Hello, ConnectionError> {
         // The topology publishes what is reported to it.
         let reply = without_speculative_reply(reply);
-        let hello = Hello::parse(&reply).map_err(|error| ConnectionError {
-            error,
-            outcome: self.report(|own| AppError::reply(own, Stage::Hello, &*reply)),
+        let hello = Hello::parse(&reply).map_err(|error| {
+            let outcome = self.report(|own| AppError::reply(own, Stage::Hello, &*reply));
+            ConnectionError::new(error, outcome)
         })?;
         let handshake = self.new.reporter.handle_handshake(self.generation, &reply);
-        self.service = handshake.map_err(|error| ConnectionError {
-            error,
-            // A reply without a service behind a load balancer says nothing about the server.
-            outcome: ErrorOutcome::Irrelevant,
-        })?;
+        // A reply without a service behind a load balancer says nothing about the server.
+        self.service =
+            handshake.map_err(|error| ConnectionError::new(error, ErrorOutcome::Irrelevant))?;
         if let Some(service) = &self.service {
             self.generation = service.generation();
         }
@@ -224,14 +222,15 @@ impl Attempt<'_> {
     fn unauthenticated(&self, failure: Failure) -> ConnectionError {
         match failure {
             Failure::Broken(error) => self.broken(&error),
-            Failure::Answered(error, reply) => ConnectionError {
-                error,
-                outcome: self.report(|own| AppError::reply(own, Stage::Auth, reply.body())),
-            },
-            Failure::Refused(error) => ConnectionError {
-                outcome: self.report(|own| AppError::auth(own, error.message())),
-                error: ServerError::new(ErrorKind::Command, Stage::Auth, error.message()),
-            },
+            Failure::Answered(error, reply) => {
+                let outcome = self.report(|own| AppError::reply(own, Stage::Auth, reply.body()));
+                ConnectionError::new(error, outcome)
+            }
+            Failure::Refused(error) => {
+                let outcome = self.report(|own| AppError::auth(own, error.message()));
+                let error = ServerError::new(ErrorKind::Command, Stage::Auth, error.message());
+                ConnectionError::new(error, outcome)
+            }
         }
     }
 
@@ -278,7 +277,7 @@ impl Line {
             let request = self.exchange.command(&command);
             let reply = self.converse(request, Stage::Auth).await;
             let reply = reply.map_err(Failure::Broken)?;
-            if let Some(error) = reply::error(reply.body(), Stage::Auth) {
+            if let Err(error) = reply::check(reply.body(), Stage::Auth) {
                 return Err(Failure::Answered(error, reply));
             }
             step = conversation.next(reply.body()).await;

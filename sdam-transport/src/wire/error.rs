@@ -90,6 +90,8 @@ pub enum WireError {
     UnexpectedMoreToCome,
     /// A request was started before the last reply to the previous one had arrived.
     ReplyOutstanding,
+    /// An earlier message on the connection was out of turn, or could not be understood.
+    BrokenOff,
     /// The request requires OP_MSG: streaming and `hello` do not exist in OP_QUERY.
     NotInOpQuery,
 }
@@ -161,6 +163,9 @@ impl fmt::Display for WireError {
             Self::ReplyOutstanding => {
                 f.write_str("a request was made before the reply to the previous one had arrived")
             }
+            Self::BrokenOff => f.write_str(
+                "an earlier message on the connection was not the reply that was due: close it",
+            ),
             Self::NotInOpQuery => {
                 f.write_str("only a legacy hello that does not stream can be sent as OP_QUERY")
             }

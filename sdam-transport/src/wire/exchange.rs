@@ -1,5 +1,7 @@
 //! The order in which a client sends requests and receives replies on one connection.
 
+use std::mem;
+
 use sdam_core::hello::HelloRequest;
 
 use super::{OpCode, OpMsg, OpQuery, WireError, WireMessage};
@@ -7,11 +9,21 @@ use super::{OpCode, OpMsg, OpQuery, WireError, WireMessage};
 /// The client's state of one connection: the next request id, and which reply is due.
 ///
 /// One request is outstanding at a time. A reply must name the request, or within a stream the
-/// previous reply, so that an unrelated message is never taken for the reply.
+/// previous reply, so that an unrelated message is never taken for the reply. After any other
+/// message the exchange is broken for ever, because nobody knows what later messages answer.
 #[derive(Clone, Debug, Default)]
 pub struct Exchange {
     last_request_id: i32,
-    due: Option<Due>,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+enum State {
+    /// A request may be sent.
+    #[default]
+    Idle,
+    Due(Due),
+    Broken,
 }
 
 /// The next expected reply.
@@ -42,7 +54,8 @@ impl Exchange {
     /// # Errors
     ///
     /// [`WireError::ReplyOutstanding`] if the reply to an earlier request, or the end of a stream,
-    /// has not arrived; [`WireError::NotInOpQuery`] if `hello` asks for OP_QUERY although it cannot
+    /// has not arrived; [`WireError::BrokenOff`] after a message out of turn;
+    /// [`WireError::NotInOpQuery`] if `hello` asks for OP_QUERY although it cannot
     /// be sent that way (Handshake: "`hello` is never sent by OP_QUERY").
     pub fn hello(&mut self, hello: &HelloRequest) -> Result<WireMessage, WireError> {
         if hello.op_query && (hello.modern || hello.awaiting.is_some() || hello.exhaust_allowed) {
@@ -90,9 +103,15 @@ impl Exchange {
     ///
     /// # Errors
     ///
-    /// A [`WireError`] if the message is out of turn; the connection is then unusable.
+    /// A [`WireError`] if the message is out of turn. The connection is then unusable, and every
+    /// later call fails.
     pub fn accept<'m>(&mut self, message: &'m WireMessage) -> Result<Reply<'m>, WireError> {
-        let due = self.due.take().ok_or(WireError::UnexpectedReply)?;
+        // Broken, unless the message passes every check.
+        let due = match mem::replace(&mut self.state, State::Broken) {
+            State::Due(due) => due,
+            State::Idle => return Err(WireError::UnexpectedReply),
+            State::Broken => return Err(WireError::BrokenOff),
+        };
         if message.op_code() == OpCode::Query {
             return Err(WireError::NotAReply);
         }
@@ -106,21 +125,29 @@ impl Exchange {
         if more_to_come && !due.streaming_allowed {
             return Err(WireError::UnexpectedMoreToCome);
         }
-        if more_to_come {
-            self.due = Some(Due {
+        self.state = if more_to_come {
+            State::Due(Due {
                 response_to: message.request_id(),
                 ..due
-            });
-        }
+            })
+        } else {
+            State::Idle
+        };
         Ok(Reply {
             body: message.body(),
             more_to_come,
         })
     }
 
-    /// Returns whether a reply is due, so that nothing may be sent.
-    pub fn is_reply_due(&self) -> bool {
-        self.due.is_some()
+    /// Breaks the exchange off: nothing more is sent, and no message accepted. For a reply that was
+    /// due but cannot be understood.
+    pub fn break_off(&mut self) {
+        self.state = State::Broken;
+    }
+
+    /// Returns whether a request may be sent: no reply is due, and the exchange is not broken.
+    pub fn is_usable(&self) -> bool {
+        matches!(self.state, State::Idle)
     }
 
     fn request(
@@ -128,14 +155,16 @@ impl Exchange {
         streaming_allowed: bool,
         encode: impl FnOnce(i32) -> Result<WireMessage, WireError>,
     ) -> Result<WireMessage, WireError> {
-        if self.due.is_some() {
-            return Err(WireError::ReplyOutstanding);
+        match self.state {
+            State::Idle => {}
+            State::Due(_) => return Err(WireError::ReplyOutstanding),
+            State::Broken => return Err(WireError::BrokenOff),
         }
         // Ids only have to differ from outstanding ones; 0 means "no message" in `responseTo`.
         let request_id = self.last_request_id.checked_add(1).unwrap_or(1);
         let message = encode(request_id)?;
         self.last_request_id = request_id;
-        self.due = Some(Due {
+        self.state = State::Due(Due {
             response_to: request_id,
             streaming_allowed,
         });

@@ -204,10 +204,10 @@ impl<'c> Operation<'c> {
         connection: &PooledConnection,
         reply: CommandReply,
     ) -> Attempt {
-        let Some(error) = reply.error.clone().filter(|_| self.lease.is_some()) else {
+        let Some(error) = reply.write_concern_error().filter(|_| self.lease.is_some()) else {
             return Attempt::Replied(reply);
         };
-        let error = CommandError::reply(self.command, error, &reply);
+        let error = CommandError::write_concern(self.command, error.clone(), &reply);
         match self.failed(server, Some(connection), error, true) {
             Attempt::Failed(failure) if failure.is_retryable => {
                 Attempt::Failed(Box::new(Failure {
@@ -315,8 +315,7 @@ pub(super) struct Sent<'c> {
 }
 
 impl Sent<'_> {
-    /// Runs the command and publishes its events. An error in the reply is an error unless the
-    /// reply has `ok: 1`.
+    /// Runs the command and publishes its events.
     pub(super) async fn run(
         self,
         connection: &mut PooledConnection,
@@ -340,12 +339,6 @@ impl Sent<'_> {
                 return Err(CommandError::pool(command, error));
             }
         };
-        if let Some(error) = &reply.error
-            && !reply::is_ok(reply.body())
-        {
-            events.failed(Arc::new(error.clone()));
-            return Err(CommandError::reply(command, error.clone(), &reply));
-        }
         events.succeeded(reply.body());
         Ok(reply)
     }

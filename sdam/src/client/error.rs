@@ -7,7 +7,7 @@ use sdam_core::{
     event::CommandInfo,
     pool::PoolError,
 };
-use sdam_transport::{pool::CommandReply, wire::WireMessage};
+use sdam_transport::pool::CommandReply;
 
 use super::Command;
 use crate::select::error::SelectionError;
@@ -27,7 +27,7 @@ struct Parts {
     command: Box<str>,
     address: Option<ServerAddress>,
     labels: Vec<Box<str>>,
-    reply: Option<WireMessage>,
+    reply: Option<Box<[u8]>>,
     retries: u32,
 }
 
@@ -39,7 +39,8 @@ pub enum CommandErrorKind {
     Selection(SelectionError),
     /// The pool had no connection to give, or a clear has interrupted the connection.
     Pool(PoolError),
-    /// The connection could not be established, or it broke.
+    /// The connection could not be established, or it broke: also by a message that cannot be the
+    /// reply.
     Connection(ServerError),
     /// The server has answered with an error.
     Reply(ServerError),
@@ -72,17 +73,28 @@ impl CommandError {
     }
 
     pub(super) fn pool(command: &Command<'_>, error: sdam_pool::Error) -> Self {
+        let reply = error.body().map(Box::from);
         let kind = match error {
             sdam_pool::Error::Pool(error) => CommandErrorKind::Pool(error),
+            sdam_pool::Error::Connection(error) if reply.is_some() => {
+                CommandErrorKind::Reply(error.error)
+            }
             sdam_pool::Error::Connection(error) => CommandErrorKind::Connection(error.error),
             _ => CommandErrorKind::RuntimeShutDown,
         };
-        Self::new(command, kind)
+        let mut own = Self::new(command, kind);
+        own.0.reply = reply;
+        own
     }
 
-    pub(super) fn reply(command: &Command<'_>, error: ServerError, reply: &CommandReply) -> Self {
+    /// Creates the error of the write concern in `reply`.
+    pub(super) fn write_concern(
+        command: &Command<'_>,
+        error: ServerError,
+        reply: &CommandReply,
+    ) -> Self {
         let mut own = Self::new(command, CommandErrorKind::Reply(error));
-        own.0.reply = Some(reply.message.clone());
+        own.0.reply = Some(reply.body().into());
         own
     }
 
@@ -150,7 +162,7 @@ impl CommandError {
 
     /// Returns the reply with the error, a BSON document, if there was one.
     pub fn body(&self) -> Option<&[u8]> {
-        self.0.reply.as_ref().map(WireMessage::body)
+        self.0.reply.as_deref()
     }
 
     /// Returns how many times the command was retried.

@@ -11,13 +11,12 @@ use std::{
 
 use sdam_core::{
     app_error::{AppError, ErrorOutcome},
-    error::ServerError,
     ids::{ObjectId, ServerId},
     options::{ConfigError, Options, Warning},
     topology::TopologyDescription,
 };
 use sdam_select::criteria::Criteria;
-use sdam_transport::pool::{NoPools, PoolHandle};
+use sdam_transport::pool::{CommandReply, ConnectionError, NoPools, PoolHandle};
 
 use super::ScanTopology;
 use crate::{
@@ -145,13 +144,14 @@ impl<P: PoolHandle> BlockingTopology<P> {
     ///
     /// # Errors
     ///
-    /// If there is no connection and none could be opened, or if it broke.
+    /// If the server has answered with an error, if there is no connection and none could be opened,
+    /// or if it broke.
     pub fn run_command(
         &mut self,
         server: ServerId,
         command: &[u8],
         timeout: Option<Duration>,
-    ) -> Result<Vec<u8>, ServerError> {
+    ) -> Result<CommandReply, ConnectionError> {
         let reply = wait(self.scan.run_command(server, command, timeout));
         wait(self.scan.settle());
         reply

@@ -21,8 +21,8 @@ use super::member::Member;
 ///
 /// The operation has to report its errors ([`handle_error`](crate::ScanTopology::handle_error)).
 /// An operation that gives up before the reply has to close the connection
-/// ([`disconnect`](crate::ScanTopology::disconnect)); dropping a [`command`](Self::command) future
-/// does that automatically.
+/// ([`disconnect`](crate::ScanTopology::disconnect)). For commands that need nothing else there is
+/// [`run_command`](crate::ScanTopology::run_command).
 pub struct Channel<'t> {
     member: &'t mut Member,
     now: Instant,
@@ -63,17 +63,10 @@ impl<'t> Channel<'t> {
         }
     }
 
-    /// Sends `command`, a BSON document with `$db`, and reads the reply. `deadline` applies to
-    /// blocking connections; for others the caller races a timer.
-    ///
-    /// # Errors
-    ///
-    /// If the connection breaks, or the deadline passes. Command errors are left to the caller.
-    ///
-    /// # Cancel safety
-    ///
-    /// Not cancel safe: the next call that uses the connection closes it.
-    pub async fn command(
+    /// Sends `command` and reads the reply. `deadline` applies to blocking connections; for others
+    /// the caller races a timer. After an error, or if it is dropped, the next call that uses the
+    /// connection closes it.
+    pub(super) async fn command(
         &mut self,
         command: &[u8],
         deadline: Option<Instant>,

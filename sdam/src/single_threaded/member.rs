@@ -87,10 +87,11 @@ impl Member {
         !self.is_abandoned() && self.connection.wire().is_some()
     }
 
-    /// Returns whether an operation was dropped before its reply: the connection is unusable.
+    /// Returns whether the connection is unusable: an operation was dropped before its reply, or got
+    /// a message that was not its reply.
     pub(super) fn is_abandoned(&mut self) -> bool {
         let wire = self.connection.wire();
-        wire.is_some_and(|wire| wire.exchange.is_reply_due())
+        wire.is_some_and(|wire| !wire.exchange.is_usable())
     }
 
     /// Closes the connection.

@@ -6,10 +6,14 @@ use sdam_core::{
     app_error::{AppError, Cause, ErrorOutcome},
     error::{ServerError, Stage},
     ids::ServerId,
+    reply,
     scan::ScanInput,
 };
-use sdam_transport::pool::PoolHandle;
-use sdam_transport::{error::TransportError, race};
+use sdam_transport::{
+    error::TransportError,
+    pool::{CommandReply, ConnectionError, PoolHandle},
+    race,
+};
 
 use super::{Channel, ScanTopology, Scanner};
 
@@ -18,7 +22,7 @@ impl<P: PoolHandle> ScanTopology<P> {
     ///
     /// Any reply to a command and any connection error may be reported; irrelevant ones are
     /// ignored. All effects have run when the call returns.
-    /// A network error also closes the connection. After an error of a former primary, the next
+    /// An error of the connection, or a reply that has no `ok`, also closes the connection. After an error of a former primary, the next
     /// selection scans first (SDAM: "not writable primary and node is recovering").
     /// No I/O is performed.
     pub fn handle_error(&mut self, server: ServerId, error: &AppError<'_>) -> ErrorOutcome {
@@ -66,15 +70,16 @@ impl<P: PoolHandle> ScanTopology<P> {
     }
 
     /// Runs a command, a BSON document with `$db`, on the connection to `server` and returns the
-    /// reply. Opens the connection if necessary.
+    /// reply, whose `ok` is 1. Opens the connection if necessary.
     ///
-    /// Errors and the reply are reported to the topology.
+    /// Errors, also those in the reply, are reported to the topology.
     /// A reply that takes longer than `timeout` closes the connection.
     ///
     /// # Errors
     ///
-    /// If there is no connection and none could be opened, or if it broke. A reply with a command
-    /// error is not an error of this call.
+    /// If the server has answered with an error; if there is no connection and none could be
+    /// opened; if it broke, or the message that came cannot be the reply: it is another one's, has
+    /// no `ok`, or is not BSON.
     ///
     /// # Cancel safety
     ///
@@ -84,10 +89,13 @@ impl<P: PoolHandle> ScanTopology<P> {
         server: ServerId,
         command: &[u8],
         timeout: Option<Duration>,
-    ) -> Result<Vec<u8>, ServerError> {
+    ) -> Result<CommandReply, ConnectionError> {
         let clock = Arc::clone(&self.scanner.shared.io.clock);
         let deadline = timeout.map(|timeout| clock.now() + timeout);
-        let mut channel = self.connect(server).await?;
+        let connected = self.connect(server).await;
+        // The topology has been told.
+        let mut channel =
+            connected.map_err(|error| ConnectionError::new(error, ErrorOutcome::Irrelevant))?;
         let (generation, service_id) = (channel.generation(), channel.service_id());
         let outcome =
             match race::deadline(&*clock, deadline, channel.command(command, deadline)).await {
@@ -100,18 +108,17 @@ impl<P: PoolHandle> ScanTopology<P> {
             };
         let max_wire_version = self.scanner.max_wire_version(server);
         match outcome {
-            Ok(reply) => {
-                let report = AppError::reply(generation, Stage::Operation, reply.body())
+            Ok(reply) => CommandReply::check(reply, |body| {
+                let report = AppError::reply(generation, Stage::Operation, body)
                     .with_service(service_id)
                     .with_max_wire_version(max_wire_version);
-                self.handle_error(server, &report);
-                Ok(reply.body().to_vec())
-            }
+                self.handle_error(server, &report)
+            }),
             Err(error) => {
                 let error = error.at(Stage::Operation);
                 let report = error.app_error(generation).with_service(service_id);
-                self.handle_error(server, &report);
-                Err(error.into())
+                let outcome = self.handle_error(server, &report);
+                Err(ConnectionError::new(error.into(), outcome))
             }
         }
     }
@@ -127,11 +134,16 @@ impl<P: PoolHandle> ScanTopology<P> {
 impl Scanner {
     fn handle_error(&mut self, server: ServerId, error: &AppError<'_>) -> ErrorOutcome {
         let own = self.shared.generation(server, error.service_id);
-        let is_own = own == Some(error.generation)
-            && matches!(error.cause, Cause::Network(_) | Cause::Timeout(_));
+        let is_broken = match &error.cause {
+            Cause::Network(_) | Cause::Timeout(_) | Cause::Protocol(_) => true,
+            Cause::Reply(body) => {
+                reply::error(body, error.stage).is_some_and(|error| error.is_network())
+            }
+            Cause::Auth(_) => false,
+        };
         let outcome = self.shared.apply_error(server, error);
         self.follow(None);
-        if is_own {
+        if is_broken && own == Some(error.generation) {
             self.disconnect(server);
         }
         if matches!(outcome, ErrorOutcome::MarkedUnknown | ErrorOutcome::Cleared) {

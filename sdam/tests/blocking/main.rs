@@ -17,7 +17,7 @@ mod tls;
 
 use std::time::{Duration, Instant};
 
-use bson::{Document, RawDocumentBuf};
+use bson::{Document, RawDocument, RawDocumentBuf};
 use sdam::{BlockingTopology, Criteria, ReadMode, ReadPreference, SelectedServer, SelectionError};
 
 /// The time limit of every wait, for a machine under load.
@@ -33,7 +33,7 @@ fn read(mode: ReadMode) -> Criteria {
     Criteria::read(ReadPreference::new(mode)).unwrap()
 }
 
-/// Runs a command on the server, and returns the reply.
+/// Runs a command on the server, and returns the reply if it has succeeded.
 fn run(
     topology: &mut BlockingTopology,
     server: &SelectedServer,
@@ -41,8 +41,8 @@ fn run(
 ) -> Option<Document> {
     let command = RawDocumentBuf::try_from(command).unwrap();
     let reply = topology.run_command(server.id(), command.as_bytes(), Some(PATIENCE));
-    let reply = RawDocumentBuf::from_bytes(reply.ok()?).unwrap();
-    Some(Document::try_from(reply.as_ref()).unwrap())
+    let reply = RawDocument::from_bytes(reply.as_ref().ok()?.body()).unwrap();
+    Some(Document::try_from(reply).unwrap())
 }
 
 /// Writes to the current primary until a write succeeds, like an application with retries. Returns

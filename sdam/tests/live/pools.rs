@@ -62,12 +62,16 @@ impl Pooled {
     }
 }
 
-/// Runs a command on the database `step-down`; returns the reply.
+/// Runs a command on the database `step-down`; returns the reply, with or without an error in it.
 fn run(connection: &mut PooledConnection, mut command: Document) -> Document {
     command.insert("$db", "step-down");
     let command = command.to_vec().unwrap();
-    let reply = block_on(connection.run_command(&command, Some(PATIENCE))).unwrap();
-    Document::from_reader(reply.body()).unwrap()
+    let reply = block_on(connection.run_command(&command, Some(PATIENCE)));
+    let body = match &reply {
+        Ok(reply) => reply.body(),
+        Err(error) => error.body().unwrap(),
+    };
+    Document::from_reader(body).unwrap()
 }
 
 fn count(events: &[Event], wanted: impl Fn(&EventKind) -> bool) -> usize {

@@ -104,7 +104,7 @@ fn i_52_a_state_change_clears_the_service_only_at_shutdown() {
     for (code, cleared) in [(10_107, false), (189, false), (91, true)] {
         harness.change("lb", |server| server.other = reply(&refusal(code)));
         summaries(&mut events);
-        ready(topology.run_command(server, &ping(), None)).unwrap();
+        ready(topology.run_command(server, &ping(), None)).unwrap_err();
         let summaries = summaries(&mut events);
         assert_eq!(
             summaries.contains(&"PoolCleared lb".into()),

@@ -1,7 +1,8 @@
 //! Errors that operations report.
 
 use bson::doc;
-use sdam::{AppError, Criteria, ErrorOutcome, Generation, ServerType, Stage};
+use sdam::{AppError, Criteria, ErrorKind, ErrorOutcome, Generation, ServerType, Stage};
+use sdam_testkit::fixed_reply;
 
 use crate::harness::*;
 
@@ -22,10 +23,11 @@ fn i_38_x_6_x_45_a_primary_that_stepped_down_makes_the_next_selection_scan() {
     harness.change("a", |server| server.other = reply(&refusal(10_107)));
     harness.advance(1_000);
     harness.log();
-    let reply = ready(topology.run_command(server, &insert(), None)).unwrap();
+    let error = ready(topology.run_command(server, &insert(), None)).unwrap_err();
+    assert_eq!(error.outcome, ErrorOutcome::MarkedUnknown);
     assert_eq!(
-        reply,
-        bytes(&refusal(10_107)),
+        error.body(),
+        Some(&*bytes(&refusal(10_107))),
         "the operation gets its reply"
     );
     assert_eq!(harness.log(), "a insert", "no check has been made");
@@ -47,7 +49,7 @@ fn i_38_a_shutdown_makes_the_next_selection_scan_and_closes_the_connection() {
         summaries(&mut events);
         let server = id(&topology, "a");
         harness.change("a", |server| server.other = reply(&refusal(code)));
-        ready(topology.run_command(server, &insert(), None)).unwrap();
+        ready(topology.run_command(server, &insert(), None)).unwrap_err();
         assert!(topology.is_stale());
         assert_eq!(harness.open(), 2);
         assert!(summaries(&mut events).contains(&"PoolCleared a".to_string()));
@@ -62,7 +64,7 @@ fn i_39_an_error_of_a_recovering_node_causes_no_check() {
     for (name, code) in [("a", 11_602), ("b", 13_436), ("c", 189)] {
         let server = id(&topology, name);
         harness.change(name, |server| server.other = reply(&refusal(code)));
-        ready(topology.run_command(server, &insert(), None)).unwrap();
+        ready(topology.run_command(server, &insert(), None)).unwrap_err();
         assert_eq!(kind(&topology, name), ServerType::Unknown);
         assert!(!topology.is_stale(), "{code}");
         ready(topology.settle());
@@ -81,7 +83,7 @@ fn i_38_settle_checks_the_server_if_immediate_checks_are_enabled() {
     let server = id(&topology, "a");
     harness.serve("a", member(false, "a b c"));
     harness.change("a", |server| server.other = reply(&refusal(10_107)));
-    ready(topology.run_command(server, &insert(), None)).unwrap();
+    ready(topology.run_command(server, &insert(), None)).unwrap_err();
     assert!(!topology.is_stale());
     harness.log();
     ready(topology.settle());
@@ -109,6 +111,53 @@ fn i_15_a_broken_connection_makes_its_server_unknown_and_causes_no_check() {
     // The next operation that uses it detects this at once.
     harness.advance(1_000);
     assert_eq!(select(&mut topology), Ok("a".into()));
+}
+
+#[test]
+fn o_50_a_reply_without_ok_or_that_is_not_bson_is_an_error_and_closes_the_connection() {
+    let framed = vec![8, 0, 0, 0, 0x77, b'x', 0, 0];
+    for body in [bytes(&doc! {}), bytes(&doc! { "n": 1 }), framed] {
+        let harness = Harness::default();
+        let (mut topology, _) = harness.replica_set(|_| ());
+        select(&mut topology).unwrap();
+        let server = id(&topology, "a");
+        harness.change("a", |server| server.other = fixed_reply(Some(body)));
+        let error = ready(topology.run_command(server, &insert(), None)).unwrap_err();
+        assert_eq!(error.error.kind, ErrorKind::Protocol, "{error}");
+        assert_eq!(error.body(), None);
+        assert_eq!(error.outcome, ErrorOutcome::Irrelevant);
+        assert_eq!(kind(&topology, "a"), ServerType::RsPrimary);
+        assert_eq!(harness.open(), 2);
+    }
+}
+
+#[test]
+fn o_50_a_command_that_has_run_returns_its_errors_with_the_reply() {
+    let harness = Harness::default();
+    let (mut topology, _) = harness.replica_set(|_| ());
+    select(&mut topology).unwrap();
+    let server = id(&topology, "a");
+    let mut body = doc! { "ok": 1, "n": 0, "writeErrors": [
+        { "index": 3, "code": 11000, "errmsg": "duplicate key" },
+    ] };
+    harness.change("a", |server| server.other = reply(&body));
+    let answered = ready(topology.run_command(server, &insert(), None)).unwrap();
+    let errors = answered.write_errors();
+    let [error] = &errors[..] else {
+        panic!("one write has failed: {errors:?}")
+    };
+    assert_eq!((error.index, error.code), (3, Some(11000)));
+    assert_eq!(&*error.message, "duplicate key");
+    assert_eq!(answered.write_concern_error(), None);
+    assert_eq!(answered.outcome(), ErrorOutcome::Irrelevant);
+    // I-32
+    body.insert("writeConcernError", doc! { "code": 91, "errmsg": "bye" });
+    harness.change("a", |server| server.other = reply(&body));
+    let answered = ready(topology.run_command(server, &insert(), None)).unwrap();
+    let error = answered.write_concern_error().unwrap();
+    assert_eq!((error.code, &*error.message), (Some(91), "bye"));
+    assert_eq!(answered.outcome(), ErrorOutcome::Cleared);
+    assert_eq!(kind(&topology, "a"), ServerType::Unknown);
 }
 
 #[test]

@@ -54,9 +54,9 @@ fn a_streamed_reply_must_name_the_reply_before_it_m_23() {
     let mut exchange = requested(true);
     assert!(exchange.accept(&reply(70, 1, true)).unwrap().more_to_come);
     assert!(exchange.accept(&reply(90, 70, true)).unwrap().more_to_come);
-    assert!(exchange.is_reply_due());
+    assert!(!exchange.is_usable());
     assert!(!exchange.accept(&reply(91, 90, false)).unwrap().more_to_come);
-    assert!(!exchange.is_reply_due());
+    assert!(exchange.is_usable());
 
     let mut exchange = requested(true);
     exchange.accept(&reply(70, 1, true)).unwrap();
@@ -80,9 +80,18 @@ fn no_request_is_sent_before_the_last_reply_has_arrived_o_34() {
 }
 
 #[test]
-fn replies_without_a_request_are_refused() {
+fn a_message_out_of_turn_breaks_the_exchange_for_ever_o_39() {
     let check = |mut exchange: Exchange, message: WireMessage, error| {
         assert_eq!(exchange.accept(&message), Err(error));
+        assert!(!exchange.is_usable());
+        // Not even the reply that was due is accepted any more.
+        for later in [reply(71, 1, false), message] {
+            assert_eq!(exchange.accept(&later), Err(WireError::BrokenOff));
+        }
+        assert_eq!(exchange.command(BODY), Err(WireError::BrokenOff));
+        let hello = HelloRequest::poll(true, None);
+        assert_eq!(exchange.hello(&hello), Err(WireError::BrokenOff));
+        assert!(!exchange.is_usable());
     };
     check(
         Exchange::new(),
@@ -93,6 +102,14 @@ fn replies_without_a_request_are_refused() {
         requested(false),
         reply(70, 1, true),
         WireError::UnexpectedMoreToCome,
+    );
+    check(
+        requested(false),
+        reply(70, 2, false),
+        WireError::WrongResponseTo {
+            expected: 1,
+            actual: 2,
+        },
     );
     let query = OpQuery {
         request_id: 70,
@@ -105,6 +122,10 @@ fn replies_without_a_request_are_refused() {
         query.encode().unwrap(),
         WireError::NotAReply,
     );
+    let mut broken = requested(false);
+    broken.accept(&reply(70, 1, false)).unwrap();
+    broken.break_off();
+    check(broken, reply(71, 2, false), WireError::BrokenOff);
 }
 
 #[test]
@@ -124,7 +145,7 @@ fn op_reply_is_accepted_as_a_reply() {
 fn a_request_that_cannot_be_encoded_changes_nothing() {
     let mut exchange = Exchange::new();
     exchange.command(b"").unwrap_err();
-    assert!(!exchange.is_reply_due());
+    assert!(exchange.is_usable());
     assert_eq!(exchange.command(BODY).unwrap().request_id(), 1);
 }
 
@@ -132,7 +153,7 @@ fn a_request_that_cannot_be_encoded_changes_nothing() {
 fn request_ids_wrap_around_and_stay_positive() {
     let mut exchange = Exchange {
         last_request_id: i32::MAX,
-        due: None,
+        state: State::Idle,
     };
     assert_eq!(exchange.command(BODY).unwrap().request_id(), 1);
 }
@@ -162,7 +183,7 @@ fn a_hello_is_framed_as_requested_o_2_o_3_f_30() {
     awaitable.op_query = true;
     let mut exchange = Exchange::new();
     assert_eq!(exchange.hello(&awaitable), Err(WireError::NotInOpQuery));
-    assert!(!exchange.is_reply_due());
+    assert!(exchange.is_usable());
 }
 
 #[test]

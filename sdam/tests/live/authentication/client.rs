@@ -116,7 +116,11 @@ impl Client {
 pub(super) fn run(connection: &mut Established, command: &Document) -> Document {
     let command = command.to_vec().unwrap();
     let reply = block_on(connection.run_command(&command, Some(PATIENCE)));
-    Document::from_reader(reply.unwrap().body()).unwrap()
+    let body = match &reply {
+        Ok(reply) => reply.body(),
+        Err(error) => error.body().unwrap(),
+    };
+    Document::from_reader(body).unwrap()
 }
 
 /// What an authenticator has sent.

@@ -101,7 +101,7 @@ fn a_pool_keeps_no_connection_that_was_refused_and_recovers_with_the_right_passw
         let mut connection = server.pool().check_out().await.unwrap();
         let command = doc! { "dbStats": 1, "$db": "test" }.to_vec().unwrap();
         let reply = connection.run_command(&command, Some(PATIENCE)).await;
-        assert_eq!(reply.unwrap().error, None);
+        reply.unwrap();
         drop(connection);
         topology.close().await;
     });
