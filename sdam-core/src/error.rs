@@ -55,7 +55,7 @@ pub enum ErrorKind {
     Cancelled,
     /// The server answered `ok: 0`, or an operation's reply carried an error.
     Command,
-    /// The monitor of the server ended unexpectedly.
+    /// The monitor of the server, or the opening of a connection, ended unexpectedly.
     Internal,
     /// The connection could not be opened or broke.
     Network,

@@ -88,7 +88,7 @@ impl Waiting<'_> {
 
     /// Opens a connection, unless another one is handed over before.
     async fn open(&self, ticket: Ticket, id: u64) -> Option<Result<Box<Member>, Error>> {
-        let opening = Box::pin(Arc::clone(self.pool).open(id));
+        let opening = Box::pin(self.pool.open(id));
         match select(opening, Box::pin(poll(self.pool, ticket))).await {
             Either::Right((Step::Done(result), _)) => Some(result),
             Either::Left(_) | Either::Right((Step::Open(_), _)) => None,
@@ -98,7 +98,7 @@ impl Waiting<'_> {
 
 async fn poll(pool: &Inner, ticket: Ticket) -> Step<Box<Member>> {
     poll_fn(|cx| {
-        let (polled, closing) = pool.core.poll(ticket, cx);
+        let (polled, closing) = pool.core.poll(ticket, pool.expiry_time(), cx);
         pool.close_all(closing);
         polled
     })

@@ -1,6 +1,7 @@
 //! The state of a pool that its handles, its worker and its connections share.
 
 use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Weak},
     task::Waker,
     time::Duration,
@@ -86,36 +87,38 @@ impl Inner {
         self.close_all(closing);
     }
 
-    /// Opens the connection of number `id`, and adds it to the pool.
-    pub(crate) async fn open(self: Arc<Self>, id: u64) {
+    /// Opens the connection of number `id`, and adds it to the pool. The attempt begins with the
+    /// call and ends with the future, whether or not that is polled. It does not keep the pool
+    /// alive.
+    pub(crate) fn open(self: &Arc<Self>, id: u64) -> impl Future<Output = ()> + Send + use<> {
         let mut attempt = Attempt {
-            pool: Arc::downgrade(&self),
+            pool: Arc::downgrade(self),
             id,
             is_open: true,
         };
+        self.events.created(attempt.connection());
         let (new, timeout, started) = (
             self.new.clone(),
             self.settings.connect_timeout,
             self.clock().now(),
         );
         let authenticator = self.settings.authenticator.clone();
-        self.events.created(attempt.connection());
-        drop(self);
-        // An attempt does not keep the pool alive.
-        let result = new.establish_with(authenticator.as_deref(), timeout).await;
-        attempt.is_open = false;
-        let Some(pool) = attempt.pool.upgrade() else {
-            if let Ok(established) = result {
-                established.close();
-            }
-            return;
-        };
-        match result {
-            Ok(established) => pool.add(id, established, started),
-            Err(error) => {
-                let (connection, reason) = (attempt.connection(), ConnectionClosedReason::Error);
-                pool.events.closed(connection, reason, Some(&error.error));
-                pool.fail(id, Failure::Failed(Error::Connection(error)));
+        async move {
+            let result = new.establish_with(authenticator.as_deref(), timeout).await;
+            attempt.is_open = false;
+            let Some(pool) = attempt.pool.upgrade() else {
+                if let Ok(established) = result {
+                    established.close();
+                }
+                return;
+            };
+            match result {
+                Ok(established) => pool.add(id, established, started),
+                Err(error) => {
+                    let (own, reason) = (attempt.connection(), ConnectionClosedReason::Error);
+                    pool.events.closed(own, reason, Some(&error.error));
+                    pool.fail(id, Failure::Failed(Error::Connection(error)));
+                }
             }
         }
     }
@@ -153,6 +156,30 @@ impl Inner {
         member.established.close();
     }
 
+    /// Closes connections as the worker does. A transport that panics keeps its connection from
+    /// nothing else.
+    pub(crate) fn close_members(
+        &self,
+        members: Vec<Box<Member>>,
+        reason: Option<ConnectionClosedReason>,
+    ) {
+        for member in members {
+            // Unwind safety: the connection, the only incomplete state, is gone.
+            let closing = AssertUnwindSafe(|| self.close_member(member, reason));
+            // The panic hook has reported it.
+            let _ = catch_unwind(closing);
+        }
+    }
+
+    /// Ends the pool because its worker was dropped before its end.
+    pub(crate) fn runtime_shut_down(&self) {
+        let closing = self.core.change(Machine::runtime_shut_down);
+        self.close_all(closing);
+        while let Some((members, reason)) = self.core.with(Machine::take_to_close) {
+            self.close_members(members, reason);
+        }
+    }
+
     /// Does the work that is left to the worker, in a pool without one: all but opening
     /// connections, which check-outs do themselves.
     pub(crate) fn work_by_caller(&self) {
@@ -160,11 +187,7 @@ impl Inner {
             let now = self.clock().now();
             match self.core.with(|machine| machine.work(now, &mut None)) {
                 Work::Urgent(urgent) => self.do_urgent(urgent),
-                Work::Close(members, reason) => {
-                    for member in members {
-                        self.close_member(member, reason);
-                    }
-                }
+                Work::Close(members, reason) => self.close_members(members, reason),
                 // The check-outs notice it themselves.
                 Work::Cancel => {}
                 Work::Open(_) | Work::Wait(_) | Work::End => return,
@@ -269,3 +292,6 @@ impl Drop for Attempt {
         }
     }
 }
+
+#[cfg(all(test, not(sdam_loom)))]
+mod tests;

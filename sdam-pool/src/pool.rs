@@ -18,7 +18,7 @@ use crate::{
     error::Error,
     inner::{Inner, Settings},
     machine::{Machine, PoolStats},
-    worker,
+    worker::Worker,
 };
 
 /// The connection pool of one server (CMAP: "Connection Pool").
@@ -106,8 +106,8 @@ impl PoolHandle for Pool {
     }
 
     fn background(&self) -> Option<Task> {
-        let worker = worker::run(Arc::downgrade(&self.0));
-        (!self.0.by_caller).then(|| Task::new("sdam-pool", worker))
+        let worker = (!self.0.by_caller).then(|| Worker::new(Arc::downgrade(&self.0)));
+        worker.map(|worker| Task::new("sdam-pool", worker.run()))
     }
 }
 

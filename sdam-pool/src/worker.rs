@@ -2,6 +2,7 @@
 
 use std::{
     future::poll_fn,
+    panic::AssertUnwindSafe,
     sync::{Arc, Weak},
     task::{Context, Poll},
 };
@@ -9,23 +10,10 @@ use std::{
 use futures::future::{BoxFuture, FutureExt};
 use sdam_core::time::Instant;
 
-use crate::{
-    inner::Inner,
-    machine::{Machine, Work},
-};
+use crate::{inner::Inner, machine::Work};
 
-/// Runs until the pool is closed, or gone. It does not keep the pool alive.
-pub(crate) async fn run(pool: Weak<Inner>) {
-    let mut worker = Worker {
-        pool,
-        attempts: Vec::new(),
-        timer: None,
-        has_ended: false,
-    };
-    poll_fn(|cx| worker.poll(cx)).await;
-}
-
-struct Worker {
+/// The task of a pool. If it is dropped before its end, polled or not, the pool ends, too.
+pub(crate) struct Worker {
     pool: Weak<Inner>,
     /// The attempts to open connections, at most `maxConnecting`.
     attempts: Vec<(u64, BoxFuture<'static, ()>)>,
@@ -34,6 +22,21 @@ struct Worker {
 }
 
 impl Worker {
+    /// Creates the worker of `pool`, which it does not keep alive.
+    pub(crate) fn new(pool: Weak<Inner>) -> Self {
+        Self {
+            pool,
+            attempts: Vec::new(),
+            timer: None,
+            has_ended: false,
+        }
+    }
+
+    /// Runs until the pool is closed, or gone.
+    pub(crate) async fn run(mut self) {
+        poll_fn(|cx| self.poll(cx)).await;
+    }
+
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
             let Some(pool) = self.pool.upgrade() else {
@@ -47,12 +50,8 @@ impl Worker {
             match work {
                 Work::Urgent(urgent) => pool.do_urgent(urgent),
                 Work::Cancel => self.drop_cancelled(&pool),
-                Work::Close(members, reason) => {
-                    for member in members {
-                        pool.close_member(member, reason);
-                    }
-                }
-                Work::Open(id) => self.attempts.push((id, pool.open(id).boxed())),
+                Work::Close(members, reason) => pool.close_members(members, reason),
+                Work::Open(id) => self.attempts.push((id, guarded(pool.open(id)))),
                 Work::Wait(deadline) => {
                     self.set_timer(&pool, deadline);
                     drop(pool);
@@ -101,6 +100,12 @@ impl Worker {
     }
 }
 
+/// Runs an attempt; a panic ends it, and nothing else.
+fn guarded(attempt: impl Future<Output = ()> + Send + 'static) -> BoxFuture<'static, ()> {
+    // Unwind safety: the attempt and its connection, the only incomplete state, are dropped.
+    AssertUnwindSafe(attempt).catch_unwind().map(drop).boxed()
+}
+
 impl Drop for Worker {
     fn drop(&mut self) {
         if self.has_ended {
@@ -108,8 +113,7 @@ impl Drop for Worker {
         }
         // The runtime has ended, or the task has panicked: nothing opens connections any more.
         if let Some(pool) = self.pool.upgrade() {
-            let closing = pool.core.change(Machine::runtime_shut_down);
-            pool.close_all(closing);
+            pool.runtime_shut_down();
         }
     }
 }

@@ -44,6 +44,7 @@ pub mod handshake;
 pub mod layers;
 pub mod local;
 pub mod net;
+mod panic;
 pub mod pipe;
 pub mod pool;
 pub mod race;

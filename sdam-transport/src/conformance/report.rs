@@ -14,6 +14,7 @@ use std::{
 use futures::{channel::oneshot, executor::block_on};
 
 use super::Outcome;
+use crate::panic;
 
 /// The rule that a check tests.
 #[derive(Clone, Copy, Debug)]
@@ -75,7 +76,7 @@ impl Run {
         thread::spawn(move || {
             let outcome = catch_unwind(AssertUnwindSafe(work));
             // The receiver is dropped if the check took too long.
-            let _ = done.send(outcome.map_err(|payload| panic_text(&*payload)));
+            let _ = done.send(outcome.map_err(|payload| panicked(&*payload)));
         });
         let outcome = self.wait(outcome).await;
         outcome.unwrap_or_else(|| Err("a thread has panicked".into()))
@@ -110,7 +111,7 @@ impl Report {
         thread::spawn(move || {
             let outcome = catch_unwind(AssertUnwindSafe(work));
             // The receiver is dropped if the check took too long.
-            let _ = done.send(outcome.unwrap_or_else(|payload| Err(panic_text(&*payload))));
+            let _ = done.send(outcome.unwrap_or_else(|payload| Err(panicked(&*payload))));
         });
         let reason = loop {
             let before = run.current();
@@ -147,10 +148,6 @@ impl Report {
     }
 }
 
-fn panic_text(payload: &(dyn Any + Send)) -> String {
-    let text = payload
-        .downcast_ref::<&str>()
-        .map(|text| (*text).to_owned())
-        .or_else(|| payload.downcast_ref::<String>().cloned());
-    format!("panics: {}", text.as_deref().unwrap_or("without a text"))
+fn panicked(payload: &(dyn Any + Send)) -> String {
+    format!("panics: {}", panic::text(payload))
 }

@@ -1,7 +1,8 @@
 //! The steps of opening a pooled connection, each of which reports its own error.
 
-use std::{sync::Arc, time::Duration};
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
+use futures::future::FutureExt;
 use sdam_core::{
     app_error::{AppError, ErrorOutcome},
     error::{ErrorKind, ServerError, Stage},
@@ -20,6 +21,7 @@ use super::{
 use crate::{
     connect::Connection,
     error::TransportError,
+    panic,
     race::{self, Elapsed},
     wire::{Exchange, WireError, WireMessage},
 };
@@ -53,11 +55,25 @@ impl NewPool {
     /// authentication failed. The error is reported already, once. One of authentication is at
     /// [`Stage::Auth`] and marks the server Unknown (I-14).
     ///
+    /// A panic of the transport or of the authenticator is an error of the kind
+    /// [`Internal`](ErrorKind::Internal). It says nothing about the server and is not reported.
+    ///
     /// # Cancel safety
     ///
     /// May be dropped at any time: the socket is closed and no error is reported. Behind a load
     /// balancer the connection is no longer counted.
     pub async fn establish_with(
+        &self,
+        authenticator: Option<&dyn Authenticator>,
+        timeout: Option<Duration>,
+    ) -> Result<Established, ConnectionError> {
+        // Unwind safety: the connection, the only incomplete state, is dropped.
+        let attempt = AssertUnwindSafe(self.attempt(authenticator, timeout));
+        let outcome = attempt.catch_unwind().await;
+        outcome.unwrap_or_else(|payload| Err(ConnectionError::panicked(panic::text(&*payload))))
+    }
+
+    async fn attempt(
         &self,
         authenticator: Option<&dyn Authenticator>,
         timeout: Option<Duration>,

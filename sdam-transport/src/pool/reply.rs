@@ -137,6 +137,14 @@ impl ConnectionError {
             ErrorOutcome::UnknownServer,
         )
     }
+
+    pub(super) fn panicked(panic: &str) -> Self {
+        let text = format!("opening the connection panicked: {panic}");
+        Self::new(
+            ServerError::new(ErrorKind::Internal, Stage::Connect, text),
+            ErrorOutcome::Irrelevant,
+        )
+    }
 }
 
 impl fmt::Display for ConnectionError {

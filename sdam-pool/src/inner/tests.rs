@@ -1,0 +1,54 @@
+use std::{
+    future::pending,
+    task::{Context, Poll},
+};
+
+use sdam_core::{address::ServerAddress, ids::ServerId};
+use sdam_transport::{
+    Connection, Transport, TransportError, async_trait, runtime::Io, testing::ManualClock,
+};
+
+use super::*;
+use crate::machine::{CheckOut, Step};
+
+/// A network in which nothing answers.
+#[derive(Debug)]
+struct Silence;
+
+#[async_trait]
+impl Transport for Silence {
+    async fn connect(
+        &self,
+        _: &ServerAddress,
+        _: Option<Instant>,
+    ) -> Result<Box<dyn Connection>, TransportError> {
+        pending().await
+    }
+}
+
+/// As when a clear that interrupts comes between the beginning of an attempt and its first poll.
+#[test]
+fn an_attempt_that_is_dropped_before_its_first_poll_ends() {
+    let io = Io::new(Arc::new(ManualClock::default()), Arc::new(Silence), 1);
+    let address = ServerAddress::new("a", 1);
+    let new = NewPool::detached(ServerId::from_u64(1), address, io);
+    let settings = Settings {
+        options: PoolOptions::default(),
+        connect_timeout: None,
+        load_balanced: false,
+        authenticator: None,
+    };
+    let pool = Inner::new(new, &settings);
+    pool.ready();
+    let (result, _) = pool.core.change_with(|machine| machine.check_out(None));
+    let Ok(CheckOut::Wait(ticket)) = result else {
+        panic!("there is a connection: {result:?}");
+    };
+    let cx = &mut Context::from_waker(Waker::noop());
+    let (Poll::Ready(Step::Open(id)), _) = pool.core.poll(ticket, None, cx) else {
+        panic!("nothing is opened");
+    };
+    assert_eq!(pool.core.with(|machine| machine.stats().pending), 1);
+    drop(pool.open(id));
+    assert_eq!(pool.core.with(|machine| machine.stats().pending), 0);
+}
