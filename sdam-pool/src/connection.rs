@@ -67,7 +67,8 @@ impl PooledConnection {
     ///
     /// [`Error::Connection`] if the server has answered with an error, the connection broke, no reply
     /// came in time, or the message that came cannot be the reply.
-    /// [`PoolError::Interrupted`] if the server's monitor got no answer meanwhile.
+    /// [`PoolError::Interrupted`] if the server's monitor got no answer meanwhile, or since the
+    /// connection was checked out: then the command is not sent.
     ///
     /// # Cancel safety
     ///

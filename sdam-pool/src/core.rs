@@ -5,7 +5,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use sdam_core::event::ConnectionClosedReason;
+use sdam_core::{event::ConnectionClosedReason, time::Instant};
 use smallvec::SmallVec;
 
 use crate::{
@@ -49,10 +49,16 @@ impl<C: Pooled> Core<C> {
         read(&mut self.lock())
     }
 
-    /// Polls a waiting check-out. The caller closes the returned connections.
-    pub(crate) fn poll(&self, ticket: Ticket, cx: &mut Context<'_>) -> (Poll<Step<C>>, Closing<C>) {
+    /// Polls a waiting check-out. The caller closes the returned connections. `now` is not needed
+    /// without `maxIdleTimeMS`.
+    pub(crate) fn poll(
+        &self,
+        ticket: Ticket,
+        now: Option<Instant>,
+        cx: &mut Context<'_>,
+    ) -> (Poll<Step<C>>, Closing<C>) {
         let mut waker = Some(cx.waker().clone());
-        let polled = self.change_with(|machine| machine.poll(ticket, &mut waker));
+        let polled = self.change_with(|machine| machine.poll(ticket, now, &mut waker));
         drop(waker);
         polled
     }

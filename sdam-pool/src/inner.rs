@@ -160,7 +160,7 @@ impl Inner {
     /// nothing else.
     pub(crate) fn close_members(
         &self,
-        members: Vec<Box<Member>>,
+        members: impl IntoIterator<Item = Box<Member>>,
         reason: Option<ConnectionClosedReason>,
     ) {
         for member in members {

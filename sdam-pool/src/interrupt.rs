@@ -41,8 +41,12 @@ impl Interrupt {
         self.is_set.load(Ordering::SeqCst)
     }
 
-    /// Runs `command` until it ends or the connection is interrupted.
+    /// Runs `command` until it ends or the connection is interrupted. It does not begin if that has
+    /// happened before.
     pub(crate) async fn race<F: Future>(&self, command: F) -> Option<F::Output> {
+        if self.is_set() {
+            return None;
+        }
         let mut command = pin!(command);
         future::poll_fn(|cx| {
             if let Poll::Ready(output) = command.as_mut().poll(cx) {

@@ -276,17 +276,8 @@ impl<C: Pooled> Machine<C> {
         if let Some(error) = self.refusal() {
             return (Err(error), after);
         }
-        while let Some(Idle { connection, since }) = self.idle.pop_back() {
-            let reason = if self.is_stale(&connection) {
-                ConnectionClosedReason::Stale
-            } else if self.is_expired(since, now) {
-                ConnectionClosedReason::Idle
-            } else {
-                self.in_use += 1;
-                return (Ok(CheckOut::Connection(connection)), after);
-            };
-            self.forget(&connection);
-            after.close.push((connection, reason));
+        if let Some(connection) = self.next_idle(now, &mut after) {
+            return (Ok(CheckOut::Connection(connection)), after);
         }
         let ticket = self.waiters.join();
         self.start_attempts(&mut after);
@@ -326,6 +317,23 @@ impl<C: Pooled> Machine<C> {
             generation: self.generation,
             is_ready: matches!(self.state, State::Ready),
         }
+    }
+
+    /// Takes the idle connection that was used last, and counts it as in use.
+    fn next_idle(&mut self, now: Option<Instant>, after: &mut After<C>) -> Option<C> {
+        while let Some(Idle { connection, since }) = self.idle.pop_back() {
+            let reason = if self.is_stale(&connection) {
+                ConnectionClosedReason::Stale
+            } else if self.is_expired(since, now) {
+                ConnectionClosedReason::Idle
+            } else {
+                self.in_use += 1;
+                return Some(connection);
+            };
+            self.forget(&connection);
+            after.close.push((connection, reason));
+        }
+        None
     }
 
     /// Finds the place of a connection that is not in use.
@@ -397,6 +405,13 @@ impl<C: Pooled> Machine<C> {
             Some(service) => self.services.is_stale(service, connection.generation()),
             None => connection.generation() < self.generation,
         }
+    }
+
+    /// Returns whether the service of a connection was cleared, which evicts no check-out (CMAP:
+    /// "Clearing a load balanced pool").
+    fn has_lost_service(&self, connection: &C) -> bool {
+        let is_ready = matches!(self.state, State::Ready);
+        is_ready && connection.service().is_some() && self.is_stale(connection)
     }
 
     fn is_expired(&self, since: Instant, now: Option<Instant>) -> bool {

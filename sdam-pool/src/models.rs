@@ -76,7 +76,7 @@ fn check_out(pool: &Pool) -> Result<CheckOut<Connection>, Error> {
 }
 
 async fn wait(pool: &Pool, ticket: Ticket) -> Result<Connection, Error> {
-    match poll_fn(|cx| pool.poll(ticket, cx).0).await {
+    match poll_fn(|cx| pool.poll(ticket, None, cx).0).await {
         Step::Done(result) => result,
         Step::Open(_) => panic!("the worker opens connections"),
     }
@@ -247,6 +247,34 @@ fn a_check_out_beside_the_closing_of_the_pool_ends() {
             "{stats:?}"
         );
         assert_eq!(stats.opened, stats.closed);
+    });
+}
+
+#[test]
+fn a_check_out_ends_when_the_pool_is_closed_and_its_worker_is_dropped_beside_it() {
+    // F-63b
+    explore(3, || {
+        let pool = pool(1);
+        let connection = first_connection(&pool);
+        let closes = {
+            let pool = Arc::clone(&pool);
+            thread::spawn(move || close(&pool))
+        };
+        let drops = {
+            let pool = Arc::clone(&pool);
+            thread::spawn(move || {
+                pool.change(Machine::runtime_shut_down);
+            })
+        };
+        match block_on(obtain(&pool)) {
+            Err(Error::RuntimeShutDown | Error::Pool(PoolError::Closed { .. })) => {}
+            other => panic!("{other:?}"),
+        }
+        closes.join().unwrap();
+        drops.join().unwrap();
+        check_in(&pool, connection);
+        let stats = pool.with(|machine| machine.stats());
+        assert_eq!((stats.in_use, stats.waiting), (0, 0), "{stats:?}");
     });
 }
 

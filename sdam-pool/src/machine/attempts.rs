@@ -67,13 +67,6 @@ impl Attempts {
         self.pending.iter().filter_map(|attempt| attempt.owner)
     }
 
-    /// Returns the number of attempts that no check-out owns.
-    fn unowned(&self) -> usize {
-        let unowned = self.pending.iter();
-        let unowned = unowned.filter(|attempt| attempt.owner.is_none() && !attempt.is_cancelled);
-        unowned.count()
-    }
-
     /// Returns the owner that has waited longest.
     pub(super) fn oldest_owner(&self) -> Option<Ticket> {
         self.owners().min_by_key(|owner| owner.serial)
@@ -129,12 +122,9 @@ impl<C: Pooled> Machine<C> {
         if self.config.by_caller || !self.may_attempt() {
             return None;
         }
-        // The attempts for `minPoolSize` in progress serve the first check-outs.
-        let owner = if self.waiters.len() > self.attempts.unowned() {
-            self.waiters.next()
-        } else {
-            None
-        };
+        // A check-out does not depend on attempts that belong to none: they may take longer
+        // (CMAP: "Checking Out a Connection").
+        let owner = self.waiters.next();
         if owner.is_none() && !self.fills(now) {
             return None;
         }
@@ -163,6 +153,10 @@ impl<C: Pooled> Machine<C> {
         }
         let is_current = matches!(self.state, State::Ready) && !self.is_stale(&connection);
         match owner {
+            Some(owner) if self.has_lost_service(&connection) => {
+                self.settle(connection, now, &mut after);
+                self.wait_again(owner, &mut after);
+            }
             // A clear came in between: the check-out fails like those in the queue.
             Some(owner) if !is_current => {
                 self.fail(owner, self.lost(), &mut after);
@@ -266,6 +260,17 @@ impl<C: Pooled> Machine<C> {
             self.services.prune();
         }
         self.start_attempts(after);
+    }
+
+    /// Puts the owner of an attempt that has ended back into the queue, or fails it if its time is
+    /// over.
+    fn wait_again(&mut self, owner: Ticket, after: &mut After<C>) {
+        if self.waiters.is_overdue(owner) {
+            let error = Error::Pool(self.timed_out());
+            self.fail(owner, error, after);
+        } else {
+            self.waiters.rejoin(owner);
+        }
     }
 
     fn fail(&mut self, owner: Ticket, error: Error, after: &mut After<C>) {

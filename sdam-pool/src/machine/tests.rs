@@ -140,6 +140,8 @@ struct History {
     attempts: Vec<(u64, Generation)>,
     /// The check-outs that carry out their attempts themselves.
     own: BTreeMap<u64, Ticket>,
+    /// The number of check-outs whose time was over while they owned an attempt.
+    overdue: usize,
     in_use: Vec<Connection>,
     ended: bool,
 }
@@ -167,6 +169,7 @@ impl History {
             waiting: Vec::new(),
             attempts: Vec::new(),
             own: BTreeMap::new(),
+            overdue: 0,
             in_use: Vec::new(),
             ended: false,
         }
@@ -220,16 +223,25 @@ impl History {
         self.finish(after);
     }
 
+    /// Begins the attempt of this number, whose hello is answered at once.
+    fn begin(&mut self, id: u64) {
+        let generation = if self.shape.load_balanced {
+            let service = self.services.entry(service(id));
+            *service.or_insert(Generation::FIRST)
+        } else {
+            self.generation
+        };
+        self.attempts.push((id, generation));
+    }
+
     fn establish(&mut self, index: usize) {
         let Some((id, generation)) = self.take_attempt(index) else {
             return;
         };
-        let service = self.shape.load_balanced.then(|| service(id));
-        let own = service.map(|service| *self.services.entry(service).or_insert(Generation::FIRST));
         let connection = Connection {
             id,
-            generation: own.unwrap_or(generation),
-            service,
+            generation,
+            service: self.shape.load_balanced.then(|| service(id)),
             is_usable: true,
         };
         let after = self.machine.established(id, connection, self.now);
@@ -238,10 +250,7 @@ impl History {
 
     fn fail(&mut self, index: usize) {
         if let Some((id, _)) = self.take_attempt(index) {
-            let error = PoolError::NotReady {
-                address: ServerAddress::new("a", 1),
-            };
-            let failure = Failure::Failed(Error::Pool(error));
+            let failure = Failure::Failed(Error::RuntimeShutDown);
             let after = self.machine.failed(id, failure, self.now);
             self.finish(after);
         }
@@ -287,7 +296,9 @@ impl History {
         self.finish(after);
         if let Some(result) = result {
             self.waiting.remove(place);
-            self.end(result.ok());
+            self.end(result);
+        } else {
+            self.overdue += 1;
         }
     }
 
@@ -356,7 +367,7 @@ impl History {
                 Work::Urgent(Urgent::Interrupt(_)) | Work::Close(..) => {}
                 Work::Urgent(Urgent::Wake(wakers)) => wakers.into_iter().for_each(Waker::wake),
                 Work::Cancel => self.cancel_attempts(),
-                Work::Open(id) => self.attempts.push((id, self.generation)),
+                Work::Open(id) => self.begin(id),
                 Work::Wait(deadline) => {
                     assert!(
                         deadline.is_none_or(|at| at > self.now),
@@ -386,29 +397,32 @@ impl History {
     fn poll(&mut self, place: usize) {
         let (ticket, task) = self.waiting[place].clone();
         let mut waker = Some(Waker::from(task));
-        let (polled, after) = self.machine.poll(ticket, &mut waker);
+        let (polled, after) = self.machine.poll(ticket, Some(self.now), &mut waker);
         self.finish(after);
         match polled {
             Poll::Ready(super::Step::Done(result)) => {
                 self.waiting.remove(place);
                 self.drop_own(ticket);
-                self.end(result.ok());
+                let is_timeout = result.as_ref().is_err_and(Error::is_timeout);
+                assert!(!is_timeout || self.overdue > 0, "it may wait longer");
+                self.end(result);
             }
             Poll::Ready(super::Step::Open(id)) => {
                 assert!(self.shape.by_caller);
-                self.attempts.push((id, self.generation));
+                self.begin(id);
                 self.own.insert(id, ticket);
                 let mut waker = Some(Waker::from(Arc::clone(&self.waiting[place].1)));
-                let (polled, _) = self.machine.poll(ticket, &mut waker);
+                let (polled, _) = self.machine.poll(ticket, Some(self.now), &mut waker);
                 assert!(polled.is_pending());
             }
             Poll::Pending => {}
         }
     }
 
-    fn end(&mut self, connection: Option<Connection>) {
-        if let Some(connection) = connection {
-            self.receive(connection);
+    fn end(&mut self, result: Result<Connection, Error>) {
+        match result {
+            Ok(connection) => self.receive(connection),
+            Err(error) => assert_ne!(error, not_ready(), "the pool was ready once"),
         }
     }
 
@@ -441,9 +455,10 @@ impl History {
         let open = (stats.idle + stats.in_use) as u64;
         assert_eq!(stats.opened, stats.closed + open, "{stats:?}");
         let is_driven = !(is_late && self.shape.by_caller);
-        if stats.waiting > 0 && is_driven {
+        // CMAP: "the pool MUST create a Connection"
+        if self.machine.waiters.len() > 0 && is_driven {
             let is_full = stats.idle + stats.in_use + stats.pending == shape.max as usize;
-            let is_busy = stats.pending >= stats.waiting.min(shape.connecting as usize);
+            let is_busy = stats.pending == shape.connecting as usize;
             assert!(
                 stats.idle == 0 && (is_full || is_busy || !stats.is_ready),
                 "{stats:?}"
@@ -457,6 +472,12 @@ impl History {
     }
 }
 
+fn not_ready() -> Error {
+    Error::Pool(PoolError::NotReady {
+        address: ServerAddress::new("a", 1),
+    })
+}
+
 fn service(number: u64) -> ObjectId {
     ObjectId::from_bytes([(number % 2) as u8; 12])
 }
@@ -466,6 +487,7 @@ proptest! {
 
     #[test]
     fn no_history_breaks_a_rule_of_the_pool(shape in shapes(), steps in steps()) {
+        // F-67b, F-69b
         let mut history = History::new(shape);
         for step in &steps {
             history.step(step);

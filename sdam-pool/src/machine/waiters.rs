@@ -46,6 +46,8 @@ struct Slot<C> {
     serial: u64,
     epoch: u64,
     state: State<C>,
+    /// Whether its time was over while a connection was being opened for it.
+    is_overdue: bool,
     waker: Option<Waker>,
 }
 
@@ -83,6 +85,7 @@ impl<C> Waiters<C> {
             serial: self.tickets,
             epoch: self.epoch,
             state: State::Queued,
+            is_overdue: false,
             waker: None,
         });
         let ticket = Ticket {
@@ -91,6 +94,21 @@ impl<C> Waiters<C> {
         };
         self.queue.push_back(ticket);
         ticket
+    }
+
+    /// Puts a check-out back in its place in the queue. Returns the connection that it was given.
+    pub(super) fn rejoin(&mut self, ticket: Ticket) -> Option<C> {
+        let epoch = self.epoch;
+        let slot = self.slot(ticket)?;
+        slot.epoch = epoch;
+        let state = mem::replace(&mut slot.state, State::Queued);
+        let earlier = |other: &Ticket| other.serial < ticket.serial;
+        let place = self.queue.partition_point(earlier);
+        self.queue.insert(place, ticket);
+        match state {
+            State::Delivered(connection) => Some(connection),
+            State::Queued | State::Owner | State::Failed(_) => None,
+        }
     }
 
     /// Takes the first check-out from the queue and makes it an owner.
@@ -189,6 +207,27 @@ impl<C> Waiters<C> {
     pub(super) fn is_owner(&mut self, ticket: Ticket) -> bool {
         let slot = self.slot(ticket);
         slot.is_some_and(|slot| matches!(slot.state, State::Owner))
+    }
+
+    /// Returns the connection that a check-out was given and has not taken.
+    pub(super) fn delivered(&self, ticket: Ticket) -> Option<&C> {
+        let slot = self.slots.get(ticket.slot);
+        match &slot.filter(|slot| slot.serial == ticket.serial)?.state {
+            State::Delivered(connection) => Some(connection),
+            State::Queued | State::Owner | State::Failed(_) => None,
+        }
+    }
+
+    /// Notes that the time of a check-out is over.
+    pub(super) fn set_overdue(&mut self, ticket: Ticket) {
+        if let Some(slot) = self.slot(ticket) {
+            slot.is_overdue = true;
+        }
+    }
+
+    /// Returns whether the time of a check-out is over.
+    pub(super) fn is_overdue(&mut self, ticket: Ticket) -> bool {
+        self.slot(ticket).is_some_and(|slot| slot.is_overdue)
     }
 
     /// Takes the waker of a check-out.

@@ -89,14 +89,12 @@ impl<C: Pooled> Machine<C> {
     /// Ends the pool because its worker was dropped: its runtime has ended.
     pub(crate) fn runtime_shut_down(&mut self) -> After<C> {
         let mut after = After::default();
-        if let State::Closed = self.state {
-            return after;
+        if !matches!(self.state, State::Closed) {
+            self.state = State::RuntimeShutDown;
+            self.close_idle(ConnectionClosedReason::PoolClosed);
         }
-        self.state = State::RuntimeShutDown;
-        self.close_idle(ConnectionClosedReason::PoolClosed);
-        after
-            .wake
-            .extend(self.waiters.fail_all(&Error::RuntimeShutDown));
+        // Also those that the closing has evicted, if the worker has not woken them.
+        after.wake.extend(self.waiters.fail_all(&self.lost()));
         after
     }
 
@@ -105,9 +103,11 @@ impl<C: Pooled> Machine<C> {
     pub(crate) fn poll(
         &mut self,
         ticket: Ticket,
+        now: Option<Instant>,
         waker: &mut Option<Waker>,
     ) -> (Poll<Step<C>>, After<C>) {
         let mut after = After::default();
+        self.take_back(ticket, now, &mut after);
         let polled = match self.waiters.poll(ticket, waker) {
             Poll::Ready(result) => Poll::Ready(Step::Done(self.accept(result, &mut after))),
             Poll::Pending => match self.begin_own(ticket) {
@@ -131,6 +131,7 @@ impl<C: Pooled> Machine<C> {
     pub(crate) fn time_out(&mut self, ticket: Ticket) -> (Option<Result<C, Error>>, After<C>) {
         let mut after = After::default();
         if self.waiters.is_owner(ticket) {
+            self.waiters.set_overdue(ticket);
             return (None, after);
         }
         let result = match self.waiters.take(ticket) {
@@ -141,16 +142,41 @@ impl<C: Pooled> Machine<C> {
         (Some(result), after)
     }
 
+    /// Takes a connection back whose service was cleared since its delivery, and gives the check-out
+    /// an idle one, or its place in the queue.
+    fn take_back(&mut self, ticket: Ticket, now: Option<Instant>, after: &mut After<C>) {
+        let delivered = self.waiters.delivered(ticket);
+        if !delivered.is_some_and(|connection| self.has_lost_service(connection)) {
+            return;
+        }
+        if let Some(connection) = self.waiters.rejoin(ticket) {
+            self.in_use -= 1;
+            self.settle(connection, Instant::EPOCH, after);
+        }
+        // There are idle ones only if no other check-out waits.
+        if let Some(connection) = self.next_idle(now, after)
+            && let Some(first) = self.waiters.next()
+        {
+            after.wake.extend(self.waiters.deliver(first, connection));
+        }
+    }
+
     /// Refuses a connection that has become stale between its delivery and the poll of the
     /// check-out.
     fn accept(&mut self, result: Result<C, Error>, after: &mut After<C>) -> Result<C, Error> {
         let connection = result?;
-        if matches!(self.state, State::Closed) || self.is_stale(&connection) {
-            self.in_use -= 1;
-            self.settle(connection, Instant::EPOCH, after);
-            return Err(self.lost());
+        if !matches!(self.state, State::Closed) && !self.is_stale(&connection) {
+            return Ok(connection);
         }
-        Ok(connection)
+        self.in_use -= 1;
+        // Otherwise `take_back` has found it.
+        let is_late = self.has_lost_service(&connection);
+        self.settle(connection, Instant::EPOCH, after);
+        Err(if is_late {
+            Error::Pool(self.timed_out())
+        } else {
+            self.lost()
+        })
     }
 
     /// Removes a check-out that was dropped. A connection that it was given goes to the next one.
@@ -169,7 +195,7 @@ impl<C: Pooled> Machine<C> {
         after
     }
 
-    fn timed_out(&self) -> PoolError {
+    pub(super) fn timed_out(&self) -> PoolError {
         let address = self.config.address.clone();
         if !self.config.load_balanced {
             return PoolError::TimedOut { address };
@@ -214,7 +240,7 @@ impl<C: Pooled> Machine<C> {
         self.idle = rest;
     }
 
-    fn take_to_close(&mut self) -> Option<(Vec<C>, Option<ConnectionClosedReason>)> {
+    pub(crate) fn take_to_close(&mut self) -> Option<(Vec<C>, Option<ConnectionClosedReason>)> {
         let batch = self.to_close.last_mut()?;
         let count = batch.connections.len().min(BATCH);
         let connections: Vec<_> = batch.connections.drain(..count).collect();

@@ -3,9 +3,11 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod allocations;
+mod clears;
 mod filling;
 mod metadata;
 mod overload;
+mod panics;
 mod simulated;
 mod single_threaded;
 mod sockets;
