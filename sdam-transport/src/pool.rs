@@ -63,7 +63,7 @@ pub trait PoolFactory: Send + Sync + Debug + 'static {
 /// - A connection with an unfinished command is not used again.
 /// - A clear leaves connections in use alone unless it
 ///   [interrupts](PoolClear::interrupt_in_use) them; they are closed when they are checked in. A
-///   clear of one service leaves connections to the others alone.
+///   clear of one service leaves connections to the others alone and fails no check-out.
 /// - A check-out may be dropped at any time, and leaves no connection behind.
 ///
 /// The suite `conformance::pools`, behind the feature `conformance`, checks all this.

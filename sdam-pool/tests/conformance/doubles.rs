@@ -8,14 +8,14 @@ use std::{
     task::{Context, Poll},
 };
 
-use futures::{channel::oneshot, future::BoxFuture, poll};
+use futures::{channel::oneshot, future::BoxFuture};
 use sdam_core::{
     app_error::{AppError, ErrorOutcome},
     error::{ServerError, Stage},
     hello::HelloRequest,
     ids::{Generation, ObjectId, ServerId},
     options::Options,
-    pool::PoolClear,
+    pool::{PoolClear, PoolError, PoolOptions},
 };
 use sdam_pool::{Pool, PooledConnection, Pools};
 use sdam_transport::{
@@ -40,6 +40,10 @@ pub(crate) enum Fault {
     /// Its clears interrupt connections in use, and those of one service the whole pool.
     AlwaysInterrupts,
     NeverInterrupts,
+    /// A clear that interrupts also ends every later command.
+    InterruptsNewer,
+    /// A check-out whose connection was being opened at such a clear waits for ever.
+    ForgetsInterruptedOpenings,
     ClearsAllServices,
     /// It asks the topology for the generation while the topology is locked.
     CallsBack,
@@ -49,19 +53,25 @@ pub(crate) enum Fault {
     ReportsPoolErrors,
     /// It reports errors of connections again.
     ReportsTwice,
-    /// It reports errors of commands while it holds a lock that `ready` takes.
-    ReportsUnderLock,
+    /// It calls the topology after a broken command with a lock held that `ready` takes.
+    CallsUnderLock,
     HidesHandshakes,
     /// It hands out every connection that is checked in, in whatever state.
     KeepsAllConnections,
     /// Connections that are checked in are lost.
     LeaksConnections,
+    NeverReuses,
+    /// Connections that are checked in are kept from check-outs that wait for `maxConnecting`.
+    HoldsReturned,
+    /// Each connection that cannot be opened occupies its place for ever.
+    LeaksFailedOpenings,
     /// Check-outs that are dropped stay in the wait queue.
     ForgetsDroppedCheckOuts,
-    /// It has neither `maxPoolSize` nor `maxConnecting`.
-    IgnoresLimits,
-    /// Every second check-out is overtaken by the next.
-    OvertakesInQueue,
+    IgnoresMaxPoolSize,
+    IgnoresMaxConnecting,
+    IgnoresWaitQueueTimeout,
+    /// Check-outs of a full pool are served last come, first served.
+    ServesLatestFirst,
 }
 
 /// Uses the pools with this fault.
@@ -87,8 +97,13 @@ pub(crate) struct FaultyPool {
 #[derive(Debug, Default)]
 struct State {
     kept: Vec<PooledConnection>,
-    check_outs: u32,
-    overtaken: Option<oneshot::Sender<()>>,
+    /// The number of connections that could not be opened.
+    failed: u32,
+    has_interrupted: bool,
+    /// Whether a check-out waits in the queue of the pool within.
+    is_queued: bool,
+    /// The check-outs that wait outside of it.
+    outside: Vec<oneshot::Sender<()>>,
 }
 
 impl PoolFactory for Factory {
@@ -133,6 +148,9 @@ impl PoolHandle for FaultyPool {
             Fault::ForgetsClears => return,
             Fault::AlwaysInterrupts => clear.interrupt_in_use = true,
             Fault::NeverInterrupts => clear.interrupt_in_use = false,
+            Fault::InterruptsNewer => {
+                self.state.lock().unwrap().has_interrupted |= clear.interrupt_in_use;
+            }
             Fault::ClearsAllServices => clear.service_id = None,
             Fault::CallsBack => drop(self.reporter.generation(None)),
             _ => {}
@@ -158,29 +176,57 @@ impl FaultyPool {
         self.reporter.handle_error(&error);
     }
 
-    /// Checks out a connection, after the next check-out if the fault is that.
     async fn enter(&self) -> Result<PooledConnection, Failure> {
-        let number = {
-            let mut state = self.state.lock().unwrap();
-            state.check_outs += 1;
-            state.check_outs
+        let stats = self.inner.stats();
+        let is_full = stats.in_use as u32 >= self.inner.options().max_pool_size;
+        let _turn = if self.fault == Fault::ServesLatestFirst && is_full {
+            Some(self.turn().await)
+        } else {
+            None
         };
-        if self.fault == Fault::OvertakesInQueue && number % 2 == 0 {
+        self.inner.check_out().await.map_err(failure)
+    }
+
+    /// Waits until no other check-out is in the queue; the latest comes first.
+    async fn turn(&self) -> Turn<'_> {
+        let outside = {
+            let mut state = self.state.lock().unwrap();
             let (release, released) = oneshot::channel();
-            self.state.lock().unwrap().overtaken = Some(release);
+            if mem::replace(&mut state.is_queued, true) {
+                state.outside.push(release);
+                Some(released)
+            } else {
+                None
+            }
+        };
+        if let Some(released) = outside {
             released.await.unwrap();
         }
-        let mut check_out = Box::pin(self.inner.check_out());
-        let first = poll!(&mut check_out);
-        let overtaken = self.state.lock().unwrap().overtaken.take();
-        if let Some(release) = overtaken {
-            release.send(()).unwrap();
+        Turn(self)
+    }
+
+    /// Keeps a connection from check-outs that could open one if it were their turn.
+    fn hold(&self, connection: PooledConnection) {
+        let stats = self.inner.stats();
+        let total = stats.idle + stats.in_use + stats.pending;
+        if stats.waiting > 0 && (total as u32) < self.inner.options().max_pool_size {
+            self.state.lock().unwrap().kept.push(connection);
         }
-        let result = match first {
-            Poll::Ready(result) => result,
-            Poll::Pending => check_out.await,
-        };
-        result.map_err(failure)
+    }
+}
+
+/// The place of a check-out in the queue; the latest of the others follows.
+struct Turn<'p>(&'p FaultyPool);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.state.lock().unwrap();
+        while let Some(next) = state.outside.pop() {
+            if next.send(()).is_ok() {
+                return;
+            }
+        }
+        state.is_queued = false;
     }
 }
 
@@ -194,21 +240,27 @@ impl PoolUser for Faulty {
     }
 
     fn factory(&self, options: &Options) -> Factory {
-        let unlimited = Options::parse("mongodb://a/?maxPoolSize=0&maxConnecting=100").unwrap();
-        let options = match self.0 {
-            Fault::IgnoresLimits => &unlimited,
-            _ => options,
-        };
+        let mut pool = PoolOptions::of(&options.driver).unwrap();
+        match self.0 {
+            Fault::IgnoresMaxPoolSize => pool.max_pool_size = 0,
+            Fault::IgnoresMaxConnecting => pool.max_connecting = 100,
+            Fault::IgnoresWaitQueueTimeout => pool.wait_queue_timeout = None,
+            _ => {}
+        }
         Factory {
-            pools: Pools::new(options).unwrap(),
+            pools: Pools::new(options).unwrap().with_options(pool).unwrap(),
             fault: self.0,
         }
     }
 
     async fn check_out(&self, pool: &FaultyPool) -> Result<Self::Connection, Failure> {
         let kept = pool.state.lock().unwrap().kept.pop();
-        if let Some(kept) = kept {
+        if let Some(kept) = kept.filter(|_| self.0 == Fault::KeepsAllConnections) {
             return Ok((pool.clone(), kept));
+        }
+        let failed = pool.state.lock().unwrap().failed;
+        if self.0 == Fault::LeaksFailedOpenings && failed >= pool.inner.options().max_pool_size {
+            pending::<()>().await;
         }
         let entering: BoxFuture<'static, _> = {
             let pool = pool.clone();
@@ -219,10 +271,17 @@ impl PoolUser for Faulty {
             _ => entering.await,
         };
         match (&result, self.0) {
-            (Err(Failure::Pool(_)), Fault::SwallowsPoolErrors) => pending().await,
+            (Err(Failure::Pool(_)), Fault::SwallowsPoolErrors)
+            | (
+                Err(Failure::Pool(PoolError::Interrupted { .. })),
+                Fault::ForgetsInterruptedOpenings,
+            ) => pending().await,
             (Err(Failure::Pool(_)), Fault::ReportsPoolErrors) => pool.report(Stage::Operation),
             (Err(Failure::Connection(error)), Fault::ReportsTwice) => {
                 pool.report(error.error.stage);
+            }
+            (Err(Failure::Connection(_)), Fault::LeaksFailedOpenings) => {
+                pool.state.lock().unwrap().failed += 1;
             }
             _ => {}
         }
@@ -234,13 +293,17 @@ impl PoolUser for Faulty {
         (pool, connection): &mut Self::Connection,
         command: &[u8],
     ) -> Result<(), Failure> {
+        if pool.state.lock().unwrap().has_interrupted {
+            let address = pool.inner.address().clone();
+            return Err(PoolError::Interrupted { address }.into());
+        }
         let result = connection.run_command(command, None).await.map_err(failure);
         if matches!(result, Err(Failure::Connection(_))) {
             match self.0 {
                 Fault::ReportsTwice => pool.report(Stage::Operation),
-                Fault::ReportsUnderLock => {
+                Fault::CallsUnderLock => {
                     let _lock = pool.lock.lock().unwrap();
-                    pool.report(Stage::Operation);
+                    let _ = pool.reporter.generation(None);
                 }
                 _ => {}
             }
@@ -252,6 +315,8 @@ impl PoolUser for Faulty {
         match self.0 {
             Fault::LeaksConnections => mem::forget(connection),
             Fault::KeepsAllConnections => pool.state.lock().unwrap().kept.push(connection),
+            Fault::NeverReuses => connection.discard(),
+            Fault::HoldsReturned => pool.hold(connection),
             _ => drop(connection),
         }
     }

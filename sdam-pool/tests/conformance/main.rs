@@ -5,7 +5,11 @@
 
 mod doubles;
 
-use std::{collections::BTreeSet, thread, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    thread,
+    time::Duration,
+};
 
 use sdam_core::options::Options;
 use sdam_pool::{Error, Pool, PooledConnection, Pools};
@@ -95,7 +99,7 @@ const BROKEN: &[(&str, Fault, &str)] = &[
     ),
     (
         "reports_are_made_with_no_lock_held",
-        Fault::ReportsUnderLock,
+        Fault::CallsUnderLock,
         "hangs for 3s when reporting a broken command to a topology that calls the pool",
     ),
     (
@@ -124,9 +128,54 @@ const BROKEN: &[(&str, Fault, &str)] = &[
         "a clear ends the command on a connection in use",
     ),
     (
-        "an_interrupting_clear_ends_commands_of_older_generations_only",
+        "an_interrupting_clear_ends_commands",
         Fault::NeverInterrupts,
         "nothing has happened for 1.5s when waiting for a command to be interrupted",
+    ),
+    (
+        "an_interrupting_clear_leaves_newer_connections_alone",
+        Fault::InterruptsNewer,
+        "the command on a newer connection ends, too",
+    ),
+    (
+        "an_interrupting_clear_ends_the_opening_of_connections",
+        Fault::ForgetsInterruptedOpenings,
+        "nothing has happened for 1.5s when waiting for a check-out to fail whose connection was being",
+    ),
+    (
+        "a_clear_pauses_the_pool",
+        Fault::ForgetsClears,
+        "the check-out succeeds when checking out a connection after a clear",
+    ),
+    (
+        "connections_are_used_again",
+        Fault::NeverReuses,
+        "a connection that was checked in is not used again",
+    ),
+    (
+        "connections_are_used_again",
+        Fault::LeaksConnections,
+        "a connection that was checked in is not used again",
+    ),
+    (
+        "a_connection_that_cannot_be_opened_leaves_its_place",
+        Fault::LeaksFailedOpenings,
+        "nothing has happened for 1.5s when checking out a connection after others could not be",
+    ),
+    (
+        "a_connection_that_is_checked_in_ends_the_wait_to_open_one",
+        Fault::HoldsReturned,
+        "while a check-out waits for its turn to open one (maxConnecting)",
+    ),
+    (
+        "a_check_out_gives_up_after_its_time",
+        Fault::IgnoresWaitQueueTimeout,
+        "nothing has happened for 1.5s when waiting for a check-out to give up",
+    ),
+    (
+        "a_clear_of_one_service_fails_no_check_out",
+        Fault::ClearsAllServices,
+        "the check-out fails: Connection pool for a:27017 was cleared",
     ),
     (
         "a_clear_fails_waiting_check_outs",
@@ -170,17 +219,17 @@ const BROKEN: &[(&str, Fault, &str)] = &[
     ),
     (
         "the_size_of_the_pool_is_limited",
-        Fault::IgnoresLimits,
+        Fault::IgnoresMaxPoolSize,
         "9 connections were open at the same time",
     ),
     (
         "the_number_of_attempts_is_limited",
-        Fault::IgnoresLimits,
+        Fault::IgnoresMaxConnecting,
         "when waiting for two connections to be opened",
     ),
     (
         "check_outs_are_served_in_order",
-        Fault::OvertakesInQueue,
+        Fault::ServesLatestFirst,
         "a check-out that began later is served first",
     ),
     (
@@ -201,12 +250,36 @@ fn every_broken_rule_is_reported_with_its_name_and_step() {
     thread::scope(|scope| {
         for (name, fault, words) in BROKEN {
             scope.spawn(move || {
-                let failures = pools::failures_of(Faulty(*fault), name, SHORT);
+                let failures = pools::failures_of(Faulty(*fault), *name, SHORT);
                 let [failure] = failures.as_slice() else {
                     panic!("{name} is not broken by {fault:?}: {failures:?}");
                 };
                 assert!(failure.starts_with(&format!("{name}: ")), "{failure}");
                 assert!(failure.contains(words), "`{words}` is not in {failure}");
+            });
+        }
+    });
+}
+
+#[test]
+fn one_fault_is_one_failure_and_checks_that_rely_on_it_are_not_run() {
+    let faults: BTreeMap<_, _> = BROKEN
+        .iter()
+        .map(|(_, fault, _)| (format!("{fault:?}"), *fault))
+        .collect();
+    thread::scope(|scope| {
+        for fault in faults.into_values() {
+            scope.spawn(move || {
+                let failures = pools::failures_of(Faulty(fault), None, SHORT);
+                let (first, rest) = failures.split_first().unwrap();
+                let broken = BROKEN.iter().filter(|(_, other, _)| *other == fault);
+                let is_cause = |(name, ..): &(&str, _, _)| first.starts_with(&format!("{name}: "));
+                assert!({ broken }.any(is_cause), "{fault:?}: {failures:#?}");
+                let is_note = |text: &String| text.starts_with("these checks were not run");
+                assert!(
+                    rest.len() < 2 && rest.iter().all(is_note),
+                    "{fault:?}: {failures:#?}"
+                );
             });
         }
     });

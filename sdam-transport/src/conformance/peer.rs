@@ -50,7 +50,18 @@ impl<T: Send + 'static> Peer<T> {
     pub(super) async fn finish(self, run: &Run) -> Result<T, String> {
         let outcome = run.wait(self.outcome).await;
         let outcome = outcome.ok_or("the peer has panicked")?;
-        outcome.map_err(|error| format!("the peer failed: {error}"))
+        outcome.map_err(|error| reason(&error))
+    }
+}
+
+/// Says why a script has ended.
+fn reason(error: &io::Error) -> String {
+    match error.kind() {
+        // Systems differ in how they call the time-out of a read.
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+            format!("the connection is still open and silent after {READ_TIMEOUT:?}")
+        }
+        _ => format!("the peer failed: {error}"),
     }
 }
 
@@ -169,5 +180,24 @@ fn invalid(error: WireError) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error)
 }
 
-/// The timeout of a peer that waits for its client; far more than any needs.
-pub(super) const READ_TIMEOUT: Duration = Duration::from_secs(30);
+/// The timeout of a peer that waits for its client: far more than any needs, and less than a step
+/// may take, so that the peer says what it misses.
+pub(super) const READ_TIMEOUT: Duration = Duration::from_secs(15);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_read_that_timed_out_says_that_the_connection_is_open() {
+        let read = || {
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+            let _client = TcpStream::connect(listener.local_addr()?)?;
+            let (mut stream, _) = listener.accept()?;
+            stream.set_read_timeout(Some(Duration::from_millis(1)))?;
+            wait_for_close(&mut stream)
+        };
+        let text = reason(&read().unwrap_err());
+        assert_eq!(text, "the connection is still open and silent after 15s");
+    }
+}

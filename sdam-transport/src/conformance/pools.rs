@@ -27,6 +27,7 @@ mod checking_out;
 mod clearing;
 mod closing;
 mod host;
+mod limits;
 mod opening;
 mod seam;
 mod server;
@@ -65,7 +66,7 @@ pub trait PoolUser: Send + Sync + 'static {
     fn claims(&self) -> &[Claim];
 
     /// Creates a factory of pools with these options, as far as the pools have them: `maxPoolSize`,
-    /// `minPoolSize`, `maxConnecting`, `loadBalanced`.
+    /// `minPoolSize`, `maxConnecting`, `waitQueueTimeoutMS`, `loadBalanced`.
     fn factory(&self, options: &Options) -> Self::Factory;
 
     /// Checks out a connection. The suite may drop the future at any time.
@@ -95,17 +96,24 @@ pub trait PoolUser: Send + Sync + 'static {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Claim {
+    /// A connection that was checked in is handed out again.
+    Reuses,
     /// A check-out from a paused pool fails at once with a retryable [`PoolError`].
     Pauses,
     /// A clear and the closing of the pool fail the check-outs that wait.
     EvictsWaiters,
     /// A clear with [`interrupt_in_use`](sdam_core::pool::PoolClear::interrupt_in_use) ends the
-    /// commands on older connections.
+    /// commands on older connections, and the opening of connections.
     Interrupts,
-    /// `maxPoolSize` limits the connections, and a check-out beyond it waits.
+    /// `maxPoolSize` limits the connections, and a check-out beyond it waits. A connection that
+    /// cannot be opened leaves its place to others.
     MaxPoolSize,
-    /// `maxConnecting` limits the connections that are being opened.
+    /// `maxConnecting` limits the connections that are being opened. A check-out that waits for its
+    /// turn takes a connection that is checked in meanwhile.
     MaxConnecting,
+    /// A check-out that has waited for `waitQueueTimeoutMS` fails with [`PoolError::TimedOut`], or
+    /// behind a load balancer with [`PoolError::TimedOutPinned`].
+    WaitQueueTimeout,
     /// Check-outs that wait are served in the order in which they began.
     Fair,
     /// The pool works behind a load balancer.
@@ -115,11 +123,13 @@ pub enum Claim {
 impl Claim {
     /// All claims: those of a pool as CMAP describes it.
     pub const ALL: &[Self] = &[
+        Self::Reuses,
         Self::Pauses,
         Self::EvictsWaiters,
         Self::Interrupts,
         Self::MaxPoolSize,
         Self::MaxConnecting,
+        Self::WaitQueueTimeout,
         Self::Fair,
         Self::LoadBalanced,
     ];
@@ -180,10 +190,17 @@ pub fn check<U: PoolUser>(user: U) {
     );
 }
 
-/// Runs the check of this name alone and returns what it finds, one text for each broken rule; for
-/// tests that a pool breaks a rule. `patience` is the time after which a step counts as hanging.
-pub fn failures_of<U: PoolUser>(user: U, name: &str, patience: Duration) -> Vec<String> {
-    failures(&Arc::new(user), Some(name), patience)
+/// Runs the check of this name alone, or all, and returns what they find, one text for each broken
+/// rule; for tests that a pool breaks a rule. `patience` is the time after which a step counts as
+/// hanging.
+///
+/// A check that relies on a broken rule is not run; the last text names all of these.
+pub fn failures_of<'n, U: PoolUser>(
+    user: U,
+    name: impl Into<Option<&'n str>>,
+    patience: Duration,
+) -> Vec<String> {
+    failures(&Arc::new(user), name.into(), patience)
 }
 
 /// Returns the names of all checks that a pool with these claims has to pass.
@@ -195,21 +212,42 @@ pub fn names<U: PoolUser>(claims: &[Claim]) -> Vec<&'static str> {
 
 fn failures<U: PoolUser>(user: &Arc<U>, name: Option<&str>, patience: Duration) -> Vec<String> {
     let mut report = Report::new(patience);
+    let (mut broken, mut left_out) = (Vec::new(), Vec::new());
     let claimed = checks::<U>().into_iter();
-    for check in claimed.filter(|check| check.is_claimed(user.claims())) {
-        if name.is_none_or(|name| name == check.rule.check) {
-            let run = Run::default();
-            let lab = Lab::new(Arc::clone(user), run.clone(), patience / 2);
-            report.run(check.rule, "", &run, move || (check.run)(&lab));
+    let claimed = claimed.filter(|check| check.is_claimed(user.claims()));
+    for check in claimed.filter(|check| name.is_none_or(|name| name == check.rule.check)) {
+        if check.needs.iter().any(|need| broken.contains(need)) {
+            left_out.push(check.rule.check);
+            broken.push(check.rule.check);
+            continue;
+        }
+        let before = report.failures().len();
+        let run = Run::default();
+        let lab = Lab::new(Arc::clone(user), run.clone(), patience / 2);
+        report.run(check.rule, "", &run, move || (check.run)(&lab));
+        if report.failures().len() > before {
+            broken.push(check.rule.check);
         }
     }
-    report.failures().to_vec()
+    let mut failures = report.failures().to_vec();
+    if !left_out.is_empty() {
+        failures.push(format!(
+            "{LEFT_OUT}, because they rely on what is broken: {}",
+            left_out.join(", ")
+        ));
+    }
+    failures
 }
+
+/// The beginning of the text about checks that were not run.
+const LEFT_OUT: &str = "these checks were not run";
 
 /// A rule of pools and its check.
 struct Check<U> {
     rule: Rule,
     claims: &'static [Claim],
+    /// The earlier checks whose failure would make this one fail, too.
+    needs: &'static [&'static str],
     run: fn(&Lab<U>) -> Outcome,
 }
 
@@ -219,10 +257,11 @@ impl<U> Check<U> {
     }
 }
 
-/// Lists checks, each with a contract, the claims that it needs and the words of its rule.
+/// Lists checks, each with a contract, the claims that it needs, the words of its rule and the
+/// earlier checks that it needs.
 macro_rules! checks {
-    ($($contract:ident $(if $claim:ident)*: $words:literal => $module:ident :: $check:ident),*
-        $(,)?) => {
+    ($($contract:ident $(if $claim:ident)*: $words:literal
+        => $module:ident :: $check:ident $([$($need:ident),*])?),* $(,)?) => {
         vec![$(Check {
             rule: Rule {
                 check: stringify!($check),
@@ -230,70 +269,121 @@ macro_rules! checks {
                 words: $words,
             },
             claims: &[$(Claim::$claim),*],
+            needs: &[$($(stringify!($need)),*)?],
             run: $module::$check::<U>,
         }),*]
     };
 }
 
+/// Returns the checks, those of the simplest rules first.
 fn checks<U: PoolUser>() -> Vec<Check<U>> {
     checks![
         PoolFactory: "opens no connection before [`PoolHandle::ready`]"
             => opening::nothing_is_opened_before_the_pool_is_ready,
-        Claim if Pauses: "A check-out from a paused pool fails at once with a retryable \
-            [`PoolError`]."
-            => opening::check_outs_from_a_paused_pool_fail,
         PoolHandle: "Marks the pool ready to open connections"
             => opening::a_ready_pool_serves_check_outs,
+        Claim if Reuses: "A connection that was checked in is handed out again."
+            => checking_out::connections_are_used_again [a_ready_pool_serves_check_outs],
+        PoolHandle: "A connection with an unfinished command is not used again."
+            => checking_out::connections_with_unfinished_commands_are_not_reused
+                [a_ready_pool_serves_check_outs],
+        Claim if Pauses: "A check-out from a paused pool fails at once with a retryable \
+            [`PoolError`]."
+            => opening::check_outs_from_a_paused_pool_fail
+                [nothing_is_opened_before_the_pool_is_ready],
         PoolHandle: "It reports each error of a connection once, with the stage and the generation."
-            => opening::errors_of_opening_are_reported_once,
+            => opening::errors_of_opening_are_reported_once [a_ready_pool_serves_check_outs],
+        PoolHandle: "It reports each error of a connection once, with the stage and the generation."
+            => checking_out::errors_of_commands_are_reported_once
+                [errors_of_opening_are_reported_once, connections_are_used_again,
+                connections_with_unfinished_commands_are_not_reused],
         PoolHandle: "It reports the reply to each hello before the connection is used."
-            => opening::handshakes_are_reported_before_connections_are_used,
+            => opening::handshakes_are_reported_before_connections_are_used
+                [a_ready_pool_serves_check_outs],
         PoolHandle: "must not hold any lock that these methods take while it reports an error, a \
             handshake or the end of a connection."
-            => seam::reports_are_made_with_no_lock_held,
-        PoolHandle: "must take constant time, must not block, and must not call back into the \
-            topology; sockets are closed later"
-            => seam::calls_of_the_topology_return_at_once,
-        PoolHandle: "Makes all connections of earlier generations stale"
-            => clearing::idle_connections_are_stale_after_a_clear,
-        PoolHandle: "Makes all connections of earlier generations stale"
-            => clearing::connections_in_use_are_stale_after_a_clear,
-        PoolHandle: "Makes all connections of earlier generations stale"
-            => clearing::connections_being_opened_are_stale_after_a_clear,
-        PoolHandle: "A clear leaves connections in use alone unless it"
-            => clearing::a_clear_without_interruption_leaves_commands_alone,
-        PoolHandle if Interrupts: "affects no connection of the new generation"
-            => clearing::an_interrupting_clear_ends_commands_of_older_generations_only,
-        Claim if EvictsWaiters if MaxPoolSize: "A clear and the closing of the pool fail the \
-            check-outs that wait."
-            => clearing::a_clear_fails_waiting_check_outs,
-        PoolHandle: "every later check-out fails"
-            => closing::a_closed_pool_fails_check_outs,
-        PoolHandle: "Idle connections are closed then, and those in use when they are checked in."
-            => closing::a_closed_pool_closes_its_connections,
-        Claim if EvictsWaiters if MaxPoolSize: "A clear and the closing of the pool fail the \
-            check-outs that wait."
-            => closing::closing_fails_waiting_check_outs,
-        PoolHandle: "Errors of the pool itself, such as a time-out in the wait queue, are never \
-            reported."
-            => closing::errors_of_the_pool_are_not_reported,
-        PoolHandle: "It reports each error of a connection once, with the stage and the generation."
-            => checking_out::errors_of_commands_are_reported_once,
-        PoolHandle: "A connection with an unfinished command is not used again."
-            => checking_out::connections_with_unfinished_commands_are_not_reused,
-        PoolHandle: "A check-out may be dropped at any time, and leaves no connection behind."
-            => checking_out::a_dropped_check_out_leaves_nothing,
+            => seam::reports_are_made_with_no_lock_held [a_ready_pool_serves_check_outs],
         Claim if MaxPoolSize: "`maxPoolSize` limits the connections, and a check-out beyond it waits."
-            => checking_out::the_size_of_the_pool_is_limited,
+            => limits::the_size_of_the_pool_is_limited
+                [connections_are_used_again, connections_with_unfinished_commands_are_not_reused],
         Claim if MaxConnecting: "`maxConnecting` limits the connections that are being opened."
-            => checking_out::the_number_of_attempts_is_limited,
+            => limits::the_number_of_attempts_is_limited [a_ready_pool_serves_check_outs],
+        Claim if MaxPoolSize: "A connection that cannot be opened leaves its place to others."
+            => limits::a_connection_that_cannot_be_opened_leaves_its_place
+                [the_size_of_the_pool_is_limited],
+        Claim if MaxConnecting: "A check-out that waits for its turn takes a connection that is \
+            checked in meanwhile."
+            => limits::a_connection_that_is_checked_in_ends_the_wait_to_open_one
+                [the_number_of_attempts_is_limited, connections_are_used_again,
+                connections_with_unfinished_commands_are_not_reused],
+        Claim if WaitQueueTimeout if MaxPoolSize: "A check-out that has waited for \
+            `waitQueueTimeoutMS` fails with [`PoolError::TimedOut`]"
+            => limits::a_check_out_gives_up_after_its_time
+                [the_size_of_the_pool_is_limited, check_outs_from_a_paused_pool_fail],
         Claim if Fair if MaxPoolSize: "Check-outs that wait are served in the order in which they \
             began."
-            => checking_out::check_outs_are_served_in_order,
+            => limits::check_outs_are_served_in_order [the_size_of_the_pool_is_limited],
+        PoolHandle: "Makes all connections of earlier generations stale"
+            => clearing::idle_connections_are_stale_after_a_clear
+                [connections_are_used_again, connections_with_unfinished_commands_are_not_reused],
+        PoolHandle: "Makes all connections of earlier generations stale"
+            => clearing::connections_in_use_are_stale_after_a_clear
+                [idle_connections_are_stale_after_a_clear],
+        PoolHandle: "Makes all connections of earlier generations stale"
+            => clearing::connections_being_opened_are_stale_after_a_clear
+                [idle_connections_are_stale_after_a_clear, check_outs_from_a_paused_pool_fail],
+        Claim if Pauses: "A check-out from a paused pool fails at once with a retryable \
+            [`PoolError`]."
+            => clearing::a_clear_pauses_the_pool
+                [idle_connections_are_stale_after_a_clear, check_outs_from_a_paused_pool_fail],
+        Claim if EvictsWaiters if MaxPoolSize: "A clear and the closing of the pool fail the \
+            check-outs that wait."
+            => clearing::a_clear_fails_waiting_check_outs
+                [a_clear_pauses_the_pool, the_size_of_the_pool_is_limited],
+        PoolHandle: "A clear leaves connections in use alone unless it"
+            => clearing::a_clear_without_interruption_leaves_commands_alone
+                [a_ready_pool_serves_check_outs],
+        Claim if Interrupts: "ends the commands on older connections"
+            => clearing::an_interrupting_clear_ends_commands
+                [idle_connections_are_stale_after_a_clear],
+        PoolHandle if Interrupts: "affects no connection of the new generation"
+            => clearing::an_interrupting_clear_leaves_newer_connections_alone
+                [an_interrupting_clear_ends_commands],
+        Claim if Interrupts: "and the opening of connections."
+            => clearing::an_interrupting_clear_ends_the_opening_of_connections
+                [an_interrupting_clear_ends_commands, check_outs_from_a_paused_pool_fail],
+        PoolHandle: "every later check-out fails"
+            => closing::a_closed_pool_fails_check_outs
+                [connections_with_unfinished_commands_are_not_reused,
+                check_outs_from_a_paused_pool_fail],
+        PoolHandle: "Idle connections are closed then, and those in use when they are checked in."
+            => closing::a_closed_pool_closes_its_connections
+                [a_closed_pool_fails_check_outs, connections_are_used_again],
+        Claim if EvictsWaiters if MaxPoolSize: "A clear and the closing of the pool fail the \
+            check-outs that wait."
+            => closing::closing_fails_waiting_check_outs
+                [a_closed_pool_fails_check_outs, a_clear_fails_waiting_check_outs],
+        PoolHandle: "A check-out may be dropped at any time, and leaves no connection behind."
+            => checking_out::a_dropped_check_out_leaves_nothing
+                [a_closed_pool_closes_its_connections, idle_connections_are_stale_after_a_clear],
+        PoolHandle: "must take constant time, must not block, and must not call back into the \
+            topology; sockets are closed later"
+            => seam::calls_of_the_topology_return_at_once [a_dropped_check_out_leaves_nothing],
+        PoolHandle: "Errors of the pool itself, such as a time-out in the wait queue, are never \
+            reported."
+            => closing::errors_of_the_pool_are_not_reported
+                [a_dropped_check_out_leaves_nothing, errors_of_commands_are_reported_once],
         PoolHandle if LoadBalanced: "It reports the end of each reported connection once, after any \
             error of that connection."
-            => balanced::each_counted_connection_ends_once,
-        PoolHandle if LoadBalanced: "A clear of one service leaves connections to the others alone."
-            => balanced::a_clear_of_one_service_leaves_the_others,
+            => balanced::each_counted_connection_ends_once
+                [handshakes_are_reported_before_connections_are_used,
+                errors_of_commands_are_reported_once, a_closed_pool_closes_its_connections],
+        PoolHandle if LoadBalanced: "clear of one service leaves connections to the others alone"
+            => balanced::a_clear_of_one_service_leaves_the_others
+                [handshakes_are_reported_before_connections_are_used,
+                idle_connections_are_stale_after_a_clear],
+        PoolHandle if LoadBalanced if MaxPoolSize: "and fails no check-out."
+            => balanced::a_clear_of_one_service_fails_no_check_out
+                [a_clear_of_one_service_leaves_the_others, the_size_of_the_pool_is_limited],
     ]
 }

@@ -73,6 +73,28 @@ pub(super) fn a_clear_of_one_service_leaves_the_others<U: PoolUser>(lab: &Lab<U>
     Ok(())
 }
 
+pub(super) fn a_clear_of_one_service_fails_no_check_out<U: PoolUser>(lab: &Lab<U>) -> Outcome {
+    for is_returned in [false, true] {
+        let mut setup = lab.ready("loadBalanced=true&maxPoolSize=1")?;
+        let cleared = service(1);
+        let connection = open_to(&mut setup, cleared)?;
+        let attempt = setup.check_out();
+        if is_returned {
+            setup.step("clearing the service of a connection that was just handed to a check-out");
+            setup.check_in_at_once(connection);
+            setup.clear_at_once(false, Some(cleared));
+        } else {
+            setup.step("clearing the service of a connection for which a check-out waits");
+            setup.clear_at_once(false, Some(cleared));
+            setup.settle();
+            setup.check_in(connection);
+        }
+        let connection = setup.connection(&attempt)?;
+        setup.check_in(connection);
+    }
+    Ok(())
+}
+
 fn service(number: u8) -> ObjectId {
     ObjectId::from_bytes([number; 12])
 }

@@ -6,7 +6,6 @@ use super::{
     Failure, Outcome, PoolUser, ensure,
     server::{Gate, Server},
     setup::Lab,
-    tasks::Attempt,
 };
 
 pub(super) fn errors_of_commands_are_reported_once<U: PoolUser>(lab: &Lab<U>) -> Outcome {
@@ -39,6 +38,19 @@ pub(super) fn errors_of_commands_are_reported_once<U: PoolUser>(lab: &Lab<U>) ->
     setup.check_in(connection);
     setup.step("waiting for a broken connection to be closed");
     setup.wait_until(|setup| !setup.server.is_open(socket))
+}
+
+pub(super) fn connections_are_used_again<U: PoolUser>(lab: &Lab<U>) -> Outcome {
+    let mut setup = lab.ready("")?;
+    let (connection, first) = setup.open_socket()?;
+    setup.check_in(connection);
+    let (connection, second) = setup.open_socket()?;
+    ensure!(
+        first == second,
+        "a connection that was checked in is not used again; another one is opened"
+    );
+    setup.check_in(connection);
+    Ok(())
 }
 
 pub(super) fn connections_with_unfinished_commands_are_not_reused<U: PoolUser>(
@@ -111,68 +123,6 @@ pub(super) fn a_dropped_check_out_leaves_nothing<U: PoolUser>(lab: &Lab<U>) -> O
     setup.close();
     setup.step("waiting for the connections of dropped check-outs to be closed");
     setup.wait_until(|setup| setup.server.open() == 0 && setup.server.opening() == 0)
-}
-
-pub(super) fn the_size_of_the_pool_is_limited<U: PoolUser>(lab: &Lab<U>) -> Outcome {
-    let mut setup = lab.ready("maxPoolSize=3&maxConnecting=10")?;
-    let mut waiting: Vec<_> = (0..9).map(|_| setup.check_out()).collect();
-    while !waiting.is_empty() {
-        setup.step("waiting for one of nine check-outs from a pool of three connections");
-        setup.wait_until(|_| waiting.iter().any(Attempt::is_ready))?;
-        let (ready, rest) = waiting.into_iter().partition(Attempt::is_ready);
-        waiting = rest;
-        let ready: Vec<_> = ready;
-        for attempt in ready {
-            let connection = setup.connection(&attempt)?;
-            let (connection, _) = setup.socket_of(connection)?;
-            setup.check_in(connection);
-        }
-    }
-    let most = setup.server.most_open();
-    ensure!(most <= 3, "{most} connections were open at the same time");
-    ensure!(
-        most == 3,
-        "only {most} connections were opened for nine check-outs"
-    );
-    Ok(())
-}
-
-pub(super) fn the_number_of_attempts_is_limited<U: PoolUser>(lab: &Lab<U>) -> Outcome {
-    let mut setup = lab.ready("maxConnecting=2")?;
-    setup.server.hellos(Gate::Held);
-    let waiting: Vec<_> = (0..8).map(|_| setup.check_out()).collect();
-    setup.step("waiting for two connections to be opened");
-    setup.wait_until(|setup| setup.server.opening() == 2)?;
-    setup.server.hellos(Gate::Open);
-    for attempt in waiting {
-        let connection = setup.connection(&attempt)?;
-        setup.check_in(connection);
-    }
-    let most = setup.server.most_opening();
-    ensure!(
-        most <= 2,
-        "{most} connections were being opened at the same time"
-    );
-    Ok(())
-}
-
-pub(super) fn check_outs_are_served_in_order<U: PoolUser>(lab: &Lab<U>) -> Outcome {
-    let mut setup = lab.ready("maxPoolSize=1")?;
-    let mut connection = setup.open()?;
-    let mut waiting: Vec<_> = (0..5).map(|_| setup.check_out()).collect();
-    while !waiting.is_empty() {
-        setup.check_in(connection);
-        setup.step("waiting for the check-out that began first");
-        setup.wait_until(|_| waiting.iter().any(Attempt::is_ready))?;
-        let first = waiting.remove(0);
-        ensure!(
-            first.is_ready(),
-            "a check-out that began later is served first"
-        );
-        connection = setup.connection(&first)?;
-    }
-    setup.check_in(connection);
-    Ok(())
 }
 
 type SetGate = fn(&Server, Gate);

@@ -89,7 +89,46 @@ pub(super) fn a_clear_without_interruption_leaves_commands_alone<U: PoolUser>(
     outcome.map_err(|failure| format!("the command fails: {failure}"))
 }
 
-pub(super) fn an_interrupting_clear_ends_commands_of_older_generations_only<U: PoolUser>(
+pub(super) fn an_interrupting_clear_ends_commands<U: PoolUser>(lab: &Lab<U>) -> Outcome {
+    let mut setup = lab.ready("")?;
+    let connection = setup.open()?;
+    setup.server.commands(Gate::Held);
+    let command = setup.command(connection);
+    setup.clear_at_once(true, None);
+    setup.step("waiting for a command to be interrupted");
+    let (connection, outcome) = setup.wait_for(&command)?;
+    match outcome {
+        Ok(()) => return Err("a command without reply succeeds".into()),
+        Err(failure) => ensure!(
+            failure.is_retryable(),
+            "the command fails without a retryable pool error: {failure}"
+        ),
+    }
+    setup.check_in(connection);
+    setup.step("waiting for an interrupted connection to be closed");
+    setup.wait_until(|setup| setup.server.open() == 0)
+}
+
+pub(super) fn an_interrupting_clear_ends_the_opening_of_connections<U: PoolUser>(
+    lab: &Lab<U>,
+) -> Outcome {
+    let mut setup = lab.ready("")?;
+    setup.server.hellos(Gate::Held);
+    let attempt = setup.check_out();
+    setup.step("waiting for a connection to be opened");
+    setup.wait_until(|setup| setup.server.opening() == 1)?;
+    setup.clear_at_once(true, None);
+    setup.step("waiting for a check-out to fail whose connection was being opened at such a clear");
+    let failure = setup.failure(&attempt)?;
+    ensure!(
+        failure.is_retryable(),
+        "the check-out fails without a retryable pool error: {failure}"
+    );
+    setup.step("waiting for a connection to be closed that was being opened at such a clear");
+    setup.wait_until(|setup| setup.server.opening() == 0)
+}
+
+pub(super) fn an_interrupting_clear_leaves_newer_connections_alone<U: PoolUser>(
     lab: &Lab<U>,
 ) -> Outcome {
     let mut setup = lab.ready("")?;
@@ -101,15 +140,7 @@ pub(super) fn an_interrupting_clear_ends_commands_of_older_generations_only<U: P
     let new = setup.open()?;
     let new = setup.command(new);
     setup.step("waiting for a command to be interrupted");
-    let (connection, outcome) = setup.wait_for(&old)?;
-    match outcome {
-        Ok(()) => return Err("a command without reply succeeds".into()),
-        Err(failure) => ensure!(
-            failure.is_retryable(),
-            "the command fails without a retryable pool error: {failure}"
-        ),
-    }
-    setup.check_in(connection);
+    setup.end_command(&old)?;
     ensure!(
         !new.is_ready(),
         "the command on a newer connection ends, too"
@@ -119,6 +150,21 @@ pub(super) fn an_interrupting_clear_ends_commands_of_older_generations_only<U: P
     let (connection, outcome) = setup.wait_for(&new)?;
     setup.check_in(connection);
     outcome.map_err(|failure| format!("the command on a newer connection fails: {failure}"))
+}
+
+pub(super) fn a_clear_pauses_the_pool<U: PoolUser>(lab: &Lab<U>) -> Outcome {
+    let mut setup = lab.ready("")?;
+    let connection = setup.open()?;
+    setup.check_in(connection);
+    setup.clear();
+    setup.step("checking out a connection after a clear");
+    let attempt = setup.check_out();
+    let failure = setup.failure(&attempt)?;
+    ensure!(
+        failure.is_retryable(),
+        "the check-out fails without a retryable pool error: {failure}"
+    );
+    Ok(())
 }
 
 pub(super) fn a_clear_fails_waiting_check_outs<U: PoolUser>(lab: &Lab<U>) -> Outcome {

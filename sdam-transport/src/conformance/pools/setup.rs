@@ -60,6 +60,7 @@ impl<U: PoolUser> Lab<U> {
         let server = Server::new(Arc::clone(&lock));
         let executor = Executor::default();
         let (clock, transport) = (ManualClock::default(), server.clone());
+        let own_clock = clock.clone();
         let weak = Arc::downgrade(&host);
         let new = NewPool::of(
             weak as Weak<dyn PoolHost>,
@@ -78,6 +79,7 @@ impl<U: PoolUser> Lab<U> {
             user: Arc::clone(&self.user),
             pool: Arc::new(pool),
             background: None,
+            clock: own_clock,
             executor,
             host,
             lock,
@@ -103,6 +105,7 @@ pub(super) struct Setup<U: PoolUser> {
     user: Arc<U>,
     pool: Arc<PoolOf<U>>,
     background: Option<Attempt<()>>,
+    clock: ManualClock,
     executor: Executor,
     lock: Arc<TopologyLock>,
     run: Run,
@@ -224,7 +227,18 @@ impl<U: PoolUser> Setup<U> {
 
     /// Checks in a connection.
     pub(super) fn check_in(&mut self, connection: U::Connection) {
+        self.check_in_at_once(connection);
+        self.settle();
+    }
+
+    /// Checks in a connection, without letting tasks run.
+    pub(super) fn check_in_at_once(&self, connection: U::Connection) {
         self.user.check_in(&self.pool, connection);
+    }
+
+    /// Lets time pass.
+    pub(super) fn advance(&mut self, time: Duration) {
+        self.clock.advance(time);
         self.settle();
     }
 

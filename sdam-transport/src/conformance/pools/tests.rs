@@ -93,3 +93,14 @@ fn every_claim_adds_checks() {
         assert!(names::<Nothing>(&others).len() < all.len(), "{claim:?}");
     }
 }
+
+#[test]
+fn every_check_needs_earlier_checks_only() {
+    let mut earlier = Vec::new();
+    for check in checks::<Nothing>() {
+        for need in check.needs {
+            assert!(earlier.contains(need), "{}: {need}", check.rule.check);
+        }
+        earlier.push(check.rule.check);
+    }
+}
