@@ -1,44 +1,55 @@
 //! A client with its own connection pool that survives a failover.
 //!
 //! `cargo run -p sdam-examples --example pooled [URI]`. Without a connection string, a replica set is
-//! simulated, and its primary is killed while an operation is in progress. The pool has no maximum
-//! size, and does not support load balancers.
+//! simulated, and its primary is killed while an operation is in progress. The pool is that of the
+//! guide's page on pools. It has no maximum size.
 
 use std::{
+    collections::BTreeMap,
     env,
     error::Error,
+    future::poll_fn,
     io::stdin,
-    sync::{Mutex, MutexGuard, PoisonError},
+    mem,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::Poll,
     time::{self, Duration},
 };
 
+use futures::task::AtomicWaker;
 use sdam::{
-    Criteria, Established, Generation, NewPool, PoolClear, PoolFactory, PoolHandle, ServerAddress,
-    Topology, runtime,
+    ConnectionError, Criteria, Established, Generation, NewPool, ObjectId, PoolClear, PoolError,
+    PoolFactory, PoolHandle, ServerAddress, Task, Topology, runtime,
     sim::{ReplicaSet, action::Target},
 };
 
 /// The time limit of connecting and of each reply.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-type Result<T> = std::result::Result<T, Box<dyn Error>>;
+type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
 
 /// Creates the pool of each server.
 #[derive(Debug)]
 struct Pools;
 
+/// The pool of one server. Clones share it.
+#[derive(Clone, Debug)]
+struct Pool(Arc<Shared>);
+
 #[derive(Debug)]
-struct Pool {
+struct Shared {
     new: NewPool,
     state: Mutex<State>,
+    /// Wakes the task of the pool.
+    task: AtomicWaker,
 }
 
 #[derive(Debug)]
 struct State {
-    /// False while the pool is paused or closed.
-    ready: bool,
-    /// Connections of earlier generations are stale.
-    generation: Generation,
+    /// The error of check-outs; `None` while the pool is ready.
+    refusal: Option<PoolError>,
+    /// The generation of the last clear of the pool, and of each service behind a load balancer.
+    cleared: BTreeMap<Option<ObjectId>, Generation>,
     idle: Vec<Established>,
 }
 
@@ -46,60 +57,159 @@ impl PoolFactory for Pools {
     type Pool = Pool;
 
     fn create(&self, new: NewPool) -> Pool {
+        let address = new.address.clone();
         let state = State {
-            ready: false,
-            generation: new.generation,
+            refusal: Some(PoolError::NotReady { address }),
+            cleared: BTreeMap::new(),
             idle: Vec::new(),
         };
-        Pool {
+        Pool(Arc::new(Shared {
             new,
             state: Mutex::new(state),
-        }
+            task: AtomicWaker::new(),
+        }))
     }
 }
 
 /// The topology calls these methods with its lock held, so they only change the state.
 impl PoolHandle for Pool {
     fn ready(&self) {
-        self.state().ready = true;
+        self.change(|state| state.refuse(None));
     }
 
     fn clear(&self, clear: &PoolClear) {
-        let mut state = self.state();
-        (state.ready, state.generation) = (false, clear.generation);
+        self.change(|state| {
+            state.cleared.insert(clear.service_id, clear.generation);
+            if clear.service_id.is_none() {
+                state.refuse(Some(PoolError::cleared(self.address(), clear)));
+            }
+        });
     }
 
     fn close(&self) {
-        self.state().ready = false;
+        let address = self.address();
+        self.change(|state| state.refuse(Some(PoolError::Closed { address })));
+    }
+
+    /// Closes idle connections after a clear, and all of them when the pool is closed.
+    fn background(&self) -> Option<Task> {
+        let pool = self.clone();
+        let work = poll_fn(move |cx| {
+            pool.0.task.register(cx.waker()); // first, so that no change is missed
+            let (stale, is_closed) = pool.state().take_stale();
+            for connection in stale {
+                connection.close(); // without the lock, because this may report
+            }
+            if is_closed {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
+        });
+        Some(Task::new("pool", work))
+    }
+}
+
+impl State {
+    fn is_closed(&self) -> bool {
+        matches!(self.refusal, Some(PoolError::Closed { .. }))
+    }
+
+    /// Sets the error of check-outs. A closed pool stays closed.
+    fn refuse(&mut self, error: Option<PoolError>) {
+        if !self.is_closed() {
+            self.refusal = error;
+        }
+    }
+
+    fn is_current(&self, connection: &Established) -> bool {
+        let cleared = self.cleared.get(&connection.service_id());
+        cleared.is_none_or(|cleared| connection.generation() >= *cleared)
+    }
+
+    /// Takes the idle connections that are to be closed. Returns whether the pool is closed, too.
+    fn take_stale(&mut self) -> (Vec<Established>, bool) {
+        let is_closed = self.is_closed();
+        let idle = mem::take(&mut self.idle).into_iter();
+        let (current, stale) = idle.partition(|own| !is_closed && self.is_current(own));
+        self.idle = current;
+        (stale, is_closed)
     }
 }
 
 impl Pool {
-    async fn check_out(&self) -> Result<Established> {
-        let idle = {
-            let mut state = self.state();
-            if !state.ready {
-                return Err(format!("the pool of {} is paused or closed", self.new.address).into());
+    async fn check_out(&self) -> Result<Established, CheckOutError> {
+        while let Some(connection) = self.next_idle()? {
+            if self.state().is_current(&connection) {
+                return Ok(connection);
             }
-            let current = state.generation;
-            state.idle.retain(|idle| idle.generation() >= current);
-            state.idle.pop()
+            connection.close();
+        }
+        let opened = self.0.new.establish(Some(TIMEOUT)).await;
+        let connection = opened.map_err(CheckOutError::Connection)?;
+        let refusal = {
+            let state = self.state();
+            let address = self.address();
+            let is_current = state.is_current(&connection);
+            let stale = (!is_current).then_some(PoolError::Interrupted { address });
+            state.refusal.clone().or(stale)
         };
-        match idle {
-            Some(connection) => Ok(connection),
-            // Reports the reply to hello, or the error, to the topology.
-            None => Ok(self.new.establish(Some(TIMEOUT)).await?),
+        match refusal {
+            None => Ok(connection),
+            Some(error) => {
+                connection.close();
+                Err(CheckOutError::Pool(error))
+            }
+        }
+    }
+
+    fn next_idle(&self) -> Result<Option<Established>, CheckOutError> {
+        let mut state = self.state();
+        match &state.refusal {
+            Some(error) => Err(CheckOutError::Pool(error.clone())),
+            None => Ok(state.idle.pop()),
         }
     }
 
     fn check_in(&self, connection: Established) {
-        if connection.is_usable() {
-            self.state().idle.push(connection);
+        let mut state = self.state();
+        if connection.is_usable() && !state.is_closed() && state.is_current(&connection) {
+            state.idle.push(connection);
+        } else {
+            drop(state);
+            connection.close();
         }
     }
 
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.state());
+        self.0.task.wake();
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        let state = self.0.state.lock();
+        state.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn address(&self) -> ServerAddress {
+        self.0.new.address.clone()
+    }
+}
+
+#[derive(Debug)]
+enum CheckOutError {
+    /// The pool has refused. This error is not reported.
+    Pool(PoolError),
+    /// No connection could be opened. `establish` has reported the error.
+    Connection(ConnectionError),
+}
+
+impl From<CheckOutError> for Box<dyn Error> {
+    fn from(error: CheckOutError) -> Self {
+        match error {
+            CheckOutError::Pool(error) => error.into(),
+            CheckOutError::Connection(error) => error.into(),
+        }
     }
 }
 
@@ -136,7 +246,8 @@ async fn run(
                 if let Some(server) = topology.snapshot().server_by_id(primary.id()) {
                     println!("  known of this server now: {}", server.description());
                 }
-                println!("  generation of its pool now: {}", pool.state().generation);
+                let generation = topology.generation(primary.id(), None);
+                println!("  generation of its pool now: {generation:?}");
             }
         }
         pings.push((address.clone(), outcome.is_ok()));
@@ -171,4 +282,63 @@ fn one_ping_fails_in_a_failover_and_the_next_one_uses_the_new_primary() -> Resul
     assert_ne!(old, new);
     assert_eq!(&pings[4].0, new);
     Ok(())
+}
+
+#[cfg(test)]
+mod conformance {
+    use sdam::{Options, async_trait};
+    use sdam_transport::conformance::pools::{self, Claim, Failure, PoolUser};
+
+    use super::*;
+
+    struct User;
+
+    #[async_trait]
+    impl PoolUser for User {
+        type Factory = Pools;
+        type Connection = Established;
+
+        fn claims(&self) -> &[Claim] {
+            &[Claim::Reuses, Claim::Pauses, Claim::LoadBalanced]
+        }
+
+        fn factory(&self, _: &Options) -> Pools {
+            Pools
+        }
+
+        async fn check_out(&self, pool: &Pool) -> Result<Established, Failure> {
+            pool.check_out().await.map_err(|error| match error {
+                CheckOutError::Pool(error) => error.into(),
+                CheckOutError::Connection(error) => error.into(),
+            })
+        }
+
+        async fn run_command(&self, own: &mut Established, command: &[u8]) -> Result<(), Failure> {
+            let reply = own.run_command(command, None).await;
+            reply.map(drop).map_err(Failure::Connection)
+        }
+
+        fn check_in(&self, pool: &Pool, connection: Established) {
+            pool.check_in(connection);
+        }
+    }
+
+    #[test]
+    fn the_pool_keeps_the_contract_of_pools_and_what_it_claims() {
+        pools::check(User);
+    }
+
+    #[test]
+    fn the_listing_of_the_guide_is_this_pool() {
+        let own = include_str!("pooled.rs");
+        let (begin, end) = (
+            "/// Creates the pool of each server.",
+            "impl From<CheckOutError>",
+        );
+        let from = own.find(begin).unwrap_or_default();
+        let to = own.find(end).unwrap_or_default();
+        assert!(from < to);
+        let guide = include_str!("../docs/guide/src/pool.md");
+        assert!(guide.contains(&own[from..to]));
+    }
 }

@@ -17,6 +17,8 @@
 //! The pool of the feature `pool` has all that. The test `conformance` checks what this one claims.
 
 use std::{
+    error::Error,
+    fmt,
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -54,6 +56,17 @@ pub enum CheckOutError {
     /// The connection could not be opened.
     Connection(ConnectionError),
 }
+
+impl fmt::Display for CheckOutError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pool(error) => error.fmt(f),
+            Self::Connection(error) => error.fmt(f),
+        }
+    }
+}
+
+impl Error for CheckOutError {}
 
 /// Opens connections for deadpool, and rejects stale ones.
 #[derive(Debug)]

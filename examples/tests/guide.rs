@@ -1,0 +1,62 @@
+//! The smallest pool of the guide keeps the contract of pools.
+
+#![expect(clippy::unwrap_used, reason = "the listing is short")]
+
+use std::{error::Error, sync::Mutex, time::Duration};
+
+use sdam::{
+    ConnectionError, Established, NewPool, Options, PoolClear, PoolError, PoolFactory, PoolHandle,
+    async_trait,
+};
+use sdam_transport::conformance::pools::{self, Claim, Failure, PoolUser};
+
+include!("guide/smallest.rs");
+
+struct User;
+
+#[async_trait]
+impl PoolUser for User {
+    type Factory = Pools;
+    type Connection = Established;
+
+    fn claims(&self) -> &[Claim] {
+        &[Claim::Pauses]
+    }
+
+    fn factory(&self, _: &Options) -> Pools {
+        Pools
+    }
+
+    async fn check_out(&self, pool: &Pool) -> Result<Established, Failure> {
+        pool.open()
+            .await
+            .map_err(|error| match error.downcast_ref::<ConnectionError>() {
+                Some(error) => error.clone().into(),
+                None => error
+                    .downcast::<PoolError>()
+                    .map(|error| *error)
+                    .unwrap()
+                    .into(),
+            })
+    }
+
+    async fn run_command(&self, own: &mut Established, command: &[u8]) -> Result<(), Failure> {
+        let reply = own.run_command(command, None).await;
+        reply.map(drop).map_err(Failure::Connection)
+    }
+
+    fn check_in(&self, _: &Pool, connection: Established) {
+        connection.close();
+    }
+}
+
+#[test]
+fn the_smallest_pool_keeps_the_contract_of_pools() {
+    pools::check(User);
+}
+
+#[test]
+fn the_listing_of_the_guide_is_that_pool() {
+    let guide = include_str!("../../docs/guide/src/pool.md");
+    assert!(guide.contains(include_str!("guide/smallest.rs")));
+}
