@@ -10,7 +10,7 @@ use std::{
 };
 
 use futures::{
-    future::{Either, select},
+    future::{Either, FutureExt, select},
     stream::StreamExt,
 };
 use sdam::SelectionError;
@@ -67,6 +67,19 @@ pub(crate) fn start(
         for _ in 0..rng.below(6) {
             spawn(record, runtime, application(&mut rng).operate(limit));
         }
+    }
+}
+
+/// Starts a task that holds an idle connection of a pool for `time`, if there is one.
+pub(crate) fn hold_connection(record: &Arc<RunRecord>, runtime: &Runtime, time: Duration) {
+    let pools = record.connecting().clone();
+    let mut idle = pools.iter().filter(|pool| pool.stats().idle > 0);
+    if let Some(Ok(connection)) = idle.next().and_then(|pool| pool.check_out().now_or_never()) {
+        let end = runtime.io.clock.sleep_until(runtime.io.clock.now() + time);
+        spawn(record, runtime, async move {
+            end.await;
+            drop(connection);
+        });
     }
 }
 

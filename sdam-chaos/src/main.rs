@@ -206,6 +206,7 @@ impl Totals {
             proxied,
             look_ups,
             excused,
+            unended,
         } = sum.counts;
         println!(
             "{seeds} seeds in {took:.1?}: {:.0} seeds per second, {:.1} virtual hours, {} steps",
@@ -217,7 +218,8 @@ impl Totals {
             "{faults} faults, {} events, {selected} servers selected, {timed_out} time-outs, \
              {errors} errors ({late} of closed service connections) and {handshakes} \
              handshakes reported, {operations} commands on pooled connections ({refused} check-outs \
-             failed), {encrypted} connections with TLS, {proxied} to proxies, {look_ups} look-ups of SRV records, {excused} runs excused",
+             failed), {encrypted} connections with TLS, {proxied} to proxies, {look_ups} look-ups of SRV records, \
+             {excused} runs excused, {unended} connections outlived their topology",
             sum.events,
         );
     }

@@ -83,6 +83,8 @@ pub struct Counts {
     /// Servers whose true role was unknown at the end because the rules for old releases correctly
     /// treat a primary as stale.
     pub excused: u64,
+    /// Connections whose end the topology did not wait for when it was closed.
+    pub unended: u64,
 }
 
 impl std::ops::AddAssign for Counts {
@@ -100,6 +102,7 @@ impl std::ops::AddAssign for Counts {
             proxied,
             look_ups,
             excused,
+            unended,
         } = other;
         self.selected += selected;
         self.timed_out += timed_out;
@@ -113,6 +116,7 @@ impl std::ops::AddAssign for Counts {
         self.proxied += proxied;
         self.look_ups += look_ups;
         self.excused += excused;
+        self.unended += unended;
     }
 }
 

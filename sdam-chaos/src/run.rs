@@ -34,7 +34,8 @@ use crate::{
 /// How long the world is observed after it was healed: longer than an election and a server's
 /// shutdown.
 const OBSERVATION: Duration = Duration::from_secs(16);
-/// The maximum virtual time that closing may take.
+/// The maximum virtual time that closing may take, besides the time that it waits for connections
+/// in use.
 const CLOSE_LIMIT: Duration = Duration::from_millis(1);
 
 /// The statistics of a run.
@@ -160,7 +161,7 @@ fn run_in_simulation(plan: &Plan, record: &Arc<RunRecord>) -> Result<Stats, Viol
     wire::check_look_ups(plan, &sim)?;
     wire::check_stages(plan, &events)?;
     audit(&events, &record.pools().calls)?;
-    pooled::check_events(&events)?;
+    pooled::check_events(&events, record.counts().unended)?;
     pooled::check_end(record, sim.now())?;
     elections::check(&events)?;
     if plan.kind == Kind::Scan {
@@ -338,7 +339,20 @@ async fn finish(
     let runtime = sim.runtime();
     let clock = &runtime.io.clock;
     let began = sim.now();
-    let limit = clock.sleep_until(began + CLOSE_LIMIT);
+    let patience = sdam::Topology::DELIVERY_PATIENCE;
+    if plan.ending != Ending::Drop {
+        load::hold_connection(
+            record,
+            &runtime,
+            (patience * 3 / 4) * (plan.seed % 4) as u32,
+        );
+    }
+    let in_use = record
+        .connecting()
+        .iter()
+        .any(|pool| pool.stats().in_use > 0);
+    let limit = CLOSE_LIMIT + if in_use { patience } else { Duration::ZERO };
+    let expiry = clock.sleep_until(began + limit);
     let closing = async {
         match plan.ending {
             Ending::Abrupt(_) => topology.close().await,
@@ -371,17 +385,22 @@ async fn finish(
             }
         }
     };
-    if let Either::Right(_) = select(pin!(closing), limit).await {
-        let message = format!(
-            "{} tasks have not ended within {CLOSE_LIMIT:?}",
-            sim.tasks()
-        );
+    if let Either::Right(_) = select(pin!(closing), expiry).await {
+        let message = format!("{} tasks have not ended within {limit:?}", sim.tasks());
         return Err(Oracle::Close.violated(sim.now(), message));
     }
+    let took = sim.now().since(began);
     // Applications only notice the end at their next step.
     while record.load_alive() > 0 {
         clock.sleep_until(sim.now() + Duration::from_secs(1)).await;
     }
-    drop(record.detach());
+    let unended = record
+        .detach()
+        .map_or(0, |topology| topology.events().dropped());
+    if unended > 0 && took < patience {
+        let message = format!("closing waited only {took:?} for {unended} connections");
+        return Err(Oracle::Close.violated(sim.now(), message));
+    }
+    record.counts().unended += unended;
     Ok(())
 }

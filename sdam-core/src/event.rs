@@ -234,7 +234,7 @@ pub enum EventKind {
         address: ServerAddress,
     },
     /// A pool has created a connection, which it is about to establish. Exactly one
-    /// `ConnectionClosed` follows for it, unless the topology is closed first.
+    /// `ConnectionClosed` follows for it; the closing of the topology waits some time for that.
     #[doc(alias = "ConnectionCreatedEvent")]
     ConnectionCreated {
         /// The server id.
@@ -274,8 +274,8 @@ pub enum EventKind {
         /// The error, if one is the reason.
         error: Option<Arc<ServerError>>,
     },
-    /// A check-out has started. Exactly one of the next two follows for it, unless the topology is
-    /// closed first.
+    /// A check-out has started. Exactly one of the next two follows for it; the closing of the
+    /// topology waits some time for that.
     #[doc(alias = "ConnectionCheckOutStartedEvent")]
     ConnectionCheckOutStarted {
         /// The server id.
@@ -323,8 +323,9 @@ pub enum EventKind {
         #[cfg_attr(feature = "serde", serde(flatten))]
         connection: ConnectionId,
     },
-    /// A command is about to be sent; exactly one of the next two follows for it. Create it with
-    /// [`CommandInfo::started`], which redacts sensitive commands.
+    /// A command is about to be sent. Exactly one of the next two follows for it; the closing of the
+    /// topology waits some time for that. Create it with [`CommandInfo::started`], which redacts
+    /// sensitive commands.
     #[doc(alias = "CommandStartedEvent")]
     CommandStarted {
         /// The command's names and ids.

@@ -26,10 +26,12 @@ mod pending;
 mod shed;
 #[cfg(test)]
 mod tests;
+mod under_way;
 
 pub(crate) use batch::{Batch, Next};
 pub use pending::PendingEvents;
 use shed::{Shedding, weight};
+use under_way::UnderWay;
 
 /// The ordered queue of one topology's events.
 ///
@@ -50,8 +52,9 @@ use shed::{Shedding, weight};
 /// order in the queue is the order of the changes. [`Event::seq`] is assigned under the queue's own
 /// lock, which is held for an append and never while a sink runs.
 ///
-/// `TopologyClosed` closes the queue. While heartbeats are under way it is held back, so it is the
-/// last event and every started heartbeat has an end before it.
+/// `TopologyClosed` closes the queue. While heartbeats, connections, check-outs or commands are under
+/// way it is held back, so it is the last event and all of them have an end before it, unless
+/// [`close`](Self::close) ends the wait.
 #[derive(Debug)]
 pub struct EventQueue {
     topology: ObjectId,
@@ -81,8 +84,7 @@ struct State {
     /// The instant of the last event: tasks read the clock before they push, and may overtake each
     /// other in between.
     last_at: Instant,
-    /// Heartbeats started and not ended, if the sink receives both ends.
-    heartbeats: usize,
+    under_way: UnderWay,
     /// When `TopologyClosed` happened, while it is held back.
     closing: Option<Instant>,
     closed: bool,
@@ -112,7 +114,7 @@ impl EventQueue {
                 batch: Some(VecDeque::new()),
                 last_seq: 0,
                 last_at: Instant::EPOCH,
-                heartbeats: 0,
+                under_way: UnderWay::default(),
                 closing: None,
                 closed: false,
                 shedding: Shedding::default(),
@@ -168,22 +170,13 @@ impl EventQueue {
         if state.closed {
             return;
         }
-        if !self.admits(&mut state, at, interest, &kind) {
-            return;
-        }
-        if interest.contains_all(Interest::HEARTBEATS) {
-            state.count_heartbeat(name);
-        }
+        state.under_way.count(name, interest);
         if name == EventName::TopologyClosed {
             state.closing.get_or_insert(at);
-        } else {
+        } else if self.admits(&mut state, at, interest, &kind) {
             self.append(&mut state, at, kind);
         }
-        if let Some(closed_at) = state.closing
-            && state.heartbeats == 0
-        {
-            self.end(&mut state, closed_at);
-        }
+        self.end_unless_under_way(&mut state);
         drop(state);
         self.waker.wake();
     }
@@ -197,14 +190,30 @@ impl EventQueue {
 
     /// Closes the queue: queued events are still delivered, later ones are dropped.
     ///
-    /// A held back `TopologyClosed` is appended without waiting for heartbeats, so call this when
-    /// no monitor is left.
-    pub fn close(&self) {
+    /// A `TopologyClosed` that is held back is appended, and the missing ends of what is under way
+    /// [count as dropped](Self::dropped). Returns whether one was held back.
+    pub fn close(&self) -> bool {
         let mut state = self.lock();
-        if let Some(closed_at) = state.closing {
+        let closing = state.closing;
+        if let Some(closed_at) = closing {
+            self.leave_out(state.under_way.total());
             self.end(&mut state, closed_at);
         }
         state.closed = true;
+        drop(state);
+        self.waker.wake();
+        closing.is_some()
+    }
+
+    /// Closes the queue after the last monitor has ended: no heartbeat is under way any more, but
+    /// connections, check-outs and commands may be. Without a `TopologyClosed` it is closed at once.
+    pub fn monitors_ended(&self) {
+        let mut state = self.lock();
+        state.under_way.end_heartbeats();
+        if state.closing.is_none() {
+            state.closed = true;
+        }
+        self.end_unless_under_way(&mut state);
         drop(state);
         self.waker.wake();
     }
@@ -258,6 +267,15 @@ impl EventQueue {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         let depth = self.depth.fetch_add(1, Ordering::Relaxed) + 1;
         self.high_water.fetch_max(depth, Ordering::Relaxed);
+    }
+
+    /// Appends the held back `TopologyClosed`, if there is one and nothing is under way.
+    fn end_unless_under_way(&self, state: &mut State) {
+        if let Some(closed_at) = state.closing
+            && state.under_way.total() == 0
+        {
+            self.end(state, closed_at);
+        }
     }
 
     /// Appends the held back `TopologyClosed` and closes the queue.
@@ -323,16 +341,4 @@ impl Publish for EventQueue {
 /// Returns the size of all `events` in bytes.
 fn total(events: &VecDeque<Queued>) -> usize {
     events.iter().map(|queued| queued.bytes).sum()
-}
-
-impl State {
-    fn count_heartbeat(&mut self, name: EventName) {
-        match name {
-            EventName::ServerHeartbeatStarted => self.heartbeats += 1,
-            EventName::ServerHeartbeatSucceeded | EventName::ServerHeartbeatFailed => {
-                self.heartbeats = self.heartbeats.saturating_sub(1);
-            }
-            _ => {}
-        }
-    }
 }

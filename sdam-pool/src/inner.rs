@@ -93,6 +93,7 @@ impl Inner {
     pub(crate) fn open(self: &Arc<Self>, id: u64) -> impl Future<Output = ()> + Send + use<> {
         let mut attempt = Attempt {
             pool: Arc::downgrade(self),
+            events: self.events.clone(),
             id,
             is_open: true,
         };
@@ -105,19 +106,19 @@ impl Inner {
         let authenticator = self.settings.authenticator.clone();
         async move {
             let result = new.establish_with(authenticator.as_deref(), timeout).await;
-            attempt.is_open = false;
-            let Some(pool) = attempt.pool.upgrade() else {
-                if let Ok(established) = result {
-                    established.close();
+            match (result, attempt.pool.upgrade()) {
+                (Ok(established), Some(pool)) => {
+                    attempt.is_open = false;
+                    pool.add(id, established, started);
                 }
-                return;
-            };
-            match result {
-                Ok(established) => pool.add(id, established, started),
-                Err(error) => {
+                (Ok(established), None) => established.close(),
+                (Err(error), pool) => {
+                    attempt.is_open = false;
                     let (own, reason) = (attempt.connection(), ConnectionClosedReason::Error);
-                    pool.events.closed(own, reason, Some(&error.error));
-                    pool.fail(id, Failure::Failed(Error::Connection(error)));
+                    attempt.events.closed(own, reason, Some(&error.error));
+                    if let Some(pool) = pool {
+                        pool.fail(id, Failure::Failed(Error::Connection(error)));
+                    }
                 }
             }
         }
@@ -261,6 +262,8 @@ impl Drop for Inner {
 /// An attempt to open a connection. If it is dropped before its end, the pool forgets it.
 struct Attempt {
     pool: Weak<Inner>,
+    /// For the end of an attempt that has outlived the pool (J-26).
+    events: PoolEvents,
     id: u64,
     is_open: bool,
 }
@@ -276,12 +279,12 @@ impl Attempt {
 
 impl Drop for Attempt {
     fn drop(&mut self) {
-        let Some(pool) = self.pool.upgrade() else {
+        if !self.is_open {
             return;
-        };
-        if self.is_open {
-            let reason = ConnectionClosedReason::Error;
-            pool.events.closed(self.connection(), reason, None);
+        }
+        let reason = ConnectionClosedReason::Error;
+        self.events.closed(self.connection(), reason, None);
+        if let Some(pool) = self.pool.upgrade() {
             let is_cancelled = pool.core.with(|machine| machine.is_cancelled(self.id));
             let failure = if is_cancelled {
                 Failure::Cancelled

@@ -290,6 +290,9 @@ impl<P: PoolHandle> ScanTopology<P> {
     }
 
     /// Closes all connections and publishes the last events. Dropping the topology does the same.
+    ///
+    /// The ends of connections and commands of pools that are still in use are not waited for: they
+    /// count as dropped events.
     pub fn close(&mut self) {
         self.scanner.close();
     }

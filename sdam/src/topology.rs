@@ -19,7 +19,7 @@ use std::{
     time::Duration,
 };
 
-use futures::future;
+use futures::future::{self, Either};
 use sdam_core::{
     address::ServerAddress,
     app_error::{AppError, ErrorOutcome},
@@ -79,7 +79,8 @@ pub struct WeakTopology<P = NoPools> {
 }
 
 impl Topology {
-    /// The time that [`close`](Self::close) waits for a sink that does not return.
+    /// The time that [`close`](Self::close) waits for operations under way, or for a sink that does
+    /// not return.
     pub const DELIVERY_PATIENCE: Duration = Duration::from_secs(2);
 
     /// Creates a builder from a connection string.
@@ -412,16 +413,21 @@ impl<P: PoolHandle> Topology<P> {
     /// topology are gone and the last event has been delivered. The failures are published before
     /// `TopologyClosed`, even those of selections whose futures are no longer polled.
     ///
-    /// Waits for a hanging sink, or the task of a pool that does not end, no longer than
-    /// [`DELIVERY_PATIENCE`](Topology::DELIVERY_PATIENCE). If the sink ever returns, it receives the
-    /// remaining events.
+    /// If the sinks receive the events of connections, check-outs or commands, waits for the ends of
+    /// those that are under way, so that they come before `TopologyClosed`. After
+    /// [`DELIVERY_PATIENCE`](Topology::DELIVERY_PATIENCE) it publishes that without them, and counts
+    /// them as [dropped](PendingEvents::dropped).
+    ///
+    /// Waits for a hanging sink, or the task of a pool that does not end, no longer than that
+    /// either. If the sink ever returns, it receives the remaining events.
     /// DNS look-ups of host names are not waited for. Some runtimes make them on separate threads
     /// that cannot be interrupted: tokio waits for those when it is dropped, but not in its
     /// `shutdown_background`.
     ///
     /// # Cancel safety
     ///
-    /// Monitoring has ended even if the future is dropped after its first poll.
+    /// Monitoring has ended even if the future is dropped after its first poll. `TopologyClosed` then
+    /// comes when the last operation under way has ended, as after the drop of the last handle.
     pub async fn close(&self) {
         let shared = self.shared();
         shared.shut_down();
@@ -429,10 +435,19 @@ impl<P: PoolHandle> Topology<P> {
             return;
         };
         tasks.monitors.finished().await;
-        let patience = shared.now() + Topology::<NoPools>::DELIVERY_PATIENCE;
-        let patience = shared.io.clock.sleep_until(patience);
+        let patience = || {
+            let end = shared.now() + Topology::<NoPools>::DELIVERY_PATIENCE;
+            shared.io.clock.sleep_until(end)
+        };
         let rest = future::join(tasks.dispatchers.finished(), tasks.pools.finished());
-        future::select(pin!(rest), patience).await;
+        let is_late = matches!(
+            future::select(pin!(rest), patience()).await,
+            Either::Right(_)
+        );
+        // J-26: connections or operations may be under way still.
+        if is_late && shared.events.close() {
+            future::select(pin!(tasks.dispatchers.finished()), patience()).await;
+        }
     }
 }
 

@@ -45,6 +45,16 @@ impl TalkingPool {
         assert!(self.0.events.wants(kind.name()), "{kind:?}");
         self.0.events.publish(self.0.io.clock.now(), kind);
     }
+
+    fn close_connection(&self, reason: ConnectionClosedReason) {
+        self.publish(EventKind::ConnectionClosed {
+            server: self.0.server,
+            address: self.0.address.clone(),
+            connection: CONNECTION,
+            reason,
+            error: None,
+        });
+    }
 }
 
 impl PoolHandle for TalkingPool {
@@ -57,16 +67,11 @@ impl PoolHandle for TalkingPool {
     }
 
     fn clear(&self, _: &PoolClear) {
-        self.publish(EventKind::ConnectionClosed {
-            server: self.0.server,
-            address: self.0.address.clone(),
-            connection: CONNECTION,
-            reason: ConnectionClosedReason::Stale,
-            error: None,
-        });
+        self.close_connection(ConnectionClosedReason::Stale);
     }
 
     fn close(&self) {
+        self.close_connection(ConnectionClosedReason::PoolClosed);
         self.publish(EventKind::PoolClosed {
             server: self.0.server,
             address: self.0.address.clone(),
@@ -109,6 +114,7 @@ fn what_a_pool_publishes_within_a_call_follows_the_event_of_the_call() {
             "ConnectionClosed",
             "PoolReady",
             "ConnectionCreated",
+            "ConnectionClosed",
             "PoolClosed",
         ]
     );

@@ -60,12 +60,24 @@ pub(crate) fn check_end(record: &RunRecord, now: Instant) -> Result<(), Violatio
     Ok(())
 }
 
-/// Checks that the events of each connection, and of the check-outs of each pool, are in order.
-pub(crate) fn check_events(events: &[Event]) -> Result<(), Violation> {
+/// Checks that the events of each connection, and of the check-outs of each pool, are in order, and
+/// that all but `unended` of both end before the topology is closed (J-26).
+pub(crate) fn check_events(events: &[Event], unended: u64) -> Result<(), Violation> {
     let mut connections = BTreeMap::new();
     let mut started = BTreeMap::new();
     for event in events {
         let step = match &event.kind {
+            EventKind::TopologyClosed => {
+                let left = connections.len() as u64 + started.values().sum::<u64>();
+                if left != unended {
+                    let message = format!(
+                        "J-26: {unended} ends count as dropped, but these are missing: \
+                         connections {connections:?}, check-outs {started:?}"
+                    );
+                    return Err(Oracle::Close.violated(event.at, message));
+                }
+                continue;
+            }
             EventKind::ConnectionCreated {
                 server, connection, ..
             } => (*server, connection.driver, None, Some(State::Pending)),

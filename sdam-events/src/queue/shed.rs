@@ -40,7 +40,8 @@ impl EventQueue {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of dropped events; see the type's own documentation.
+    /// Returns the number of dropped events, and of ends for which [`close`](Self::close) did not
+    /// wait; see the type's own documentation.
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
@@ -54,7 +55,7 @@ impl EventQueue {
         let mut state = self.lock();
         let admitted = !self.is_shedding(&mut state, at);
         if !admitted {
-            self.leave_out();
+            self.leave_out(1);
         }
         admitted
     }
@@ -91,8 +92,7 @@ impl EventQueue {
             | EventKind::ConnectionCheckedOut { .. }
             | EventKind::ConnectionCheckedIn { .. } => !shedding,
             // Selections and commands that were not admitted push no events.
-            EventKind::TopologyClosed
-            | EventKind::CommandStarted { .. }
+            EventKind::CommandStarted { .. }
             | EventKind::CommandSucceeded { .. }
             | EventKind::CommandFailed { .. }
             | EventKind::ServerSelectionStarted { .. }
@@ -102,7 +102,7 @@ impl EventQueue {
             _ => self.bytes() < Self::FULL_BYTES,
         };
         if !admitted {
-            self.leave_out();
+            self.leave_out(1);
         }
         admitted
     }
@@ -125,8 +125,9 @@ impl EventQueue {
         state.shedding.active
     }
 
-    fn leave_out(&self) {
-        self.dropped.fetch_add(1, Ordering::Relaxed);
+    /// Counts events as dropped.
+    pub(super) fn leave_out(&self, count: usize) {
+        self.dropped.fetch_add(count as u64, Ordering::Relaxed);
     }
 
     fn tell_dropped(&self, state: &mut State, at: Instant) {

@@ -1,16 +1,23 @@
 use std::{
     sync::{Arc, Barrier},
     thread,
+    time::Duration,
 };
 
-use sdam_core::event::{EventKind, EventName};
+use sdam_core::{
+    error::{ErrorKind, ServerError, Stage},
+    event::{CheckOutFailure, ConnectionClosedReason, EventKind, EventName},
+    ids::ServerId,
+};
 
 mod shedding;
 
 use super::EventQueue;
 use crate::{
     sink::{EventSink, Interest},
-    test_support::{Recorder, TOPOLOGY, at, failed, opening, started},
+    test_support::{
+        Recorder, TOPOLOGY, address, at, command, connection, failed, opening, started,
+    },
 };
 
 fn queue() -> EventQueue {
@@ -108,16 +115,112 @@ fn topology_closed_is_delivered_after_the_end_of_started_heartbeats() {
     assert_eq!(sink.events()[4].at, at(5));
 }
 
+/// J-26
 #[test]
-fn closing_the_queue_delivers_topology_closed_though_a_heartbeat_has_not_ended() {
-    let queue = queue();
-    queue.push(at(1), started(1));
-    queue.push(at(2), EventKind::TopologyClosed);
-    queue.close();
-    queue.push(at(3), failed(1));
+fn topology_closed_is_delivered_after_the_ends_of_operations_under_way() {
+    let check = |start: EventKind, end: EventKind| {
+        let queue = EventQueue::new(TOPOLOGY, Interest::ALL);
+        queue.push(at(1), start.clone());
+        queue.push(at(1), start.clone());
+        queue.push(at(2), end.clone());
+        queue.push(at(3), EventKind::TopologyClosed);
+        // The last monitor's end is none of an operation.
+        queue.monitors_ended();
+        assert!(!queue.is_closed(), "{start:?}");
+        queue.push(at(4), end.clone());
+        assert!(queue.is_closed(), "{start:?}");
+        let (sink, [start, end]) = (Recorder::shared(), [start, end].map(|kind| kind.name()));
+        queue.drain_now(&sink);
+        let [start, end] = [start.as_str(), end.as_str()];
+        assert_eq!(sink.names(), [start, start, end, end, "TopologyClosed"]);
+        assert_eq!(queue.dropped(), 0);
+    };
+    for (start, end) in operations() {
+        check(start, end);
+    }
+}
+
+/// J-26
+#[test]
+fn closing_the_queue_counts_the_ends_that_it_does_not_wait_for_as_dropped() {
+    let queue = EventQueue::new(TOPOLOGY, Interest::ALL);
+    for (start, end) in operations() {
+        queue.push(at(1), start.clone());
+        queue.push(at(2), end);
+        queue.push(at(2), start);
+    }
+    queue.push(at(3), EventKind::TopologyClosed);
+    assert!(queue.close(), "TopologyClosed was held back");
+    assert!(!queue.close());
+    let dropped = queue.dropped();
+    assert_eq!(dropped, operations().len() as u64);
+    for (_, end) in operations() {
+        queue.push(at(4), end);
+    }
+    assert_eq!(queue.dropped(), dropped, "counted once");
     let sink = Recorder::shared();
     queue.drain_now(&sink);
-    assert_eq!(sink.names(), ["ServerHeartbeatStarted", "TopologyClosed"]);
+    assert_eq!(sink.names().last(), Some(&"TopologyClosed"));
+}
+
+#[test]
+fn operations_whose_ends_the_sink_does_not_receive_delay_nothing() {
+    for (start, end) in operations() {
+        let interest = Interest::ALL.without(end.name().into());
+        let queue = EventQueue::new(TOPOLOGY, interest);
+        queue.push(at(1), start);
+        queue.push(at(2), EventKind::TopologyClosed);
+        assert!(queue.is_closed(), "{end:?}");
+    }
+}
+
+/// Returns starts of operations with each of their ends.
+fn operations() -> Vec<(EventKind, EventKind)> {
+    let (server, address) = (ServerId::from_u64(1), address("a"));
+    let created = EventKind::ConnectionCreated {
+        server,
+        address: address.clone(),
+        connection: connection(),
+    };
+    let closed = EventKind::ConnectionClosed {
+        server,
+        address: address.clone(),
+        connection: connection(),
+        reason: ConnectionClosedReason::PoolClosed,
+        error: None,
+    };
+    let check_out = EventKind::ConnectionCheckOutStarted {
+        server,
+        address: address.clone(),
+    };
+    let checked_out = EventKind::ConnectionCheckedOut {
+        server,
+        address: address.clone(),
+        connection: connection(),
+        duration: Duration::ZERO,
+    };
+    let check_out_failed = EventKind::ConnectionCheckOutFailed {
+        server,
+        address,
+        reason: CheckOutFailure::PoolClosed,
+        failure: "closed".into(),
+        duration: Duration::ZERO,
+    };
+    let (command, document) = command(&bson::doc! { "ping": 1 });
+    let error = ServerError::new(ErrorKind::Network, Stage::Operation, "broken").shared();
+    vec![
+        (created, closed),
+        (check_out.clone(), checked_out),
+        (check_out, check_out_failed),
+        (
+            command.started(&document),
+            command.succeeded(Duration::ZERO, &document),
+        ),
+        (
+            command.started(&document),
+            command.failed(Duration::ZERO, error),
+        ),
+    ]
 }
 
 #[test]

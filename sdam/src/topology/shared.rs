@@ -343,7 +343,7 @@ impl Shared {
             Background::Caller(_) => false,
         };
         if last {
-            self.events.close();
+            self.events.monitors_ended();
         }
         panic.resume();
     }
@@ -479,7 +479,7 @@ impl MonitorHost for Shared {
         if let Background::Tasks(tasks) = &self.background
             && tasks.monitors.end()
         {
-            self.events.close();
+            self.events.monitors_ended();
         }
     }
 

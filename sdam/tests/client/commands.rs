@@ -220,3 +220,29 @@ fn what_cannot_be_sent_is_an_error_without_a_command() {
         "closing waits for tasks"
     );
 }
+
+#[test]
+fn a_command_ends_before_its_topology_is_closed_or_counts_as_dropped() {
+    // J-26
+    let check = |block: u64, expected: &[&str], dropped: u64| {
+        let world = World::start(&replica_set(), "");
+        let fail = doc! {
+            "failCommands": ["ping"], "blockConnection": true, "blockTimeMS": block as i64,
+        };
+        world.fail(doc! { "times": 1 }, fail);
+        let ping = encoded(&doc! { "ping": 1 });
+        let ping = Command::new("admin", ping.as_bytes());
+        let topology = world.client.topology().clone();
+        world.run(async {
+            let closing = async {
+                topology.close().await;
+                assert_eq!(topology.events().dropped(), dropped, "{block}");
+            };
+            let (reply, ()) = future::join(world.client.run(&ping), closing).await;
+            reply.unwrap();
+        });
+        assert_eq!(world.log("ping").1, expected, "{block}");
+    };
+    check(1000, &["CommandStarted", "CommandSucceeded"], 0);
+    check(5000, &["CommandStarted"], 1);
+}

@@ -4,6 +4,7 @@
 
 mod allocations;
 mod clears;
+mod closing;
 mod filling;
 mod metadata;
 mod overload;

@@ -1,0 +1,164 @@
+//! The events of connections and check-outs that are under way when their topology is closed.
+
+use std::{pin::pin, time::Duration};
+
+use futures::{FutureExt, StreamExt, future::join};
+use sdam::{Interest, Topology};
+use sdam_core::event::Event;
+use sdam_events::channel::{EventStream, unbounded};
+use sdam_pool::Pool;
+use sdam_sim::{
+    Action,
+    action::{FailCommand, Target},
+    runtime::Sim,
+};
+
+use super::{builder, ping, primary, run_ping, simulation};
+
+/// The names that the sinks of these tests receive, without the pools' own.
+const NAMES: [&str; 7] = [
+    "ConnectionCheckOutStarted",
+    "ConnectionCreated",
+    "ConnectionReady",
+    "ConnectionCheckedOut",
+    "ConnectionCheckedIn",
+    "ConnectionCheckOutFailed",
+    "ConnectionClosed",
+];
+
+fn start(sim: &Sim, options: &str) -> (Topology<Pool>, EventStream) {
+    let (sink, events) = unbounded();
+    let uri = format!("{}&{options}", sim.uri());
+    let interest = Interest::POOLS.union(Interest::DESCRIPTIONS);
+    let builder = builder(&uri).sink(sink.interested_in(interest));
+    (builder.start(sim.runtime()).unwrap(), events)
+}
+
+/// Blocks `command` at the primary for this time.
+fn block(sim: &Sim, command: &str, time: Duration) {
+    let mut fail = FailCommand::default();
+    fail.commands = vec![command.to_owned()];
+    fail.block = Some(time);
+    sim.apply(&Action::FailPoint(Target::Primary, Some(fail)))
+        .unwrap();
+}
+
+/// Returns the names of connections' events and of the last event.
+async fn names(events: EventStream) -> Vec<&'static str> {
+    let all: Vec<Event> = events.collect().await;
+    let last = all.last().map(|event| event.kind.name().as_str());
+    let names = all.iter().map(|event| event.kind.name().as_str());
+    names
+        .filter(|name| NAMES.contains(name))
+        .chain(last)
+        .collect()
+}
+
+/// J-26
+#[test]
+fn closing_waits_for_the_end_of_a_connection_in_use() {
+    let sim = simulation(1);
+    let (topology, events) = start(&sim, "");
+    let began = sim.block_on(async {
+        let mut connection = primary(&topology).await.pool().check_out().await.unwrap();
+        block(&sim, "ping", Duration::from_secs(1));
+        let began = sim.now();
+        let command = async {
+            run_ping(&mut connection).await.unwrap();
+            drop(connection);
+        };
+        join(command, topology.close()).await;
+        began
+    });
+    let took = sim.now().since(began);
+    let second = Duration::from_secs(1);
+    assert!(took >= second && took < 2 * second, "{took:?}");
+    assert_eq!(topology.events().dropped(), 0);
+    assert_eq!(
+        sim.block_on(names(events)),
+        [
+            "ConnectionCheckOutStarted",
+            "ConnectionCreated",
+            "ConnectionReady",
+            "ConnectionCheckedOut",
+            "ConnectionCheckedIn",
+            "ConnectionClosed",
+            "TopologyClosed",
+        ]
+    );
+}
+
+/// J-26
+#[test]
+fn closing_ends_after_its_patience_and_counts_the_missing_ends_as_dropped() {
+    let sim = simulation(2);
+    let (topology, events) = start(&sim, "maxPoolSize=1");
+    sim.block_on(async {
+        let pool = primary(&topology).await.pool().clone();
+        let mut connection = pool.check_out().await.unwrap();
+        // Neither is polled again.
+        let mut waiting = pin!(pool.check_out());
+        assert!(waiting.as_mut().now_or_never().is_none());
+        let ping = ping();
+        let mut running = pin!(connection.run_command(ping.as_bytes(), None));
+        assert!(running.as_mut().now_or_never().is_none());
+        let began = sim.now();
+        topology.close().await;
+        assert_eq!(sim.now().since(began), Topology::DELIVERY_PATIENCE);
+        assert_eq!(topology.events().dropped(), 2);
+    });
+    assert_eq!(topology.events().dropped(), 2, "late ends change nothing");
+    assert_eq!(
+        sim.block_on(names(events)),
+        [
+            "ConnectionCheckOutStarted",
+            "ConnectionCreated",
+            "ConnectionReady",
+            "ConnectionCheckedOut",
+            "ConnectionCheckOutStarted",
+            "TopologyClosed",
+        ]
+    );
+}
+
+/// J-26: also of an attempt whose pool is gone.
+#[test]
+fn connections_being_opened_are_closed_before_the_topology() {
+    let sim = simulation(3);
+    let (topology, events) = start(&sim, "minPoolSize=1");
+    sim.block_on(async {
+        drop(primary(&topology).await);
+        let began = sim.now();
+        topology.close().await;
+        assert_eq!(sim.now(), began);
+    });
+    assert_eq!(topology.events().dropped(), 0);
+    let names = sim.block_on(names(events));
+    let count = |name| names.iter().filter(|own| **own == name).count();
+    assert_eq!(names.last(), Some(&"TopologyClosed"));
+    assert!(
+        count("ConnectionCreated") > count("ConnectionReady"),
+        "{names:?}"
+    );
+    assert_eq!(count("ConnectionCreated"), count("ConnectionClosed"));
+}
+
+/// J-26
+#[test]
+fn after_the_drop_of_the_last_handle_the_topology_closes_with_its_last_connection() {
+    let sim = simulation(4);
+    let (topology, mut events) = start(&sim, "");
+    sim.block_on(async {
+        let connection = primary(&topology).await.pool().check_out().await.unwrap();
+        drop(topology);
+        let clock = sim.runtime().io.clock;
+        clock.sleep_until(sim.now() + Duration::from_secs(60)).await;
+        let last = std::iter::from_fn(|| events.try_next()).last();
+        assert_ne!(last.unwrap().kind.name().as_str(), "TopologyClosed");
+        drop(connection);
+    });
+    assert_eq!(
+        sim.block_on(names(events)),
+        ["ConnectionCheckedIn", "ConnectionClosed", "TopologyClosed"]
+    );
+}
