@@ -237,16 +237,16 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "close-early",
         about: "the topology is closed before the connections of its pools",
-        file: "sdam-events/src/queue.rs",
-        find: "            && state.under_way.total() == 0\n",
-        replace: "",
+        file: "sdam-events/src/queue/under_way.rs",
+        find: "self.heartbeats + self.connections + self.check_outs + self.commands",
+        replace: "self.heartbeats",
     },
     Mutant {
         name: "impatient-close",
         about: "closing does not wait for connections in use",
         file: "sdam/src/topology.rs",
-        find: "if is_late && shared.events.close() {",
-        replace: "if shared.events.close() {",
+        find: "let end = shared.now() + Topology::<NoPools>::DELIVERY_PATIENCE;",
+        replace: "let end = shared.now();",
     },
     Mutant {
         name: "forget-ends",
@@ -254,13 +254,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
         file: "sdam-events/src/queue.rs",
         find: "self.leave_out(state.under_way.total());",
         replace: "",
-    },
-    Mutant {
-        name: "outlive-pool",
-        about: "an attempt to open a connection that outlives its pool has no end",
-        file: "sdam-pool/src/inner.rs",
-        find: "        self.events.closed(self.connection(), reason, None);\n        if let Some(pool) = self.pool.upgrade() {",
-        replace: "        if let Some(pool) = self.pool.upgrade() {\n            self.events.closed(self.connection(), reason, None);",
     },
     Mutant {
         name: "read-on",
