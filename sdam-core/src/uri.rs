@@ -10,10 +10,11 @@
 //! # Options that guard something
 //!
 //! `tls`, `ssl`, and every option whose name begins with one of these or with `proxy`, guard the
-//! data or the route of connections; so does `srvAllowedHostsSuffix`. The specification requires a
-//! warning where the value of such an option is not understood, and [`ConnectionString::parse`]
-//! warns. But ignoring the option would leave connections unguarded, so [`Options::validate`]
-//! rejects it, and no topology starts.
+//! data or the route of connections. The specification requires a warning where the value of such
+//! an option is not understood, and [`ConnectionString::parse`] warns. But ignoring the option would
+//! leave connections unguarded, so [`Options::validate`] rejects it, and no topology starts. The
+//! exception are an empty `proxyUsername` and `proxyPassword`, which mean the same as none (SOCKS5
+//! Support: "proxyUsername").
 //!
 //! # Precedence
 //!
@@ -45,7 +46,7 @@ mod srv;
 mod tests;
 
 use parts::{Parts, UserInfo};
-use query::Query;
+use query::{Place, Query};
 
 /// A parsed connection string.
 ///
@@ -97,7 +98,12 @@ impl ConnectionString {
             (parts.hosts(&mut warnings)?, None)
         };
         let database = parts.database()?;
-        let mut query = Query::read(parts.query, parts.srv, parts.confidential)?;
+        let place = if parts.srv {
+            Place::Srv
+        } else {
+            Place::Standard
+        };
+        let mut query = Query::read(parts.query, place, parts.confidential)?;
         let srv = host.map(|host| {
             srv::default_tls(&mut query.settings);
             srv::lookup(&host, &query.settings)
@@ -187,7 +193,7 @@ impl ConnectionString {
         self.settings.iter().map(|(name, value)| (*name, value))
     }
 
-    /// Returns the warnings, in the order of the text.
+    /// Returns the warnings, in the order of the text; those of the TXT record come last.
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
     }
@@ -203,7 +209,9 @@ impl ConnectionString {
     /// Discovery"). The hosts are validated; if there are more than `srvMaxHosts`, `rng` chooses
     /// among them.
     ///
-    /// Options of the string have precedence over those of the TXT record.
+    /// Options of the string have precedence over those of the TXT record, whose names may be
+    /// `authSource`, `loadBalanced` and `replicaSet` only. Wrong and repeated values cause the same
+    /// [warnings](Self::warnings) as in the string.
     ///
     /// # Errors
     ///
@@ -218,7 +226,7 @@ impl ConnectionString {
         if let Some(srv) = &mut self.srv {
             self.hosts = srv.seeds(&records.hosts, rng)?;
             srv.ttl = records.ttl;
-            srv::merge_txt(&mut self.settings, &srv.host, txt)?;
+            srv::merge_txt(&mut self.settings, &mut self.warnings, &srv.host, txt)?;
             self.draft().validate()?;
         }
         Ok(self)

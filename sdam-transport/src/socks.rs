@@ -66,6 +66,8 @@ async fn negotiate<S: ByteStream>(
 ) -> Result<(), Failure> {
     let credential = proxy.credential.as_ref();
     let credential = credential.map(|(user, password)| (&**user, password.expose()));
+    // SOCKS5 Support: "Drivers MUST ignore this option if it specifies a zero-length string".
+    let credential = credential.filter(|credential| *credential != ("", ""));
     let (mut handshake, mut step) = Handshake::new(credential, target)?;
     let mut received = Vec::new();
     while let Step::Exchange { send, receive } = step {

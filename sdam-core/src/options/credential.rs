@@ -19,7 +19,7 @@ pub struct Credential {
     pub source: Option<Box<str>>,
     /// `authMechanism`. `None`: the stronger mechanism of SCRAM that the user has.
     pub mechanism: Option<Box<str>>,
-    /// `authMechanismProperties`.
+    /// `authMechanismProperties`; in a connection string no value may contain a comma.
     pub properties: Option<Properties>,
 }
 
@@ -57,6 +57,17 @@ impl Credential {
     #[must_use]
     pub fn with_mechanism(mut self, mechanism: &str) -> Self {
         self.mechanism = Some(mechanism.into());
+        self
+    }
+
+    /// Sets `authMechanismProperties`, whose names are case-insensitive; of several values for one
+    /// name the last one counts. Here a value may contain commas.
+    #[must_use]
+    pub fn with_properties<'p>(
+        mut self,
+        properties: impl IntoIterator<Item = (&'p str, &'p str)>,
+    ) -> Self {
+        self.properties = Some(Properties::new(properties));
         self
     }
 

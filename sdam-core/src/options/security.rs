@@ -106,7 +106,7 @@ pub struct ProxyOptions {
     pub host: Box<str>,
     /// `proxyPort`; 1080 by default.
     pub port: u16,
-    /// `proxyUsername` and `proxyPassword`; `None`: no authentication.
+    /// `proxyUsername` and `proxyPassword`; `None`, or both empty: no authentication.
     pub credential: Option<(Box<str>, Secret)>,
 }
 

@@ -16,9 +16,6 @@ pub struct Srv {
     pub service: Box<str>,
     /// `srvMaxHosts`: the maximum number of hosts in use; 0: all of them.
     pub max_hosts: u32,
-    /// `srvAllowedHostsSuffix`: the required end of the hosts' names, after a dot, instead of the
-    /// domain of [`host`](Self::host); in lower case and without dots around it.
-    pub allowed_hosts_suffix: Option<Box<str>>,
     /// The minimum time to live (TTL) of the records that the seeds came from; zero if it is not
     /// known. The first look-up after that is due when it has passed, but not before 60 s.
     pub ttl: Duration,
@@ -31,7 +28,6 @@ impl Srv {
             host: host.trim_end_matches('.').to_ascii_lowercase().into(),
             service: "mongodb".into(),
             max_hosts: 0,
-            allowed_hosts_suffix: None,
             ttl: Duration::ZERO,
         }
     }
@@ -42,13 +38,10 @@ impl Srv {
         format!("_{}._tcp.{}", self.service, self.host)
     }
 
-    /// Returns the domain that the hosts have to be in: `srvAllowedHostsSuffix`, or
-    /// [`host`](Self::host) without its first label, or all of it if it has fewer than three
-    /// (Initial DNS Seedlist Discovery: "Connection String Format").
+    /// Returns the domain that the hosts have to be in: [`host`](Self::host) without its first
+    /// label, or all of it if it has fewer than three (Initial DNS Seedlist Discovery: "Connection
+    /// String Format").
     pub fn domain(&self) -> &str {
-        if let Some(suffix) = &self.allowed_hosts_suffix {
-            return suffix;
-        }
         match self.host.split_once('.') {
             Some((_, domain)) if domain.contains('.') => domain,
             _ => &self.host,

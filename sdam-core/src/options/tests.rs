@@ -402,15 +402,3 @@ fn negative_or_reversed_wire_versions_are_refused() {
 fn an_empty_replica_set_name_is_refused() {
     check_refused(&one().with_replica_set(""), "replicaSet", "");
 }
-
-#[test]
-fn an_allowed_hosts_suffix_of_one_label_is_refused() {
-    let mut options = one();
-    let mut srv = Srv::new("a.example.com");
-    srv.allowed_hosts_suffix = Some("com".into());
-    options.srv = Some(srv.clone());
-    check_refused(&options.clone(), "srvAllowedHostsSuffix", "com");
-    srv.allowed_hosts_suffix = Some("example.com".into());
-    options.srv = Some(srv);
-    check_accepted(&options);
-}

@@ -269,16 +269,6 @@ impl Options {
                 "name the one host in a mongodb:// string",
             ));
         }
-        if let Some(suffix) = &srv.allowed_hosts_suffix
-            && !suffix.contains('.')
-        {
-            return Err(ConfigError::new(
-                "srvAllowedHostsSuffix",
-                suffix.clone(),
-                "it would allow hosts of strangers",
-                "give a suffix of at least two labels",
-            ));
-        }
         let invalid = |reason: &str| {
             let shown = srv.max_hosts.to_string();
             Err(ConfigError::new(

@@ -58,16 +58,6 @@ fn hosts_end_with_the_domain_after_a_dot() {
 }
 
 #[test]
-fn an_allowed_suffix_stands_in_for_the_domain() {
-    // N-5
-    let mut srv = Srv::new("cluster.example.com");
-    srv.allowed_hosts_suffix = Some("example.org".into());
-    assert!(srv.allows(&ServerAddress::new("a.example.org", 1)));
-    assert!(!srv.allows(&ServerAddress::new("a.example.com", 1)));
-    assert!(!srv.allows(&ServerAddress::new("anexample.org", 1)));
-}
-
-#[test]
 fn seeds_are_all_hosts_or_random_ones_up_to_srv_max_hosts() {
     // N-7
     let hosts = addresses("a.b.c d.b.c e.b.c d.b.c");

@@ -1,4 +1,4 @@
-//! The options of a connection string.
+//! The options of a connection string, or of its TXT record.
 
 use alloc::{
     boxed::Box,
@@ -17,7 +17,11 @@ use crate::{
 /// The consequence of an option that guards connections and is not understood.
 const UNGUARDED: &str = "no topology starts with it, as connections would be unguarded";
 
-/// The options of a connection string, after the checks of each single option.
+/// The only options a TXT record may hold (Initial DNS Seedlist Discovery: "Default Connection
+/// String Options").
+const TXT_OPTIONS: [&str; 3] = ["authSource", "loadBalanced", "replicaSet"];
+
+/// The options of a connection string or of its TXT record, after the checks of each single option.
 #[derive(Default)]
 pub(super) struct Query {
     pub(super) settings: Settings,
@@ -27,17 +31,28 @@ pub(super) struct Query {
     pub(super) unguarded: Option<ConfigError>,
     /// The name under which each option was last given, its own or an alias.
     seen: BTreeMap<&'static str, &'static str>,
-    /// Whether it is an SRV string.
-    srv: bool,
+    place: Place,
     /// Whether a text in an option's position might be a piece of a password.
     confidential: bool,
 }
 
+/// The place where options are written.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Place {
+    /// A `mongodb://` string.
+    #[default]
+    Standard,
+    /// A `mongodb+srv://` string.
+    Srv,
+    /// The TXT record of its host.
+    Txt,
+}
+
 impl Query {
     /// Parses `name=value&name=value`.
-    pub(super) fn read(text: &str, srv: bool, confidential: bool) -> Result<Self, ConfigError> {
+    pub(super) fn read(text: &str, place: Place, confidential: bool) -> Result<Self, ConfigError> {
         let mut query = Self {
-            srv,
+            place,
             confidential,
             ..Self::default()
         };
@@ -77,7 +92,18 @@ impl Query {
                 "write name=value",
             ));
         }
-        let Some((row, alias)) = uri_options::find(&key) else {
+        let found = uri_options::find(&key);
+        if self.place == Place::Txt
+            && !found.is_some_and(|(row, _)| TXT_OPTIONS.contains(&row.name))
+        {
+            return Err(ConfigError::new(
+                key,
+                HIDDEN,
+                "it is not allowed there",
+                format!("let the record hold {} only", TXT_OPTIONS.join(", ")),
+            ));
+        }
+        let Some((row, alias)) = found else {
             self.unknown(&key);
             return Ok(());
         };
@@ -103,7 +129,7 @@ impl Query {
         text: &str,
         shown: Box<str>,
     ) -> Result<(), ConfigError> {
-        if row.srv_only && !self.srv {
+        if row.srv_only && self.place == Place::Standard {
             return Err(ConfigError::new(
                 row.name,
                 shown,
@@ -131,12 +157,17 @@ impl Query {
         match row.kind.parse(text) {
             Ok(value) => self.set(row, name, value, shown),
             Err(Refusal { reason, rest }) => {
+                // SOCKS5 Support: "Drivers MUST ignore this option if it specifies a zero-length
+                // string".
+                let is_nobody =
+                    text.is_empty() && matches!(row.name, "proxyUsername" | "proxyPassword");
+                let guards = row.guards && !is_nobody;
                 let consequence = match rest {
-                    _ if row.guards => UNGUARDED,
+                    _ if guards => UNGUARDED,
                     Some(_) => "the others are used",
                     None => "the option is ignored",
                 };
-                if row.guards {
+                if guards {
                     let remedy = "correct the value, or leave the option out if nothing needs it";
                     let error = ConfigError::new(name, shown.clone(), &*reason, remedy);
                     self.unguarded.get_or_insert(error);

@@ -1,16 +1,12 @@
 //! SRV strings: the name to look up, and the options of its TXT record.
 
-use alloc::{boxed::Box, format, string::ToString};
+use alloc::{boxed::Box, format, string::ToString, vec::Vec};
 
-use super::percent;
+use super::query::{Place, Query};
 use crate::{
-    options::{ConfigError, Srv},
-    uri_options::{self, HIDDEN, Settings, Value},
+    options::{ConfigError, Srv, Warning},
+    uri_options::{Settings, Value},
 };
-
-/// The only options a TXT record may hold (Initial DNS Seedlist Discovery: "Default Connection
-/// String Options").
-const TXT_OPTIONS: [&str; 3] = ["authSource", "loadBalanced", "replicaSet"];
 
 /// Creates the lookup of `host` from the options.
 pub(super) fn lookup(host: &str, settings: &Settings) -> Srv {
@@ -21,29 +17,17 @@ pub(super) fn lookup(host: &str, settings: &Settings) -> Srv {
     if let Some(Value::Number(max)) = settings.get("srvMaxHosts") {
         srv.max_hosts = u32::try_from(*max).unwrap_or_default();
     }
-    if let Some(Value::Text(suffix)) = settings.get("srvAllowedHostsSuffix") {
-        let suffix = suffix.trim_matches('.').to_ascii_lowercase();
-        srv.allowed_hosts_suffix = Some(suffix.into());
-    }
     srv
 }
 
 /// Adds the options of the one TXT record of `host`, its strings concatenated, where `settings` has
-/// none.
+/// none. They are read like those of the string (Initial DNS Seedlist Discovery: "in the same way").
 pub(super) fn merge_txt(
     settings: &mut Settings,
+    warnings: &mut Vec<Warning>,
     host: &str,
     records: &[Box<str>],
 ) -> Result<(), ConfigError> {
-    let invalid = |option: &str, value: &str, reason: &str| {
-        ConfigError::new(
-            format!("TXT record of {host}: {option}"),
-            value,
-            reason,
-            "let the record hold authSource, loadBalanced and replicaSet only, as name=value \
-             separated by `&`",
-        )
-    };
     let record = match records {
         [] => return Ok(()),
         [record] => record,
@@ -56,19 +40,18 @@ pub(super) fn merge_txt(
             ));
         }
     };
-    for pair in record.split('&').filter(|pair| !pair.is_empty()) {
-        let Some((key, text)) = pair.split_once('=') else {
-            return Err(invalid(pair, "", "the option has no value"));
-        };
-        let row = match uri_options::find(key) {
-            Some((row, None)) if TXT_OPTIONS.contains(&row.name) => row,
-            _ => return Err(invalid(key, HIDDEN, "it is not allowed there")),
-        };
-        let value = percent::decode(text).map_err(|reason| invalid(row.name, text, reason))?;
-        let value = row.kind.parse(&value);
-        let value = value.map_err(|refusal| invalid(row.name, text, &refusal.reason))?;
-        settings.entry(row.name).or_insert(value);
+    let named = |option: &str| format!("TXT record of {host}: {option}");
+    let query = Query::read(record, Place::Txt, false).map_err(|error| {
+        let option = named(error.option());
+        ConfigError::new(option, error.value(), error.reason(), error.remedy())
+    })?;
+    for (name, value) in query.settings {
+        settings.entry(name).or_insert(value);
     }
+    warnings.extend(query.warnings.iter().map(|warning| {
+        let (option, value) = (named(warning.option()), warning.value());
+        Warning::new(option, value, warning.reason(), warning.consequence())
+    }));
     Ok(())
 }
 

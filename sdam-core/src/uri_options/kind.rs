@@ -2,7 +2,6 @@
 
 use alloc::{
     boxed::Box,
-    collections::BTreeMap,
     format,
     string::{String, ToString},
     vec::Vec,
@@ -142,17 +141,16 @@ fn list(text: &str, known: &[&'static str]) -> Result<Value, Refusal> {
     }
 }
 
-/// Parses the pairs of `name:value,name:value`, sorted by name; of several values for one name the
-/// last counts.
+/// Parses the pairs of `name:value,name:value`, in the order given.
 ///
 /// Only the first colon of a pair separates, so a value may contain others (Connection String:
 /// "Key-Value Pair").
 fn pairs(
     text: &str,
     is_value: impl Fn(&str) -> bool,
-) -> Result<BTreeMap<&str, &str>, &'static str> {
+) -> Result<Vec<(&str, &str)>, &'static str> {
     if text.is_empty() {
-        return Ok(BTreeMap::new());
+        return Ok(Vec::new());
     }
     text.split(',')
         .map(|pair| pair.split_once(':'))

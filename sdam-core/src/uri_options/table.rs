@@ -79,7 +79,6 @@ const ROWS: &[Row] = &[
     framework("serverSelectionTimeoutMS", MILLIS),
     framework("serverSelectionTryOnce", Flag),
     framework("socketCheckIntervalMS", MILLIS),
-    framework("srvAllowedHostsSuffix", Text).srv_only().guard(),
     framework("srvMaxHosts", COUNT).srv_only(),
     framework("srvServiceName", Service).srv_only(),
     driver("authMechanism", Text),

@@ -82,30 +82,39 @@ impl fmt::Debug for Secret {
 
 /// The properties of an authentication mechanism: unique names with one value each.
 ///
+/// Names are case-insensitive (Authentication: "Naming"). A value that contains a comma cannot be
+/// part of a connection string, which would end it at the comma: set it in code, by
+/// [`Credential::with_properties`](crate::options::Credential::with_properties).
+///
 /// As a value can be a session token, printing shows only the names.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Properties(BTreeMap<Box<str>, Box<str>>);
 
 impl Properties {
     /// Creates the properties; of several values for one name the last one counts.
-    pub(super) fn new<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+    pub(crate) fn new<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let pairs = pairs.into_iter();
         Self(
             pairs
-                .map(|(name, value)| (name.into(), value.into()))
+                .map(|(name, value)| (normal(name), value.into()))
                 .collect(),
         )
     }
 
-    /// Returns the value of the property `name`, which is case-sensitive.
+    /// Returns the value of the property `name`, in any case.
     pub fn value(&self, name: &str) -> Option<&str> {
-        self.0.get(name).map(|value| &**value)
+        self.0.get(&normal(name)).map(|value| &**value)
     }
 
-    /// Returns names and values, sorted by name.
+    /// Returns names, in upper case as the specification spells them, and values, sorted by name.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (&**name, &**value))
     }
+}
+
+/// Returns the spelling of a property's name by which it is found.
+fn normal(name: &str) -> Box<str> {
+    name.to_ascii_uppercase().into()
 }
 
 impl fmt::Debug for Properties {

@@ -32,7 +32,9 @@ fn a_topology_loses_its_servers_with_the_proxy_and_finds_them_again() {
     };
     on_every_runtime(|runtime| {
         let set = set();
-        let topology = start(runtime, &set, &socks, "");
+        // B-39
+        let nobody = "&proxyUsername=&proxyPassword=";
+        let topology = start(runtime, &set, &socks, nobody);
         block_on(async {
             let (_, members) = topology.wait_for(complete, PATIENCE).await.unwrap();
             assert_eq!(members, 3);

@@ -79,6 +79,26 @@ fn both_records_are_looked_up_at_once_and_nothing_else() {
 }
 
 #[test]
+fn wrong_values_of_the_txt_record_are_warnings_of_the_topology() {
+    // N-15
+    let sim = sharded(1);
+    let record = "loadBalanced=yes&authSource=a&authSource=b";
+    sim.dns().set_txt("test1.test.build.10gen.cc", [record]);
+    let topology = start(&sim, &uri("test1", ""));
+    let warnings = topology.warnings().iter().map(ToString::to_string);
+    assert_eq!(
+        warnings.collect::<Vec<_>>(),
+        [
+            "`TXT record of test1.test.build.10gen.cc: loadBalanced` is `yes`: it must be `true` \
+             or `false`; the option is ignored",
+            "`TXT record of test1.test.build.10gen.cc: authSource` is `b`: it is given more than \
+             once; `b` is used",
+        ],
+    );
+    assert!(!topology.options().load_balanced);
+}
+
+#[test]
 fn look_ups_that_fail_name_the_record_the_cause_and_the_remedy() {
     // N-4
     let check = |name: &str, fault, expected: &str| {

@@ -412,9 +412,50 @@ fn proxy_options_without_host_or_with_half_of_the_credentials_are_refused() {
     check_refused("mongodb://a/?proxyPort=1080", "proxyPort");
     check_refused("mongodb://a/?proxyHost=b&proxyUsername=c", "proxyUsername");
     check_refused("mongodb://a/?proxyHost=b&proxyHost=b", "proxyHost");
+    let half = "mongodb://a/?proxyHost=b&proxyUsername=&proxyPassword=d";
+    check_refused(half, "proxyPassword");
     let options = accepted("proxyHost=b&proxyPort=1&proxyUsername=c&proxyPassword=d");
     let expected = ProxyOptions::new("b", 1).with_credential("c", "d");
     assert_eq!(options.proxy, Some(expected));
     let expected = ProxyOptions::new("b", 1080);
     assert_eq!(accepted("proxyHost=b").proxy, Some(expected));
+}
+
+#[test]
+fn an_empty_credential_of_a_proxy_is_ignored_with_a_warning() {
+    // B-39
+    for (options, expected) in [
+        (
+            "proxyHost=b&proxyUsername=&proxyPassword=",
+            Some(ProxyOptions::new("b", 1080)),
+        ),
+        ("proxyUsername=&proxyPassword=", None),
+    ] {
+        let string = parse(&format!("mongodb://a/?{options}"));
+        assert_eq!(warned(&string), ["proxyUsername", "proxyPassword"]);
+        let options = string.into_options().unwrap();
+        assert_eq!(options.validate(), Ok(()));
+        assert_eq!(options.proxy, expected);
+    }
+}
+
+#[test]
+fn names_of_mechanism_properties_ignore_case() {
+    // B-40
+    let options = accepted(
+        "authMechanismProperties=service_name:a,Service_Name:b,TOKEN_RESOURCE:mongodb://foo",
+    );
+    let properties = options.driver.auth_mechanism_properties().unwrap();
+    for name in ["SERVICE_NAME", "service_name", "sErViCe_NaMe"] {
+        assert_eq!(properties.value(name), Some("b"), "{name}");
+    }
+    let all = [("SERVICE_NAME", "b"), ("TOKEN_RESOURCE", "mongodb://foo")];
+    assert!(properties.iter().eq(all));
+    // A value ends at a comma, so only code can set one that contains it.
+    let string = parse("mongodb://a/?authMechanismProperties=TOKEN_RESOURCE:a,b");
+    assert_eq!(warned(&string), ["authMechanismProperties"]);
+    assert_eq!(string.credential(), None);
+    let credential = Credential::x509().with_properties([("token_resource", "a,b")]);
+    let properties = credential.properties.unwrap();
+    assert_eq!(properties.value("TOKEN_RESOURCE"), Some("a,b"));
 }

@@ -41,7 +41,7 @@ fn an_srv_string_with_a_port_or_several_hosts_is_refused() {
 }
 
 #[test]
-fn srv_host_service_limit_and_suffix_are_kept() {
+fn srv_host_service_and_limit_are_kept() {
     // B-29, N-3, N-6
     let string = parse("mongodb+srv://Test.Example.COM./");
     let srv = string.srv().unwrap();
@@ -50,16 +50,23 @@ fn srv_host_service_limit_and_suffix_are_kept() {
     assert_eq!(srv.max_hosts, 0);
     assert!(string.hosts().is_empty());
 
-    let string = parse(
-        "mongodb+srv://u:p@h.example.com/db?srvServiceName=my-name&srvMaxHosts=2\
-         &srvAllowedHostsSuffix=.Example.COM.",
-    );
+    let string =
+        parse("mongodb+srv://u:p@h.example.com/db?srvServiceName=my-name&srvMaxHosts=2");
     let srv = string.srv().unwrap();
     assert_eq!(srv.query_name(), "_my-name._tcp.h.example.com");
     assert_eq!(srv.max_hosts, 2);
-    assert_eq!(srv.allowed_hosts_suffix.as_deref(), Some("example.com"));
     assert_eq!(string.user(), Some("u"));
     assert_eq!(string.database(), Some("db"));
+}
+
+#[test]
+fn no_option_replaces_the_domain() {
+    // N-2, N-5
+    let string = parse("mongodb+srv://h.example.com/?srvAllowedHostsSuffix=example.org");
+    assert_eq!(warned(&string), ["srvAllowedHostsSuffix"]);
+    assert_eq!(string.srv(), Some(&Srv::new("h.example.com")));
+    let foreign = vec![ServerAddress::new("a.example.org", 1)];
+    assert!(resolve(string, foreign, &[]).is_err());
 }
 
 #[test]
@@ -108,7 +115,6 @@ fn contradictory_options_are_refused_before_the_look_up() {
     check("srvMaxHosts=1&replicaSet=rs", "srvMaxHosts");
     check("srvMaxHosts=1&loadBalanced=true", "srvMaxHosts");
     check("loadBalanced=true&replicaSet=rs", "loadBalanced");
-    check("srvAllowedHostsSuffix=.com", "srvAllowedHostsSuffix");
     for options in [
         "directConnection=false",
         "srvMaxHosts=0&replicaSet=rs",
@@ -201,7 +207,6 @@ fn a_txt_record_with_other_options_is_refused() {
         "authSource",
         "authSource=%",
         "authSource=",
-        "loadBalanced=x",
         "replicaSet=rs&authSource",
     ] {
         let string = parse("mongodb+srv://h.example.com");
@@ -211,6 +216,43 @@ fn a_txt_record_with_other_options_is_refused() {
             "{record}: {error}"
         );
     }
+}
+
+#[test]
+fn wrong_and_repeated_values_of_a_txt_record_warn_as_those_of_the_string_do() {
+    // N-15
+    let resolve = |query: &str, txt: &[&str]| {
+        let string = parse(&format!("mongodb+srv://h.example.com/?{query}"));
+        resolve(string, hosts(1), txt).unwrap()
+    };
+    for options in [
+        "loadBalanced=x",
+        "loadBalanced=",
+        "replicaSet=",
+        "replicaSet=a&replicaSet=b",
+        "loadBalanced=false&LOADBALANCED=true",
+        "loadBalanced=1&replicaSet=rs&authSource=db",
+    ] {
+        let expected = resolve(options, &[]);
+        let string = resolve("", &[options]);
+        assert!(string.options().eq(expected.options()), "{options}");
+        let expected = expected.warnings().iter();
+        let expected = expected.map(|warning| {
+            let text = warning.to_string();
+            text.replacen('`', "`TXT record of h.example.com: ", 1)
+        });
+        let warnings: Vec<_> = string.warnings().iter().map(ToString::to_string).collect();
+        assert_eq!(warnings, expected.collect::<Vec<_>>());
+        assert_eq!(warnings.len(), 1);
+    }
+    let string = resolve("loadBalanced=true", &["loadBalanced=x"]);
+    let warned = &string.warnings()[0];
+    assert_eq!(
+        warned.to_string(),
+        "`TXT record of h.example.com: loadBalanced` is `x`: it must be `true` or `false`; the \
+         option is ignored",
+    );
+    assert!(string.into_options().unwrap().load_balanced);
 }
 
 #[test]
