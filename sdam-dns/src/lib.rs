@@ -118,7 +118,8 @@ impl Resolver for DnsResolver {
         let records = self.look_up(name, RecordType::SRV, timeout).await?;
         let host = |record: &Record| match &record.data {
             RData::SRV(srv) => {
-                let target = srv.target.to_utf8();
+                // Certificates name the ASCII form, and so does the system's look-up of addresses.
+                let target = srv.target.to_ascii();
                 Some(ServerAddress::new(target.trim_end_matches('.'), srv.port))
             }
             _ => None,

@@ -4,10 +4,17 @@ use std::{net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
 use futures::future::{self, Either};
 use hickory_resolver::{
-    TokioResolver,
+    NameServerPool, PoolContext, TlsConfig,
     config::{ConnectionConfig, NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts},
-    net::{NetError, runtime::TokioRuntimeProvider},
-    proto::rr::{Record, RecordType},
+    net::{
+        DnsError, NetError,
+        runtime::TokioRuntimeProvider,
+        xfer::{DnsHandle as _, FirstAnswer as _, RetryDnsHandle},
+    },
+    proto::{
+        op::{DnsRequestOptions, DnsResponse, Query as DnsQuery},
+        rr::{Name, Record, RecordType},
+    },
     system_conf,
 };
 use sdam_core::error::Stage;
@@ -51,21 +58,17 @@ impl Query {
     async fn answer(&self) -> Result<Vec<Record>, TransportError> {
         let (config, options) = self.configuration()?;
         let servers = Servers(&config).to_string();
-        let mut builder =
-            TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
-        *builder.options_mut() = options;
-        let resolver = builder.build().map_err(|error| failed(&servers, error))?;
-        let lookup = resolver.lookup(self.name.as_str(), self.record_type);
+        let answer = self.ask(config, options);
         let outcome = match self.timeout {
-            None => lookup.await,
-            Some(timeout) => match time::timeout(timeout, lookup).await {
+            None => answer.await,
+            Some(timeout) => match time::timeout(timeout, answer).await {
                 Ok(outcome) => outcome,
                 Err(_) => Err(NetError::Timeout),
             },
         };
         match outcome {
             Ok(found) => Ok(found
-                .answers()
+                .answers
                 .iter()
                 .filter(|record| record.record_type() == self.record_type)
                 .cloned()
@@ -73,6 +76,27 @@ impl Query {
             Err(error) if error.is_no_records_found() => Ok(Vec::new()),
             Err(error) => Err(failed(&servers, error)),
         }
+    }
+
+    /// Asks the name servers themselves. Hickory's `Resolver` would answer for `localhost` and other
+    /// reserved names (RFC 6761), which may have SRV records.
+    async fn ask(
+        &self,
+        config: ResolverConfig,
+        options: ResolverOpts,
+    ) -> Result<DnsResponse, NetError> {
+        let query = DnsQuery::query(Name::from_utf8(&self.name)?, self.record_type);
+        let mut request = DnsRequestOptions::default();
+        request.recursion_desired = options.recursion_desired;
+        request.use_edns = options.edns0;
+        request.edns_payload_len = options.edns_payload_len;
+        request.case_randomization = options.case_randomization;
+        let attempts = options.attempts;
+        let context = Arc::new(PoolContext::new(options, TlsConfig::new()?));
+        let provider = TokioRuntimeProvider::default();
+        let servers = NameServerPool::from_config(config.name_servers, context, provider);
+        let responses = RetryDnsHandle::new(servers, attempts).lookup(query, request);
+        Ok(DnsError::from_response(responses.first_answer().await?)?)
     }
 
     fn configuration(&self) -> Result<(ResolverConfig, ResolverOpts), TransportError> {

@@ -154,6 +154,15 @@ impl<'a> Parts<'a> {
         if host.is_unix() {
             return invalid("a path has no SRV record");
         }
+        if !host.host().is_ascii() {
+            // The hosts of records have their ASCII form, which has to end in this name.
+            return Err(ConfigError::new(
+                "host",
+                self.shown_hosts(self.hosts),
+                "it contains characters outside of ASCII",
+                "write the name in its ASCII form, whose labels begin with xn--",
+            ));
+        }
         Ok(host.host().trim_end_matches('.').into())
     }
 

@@ -1,6 +1,7 @@
-//! SRV polling at a real name server whose records change, on every runtime and without one.
+//! SRV records of a real name server: special names, and polling on every runtime and without one.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod polling;
+mod seeds;
 mod world;

@@ -25,8 +25,8 @@ fn resolve(
 }
 
 #[test]
-fn an_srv_string_with_a_port_or_several_hosts_is_refused() {
-    // N-1
+fn an_srv_string_with_a_port_several_hosts_or_no_ascii_name_is_refused() {
+    // N-1, N-16
     for host in [
         "",
         "a.b.c,d.b.c",
@@ -35,6 +35,8 @@ fn an_srv_string_with_a_port_or_several_hosts_is_refused() {
         "[::1]",
         "%2Fa.sock",
         "a b",
+        "h.b\u{fc}cher.example",
+        "h.b%C3%BCcher.example",
     ] {
         check_refused(&format!("mongodb+srv://{host}"), "host");
     }
@@ -50,8 +52,7 @@ fn srv_host_service_and_limit_are_kept() {
     assert_eq!(srv.max_hosts, 0);
     assert!(string.hosts().is_empty());
 
-    let string =
-        parse("mongodb+srv://u:p@h.example.com/db?srvServiceName=my-name&srvMaxHosts=2");
+    let string = parse("mongodb+srv://u:p@h.example.com/db?srvServiceName=my-name&srvMaxHosts=2");
     let srv = string.srv().unwrap();
     assert_eq!(srv.query_name(), "_my-name._tcp.h.example.com");
     assert_eq!(srv.max_hosts, 2);
