@@ -278,6 +278,24 @@ fn an_error_in_the_reply_to_a_command_is_reported_once_with_the_reply() {
 }
 
 #[test]
+fn a_refused_hello_is_a_failed_authentication_if_there_is_a_credential() {
+    // I-21
+    let refusal = doc! { "ok": 0, "code": 91, "errmsg": "no" };
+    let bench = Bench::new(&refusal, None);
+    let outcome = bench.establish(&TWO_COMMANDS);
+    assert_eq!(outcome.as_ref().unwrap_err().error.code, Some(91));
+    let report = failure(&bench, outcome, ErrorKind::Command);
+    assert!(matches!(report.cause, Cause::Reply(_)));
+    // Without a credential it is an error of hello, as is a reply that is no answer at all.
+    let anonymous = block_on(bench.pool.establish(Some(TIMEOUT))).unwrap_err();
+    assert_eq!(anonymous.error.stage, Stage::Hello);
+    let garbage = Bench::new(&doc! { "a": 1 }, None);
+    let error = garbage.establish(&TWO_COMMANDS).unwrap_err();
+    let (kind, stage) = (error.error.kind, error.error.stage);
+    assert_eq!((kind, stage), (ErrorKind::Protocol, Stage::Hello));
+}
+
+#[test]
 fn a_reply_that_the_client_refuses_is_a_failed_authentication() {
     // I-14: in the reply to hello, and in that to a command.
     let refused = || doc! { "refuse": true, "ok": 1 };

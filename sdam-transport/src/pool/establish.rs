@@ -53,7 +53,8 @@ impl NewPool {
     ///
     /// If the server has left the topology, could not be reached, refused the handshake, or
     /// authentication failed. The error is reported already, once. One of authentication is at
-    /// [`Stage::Auth`] and marks the server Unknown (I-14).
+    /// [`Stage::Auth`] and marks the server Unknown (I-14); so is a refused hello if there is an
+    /// `authenticator`.
     ///
     /// A panic of the transport or of the authenticator is an error of the kind
     /// [`Internal`](ErrorKind::Internal). It says nothing about the server and is not reported.
@@ -100,7 +101,7 @@ impl NewPool {
             None => hello,
         };
         let reply = attempt.greet(&mut line, &hello).await?;
-        let hello = attempt.introduce(reply.body())?;
+        let hello = attempt.introduce(reply.body(), conversation.is_some())?;
         line.connection
             .set_max_message_size(hello.max_message_size());
         // Authentication: "If the server is of type RSArbiter, no authentication is possible".
@@ -193,11 +194,16 @@ impl Attempt<'_> {
     }
 
     /// Reports the reply to hello.
-    fn introduce(&mut self, reply: &[u8]) -> Result<Hello, ConnectionError> {
+    fn introduce(&mut self, reply: &[u8], authenticates: bool) -> Result<Hello, ConnectionError> {
         // The topology publishes what is reported to it.
         let reply = without_speculative_reply(reply);
-        let hello = Hello::parse(&reply).map_err(|error| {
-            let outcome = self.report(|own| AppError::reply(own, Stage::Hello, &*reply));
+        let hello = Hello::parse(&reply).map_err(|mut error| {
+            // Authentication: "If the hello [...] fails with an error, drivers MUST treat this as an
+            // authentication error".
+            if authenticates && error.kind == ErrorKind::Command {
+                error.stage = Stage::Auth;
+            }
+            let outcome = self.report(|own| AppError::reply(own, error.stage, &*reply));
             ConnectionError::new(error, outcome)
         })?;
         let handshake = self.new.reporter.handle_handshake(self.generation, &reply);

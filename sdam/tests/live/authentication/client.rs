@@ -30,7 +30,16 @@ pub(super) fn secured() -> Option<Mongod> {
 
 /// Returns whether the server is older than 4.4.
 pub(super) fn is_before_4_4(mongod: &Mongod) -> bool {
-    mongod.hello().unwrap().get_i32("maxWireVersion").unwrap() < 9
+    wire_version(mongod) < 9
+}
+
+/// Returns whether the server is older than 5.0.
+pub(super) fn is_before_5_0(mongod: &Mongod) -> bool {
+    wire_version(mongod) < 13
+}
+
+fn wire_version(mongod: &Mongod) -> i32 {
+    mongod.hello().unwrap().get_i32("maxWireVersion").unwrap()
 }
 
 #[derive(Debug)]
@@ -88,8 +97,19 @@ impl Client {
 
     /// Like [`open`](Self::open), with this time limit for the connection.
     pub(super) fn open_within(&self, timeout: Duration) -> Result<Established, ConnectionError> {
+        self.open_after(|| (), timeout)
+    }
+
+    /// Like [`open_within`](Self::open_within), while what `fail` returns, once the server is
+    /// available, exists.
+    pub(super) fn open_after<G>(
+        &self,
+        fail: impl FnOnce() -> G,
+        timeout: Duration,
+    ) -> Result<Established, ConnectionError> {
         block_on(async {
             let server = self.topology.select(&Criteria::write()).await.unwrap();
+            let _guard = fail();
             let authenticator = self.authenticator.as_ref();
             let authenticator = authenticator.map(|own| own as &dyn Authenticator);
             let pool = &server.pool().0;

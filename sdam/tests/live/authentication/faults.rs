@@ -4,11 +4,11 @@ use std::time::{Duration, Instant};
 
 use bson::doc;
 use futures::executor::block_on;
-use sdam::{Criteria, ErrorKind, ErrorOutcome, Options, Stage, Topology};
+use sdam::{Criteria, ErrorKind, ErrorOutcome, Options, ServerError, Stage, Topology};
 use sdam_live::{FailCommand, Mongod, ROOT};
 use sdam_pool::Pools;
 
-use super::client::{Client, PATIENCE, is_before_4_4, secured};
+use super::client::{Client, PATIENCE, is_before_4_4, is_before_5_0, secured};
 use crate::runtime::Host;
 
 /// Returns the number of the server's open connections.
@@ -70,6 +70,31 @@ fn a_failure_at_each_command_is_an_authentication_error_and_leaks_no_connection(
     }
     client.open().unwrap().close();
     client.finish();
+}
+
+#[test]
+fn a_refused_hello_is_an_authentication_error() {
+    // I-21
+    let Some(mongod) = secured() else { return };
+    if is_before_5_0(&mongod) {
+        // Its handshake itself never fails.
+        return;
+    }
+    for (user_info, stage) in [("root:root@", Stage::Auth), ("", Stage::Hello)] {
+        let client = Client::start(&mongod, user_info, "", true);
+        let hello = FailCommand::new(["hello", "isMaster"]).error_code(91);
+        let fail = || mongod.fail_command(hello.app_name("auth")).unwrap();
+        let error = client.open_after(fail, PATIENCE).unwrap_err();
+        let ServerError {
+            kind,
+            code,
+            stage: at,
+            ..
+        } = error.error;
+        assert_eq!((kind, code, at), (ErrorKind::Command, Some(91), stage));
+        client.open().unwrap().close();
+        client.finish();
+    }
 }
 
 #[test]
