@@ -251,6 +251,9 @@ impl ConnectionString {
         }
         let mut options = self.draft();
         options.uri_warnings = self.warnings;
+        // The official files demand that the string itself does not warn.
+        let unsupported = TlsOptions::ocsp_warnings(&self.settings);
+        options.uri_warnings.extend(unsupported);
         options.uri_unguarded = self.unguarded;
         Ok(options)
     }

@@ -35,8 +35,8 @@
 //! | `tlsCertificateKeyFilePassword` | for encrypted PKCS#8 keys (PBES2 with AES; feature `encrypted-keys`, on by default) |
 //! | `tlsAllowInvalidCertificates` | accepts every certificate, also of another host |
 //! | `tlsAllowInvalidHostnames` | accepts a valid certificate of another host |
-//! | `tlsDisableCertificateRevocationCheck` | ignores the revocation lists |
-//! | `tlsDisableOCSPEndpointCheck` | nothing: no responder is asked anyway |
+//! | `tlsDisableCertificateRevocationCheck` | ignores the revocation lists; `false` is a warning, as OCSP is not supported |
+//! | `tlsDisableOCSPEndpointCheck` | nothing: no responder is asked anyway; `false` is a warning |
 //!
 //! Files are read once, when a topology starts. A file that cannot be used is a
 //! [`ConfigError`](sdam_core::options::ConfigError) that names the option and the file.
@@ -52,9 +52,19 @@
 //! A connection that resumes the session of an earlier one to the same host trusts the check of
 //! that one.
 //!
-//! Not done: OCSP, neither stapled responses nor responders (a stapled response is accepted and
-//! ignored, as is the demand of a certificate for one), the download of revocation lists, and the
-//! revocation of intermediate authorities.
+//! Not done: OCSP, the download of revocation lists, and the revocation of intermediate authorities.
+//!
+//! # OCSP
+//!
+//! OCSP is not supported, neither stapled responses nor responders: a stapled response is accepted
+//! and ignored, as is the demand of a certificate for one (Must-Staple). A certificate is rejected as
+//! revoked only if a [revocation list](Rustls::with_revocation_lists) of the program says so.
+//! Therefore (OCSP Support: "Documentation Requirements"):
+//!
+//! - The revocation of certificates of MongoDB Atlas cannot be checked once Atlas uses certificates
+//!   that offer OCSP only.
+//! - If your certificate authority issues certificates that offer OCSP only, their revocation cannot
+//!   be checked.
 //!
 //! An established connection keeps about 10 KiB more than one in plain text.
 //!

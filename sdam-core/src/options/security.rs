@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 
 use super::{ConfigError, Warning};
-use crate::uri_options::{Secret, Settings, Value};
+use crate::uri_options::{HIDDEN, Secret, Settings, Value};
 
 /// The port of a proxy whose address names none (URI Options: "proxyPort").
 const DEFAULT_PROXY_PORT: u16 = 1080;
@@ -33,7 +33,7 @@ pub struct TlsOptions {
     pub allow_invalid_hostnames: bool,
     /// `tlsDisableCertificateRevocationCheck`: whether to accept revoked certificates.
     pub disable_certificate_revocation_check: bool,
-    /// `tlsDisableOCSPEndpointCheck`: whether not to ask OCSP responders.
+    /// `tlsDisableOCSPEndpointCheck`: whether not to ask OCSP responders. `sdam-tls` asks none.
     pub disable_ocsp_endpoint_check: bool,
 }
 
@@ -75,8 +75,39 @@ impl TlsOptions {
 }
 
 impl TlsOptions {
-    /// Returns a warning for each option that leaves connections open to attack.
+    /// Returns a warning for each option of a connection string that asks for OCSP, by saying that
+    /// it is not turned off.
+    pub(crate) fn ocsp_warnings(settings: &Settings) -> impl Iterator<Item = Warning> {
+        let checks = [
+            "tlsDisableCertificateRevocationCheck",
+            "tlsDisableOCSPEndpointCheck",
+        ];
+        let asked = checks
+            .into_iter()
+            .filter(|check| settings.get(check) == Some(&Value::Flag(false)));
+        asked.map(|check| {
+            Warning::new(
+                check,
+                "false",
+                "OCSP is not supported",
+                "a revoked certificate is rejected only if it is on a revocation list of the \
+                 program",
+            )
+        })
+    }
+
+    /// Returns a warning for each option that leaves connections open to attack, and for one that
+    /// has no effect.
     pub(super) fn warnings(&self) -> impl Iterator<Item = Warning> + use<> {
+        let password = self.certificate_key_file_password.is_some();
+        let unused = (password && self.certificate_key_file.is_none()).then(|| {
+            Warning::new(
+                "tlsCertificateKeyFilePassword",
+                HIDDEN,
+                "there is no `tlsCertificateKeyFile`",
+                "the password is not used",
+            )
+        });
         let lax = [
             (
                 self.allow_invalid_certificates,
@@ -92,9 +123,10 @@ impl TlsOptions {
             ),
         ];
         let lax = lax.into_iter().filter(|(on, ..)| *on);
-        lax.map(|(_, option, reason, consequence)| {
+        let lax = lax.map(|(_, option, reason, consequence)| {
             Warning::new(option, "true", reason, consequence)
-        })
+        });
+        lax.chain(unused)
     }
 }
 

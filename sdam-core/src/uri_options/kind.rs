@@ -145,10 +145,7 @@ fn list(text: &str, known: &[&'static str]) -> Result<Value, Refusal> {
 ///
 /// Only the first colon of a pair separates, so a value may contain others (Connection String:
 /// "Key-Value Pair").
-fn pairs(
-    text: &str,
-    is_value: impl Fn(&str) -> bool,
-) -> Result<Vec<(&str, &str)>, &'static str> {
+fn pairs(text: &str, is_value: impl Fn(&str) -> bool) -> Result<Vec<(&str, &str)>, &'static str> {
     if text.is_empty() {
         return Ok(Vec::new());
     }

@@ -164,13 +164,32 @@ fn an_option_of_tls_without_tls_fails_validation() {
 }
 
 #[test]
-fn options_that_leave_connections_open_to_attack_cause_a_warning() {
+fn options_that_leave_connections_open_to_attack_or_have_no_effect_cause_a_warning() {
     for (options, expected) in [
         ("tls=true", &[][..]),
         ("tlsInsecure=true", &["tlsAllowInvalidCertificates"]),
         (
             "tlsAllowInvalidHostnames=true",
             &["tlsAllowInvalidHostnames"],
+        ),
+        // B-41
+        ("tlsDisableOCSPEndpointCheck=true", &[]),
+        (
+            "tlsDisableOCSPEndpointCheck=false",
+            &["tlsDisableOCSPEndpointCheck"],
+        ),
+        ("tlsDisableCertificateRevocationCheck=true", &[]),
+        (
+            "tlsDisableCertificateRevocationCheck=false",
+            &["tlsDisableCertificateRevocationCheck"],
+        ),
+        (
+            "tlsCertificateKeyFilePassword=p",
+            &["tlsCertificateKeyFilePassword"],
+        ),
+        (
+            "tlsCertificateKeyFile=f&tlsCertificateKeyFilePassword=p",
+            &[],
         ),
     ] {
         let options = Options::parse(&format!("mongodb://a/?{options}")).unwrap();
