@@ -23,6 +23,11 @@ use crate::{
 ///
 /// Keeps the keys that are derived from the password, so that only the first connection takes the
 /// time for it. Printing it reveals no secret. Cheap to clone; clones share the keys.
+///
+/// A server decides how long a derivation takes, up to [`MAX_ITERATIONS`](crate::scram::MAX_ITERATIONS),
+/// before it has proved anything. So keys are derived in slices of less than a tenth of a
+/// millisecond. Between two slices the executor runs other tasks, and the time limit of the connection
+/// is checked. A connection that is dropped meanwhile ends the derivation, and nothing of it is kept.
 #[derive(Clone)]
 pub struct Account {
     method: Arc<Method>,

@@ -21,6 +21,7 @@
 //! # Ok::<_, sdam_auth::scram::ScramError>(())
 //! ```
 
+mod derivation;
 mod error;
 mod keys;
 mod mechanism;
@@ -31,13 +32,15 @@ use std::{fmt, sync::Arc};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 
+pub(crate) use self::derivation::Derivation;
 pub use self::{error::ScramError, keys::Keys, mechanism::Mechanism};
 
 /// The minimum number of iterations (Authentication: "Drivers MUST enforce a minimum iteration
 /// count of 4096").
 pub const MIN_ITERATIONS: u32 = 4096;
-/// The maximum number of iterations: more would let a server decide how long the client computes.
-/// It is more than current recommendations for passwords, and takes about a second.
+/// The maximum number of iterations: more would let a server, which has not proved anything yet,
+/// decide how long the client computes. It is more than current recommendations for passwords, and
+/// takes about a second.
 pub const MAX_ITERATIONS: u32 = 2_000_000;
 
 /// No channel binding, and no other user to act as.

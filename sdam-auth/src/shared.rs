@@ -3,12 +3,17 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sdam_core::options::ServerApi;
+use sdam_transport::spawn::yield_now;
 
 use crate::{
     cache::{KeyCache, KeyId},
     method::User,
-    scram::{Keys, ScramError},
+    scram::{Derivation, Keys, ScramError},
 };
+
+/// The number of iterations during which no other task of the thread runs. They take less than a
+/// tenth of a millisecond.
+const SLICE: u32 = 64;
 
 /// The part of an account that its conversations share.
 pub(crate) struct Shared {
@@ -24,15 +29,21 @@ impl Shared {
         }
     }
 
-    /// Returns the keys of `user`, from the cache if they are in it.
-    pub(crate) fn keys(&self, user: &User, id: &KeyId) -> Result<Arc<Keys>, ScramError> {
-        if let Some(keys) = self.cache().find(id) {
+    /// Returns the keys of `user`, from the cache if they are in it. Otherwise they are derived, in
+    /// slices between which other tasks run: the server chooses the number of iterations.
+    pub(crate) async fn keys(&self, user: &User, id: &KeyId) -> Result<Arc<Keys>, ScramError> {
+        let found = self.cache().find(id);
+        if let Some(keys) = found {
             return Ok(keys);
         }
-        // Without the lock, because it takes long.
         let secret = id.mechanism.prepare(&user.name, &user.password)?;
-        let keys = Keys::derive(id.mechanism, &secret, &id.salt, id.iterations);
-        Ok(Arc::new(keys))
+        let mut derivation = Derivation::new(id.mechanism, &secret, &id.salt, id.iterations);
+        loop {
+            if let Some(keys) = derivation.advance(SLICE) {
+                return Ok(Arc::new(keys));
+            }
+            yield_now().await;
+        }
     }
 
     /// Keeps the keys with which a server has proved that it knows the user.

@@ -30,4 +30,8 @@ impl Clock for BlockingClock {
             }
         })
     }
+
+    fn blocks(&self) -> bool {
+        true
+    }
 }

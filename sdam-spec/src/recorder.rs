@@ -1,6 +1,6 @@
 //! The recorded events of a client or a pool.
 
-use std::{future::poll_fn, task::Poll, time::Duration};
+use std::time::Duration;
 
 use futures::{
     StreamExt,
@@ -8,7 +8,7 @@ use futures::{
 };
 use sdam_core::event::{Event, EventKind};
 use sdam_events::channel::EventStream;
-use sdam_transport::Clock;
+use sdam_transport::{Clock, spawn::yield_now};
 
 /// The events of a client or a pool so far.
 #[derive(Debug)]
@@ -72,17 +72,4 @@ impl Recorder {
             yield_now().await;
         }
     }
-}
-
-/// Lets other tasks run once.
-async fn yield_now() {
-    let mut has_yielded = false;
-    poll_fn(|cx| {
-        if std::mem::replace(&mut has_yielded, true) {
-            return Poll::Ready(());
-        }
-        cx.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }

@@ -16,6 +16,7 @@ use sdam_core::time::Instant;
 /// - A timer is ready when it is first polled if its deadline has passed by then.
 /// - A timer may be polled by any executor, and moved to another thread between two polls.
 /// - A timer may be dropped before it is ready, on any thread.
+/// - A clock whose timers block the thread that polls them says so by [`blocks`](Self::blocks).
 /// - All of this holds after the runtime behind the clock has ended, too, because a selection that
 ///   is made outside of the runtime waits for its time-out.
 ///
@@ -34,4 +35,10 @@ pub trait Clock: Send + Sync + Debug + 'static {
     ///
     /// Dropping the future cancels the timer.
     fn sleep_until(&self, deadline: Instant) -> BoxFuture<'static, ()>;
+
+    /// Returns whether timers block their thread instead of being pending. A
+    /// [race](crate::race::deadline) with such a timer blocks, too, but not its future.
+    fn blocks(&self) -> bool {
+        false
+    }
 }

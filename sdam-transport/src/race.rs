@@ -17,6 +17,7 @@ use sdam_core::time::Instant;
 
 use crate::clock::Clock;
 
+mod block;
 #[cfg(test)]
 mod tests;
 
@@ -24,6 +25,9 @@ mod tests;
 ///
 /// A future that is ready when it is polled wins even if the deadline has passed: data that arrived
 /// while the machine was suspended arrived in time.
+///
+/// On a clock whose timers [block](Clock::blocks), the thread blocks until the future is ready, and
+/// polls it whenever it is woken; the race itself is never pending.
 ///
 /// # Errors
 ///
@@ -40,8 +44,12 @@ pub async fn deadline<F: Future>(
     let Some(deadline) = deadline else {
         return Ok(future.await);
     };
+    let future = pin!(future);
+    if clock.blocks() {
+        return block::until(clock, deadline, future);
+    }
     // `select` polls its first argument first.
-    match future::select(pin!(future), clock.sleep_until(deadline)).await {
+    match future::select(future, clock.sleep_until(deadline)).await {
         Either::Left((output, _)) => Ok(output),
         Either::Right(((), _)) => Err(Elapsed),
     }

@@ -3,7 +3,7 @@
 use std::{
     fmt,
     fmt::Debug,
-    future::Future,
+    future::{Future, poll_fn},
     pin::Pin,
     task::{Context, Poll},
 };
@@ -29,6 +29,23 @@ use futures::future::BoxFuture;
 pub trait Spawner: Send + Sync + Debug + 'static {
     /// Starts `task`.
     fn spawn(&self, task: Task);
+}
+
+/// Lets the other tasks of the executor run, and is then ready.
+///
+/// # Cancel safety
+///
+/// May be dropped at any time.
+pub async fn yield_now() {
+    let mut has_yielded = false;
+    poll_fn(|cx| {
+        if std::mem::replace(&mut has_yielded, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 /// A future to spawn, with a name for task lists.

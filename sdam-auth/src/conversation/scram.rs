@@ -75,14 +75,14 @@ impl ScramConversation {
     }
 
     /// Answers the first message of the server.
-    fn answer(&mut self, reply: &SaslReply<'_>) -> Result<AuthStep, AuthError> {
+    async fn answer(&mut self, reply: &SaslReply<'_>) -> Result<AuthStep, AuthError> {
         if reply.done {
             return Err(reply::malformed("done"));
         }
         self.id = reply.conversation;
         let challenge = self.first.challenge(reply.payload)?;
         let key_id = KeyId::of(self.mechanism, &challenge);
-        let keys = self.shared.keys(&self.user, &key_id)?;
+        let keys = self.shared.keys(&self.user, &key_id).await?;
         let client = challenge.answer(Arc::clone(&keys));
         let step = self.send_payload(client.message());
         self.state = State::Final {
@@ -123,7 +123,7 @@ impl Conversation for ScramConversation {
 
     async fn start(&mut self, hello: &[u8]) -> Result<AuthStep, AuthError> {
         match reply::speculative(hello)? {
-            Some(reply) => self.answer(&SaslReply::of(reply)?),
+            Some(reply) => self.answer(&SaslReply::of(reply)?).await,
             None => self.begin(hello),
         }
     }
@@ -135,7 +135,7 @@ impl Conversation for ScramConversation {
             return Err(reply::malformed("conversationId"));
         }
         match state {
-            State::First => self.answer(&reply),
+            State::First => self.answer(&reply).await,
             State::Final {
                 client,
                 key_id,

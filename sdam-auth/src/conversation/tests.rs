@@ -1,20 +1,30 @@
-use std::sync::{
-    Arc,
-    atomic::{AtomicU8, Ordering},
+use std::{
+    cell::Cell,
+    rc::Rc,
+    sync::{
+        Arc,
+        atomic::{AtomicU8, Ordering},
+    },
 };
 
 use bson::{Binary, Bson, Document, doc, spec::BinarySubtype};
-use futures::executor::block_on;
+use futures::{
+    executor::{LocalPool, block_on},
+    task::LocalSpawnExt as _,
+};
 use sdam_core::{
     address::ServerAddress,
     hello::HelloAuth,
     options::{Credential, Options, ServerApi},
 };
-use sdam_transport::pool::{AuthError, AuthStep, Authenticator, Conversation};
+use sdam_transport::{
+    pool::{AuthError, AuthStep, Authenticator, Conversation},
+    spawn::yield_now,
+};
 
 use crate::{
     account::Account,
-    scram::Mechanism,
+    scram::{MAX_ITERATIONS, Mechanism},
     testing::{ServerConversation, StoredUser},
 };
 
@@ -311,6 +321,39 @@ fn the_keys_of_a_password_are_kept_once_the_server_has_proved_that_it_knows_the_
         assert_eq!(step, Ok(AuthStep::Done));
         assert_eq!(account.cached_keys(), 1);
     }
+}
+
+#[test]
+fn other_tasks_run_while_keys_are_derived() {
+    // O-12
+    let account = account(&options(Some("SCRAM-SHA-256")));
+    let mut conversation = begin(&account);
+    let nonce = "A".repeat(32);
+    let challenge = format!("r={nonce}server,s=QSXCR+Q6sek8bf92,i={MAX_ITERATIONS}");
+    let mut speculative = sasl(challenge.as_bytes(), false);
+    speculative.remove("ok");
+    let hello = doc! { "ok": 1, "speculativeAuthenticate": speculative };
+    let hello = hello.to_vec().unwrap();
+    let is_answered = Rc::new(Cell::new(false));
+    let answered = Rc::clone(&is_answered);
+    let mut executor = LocalPool::new();
+    let answering = async move {
+        conversation.start(&hello).await.unwrap();
+        answered.set(true);
+    };
+    executor.spawner().spawn_local(answering).unwrap();
+    executor.run_until(async {
+        for _ in 0..10 {
+            yield_now().await;
+        }
+    });
+    assert!(!is_answered.get());
+    assert!(
+        Rc::strong_count(&is_answered) > 1,
+        "the answer is on its way"
+    );
+    drop(executor);
+    assert_eq!(account.cached_keys(), 0);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use sha1::{Digest as _, Sha1};
 use sha2::Sha256;
 use zeroize::Zeroizing;
 
-use super::Mechanism;
+use super::{Derivation, Mechanism};
 
 /// What client and server derive from a password, its salt and the number of iterations. It is as
 /// good as the password, and erased when it is dropped.
@@ -19,25 +19,24 @@ type Bytes = Zeroizing<Vec<u8>>;
 
 impl Keys {
     /// Derives the keys from the [prepared](Mechanism::prepare) secret. Takes a few milliseconds of
-    /// computation, in proportion to `iterations`.
+    /// computation, in proportion to `iterations`, which may be a second for
+    /// [`MAX_ITERATIONS`](super::MAX_ITERATIONS); an [`Account`](crate::Account) lets other tasks run
+    /// meanwhile.
     pub fn derive(mechanism: Mechanism, secret: &str, salt: &[u8], iterations: u32) -> Self {
-        let secret = secret.as_bytes();
-        let salted = match mechanism {
-            Mechanism::ScramSha1 => {
-                let mut salted = Zeroizing::new(vec![0; 20]);
-                pbkdf2::pbkdf2_hmac::<Sha1>(secret, salt, iterations, &mut salted);
-                salted
+        let mut derivation = Derivation::new(mechanism, secret, salt, iterations);
+        loop {
+            if let Some(keys) = derivation.advance(u32::MAX) {
+                return keys;
             }
-            Mechanism::ScramSha256 => {
-                let mut salted = Zeroizing::new(vec![0; 32]);
-                pbkdf2::pbkdf2_hmac::<Sha256>(secret, salt, iterations, &mut salted);
-                salted
-            }
-        };
+        }
+    }
+
+    /// Creates the keys of a password after all iterations.
+    pub(super) fn of_salted_password(mechanism: Mechanism, salted: &[u8]) -> Self {
         Self {
             mechanism,
-            client: mac(mechanism, &salted, b"Client Key"),
-            server: mac(mechanism, &salted, b"Server Key"),
+            client: mac(mechanism, salted, b"Client Key"),
+            server: mac(mechanism, salted, b"Server Key"),
         }
     }
 
@@ -99,11 +98,11 @@ fn mac(mechanism: Mechanism, key: &[u8], message: &[u8]) -> Bytes {
 }
 
 #[expect(clippy::expect_used, reason = "HMAC accepts keys of every length")]
-fn sha1_mac(key: &[u8]) -> Hmac<Sha1> {
+pub(super) fn sha1_mac(key: &[u8]) -> Hmac<Sha1> {
     Hmac::new_from_slice(key).expect("a key of any length")
 }
 
 #[expect(clippy::expect_used, reason = "HMAC accepts keys of every length")]
-fn sha256_mac(key: &[u8]) -> Hmac<Sha256> {
+pub(super) fn sha256_mac(key: &[u8]) -> Hmac<Sha256> {
     Hmac::new_from_slice(key).expect("a key of any length")
 }

@@ -270,3 +270,22 @@ proptest! {
         prop_assert!(challenge.answer(Arc::new(keys)).verify(&last).is_err());
     }
 }
+
+#[test]
+fn keys_are_the_same_in_slices_of_any_length() {
+    // O-12
+    for mechanism in Mechanism::ALL {
+        for iterations in [1, 2, 100] {
+            let whole = Keys::derive(mechanism, "secret", b"salt", iterations);
+            for slice in [1, 7, 99, 100, 1000] {
+                let mut derivation = Derivation::new(mechanism, "secret", b"salt", iterations);
+                let slices = (iterations - 1).div_ceil(slice).max(1);
+                for _ in 1..slices {
+                    assert!(derivation.advance(slice).is_none());
+                }
+                let keys = derivation.advance(slice).unwrap();
+                assert_eq!(keys.client_proof(b"m"), whole.client_proof(b"m"));
+            }
+        }
+    }
+}

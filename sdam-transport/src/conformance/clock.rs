@@ -10,7 +10,7 @@ use futures::{
 use sdam_core::time::Instant;
 
 use super::{Outcome, Run, ensure};
-use crate::runtime::Io;
+use crate::{race, runtime::Io, spawn::yield_now};
 
 pub(super) async fn now_never_goes_backwards(io: Io, run: Run) -> Outcome {
     let mut last = io.clock.now();
@@ -61,6 +61,19 @@ pub(super) async fn timers_are_never_early(io: Io, run: Run) -> Outcome {
     }))
     .await
     .map(drop)
+}
+
+pub(super) async fn a_future_that_wakes_itself_wins_its_race(io: Io, run: Run) -> Outcome {
+    run.step("racing a future that wakes itself with a timer");
+    let deadline = io.clock.now() + Duration::from_secs(2);
+    let waking = async {
+        for _ in 0..10 {
+            yield_now().await;
+        }
+    };
+    let outcome = race::deadline(&*io.clock, Some(deadline), waking).await;
+    ensure!(outcome.is_ok(), "the timer blocks the future");
+    Ok(())
 }
 
 pub(super) async fn a_timer_may_move_to_another_thread(io: Io, run: Run) -> Outcome {

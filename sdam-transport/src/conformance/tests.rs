@@ -55,6 +55,11 @@ const BROKEN: &[(&str, Fault, &str)] = &[
         "hangs for 3s when waiting for timers of 1 to 31 milliseconds",
     ),
     (
+        "a_future_that_wakes_itself_wins_its_race",
+        Fault::TimersBlock,
+        "the timer blocks the future",
+    ),
+    (
         "a_timer_may_move_to_another_thread",
         Fault::TimersWakeTheFirst,
         "hangs for 3s when waiting for a timer on another thread",

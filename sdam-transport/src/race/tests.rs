@@ -3,10 +3,16 @@ use std::{
     collections::BTreeMap,
     rc::Rc,
     task::{Context, Waker},
+    thread,
 };
 
+use futures::{FutureExt as _, channel::oneshot};
+
 use super::*;
-use crate::testing::ManualClock;
+use crate::{
+    system::{Epoch, ThreadClock},
+    testing::ManualClock,
+};
 
 fn poll<F: Future>(future: &mut Pin<&mut F>) -> Poll<F::Output> {
     future
@@ -39,6 +45,39 @@ fn without_a_deadline_there_is_no_time_limit() {
     let mut raced = pin!(deadline(&clock, None, future::pending::<()>()));
     clock.advance(Duration::MAX);
     assert_eq!(poll(&mut raced), Poll::Pending);
+}
+
+/// A clock whose timers block.
+#[derive(Debug)]
+struct Blocking(ThreadClock);
+
+impl Clock for Blocking {
+    fn now(&self) -> Instant {
+        self.0.now()
+    }
+
+    fn sleep_until(&self, _: Instant) -> BoxFuture<'static, ()> {
+        panic!("a timer would block the future")
+    }
+
+    fn blocks(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn on_a_blocking_clock_a_race_blocks_until_the_future_is_woken_or_the_deadline() {
+    let clock = Blocking(ThreadClock::new(Epoch::begin()));
+    let later = |millis| Some(clock.now() + Duration::from_millis(millis));
+    let (sender, woken) = oneshot::channel();
+    let thread = thread::spawn(|| sender.send(7));
+    let raced = deadline(&clock, later(60_000), woken).now_or_never();
+    assert_eq!(raced, Some(Ok(Ok(7))));
+    thread.join().unwrap().unwrap();
+    let soon = later(10);
+    let raced = deadline(&clock, soon, future::pending::<()>()).now_or_never();
+    assert_eq!(raced, Some(Err(Elapsed)));
+    assert!(Some(clock.now()) >= soon);
 }
 
 /// The scripted results and the log of a race's attempts.

@@ -9,7 +9,10 @@ use bson::rawdoc;
 use futures::executor::block_on;
 use sdam::{BlockingTopology, Criteria, Options, PoolError};
 use sdam_pool::{Error, Pool, Pools};
-use sdam_sim::serve::ReplicaSet;
+use sdam_sim::{
+    User,
+    serve::{Builder, ReplicaSet},
+};
 
 use crate::PATIENCE;
 
@@ -46,6 +49,21 @@ fn assert_survived(pool: &Pool) {
     let stats = pool.stats();
     let now = (stats.idle, stats.in_use, stats.waiting, stats.opened);
     assert_eq!(now, (1, 0, 0, 1), "{stats:?}");
+}
+
+#[test]
+fn a_pool_authenticates_on_blocking_sockets() {
+    // O-11, O-12
+    let user = User::new("ada", "pencil");
+    let set = ReplicaSet::build(Builder::replica_set(1).user(user)).unwrap();
+    let uri = set.uri().replace("//", "//ada:pencil@");
+    let options = Options::parse(&uri).unwrap();
+    let authenticator = sdam_auth::authenticator(&options).unwrap().unwrap();
+    let pools = Pools::authenticated(&options, authenticator).unwrap();
+    let builder = BlockingTopology::builder(&uri).unwrap().pools(pools);
+    let mut topology = builder.blocking().unwrap();
+    let server = topology.select(&Criteria::write()).unwrap();
+    ping(server.pool()).unwrap();
 }
 
 #[test]

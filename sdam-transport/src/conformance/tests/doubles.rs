@@ -35,6 +35,7 @@ use crate::{
 pub(super) enum Fault {
     ClockGoesBack,
     TimersYieldFirst,
+    TimersBlock,
     TimersAreReady,
     TimersNeverReady,
     TimersWakeTheFirst,
@@ -146,6 +147,15 @@ impl Clock for BrokenClock {
                 .boxed()
             }
             Fault::TimersAreReady => future::ready(()).boxed(),
+            Fault::TimersBlock => {
+                let clock = Arc::clone(&self.inner);
+                async move {
+                    while clock.now() < deadline {
+                        thread::sleep(deadline.since(clock.now()).min(SHORT));
+                    }
+                }
+                .boxed()
+            }
             Fault::TimersNeverReady => future::pending().boxed(),
             Fault::TimersWakeTheFirst => async move { first_waker(timer, &mut None).await }.boxed(),
             Fault::FarTimersPanic if far => panic!("too far"),

@@ -1,0 +1,53 @@
+//! Races on clocks whose timers block.
+
+use std::{
+    pin::Pin,
+    sync::{Arc, Condvar, Mutex, PoisonError},
+    task::{Context, Poll, Wake, Waker},
+};
+
+use sdam_core::time::Instant;
+
+use super::Elapsed;
+use crate::clock::Clock;
+
+/// Polls `future` whenever it has been woken, and blocks the thread in between.
+pub(super) fn until<F: Future>(
+    clock: &dyn Clock,
+    deadline: Instant,
+    mut future: Pin<&mut F>,
+) -> Result<F::Output, Elapsed> {
+    let signal = Arc::new(Signal::default());
+    let waker = Waker::from(Arc::clone(&signal));
+    let mut cx = Context::from_waker(&waker);
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut cx) {
+            return Ok(output);
+        }
+        let now = clock.now();
+        if now >= deadline {
+            return Err(Elapsed);
+        }
+        let woken = signal.woken.lock().unwrap_or_else(PoisonError::into_inner);
+        let wait = |woken: &mut bool| !*woken;
+        let waited = signal
+            .changed
+            .wait_timeout_while(woken, deadline.since(now), wait);
+        let (mut woken, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        *woken = false;
+    }
+}
+
+/// A waker that does not disturb other users of the thread's parking.
+#[derive(Default)]
+struct Signal {
+    woken: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Wake for Signal {
+    fn wake(self: Arc<Self>) {
+        *self.woken.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.changed.notify_one();
+    }
+}
