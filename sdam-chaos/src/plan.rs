@@ -180,7 +180,7 @@ impl Plan {
     /// Adds the client's configuration to the options of the deployment's connection string.
     pub fn configure(&self, options: &mut Options) {
         options.heartbeat_frequency = Some(self.client.heartbeat);
-        options.connect_timeout = self.client.connect_timeout;
+        options.connect_timeout = Some(self.client.connect_timeout);
         options.server_monitoring_mode = self.client.mode;
         self.access.configure(options);
         match self.shape {

@@ -132,7 +132,7 @@ impl Proxy {
             arguments.wait.unwrap_or(options.server_selection_timeout);
         let limits = Limits {
             wait: options.server_selection_timeout,
-            connect: Some(options.connect_timeout).filter(|limit| !limit.is_zero()),
+            connect: options.connect_timeout,
             drain: arguments.drain.unwrap_or_default(),
             grace: arguments.drain.unwrap_or(GRACE),
         };

@@ -57,7 +57,7 @@ impl MonitorConfig {
         Self {
             heartbeat_frequency: options.heartbeat_frequency(),
             min_heartbeat_frequency: options.min_heartbeat_frequency,
-            connect_timeout: options.connect_timeout(),
+            connect_timeout: options.connect_timeout,
             streaming: match options.server_monitoring_mode {
                 ServerMonitoringMode::Auto => !faas,
                 ServerMonitoringMode::Stream => true,

@@ -85,9 +85,10 @@ pub struct Options {
     /// runners of the unified test format lower it to 50 ms. No connection string can set it.
     #[doc(alias = "minHeartbeatFrequencyMS")]
     pub min_heartbeat_frequency: Duration,
-    /// `connectTimeoutMS`: for connecting and for each reply of a monitor; zero: no limit.
+    /// `connectTimeoutMS`: for connecting and for each reply of a monitor; `None`, which is 0 in a
+    /// connection string, for no limit.
     #[doc(alias = "connectTimeoutMS")]
-    pub connect_timeout: Duration,
+    pub connect_timeout: Option<Duration>,
     /// `serverMonitoringMode`: whether to use streaming.
     pub server_monitoring_mode: ServerMonitoringMode,
     /// `localThresholdMS`: how much slower than the fastest suitable server a server may be.
@@ -169,7 +170,7 @@ impl Options {
             initial_topology_type: None,
             heartbeat_frequency: None,
             min_heartbeat_frequency: MIN_HEARTBEAT_FREQUENCY,
-            connect_timeout: Duration::from_secs(10),
+            connect_timeout: Some(Duration::from_secs(10)),
             server_monitoring_mode: ServerMonitoringMode::Auto,
             local_threshold: Duration::from_millis(15),
             server_selection_timeout: Duration::from_secs(30),
@@ -236,11 +237,6 @@ impl Options {
         self.heartbeat_frequency
             .unwrap_or(DEFAULT_SCAN_FREQUENCY)
             .max(self.min_heartbeat_frequency)
-    }
-
-    /// Returns `connectTimeoutMS`, `None` for no limit.
-    pub fn connect_timeout(&self) -> Option<Duration> {
-        (!self.connect_timeout.is_zero()).then_some(self.connect_timeout)
     }
 }
 

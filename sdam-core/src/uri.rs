@@ -35,7 +35,7 @@ use crate::{
     read_preference::ReadMode,
     rng::Rng,
     srv::SrvRecords,
-    uri_options::{self, DriverOptions, Secret, Settings, Value},
+    uri_options::{self, DriverOptions, Secret, Settings, Value, limit},
 };
 
 mod parts;
@@ -201,7 +201,7 @@ impl ConnectionString {
     /// Returns `connectTimeoutMS`, which limits the look-ups of an SRV string, too; `None` for no
     /// limit.
     pub fn connect_timeout(&self) -> Option<Duration> {
-        self.draft().connect_timeout()
+        self.draft().connect_timeout
     }
 
     /// Resolves the SRV string with the results of its look-ups: its SRV records, and its TXT
@@ -332,7 +332,7 @@ fn apply(settings: &Settings, options: &mut Options) {
     for (name, value) in settings {
         match (*name, value) {
             ("appname", Value::Text(text)) => options.app_name = Some((&**text).into()),
-            ("connectTimeoutMS", Value::Duration(time)) => options.connect_timeout = *time,
+            ("connectTimeoutMS", Value::Duration(time)) => options.connect_timeout = limit(*time),
             ("directConnection", Value::Flag(on)) => options.direct_connection = Some(*on),
             ("heartbeatFrequencyMS", Value::Duration(time)) => {
                 options.heartbeat_frequency = Some(*time);

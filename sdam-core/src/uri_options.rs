@@ -14,7 +14,7 @@ pub use driver::DriverOptions;
 pub(crate) use kind::Kind;
 pub(crate) use kind::Refusal;
 pub(crate) use table::{Alias, EXCLUSIVE, REQUIRES, Repetition, Row, find, guards_by_name, rows};
-pub(crate) use value::HIDDEN;
+pub(crate) use value::{HIDDEN, limit};
 pub use value::{Properties, Secret, Value};
 
 /// Option values by option name.

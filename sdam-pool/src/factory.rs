@@ -61,7 +61,7 @@ impl Pools {
     ) -> Result<Self, ConfigError> {
         Ok(Self(Settings {
             options: PoolOptions::of(&options.driver)?,
-            connect_timeout: options.connect_timeout(),
+            connect_timeout: options.connect_timeout,
             load_balanced: options.load_balanced,
             authenticator,
         }))

@@ -23,7 +23,7 @@ pub(crate) type ScanTopology = sdam::ScanTopology<RecordingPool>;
 pub(crate) fn builder(options: Options, pools: &RecordingPools) -> Result<TopologyBuilder, String> {
     let options = options
         .with_server_monitoring_mode(ServerMonitoringMode::Poll)
-        .with_connect_timeout(Duration::ZERO);
+        .with_connect_timeout(None);
     let metadata = client_metadata()?;
     Ok(sdam::TopologyBuilder::new(options)
         .metadata(metadata)

@@ -191,7 +191,7 @@ pub(crate) fn effective(options: &Options, name: &str) -> Option<Json> {
     let millis = |time: Duration| Some(json!(time.as_millis() as u64));
     match name.to_ascii_lowercase().as_str() {
         "appname" => Some(json!(options.app_name.as_deref()?)),
-        "connecttimeoutms" => millis(options.connect_timeout),
+        "connecttimeoutms" => millis(options.connect_timeout.unwrap_or_default()),
         "directconnection" => Some(json!(options.direct_connection?)),
         "heartbeatfrequencyms" => millis(options.heartbeat_frequency?),
         "loadbalanced" => Some(json!(options.load_balanced)),

@@ -72,9 +72,7 @@ impl Limit {
     /// Returns the configured limit: `serverSelectionTimeoutMS`, or `timeoutMS` if that is
     /// shorter. A `timeoutMS` of zero means no limit (Server Selection: "Timeouts").
     pub(crate) fn configured(options: &Options) -> Self {
-        let timeout = options.driver.timeout();
-        let timeout = timeout.filter(|timeout| !timeout.is_zero());
-        Self::within(options, timeout, Bound::Timeout)
+        Self::within(options, options.driver.timeout(), Bound::Timeout)
     }
 
     /// Returns the limit of a call, at most `serverSelectionTimeoutMS`. `timeout` is what is left

@@ -178,6 +178,26 @@ fn an_error_of_establishing_is_reported_with_its_stage_and_labels() {
 }
 
 #[test]
+fn a_connect_timeout_of_zero_in_the_string_is_no_limit_for_a_pool() {
+    // B-16, B-17, B-30
+    let host = tokio::runtime::Runtime::new().unwrap();
+    let server = Builder::standalone().start().unwrap();
+    let uri = format!("{}/?connectTimeoutMS=0&socketTimeoutMS=0", server.uri());
+    let topology = start(&uri, &host);
+    host.block_on(async {
+        let selected = topology.select(&Criteria::write()).await.unwrap();
+        let options = topology.options();
+        let opening = selected.pool().new.establish(options.connect_timeout);
+        let mut connection = opening.await.unwrap();
+        let timeout = options.driver.socket_timeout();
+        let reply = connection.run_command(ping().as_bytes(), timeout).await;
+        assert!(reply.unwrap().error.is_none());
+        connection.close();
+        topology.close().await;
+    });
+}
+
+#[test]
 fn a_command_reports_an_application_error_only_if_its_reply_has_one() {
     // I-1
     let host = tokio::runtime::Runtime::new().unwrap();

@@ -18,7 +18,8 @@ use crate::{record::RunRecord, request::SelectionRequest};
 /// for each of those that overtake it.
 pub(super) fn limit(pool: &PoolOptions, options: &Options) -> Duration {
     let queue = pool.wait_queue_timeout.unwrap_or_default();
-    queue + (pool.max_connecting + 1) * options.connect_timeout
+    let connect = options.connect_timeout.unwrap_or_default();
+    queue + (pool.max_connecting + 1) * connect
 }
 
 /// Counts a check-out until it is dropped.

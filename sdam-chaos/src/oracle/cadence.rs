@@ -67,7 +67,7 @@ struct Cadence {
 pub(crate) fn check(events: &[Event], options: &Options) -> Result<(), Violation> {
     let mut cadence = Cadence {
         heartbeat: options.heartbeat_frequency(),
-        connect_timeout: options.connect_timeout(),
+        connect_timeout: options.connect_timeout,
         servers: BTreeMap::new(),
         waiters: Vec::new(),
         waiting_since: Instant::EPOCH,

@@ -63,10 +63,10 @@ impl Options {
         self
     }
 
-    /// Sets `connectTimeoutMS`; zero: no limit.
+    /// Sets `connectTimeoutMS`; `None`: no limit.
     #[must_use]
-    pub fn with_connect_timeout(mut self, connect_timeout: Duration) -> Self {
-        self.connect_timeout = connect_timeout;
+    pub fn with_connect_timeout(mut self, connect_timeout: impl Into<Option<Duration>>) -> Self {
+        self.connect_timeout = connect_timeout.into();
         self
     }
 

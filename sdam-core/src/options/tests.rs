@@ -39,7 +39,7 @@ fn defaults_are_those_of_the_specifications() {
     check_accepted(&options.clone());
     assert_eq!(options.heartbeat_frequency(), Duration::from_secs(10));
     assert_eq!(options.scan_frequency(), Duration::from_secs(60));
-    assert_eq!(options.connect_timeout(), Some(Duration::from_secs(10)));
+    assert_eq!(options.connect_timeout, Some(Duration::from_secs(10)));
     assert_eq!(options.local_threshold, Duration::from_millis(15));
     assert_eq!(options.server_selection_timeout, Duration::from_secs(30));
     assert_eq!(options.socket_check_interval, Duration::from_secs(5));
@@ -240,11 +240,14 @@ fn tests_of_drivers_may_lower_the_minimum_of_heartbeats_but_not_to_zero() {
 }
 
 #[test]
-fn zero_means_no_connect_timeout() {
+fn no_connect_timeout_is_none_and_never_zero() {
     // B-16
-    let options = one().with_connect_timeout(Duration::ZERO);
-    assert_eq!(options.connect_timeout(), None);
-    check_accepted(&options);
+    check_accepted(&one().with_connect_timeout(None));
+    check_refused(
+        &one().with_connect_timeout(Duration::ZERO),
+        "connectTimeoutMS",
+        "0",
+    );
 }
 
 #[test]
@@ -269,7 +272,7 @@ fn options_set_in_code_override_the_connection_string() {
         .unwrap()
         .with_connect_timeout(Duration::from_millis(7))
         .with_replica_set("y");
-    assert_eq!(options.connect_timeout, Duration::from_millis(7));
+    assert_eq!(options.connect_timeout, Some(Duration::from_millis(7)));
     assert_eq!(options.replica_set.as_deref(), Some("y"));
     assert_eq!(options.local_threshold, Duration::from_millis(1));
 }

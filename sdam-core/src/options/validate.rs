@@ -83,7 +83,7 @@ impl Options {
         warnings
     }
 
-    fn check_heartbeat_frequency(&self) -> Outcome {
+    fn check_times(&self) -> Outcome {
         let min = self.min_heartbeat_frequency.as_millis();
         if min == 0 {
             return Err(ConfigError::new(
@@ -91,6 +91,14 @@ impl Options {
                 "0",
                 "waiting selections would check servers without a pause",
                 "allow at least 1 ms",
+            ));
+        }
+        if self.connect_timeout.is_some_and(|limit| limit.is_zero()) {
+            return Err(ConfigError::new(
+                "connectTimeoutMS",
+                "0",
+                "every attempt to connect would time out at once",
+                "set `None` for no limit",
             ));
         }
         match self.heartbeat_frequency {
@@ -105,7 +113,7 @@ impl Options {
     }
 
     fn check_values(&self) -> Outcome {
-        self.check_heartbeat_frequency()?;
+        self.check_times()?;
         if let (Some(uri), Some(code)) = (self.uri_try_once, self.server_selection_try_once)
             && uri != code
         {

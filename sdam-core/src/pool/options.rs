@@ -58,13 +58,12 @@ impl PoolOptions {
     /// As [`validate`](Self::validate).
     pub fn of(options: &DriverOptions) -> Result<Self, ConfigError> {
         let default = Self::default();
-        let limit = |time: Option<Duration>| time.filter(|time| !time.is_zero());
         let pool = Self {
             max_pool_size: options.max_pool_size().unwrap_or(default.max_pool_size),
             min_pool_size: options.min_pool_size().unwrap_or(default.min_pool_size),
-            max_idle_time: limit(options.max_idle_time()),
+            max_idle_time: options.max_idle_time(),
             max_connecting: options.max_connecting().unwrap_or(default.max_connecting),
-            wait_queue_timeout: limit(options.wait_queue_timeout()),
+            wait_queue_timeout: options.wait_queue_timeout(),
         };
         pool.validate()?;
         Ok(pool)

@@ -6,14 +6,16 @@ use core::{fmt, time::Duration};
 use super::{
     Settings,
     table::{self, User},
-    value::{Properties, Secret, Value},
+    value::{Properties, Secret, Value, limit},
 };
 
 /// The options of a connection string for the pools, the authentication and the operations of a
 /// driver. The framework only checks their syntax, but for those of TLS and proxies: of these,
 /// [`Options`](crate::options::Options) has its own fields.
 ///
-/// `None` means that the string has no valid value of the option; defaults are up to the driver.
+/// `None` means that the string has no valid value of the option; defaults are up to the driver. A
+/// time limit of zero is no limit, so its method returns `None`, too; [`value`](Self::value) tells
+/// the difference.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct DriverOptions(Settings);
 
@@ -83,7 +85,7 @@ methods! {
     max_adaptive_retries: u32 = "maxAdaptiveRetries";
     /// the maximum number of connections that a pool establishes at once.
     max_connecting: u32 = "maxConnecting";
-    /// how long a pooled connection may idle; zero: for ever.
+    /// how long a pooled connection may idle; `None`: for ever.
     max_idle_time: Duration = "maxIdleTimeMS";
     /// the maximum number of connections of a pool; 0: no limit.
     max_pool_size: u32 = "maxPoolSize";
@@ -95,15 +97,15 @@ methods! {
     retry_reads: bool = "retryReads";
     /// whether writes are retried.
     retry_writes: bool = "retryWrites";
-    /// how long an operation waits for a send or a reply; zero: without limit.
+    /// how long an operation waits for a send or a reply; `None`: without limit.
     socket_timeout: Duration = "socketTimeoutMS";
-    /// how long an operation may take as a whole; zero: without limit.
+    /// how long an operation may take as a whole; `None`: without limit.
     timeout: Duration = "timeoutMS";
     /// the default write concern: a [number](Value::Number) of servers or a [name](Value::Text).
     w: &Value = "w";
-    /// how long an operation waits for a connection; zero: without limit. Deprecated.
+    /// how long an operation waits for a connection; `None`: without limit. Deprecated.
     wait_queue_timeout: Duration = "waitQueueTimeoutMS";
-    /// how long a write waits for its write concern.
+    /// how long a write waits for its write concern; `None`: without limit.
     w_timeout: Duration = "wTimeoutMS";
     /// the compression level of zlib, from 0 to 9; -1: its default.
     zlib_compression_level: i32 = "zlibCompressionLevel";
@@ -134,7 +136,7 @@ typed! {
     u16: Value::Number(number) => (*number).try_into().ok();
     u32: Value::Number(number) => (*number).try_into().ok();
     i32: Value::Number(number) => (*number).try_into().ok();
-    Duration: Value::Duration(time) => Some(*time);
+    Duration: Value::Duration(time) => limit(*time);
     &'a str: Value::Text(text) => Some(text);
     &'a Secret: Value::Secret(secret) => Some(secret);
     &'a [Box<str>]: Value::List(list) => Some(list);

@@ -8,6 +8,11 @@ use crate::read_preference::TagSet;
 /// The placeholder in messages for a value that is, or may be part of, a secret.
 pub(crate) const HIDDEN: &str = "<hidden>";
 
+/// Returns the time limit that a connection string sets; zero is none.
+pub(crate) fn limit(time: Duration) -> Option<Duration> {
+    (!time.is_zero()).then_some(time)
+}
+
 /// The value of an option of a connection string.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -4,7 +4,6 @@ use std::{
         Arc,
         atomic::{AtomicI64, AtomicU32},
     },
-    time::Duration,
 };
 
 use sdam_core::{
@@ -82,7 +81,6 @@ impl ClientBuilder {
 impl Settings {
     fn of(options: &Options) -> Result<Self, ConfigError> {
         let driver = &options.driver;
-        let limit = |time: Option<Duration>| time.filter(|time| !time.is_zero());
         let read = Criteria::read(options.read_preference.clone()).map_err(|error| {
             let (value, reason) = (options.read_preference.to_string(), error.to_string());
             ConfigError::new("readPreference", value, reason, "choose another one")
@@ -96,8 +94,8 @@ impl Settings {
                 .max_adaptive_retries()
                 .unwrap_or(MAX_ADAPTIVE_RETRIES),
             retargets_overload: driver.enable_overload_retargeting().unwrap_or(false),
-            timeout: limit(driver.timeout()),
-            socket_timeout: limit(driver.socket_timeout()),
+            timeout: driver.timeout(),
+            socket_timeout: driver.socket_timeout(),
         })
     }
 }

@@ -42,7 +42,7 @@ impl SrvPolling {
     /// Looks up the record and applies its hosts. If the future is dropped before that, nothing has
     /// changed.
     pub(crate) async fn rescan(&mut self, shared: &Arc<Shared>) {
-        let timeout = shared.options.connect_timeout();
+        let timeout = shared.options.connect_timeout;
         let lookup = Lookup::new(&shared.io, &self.resolver, timeout);
         let outcome = lookup.srv(self.machine.query_name()).await;
         let now = shared.now();

@@ -95,7 +95,7 @@ proptest! {
             options.server_selection_try_once = Some(try_once);
             options.single_threaded_immediate_check = immediate;
             options.server_selection_timeout = std::time::Duration::from_secs(2);
-            options.connect_timeout = std::time::Duration::from_secs(1);
+            options.connect_timeout = Some(std::time::Duration::from_secs(1));
         });
         let find = bytes(&doc! { "find": "things", "$db": "test" });
         let second = Some(std::time::Duration::from_secs(1));

@@ -126,7 +126,7 @@ fn h_10_h_15_a_silent_server_is_retried_once_and_then_skipped() {
     // L-67: the time of a scan.
     let harness = Harness::default();
     let (mut topology, _) = harness.replica_set(|options| {
-        options.connect_timeout = std::time::Duration::from_secs(2);
+        options.connect_timeout = Some(std::time::Duration::from_secs(2));
     });
     select(&mut topology).unwrap();
     harness.change("a", |server| server.silent = true);

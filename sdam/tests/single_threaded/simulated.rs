@@ -25,7 +25,7 @@ fn run(seed: u64) -> (u64, usize) {
     let mut options = Options::parse(&sim.uri()).unwrap();
     options.server_selection_try_once = Some(rng.below(2) == 0);
     options.server_selection_timeout = Duration::from_secs(20);
-    options.connect_timeout = Duration::from_secs(2);
+    options.connect_timeout = Some(Duration::from_secs(2));
     let (sink, mut events) = unbounded();
     let pools = RecordingPools::default();
     let mut topology = TopologyBuilder::new(options)

@@ -124,7 +124,7 @@ fn round_trips(greeted: &[(&Host, &Greeting)], options: &Options) -> Vec<Finding
                 .max()
                 .copied()
                 .unwrap_or_default();
-            let limit = options.connect_timeout();
+            let limit = options.connect_timeout;
             let finding = if let Some(limit) = limit.filter(|limit| *limit < slowest * 3) {
                 let title = format!(
                     "connectTimeoutMS={} is less than three round trips of up to {}",

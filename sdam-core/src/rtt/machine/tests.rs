@@ -172,7 +172,7 @@ fn declared_api_is_sent_and_rules_out_legacy_hello() {
 }
 
 #[test]
-fn a_connect_timeout_of_zero_sets_no_deadline() {
+fn no_connect_timeout_sets_no_deadline() {
     // G-13, F-11
     let mut patient = config();
     patient.connect_timeout = None;

@@ -33,7 +33,7 @@ fn keys_are_case_insensitive() {
     // B-34
     let options = accepted("REPLICASET=rs&ConnectTimeoutms=5&MAXpoolsize=7");
     assert_eq!(options.replica_set.as_deref(), Some("rs"));
-    assert_eq!(options.connect_timeout, Duration::from_millis(5));
+    assert_eq!(options.connect_timeout, Some(Duration::from_millis(5)));
     assert_eq!(options.driver.max_pool_size(), Some(7));
     let string = parse("mongodb://a/?rePlicaSet=rs");
     assert_eq!(string.option("replicaset"), Some(&Value::Text("rs".into())));
@@ -182,7 +182,7 @@ fn every_discovery_and_selection_option_sets_its_field() {
          &serverSelectionTimeoutMS=4&serverSelectionTryOnce=false&socketCheckIntervalMS=5",
     );
     assert_eq!(options.app_name.as_deref(), Some("app"));
-    assert_eq!(options.connect_timeout, Duration::from_millis(1));
+    assert_eq!(options.connect_timeout, Some(Duration::from_millis(1)));
     assert_eq!(options.direct_connection, Some(false));
     assert_eq!(
         options.heartbeat_frequency,
@@ -334,7 +334,7 @@ fn pool_and_retry_options_are_driver_options() {
     assert_eq!(driver.max_idle_time(), millis(4));
     assert_eq!(driver.wait_queue_timeout(), millis(6));
     assert_eq!(driver.socket_timeout(), millis(7));
-    assert_eq!(driver.timeout(), millis(0));
+    assert_eq!((driver.timeout(), driver.value("timeoutMS").is_some()), (None, true));
     assert_eq!(driver.enable_overload_retargeting(), Some(true));
     assert_eq!(driver.max_adaptive_retries(), Some(0));
     assert_eq!(driver.retry_reads(), None);

@@ -82,7 +82,7 @@ pub(crate) fn options(options: &ClientOptions) -> Options {
         Some(ServerMonitoringMode::Auto) | None => SdamMonitoringMode::Auto,
     };
     if let Some(timeout) = options.connect_timeout {
-        new.connect_timeout = timeout;
+        new.connect_timeout = Some(timeout).filter(|limit| !limit.is_zero());
     }
     if let Some(threshold) = options.local_threshold {
         new.local_threshold = threshold;
@@ -114,7 +114,7 @@ pub(crate) fn options(options: &ClientOptions) -> Options {
         new.min_heartbeat_frequency = new.min_heartbeat_frequency.min(frequency);
         let test = options.test_options.as_ref();
         if test.is_some_and(|test| test.disable_monitoring_threads) {
-            new.connect_timeout = std::time::Duration::ZERO;
+            new.connect_timeout = None;
         }
     }
     new
