@@ -13,6 +13,19 @@ pub const SYSTEM_OVERLOADED_ERROR: &str = "SystemOverloadedError";
 /// The label of an error after which the command may be retried.
 pub const RETRYABLE_ERROR: &str = "RetryableError";
 
+/// An error of an attempt, with labels that say how to go on: the server's, and those that the
+/// client adds. A driver implements it for its own errors.
+pub trait Labelled {
+    /// Returns whether the error carries `label`.
+    fn has_label(&self, label: &str) -> bool;
+}
+
+impl Labelled for ServerError {
+    fn has_label(&self, label: &str) -> bool {
+        self.has_label(label)
+    }
+}
+
 /// The last error of a server: stored in its description, published in events, shown to users.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

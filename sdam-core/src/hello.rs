@@ -1,6 +1,7 @@
 //! Requests and replies of `hello` and legacy hello.
 
 mod auth;
+mod fields;
 mod parse;
 mod request;
 #[cfg(test)]
@@ -10,6 +11,7 @@ use alloc::{boxed::Box, sync::Arc};
 
 pub use self::{
     auth::{HelloAuth, without_speculative_reply},
+    fields::HelloFields,
     request::ping,
 };
 use crate::{
@@ -90,6 +92,9 @@ pub struct HelloRequest {
     /// What the first message of a pooled connection asks about authentication; see
     /// [`with_auth`](Self::with_auth).
     pub auth: Option<Box<HelloAuth>>,
+    /// The driver's own fields in the first message of a pooled connection; see
+    /// [`with_fields`](Self::with_fields).
+    pub fields: Option<HelloFields>,
 }
 
 /// The arguments that only the first hello of a connection carries.

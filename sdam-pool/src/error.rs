@@ -1,6 +1,6 @@
 use std::fmt;
 
-use sdam_core::{error::ServerError, pool::PoolError};
+use sdam_core::{error::{Labelled, ServerError}, pool::PoolError};
 use sdam_transport::pool::ConnectionError;
 
 /// The error of a check-out, or of a command on a pooled connection.
@@ -55,6 +55,13 @@ impl From<PoolError> for Error {
 impl From<ConnectionError> for Error {
     fn from(error: ConnectionError) -> Self {
         Self::Connection(error)
+    }
+}
+
+impl Labelled for Error {
+    fn has_label(&self, label: &str) -> bool {
+        let error = self.server_error();
+        error.is_some_and(|error| error.has_label(label))
     }
 }
 

@@ -13,9 +13,11 @@ use sdam_core::{
 use crate::{candidate::Selector, settings::Settings};
 
 mod preference;
+mod retry;
 mod selector;
 
 pub use preference::SharedPreference;
+pub use retry::Attempted;
 pub use selector::SelectorText;
 
 /// The selection criteria of an operation.
@@ -104,28 +106,6 @@ impl Criteria {
         addresses.dedup();
         self.deprioritized = (!addresses.is_empty()).then(|| addresses.into());
         self
-    }
-
-    /// Returns the criteria of a retry, after an attempt on the server at `failed` has met a
-    /// retryable error.
-    ///
-    /// In a sharded cluster the retry avoids that server after any error. On other topologies it
-    /// does so only if the server is `overloaded`: if the error has the label
-    /// `SystemOverloadedError`, and `enableOverloadRetargeting` is on (Server Selection:
-    /// "deprioritized servers").
-    #[must_use]
-    pub fn for_retry(
-        self,
-        topology_type: TopologyType,
-        failed: &ServerAddress,
-        overloaded: bool,
-    ) -> Self {
-        if topology_type != TopologyType::Sharded && !overloaded {
-            return self;
-        }
-        let mut addresses = self.deprioritized().to_vec();
-        addresses.push(failed.clone());
-        self.with_deprioritized(addresses)
     }
 
     /// Marks an aggregation whose pipeline has a write stage (`$out`, `$merge`).

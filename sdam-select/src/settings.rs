@@ -22,6 +22,9 @@ pub struct Settings {
     pub strategy: SelectionStrategy,
     /// The smallest wire version that the client supports.
     pub min_wire_version: i32,
+    /// `enableOverloadRetargeting`: whether a retry avoids servers that were overloaded.
+    #[doc(alias = "enableOverloadRetargeting")]
+    pub retargets_overload: bool,
     /// The application's selector for every operation of the client.
     pub selector: Option<Arc<dyn Selector>>,
 }
@@ -34,6 +37,7 @@ impl Settings {
             heartbeat_frequency: options.heartbeat_frequency(),
             strategy: options.selection_strategy,
             min_wire_version: options.wire_versions.min,
+            retargets_overload: options.driver.enable_overload_retargeting() == Some(true),
             selector: None,
         }
     }
@@ -70,6 +74,7 @@ impl fmt::Debug for Settings {
             .field("heartbeat_frequency", &self.heartbeat_frequency)
             .field("strategy", &self.strategy)
             .field("min_wire_version", &self.min_wire_version)
+            .field("retargets_overload", &self.retargets_overload)
             .field("has_selector", &self.selector.is_some())
             .finish()
     }

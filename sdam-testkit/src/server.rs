@@ -27,6 +27,8 @@ pub type Reply = Arc<dyn Fn(&Request) -> Option<Vec<u8>> + Send + Sync>;
 pub struct Request {
     /// The name of the command.
     pub command: String,
+    /// The body, a BSON document.
+    pub body: Vec<u8>,
     /// The number of the connection, counted from 1 over all servers.
     pub connection: i64,
     /// The current time.

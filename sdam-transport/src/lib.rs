@@ -10,6 +10,7 @@
 //! | [`clock`], [`spawn`], [`connect`], [`resolve`] | the traits that runtimes implement |
 //! | [`error`] | the error of transports and resolvers |
 //! | [`layers`], [`translate`], [`tls`] | where to dial for a server, the proxy, and TLS, over any stream |
+//! | [`wrap`] | a transport around another one |
 //! | [`handshake`] | client metadata |
 //! | [`pool`] | the seam of connection pools, and connections that report to the topology |
 //! | [`wire`] | whole wire messages, validated |
@@ -59,6 +60,7 @@ pub mod testing;
 pub mod tls;
 pub mod translate;
 pub mod wire;
+pub mod wrap;
 
 pub use async_trait::async_trait;
 pub use futures::future::BoxFuture;
@@ -79,4 +81,5 @@ pub use crate::{
     stream::ByteStream,
     tls::{Tls, TlsProvider},
     translate::{AddressTable, ThroughHost},
+    wrap::{Wrap, Wrapped},
 };

@@ -14,7 +14,7 @@ use sdam_core::{
     address::ServerAddress,
     app_error::{AppError, Cause, ErrorOutcome},
     error::{ErrorKind, ServerError, Stage},
-    hello::{Handshake, HelloAuth, HelloRequest},
+    hello::{Handshake, HelloAuth, HelloFields, HelloRequest},
     ids::{Generation, ObjectId, ServerId},
     options::HandshakeOpcode,
     time::Instant,
@@ -238,6 +238,27 @@ fn a_connection_is_authenticated_after_its_handshake_was_reported() {
     assert_eq!(bench.host.take(), [Report::Handshake(doc! { "ok": 1 })]);
     connection.close();
     assert_eq!(bench.servers.connections(), 0);
+}
+
+#[test]
+fn a_driver_adds_fields_to_the_handshake_and_reads_the_servers_answer() {
+    let mut bench = Bench::new(&mongos(), Some(&ok()));
+    bench.servers.change(&address(), |server| {
+        server.hello = Arc::new(|request| {
+            let request = Document::from_reader(&*request.body).unwrap();
+            let mut reply = mongos();
+            reply.insert("compression", request.get("compression")?);
+            reply.insert("speculativeAuthenticate", doc! { "payload": "secret" });
+            reply.to_vec().ok()
+        });
+    });
+    let fields = doc! { "compression": ["zstd"] }.to_vec().unwrap();
+    bench.pool = bench.pool.with_hello_fields(HelloFields::new(&fields).unwrap());
+    let connection = bench.establish(&TWO_COMMANDS).unwrap();
+    let reply = Document::from_reader(connection.hello_reply()).unwrap();
+    assert_eq!(reply.get_array("compression").unwrap(), &["zstd".into()]);
+    assert!(!reply.contains_key("speculativeAuthenticate"));
+    connection.close();
 }
 
 #[test]

@@ -91,7 +91,6 @@ struct Settings {
     retry_reads: bool,
     retry_writes: bool,
     max_adaptive_retries: u32,
-    retargets_overload: bool,
     /// `timeoutMS`, the limit of an operation with all its attempts.
     timeout: Option<Duration>,
     /// `socketTimeoutMS`, the limit of one round trip, unless there is a limit of the operation.
@@ -155,7 +154,7 @@ impl Client {
     ///
     /// May be dropped at any time. Whether the command took effect is then unknown.
     pub async fn run(&self, command: &Command<'_>) -> Result<CommandReply, CommandError> {
-        let (shared, settings) = (self.topology().shared(), &self.0.settings);
+        let shared = self.topology().shared();
         let deadline = self.deadline(command);
         let mut operation = Operation::new(self, command, deadline);
         let mut retry = Retry::new(operation.policy());
@@ -171,9 +170,7 @@ impl Client {
                 // Retryable Writes: the error of the attempt before is returned.
                 Attempt::Unsupported => return retry.give_up(),
             };
-            let overloaded = settings.retargets_overload && failure.error.is_overload();
-            let (topology_type, address) = (server.topology_type(), server.address());
-            criteria = criteria.for_retry(topology_type, address, overloaded);
+            criteria = criteria.after(&server, &failure.error);
             drop(server);
             let Some(backoff) = retry.failed(failure, shared.random().0) else {
                 return retry.give_up();

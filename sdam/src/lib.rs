@@ -126,11 +126,12 @@ mod topology;
 pub use sdam_core::{
     address::ServerAddress,
     app_error::{AppError, Cause, ErrorOutcome},
-    error::{ErrorKind, ErrorSource, ServerError, Stage},
+    error::{ErrorKind, ErrorSource, Labelled, ServerError, Stage},
     event::{
         CheckOutFailure, CommandInfo, ConnectionClosedReason, ConnectionId, Event, EventKind,
         EventName, Publish,
     },
+    hello::HelloFields,
     ids::{Generation, ObjectId, ServerId},
     options::{ConfigError, Options, Warning},
     pool::{PoolClear, PoolError, PoolOptions},
@@ -147,7 +148,7 @@ pub use sdam_events::{
 #[doc(inline)]
 pub use sdam_select::{
     candidate::{Candidates, Selector},
-    criteria::{Criteria, CriteriaError},
+    criteria::{Attempted, Criteria, CriteriaError},
     diagnose::Diagnosis,
     explain::Explanation,
 };
@@ -167,6 +168,7 @@ pub use sdam_transport::{
     runtime::{Io, Runtime},
     spawn::{Spawner, Task},
     translate::{AddressTable, ThroughHost},
+    wrap::{Wrap, Wrapped},
 };
 
 #[cfg(feature = "blocking")]

@@ -33,7 +33,8 @@ pub(crate) fn select_from(
     let chosen = choose_from(snapshot, settings, criteria, random)?;
     let selected = chosen.and_then(|chosen| {
         let server = snapshot.servers.get(chosen.index)?;
-        Selected::new(server, chosen.server, &snapshot.description, criteria, lane)
+        let topology = &snapshot.description;
+        Selected::new(server, chosen.server, topology, settings, criteria, lane)
     });
     if selected.is_none() && snapshot.is_abandoned() {
         return Err(SelectionError::RuntimeShutDown);

@@ -36,6 +36,29 @@ fn complete(snapshot: &Snapshot) -> Option<ServerAddress> {
         .map(|server| server.address.clone())
 }
 
+#[test]
+fn a_selected_server_has_the_round_trip_times_of_its_monitor() {
+    let sim = simulation(5);
+    sim.network().set_latency(Latency::WAN);
+    // No monitor measures what is behind a load balancer.
+    for (uri, is_measured) in [
+        (sim.uri(), true),
+        ("mongodb://a/?loadBalanced=true".to_owned(), false),
+    ] {
+        let builder = Topology::builder(&uri).unwrap();
+        sim.block_on(async {
+            let topology = builder.start(sim.runtime()).unwrap();
+            let server = topology.select(&Criteria::write()).await.unwrap();
+            let snapshot = topology.snapshot();
+            let known = snapshot.server_by_id(server.id()).unwrap();
+            assert_eq!(server.rtt(), known.description().rtt);
+            let average = server.rtt().map(|rtt| rtt.average);
+            assert_eq!(average.is_some_and(|average| !average.is_zero()), is_measured);
+            topology.close().await;
+        });
+    }
+}
+
 /// Runs a day with a step-down, a silent primary and a partition; returns trace and events.
 fn outage(seed: u64) -> (u64, Vec<Event>) {
     let sim = simulation(seed);

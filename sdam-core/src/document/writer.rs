@@ -36,10 +36,9 @@ impl DocumentWriter {
     ///
     /// If `document` is not framed as a BSON document; its fields are not checked.
     pub fn extending(document: &[u8]) -> Result<Self, MalformedDocument> {
-        check_frame(document)?;
-        let mut bytes = document.to_vec();
-        bytes.pop();
-        Ok(Self(bytes))
+        let mut extended = Self::new();
+        extended.fields(document)?;
+        Ok(extended)
     }
 
     /// Returns the document `bytes`, whose length is wrong, with the right one.
@@ -145,6 +144,18 @@ impl DocumentWriter {
         check_frame(document)?;
         self.key(ElementType::EmbeddedDocument, key);
         self.0.extend_from_slice(document);
+        Ok(())
+    }
+
+    /// Writes the fields of an encoded document.
+    ///
+    /// # Errors
+    ///
+    /// If `document` is not framed as a BSON document. Nothing is written then.
+    pub fn fields(&mut self, document: &[u8]) -> Result<(), MalformedDocument> {
+        check_frame(document)?;
+        let fields = document.get(4..document.len() - 1).unwrap_or_default();
+        self.0.extend_from_slice(fields);
         Ok(())
     }
 

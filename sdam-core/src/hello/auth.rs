@@ -64,5 +64,5 @@ pub fn without_speculative_reply(reply: &[u8]) -> Cow<'_, [u8]> {
     document::without(reply, SPECULATIVE_AUTHENTICATE).map_or(Cow::Borrowed(reply), Cow::Owned)
 }
 
-const SASL_SUPPORTED_MECHS: &str = "saslSupportedMechs";
-const SPECULATIVE_AUTHENTICATE: &str = "speculativeAuthenticate";
+pub(super) const SASL_SUPPORTED_MECHS: &str = "saslSupportedMechs";
+pub(super) const SPECULATIVE_AUTHENTICATE: &str = "speculativeAuthenticate";

@@ -3,7 +3,7 @@
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
 use core::time::Duration;
 
-use super::{Handshake, HelloAuth, HelloRequest};
+use super::{Handshake, HelloAuth, HelloFields, HelloRequest};
 use crate::{
     document::DocumentWriter,
     handshake_options::{HandshakeOpcode, ServerApi},
@@ -29,6 +29,7 @@ impl HelloRequest {
             op_query: !modern && opcode == HandshakeOpcode::OpQuery,
             server_api,
             auth: None,
+            fields: None,
         }
     }
 
@@ -46,6 +47,7 @@ impl HelloRequest {
             op_query: false,
             server_api,
             auth: None,
+            fields: None,
         }
     }
 
@@ -94,6 +96,13 @@ impl HelloRequest {
         self
     }
 
+    /// Adds a driver's own fields to a handshake. Later messages of a connection leave them out.
+    #[must_use]
+    pub fn with_fields(mut self, fields: HelloFields) -> Self {
+        self.fields = self.handshake.is_some().then_some(fields);
+        self
+    }
+
     /// Returns the name of the command: `hello` or `isMaster`.
     pub const fn command_name(&self) -> &'static str {
         if self.modern { "hello" } else { "isMaster" }
@@ -124,6 +133,9 @@ impl HelloRequest {
         }
         if let Some(auth) = &self.auth {
             auth.write(&mut command);
+        }
+        if let Some(fields) = &self.fields {
+            fields.write(&mut command);
         }
         if let Some(api) = &self.server_api {
             api.declare(&mut command);

@@ -2,7 +2,7 @@ use alloc::sync::Arc;
 use core::fmt;
 
 use super::PoolClear;
-use crate::{address::ServerAddress, error::ServerError};
+use crate::{address::ServerAddress, error::{Labelled, ServerError}};
 
 /// A failed check-out or an interrupted connection (CMAP: "Connection Pool Errors").
 ///
@@ -124,6 +124,13 @@ impl fmt::Display for PoolError {
                  transactions: {transactions}, connections in use by other operations: {others}"
             ),
         }
+    }
+}
+
+impl Labelled for PoolError {
+    /// Returns false: the error is the pool's own, and says nothing about the server.
+    fn has_label(&self, _: &str) -> bool {
+        false
     }
 }
 

@@ -1,4 +1,7 @@
-use std::fmt;
+use std::{
+    fmt,
+    ops::{BitOr, BitOrAssign},
+};
 
 use super::EventName;
 
@@ -161,6 +164,28 @@ impl Interest {
     }
 }
 
+impl<I: Into<Self>> BitOr<I> for Interest {
+    type Output = Self;
+
+    fn bitor(self, other: I) -> Self {
+        self.union(other.into())
+    }
+}
+
+impl BitOr<Interest> for EventName {
+    type Output = Interest;
+
+    fn bitor(self, other: Interest) -> Interest {
+        other | self
+    }
+}
+
+impl<I: Into<Self>> BitOrAssign<I> for Interest {
+    fn bitor_assign(&mut self, other: I) {
+        *self = *self | other;
+    }
+}
+
 impl From<EventName> for Interest {
     fn from(name: EventName) -> Self {
         Self::of(&[name])
@@ -215,6 +240,10 @@ mod tests {
             opening,
             "{opening:?}"
         );
+        assert_eq!(EventName::TopologyOpening | checks, opening.union(checks));
+        let mut both = checks;
+        both |= EventName::TopologyOpening;
+        assert_eq!(both, checks | opening);
         assert!(opening.intersection(checks).is_empty());
         assert!(Interest::SDAM.contains_all(checks));
         assert!(!checks.contains_all(Interest::SDAM));

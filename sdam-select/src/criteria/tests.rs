@@ -1,6 +1,7 @@
 use std::string::ToString;
 
 use sdam_core::{
+    error::{ErrorKind, ServerError, Stage},
     options::{Options, SelectionStrategy},
     read_preference::ReadMode,
     server::ServerType::{RsSecondary, Unknown},
@@ -163,12 +164,34 @@ fn selectors_run_in_order_and_can_only_remove_servers() {
     assert!(suitable(&empty, &settings, &criteria).unwrap().is_empty());
 }
 
+/// The server of an attempt, the topology type, and `enableOverloadRetargeting`.
+struct On(ServerAddress, TopologyType, bool);
+
+impl Attempted for On {
+    fn address(&self) -> &ServerAddress {
+        &self.0
+    }
+
+    fn topology_type(&self) -> TopologyType {
+        self.1
+    }
+
+    fn retargets_overload(&self) -> bool {
+        self.2
+    }
+}
+
 #[test]
 fn a_retry_deprioritizes_the_failed_server_if_sharded_or_overloaded() {
     // L-54
-    let check = |topology_type, overloaded, expected: &[u64]| {
-        let first = Criteria::write().for_retry(topology_type, &address(2), overloaded);
-        let second = first.for_retry(topology_type, &address(1), overloaded);
+    let check = |topology_type, retargets, overloaded, expected: &[u64]| {
+        let mut error = ServerError::new(ErrorKind::Command, Stage::Operation, "failed");
+        if overloaded {
+            error.labels = Box::from(["SystemOverloadedError".into()]);
+        }
+        let on = |number| On(address(number), topology_type, retargets);
+        let first = Criteria::write().after(&on(2), &error);
+        let second = first.after(&on(1), &error);
         let expected: Vec<_> = expected.iter().map(|number| address(*number)).collect();
         assert_eq!(
             second.deprioritized(),
@@ -176,8 +199,8 @@ fn a_retry_deprioritizes_the_failed_server_if_sharded_or_overloaded() {
             "{topology_type} {overloaded}"
         );
     };
-    check(Sharded, false, &[1, 2]);
-    check(Sharded, true, &[1, 2]);
+    check(Sharded, false, false, &[1, 2]);
+    check(Sharded, true, true, &[1, 2]);
     for other in [
         TopologyType::Unknown,
         Single,
@@ -185,8 +208,9 @@ fn a_retry_deprioritizes_the_failed_server_if_sharded_or_overloaded() {
         ReplicaSetWithPrimary,
         LoadBalanced,
     ] {
-        check(other, false, &[]);
-        check(other, true, &[1, 2]);
+        check(other, true, false, &[]);
+        check(other, false, true, &[]);
+        check(other, true, true, &[1, 2]);
     }
 }
 

@@ -99,6 +99,7 @@ impl ServerConnection {
         self.note_answer();
         let request = Request {
             command: command(request),
+            body: request.body().to_vec(),
             connection: self.number,
             now: self.servers.clock.now(),
         };

@@ -25,6 +25,7 @@ pub struct Established {
     pub(super) connection: Box<dyn Connection>,
     pub(super) exchange: Exchange,
     pub(super) hello: Hello,
+    pub(super) hello_reply: Box<[u8]>,
     pub(super) generation: Generation,
     pub(super) service: Option<ServiceConnection>,
     pub(super) reporter: Reporter,
@@ -36,6 +37,12 @@ impl Established {
     /// sizes of documents, messages and batches of writes.
     pub fn hello(&self) -> &Hello {
         &self.hello
+    }
+
+    /// Returns the reply to the handshake, a BSON document, for fields that [`hello`](Self::hello)
+    /// does not have, such as `compression`. What it says about authentication is left out.
+    pub fn hello_reply(&self) -> &[u8] {
+        &self.hello_reply
     }
 
     /// Returns the generation: that of the service behind a load balancer, otherwise that of the

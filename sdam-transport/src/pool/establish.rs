@@ -100,6 +100,10 @@ impl NewPool {
             Some(conversation) => hello.with_auth(conversation.hello_auth()),
             None => hello,
         };
+        let hello = match &self.hello_fields {
+            Some(fields) => hello.with_fields(fields.clone()),
+            None => hello,
+        };
         let reply = attempt.greet(&mut line, &hello).await?;
         let hello = attempt.introduce(reply.body(), conversation.is_some())?;
         line.connection
@@ -117,6 +121,7 @@ impl NewPool {
             connection: line.connection,
             exchange: line.exchange,
             hello,
+            hello_reply: without_speculative_reply(reply.body()).into(),
             service: attempt.service.take(),
             reporter: self.reporter.clone(),
             clock: Arc::clone(&self.io.clock),

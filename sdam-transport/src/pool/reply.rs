@@ -2,7 +2,7 @@ use std::fmt;
 
 use sdam_core::{
     app_error::{AppError, ErrorOutcome},
-    error::{ErrorKind, ServerError, Stage},
+    error::{ErrorKind, Labelled, ServerError, Stage},
     reply::{self, WriteError},
 };
 
@@ -144,6 +144,12 @@ impl ConnectionError {
             ServerError::new(ErrorKind::Internal, Stage::Connect, text),
             ErrorOutcome::Irrelevant,
         )
+    }
+}
+
+impl Labelled for ConnectionError {
+    fn has_label(&self, label: &str) -> bool {
+        self.error.has_label(label)
     }
 }
 

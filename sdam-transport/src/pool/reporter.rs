@@ -8,7 +8,7 @@ use sdam_core::{
     app_error::{AppError, ErrorOutcome},
     error::ServerError,
     event::{NoEvents, Publish},
-    hello::HelloRequest,
+    hello::{HelloFields, HelloRequest},
     ids::{Generation, ObjectId, ServerId},
 };
 
@@ -36,6 +36,9 @@ pub struct NewPool {
     /// `PoolReady` and `PoolCleared`, each before it calls the pool, so what the pool publishes
     /// within the call comes after it.
     pub events: Arc<dyn Publish>,
+    /// The driver's own fields of the handshake, see
+    /// [`with_hello_fields`](Self::with_hello_fields).
+    pub hello_fields: Option<HelloFields>,
 }
 
 impl NewPool {
@@ -49,6 +52,7 @@ impl NewPool {
             io,
             spawner: None,
             events: Arc::new(NoEvents),
+            hello_fields: None,
         }
     }
 
@@ -72,6 +76,15 @@ impl NewPool {
     #[must_use]
     pub fn with_spawner(mut self, spawner: impl Into<Option<Arc<dyn Spawner>>>) -> Self {
         self.spawner = spawner.into();
+        self
+    }
+
+    /// Adds fields to the handshake of the connections that [`establish`](Self::establish) opens,
+    /// such as `compression`. [`Established::hello_reply`](super::Established::hello_reply) has the
+    /// server's answer to them.
+    #[must_use]
+    pub fn with_hello_fields(mut self, fields: HelloFields) -> Self {
+        self.hello_fields = Some(fields);
         self
     }
 

@@ -93,7 +93,6 @@ impl Settings {
             max_adaptive_retries: driver
                 .max_adaptive_retries()
                 .unwrap_or(MAX_ADAPTIVE_RETRIES),
-            retargets_overload: driver.enable_overload_retargeting().unwrap_or(false),
             timeout: driver.timeout(),
             socket_timeout: driver.socket_timeout(),
         })

@@ -3,7 +3,7 @@ use std::fmt;
 use sdam_core::{
     address::ServerAddress,
     document::MalformedDocument,
-    error::{RETRYABLE_ERROR, SYSTEM_OVERLOADED_ERROR, ServerError},
+    error::{Labelled, RETRYABLE_ERROR, SYSTEM_OVERLOADED_ERROR, ServerError},
     event::CommandInfo,
     pool::PoolError,
 };
@@ -187,6 +187,12 @@ impl CommandError {
     /// Returns whether the connection could not be established, or broke.
     pub fn is_network(&self) -> bool {
         matches!(&self.0.kind, CommandErrorKind::Connection(error) if error.is_network())
+    }
+}
+
+impl Labelled for CommandError {
+    fn has_label(&self, label: &str) -> bool {
+        self.has_label(label)
     }
 }
 

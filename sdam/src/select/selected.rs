@@ -5,10 +5,13 @@ use std::{fmt, marker::PhantomData, sync::Arc};
 use sdam_core::{
     address::ServerAddress,
     ids::{Generation, ServerId},
-    server::{ServerDescription, ServerType, WireVersions},
+    server::{Rtt, ServerDescription, ServerType, WireVersions},
     topology::{TopologyDescription, TopologyType},
 };
-use sdam_select::criteria::Criteria;
+use sdam_select::{
+    criteria::{Attempted, Criteria},
+    settings::Settings,
+};
 use sdam_transport::pool::{NoPools, PoolHandle};
 
 use crate::{
@@ -36,7 +39,9 @@ pub(crate) struct Selected {
     topology_type: TopologyType,
     wire_versions: WireVersions,
     generation: Generation,
+    rtt: Option<Rtt>,
     overrides_read_preference: bool,
+    retargets_overload: bool,
 }
 
 impl Selected {
@@ -47,6 +52,7 @@ impl Selected {
         server: &Arc<Server>,
         description: &ServerDescription,
         topology: &TopologyDescription,
+        settings: &Settings,
         criteria: &Criteria,
         lane: usize,
     ) -> Option<Self> {
@@ -57,7 +63,9 @@ impl Selected {
             topology_type: topology.topology_type(),
             wire_versions: description.wire_versions,
             generation: server.status().generation,
+            rtt: description.rtt,
             overrides_read_preference: criteria.is_overridden_on(topology),
+            retargets_overload: settings.retargets_overload,
         })
     }
 
@@ -110,6 +118,13 @@ impl<P> SelectedServer<P> {
         self.selected.wire_versions
     }
 
+    /// Returns the round-trip times that the monitors have measured, as of the selection: their
+    /// average, and the minimum that `timeoutMS` is compared with before a command is sent. `None`
+    /// behind a load balancer, which is not monitored.
+    pub fn rtt(&self) -> Option<Rtt> {
+        self.selected.rtt
+    }
+
     /// Returns the pool's generation at the time of the selection, for error reports of
     /// connections that are opened after it. Behind a load balancer each service has its own.
     pub fn generation(&self) -> Generation {
@@ -121,6 +136,20 @@ impl<P: PoolHandle> SelectedServer<P> {
     /// Returns the server's pool, as the pool factory made it.
     pub fn pool(&self) -> &P {
         pools::typed(self.selected.lane.server.pool())
+    }
+}
+
+impl<P> Attempted for SelectedServer<P> {
+    fn address(&self) -> &ServerAddress {
+        self.selected.address()
+    }
+
+    fn topology_type(&self) -> TopologyType {
+        self.selected.topology_type
+    }
+
+    fn retargets_overload(&self) -> bool {
+        self.selected.retargets_overload
     }
 }
 

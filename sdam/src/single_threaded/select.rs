@@ -136,7 +136,8 @@ impl Scanner {
         let description = topology.server_by_id(server)?;
         let (_, lane) = self.shared.random();
         let server = &self.members.get(server)?.server;
-        Selected::new(server, description, topology, criteria, lane)
+        let settings = &self.shared.settings;
+        Selected::new(server, description, topology, settings, criteria, lane)
     }
 
     fn failure(

@@ -57,12 +57,12 @@ type Refusal = (&'static str, &'static str);
 
 const TRANSLATES: Refusal = (
     "the runtime's transport cannot translate addresses",
-    "let the transport translate them itself",
+    "let the transport translate them itself; around another transport, use `Wrapped`",
 );
 const PROXY: Refusal = (
     "the runtime's transport cannot connect through a proxy",
     "leave it out, or let the transport connect through the proxy itself and say so by \
-     `Transport::guards`",
+     `Transport::guards`; around another transport, use `Wrapped`",
 );
 const LIBRARY: Refusal = (
     "the runtime has no TLS library",
@@ -71,5 +71,6 @@ const LIBRARY: Refusal = (
 );
 const TLS: Refusal = (
     "the runtime's transport has no byte streams that could be encrypted",
-    "let the transport negotiate TLS itself and say so by `Transport::guards`",
+    "let the transport negotiate TLS itself and say so by `Transport::guards`; around another \
+     transport, use `Wrapped`",
 );

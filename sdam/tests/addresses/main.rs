@@ -6,6 +6,7 @@
 mod diagnosis;
 mod proxy;
 mod translation;
+mod wrapped;
 
 use std::time::Duration;
 

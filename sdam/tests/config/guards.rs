@@ -117,7 +117,8 @@ fn unsupported_tls_and_proxy_options_are_refused() {
     assert_eq!(
         error.unwrap().to_string(),
         "`proxyHost` is `b`: the runtime's transport cannot connect through a proxy; leave it out, \
-         or let the transport connect through the proxy itself and say so by `Transport::guards`"
+         or let the transport connect through the proxy itself and say so by `Transport::guards`; \
+         around another transport, use `Wrapped`"
     );
 }
 

@@ -214,3 +214,32 @@ fn the_reply_to_a_speculative_authentication_is_removed_and_all_else_kept() {
     );
     assert_eq!(&*without_speculative_reply(&[1, 2, 3]), [1, 2, 3]);
 }
+
+#[test]
+fn the_fields_of_a_driver_are_in_the_first_message_only_and_replace_nothing() {
+    let fields = |document: Document| HelloFields::new(&super::encode(&document));
+    let own = fields(doc! { "compression": ["zstd"] }).unwrap();
+    let mut api = ServerApi::v1();
+    (api.strict, api.deprecation_errors) = (Some(true), Some(true));
+    let known = TopologyVersion {
+        process_id: ObjectId::from_bytes([9; 12]),
+        counter: 4,
+    };
+    let awaited = HelloRequest::awaitable(true, None, known, Duration::ZERO);
+    let later = awaited.with_fields(own.clone());
+    let handshake = Arc::new(Handshake::new(super::encode(&doc! {})).with_load_balanced(true));
+    let first = |api| HelloRequest::handshake(Arc::clone(&handshake), api, HandshakeOpcode::OpMsg);
+    let auth = HelloAuth::default().with_sasl_supported_mechs("admin.ada");
+    let auth = auth.with_speculative_authenticate(super::encode(&doc! {}));
+    let first = first(Some(Arc::new(api))).with_auth(auth).with_fields(own);
+    let compression = Bson::from(vec!["zstd"]);
+    assert_eq!(decode(&first).get("compression"), Some(&compression));
+    assert_eq!(decode(&later).get("compression"), None);
+    let taken = [&first, &later].map(decode).into_iter().flatten();
+    let taken = taken.map(|(key, _)| key).filter(|key| key != "compression");
+    for key in taken.chain(["isMaster".into()]) {
+        let error = fields(doc! { "comment": 1, &key: 1 }).unwrap_err();
+        assert_eq!((error.option(), error.value()), ("hello", &*key), "{error}");
+    }
+    assert!(HelloFields::new(&[1, 2, 3]).is_err());
+}

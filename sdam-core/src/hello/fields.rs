@@ -1,0 +1,69 @@
+//! The fields of a handshake that are a driver's own.
+
+use alloc::{borrow::ToOwned as _, sync::Arc};
+
+use super::auth::{SASL_SUPPORTED_MECHS, SPECULATIVE_AUTHENTICATE};
+use crate::{
+    document::{DocumentWriter, Fields},
+    options::ConfigError,
+};
+
+/// The fields that every handshake sets as it needs, in each of its forms.
+const OWN: [&str; 14] = [
+    "hello",
+    "isMaster",
+    "helloOk",
+    "topologyVersion",
+    "maxAwaitTimeMS",
+    "client",
+    "backpressure",
+    "loadBalanced",
+    SASL_SUPPORTED_MECHS,
+    SPECULATIVE_AUTHENTICATE,
+    "apiVersion",
+    "apiStrict",
+    "apiDeprecationErrors",
+    "$db",
+];
+
+/// The fields that a driver adds to the handshakes of its pooled connections, such as
+/// `compression`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HelloFields(Arc<[u8]>);
+
+impl HelloFields {
+    /// Creates the fields of `document`, which is BSON.
+    ///
+    /// # Errors
+    ///
+    /// If it is malformed, or has a field that a handshake sets itself.
+    pub fn new(document: &[u8]) -> Result<Self, ConfigError> {
+        let mut taken = None;
+        let visit = Fields::of(document).and_then(|fields| {
+            fields.each(|field| {
+                taken = taken.or_else(|| OWN.contains(&field.key()).then(|| field.key()));
+                Ok(())
+            })
+        });
+        let refused = |value: &str, reason, remedy| {
+            Err(ConfigError::new("hello", value.to_owned(), reason, remedy))
+        };
+        match (visit, taken) {
+            (Err(_), _) => refused(
+                "",
+                "the fields are not a BSON document",
+                "encode them as BSON",
+            ),
+            (Ok(()), Some(key)) => {
+                refused(key, "the handshake sets this field itself", "leave it out")
+            }
+            (Ok(()), None) => Ok(Self(document.into())),
+        }
+    }
+
+    /// Adds the fields to a hello.
+    pub(super) fn write(&self, command: &mut DocumentWriter) {
+        // They were checked when they were set.
+        let _ = command.fields(&self.0);
+    }
+}

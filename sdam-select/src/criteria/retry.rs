@@ -1,0 +1,41 @@
+//! The criteria of an operation's next attempt.
+
+use sdam_core::{
+    address::ServerAddress,
+    error::{Labelled, SYSTEM_OVERLOADED_ERROR},
+    topology::TopologyType,
+};
+
+use super::Criteria;
+
+/// The server of an attempt, as it was selected: `SelectedServer` of `sdam`, or what a program
+/// without it has kept.
+pub trait Attempted {
+    /// Returns the server's address.
+    fn address(&self) -> &ServerAddress;
+
+    /// Returns the topology type at the time of the selection.
+    fn topology_type(&self) -> TopologyType;
+
+    /// Returns `enableOverloadRetargeting` of the client, which is off by default.
+    #[doc(alias = "enableOverloadRetargeting")]
+    fn retargets_overload(&self) -> bool;
+}
+
+impl Criteria {
+    /// Returns the criteria of the next attempt, after one on `server` has failed with `error`.
+    ///
+    /// In a sharded cluster the next attempt avoids that server after any error. On other
+    /// topologies it does so only if the error has the label `SystemOverloadedError`, and
+    /// `enableOverloadRetargeting` is on (Server Selection: "deprioritized servers").
+    #[must_use]
+    pub fn after(self, server: &impl Attempted, error: &impl Labelled) -> Self {
+        let overloaded = server.retargets_overload() && error.has_label(SYSTEM_OVERLOADED_ERROR);
+        if server.topology_type() != TopologyType::Sharded && !overloaded {
+            return self;
+        }
+        let mut addresses = self.deprioritized().to_vec();
+        addresses.push(server.address().clone());
+        self.with_deprioritized(addresses)
+    }
+}

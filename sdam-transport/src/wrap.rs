@@ -1,0 +1,74 @@
+//! Transports around other transports.
+
+use std::{fmt::Debug, sync::Arc};
+
+use async_trait::async_trait;
+use sdam_core::{address::ServerAddress, time::Instant};
+
+use crate::{
+    connect::{Connection, Transport},
+    error::TransportError,
+    layers::{Guards, Layers},
+};
+
+/// What is done around the connections of another transport: to count or limit them, to inject
+/// faults, to wrap the [`Connection`] itself. [`Wrapped`] is the transport that does it.
+///
+/// # Contract
+///
+/// That of [`Transport`], as far as it concerns `connect`.
+#[async_trait]
+pub trait Wrap: Send + Sync + Debug + 'static {
+    /// Opens a connection to `target`, by `inner` unless it is refused.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future abandons the attempt.
+    async fn connect(
+        &self,
+        inner: &dyn Transport,
+        target: &ServerAddress,
+        deadline: Option<Instant>,
+    ) -> Result<Box<dyn Connection>, TransportError>;
+}
+
+/// A transport around another one, which keeps what that one can do: translation, proxies and TLS
+/// become layers of the inner transport, and the wrapper stays around them.
+///
+/// A transport that implements [`Transport`] itself and forwards only `connect` has no layers, so a
+/// topology whose options need one refuses to start.
+#[derive(Clone, Debug)]
+pub struct Wrapped {
+    inner: Arc<dyn Transport>,
+    wrap: Arc<dyn Wrap>,
+}
+
+impl Wrapped {
+    /// Puts `wrap` around `inner`.
+    pub fn new(inner: Arc<dyn Transport>, wrap: impl Wrap) -> Self {
+        let wrap = Arc::new(wrap);
+        Self { inner, wrap }
+    }
+}
+
+#[async_trait]
+impl Transport for Wrapped {
+    async fn connect(
+        &self,
+        target: &ServerAddress,
+        deadline: Option<Instant>,
+    ) -> Result<Box<dyn Connection>, TransportError> {
+        self.wrap.connect(&*self.inner, target, deadline).await
+    }
+
+    fn guards(&self) -> Guards {
+        self.inner.guards()
+    }
+
+    fn with_layers(&self, layers: Layers) -> Option<Arc<dyn Transport>> {
+        Some(Arc::new(Self {
+            inner: self.inner.with_layers(layers)?,
+            wrap: Arc::clone(&self.wrap),
+        }))
+    }
+}
