@@ -11,7 +11,10 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use sdam_core::{event::Event, time::Instant};
+use sdam_core::{
+    event::Event,
+    time::{Instant, UnixTime},
+};
 use sdam_events::{
     log::{LogConfig, LogMessage, LogOutput},
     sink::{EventSink, Interest},
@@ -103,32 +106,8 @@ impl fmt::Debug for LogSink {
 /// Formats date and time in UTC (RFC 3339).
 pub(crate) fn timestamp(wall: SystemTime) -> String {
     let since_epoch = wall.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let (seconds, millis) = (since_epoch.as_secs(), since_epoch.subsec_millis());
-    let (year, month, day) = date(seconds / (24 * 60 * 60));
-    let (hours, minutes, seconds) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{seconds:02}.{millis:03}Z")
-}
-
-/// Returns the year, month and day that begin `days` days after 1970-01-01.
-///
-/// Years are counted from March, so that the leap day is the last one, and the lengths of the
-/// other months follow a linear formula.
-fn date(days: u64) -> (u64, u64, u64) {
-    const DAYS_OF_400_YEARS: u64 = 146_097;
-    /// Counted from 0000-03-01.
-    const BEFORE_1970: u64 = 719_468;
-    let days = days + BEFORE_1970;
-    let (era, day) = (days / DAYS_OF_400_YEARS, days % DAYS_OF_400_YEARS);
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let (month, next_year) = if month < 10 {
-        (month + 3, 0)
-    } else {
-        (month - 9, 1)
-    };
-    (era * 400 + year + next_year, month, day)
+    let millis = u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX);
+    UnixTime::from_millis(millis).to_string()
 }
 
 #[cfg(test)]

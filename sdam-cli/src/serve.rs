@@ -190,7 +190,7 @@ impl<O: Write> Session<O> {
     /// Executes a command, up to its answer; the inner error is the answer.
     async fn execute(&mut self, command: &Command) -> io::Result<Result<Next, String>> {
         let done = match command {
-            Command::Step(Step::Act(action)) => self.server.apply(action.clone()),
+            Command::Step(Step::Act(action)) => self.server.apply(action),
             Command::Step(_) => {
                 let error = "a served deployment has no simulated network: use `sdam sim`, or \
                              remove the `net` steps";

@@ -2,8 +2,11 @@
 //!
 //! Documents are read with the `bson` crate, which only this module uses, so that it stays a
 //! private dependency. Values are decoded on request; a value of another type than requested, or
-//! one that cannot be decoded, is `None`. [`DocumentWriter`] writes them.
+//! one that cannot be decoded, is `None`. [`DocumentWriter`] writes them, and [`ExtendedJson`] shows
+//! them to people.
 
+mod ext_json;
+mod shared;
 mod writer;
 
 use alloc::{
@@ -18,6 +21,8 @@ use bson::{
     spec::ElementType,
 };
 
+pub use ext_json::ExtendedJson;
+pub use shared::SharedDocument;
 pub use writer::{DocumentWriter, MalformedDocument};
 
 use crate::ids::{ObjectId, TopologyVersion};

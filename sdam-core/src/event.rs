@@ -5,13 +5,14 @@ use core::time::Duration;
 
 use crate::{
     address::ServerAddress,
+    document::SharedDocument,
     error::ServerError,
     ids::{ObjectId, ServerId},
     input::RecordedInput,
     options::Warning,
     pool::{PoolClear, PoolOptions},
     server::ServerDescription,
-    time::Instant,
+    time::{Instant, UnixTime},
     topology::{DepartureReason, Obstacle, TopologyDescription},
 };
 
@@ -39,6 +40,10 @@ pub struct Event {
     pub seq: u64,
     /// The time on the runtime's clock; never before that of the preceding event.
     pub at: Instant,
+    /// The time on the wall clock when the event was queued, from the runtime's
+    /// `Clock`; `None` for an event that no topology has published.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    pub time: Option<UnixTime>,
     /// The id of the topology.
     pub topology: ObjectId,
     /// The kind of event and its payload.
@@ -47,11 +52,12 @@ pub struct Event {
 }
 
 impl Event {
-    /// Creates an event; a topology numbers its events itself.
+    /// Creates an event without a wall-clock time; a topology numbers its events itself.
     pub fn new(seq: u64, at: Instant, topology: ObjectId, kind: EventKind) -> Self {
         Self {
             seq,
             at,
+            time: None,
             topology,
             kind,
         }
@@ -181,7 +187,7 @@ pub enum EventKind {
         duration: Duration,
         /// The reply, a BSON document.
         #[cfg_attr(feature = "serde", serde(with = "crate::encoding::base64"))]
-        reply: Arc<[u8]>,
+        reply: SharedDocument,
     },
     /// A check has failed or was cancelled.
     #[doc(alias = "ServerHeartbeatFailedEvent")]
@@ -333,7 +339,7 @@ pub enum EventKind {
         command: Arc<CommandInfo>,
         /// The command, a BSON document; empty if it is sensitive.
         #[cfg_attr(feature = "serde", serde(with = "crate::encoding::base64"))]
-        document: Arc<[u8]>,
+        document: SharedDocument,
     },
     /// A command was answered with `ok: 1`, perhaps with errors of single writes. Create it with
     /// [`CommandInfo::succeeded`].
@@ -347,7 +353,7 @@ pub enum EventKind {
         duration: Duration,
         /// The reply, a BSON document; empty if the command is sensitive.
         #[cfg_attr(feature = "serde", serde(with = "crate::encoding::base64"))]
-        reply: Arc<[u8]>,
+        reply: SharedDocument,
     },
     /// A command was answered with `ok: 0`, or its connection broke. Create it with
     /// [`CommandInfo::failed`].

@@ -5,6 +5,7 @@ use alloc::{boxed::Box, sync::Arc};
 use crate::{
     address::ServerAddress,
     app_error::AppError,
+    document::SharedDocument,
     error::ServerError,
     hello::Hello,
     ids::{Generation, ObjectId, ServerId},
@@ -97,7 +98,7 @@ pub enum RecordedInput {
         generation: Generation,
         /// The reply, a BSON document.
         #[cfg_attr(feature = "serde", serde(with = "crate::encoding::base64"))]
-        reply: Arc<[u8]>,
+        reply: SharedDocument,
         /// The server's round-trip times at that moment.
         rtt: Option<Rtt>,
     },

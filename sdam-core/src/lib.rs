@@ -10,7 +10,7 @@
 //! | [`address`], [`ids`], [`time`], [`rng`] | basic types |
 //! | [`hello`] | one-pass parser of hello replies, builder of hello requests |
 //! | [`reply`] | errors in replies to other commands |
-//! | [`document`] | writer of BSON documents |
+//! | [`document`] | writer of BSON documents, and documents as text |
 //! | [`error`] | errors of servers, as plain data |
 //! | [`server`], [`topology`] | immutable descriptions and their equality |
 //! | [`machine`] | [`machine::TopologyMachine`]: takes inputs, returns effects |

@@ -1,10 +1,14 @@
-//! A monotonic point in time, measured by a runtime.
+//! Points in time: on the monotonic clock of a runtime, and on the wall clock.
+
+mod unix;
 
 use core::{
     fmt,
     ops::{Add, Sub},
     time::Duration,
 };
+
+pub use self::unix::{MalformedTime, UnixTime};
 
 /// Nanoseconds since the epoch of the runtime that measured them.
 ///

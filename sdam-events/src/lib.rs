@@ -17,14 +17,12 @@
 //! | [`history`] | the last transitions and their causes |
 //! | `record` | recordings of inputs and events, as lines of JSON (feature `record`) |
 //! | `replay` | replay of a recording, which verifies that inputs have the recorded effects (feature `replay`) |
-//! | [`ext_json`] | BSON documents as text |
 //! | `metrics` | metrics through the `metrics` facade (feature `metrics`) |
 //! | `trace` | log messages through `tracing` (feature `tracing`) |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod channel;
 pub mod dispatch;
-pub mod ext_json;
 pub mod facts;
 pub mod history;
 pub mod log;

@@ -2,14 +2,14 @@
 
 use std::{
     collections::VecDeque,
-    mem,
+    fmt, mem,
     sync::{OnceLock, PoisonError},
 };
 
 use sdam_core::{
     event::{Event, EventKind, EventName, Publish},
     ids::ObjectId,
-    time::Instant,
+    time::{Instant, UnixTime},
 };
 
 use crate::{
@@ -58,6 +58,7 @@ use under_way::UnderWay;
 #[derive(Debug)]
 pub struct EventQueue {
     topology: ObjectId,
+    wall: Option<Wall>,
     /// The bits of an [`Interest`]; cleared when the sink has panicked.
     interest: AtomicU64,
     state: Mutex<State>,
@@ -91,6 +92,15 @@ struct State {
     shedding: Shedding,
 }
 
+/// The wall clock.
+struct Wall(Box<dyn Fn() -> UnixTime + Send + Sync>);
+
+impl fmt::Debug for Wall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Wall")
+    }
+}
+
 /// An event and its approximate size in bytes.
 #[derive(Debug)]
 struct Queued {
@@ -108,6 +118,7 @@ impl EventQueue {
     pub fn new(topology: ObjectId, interest: Interest) -> Self {
         Self {
             topology,
+            wall: None,
             interest: AtomicU64::new(interest.bits()),
             state: Mutex::new(State {
                 buffer: VecDeque::new(),
@@ -128,6 +139,13 @@ impl EventQueue {
             waker: AtomicWaker::new(),
             failure: OnceLock::new(),
         }
+    }
+
+    /// Sets the wall clock, which is read for each event.
+    #[must_use]
+    pub fn with_wall(mut self, wall: impl Fn() -> UnixTime + Send + Sync + 'static) -> Self {
+        self.wall = Some(Wall(Box::new(wall)));
+        self
     }
 
     /// Returns the topology id that all events of this queue carry.
@@ -262,7 +280,8 @@ impl EventQueue {
         state.last_seq += 1;
         state.last_at = state.last_at.max(at);
         let bytes = weight(&kind);
-        let event = Event::new(state.last_seq, state.last_at, self.topology, kind);
+        let mut event = Event::new(state.last_seq, state.last_at, self.topology, kind);
+        event.time = self.wall.as_ref().map(|Wall(now)| now());
         state.buffer.push_back(Queued { event, bytes });
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         let depth = self.depth.fetch_add(1, Ordering::Relaxed) + 1;

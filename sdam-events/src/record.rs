@@ -14,7 +14,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # Format, version 3
+//! # Format, version 4
 //!
 //! Each line is one JSON object. Absent values are `null`. Times are nanoseconds since the
 //! runtime's epoch, durations are nanoseconds, ids are numbers (servers) or hexadecimal digits
@@ -25,23 +25,23 @@
 //! `vantage` names the place of the client. Both may be `null`, and version 2 has neither.
 //!
 //! ```json
-//! {"recording":"sdam","version":3,"epoch":1700000000000000000,"vantage":"web-1","options":{"seeds":["a:27017"],"directConnection":null,
+//! {"recording":"sdam","version":4,"epoch":1700000000000000000,"vantage":"web-1","options":{"seeds":["a:27017"],"directConnection":null,
 //!  "loadBalanced":false,"replicaSet":"rs","initialTopologyType":null,
 //!  "wireVersions":{"minWireVersion":8,"maxWireVersion":29},"driverName":"sdam","maxServers":1024,
 //!  "handshakeErrorsMarkUnknown":false}}
 //! ```
 //!
-//! Every other line has `seq`, `at` and `topology`, and then either `event` with the keys of the
+//! Every other line has `seq`, `at`, `time` and `topology`, and then either `event` with the keys of the
 //! event, or `input`. The values are those of [`EventKind`](sdam_core::event::EventKind) and
 //! [`RecordedInput`](sdam_core::machine::RecordedInput), as the feature `serde` of `sdam-core`
-//! represents them:
+//! represents them. `time` is on the wall clock, by RFC 3339; the lines of versions 2 and 3 lack it:
 //!
 //! ```json
-//! {"seq":1,"at":0,"topology":"65f0c0ffee00000000000001","input":"Open"}
-//! {"seq":2,"at":0,"topology":"65f0c0ffee00000000000001","event":"TopologyOpening"}
-//! {"seq":9,"at":7000000,"topology":"65f0c0ffee00000000000001","input":{"Checked":{"server":1,
+//! {"seq":1,"at":0,"time":"2023-11-14T22:13:20.000Z","topology":"65f0c0ffee00000000000001","input":"Open"}
+//! {"seq":2,"at":0,"time":"2023-11-14T22:13:20.000Z","topology":"65f0c0ffee00000000000001","event":"TopologyOpening"}
+//! {"seq":9,"at":7000000,"time":"2023-11-14T22:13:20.007Z","topology":"65f0c0ffee00000000000001","input":{"Checked":{"server":1,
 //!  "error":null,"rtt":{"average":5000000,"minimum":0,"p90":5000000}}}}
-//! {"seq":10,"at":7000000,"topology":"65f0c0ffee00000000000001","event":"PoolReady","server":1,
+//! {"seq":10,"at":7000000,"time":"2023-11-14T22:13:20.007Z","topology":"65f0c0ffee00000000000001","event":"PoolReady","server":1,
 //!  "address":"a:27017"}
 //! ```
 //!
@@ -90,7 +90,7 @@ use crate::sink::{EventSink, Interest};
 mod tests;
 
 /// The version of the format.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// A sink that writes a recording of one topology.
 ///

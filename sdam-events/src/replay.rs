@@ -20,6 +20,7 @@ use std::{
 
 use sdam_core::{
     address::ServerAddress,
+    document::SharedDocument,
     error::ServerError,
     event::{Event, EventKind, EventName},
     hello::Hello,
@@ -201,7 +202,7 @@ struct Replayer {
     machine: Option<TopologyMachine>,
     addresses: BTreeMap<ServerId, ServerAddress>,
     /// The latest successful reply of each server.
-    replies: BTreeMap<ServerId, Arc<[u8]>>,
+    replies: BTreeMap<ServerId, SharedDocument>,
     expected: VecDeque<Event>,
     /// The end of the topology, which is held back until heartbeats have ended.
     end: Option<Event>,
@@ -241,7 +242,7 @@ impl Replayer {
                     heartbeat, reply, ..
                 } = kind
                 {
-                    self.replies.insert(heartbeat.server, Arc::clone(reply));
+                    self.replies.insert(heartbeat.server, reply.clone());
                 }
                 kind.clone()
             }
@@ -404,8 +405,9 @@ fn line(event: &Event) -> Result<String, Box<str>> {
     serde_json::to_string(event).map_err(|error| error.to_string().into())
 }
 
-/// Returns a line without its number and time. The number also counts events that a replay does not
+/// Returns a line without its number and times. The number also counts events that a replay does not
 /// produce, and the queue moves the time behind that of the preceding event.
 fn consequence(line: &str) -> &str {
-    line.splitn(3, ',').last().unwrap_or(line)
+    let start = line.find(r#""topology""#).unwrap_or_default();
+    line.get(start..).unwrap_or(line)
 }

@@ -1,6 +1,9 @@
 use std::fmt;
 
-use sdam_core::{error::{Labelled, ServerError}, pool::PoolError};
+use sdam_core::{
+    error::{Labelled, ServerError},
+    pool::PoolError,
+};
 use sdam_transport::pool::ConnectionError;
 
 /// The error of a check-out, or of a command on a pooled connection.

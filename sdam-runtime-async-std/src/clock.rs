@@ -2,8 +2,11 @@
 
 use async_std::task;
 use futures::future::BoxFuture;
-use sdam_core::time::Instant;
-use sdam_transport::{Clock, system::Epoch};
+use sdam_core::time::{Instant, UnixTime};
+use sdam_transport::{
+    Clock,
+    system::{self, Epoch},
+};
 
 #[derive(Debug)]
 pub(crate) struct AsyncStdClock {
@@ -21,6 +24,10 @@ impl AsyncStdClock {
 impl Clock for AsyncStdClock {
     fn now(&self) -> Instant {
         self.epoch.now()
+    }
+
+    fn wall(&self) -> UnixTime {
+        system::wall()
     }
 
     fn sleep_until(&self, deadline: Instant) -> BoxFuture<'static, ()> {

@@ -3,8 +3,11 @@
 use std::thread;
 
 use futures::future::BoxFuture;
-use sdam_core::time::Instant;
-use sdam_transport::{Clock, system::Epoch};
+use sdam_core::time::{Instant, UnixTime};
+use sdam_transport::{
+    Clock,
+    system::{self, Epoch},
+};
 
 #[derive(Debug)]
 pub(crate) struct BlockingClock {
@@ -20,6 +23,10 @@ impl BlockingClock {
 impl Clock for BlockingClock {
     fn now(&self) -> Instant {
         self.epoch.now()
+    }
+
+    fn wall(&self) -> UnixTime {
+        system::wall()
     }
 
     fn sleep_until(&self, deadline: Instant) -> BoxFuture<'static, ()> {

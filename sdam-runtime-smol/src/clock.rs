@@ -1,8 +1,11 @@
 //! The clock and its timers.
 
 use futures::{FutureExt as _, future::BoxFuture};
-use sdam_core::time::Instant;
-use sdam_transport::{Clock, system::Epoch};
+use sdam_core::time::{Instant, UnixTime};
+use sdam_transport::{
+    Clock,
+    system::{self, Epoch},
+};
 use smol::Timer;
 
 #[derive(Debug)]
@@ -21,6 +24,10 @@ impl SmolClock {
 impl Clock for SmolClock {
     fn now(&self) -> Instant {
         self.epoch.now()
+    }
+
+    fn wall(&self) -> UnixTime {
+        system::wall()
     }
 
     fn sleep_until(&self, deadline: Instant) -> BoxFuture<'static, ()> {

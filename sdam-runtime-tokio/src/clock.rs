@@ -3,15 +3,15 @@
 use std::{
     future::{Future as _, pending, poll_fn},
     pin::{Pin, pin},
-    sync::{Arc, PoisonError, RwLock},
+    sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, Weak},
     task::{Context, Poll},
 };
 
 use futures::future::BoxFuture;
-use sdam_core::time::Instant;
+use sdam_core::time::{Instant, UnixTime};
 use sdam_transport::{
     Clock,
-    system::{Epoch, ThreadClock},
+    system::{self, Epoch, ThreadClock},
 };
 use tokio::{runtime::Handle, task::AbortHandle, time};
 
@@ -28,7 +28,7 @@ impl TokioClock {
     pub(crate) fn new(handle: Handle) -> Self {
         Self {
             epoch: Epoch::begin(),
-            driver: Arc::new(Driver::new(handle)),
+            driver: Driver::of(handle),
         }
     }
 }
@@ -36,6 +36,10 @@ impl TokioClock {
 impl Clock for TokioClock {
     fn now(&self) -> Instant {
         self.epoch.now()
+    }
+
+    fn wall(&self) -> UnixTime {
+        system::wall()
     }
 
     fn sleep_until(&self, deadline: Instant) -> BoxFuture<'static, ()> {
@@ -71,7 +75,37 @@ struct Driver {
     sentinel: AbortHandle,
 }
 
+/// The drivers in use. They have no effect on each other: callers on one runtime share its sentinel,
+/// which would otherwise be one more task of the runtime for each of them.
+static DRIVERS: Mutex<Vec<Weak<Driver>>> = Mutex::new(Vec::new());
+
 impl Driver {
+    /// Returns the driver of this runtime.
+    ///
+    /// # Panics
+    ///
+    /// If the runtime has no timers.
+    fn of(handle: Handle) -> Arc<Self> {
+        // The id may be that of an earlier runtime, which has shut down.
+        let (id, drivers) = (handle.id(), || {
+            DRIVERS.lock().unwrap_or_else(PoisonError::into_inner)
+        });
+        let known = |drivers: &[Weak<Self>]| {
+            let mut drivers = drivers.iter().filter_map(Weak::upgrade);
+            drivers.find(|driver| driver.handle.id() == id && !*driver.shut_down())
+        };
+        if let Some(driver) = known(&drivers()) {
+            return driver;
+        }
+        let new = Arc::new(Self::new(handle));
+        let mut drivers = drivers();
+        known(&drivers).unwrap_or_else(|| {
+            drivers.retain(|driver| driver.strong_count() > 0);
+            drivers.push(Arc::downgrade(&new));
+            new
+        })
+    }
+
     fn new(handle: Handle) -> Self {
         let shut_down = Arc::default();
         let announcement = Announcement(Arc::clone(&shut_down));
@@ -89,6 +123,12 @@ impl Driver {
         driver
     }
 
+    fn shut_down(&self) -> RwLockReadGuard<'_, bool> {
+        self.shut_down
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn timer(&self, at: time::Instant) -> time::Sleep {
         let _context = self.handle.enter();
         time::sleep_until(at)
@@ -96,10 +136,7 @@ impl Driver {
 
     /// Polls `timer` unless the runtime has shut down, in which case polling would panic.
     fn poll(&self, timer: Pin<&mut time::Sleep>, cx: &mut Context<'_>) -> Poll<Outcome> {
-        let shut_down = self
-            .shut_down
-            .read()
-            .unwrap_or_else(PoisonError::into_inner);
+        let shut_down = self.shut_down();
         if *shut_down {
             Poll::Ready(Outcome::ShutDown)
         } else {

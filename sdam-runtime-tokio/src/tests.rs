@@ -6,6 +6,7 @@ use sdam_transport::conformance;
 use tokio::{
     runtime::{self, Builder, Handle},
     sync::oneshot,
+    task,
 };
 
 use super::{TokioDial, current, from_handle};
@@ -73,6 +74,28 @@ fn runtimes_that_have_shut_down_keep_their_contracts() {
     let tokio = OneThread::start();
     let runtime = from_handle(tokio.handle.clone()).unwrap();
     conformance::shutdown(&runtime, || tokio.shut_down());
+}
+
+#[test]
+fn all_callers_on_one_runtime_share_a_task_that_ends_with_the_last_of_them() {
+    let [first, second] = [(), ()].map(|()| Builder::new_current_thread().enable_all().build());
+    let tokios = [first.unwrap(), second.unwrap()];
+    let tasks = |tokio: &runtime::Runtime| {
+        // The runtime removes a task that has ended when it runs next.
+        tokio.block_on(task::yield_now());
+        tokio.metrics().num_alive_tasks()
+    };
+    let start = |tokio: &runtime::Runtime| from_handle(tokio.handle().clone()).unwrap();
+    let runtimes = tokios
+        .each_ref()
+        .map(|tokio| [start(tokio), start(tokio), start(tokio)]);
+    assert_eq!(tokios.each_ref().map(tasks), [1, 1]);
+    let [first, second] = runtimes;
+    let kept = first.into_iter().next();
+    drop(second);
+    assert_eq!(tokios.each_ref().map(tasks), [1, 0]);
+    drop(kept);
+    assert_eq!(tokios.each_ref().map(tasks), [0, 0]);
 }
 
 #[test]

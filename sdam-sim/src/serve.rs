@@ -46,7 +46,7 @@ pub struct Server {
     driver: Option<JoinHandle<()>>,
 }
 
-/// A replica set on loopback TCP: a [`Server`] with a method for each common action.
+/// A replica set on loopback TCP: a [`Server`] with a method for each common action of a set.
 #[derive(Debug)]
 pub struct ReplicaSet(Server);
 
@@ -75,8 +75,33 @@ impl Server {
     }
 
     /// Applies `action`, and returns once its effect has started.
-    pub fn apply(&self, action: Action) -> Result<(), ServeError> {
-        self.request(|reply| Event::Apply(action, reply))?
+    pub fn apply(&self, action: &Action) -> Result<(), ServeError> {
+        self.request(|reply| Event::Apply(action.clone(), reply))?
+    }
+
+    /// Kills the process `member`, without a shutdown announcement.
+    pub fn kill(&self, member: impl Into<Target>) -> Result<(), ServeError> {
+        self.apply(&Action::Kill(member.into()))
+    }
+
+    /// Shuts the process `member` down cleanly.
+    pub fn shut_down(&self, member: impl Into<Target>) -> Result<(), ServeError> {
+        self.apply(&Action::Shutdown(member.into()))
+    }
+
+    /// Restarts the process `member` on the same port.
+    pub fn restart(&self, member: impl Into<Target>) -> Result<(), ServeError> {
+        self.apply(&Action::Restart(member.into()))
+    }
+
+    /// Freezes the process `member`: it stops answering, and its connections stay open.
+    pub fn freeze(&self, member: impl Into<Target>) -> Result<(), ServeError> {
+        self.apply(&Action::Freeze(member.into()))
+    }
+
+    /// Resumes the frozen process `member`.
+    pub fn thaw(&self, member: impl Into<Target>) -> Result<(), ServeError> {
+        self.apply(&Action::Thaw(member.into()))
     }
 
     /// Returns the true state of the deployment.
@@ -128,42 +153,17 @@ impl ReplicaSet {
     /// Makes the primary step down and hand over.
     pub fn step_down(&self) -> Result<(), ServeError> {
         let period = Duration::from_secs(60);
-        self.apply(Action::StepDown { period })
-    }
-
-    /// Kills `member`, without a shutdown announcement.
-    pub fn kill(&self, member: impl Into<Target>) -> Result<(), ServeError> {
-        self.apply(Action::Kill(member.into()))
-    }
-
-    /// Shuts `member` down cleanly.
-    pub fn shut_down(&self, member: impl Into<Target>) -> Result<(), ServeError> {
-        self.apply(Action::Shutdown(member.into()))
-    }
-
-    /// Restarts `member` on the same port.
-    pub fn restart(&self, member: impl Into<Target>) -> Result<(), ServeError> {
-        self.apply(Action::Restart(member.into()))
-    }
-
-    /// Freezes `member`: it stops answering, and its connections stay open.
-    pub fn freeze(&self, member: impl Into<Target>) -> Result<(), ServeError> {
-        self.apply(Action::Freeze(member.into()))
-    }
-
-    /// Resumes the frozen `member`.
-    pub fn thaw(&self, member: impl Into<Target>) -> Result<(), ServeError> {
-        self.apply(Action::Thaw(member.into()))
+        self.apply(&Action::StepDown { period })
     }
 
     /// Disconnects two members from each other.
     pub fn partition(&self, a: impl Into<Target>, b: impl Into<Target>) -> Result<(), ServeError> {
-        self.apply(Action::Partition(vec![a.into()], vec![b.into()]))
+        self.apply(&Action::Partition(vec![a.into()], vec![b.into()]))
     }
 
     /// Ends all partitions.
     pub fn heal(&self) -> Result<(), ServeError> {
-        self.apply(Action::Heal)
+        self.apply(&Action::Heal)
     }
 
     /// Changes the configuration and increments its version.
@@ -171,7 +171,7 @@ impl ReplicaSet {
         let none = ServeError::Action(ActionError::NoReplicaSet);
         let mut config = self.config()?.ok_or(none)?;
         change(&mut config);
-        self.apply(Action::Reconfig(config))
+        self.apply(&Action::Reconfig(config))
     }
 
     /// Returns the primary, if there is one.

@@ -6,8 +6,6 @@ pub(crate) mod selection;
 #[cfg(test)]
 mod tests;
 
-use std::time::Duration;
-
 use sdam_core::options::{Options, ServerMonitoringMode};
 use sdam_testkit::{RecordingPool, RecordingPools};
 use sdam_transport::{ClientMetadata, Environment};

@@ -3,13 +3,13 @@
 use std::fmt::Debug;
 
 use futures::future::BoxFuture;
-use sdam_core::time::Instant;
+use sdam_core::time::{Instant, UnixTime};
 
-/// A monotonic clock and its timers.
+/// A monotonic clock and its timers, and the wall clock.
 ///
 /// # Contract
 ///
-/// - The caller holds no lock, and may call both methods from any thread.
+/// - The caller holds no lock, and may call all methods from any thread.
 /// - `now` never goes backwards, whichever thread calls it.
 /// - A timer is never early: once the future of `sleep_until` is ready, `now` is at or after the
 ///   deadline.
@@ -28,6 +28,12 @@ pub trait Clock: Send + Sync + Debug + 'static {
     /// There is no default implementation, because a forgotten override would use real time in a
     /// simulation.
     fn now(&self) -> Instant;
+
+    /// Returns the time on the wall clock, which people read in events; nothing is decided by it.
+    /// [`system::wall`](crate::system::wall) is that of the operating system.
+    ///
+    /// There is no default implementation, for the same reason.
+    fn wall(&self) -> UnixTime;
 
     /// Returns a future that is ready at `deadline`.
     ///

@@ -1,4 +1,4 @@
-//! Shared parts of runtimes over an operating system: entropy, epoch, timers, host name look-up,
+//! Shared parts of runtimes over an operating system: entropy, epoch, wall clock, timers, host name look-up,
 //! options of sockets.
 //!
 //! Nothing else in this crate uses this module: it is for the constructors of runtimes.
@@ -11,11 +11,11 @@ use std::{
     io,
     net::{IpAddr, ToSocketAddrs as _},
     thread,
-    time::{self, Duration},
+    time::{self, Duration, SystemTime},
 };
 
 use futures::channel::oneshot;
-use sdam_core::time::Instant;
+use sdam_core::time::{Instant, UnixTime};
 
 pub use self::{tcp::tune_tcp, timers::ThreadClock};
 
@@ -47,6 +47,12 @@ impl Epoch {
     pub fn until(self, instant: Instant) -> Duration {
         instant.since(self.now())
     }
+}
+
+/// Returns the time on the system's wall clock; 1970 if it is set to an earlier time.
+pub fn wall() -> UnixTime {
+    let since = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+    UnixTime::from_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
 /// Returns a random seed that differs from call to call and from process to process.

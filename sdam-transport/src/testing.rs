@@ -11,7 +11,7 @@ use std::{
 };
 
 use futures::future::BoxFuture;
-use sdam_core::time::Instant;
+use sdam_core::time::{Instant, UnixTime};
 
 use crate::clock::Clock;
 
@@ -95,6 +95,10 @@ impl ManualClock {
 impl Clock for ManualClock {
     fn now(&self) -> Instant {
         self.lock().now
+    }
+
+    fn wall(&self) -> UnixTime {
+        UnixTime::from_millis(self.now().as_nanos() / 1_000_000)
     }
 
     fn sleep_until(&self, deadline: Instant) -> BoxFuture<'static, ()> {

@@ -137,7 +137,7 @@ pub use sdam_core::{
     pool::{PoolClear, PoolError, PoolOptions},
     read_preference::{ReadMode, ReadPreference},
     server::{ServerDescription, ServerType, WireVersions},
-    time::Instant,
+    time::{Instant, UnixTime},
     topology::{TopologyDescription, TopologyType},
 };
 #[doc(inline)]

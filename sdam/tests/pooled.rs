@@ -191,7 +191,7 @@ fn a_connect_timeout_of_zero_in_the_string_is_no_limit_for_a_pool() {
         let mut connection = opening.await.unwrap();
         let timeout = options.driver.socket_timeout();
         let reply = connection.run_command(ping().as_bytes(), timeout).await;
-        assert!(reply.unwrap().error.is_none());
+        assert!(reply.unwrap().write_concern_error().is_none());
         connection.close();
         topology.close().await;
     });

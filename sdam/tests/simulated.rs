@@ -4,12 +4,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use futures::future::join_all;
+use futures::{StreamExt, future::join_all};
 use sdam::{
-    ClientMetadata, Criteria, Event, EventKind, Instant, Interest, ServerAddress, ServerType,
-    Snapshot, Topology, TopologyType,
+    ClientMetadata, Criteria, Event, EventKind, Instant, Interest, Options, ServerAddress,
+    ServerType, Snapshot, Topology, TopologyBuilder, TopologyType, UnixTime,
 };
-use sdam_events::channel::unbounded;
+use sdam_events::{channel::unbounded, record::RecordSink, replay::replay};
 use sdam_sim::{
     Action, Blueprint, MemberId,
     config::SetConfig,
@@ -53,9 +53,68 @@ fn a_selected_server_has_the_round_trip_times_of_its_monitor() {
             let known = snapshot.server_by_id(server.id()).unwrap();
             assert_eq!(server.rtt(), known.description().rtt);
             let average = server.rtt().map(|rtt| rtt.average);
-            assert_eq!(average.is_some_and(|average| !average.is_zero()), is_measured);
+            assert_eq!(
+                average.is_some_and(|average| !average.is_zero()),
+                is_measured
+            );
             topology.close().await;
         });
+    }
+}
+
+/// Returns the recording of a failover in the year 2024, and its events.
+fn recorded(seed: u64) -> (String, Vec<Event>) {
+    let hosts = ["a", "b", "c"].map(|host| ServerAddress::new(host, 27017));
+    let set = Blueprint::replica_set(SetConfig::new("rs", hosts));
+    let sim = Sim::new(seed, &set.epoch_millis(1_704_067_200_000));
+    let options = Options::parse(&sim.uri()).unwrap();
+    let recording = Arc::new(RecordSink::new(Vec::new(), &options).unwrap());
+    let (sink, events) = unbounded();
+    let builder = TopologyBuilder::new(options).sink(Arc::clone(&recording));
+    let builder = builder.sink(sink);
+    let events = sim.block_on(async {
+        let topology = builder.start(sim.runtime()).unwrap();
+        topology.wait_for(complete, LONG).await.unwrap();
+        sim.step_down().unwrap();
+        topology.wait_for(complete, LONG).await.unwrap();
+        topology.close().await;
+        events.collect().await
+    });
+    drop(sim);
+    let recording = Arc::into_inner(recording).unwrap().finish().unwrap();
+    (String::from_utf8(recording).unwrap(), events)
+}
+
+#[test]
+fn events_and_recordings_have_the_wall_clock_time_of_the_world() {
+    let (recording, events) = recorded(11);
+    assert_eq!(
+        recording,
+        recorded(11).0,
+        "the wall clock is simulated, too"
+    );
+    assert!(events.len() > 10);
+    for event in &events {
+        let millis = 1_704_067_200_000 + event.at.as_nanos() / 1_000_000;
+        assert_eq!(event.time, Some(UnixTime::from_millis(millis)));
+    }
+    // What earlier versions have recorded.
+    let mut old = String::new();
+    for line in recording.lines() {
+        let (before, after) = line.split_once(r#""time":""#).unwrap_or((line, ""));
+        let (time, after) = after.split_once(r#"","#).unwrap_or_default();
+        assert!(
+            time.starts_with("2024-01-01T00:0") || before.contains("version"),
+            "{line}"
+        );
+        old.extend([before, after, "\n"]);
+    }
+    let old = old.replacen("\"version\":4", "\"version\":3", 1);
+    assert!(old.contains("version\":3") && !old.contains("2024"));
+    for recording in [&recording, &old] {
+        let outcome = replay(recording.as_bytes()).unwrap();
+        assert_eq!((outcome.divergence, outcome.cut_off), (None, None));
+        assert!(outcome.matched > 10);
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bson::{doc, oid};
 use sdam_core::{
     app_error::{AppError, Cause, ErrorOutcome},
+    document::SharedDocument,
     error::Stage,
     event::EventKind,
     ids::{Generation, ObjectId, ServerId, TopologyVersion},
@@ -75,12 +76,12 @@ impl Application {
         let Some(pool) = self.record.pool(server) else {
             return;
         };
-        let replies: Vec<Arc<[u8]>> = {
+        let replies: Vec<SharedDocument> = {
             let events = self.record.events();
             let of_server = events.iter().rev().filter_map(|event| match &event.kind {
                 EventKind::ServerHeartbeatSucceeded {
                     heartbeat, reply, ..
-                } if heartbeat.server == server => Some(Arc::clone(reply)),
+                } if heartbeat.server == server => Some(reply.clone()),
                 _ => None,
             });
             of_server.take(3).collect()

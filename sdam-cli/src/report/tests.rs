@@ -340,7 +340,7 @@ fn long(count: usize) -> Recording {
         let kind = EventKind::ServerHeartbeatSucceeded {
             heartbeat,
             duration: Duration::from_micros(900_000 + index as u64 % 997),
-            reply: Arc::default(),
+            reply: Vec::new().into(),
         };
         recording
             .events

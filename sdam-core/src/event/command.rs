@@ -4,7 +4,7 @@ use core::time::Duration;
 use super::{ConnectionId, EventKind};
 use crate::{
     address::ServerAddress,
-    document::Fields,
+    document::{Fields, SharedDocument},
     error::ServerError,
     ids::{ObjectId, ServerId},
 };
@@ -115,7 +115,7 @@ impl CommandInfo {
     }
 
     /// Returns the document for an event: empty if the command is sensitive.
-    fn shown(&self, document: &[u8]) -> Arc<[u8]> {
+    fn shown(&self, document: &[u8]) -> SharedDocument {
         const EMPTY: &[u8] = &[5, 0, 0, 0, 0];
         if self.is_sensitive { EMPTY } else { document }.into()
     }
@@ -172,6 +172,8 @@ fn redacted(error: &ServerError) -> ServerError {
 
 #[cfg(test)]
 mod tests {
+    use alloc::format;
+
     use super::*;
     use crate::{
         document::DocumentWriter,
@@ -204,6 +206,15 @@ mod tests {
             let empty = DocumentWriter::new().finish();
             let shown = if is_sensitive { &empty[..] } else { &document };
             let (started, duration) = (info.started(&document), Duration::ZERO);
+            let text = if is_sensitive {
+                "{}"
+            } else {
+                &*format!(r#"{{"{name}":1,"{more}":1}}"#)
+            };
+            assert!(
+                format!("{started:?}").ends_with(&format!("document: {text} }}")),
+                "{started:?}"
+            );
             assert!(
                 matches!(started, EventKind::CommandStarted { document, .. } if *document == *shown)
             );

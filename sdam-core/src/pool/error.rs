@@ -2,7 +2,10 @@ use alloc::sync::Arc;
 use core::fmt;
 
 use super::PoolClear;
-use crate::{address::ServerAddress, error::{Labelled, ServerError}};
+use crate::{
+    address::ServerAddress,
+    error::{Labelled, ServerError},
+};
 
 /// A failed check-out or an interrupted connection (CMAP: "Connection Pool Errors").
 ///

@@ -2,13 +2,13 @@ use std::time::Duration;
 
 use sdam_core::{
     address::ServerAddress,
+    document::ExtendedJson,
     event::{CheckOutFailure, CommandInfo, ConnectionId, Event, EventKind, Heartbeat, Selection},
     pool::PoolOptions,
     topology::TopologyDescription,
 };
 
 use super::fields::{Failure, HostList, LogFields, Reason};
-use crate::ext_json::ExtendedJson;
 
 impl<'e> LogFields<'e> {
     /// Returns the fields of the message for `event`.

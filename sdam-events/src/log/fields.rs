@@ -2,13 +2,12 @@ use std::fmt::{self, Display};
 
 use sdam_core::{
     address::ServerAddress,
+    document::ExtendedJson,
     error::ServerError,
     ids::ObjectId,
     options::Warning,
     topology::{DepartureReason, Obstacle, TopologyDescription},
 };
-
-use crate::ext_json::ExtendedJson;
 
 /// The named values of a log message; absent values are omitted, never null.
 ///

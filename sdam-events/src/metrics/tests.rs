@@ -204,7 +204,7 @@ fn heartbeats_are_counted_by_result_and_mode() {
         EventKind::ServerHeartbeatSucceeded {
             heartbeat: stream,
             duration: Duration::from_secs(9),
-            reply: [].into(),
+            reply: Vec::new().into(),
         },
     ];
     let numbers = measure(&MetricsSink::new(), events);

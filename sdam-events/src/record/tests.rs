@@ -249,7 +249,7 @@ fn inputs_are_written_as_documented() {
         RecordedInput::Handshake {
             server,
             generation: Generation::from_u64(1),
-            reply: [1, 2, 3, 4].into(),
+            reply: vec![1, 2, 3, 4].into(),
             rtt: Some(Rtt {
                 average: Duration::from_nanos(7),
                 minimum: Duration::ZERO,
@@ -364,7 +364,7 @@ fn a_recording_starts_with_the_recorded_options() {
     assert_eq!(
         text.lines().collect::<Vec<_>>(),
         [
-            r#"{"recording":"sdam","version":3,"epoch":null,"vantage":null,"options":{"seeds":["a:27017","b:5"],"directConnection":null,"loadBalanced":false,"replicaSet":"rs","initialTopologyType":null,"wireVersions":{"minWireVersion":8,"maxWireVersion":29},"driverName":"sdam","maxServers":1024,"handshakeErrorsMarkUnknown":false}}"#,
+            r#"{"recording":"sdam","version":4,"epoch":null,"vantage":null,"options":{"seeds":["a:27017","b:5"],"directConnection":null,"loadBalanced":false,"replicaSet":"rs","initialTopologyType":null,"wireVersions":{"minWireVersion":8,"maxWireVersion":29},"driverName":"sdam","maxServers":1024,"handshakeErrorsMarkUnknown":false}}"#,
             r#"{"seq":1,"at":1000000,"topology":"070707070707070707070707","event":"TopologyClosed"}"#,
         ]
     );

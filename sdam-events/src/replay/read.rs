@@ -8,7 +8,7 @@ use sdam_core::{
     ids::{ObjectId, ServerId},
     machine::RecordedInput,
     options::Options,
-    time::Instant,
+    time::{Instant, UnixTime},
     topology::TopologyDescription,
 };
 use serde::{Deserialize, de::DeserializeOwned};
@@ -25,6 +25,7 @@ const OLDEST: u32 = 2;
 pub(super) struct Record {
     pub(super) seq: u64,
     pub(super) at: Instant,
+    pub(super) time: Option<UnixTime>,
     pub(super) topology: ObjectId,
     pub(super) entry: Entry,
 }
@@ -42,6 +43,7 @@ pub(super) enum Entry {
 struct Line {
     seq: u64,
     at: Instant,
+    time: Option<UnixTime>,
     topology: ObjectId,
     event: Option<EventName>,
 }
@@ -52,6 +54,7 @@ struct Line {
 struct InputLine {
     seq: u64,
     at: Instant,
+    time: Option<UnixTime>,
     topology: ObjectId,
     input: RecordedInput,
 }
@@ -63,6 +66,7 @@ struct InputLine {
 struct HeartbeatLine {
     seq: u64,
     at: Instant,
+    time: Option<UnixTime>,
     topology: ObjectId,
     event: EventName,
     server: ServerId,
@@ -82,6 +86,7 @@ struct HeartbeatLine {
 pub(super) struct SelectionLine {
     seq: u64,
     at: Instant,
+    time: Option<UnixTime>,
     topology: ObjectId,
     event: EventName,
     selector: Box<str>,
@@ -134,6 +139,7 @@ impl Record {
         Ok(Self {
             seq: line.seq,
             at: line.at,
+            time: line.time,
             topology: line.topology,
             entry,
         })
@@ -141,7 +147,9 @@ impl Record {
 
     /// Returns an event with the number and time of the record.
     pub(super) fn event(&self, kind: EventKind) -> Event {
-        Event::new(self.seq, self.at, self.topology, kind)
+        let mut event = Event::new(self.seq, self.at, self.topology, kind);
+        event.time = self.time;
+        event
     }
 }
 

@@ -1,4 +1,4 @@
-use std::string::ToString;
+use std::{boxed::Box, string::ToString};
 
 use sdam_core::{
     error::{ErrorKind, ServerError, Stage},

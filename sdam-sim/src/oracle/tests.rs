@@ -85,7 +85,7 @@ fn record() -> (Vec<EventKind>, PoolCalls) {
         EventKind::ServerHeartbeatSucceeded {
             heartbeat: heartbeat(),
             duration: std::time::Duration::ZERO,
-            reply: Arc::default(),
+            reply: Vec::new().into(),
         },
         EventKind::PoolReady {
             server: ID,

@@ -8,7 +8,7 @@ use std::{
 };
 
 use futures::future::BoxFuture;
-use sdam_core::time::Instant;
+use sdam_core::time::{Instant, UnixTime};
 use sdam_transport::Clock;
 
 use super::Shared;
@@ -26,6 +26,10 @@ impl SimClock {
 impl Clock for SimClock {
     fn now(&self) -> Instant {
         self.0.state().now()
+    }
+
+    fn wall(&self) -> UnixTime {
+        self.0.state().wall()
     }
 
     fn sleep_until(&self, deadline: Instant) -> BoxFuture<'static, ()> {

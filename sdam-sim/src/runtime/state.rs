@@ -2,7 +2,11 @@
 
 use std::{collections::BTreeMap, task::Waker, time::Duration};
 
-use sdam_core::{address::ServerAddress, rng::Rng, time::Instant};
+use sdam_core::{
+    address::ServerAddress,
+    rng::Rng,
+    time::{Instant, UnixTime},
+};
 
 use super::{
     dns::DnsFault,
@@ -72,6 +76,12 @@ impl SimState {
 
     pub(super) fn now(&self) -> Instant {
         self.now
+    }
+
+    /// Returns the time on the wall clock, which the servers' clocks agree with.
+    pub(super) fn wall(&self) -> UnixTime {
+        let millis = self.deployment.date(self.now);
+        UnixTime::from_millis(u64::try_from(millis).unwrap_or_default())
     }
 
     pub(super) fn timers(&self) -> usize {

@@ -9,6 +9,7 @@ use bson::{Document, doc};
 use sdam_transport::wire::{OpMsg, WireMessage};
 
 use super::{Builder, ReplicaSet};
+use crate::Action;
 
 struct Client {
     stream: TcpStream,
@@ -115,6 +116,42 @@ fn a_load_balancer_distributes_connections_round_robin() {
     let (first, second, third) = (service(), service(), service());
     assert_ne!(first, second);
     assert_eq!(first, third);
+}
+
+#[test]
+fn any_process_of_any_deployment_is_killed_and_restarted() {
+    for (builder, last) in [(Builder::standalone(), 0), (Builder::sharded(3), 2)] {
+        let server = builder.start().unwrap();
+        let mut client = Client::connect(server.uri(), last).unwrap();
+        client.hello();
+        server.kill(last as u16).unwrap();
+        assert!(client.receive().is_err());
+        assert!(Client::connect(server.uri(), last).is_err());
+        server
+            .apply(&Action::Restart((last as u16).into()))
+            .unwrap();
+        let mut client = Client::connect(server.uri(), last).unwrap();
+        assert!(client.hello().get_bool("isWritablePrimary").unwrap());
+    }
+}
+
+#[test]
+fn a_load_balancer_sends_nobody_to_a_mongos_that_was_killed() {
+    let server = Builder::load_balanced(2).start().unwrap();
+    let service = || {
+        let mut client = Client::connect(server.uri(), 0).ok()?;
+        let hello = doc! { "hello": 1, "loadBalanced": true, "$db": "admin" };
+        client.send(false, &hello);
+        client.receive().ok()?.get_object_id("serviceId").ok()
+    };
+    let both = [service().unwrap(), service().unwrap()];
+    server.kill(0).unwrap();
+    assert_eq!([service(), service()], [Some(both[1]); 2]);
+    server.kill(1).unwrap();
+    assert_eq!(service(), None, "nobody is left");
+    server.restart(0).unwrap();
+    let new = service().unwrap();
+    assert!(!both.contains(&new), "it is another process");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use std::{
 };
 
 use futures::future::BoxFuture;
-use sdam_core::time::Instant;
+use sdam_core::time::{Instant, UnixTime};
 
 use super::Epoch;
 use crate::clock::Clock;
@@ -40,6 +40,10 @@ impl ThreadClock {
 impl Clock for ThreadClock {
     fn now(&self) -> Instant {
         self.epoch.now()
+    }
+
+    fn wall(&self) -> UnixTime {
+        super::wall()
     }
 
     fn sleep_until(&self, deadline: Instant) -> BoxFuture<'static, ()> {

@@ -14,8 +14,12 @@ use bson::{Document, RawDocumentBuf, doc};
 use futures::future::{BoxFuture, FutureExt, pending, ready};
 use loom::{future::block_on, thread};
 use sdam_core::{
-    address::ServerAddress, hello::Hello, ids::ServerId, machine::Input, rtt::RttWindow,
-    time::Instant,
+    address::ServerAddress,
+    hello::Hello,
+    ids::ServerId,
+    machine::Input,
+    rtt::RttWindow,
+    time::{Instant, UnixTime},
 };
 use sdam_events::sink::EventSink;
 use sdam_transport::{
@@ -159,6 +163,10 @@ struct ModelClock(AtomicU64);
 impl Clock for ModelClock {
     fn now(&self) -> Instant {
         Instant::from_millis(self.0.load(Ordering::Relaxed))
+    }
+
+    fn wall(&self) -> UnixTime {
+        UnixTime::default()
     }
 
     fn sleep_until(&self, deadline: Instant) -> BoxFuture<'static, ()> {

@@ -226,6 +226,8 @@ impl<P: PoolHandle> TopologyBuilder<P> {
             _ => Some(Arc::new(Fanout::from_iter(self.sinks))),
         };
         let interest = sink.as_ref().map_or(Interest::NONE, EventSink::interest);
+        let clock = Arc::clone(&io.clock);
+        let wall = move || clock.wall();
         Ok(Prepared {
             warnings: warnings(&options),
             options,
@@ -233,7 +235,7 @@ impl<P: PoolHandle> TopologyBuilder<P> {
             config,
             metadata,
             pools: self.pools,
-            events: Arc::new(EventQueue::new(topology, interest)),
+            events: Arc::new(EventQueue::new(topology, interest).with_wall(wall)),
             sink,
             history: self.history,
             selector: self.selector,

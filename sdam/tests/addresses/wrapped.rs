@@ -6,8 +6,8 @@ use std::sync::{
 };
 
 use sdam::{
-    AddressTable, Connection, Criteria, Instant, ServerAddress, StartError, Topology, Transport, TransportError,
-    Wrap, Wrapped, async_trait,
+    AddressTable, Connection, Criteria, Instant, ServerAddress, StartError, Topology, Transport,
+    TransportError, Wrap, Wrapped, async_trait,
 };
 use sdam_sim::{
     Blueprint,
@@ -79,7 +79,10 @@ fn a_wrapped_transport_keeps_translation_proxy_and_tls() {
         let (traffic, opened) = (sim.network().traffic(), counting.0.load(Relaxed));
         assert_eq!(traffic.direct, 0);
         // The end may abandon an attempt before it reaches the proxy.
-        assert!((1..=opened).contains(&traffic.proxied), "{traffic:?} {opened}");
+        assert!(
+            (1..=opened).contains(&traffic.proxied),
+            "{traffic:?} {opened}"
+        );
         assert_eq!(traffic.encrypted > 0, encrypted);
         assert_eq!(traffic.plain_text > 0, !encrypted);
     }

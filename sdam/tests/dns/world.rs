@@ -6,7 +6,7 @@ use futures::{executor::block_on, future::BoxFuture};
 use sdam::{
     Clock, Connection, EventKind, EventName, Instant, Interest, Io, Resolver, Runtime,
     ScanTopology, ServerAddress, Snapshot, SrvRecords, Stage, Topology, TopologyDescription,
-    Transport, TransportError, async_trait,
+    Transport, TransportError, UnixTime, async_trait,
 };
 use sdam_dns::DnsResolver;
 use sdam_events::channel::{EventStream, unbounded};
@@ -231,6 +231,10 @@ impl Clock for HastyClock {
     fn now(&self) -> Instant {
         let elapsed = self.0.now().since(Instant::EPOCH);
         Instant::EPOCH + elapsed * HASTE
+    }
+
+    fn wall(&self) -> UnixTime {
+        self.0.wall()
     }
 
     fn sleep_until(&self, deadline: Instant) -> BoxFuture<'static, ()> {

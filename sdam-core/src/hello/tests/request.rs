@@ -1,6 +1,7 @@
 use core::time::Duration;
+use std::vec;
 
-use bson::{Document, doc};
+use bson::{Bson, Document, doc};
 
 use super::super::*;
 use crate::options::HandshakeOpcode;

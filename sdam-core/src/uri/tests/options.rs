@@ -334,7 +334,10 @@ fn pool_and_retry_options_are_driver_options() {
     assert_eq!(driver.max_idle_time(), millis(4));
     assert_eq!(driver.wait_queue_timeout(), millis(6));
     assert_eq!(driver.socket_timeout(), millis(7));
-    assert_eq!((driver.timeout(), driver.value("timeoutMS").is_some()), (None, true));
+    assert_eq!(
+        (driver.timeout(), driver.value("timeoutMS").is_some()),
+        (None, true)
+    );
     assert_eq!(driver.enable_overload_retargeting(), Some(true));
     assert_eq!(driver.max_adaptive_retries(), Some(0));
     assert_eq!(driver.retry_reads(), None);

@@ -15,7 +15,11 @@ use std::{
 
 use async_trait::async_trait;
 use futures::{FutureExt as _, executor::block_on, future};
-use sdam_core::{address::ServerAddress, error::Stage, time::Instant};
+use sdam_core::{
+    address::ServerAddress,
+    error::Stage,
+    time::{Instant, UnixTime},
+};
 
 use super::{
     base::{Base, Threads, pump},
@@ -128,6 +132,10 @@ impl Clock for BrokenClock {
             return Instant::EPOCH;
         }
         self.inner.now()
+    }
+
+    fn wall(&self) -> UnixTime {
+        self.inner.wall()
     }
 
     fn sleep_until(&self, deadline: Instant) -> BoxFuture<'static, ()> {

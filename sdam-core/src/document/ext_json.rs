@@ -1,6 +1,6 @@
 //! BSON documents as relaxed Extended JSON.
 
-use std::fmt::{self, Write};
+use core::fmt::{self, Write};
 
 use base64::{display::Base64Display, engine::general_purpose::STANDARD};
 use bson::{
