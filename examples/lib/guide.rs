@@ -23,3 +23,6 @@ struct Sink;
 
 #[doc = include_str!("../../docs/guide/src/simulation.md")]
 struct Simulation;
+
+#[doc = include_str!("../../docs/guide/src/recipes.md")]
+struct Recipes;
