@@ -19,6 +19,7 @@
 //! | [`srv`] | hosts of SRV records, and the polling of the record |
 //! | [`pool`] | clears of connection pools, and the errors of pools |
 //! | [`app_error`] | errors that operations and pools report |
+//! | [`session`] | server sessions, and the numbers of retryable writes |
 //! | [`read_preference`] | which members may be read from |
 //! | [`event`] | published events, in order |
 //! | [`options`], [`uri_options`], [`uri`] | all options, validated; those of connection strings; connection strings |
@@ -54,6 +55,7 @@ pub mod scan;
 mod serialize;
 pub mod server;
 mod server_type;
+pub mod session;
 pub mod srv;
 pub mod time;
 pub mod topology;

@@ -40,6 +40,7 @@ pub(crate) const METADATA_MISSING_FIELD: i32 = 183;
 pub(crate) const METADATA_APP_NAME_TOO_LARGE: i32 = 184;
 pub(crate) const METADATA_TOO_LARGE: i32 = 185;
 pub(crate) const METADATA_CANNOT_BE_MUTATED: i32 = 186;
+pub(crate) const TRANSACTION_TOO_OLD: i32 = 225;
 pub(crate) const EXCEEDED_TIME_LIMIT: i32 = 262;
 pub(crate) const FAIL_POINT_SET_FAILED: i32 = 266;
 pub(crate) const SPLIT_HORIZON_CHANGE: i32 = 317;
@@ -142,6 +143,7 @@ pub(crate) fn code_name(code: i32, version: ServerVersion) -> String {
         METADATA_TOO_LARGE => "ClientMetadataDocumentTooLarge",
         METADATA_CANNOT_BE_MUTATED => "ClientMetadataCannotBeMutated",
         189 => "PrimarySteppedDown",
+        TRANSACTION_TOO_OLD => "TransactionTooOld",
         EXCEEDED_TIME_LIMIT => "ExceededTimeLimit",
         FAIL_POINT_SET_FAILED => "FailPointSetFailed",
         SPLIT_HORIZON_CHANGE => "SplitHorizonChange",

@@ -11,6 +11,7 @@ mod arrival;
 mod clock;
 mod dial;
 mod dns;
+mod entropy;
 mod executor;
 mod network;
 mod proxy;
@@ -38,6 +39,7 @@ use self::{
     clock::SimClock,
     dial::SimDial,
     dns::SimResolver,
+    entropy::SimEntropy,
     executor::{Queue, SimSpawner},
     state::SimState,
     tls::SimTls,
@@ -92,7 +94,7 @@ impl Sim {
     pub fn new(seed: u64, blueprint: &Blueprint) -> Self {
         let mut rng = Rng::new(seed);
         let deployment = Deployment::start(Instant::EPOCH, blueprint, rng.fork());
-        let entropy = rng.next_u64();
+        let io_seed = rng.next_u64();
         let queue = Arc::new(Queue::new(rng.fork()));
         let shared = Arc::new(Shared {
             state: Mutex::new(SimState::new(deployment, rng.fork())),
@@ -102,7 +104,8 @@ impl Sim {
         let clock = Arc::new(SimClock::new(Arc::clone(&shared)));
         let transport = NetTransport::new(SimDial::new(Arc::clone(&shared)), clock.clone());
         let resolver = SimResolver(Arc::clone(&shared));
-        let io = Io::new(clock, Arc::new(transport), entropy)
+        let io = Io::new(clock, Arc::new(transport), io_seed)
+            .with_entropy(Arc::new(SimEntropy::new(rng.fork())))
             .with_resolver(Arc::new(resolver))
             .with_tls(Arc::new(SimTls(Arc::clone(&shared))));
         let runtime = Runtime::new(io, Arc::new(SimSpawner::new(Arc::clone(&shared))));

@@ -9,6 +9,7 @@ mod hello;
 mod read_preference;
 #[cfg(feature = "auth")]
 mod sasl;
+mod sessions;
 
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use sdam_core::time::Instant;
 use sdam_transport::wire::{Header, WireMessage};
 
 use self::hello::Waiting;
-pub(crate) use self::{cursors::Cursors, data::takes_write_concern};
+pub(crate) use self::{cursors::Cursors, data::takes_write_concern, sessions::Sessions};
 use crate::{
     ConnectionId, Deployment, MemberId, Output,
     deployment::Role,

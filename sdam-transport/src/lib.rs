@@ -1,13 +1,14 @@
 //! Runtime seams and wire protocol for MongoDB monitoring.
 //!
 //! The code names no runtime, has no global state and makes no random choice: clock, transport,
-//! resolver, spawner and seed are passed in as values.
+//! resolver, spawner, entropy and seed are passed in as values.
 //! Only [`system`], from which runtimes are built, and the conformance suite spawn threads.
 //!
 //! | module | content |
 //! | --- | --- |
 //! | [`runtime`] | [`Io`] and [`Runtime`]: the bundles of traits that an engine gets |
 //! | [`clock`], [`spawn`], [`connect`], [`resolve`] | the traits that runtimes implement |
+//! | [`entropy`] | the source of unique identifiers |
 //! | [`error`] | the error of transports and resolvers |
 //! | [`layers`], [`translate`], [`tls`] | where to dial for a server, the proxy, and TLS, over any stream |
 //! | [`wrap`] | a transport around another one |
@@ -39,6 +40,7 @@ pub mod clock;
 pub mod conformance;
 pub mod connect;
 pub mod dial;
+pub mod entropy;
 pub mod error;
 pub mod framed;
 pub mod handshake;
@@ -70,6 +72,7 @@ pub use crate::{
     clock::Clock,
     connect::{Connection, Transport},
     dial::{Dial, DialTarget},
+    entropy::Entropy,
     error::TransportError,
     handshake::{ClientMetadata, Environment, InvalidMetadata, Library},
     layers::{Guards, Layers, Translate},

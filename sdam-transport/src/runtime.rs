@@ -1,4 +1,4 @@
-//! The bundles of clock, transport, resolver and spawner that an engine gets.
+//! The bundles of clock, transport, resolver, entropy and spawner that an engine gets.
 
 use std::sync::{
     Arc,
@@ -8,10 +8,16 @@ use std::sync::{
 use sdam_core::rng::mix;
 
 use crate::{
-    clock::Clock, connect::Transport, resolve::Resolver, spawn::Spawner, tls::TlsProvider,
+    clock::Clock,
+    connect::Transport,
+    entropy::{Entropy, SystemEntropy},
+    resolve::Resolver,
+    spawn::Spawner,
+    tls::TlsProvider,
 };
 
-/// The clock, transport, resolver, TLS library and random seed, which is all that single-threaded mode needs.
+/// The clock, transport, resolver, TLS library, entropy and random seed, which is all that
+/// single-threaded mode needs.
 ///
 /// Each part is a value and can be replaced alone.
 #[derive(Clone, Debug)]
@@ -26,14 +32,18 @@ pub struct Io {
     /// Negotiates TLS over the transport's streams; without one, options that ask for TLS are a
     /// configuration error, unless the transport [negotiates it itself](Transport::guards).
     pub tls: Option<Arc<dyn TlsProvider>>,
-    /// The seed of all random choices.
+    /// The source of identifiers that no other client may have: of topologies and of sessions.
+    pub entropy: Arc<dyn Entropy>,
+    /// The seed of all random choices, such as that between two servers. No identifier depends on
+    /// it.
     pub seed: u64,
     /// The number of topologies started with this bundle and its clones.
     topologies: Arc<AtomicU64>,
 }
 
 impl Io {
-    /// Creates a bundle of these parts, without a resolver and without TLS.
+    /// Creates a bundle of these parts, without a resolver and without TLS. Identifiers come from the
+    /// [system's entropy](SystemEntropy).
     ///
     /// Equal seeds make equal choices, so take `seed` from the operating system's entropy unless a
     /// run has to be reproducible.
@@ -43,6 +53,7 @@ impl Io {
             transport,
             resolver: None,
             tls: None,
+            entropy: Arc::new(SystemEntropy),
             seed,
             topologies: Arc::default(),
         }
@@ -50,12 +61,27 @@ impl Io {
 
     /// Returns the seed of one more topology: [`seed`](Self::seed) for the first one that is
     /// started with this bundle or a clone of it, and a different one for each later topology, so
-    /// that no two have the same id or make the same choices.
+    /// that no two make the same choices.
     pub fn next_seed(&self) -> u64 {
         match self.topologies.fetch_add(1, Ordering::Relaxed) {
             0 => self.seed,
             number => mix(self.seed.wrapping_add(number)),
         }
+    }
+
+    /// Returns random bytes for an identifier, from the [`entropy`](Self::entropy).
+    pub fn unique_bytes<const N: usize>(&self) -> [u8; N] {
+        let mut bytes = [0; N];
+        self.entropy.fill(&mut bytes);
+        bytes
+    }
+
+    /// Sets the source of identifiers. Only a simulation, in which every run has to be the same,
+    /// needs one of its own.
+    #[must_use]
+    pub fn with_entropy(mut self, entropy: Arc<dyn Entropy>) -> Self {
+        self.entropy = entropy;
+        self
     }
 
     /// Sets the resolver.

@@ -11,18 +11,17 @@ mod error;
 mod events;
 mod pinned;
 mod retry;
-mod sessions;
 
 use std::{
     fmt,
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicI64, AtomicU32, Ordering},
     },
     time::Duration,
 };
 
-use sdam_core::{event::CommandInfo, options::ConfigError, time::Instant};
+use sdam_core::{event::CommandInfo, options::ConfigError, session::SessionPool, time::Instant};
 use sdam_events::sink::Interest;
 use sdam_pool::Pool;
 use sdam_select::criteria::Criteria;
@@ -35,7 +34,6 @@ use sdam_transport::{
 use self::{
     attempt::{Attempt, Operation},
     retry::Retry,
-    sessions::Sessions,
 };
 pub use self::{
     builder::ClientBuilder,
@@ -76,7 +74,7 @@ pub struct Client(Arc<Inner>);
 struct Inner {
     topology: Topology<Pool>,
     settings: Settings,
-    sessions: Sessions,
+    sessions: Mutex<SessionPool>,
     operations: AtomicI64,
     requests: AtomicU32,
 }
@@ -88,6 +86,8 @@ struct Settings {
     read: Criteria,
     /// The criteria of generic commands without criteria of their own.
     generic: Criteria,
+    /// The criteria of `endSessions`.
+    end_sessions: Criteria,
     retry_reads: bool,
     retry_writes: bool,
     max_adaptive_retries: u32,
@@ -225,11 +225,15 @@ impl Client {
     pub const END_SESSIONS_PATIENCE: Duration = Duration::from_secs(2);
 
     async fn end_sessions(&self) {
-        for command in self.0.sessions.end_commands() {
-            let command = Command::new("admin", &command);
-            let Ok(Some(server)) = self.topology().try_select(&self.0.settings.generic) else {
+        loop {
+            // Without a server the sessions are kept, for the next call of `close`.
+            let Ok(Some(server)) = self.topology().try_select(&self.0.settings.end_sessions) else {
                 return;
             };
+            let Some(command) = self.sessions().end_command() else {
+                return;
+            };
+            let command = Command::new("admin", &command);
             let mut operation = Operation::new(self, &command, None);
             let _ = operation.attempt(&server).await;
         }
@@ -247,6 +251,11 @@ impl Client {
             }
             None => self.topology().select(criteria).await,
         }
+    }
+
+    fn sessions(&self) -> MutexGuard<'_, SessionPool> {
+        let sessions = self.0.sessions.lock();
+        sessions.unwrap_or_else(PoisonError::into_inner)
     }
 
     fn deadline(&self, command: &Command<'_>) -> Option<Instant> {

@@ -99,10 +99,23 @@ impl Deployment {
         request: &Request,
         database: &str,
     ) -> CommandResult {
+        let is_write = is_write(&request.name);
+        if is_write && let Some(reply) = self.sessions.begin(request) {
+            return reply;
+        }
+        let reply = self.run_once(request, database)?;
+        if is_write {
+            self.sessions.succeeded(request, &reply);
+            self.record_write(now, member);
+        }
+        Ok(reply)
+    }
+
+    fn run_once(&mut self, request: &Request, database: &str) -> CommandResult {
         let body = &request.body;
         let collection = body.get_str(&request.name).unwrap_or_default();
         let namespace = format!("{database}.{collection}");
-        let reply = match &*request.name {
+        match &*request.name {
             "insert" => self.insert(&namespace, body),
             "bulkWrite" => self.bulk_write(database, body),
             "update" => self.update(&namespace, body),
@@ -133,11 +146,7 @@ impl Deployment {
                 BAD_VALUE,
                 format!("{name} is not simulated"),
             )),
-        }?;
-        if is_write(&request.name) {
-            self.record_write(now, member);
         }
-        Ok(reply)
     }
 
     fn insert(&mut self, namespace: &str, body: &Document) -> CommandResult {

@@ -1,6 +1,6 @@
 //! Documents: cursors, order, and commands that change one document.
 
-use bson::{Document, doc};
+use bson::{Bson, Document, doc};
 use sdam_sim::ConnectionId;
 
 use crate::support::{Fixture, code};
@@ -84,4 +84,30 @@ fn a_condition_that_sleeps_delays_the_reply() {
     fixture.advance_millis(1);
     let reply = fixture.receive(connection);
     assert_eq!(ids(&reply.body, "firstBatch").len(), 3);
+}
+
+#[test]
+fn m_47_a_retryable_write_runs_once_for_each_session_and_number() {
+    let (mut fixture, connection) = fixture();
+    let mut increment = |session: i32, number: i64, by: Bson| {
+        let update = doc! { "q": { "_id": 1 }, "u": { "$inc": { "n": by } } };
+        let mut command = doc! { "update": "c", "updates": [update], "$db": "d" };
+        command.extend(doc! { "lsid": { "id": session }, "txnNumber": number });
+        fixture.call(connection, &command)
+    };
+    let first = increment(1, 1, 1.into());
+    assert_eq!(first.get_i32("n").unwrap(), 1);
+    // A failed attempt is run again.
+    assert_eq!(code(&increment(1, 2, "ten".into())), 2);
+    assert_eq!(increment(1, 2, 10.into()), increment(1, 2, 10.into()));
+    increment(2, 2, 100.into());
+    assert_eq!(code(&increment(1, 1, 1000.into())), 225);
+    let find = doc! { "find": "c", "filter": { "_id": 1 }, "$db": "d" };
+    let reply = fixture.call(connection, &find);
+    let batch = reply
+        .get_document("cursor")
+        .unwrap()
+        .get_array("firstBatch");
+    let found = batch.unwrap()[0].as_document().unwrap();
+    assert_eq!(found.get_i32("n").unwrap(), 111, "{found}");
 }

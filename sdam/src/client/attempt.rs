@@ -5,6 +5,7 @@ use sdam_core::{
     pool::PoolError,
     reply,
     server::ServerType,
+    session::{ServerSession, Transaction},
     time::Instant,
 };
 use sdam_pool::{Pool, PooledConnection};
@@ -16,7 +17,6 @@ use super::{
     error::{CommandError, CommandErrorKind, RETRYABLE_WRITE_ERROR},
     events::CommandEvents,
     retry::{Failure, Policy},
-    sessions::{Session, Transaction},
 };
 use crate::select::selected::SelectedServer;
 
@@ -48,7 +48,7 @@ pub(super) struct Operation<'c> {
 
 /// A session in use.
 struct Lease {
-    session: Session,
+    session: ServerSession,
     transaction: Transaction,
     timeout: Option<Duration>,
     /// Whether a command was sent and not answered.
@@ -180,7 +180,9 @@ impl<'c> Operation<'c> {
         let balanced = server.server_type() == ServerType::LoadBalancer;
         let minutes = u64::try_from(minutes).unwrap_or_default();
         let timeout = (!balanced).then(|| Duration::from_secs(60 * minutes));
-        let mut session = self.client.0.sessions.acquire(self.now(), timeout);
+        let random = || self.client.topology().shared().io.unique_bytes();
+        let now = self.now();
+        let mut session = self.client.sessions().acquire(now, timeout, random);
         self.lease = Some(Lease {
             transaction: session.next_transaction(),
             session,
@@ -193,7 +195,9 @@ impl<'c> Operation<'c> {
     fn answered(&mut self, is_answered: bool) {
         if let Some(lease) = &mut self.lease {
             lease.in_flight = false;
-            lease.session.is_dirty |= !is_answered;
+            if !is_answered {
+                lease.session.mark_dirty();
+            }
         }
     }
 
@@ -296,9 +300,11 @@ impl<'c> Operation<'c> {
 impl Drop for Operation<'_> {
     fn drop(&mut self) {
         if let Some(mut lease) = self.lease.take() {
-            lease.session.is_dirty |= lease.in_flight;
+            if lease.in_flight {
+                lease.session.mark_dirty();
+            }
             let now = self.now();
-            let sessions = &self.client.0.sessions;
+            let mut sessions = self.client.sessions();
             sessions.release(lease.session, now, lease.timeout);
         }
     }

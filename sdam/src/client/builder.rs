@@ -1,20 +1,21 @@
 use std::{
     fmt,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicI64, AtomicU32},
     },
 };
 
 use sdam_core::{
     options::{ConfigError, Options},
-    rng::Rng,
+    read_preference::{ReadMode, ReadPreference},
+    session::SessionPool,
 };
 use sdam_pool::Pools;
 use sdam_select::criteria::Criteria;
 use sdam_transport::{pool::Authenticator, runtime::Runtime};
 
-use super::{Client, Inner, Settings, sessions::Sessions};
+use super::{Client, Inner, Settings};
 use crate::{select::error::StartError, topology::TopologyBuilder};
 
 /// The default of `maxAdaptiveRetries` (Client Backpressure: `MAX_RETRIES`).
@@ -67,11 +68,10 @@ impl ClientBuilder {
             None => Pools::new(options)?,
         };
         let settings = Settings::of(options)?;
-        let rng = Rng::new(runtime.io.next_seed());
         Ok(Client(Arc::new(Inner {
             topology: self.topology.pools(pools).start(runtime)?,
             settings,
-            sessions: Sessions::new(rng),
+            sessions: Mutex::new(SessionPool::new()),
             operations: AtomicI64::new(1),
             requests: AtomicU32::new(1),
         })))
@@ -81,13 +81,17 @@ impl ClientBuilder {
 impl Settings {
     fn of(options: &Options) -> Result<Self, ConfigError> {
         let driver = &options.driver;
-        let read = Criteria::read(options.read_preference.clone()).map_err(|error| {
-            let (value, reason) = (options.read_preference.to_string(), error.to_string());
-            ConfigError::new("readPreference", value, reason, "choose another one")
-        })?;
+        let reads = |preference: &ReadPreference| {
+            Criteria::read(preference.clone()).map_err(|error| {
+                let (value, reason) = (preference.to_string(), error.to_string());
+                ConfigError::new("readPreference", value, reason, "choose another one")
+            })
+        };
         Ok(Self {
-            read,
+            read: reads(&options.read_preference)?,
             generic: Criteria::primary(),
+            // Driver Sessions: on the primary, or on any secondary if there is none.
+            end_sessions: reads(&ReadPreference::new(ReadMode::PrimaryPreferred))?,
             retry_reads: driver.retry_reads().unwrap_or(true),
             retry_writes: driver.retry_writes().unwrap_or(true),
             max_adaptive_retries: driver

@@ -3,6 +3,7 @@ use std::time::Duration;
 use sdam_core::{
     document::{DocumentWriter, MalformedDocument},
     options::ServerApi,
+    session::Transaction,
 };
 use sdam_pool::Pool;
 use sdam_select::{
@@ -10,7 +11,7 @@ use sdam_select::{
     criteria::{Criteria, Operation},
 };
 
-use super::{Settings, sessions::Transaction};
+use super::Settings;
 use crate::select::selected::SelectedServer;
 
 /// A command to run on a database.
@@ -112,8 +113,7 @@ impl<'c> Command<'c> {
     ) -> Result<Vec<u8>, MalformedDocument> {
         let mut document = DocumentWriter::extending(self.document)?;
         if let Some(transaction) = transaction {
-            document.document("lsid", |id| id.uuid("id", transaction.session));
-            document.int64("txnNumber", transaction.number);
+            transaction.append_to(&mut document);
         }
         if let Some(api) = api {
             api.declare(&mut document);

@@ -215,8 +215,10 @@ impl<P: PoolHandle> TopologyBuilder<P> {
         let is_faas = metadata.is_faas();
         let metadata = MetadataHandshake::new(metadata, options.load_balanced)?;
         let config = MonitorConfig::new(&options, metadata.handshake(), is_faas);
-        let mut rng = Rng::new(io.next_seed());
-        let topology = self.id.unwrap_or_else(|| ObjectId::random(&mut rng));
+        let rng = Rng::new(io.next_seed());
+        let topology = self
+            .id
+            .unwrap_or_else(|| ObjectId::from_bytes(io.unique_bytes()));
         if let Some(history) = &self.history {
             self.sinks.push(history.clone());
         }

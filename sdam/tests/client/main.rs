@@ -5,6 +5,7 @@
 mod commands;
 mod overload;
 mod retries;
+mod sessions;
 
 use std::{cell::RefCell, future::Future, time::Duration};
 

@@ -74,7 +74,7 @@ impl Records {
             state: Mutex::new(State {
                 facts: Facts::new(),
                 clears: Vec::new(),
-                ids: Rng::new(io.next_seed()),
+                ids: Rng::new(u64::from_be_bytes(io.unique_bytes())),
             }),
         }
     }

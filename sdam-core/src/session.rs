@@ -1,0 +1,328 @@
+//! Server sessions, their pool, and the numbers of retryable writes.
+//!
+//! All of it is data: time and random bytes are arguments. A client keeps one [`SessionPool`] behind
+//! a lock, and ends its sessions when it is closed.
+
+use alloc::{collections::VecDeque, vec::Vec};
+use core::time::Duration;
+
+use crate::{document::DocumentWriter, time::Instant};
+
+/// The maximum number of sessions that one `endSessions` ends (Driver Sessions: "endSessions").
+const END_BATCH: usize = 10_000;
+
+/// A session is not used any more this long before the server forgets it.
+const MARGIN: Duration = Duration::from_secs(60);
+
+/// The id of a session: a random UUID.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SessionId([u8; 16]);
+
+impl SessionId {
+    /// Makes a UUID of version 4 of `random` bytes.
+    ///
+    /// They have to differ from those of every other client of the deployment, so take them from the
+    /// system's entropy: a server takes two sessions with one id for one session, and answers the
+    /// writes of the second from the records of the first without running them.
+    pub const fn new(random: [u8; 16]) -> Self {
+        let mut bytes = random;
+        bytes[6] = bytes[6] & 0x0F | 0x40;
+        bytes[8] = bytes[8] & 0x3F | 0x80;
+        Self(bytes)
+    }
+
+    /// Returns the bytes of the UUID.
+    pub const fn bytes(self) -> [u8; 16] {
+        self.0
+    }
+
+    /// Writes the session into a command, as `lsid`.
+    pub fn append_to(self, command: &mut DocumentWriter) {
+        command.document("lsid", |id| id.uuid("id", self.0));
+    }
+}
+
+/// A session of the server (Driver Sessions: "ServerSession").
+#[derive(Debug)]
+pub struct ServerSession {
+    id: SessionId,
+    last_use: Instant,
+    /// The number of its last transaction.
+    number: i64,
+    is_dirty: bool,
+}
+
+impl ServerSession {
+    /// Returns the id.
+    pub fn id(&self) -> SessionId {
+        self.id
+    }
+
+    /// Begins the next transaction, for a retryable write. All attempts of the write carry its
+    /// number.
+    pub fn next_transaction(&mut self) -> Transaction {
+        self.number += 1;
+        Transaction {
+            session: self.id,
+            number: self.number,
+        }
+    }
+
+    /// Records that a command of the session is sent.
+    pub fn used(&mut self, now: Instant) {
+        self.last_use = now;
+    }
+
+    /// Records that a command of the session has met a network error, or was dropped before its
+    /// reply. The operation may go on with the session; no other operation gets it afterwards.
+    pub fn mark_dirty(&mut self) {
+        self.is_dirty = true;
+    }
+
+    fn is_fresh(&self, now: Instant, timeout: Option<Duration>) -> bool {
+        timeout.is_none_or(|timeout| now.since(self.last_use) + MARGIN <= timeout)
+    }
+}
+
+/// The session and the number of a retryable write, by which a server runs it once (Retryable
+/// Writes: "Transaction ID").
+#[doc(alias = "txnNumber")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transaction {
+    /// The session.
+    pub session: SessionId,
+    /// The number in the session, from 1.
+    pub number: i64,
+}
+
+impl Transaction {
+    /// Writes session and number into a command, as `lsid` and `txnNumber`.
+    pub fn append_to(self, command: &mut DocumentWriter) {
+        self.session.append_to(command);
+        command.int64("txnNumber", self.number);
+    }
+}
+
+/// The pool of server sessions of one client (Driver Sessions: "Server Session Pool").
+///
+/// The session that was used last is used again first. A process that was forked begins with a new
+/// pool.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use sdam_core::{document::DocumentWriter, session::SessionPool, time::Instant};
+///
+/// # let (now, random) = (Instant::EPOCH, || [7; 16]);
+/// // `logicalSessionTimeoutMinutes` of the server.
+/// let timeout = Some(Duration::from_secs(30 * 60));
+/// let mut pool = SessionPool::new();
+/// let mut session = pool.acquire(now, timeout, random);
+/// let transaction = session.next_transaction();
+/// let mut insert = DocumentWriter::new();
+/// insert.text("insert", "people");
+/// transaction.append_to(&mut insert);
+/// session.used(now);
+/// // After the reply, or after the last attempt:
+/// pool.release(session, now, timeout);
+/// assert_eq!(pool.len(), 1);
+/// ```
+#[derive(Debug, Default)]
+pub struct SessionPool {
+    /// Sessions that are not in use, the most recently used one first.
+    idle: VecDeque<ServerSession>,
+}
+
+impl SessionPool {
+    /// Creates an empty pool.
+    pub const fn new() -> Self {
+        Self {
+            idle: VecDeque::new(),
+        }
+    }
+
+    /// Returns the number of sessions that are not in use.
+    pub fn len(&self) -> usize {
+        self.idle.len()
+    }
+
+    /// Returns whether no session could be used again.
+    pub fn is_empty(&self) -> bool {
+        self.idle.is_empty()
+    }
+
+    /// Takes the session that was used last, if the server remembers it for at least a minute, or
+    /// creates one whose id [`random`](SessionId::new) gives.
+    ///
+    /// `timeout` is the server's `logicalSessionTimeoutMinutes`, `None` behind a load balancer, where
+    /// sessions do not expire (Load Balancers: "Session Expiration"). Take a session only after the
+    /// connection, or there are as many sessions as operations that wait for one.
+    pub fn acquire(
+        &mut self,
+        now: Instant,
+        timeout: Option<Duration>,
+        random: impl FnOnce() -> [u8; 16],
+    ) -> ServerSession {
+        while let Some(session) = self.idle.pop_front() {
+            if session.is_fresh(now, timeout) {
+                return session;
+            }
+        }
+        ServerSession {
+            id: SessionId::new(random()),
+            last_use: now,
+            number: 0,
+            is_dirty: false,
+        }
+    }
+
+    /// Takes a session back, unless it is dirty, and forgets those that are about to expire.
+    pub fn release(&mut self, session: ServerSession, now: Instant, timeout: Option<Duration>) {
+        while let Some(last) = self.idle.back()
+            && !last.is_fresh(now, timeout)
+        {
+            self.idle.pop_back();
+        }
+        if !session.is_dirty && session.is_fresh(now, timeout) {
+            self.idle.push_front(session);
+        }
+    }
+
+    /// Removes up to 10,000 sessions, and returns the command that ends them at the server; `None`
+    /// if there are none.
+    ///
+    /// Run it on the database `admin`, on the primary of a replica set if there is one, else on any
+    /// server, and ignore its errors (Driver Sessions: "endSessions"). So remove the sessions only
+    /// once there is a server to tell.
+    #[doc(alias = "endSessions")]
+    pub fn end_command(&mut self) -> Option<Vec<u8>> {
+        if self.is_empty() {
+            return None;
+        }
+        let ended = self.idle.drain(..self.idle.len().min(END_BATCH));
+        let mut command = DocumentWriter::new();
+        command.documents("endSessions", ended, |document, session| {
+            document.uuid("id", session.id.0);
+        });
+        Some(command.finish())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::cell::Cell;
+
+    use bson::{Document, doc};
+
+    use super::*;
+
+    const HALF_AN_HOUR: Option<Duration> = Some(Duration::from_secs(30 * 60));
+
+    fn minutes(count: u64) -> Instant {
+        Instant::from_millis(count * 60_000)
+    }
+
+    /// Acquires a session; each new one has another id.
+    fn acquire(pool: &mut SessionPool, now: Instant, timeout: Option<Duration>) -> ServerSession {
+        std::thread_local!(static COUNT: Cell<u8> = const { Cell::new(0) });
+        let next = || [COUNT.replace(COUNT.get() + 1); 16];
+        pool.acquire(now, timeout, next)
+    }
+
+    fn decoded(command: &[u8]) -> Document {
+        Document::from_reader(command).unwrap()
+    }
+
+    #[test]
+    fn the_session_used_last_is_used_again_with_the_next_number() {
+        let mut pool = SessionPool::new();
+        let mut first = acquire(&mut pool, minutes(0), HALF_AN_HOUR);
+        let second = acquire(&mut pool, minutes(0), HALF_AN_HOUR);
+        assert_ne!(first.id(), second.id());
+        assert_eq!(first.next_transaction().number, 1);
+        let id = first.id();
+        pool.release(second, minutes(0), HALF_AN_HOUR);
+        pool.release(first, minutes(0), HALF_AN_HOUR);
+        let mut again = acquire(&mut pool, minutes(1), HALF_AN_HOUR);
+        assert_eq!(again.id(), id);
+        assert_eq!(again.next_transaction().number, 2);
+        assert_eq!(pool.len(), 1);
+    }
+
+    #[test]
+    fn a_session_that_expires_within_a_minute_is_not_used_again() {
+        let mut pool = SessionPool::new();
+        let mut session = acquire(&mut pool, minutes(0), HALF_AN_HOUR);
+        let id = session.id();
+        session.used(minutes(10));
+        pool.release(session, minutes(39), HALF_AN_HOUR);
+        let session = acquire(&mut pool, minutes(39), HALF_AN_HOUR);
+        assert_eq!(session.id(), id, "a minute is left");
+        pool.release(session, minutes(39), HALF_AN_HOUR);
+        let later = minutes(39) + Duration::from_millis(1);
+        assert_ne!(acquire(&mut pool, later, HALF_AN_HOUR).id(), id);
+    }
+
+    #[test]
+    fn sessions_about_to_expire_are_forgotten_when_another_one_comes_back() {
+        let mut pool = SessionPool::new();
+        let sessions = [0, 0, 20].map(|now| acquire(&mut pool, minutes(now), HALF_AN_HOUR));
+        let [first, second, third] = sessions;
+        pool.release(first, minutes(0), HALF_AN_HOUR);
+        pool.release(second, minutes(40), HALF_AN_HOUR);
+        assert!(pool.is_empty(), "both are too old");
+        pool.release(third, minutes(40), HALF_AN_HOUR);
+        assert_eq!(pool.len(), 1);
+    }
+
+    #[test]
+    fn behind_a_load_balancer_sessions_do_not_expire() {
+        let mut pool = SessionPool::new();
+        let session = acquire(&mut pool, minutes(0), None);
+        let id = session.id();
+        pool.release(session, minutes(500), None);
+        assert_eq!(acquire(&mut pool, minutes(1000), None).id(), id);
+    }
+
+    #[test]
+    fn a_session_with_a_network_error_is_not_used_again() {
+        let mut pool = SessionPool::new();
+        let mut session = acquire(&mut pool, minutes(0), HALF_AN_HOUR);
+        session.mark_dirty();
+        pool.release(session, minutes(0), HALF_AN_HOUR);
+        assert!(pool.is_empty() && pool.end_command().is_none());
+    }
+
+    #[test]
+    fn sessions_are_ended_in_batches_of_10_000() {
+        let mut pool = SessionPool::new();
+        let all: Vec<_> = (0..=END_BATCH)
+            .map(|number| {
+                let mut random = [0; 16];
+                random[..8].copy_from_slice(&number.to_be_bytes());
+                pool.acquire(minutes(0), HALF_AN_HOUR, || random)
+            })
+            .collect();
+        for session in all {
+            pool.release(session, minutes(0), HALF_AN_HOUR);
+        }
+        let counts = std::iter::from_fn(|| pool.end_command())
+            .map(|command| decoded(&command).get_array("endSessions").unwrap().len());
+        assert_eq!(counts.collect::<Vec<_>>(), [END_BATCH, 1]);
+        assert!(pool.is_empty());
+    }
+
+    #[test]
+    fn a_transaction_is_written_as_a_uuid_of_version_4_and_its_number() {
+        let random = [0xFF; 16];
+        let mut session = SessionPool::new().acquire(minutes(0), None, || random);
+        let mut command = DocumentWriter::new();
+        session.next_transaction().append_to(&mut command);
+        let mut uuid = random;
+        (uuid[6], uuid[8]) = (0x4F, 0xBF);
+        assert_eq!(session.id().bytes(), uuid);
+        let id = bson::Uuid::from_bytes(uuid);
+        let expected = doc! { "lsid": { "id": id }, "txnNumber": 1_i64 };
+        assert_eq!(decoded(&command.finish()), expected);
+    }
+}

@@ -1,0 +1,29 @@
+//! The identifiers of simulated clients.
+
+use std::sync::{Mutex, PoisonError};
+
+use sdam_core::rng::Rng;
+use sdam_transport::Entropy;
+
+/// A source of identifiers that the seed of the simulation decides, so that a run can be repeated.
+/// All clients of one simulation share it, so no two have the same.
+#[derive(Debug)]
+pub(super) struct SimEntropy(Mutex<Rng>);
+
+impl SimEntropy {
+    pub(super) fn new(rng: Rng) -> Self {
+        Self(Mutex::new(rng))
+    }
+}
+
+impl Entropy for SimEntropy {
+    fn fill(&self, bytes: &mut [u8]) {
+        let mut rng = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for chunk in bytes.chunks_mut(8) {
+            let random = rng.next_u64().to_be_bytes();
+            for (byte, random) in chunk.iter_mut().zip(random) {
+                *byte = random;
+            }
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! The seam of random bytes from which unique identifiers are made.
+
+use std::{
+    fmt::Debug,
+    hash::{BuildHasher as _, RandomState},
+};
+
+/// A source of random bytes for identifiers, such as those of sessions and topologies.
+///
+/// A server takes two clients with the same session id for one, so these bytes never come from a
+/// seed, except in a simulation.
+///
+/// # Contract
+///
+/// The bytes differ from call to call, and between any two clients of a deployment. `fill` does not
+/// block, and its caller may hold a lock.
+pub trait Entropy: Debug + Send + Sync {
+    /// Fills `bytes` with random ones.
+    fn fill(&self, bytes: &mut [u8]);
+}
+
+/// The random bytes of the operating system.
+///
+/// If the system refuses to give any, they come from the keys of the standard library's hash maps,
+/// which the system has given earlier.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemEntropy;
+
+impl Entropy for SystemEntropy {
+    fn fill(&self, bytes: &mut [u8]) {
+        if getrandom::fill(bytes).is_err() {
+            fill_from_keys(bytes);
+        }
+    }
+}
+
+fn fill_from_keys(bytes: &mut [u8]) {
+    for chunk in bytes.chunks_mut(8) {
+        let random = RandomState::new()
+            .hash_one(std::process::id())
+            .to_le_bytes();
+        for (byte, random) in chunk.iter_mut().zip(random) {
+            *byte = random;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_byte_of_both_sources_differs_from_call_to_call() {
+        let system = |bytes: &mut [u8]| SystemEntropy.fill(bytes);
+        let sources: [&dyn Fn(&mut [u8]); 2] = [&system, &fill_from_keys];
+        for fill in sources {
+            let mut seen = [[false; 256]; 16];
+            for _ in 0..16 {
+                let mut bytes = [0; 16];
+                fill(&mut bytes);
+                for (seen, byte) in seen.iter_mut().zip(bytes) {
+                    seen[usize::from(byte)] = true;
+                }
+            }
+            let count = |seen: &[bool; 256]| seen.iter().filter(|seen| **seen).count();
+            assert!(seen.iter().all(|seen| count(seen) > 8), "too many repeat");
+        }
+    }
+}
