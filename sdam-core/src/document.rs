@@ -80,7 +80,7 @@ impl<'a> Fields<'a> {
 }
 
 /// Returns the document without its first field `key`; `None` if it has none, or is malformed.
-pub(crate) fn without(document: &[u8], key: &str) -> Option<Vec<u8>> {
+pub fn without(document: &[u8], key: &str) -> Option<Vec<u8>> {
     let mut start = size_of::<i32>();
     for element in RawDocument::from_bytes(document).ok()?.iter_elements() {
         let element = element.ok()?;

@@ -1,5 +1,6 @@
 //! Errors of servers, as plain data.
 
+mod retry;
 mod source;
 
 use alloc::{boxed::Box, sync::Arc};
@@ -12,6 +13,8 @@ use crate::ids::TopologyVersion;
 pub const SYSTEM_OVERLOADED_ERROR: &str = "SystemOverloadedError";
 /// The label of an error after which the command may be retried.
 pub const RETRYABLE_ERROR: &str = "RetryableError";
+/// The label of an error after which a write with the number of a transaction may be retried.
+pub const RETRYABLE_WRITE_ERROR: &str = "RetryableWriteError";
 
 /// An error of an attempt, with labels that say how to go on: the server's, and those that the
 /// client adds. A driver implements it for its own errors.

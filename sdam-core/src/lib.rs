@@ -10,6 +10,7 @@
 //! | [`address`], [`ids`], [`time`], [`rng`] | basic types |
 //! | [`hello`] | one-pass parser of hello replies, builder of hello requests |
 //! | [`reply`] | errors in replies to other commands |
+//! | [`command`] | the fields of a command that decide what a client adds to it |
 //! | [`document`] | writer of BSON documents, and documents as text |
 //! | [`error`] | errors of servers, as plain data |
 //! | [`server`], [`topology`] | immutable descriptions and their equality |
@@ -33,6 +34,7 @@ extern crate std;
 
 pub mod address;
 pub mod app_error;
+pub mod command;
 pub mod document;
 #[cfg(feature = "serde")]
 mod encoding;

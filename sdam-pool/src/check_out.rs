@@ -3,6 +3,7 @@
 use std::{future::poll_fn, sync::Arc, time::Duration};
 
 use futures::future::{Either, select};
+use sdam_core::time::Instant;
 use sdam_transport::race;
 
 use crate::{
@@ -17,7 +18,11 @@ use crate::{
 /// block their thread, which would not notice that another thread hands over a connection.
 const TIMER_SLICE: Duration = Duration::from_millis(1);
 
-pub(crate) async fn run(pool: &Arc<Inner>) -> Result<PooledConnection, Error> {
+/// Checks out a connection, until `deadline` or within the limits of the options.
+pub(crate) async fn run(
+    pool: &Arc<Inner>,
+    deadline: Option<Instant>,
+) -> Result<PooledConnection, Error> {
     let events = pool.events.check_out_started();
     if pool.by_caller {
         pool.work_by_caller();
@@ -28,8 +33,12 @@ pub(crate) async fn run(pool: &Arc<Inner>) -> Result<PooledConnection, Error> {
     let result = match result {
         Ok(CheckOut::Connection(member)) => Ok(member),
         Ok(CheckOut::Wait(ticket)) => {
-            let ticket = Some(ticket);
-            Waiting { pool, ticket }.connection().await
+            let waiting = Waiting {
+                pool,
+                ticket: Some(ticket),
+                deadline,
+            };
+            waiting.connection().await
         }
         Err(error) => Err(error),
     };
@@ -46,6 +55,8 @@ struct Waiting<'p> {
     pool: &'p Arc<Inner>,
     /// `None` once the check-out has its result.
     ticket: Option<Ticket>,
+    /// When its operation ends, in place of the limits of the options.
+    deadline: Option<Instant>,
 }
 
 impl Waiting<'_> {
@@ -56,7 +67,8 @@ impl Waiting<'_> {
         let pool = self.pool;
         let clock = pool.clock();
         let timeout = pool.settings.options.wait_queue_timeout;
-        let mut deadline = timeout.map(|timeout| clock.now() + timeout);
+        let turn = timeout.map(|timeout| clock.now() + timeout);
+        let mut deadline = self.deadline.or(turn);
         loop {
             let slice = pool.by_caller.then(|| clock.now() + TIMER_SLICE);
             let until = deadline.map(|at| slice.map_or(at, |slice| slice.min(at)));
@@ -66,12 +78,18 @@ impl Waiting<'_> {
                     return result;
                 }
                 Ok(Step::Open(id)) => {
-                    if let Some(result) = self.open(ticket, id).await {
-                        self.ticket = None;
-                        return result;
+                    let opening = self.open(ticket, id);
+                    match race::deadline(clock, self.deadline, opening).await {
+                        Ok(Some(result)) => {
+                            self.ticket = None;
+                            return result;
+                        }
+                        Ok(None) => {}
+                        Err(_) => return self.expire(ticket),
                     }
                 }
                 Err(_) if until < deadline => {}
+                Err(_) if self.deadline.is_some() => return self.expire(ticket),
                 Err(_) => {
                     let (result, closing) =
                         pool.core.change_with(|machine| machine.time_out(ticket));
@@ -84,6 +102,15 @@ impl Waiting<'_> {
                 }
             }
         }
+    }
+
+    /// Ends the check-out because its operation has no time left.
+    fn expire(mut self, ticket: Ticket) -> Result<Box<Member>, Error> {
+        self.ticket = None;
+        let core = &self.pool.core;
+        let (result, closing) = core.change_with(|machine| machine.expire(ticket));
+        self.pool.close_all(closing);
+        result
     }
 
     /// Opens a connection, unless another one is handed over before.

@@ -40,6 +40,26 @@ impl Error {
         }
     }
 
+    /// Returns whether a read may be run again after this error; see
+    /// [`ServerError::is_retryable_read`].
+    pub fn is_retryable_read(&self) -> bool {
+        match self {
+            Self::Pool(error) => error.is_retryable(),
+            Self::Connection(error) => error.error.is_retryable_read(),
+            Self::RuntimeShutDown => false,
+        }
+    }
+
+    /// Returns whether a write with the number of a transaction may be run again after this error,
+    /// on a server with this greatest wire version; see [`ServerError::is_retryable_write`].
+    pub fn is_retryable_write(&self, max_wire_version: i32) -> bool {
+        match self {
+            Self::Pool(error) => error.is_retryable(),
+            Self::Connection(error) => error.error.is_retryable_write(max_wire_version),
+            Self::RuntimeShutDown => false,
+        }
+    }
+
     /// Returns the error of the server or of the connection to it, if it is one.
     pub fn server_error(&self) -> Option<&ServerError> {
         match self {

@@ -6,6 +6,7 @@ use sdam_core::{
     address::ServerAddress,
     ids::ServerId,
     pool::{PoolClear, PoolOptions},
+    time::Instant,
 };
 use sdam_transport::{
     pool::{NewPool, PoolHandle},
@@ -68,7 +69,28 @@ impl Pool {
     ///
     /// May be dropped at any time: a connection that was handed over goes to the next check-out.
     pub fn check_out(&self) -> impl Future<Output = Result<PooledConnection, Error>> + Send {
-        check_out::run(&self.0)
+        check_out::run(&self.0, None)
+    }
+
+    /// Checks out a connection for an operation that ends at `deadline`, on the clock of the pool's
+    /// runtime. `waitQueueTimeoutMS` is ignored (Client Side Operations Timeout: "Validation and
+    /// Overrides").
+    ///
+    /// If a connection is still being opened for this check-out at the deadline, the next one gets
+    /// it.
+    ///
+    /// # Errors
+    ///
+    /// As [`check_out`](Self::check_out); a [timeout](Error::is_timeout) at the deadline.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`check_out`](Self::check_out).
+    pub fn check_out_within(
+        &self,
+        deadline: Instant,
+    ) -> impl Future<Output = Result<PooledConnection, Error>> + Send {
+        check_out::run(&self.0, Some(deadline))
     }
 
     /// Returns the address of the server.

@@ -29,6 +29,7 @@ pub(crate) const PROTOCOL_ERROR: i32 = 17;
 #[cfg(feature = "auth")]
 pub(crate) const AUTHENTICATION_FAILED: i32 = 18;
 pub(crate) const CURSOR_NOT_FOUND: i32 = 43;
+pub(crate) const MAX_TIME_MS_EXPIRED: i32 = 50;
 pub(crate) const COMMAND_NOT_FOUND: i32 = 59;
 pub(crate) const INVALID_OPTIONS: i32 = 72;
 pub(crate) const NO_REPLICATION_ENABLED: i32 = 76;
@@ -127,7 +128,7 @@ pub(crate) fn code_name(code: i32, version: ServerVersion) -> String {
         17 => "ProtocolError",
         18 => "AuthenticationFailed",
         CURSOR_NOT_FOUND => "CursorNotFound",
-        50 => "MaxTimeMSExpired",
+        MAX_TIME_MS_EXPIRED => "MaxTimeMSExpired",
         COMMAND_NOT_FOUND => "CommandNotFound",
         64 => "WriteConcernFailed",
         89 => "NetworkTimeout",

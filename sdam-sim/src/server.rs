@@ -23,8 +23,8 @@ use crate::{
     ConnectionId, Deployment, MemberId, Output,
     deployment::Role,
     fail_command::FailCommand,
-    reply::{CommandError, CommandResult, INTERRUPTED_BY_STATE_CHANGE},
-    request::Request,
+    reply::{CommandError, CommandResult, INTERRUPTED_BY_STATE_CHANGE, MAX_TIME_MS_EXPIRED},
+    request::{Request, number},
     timers::Timer,
     version::ServerVersion,
 };
@@ -118,7 +118,7 @@ impl Connection {
 }
 
 /// Takes the condition `sleep(n) || true` from the filter of a find or of a first update, which
-/// blocks it for `n` milliseconds.
+/// blocks it for `n` milliseconds, or fails it after a shorter `maxTimeMS` (M-48).
 fn sleep(request: &mut Request) -> Option<FailCommand> {
     let body = &mut request.body;
     let filter = if body.contains_key("updates") {
@@ -135,8 +135,11 @@ fn sleep(request: &mut Request) -> Option<FailCommand> {
     let millis = code.strip_prefix("sleep(")?.strip_suffix(") || true")?;
     let millis = millis.parse().ok()?;
     filter.remove("$where");
+    let limit = number(body, "maxTimeMS").and_then(|limit| u64::try_from(limit).ok());
+    let limit = limit.filter(|limit| (1..millis).contains(limit));
     Some(FailCommand {
-        block: Some(Duration::from_millis(millis)),
+        block: Some(Duration::from_millis(limit.unwrap_or(millis))),
+        error_code: limit.map(|_| MAX_TIME_MS_EXPIRED),
         ..FailCommand::default()
     })
 }
@@ -264,6 +267,9 @@ impl Deployment {
         } else {
             "due to"
         };
+        if code == MAX_TIME_MS_EXPIRED {
+            return CommandError::new(code, "operation exceeded time limit");
+        }
         CommandError {
             versioned: !matches!(code, 91 | 10058 | 11600) && own.replica().is_some(),
             ..CommandError::new(

@@ -7,8 +7,10 @@
 mod attempt;
 mod builder;
 mod command;
+mod concerns;
 mod error;
 mod events;
+mod limit;
 mod pinned;
 mod retry;
 
@@ -33,6 +35,8 @@ use sdam_transport::{
 
 use self::{
     attempt::{Attempt, Operation},
+    concerns::Concerns,
+    limit::Limit,
     retry::Retry,
 };
 pub use self::{
@@ -91,7 +95,8 @@ struct Settings {
     retry_reads: bool,
     retry_writes: bool,
     max_adaptive_retries: u32,
-    /// `timeoutMS`, the limit of an operation with all its attempts.
+    concerns: Concerns,
+    /// `timeoutMS`, the limit of an operation with all its attempts; zero for no limit.
     timeout: Option<Duration>,
     /// `socketTimeoutMS`, the limit of one round trip, unless there is a limit of the operation.
     socket_timeout: Option<Duration>,
@@ -155,39 +160,46 @@ impl Client {
     /// May be dropped at any time. Whether the command took effect is then unknown.
     pub async fn run(&self, command: &Command<'_>) -> Result<CommandReply, CommandError> {
         let shared = self.topology().shared();
-        let deadline = self.deadline(command);
-        let mut operation = Operation::new(self, command, deadline);
+        let limit = self.limit(command);
+        let mut operation = Operation::new(self, command, limit);
         let mut retry = Retry::new(operation.policy());
         let mut criteria = self.criteria(command, operation.id);
         loop {
-            let server = match self.select(&criteria, deadline).await {
+            let check_out_by = self.check_out_by(limit);
+            let server = match self.select(&criteria, limit).await {
                 Ok(server) => server,
-                Err(error) => return retry.end(CommandError::selection(command, error)),
+                Err(error) => {
+                    let is_late = limit.has_passed(shared.now());
+                    return retry.end(CommandError::selection(command, error), is_late);
+                }
             };
-            let failure = match operation.attempt(&server).await {
+            let failure = match operation.attempt(&server, check_out_by).await {
                 Attempt::Replied(reply) => return Ok(reply),
                 Attempt::Failed(failure) => *failure,
                 // Retryable Writes: the error of the attempt before is returned.
-                Attempt::Unsupported => return retry.give_up(),
+                Attempt::Unsupported => return retry.give_up(false),
             };
+            let is_late = limit.is_set() && failure.error.is_timeout();
+            operation.needs_number |= !failure.error.is_retryable_overload();
             criteria = criteria.after(&server, &failure.error);
             drop(server);
             let Some(backoff) = retry.failed(failure, shared.random().0) else {
-                return retry.give_up();
+                return retry.give_up(is_late);
             };
-            let next = shared.now() + backoff;
-            if deadline.is_some_and(|deadline| next >= deadline) {
-                return retry.give_up();
+            let now = shared.now();
+            let next = now + backoff;
+            if limit.has_passed(next) {
+                return retry.give_up(limit.has_passed(now));
             }
             if !backoff.is_zero() {
                 shared.io.clock.sleep_until(next).await;
             }
-            operation.is_retry = true;
         }
     }
 
     /// Checks out a connection for several commands, such as the `getMore` of a cursor. It is kept
-    /// until the result is dropped.
+    /// until the result is dropped. Takes up to `timeoutMS`, or without it up to
+    /// `serverSelectionTimeoutMS` and `waitQueueTimeoutMS`.
     ///
     /// `criteria` of `None` means the primary.
     ///
@@ -234,17 +246,17 @@ impl Client {
                 return;
             };
             let command = Command::new("admin", &command);
-            let mut operation = Operation::new(self, &command, None);
-            let _ = operation.attempt(&server).await;
+            let mut operation = Operation::new(self, &command, Limit::Unset);
+            let _ = operation.attempt(&server, None).await;
         }
     }
 
     async fn select(
         &self,
         criteria: &Criteria,
-        deadline: Option<Instant>,
+        limit: Limit,
     ) -> Result<SelectedServer<Pool>, SelectionError> {
-        match deadline {
+        match limit.deadline() {
             Some(deadline) => {
                 let left = deadline.since(self.topology().shared().now());
                 self.topology().select_within(criteria, left).await
@@ -253,14 +265,21 @@ impl Client {
         }
     }
 
+    /// Returns when an operation whose selection begins now has to have its connection (Client Side
+    /// Operations Timeout: "Server Selection").
+    fn check_out_by(&self, limit: Limit) -> Option<Instant> {
+        let shared = self.topology().shared();
+        limit.check_out_by(shared.now(), shared.options.server_selection_timeout)
+    }
+
     fn sessions(&self) -> MutexGuard<'_, SessionPool> {
         let sessions = self.0.sessions.lock();
         sessions.unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn deadline(&self, command: &Command<'_>) -> Option<Instant> {
-        let timeout = command.timeout.or(self.0.settings.timeout)?;
-        Some(self.topology().shared().now() + timeout)
+    fn limit(&self, command: &Command<'_>) -> Limit {
+        let timeout = command.timeout.or(self.0.settings.timeout);
+        Limit::new(timeout, self.topology().shared().now())
     }
 
     /// Returns the criteria of a command; with its name and number if they are published.

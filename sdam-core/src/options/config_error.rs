@@ -73,7 +73,7 @@ pub struct Warning(Parts);
 impl Warning {
     /// Creates the warning that `option` should not have this `value`, with the `reason` and the
     /// consequence.
-    pub(crate) fn new(
+    pub fn new(
         option: impl Into<Box<str>>,
         value: impl Into<Box<str>>,
         reason: impl Into<Box<str>>,

@@ -63,6 +63,12 @@ impl Options {
         warnings
     }
 
+    /// Adds a warning to those that a topology publishes when it opens, such as one about an option
+    /// that a driver does not honour.
+    pub fn warn(&mut self, warning: Warning) {
+        self.uri_warnings.push(warning);
+    }
+
     fn common_warnings(&self) -> Vec<Warning> {
         let mut warnings = self.uri_warnings.clone();
         if self.seeds.is_empty() {

@@ -134,12 +134,36 @@ impl<C: Pooled> Machine<C> {
             self.waiters.set_overdue(ticket);
             return (None, after);
         }
+        let result = self.end(ticket, &mut after);
+        (Some(result), after)
+    }
+
+    /// Fails a check-out whose operation has no time left. A connection that is being opened for it
+    /// goes to the next one.
+    pub(crate) fn expire(&mut self, ticket: Ticket) -> (Result<C, Error>, After<C>) {
+        let mut after = After::default();
+        self.disown(ticket);
+        let result = self.end(ticket, &mut after);
+        (result, after)
+    }
+
+    /// Ends a check-out whose time is over: with the connection that it was given just before, if
+    /// there is one.
+    fn end(&mut self, ticket: Ticket, after: &mut After<C>) -> Result<C, Error> {
         let result = match self.waiters.take(ticket) {
-            Some(result) => self.accept(result, &mut after),
+            Some(result) => self.accept(result, after),
             None => Err(Error::Pool(self.timed_out())),
         };
-        self.pass_turn(&mut after);
-        (Some(result), after)
+        self.pass_turn(after);
+        result
+    }
+
+    /// Gives the attempt that a check-out owns to the next one.
+    fn disown(&mut self, ticket: Ticket) {
+        if self.waiters.is_owner(ticket) {
+            let next = self.next_owner();
+            self.attempts.replace_owner(ticket, next);
+        }
     }
 
     /// Takes a connection back whose service was cleared since its delivery, and gives the check-out
@@ -182,10 +206,7 @@ impl<C: Pooled> Machine<C> {
     /// Removes a check-out that was dropped. A connection that it was given goes to the next one.
     pub(crate) fn cancel(&mut self, ticket: Ticket, now: Instant) -> After<C> {
         let mut after = After::default();
-        if self.waiters.is_owner(ticket) {
-            let next = self.next_owner();
-            self.attempts.replace_owner(ticket, next);
-        }
+        self.disown(ticket);
         if let Some(Ok(connection)) = self.waiters.take(ticket) {
             self.in_use -= 1;
             self.settle(connection, now, &mut after);

@@ -1,48 +1,35 @@
 use std::{sync::Arc, time::Duration};
 
 use sdam_core::{
-    error::{ErrorKind, ServerError, Stage},
-    pool::PoolError,
+    error::{ErrorKind, RETRYABLE_WRITE_ERROR, ServerError, Stage},
     reply,
     server::ServerType,
     session::{ServerSession, Transaction},
     time::Instant,
 };
 use sdam_pool::{Pool, PooledConnection};
-use sdam_transport::{pool::CommandReply, race};
+use sdam_transport::pool::CommandReply;
 
 use super::{
     Client,
     command::{Command, Kind},
-    error::{CommandError, CommandErrorKind, RETRYABLE_WRITE_ERROR},
+    error::{CommandError, CommandErrorKind},
     events::CommandEvents,
+    limit::{Budget, Limit},
     retry::{Failure, Policy},
 };
 use crate::select::selected::SelectedServer;
-
-/// The codes after which a read may be retried (Retryable Reads: "Retryable Error").
-const RETRYABLE_READ_CODES: [i32; 13] = [
-    262, 11600, 11602, 10107, 13435, 13436, 189, 134, 91, 7, 6, 89, 9001,
-];
-
-/// The codes after which a write may be retried if the server is too old to say that itself
-/// (Retryable Writes: "RetryableWriteError Labels").
-const RETRYABLE_WRITE_CODES: [i32; 12] = [
-    11600, 11602, 10107, 13435, 13436, 189, 91, 7, 6, 89, 9001, 262,
-];
-
-/// The wire version of MongoDB 4.4, the first version whose servers label their errors.
-const LABELS_WIRE_VERSION: i32 = 9;
 
 /// One command with all its attempts.
 pub(super) struct Operation<'c> {
     client: &'c Client,
     command: &'c Command<'c>,
-    deadline: Option<Instant>,
+    limit: Limit,
     /// The number that selections and commands of the operation carry in their events.
     pub(super) id: i64,
-    /// Whether an attempt has failed.
-    pub(super) is_retry: bool,
+    /// Whether a write that is run again needs the number of a transaction, because an attempt has
+    /// failed in another way than by a refusal of an overloaded server.
+    pub(super) needs_number: bool,
     lease: Option<Lease>,
 }
 
@@ -68,17 +55,13 @@ pub(super) enum Attempt {
 }
 
 impl<'c> Operation<'c> {
-    pub(super) fn new(
-        client: &'c Client,
-        command: &'c Command<'c>,
-        deadline: Option<Instant>,
-    ) -> Self {
+    pub(super) fn new(client: &'c Client, command: &'c Command<'c>, limit: Limit) -> Self {
         Self {
             client,
             command,
-            deadline,
+            limit,
             id: client.next_operation(),
-            is_retry: false,
+            needs_number: false,
             lease: None,
         }
     }
@@ -92,37 +75,36 @@ impl<'c> Operation<'c> {
                 Kind::Read => settings.retry_reads,
                 Kind::Write => settings.retry_writes,
             },
-            has_deadline: self.deadline.is_some(),
+            has_limit: self.limit.is_set(),
             max_adaptive_retries: settings.max_adaptive_retries,
         }
     }
 
-    /// Runs the command once on `server`.
-    pub(super) async fn attempt(&mut self, server: &SelectedServer<Pool>) -> Attempt {
-        let mut connection = match self.check_out(server).await {
+    /// Runs the command once on `server`, on a connection that it has to get by `check_out_by`.
+    pub(super) async fn attempt(
+        &mut self,
+        server: &SelectedServer<Pool>,
+        check_out_by: Option<Instant>,
+    ) -> Attempt {
+        let mut connection = match check_out(server.pool(), check_out_by).await {
             Ok(connection) => connection,
-            Err(error) => return self.failed(server, None, error, false),
+            Err(error) => {
+                let error = CommandError::pool(self.command, error);
+                return self.failed(server, None, error, false);
+            }
         };
         if self.retries_write() {
             let timeout = connection.hello().logical_session_timeout_minutes;
             match timeout.filter(|_| server.server_type() != ServerType::Standalone) {
                 Some(minutes) => self.begin_transaction(server, minutes),
-                None if self.is_retry => return Attempt::Unsupported,
+                None if self.needs_number => return Attempt::Unsupported,
                 None => {}
             }
         }
         let now = self.now();
-        let timeout = match self.deadline {
-            Some(deadline) if now >= deadline => {
-                let error = self.late(CommandErrorKind::Connection(ServerError::new(
-                    ErrorKind::Timeout,
-                    Stage::Operation,
-                    "the time limit of the operation has passed",
-                )));
-                return self.failed(server, None, error, false);
-            }
-            Some(deadline) => Some(deadline.since(now)),
-            None => self.client.0.settings.socket_timeout,
+        let budget = match budget(self.client, server, self.command, self.limit) {
+            Ok(budget) => budget,
+            Err(error) => return self.failed(server, Some(&connection), error, false),
         };
         let transaction = self.lease.as_mut().map(|lease| {
             lease.in_flight = true;
@@ -134,7 +116,8 @@ impl<'c> Operation<'c> {
             server,
             command: self.command,
             operation: self.id,
-            timeout,
+            limit: self.limit,
+            budget,
             transaction,
         };
         match sent.run(&mut connection).await {
@@ -147,23 +130,6 @@ impl<'c> Operation<'c> {
                 self.failed(server, Some(&connection), error, true)
             }
         }
-    }
-
-    async fn check_out(
-        &self,
-        server: &SelectedServer<Pool>,
-    ) -> Result<PooledConnection, CommandError> {
-        let clock = &*self.client.topology().shared().io.clock;
-        match race::deadline(clock, self.deadline, server.pool().check_out()).await {
-            Ok(result) => result.map_err(|error| CommandError::pool(self.command, error)),
-            Err(_) => Err(self.late(CommandErrorKind::Pool(PoolError::TimedOut {
-                address: server.address().clone(),
-            }))),
-        }
-    }
-
-    fn late(&self, kind: CommandErrorKind) -> CommandError {
-        CommandError::new(self.command, kind)
     }
 
     /// Returns whether the command is a write that is retried (Retryable Writes).
@@ -231,7 +197,7 @@ impl<'c> Operation<'c> {
         is_sent: bool,
     ) -> Attempt {
         let mut error = error.at(server.address());
-        if self.retries_write() && Self::labels_as_retryable(server, connection, &error) {
+        if self.retries_write() && is_retryable_write(server, connection, &error) {
             error.add_label(RETRYABLE_WRITE_ERROR);
         }
         Attempt::Failed(Box::new(Failure {
@@ -243,29 +209,6 @@ impl<'c> Operation<'c> {
         }))
     }
 
-    /// Returns whether the client adds the label to the error of a write (Retryable Writes:
-    /// "RetryableWriteError Labels").
-    fn labels_as_retryable(
-        server: &SelectedServer<Pool>,
-        connection: Option<&PooledConnection>,
-        error: &CommandError,
-    ) -> bool {
-        match error.kind() {
-            CommandErrorKind::Pool(error) => error.is_retryable(),
-            CommandErrorKind::Connection(error) => error.is_network(),
-            CommandErrorKind::Reply(reply) => {
-                let is_old = connection.is_some_and(|connection| {
-                    connection.hello().wire_versions.max < LABELS_WIRE_VERSION
-                });
-                // The write concern errors of an old mongos do not count.
-                let counts = server.server_type() != ServerType::Mongos
-                    || error.body().is_some_and(|body| !reply::is_ok(body));
-                is_old && counts && has_code(reply, &RETRYABLE_WRITE_CODES)
-            }
-            _ => false,
-        }
-    }
-
     fn allows_retry(
         &self,
         server: &SelectedServer<Pool>,
@@ -275,13 +218,7 @@ impl<'c> Operation<'c> {
         match self.command.kind {
             Kind::Generic => false,
             Kind::Read if !self.command.is_retryable => false,
-            Kind::Read => match error.kind() {
-                CommandErrorKind::Pool(error) => error.is_retryable(),
-                CommandErrorKind::Connection(error) | CommandErrorKind::Reply(error) => {
-                    error.is_network() || has_code(error, &RETRYABLE_READ_CODES)
-                }
-                _ => false,
-            },
+            Kind::Read => error.is_retryable_read(),
             // A write without a number was sent to a server that would run it twice.
             Kind::Write => {
                 self.retries_write()
@@ -316,7 +253,8 @@ pub(super) struct Sent<'c> {
     pub(super) server: &'c SelectedServer<Pool>,
     pub(super) command: &'c Command<'c>,
     pub(super) operation: i64,
-    pub(super) timeout: Option<Duration>,
+    pub(super) limit: Limit,
+    pub(super) budget: Budget,
     pub(super) transaction: Option<Transaction>,
 }
 
@@ -331,10 +269,16 @@ impl Sent<'_> {
         let api = shared.options.server_api.as_ref();
         let settings = &self.client.0.settings;
         let document = command
-            .encode(self.server, settings, api, self.transaction)
+            .encode(
+                self.server,
+                settings,
+                api,
+                self.transaction,
+                (self.limit, self.budget),
+            )
             .map_err(|error| CommandError::new(command, CommandErrorKind::Malformed(error)))?;
         let events = CommandEvents::begin(&self, connection, &document);
-        let reply = match connection.run_command(&document, self.timeout).await {
+        let reply = match connection.run_command(&document, self.budget.timeout).await {
             Ok(reply) => reply,
             Err(error) => {
                 let failure = error.server_error().cloned();
@@ -350,6 +294,44 @@ impl Sent<'_> {
     }
 }
 
-fn has_code(error: &ServerError, codes: &[i32]) -> bool {
-    error.code.is_some_and(|code| codes.contains(&code))
+/// Checks out a connection, until a time if there is one.
+pub(super) async fn check_out(
+    pool: &Pool,
+    by: Option<Instant>,
+) -> Result<PooledConnection, sdam_pool::Error> {
+    match by {
+        Some(deadline) => pool.check_out_within(deadline).await,
+        None => pool.check_out().await,
+    }
+}
+
+/// Returns how long the exchange of a command with `server` may take.
+pub(super) fn budget(
+    client: &Client,
+    server: &SelectedServer<Pool>,
+    command: &Command<'_>,
+    limit: Limit,
+) -> Result<Budget, CommandError> {
+    let now = client.topology().shared().now();
+    let minimum = server.rtt().map_or(Duration::ZERO, |rtt| rtt.minimum);
+    let budget = limit.budget(now, minimum, client.0.settings.socket_timeout);
+    budget.ok_or_else(|| CommandError::new(command, CommandErrorKind::TimedOut))
+}
+
+/// Returns whether the error of a write gets the label, if it has none (Retryable Writes:
+/// "RetryableWriteError Labels").
+fn is_retryable_write(
+    server: &SelectedServer<Pool>,
+    connection: Option<&PooledConnection>,
+    error: &CommandError,
+) -> bool {
+    let max_wire_version = connection
+        .map_or(server.wire_versions(), |connection| {
+            connection.hello().wire_versions
+        })
+        .max;
+    // The write concern errors of an old mongos do not count, and a new one has labelled them.
+    let counts = server.server_type() != ServerType::Mongos
+        || error.body().is_none_or(|body| !reply::is_ok(body));
+    counts && error.is_retryable_write(max_wire_version)
 }

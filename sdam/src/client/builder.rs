@@ -15,7 +15,10 @@ use sdam_pool::Pools;
 use sdam_select::criteria::Criteria;
 use sdam_transport::{pool::Authenticator, runtime::Runtime};
 
-use super::{Client, Inner, Settings};
+use super::{
+    Client, Inner, Settings,
+    concerns::{Concerns, ignored},
+};
 use crate::{select::error::StartError, topology::TopologyBuilder};
 
 /// The default of `maxAdaptiveRetries` (Client Backpressure: `MAX_RETRIES`).
@@ -54,8 +57,9 @@ impl ClientBuilder {
     ///
     /// # Errors
     ///
-    /// If the options contradict each other, or the mechanism of the authentication is not supported
-    /// and no [authenticator](Self::authenticator) is set.
+    /// If the options contradict each other, the mechanism of the authentication is not supported
+    /// and no [authenticator](Self::authenticator) is set, or `w` is 0: a client waits for the reply
+    /// to every write. It warns about the options of compression, which it does not honour.
     pub fn start(self, runtime: Runtime) -> Result<Client, StartError> {
         let options = self.topology.configured();
         options.validate()?;
@@ -68,8 +72,14 @@ impl ClientBuilder {
             None => Pools::new(options)?,
         };
         let settings = Settings::of(options)?;
+        let warnings = ignored(&options.driver);
+        let topology = self.topology.options(|options| {
+            warnings
+                .into_iter()
+                .for_each(|warning| options.warn(warning));
+        });
         Ok(Client(Arc::new(Inner {
-            topology: self.topology.pools(pools).start(runtime)?,
+            topology: topology.pools(pools).start(runtime)?,
             settings,
             sessions: Mutex::new(SessionPool::new()),
             operations: AtomicI64::new(1),
@@ -97,6 +107,7 @@ impl Settings {
             max_adaptive_retries: driver
                 .max_adaptive_retries()
                 .unwrap_or(MAX_ADAPTIVE_RETRIES),
+            concerns: Concerns::of(driver)?,
             timeout: driver.timeout(),
             socket_timeout: driver.socket_timeout(),
         })

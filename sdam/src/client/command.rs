@@ -1,7 +1,8 @@
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 
 use sdam_core::{
-    document::{DocumentWriter, MalformedDocument},
+    command::CommandFields,
+    document::{DocumentWriter, MalformedDocument, without},
     options::ServerApi,
     session::Transaction,
 };
@@ -11,13 +12,23 @@ use sdam_select::{
     criteria::{Criteria, Operation},
 };
 
-use super::Settings;
+use super::{
+    Settings,
+    limit::{Budget, Limit},
+};
 use crate::select::selected::SelectedServer;
 
 /// A command to run on a database.
 ///
 /// The document is that of the command without `$db`, session, declared API and read preference,
-/// which the client adds. It decides nothing else: the constructor says what kind of command it is.
+/// which the client adds. A [read](Self::read) that takes a read concern gets that of the connection
+/// string, and a [write](Self::write) its write concern, unless the document has its own or belongs
+/// to a transaction. The constructor says what kind of command it is.
+///
+/// Under `timeoutMS`, or a [time limit](Self::with_timeout) of its own, the client sets `maxTimeMS`
+/// to the time that is left without a round trip, in place of that of the document. A `getMore` keeps
+/// its own, if that is shorter, and a find with a tailable cursor that does not await data gets none
+/// (Client Side Operations Timeout: "Command Execution").
 #[derive(Clone, Debug)]
 #[must_use = "a command does nothing until a client runs it"]
 pub struct Command<'c> {
@@ -82,7 +93,7 @@ impl<'c> Command<'c> {
         self
     }
 
-    /// Sets the time limit of all attempts together, in place of `timeoutMS`.
+    /// Sets the time limit of all attempts together, in place of `timeoutMS`; zero for no limit.
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
@@ -110,8 +121,21 @@ impl<'c> Command<'c> {
         settings: &Settings,
         api: Option<&ServerApi>,
         transaction: Option<Transaction>,
+        (limit, budget): (Limit, Budget),
     ) -> Result<Vec<u8>, MalformedDocument> {
-        let mut document = DocumentWriter::extending(self.document)?;
+        let fields = CommandFields::of(self.document);
+        let max_time = budget.max_time.map(|left| fields.max_time_within(left));
+        // The time limit replaces the command's own.
+        let own = match max_time.and(fields.max_time) {
+            Some(_) => without(self.document, "maxTimeMS").map(Cow::Owned),
+            None => None,
+        };
+        let own = own.unwrap_or(Cow::Borrowed(self.document));
+        let mut document = DocumentWriter::extending(&own)?;
+        document.int64("maxTimeMS", max_time.flatten());
+        settings
+            .concerns
+            .append_to(&mut document, self.kind, &fields, limit);
         if let Some(transaction) = transaction {
             transaction.append_to(&mut document);
         }

@@ -3,7 +3,7 @@ use std::fmt;
 use sdam_core::{
     address::ServerAddress,
     document::MalformedDocument,
-    error::{Labelled, RETRYABLE_ERROR, SYSTEM_OVERLOADED_ERROR, ServerError},
+    error::{Labelled, RETRYABLE_WRITE_ERROR, SYSTEM_OVERLOADED_ERROR, ServerError},
     event::CommandInfo,
     pool::PoolError,
 };
@@ -12,7 +12,9 @@ use sdam_transport::pool::CommandReply;
 use super::Command;
 use crate::select::error::SelectionError;
 
-pub(super) const RETRYABLE_WRITE_ERROR: &str = "RetryableWriteError";
+/// The code of an error because of `maxTimeMS`.
+pub(super) const MAX_TIME_MS_EXPIRED: i32 = 50;
+
 pub(super) const NO_WRITES_PERFORMED: &str = "NoWritesPerformed";
 
 /// The error of a command. Its effects on the topology have run.
@@ -29,6 +31,7 @@ struct Parts {
     labels: Vec<Box<str>>,
     reply: Option<Box<[u8]>>,
     retries: u32,
+    is_late: bool,
 }
 
 /// What a command failed with.
@@ -44,6 +47,9 @@ pub enum CommandErrorKind {
     Connection(ServerError),
     /// The server has answered with an error.
     Reply(ServerError),
+    /// The time limit of the operation has passed, or is too short for a round trip to the server.
+    /// The command was not sent.
+    TimedOut,
     /// The command is no BSON document. It was not sent.
     Malformed(MalformedDocument),
     /// The runtime of the pool has ended before the client was closed.
@@ -65,6 +71,7 @@ impl CommandError {
             labels,
             reply: None,
             retries: 0,
+            is_late: false,
         }))
     }
 
@@ -108,6 +115,12 @@ impl CommandError {
         self
     }
 
+    /// Records whether there was no time left for another attempt.
+    pub(super) fn late(mut self, is_late: bool) -> Self {
+        self.0.is_late = is_late;
+        self
+    }
+
     pub(super) fn add_label(&mut self, label: &str) {
         if !self.has_label(label) {
             self.0.labels.push(label.into());
@@ -116,10 +129,6 @@ impl CommandError {
 
     pub(super) fn is_overload(&self) -> bool {
         self.has_label(SYSTEM_OVERLOADED_ERROR)
-    }
-
-    pub(super) fn is_retryable_overload(&self) -> bool {
-        self.is_overload() && self.has_label(RETRYABLE_ERROR)
     }
 
     /// Returns what the command failed with.
@@ -170,18 +179,55 @@ impl CommandError {
         self.0.retries
     }
 
-    /// Returns whether time has run out: for the selection, in the wait queue, at connecting, or
-    /// for the reply.
+    /// Returns whether time has run out: for the selection, in the wait queue, at connecting, for the
+    /// reply, at the server (`MaxTimeMSExpired`), or for another attempt.
     pub fn is_timeout(&self) -> bool {
+        self.0.is_late
+            || match &self.0.kind {
+                CommandErrorKind::TimedOut => true,
+                CommandErrorKind::Reply(error) => error.code == Some(MAX_TIME_MS_EXPIRED),
+                CommandErrorKind::Selection(error) => error.is_timeout(),
+                CommandErrorKind::Pool(error) => matches!(
+                    error,
+                    PoolError::TimedOut { .. } | PoolError::TimedOutPinned { .. }
+                ),
+                CommandErrorKind::Connection(error) => error.is_timeout(),
+                _ => false,
+            }
+    }
+
+    /// Returns whether a read may be run again after this error; see
+    /// [`ServerError::is_retryable_read`]. [`Client::run`](super::Client::run) has done so already.
+    pub fn is_retryable_read(&self) -> bool {
         match &self.0.kind {
-            CommandErrorKind::Selection(error) => error.is_timeout(),
-            CommandErrorKind::Pool(error) => matches!(
-                error,
-                PoolError::TimedOut { .. } | PoolError::TimedOutPinned { .. }
-            ),
-            CommandErrorKind::Connection(error) => error.is_timeout(),
+            CommandErrorKind::Pool(error) => error.is_retryable(),
+            CommandErrorKind::Connection(error) | CommandErrorKind::Reply(error) => {
+                error.is_retryable_read()
+            }
             _ => false,
         }
+    }
+
+    /// Returns whether a write with the number of a transaction may be run again after this error,
+    /// on a server with this greatest wire version; see [`ServerError::is_retryable_write`].
+    /// [`Client::run`](super::Client::run) has done so already.
+    pub fn is_retryable_write(&self, max_wire_version: i32) -> bool {
+        self.has_label(RETRYABLE_WRITE_ERROR)
+            || match &self.0.kind {
+                CommandErrorKind::Pool(error) => error.is_retryable(),
+                CommandErrorKind::Connection(error) | CommandErrorKind::Reply(error) => {
+                    error.is_retryable_write(max_wire_version)
+                }
+                _ => false,
+            }
+    }
+
+    /// Returns whether any command may be run again after this error and a backoff; see
+    /// [`ServerError::is_retryable_overload`]. [`Client::run`](super::Client::run) has done so
+    /// already.
+    pub fn is_retryable_overload(&self) -> bool {
+        self.server_error()
+            .is_some_and(ServerError::is_retryable_overload)
     }
 
     /// Returns whether the connection could not be established, or broke.
@@ -214,10 +260,17 @@ impl fmt::Display for CommandError {
             CommandErrorKind::Pool(error) => error.fmt(f),
             CommandErrorKind::Connection(error) | CommandErrorKind::Reply(error) => error.fmt(f),
             CommandErrorKind::Malformed(error) => error.fmt(f),
+            CommandErrorKind::TimedOut => {
+                f.write_str("the time limit is too short for a round trip to the server")
+            }
             CommandErrorKind::RuntimeShutDown => {
                 f.write_str("the runtime has shut down before the client was closed")
             }
+        }?;
+        if parts.is_late {
+            f.write_str("; the time limit allows no other attempt")?;
         }
+        Ok(())
     }
 }
 
@@ -235,7 +288,7 @@ impl std::error::Error for CommandError {
             CommandErrorKind::Pool(error) => Some(error),
             CommandErrorKind::Connection(error) | CommandErrorKind::Reply(error) => Some(error),
             CommandErrorKind::Malformed(error) => Some(error),
-            CommandErrorKind::RuntimeShutDown => None,
+            CommandErrorKind::RuntimeShutDown | CommandErrorKind::TimedOut => None,
         }
     }
 }

@@ -2,7 +2,11 @@ use sdam_pool::{Pool, PooledConnection};
 use sdam_select::criteria::Criteria;
 use sdam_transport::pool::CommandReply;
 
-use super::{Client, Command, attempt::Sent, error::CommandError};
+use super::{
+    Client, Command,
+    attempt::{Sent, budget, check_out},
+    error::CommandError,
+};
 use crate::select::selected::SelectedServer;
 
 /// A connection that several commands share, such as those of a cursor. Dropping it checks it in.
@@ -23,12 +27,13 @@ impl PinnedConnection {
         criteria: &Criteria,
     ) -> Result<Self, CommandError> {
         let none = Command::new("", &[]);
-        let deadline = client.deadline(&none);
+        let limit = client.limit(&none);
+        let check_out_by = client.check_out_by(limit);
         let server = client
-            .select(criteria, deadline)
+            .select(criteria, limit)
             .await
             .map_err(|error| CommandError::selection(&none, error))?;
-        let connection = server.pool().check_out().await;
+        let connection = check_out(server.pool(), check_out_by).await;
         let connection =
             connection.map_err(|error| CommandError::pool(&none, error).at(server.address()))?;
         Ok(Self {
@@ -60,17 +65,21 @@ impl PinnedConnection {
     /// May be dropped at any time. Whether the command took effect is then unknown, and later
     /// commands fail.
     pub async fn run(&mut self, command: &Command<'_>) -> Result<CommandReply, CommandError> {
-        let settings = &self.client.0.settings;
-        let timeout = command.timeout.or(settings.timeout);
+        let result = self.run_once(command).await;
+        result.map_err(|error| error.at(self.server.address()))
+    }
+
+    async fn run_once(&mut self, command: &Command<'_>) -> Result<CommandReply, CommandError> {
+        let limit = self.client.limit(command);
         let sent = Sent {
             client: &self.client,
             server: &self.server,
             command,
             operation: self.client.next_operation(),
-            timeout: timeout.or(settings.socket_timeout),
+            limit,
+            budget: budget(&self.client, &self.server, command, limit)?,
             transaction: None,
         };
-        let result = sent.run(&mut self.connection).await;
-        result.map_err(|error| error.at(self.server.address()))
+        sent.run(&mut self.connection).await
     }
 }

@@ -27,7 +27,8 @@ pub(super) struct Retry {
 pub(super) struct Policy {
     /// Whether commands of this kind may be retried at all: `retryReads`, `retryWrites`.
     pub(super) is_enabled: bool,
-    pub(super) has_deadline: bool,
+    /// Whether `timeoutMS` is set, also to 0.
+    pub(super) has_limit: bool,
     pub(super) max_adaptive_retries: u32,
 }
 
@@ -50,7 +51,7 @@ impl Retry {
         Self {
             policy,
             attempts: 0,
-            limit: (!policy.has_deadline).then_some(1),
+            limit: (!policy.has_limit).then_some(1),
             told: None,
         }
     }
@@ -83,23 +84,28 @@ impl Retry {
         Some(longest.mul_f64(jitter))
     }
 
-    /// Returns the outcome of the command after its last attempt.
-    pub(super) fn give_up(self) -> Result<CommandReply, CommandError> {
+    /// Returns the outcome of the command after its last attempt; a timeout if there is no other one
+    /// because the operation `is_late` (Client Side Operations Timeout: "Retryability").
+    pub(super) fn give_up(self, is_late: bool) -> Result<CommandReply, CommandError> {
         match self.told {
             Some(Failure {
                 accepted: Some(reply),
                 ..
-            }) => Ok(reply),
-            Some(failure) => Err(failure.error.after(self.attempts - 1)),
+            }) if !is_late => Ok(reply),
+            Some(failure) => Err(failure.error.after(self.attempts - 1).late(is_late)),
             #[expect(clippy::unreachable, reason = "an attempt has failed")]
             None => unreachable!("a command is given up after a failure"),
         }
     }
 
     /// Returns the outcome of the command if no server could be selected for its next attempt.
-    pub(super) fn end(self, unselected: CommandError) -> Result<CommandReply, CommandError> {
+    pub(super) fn end(
+        self,
+        unselected: CommandError,
+        is_late: bool,
+    ) -> Result<CommandReply, CommandError> {
         match self.told {
-            Some(_) => self.give_up(),
+            Some(_) => self.give_up(is_late),
             None => Err(unselected),
         }
     }

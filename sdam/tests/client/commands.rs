@@ -12,7 +12,7 @@ use sdam::{
 use sdam_events::channel::unbounded;
 use sdam_sim::{Blueprint, MemberId, runtime::Sim};
 
-use crate::{World, encoded, replica_set};
+use crate::{Kind, World, encoded, replica_set};
 
 #[test]
 fn the_read_preference_is_sent_as_the_topology_and_the_kind_of_command_demand() {
@@ -245,4 +245,116 @@ fn a_command_ends_before_its_topology_is_closed_or_counts_as_dropped() {
     };
     check(1000, &["CommandStarted", "CommandSucceeded"], 0);
     check(5000, &["CommandStarted"], 1);
+}
+
+/// B-42
+#[test]
+fn concerns_of_the_connection_string_are_sent_with_commands_that_take_them() {
+    let insert = doc! { "insert": "c", "documents": [{ "_id": 1 }] };
+    let find = doc! { "find": "c" };
+    let with = |command: &Document, more: Document| {
+        let mut command = command.clone();
+        command.extend(more);
+        command
+    };
+    let check = |options: &str, kind: Kind, command: &Document, expected: Document| {
+        let world = World::start(&replica_set(), options);
+        let bytes = encoded(command);
+        world.try_command(&kind.command(&bytes)).unwrap();
+        let (started, _) = world.log(command.keys().next().unwrap());
+        let sent = started[0]
+            .iter()
+            .filter(|(key, _)| key.ends_with("Concern"));
+        let sent = sent.map(|(key, value)| (key.clone(), value.clone()));
+        assert_eq!(sent.collect::<Document>(), expected, "{options} {command}");
+    };
+    let write = |concern: Document| doc! { "writeConcern": concern };
+    let all = "w=2&journal=true&wTimeoutMS=50&readConcernLevel=majority";
+    let concern = doc! { "w": 2_i64, "j": true, "wtimeout": 50_i64 };
+    check(all, Kind::Write, &insert, write(concern));
+    check(
+        "w=majority",
+        Kind::Write,
+        &insert,
+        write(doc! { "w": "majority" }),
+    );
+    check(
+        "journal=false",
+        Kind::Write,
+        &insert,
+        write(doc! { "j": false }),
+    );
+    check("", Kind::Write, &insert, doc! {});
+    check(
+        "w=1",
+        Kind::SingleWrite,
+        &insert,
+        write(doc! { "w": 1_i64 }),
+    );
+    check(
+        all,
+        Kind::Read,
+        &find,
+        doc! { "readConcern": { "level": "majority" } },
+    );
+    check("", Kind::Read, &find, doc! {});
+    // Not every read takes one.
+    check(all, Kind::Read, &doc! { "listCollections": 1 }, doc! {});
+    // B-43
+    check(
+        "timeoutMS=9000&wTimeoutMS=50",
+        Kind::Write,
+        &insert,
+        doc! {},
+    );
+    let own = with(&insert, write(doc! { "w": 1 }));
+    check(all, Kind::Write, &own, write(doc! { "w": 1 }));
+    let own = with(&find, doc! { "readConcern": {} });
+    check(all, Kind::Read, &own, doc! { "readConcern": {} });
+    let transaction = doc! { "autocommit": false };
+    check(all, Kind::Read, &with(&find, transaction.clone()), doc! {});
+    check(all, Kind::Write, &with(&insert, transaction), doc! {});
+    check(all, Kind::Generic, &insert, doc! {});
+    check(all, Kind::Generic, &find, doc! {});
+}
+
+/// B-43, B-44
+#[test]
+fn a_client_refuses_or_warns_about_what_it_does_not_honour() {
+    let sim = Sim::new(1, &replica_set());
+    let start = |options: &str| {
+        let uri = format!("{}&{options}", sim.uri());
+        Client::builder(&uri).unwrap().start(sim.runtime())
+    };
+    let error = start("w=0").unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "`w` is `0`: this client waits for the reply to every write; leave the option out, or set \
+         it to at least 1"
+    );
+    let warnings = |options: &str| {
+        let client = start(options).unwrap();
+        let warnings = client.topology().warnings().iter();
+        warnings.map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let compression = "this client does not compress messages; the option is ignored";
+    assert_eq!(
+        warnings("compressors=zlib,snappy&zlibCompressionLevel=3"),
+        [
+            format!("`compressors` is `zlib,snappy`: {compression}"),
+            format!("`zlibCompressionLevel` is `3`: {compression}"),
+        ]
+    );
+    let limits = "socketTimeoutMS=1&waitQueueTimeoutMS=2&wTimeoutMS=3";
+    let replaced = "`timeoutMS` replaces it; the option is ignored";
+    assert_eq!(
+        warnings(&format!("timeoutMS=0&{limits}")),
+        [
+            format!("`socketTimeoutMS` is `1`: {replaced}"),
+            format!("`waitQueueTimeoutMS` is `2`: {replaced}"),
+            format!("`wTimeoutMS` is `3`: {replaced}"),
+        ]
+    );
+    assert!(warnings(limits).is_empty());
+    assert!(warnings("w=majority&readConcernLevel=local").is_empty());
 }

@@ -6,12 +6,13 @@ mod commands;
 mod overload;
 mod retries;
 mod sessions;
+mod timeouts;
 
 use std::{cell::RefCell, future::Future, time::Duration};
 
 use bson::{Document, RawDocumentBuf, doc};
 use sdam::{
-    Event, EventKind, Interest, ServerAddress,
+    CheckOutFailure, Event, EventKind, EventName, Interest, ServerAddress,
     client::{Client, Command, CommandError},
 };
 use sdam_events::channel::{EventStream, unbounded};
@@ -41,7 +42,8 @@ impl World {
         let uri = sim.uri();
         let separator = if uri.contains('?') { '&' } else { '?' };
         let builder = Client::builder(&format!("{uri}{separator}{options}")).unwrap();
-        let sink = sink.interested_in(Interest::COMMANDS);
+        let failures = Interest::of(&[EventName::ConnectionCheckOutFailed]);
+        let sink = sink.interested_in(Interest::COMMANDS.union(failures));
         let client = builder.topology(|topology| topology.sink(sink));
         let client = client.start(sim.runtime()).unwrap();
         let events = RefCell::new(events);
@@ -76,13 +78,29 @@ impl World {
             .unwrap();
     }
 
-    /// Returns the documents of the commands of this name that were started, and the names of all
-    /// their events, since the last call.
-    pub(crate) fn log(&self, command: &str) -> (Vec<Document>, Vec<&'static str>) {
+    /// Returns why check-outs have failed since the last call, also of [`log`](Self::log).
+    pub(crate) fn check_out_failures(&self) -> Vec<(CheckOutFailure, String)> {
+        let events = self.events().into_iter();
+        let failures = events.filter_map(|event| match event.kind {
+            EventKind::ConnectionCheckOutFailed {
+                reason, failure, ..
+            } => Some((reason, failure.to_string())),
+            _ => None,
+        });
+        failures.collect()
+    }
+
+    fn events(&self) -> Vec<Event> {
         // The queue is delivered by a task.
         self.sim.run_for(Duration::from_millis(1));
         let mut events = self.events.borrow_mut();
-        let all: Vec<Event> = std::iter::from_fn(|| events.try_next()).collect();
+        std::iter::from_fn(|| events.try_next()).collect()
+    }
+
+    /// Returns the documents of the commands of this name that were started, and the names of all
+    /// their events, since the last call.
+    pub(crate) fn log(&self, command: &str) -> (Vec<Document>, Vec<&'static str>) {
+        let all = self.events();
         let of = |event: &&Event| match &event.kind {
             EventKind::CommandStarted { command: info, .. }
             | EventKind::CommandSucceeded { command: info, .. }
@@ -98,6 +116,27 @@ impl World {
             _ => None,
         });
         (started.collect(), names)
+    }
+}
+
+/// What a client knows of a command.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Kind {
+    Generic,
+    Read,
+    Write,
+    SingleWrite,
+}
+
+impl Kind {
+    pub(crate) fn command(self, document: &RawDocumentBuf) -> Command<'_> {
+        let document = document.as_bytes();
+        match self {
+            Self::Generic => Command::new("test", document),
+            Self::Read => Command::read("test", document),
+            Self::Write => Command::write("test", document),
+            Self::SingleWrite => Command::write("test", document).without_retry(),
+        }
     }
 }
 

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use bson::{Document, doc};
-use sdam::client::Command;
+use sdam::{ServerAddress, client::Command};
+use sdam_sim::Blueprint;
 
 use crate::{World, encoded, replica_set};
 
@@ -120,6 +121,28 @@ fn both_kinds_of_retries_have_to_be_enabled_for_any_command() {
             .try_command(&Command::new("admin", ping.as_bytes()))
             .unwrap_err();
         assert_eq!(error.retries(), retries, "{options}");
+    }
+}
+
+/// I-62: also writes that no other error allows to retry.
+#[test]
+fn every_write_is_retried_after_overload_also_on_a_standalone() {
+    let standalone = Blueprint::standalone(ServerAddress::new("a", 27017));
+    let insert = encoded(&doc! { "insert": "c", "documents": [{ "_id": 1 }] });
+    let insert = Command::write("test", insert.as_bytes());
+    for blueprint in [&replica_set(), &standalone] {
+        for command in [insert.clone(), insert.clone().without_retry()] {
+            for (options, retries) in [("", 2), ("retryWrites=false", 0)] {
+                let world = World::start(blueprint, options);
+                world.fail(doc! { "times": 3 }, refusal("insert", 462));
+                let error = world.try_command(&command).unwrap_err();
+                assert_eq!(error.retries(), retries, "{options} {command:?}");
+                assert_eq!(world.log("insert").0.len() as u32, 1 + retries);
+            }
+            let world = World::start(blueprint, "");
+            world.fail(doc! { "times": 2 }, refusal("insert", 462));
+            world.try_command(&command).unwrap();
+        }
     }
 }
 

@@ -12,7 +12,7 @@ const OVERLOAD: [&str; 2] = ["SystemOverloadedError", "RetryableError"];
 fn policy() -> Policy {
     Policy {
         is_enabled: true,
-        has_deadline: false,
+        has_limit: false,
         max_adaptive_retries: 2,
     }
 }
@@ -60,7 +60,7 @@ fn a_command_is_retried_once_without_a_deadline_and_without_end_before_one() {
     let failures = || (0..9).map(|_| failure(91, &["RetryableWriteError"]));
     assert_eq!(backoffs(policy(), failures()), [Duration::ZERO]);
     let limited = Policy {
-        has_deadline: true,
+        has_limit: true,
         ..policy()
     };
     assert_eq!(backoffs(limited, failures()).len(), 9);
@@ -118,7 +118,7 @@ fn an_overload_among_other_errors_changes_the_limit_of_all_retries() {
     let mixed = || vec![write(), failure(462, &OVERLOAD), write(), write()];
     assert_eq!(count(policy(), mixed()), 2);
     let limited = Policy {
-        has_deadline: true,
+        has_limit: true,
         ..policy()
     };
     assert_eq!(count(limited, mixed()), 2);
@@ -129,13 +129,13 @@ fn the_last_error_of_an_attempt_that_may_have_written_is_returned_else_the_first
     let check = |failures: Vec<Failure>, code: Option<i32>| {
         let attempts = failures.len();
         let mut retry = Retry::new(Policy {
-            has_deadline: true,
+            has_limit: true,
             ..policy()
         });
         for failure in failures {
             retry.failed(failure, 0);
         }
-        let error = retry.give_up().unwrap_err();
+        let error = retry.give_up(false).unwrap_err();
         assert_eq!(error.code(), code, "{error}");
         assert_eq!(error.retries() as usize, attempts - 1);
     };
@@ -157,11 +157,11 @@ fn without_a_server_the_error_of_the_attempt_before_is_returned() {
         CommandError::selection(&Command::new("a", &ping), crate::SelectionError::Closed)
     };
     let retry = Retry::new(policy());
-    let error = retry.end(unselected()).unwrap_err();
+    let error = retry.end(unselected(), false).unwrap_err();
     assert!(matches!(error.kind(), CommandErrorKind::Selection(_)));
     let mut retry = Retry::new(policy());
     retry.failed(failure(91, &["RetryableWriteError"]), 0);
-    let error = retry.end(unselected()).unwrap_err();
+    let error = retry.end(unselected(), false).unwrap_err();
     assert_eq!(
         error.to_string(),
         "`ping` failed: command error at operation (91): no"

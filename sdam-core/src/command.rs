@@ -1,0 +1,130 @@
+//! The fields of a command that decide what a client adds to it.
+
+use crate::document::Fields;
+
+/// The commands that take a read concern (Read and Write Concern: "On the Wire").
+const READ_CONCERN: [&str; 4] = ["aggregate", "count", "distinct", "find"];
+
+/// The fields of a command's document that a client must not add again, or that forbid to add
+/// others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CommandFields<'a> {
+    /// The first key.
+    pub name: &'a str,
+    /// Whether there is a `readConcern`.
+    pub has_read_concern: bool,
+    /// Whether there is a `writeConcern`.
+    pub has_write_concern: bool,
+    /// Whether the command belongs to a transaction, which has concerns of its own: there is an
+    /// `autocommit`.
+    pub is_in_transaction: bool,
+    /// `maxTimeMS`, in milliseconds.
+    pub max_time: Option<i64>,
+    is_tailable: bool,
+    awaits_data: bool,
+}
+
+impl<'a> CommandFields<'a> {
+    /// Reads the fields of `document`, up to the first that is malformed.
+    pub fn of(document: &'a [u8]) -> Self {
+        let mut own = Self::default();
+        // A malformed command is refused when it is sent.
+        let _ = Fields::of(document).and_then(|fields| {
+            fields.each(|field| {
+                match field.key() {
+                    name if own.name.is_empty() => own.name = name,
+                    "readConcern" => own.has_read_concern = true,
+                    "writeConcern" => own.has_write_concern = true,
+                    "autocommit" => own.is_in_transaction = true,
+                    "maxTimeMS" => own.max_time = field.integer(),
+                    "tailable" => own.is_tailable = field.truth().unwrap_or_default(),
+                    "awaitData" => own.awaits_data = field.truth().unwrap_or_default(),
+                    _ => {}
+                }
+                Ok(())
+            })
+        });
+        own
+    }
+
+    /// Returns whether a client adds its read concern.
+    pub fn takes_read_concern(&self) -> bool {
+        READ_CONCERN.contains(&self.name) && !self.has_read_concern && !self.is_in_transaction
+    }
+
+    /// Returns whether a client adds its write concern, if the command is a write.
+    pub fn takes_write_concern(&self) -> bool {
+        !self.has_write_concern && !self.is_in_transaction
+    }
+
+    /// Returns the `maxTimeMS` of the command if `left` milliseconds are left on the server for its
+    /// operation (Client Side Operations Timeout: "Command Execution").
+    ///
+    /// It replaces the command's own one. Only that of a `getMore` says how long to wait for more
+    /// documents, so it is at most `left`. A find with a tailable cursor that does not wait gets
+    /// none.
+    pub fn max_time_within(&self, left: i64) -> Option<i64> {
+        match self.name {
+            "getMore" => self.max_time.map(|own| own.min(left)),
+            _ if self.is_tailable && !self.awaits_data => None,
+            _ => Some(left),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bson::{Document, doc};
+
+    use super::*;
+
+    fn check(command: &Document, check: impl FnOnce(CommandFields<'_>)) {
+        check(CommandFields::of(&command.to_vec().unwrap()));
+    }
+
+    #[test]
+    fn reads_take_a_read_concern_unless_they_have_one_or_a_transaction_has() {
+        let takes = |command: &Document, expected| {
+            check(command, |fields| {
+                assert_eq!(fields.takes_read_concern(), expected, "{command}");
+            });
+        };
+        for name in READ_CONCERN {
+            takes(&doc! { name: "c" }, true);
+            takes(&doc! { name: "c", "readConcern": {} }, false);
+            takes(&doc! { name: "c", "autocommit": false }, false);
+        }
+        takes(&doc! { "listCollections": 1, "find": "c" }, false);
+        takes(&doc! {}, false);
+    }
+
+    #[test]
+    fn writes_take_a_write_concern_unless_they_have_one_or_a_transaction_has() {
+        let takes = |command: &Document, expected| {
+            check(command, |fields| {
+                assert_eq!(fields.takes_write_concern(), expected, "{command}");
+            });
+        };
+        takes(&doc! { "insert": "c" }, true);
+        takes(&doc! { "insert": "c", "writeConcern": {} }, false);
+        takes(&doc! { "insert": "c", "autocommit": false }, false);
+    }
+
+    #[test]
+    fn the_time_that_is_left_replaces_that_of_the_command_but_for_cursors() {
+        let max_time = |command: &Document, expected| {
+            check(command, |fields| {
+                assert_eq!(fields.max_time_within(70), expected, "{command}");
+            });
+        };
+        max_time(&doc! { "insert": "c" }, Some(70));
+        max_time(&doc! { "find": "c", "maxTimeMS": 9 }, Some(70));
+        max_time(&doc! { "getMore": 1_i64 }, None);
+        max_time(&doc! { "getMore": 1_i64, "maxTimeMS": 9 }, Some(9));
+        max_time(&doc! { "getMore": 1_i64, "maxTimeMS": 90.0 }, Some(70));
+        max_time(&doc! { "find": "c", "tailable": true }, None);
+        let awaiting = doc! { "find": "c", "tailable": true, "awaitData": true };
+        max_time(&awaiting, Some(70));
+    }
+}

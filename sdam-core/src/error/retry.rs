@@ -1,0 +1,115 @@
+//! The errors after which an operation may be run again.
+
+use super::{
+    ErrorKind, RETRYABLE_ERROR, RETRYABLE_WRITE_ERROR, SYSTEM_OVERLOADED_ERROR, ServerError,
+};
+
+/// The codes after which a write may be retried if the server is too old to say that itself
+/// (Retryable Writes: "RetryableWriteError Labels").
+const WRITE_CODES: [i32; 12] = [
+    6, 7, 89, 91, 189, 262, 9001, 10107, 11600, 11602, 13435, 13436,
+];
+
+/// The code after which only reads may be retried (Retryable Reads: "Retryable Error").
+const READ_CONCERN_MAJORITY_NOT_AVAILABLE_YET: i32 = 134;
+
+/// The wire version of MongoDB 4.4, the first version whose servers label their errors.
+const LABELS_WIRE_VERSION: i32 = 9;
+
+impl ServerError {
+    /// Returns whether a read may be run again after this error (Retryable Reads: "Retryable
+    /// Error"): the connection broke, or the server has changed its state or cannot reach another
+    /// one.
+    ///
+    /// The options, the number of attempts and the time limit decide whether it is.
+    #[doc(alias = "retryReads")]
+    pub fn is_retryable_read(&self) -> bool {
+        self.is_network()
+            || self.has_code(&WRITE_CODES)
+            || self.has_code(&[READ_CONCERN_MAJORITY_NOT_AVAILABLE_YET])
+    }
+
+    /// Returns whether a write with the number of a [transaction](crate::session::Transaction) may
+    /// be run again after this error, on a server whose greatest wire version is `max_wire_version`
+    /// (Retryable Writes: "RetryableWriteError Labels").
+    ///
+    /// The connection broke, or the server has labelled the error; a server before 4.4 labels none,
+    /// so the code decides. That is not so for an error of the write concern from a mongos before
+    /// 4.4, after which a write is never run again.
+    ///
+    /// A write without such a number could be run twice, so it is run again only after an
+    /// [overload](Self::is_retryable_overload), or if it was not sent.
+    #[doc(alias("retryWrites", "RetryableWriteError"))]
+    pub fn is_retryable_write(&self, max_wire_version: i32) -> bool {
+        let is_old = max_wire_version < LABELS_WIRE_VERSION;
+        self.is_network()
+            || self.has_label(RETRYABLE_WRITE_ERROR)
+            || is_old && self.has_code(&WRITE_CODES)
+    }
+
+    /// Returns whether any command may be run again after this error and a backoff: the server was
+    /// overloaded and did not begin it (Client Backpressure: "Overload retry policy").
+    pub fn is_retryable_overload(&self) -> bool {
+        self.has_label(SYSTEM_OVERLOADED_ERROR) && self.has_label(RETRYABLE_ERROR)
+    }
+
+    fn has_code(&self, codes: &[i32]) -> bool {
+        self.kind == ErrorKind::Command && self.code.is_some_and(|code| codes.contains(&code))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::boxed::Box;
+
+    use super::*;
+    use crate::error::Stage;
+
+    fn error(kind: ErrorKind, code: Option<i32>, labels: &[&str]) -> ServerError {
+        let mut error = ServerError::new(kind, Stage::Operation, "no");
+        error.code = code;
+        error.labels = labels.iter().map(|label| Box::from(*label)).collect();
+        error
+    }
+
+    #[test]
+    fn a_broken_connection_allows_to_retry_reads_and_writes() {
+        for kind in ErrorKind::ALL {
+            let error = error(*kind, None, &[]);
+            assert_eq!(error.is_retryable_read(), error.is_network(), "{error}");
+            assert_eq!(error.is_retryable_write(21), error.is_network(), "{error}");
+        }
+    }
+
+    #[test]
+    fn codes_decide_for_reads_and_for_writes_of_servers_that_label_no_errors() {
+        let check = |code, read, write| {
+            let error = error(ErrorKind::Command, Some(code), &[]);
+            assert_eq!(error.is_retryable_read(), read, "{error}");
+            assert_eq!(error.is_retryable_write(8), write, "{error}");
+            assert!(!error.is_retryable_write(9), "{error}");
+        };
+        for code in WRITE_CODES {
+            check(code, true, true);
+        }
+        check(134, true, false);
+        check(13, false, false);
+        check(50, false, false);
+    }
+
+    #[test]
+    fn the_label_decides_for_writes() {
+        let labelled = error(ErrorKind::Command, Some(13), &[RETRYABLE_WRITE_ERROR]);
+        assert!(labelled.is_retryable_write(21) && !labelled.is_retryable_read());
+    }
+
+    #[test]
+    fn an_overload_may_be_retried_if_both_labels_say_so() {
+        // I-62
+        let both = [SYSTEM_OVERLOADED_ERROR, RETRYABLE_ERROR];
+        for (labels, expected) in [(&both[..], true), (&both[..1], false), (&both[1..], false)] {
+            let error = error(ErrorKind::Command, Some(462), labels);
+            assert_eq!(error.is_retryable_overload(), expected, "{labels:?}");
+        }
+    }
+}

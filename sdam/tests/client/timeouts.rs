@@ -1,0 +1,218 @@
+//! The time limit of operations (Client Side Operations Timeout).
+
+use std::time::Duration;
+
+use bson::{Document, doc};
+use sdam::{
+    CheckOutFailure, Criteria, ServerAddress,
+    client::{Command, CommandError, CommandErrorKind},
+    pool::Pin,
+};
+use sdam_core::pool::PoolError;
+use sdam_sim::{Blueprint, runtime::Latency};
+
+use crate::{Kind, World, encoded, replica_set};
+
+/// Returns how long an operation takes that waits for the only connection of the pool, and its
+/// error.
+fn exhausted(world: &World, is_pin: bool) -> (u128, CommandError) {
+    let ping = encoded(&doc! { "ping": 1 });
+    let ping = Command::new("admin", ping.as_bytes());
+    world.run(async {
+        let mut holder = world.client.pin(None).await.unwrap();
+        holder.connection().pin(Pin::Cursor);
+        let before = world.sim.now();
+        let error = if is_pin {
+            world.client.pin(None).await.err()
+        } else {
+            world.client.run(&ping).await.err()
+        };
+        let took = world.sim.now().since(before).as_millis();
+        (took, error.unwrap())
+    })
+}
+
+/// B-32, L-61
+#[test]
+fn the_time_limit_ends_a_check_out_in_place_of_wait_queue_timeout() {
+    let balanced = Blueprint::load_balanced([ServerAddress::new("a", 27017)]);
+    for (blueprint, is_balanced) in [(replica_set(), false), (balanced, true)] {
+        for (options, millis) in [
+            ("timeoutMS=500", 500),
+            ("timeoutMS=500&waitQueueTimeoutMS=20", 500),
+            ("timeoutMS=500&serverSelectionTimeoutMS=80", 80),
+            ("timeoutMS=500&serverSelectionTimeoutMS=0", 500),
+            ("waitQueueTimeoutMS=20", 20),
+        ] {
+            for is_pin in [false, true] {
+                let world = World::start(&blueprint, &format!("{options}&maxPoolSize=1"));
+                world.sim.run_for(Duration::from_secs(1));
+                let (took, error) = exhausted(&world, is_pin);
+                assert_eq!(took, millis, "{options} {is_pin}");
+                assert!(error.is_timeout(), "{error}");
+                let failures = world.check_out_failures();
+                let [(reason, text)] = &*failures else {
+                    panic!("{failures:?}");
+                };
+                assert_eq!(*reason, CheckOutFailure::Timeout);
+                let CommandErrorKind::Pool(error) = error.kind() else {
+                    panic!("{error}");
+                };
+                assert_eq!(*text, error.to_string());
+                let is_counted = matches!(error, PoolError::TimedOutPinned { cursors: 1, .. });
+                assert_eq!(is_counted, is_balanced, "{error:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_connection_that_comes_too_late_for_one_check_out_goes_to_the_next_one() {
+    let world = World::start(&replica_set(), "maxPoolSize=1");
+    world.sim.run_for(Duration::from_secs(1));
+    let slow = Latency {
+        min: Duration::from_millis(50),
+        ..Latency::LAN
+    };
+    world.sim.network().set_latency(slow);
+    world.run(async {
+        let server = world.client.topology().select(&Criteria::write()).await;
+        let server = server.unwrap();
+        let pool = server.pool();
+        let deadline = world.sim.now() + Duration::from_millis(120);
+        let error = pool.check_out_within(deadline).await.unwrap_err();
+        assert_eq!(world.sim.now(), deadline);
+        assert!(error.is_timeout(), "{error}");
+        assert_eq!((pool.stats().pending, pool.stats().waiting), (1, 0));
+        let connection = pool.check_out().await.unwrap();
+        assert_eq!(connection.id().driver, 1);
+        let early = deadline + Duration::from_millis(200);
+        assert!(world.sim.now() < early, "it was opened again");
+    });
+}
+
+/// Delays messages by 50 ms one way, and waits until the monitors have measured that.
+fn slow_down(world: &World) {
+    let slow = Latency {
+        min: Duration::from_millis(50),
+        spread: Duration::ZERO,
+        chunked: false,
+    };
+    world.sim.network().set_latency(slow);
+    world.sim.run_for(Duration::from_secs(200));
+}
+
+/// Returns the `maxTimeMS` of `command`, run with these options on connections with a round trip
+/// of 100 ms.
+fn max_time(options: &str, command: &Document, kind: Kind) -> Option<i64> {
+    let world = World::start(&replica_set(), options);
+    world.insert(1).unwrap();
+    slow_down(&world);
+    let name = command.keys().next().unwrap();
+    let command = encoded(command);
+    // A server refuses cursors that do not exist, but the command was sent.
+    let _ = world.try_command(&kind.command(&command));
+    let (started, _) = world.log(name);
+    let max_time = started.last().unwrap().get("maxTimeMS");
+    max_time.map(|max_time| max_time.as_i64().unwrap())
+}
+
+/// I-70
+#[test]
+fn the_server_gets_the_time_that_is_left_less_the_minimum_round_trip() {
+    let find = doc! { "find": "c" };
+    let check = |options: &str, command: &Document, kind: Kind, expected: Option<i64>| {
+        let max_time = max_time(options, command, kind);
+        assert_eq!(max_time, expected, "{options} {command}");
+    };
+    let limited = "timeoutMS=500";
+    check(limited, &find, Kind::Read, Some(400));
+    check(limited, &doc! { "ping": 1 }, Kind::Generic, Some(400));
+    let insert = doc! { "insert": "c", "documents": [{ "_id": 2 }] };
+    check(limited, &insert, Kind::Write, Some(400));
+    check("timeoutMS=0", &find, Kind::Read, None);
+    check("socketTimeoutMS=500", &find, Kind::Read, None);
+    let own = doc! { "find": "c", "maxTimeMS": 9, "filter": {} };
+    check(
+        "",
+        &doc! { "find": "c", "maxTimeMS": 9_i64 },
+        Kind::Read,
+        Some(9),
+    );
+    check(limited, &own, Kind::Read, Some(400));
+    let more = doc! { "getMore": 1_i64, "collection": "c" };
+    check(limited, &more, Kind::Generic, None);
+    let more = doc! { "getMore": 1_i64, "collection": "c", "maxTimeMS": 9_i64 };
+    check(limited, &more, Kind::Generic, Some(9));
+    let tailable = doc! { "find": "c", "tailable": true };
+    check(limited, &tailable, Kind::Read, None);
+}
+
+/// I-71
+#[test]
+fn a_command_that_cannot_be_answered_in_time_is_not_sent() {
+    let world = World::start(&replica_set(), "timeoutMS=100");
+    world.insert(1).unwrap();
+    world.log("insert");
+    slow_down(&world);
+    let ping = encoded(&doc! { "ping": 1 });
+    let ping = Command::new("admin", ping.as_bytes());
+    let pinned = world.run(async { world.client.pin(None).await?.run(&ping).await });
+    for error in [world.insert(2).unwrap_err(), pinned.unwrap_err()] {
+        assert!(
+            matches!(error.kind(), CommandErrorKind::TimedOut),
+            "{error}"
+        );
+        assert!(error.is_timeout() && !error.is_network(), "{error}");
+        assert_eq!(error.retries(), 0);
+    }
+    assert!(world.log("insert").0.is_empty() && world.log("ping").0.is_empty());
+    let patient = ping.with_timeout(Duration::from_millis(300));
+    world.try_command(&patient).unwrap();
+}
+
+/// I-70, I-72
+#[test]
+fn a_command_that_the_server_ends_in_time_keeps_its_connection() {
+    let world = World::start(&replica_set(), "timeoutMS=500");
+    world.insert(1).unwrap();
+    let find = encoded(&doc! { "find": "c", "filter": { "$where": "sleep(9000) || true" } });
+    let error = world
+        .try_command(&Command::read("test", find.as_bytes()))
+        .unwrap_err();
+    assert_eq!(error.code(), Some(50), "{error}");
+    assert!(error.is_timeout() && !error.is_network(), "{error}");
+    let server = world.run(world.client.topology().select(&Criteria::write()));
+    assert_eq!(server.unwrap().pool().stats().closed, 0);
+}
+
+/// I-72
+#[test]
+fn an_operation_that_is_late_for_another_attempt_has_timed_out() {
+    let world = World::start(&replica_set(), "timeoutMS=100");
+    let blocked = doc! { "blockConnection": true, "blockTimeMS": 60, "errorCode": 7 };
+    let mut data = doc! { "failCommands": ["insert"], "errorLabels": ["RetryableWriteError"] };
+    data.extend(blocked);
+    world.fail(doc! { "times": 4 }, data);
+    let error = world.insert(1).unwrap_err();
+    assert!(error.is_timeout(), "{error}");
+    assert_eq!(world.log("insert").0.len(), 2);
+}
+
+/// I-73
+#[test]
+fn a_time_limit_of_zero_allows_retries_without_end() {
+    let world = World::start(&replica_set(), "timeoutMS=0&socketTimeoutMS=10");
+    let data = doc! { "failCommands": ["insert"], "closeConnection": true };
+    world.fail(doc! { "times": 6 }, data);
+    world.insert(1).unwrap();
+    assert_eq!(world.log("insert").0.len(), 7);
+    let blocked = doc! { "failCommands": ["insert"], "blockConnection": true, "blockTimeMS": 9000 };
+    world.fail(doc! { "times": 1 }, blocked);
+    world.insert(2).unwrap();
+    assert_eq!(
+        world.log("insert").0.len(),
+        1,
+        "`socketTimeoutMS` is ignored"
+    );
+}
