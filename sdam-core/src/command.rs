@@ -9,6 +9,10 @@ const READ_CONCERN: [&str; 4] = ["aggregate", "count", "distinct", "find"];
 /// others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a field of the document"
+)]
 pub struct CommandFields<'a> {
     /// The first key.
     pub name: &'a str,
@@ -83,6 +87,7 @@ mod tests {
         check(CommandFields::of(&command.to_vec().unwrap()));
     }
 
+    /// B-39
     #[test]
     fn reads_take_a_read_concern_unless_they_have_one_or_a_transaction_has() {
         let takes = |command: &Document, expected| {
@@ -99,6 +104,7 @@ mod tests {
         takes(&doc! {}, false);
     }
 
+    /// B-39
     #[test]
     fn writes_take_a_write_concern_unless_they_have_one_or_a_transaction_has() {
         let takes = |command: &Document, expected| {
@@ -111,6 +117,7 @@ mod tests {
         takes(&doc! { "insert": "c", "autocommit": false }, false);
     }
 
+    /// I-70
     #[test]
     fn the_time_that_is_left_replaces_that_of_the_command_but_for_cursors() {
         let max_time = |command: &Document, expected| {

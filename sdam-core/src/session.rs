@@ -233,6 +233,7 @@ mod tests {
         Document::from_reader(command).unwrap()
     }
 
+    /// I-77
     #[test]
     fn the_session_used_last_is_used_again_with_the_next_number() {
         let mut pool = SessionPool::new();
@@ -249,6 +250,7 @@ mod tests {
         assert_eq!(pool.len(), 1);
     }
 
+    /// I-77
     #[test]
     fn a_session_that_expires_within_a_minute_is_not_used_again() {
         let mut pool = SessionPool::new();
@@ -284,6 +286,7 @@ mod tests {
         assert_eq!(acquire(&mut pool, minutes(1000), None).id(), id);
     }
 
+    /// I-77
     #[test]
     fn a_session_with_a_network_error_is_not_used_again() {
         let mut pool = SessionPool::new();
@@ -293,6 +296,7 @@ mod tests {
         assert!(pool.is_empty() && pool.end_command().is_none());
     }
 
+    /// I-78
     #[test]
     fn sessions_are_ended_in_batches_of_10_000() {
         let mut pool = SessionPool::new();

@@ -72,6 +72,7 @@ mod tests {
         error
     }
 
+    /// I-74, I-75
     #[test]
     fn a_broken_connection_allows_to_retry_reads_and_writes() {
         for kind in ErrorKind::ALL {
@@ -81,6 +82,7 @@ mod tests {
         }
     }
 
+    /// I-74, I-75
     #[test]
     fn codes_decide_for_reads_and_for_writes_of_servers_that_label_no_errors() {
         let check = |code, read, write| {

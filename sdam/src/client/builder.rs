@@ -74,9 +74,9 @@ impl ClientBuilder {
         let settings = Settings::of(options)?;
         let warnings = ignored(&options.driver);
         let topology = self.topology.options(|options| {
-            warnings
-                .into_iter()
-                .for_each(|warning| options.warn(warning));
+            for warning in warnings {
+                options.warn(warning);
+            }
         });
         Ok(Client(Arc::new(Inner {
             topology: topology.pools(pools).start(runtime)?,

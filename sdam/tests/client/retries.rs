@@ -72,6 +72,7 @@ fn a_write_that_fails_twice_returns_the_error_with_its_label() {
     world.insert(2).unwrap();
 }
 
+/// I-75
 #[test]
 fn a_write_is_retried_after_an_error_that_the_server_has_labelled_and_no_other() {
     let world = World::start(&replica_set(), "");
@@ -86,6 +87,7 @@ fn a_write_is_retried_after_an_error_that_the_server_has_labelled_and_no_other()
     check(13, false);
 }
 
+/// I-75
 #[test]
 fn servers_before_4_4_do_not_label_errors_so_the_client_does() {
     let version = sdam_sim::version::ServerVersion::V4_2;
@@ -112,6 +114,7 @@ fn a_write_concern_error_that_may_be_retried_is_returned_in_the_reply_in_the_end
     assert_eq!(world.log("insert").0.len(), 2);
 }
 
+/// I-74
 #[test]
 fn a_read_is_retried_after_network_errors_and_certain_codes() {
     let world = World::start(&replica_set(), "");
@@ -291,6 +294,7 @@ fn behind_a_load_balancer_writes_are_retried_on_another_connection() {
     }
 }
 
+/// I-73
 #[test]
 fn a_time_limit_allows_retries_until_it_has_passed() {
     let world = World::start(&replica_set(), "timeoutMS=5000");

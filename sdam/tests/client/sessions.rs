@@ -11,7 +11,7 @@ use sdam_sim::{Blueprint, MemberId, runtime::Sim};
 
 use crate::{World, encoded, replica_set};
 
-/// A server runs a write once for each session and number (M-47), so clients must not share them.
+/// I-76: a server runs a write once for each session and number (M-47), so clients must not share them.
 #[test]
 fn clients_with_the_same_seed_have_sessions_of_their_own() {
     let sim = Sim::new(1, &replica_set());
@@ -54,6 +54,7 @@ fn ended(blueprint: &Blueprint, writes: i32, losses: &[u16]) -> Vec<usize> {
     sessions.map(|ended| ended.unwrap().len()).collect()
 }
 
+/// I-78
 #[test]
 fn sessions_are_ended_on_the_primary_and_without_one_on_a_secondary() {
     let set = replica_set();
