@@ -154,6 +154,8 @@ impl Client {
     /// # Errors
     ///
     /// [`CommandError`], the most telling of all attempts. It is reported to the topology already.
+    /// With a time limit, a write that the server has ended in time is such an error as well, also
+    /// if its reply has `ok: 1`.
     ///
     /// # Cancel safety
     ///

@@ -13,7 +13,7 @@ use sdam_transport::pool::CommandReply;
 use super::{
     Client,
     command::{Command, Kind},
-    error::{CommandError, CommandErrorKind},
+    error::{CommandError, CommandErrorKind, MAX_TIME_MS_EXPIRED},
     events::CommandEvents,
     limit::{Budget, Limit},
     retry::{Failure, Policy},
@@ -177,7 +177,7 @@ impl<'c> Operation<'c> {
         let Some(error) = reply.write_concern_error().filter(|_| self.lease.is_some()) else {
             return Attempt::Replied(reply);
         };
-        let error = CommandError::write_concern(self.command, error.clone(), &reply);
+        let error = CommandError::in_reply(self.command, error.clone(), &reply);
         match self.failed(server, Some(connection), error, true) {
             Attempt::Failed(failure) if failure.is_retryable => {
                 Attempt::Failed(Box::new(Failure {
@@ -290,8 +290,29 @@ impl Sent<'_> {
             }
         };
         events.succeeded(reply.body());
-        Ok(reply)
+        match expired(&reply) {
+            Some(error) if self.limit.is_set() => {
+                Err(CommandError::in_reply(command, error, &reply))
+            }
+            _ => Ok(reply),
+        }
     }
+}
+
+/// Returns the error of a write, or of its write concern, that `maxTimeMS` has ended (Client Side
+/// Operations Timeout: "Error Transformations").
+fn expired(reply: &CommandReply) -> Option<ServerError> {
+    let is_expired = |code| code == Some(MAX_TIME_MS_EXPIRED);
+    if let Some(error) = reply.write_concern_error()
+        && is_expired(error.code)
+    {
+        return Some(error.clone());
+    }
+    let mut errors = reply.write_errors().into_iter();
+    let error = errors.find(|error| is_expired(error.code))?;
+    let mut expired = ServerError::new(ErrorKind::Command, Stage::Operation, error.message);
+    expired.code = error.code;
+    Some(expired)
 }
 
 /// Checks out a connection, until a time if there is one.
@@ -334,4 +355,40 @@ fn is_retryable_write(
     let counts = server.server_type() != ServerType::Mongos
         || error.body().is_none_or(|body| !reply::is_ok(body));
     counts && error.is_retryable_write(max_wire_version)
+}
+
+#[cfg(test)]
+mod tests {
+    use bson::{Document, doc};
+    use sdam_core::app_error::ErrorOutcome;
+    use sdam_transport::wire::{OpMsg, WireMessage};
+
+    use super::*;
+
+    #[test]
+    fn a_time_over_at_the_server_is_found_beside_an_ok_of_1() {
+        // I-72
+        let check = |reply: &Document, expected: Option<&str>| {
+            let message = OpMsg {
+                body: &reply.to_vec().unwrap(),
+                ..OpMsg::default()
+            };
+            let message = WireMessage::decode(message.encode().unwrap().into_bytes()).unwrap();
+            let reply = CommandReply::check(message, |_| ErrorOutcome::Irrelevant).unwrap();
+            let message = expired(&reply).map(|error| error.message);
+            assert_eq!(message.as_deref(), expected, "{reply:?}");
+        };
+        let error = |code| doc! { "index": 1, "code": code, "errmsg": "late" };
+        check(&doc! { "ok": 1 }, None);
+        check(
+            &doc! { "ok": 1, "writeConcernError": error(50) },
+            Some("late"),
+        );
+        check(&doc! { "ok": 1, "writeConcernError": error(64) }, None);
+        check(
+            &doc! { "ok": 1, "writeErrors": [error(11000), error(50)] },
+            Some("late"),
+        );
+        check(&doc! { "ok": 1, "writeErrors": [error(11000)] }, None);
+    }
 }

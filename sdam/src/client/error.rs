@@ -94,8 +94,8 @@ impl CommandError {
         own
     }
 
-    /// Creates the error of the write concern in `reply`.
-    pub(super) fn write_concern(
+    /// Creates the error of an error in a `reply` with `ok: 1`.
+    pub(super) fn in_reply(
         command: &Command<'_>,
         error: ServerError,
         reply: &CommandReply,

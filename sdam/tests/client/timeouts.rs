@@ -188,6 +188,21 @@ fn a_command_that_the_server_ends_in_time_keeps_its_connection() {
 
 /// I-72
 #[test]
+fn a_write_concern_that_the_server_has_no_time_for_is_a_timeout_under_a_time_limit() {
+    for (options, is_error) in [("", false), ("timeoutMS=500", true)] {
+        let world = World::start(&replica_set(), options);
+        let error = doc! { "code": 50, "errmsg": "late" };
+        let data = doc! { "failCommands": ["insert"], "writeConcernError": error };
+        world.fail(doc! { "times": 1 }, data);
+        let result = world.insert(1);
+        let is_timeout = result.as_ref().err().map(CommandError::is_timeout);
+        assert_eq!(is_timeout, is_error.then_some(true), "{result:?}");
+        assert_eq!(world.log("insert").0.len(), 1);
+    }
+}
+
+/// I-72
+#[test]
 fn an_operation_that_is_late_for_another_attempt_has_timed_out() {
     let world = World::start(&replica_set(), "timeoutMS=100");
     let blocked = doc! { "blockConnection": true, "blockTimeMS": 60, "errorCode": 7 };
