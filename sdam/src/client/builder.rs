@@ -108,7 +108,10 @@ impl Settings {
                 .max_adaptive_retries()
                 .unwrap_or(MAX_ADAPTIVE_RETRIES),
             concerns: Concerns::of(driver)?,
-            timeout: driver.timeout(),
+            // Zero, no limit, also replaces the other limits.
+            timeout: driver
+                .value("timeoutMS")
+                .map(|_| driver.timeout().unwrap_or_default()),
             socket_timeout: driver.socket_timeout(),
         })
     }

@@ -74,7 +74,7 @@ impl Concerns {
 pub(super) fn ignored(driver: &DriverOptions) -> Vec<Warning> {
     let compression = "this client does not compress messages";
     let replaced = "`timeoutMS` replaces it";
-    let replaced = driver.timeout().map_or("", |_| replaced);
+    let replaced = driver.value("timeoutMS").map_or("", |_| replaced);
     [
         ("compressors", compression),
         ("zlibCompressionLevel", compression),
